@@ -1,0 +1,19 @@
+//! What a device is to everyone above it: its name, its specification, the options that divide a machine, and the seams
+//! that a device crate implements.
+//!
+//! A device is handed whole programs ([`Program`]): a queue of commands whose order, waits and memory are decided already.
+//! It chooses nothing; it may look ahead, batch or record, but every command sees the memory that the plan says.
+
+mod kernel;
+mod name;
+mod options;
+mod program;
+mod seam;
+mod spec;
+
+pub use kernel::{Args, Cost, CpuKernel, Fault, Prepared};
+pub use name::DeviceName;
+pub use options::{MemoryLimit, Options, PlacementMode};
+pub use program::{BufferRef, Command, Place, Program, Wait, Work};
+pub use seam::{Bindings, Device, Executable, Failure, Progress, Run, Usage};
+pub use spec::{DeviceKind, DeviceSpec};

@@ -1,0 +1,75 @@
+//! What a device is asked to run: for one queue, commands in order, with their arguments, waits and memory.
+
+use std::sync::Arc;
+
+use crate::Prepared;
+
+/// The block of memory that an argument lies in. The numbers index the tables of [`crate::Bindings`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// The run's arena on the device with this index in the plan.
+    Arena(u32),
+    /// A variable's storage.
+    Variable(u32),
+    /// The byte that says whether a variable was initialised.
+    VariableFlag(u32),
+    /// A constant.
+    Constant(u32),
+    /// A fed tensor, where the caller holds it.
+    Feed(u32),
+    /// A fetched tensor, where the caller will find it.
+    Fetch(u32),
+}
+
+/// Bytes in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BufferRef {
+    /// The block.
+    pub place: Place,
+    /// Where the bytes begin in it.
+    pub offset: u64,
+    /// How many there are.
+    pub bytes: u64,
+}
+
+/// A command may start when the queue `queue` has finished its first `commands` commands of this run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wait {
+    /// The index of the queue in the plan.
+    pub queue: u32,
+    /// How many of its commands.
+    pub commands: u32,
+}
+
+/// What a command does.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// Calls a kernel.
+    Kernel(Prepared),
+    /// Copies argument 0 to argument 1, which is as long; they may be in the memory of different devices.
+    Copy,
+}
+
+/// One entry of a queue.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// What to do.
+    pub work: Work,
+    /// Inputs, then outputs.
+    pub args: Vec<BufferRef>,
+    /// Scratch that all pieces share; in the arena.
+    pub scratch: Option<BufferRef>,
+    /// What has to have happened on other queues.
+    pub waits: Vec<Wait>,
+    /// For errors and profiles: the node that this mostly is, with how many were fused into it.
+    pub label: Arc<str>,
+}
+
+/// The commands of one queue.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// In the order in which they run.
+    pub commands: Vec<Command>,
+    /// Bytes of scratch that every worker needs.
+    pub per_worker: u64,
+}

@@ -1,0 +1,27 @@
+//! The graph as TensorFlow writes it: nodes, edges, attributes, functions, host tensors, and the table of operations.
+//!
+//! A graph arrives as [`NodeDef`]s (names and strings, straight from a file or the builder) and becomes a [`Graph`]
+//! (typed ids and edges) in [`Graph::resolve`]. Nothing here computes, places or plans.
+#![forbid(unsafe_code)]
+
+mod attr;
+mod def;
+mod function;
+mod graph;
+pub mod id;
+mod op_def;
+mod op_table;
+mod shape;
+mod tensor;
+mod text;
+mod verify;
+
+pub use attr::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef};
+pub use def::{GraphDef, InputRef, NodeDef, TensorName, Versions};
+pub use function::{FunctionDef, Library};
+pub use graph::{Graph, Node, Output};
+pub use id::{IdVec, NodeId};
+pub use op_def::{ArgDef, AttrDef, OpDef};
+pub use op_table::OpTable;
+pub use shape::{PartialShape, Shape};
+pub use tensor::{Element, HostTensor, TensorData};

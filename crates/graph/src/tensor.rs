@@ -1,0 +1,421 @@
+//! Tensors in the memory of the host.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable};
+use plimsoll_base::{DataType, Error, Result};
+
+use crate::Shape;
+
+/// A Rust type that is the element of some [`DataType`].
+pub trait Element: Pod + fmt::Debug + PartialEq {
+    /// That type.
+    const DATA_TYPE: DataType;
+}
+
+macro_rules! elements {
+    ($($rust:ty => $data_type:ident),*) => { $(impl Element for $rust { const DATA_TYPE: DataType = DataType::$data_type; })* };
+}
+elements!(f32 => Float, f64 => Double, i8 => Int8, i16 => Int16, i32 => Int32, i64 => Int64, u8 => Uint8, u16 => Uint16, u32 => Uint32, u64 => Uint64);
+
+/// 64 bytes that begin at a multiple of 64: the alignment of every tensor that we allocate.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// Bytes of a tensor, at a 64-byte boundary, shared until somebody writes.
+#[derive(Clone)]
+struct Buffer {
+    lines: Arc<[Line]>,
+    bytes: usize,
+}
+
+impl Buffer {
+    fn zeroed(bytes: usize) -> Buffer {
+        let lines = std::iter::repeat_n(Line::zeroed(), bytes.div_ceil(64)).collect();
+        Buffer { lines, bytes }
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Buffer {
+        let mut buffer = Buffer::zeroed(bytes.len());
+        buffer.bytes_mut().copy_from_slice(bytes);
+        buffer
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.lines)[..self.bytes]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(Arc::make_mut(&mut self.lines))[..self.bytes]
+    }
+}
+
+/// How a tensor's elements are held.
+#[derive(Clone)]
+pub enum TensorData {
+    /// All elements, row-major, little-endian.
+    Dense(DenseData),
+    /// The leading elements; the last of them repeats to the end. Never as long as the tensor, never empty.
+    Repeated(Arc<[u8]>),
+    /// Elements of a string tensor.
+    Strings(Arc<[Vec<u8>]>),
+    /// An encoded TensorProto of a type that has no host form here (resource handles, variants).
+    Opaque(Arc<[u8]>),
+}
+
+/// Row-major little-endian bytes at a 64-byte boundary.
+#[derive(Clone)]
+pub struct DenseData(Buffer);
+
+/// A tensor in host memory: a data type, a shape and elements. Cloning shares the elements.
+#[derive(Clone)]
+pub struct HostTensor {
+    data_type: DataType,
+    shape: Shape,
+    data: TensorData,
+}
+
+impl HostTensor {
+    /// A dense tensor of zeros.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where elements have no fixed size or the bytes do not fit the address space.
+    pub fn zeros(data_type: DataType, shape: Shape) -> Result<HostTensor> {
+        let bytes = byte_len(data_type, &shape)?;
+        Ok(HostTensor { data_type, shape, data: TensorData::Dense(DenseData(Buffer::zeroed(bytes))) })
+    }
+
+    /// A tensor of these elements, row-major.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the number of values is not the shape's.
+    pub fn from_slice<T: Element>(shape: impl Into<Shape>, values: &[T]) -> Result<HostTensor> {
+        HostTensor::from_bytes(T::DATA_TYPE, shape.into(), bytemuck::cast_slice(values))
+    }
+
+    /// A bool tensor of these elements, row-major.
+    ///
+    /// # Errors
+    /// As [`HostTensor::from_slice`].
+    pub fn from_bools(shape: impl Into<Shape>, values: &[bool]) -> Result<HostTensor> {
+        let bytes: Vec<u8> = values.iter().map(|value| u8::from(*value)).collect();
+        HostTensor::from_bytes(DataType::Bool, shape.into(), &bytes)
+    }
+
+    /// A scalar.
+    pub fn scalar<T: Element>(value: T) -> HostTensor {
+        HostTensor::from_slice(Shape::scalar(), &[value]).expect("one value is a scalar's")
+    }
+
+    /// A tensor of these raw little-endian bytes, row-major. Bools other than 0 become 1.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the length is not shape x size, or elements have no fixed size.
+    pub fn from_bytes(data_type: DataType, shape: Shape, bytes: &[u8]) -> Result<HostTensor> {
+        let expected = byte_len(data_type, &shape)?;
+        if bytes.len() != expected {
+            return Err(Error::invalid_argument(format!("a {data_type} tensor of shape {shape} takes {expected} bytes, not {}", bytes.len())));
+        }
+        let mut buffer = Buffer::from_bytes(bytes);
+        normalise_bools(data_type, buffer.bytes_mut());
+        Ok(HostTensor { data_type, shape, data: TensorData::Dense(DenseData(buffer)) })
+    }
+
+    /// A tensor whose leading elements are these bytes and whose last given element repeats to the end
+    /// (TensorProto's rule; one element makes a splat). Surplus elements are left out; no elements mean zeros.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where elements have no fixed size, `leading` is no whole number of them, or the shape overflows.
+    pub fn from_leading(data_type: DataType, shape: Shape, leading: &[u8]) -> Result<HostTensor> {
+        let size = element_size(data_type)?;
+        let total = byte_len(data_type, &shape)?;
+        if !leading.len().is_multiple_of(size) {
+            return Err(Error::invalid_argument(format!("{} bytes are no whole number of {data_type} elements", leading.len())));
+        }
+        if leading.len() >= total {
+            return HostTensor::from_bytes(data_type, shape, &leading[..total]);
+        }
+        let mut leading: Vec<u8> = if leading.is_empty() { vec![0; size] } else { leading.to_vec() };
+        normalise_bools(data_type, &mut leading);
+        while leading.len() >= 2 * size && leading[leading.len() - 2 * size..leading.len() - size] == leading[leading.len() - size..] {
+            leading.truncate(leading.len() - size);
+        }
+        if leading.len() == total {
+            return HostTensor::from_bytes(data_type, shape, &leading);
+        }
+        Ok(HostTensor { data_type, shape, data: TensorData::Repeated(leading.into()) })
+    }
+
+    /// A string tensor, row-major.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the number of values is not the shape's.
+    pub fn from_strings(shape: impl Into<Shape>, values: Vec<Vec<u8>>) -> Result<HostTensor> {
+        let shape = shape.into();
+        if shape.elements()? != values.len() as u64 {
+            return Err(Error::invalid_argument(format!("{} strings do not make shape {shape}", values.len())));
+        }
+        Ok(HostTensor { data_type: DataType::String, shape, data: TensorData::Strings(values.into()) })
+    }
+
+    /// A tensor that is only carried along: an encoded TensorProto.
+    pub fn opaque(data_type: DataType, shape: Shape, encoded: &[u8]) -> HostTensor {
+        HostTensor { data_type, shape, data: TensorData::Opaque(encoded.into()) }
+    }
+
+    /// The element type.
+    pub fn data_type(&self) -> DataType {
+        self.data_type
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The elements as they are held.
+    pub fn data(&self) -> &TensorData {
+        &self.data
+    }
+
+    /// The number of elements.
+    pub fn elements(&self) -> u64 {
+        self.shape.elements().expect("checked when it was made")
+    }
+
+    /// Bytes of all the elements, as a kernel would see them (a splat counts in full); 0 for strings and opaque tensors.
+    pub fn byte_len(&self) -> u64 {
+        self.data_type.bytes_of(self.elements()).unwrap_or(0)
+    }
+
+    /// The same elements in another shape.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the number of elements differs.
+    pub fn reshaped(&self, shape: Shape) -> Result<HostTensor> {
+        if shape.elements()? != self.elements() {
+            return Err(Error::invalid_argument(format!("shape {} cannot become {shape}", self.shape)));
+        }
+        Ok(HostTensor { shape, ..self.clone() })
+    }
+
+    /// The single element that all elements equal, in bytes, where the tensor is held that way or has one element.
+    pub fn splat(&self) -> Option<&[u8]> {
+        let size = self.data_type.size()?;
+        match &self.data {
+            TensorData::Repeated(leading) if leading.len() == size => Some(leading),
+            TensorData::Dense(_) if self.elements() == 1 => self.bytes(),
+            _ => None,
+        }
+    }
+
+    /// The raw bytes, where all elements are held.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match &self.data {
+            TensorData::Dense(data) => Some(data.0.bytes()),
+            _ => None,
+        }
+    }
+
+    /// The raw bytes to write, where all elements are held. Copies them first if they are shared.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        match &mut self.data {
+            TensorData::Dense(data) => Some(data.0.bytes_mut()),
+            _ => None,
+        }
+    }
+
+    /// The same tensor with every element held.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED for strings and opaque tensors.
+    pub fn dense(&self) -> Result<HostTensor> {
+        match &self.data {
+            TensorData::Dense(_) => Ok(self.clone()),
+            TensorData::Repeated(_) => {
+                let mut tensor = HostTensor::zeros(self.data_type, self.shape.clone())?;
+                self.write_to(tensor.bytes_mut().expect("zeros are dense"))?;
+                Ok(tensor)
+            }
+            _ => Err(Error::unimplemented(format!("a {} tensor has no elements of fixed size", self.data_type))),
+        }
+    }
+
+    /// Writes every element into `out`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where `out` is not exactly as long as the elements; UNIMPLEMENTED for strings and opaque tensors.
+    pub fn write_to(&self, out: &mut [u8]) -> Result<()> {
+        if out.len() as u64 != self.byte_len() {
+            return Err(Error::invalid_argument(format!("{} bytes cannot hold a {} tensor of shape {}", out.len(), self.data_type, self.shape)));
+        }
+        match &self.data {
+            TensorData::Dense(data) => out.copy_from_slice(data.0.bytes()),
+            TensorData::Repeated(leading) => {
+                let size = element_size(self.data_type)?;
+                let (head, tail) = out.split_at_mut(leading.len());
+                head.copy_from_slice(leading);
+                let last = &leading[leading.len() - size..];
+                tail.chunks_exact_mut(size).for_each(|element| element.copy_from_slice(last));
+            }
+            _ => return Err(Error::unimplemented(format!("a {} tensor has no elements of fixed size", self.data_type))),
+        }
+        Ok(())
+    }
+
+    /// The elements, where all are held and are of type `T`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the type differs; FAILED_PRECONDITION where the tensor is compressed (see [`HostTensor::dense`]).
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        self.expect_type(T::DATA_TYPE)?;
+        let bytes = self.bytes().ok_or_else(|| Error::failed_precondition("the tensor is compressed: call dense() first"))?;
+        Ok(bytemuck::cast_slice(bytes))
+    }
+
+    /// The elements to write, where all are held and are of type `T`.
+    ///
+    /// # Errors
+    /// As [`HostTensor::as_slice`].
+    pub fn as_slice_mut<T: Element>(&mut self) -> Result<&mut [T]> {
+        self.expect_type(T::DATA_TYPE)?;
+        let bytes = self.bytes_mut().ok_or_else(|| Error::failed_precondition("the tensor is compressed: call dense() first"))?;
+        Ok(bytemuck::cast_slice_mut(bytes))
+    }
+
+    /// All elements as a vector, compressed or not.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the type differs.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.expect_type(T::DATA_TYPE)?;
+        self.dense()?.as_slice().map(<[T]>::to_vec)
+    }
+
+    /// The elements of an integer tensor (int32, int64, uint8) as int64; none for other types.
+    pub fn to_i64s(&self) -> Option<Vec<i64>> {
+        match self.data_type {
+            DataType::Int32 => Some(self.to_vec::<i32>().ok()?.into_iter().map(i64::from).collect()),
+            DataType::Int64 => self.to_vec::<i64>().ok(),
+            DataType::Uint8 => Some(self.to_vec::<u8>().ok()?.into_iter().map(i64::from).collect()),
+            _ => None,
+        }
+    }
+
+    /// The strings of a string tensor.
+    pub fn strings(&self) -> Option<&[Vec<u8>]> {
+        match &self.data {
+            TensorData::Strings(strings) => Some(strings),
+            _ => None,
+        }
+    }
+
+    fn expect_type(&self, data_type: DataType) -> Result<()> {
+        if self.data_type == data_type {
+            return Ok(());
+        }
+        Err(Error::invalid_argument(format!("the tensor is {}, not {data_type}", self.data_type)))
+    }
+}
+
+/// Equal type, shape and element bits, however they are held.
+impl PartialEq for HostTensor {
+    fn eq(&self, other: &HostTensor) -> bool {
+        if self.data_type != other.data_type || self.shape != other.shape {
+            return false;
+        }
+        match (&self.data, &other.data) {
+            (TensorData::Strings(a), TensorData::Strings(b)) => a == b,
+            (TensorData::Opaque(a), TensorData::Opaque(b)) => a == b,
+            (TensorData::Repeated(a), TensorData::Repeated(b)) => a == b,
+            (TensorData::Dense(a), TensorData::Dense(b)) => a.0.bytes() == b.0.bytes(),
+            (TensorData::Dense(dense), TensorData::Repeated(leading)) | (TensorData::Repeated(leading), TensorData::Dense(dense)) => {
+                let Some(size) = self.data_type.size() else { return false };
+                let (head, tail) = dense.0.bytes().split_at(leading.len());
+                head == &leading[..] && tail.chunks_exact(size).all(|element| element == &leading[leading.len() - size..])
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for HostTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.data_type, self.shape)?;
+        macro_rules! values {
+            ($($data_type:ident => $rust:ty),*) => {
+                match self.data_type {
+                    $(DataType::$data_type if self.elements() <= 16 => {
+                        if let Ok(values) = self.to_vec::<$rust>() { write!(f, "{values:?}")?; }
+                    })*
+                    _ => {}
+                }
+            };
+        }
+        values!(Float => f32, Double => f64, Int32 => i32, Int64 => i64, Uint8 => u8);
+        Ok(())
+    }
+}
+
+fn element_size(data_type: DataType) -> Result<usize> {
+    data_type.size().ok_or_else(|| Error::unimplemented(format!("{data_type} elements have no fixed size")))
+}
+
+fn byte_len(data_type: DataType, shape: &Shape) -> Result<usize> {
+    element_size(data_type)?;
+    data_type
+        .bytes_of(shape.elements()?)
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .filter(|bytes| *bytes <= isize::MAX as usize)
+        .ok_or_else(|| Error::invalid_argument(format!("a {data_type} tensor of shape {shape} does not fit the address space")))
+}
+
+fn normalise_bools(data_type: DataType, bytes: &mut [u8]) {
+    if data_type == DataType::Bool {
+        bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_splat_of_a_terabyte_costs_four_bytes() {
+        let tensor = HostTensor::from_leading(DataType::Float, Shape::from([1 << 38]), &1f32.to_le_bytes()).unwrap();
+        assert_eq!(tensor.byte_len(), 1 << 40);
+        assert_eq!(tensor.splat(), Some(&1f32.to_le_bytes()[..]));
+    }
+
+    #[test]
+    fn leading_elements_follow_tensor_protos_rule() {
+        let bytes = |values: &[i32]| bytemuck::cast_slice::<i32, u8>(values).to_vec();
+        let make = |dims: &[u64], values: &[i32]| HostTensor::from_leading(DataType::Int32, Shape::new(dims), &bytes(values)).unwrap();
+        assert_eq!(make(&[3], &[]).to_vec::<i32>().unwrap(), [0, 0, 0]);
+        assert_eq!(make(&[3], &[5]).to_vec::<i32>().unwrap(), [5, 5, 5]);
+        assert_eq!(make(&[4], &[1, 2]).to_vec::<i32>().unwrap(), [1, 2, 2, 2]);
+        assert_eq!(make(&[2], &[1, 2, 3]).to_vec::<i32>().unwrap(), [1, 2]);
+        assert_eq!(make(&[0], &[1]).to_vec::<i32>().unwrap(), [0; 0]);
+        assert_eq!(make(&[4], &[1, 2, 2]), make(&[4], &[1, 2, 2, 2]));
+        assert_ne!(make(&[4], &[1, 2, 3]), make(&[4], &[1, 2, 2, 2]));
+    }
+
+    #[test]
+    fn memory_begins_at_a_line_and_is_shared_until_written() {
+        let tensor = HostTensor::from_slice([3], &[1f32, 2.0, 3.0]).unwrap();
+        assert_eq!(tensor.bytes().unwrap().as_ptr() as usize % 64, 0);
+        let mut copy = tensor.clone();
+        copy.as_slice_mut::<f32>().unwrap()[0] = 9.0;
+        assert_eq!(tensor.as_slice::<f32>().unwrap(), [1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn refuses_wrong_lengths_and_types() {
+        assert!(HostTensor::from_slice([2], &[1f32]).is_err());
+        assert!(HostTensor::zeros(DataType::String, Shape::scalar()).is_err());
+        assert!(HostTensor::zeros(DataType::Double, Shape::from([1 << 61])).is_err());
+        assert!(HostTensor::scalar(1f32).as_slice::<i32>().is_err());
+    }
+}

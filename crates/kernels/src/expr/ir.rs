@@ -1,0 +1,422 @@
+//! The expressions: straight-line code over one element of each operand.
+
+use std::fmt;
+
+use plimsoll_base::{DataType, Error, Result};
+
+/// A value of an expression: the result of the instruction with that number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reg(pub u16);
+
+/// A number in an expression.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "one for each element type that expressions compute with")]
+pub enum Scalar {
+    F32(f32),
+    F64(f64),
+    I32(i32),
+    I64(i64),
+    U8(u8),
+    Bool(bool),
+}
+
+impl Scalar {
+    /// Its type.
+    pub fn data_type(self) -> DataType {
+        match self {
+            Scalar::F32(_) => DataType::Float,
+            Scalar::F64(_) => DataType::Double,
+            Scalar::I32(_) => DataType::Int32,
+            Scalar::I64(_) => DataType::Int64,
+            Scalar::U8(_) => DataType::Uint8,
+            Scalar::Bool(_) => DataType::Bool,
+        }
+    }
+
+    /// `value` in that type, where expressions compute with it.
+    pub fn from_f64(data_type: DataType, value: f64) -> Option<Scalar> {
+        Some(match data_type {
+            DataType::Float => Scalar::F32(value as f32),
+            DataType::Double => Scalar::F64(value),
+            DataType::Int32 => Scalar::I32(value as i32),
+            DataType::Int64 => Scalar::I64(value as i64),
+            DataType::Uint8 => Scalar::U8(value as u8),
+            DataType::Bool => Scalar::Bool(value != 0.0),
+            _ => return None,
+        })
+    }
+
+    /// The element that these little-endian bytes are, where expressions compute with that type.
+    pub fn from_le_bytes(data_type: DataType, bytes: &[u8]) -> Option<Scalar> {
+        Some(match data_type {
+            DataType::Float => Scalar::F32(f32::from_le_bytes(bytes.try_into().ok()?)),
+            DataType::Double => Scalar::F64(f64::from_le_bytes(bytes.try_into().ok()?)),
+            DataType::Int32 => Scalar::I32(i32::from_le_bytes(bytes.try_into().ok()?)),
+            DataType::Int64 => Scalar::I64(i64::from_le_bytes(bytes.try_into().ok()?)),
+            DataType::Uint8 => Scalar::U8(*bytes.first()?),
+            DataType::Bool => Scalar::Bool(*bytes.first()? != 0),
+            _ => return None,
+        })
+    }
+}
+
+/// Operations on one value. Those of the first group work on every number type, the second on floats only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are TensorFlow's")]
+pub enum UnaryOp {
+    Neg,
+    Abs,
+    Sign,
+    Square,
+
+    Sqrt,
+    Rsqrt,
+    Reciprocal,
+    Exp,
+    Expm1,
+    Log,
+    Log1p,
+    Tanh,
+    Sigmoid,
+    Erf,
+    Erfc,
+    Floor,
+    Ceil,
+    /// To the nearest, ties to even.
+    Rint,
+    Sin,
+    Cos,
+    IsNan,
+    IsFinite,
+
+    /// Bool only.
+    LogicalNot,
+}
+
+/// Operations on two values of one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are TensorFlow's")]
+pub enum BinaryOp {
+    Add,
+    Sub,
+    Mul,
+    /// Floats divide; integers truncate towards zero and fault on a zero divisor.
+    Div,
+    /// 0 where the divisor is 0; floats only.
+    DivNoNan,
+    /// Rounds towards minus infinity; integers fault on a zero divisor.
+    FloorDiv,
+    /// Has the divisor's sign; integers fault on a zero divisor.
+    FloorMod,
+    /// NaN if either is.
+    Minimum,
+    /// NaN if either is.
+    Maximum,
+    Pow,
+    /// The comparisons give bool.
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    /// Bool only.
+    LogicalAnd,
+    /// Bool only.
+    LogicalOr,
+    /// Integers only.
+    BitwiseAnd,
+    /// Integers only.
+    BitwiseOr,
+    /// Integers only.
+    BitwiseXor,
+}
+
+impl BinaryOp {
+    /// Whether the result is bool whatever the operands are.
+    pub fn is_comparison(self) -> bool {
+        use BinaryOp::*;
+        matches!(self, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual)
+    }
+}
+
+/// One step. Operands are earlier steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Instr {
+    /// The element of the operand with this number.
+    Input(u16),
+    /// The same number for every element.
+    Const(Scalar),
+    /// An operation on one value.
+    Unary(UnaryOp, Reg),
+    /// An operation on two values of one type.
+    Binary(BinaryOp, Reg, Reg),
+    /// The second where the first (bool) holds, else the third.
+    Select(Reg, Reg, Reg),
+    /// The value in another type; floats to integers truncate towards zero and saturate, everything to bool asks `!= 0`.
+    Cast(DataType, Reg),
+}
+
+/// Straight-line code from operands to results, applied to every element of a shape.
+/// Made by [`ExprBuilder`], which sees to it that types fit and that equal steps exist once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expr {
+    inputs: Vec<DataType>,
+    instrs: Vec<Instr>,
+    types: Vec<DataType>,
+    outputs: Vec<Reg>,
+}
+
+impl Expr {
+    /// The types of the operands.
+    pub fn inputs(&self) -> &[DataType] {
+        &self.inputs
+    }
+
+    /// The steps, operands before their users.
+    pub fn instrs(&self) -> &[Instr] {
+        &self.instrs
+    }
+
+    /// The type of a step's value.
+    pub fn type_of(&self, reg: Reg) -> DataType {
+        self.types[reg.0 as usize]
+    }
+
+    /// The results.
+    pub fn outputs(&self) -> &[Reg] {
+        &self.outputs
+    }
+
+    /// The types of the results.
+    pub fn output_types(&self) -> Vec<DataType> {
+        self.outputs.iter().map(|reg| self.type_of(*reg)).collect()
+    }
+
+    /// Arithmetic operations per element, roughly.
+    pub fn flops(&self) -> f64 {
+        let weight = |instr: &Instr| match instr {
+            Instr::Input(_) | Instr::Const(_) => 0.0,
+            Instr::Unary(UnaryOp::Exp | UnaryOp::Log | UnaryOp::Tanh | UnaryOp::Sigmoid | UnaryOp::Erf | UnaryOp::Erfc | UnaryOp::Sin | UnaryOp::Cos, _) => 10.0,
+            Instr::Binary(BinaryOp::Pow, ..) => 20.0,
+            _ => 1.0,
+        };
+        self.instrs.iter().map(weight).sum()
+    }
+}
+
+/// `r2 = Add r0 r1`, one step a line, then the results.
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, instr) in self.instrs.iter().enumerate() {
+            write!(f, "r{number}: {} = ", self.types[number])?;
+            match instr {
+                Instr::Input(input) => writeln!(f, "in{input}")?,
+                Instr::Const(value) => writeln!(f, "{value:?}")?,
+                Instr::Unary(op, a) => writeln!(f, "{op:?} r{}", a.0)?,
+                Instr::Binary(op, a, b) => writeln!(f, "{op:?} r{} r{}", a.0, b.0)?,
+                Instr::Select(c, a, b) => writeln!(f, "Select r{} r{} r{}", c.0, a.0, b.0)?,
+                Instr::Cast(_, a) => writeln!(f, "Cast r{}", a.0)?,
+            }
+        }
+        let outputs: Vec<String> = self.outputs.iter().map(|reg| format!("r{}", reg.0)).collect();
+        write!(f, "-> {}", outputs.join(" "))
+    }
+}
+
+/// Builds expressions; also joins them, which is what fusing is.
+#[derive(Clone, Debug, Default)]
+pub struct ExprBuilder {
+    inputs: Vec<DataType>,
+    instrs: Vec<Instr>,
+    types: Vec<DataType>,
+}
+
+impl ExprBuilder {
+    /// No operands, no steps.
+    pub fn new() -> ExprBuilder {
+        ExprBuilder::default()
+    }
+
+    /// A new operand.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED where expressions do not compute with that type.
+    pub fn input(&mut self, data_type: DataType) -> Result<Reg> {
+        if Scalar::from_f64(data_type, 0.0).is_none() {
+            return Err(Error::unimplemented(format!("elementwise operations on {data_type}")));
+        }
+        self.inputs.push(data_type);
+        Ok(self.step(Instr::Input((self.inputs.len() - 1) as u16), data_type))
+    }
+
+    /// A number.
+    pub fn constant(&mut self, value: Scalar) -> Reg {
+        self.step(Instr::Const(value), value.data_type())
+    }
+
+    /// An operation on one value.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED where it does not work on that type.
+    pub fn unary(&mut self, op: UnaryOp, a: Reg) -> Result<Reg> {
+        use UnaryOp::*;
+        let data_type = self.type_of(a);
+        let fits = match op {
+            Neg | Abs | Sign | Square => data_type != DataType::Bool,
+            LogicalNot => data_type == DataType::Bool,
+            _ => data_type.is_floating(),
+        };
+        if !fits {
+            return Err(Error::unimplemented(format!("{op:?} on {data_type}")));
+        }
+        let result = if matches!(op, IsNan | IsFinite) { DataType::Bool } else { data_type };
+        Ok(self.step(Instr::Unary(op, a), result))
+    }
+
+    /// An operation on two values.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the types differ, UNIMPLEMENTED where it does not work on them.
+    pub fn binary(&mut self, op: BinaryOp, a: Reg, b: Reg) -> Result<Reg> {
+        use BinaryOp::*;
+        let data_type = self.type_of(a);
+        if data_type != self.type_of(b) {
+            return Err(Error::invalid_argument(format!("{op:?} on {data_type} and {}", self.type_of(b))));
+        }
+        let fits = match op {
+            Equal | NotEqual => true,
+            LogicalAnd | LogicalOr => data_type == DataType::Bool,
+            BitwiseAnd | BitwiseOr | BitwiseXor => data_type.is_integer(),
+            DivNoNan => data_type.is_floating(),
+            _ => data_type != DataType::Bool,
+        };
+        if !fits {
+            return Err(Error::unimplemented(format!("{op:?} on {data_type}")));
+        }
+        let result = if op.is_comparison() { DataType::Bool } else { data_type };
+        Ok(self.step(Instr::Binary(op, a, b), result))
+    }
+
+    /// `a` where `condition` holds, else `b`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the types do not fit.
+    pub fn select(&mut self, condition: Reg, a: Reg, b: Reg) -> Result<Reg> {
+        if self.type_of(condition) != DataType::Bool || self.type_of(a) != self.type_of(b) {
+            return Err(Error::invalid_argument("Select takes a bool and two values of one type"));
+        }
+        Ok(self.step(Instr::Select(condition, a, b), self.type_of(a)))
+    }
+
+    /// `a` in another type.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED where expressions do not compute with that type.
+    pub fn cast(&mut self, data_type: DataType, a: Reg) -> Result<Reg> {
+        if self.type_of(a) == data_type {
+            return Ok(a);
+        }
+        if Scalar::from_f64(data_type, 0.0).is_none() {
+            return Err(Error::unimplemented(format!("Cast to {data_type}")));
+        }
+        Ok(self.step(Instr::Cast(data_type, a), data_type))
+    }
+
+    /// The steps of `expr` with `operands` in the place of its operands; returns its results.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where number or types of the operands do not fit.
+    pub fn inline(&mut self, expr: &Expr, operands: &[Reg]) -> Result<Vec<Reg>> {
+        let types: Vec<DataType> = operands.iter().map(|reg| self.type_of(*reg)).collect();
+        if types != expr.inputs {
+            return Err(Error::invalid_argument(format!("operands {types:?} do not fit an expression of {:?}", expr.inputs)));
+        }
+        let mut map: Vec<Reg> = Vec::with_capacity(expr.instrs.len());
+        for (number, instr) in expr.instrs.iter().enumerate() {
+            let at = |reg: &Reg| map[reg.0 as usize];
+            let step = match instr {
+                Instr::Input(input) => {
+                    map.push(operands[*input as usize]);
+                    continue;
+                }
+                Instr::Const(value) => Instr::Const(*value),
+                Instr::Unary(op, a) => Instr::Unary(*op, at(a)),
+                Instr::Binary(op, a, b) => Instr::Binary(*op, at(a), at(b)),
+                Instr::Select(c, a, b) => Instr::Select(at(c), at(a), at(b)),
+                Instr::Cast(data_type, a) => Instr::Cast(*data_type, at(a)),
+            };
+            map.push(self.step(step, expr.types[number]));
+        }
+        Ok(expr.outputs.iter().map(|reg| map[reg.0 as usize]).collect())
+    }
+
+    /// The type of a step's value.
+    pub fn type_of(&self, reg: Reg) -> DataType {
+        self.types[reg.0 as usize]
+    }
+
+    /// How many steps there are.
+    pub fn len(&self) -> usize {
+        self.instrs.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.instrs.is_empty()
+    }
+
+    /// The expression with these results.
+    pub fn finish(self, outputs: Vec<Reg>) -> Expr {
+        Expr { inputs: self.inputs, instrs: self.instrs, types: self.types, outputs }
+    }
+
+    fn step(&mut self, instr: Instr, data_type: DataType) -> Reg {
+        let same = |other: &Instr| match (other, &instr) {
+            // NaN is not equal to itself and 0.0 equals -0.0: constants are the same where their bits are.
+            (Instr::Const(a), Instr::Const(b)) => a.data_type() == b.data_type() && format!("{a:?}") == format!("{b:?}"),
+            (a, b) => a == b,
+        };
+        if let Some(number) = self.instrs.iter().position(same) {
+            return Reg(number as u16);
+        }
+        self.instrs.push(instr);
+        self.types.push(data_type);
+        Reg((self.instrs.len() - 1) as u16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_steps_exist_once_and_fusing_is_joining() {
+        let mut first = ExprBuilder::new();
+        let (x, y) = (first.input(DataType::Float).unwrap(), first.input(DataType::Float).unwrap());
+        let sum = first.binary(BinaryOp::Add, x, y).unwrap();
+        let add = first.finish(vec![sum]);
+
+        let mut joined = ExprBuilder::new();
+        let (a, b) = (joined.input(DataType::Float).unwrap(), joined.input(DataType::Float).unwrap());
+        let once = joined.inline(&add, &[a, b]).unwrap();
+        let again = joined.inline(&add, &[a, b]).unwrap();
+        assert_eq!(once, again);
+        let zero = joined.constant(Scalar::F32(0.0));
+        let relu = joined.binary(BinaryOp::Maximum, once[0], zero).unwrap();
+        let expr = joined.finish(vec![relu]);
+        assert_eq!(expr.to_string(), "r0: float = in0\nr1: float = in1\nr2: float = Add r0 r1\nr3: float = F32(0.0)\nr4: float = Maximum r2 r3\n-> r4");
+    }
+
+    #[test]
+    fn types_are_checked() {
+        let mut builder = ExprBuilder::new();
+        let x = builder.input(DataType::Int32).unwrap();
+        let y = builder.input(DataType::Bool).unwrap();
+        assert!(builder.unary(UnaryOp::Exp, x).is_err());
+        assert!(builder.binary(BinaryOp::Add, x, y).is_err());
+        assert!(builder.binary(BinaryOp::Add, y, y).is_err());
+        assert!(builder.select(x, x, x).is_err());
+        assert!(builder.input(DataType::String).is_err());
+    }
+}
