@@ -4,3 +4,5 @@
 //! combine in a fixed order, so results depend on shapes and the instruction set, never on threads.
 
 pub mod expr;
+#[doc(hidden)]
+pub mod testing;
