@@ -21,6 +21,8 @@ pub struct FunctionDef {
     pub arg_attrs: BTreeMap<u32, Attrs>,
     /// Which resource an argument is, by position.
     pub resource_arg_unique_id: BTreeMap<u32, u32>,
+    /// Encoded fields of the FunctionDef message that have no place above; only carried along.
+    pub carried: Vec<u8>,
 }
 
 /// The functions that a graph can call.
