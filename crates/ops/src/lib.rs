@@ -1,1 +1,25 @@
-//! See ARCHITECTURE.md.
+//! The operations: a folder for each operation or family, with its rules — types and shapes, what it becomes when a plan is
+//! made, gradient, use of variables — and the builder that makes graphs of them.
+//!
+//! [`Registry`] is a value: tests bring their own. Nothing here knows a device crate.
+#![forbid(unsafe_code)]
+
+pub mod builder;
+mod evaluate;
+pub mod infer;
+mod lower;
+mod registry;
+
+pub mod array;
+pub mod math;
+pub mod nn;
+pub mod optimizer;
+pub mod random;
+pub mod source;
+pub mod variable;
+
+pub use builder::GraphBuilder;
+pub use evaluate::evaluate;
+pub use infer::{Fact, InferCx, infer_node};
+pub use lower::{Call, KernelCx, Lower, Meta, StatefulCall, Update};
+pub use registry::{OpRules, Registry};

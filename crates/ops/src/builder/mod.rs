@@ -1,0 +1,157 @@
+//! Graphs in the making: typed nodes, scopes, variables, gradients, optimizers.
+//!
+//! Every node is checked against its operation's signature when it is made, and the operation's shape rule is applied, so that
+//! type, shape and (where it follows) value of every output are known while the graph is built. Names, attributes and
+//! structure are those that TensorFlow 1's Python front end gives to the same calls.
+
+mod names;
+mod node;
+mod scope;
+mod signature;
+
+use std::sync::Arc;
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_graph::{Graph, Node, NodeId, Output, PartialShape};
+
+use crate::{Fact, Registry, infer_node};
+use names::Names;
+pub use node::OpBuilder;
+use scope::{Controller, Scope};
+
+/// Makes a graph, node by node.
+///
+/// Scopes (names, devices, control dependencies, colocation, variables) are entered with closures and left when these return.
+pub struct GraphBuilder {
+    graph: Graph,
+    registry: Arc<Registry>,
+    /// For each node, what is known of its outputs.
+    facts: Vec<Vec<Fact>>,
+    /// What is said of outputs that no rule knows.
+    nothing: Fact,
+    names: Names,
+    scope: Scope,
+    controllers: Vec<Controller>,
+}
+
+impl std::fmt::Debug for GraphBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "GraphBuilder of {} nodes", self.graph.nodes().len())
+    }
+}
+
+impl GraphBuilder {
+    /// An empty graph of these operations.
+    pub fn new(registry: Arc<Registry>) -> GraphBuilder {
+        GraphBuilder {
+            graph: Graph::new(),
+            registry,
+            facts: Vec::new(),
+            nothing: Fact::new(DataType::Variant, PartialShape::unknown()),
+            names: Names::default(),
+            scope: Scope::default(),
+            controllers: Vec::new(),
+        }
+    }
+
+    /// Goes on with a graph that exists. Its names are taken; its nodes are inferred as if they had been built here.
+    ///
+    /// # Errors
+    /// What a shape rule says of inputs that cannot be; INVALID_ARGUMENT for cycles.
+    pub fn extend(graph: Graph, registry: Arc<Registry>) -> Result<GraphBuilder> {
+        let mut builder = GraphBuilder::new(registry);
+        for node in graph.nodes().values() {
+            builder.names.take(&node.name);
+        }
+        builder.facts = vec![Vec::new(); graph.nodes().len()];
+        let order = graph.topological()?;
+        builder.graph = graph;
+        for id in order {
+            builder.facts[plimsoll_graph::id::Id::index(id)] = builder.infer(builder.graph.node(id))?;
+        }
+        Ok(builder)
+    }
+
+    /// The graph as far as it is built.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The operations.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// The node `id`. It must be of this builder's graph.
+    pub fn node(&self, id: NodeId) -> &Node {
+        self.graph.node(id)
+    }
+
+    /// What is known of a tensor. Of outputs whose operation is not in the table only that they exist is known: type variant,
+    /// unknown shape.
+    pub fn fact(&self, output: Output) -> &Fact {
+        self.facts
+            .get(plimsoll_graph::id::Id::index(output.node))
+            .and_then(|facts| facts.get(output.index as usize))
+            .unwrap_or(&self.nothing)
+    }
+
+    /// How many outputs the node has.
+    pub fn output_count(&self, node: NodeId) -> usize {
+        self.facts.get(plimsoll_graph::id::Id::index(node)).map_or(0, Vec::len)
+    }
+
+    /// The element type of a tensor.
+    pub fn data_type(&self, output: Output) -> DataType {
+        self.fact(output).data_type
+    }
+
+    /// The shape of a tensor, as far as it is known.
+    pub fn shape_of(&self, output: Output) -> &PartialShape {
+        &self.fact(output).shape
+    }
+
+    /// The finished graph.
+    pub fn finish(self) -> Graph {
+        self.graph
+    }
+
+    fn infer(&self, node: &Node) -> Result<Vec<Fact>> {
+        let Some(def) = self.registry.table().get(&node.op) else { return Ok(Vec::new()) };
+        let inputs: Vec<Fact> = node.inputs.iter().map(|input| self.fact(*input).clone()).collect();
+        infer_node(&self.registry, &def, node, &inputs)
+    }
+
+    /// Adds a node whose inputs and attributes are checked already.
+    fn add(&mut self, node: Node) -> Result<NodeId> {
+        let facts = self.infer(&node)?;
+        let id = self.graph.add(node)?;
+        self.facts.push(facts);
+        Ok(id)
+    }
+
+    /// Whether the node exists here.
+    fn check_node(&self, node: NodeId) -> Result<()> {
+        match self.graph.nodes().get(node) {
+            Some(_) => Ok(()),
+            None => Err(Error::invalid_argument(format!("{node:?} is of another graph"))),
+        }
+    }
+
+    /// Whether the output exists here.
+    fn check_output(&self, output: Output) -> Result<()> {
+        if (output.index as usize) < self.output_count(output.node) {
+            return Ok(());
+        }
+        match self.graph.nodes().get(output.node) {
+            None => Err(Error::invalid_argument(format!("{output:?} is of another graph"))),
+            Some(node) if self.registry.table().get(&node.op).is_none() => Ok(()),
+            Some(node) => Err(Error::invalid_argument(format!(
+                "'{}:{}' does not exist: the node has {} outputs",
+                node.name,
+                output.index,
+                self.output_count(output.node)
+            ))),
+        }
+    }
+}
