@@ -197,7 +197,10 @@ impl Expr {
     pub fn flops(&self) -> f64 {
         let weight = |instr: &Instr| match instr {
             Instr::Input(_) | Instr::Const(_) => 0.0,
-            Instr::Unary(UnaryOp::Exp | UnaryOp::Log | UnaryOp::Tanh | UnaryOp::Sigmoid | UnaryOp::Erf | UnaryOp::Erfc | UnaryOp::Sin | UnaryOp::Cos, _) => 10.0,
+            Instr::Unary(
+                UnaryOp::Exp | UnaryOp::Log | UnaryOp::Tanh | UnaryOp::Sigmoid | UnaryOp::Erf | UnaryOp::Erfc | UnaryOp::Sin | UnaryOp::Cos,
+                _,
+            ) => 10.0,
             Instr::Binary(BinaryOp::Pow, ..) => 20.0,
             _ => 1.0,
         };
@@ -405,7 +408,10 @@ mod tests {
         let zero = joined.constant(Scalar::F32(0.0));
         let relu = joined.binary(BinaryOp::Maximum, once[0], zero).unwrap();
         let expr = joined.finish(vec![relu]);
-        assert_eq!(expr.to_string(), "r0: float = in0\nr1: float = in1\nr2: float = Add r0 r1\nr3: float = F32(0.0)\nr4: float = Maximum r2 r3\n-> r4");
+        assert_eq!(
+            expr.to_string(),
+            "r0: float = in0\nr1: float = in1\nr2: float = Add r0 r1\nr3: float = F32(0.0)\nr4: float = Maximum r2 r3\n-> r4"
+        );
     }
 
     #[test]
