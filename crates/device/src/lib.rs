@@ -16,4 +16,4 @@ pub use name::DeviceName;
 pub use options::{MemoryLimit, Options, PlacementMode};
 pub use program::{BufferRef, Command, Place, Program, Wait, Work};
 pub use seam::{Bindings, Device, Executable, Failure, Progress, Run, Usage};
-pub use spec::{DeviceKind, DeviceSpec};
+pub use spec::{DeviceKind, DeviceSpec, InstructionSet};

@@ -1,0 +1,166 @@
+//! What the planner knows of a device.
+
+use std::fmt;
+
+use plimsoll_base::Bytes;
+
+use crate::{Cost, DeviceName};
+
+/// The kinds of device that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DeviceKind {
+    /// Processor cores with the host's memory.
+    Cpu,
+    /// A graphics card, real or simulated.
+    Gpu,
+}
+
+impl DeviceKind {
+    /// TensorFlow's type name: `CPU`, `GPU`.
+    pub fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Cpu => "CPU",
+            DeviceKind::Gpu => "GPU",
+        }
+    }
+
+    /// The kind of that type name; letter case counts, as in TensorFlow.
+    pub fn from_name(name: &str) -> Option<DeviceKind> {
+        match name {
+            "CPU" => Some(DeviceKind::Cpu),
+            "GPU" => Some(DeviceKind::Gpu),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A logical device: everything that plans depend on, and nothing that changes while it is open.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceSpec {
+    /// The full name.
+    pub name: DeviceName,
+    /// What it is.
+    pub kind: DeviceKind,
+    /// How many bytes may be reserved on it; none is no limit.
+    pub memory_limit: Option<Bytes>,
+    /// Reservations are multiples of this many bytes.
+    pub granularity: u64,
+    /// Buffers in an arena begin at multiples of this many bytes.
+    pub alignment: u64,
+    /// Threads that may compute for it at once; every one has its slice of scratch.
+    pub threads: u32,
+    /// Arithmetic operations in a second, all threads together: an estimate for predictions.
+    pub flops: f64,
+    /// Bytes read and written in a second, all threads together: an estimate for predictions.
+    pub bandwidth: f64,
+    /// What it physically is, for listings.
+    pub description: String,
+}
+
+impl DeviceSpec {
+    /// Bytes to which reservations on processors are rounded: the smallest page.
+    pub const CPU_GRANULARITY: u64 = 4096;
+
+    /// Alignment of buffers on processors: a cache line, and the widest vector.
+    pub const CPU_ALIGNMENT: u64 = 64;
+
+    /// The logical device `CPU:index` of this process, computing with `threads` threads of `instructions`.
+    pub fn cpu(index: u32, memory_limit: Option<Bytes>, threads: u32, instructions: InstructionSet) -> DeviceSpec {
+        DeviceSpec {
+            name: DeviceName::local("CPU", index),
+            kind: DeviceKind::Cpu,
+            memory_limit,
+            granularity: DeviceSpec::CPU_GRANULARITY,
+            alignment: DeviceSpec::CPU_ALIGNMENT,
+            threads,
+            flops: instructions.flops() * f64::from(threads),
+            // One core draws about half of what two or more do.
+            bandwidth: if threads > 1 { 2e10 } else { 1e10 },
+            description: format!("{instructions}, {threads} {}", if threads == 1 { "thread" } else { "threads" }),
+        }
+    }
+
+    /// The predicted seconds of `cost` when the device does nothing else: it computes and moves bytes at the same time.
+    pub fn seconds(&self, cost: Cost) -> f64 {
+        (cost.flops / self.flops).max(cost.bytes / self.bandwidth)
+    }
+}
+
+/// The widest vectors of a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum InstructionSet {
+    /// What every processor of the architecture has.
+    Baseline,
+    /// AVX2 with FMA.
+    Avx2,
+    /// AVX-512.
+    Avx512,
+    /// 64-bit ARM with Advanced SIMD.
+    Neon,
+}
+
+impl InstructionSet {
+    /// What this processor has.
+    pub fn detect() -> InstructionSet {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") {
+                return InstructionSet::Avx512;
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                return InstructionSet::Avx2;
+            }
+        }
+        if cfg!(target_arch = "aarch64") { InstructionSet::Neon } else { InstructionSet::Baseline }
+    }
+
+    /// Arithmetic operations a second that a core of a server comes to in a good product kernel. A constant, so that plans do
+    /// not depend on the weather.
+    pub fn flops(self) -> f64 {
+        match self {
+            InstructionSet::Baseline => 2e10,
+            InstructionSet::Avx2 => 8e10,
+            InstructionSet::Avx512 => 2e11,
+            InstructionSet::Neon => 4e10,
+        }
+    }
+}
+
+impl fmt::Display for InstructionSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            InstructionSet::Baseline => std::env::consts::ARCH,
+            InstructionSet::Avx2 => "x86_64 with AVX2",
+            InstructionSet::Avx512 => "x86_64 with AVX-512",
+            InstructionSet::Neon => "aarch64",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_says_what_it_is() {
+        let spec = DeviceSpec::cpu(1, Some(Bytes(1 << 20)), 2, InstructionSet::Avx2);
+        assert_eq!(spec.name.to_string(), "/job:localhost/replica:0/task:0/device:CPU:1");
+        assert_eq!((spec.granularity, spec.alignment, spec.threads), (4096, 64, 2));
+        assert_eq!(spec.description, "x86_64 with AVX2, 2 threads");
+        assert_eq!(DeviceKind::from_name(spec.kind.name()), Some(DeviceKind::Cpu));
+        assert_eq!(DeviceKind::from_name("gpu"), None);
+    }
+
+    #[test]
+    fn the_slower_of_arithmetic_and_memory_counts() {
+        let spec = DeviceSpec { flops: 10.0, bandwidth: 5.0, ..DeviceSpec::cpu(0, None, 1, InstructionSet::Baseline) };
+        assert_eq!(spec.seconds(Cost { flops: 100.0, bytes: 10.0 }), 10.0);
+        assert_eq!(spec.seconds(Cost { flops: 10.0, bytes: 100.0 }), 20.0);
+    }
+}

@@ -1,0 +1,145 @@
+//! Anonymous memory of the operating system, page by page, given back when dropped.
+
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Error, Result};
+
+use crate::Ledger;
+
+/// Mappings from this size on are offered to the kernel for huge pages: fewer page faults and misses, same bytes.
+const HUGE: u64 = 4 << 20;
+
+/// The operating system's page size in bytes.
+pub fn page_size() -> u64 {
+    // SAFETY: sysconf with this name only reads a constant of the process.
+    match unsafe { libc::sysconf(libc::_SC_PAGESIZE) } {
+        size if size > 0 => size as u64,
+        _ => 4096,
+    }
+}
+
+/// A private mapping of zeroed pages, counted as mapped in a ledger while it lives.
+#[derive(Debug)]
+pub struct Backing {
+    map: NonNull<u8>,
+    map_bytes: usize,
+    start: NonNull<u8>,
+    bytes: u64,
+    ledger: Arc<Ledger>,
+}
+
+// SAFETY: the mapping belongs to the value alone and may be used and unmapped from any thread.
+unsafe impl Send for Backing {}
+// SAFETY: through `&Backing` only the address can be read.
+unsafe impl Sync for Backing {}
+
+impl Backing {
+    /// Maps `bytes`, rounded up to pages. No bytes, no mapping.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where the operating system has none.
+    pub fn new(ledger: &Arc<Ledger>, bytes: Bytes) -> Result<Backing> {
+        Backing::with_guards(ledger, bytes, 0)
+    }
+
+    /// As [`Backing::new`], between two pages that fault when they are touched.
+    ///
+    /// # Errors
+    /// As [`Backing::new`].
+    pub fn guarded(ledger: &Arc<Ledger>, bytes: Bytes) -> Result<Backing> {
+        Backing::with_guards(ledger, bytes, page_size())
+    }
+
+    fn with_guards(ledger: &Arc<Ledger>, bytes: Bytes, guard: u64) -> Result<Backing> {
+        let page = page_size();
+        let ledger = ledger.clone();
+        if bytes == Bytes::ZERO && guard == 0 {
+            let start = NonNull::without_provenance(std::num::NonZero::new(page as usize).unwrap_or(std::num::NonZero::<usize>::MIN));
+            return Ok(Backing { map: start, map_bytes: 0, start, bytes: 0, ledger });
+        }
+        let refused = |cause: String| {
+            Error::resource_exhausted(format!("the operating system has no {bytes} ({} bytes): {cause}", bytes.0))
+                .on_device(ledger.device())
+                .with_remedy("close other programs, or use smaller limits or batches")
+        };
+        let rounded = bytes.0.checked_next_multiple_of(page).ok_or_else(|| refused("more than an address space".into()))?;
+        let map_bytes = rounded.checked_add(2 * guard).and_then(|bytes| usize::try_from(bytes).ok());
+        let map_bytes =
+            map_bytes.filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or_else(|| refused("more than an address space".into()))?;
+        let protection = if guard == 0 { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_NONE };
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        let map = unsafe { libc::mmap(null_mut(), map_bytes, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
+        if map == libc::MAP_FAILED {
+            return Err(refused(std::io::Error::last_os_error().to_string()));
+        }
+        let Some(map) = NonNull::new(map.cast::<u8>()) else {
+            return Err(refused("it was mapped at address 0".into()));
+        };
+        // SAFETY: the guard is a part of the mapping, so the sum stays inside it.
+        let start = unsafe { map.add(guard as usize) };
+        // From here on the value owns the mapping: it is unmapped on every way out.
+        let backing = Backing { map, map_bytes, start, bytes: rounded, ledger: ledger.clone() };
+        ledger.count_mapped(rounded);
+        if guard > 0 && rounded > 0 {
+            // SAFETY: the range is whole pages inside the mapping, which nobody else knows.
+            let status = unsafe { libc::mprotect(start.as_ptr().cast(), rounded as usize, libc::PROT_READ | libc::PROT_WRITE) };
+            if status != 0 {
+                return Err(refused(std::io::Error::last_os_error().to_string()));
+            }
+        } else if rounded >= HUGE {
+            // SAFETY: as above. It is a hint: where it is refused, small pages do.
+            unsafe { libc::madvise(start.as_ptr().cast(), rounded as usize, libc::MADV_HUGEPAGE) };
+        }
+        Ok(backing)
+    }
+
+    /// The first byte, page-aligned. Where there are no bytes it points nowhere, but is not null.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Bytes mapped: whole pages.
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.bytes)
+    }
+
+    /// Writes to every page, so that they exist in memory from now on.
+    pub fn touch(&mut self) {
+        let page = page_size() as usize;
+        for offset in (0..self.bytes as usize).step_by(page) {
+            // SAFETY: inside the mapping, which `&mut` makes ours; a byte is written back as it was.
+            unsafe {
+                let byte = self.start.as_ptr().add(offset);
+                byte.write_volatile(byte.read_volatile());
+            }
+        }
+    }
+
+    /// Bytes of the pages that are in memory now; `None` where the system does not say. A page is the unit, or a huge page.
+    pub fn resident(&self) -> Option<Bytes> {
+        let page = page_size();
+        let pages = (self.bytes / page) as usize;
+        if pages == 0 {
+            return Some(Bytes::ZERO);
+        }
+        let mut present = vec![0u8; pages];
+        // SAFETY: the range is this mapping; the vector has a byte for each of its pages.
+        let status = unsafe { libc::mincore(self.start.as_ptr().cast(), self.bytes as usize, present.as_mut_ptr().cast()) };
+        (status == 0).then(|| Bytes(present.iter().filter(|&&flags| flags & 1 == 1).count() as u64 * page))
+    }
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        if self.map_bytes > 0 {
+            // SAFETY: the mapping was made by `with_guards` and belongs to this value, which ends here.
+            unsafe { libc::munmap(self.map.as_ptr().cast(), self.map_bytes) };
+            self.ledger.count_unmapped(self.bytes);
+        }
+    }
+}
