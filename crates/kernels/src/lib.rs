@@ -3,6 +3,13 @@
 //! Arguments are inputs, then outputs, in the order that each kernel documents. Work is cut by shape alone and reductions
 //! combine in a fixed order, so results depend on shapes and the instruction set, never on threads.
 
+mod aligned;
+mod cut;
+mod evaluate;
 pub mod expr;
+pub mod simd;
+pub mod reduce;
 #[doc(hidden)]
 pub mod testing;
+
+pub use evaluate::run_on_bytes;

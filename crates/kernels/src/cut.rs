@@ -1,0 +1,94 @@
+//! Work cut into pieces by shape alone, and the sizes of shapes.
+
+use std::ops::Range;
+
+use plimsoll_base::{DataType, Error, Result};
+
+/// Bytes that a piece should move, so that handing it to a thread costs little beside it.
+const PIECE_BYTES: u64 = 128 << 10;
+
+/// More pieces than this help no number of threads that we expect.
+const MOST_PIECES: usize = 64;
+
+/// `units` equal parts of work, gathered into pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    units: usize,
+    per_piece: usize,
+}
+
+impl Cut {
+    /// Cuts `units` parts that move `unit_bytes` each; a piece holds a multiple of `grain` units (but for the last).
+    pub(crate) fn new(units: usize, unit_bytes: u64, grain: usize) -> Cut {
+        let grain = grain.max(1);
+        let by_size = usize::try_from(PIECE_BYTES.div_ceil(unit_bytes.max(1))).unwrap_or(usize::MAX);
+        let per_piece = by_size.max(units.div_ceil(MOST_PIECES)).max(1);
+        Cut { units, per_piece: per_piece.checked_next_multiple_of(grain).unwrap_or(usize::MAX) }
+    }
+
+    /// All in one piece.
+    pub(crate) fn whole(units: usize) -> Cut {
+        Cut { units, per_piece: units.max(1) }
+    }
+
+    /// How many pieces there are: at least one, and at most 64.
+    pub(crate) fn pieces(&self) -> u32 {
+        self.units.div_ceil(self.per_piece).max(1) as u32
+    }
+
+    /// The units of these pieces.
+    pub(crate) fn units(&self, pieces: Range<u32>) -> Range<usize> {
+        let end = (pieces.end as usize).saturating_mul(self.per_piece).min(self.units);
+        (pieces.start as usize).saturating_mul(self.per_piece).min(end)..end
+    }
+}
+
+/// The number of elements of `shape`; refused where their bytes (16 each at most) could not be addressed.
+pub(crate) fn elements(shape: &[u64]) -> Result<usize> {
+    // Zero dimensions count as one here, so that any part of the shape can be multiplied safely as well.
+    let most = shape.iter().try_fold(1u64, |product, size| product.checked_mul((*size).max(1)));
+    match most {
+        Some(most) if most <= (isize::MAX as u64) / 32 => Ok(shape.iter().product::<u64>() as usize),
+        _ => Err(Error::invalid_argument(format!("the shape {shape:?} has more elements than memory can hold"))),
+    }
+}
+
+/// Bytes of an element of `data_type`.
+pub(crate) fn size_of_type(data_type: DataType) -> Result<usize> {
+    data_type.size().ok_or_else(|| Error::unimplemented(format!("elements of {data_type} have no fixed size")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_the_units_once() {
+        for (units, bytes, grain) in
+            [(0, 4, 1), (1, 4, 1), (1000, 4, 16), (1_000_000, 4, 1), (1_000_003, 4, 16), (7, u64::MAX, 4), (7, 0, 1)]
+        {
+            let cut = Cut::new(units, bytes, grain);
+            assert!((1..=64).contains(&cut.pieces()));
+            let mut next = 0;
+            for piece in 0..cut.pieces() {
+                let range = cut.units(piece..piece + 1);
+                assert_eq!(range.start, next);
+                assert!(range.start.is_multiple_of(grain));
+                next = range.end;
+            }
+            assert_eq!(next, units);
+            assert_eq!(cut.units(0..cut.pieces()), 0..units);
+        }
+        assert_eq!(Cut::whole(7).pieces(), 1);
+        assert_eq!(Cut::whole(0).units(0..1), 0..0);
+    }
+
+    #[test]
+    fn shapes_beyond_memory_are_refused() {
+        assert_eq!(elements(&[]).unwrap(), 1);
+        assert_eq!(elements(&[2, 0, 3]).unwrap(), 0);
+        assert!(elements(&[u64::MAX, 2]).is_err());
+        assert!(elements(&[1 << 40, 0, 1 << 40]).is_err());
+        assert!(size_of_type(DataType::String).is_err());
+    }
+}

@@ -1,0 +1,119 @@
+//! Reductions: sums and their kin over any axes, the place of the largest value, and whether a target is among the top k.
+//!
+//! The order in which elements are combined depends on the shape alone: in blocks and pairwise, so that rounding errors grow
+//! with the logarithm of the length (rows) or slowly (columns).
+
+mod arg;
+mod columns;
+mod dims;
+mod fold;
+mod rows;
+mod top_k;
+
+use std::sync::Arc;
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_device::{Cost, Prepared};
+
+use crate::cut::{elements, size_of_type};
+use columns::Columns;
+use dims::collapse;
+use fold::Fold;
+use rows::Rows;
+
+pub use arg::{arg_max, arg_min};
+pub use top_k::in_top_k;
+
+/// What a reduction computes; the names are TensorFlow's operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReduceOp {
+    /// The sum; integers wrap. Of nothing: 0.
+    Sum,
+    /// The sum divided by the count; of integers the sum is 64 bits wide and the quotient rounds towards zero.
+    /// Of nothing: NaN, or 0 for integers.
+    Mean,
+    /// The product; integers wrap. Of nothing: 1.
+    Prod,
+    /// The largest; NaN if there is one. Of nothing: minus infinity or the smallest integer.
+    Max,
+    /// The smallest; NaN if there is one. Of nothing: infinity or the largest integer.
+    Min,
+    /// Whether all are true; bool only.
+    All,
+    /// Whether any is true; bool only.
+    Any,
+}
+
+/// Reduces a dense tensor of `shape` over `axes` (each below the rank; order and repetition do not matter).
+///
+/// Arguments: input, output; the output has the elements of the axes that are kept, in their order.
+/// Types: float, double, int32, int64, uint8 for the numeric operations, bool for `All` and `Any`.
+///
+/// # Errors
+/// INVALID_ARGUMENT for an axis outside the rank; UNIMPLEMENTED for other types, and where more than 16 separate groups of
+/// dimensions are reduced.
+pub fn reduce(op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared> {
+    match op {
+        ReduceOp::Sum => by_type::<fold::Sum>(op, data_type, shape, axes),
+        ReduceOp::Mean => by_type::<fold::Mean>(op, data_type, shape, axes),
+        ReduceOp::Prod => by_type::<fold::Prod>(op, data_type, shape, axes),
+        ReduceOp::Max => by_type::<fold::Max>(op, data_type, shape, axes),
+        ReduceOp::Min => by_type::<fold::Min>(op, data_type, shape, axes),
+        ReduceOp::All | ReduceOp::Any if data_type != DataType::Bool => Err(refused(op, data_type)),
+        ReduceOp::All => prepare::<u8, fold::All, 64>(data_type, shape, axes),
+        ReduceOp::Any => prepare::<u8, fold::Any, 64>(data_type, shape, axes),
+    }
+}
+
+/// Half the sum of the squares of `shape`'s elements (`L2Loss`). Arguments: input, output (one element). Float or double.
+///
+/// # Errors
+/// UNIMPLEMENTED for other types.
+pub fn l2_loss(data_type: DataType, shape: &[u64]) -> Result<Prepared> {
+    let flat = [elements(shape)? as u64];
+    match data_type {
+        DataType::Float => prepare::<f32, fold::HalfSquares, 64>(data_type, &flat, &[0]),
+        DataType::Double => prepare::<f64, fold::HalfSquares, 32>(data_type, &flat, &[0]),
+        _ => Err(Error::unimplemented(format!("L2Loss of {data_type}"))),
+    }
+}
+
+fn refused(op: ReduceOp, data_type: DataType) -> Error {
+    Error::unimplemented(format!("{op:?} of {data_type}"))
+}
+
+fn by_type<F>(op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared>
+where
+    F: Fold<f32> + Fold<f64> + Fold<i32> + Fold<i64> + Fold<u8>,
+{
+    match data_type {
+        DataType::Float => prepare::<f32, F, 64>(data_type, shape, axes),
+        DataType::Double => prepare::<f64, F, 32>(data_type, shape, axes),
+        DataType::Int32 => prepare::<i32, F, 32>(data_type, shape, axes),
+        DataType::Int64 => prepare::<i64, F, 32>(data_type, shape, axes),
+        DataType::Uint8 => prepare::<u8, F, 32>(data_type, shape, axes),
+        _ => Err(refused(op, data_type)),
+    }
+}
+
+fn prepare<T, F, const N: usize>(data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared>
+where
+    T: Copy + Send + Sync + std::fmt::Debug + 'static,
+    F: Fold<T>,
+{
+    let len = elements(shape)?;
+    let dims = collapse(shape, axes)?;
+    let results = dims::places(&dims.kept);
+    let cost = Cost { flops: len as f64, bytes: ((len + results) * size_of_type(data_type)?) as f64 };
+    let (chunks, kernel): (u32, Arc<dyn plimsoll_device::CpuKernel>) = if dims.rows {
+        let kernel = Rows::<T, F, N>::new(dims.kept, dims.reduced, len);
+        (kernel.pieces(), Arc::new(kernel))
+    } else {
+        let kernel = Columns::<T, F>::new(dims.kept, dims.reduced, len);
+        (kernel.pieces(), Arc::new(kernel))
+    };
+    Ok(Prepared { chunks, scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel })
+}
+
+#[cfg(test)]
+mod tests;
