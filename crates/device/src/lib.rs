@@ -4,16 +4,20 @@
 //! A device is handed whole programs ([`Program`]): a queue of commands whose order, waits and memory are decided already.
 //! It chooses nothing; it may look ahead, batch or record, but every command sees the memory that the plan says.
 
+mod bell;
 mod kernel;
 mod name;
 mod options;
 mod program;
+mod run;
 mod seam;
 mod spec;
 
+pub use bell::Bell;
 pub use kernel::{Args, Cost, CpuKernel, Fault, Prepared};
 pub use name::DeviceName;
 pub use options::{MemoryLimit, Options, PlacementMode};
 pub use program::{BufferRef, Command, Place, Program, Wait, Work};
-pub use seam::{Bindings, Device, Executable, Failure, Progress, Run, Usage};
+pub use run::{Bindings, Failure, Progress, Run};
+pub use seam::{Device, Executable, Usage};
 pub use spec::{DeviceKind, DeviceSpec, InstructionSet};

@@ -1,0 +1,298 @@
+//! One run of a plan: where everything lies, and how far the queues are.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::{Bell, Fault, Place, Wait};
+
+/// Addresses of the blocks that a program names, in the order of the numbers in [`Place`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bindings {
+    /// One arena for each device of the plan.
+    pub arenas: Vec<*mut u8>,
+    /// Storage of variables.
+    pub variables: Vec<*mut u8>,
+    /// Their initialised flags.
+    pub flags: Vec<*mut u8>,
+    /// Constants. Never written.
+    pub constants: Vec<*mut u8>,
+    /// Fed tensors. Never written.
+    pub feeds: Vec<*mut u8>,
+    /// Fetched tensors.
+    pub fetches: Vec<*mut u8>,
+}
+
+// SAFETY: the pointers are only followed by the kernels of a run, under the contract of `Run::bindings`.
+unsafe impl Send for Bindings {}
+// SAFETY: as above.
+unsafe impl Sync for Bindings {}
+
+impl Bindings {
+    /// The address of a block; `None` where the table has no such entry.
+    pub fn get(&self, place: Place) -> Option<*mut u8> {
+        let (table, index) = match place {
+            Place::Arena(index) => (&self.arenas, index),
+            Place::Variable(index) => (&self.variables, index),
+            Place::VariableFlag(index) => (&self.flags, index),
+            Place::Constant(index) => (&self.constants, index),
+            Place::Feed(index) => (&self.feeds, index),
+            Place::Fetch(index) => (&self.fetches, index),
+        };
+        table.get(index as usize).copied()
+    }
+
+    /// The address of a block. Panics where the table has no such entry.
+    pub fn base(&self, place: Place) -> *mut u8 {
+        match self.get(place) {
+            Some(base) => base,
+            None => panic!("the bindings have no {place:?}"),
+        }
+    }
+}
+
+/// How far a run is, shared by the devices that take part in it. One is made when a plan is loaded and used again and again:
+/// [`Run::alone`], write `bindings`, [`Run::restart`]; submit every queue; drive.
+#[derive(Debug)]
+pub struct Run {
+    /// Where everything lies. Written only between runs, by the one who has the run alone; the blocks stay valid, and
+    /// nobody else uses them against the plan, until the run is over.
+    pub bindings: Bindings,
+    /// For each queue the number of commands finished.
+    pub queues: Vec<Progress>,
+    slots: Vec<Slot>,
+    bell: OnceLock<Arc<Bell>>,
+    failed: AtomicBool,
+    failure: Mutex<Option<Failure>>,
+    unfinished: AtomicU32,
+}
+
+/// What a device keeps with a queue of a run, from one use of the run to the next.
+#[derive(Default)]
+struct Slot(OnceLock<Box<dyn Any + Send + Sync>>);
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.get().is_some() { "set" } else { "empty" })
+    }
+}
+
+/// How many commands of a queue have finished, and the smallest number that somebody sleeps for; alone on its cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Progress(pub AtomicU32, AtomicU32);
+
+/// The mark of a queue that nobody watches.
+const NOBODY: u32 = u32::MAX;
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress(AtomicU32::new(0), AtomicU32::new(NOBODY))
+    }
+}
+
+/// The command that failed, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The queue.
+    pub queue: u32,
+    /// The command in it.
+    pub command: u32,
+    /// Why.
+    pub fault: Fault,
+}
+
+impl Run {
+    /// A run of a plan with that many queues, over already.
+    pub fn new(queues: usize, bindings: Bindings) -> Run {
+        Run {
+            bindings,
+            queues: (0..queues).map(|_| Progress::default()).collect(),
+            slots: (0..queues).map(|_| Slot::default()).collect(),
+            bell: OnceLock::new(),
+            failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            unfinished: AtomicU32::new(0),
+        }
+    }
+
+    /// The run for the one who has it alone, to bind and restart. A device may keep a reference for a moment after the run is
+    /// over; it is waited for. The caller has no other reference, strong or weak, and the run is over.
+    pub fn alone(run: &mut Arc<Run>) -> &mut Run {
+        while Arc::get_mut(run).is_none() {
+            std::thread::yield_now();
+        }
+        match Arc::get_mut(run) {
+            Some(run) => run,
+            None => unreachable!("nobody but the caller could have made a reference"),
+        }
+    }
+
+    /// Back to the start. Only for the one who has the run alone.
+    pub fn restart(&mut self) {
+        for progress in &mut self.queues {
+            *progress.0.get_mut() = 0;
+            *progress.1.get_mut() = NOBODY;
+        }
+        *self.failed.get_mut() = false;
+        *self.failure.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.unfinished.get_mut() = self.queues.len() as u32;
+    }
+
+    /// Whether every queue has come to its end, by finishing or by giving up.
+    pub fn is_over(&self) -> bool {
+        self.unfinished.load(Ordering::Acquire) == 0
+    }
+
+    /// Called by a device once for each queue, after which it does not touch the run's blocks any more. Returns whether it
+    /// was the last queue.
+    pub fn queue_ended(&self) -> bool {
+        let last = self.unfinished.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last {
+            self.ring();
+        }
+        last
+    }
+
+    /// Records that `queue` has finished its first `finished` commands, and wakes whoever watches for that. Called by the
+    /// device whose queue it is, with numbers that grow.
+    pub fn advance(&self, queue: u32, finished: u32) {
+        let progress = &self.queues[queue as usize];
+        if self.queues.len() == 1 {
+            // No other queue: nobody watches.
+            return progress.0.store(finished, Ordering::Release);
+        }
+        progress.0.store(finished, Ordering::SeqCst);
+        if finished >= progress.1.load(Ordering::SeqCst) {
+            // A watcher whose mark is lost here took its ticket before the ring.
+            progress.1.store(NOBODY, Ordering::SeqCst);
+            self.ring();
+        }
+    }
+
+    /// Whether what `wait` asks for has happened.
+    pub fn has_reached(&self, wait: Wait) -> bool {
+        self.queues[wait.queue as usize].0.load(Ordering::Acquire) >= wait.commands
+    }
+
+    /// Asks for the bell to be rung when `wait` has happened. Returns whether it has happened already. For one who took a
+    /// ticket of the bell before and looks at the run again after every ring.
+    pub fn watch(&self, wait: Wait) -> bool {
+        let progress = &self.queues[wait.queue as usize];
+        progress.1.fetch_min(wait.commands, Ordering::SeqCst);
+        progress.0.load(Ordering::SeqCst) >= wait.commands
+    }
+
+    /// The bell of this run, which is `bell` if it had none. A device whose commands do not run on the thread that drives the
+    /// run calls this in `submit`, so that there is a bell before anything happens elsewhere.
+    pub fn share_bell(&self, bell: &Arc<Bell>) -> &Arc<Bell> {
+        self.bell.get_or_init(|| bell.clone())
+    }
+
+    /// Wakes everyone who waits for something to happen in this run.
+    pub fn ring(&self) {
+        if let Some(bell) = self.bell.get() {
+            bell.ring();
+        }
+    }
+
+    /// Sleeps until the run is over: the `drive` of a device that computes elsewhere. Only if all queues were submitted to
+    /// devices that share a bell.
+    pub fn wait_over(&self) {
+        while let Some(bell) = self.bell.get() {
+            let ticket = bell.ticket();
+            if self.is_over() {
+                return;
+            }
+            bell.wait(ticket);
+        }
+    }
+
+    /// What the device of `queue` keeps with it, made at first use and kept when the run is restarted. `None` where another
+    /// type is kept already.
+    pub fn kept_or<T: Any + Send + Sync>(&self, queue: u32, make: impl FnOnce() -> T) -> Option<&T> {
+        self.slots[queue as usize].0.get_or_init(|| Box::new(make())).downcast_ref()
+    }
+
+    /// What the device of `queue` keeps with it, if it is a `T`.
+    pub fn kept<T: Any>(&self, queue: u32) -> Option<&T> {
+        self.slots[queue as usize].0.get()?.downcast_ref()
+    }
+
+    /// Ends the run early; the first failure is kept. Queues give up before their next command.
+    pub fn fail(&self, failure: Failure) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+        self.failed.store(true, Ordering::SeqCst);
+        self.ring();
+    }
+
+    /// Whether some command failed.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// The first failure.
+    pub fn failure(&self) -> Option<Failure> {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_first_failure_and_forgets_it() {
+        let mut run = Run::new(2, Bindings::default());
+        assert!(run.is_over());
+        run.restart();
+        assert!(!run.is_over() && !run.has_failed());
+        let fault = Fault::invalid("index {0} of {1}", [3, 2]);
+        run.fail(Failure { queue: 1, command: 4, fault });
+        run.fail(Failure { queue: 0, command: 0, fault });
+        assert_eq!(run.failure(), Some(Failure { queue: 1, command: 4, fault }));
+        assert!(!run.queue_ended());
+        assert!(run.queue_ended());
+        assert!(run.is_over());
+        run.restart();
+        assert_eq!((run.has_failed(), run.failure()), (false, None));
+    }
+
+    #[test]
+    fn a_watcher_is_woken_when_the_mark_is_reached() {
+        let mut run = Run::new(2, Bindings::default());
+        run.restart();
+        let bell = run.share_bell(&Arc::default()).clone();
+        assert!(!run.watch(Wait { queue: 1, commands: 2 }));
+        let ticket = bell.ticket();
+        run.advance(1, 1);
+        assert_eq!(bell.ticket(), ticket);
+        run.advance(1, 2);
+        assert_ne!(bell.ticket(), ticket);
+        assert!(run.has_reached(Wait { queue: 1, commands: 2 }) && run.watch(Wait { queue: 1, commands: 2 }));
+    }
+
+    #[test]
+    fn waits_for_a_device_that_still_holds_the_run() {
+        let mut run = Arc::new(Run::new(1, Bindings::default()));
+        Run::alone(&mut run).restart();
+        run.share_bell(&Arc::default());
+        let device = run.clone();
+        let thread = std::thread::spawn(move || {
+            device.advance(0, 1);
+            device.queue_ended();
+        });
+        run.wait_over();
+        assert_eq!(*Run::alone(&mut run).queues[0].0.get_mut(), 1);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_slot_keeps_what_was_put_first() {
+        let run = Run::new(1, Bindings::default());
+        assert_eq!(run.kept::<u32>(0), None);
+        assert_eq!(run.kept_or(0, || 7u32), Some(&7));
+        assert_eq!((run.kept_or(0, || 8u32), run.kept_or(0, || "no")), (Some(&7), None));
+        assert_eq!(run.kept::<u32>(0), Some(&7));
+    }
+}
