@@ -49,16 +49,17 @@ impl Message for GraphDef {
 }
 
 /// Keeps the fields of a message whose struct has no room for unknown ones: they are carried by the message around it, as a
-/// second occurrence of the field, which every reader merges with the first.
+/// second occurrence of the field, which every reader merges with the first. A message that is there but empty is kept that way.
 fn carry_unknown(field: &Field<'_>, known: std::ops::RangeInclusive<u32>, carried: &mut Vec<u8>) -> Found<()> {
-    let mut unknown = Vec::new();
-    for inner in field.message()? {
+    let (mut unknown, fields) = (Vec::new(), field.message()?);
+    let empty = fields.rest().is_empty();
+    for inner in fields {
         let inner = inner?;
         if !known.contains(&inner.number) {
             unknown.extend_from_slice(inner.raw);
         }
     }
-    if !unknown.is_empty() {
+    if empty || !unknown.is_empty() {
         put_message(carried, field.number, |out| out.extend_from_slice(&unknown));
     }
     Ok(())
