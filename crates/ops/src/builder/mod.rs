@@ -4,10 +4,13 @@
 //! type, shape and (where it follows) value of every output are known while the graph is built. Names, attributes and
 //! structure are those that TensorFlow 1's Python front end gives to the same calls.
 
+mod functions;
+mod initializer;
 mod names;
 mod node;
 mod scope;
 mod signature;
+mod variable;
 
 use std::sync::Arc;
 
@@ -15,9 +18,12 @@ use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{Graph, Node, NodeId, Output, PartialShape};
 
 use crate::{Fact, Registry, infer_node};
+pub use initializer::Initializer;
 use names::Names;
 pub use node::OpBuilder;
 use scope::{Controller, Scope};
+use variable::Variables;
+pub use variable::{Reuse, Variable, VariableKind};
 
 /// Makes a graph, node by node.
 ///
@@ -32,6 +38,8 @@ pub struct GraphBuilder {
     names: Names,
     scope: Scope,
     controllers: Vec<Controller>,
+    variables: Variables,
+    seed: Option<i64>,
 }
 
 impl std::fmt::Debug for GraphBuilder {
@@ -51,6 +59,8 @@ impl GraphBuilder {
             names: Names::default(),
             scope: Scope::default(),
             controllers: Vec::new(),
+            variables: Variables::default(),
+            seed: None,
         }
     }
 
@@ -123,7 +133,7 @@ impl GraphBuilder {
     }
 
     /// Adds a node whose inputs and attributes are checked already.
-    fn add(&mut self, node: Node) -> Result<NodeId> {
+    fn add_node(&mut self, node: Node) -> Result<NodeId> {
         let facts = self.infer(&node)?;
         let id = self.graph.add(node)?;
         self.facts.push(facts);

@@ -1,23 +1,30 @@
 //! One node: what is said of it, and making it.
 
-use plimsoll_base::{ArgType, Result};
-use plimsoll_graph::{AttrValue, Attrs, Node, NodeId, Output};
+use plimsoll_base::{ArgType, Error, Result};
+use plimsoll_graph::{AttrValue, Attrs, HostTensor, Node, NodeId, Output};
 
 use super::GraphBuilder;
-use super::scope::merge_devices;
 use super::signature::complete;
 
-/// A node that is about to be made by [`GraphBuilder::op`].
+/// A node that is about to be made by [`GraphBuilder::op`] or one of the functions for common operations.
 #[derive(Debug)]
 #[must_use = "the node is made by build or build_node"]
 pub struct OpBuilder<'a> {
     builder: &'a mut GraphBuilder,
     op: String,
     name: Option<String>,
-    inputs: Vec<Output>,
+    inputs: Vec<Input>,
     controls: Vec<NodeId>,
-    device: Option<String>,
+    device: String,
     attrs: Attrs,
+    error: Option<Error>,
+}
+
+#[derive(Debug)]
+enum Input {
+    Tensor(Output),
+    /// A constant that is made with the node, under its name.
+    Constant(&'static str, HostTensor),
 }
 
 impl GraphBuilder {
@@ -29,8 +36,9 @@ impl GraphBuilder {
             name: None,
             inputs: Vec::new(),
             controls: Vec::new(),
-            device: None,
+            device: String::new(),
             attrs: Attrs::new(),
+            error: None,
         }
     }
 }
@@ -38,14 +46,20 @@ impl GraphBuilder {
 impl OpBuilder<'_> {
     /// The next input.
     pub fn input(mut self, input: Output) -> Self {
-        self.inputs.push(input);
+        self.inputs.push(Input::Tensor(input));
         self
     }
 
     /// The next inputs. Arguments that are lists take as many as the others leave; where an operation has several lists of
     /// different lengths, their length attributes have to be said.
     pub fn inputs(mut self, inputs: impl IntoIterator<Item = Output>) -> Self {
-        self.inputs.extend(inputs);
+        self.inputs.extend(inputs.into_iter().map(Input::Tensor));
+        self
+    }
+
+    /// The next input, a constant that is made with the node and named `node/argument`.
+    pub fn constant_input(mut self, argument: &'static str, value: HostTensor) -> Self {
+        self.inputs.push(Input::Constant(argument, value));
         self
     }
 
@@ -76,7 +90,13 @@ impl OpBuilder<'_> {
 
     /// A device; parts that it does not name are the scope's.
     pub fn device(mut self, device: &str) -> Self {
-        self.device = Some(device.to_string());
+        self.device = device.to_string();
+        self
+    }
+
+    /// Making the node will fail with this error.
+    pub(super) fn fail(mut self, error: Error) -> Self {
+        self.error = Some(error);
         self
     }
 
@@ -85,8 +105,7 @@ impl OpBuilder<'_> {
     /// # Errors
     /// As [`OpBuilder::build_node`]; INVALID_ARGUMENT where the operation has no outputs (the node exists then).
     pub fn build(self) -> Result<Output> {
-        let builder = self.builder;
-        let node = OpBuilder { builder: &mut *builder, ..self }.build_node()?;
+        let (builder, node) = self.finish()?;
         let output = Output { node, index: 0 };
         builder.check_output(output).map_err(|error| error.at_node(&builder.node(node).name))?;
         Ok(output)
@@ -99,36 +118,64 @@ impl OpBuilder<'_> {
     /// none, inputs of the wrong number or type or of another graph, attributes that are wrong or missing, devices that are
     /// no device names, and what the operation's shape rule says.
     pub fn build_node(self) -> Result<NodeId> {
-        let OpBuilder { builder, op, name, inputs, controls, device, attrs } = self;
-        let name = match name.as_deref().map(|name| name.strip_suffix('/').ok_or(name)) {
-            Some(Ok(absolute)) => {
-                builder.names.take(absolute);
-                absolute.to_string()
-            }
-            Some(Err(name)) => builder.unique_name(name),
-            None => builder.unique_name(&op),
-        };
-        let result =
-            builder.make(Node { name: name.clone(), op, inputs, controls, device: device.unwrap_or_default(), attrs, carried: Vec::new() });
-        result.map_err(|error| error.at_node(name.escape_debug().to_string()))
+        self.finish().map(|(_, node)| node)
+    }
+
+    /// Makes the node and gives the borrow back.
+    fn finish<'b>(self) -> Result<(&'b mut GraphBuilder, NodeId)>
+    where
+        Self: 'b,
+    {
+        let OpBuilder { builder, op, name, inputs, controls, device, attrs, error } = self;
+        let name = builder.name_of_node(name.as_deref().unwrap_or(&op));
+        let at = |error: Error| error.at_node(name.escape_debug().to_string());
+        if let Some(error) = error {
+            return Err(at(error));
+        }
+        let mut tensors = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            tensors.push(match input {
+                Input::Tensor(output) => output,
+                Input::Constant(argument, value) => {
+                    let make = |builder: &mut GraphBuilder| builder.constant(value).name(argument).device(&device).build();
+                    builder.name_scope(&format!("{name}/"), make).map_err(at)?
+                }
+            });
+        }
+        let node =
+            builder.make(Node { name: name.clone(), op, inputs: tensors, controls, device, attrs, carried: Vec::new() }).map_err(at)?;
+        Ok((builder, node))
     }
 }
 
 impl GraphBuilder {
+    fn name_of_node(&mut self, name: &str) -> String {
+        match name.strip_suffix('/') {
+            Some(absolute) => {
+                self.names.take(absolute);
+                absolute.to_string()
+            }
+            None => self.unique_name(name),
+        }
+    }
+
     fn make(&mut self, mut node: Node) -> Result<NodeId> {
         let def = self.registry.table().require(&node.op)?;
         node.inputs.iter().try_for_each(|input| self.check_output(*input))?;
         node.controls.iter().try_for_each(|control| self.check_node(*control))?;
-        let types: Vec<ArgType> =
-            node.inputs.iter().map(|input| self.fact(*input)).map(|fact| ArgType { base: fact.data_type, is_ref: fact.is_ref }).collect();
+        let facts = node.inputs.iter().map(|input| self.fact(*input));
+        let types: Vec<ArgType> = facts.map(|fact| ArgType { base: fact.data_type, is_ref: fact.is_ref }).collect();
         complete(&def, &mut node.attrs, &types)?;
-        node.controls = self.control_inputs(&node.controls, node.inputs.iter().map(|input| input.node));
-        node.device = merge_devices(&self.device_here()?, &node.device)?;
-        let classes = self.colocation_classes();
+        let wanted = def.input_types(&node.attrs)?;
+        let references: Vec<NodeId> =
+            wanted.iter().zip(&node.inputs).filter(|(wanted, _)| wanted.is_ref).map(|(_, input)| input.node).collect();
+        let (classes, device) = self.placement_here(&references, &node.device)?;
+        node.device = device;
         if !classes.is_empty() && !node.attrs.contains_key("_class") {
             node.attrs.insert("_class".to_string(), AttrValue::texts(&classes));
         }
-        let id = self.add(node)?;
+        node.controls = self.control_inputs(&node.controls, node.inputs.iter().map(|input| input.node));
+        let id = self.add_node(node)?;
         self.record(id);
         Ok(id)
     }

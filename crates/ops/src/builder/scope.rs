@@ -2,22 +2,38 @@
 
 use std::collections::HashSet;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::Result;
+use plimsoll_device::DeviceName;
 use plimsoll_graph::{Graph, NodeId};
 
 use super::GraphBuilder;
 
 /// Everything that a closure of the builder changes and that is as it was when the closure returns.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Scope {
     /// The name scope, without the slash at the end; empty at the root.
     pub(super) name: String,
-    /// The device, every part that is said so far; empty for none.
-    pub(super) device: String,
+    /// The device, every part that is said so far; or why the text of a scope is none.
+    pub(super) device: Result<DeviceName>,
     /// Indices of the controllers in force.
     pub(super) controllers: Vec<usize>,
-    /// Nodes that those made inside are placed with, the innermost last.
-    pub(super) colocation: Vec<NodeId>,
+    /// What nodes made inside are placed with, the innermost last.
+    pub(super) colocation: Vec<Colocation>,
+}
+
+impl Default for Scope {
+    fn default() -> Scope {
+        Scope { name: String::new(), device: Ok(DeviceName::default()), controllers: Vec::new(), colocation: Vec::new() }
+    }
+}
+
+/// What a node is placed with.
+#[derive(Clone, Debug)]
+pub(super) struct Colocation {
+    /// Groups: `loc:@name`.
+    pub(super) classes: Vec<String>,
+    /// The device that comes with them; empty for none.
+    pub(super) device: String,
 }
 
 /// Nodes that have to have run before those of a scope.
@@ -59,22 +75,16 @@ impl GraphBuilder {
         if self.scope.name.is_empty() { self.names.unique(name) } else { self.names.unique(&format!("{}/{name}", self.scope.name)) }
     }
 
-    /// Nodes made in `body` ask for this device. Parts that it does not name are the outer scope's.
-    /// A text that is no device name is an error of every node made inside.
+    /// Nodes made in `body` ask for this device (`/gpu:0`, `gpu:0`, `/job:worker/task:1`). Parts that it does not name are the
+    /// outer scope's. A text that is no device name is an error of every node made inside.
     pub fn device<R>(&mut self, device: &str, body: impl FnOnce(&mut GraphBuilder) -> R) -> R {
-        // A malformed name cannot be reported from here; it stays as it is, and making a node reports it.
-        let merged = merge_devices(&self.scope.device, device).unwrap_or_else(|_| device.to_string());
-        self.scoped(|scope| scope.device = merged, body)
+        let device = parse_device(device).and_then(|inner| Ok(overlay(self.scope.device.clone()?, &inner)));
+        self.scoped(|scope| scope.device = device, body)
     }
 
     /// Nodes made in `body` ask for no device, whatever the scopes around say.
     pub fn no_device<R>(&mut self, body: impl FnOnce(&mut GraphBuilder) -> R) -> R {
-        self.scoped(|scope| scope.device.clear(), body)
-    }
-
-    /// The device that a node made here asks for; empty for none.
-    pub fn current_device(&self) -> &str {
-        &self.scope.device
+        self.scoped(|scope| scope.device = Ok(DeviceName::default()), body)
     }
 
     /// Nodes made in `body` run after these nodes (and after those of the scopes around).
@@ -89,16 +99,26 @@ impl GraphBuilder {
         self.scoped(|scope| scope.controllers.clear(), body)
     }
 
-    /// Nodes made in `body` are placed where `node` is: they name it in `_class` and ask for its device.
-    /// Device scopes around do not count inside.
+    /// Nodes made in `body` are placed where `node` is: they name its groups in `_class` and ask for its device.
+    /// Device scopes around do not count inside. The node must be of this builder's graph.
     pub fn colocate_with<R>(&mut self, node: NodeId, body: impl FnOnce(&mut GraphBuilder) -> R) -> R {
+        let colocation = self.colocation_of(node);
+        self.colocate(colocation, body)
+    }
+
+    pub(super) fn colocate<R>(&mut self, colocation: Colocation, body: impl FnOnce(&mut GraphBuilder) -> R) -> R {
         self.scoped(
             |scope| {
-                scope.device.clear();
-                scope.colocation.push(node);
+                scope.device = Ok(DeviceName::default());
+                scope.colocation.push(colocation);
             },
             body,
         )
+    }
+
+    /// What being placed with a node means.
+    pub(super) fn colocation_of(&self, node: NodeId) -> Colocation {
+        Colocation { classes: classes_of(&self.graph, node), device: self.node(node).device.clone() }
     }
 
     /// The control inputs of a new node: those said, and those of the scopes that its inputs are not inside of; sorted by name.
@@ -121,21 +141,20 @@ impl GraphBuilder {
         }
     }
 
-    /// The groups that nodes made here belong to: `loc:@name`, sorted.
-    pub(super) fn colocation_classes(&self) -> Vec<String> {
-        let mut classes: Vec<String> = self.scope.colocation.iter().flat_map(|node| classes_of(&self.graph, *node)).collect();
+    /// The groups (`loc:@name`, sorted) and the device of a node made here that is also placed with `references`, the nodes
+    /// whose variables it changes.
+    pub(super) fn placement_here(&self, references: &[NodeId], said: &str) -> Result<(Vec<String>, String)> {
+        let references = references.iter().map(|node| self.colocation_of(*node));
+        let colocations: Vec<Colocation> = self.scope.colocation.iter().cloned().chain(references).collect();
+        let mut classes: Vec<String> = colocations.iter().flat_map(|colocation| colocation.classes.iter().cloned()).collect();
         classes.sort();
         classes.dedup();
-        classes
-    }
-
-    /// The device of a node made here: that of the node it is placed with, else the scope's.
-    pub(super) fn device_here(&self) -> Result<String> {
-        let placed_with = self.scope.colocation.iter().rev().map(|node| &self.graph.node(*node).device).find(|device| !device.is_empty());
-        match placed_with {
-            Some(device) => merge_devices(device, &self.scope.device),
-            None => merge_devices("", &self.scope.device),
-        }
+        let around = if colocations.len() > self.scope.colocation.len() { Ok(DeviceName::default()) } else { self.scope.device.clone() };
+        let around = match colocations.iter().rev().find(|colocation| !colocation.device.is_empty()) {
+            Some(colocation) => parse_device(&colocation.device),
+            None => around,
+        };
+        Ok((classes, overlay(around?, &parse_device(said)?).to_string()))
     }
 }
 
@@ -155,42 +174,11 @@ pub(super) fn sort_by_name(graph: &Graph, nodes: &mut Vec<NodeId>) {
     nodes.dedup();
 }
 
-/// The parts of a device name: job, replica, task, and type with number.
-type Parts = [Option<String>; 4];
-
-/// `outer` with every part that `inner` says, in the form `/job:J/replica:R/task:T/device:GPU:0`.
-///
-/// # Errors
-/// INVALID_ARGUMENT where one is no device name.
-pub(super) fn merge_devices(outer: &str, inner: &str) -> Result<String> {
-    let (mut parts, inner) = (parse_device(outer)?, parse_device(inner)?);
-    for (part, said) in parts.iter_mut().zip(inner) {
-        *part = said.or(part.take());
-    }
-    let names = ["/job:", "/replica:", "/task:", "/device:"];
-    Ok(parts.iter().zip(names).filter_map(|(part, name)| part.as_ref().map(|part| format!("{name}{part}"))).collect())
+fn parse_device(text: &str) -> Result<DeviceName> {
+    DeviceName::parse_python(text).or_else(|_| DeviceName::parse_full_or_local(text))
 }
 
-fn parse_device(text: &str) -> Result<Parts> {
-    let wrong = || Error::invalid_argument(format!("'{}' is no device name", text.escape_debug()));
-    let mut parts = Parts::default();
-    let number = |text: &str| text == "*" || (!text.is_empty() && text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit()));
-    for part in text.split('/').filter(|part| !part.is_empty()) {
-        let (key, value) = part.split_once(':').unwrap_or((part, "*"));
-        match key.to_ascii_lowercase().as_str() {
-            "job" => parts[0] = Some(value.to_string()),
-            "replica" if number(value) => parts[1] = Some(value.to_string()),
-            "task" if number(value) => parts[2] = Some(value.to_string()),
-            "device" => {
-                let (kind, index) = value.split_once(':').unwrap_or((value, "*"));
-                if kind.is_empty() || !number(index) {
-                    return Err(wrong());
-                }
-                parts[3] = Some(format!("{}:{index}", kind.to_ascii_uppercase()));
-            }
-            kind @ ("cpu" | "gpu") if number(value) => parts[3] = Some(format!("{}:{value}", kind.to_ascii_uppercase())),
-            _ => return Err(wrong()),
-        }
-    }
-    Ok(parts)
+fn overlay(mut outer: DeviceName, inner: &DeviceName) -> DeviceName {
+    outer.overlay(inner);
+    outer
 }
