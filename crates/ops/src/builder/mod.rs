@@ -5,9 +5,11 @@
 //! structure are those that TensorFlow 1's Python front end gives to the same calls.
 
 mod functions;
+mod gradients;
 mod initializer;
 mod names;
 mod node;
+pub mod optimizer;
 mod scope;
 mod signature;
 mod variable;
@@ -15,6 +17,7 @@ mod variable;
 use std::sync::Arc;
 
 use plimsoll_base::{DataType, Error, Result};
+use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, Node, NodeId, Output, PartialShape};
 
 use crate::{Fact, Registry, infer_node};
@@ -77,7 +80,7 @@ impl GraphBuilder {
         let order = graph.topological()?;
         builder.graph = graph;
         for id in order {
-            builder.facts[plimsoll_graph::id::Id::index(id)] = builder.infer(builder.graph.node(id))?;
+            builder.facts[id.index()] = builder.infer(builder.graph.node(id))?;
         }
         Ok(builder)
     }
@@ -100,15 +103,12 @@ impl GraphBuilder {
     /// What is known of a tensor. Of outputs whose operation is not in the table only that they exist is known: type variant,
     /// unknown shape.
     pub fn fact(&self, output: Output) -> &Fact {
-        self.facts
-            .get(plimsoll_graph::id::Id::index(output.node))
-            .and_then(|facts| facts.get(output.index as usize))
-            .unwrap_or(&self.nothing)
+        self.facts.get(output.node.index()).and_then(|facts| facts.get(output.index as usize)).unwrap_or(&self.nothing)
     }
 
     /// How many outputs the node has.
     pub fn output_count(&self, node: NodeId) -> usize {
-        self.facts.get(plimsoll_graph::id::Id::index(node)).map_or(0, Vec::len)
+        self.facts.get(node.index()).map_or(0, Vec::len)
     }
 
     /// The element type of a tensor.
@@ -138,6 +138,13 @@ impl GraphBuilder {
         let id = self.graph.add(node)?;
         self.facts.push(facts);
         Ok(id)
+    }
+
+    /// More is known of the tensor's shape than its operation's rule said.
+    fn refine_shape(&mut self, output: Output, shape: PartialShape) {
+        if let Some(fact) = self.facts.get_mut(output.node.index()).and_then(|facts| facts.get_mut(output.index as usize)) {
+            fact.shape = shape;
+        }
     }
 
     /// Whether the node exists here.

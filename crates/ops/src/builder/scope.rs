@@ -174,7 +174,7 @@ pub(super) fn sort_by_name(graph: &Graph, nodes: &mut Vec<NodeId>) {
     nodes.dedup();
 }
 
-fn parse_device(text: &str) -> Result<DeviceName> {
+pub(super) fn parse_device(text: &str) -> Result<DeviceName> {
     DeviceName::parse_python(text).or_else(|_| DeviceName::parse_full_or_local(text))
 }
 

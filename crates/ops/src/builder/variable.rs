@@ -72,6 +72,7 @@ struct VariableScope {
 pub(super) struct NewVariable<'a> {
     /// The name from the root; made unique.
     pub(super) name: &'a str,
+    pub(super) kind: VariableKind,
     pub(super) data_type: DataType,
     pub(super) shape: Shape,
     pub(super) initializer: &'a Initializer,
@@ -158,7 +159,15 @@ impl GraphBuilder {
             }
             (Some(variable), _) => Ok(variable),
             (None, _) => {
-                let variable = self.make_variable(&NewVariable { name: &full, data_type, shape, initializer, trainable, slot_of: None })?;
+                let variable = self.make_variable(&NewVariable {
+                    name: &full,
+                    data_type,
+                    shape,
+                    initializer,
+                    trainable,
+                    slot_of: None,
+                    kind: self.variables.kind,
+                })?;
                 self.variables.shared.insert(full, self.variables.all.len() - 1);
                 Ok(variable)
             }
@@ -178,7 +187,15 @@ impl GraphBuilder {
     ) -> Result<Variable> {
         let scope = self.current_name_scope();
         let full = if scope.is_empty() { name.to_string() } else { format!("{scope}/{name}") };
-        self.make_variable(&NewVariable { name: &full, data_type, shape: shape.into(), initializer, trainable: false, slot_of: None })
+        self.make_variable(&NewVariable {
+            name: &full,
+            data_type,
+            shape: shape.into(),
+            initializer,
+            trainable: false,
+            slot_of: None,
+            kind: self.variables.kind,
+        })
     }
 
     /// All variables, in the order they were made.
@@ -220,7 +237,7 @@ impl GraphBuilder {
     /// # Errors
     /// INVALID_ARGUMENT where type or shape differ.
     pub fn assign(&mut self, variable: &Variable, value: Output) -> Result<NodeId> {
-        self.update("Assign", variable, value)
+        self.update_variable("Assign", variable, value).build_node()
     }
 
     /// `value` is added to the variable.
@@ -228,7 +245,7 @@ impl GraphBuilder {
     /// # Errors
     /// As [`GraphBuilder::assign`].
     pub fn assign_add(&mut self, variable: &Variable, value: Output) -> Result<NodeId> {
-        self.update("AssignAdd", variable, value)
+        self.update_variable("AssignAdd", variable, value).build_node()
     }
 
     /// `value` is taken from the variable.
@@ -236,22 +253,22 @@ impl GraphBuilder {
     /// # Errors
     /// As [`GraphBuilder::assign`].
     pub fn assign_sub(&mut self, variable: &Variable, value: Output) -> Result<NodeId> {
-        self.update("AssignSub", variable, value)
+        self.update_variable("AssignSub", variable, value).build_node()
     }
 
-    fn update(&mut self, op: &str, variable: &Variable, value: Output) -> Result<NodeId> {
-        let op = match variable.kind {
-            VariableKind::Reference => op.to_string(),
-            VariableKind::Resource => format!("{op}VariableOp"),
-        };
-        self.op(&op).inputs([variable.handle, value]).build_node()
+    /// Begins a node that changes the variable.
+    pub(super) fn update_variable(&mut self, op: &str, variable: &Variable, value: Output) -> super::OpBuilder<'_> {
+        match variable.kind {
+            VariableKind::Reference => self.op(op),
+            VariableKind::Resource => self.op(&format!("{op}VariableOp")),
+        }
+        .inputs([variable.handle, value])
     }
 
     pub(super) fn make_variable(&mut self, new: &NewVariable<'_>) -> Result<Variable> {
-        let kind = self.variables.kind;
         // Variables stand outside of what goes on around: names from the root, no control dependencies.
         let variable = self.no_control_dependencies(|b| {
-            let make = |b: &mut GraphBuilder| b.name_scope("", |b| b.name_scope(new.name, |b| b.variable_nodes(kind, new)));
+            let make = |b: &mut GraphBuilder| b.name_scope("", |b| b.name_scope(new.name, |b| b.variable_nodes(new)));
             match new.slot_of {
                 Some(primary) => b.colocate_with(primary, make),
                 None => make(b),
@@ -261,7 +278,7 @@ impl GraphBuilder {
         Ok(variable)
     }
 
-    fn variable_nodes(&mut self, kind: VariableKind, new: &NewVariable<'_>) -> Result<Variable> {
+    fn variable_nodes(&mut self, new: &NewVariable<'_>) -> Result<Variable> {
         let name = self.current_name_scope().to_string();
         let own = Colocation { classes: vec![format!("loc:@{name}")], device: String::new() };
         let initial_value =
@@ -271,12 +288,12 @@ impl GraphBuilder {
             Some(_) => None,
             None => Some(AttrValue::texts(&[format!("loc:@{name}")])),
         };
-        let (handle, value, initializer) = match kind {
+        let (handle, value, initializer) = match new.kind {
             VariableKind::Reference => self.reference_nodes(&name, new, class, initial_value)?,
             VariableKind::Resource => self.resource_nodes(&name, new, class, initial_value)?,
         };
         let NewVariable { data_type, ref shape, trainable, .. } = *new;
-        Ok(Variable { name, kind, data_type, shape: shape.clone(), handle, value, initial_value, initializer, trainable })
+        Ok(Variable { name, kind: new.kind, data_type, shape: shape.clone(), handle, value, initial_value, initializer, trainable })
     }
 
     fn reference_nodes(
