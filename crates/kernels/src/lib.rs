@@ -7,8 +7,9 @@ mod aligned;
 mod cut;
 mod evaluate;
 pub mod expr;
-pub mod simd;
+pub mod movement;
 pub mod reduce;
+pub mod simd;
 #[doc(hidden)]
 pub mod testing;
 
