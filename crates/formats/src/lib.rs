@@ -5,13 +5,31 @@
 #![forbid(unsafe_code)]
 
 mod attr_value;
+mod config;
+mod elements;
 mod file;
 mod flaw;
 mod graph_def;
 mod message;
+pub mod npy;
+mod object_graph;
+mod saved_model;
 mod schema;
 mod tensor_proto;
 mod text;
 mod wire;
 
+pub use config::{
+    ConfigProto, GpuExperimental, GpuOptions, GraphOptions, OptimizerOptions, RunOptions, ThreadPoolOptionProto, VirtualDevices, print_config, read_config,
+    read_run_options, write_config, write_run_options,
+};
 pub use file::{Format, print_graph_def, read_graph_def, write_graph_def};
+pub use object_graph::{
+    OBJECT_GRAPH_KEY, ObjectReference, SavedConcreteFunction, SavedObject, SavedObjectGraph, SavedVariable, SerializedTensor, SlotVariableReference,
+    TrackableObject, TrackableObjectGraph, read_object_graph,
+};
+pub use saved_model::{
+    AssetFileDef, CollectionDef, DEFAULT_SIGNATURE, INIT_OP, MetaGraphDef, MetaInfoDef, NodeList, SERVE, SavedModel, SaverDef, SignatureDef, TensorInfo,
+    parse_saved_model, read_saved_model, variables_prefix, write_saved_model,
+};
+pub use tensor_proto::{Dim, TensorShapeProto};
