@@ -61,7 +61,7 @@ pub struct Run {
     /// For each queue the number of commands finished.
     pub queues: Vec<Progress>,
     slots: Vec<Slot>,
-    bell: OnceLock<Arc<Bell>>,
+    bell: Bell,
     failed: AtomicBool,
     failure: Mutex<Option<Failure>>,
     unfinished: AtomicU32,
@@ -109,7 +109,7 @@ impl Run {
             bindings,
             queues: (0..queues).map(|_| Progress::default()).collect(),
             slots: (0..queues).map(|_| Slot::default()).collect(),
-            bell: OnceLock::new(),
+            bell: Bell::new(),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
             unfinished: AtomicU32::new(0),
@@ -154,20 +154,23 @@ impl Run {
         last
     }
 
-    /// Records that `queue` has finished its first `finished` commands, and wakes whoever watches for that. Called by the
-    /// device whose queue it is, with numbers that grow.
-    pub fn advance(&self, queue: u32, finished: u32) {
+    /// Records that `queue` has finished its first `finished` commands, and wakes the driver if somebody watches for that.
+    /// Returns whether somebody does. Called by the device whose queue it is, with numbers that grow.
+    pub fn advance(&self, queue: u32, finished: u32) -> bool {
         let progress = &self.queues[queue as usize];
         if self.queues.len() == 1 {
             // No other queue: nobody watches.
-            return progress.0.store(finished, Ordering::Release);
+            progress.0.store(finished, Ordering::Release);
+            return false;
         }
         progress.0.store(finished, Ordering::SeqCst);
-        if finished >= progress.1.load(Ordering::SeqCst) {
+        let reached = finished >= progress.1.load(Ordering::SeqCst);
+        if reached {
             // A watcher whose mark is lost here took its ticket before the ring.
             progress.1.store(NOBODY, Ordering::SeqCst);
             self.ring();
         }
+        reached
     }
 
     /// Whether what `wait` asks for has happened.
@@ -183,28 +186,24 @@ impl Run {
         progress.0.load(Ordering::SeqCst) >= wait.commands
     }
 
-    /// The bell of this run, which is `bell` if it had none. A device whose commands do not run on the thread that drives the
-    /// run calls this in `submit`, so that there is a bell before anything happens elsewhere.
-    pub fn share_bell(&self, bell: &Arc<Bell>) -> &Arc<Bell> {
-        self.bell.get_or_init(|| bell.clone())
+    /// The bell on which the one who drives the run sleeps.
+    pub fn bell(&self) -> &Bell {
+        &self.bell
     }
 
-    /// Wakes everyone who waits for something to happen in this run.
+    /// Wakes the one who drives the run, to look at it again.
     pub fn ring(&self) {
-        if let Some(bell) = self.bell.get() {
-            bell.ring();
-        }
+        self.bell.ring();
     }
 
-    /// Sleeps until the run is over: the `drive` of a device that computes elsewhere. Only if all queues were submitted to
-    /// devices that share a bell.
+    /// Sleeps until the run is over: the `drive` of a device that computes elsewhere.
     pub fn wait_over(&self) {
-        while let Some(bell) = self.bell.get() {
-            let ticket = bell.ticket();
+        loop {
+            let ticket = self.bell.ticket();
             if self.is_over() {
                 return;
             }
-            bell.wait(ticket);
+            self.bell.wait(ticket);
         }
     }
 
@@ -262,12 +261,12 @@ mod tests {
     fn a_watcher_is_woken_when_the_mark_is_reached() {
         let mut run = Run::new(2, Bindings::default());
         run.restart();
-        let bell = run.share_bell(&Arc::default()).clone();
+        let bell = run.bell();
         assert!(!run.watch(Wait { queue: 1, commands: 2 }));
         let ticket = bell.ticket();
-        run.advance(1, 1);
+        assert!(!run.advance(1, 1));
         assert_eq!(bell.ticket(), ticket);
-        run.advance(1, 2);
+        assert!(run.advance(1, 2));
         assert_ne!(bell.ticket(), ticket);
         assert!(run.has_reached(Wait { queue: 1, commands: 2 }) && run.watch(Wait { queue: 1, commands: 2 }));
     }
@@ -276,7 +275,6 @@ mod tests {
     fn waits_for_a_device_that_still_holds_the_run() {
         let mut run = Arc::new(Run::new(1, Bindings::default()));
         Run::alone(&mut run).restart();
-        run.share_bell(&Arc::default());
         let device = run.clone();
         let thread = std::thread::spawn(move || {
             device.advance(0, 1);

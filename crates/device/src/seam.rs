@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
-use plimsoll_memory::Block;
+use plimsoll_memory::{Block, Loan};
 
 use crate::{DeviceSpec, Program, Run};
 
@@ -18,6 +18,9 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// RESOURCE_EXHAUSTED naming device, bytes asked, in use and allowed, and the holders.
     fn allocate(&self, bytes: Bytes, holder: &str) -> Result<Block>;
+
+    /// A loan of no bytes yet in the name of `holder`: for memory that others own and this device's kernels use.
+    fn lend(&self, holder: &str) -> Loan;
 
     /// What is reserved and mapped now, and the most there ever was since the peak was last reset.
     fn usage(&self) -> Usage;

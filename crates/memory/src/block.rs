@@ -68,6 +68,27 @@ impl Block {
         self.reservation.bytes()
     }
 
+    /// Copies bytes out, beginning at `offset`. The caller sees to it that nobody writes them meanwhile.
+    ///
+    /// # Panics
+    /// Where the range is not inside the block.
+    pub fn copy_out(&self, offset: u64, out: &mut [u8]) {
+        assert!(offset.checked_add(out.len() as u64).is_some_and(|end| end <= self.bytes.0), "outside the block");
+        // SAFETY: the range is inside the mapping, whose bytes are always initialised; `out` cannot overlap memory that this
+        // block alone owns.
+        unsafe { std::ptr::copy_nonoverlapping(self.start.as_ptr().add(offset as usize), out.as_mut_ptr(), out.len()) };
+    }
+
+    /// Copies bytes in, beginning at `offset`. The caller sees to it that nobody reads or writes them meanwhile.
+    ///
+    /// # Panics
+    /// Where the range is not inside the block.
+    pub fn copy_in(&self, offset: u64, bytes: &[u8]) {
+        assert!(offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.bytes.0), "outside the block");
+        // SAFETY: as in `copy_out`.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(offset as usize), bytes.len()) };
+    }
+
     /// Writes to every page, so that they exist in memory from now on.
     pub fn touch(&mut self) {
         self.backing.touch();

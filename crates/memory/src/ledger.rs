@@ -26,6 +26,8 @@ struct State {
     mapped: Bytes,
     mapped_peak: Bytes,
     holders: BTreeMap<Arc<str>, Bytes>,
+    /// How many loans there are; their holders' entries stay even at no bytes.
+    loans: usize,
 }
 
 /// Bytes reserved in one name.
@@ -121,11 +123,7 @@ impl Ledger {
         let total = state.in_use.0.checked_add(bytes.0).map(Bytes);
         let limit = self.limit.unwrap_or(Bytes(u64::MAX));
         let Some(total) = total.filter(|total| *total <= limit) else {
-            let mut holders = largest(&state);
-            let more_holders = holders.len().saturating_sub(NAMED_HOLDERS);
-            holders.truncate(NAMED_HOLDERS);
-            let (device, holder, in_use) = (self.device.clone(), holder.to_string(), state.in_use);
-            return Err(Refusal { device, holder, asked: bytes, in_use, limit, holders, more_holders });
+            return Err(self.refusal(&state, bytes, holder));
         };
         state.in_use = total;
         state.peak = state.peak.max(total);
@@ -135,6 +133,57 @@ impl Ledger {
         };
         *state.holders.entry(name.clone()).or_default() += bytes;
         Ok(Reservation { ledger: self.clone(), holder: name, bytes })
+    }
+
+    /// Keeps an entry for a holder of loans, so that changing them allocates nothing.
+    pub(crate) fn register(&self, holder: &str) -> Arc<str> {
+        let mut state = self.state();
+        state.loans += 1;
+        let name = match state.holders.get_key_value(holder) {
+            Some((name, _)) => name.clone(),
+            None => Arc::from(holder),
+        };
+        state.holders.entry(name.clone()).or_default();
+        name
+    }
+
+    /// Lent memory counts as reserved and as mapped.
+    pub(crate) fn change_loan(&self, holder: &Arc<str>, old: Bytes, new: Bytes) -> Result<(), Refusal> {
+        let mut state = self.state();
+        let total = (state.in_use - old).0.checked_add(new.0).map(Bytes);
+        let limit = self.limit.unwrap_or(Bytes(u64::MAX));
+        let Some(total) = total.filter(|total| new <= old || *total <= limit) else {
+            return Err(self.refusal(&state, new - old, holder));
+        };
+        state.in_use = total;
+        state.peak = state.peak.max(total);
+        state.mapped = state.mapped - old + new;
+        state.mapped_peak = state.mapped_peak.max(state.mapped);
+        let held = state.holders.entry(holder.clone()).or_default();
+        *held = *held - old + new;
+        Ok(())
+    }
+
+    pub(crate) fn end_loan(&self, holder: &Arc<str>, bytes: Bytes) {
+        let mut state = self.state();
+        state.in_use = state.in_use - bytes;
+        state.mapped = state.mapped - bytes;
+        state.loans -= 1;
+        if let Some(held) = state.holders.get_mut(holder) {
+            *held = *held - bytes;
+        }
+        // Entries of other loans may be empty for now: without any loan there is no reason to keep an empty one.
+        if state.loans == 0 {
+            state.holders.retain(|_, bytes| *bytes > Bytes::ZERO);
+        }
+    }
+
+    fn refusal(&self, state: &State, asked: Bytes, holder: &str) -> Refusal {
+        let mut holders = largest(state);
+        let more_holders = holders.len().saturating_sub(NAMED_HOLDERS);
+        holders.truncate(NAMED_HOLDERS);
+        let (device, limit) = (self.device.clone(), self.limit.unwrap_or(Bytes(u64::MAX)));
+        Refusal { device, holder: holder.to_string(), asked, in_use: state.in_use, limit, holders, more_holders }
     }
 
     pub(crate) fn count_mapped(&self, bytes: u64) {
@@ -155,7 +204,12 @@ impl Ledger {
 }
 
 fn largest(state: &State) -> Vec<Holder> {
-    let mut holders: Vec<Holder> = state.holders.iter().map(|(name, &bytes)| Holder { name: name.clone(), bytes }).collect();
+    let mut holders: Vec<Holder> = state
+        .holders
+        .iter()
+        .filter(|(_, bytes)| **bytes > Bytes::ZERO)
+        .map(|(name, &bytes)| Holder { name: name.clone(), bytes })
+        .collect();
     holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
     holders
 }
@@ -183,7 +237,7 @@ impl Drop for Reservation {
         state.in_use = state.in_use - self.bytes;
         if let Some(held) = state.holders.get_mut(&self.holder) {
             *held = *held - self.bytes;
-            if *held == Bytes::ZERO {
+            if *held == Bytes::ZERO && state.loans == 0 {
                 state.holders.remove(&self.holder);
             }
         }

@@ -8,7 +8,9 @@ mod backing;
 mod block;
 pub mod layout;
 mod ledger;
+mod loan;
 
 pub use backing::{Backing, page_size};
 pub use block::{Block, POISON};
 pub use ledger::{Holder, Ledger, Refusal, Reservation};
+pub use loan::Loan;

@@ -1,0 +1,49 @@
+//! Running pieces of one command.
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::without_provenance_mut;
+
+use plimsoll_base::Code;
+use plimsoll_device::{Args, Fault};
+
+use crate::load::{Action, COPY_PIECE, Loaded, NONE, Step};
+
+/// Runs the pieces `pieces` of `step` as thread `thread`, with the program's table of pointers.
+///
+/// # Safety
+/// The pointers are those of a run under way, whose blocks are as [`plimsoll_device::Run::bindings`] says; nobody else runs
+/// these pieces, or a command that the plan puts before or after this one, or as the same thread of this run.
+pub(crate) unsafe fn execute(loaded: &Loaded, pointers: &[*mut u8], step: &Step, pieces: Range<u32>, thread: u32) -> Result<(), Fault> {
+    let (first, count) = (step.args.0 as usize, step.args.1 as usize);
+    let arguments = &pointers[first..first + count];
+    match &step.action {
+        Action::Kernel(kernel) => {
+            // Scratch of no bytes: an aligned address that points nowhere.
+            let nowhere = without_provenance_mut(64);
+            let scratch = if step.scratch == NONE { nowhere } else { pointers[step.scratch as usize] };
+            let worker = match loaded.worker {
+                NONE => nowhere,
+                index => pointers[index as usize].wrapping_add(thread as usize * loaded.per_worker as usize),
+            };
+            let args = Args { pointers: arguments, scratch, worker };
+            // SAFETY: the plan gives the kernel arguments as it was prepared for; `Loaded::new` checked the scratch; the rest is
+            // the caller's promise.
+            let run = || unsafe { kernel.run(pieces, &args) };
+            catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(PANICKED))
+        }
+        Action::Copy { bytes } => {
+            let start = u64::from(pieces.start) * COPY_PIECE;
+            let end = (u64::from(pieces.end) * COPY_PIECE).min(*bytes);
+            let length = end.saturating_sub(start) as usize;
+            if length > 0 {
+                // SAFETY: both arguments are `bytes` long, which `Loaded::new` checked; the rest is the caller's promise.
+                unsafe { std::ptr::copy(arguments[0].add(start as usize), arguments[1].add(start as usize), length) };
+            }
+            Ok(())
+        }
+    }
+}
+
+/// A defect of a kernel: its message went to the panic hook.
+const PANICKED: Fault = Fault { code: Code::Internal, message: "a kernel panicked", numbers: [0, 0] };

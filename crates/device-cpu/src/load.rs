@@ -1,0 +1,208 @@
+//! A program with its tables flattened: what a thread reads when it runs a command.
+
+use std::sync::Arc;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_device::{Bindings, BufferRef, Command, CpuKernel, Place, Program, Run, Wait, Work};
+
+/// Copies are cut into pieces of this many bytes.
+pub(crate) const COPY_PIECE: u64 = 256 << 10;
+
+/// Commands predicted to take less than this many seconds on one thread are offered to threads that are awake, but wake none.
+const WORTH_WAKING: f64 = 2e-5;
+
+/// What one thread does in a second, as far as [`WORTH_WAKING`] is concerned.
+const FLOPS: f64 = 3e10;
+const BANDWIDTH: f64 = 8e9;
+
+/// The index in the table of pointers of one that is not there.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A program prepared for a number of threads.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub queue: u32,
+    pub steps: Vec<Step>,
+    pub waits: Vec<Wait>,
+    /// Every pointer that the steps use, as block and offset.
+    pub pointers: Vec<(Place, u64)>,
+    /// Which of them lie in what the caller feeds and fetches, and so in another place in every run.
+    pub moving: Vec<u32>,
+    /// Bytes of each thread's slice of scratch.
+    pub per_worker: u64,
+    /// The pointer to the first slice, or [`NONE`].
+    pub worker: u32,
+    /// Whether some step has several pieces.
+    pub has_pieces: bool,
+    /// How long the tables of the bindings have to be, in the order of their fields.
+    needs: [usize; 6],
+    /// How many queues the run has to have.
+    queues: usize,
+}
+
+/// A command.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub action: Action,
+    /// Into how many pieces it is cut.
+    pub chunks: u32,
+    /// The first argument in the table of pointers, and how many there are.
+    pub args: (u32, u32),
+    /// The scratch that the pieces share, or [`NONE`].
+    pub scratch: u32,
+    /// The first wait and how many there are.
+    pub waits: (u32, u32),
+    /// Whether it takes so long that sleeping threads are woken for its pieces.
+    pub wakes: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Action {
+    Kernel(Arc<dyn CpuKernel>),
+    Copy { bytes: u64 },
+}
+
+impl Loaded {
+    /// # Errors
+    /// INTERNAL where the program contradicts itself.
+    pub fn new(queue: u32, program: &Program, threads: usize) -> Result<Loaded> {
+        let mut loaded = Loaded {
+            queue,
+            steps: Vec::with_capacity(program.commands.len()),
+            waits: Vec::new(),
+            pointers: Vec::new(),
+            moving: Vec::new(),
+            per_worker: program.per_worker,
+            worker: NONE,
+            has_pieces: false,
+            needs: [0; 6],
+            queues: queue as usize + 1,
+        };
+        if program.per_worker > 0 {
+            let scratch =
+                program.worker_scratch.ok_or_else(|| Error::internal("the program has no place for the scratch of its threads"))?;
+            let needed = program.per_worker.checked_mul(threads as u64);
+            if needed.is_none_or(|needed| needed > scratch.bytes) || !program.per_worker.is_multiple_of(64) {
+                let message = format!("{} bytes of scratch are not {threads} slices of {} bytes", scratch.bytes, program.per_worker);
+                return Err(Error::internal(message));
+            }
+            loaded.worker = loaded.pointer(&scratch)?;
+        }
+        for command in &program.commands {
+            loaded.command(command, program).map_err(|error| error.at_node(&*command.label))?;
+        }
+        Ok(loaded)
+    }
+
+    fn command(&mut self, command: &Command, program: &Program) -> Result<()> {
+        let first = self.pointers.len() as u32;
+        for buffer in &command.args {
+            self.pointer(buffer)?;
+        }
+        let args = (first, command.args.len() as u32);
+        let scratch = match &command.scratch {
+            Some(buffer) => self.pointer(buffer)?,
+            None => NONE,
+        };
+        let (action, chunks, wakes) = match &command.work {
+            Work::Kernel(prepared) => {
+                if prepared.per_worker > program.per_worker {
+                    return Err(Error::internal(format!("a thread needs {} bytes of {}", prepared.per_worker, program.per_worker)));
+                }
+                if prepared.scratch > command.scratch.map_or(0, |buffer| buffer.bytes) {
+                    return Err(Error::internal(format!("no place for {} bytes of scratch", prepared.scratch)));
+                }
+                let seconds = (prepared.cost.flops / FLOPS).max(prepared.cost.bytes / BANDWIDTH);
+                let wakes = seconds == 0.0 || seconds >= WORTH_WAKING;
+                (Action::Kernel(prepared.kernel.clone()), prepared.chunks, wakes)
+            }
+            Work::Copy => {
+                let [from, to] = command.args[..] else {
+                    return Err(Error::internal(format!("a copy with {} arguments", command.args.len())));
+                };
+                if from.bytes != to.bytes {
+                    return Err(Error::internal(format!("a copy of {} bytes to {}", from.bytes, to.bytes)));
+                }
+                let chunks = u32::try_from(from.bytes.div_ceil(COPY_PIECE)).map_err(|_| Error::internal("a copy of that many bytes"))?;
+                (Action::Copy { bytes: from.bytes }, chunks, from.bytes as f64 / BANDWIDTH >= WORTH_WAKING)
+            }
+        };
+        let waits = (self.waits.len() as u32, command.waits.len() as u32);
+        self.waits.extend(&command.waits);
+        self.queues = command.waits.iter().fold(self.queues, |queues, wait| queues.max(wait.queue as usize + 1));
+        self.has_pieces |= chunks > 1;
+        self.steps.push(Step { action, chunks: chunks.max(1), args, scratch, waits, wakes });
+        Ok(())
+    }
+
+    fn pointer(&mut self, buffer: &BufferRef) -> Result<u32> {
+        let (table, index) = match buffer.place {
+            Place::Arena(index) => (0, index),
+            Place::Variable(index) => (1, index),
+            Place::VariableFlag(index) => (2, index),
+            Place::Constant(index) => (3, index),
+            Place::Feed(index) => (4, index),
+            Place::Fetch(index) => (5, index),
+        };
+        let position = u32::try_from(self.pointers.len()).ok().filter(|&position| position != NONE);
+        let position = position.ok_or_else(|| Error::internal("more arguments than fit a program"))?;
+        self.needs[table] = self.needs[table].max(index as usize + 1);
+        if matches!(buffer.place, Place::Feed(_) | Place::Fetch(_)) {
+            self.moving.push(position);
+        }
+        self.pointers.push((buffer.place, buffer.offset));
+        Ok(position)
+    }
+
+    /// Whether the run has every queue, and its bindings every block, that the program names.
+    pub fn fits(&self, run: &Run) -> bool {
+        let Bindings { arenas, variables, flags, constants, feeds, fetches } = &run.bindings;
+        let have = [arenas, variables, flags, constants, feeds, fetches].map(Vec::len);
+        self.queues <= run.queues.len() && self.needs.iter().zip(have).all(|(&needed, length)| needed <= length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buffer(place: Place, bytes: u64) -> BufferRef {
+        BufferRef { place, offset: 64, bytes }
+    }
+
+    fn copy(args: Vec<BufferRef>) -> Command {
+        Command { work: Work::Copy, args, scratch: None, waits: vec![], label: "copy".into() }
+    }
+
+    #[test]
+    fn programs_that_contradict_themselves_are_errors() {
+        let arena = |bytes| buffer(Place::Arena(0), bytes);
+        let programs = [
+            Program { commands: vec![copy(vec![arena(8)])], ..Program::default() },
+            Program { commands: vec![copy(vec![arena(8), arena(9)])], ..Program::default() },
+            Program { per_worker: 64, ..Program::default() },
+            Program { per_worker: 64, worker_scratch: Some(arena(127)), ..Program::default() },
+            Program { per_worker: 1, worker_scratch: Some(arena(128)), ..Program::default() },
+            Program { per_worker: u64::MAX - 63, worker_scratch: Some(arena(128)), ..Program::default() },
+        ];
+        for program in programs {
+            let error = Loaded::new(0, &program, 2).unwrap_err();
+            assert_eq!(error.code(), plimsoll_base::Code::Internal, "{error}");
+        }
+        assert!(Loaded::new(0, &Program { per_worker: 64, worker_scratch: Some(arena(128)), ..Program::default() }, 2).is_ok());
+    }
+
+    #[test]
+    fn knows_what_has_to_be_bound() {
+        let program =
+            Program { commands: vec![copy(vec![buffer(Place::Feed(1), 8), buffer(Place::Variable(0), 8)])], ..Program::default() };
+        let loaded = Loaded::new(0, &program, 1).unwrap();
+        assert_eq!((&loaded.moving[..], &loaded.pointers[..]), (&[0][..], &[(Place::Feed(1), 64), (Place::Variable(0), 64)][..]));
+        let null = std::ptr::null_mut();
+        let mut bindings = Bindings { feeds: vec![null; 2], ..Bindings::default() };
+        assert!(!loaded.fits(&Run::new(1, bindings.clone())));
+        bindings.variables.push(null);
+        assert!(!loaded.fits(&Run::new(0, bindings.clone())));
+        assert!(loaded.fits(&Run::new(1, bindings)));
+    }
+}

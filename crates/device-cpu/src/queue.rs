@@ -1,0 +1,212 @@
+//! A queue of a run: who runs it, how far, and the pieces that others may take.
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use plimsoll_base::Code;
+use plimsoll_device::{Bindings, Failure, Fault, Run, Wait};
+
+use crate::execute::execute;
+use crate::load::{Loaded, Step};
+use crate::offer::Offer;
+use crate::pool::Crew;
+
+/// Not submitted, or come to its end.
+const IDLE: u32 = 0;
+/// Somebody writes its pointers.
+const BINDING: u32 = 1;
+/// Anybody may take it.
+const READY: u32 = 2;
+/// A thread runs it.
+const CLAIMED: u32 = 3;
+
+/// What the pool keeps with a queue of a run.
+#[derive(Debug)]
+pub(crate) struct CpuQueue {
+    loaded: Arc<Loaded>,
+    state: AtomicU32,
+    bound: UnsafeCell<Bound>,
+    offer: Offer,
+}
+
+/// Addresses for one run.
+#[derive(Debug, Default)]
+struct Bound {
+    pointers: Vec<*mut u8>,
+    last: Bindings,
+}
+
+// SAFETY: `bound` is written by the one who changed the state from IDLE to BINDING, and read by the one who claimed the queue
+// or took pieces of its offer, which are over before the state is IDLE again. The rest is Send.
+unsafe impl Send for CpuQueue {}
+// SAFETY: as above.
+unsafe impl Sync for CpuQueue {}
+
+/// Makes the queue of `run` ready, or fails the run.
+pub(crate) fn submit(loaded: &Arc<Loaded>, run: &Run) {
+    let refuse = |message| {
+        run.fail(Failure { queue: loaded.queue, command: 0, fault: Fault { code: Code::Internal, message, numbers: [0, 0] } });
+        run.queue_ended();
+    };
+    if !loaded.fits(run) {
+        return refuse("the run does not have the queues and blocks that the program names");
+    }
+    let Some(queue) = run.kept_or(loaded.queue, || CpuQueue::new(loaded.clone())).filter(|queue| Arc::ptr_eq(&queue.loaded, loaded)) else {
+        return refuse("the run was made for another program");
+    };
+    if queue.state.compare_exchange(IDLE, BINDING, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        return refuse("the program was submitted twice");
+    }
+    // SAFETY: the state is BINDING by our doing.
+    let bound = unsafe { &mut *queue.bound.get() };
+    bound.bind(loaded, &run.bindings);
+    queue.state.store(READY, Ordering::SeqCst);
+}
+
+impl Bound {
+    /// Addresses of the program's blocks in `bindings`, which have them all.
+    fn bind(&mut self, loaded: &Loaded, bindings: &Bindings) {
+        let Bindings { arenas, variables, flags, constants, .. } = bindings;
+        let last = &mut self.last;
+        let stayed = *arenas == last.arenas && *variables == last.variables && *flags == last.flags && *constants == last.constants;
+        if stayed && self.pointers.len() == loaded.pointers.len() {
+            for &index in &loaded.moving {
+                let (place, offset) = loaded.pointers[index as usize];
+                self.pointers[index as usize] = bindings.base(place).wrapping_add(offset as usize);
+            }
+            return;
+        }
+        last.arenas.clone_from(arenas);
+        last.variables.clone_from(variables);
+        last.flags.clone_from(flags);
+        last.constants.clone_from(constants);
+        self.pointers.clear();
+        self.pointers.extend(loaded.pointers.iter().map(|&(place, offset)| bindings.base(place).wrapping_add(offset as usize)));
+    }
+}
+
+impl CpuQueue {
+    fn new(loaded: Arc<Loaded>) -> CpuQueue {
+        CpuQueue { loaded, state: AtomicU32::new(IDLE), bound: UnsafeCell::default(), offer: Offer::default() }
+    }
+
+    /// Whether commands of the queue have several pieces.
+    pub fn has_pieces(&self) -> bool {
+        self.loaded.has_pieces
+    }
+
+    /// Takes the queue to run it, if nobody has it.
+    pub fn claim(&self) -> bool {
+        self.state.compare_exchange(READY, CLAIMED, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the queue is nobody's and something can be done in it.
+    pub fn is_runnable(&self, run: &Run) -> bool {
+        self.is_ready() && (run.has_failed() || self.blocked_by(run).is_none())
+    }
+
+    /// Whether the queue is nobody's and not at its end.
+    pub fn is_ready(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == READY
+    }
+
+    /// Whether a thread has the queue.
+    pub fn is_claimed(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == CLAIMED
+    }
+
+    /// Whether there are pieces to take.
+    pub fn offers_pieces(&self) -> bool {
+        self.offer.is_open()
+    }
+
+    /// What the next command waits for, if it has to wait.
+    pub fn blocked_by(&self, run: &Run) -> Option<Wait> {
+        let next = run.queues[self.loaded.queue as usize].0.load(Ordering::Acquire);
+        self.loaded.steps.get(next as usize).and_then(|step| self.unmet(run, step))
+    }
+
+    fn unmet(&self, run: &Run, step: &Step) -> Option<Wait> {
+        let (first, count) = (step.waits.0 as usize, step.waits.1 as usize);
+        self.loaded.waits[first..first + count].iter().copied().find(|&wait| !run.has_reached(wait))
+    }
+
+    /// Runs the queue, which the caller has claimed, until it has to wait, it ends, or others need the thread more. `alone`
+    /// says that nobody else could take pieces.
+    pub fn run(&self, crew: &Crew<'_>, run: &Run, alone: bool) {
+        let index = self.loaded.queue;
+        let mut finished = run.queues[index as usize].0.load(Ordering::Acquire);
+        while let Some(step) = self.loaded.steps.get(finished as usize) {
+            if run.has_failed() {
+                break;
+            }
+            if step.waits.1 > 0 && self.unmet(run, step).is_some() {
+                return self.state.store(READY, Ordering::SeqCst);
+            }
+            if alone || step.chunks == 1 {
+                // SAFETY: the queue is claimed and its waits are over; nobody else has pieces of the command.
+                if let Err(fault) = unsafe { execute(&self.loaded, self.pointers(), step, 0..step.chunks, crew.thread) } {
+                    run.fail(Failure { queue: index, command: finished, fault });
+                    break;
+                }
+            } else {
+                self.share(crew, run, finished, step);
+                if run.has_failed() {
+                    break;
+                }
+            }
+            finished += 1;
+            if run.advance(index, finished) {
+                crew.wake_workers();
+            }
+            if crew.is_needed_elsewhere() && (finished as usize) < self.loaded.steps.len() {
+                return self.state.store(READY, Ordering::SeqCst);
+            }
+        }
+        self.state.store(IDLE, Ordering::SeqCst);
+        run.queue_ended();
+    }
+
+    /// Runs a command together with whoever comes to help.
+    fn share(&self, crew: &Crew<'_>, run: &Run, command: u32, step: &Step) {
+        self.offer.open(command, step.chunks);
+        if step.wakes {
+            crew.wake_for_pieces(run);
+        }
+        self.take_pieces(crew, run, false);
+        let mut patience = crew.patience();
+        while !self.offer.is_over(step.chunks) {
+            if !patience.spin() {
+                self.offer.sleep(step.chunks, crew.bell());
+            }
+        }
+    }
+
+    /// Takes pieces of the running command, if there are any. A helper leaves when a driver needs its permit. Returns whether
+    /// there were some.
+    pub fn take_pieces(&self, crew: &Crew<'_>, run: &Run, helper: bool) -> bool {
+        let mut some = false;
+        while let Some((command, pieces)) = self.offer.take(crew.threads(), |command| self.loaded.steps[command as usize].chunks) {
+            some = true;
+            let step = &self.loaded.steps[command as usize];
+            let mut count = pieces.len() as u32;
+            // SAFETY: the pieces are ours alone, and the command is not over before they are counted as done below.
+            if let Err(fault) = unsafe { execute(&self.loaded, self.pointers(), step, pieces, crew.thread) } {
+                run.fail(Failure { queue: self.loaded.queue, command, fault });
+                count += self.offer.withdraw();
+            }
+            self.offer.done(count, step.chunks, crew.bell());
+            if helper && crew.is_needed_elsewhere() {
+                break;
+            }
+        }
+        some
+    }
+
+    /// The addresses. Only for one who claimed the queue, or took pieces that are not counted as done.
+    fn pointers(&self) -> &[*mut u8] {
+        // SAFETY: they are not written before the queue is IDLE, which it is not while the caller has it or its pieces.
+        unsafe { &(*self.bound.get()).pointers }
+    }
+}
