@@ -14,6 +14,9 @@ mod scope;
 mod signature;
 mod variable;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use plimsoll_base::{DataType, Error, Result};

@@ -1,7 +1,7 @@
 //! Variables, the scopes that name and share them, and what sets them up.
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_graph::{AttrList, AttrValue, NodeId, Output, PartialShape, Shape};
+use plimsoll_graph::{AttrValue, NodeId, Output, PartialShape, Shape};
 
 use super::GraphBuilder;
 use super::initializer::Initializer;
@@ -328,7 +328,7 @@ impl GraphBuilder {
         if let Some(class) = class {
             holder = holder.attr("_class", class);
         }
-        let handle = holder.attr("allowed_devices", AttrValue::List(Box::new(AttrList::default()))).build()?;
+        let handle = holder.attr("allowed_devices", AttrValue::List(Box::default())).build()?;
         self.name_scope("IsInitialized", |b| b.op("VarIsInitializedOp").input(handle).build())?;
         let initializer = self.op("AssignVariableOp").name("Assign").inputs([handle, initial]).build_node()?;
         let value = self.name_scope("Read", |b| b.op("ReadVariableOp").input(handle).attr("dtype", data_type).build())?;
