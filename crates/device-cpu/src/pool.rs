@@ -34,6 +34,8 @@ struct Shared {
     /// On which workers sleep, and threads whose last pieces are with others.
     bell: Bell,
     spinning: AtomicU32,
+    /// Workers that serve.
+    started: AtomicU32,
     ending: AtomicBool,
 }
 
@@ -61,6 +63,7 @@ impl CpuPool {
             slots: Slots::new(),
             bell: Bell::new(),
             spinning: AtomicU32::new(0),
+            started: AtomicU32::new(0),
             ending: AtomicBool::new(false),
         });
         let mut pool = CpuPool { shared, workers: Vec::new() };
@@ -73,7 +76,15 @@ impl CpuPool {
                 Error::resource_exhausted(message).with_remedy("ask for fewer intra-op threads")
             })?);
         }
-        Ok(Arc::new(pool))
+        // A thread that starts allocates: that is over when the pool is there.
+        let Shared { started, bell, .. } = &*pool.shared;
+        loop {
+            let ticket = bell.ticket();
+            if started.load(Ordering::SeqCst) == threads - 1 {
+                return Ok(Arc::new(pool));
+            }
+            bell.wait(ticket);
+        }
     }
 
     /// How many threads compute at most; their numbers, for scratch, are below that.
@@ -250,6 +261,8 @@ impl Crew<'_> {
     fn serve(&self) {
         let shared = self.shared;
         let mut patience = Patience { shared, has_permit: false, since: None };
+        shared.started.fetch_add(1, Ordering::SeqCst);
+        shared.bell.ring();
         loop {
             let ticket = shared.bell.ticket();
             if shared.ending.load(Ordering::SeqCst) {

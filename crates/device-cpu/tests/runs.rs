@@ -1,0 +1,236 @@
+//! What programs do on the pool: order, waits, pieces, failures.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use common::*;
+use plimsoll_base::Code;
+use plimsoll_device::*;
+use plimsoll_device_cpu::{CpuDevice, CpuPool};
+
+#[test]
+fn same_bits_on_any_number_of_threads() {
+    for queues in [1, 2, 4] {
+        let mut expected: Option<Vec<u64>> = None;
+        for threads in [1, 2, 3, 8] {
+            let device = device(threads);
+            let inside = Arc::new(Inside::default());
+            let (programs, cells) = woven(queues, 30, 20, &inside);
+            let mut loaded = Loaded::new(&device, programs, cells);
+            for _ in 0..20 {
+                loaded.clear();
+                assert_eq!(loaded.step(&device), None);
+                let values = loaded.values();
+                assert_eq!(*expected.get_or_insert(values.clone()), values, "{queues} queues, {threads} threads");
+            }
+            assert!(inside.most.load(Ordering::SeqCst) <= threads as u32);
+        }
+        // Of the eight cells that every command has, the first at least is written.
+        assert!(expected.unwrap().chunks(8).all(|cells| cells[0] != 0));
+    }
+}
+
+#[test]
+fn pieces_are_run_once_each_with_the_right_scratch() {
+    let inside = Arc::default();
+    for threads in [1, 2, 3] {
+        let device = device(threads);
+        let commands = vec![command(Does::Mix(1), 1000, 50, &[0], &[], &inside), command(Does::Mix(2), 1000, 50, &[0, 1000], &[], &inside)];
+        let mut loaded = Loaded::new(&device, vec![program(0, commands)], 2000);
+        assert_eq!(loaded.step(&device), None);
+        let turned = |start| (0..50).fold(start, |value, turn| mix(value, turn));
+        let first = mix(turned(0), 1);
+        let second = mix(turned(mix(0, first)), 2);
+        let values = loaded.values();
+        assert!(values[..1000].iter().all(|&value| value == first) && values[1000..].iter().all(|&value| value == second));
+    }
+}
+
+#[test]
+fn copies_of_all_lengths() {
+    for threads in [1, 2] {
+        let device = device(threads);
+        for length in [0, 1, 262_143, 262_144, 262_145, 1_000_003] {
+            let from: Vec<u8> = (0..length).map(|i| (i * 7 % 251) as u8).collect();
+            let mut to = vec![0u8; length + 1];
+            let place = |place| BufferRef { place, offset: 0, bytes: length as u64 };
+            let args = vec![place(Place::Feed(0)), place(Place::Fetch(0))];
+            let copy = Command { work: Work::Copy, args, scratch: None, waits: vec![], label: "copy".into() };
+            let executable = device.load(0, Arc::new(Program { commands: vec![copy], ..Program::default() })).unwrap();
+            let bindings = Bindings { feeds: vec![from.as_ptr().cast_mut()], fetches: vec![to.as_mut_ptr()], ..Bindings::default() };
+            let mut run = Arc::new(Run::new(1, bindings));
+            Run::alone(&mut run).restart();
+            executable.submit(&run);
+            device.drive(&run);
+            assert_eq!(run.failure(), None);
+            assert!(to[..length] == from && to[length] == 0);
+        }
+    }
+}
+
+#[test]
+fn fed_and_fetched_memory_may_be_elsewhere_in_every_run() {
+    let device = device(1);
+    let place = |place| BufferRef { place, offset: 8, bytes: 8 };
+    let copy =
+        |from, to| Command { work: Work::Copy, args: vec![place(from), place(to)], scratch: None, waits: vec![], label: "copy".into() };
+    let commands = vec![copy(Place::Feed(0), Place::Arena(0)), copy(Place::Arena(0), Place::Fetch(0))];
+    let executable = device.load(0, Arc::new(Program { commands, ..Program::default() })).unwrap();
+    let mut run = Arc::new(Run::new(1, Bindings::default()));
+    for round in 0..4u64 {
+        let (feed, mut arena, mut fetch) = ([0, round], [0u64; 2], [0u64; 2]);
+        let alone = Run::alone(&mut run);
+        alone.bindings.arenas = vec![arena.as_mut_ptr().cast()];
+        alone.bindings.feeds = vec![feed.as_ptr().cast_mut().cast()];
+        alone.bindings.fetches = vec![fetch.as_mut_ptr().cast()];
+        alone.restart();
+        executable.submit(&run);
+        device.drive(&run);
+        assert_eq!((run.failure(), fetch), (None, [0, round]));
+    }
+}
+
+#[test]
+fn the_first_failure_counts_and_the_pool_goes_on() {
+    for threads in [1, 2, 3] {
+        let device = device(threads);
+        let inside = Arc::default();
+        let after = command(Does::Mix(1), 1, 0, &[2], &[(0, 2)], &inside);
+        let failing = vec![
+            program(0, vec![command(Does::Mix(1), 1, 0, &[0], &[], &inside), command(Does::Fail(7), 1, 0, &[1], &[], &inside)]),
+            program(1, vec![after.clone(), after.clone()]),
+            program(2, vec![after.clone()]),
+        ];
+        let mut failing = Loaded::new(&device, failing, 3);
+        let (programs, cells) = woven(3, 10, 5, &inside);
+        let mut sound = Loaded::new(&device, programs, cells);
+        for _ in 0..50 {
+            let fault = Fault::invalid("failed with {0}", [7, 0]);
+            assert_eq!(failing.step(&device), Some(Failure { queue: 0, command: 1, fault }));
+            assert_eq!(failing.values()[2], 0, "nothing runs that waits for what failed");
+            assert_eq!(sound.step(&device), None);
+        }
+    }
+}
+
+#[test]
+fn a_failing_piece_ends_the_command() {
+    for threads in [1, 2, 3] {
+        let device = device(threads);
+        let inside = Arc::default();
+        let commands = vec![command(Does::FailPiece(77), 100, 10, &[0], &[], &inside), command(Does::Mix(1), 1, 0, &[100], &[], &inside)];
+        let mut loaded = Loaded::new(&device, vec![program(0, commands)], 101);
+        for _ in 0..100 {
+            let failure = loaded.step(&device).unwrap();
+            assert_eq!((failure.command, failure.fault.to_error().message()), (0, "piece 77"));
+            assert_eq!(loaded.values()[100], 0);
+        }
+    }
+}
+
+#[test]
+fn a_panic_becomes_an_error() {
+    // The panic hook belongs to the process: this is the only test that touches it, and only mutes it.
+    std::panic::set_hook(Box::new(|_| ()));
+    for threads in [1, 2] {
+        let device = device(threads);
+        let inside = Arc::default();
+        for chunks in [1, 50] {
+            let mut loaded = Loaded::new(&device, vec![program(0, vec![command(Does::Panic, chunks, 10, &[0], &[], &inside)])], 50);
+            let (programs, cells) = woven(2, 5, 5, &inside);
+            let mut sound = Loaded::new(&device, programs, cells);
+            for _ in 0..20 {
+                let error = loaded.step(&device).unwrap().fault.to_error();
+                assert_eq!((error.code(), error.message()), (Code::Internal, "a kernel panicked"));
+                assert_eq!(sound.step(&device), None);
+            }
+        }
+    }
+    let _ = std::panic::take_hook();
+}
+
+#[test]
+fn queues_that_wait_for_each_other_in_a_circle_fail() {
+    for threads in [1, 2, 3] {
+        let device = device(threads);
+        let inside = Arc::default();
+        let programs = (0..2).map(|queue| {
+            let first = command(Does::Mix(1), 1, 100, &[queue], &[], &inside);
+            program(queue, vec![first, command(Does::Mix(1), 1, 0, &[queue], &[(1 - queue, 2)], &inside)])
+        });
+        let mut loaded = Loaded::new(&device, programs.collect(), 2);
+        for _ in 0..20 {
+            let failure = loaded.step(&device).unwrap();
+            assert_eq!((failure.fault.code, failure.command), (Code::Internal, 1));
+        }
+    }
+}
+
+#[test]
+fn one_queue_at_a_time_if_so_asked() {
+    let spec = DeviceSpec::cpu(0, None, 3, InstructionSet::Baseline);
+    let device = CpuDevice::new(spec, CpuPool::with_inter_op(3, 1).unwrap());
+    let inside = Arc::new(Inside::default());
+    let single = |queue: u32, round: u32| command(Does::Mix(round.into()), 1, 200, &[queue], &[], &inside);
+    let programs = (0..3).map(|queue| program(queue, (0..20).map(|round| single(queue, round)).collect())).collect();
+    let mut loaded = Loaded::new(&device, programs, 3);
+    for _ in 0..50 {
+        assert_eq!(loaded.step(&device), None);
+    }
+    assert_eq!(inside.most.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn runs_that_do_not_fit_their_program_fail() {
+    let device = device(2);
+    let inside = Arc::default();
+    let of = |queue| device.load(queue, Arc::new(program(queue, vec![command(Does::Mix(1), 1, 0, &[0], &[], &inside)]))).unwrap();
+    let (first, second) = (of(0), of(0));
+    let mut run = Arc::new(Run::new(1, Bindings::default()));
+    Run::alone(&mut run).restart();
+    first.submit(&run);
+    assert!(run.is_over());
+    assert_eq!(run.failure().unwrap().fault.code, Code::Internal);
+    let loaded = Loaded::new(&device, vec![program(0, vec![])], 1);
+    let mut run = loaded.run.clone();
+    drop(loaded.run);
+    for (executable, fits) in [(&first, true), (&second, false), (&first, true)] {
+        Run::alone(&mut run).restart();
+        executable.submit(&run);
+        device.drive(&run);
+        assert_eq!(run.failure().is_none(), fits);
+    }
+}
+
+/// A queue of another device, that a thread of the test plays.
+#[test]
+fn waits_for_queues_of_other_devices() {
+    for threads in [1, 2] {
+        let device = device(threads);
+        let inside = Arc::default();
+        let commands = (0..5).map(|round| command(Does::Mix(round), 1, 10, &[0], &[(1, round as u32 + 1)], &inside)).collect();
+        let mut loaded = Loaded::new(&device, vec![program(0, commands)], 1);
+        let mut run = Arc::new(Run::new(2, loaded.run.bindings.clone()));
+        for _ in 0..20 {
+            Run::alone(&mut run).restart();
+            loaded.executables[0].submit(&run);
+            let other = run.clone();
+            let card = std::thread::spawn(move || {
+                for finished in 1..=5 {
+                    while other.queues[0].0.load(Ordering::SeqCst) + 1 < finished {
+                        std::thread::yield_now();
+                    }
+                    std::thread::sleep(std::time::Duration::from_micros(100));
+                    other.advance(1, finished);
+                }
+                other.queue_ended();
+            });
+            device.drive(&run);
+            assert!(run.is_over() && run.failure().is_none());
+            card.join().unwrap();
+        }
+        loaded.clear();
+    }
+}
