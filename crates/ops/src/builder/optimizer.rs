@@ -60,10 +60,7 @@ pub trait Optimizer {
     ///
     /// # Errors
     /// INVALID_ARGUMENT where there are no gradients, or one has not its variable's type and shape.
-    fn apply_gradients(&mut self, builder: &mut GraphBuilder, gradients: &[(Output, Variable)], name: &str) -> Result<NodeId>
-    where
-        Self: Sized,
-    {
+    fn apply_gradients(&mut self, builder: &mut GraphBuilder, gradients: &[(Output, Variable)], name: &str) -> Result<NodeId> {
         apply(self, builder, gradients, None, name)
     }
 
@@ -77,10 +74,7 @@ pub trait Optimizer {
         gradients: &[(Output, Variable)],
         step: &Variable,
         name: &str,
-    ) -> Result<NodeId>
-    where
-        Self: Sized,
-    {
+    ) -> Result<NodeId> {
         apply(self, builder, gradients, Some(step), name)
     }
 
@@ -96,10 +90,7 @@ pub trait Optimizer {
     ///
     /// # Errors
     /// As both; INVALID_ARGUMENT where the loss depends on none of the variables.
-    fn minimize(&mut self, builder: &mut GraphBuilder, loss: Output, variables: &[Variable], name: &str) -> Result<NodeId>
-    where
-        Self: Sized,
-    {
+    fn minimize(&mut self, builder: &mut GraphBuilder, loss: Output, variables: &[Variable], name: &str) -> Result<NodeId> {
         let gradients = compute_gradients(builder, loss, variables)?;
         apply(self, builder, &gradients, None, name)
     }
@@ -116,7 +107,7 @@ pub fn compute_gradients(builder: &mut GraphBuilder, loss: Output, variables: &[
 }
 
 fn apply(
-    optimizer: &mut impl Optimizer,
+    optimizer: &mut (impl Optimizer + ?Sized),
     builder: &mut GraphBuilder,
     gradients: &[(Output, Variable)],
     step: Option<&Variable>,

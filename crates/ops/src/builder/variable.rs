@@ -1,7 +1,7 @@
 //! Variables, the scopes that name and share them, and what sets them up.
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_graph::{AttrValue, NodeId, Output, PartialShape, Shape};
+use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output, PartialShape, Shape};
 
 use super::GraphBuilder;
 use super::initializer::Initializer;
@@ -44,10 +44,10 @@ pub struct Variable {
     pub handle: Output,
     /// Its value, read once a step: `name/read` or `name/Read/ReadVariableOp`.
     pub value: Output,
-    /// Its first value.
-    pub initial_value: Output,
+    /// Its first value; none where the graph does not say it (a model whose variables are restored).
+    pub initial_value: Option<Output>,
     /// The node that gives it its first value.
-    pub initializer: NodeId,
+    pub initializer: Option<NodeId>,
     /// Whether it is learned.
     pub trainable: bool,
 }
@@ -198,6 +198,41 @@ impl GraphBuilder {
         })
     }
 
+    /// The variable that a node of a graph from elsewhere holds (see [`GraphBuilder::extend`]), as if it had been made here.
+    /// Its value is its first read in the graph, or a new one; its initializer the first node that assigns to it, if any does.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the node holds no variable, or its shape is not known in full.
+    pub fn adopt_variable(&mut self, node: NodeId, trainable: bool) -> Result<Variable> {
+        self.check_node(node)?;
+        if let Some(known) = self.variables.all.iter().find(|variable| variable.handle.node == node) {
+            return Ok(known.clone());
+        }
+        let (name, attrs) = (self.node(node).name.clone(), self.node(node).attrs.clone());
+        let (kind, read, assign) = match self.node(node).op.as_str() {
+            "VariableV2" | "Variable" => (VariableKind::Reference, "Identity", "Assign"),
+            "VarHandleOp" => (VariableKind::Resource, "ReadVariableOp", "AssignVariableOp"),
+            op => return Err(Error::invalid_argument(format!("{op} holds no variable")).at_node(name)),
+        };
+        let shape = attrs.shape("shape").map_err(|error| error.at_node(&name))?;
+        let shape =
+            shape.complete().ok_or_else(|| Error::invalid_argument(format!("the variable's shape {shape} is open")).at_node(&name))?;
+        let data_type = attrs.data_type("dtype").map_err(|error| error.at_node(&name))?;
+        let handle = Output { node, index: 0 };
+        let user =
+            |op: &str| self.graph.nodes().iter().find(|(_, user)| user.op == op && user.inputs.first() == Some(&handle)).map(|(id, _)| id);
+        let (value, initializer) = (user(read), user(assign));
+        let initial_value = initializer.and_then(|initializer| self.node(initializer).inputs.get(1).copied());
+        let mut variable = Variable { name, kind, data_type, shape, handle, value: handle, initial_value, initializer, trainable };
+        variable.value = match value {
+            Some(node) => Output { node, index: 0 },
+            None => self.name_scope(&format!("{}/", variable.name), |b| b.colocate_with(node, |b| b.read(&variable)))?,
+        };
+        self.variables.shared.insert(variable.name.clone(), self.variables.all.len());
+        self.variables.all.push(variable.clone());
+        Ok(variable)
+    }
+
     /// All variables, in the order they were made.
     pub fn variables(&self) -> &[Variable] {
         &self.variables.all
@@ -213,7 +248,7 @@ impl GraphBuilder {
     /// # Errors
     /// As [`super::OpBuilder::build_node`].
     pub fn global_variables_initializer(&mut self) -> Result<NodeId> {
-        let nodes: Vec<NodeId> = self.variables.all.iter().map(|variable| variable.initializer).collect();
+        let nodes: Vec<NodeId> = self.variables.all.iter().filter_map(|variable| variable.initializer).collect();
         self.group(&nodes, "init")
     }
 
@@ -293,7 +328,17 @@ impl GraphBuilder {
             VariableKind::Resource => self.resource_nodes(&name, new, class, initial_value)?,
         };
         let NewVariable { data_type, ref shape, trainable, .. } = *new;
-        Ok(Variable { name, kind: new.kind, data_type, shape: shape.clone(), handle, value, initial_value, initializer, trainable })
+        Ok(Variable {
+            name,
+            kind: new.kind,
+            data_type,
+            shape: shape.clone(),
+            handle,
+            value,
+            initial_value: Some(initial_value),
+            initializer: Some(initializer),
+            trainable,
+        })
     }
 
     fn reference_nodes(

@@ -86,7 +86,7 @@ fn errors_name_the_node() {
         b.op("IdentityN").inputs([x]).attr("T", AttrValue::data_types(&[])).build_node(),
         InvalidArgument,
         "IdentityN",
-        "has length 0",
+        "IdentityN takes (input), not 1 inputs",
     );
     verify(b);
 }

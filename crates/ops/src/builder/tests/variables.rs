@@ -163,3 +163,26 @@ fn seeds_follow_tensorflows_rule() {
     b.set_seed(Some(0));
     assert_eq!(b.seeds(Some(0)), (0, i64::from(i32::MAX)));
 }
+
+#[test]
+fn variables_of_a_graph_from_elsewhere_can_be_adopted() {
+    for kind in kinds() {
+        let mut b = builder();
+        b.set_variable_kind(kind);
+        let original = weights(&mut b, "w");
+        let mut b = GraphBuilder::extend(b.finish(), registry()).unwrap();
+        let adopted = b.adopt_variable(original.handle.node, true).unwrap();
+        assert_eq!(adopted, original);
+        assert_eq!(b.adopt_variable(original.handle.node, true).unwrap(), original);
+        assert_eq!(b.trainable_variables().len(), 1);
+        assert_eq!(b.variable_scope("", Reuse::Yes, |b| weights(b, "w")), original);
+        assert_error(b.adopt_variable(original.value.node, true), Code::InvalidArgument, &name(&b, original.value), "holds no variable");
+
+        // A handle alone: there is nothing that reads or assigns.
+        let alone = b.op("VarHandleOp").name("alone").attr("dtype", plimsoll_graph::AttrValue::data_type(DataType::Float));
+        let alone = alone.attr("shape", plimsoll_graph::AttrValue::Shape(dims([2]))).build().unwrap();
+        let adopted = b.adopt_variable(alone.node, false).unwrap();
+        assert_eq!((name(&b, adopted.value).as_str(), adopted.initializer, adopted.trainable), ("alone/ReadVariableOp", None, false));
+        verify(b);
+    }
+}
