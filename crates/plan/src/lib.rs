@@ -1,1 +1,51 @@
-//! See ARCHITECTURE.md.
+//! From a graph, devices' specifications and a signature to a [`Plan`]: where everything runs, in which order, and at which
+//! byte of which device's memory. Pure: no device, clock, environment or file is touched, and the same request gives the
+//! same plan.
+//!
+//! The way of a request: [`place()`] (once per session, the graph as written) → prune → infer → lower → transfer → fuse →
+//! hazard → order → pack. Each step is a module of that name.
+#![forbid(unsafe_code)]
+
+mod evaluate;
+mod fuse;
+mod hazard;
+mod infer;
+mod inline;
+mod lir;
+mod lower;
+mod order;
+mod pack;
+mod place;
+mod plan;
+mod refuse;
+mod report;
+mod request;
+mod transfer;
+
+pub use evaluate::Evaluation;
+pub use inline::inline;
+pub use place::{Placement, Why, place};
+pub use plan::{
+    Certainty, DeviceId, DevicePlan, Holder, PeakParts, Plan, PlanConstant, PlanFeed, PlanFetch, PlanVariable, Queue, Region, VariableKind,
+};
+pub use refuse::check_limits;
+pub use request::{Feed, Request, Signature};
+
+use plimsoll_base::Result;
+
+/// Makes the plan of a request. Limits are not looked at: see [`check_limits`].
+///
+/// # Errors
+/// TensorFlow's errors for feeds, fetches and targets that make no sense and for unfed placeholders; what an operation's
+/// rules say of its inputs; UNIMPLEMENTED for operations that have no rules or kernels here and for shapes that are known
+/// only when the graph runs. Each names the node.
+pub fn plan(request: &Request<'_>) -> Result<Plan> {
+    let pruned = infer::prune_and_infer(request)?;
+    let mut lir = lower::lower(request, &pruned)?;
+    lir.drop_dead();
+    transfer::insert(&mut lir);
+    fuse::fuse(&mut lir)?;
+    hazard::order_accesses(&mut lir)?;
+    let schedule = order::order(request, &lir)?;
+    pack::pack(request, lir, schedule)
+}

@@ -1,0 +1,180 @@
+//! Joins elementwise works with the works that make their operands: chains of expressions become one expression, and an
+//! expression on a product becomes the product's epilogue. What is joined need not exist in memory.
+
+use plimsoll_base::Result;
+use plimsoll_graph::{IdVec, Shape};
+use plimsoll_kernels::expr::{Expr, ExprBuilder, Reg};
+
+use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
+
+/// A kernel is handed at most this many arguments.
+const MAX_ARGS: usize = 32;
+/// An expression has at most this many steps.
+const MAX_STEPS: usize = 256;
+
+pub(crate) fn fuse(lir: &mut Lir) -> Result<()> {
+    let mut uses = lir.uses();
+    let mut definitions = lir.definitions();
+    for id in lir.topological()? {
+        while let Some((producer, value)) = candidate(lir, &uses, &definitions, id) {
+            if !join(lir, producer, value, id)? {
+                break;
+            }
+            uses = recount(lir, uses, producer, id);
+            for &output in &lir.works[id].outputs {
+                definitions[output] = Some(id);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// After `producer` went into `id`: the producer's inputs are read by `id` now.
+fn recount(lir: &Lir, mut uses: IdVec<ValueId, Vec<WorkId>>, producer: WorkId, id: WorkId) -> IdVec<ValueId, Vec<WorkId>> {
+    for input in &lir.works[producer].inputs {
+        uses[input.value].retain(|user| *user != producer && *user != id);
+    }
+    for input in &lir.works[id].inputs {
+        if !uses[input.value].contains(&id) {
+            uses[input.value].push(id);
+        }
+    }
+    uses
+}
+
+/// A work whose only reader is `id` and that can go into it, with the value that `id` reads.
+fn candidate(
+    lir: &Lir,
+    uses: &IdVec<ValueId, Vec<WorkId>>,
+    definitions: &IdVec<ValueId, Option<WorkId>>,
+    id: WorkId,
+) -> Option<(WorkId, ValueId)> {
+    let consumer = &lir.works[id];
+    let WorkKind::Expr { expr, shape } = &consumer.kind else { return None };
+    consumer.inputs.iter().find_map(|view| {
+        let producer_id = definitions[view.value]?;
+        let producer = &lir.works[producer_id];
+        let only_here = |output: &ValueId| lir.values[*output].home == Home::Arena && uses[*output].iter().all(|user| *user == id);
+        if producer.gone || producer.device != consumer.device || producer.is_root || !producer.outputs.iter().all(only_here) {
+            return None;
+        }
+        if producer.inputs.len() + consumer.inputs.len() + consumer.outputs.len() > MAX_ARGS {
+            return None;
+        }
+        let steps = match &producer.kind {
+            WorkKind::Expr { expr, shape: made } => {
+                let flexible = is_flexible(&producer.inputs, made);
+                if made != shape && !flexible {
+                    return None;
+                }
+                // The consumer must read it element by element (a broadcast operand would be computed again and again).
+                let whole = |view: &View| !producer.outputs.contains(&view.value) || is_whole(view, shape);
+                if !consumer.inputs.iter().all(whole) {
+                    return None;
+                }
+                expr.instrs().len()
+            }
+            WorkKind::Product { spec, epilogue } => {
+                let made = Shape::from([spec.m, spec.n]);
+                let flexible = is_flexible(&consumer.inputs, shape);
+                if spec.batch != 1 || spec.m * spec.n == 0 || (*shape != made && !flexible) || shape.elements().ok()? != spec.m * spec.n {
+                    return None;
+                }
+                let whole = |view: &View| !producer.outputs.contains(&view.value) || is_whole(view, shape);
+                // A variable that the product reads as a matrix cannot be written while it is read.
+                let reads = |home: Home| producer.inputs[..2].iter().any(|view| lir.values[view.value].home == home);
+                let clash = consumer.outputs.iter().any(|output| matches!(lir.values[*output].home, Home::Variable(_)) && reads(lir.values[*output].home));
+                if clash || !consumer.inputs.iter().all(whole) {
+                    return None;
+                }
+                epilogue.as_ref().map_or(1, |expr| expr.instrs().len())
+            }
+            _ => return None,
+        };
+        (steps + expr.instrs().len() <= MAX_STEPS).then_some((producer_id, view.value))
+    })
+}
+
+/// Whether a view gives every element of `shape` its own element, in order.
+fn is_whole(view: &View, shape: &Shape) -> bool {
+    view.shape == *shape || (shape.elements().is_ok_and(|elements| view.elements() == elements) && trimmed(&view.shape) == trimmed(shape))
+}
+
+/// The dimensions without those of 1: broadcasting pairs elements in order exactly where these are equal.
+fn trimmed(shape: &Shape) -> Vec<u64> {
+    shape.iter().copied().filter(|dim| *dim != 1).collect()
+}
+
+/// Whether the work could run in any shape with as many elements: every operand is whole or a single element.
+fn is_flexible(inputs: &[View], shape: &Shape) -> bool {
+    inputs.iter().all(|view| view.elements() == 1 || view.shape == *shape)
+}
+
+/// Puts `producer` into `id`. Whether it could.
+fn join(lir: &mut Lir, producer: WorkId, _value: ValueId, id: WorkId) -> Result<bool> {
+    let (made, user) = (lir.works[producer].clone(), lir.works[id].clone());
+    let WorkKind::Expr { expr, shape } = &user.kind else { return Ok(false) };
+    let shape = match &made.kind {
+        WorkKind::Product { spec, .. } => Shape::from([spec.m, spec.n]),
+        _ => shape.clone(),
+    };
+    let mut builder = ExprBuilder::new();
+    let mut inputs: Vec<View> = Vec::new();
+    let mut registers: Vec<Reg> = Vec::new();
+    let mut operand = |builder: &mut ExprBuilder, view: &View| -> Result<Reg> {
+        // An operand of another shape with as many elements is whole: see `is_flexible`.
+        let is_whole = view.elements() == shape.elements()? && view.elements() != 1;
+        let fitted = if is_whole && trimmed(&view.shape) != trimmed(&shape) { View { shape: shape.clone(), ..view.clone() } } else { view.clone() };
+        if let Some(position) = inputs.iter().position(|other| *other == fitted) {
+            return Ok(registers[position]);
+        }
+        let register = builder.input(view.data_type)?;
+        inputs.push(fitted);
+        registers.push(register);
+        Ok(register)
+    };
+    let (results, leading) = match &made.kind {
+        WorkKind::Expr { expr, .. } => {
+            let operands = made.inputs.iter().map(|view| operand(&mut builder, view)).collect::<Result<Vec<_>>>()?;
+            (builder.inline(expr, &operands)?, 0)
+        }
+        WorkKind::Product { epilogue, .. } => {
+            let product = builder.input(plimsoll_base::DataType::Float)?;
+            match epilogue {
+                None => (vec![product], 2),
+                Some(expr) => {
+                    let mut operands = vec![product];
+                    for view in &made.inputs[2..] {
+                        operands.push(operand(&mut builder, view)?);
+                    }
+                    (builder.inline(expr, &operands)?, 2)
+                }
+            }
+        }
+        _ => return Ok(false),
+    };
+    let mut operands = Vec::with_capacity(user.inputs.len());
+    for view in &user.inputs {
+        operands.push(match made.outputs.iter().position(|output| *output == view.value) {
+            Some(position) => results[position],
+            None => operand(&mut builder, view)?,
+        });
+    }
+    let outputs = builder.inline(expr, &operands)?;
+    let joined: Expr = builder.finish(outputs);
+    let mut all = made.inputs[..leading].to_vec();
+    all.extend(inputs);
+    let kind = match made.kind {
+        WorkKind::Product { spec, .. } => WorkKind::Product { spec, epilogue: Some(joined) },
+        _ => WorkKind::Expr { expr: joined, shape },
+    };
+    let nodes = match kind {
+        // A product gives the work its name, however much is fused into it.
+        WorkKind::Product { .. } => made.nodes.iter().chain(&user.nodes).copied().collect(),
+        _ => user.nodes.iter().chain(&made.nodes).copied().collect(),
+    };
+    let work = &mut lir.works[id];
+    (work.kind, work.inputs, work.nodes) = (kind, all, nodes);
+    lir.works[producer].gone = true;
+    Ok(true)
+}

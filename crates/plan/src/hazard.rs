@@ -1,0 +1,118 @@
+//! Writes of variables wait for those who read the version before; where one cannot wait, the reader gets a copy.
+
+use plimsoll_base::{DataType, Result};
+use plimsoll_graph::{IdVec, Shape};
+
+use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
+
+pub(crate) fn order_accesses(lir: &mut Lir) -> Result<()> {
+    let mut position = positions(lir)?;
+    for (old, new) in lir.next_version.clone() {
+        let definitions = lir.definitions();
+        let Some(writer) = definitions[new] else { continue };
+        if let Some(previous) = definitions[old]
+            && previous != writer
+        {
+            lir.works[writer].after.push(previous);
+        }
+        let readers: Vec<WorkId> = lir.live().filter(|(_, work)| work.inputs.iter().any(|view| view.value == old)).map(|(id, _)| id).collect();
+        let mut copied: Option<ValueId> = None;
+        for reader in readers {
+            if reader == writer {
+                if reads_out_of_step(lir, writer, old) {
+                    let copy = *copied.get_or_insert_with(|| copy_before(lir, old, writer));
+                    replace_operand(lir, writer, old, copy);
+                }
+                continue;
+            }
+            if position[reader] > position[writer] && reaches(lir, writer, reader) {
+                let copy = *copied.get_or_insert_with(|| copy_before(lir, old, writer));
+                replace(lir, reader, old, copy);
+                continue;
+            }
+            let was_late = position[reader] > position[writer];
+            lir.works[writer].after.push(reader);
+            if was_late {
+                position = positions(lir)?;
+            }
+        }
+        if position.len() != lir.works.len() {
+            position = positions(lir)?;
+        }
+    }
+    for work in lir.works.iter_mut().map(|(_, work)| work) {
+        work.after.sort_unstable();
+        work.after.dedup();
+    }
+    Ok(())
+}
+
+fn positions(lir: &Lir) -> Result<IdVec<WorkId, u32>> {
+    let mut positions = IdVec::filled(u32::MAX, lir.works.len());
+    for (index, id) in lir.topological()?.into_iter().enumerate() {
+        positions[id] = index as u32;
+    }
+    Ok(positions)
+}
+
+/// Whether the work reads the variable that it writes otherwise than element by element at the place that it writes.
+fn reads_out_of_step(lir: &Lir, id: WorkId, old: ValueId) -> bool {
+    let work = &lir.works[id];
+    let of_old = |view: &View| view.value == old;
+    match &work.kind {
+        WorkKind::Expr { shape, .. } => work.inputs.iter().any(|view| of_old(view) && view.shape != *shape),
+        WorkKind::Product { spec, .. } => {
+            let whole = Shape::from([spec.m, spec.n]);
+            work.inputs[..2].iter().any(of_old) || work.inputs[2..].iter().any(|view| of_old(view) && view.shape != whole)
+        }
+        // A kernel that changes a variable in place has it as its first input, and reads no other part of it.
+        WorkKind::Kernel { .. } => work.inputs[1..].iter().any(of_old),
+        WorkKind::Copy => false,
+    }
+}
+
+/// A copy of `old` that is made before `writer` overwrites it.
+fn copy_before(lir: &mut Lir, old: ValueId, writer: WorkId) -> ValueId {
+    let (device, bytes, node) = (lir.values[old].device, lir.values[old].bytes, lir.values[old].node);
+    let copy = lir.value(device, Home::Arena, bytes, node);
+    let whole = View { value: old, data_type: DataType::Uint8, shape: Shape::from([bytes]) };
+    let rank = lir.works[writer].rank;
+    lir.work(WorkKind::Copy, device, vec![node], vec![whole], vec![copy]).rank = rank;
+    let id = lir.works.ids().next_back().expect("just pushed");
+    lir.works[writer].after.push(id);
+    copy
+}
+
+fn replace(lir: &mut Lir, reader: WorkId, old: ValueId, copy: ValueId) {
+    for view in &mut lir.works[reader].inputs {
+        if view.value == old {
+            view.value = copy;
+        }
+    }
+}
+
+/// As [`replace`], but leaves the element-by-element operand that may be written in place.
+fn replace_operand(lir: &mut Lir, reader: WorkId, old: ValueId, copy: ValueId) {
+    let first = usize::from(matches!(lir.works[reader].kind, WorkKind::Kernel { .. }));
+    for view in lir.works[reader].inputs[first..].iter_mut() {
+        if view.value == old {
+            view.value = copy;
+        }
+    }
+}
+
+/// Whether `to` has to wait for `from`.
+fn reaches(lir: &Lir, from: WorkId, to: WorkId) -> bool {
+    let definitions = lir.definitions();
+    let mut seen: IdVec<WorkId, bool> = IdVec::filled(false, lir.works.len());
+    let mut stack = vec![to];
+    while let Some(id) = stack.pop() {
+        if id == from {
+            return true;
+        }
+        if !std::mem::replace(&mut seen[id], true) {
+            stack.extend(lir.predecessors(&lir.works[id], &definitions));
+        }
+    }
+    false
+}

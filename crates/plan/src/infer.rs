@@ -1,0 +1,153 @@
+//! What has to run for a signature, and what is known of every tensor in it.
+
+use std::collections::HashMap;
+
+use plimsoll_base::{Code, Error, Result};
+use plimsoll_graph::{Graph, IdVec, NodeId, Output};
+use plimsoll_ops::{Fact, Lower, infer_node};
+
+use crate::Request;
+
+/// The part of the graph that a signature needs.
+pub(crate) struct Pruned {
+    /// Nodes that run, every one after its inputs, the graph's order among equals.
+    pub order: Vec<NodeId>,
+    /// For each of them, what is known of its outputs (of fed outputs: of what is fed).
+    pub facts: IdVec<NodeId, Vec<Fact>>,
+    /// The tensors that are fed.
+    pub feeds: Vec<Output>,
+    /// The tensors that are wanted.
+    pub fetches: Vec<Output>,
+}
+
+pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
+    let graph = request.graph;
+    let signature = request.signature;
+    if signature.fetches.is_empty() && signature.targets.is_empty() {
+        return Err(Error::invalid_argument("Must specify at least one target to fetch or execute."));
+    }
+    let feeds = signature.feeds.iter().map(|feed| tensor(request, &feed.tensor)).collect::<Result<Vec<_>>>()?;
+    let fetches = signature.fetches.iter().map(|name| tensor(request, name)).collect::<Result<Vec<_>>>()?;
+    let targets = signature.targets.iter().map(|name| target(graph, name)).collect::<Result<Vec<_>>>()?;
+    let mut fed: HashMap<Output, usize> = HashMap::new();
+    for (index, output) in feeds.iter().enumerate() {
+        if fed.insert(*output, index).is_some() {
+            return Err(Error::invalid_argument(format!("The tensor {} is fed more than once", graph.tensor_name(*output))));
+        }
+    }
+    if let Some(both) = fetches.iter().find(|fetch| fed.contains_key(fetch)) {
+        return Err(Error::invalid_argument(format!("The tensor {} is both fed and fetched", graph.tensor_name(*both))));
+    }
+    let needed = reach(graph, &fed, &fetches, &targets);
+    let order: Vec<NodeId> = graph.topological()?.into_iter().filter(|id| needed[*id]).collect();
+    let mut facts: IdVec<NodeId, Vec<Fact>> = IdVec::filled(Vec::new(), graph.nodes().len());
+    // A fed tensor's producer need not run; what is known of it is what is fed.
+    for (output, index) in &fed {
+        let feed = &signature.feeds[*index];
+        let count = facts[output.node].len().max(output.index as usize + 1);
+        facts[output.node].resize_with(count, || Fact::new(feed.data_type, feed.shape.clone().into_partial()));
+        facts[output.node][output.index as usize] = feed_fact(feed);
+    }
+    for &id in &order {
+        let outputs = node_facts(request, &facts, &fed, id)?;
+        facts[id] = outputs;
+    }
+    for output in &feeds {
+        check_feed(request, &fed, *output)?;
+    }
+    Ok(Pruned { order, facts, feeds, fetches })
+}
+
+fn feed_fact(feed: &crate::Feed) -> Fact {
+    Fact { value: feed.value.clone(), ..Fact::new(feed.data_type, feed.shape.clone().into_partial()) }
+}
+
+trait IntoPartial {
+    fn into_partial(self) -> plimsoll_graph::PartialShape;
+}
+
+impl IntoPartial for plimsoll_graph::Shape {
+    fn into_partial(self) -> plimsoll_graph::PartialShape {
+        (&self).into()
+    }
+}
+
+/// The tensor of that name, which must exist: the errors are TensorFlow's.
+fn tensor(request: &Request<'_>, name: &str) -> Result<Output> {
+    let graph = request.graph;
+    let output = graph.tensor(name).map_err(|error| match error.code() {
+        Code::NotFound => {
+            Error::invalid_argument(format!("Tensor {name}, specified in either feed_devices or fetch_devices was not found in the Graph"))
+        }
+        _ => error,
+    })?;
+    let node = graph.node(output.node);
+    let outputs = request.registry.table().require(&node.op)?.output_types(&node.attrs)?.len();
+    if output.index as usize >= outputs {
+        return Err(Error::out_of_range(format!("Node '{}' (type: '{}', num of outputs: {outputs}) does not have output {}", node.name, node.op, output.index)));
+    }
+    Ok(output)
+}
+
+fn target(graph: &Graph, name: &str) -> Result<NodeId> {
+    let node = name.strip_suffix(":0").unwrap_or(name);
+    graph.find(node).ok_or_else(|| Error::not_found(format!("PruneForTargets: Some target nodes not found: {name}")))
+}
+
+fn reach(graph: &Graph, fed: &HashMap<Output, usize>, fetches: &[Output], targets: &[NodeId]) -> IdVec<NodeId, bool> {
+    let mut needed = IdVec::filled(false, graph.nodes().len());
+    let mut stack: Vec<NodeId> = fetches.iter().map(|fetch| fetch.node).chain(targets.iter().copied()).collect();
+    while let Some(id) = stack.pop() {
+        if std::mem::replace(&mut needed[id], true) {
+            continue;
+        }
+        let node = graph.node(id);
+        stack.extend(node.inputs.iter().filter(|input| !fed.contains_key(input)).map(|input| input.node));
+        // Control edges out of a fed placeholder come from the feed.
+        stack.extend(node.controls.iter().copied().filter(|control| !(is_placeholder(graph, *control) && fed.contains_key(&Output { node: *control, index: 0 }))));
+    }
+    needed
+}
+
+fn is_placeholder(graph: &Graph, id: NodeId) -> bool {
+    matches!(graph.node(id).op.as_str(), "Placeholder" | "PlaceholderWithDefault" | "PlaceholderV2")
+}
+
+fn node_facts(request: &Request<'_>, facts: &IdVec<NodeId, Vec<Fact>>, fed: &HashMap<Output, usize>, id: NodeId) -> Result<Vec<Fact>> {
+    let node = request.graph.node(id);
+    let at = |error: Error| error.at_node(&node.name);
+    let rules = request.registry.require(&node.op).map_err(at)?;
+    let def = request.registry.table().require(&node.op).map_err(at)?;
+    let inputs: Vec<Fact> = node.inputs.iter().map(|input| facts[input.node][input.index as usize].clone()).collect();
+    if matches!(rules.lower, Lower::Placeholder) && !fed.contains_key(&Output { node: id, index: 0 }) {
+        return Err(unfed(request, id));
+    }
+    let mut outputs = infer_node(request.registry, &def, node, &inputs)?;
+    for (index, fact) in outputs.iter_mut().enumerate() {
+        if let Some(feed) = fed.get(&Output { node: id, index: index as u32 }) {
+            *fact = feed_fact(&request.signature.feeds[*feed]);
+        }
+    }
+    Ok(outputs)
+}
+
+fn unfed(request: &Request<'_>, id: NodeId) -> Error {
+    let node = request.graph.node(id);
+    let def = request.registry.table().get(&node.op);
+    let data_type = def.and_then(|def| def.output_types(&node.attrs).ok()).and_then(|types| Some(types.first()?.base.name())).unwrap_or("unknown");
+    let shape = match node.attrs.get("shape") {
+        Some(plimsoll_graph::AttrValue::Shape(shape)) if shape.0.as_ref().is_some_and(|dims| !dims.is_empty()) => format!(" and shape {shape}"),
+        _ => String::new(),
+    };
+    Error::invalid_argument(format!("You must feed a value for placeholder tensor '{}' with dtype {data_type}{shape}", node.name)).at_node(&node.name)
+}
+
+fn check_feed(request: &Request<'_>, fed: &HashMap<Output, usize>, output: Output) -> Result<()> {
+    let feed = &request.signature.feeds[fed[&output]];
+    let node = request.graph.node(output.node);
+    let wanted = request.registry.table().require(&node.op)?.output_types(&node.attrs)?[output.index as usize].base;
+    if wanted == feed.data_type {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!("Expects arg[{}] to be {wanted} but {} is provided", fed[&output], feed.data_type)).at_node(&node.name))
+}

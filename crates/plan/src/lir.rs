@@ -1,0 +1,223 @@
+//! What lies between the graph and the queues: values with a home, and works that read and define them.
+//!
+//! Every value is defined once. A variable has a value for each of its versions, all with the same home: version 0 is what
+//! it holds when the run starts, and every write defines the next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_device::Prepared;
+use plimsoll_graph::{HostTensor, IdVec, NodeId, Shape, define_id};
+use plimsoll_kernels::expr::Expr;
+use plimsoll_kernels::product::ProductSpec;
+
+use crate::plan::{DeviceId, PlanConstant, PlanFeed, PlanFetch, PlanVariable};
+
+define_id!(
+    /// A value.
+    pub struct ValueId
+);
+define_id!(
+    /// A work.
+    pub struct WorkId
+);
+
+/// Where a value's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Home {
+    /// Somewhere in the arena of its device.
+    Arena,
+    Variable(u32),
+    Flag(u32),
+    Constant(u32),
+    Feed(u32),
+    Fetch(u32),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    pub device: DeviceId,
+    pub home: Home,
+    pub bytes: u64,
+    /// The node that it comes from, for reports.
+    pub node: NodeId,
+    /// Whether it is a copy of another device's value.
+    pub is_copy: bool,
+}
+
+/// A value, seen in some type and shape.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct View {
+    pub value: ValueId,
+    pub data_type: DataType,
+    pub shape: Shape,
+}
+
+impl View {
+    pub fn elements(&self) -> u64 {
+        self.shape.elements().unwrap_or(0)
+    }
+}
+
+/// An argument of a kernel, by position in the work's inputs or outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arg {
+    Input(usize),
+    Output(usize),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum WorkKind {
+    /// The expression over every element of the shape. Operands are the inputs, results the outputs.
+    Expr { expr: Expr, shape: Shape },
+    /// Input 0 times input 1. With an epilogue, the further inputs are its further operands and its results the outputs.
+    Product { spec: ProductSpec, epilogue: Option<Expr> },
+    /// A kernel of its own.
+    Kernel { prepared: Prepared, args: Vec<Arg> },
+    /// Output 0 is input 0, byte for byte.
+    Copy,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    pub kind: WorkKind,
+    pub device: DeviceId,
+    /// The nodes that it does, the one that it is named after first.
+    pub nodes: Vec<NodeId>,
+    pub inputs: Vec<View>,
+    pub outputs: Vec<ValueId>,
+    /// Works that have to be done before, beyond those that define its inputs.
+    pub after: Vec<WorkId>,
+    /// Fused into another: it is none any more.
+    pub gone: bool,
+    /// Whether it runs even if nobody reads what it defines.
+    pub is_root: bool,
+    /// Where it stands among the works in the graph's order; equal ranks go by id.
+    pub rank: u32,
+}
+
+/// Everything about a signature but order and addresses.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lir {
+    pub values: IdVec<ValueId, Value>,
+    pub works: IdVec<WorkId, Work>,
+    pub variables: Vec<PlanVariable>,
+    pub constants: Vec<PlanConstant>,
+    pub feeds: Vec<PlanFeed>,
+    pub fetches: Vec<PlanFetch>,
+    pub nodes: Vec<(NodeId, DeviceId)>,
+    /// For each value, the version that its variable has next.
+    pub next_version: Vec<(ValueId, ValueId)>,
+}
+
+impl Lir {
+    pub fn value(&mut self, device: DeviceId, home: Home, bytes: u64, node: NodeId) -> ValueId {
+        self.values.push(Value { device, home, bytes, node, is_copy: false })
+    }
+
+    /// A new work, last in rank.
+    pub fn work(&mut self, kind: WorkKind, device: DeviceId, nodes: Vec<NodeId>, inputs: Vec<View>, outputs: Vec<ValueId>) -> &mut Work {
+        let rank = self.works.len() as u32;
+        let id = self.works.push(Work { kind, device, nodes, inputs, outputs, after: Vec::new(), gone: false, is_root: false, rank });
+        &mut self.works[id]
+    }
+
+    /// A constant's value on `device`.
+    pub fn constant(&mut self, tensor: &HostTensor, device: DeviceId, node: NodeId, name: &str) -> Result<ValueId> {
+        let same = |constant: &PlanConstant| constant.device == Some(device) && constant.name == name && constant.value == *tensor;
+        let index = match self.constants.iter().position(same) {
+            Some(index) => index,
+            None => {
+                const MAX_DENSE: u64 = 1 << 40;
+                if tensor.byte_len() > MAX_DENSE {
+                    return Err(Error::resource_exhausted(format!("a constant of {} bytes", tensor.byte_len())));
+                }
+                self.constants.push(PlanConstant { value: tensor.clone(), device: Some(device), name: name.to_string() });
+                self.constants.len() - 1
+            }
+        };
+        Ok(self.value(device, Home::Constant(index as u32), tensor.byte_len(), node))
+    }
+
+    /// For each value, the work that defines it.
+    pub fn definitions(&self) -> IdVec<ValueId, Option<WorkId>> {
+        let mut definitions = IdVec::filled(None, self.values.len());
+        for (id, work) in self.live() {
+            for &output in &work.outputs {
+                definitions[output] = Some(id);
+            }
+        }
+        definitions
+    }
+
+    /// For each value, the works that read it, each once.
+    pub fn uses(&self) -> IdVec<ValueId, Vec<WorkId>> {
+        let mut uses: IdVec<ValueId, Vec<WorkId>> = IdVec::filled(Vec::new(), self.values.len());
+        for (id, work) in self.live() {
+            for input in &work.inputs {
+                if uses[input.value].last() != Some(&id) {
+                    uses[input.value].push(id);
+                }
+            }
+        }
+        uses
+    }
+
+    /// The works that are still there, in the order of their ids.
+    pub fn live(&self) -> impl Iterator<Item = (WorkId, &Work)> {
+        self.works.iter().filter(|(_, work)| !work.gone)
+    }
+
+    /// Drops works that define nothing that anybody reads.
+    pub fn drop_dead(&mut self) {
+        let definitions = self.definitions();
+        let mut needed: IdVec<WorkId, bool> = IdVec::filled(false, self.works.len());
+        let mut stack: Vec<WorkId> = self.live().filter(|(_, work)| work.is_root).map(|(id, _)| id).collect();
+        while let Some(id) = stack.pop() {
+            if !std::mem::replace(&mut needed[id], true) {
+                stack.extend(self.works[id].inputs.iter().filter_map(|input| definitions[input.value]));
+            }
+        }
+        for (id, work) in self.works.iter_mut() {
+            work.gone |= !needed[id];
+        }
+    }
+
+    /// Every work after those that it needs; among those that are ready the first by rank comes first.
+    ///
+    /// # Errors
+    /// INTERNAL where works form a cycle.
+    pub fn topological(&self) -> Result<Vec<WorkId>> {
+        let definitions = self.definitions();
+        let mut waiting: IdVec<WorkId, usize> = IdVec::filled(0, self.works.len());
+        let mut followers: IdVec<WorkId, Vec<WorkId>> = IdVec::filled(Vec::new(), self.works.len());
+        for (id, work) in self.live() {
+            for before in self.predecessors(work, &definitions) {
+                waiting[id] += 1;
+                followers[before].push(id);
+            }
+        }
+        let mut ready: BinaryHeap<Reverse<(u32, WorkId)>> =
+            self.live().filter(|(id, _)| waiting[*id] == 0).map(|(id, work)| Reverse((work.rank, id))).collect();
+        let mut order = Vec::with_capacity(self.works.len());
+        while let Some(Reverse((_, id))) = ready.pop() {
+            order.push(id);
+            for &follower in &followers[id] {
+                waiting[follower] -= 1;
+                if waiting[follower] == 0 {
+                    ready.push(Reverse((self.works[follower].rank, follower)));
+                }
+            }
+        }
+        if order.len() != self.live().count() {
+            return Err(Error::internal("works of a plan form a cycle"));
+        }
+        Ok(order)
+    }
+
+    /// The works that `work` has to wait for, some of them more than once.
+    pub fn predecessors<'a>(&'a self, work: &'a Work, definitions: &'a IdVec<ValueId, Option<WorkId>>) -> impl Iterator<Item = WorkId> + 'a {
+        work.inputs.iter().filter_map(|input| definitions[input.value]).chain(work.after.iter().copied())
+    }
+}

@@ -1,0 +1,380 @@
+//! From an order to queues: when each value is live, where it lies, who waits for whom.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Result};
+use plimsoll_device::{BufferRef, Command, Place, Program, Wait, Work as Call};
+use plimsoll_graph::IdVec;
+use plimsoll_graph::id::Id;
+use plimsoll_memory::layout::{self, Buffer};
+
+use crate::Request;
+use crate::lir::{Arg, Home, Lir, ValueId, WorkId, WorkKind};
+use crate::order::Schedule;
+use crate::plan::{Certainty, DeviceId, DevicePlan, Plan, Queue, Region};
+use crate::report::{PeakMoment, peak_parts};
+
+/// Where a work stands: `(queue, position in it)`.
+type Slot = (usize, usize);
+
+/// The works of one device, in order.
+pub(crate) struct Lane {
+    pub device: DeviceId,
+    pub works: Vec<WorkId>,
+    /// For each work, how many commands of every queue have finished when it starts.
+    clocks: Vec<Vec<u32>>,
+    waits: Vec<Vec<Wait>>,
+}
+
+pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, schedule: Schedule) -> Result<Plan> {
+    settle_constants(&mut lir)?;
+    let (mut lanes, slots) = lanes(&lir, &schedule);
+    set_waits(&lir, &schedule, &mut lanes, &slots);
+    let lifetimes = lifetimes(&lir, &lanes, &slots);
+    let mut offsets: IdVec<ValueId, u64> = IdVec::filled(0, lir.values.len());
+    let mut queues = Vec::new();
+    let mut devices: Vec<DevicePlan> = request
+        .devices
+        .iter()
+        .map(|spec| DevicePlan {
+            name: spec.name.to_string(),
+            limit: spec.memory_limit,
+            peak: Default::default(),
+            certainty: Certainty::Exact,
+            arena: Bytes::ZERO,
+            holders: Vec::new(),
+        })
+        .collect();
+    let mut moments: Vec<PeakMoment> = vec![PeakMoment::default(); devices.len()];
+    let mut packed = Vec::with_capacity(lanes.len());
+    for lane in &lanes {
+        let spec = &request.devices[lane.device.index()];
+        let lane_packed = pack_lane(&lir, &schedule, lane, &lifetimes, spec.alignment, &mut offsets);
+        let per_worker = Bytes(lane_packed.per_worker).round_up(64).0;
+        let arena = lane_packed.bytes + per_worker * u64::from(spec.threads);
+        let plan = &mut devices[lane.device.index()];
+        plan.arena = Bytes(arena).round_up(spec.granularity);
+        moments[lane.device.index()] = PeakMoment { workers: per_worker * u64::from(spec.threads), ..lane_packed.moment.clone() };
+        packed.push((lane_packed, per_worker));
+    }
+    for (lane, (lane_packed, per_worker)) in lanes.iter().zip(&packed) {
+        let program = program(request, &lir, &schedule, lane, lane_packed, *per_worker, &offsets);
+        let seconds = lane.works.iter().map(|id| schedule.prepared[*id].as_ref().map_or(0.0, |prepare| prepare.seconds)).collect();
+        queues.push(Queue { device: lane.device, program: Arc::new(program), seconds });
+    }
+    note_assignments(&mut lir, &slots);
+    for (index, device) in devices.iter_mut().enumerate() {
+        peak_parts(request, &lir, DeviceId::from_index(index), &moments[index], device);
+    }
+    Ok(Plan {
+        feeds: lir.feeds,
+        fetches: lir.fetches,
+        variables: lir.variables,
+        constants: lir.constants,
+        devices,
+        region: Region::Static(queues),
+        nodes: lir.nodes,
+        seconds: schedule.evaluation.makespan,
+    })
+}
+
+/// Keeps the constants that works read, dense; those that are only copied somewhere stay in the graph's memory.
+fn settle_constants(lir: &mut Lir) -> Result<()> {
+    let mut kept: HashMap<u32, bool> = HashMap::new();
+    for (_, work) in lir.live() {
+        for view in &work.inputs {
+            if let Home::Constant(index) = lir.values[view.value].home {
+                *kept.entry(index).or_default() |= !matches!(work.kind, WorkKind::Copy);
+            }
+        }
+    }
+    let mut renumbered: HashMap<u32, u32> = HashMap::new();
+    let mut constants = Vec::with_capacity(kept.len());
+    for (index, constant) in lir.constants.iter().enumerate() {
+        let Some(is_read) = kept.get(&(index as u32)) else { continue };
+        renumbered.insert(index as u32, constants.len() as u32);
+        let mut constant = constant.clone();
+        constant.value = constant.value.dense()?;
+        constant.device = constant.device.filter(|_| *is_read);
+        constants.push(constant);
+    }
+    for (_, value) in lir.values.iter_mut() {
+        if let Home::Constant(index) = &mut value.home
+            && let Some(new) = renumbered.get(index)
+        {
+            *index = *new;
+        }
+    }
+    lir.constants = constants;
+    Ok(())
+}
+
+fn lanes(lir: &Lir, schedule: &Schedule) -> (Vec<Lane>, IdVec<WorkId, Slot>) {
+    let mut lanes: Vec<Lane> = Vec::new();
+    let mut slots = IdVec::filled((0, 0), lir.works.len());
+    let mut devices: Vec<DeviceId> = schedule.order.iter().map(|id| lir.works[*id].device).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    for device in devices {
+        let works: Vec<WorkId> = schedule.order.iter().copied().filter(|id| lir.works[*id].device == device).collect();
+        for (position, id) in works.iter().enumerate() {
+            slots[*id] = (lanes.len(), position);
+        }
+        lanes.push(Lane { device, works, clocks: Vec::new(), waits: Vec::new() });
+    }
+    (lanes, slots)
+}
+
+/// Waits for what other queues define, left out where an earlier wait has seen to it.
+fn set_waits(lir: &Lir, schedule: &Schedule, lanes: &mut [Lane], slots: &IdVec<WorkId, Slot>) {
+    let definitions = lir.definitions();
+    let count = lanes.len();
+    let mut now: Vec<Vec<u32>> = vec![vec![0; count]; count];
+    for &id in &schedule.order {
+        let (queue, position) = slots[id];
+        let mut clock = std::mem::take(&mut now[queue]);
+        let mut needed = vec![0u32; count];
+        for before in lir.predecessors(&lir.works[id], &definitions) {
+            let (other, at) = slots[before];
+            if other != queue {
+                needed[other] = needed[other].max(at as u32 + 1);
+            }
+        }
+        let mut waits = Vec::new();
+        for (other, &commands) in needed.iter().enumerate() {
+            if clock[other] < commands {
+                waits.push(Wait { queue: other as u32, commands });
+            }
+        }
+        for wait in &waits {
+            let (other, at) = (wait.queue as usize, wait.commands as usize - 1);
+            // When that command started, all this was done; and it has finished itself.
+            let seen = lanes[other].clocks[at].clone();
+            clock.iter_mut().zip(seen).for_each(|(mine, theirs)| *mine = (*mine).max(theirs));
+            clock[other] = clock[other].max(wait.commands);
+        }
+        lanes[queue].clocks.push(clock.clone());
+        lanes[queue].waits.push(waits);
+        clock[queue] = position as u32 + 1;
+        now[queue] = clock;
+    }
+}
+
+/// For each value in an arena, the first and last position of its device's queue at which its bytes are needed.
+fn lifetimes(lir: &Lir, lanes: &[Lane], slots: &IdVec<WorkId, Slot>) -> IdVec<ValueId, Option<(u32, u32)>> {
+    let mut lifetimes: IdVec<ValueId, Option<(u32, u32)>> = IdVec::filled(None, lir.values.len());
+    for (queue, lane) in lanes.iter().enumerate() {
+        for (position, id) in lane.works.iter().enumerate() {
+            for output in &lir.works[*id].outputs {
+                if lir.values[*output].home == Home::Arena {
+                    lifetimes[*output] = Some((position as u32, position as u32));
+                }
+            }
+            debug_assert_eq!(slots[*id], (queue, position));
+        }
+    }
+    for (queue, lane) in lanes.iter().enumerate() {
+        for (position, id) in lane.works.iter().enumerate() {
+            for view in &lir.works[*id].inputs {
+                let Some((first, last)) = lifetimes[view.value] else { continue };
+                let owner = lanes.iter().position(|lane| lane.device == lir.values[view.value].device).expect("it is defined there");
+                let until = if owner == queue {
+                    position as u32
+                } else {
+                    // Until the owner's queue has waited for this one to be past the copy, or to the end.
+                    let done = position as u32 + 1;
+                    let freed = lanes[owner].clocks.partition_point(|clock| clock[queue] < done);
+                    (freed as u32).saturating_sub(1).min(lanes[owner].works.len() as u32 - 1)
+                };
+                lifetimes[view.value] = Some((first, last.max(until)));
+            }
+        }
+    }
+    lifetimes
+}
+
+pub(crate) struct PackedLane {
+    /// Bytes of values and shared scratch.
+    bytes: u64,
+    per_worker: u64,
+    scratch: Vec<Option<u64>>,
+    moment: PeakMoment,
+}
+
+fn pack_lane(
+    lir: &Lir,
+    schedule: &Schedule,
+    lane: &Lane,
+    lifetimes: &IdVec<ValueId, Option<(u32, u32)>>,
+    align: u64,
+    offsets: &mut IdVec<ValueId, u64>,
+) -> PackedLane {
+    let mut groups = InPlace::new(lir, schedule, lane, lifetimes);
+    let mut buffers: Vec<Buffer> = Vec::new();
+    let mut of_group: HashMap<ValueId, usize> = HashMap::new();
+    let mut values: Vec<(ValueId, usize)> = Vec::new();
+    for &id in &lane.works {
+        for &output in &lir.works[id].outputs {
+            let Some((first, last)) = lifetimes[output] else { continue };
+            let root = groups.root(output);
+            let buffer = *of_group.entry(root).or_insert_with(|| {
+                buffers.push(Buffer { first, last, bytes: lir.values[output].bytes, align });
+                buffers.len() - 1
+            });
+            buffers[buffer].first = buffers[buffer].first.min(first);
+            buffers[buffer].last = buffers[buffer].last.max(last);
+            values.push((output, buffer));
+        }
+    }
+    let value_buffers = buffers.len();
+    let mut scratch_buffers: Vec<Option<usize>> = Vec::with_capacity(lane.works.len());
+    let mut per_worker = 0;
+    for (position, id) in lane.works.iter().enumerate() {
+        let kernel = schedule.prepared[*id].as_ref().and_then(|prepare| prepare.kernel.as_ref());
+        per_worker = per_worker.max(kernel.map_or(0, |kernel| kernel.per_worker));
+        let bytes = kernel.map_or(0, |kernel| kernel.scratch);
+        scratch_buffers.push((bytes > 0).then(|| {
+            buffers.push(Buffer { first: position as u32, last: position as u32, bytes, align });
+            buffers.len() - 1
+        }));
+    }
+    let layout = layout::pack(&buffers);
+    for (value, buffer) in &values {
+        offsets[*value] = layout.offsets[*buffer];
+    }
+    let moment = PeakMoment::find(lir, lane, &buffers, value_buffers, &values);
+    PackedLane {
+        bytes: Bytes(layout.peak).round_up(64).0,
+        per_worker,
+        scratch: scratch_buffers.iter().map(|buffer| buffer.map(|buffer| layout.offsets[buffer])).collect(),
+        moment,
+    }
+}
+
+/// Which values share their bytes: a result written where an operand lies that nobody needs any more.
+struct InPlace {
+    parents: HashMap<ValueId, ValueId>,
+}
+
+impl InPlace {
+    fn new(lir: &Lir, schedule: &Schedule, lane: &Lane, lifetimes: &IdVec<ValueId, Option<(u32, u32)>>) -> InPlace {
+        let mut shared = InPlace { parents: HashMap::new() };
+        for (position, id) in lane.works.iter().enumerate() {
+            let work = &lir.works[*id];
+            let plain = match &work.kind {
+                WorkKind::Expr { .. } | WorkKind::Product { .. } => true,
+                WorkKind::Kernel { args, .. } => args.first() != Some(&Arg::Output(0)),
+                WorkKind::Copy => false,
+            };
+            let Some(kernel) = schedule.prepared[*id].as_ref().and_then(|prepare| prepare.kernel.as_ref()).filter(|_| plain) else { continue };
+            let inputs: Vec<usize> = match &work.kind {
+                WorkKind::Kernel { args, .. } => args.iter().filter_map(|arg| if let Arg::Input(input) = arg { Some(*input) } else { None }).collect(),
+                _ => (0..work.inputs.len()).collect(),
+            };
+            let mut taken: Vec<ValueId> = Vec::new();
+            for &(input, output) in &kernel.in_place {
+                let (source, target) = (work.inputs[inputs[input]].value, work.outputs[output]);
+                let dies_here = lifetimes[source].is_some_and(|(_, last)| last == position as u32);
+                let read_once = work.inputs.iter().filter(|view| view.value == source).count() == 1;
+                let fits = lir.values[source].bytes == lir.values[target].bytes && lifetimes[target].is_some() && lir.values[source].device == lane.device;
+                if dies_here && read_once && fits && !taken.contains(&source) && !taken.contains(&target) {
+                    taken.extend([source, target]);
+                    let root = shared.root(source);
+                    shared.parents.insert(target, root);
+                }
+            }
+        }
+        shared
+    }
+
+    fn root(&mut self, value: ValueId) -> ValueId {
+        let mut root = value;
+        while let Some(parent) = self.parents.get(&root) {
+            root = *parent;
+        }
+        root
+    }
+}
+
+fn program(
+    request: &Request<'_>,
+    lir: &Lir,
+    schedule: &Schedule,
+    lane: &Lane,
+    packed: &PackedLane,
+    per_worker: u64,
+    offsets: &IdVec<ValueId, u64>,
+) -> Program {
+    let device = lane.device.index() as u32;
+    let spec = &request.devices[lane.device.index()];
+    let buffer = |id: ValueId| {
+        let value = &lir.values[id];
+        let place = match value.home {
+            Home::Arena => Place::Arena(value.device.index() as u32),
+            Home::Variable(index) => Place::Variable(index),
+            Home::Flag(index) => Place::VariableFlag(index),
+            Home::Constant(index) => Place::Constant(index),
+            Home::Feed(index) => Place::Feed(index),
+            Home::Fetch(index) => Place::Fetch(index),
+        };
+        BufferRef { place, offset: if value.home == Home::Arena { offsets[id] } else { 0 }, bytes: value.bytes }
+    };
+    let mut commands = Vec::with_capacity(lane.works.len());
+    for (position, &id) in lane.works.iter().enumerate() {
+        let work = &lir.works[id];
+        let inputs = work.inputs.iter().map(|view| buffer(view.value));
+        let outputs = work.outputs.iter().map(|output| buffer(*output));
+        let kernel = schedule.prepared[id].as_ref().and_then(|prepare| prepare.kernel.clone());
+        let args = match &work.kind {
+            WorkKind::Kernel { args, .. } => {
+                let (inputs, outputs): (Vec<_>, Vec<_>) = (inputs.collect(), outputs.collect());
+                args.iter().map(|arg| if let Arg::Input(input) = arg { inputs[*input] } else { outputs[arg.index()] }).collect()
+            }
+            _ => inputs.chain(outputs).collect(),
+        };
+        let scratch = packed.scratch[position].map(|offset| BufferRef {
+            place: Place::Arena(device),
+            offset,
+            bytes: kernel.as_ref().map_or(0, |kernel| kernel.scratch),
+        });
+        commands.push(Command {
+            work: kernel.map_or(Call::Copy, Call::Kernel),
+            args,
+            scratch,
+            waits: lane.waits[position].clone(),
+            label: label(request, work),
+        });
+    }
+    let worker_scratch = (per_worker > 0).then(|| BufferRef { place: Place::Arena(device), offset: packed.bytes, bytes: per_worker * u64::from(spec.threads) });
+    Program { commands, per_worker, worker_scratch }
+}
+
+impl Arg {
+    fn index(self) -> usize {
+        match self {
+            Arg::Input(index) | Arg::Output(index) => index,
+        }
+    }
+}
+
+fn label(request: &Request<'_>, work: &crate::lir::Work) -> Arc<str> {
+    let name = &request.graph.node(work.nodes[0]).name;
+    match work.nodes.len() {
+        1 => name.as_str().into(),
+        more => format!("{name} (+{})", more - 1).into(),
+    }
+}
+
+/// Fills in which command initialises a variable: the one that defines its first version.
+fn note_assignments(lir: &mut Lir, slots: &IdVec<WorkId, Slot>) {
+    let definitions = lir.definitions();
+    for index in 0..lir.variables.len() {
+        if lir.variables[index].assigned_by.is_none() {
+            continue;
+        }
+        let mut versions = lir.values.iter().filter(|(_, value)| value.home == Home::Variable(index as u32)).map(|(id, _)| id);
+        let first = versions.nth(1).and_then(|version| definitions[version]);
+        lir.variables[index].assigned_by = first.map(|work| (slots[work].0 as u32, slots[work].1 as u32));
+    }
+}

@@ -1,0 +1,204 @@
+//! The plan: queues of commands with their memory, and what it all takes.
+
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, DataType};
+use plimsoll_device::Program;
+use plimsoll_graph::{HostTensor, NodeId, Output, Shape, define_id};
+
+define_id!(
+    /// A device, by its position in the request.
+    pub struct DeviceId
+);
+
+/// How sure a predicted peak is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Certainty {
+    /// To the byte.
+    Exact,
+    /// Never more.
+    AtMost,
+    /// Unknown from this node on.
+    OpenFrom(NodeId),
+}
+
+/// What a device's peak is made of, in bytes. The parts add up to the peak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeakParts {
+    /// Variables and the state of random generators.
+    pub variables: Bytes,
+    /// Constants that kernels read.
+    pub constants: Bytes,
+    /// Values between operations, at the moment when most memory is used, with what packing leaves unused.
+    pub activations: Bytes,
+    /// Scratch of kernels at that moment, and of workers.
+    pub workspace: Bytes,
+    /// Fed and fetched tensors, and copies from other devices at that moment.
+    pub transfer: Bytes,
+    /// What the device takes for itself.
+    pub overhead: Bytes,
+}
+
+impl PeakParts {
+    /// The peak.
+    pub fn total(&self) -> Bytes {
+        [self.variables, self.constants, self.activations, self.workspace, self.transfer, self.overhead].into_iter().sum()
+    }
+}
+
+/// Something that takes memory at the peak.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The node whose value it is, or what it is.
+    pub name: String,
+    /// How much it takes.
+    pub bytes: Bytes,
+}
+
+/// What a plan takes of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DevicePlan {
+    /// The full name.
+    pub name: String,
+    /// The line, where there is one.
+    pub limit: Option<Bytes>,
+    /// The predicted peak.
+    pub peak: PeakParts,
+    /// How sure it is.
+    pub certainty: Certainty,
+    /// The arena of one run: values, scratch of kernels and of workers.
+    pub arena: Bytes,
+    /// What takes most at the peak, largest first; some entries only.
+    pub holders: Vec<Holder>,
+}
+
+/// How a variable came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum VariableKind {
+    /// VariableV2.
+    Reference,
+    /// VarHandleOp.
+    Resource,
+    /// State of an operation, a random generator's.
+    State,
+}
+
+/// A variable that the plan touches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanVariable {
+    /// What tells it from others in the session: container and shared name, or the node's name.
+    pub key: String,
+    /// The node's name.
+    pub name: String,
+    /// How it came to be.
+    pub kind: VariableKind,
+    /// The element type.
+    pub data_type: DataType,
+    /// The shape.
+    pub shape: Shape,
+    /// Where it lives.
+    pub device: DeviceId,
+    /// Its bytes before anybody wrote them, where they are defined from the start.
+    pub initial: Option<Vec<u8>>,
+    /// The node that reads it before the plan writes it: it must have been initialised.
+    pub read_first_by: Option<NodeId>,
+    /// The command that initialises it, as `(queue, number of the command)`.
+    pub assigned_by: Option<(u32, u32)>,
+    /// Whether the plan writes it at all.
+    pub written: bool,
+}
+
+impl PlanVariable {
+    /// Bytes of its elements.
+    pub fn bytes(&self) -> u64 {
+        self.shape.elements().ok().and_then(|elements| self.data_type.bytes_of(elements)).unwrap_or(0)
+    }
+}
+
+/// A constant that the plan reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanConstant {
+    /// The elements; all of them are held.
+    pub value: HostTensor,
+    /// Where kernels read it; none where it is only copied somewhere from the graph.
+    pub device: Option<DeviceId>,
+    /// The node's name.
+    pub name: String,
+}
+
+/// A fed tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanFeed {
+    /// The tensor that it replaces.
+    pub tensor: Output,
+    /// Its element type.
+    pub data_type: DataType,
+    /// Its shape.
+    pub shape: Shape,
+}
+
+/// A fetched tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanFetch {
+    /// The name that was asked for.
+    pub name: String,
+    /// Its element type.
+    pub data_type: DataType,
+    /// Its shape.
+    pub shape: Shape,
+}
+
+/// The commands of one device.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    /// The device.
+    pub device: DeviceId,
+    /// What it runs.
+    pub program: Arc<Program>,
+    /// For each command, the predicted seconds.
+    pub seconds: Vec<f64>,
+}
+
+/// A part of a plan. Only `Static` is made so far; the others have their place in the tree from the first day.
+#[derive(Clone, Debug)]
+pub enum Region {
+    /// Everything is known: these queues run side by side.
+    Static(Vec<Queue>),
+    /// One of several, by a value that is known when it runs.
+    Branch(Vec<Region>),
+    /// Again and again.
+    Loop(Box<Region>),
+    /// Shapes are known only when it runs.
+    Open(NodeId),
+}
+
+/// How a signature runs.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Fed tensors, in the signature's order.
+    pub feeds: Vec<PlanFeed>,
+    /// Fetched tensors, in the signature's order.
+    pub fetches: Vec<PlanFetch>,
+    /// Variables, in the order of `Place::Variable`.
+    pub variables: Vec<PlanVariable>,
+    /// Constants, in the order of `Place::Constant`.
+    pub constants: Vec<PlanConstant>,
+    /// What it takes of each device of the request.
+    pub devices: Vec<DevicePlan>,
+    /// What runs.
+    pub region: Region,
+    /// The nodes that run (or became part of something that does), with their devices, in the graph's order.
+    pub nodes: Vec<(NodeId, DeviceId)>,
+    /// Predicted seconds of a step.
+    pub seconds: f64,
+}
+
+impl Plan {
+    /// The queues of a plan that is one static region.
+    pub fn queues(&self) -> &[Queue] {
+        match &self.region {
+            Region::Static(queues) => queues,
+            _ => &[],
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What a device's peak is made of.
+
+use plimsoll_base::Bytes;
+use plimsoll_graph::id::Id;
+use plimsoll_memory::layout::Buffer;
+
+use crate::Request;
+use crate::lir::{Lir, ValueId};
+use crate::pack::Lane;
+use crate::plan::{DeviceId, DevicePlan, Holder, PeakParts};
+
+/// What is live in an arena when most is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PeakMoment {
+    /// Scratch of the kernel that runs then.
+    pub scratch: u64,
+    /// Copies of other devices' values.
+    pub copies: u64,
+    /// Values, one for each buffer, with its bytes.
+    pub values: Vec<(ValueId, u64)>,
+    /// Scratch of workers, always there.
+    pub workers: u64,
+}
+
+impl PeakMoment {
+    /// Buffers up to `value_buffers` hold values, the others scratch.
+    pub fn find(lir: &Lir, lane: &Lane, buffers: &[Buffer], value_buffers: usize, values: &[(ValueId, usize)]) -> PeakMoment {
+        let mut change = vec![0i64; lane.works.len() + 1];
+        for buffer in buffers {
+            change[buffer.first as usize] += buffer.bytes as i64;
+            change[buffer.last as usize + 1] -= buffer.bytes as i64;
+        }
+        let (mut live, mut most, mut step) = (0i64, 0i64, 0u32);
+        for (position, change) in change.iter().enumerate() {
+            live += change;
+            if live > most {
+                (most, step) = (live, position as u32);
+            }
+        }
+        let mut moment = PeakMoment::default();
+        let is_live = |buffer: &Buffer| buffer.first <= step && step <= buffer.last && most > 0;
+        moment.scratch = buffers[value_buffers..].iter().filter(|buffer| is_live(buffer)).map(|buffer| buffer.bytes).sum();
+        let mut seen = vec![false; value_buffers];
+        for (value, buffer) in values {
+            if is_live(&buffers[*buffer]) && !std::mem::replace(&mut seen[*buffer], true) {
+                moment.values.push((*value, buffers[*buffer].bytes));
+                if lir.values[*value].is_copy {
+                    moment.copies += buffers[*buffer].bytes;
+                }
+            }
+        }
+        moment
+    }
+}
+
+/// Fills in the peak of a device and who takes most of it.
+pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, moment: &PeakMoment, plan: &mut DevicePlan) {
+    let spec = &request.devices[device.index()];
+    let round = |bytes: u64| Bytes(bytes).round_up(spec.granularity);
+    let lines = |bytes: u64| Bytes(bytes).round_up(spec.alignment).0;
+    let here = |variable: &&crate::PlanVariable| variable.device == device;
+    let variables: u64 = lir.variables.iter().filter(here).map(|variable| lines(variable.bytes())).sum();
+    let constants: u64 = lir.constants.iter().filter(|constant| constant.device == Some(device)).map(|constant| lines(constant.value.byte_len())).sum();
+    let on_host = device == request.placement.host;
+    let ends = lir.feeds.iter().map(|feed| (feed.data_type, &feed.shape)).chain(lir.fetches.iter().map(|fetch| (fetch.data_type, &fetch.shape)));
+    let ends: u64 = ends.filter(|_| on_host).map(|(data_type, shape)| lines(data_type.bytes_of(shape.elements().unwrap_or(0)).unwrap_or(0))).sum();
+    let workspace = Bytes(moment.scratch + moment.workers);
+    let copies = Bytes(moment.copies);
+    plan.peak = PeakParts {
+        variables: round(variables),
+        constants: round(constants),
+        activations: plan.arena - workspace - copies,
+        workspace,
+        transfer: copies + round(ends),
+        overhead: Bytes::ZERO,
+    };
+    let name = |value: ValueId| request.graph.node(lir.values[value].node).name.clone();
+    let mut holders: Vec<Holder> = moment.values.iter().map(|(value, bytes)| Holder { name: name(*value), bytes: Bytes(*bytes) }).collect();
+    holders.extend(lir.variables.iter().filter(here).map(|variable| Holder { name: variable.name.clone(), bytes: Bytes(variable.bytes()) }));
+    let on_device = lir.constants.iter().filter(|constant| constant.device == Some(device));
+    holders.extend(on_device.map(|constant| Holder { name: constant.name.clone(), bytes: Bytes(constant.value.byte_len()) }));
+    if on_host {
+        holders.extend(lir.feeds.iter().map(|feed| Holder {
+            name: request.graph.tensor_name(feed.tensor),
+            bytes: Bytes(feed.data_type.bytes_of(feed.shape.elements().unwrap_or(0)).unwrap_or(0)),
+        }));
+    }
+    holders.push(Holder { name: "scratch of kernels".to_string(), bytes: workspace });
+    holders.retain(|holder| holder.bytes > Bytes::ZERO);
+    holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+    holders.truncate(10);
+    plan.holders = holders;
+}

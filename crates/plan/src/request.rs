@@ -1,0 +1,47 @@
+//! What is asked of the planner.
+
+use plimsoll_base::DataType;
+use plimsoll_device::DeviceSpec;
+use plimsoll_graph::{Graph, HostTensor, Shape};
+use plimsoll_ops::Registry;
+
+use crate::Placement;
+
+/// A tensor that will be fed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Feed {
+    /// `node` or `node:k`.
+    pub tensor: String,
+    /// Its element type.
+    pub data_type: DataType,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its elements, where shapes depend on them; the plan then holds for these elements only.
+    pub value: Option<HostTensor>,
+}
+
+/// What a run takes and gives.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Signature {
+    /// Tensors that are fed.
+    pub feeds: Vec<Feed>,
+    /// Tensors that are wanted, as `node` or `node:k`.
+    pub fetches: Vec<String>,
+    /// Nodes that have to run.
+    pub targets: Vec<String>,
+}
+
+/// Everything that a plan depends on.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The graph, calls inlined.
+    pub graph: &'a Graph,
+    /// The operations' rules.
+    pub registry: &'a Registry,
+    /// The devices. The first CPU holds feeds and fetches.
+    pub devices: &'a [DeviceSpec],
+    /// The device of every node of the graph.
+    pub placement: &'a Placement,
+    /// What is fed, fetched and run.
+    pub signature: &'a Signature,
+}

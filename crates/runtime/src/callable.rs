@@ -1,0 +1,82 @@
+//! A signature, prepared: the hot path.
+
+use std::sync::Arc;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_graph::HostTensor;
+use plimsoll_plan::Plan;
+
+use crate::loaded::Loaded;
+use crate::session::Inner;
+
+/// A signature of a session with its plan. Cloning shares it; any number of threads may run it at once.
+#[derive(Clone)]
+pub struct Callable {
+    session: Arc<Inner>,
+    loaded: Arc<Loaded>,
+}
+
+impl Callable {
+    pub(crate) fn new(session: Arc<Inner>, loaded: Arc<Loaded>) -> Callable {
+        Callable { session, loaded }
+    }
+
+    /// The plan that it runs.
+    pub fn plan(&self) -> &Plan {
+        &self.loaded.plan
+    }
+
+    /// New tensors that fit the fetches, to be used again and again.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where they do not fit the address space.
+    pub fn outputs(&self) -> Result<Vec<HostTensor>> {
+        self.loaded.plan.fetches.iter().map(|fetch| HostTensor::zeros(fetch.data_type, fetch.shape.clone())).collect()
+    }
+
+    /// Runs once, into tensors that are there already (see [`Callable::outputs`]). After the first few runs nothing is
+    /// allocated.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for feeds or fetches of another number, type or shape than the signature's; CANCELLED after the
+    /// session was closed; FAILED_PRECONDITION for variables that were not initialised; RESOURCE_EXHAUSTED where the line
+    /// has no room for another run; what a kernel says, with its node.
+    pub fn run_into(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<()> {
+        let plan = &self.loaded.plan;
+        if feeds.len() != plan.feeds.len() {
+            return Err(Error::invalid_argument(format!("Expected {} feed tensors, but got {}", plan.feeds.len(), feeds.len())));
+        }
+        if fetches.len() != plan.fetches.len() {
+            return Err(Error::invalid_argument(format!("Expected {} fetch tensors, but got {}", plan.fetches.len(), fetches.len())));
+        }
+        for (feed, wanted) in feeds.iter().zip(&plan.feeds) {
+            if feed.data_type() != wanted.data_type || *feed.shape() != wanted.shape {
+                let (name, have) = (self.session.graph().tensor_name(wanted.tensor), (feed.data_type(), feed.shape()));
+                return Err(Error::invalid_argument(format!(
+                    "Type mismatch: actual {}{} vs. expect {}{} for {name}",
+                    have.0, have.1, wanted.data_type, wanted.shape
+                )));
+            }
+        }
+        for (fetch, wanted) in fetches.iter_mut().zip(&plan.fetches) {
+            if fetch.data_type() != wanted.data_type || *fetch.shape() != wanted.shape || fetch.bytes_mut().is_none() {
+                return Err(Error::invalid_argument(format!("{} needs a tensor of type {} and shape {}", wanted.name, wanted.data_type, wanted.shape)));
+            }
+        }
+        if feeds.iter().all(|feed| feed.bytes().is_some()) {
+            return self.session.run_loaded(&self.loaded, feeds, fetches);
+        }
+        let dense = feeds.iter().map(|feed| feed.dense()).collect::<Result<Vec<_>>>()?;
+        self.session.run_loaded(&self.loaded, &dense.iter().collect::<Vec<_>>(), fetches)
+    }
+
+    /// Runs once, into new tensors.
+    ///
+    /// # Errors
+    /// As [`Callable::run_into`].
+    pub fn run(&self, feeds: &[&HostTensor]) -> Result<Vec<HostTensor>> {
+        let mut outputs = self.outputs()?;
+        self.run_into(feeds, &mut outputs.iter_mut().collect::<Vec<_>>())?;
+        Ok(outputs)
+    }
+}

@@ -1,0 +1,107 @@
+//! The devices of a program: opened once from options, shared by its sessions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_device::{Device, DeviceSpec, Options};
+use plimsoll_device_cpu::{CpuDevice, CpuPool};
+
+/// Logical devices with their lines, and the threads that compute for them. Cloning shares them. Two `Devices` in one
+/// process are to each other what two processes are.
+#[derive(Clone)]
+pub struct Devices(Arc<Inner>);
+
+struct Inner {
+    devices: Vec<Arc<dyn Device>>,
+    specs: Vec<DeviceSpec>,
+    options: Options,
+    sessions: AtomicU64,
+}
+
+/// How much of a device is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceReport {
+    /// The full name.
+    pub name: String,
+    /// What it physically is.
+    pub description: String,
+    /// The line, where there is one.
+    pub limit: Option<Bytes>,
+    /// Bytes in use now, as counted where memory is asked for.
+    pub in_use: Bytes,
+    /// The most bytes in use at once, counted there.
+    pub peak: Bytes,
+    /// Bytes reserved now.
+    pub reserved: Bytes,
+}
+
+impl Devices {
+    /// Opens the devices that the options make of this machine.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT naming option and value for options that make no sense; UNIMPLEMENTED for those of later work.
+    pub fn open(options: &Options) -> Result<Devices> {
+        let specs = options.resolve()?;
+        let pool = CpuPool::new(options.threads()?)?;
+        let cpus = specs.into_iter().map(|spec| Arc::new(CpuDevice::new(spec, pool.clone())) as Arc<dyn Device>);
+        Devices::with(cpus.collect(), options)
+    }
+
+    /// Devices that somebody else made.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION where there is none.
+    pub fn with(devices: Vec<Arc<dyn Device>>, options: &Options) -> Result<Devices> {
+        if devices.is_empty() {
+            return Err(Error::failed_precondition("there are no devices"));
+        }
+        let specs = devices.iter().map(|device| device.spec().clone()).collect();
+        Ok(Devices(Arc::new(Inner { devices, specs, options: options.clone(), sessions: AtomicU64::new(0) })))
+    }
+
+    /// What plans are made for.
+    pub fn specs(&self) -> &[DeviceSpec] {
+        &self.0.specs
+    }
+
+    /// The options that they were opened with.
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// How much of each device is in use.
+    pub fn report(&self) -> Vec<DeviceReport> {
+        let report = |device: &Arc<dyn Device>| {
+            let (spec, usage) = (device.spec(), device.usage());
+            DeviceReport {
+                name: spec.name.to_string(),
+                description: spec.description.clone(),
+                limit: spec.memory_limit,
+                in_use: usage.measured,
+                peak: usage.measured_peak,
+                reserved: usage.in_use,
+            }
+        };
+        self.0.devices.iter().map(report).collect()
+    }
+
+    /// Forgets the peaks: they become what is in use now.
+    pub fn reset_peaks(&self) {
+        self.0.devices.iter().for_each(|device| device.reset_peak());
+    }
+
+    pub(crate) fn all(&self) -> &[Arc<dyn Device>] {
+        &self.0.devices
+    }
+
+    pub(crate) fn next_session(&self) -> u64 {
+        self.0.sessions.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Devices {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.report()).finish()
+    }
+}

@@ -1,0 +1,191 @@
+//! A plan with its executables and everything that is bound once.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_device::{Bindings, Device, Executable, Failure, Run};
+use plimsoll_graph::HostTensor;
+use plimsoll_graph::id::Id;
+use plimsoll_memory::{Block, Loan};
+use plimsoll_plan::{Plan, VariableKind};
+
+use crate::arenas::Arenas;
+use crate::variables::{Slot, Variables};
+
+/// A plan, ready to run.
+pub(crate) struct Loaded {
+    pub plan: Plan,
+    devices: Vec<Arc<dyn Device>>,
+    executables: Vec<Box<dyn Executable>>,
+    variables: Vec<Slot>,
+    /// What a new context starts from: variables, flags and constants are bound for good.
+    bindings: Bindings,
+    /// Constants that kernels read where the graph has them, one loan for each device.
+    _constants: Vec<Loan>,
+    contexts: Mutex<Vec<Context>>,
+    /// Devices with an arena: index and bytes.
+    arenas: Vec<(usize, Bytes)>,
+    /// The device that feeds and fetches count against, and where it is in the list.
+    host: usize,
+    holder: String,
+    /// Whether the plan writes a variable.
+    pub writes: bool,
+}
+
+/// The changing part of a run; used by one run at a time, again and again.
+struct Context {
+    run: Arc<Run>,
+    ends: Loan,
+    blocks: Vec<(usize, Block)>,
+}
+
+/// More contexts than this are not kept.
+const MAX_IDLE: usize = 16;
+
+impl Loaded {
+    pub fn new(plan: Plan, host: usize, devices: &[Arc<dyn Device>], variables: &Variables, holder: &str) -> Result<Loaded> {
+        let slots = plan
+            .variables
+            .iter()
+            .map(|variable| variables.get(&variable.key).cloned().ok_or_else(|| Error::internal(format!("variable '{}' has no storage", variable.name))))
+            .collect::<Result<Vec<Slot>>>()?;
+        let mut constants = Vec::new();
+        for (index, device) in devices.iter().enumerate() {
+            let align = device.spec().alignment;
+            let here = plan.constants.iter().filter(|constant| constant.device.is_some_and(|device| device.index() == index));
+            let bytes: Bytes = here.map(|constant| Bytes(constant.value.byte_len()).round_up(align)).sum();
+            if bytes > Bytes::ZERO {
+                let mut loan = device.lend(&format!("{holder}: constants"));
+                loan.set(bytes.round_up(device.spec().granularity)).map_err(Error::from)?;
+                constants.push(loan);
+            }
+        }
+        let executables = plan
+            .queues()
+            .iter()
+            .enumerate()
+            .map(|(index, queue)| devices[queue.device.index()].load(index as u32, queue.program.clone()))
+            .collect::<Result<Vec<_>>>()?;
+        let address = |tensor: &HostTensor| tensor.bytes().map_or(std::ptr::null_mut(), |bytes| bytes.as_ptr().cast_mut());
+        let bindings = Bindings {
+            arenas: vec![std::ptr::null_mut(); devices.len()],
+            variables: slots.iter().map(Slot::address).collect(),
+            flags: slots.iter().map(|slot| slot.flag.as_ptr()).collect(),
+            constants: plan.constants.iter().map(|constant| address(&constant.value)).collect(),
+            feeds: vec![std::ptr::null_mut(); plan.feeds.len()],
+            fetches: vec![std::ptr::null_mut(); plan.fetches.len()],
+        };
+        let arenas = plan.devices.iter().enumerate().filter(|(_, device)| device.arena > Bytes::ZERO).map(|(index, device)| (index, device.arena)).collect();
+        let writes = plan.variables.iter().any(|variable| variable.written);
+        Ok(Loaded {
+            devices: devices.to_vec(),
+            executables,
+            variables: slots,
+            bindings,
+            _constants: constants,
+            contexts: Mutex::new(Vec::with_capacity(MAX_IDLE)),
+            arenas,
+            host,
+            holder: holder.to_string(),
+            writes,
+            plan,
+        })
+    }
+
+    /// Runs the plan once. `feeds` are dense and of the plan's types and shapes, and so are `fetches`, which nobody shares.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION for variables that were not initialised; RESOURCE_EXHAUSTED where there is no room for the run's
+    /// memory; what a kernel says, with its node.
+    pub fn run(&self, arenas: &Arenas, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor], graph: &plimsoll_graph::Graph) -> Result<()> {
+        self.check_initialized(graph)?;
+        let mut context = self.context(arenas)?;
+        let result = self.run_in(&mut context, arenas, feeds, fetches);
+        for (device, block) in context.blocks.drain(..) {
+            arenas.put(device, block);
+        }
+        // Less is always granted.
+        let _ = context.ends.set(Bytes::ZERO);
+        let mut idle = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MAX_IDLE {
+            idle.push(context);
+        }
+        result
+    }
+
+    fn run_in(&self, context: &mut Context, arenas: &Arenas, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<()> {
+        let spec = self.devices[self.host].spec();
+        let lines = |tensor: &HostTensor| Bytes(tensor.byte_len()).round_up(spec.alignment);
+        let ends: Bytes = feeds.iter().map(|feed| lines(feed)).sum::<Bytes>() + fetches.iter().map(|fetch| lines(fetch)).sum::<Bytes>();
+        context.ends.set(ends.round_up(spec.granularity)).map_err(Error::from)?;
+        for &(device, bytes) in &self.arenas {
+            let block = arenas.take(device, &*self.devices[device], bytes, &self.holder)?;
+            context.blocks.push((device, block));
+        }
+        let run = Run::alone(&mut context.run);
+        for (device, block) in &context.blocks {
+            run.bindings.arenas[*device] = block.as_ptr();
+        }
+        for (address, feed) in run.bindings.feeds.iter_mut().zip(feeds) {
+            *address = feed.bytes().ok_or_else(|| Error::internal("a feed is not dense"))?.as_ptr().cast_mut();
+        }
+        for (address, fetch) in run.bindings.fetches.iter_mut().zip(fetches) {
+            *address = fetch.bytes_mut().ok_or_else(|| Error::internal("a fetch is not dense"))?.as_mut_ptr();
+        }
+        run.restart();
+        if !self.executables.is_empty() {
+            self.executables.iter().for_each(|executable| executable.submit(&context.run));
+            self.devices[self.host].drive(&context.run);
+        }
+        let failure = context.run.failure();
+        self.mark_assigned(&context.run, failure.is_some());
+        failure.map_or(Ok(()), |failure| Err(self.error(failure)))
+    }
+
+    fn context(&self, _arenas: &Arenas) -> Result<Context> {
+        if let Some(context) = self.contexts.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(context);
+        }
+        let run = Arc::new(Run::new(self.executables.len(), self.bindings.clone()));
+        let ends = self.devices[self.host].lend(&format!("{}: fed and fetched", self.holder));
+        Ok(Context { run, ends, blocks: Vec::with_capacity(self.arenas.len()) })
+    }
+
+    fn check_initialized(&self, graph: &plimsoll_graph::Graph) -> Result<()> {
+        for (variable, slot) in self.plan.variables.iter().zip(&self.variables) {
+            let Some(reader) = variable.read_first_by else { continue };
+            if slot.is_initialized() {
+                continue;
+            }
+            let message = match variable.kind {
+                VariableKind::Reference => format!("Attempting to use uninitialized value {}", variable.name),
+                _ => format!(
+                    "Could not find variable {}. This could mean that the variable has been deleted. In TF1, it can also mean the variable is uninitialized.",
+                    variable.name
+                ),
+            };
+            return Err(Error::failed_precondition(message)
+                .at_node(&graph.node(reader).name)
+                .with_remedy("run the initializer, or restore a checkpoint, before this"));
+        }
+        Ok(())
+    }
+
+    /// What a finished assignment leaves behind, also where the run failed later.
+    fn mark_assigned(&self, run: &Run, failed: bool) {
+        for (variable, slot) in self.plan.variables.iter().zip(&self.variables) {
+            let Some((queue, command)) = variable.assigned_by else { continue };
+            if !failed || run.queues[queue as usize].0.load(Ordering::Acquire) > command {
+                slot.flag.store(1, Ordering::Release);
+            }
+        }
+    }
+
+    fn error(&self, failure: Failure) -> Error {
+        let queue = &self.plan.queues()[failure.queue as usize];
+        let label = &queue.program.commands[failure.command as usize].label;
+        let device = self.devices[queue.device.index()].spec().name.to_string();
+        failure.fault.to_error().at_node(label.to_string()).on_device(device)
+    }
+}

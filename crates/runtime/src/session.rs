@@ -1,0 +1,337 @@
+//! A graph with its variables, constants and plans.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use plimsoll_base::{Code, DataType, Error, Result};
+use plimsoll_graph::id::Id;
+use plimsoll_graph::{Graph, HostTensor, Shape};
+use plimsoll_ops::Registry;
+use plimsoll_plan::{Feed, Placement, Plan, Request, Signature, VariableKind, check_limits};
+
+use crate::arenas::Arenas;
+use crate::loaded::Loaded;
+use crate::variables::Variables;
+use crate::{Callable, Devices};
+
+/// A graph on devices. Cloning shares it; any number of threads may use it. Runs that write variables have them alone;
+/// others run side by side.
+#[derive(Clone)]
+pub struct Session(Arc<Inner>);
+
+pub(crate) struct Inner {
+    devices: Devices,
+    registry: Arc<Registry>,
+    graph: Graph,
+    placement: Placement,
+    holder: String,
+    variables: Mutex<Variables>,
+    /// Plans by what they are for; several where they depend on the elements of feeds.
+    plans: Mutex<HashMap<String, Vec<(Signature, Arc<Loaded>)>>>,
+    arenas: Arenas,
+    /// Held by runs: for writing by those that write variables.
+    state: RwLock<()>,
+    closed: AtomicBool,
+}
+
+/// A variable of a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VariableInfo {
+    /// The node's name.
+    pub name: String,
+    /// The element type.
+    pub data_type: DataType,
+    /// The shape.
+    pub shape: Shape,
+    /// Whether anything was assigned to it.
+    pub is_initialized: bool,
+    /// Whether it is the state of an operation rather than a variable of the graph.
+    pub is_state: bool,
+}
+
+/// Feeds with at most this many elements may decide shapes.
+const MAX_SHAPE_ELEMENTS: u64 = 64;
+/// More plans than this are not kept.
+const MAX_PLANS: usize = 256;
+
+impl Session {
+    /// A session for `graph`. Calls are inlined and every node is placed here.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for device strings that make no sense, and for nodes that ask for a device that is not there where
+    /// soft placement is off.
+    pub fn new(devices: &Devices, graph: &Graph, registry: Arc<Registry>) -> Result<Session> {
+        let graph = plimsoll_plan::inline(graph, registry.table())?;
+        let placement = plimsoll_plan::place(&graph, &registry, devices.specs(), devices.options().soft_placement)?;
+        Ok(Session(Arc::new(Inner {
+            holder: format!("session {}", devices.next_session()),
+            arenas: Arenas::new(devices.all().len()),
+            devices: devices.clone(),
+            registry,
+            graph,
+            placement,
+            variables: Mutex::default(),
+            plans: Mutex::default(),
+            state: RwLock::new(()),
+            closed: AtomicBool::new(false),
+        })))
+    }
+
+    /// The graph that runs.
+    pub fn graph(&self) -> &Graph {
+        &self.0.graph
+    }
+
+    /// Where its nodes are.
+    pub fn placement(&self) -> &Placement {
+        &self.0.placement
+    }
+
+    /// The devices.
+    pub fn devices(&self) -> &Devices {
+        &self.0.devices
+    }
+
+    /// Runs the graph once: feeds by tensor name, fetches by tensor name, targets by node name.
+    ///
+    /// # Errors
+    /// TensorFlow's, with its codes: see [`plimsoll_plan::plan()`] and [`Callable::run_into`]; RESOURCE_EXHAUSTED, before
+    /// anything runs, where the plan's peak is over a line.
+    pub fn run(&self, feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Result<Vec<HostTensor>> {
+        let tensors: Vec<&HostTensor> = feeds.iter().map(|(_, tensor)| *tensor).collect();
+        self.callable_for(feeds, fetches, targets)?.run(&tensors)
+    }
+
+    /// The plan of a run with such feeds. Limits are not looked at.
+    ///
+    /// # Errors
+    /// As [`plimsoll_plan::plan()`].
+    pub fn plan(&self, feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Result<Plan> {
+        self.0.plan_with_values(&signature(feeds, fetches, targets), feeds).map(|(_, plan)| plan)
+    }
+
+    /// The plan of a signature. Limits are not looked at.
+    ///
+    /// # Errors
+    /// As [`plimsoll_plan::plan()`].
+    pub fn plan_signature(&self, signature: &Signature) -> Result<Plan> {
+        self.0.plan(signature)
+    }
+
+    /// A signature, prepared.
+    ///
+    /// # Errors
+    /// As [`Session::run`], but for what happens when it runs.
+    pub fn callable(&self, signature: &Signature) -> Result<Callable> {
+        let key = key(signature);
+        if let Some(loaded) = self.0.find(&key, signature) {
+            return Ok(Callable::new(self.0.clone(), loaded));
+        }
+        let plan = self.0.plan(signature)?;
+        Ok(Callable::new(self.0.clone(), self.0.load(key, signature.clone(), plan)?))
+    }
+
+    /// The callable of a run with such feeds.
+    ///
+    /// # Errors
+    /// As [`Session::callable`].
+    pub fn callable_for(&self, feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Result<Callable> {
+        let signature = signature(feeds, fetches, targets);
+        let key = key(&signature);
+        let with_values = Signature { feeds: with_values(&signature, feeds), ..signature.clone() };
+        for candidate in [&signature, &with_values] {
+            if let Some(loaded) = self.0.find(&key, candidate) {
+                return Ok(Callable::new(self.0.clone(), loaded));
+            }
+        }
+        let (signature, plan) = self.0.plan_with_values(&signature, feeds)?;
+        Ok(Callable::new(self.0.clone(), self.0.load(key, signature, plan)?))
+    }
+
+    /// The variables that have storage, by name.
+    pub fn variables(&self) -> Vec<VariableInfo> {
+        let variables = self.0.variables.lock().unwrap_or_else(PoisonError::into_inner);
+        let info = |slot: &crate::variables::Slot| VariableInfo {
+            name: slot.name.clone(),
+            data_type: slot.data_type,
+            shape: slot.shape.clone(),
+            is_initialized: slot.is_initialized(),
+            is_state: slot.kind == VariableKind::State,
+        };
+        let mut infos: Vec<VariableInfo> = variables.all().map(|(_, slot)| info(slot)).collect();
+        infos.sort_by(|a, b| a.name.cmp(&b.name));
+        infos
+    }
+
+    /// The value of the variable (or the operation's state) of that name.
+    ///
+    /// # Errors
+    /// NOT_FOUND where none of that name has storage; FAILED_PRECONDITION where nothing was assigned to it.
+    pub fn read_variable(&self, name: &str) -> Result<HostTensor> {
+        let _runs = self.0.state.read().unwrap_or_else(PoisonError::into_inner);
+        let variables = self.0.variables.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, slot) =
+            variables.all().find(|(_, slot)| slot.name == name).ok_or_else(|| Error::not_found(format!("no variable '{name}' has storage")))?;
+        if !slot.is_initialized() {
+            return Err(Error::failed_precondition(format!("Attempting to use uninitialized value {name}")));
+        }
+        slot.read()
+    }
+
+    /// Gives a variable a value; it gets storage if it has none.
+    ///
+    /// # Errors
+    /// NOT_FOUND where the graph has no such variable; INVALID_ARGUMENT for another type or shape; RESOURCE_EXHAUSTED where
+    /// the line has no room.
+    pub fn write_variable(&self, name: &str, value: &HostTensor) -> Result<()> {
+        self.0.check_open()?;
+        self.0.ensure_named(name)?;
+        let _alone = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
+        let variables = self.0.variables.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, slot) =
+            variables.all().find(|(_, slot)| slot.name == name).ok_or_else(|| Error::not_found(format!("the graph has no variable '{name}'")))?;
+        slot.write(value)
+    }
+
+    /// Gives memory back that no run needs now: idle arenas and plans that nobody holds.
+    pub fn release_unused(&self) {
+        self.0.release_unused();
+    }
+
+    /// Ends the session: later runs fail with CANCELLED; runs that are under way come to their end first. All its memory goes
+    /// back to the devices.
+    pub fn close(&self) {
+        self.0.closed.store(true, Ordering::Release);
+        let _alone = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
+        self.0.plans.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.0.variables.lock().unwrap_or_else(PoisonError::into_inner) = Variables::default();
+        self.0.arenas.clear();
+    }
+}
+
+impl Inner {
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    pub fn run_loaded(&self, loaded: &Loaded, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<()> {
+        self.check_open()?;
+        if loaded.writes {
+            let _alone = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            self.check_open()?;
+            loaded.run(&self.arenas, feeds, fetches, &self.graph)
+        } else {
+            let _shared = self.state.read().unwrap_or_else(PoisonError::into_inner);
+            self.check_open()?;
+            loaded.run(&self.arenas, feeds, fetches, &self.graph)
+        }
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::cancelled("Session has been closed.")) } else { Ok(()) }
+    }
+
+    fn plan(&self, signature: &Signature) -> Result<Plan> {
+        plimsoll_plan::plan(&Request {
+            graph: &self.graph,
+            registry: &self.registry,
+            devices: self.devices.specs(),
+            placement: &self.placement,
+            signature,
+        })
+    }
+
+    /// The plan, made with the elements of small integer feeds where it cannot be made without them.
+    fn plan_with_values(&self, signature: &Signature, feeds: &[(&str, &HostTensor)]) -> Result<(Signature, Plan)> {
+        match self.plan(signature) {
+            Ok(plan) => Ok((signature.clone(), plan)),
+            Err(error) if error.code() == Code::Unimplemented => {
+                let signature = Signature { feeds: with_values(signature, feeds), ..signature.clone() };
+                if signature.feeds.iter().all(|feed| feed.value.is_none()) {
+                    return Err(error);
+                }
+                let plan = self.plan(&signature).map_err(|_| error)?;
+                Ok((signature, plan))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn find(&self, key: &str, signature: &Signature) -> Option<Arc<Loaded>> {
+        let plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.get(key)?.iter().find(|(known, _)| known == signature).map(|(_, loaded)| loaded.clone())
+    }
+
+    fn load(&self, key: String, signature: Signature, plan: Plan) -> Result<Arc<Loaded>> {
+        self.check_open()?;
+        check_limits(&plan)?;
+        let loaded = match self.try_load(plan.clone()) {
+            Err(error) if error.code() == Code::ResourceExhausted => {
+                self.release_unused();
+                self.try_load(plan)?
+            }
+            other => other?,
+        };
+        let loaded = Arc::new(loaded);
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if plans.len() >= MAX_PLANS {
+            plans.retain(|_, plans| plans.iter().any(|(_, loaded)| Arc::strong_count(loaded) > 1));
+        }
+        plans.entry(key).or_default().push((signature, loaded.clone()));
+        Ok(loaded)
+    }
+
+    fn try_load(&self, plan: Plan) -> Result<Loaded> {
+        let mut variables = self.variables.lock().unwrap_or_else(PoisonError::into_inner);
+        variables.ensure(&plan.variables, self.devices.all(), &format!("{}: variables", self.holder))?;
+        Loaded::new(plan, self.placement.host.index(), self.devices.all(), &variables, &self.holder)
+    }
+
+    fn ensure_named(&self, name: &str) -> Result<()> {
+        let known = self.variables.lock().unwrap_or_else(PoisonError::into_inner).all().any(|(_, slot)| slot.name == name);
+        if known || self.graph.find(name).is_none() {
+            return Ok(());
+        }
+        // A plan that does nothing but have the variable.
+        let signature = Signature { targets: vec![name.to_string()], ..Signature::default() };
+        self.try_load(self.plan(&signature)?).map(drop)
+    }
+
+    fn release_unused(&self) {
+        self.arenas.clear();
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, plans| {
+            plans.retain(|(_, loaded)| Arc::strong_count(loaded) > 1);
+            !plans.is_empty()
+        });
+    }
+}
+
+fn signature(feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Signature {
+    let feed = |(name, tensor): &(&str, &HostTensor)| Feed {
+        tensor: name.to_string(),
+        data_type: tensor.data_type(),
+        shape: tensor.shape().clone(),
+        value: None,
+    };
+    let texts = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+    Signature { feeds: feeds.iter().map(feed).collect(), fetches: texts(fetches), targets: texts(targets) }
+}
+
+/// The feeds with the elements of those that may decide shapes.
+fn with_values(signature: &Signature, feeds: &[(&str, &HostTensor)]) -> Vec<Feed> {
+    let may_decide = |tensor: &HostTensor| tensor.elements() <= MAX_SHAPE_ELEMENTS && matches!(tensor.data_type(), DataType::Int32 | DataType::Int64);
+    let with = |(feed, (_, tensor)): (&Feed, &(&str, &HostTensor))| Feed { value: may_decide(tensor).then(|| (*tensor).clone()), ..feed.clone() };
+    signature.feeds.iter().zip(feeds).map(with).collect()
+}
+
+/// What plans are looked up by, the elements of feeds aside.
+fn key(signature: &Signature) -> String {
+    use std::fmt::Write;
+    let mut key = String::new();
+    for feed in &signature.feeds {
+        let _ = write!(key, "{}={}{};", feed.tensor, feed.data_type, feed.shape);
+    }
+    let _ = write!(key, "|{}|{}", signature.fetches.join(";"), signature.targets.join(";"));
+    key
+}

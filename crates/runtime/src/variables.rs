@@ -1,0 +1,118 @@
+//! The variables of a session: storage with one address for life, and whether it holds anything yet.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use plimsoll_base::{Bytes, DataType, Error, Result};
+use plimsoll_device::Device;
+use plimsoll_graph::{HostTensor, Shape};
+use plimsoll_memory::Block;
+use plimsoll_plan::{PlanVariable, VariableKind};
+
+/// Where a variable is.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    pub name: String,
+    pub kind: VariableKind,
+    pub data_type: DataType,
+    pub shape: Shape,
+    pub block: Arc<Block>,
+    pub offset: u64,
+    /// 1 once something was assigned.
+    pub flag: Arc<AtomicU8>,
+}
+
+impl Slot {
+    pub fn address(&self) -> *mut u8 {
+        self.block.as_ptr().wrapping_add(self.offset as usize)
+    }
+
+    pub fn is_initialized(&self) -> bool {
+        self.flag.load(Ordering::Acquire) != 0
+    }
+
+    pub fn read(&self) -> Result<HostTensor> {
+        let mut tensor = HostTensor::zeros(self.data_type, self.shape.clone())?;
+        let bytes = tensor.bytes_mut().ok_or_else(|| Error::internal("zeros are dense"))?;
+        self.block.copy_out(self.offset, bytes);
+        Ok(tensor)
+    }
+
+    pub fn write(&self, value: &HostTensor) -> Result<()> {
+        if value.data_type() != self.data_type || *value.shape() != self.shape {
+            return Err(Error::invalid_argument(format!(
+                "variable '{}' is {}{}, the value {}{}",
+                self.name,
+                self.data_type,
+                self.shape,
+                value.data_type(),
+                value.shape()
+            )));
+        }
+        let dense = value.dense()?;
+        self.block.copy_in(self.offset, dense.bytes().unwrap_or_default());
+        self.flag.store(1, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// A session's variables, by key.
+#[derive(Debug, Default)]
+pub(crate) struct Variables {
+    slots: HashMap<String, Slot>,
+}
+
+impl Variables {
+    pub fn get(&self, key: &str) -> Option<&Slot> {
+        self.slots.get(key)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = (&String, &Slot)> {
+        self.slots.iter()
+    }
+
+    /// Gives storage to those of `wanted` that have none: one block for each device.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where a line has no room; INVALID_ARGUMENT where a variable exists with another type or shape.
+    pub fn ensure(&mut self, wanted: &[PlanVariable], devices: &[Arc<dyn Device>], holder: &str) -> Result<()> {
+        for variable in wanted {
+            if let Some(slot) = self.slots.get(&variable.key)
+                && (slot.data_type != variable.data_type || slot.shape != variable.shape)
+            {
+                return Err(Error::invalid_argument(format!("variable '{}' exists as {}{}", variable.name, slot.data_type, slot.shape)));
+            }
+        }
+        for (index, device) in devices.iter().enumerate() {
+            use plimsoll_graph::id::Id;
+            let missing: Vec<&PlanVariable> =
+                wanted.iter().filter(|variable| variable.device.index() == index && !self.slots.contains_key(&variable.key)).collect();
+            if missing.is_empty() {
+                continue;
+            }
+            let align = device.spec().alignment;
+            let total: Bytes = missing.iter().map(|variable| Bytes(variable.bytes()).round_up(align)).sum();
+            let block = Arc::new(device.allocate(total, holder)?);
+            let mut offset = 0;
+            for variable in missing {
+                let bytes = variable.bytes();
+                if let Some(initial) = &variable.initial {
+                    block.copy_in(offset, initial);
+                }
+                let slot = Slot {
+                    name: variable.name.clone(),
+                    kind: variable.kind,
+                    data_type: variable.data_type,
+                    shape: variable.shape.clone(),
+                    block: block.clone(),
+                    offset,
+                    flag: Arc::new(AtomicU8::new(u8::from(variable.initial.is_some()))),
+                };
+                self.slots.insert(variable.key.clone(), slot);
+                offset += Bytes(bytes).round_up(align).0;
+            }
+        }
+        Ok(())
+    }
+}
