@@ -18,7 +18,7 @@ pub mod random;
 pub mod source;
 pub mod variable;
 
-pub use builder::GraphBuilder;
+pub use builder::{GraphBuilder, Initializer, OpBuilder, Reuse, Variable, VariableKind};
 pub use evaluate::evaluate;
 pub use infer::{Fact, InferCx, infer_node};
 pub use lower::{Call, KernelCx, Lower, Meta, StatefulCall, Update};

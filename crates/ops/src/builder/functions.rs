@@ -72,6 +72,16 @@ impl GraphBuilder {
         self.unary("Softmax", logits)
     }
 
+    /// Half the sum of all squares.
+    pub fn l2_loss(&mut self, x: Output) -> OpBuilder<'_> {
+        self.unary("L2Loss", x)
+    }
+
+    /// Local response normalisation over the channels of NHWC pictures; attributes `depth_radius`, `bias`, `alpha`, `beta`.
+    pub fn lrn(&mut self, x: Output) -> OpBuilder<'_> {
+        self.unary("LRN", x)
+    }
+
     /// The tensor itself.
     pub fn identity(&mut self, x: Output) -> OpBuilder<'_> {
         self.unary("Identity", x)

@@ -1,5 +1,7 @@
 use super::*;
-use crate::builder::optimizer::{Adam, GradientDescent, Momentum, Optimizer, compute_gradients};
+use crate::builder::optimizer::{
+    Adam, ExponentialMovingAverage, GradientDescent, Momentum, Optimizer, average_gradients, compute_gradients, exponential_decay,
+};
 
 /// A loss of two variables, one on the CPU and one on a GPU.
 fn model(kind: VariableKind) -> (GraphBuilder, Output) {
@@ -126,4 +128,56 @@ fn a_learning_rate_may_be_a_tensor() {
     assert_error(nothing, Code::InvalidArgument, "", "no variable has a gradient");
     let graph = verify(b);
     assert!(lines(&graph, "GradientDescent/update_fc/v")[0].contains("(fc/v, rate, "));
+}
+
+#[test]
+fn optimizers_can_be_chosen_while_the_program_runs() {
+    let choices: [Box<dyn Optimizer>; 3] =
+        [Box::new(GradientDescent::new(0.1)), Box::new(Momentum::new(0.1, 0.9)), Box::new(Adam::new(0.1))];
+    for mut optimizer in choices {
+        let (mut b, loss) = model(VariableKind::Reference);
+        let variables = b.trainable_variables();
+        let train = optimizer.minimize(&mut b, loss, &variables, "").unwrap();
+        assert_eq!(b.node(train).name, optimizer.name());
+        verify(b);
+    }
+}
+
+#[test]
+fn means_over_towers_need_the_same_variables() {
+    let (mut b, loss) = model(VariableKind::Reference);
+    let variables = b.trainable_variables();
+    let tower = compute_gradients(&mut b, loss, &variables).unwrap();
+    let means = average_gradients(&mut b, &[tower.clone(), tower.clone()]).unwrap();
+    assert_eq!(means.iter().map(|(mean, _)| name(&b, *mean)).collect::<Vec<_>>(), ["Mean", "Mean_1"]);
+    assert_error(average_gradients(&mut b, &[tower.clone(), tower[..1].to_vec()]), Code::InvalidArgument, "", "variable fc/w");
+    assert_eq!(average_gradients(&mut b, &[]).unwrap(), []);
+    assert_eq!(lines(&verify(b), "concat = "), ["concat = ConcatV2(ExpandDims, ExpandDims_1, concat/axis)"]);
+}
+
+#[test]
+fn averages_and_rates_follow_the_steps() {
+    let (mut b, _) = model(VariableKind::Reference);
+    let variables = b.trainable_variables();
+    let step = b.get_untrained_variable("global_step", DataType::Int64, [], &Initializer::Zeros).unwrap();
+    let rate = exponential_decay(&mut b, 0.1, &step, 350.0, 0.1, true).unwrap();
+    assert_eq!((name(&b, rate).as_str(), b.data_type(rate)), ("ExponentialDecay", DataType::Float));
+    let mut averages = ExponentialMovingAverage::new(0.9999).num_updates(&step);
+    averages.apply(&mut b, &variables[..1]).unwrap();
+    assert_eq!(averages.average(&variables[0]).unwrap().name, "fc/w/ExponentialMovingAverage");
+    assert_eq!(averages.average(&variables[1]), None);
+    let refused = averages.apply(&mut b, &[step]);
+    assert_error(refused, Code::InvalidArgument, "", "only float is averaged");
+    let graph = verify(b);
+    assert_eq!(
+        lines(&graph, "fc/w/ExponentialMovingAverage")[1],
+        "fc/w/ExponentialMovingAverage/Assign = Assign(fc/w/ExponentialMovingAverage, fc/w/Initializer/zeros) @/device:CPU:0"
+    );
+    assert_eq!(
+        lines(&graph, "ExponentialMovingAverage/AssignMovingAvg")[3..],
+        [
+            "ExponentialMovingAverage/AssignMovingAvg/mul = Mul(ExponentialMovingAverage/AssignMovingAvg/sub_1, ExponentialMovingAverage/AssignMovingAvg/sub)",
+            "ExponentialMovingAverage/AssignMovingAvg = AssignSub(fc/w/ExponentialMovingAverage, ExponentialMovingAverage/AssignMovingAvg/mul) @/device:CPU:0",
+        ]
+    );
 }
