@@ -40,7 +40,7 @@ fn pieces_are_run_once_each_with_the_right_scratch() {
         let commands = vec![command(Does::Mix(1), 1000, 50, &[0], &[], &inside), command(Does::Mix(2), 1000, 50, &[0, 1000], &[], &inside)];
         let mut loaded = Loaded::new(&device, vec![program(0, commands)], 2000);
         assert_eq!(loaded.step(&device), None);
-        let turned = |start| (0..50).fold(start, |value, turn| mix(value, turn));
+        let turned = |start| (0..50).fold(start, mix);
         let first = mix(turned(0), 1);
         let second = mix(turned(mix(0, first)), 2);
         let values = loaded.values();

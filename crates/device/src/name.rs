@@ -42,7 +42,7 @@ impl DeviceName {
         parse_full(text).ok_or_else(|| malformed(text, "/job:NAME/replica:N/task:N/device:TYPE:N, any part of that, or /gpu:N"))
     }
 
-    /// Parses the local form `TYPE:N`, as in `CPU:0`; `cpu` and `gpu` are folded.
+    /// Parses the local form `TYPE:N`, as in `CPU:0`. Letter case counts.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for any other text.
@@ -322,7 +322,7 @@ fn parse_full(text: &str) -> Option<DeviceName> {
 
 fn parse_local(text: &str) -> Option<DeviceName> {
     let (kind, index) = text.split_once(':')?;
-    Some(DeviceName { kind: Some(fold(&word(kind)?)), index: Some(number(index)?), ..DeviceName::default() })
+    Some(DeviceName { kind: Some(word(kind)?), index: Some(number(index)?), ..DeviceName::default() })
 }
 
 fn fold(kind: &str) -> String {

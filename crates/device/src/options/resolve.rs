@@ -1,0 +1,188 @@
+//! From options to logical devices.
+
+use plimsoll_base::{Bytes, Code, Error, Result};
+
+use super::{MemoryLimit, Options, PlacementMode};
+use crate::{DeviceKind, DeviceSpec, InstructionSet};
+
+/// More threads or CPU devices than this are taken for a mistake.
+const MOST: i32 = 4096;
+
+impl Options {
+    /// How many threads compute at the same time.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the number makes no sense.
+    pub fn threads(&self) -> Result<usize> {
+        match self.intra_op {
+            0 => Ok(std::thread::available_parallelism().map_or(1, |cores| cores.get())),
+            1..=MOST => Ok(self.intra_op as usize),
+            number => Err(Error::invalid_argument(format!("--intra-op {number}: not a number of threads"))
+                .with_remedy(format!("write 1 to {MOST}, or 0 for one thread on every core"))),
+        }
+    }
+
+    /// How many queues of a run advance at the same time; 0 is no limit.
+    pub fn queues(&self) -> usize {
+        match self.inter_op {
+            0 => 0,
+            number => number.max(1) as usize,
+        }
+    }
+
+    /// The logical devices that the options make of this machine. What an option asks for and nobody can do yet is refused,
+    /// never ignored. Reads no environment variable.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for options that contradict each other or the machine; NOT_FOUND for no CPU, as in TensorFlow;
+    /// UNIMPLEMENTED, saying `not yet`, for options that later work owns.
+    pub fn resolve(&self) -> Result<Vec<DeviceSpec>> {
+        self.resolve_on(self.threads()? as u32, InstructionSet::detect())
+    }
+
+    /// As [`Options::resolve`], for a machine that computes with so many threads of those instructions.
+    ///
+    /// # Errors
+    /// As [`Options::resolve`].
+    pub fn resolve_on(&self, threads: u32, instructions: InstructionSet) -> Result<Vec<DeviceSpec>> {
+        if let Some(mistake) = &self.mistake {
+            return Err(mistake.clone());
+        }
+        self.refuse_what_is_not_built()?;
+        let limits = self.cpu_limits()?;
+        Ok((0u32..).zip(limits).map(|(index, limit)| DeviceSpec::cpu(index, limit, threads, instructions)).collect())
+    }
+
+    fn refuse_what_is_not_built(&self) -> Result<()> {
+        let hides_all = |list: &&String| matches!(list.trim(), "" | "-1");
+        let asked = [
+            self.visible_devices.as_ref().filter(|list| !hides_all(list)).map(|list| format!("--visible-devices {list}")),
+            self.memory_fraction.map(|fraction| format!("--memory-fraction {fraction}")),
+            self.allow_growth.then(|| "--allow-growth".into()),
+            self.preallocate.then(|| "--preallocate".into()),
+            self.wait.map(|_| "--wait".into()),
+            (self.placement == PlacementMode::Auto).then(|| "--placement auto".into()),
+            self.sim_gpus.as_ref().map(|cards| format!("--sim-gpus {cards}")),
+        ];
+        match asked.into_iter().flatten().next() {
+            Some(option) => Err(Error::unimplemented(format!("not yet: {option}")).with_remedy("leave the option out")),
+            None => Ok(()),
+        }
+    }
+
+    /// The limits of the logical CPU devices, as many as there are devices.
+    fn cpu_limits(&self) -> Result<Vec<Option<Bytes>>> {
+        if let Some((kind, number)) = self.device_count.iter().find(|(_, number)| !(0..=MOST).contains(*number)) {
+            return Err(Error::invalid_argument(format!("--device-count {kind}={number}: not a number of devices"))
+                .with_remedy(format!("write 0 to {MOST}")));
+        }
+        let asked = self.device_count.get(DeviceKind::Cpu.name()).map(|&number| number as usize);
+        if asked == Some(0) {
+            return Err(Error::new(Code::NotFound, "No CPU devices are available in this process").with_remedy("ask for at least CPU=1"));
+        }
+        let divided = self.memory_limits.iter().filter(|limit| matches!(limit.device, Some((DeviceKind::Cpu, _))));
+        let mut limits = vec![None; asked.or_else(|| divided.map(|limit| limit.parts.len()).max()).unwrap_or(1)];
+        for limit in &self.memory_limits {
+            let wrong = |why: &str| Error::invalid_argument(format!("--memory-limit {limit}: {why}"));
+            match limit {
+                MemoryLimit { device: None, .. } => {
+                    return Err(wrong("a size alone limits every GPU, and there is no GPU")
+                        .with_remedy(format!("to limit the processor write --memory-limit CPU:0={limit}")));
+                }
+                MemoryLimit { device: Some((DeviceKind::Gpu, _)), .. } => {
+                    return Err(wrong("there is no such device").with_remedy(there_are(limits.len())));
+                }
+                MemoryLimit { device: Some((DeviceKind::Cpu, index)), parts } if parts.len() == 1 => {
+                    match limits.get_mut(*index as usize) {
+                        Some(place) => *place = Some(parts[0]),
+                        None => return Err(wrong("there is no such device").with_remedy(there_are(limits.len()))),
+                    }
+                }
+                MemoryLimit { device: Some((DeviceKind::Cpu, index)), parts } => {
+                    if *index != 0 || parts.len() != limits.len() {
+                        return Err(wrong("it does not divide the processor into the CPU devices that there are")
+                            .with_remedy(format!("{}; give a limit for each", there_are(limits.len()))));
+                    }
+                    limits = parts.iter().copied().map(Some).collect();
+                }
+            }
+        }
+        Ok(limits)
+    }
+}
+
+/// The sentence that names the devices.
+fn there_are(cpus: usize) -> String {
+    match cpus {
+        1 => "the only device is CPU:0".into(),
+        _ => format!("the devices are CPU:0 to CPU:{}", cpus - 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn limits(options: &Options) -> Result<Vec<Option<u64>>, String> {
+        let specs = options.resolve_on(2, InstructionSet::Baseline).map_err(|error| error.to_string())?;
+        for (index, spec) in specs.iter().enumerate() {
+            assert_eq!((spec.name.short(), spec.threads), (format!("CPU:{index}"), 2));
+        }
+        Ok(specs.iter().map(|spec| spec.memory_limit.map(|limit| limit.0)).collect())
+    }
+
+    #[test]
+    fn cpu_devices_with_their_limits() {
+        let new = Options::new;
+        assert_eq!(limits(&new()), Ok(vec![None]));
+        assert_eq!(limits(&new().limit("CPU:0", "64MiB")), Ok(vec![Some(64 << 20)]));
+        assert_eq!(limits(&new().limit("CPU:0", "64MiB").limit("/cpu:0", "1k")), Ok(vec![Some(1024)]));
+        assert_eq!(limits(&new().device_count_flag("CPU=3,GPU=0").unwrap().limit("cpu:2", "7")), Ok(vec![None, None, Some(7)]));
+        assert_eq!(limits(&new().memory_limit_flag("CPU:0=1+2").unwrap()), Ok(vec![Some(1), Some(2)]));
+        assert_eq!(limits(&new().device_count(DeviceKind::Cpu, 2).limit("CPU:0", "1+2").limit("CPU:1", "3")), Ok(vec![Some(1), Some(3)]));
+        assert_eq!(limits(&new().visible_devices("-1").device_count(DeviceKind::Gpu, 2)), Ok(vec![None]));
+        assert_eq!(new().intra_op(3).resolve().unwrap()[0].threads, 3);
+        assert_eq!((new().queues(), new().inter_op(-1).queues(), new().inter_op(4).queues()), (0, 1, 4));
+    }
+
+    #[test]
+    fn options_that_cannot_be_say_what_could() {
+        let new = Options::new;
+        for (options, text) in [
+            (new().limit("CPU:1", "5"), "--memory-limit CPU:1=5B: there is no such device\n  hint: the only device is CPU:0"),
+            (new().limit("GPU:0", "1GiB"), "--memory-limit GPU:0=1GiB: there is no such device\n  hint: the only device is CPU:0"),
+            (new().memory_limit_flag("2GiB").unwrap(), "there is no GPU\n  hint: to limit the processor write --memory-limit CPU:0=2GiB"),
+            (new().device_count(DeviceKind::Cpu, 3).limit("CPU:0", "1+2"), "the devices are CPU:0 to CPU:2; give a limit for each"),
+            (new().limit("CPU:1", "1+2"), "does not divide the processor"),
+            (new().limit("CPU:0", "much").limit("GPU:0", "1"), "--memory-limit CPU:0=much: 'much' is not a size"),
+            (new().device_count_flag("CPU=0").unwrap(), "NOT_FOUND: No CPU devices are available in this process"),
+            (new().device_count(DeviceKind::Cpu, 1 << 20), "--device-count CPU=1048576: not a number of devices"),
+        ] {
+            let error = limits(&options).unwrap_err();
+            assert!(error.contains(text), "{error}");
+        }
+        for threads in [-1, i32::MIN, i32::MAX] {
+            assert!(Options::new().intra_op(threads).resolve().unwrap_err().message().contains("not a number of threads"));
+        }
+    }
+
+    #[test]
+    fn what_is_not_built_is_refused() {
+        let new = Options::new;
+        for options in [
+            new().visible_devices("3,2"),
+            new().memory_fraction(0.4),
+            new().allow_growth(true),
+            new().preallocate(true),
+            new().wait(Duration::MAX),
+            new().placement(PlacementMode::Auto),
+            new().sim_gpus("2x4GiB"),
+        ] {
+            let error = options.resolve().unwrap_err();
+            assert_eq!(error.code(), Code::Unimplemented);
+            assert!(error.message().starts_with("not yet: --"), "{error}");
+        }
+    }
+}
