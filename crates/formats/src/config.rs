@@ -202,7 +202,8 @@ experimental {
 
     #[test]
     fn run_options_are_read() {
-        let options = read_run_options(b"trace_level: FULL_TRACE inter_op_thread_pool: -1 experimental { use_run_handler_pool: true }").unwrap();
+        let options =
+            read_run_options(b"trace_level: FULL_TRACE inter_op_thread_pool: -1 experimental { use_run_handler_pool: true }").unwrap();
         assert_eq!((options.trace_level, options.inter_op_thread_pool), (3, -1));
         assert_eq!(read_run_options(&write_run_options(&options)).unwrap(), options);
     }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod attr_value;
+pub mod bundle;
 mod config;
 mod elements;
 mod file;
@@ -20,16 +21,16 @@ mod text;
 mod wire;
 
 pub use config::{
-    ConfigProto, GpuExperimental, GpuOptions, GraphOptions, OptimizerOptions, RunOptions, ThreadPoolOptionProto, VirtualDevices, print_config, read_config,
-    read_run_options, write_config, write_run_options,
+    ConfigProto, GpuExperimental, GpuOptions, GraphOptions, OptimizerOptions, RunOptions, ThreadPoolOptionProto, VirtualDevices,
+    print_config, read_config, read_run_options, write_config, write_run_options,
 };
 pub use file::{Format, print_graph_def, read_graph_def, write_graph_def};
 pub use object_graph::{
-    OBJECT_GRAPH_KEY, ObjectReference, SavedConcreteFunction, SavedObject, SavedObjectGraph, SavedVariable, SerializedTensor, SlotVariableReference,
-    TrackableObject, TrackableObjectGraph, read_object_graph,
+    OBJECT_GRAPH_KEY, ObjectReference, SavedConcreteFunction, SavedObject, SavedObjectGraph, SavedVariable, SerializedTensor,
+    SlotVariableReference, TrackableObject, TrackableObjectGraph, read_object_graph,
 };
 pub use saved_model::{
-    AssetFileDef, CollectionDef, DEFAULT_SIGNATURE, INIT_OP, MetaGraphDef, MetaInfoDef, NodeList, SERVE, SavedModel, SaverDef, SignatureDef, TensorInfo,
-    parse_saved_model, read_saved_model, variables_prefix, write_saved_model,
+    AssetFileDef, CollectionDef, DEFAULT_SIGNATURE, INIT_OP, MetaGraphDef, MetaInfoDef, NodeList, SERVE, SavedModel, SaverDef,
+    SignatureDef, TensorInfo, parse_saved_model, read_saved_model, variables_prefix, write_saved_model,
 };
 pub use tensor_proto::{Dim, TensorShapeProto};

@@ -25,7 +25,8 @@ pub fn read(bytes: &[u8]) -> Result<HostTensor> {
     };
     let (header, data) = rest.split_at_checked(length).ok_or_else(|| broken("its header is cut off"))?;
     let header = std::str::from_utf8(header).map_err(|_| broken("its header is not UTF-8"))?;
-    let header = Header::parse(header).ok_or_else(|| broken(&format!("its header says '{}'", header.chars().take(100).collect::<String>().escape_debug())))?;
+    let header = Header::parse(header)
+        .ok_or_else(|| broken(&format!("its header says '{}'", header.chars().take(100).collect::<String>().escape_debug())))?;
     let (data_type, swapped) = element_type(&header.descr)?;
     let shape = Shape::new(header.shape);
     let expected = data_type.bytes_of(shape.elements()?);
@@ -53,7 +54,8 @@ pub fn read(bytes: &[u8]) -> Result<HostTensor> {
 pub fn write(tensor: &HostTensor, out: &mut impl Write) -> Result<()> {
     let data_type = tensor.data_type();
     let descr = TYPES.iter().find(|(_, other)| *other == data_type).map(|(descr, _)| *descr);
-    let descr = descr.ok_or_else(|| Error::unimplemented(format!("numpy has no type for {data_type}")).with_remedy("cast it to float or int32 first"))?;
+    let descr = descr
+        .ok_or_else(|| Error::unimplemented(format!("numpy has no type for {data_type}")).with_remedy("cast it to float or int32 first"))?;
     let order = if data_type.size() == Some(1) { '|' } else { '<' };
     let dims: String = tensor.shape().iter().map(|dim| format!("{dim}, ")).collect();
     let dims = if tensor.shape().rank() == 1 { dims.trim_end() } else { dims.trim_end_matches(", ") };
@@ -98,7 +100,10 @@ const TYPES: [(&str, DataType); 15] = [
 
 /// The type that a `descr` names, and whether its numbers are big-endian.
 fn element_type(descr: &str) -> Result<(DataType, bool)> {
-    let unknown = || Error::unimplemented(format!("arrays of type '{}' are not read", descr.escape_debug())).with_remedy("save it as a number type, array.astype('float32')");
+    let unknown = || {
+        Error::unimplemented(format!("arrays of type '{}' are not read", descr.escape_debug()))
+            .with_remedy("save it as a number type, array.astype('float32')")
+    };
     let (order, name) = descr.split_at_checked(1).ok_or_else(unknown)?;
     let (_, data_type) = TYPES.iter().find(|(other, _)| *other == name).ok_or_else(unknown)?;
     match order {
@@ -216,7 +221,10 @@ mod tests {
         round_trip(&HostTensor::from_slice([2, 1, 3], &[1u8, 2, 3, 4, 5, 6]).unwrap());
         round_trip(&HostTensor::from_bools([2], &[true, false]).unwrap());
         round_trip(&HostTensor::zeros(DataType::Half, Shape::from([4, 0])).unwrap());
-        round_trip(&HostTensor::from_leading(DataType::Double, Shape::from([9]), &[&1f64.to_le_bytes()[..], &2f64.to_le_bytes()].concat()).unwrap());
+        round_trip(
+            &HostTensor::from_leading(DataType::Double, Shape::from([9]), &[&1f64.to_le_bytes()[..], &2f64.to_le_bytes()].concat())
+                .unwrap(),
+        );
     }
 
     #[test]

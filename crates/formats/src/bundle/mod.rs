@@ -1,0 +1,110 @@
+//! TensorFlow's checkpoints (version 2, "tensor bundles"): `P.index`, a sorted table of what there is, and
+//! `P.data-SSSSS-of-NNNNN`, the bytes. Every byte that is read is held against its checksum.
+
+mod crc;
+mod ordered_code;
+mod reader;
+mod state;
+mod strings;
+mod table;
+mod writer;
+
+use std::path::{Path, PathBuf};
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_graph::Shape;
+
+use crate::message::{Fixed32, message};
+use crate::tensor_proto::TensorShapeProto;
+
+pub use reader::BundleReader;
+pub use state::{CheckpointState, latest_checkpoint, read_checkpoint_state, write_checkpoint_state};
+pub use writer::BundleWriter;
+
+/// What the index says of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its type.
+    pub data_type: DataType,
+    /// Its shape.
+    pub shape: Shape,
+}
+
+/// The version of the format that is written here, and the highest that is read.
+const VERSION: i32 = 1;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct BundleHeaderProto {
+    num_shards: i32,
+    endianness: i32,
+    version: plimsoll_graph::Versions,
+}
+message! { impl BundleHeaderProto { 1 num_shards "num_shards", 2 endianness "endianness", 3 version "version", } }
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct BundleEntryProto {
+    dtype: i32,
+    shape: Option<TensorShapeProto>,
+    shard_id: i32,
+    offset: i64,
+    size: i64,
+    crc32c: Fixed32,
+    slices: Vec<TensorSliceProto>,
+}
+message! { impl BundleEntryProto {
+    1 dtype "dtype", 2 shape "shape", 3 shard_id "shard_id", 4 offset "offset", 5 size "size", 6 crc32c "crc32c", 7 slices "slices",
+} }
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct TensorSliceProto {
+    extent: Vec<Extent>,
+}
+message! { impl TensorSliceProto { 1 extent "extent", } }
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Extent {
+    start: i64,
+    length: Option<i64>,
+}
+message! { impl Extent { 1 start "start", 2 length "length", } }
+
+/// `P.index`.
+fn index_path(prefix: &Path) -> PathBuf {
+    with_suffix(prefix, ".index")
+}
+
+/// `P.data-SSSSS-of-NNNNN`.
+fn data_path(prefix: &Path, shard: i32, shards: i32) -> PathBuf {
+    with_suffix(prefix, &format!(".data-{shard:05}-of-{shards:05}"))
+}
+
+fn with_suffix(prefix: &Path, suffix: &str) -> PathBuf {
+    let mut path = prefix.as_os_str().to_os_string();
+    path.push(suffix);
+    PathBuf::from(path)
+}
+
+/// The error for a file that cannot be used, by what the system says.
+fn io_error(what: &str, path: &Path, error: std::io::Error) -> Error {
+    let message = format!("{what} {} failed: {error}", path.display());
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Error::not_found(message),
+        std::io::ErrorKind::StorageFull => Error::resource_exhausted(message),
+        std::io::ErrorKind::PermissionDenied => Error::new(plimsoll_base::Code::PermissionDenied, message),
+        std::io::ErrorKind::UnexpectedEof => Error::data_loss(message),
+        _ => Error::new(plimsoll_base::Code::Unknown, message),
+    }
+}
+
+/// How many bytes one number of an element takes, for turning them around.
+fn number_size(data_type: DataType) -> usize {
+    match data_type {
+        DataType::Complex64 => 4,
+        DataType::Complex128 => 8,
+        _ => data_type.size().unwrap_or(1),
+    }
+}
+
+fn checked_shape(shape: Option<&TensorShapeProto>) -> Result<Shape> {
+    shape.map_or_else(|| Ok(Shape::scalar()), TensorShapeProto::to_shape)
+}

@@ -1,0 +1,289 @@
+//! Reading a checkpoint.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_graph::{HostTensor, Shape};
+
+use super::crc::Crc;
+use super::ordered_code::slice_key;
+use super::table::{Table, read_table};
+use super::{
+    BundleEntryProto, BundleHeaderProto, Entry, Extent, TensorSliceProto, VERSION, checked_shape, data_path, index_path, io_error,
+    number_size, strings,
+};
+use crate::elements::swap_bytes;
+use crate::message::decode;
+use crate::wire::Reader;
+
+/// A checkpoint that is there to be read. Holds the index in memory and no file open.
+#[derive(Debug)]
+pub struct BundleReader {
+    prefix: PathBuf,
+    shards: i32,
+    big_endian: bool,
+    entries: BTreeMap<String, BundleEntryProto>,
+    slices: Table,
+}
+
+impl BundleReader {
+    /// Opens the checkpoint `prefix` (the part of its files' names before `.index`).
+    ///
+    /// # Errors
+    /// NOT_FOUND where there is no index, DATA_LOSS where it is damaged, FAILED_PRECONDITION where it is of a later format.
+    pub fn open(prefix: impl AsRef<Path>) -> Result<BundleReader> {
+        let prefix = prefix.as_ref();
+        let path = index_path(prefix);
+        let index = std::fs::read(&path).map_err(|error| io_error("reading", &path, error))?;
+        BundleReader::from_index(prefix, &index).map_err(|error| error.context(path.display()))
+    }
+
+    /// A checkpoint whose index is at hand.
+    ///
+    /// # Errors
+    /// As [`BundleReader::open`].
+    pub fn from_index(prefix: impl AsRef<Path>, index: &[u8]) -> Result<BundleReader> {
+        let mut table = read_table(index)?;
+        let header = table.remove(&b""[..]).ok_or_else(|| Error::data_loss("the index has no header"))?;
+        let header: BundleHeaderProto = decode(Reader::of_bytes(&header)).map_err(|flaw| Error::from(flaw.within("header")))?;
+        if header.version.min_consumer > VERSION || header.version.bad_consumers.contains(&VERSION) {
+            return Err(Error::failed_precondition(format!("the checkpoint wants a reader of version {}", header.version.min_consumer)));
+        }
+        if header.num_shards < 1 || !(0..=1).contains(&header.endianness) {
+            return Err(Error::data_loss(format!("the header names {} shards and endianness {}", header.num_shards, header.endianness)));
+        }
+        // Keys of slices begin with an encoded 0.
+        let slices = table.split_off(&b"\x01"[..]);
+        let (plain, slices) = (slices, table);
+        let mut entries = BTreeMap::new();
+        for (key, value) in plain {
+            let name = String::from_utf8(key).map_err(|_| Error::data_loss("the name of a tensor is not UTF-8"))?;
+            let entry = decode(Reader::of_bytes(&value)).map_err(|flaw| Error::from(flaw).context(format!("'{name}'")))?;
+            entries.insert(name, entry);
+        }
+        Ok(BundleReader {
+            prefix: prefix.as_ref().to_path_buf(),
+            shards: header.num_shards,
+            big_endian: header.endianness == 1,
+            entries,
+            slices,
+        })
+    }
+
+    /// The names of all tensors, ascending.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    /// Whether there is a tensor of that name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.entries.contains_key(name)
+    }
+
+    /// The type and shape of a tensor.
+    ///
+    /// # Errors
+    /// NOT_FOUND where there is none of that name; DATA_LOSS where the index makes no sense.
+    pub fn entry(&self, name: &str) -> Result<Entry> {
+        let entry = self.find(name)?;
+        let data_type = DataType::from_number(entry.dtype)
+            .ok_or_else(|| Error::data_loss(format!("'{name}' has type {}, which does not exist", entry.dtype)))?;
+        let shape = checked_shape(entry.shape.as_ref()).map_err(|error| Error::data_loss(error.message()).context(format!("'{name}'")))?;
+        Ok(Entry { data_type, shape })
+    }
+
+    /// Reads a tensor. One that was saved in slices is put together.
+    ///
+    /// # Errors
+    /// NOT_FOUND where there is none of that name or its data file is missing; DATA_LOSS where bytes are missing or differ
+    /// from their checksum; INVALID_ARGUMENT where slices do not cover it; UNIMPLEMENTED for resources and variants.
+    pub fn read(&self, name: &str) -> Result<HostTensor> {
+        let Entry { data_type, shape } = self.entry(name)?;
+        let entry = self.find(name)?;
+        let context = |error: Error| error.context(format!("'{name}'"));
+        if !entry.slices.is_empty() {
+            return self.assemble(name, entry, data_type, shape).map_err(context);
+        }
+        self.read_entry(entry, data_type, shape).map_err(context)
+    }
+
+    /// Reads a tensor of fixed-size elements into `out`, without a copy between.
+    ///
+    /// # Errors
+    /// As [`BundleReader::read`]; INVALID_ARGUMENT where `out` is not exactly as long as the elements.
+    pub fn read_into(&self, name: &str, out: &mut [u8]) -> Result<()> {
+        let Entry { data_type, shape } = self.entry(name)?;
+        let entry = self.find(name)?;
+        if data_type.bytes_of(shape.elements()?) != Some(out.len() as u64) {
+            return Err(Error::invalid_argument(format!("'{name}' is {data_type}{shape}, which {} bytes do not hold", out.len())));
+        }
+        if entry.slices.is_empty() && data_type != DataType::Bool {
+            return self.fill(entry, data_type, &shape, out).map_err(|error| error.context(format!("'{name}'")));
+        }
+        self.read(name)?.write_to(out)
+    }
+
+    fn find(&self, name: &str) -> Result<&BundleEntryProto> {
+        self.entries.get(name).ok_or_else(|| Error::not_found(format!("Key {name} not found in checkpoint {}", self.prefix.display())))
+    }
+
+    fn read_entry(&self, entry: &BundleEntryProto, data_type: DataType, shape: Shape) -> Result<HostTensor> {
+        match data_type {
+            DataType::String => {
+                let bytes = self.open_at(entry)?.read_all()?;
+                let (values, crc) = strings::decode(&bytes, shape.elements()?)?;
+                check(crc, entry)?;
+                HostTensor::from_strings(shape, values)
+            }
+            DataType::Bool => {
+                let mut bytes = vec![0; self.length(entry, data_type, &shape)?];
+                self.fill(entry, data_type, &shape, &mut bytes)?;
+                HostTensor::from_bytes(data_type, shape, &bytes)
+            }
+            _ => {
+                self.length(entry, data_type, &shape)?;
+                let mut tensor = HostTensor::zeros(data_type, shape.clone())?;
+                self.fill(entry, data_type, &shape, tensor.bytes_mut().unwrap_or_default())?;
+                Ok(tensor)
+            }
+        }
+    }
+
+    /// The bytes of a tensor, after it is certain that the file has so many.
+    fn length(&self, entry: &BundleEntryProto, data_type: DataType, shape: &Shape) -> Result<usize> {
+        if data_type.size().is_none() {
+            return Err(Error::unimplemented(format!("a {data_type} tensor cannot be restored here")));
+        }
+        let extent = self.open_at(entry)?;
+        if data_type.bytes_of(shape.elements()?) != Some(extent.size as u64) {
+            return Err(Error::data_loss(format!("{data_type}{shape} does not take the {} bytes that the index names", extent.size)));
+        }
+        Ok(extent.size)
+    }
+
+    fn fill(&self, entry: &BundleEntryProto, data_type: DataType, shape: &Shape, out: &mut [u8]) -> Result<()> {
+        if self.length(entry, data_type, shape)? != out.len() {
+            return Err(Error::internal("a buffer has not the size of its tensor"));
+        }
+        self.open_at(entry)?.read_into(out)?;
+        check(Crc::of(out), entry)?;
+        if self.big_endian {
+            swap_bytes(out, number_size(data_type));
+        }
+        Ok(())
+    }
+
+    fn open_at(&self, entry: &BundleEntryProto) -> Result<DataExtent> {
+        if !(0..self.shards).contains(&entry.shard_id) {
+            return Err(Error::data_loss(format!("shard {} of {} is named", entry.shard_id, self.shards)));
+        }
+        let path = data_path(&self.prefix, entry.shard_id, self.shards);
+        let file = File::open(&path).map_err(|error| io_error("opening", &path, error))?;
+        let length = file.metadata().map_err(|error| io_error("reading", &path, error))?.len();
+        let (offset, size) = (u64::try_from(entry.offset).ok(), u64::try_from(entry.size).ok());
+        let (Some(offset), Some(size)) = (offset, size) else {
+            return Err(Error::data_loss(format!("{} bytes at {} are named", entry.size, entry.offset)));
+        };
+        let fits = offset.checked_add(size).is_some_and(|end| end <= length);
+        let Some(size) = usize::try_from(size).ok().filter(|_| fits) else {
+            return Err(Error::data_loss(format!("{size} bytes at {offset} are named, but {} has {length}", path.display())));
+        };
+        Ok(DataExtent { file, path, offset, size })
+    }
+
+    fn assemble(&self, name: &str, entry: &BundleEntryProto, data_type: DataType, shape: Shape) -> Result<HostTensor> {
+        let size = data_type.size().ok_or_else(|| Error::unimplemented(format!("slices of a {data_type} tensor are not read here")))?;
+        let parts = entry.slices.iter().map(|slice| self.slice(name, slice, &shape)).collect::<Result<Vec<_>>>()?;
+        // No tensor is larger than the files that hold it.
+        let shards: BTreeSet<i32> = parts.iter().map(|(_, part)| part.shard_id).filter(|shard| (0..self.shards).contains(shard)).collect();
+        let file_len = |shard: i32| std::fs::metadata(data_path(&self.prefix, shard, self.shards)).map_or(0, |data| data.len());
+        let total = data_type.bytes_of(shape.elements()?).unwrap_or(u64::MAX);
+        if total > shards.into_iter().map(file_len).fold(0, u64::saturating_add) {
+            return Err(insufficient(name));
+        }
+        let mut tensor = HostTensor::zeros(data_type, shape.clone())?;
+        let mut covered = vec![false; total as usize / size];
+        for (extents, part) in parts {
+            let part = self.read_entry(&part, data_type, extents.iter().map(|(_, length)| *length as u64).collect())?;
+            if !copy_slice(part.bytes().unwrap_or_default(), &extents, &shape, size, tensor.bytes_mut().unwrap_or_default(), &mut covered) {
+                return Err(Error::data_loss("slices overlap"));
+            }
+        }
+        if covered.contains(&false) { Err(insufficient(name)) } else { Ok(tensor) }
+    }
+
+    /// Start and length of a slice in every dimension, and what the index says of it.
+    fn slice(&self, name: &str, slice: &TensorSliceProto, shape: &Shape) -> Result<(Vec<(usize, usize)>, BundleEntryProto)> {
+        if slice.extent.len() != shape.rank() {
+            return Err(Error::data_loss("a slice has not the rank of its tensor"));
+        }
+        let extent = |(extent, dim): (&Extent, &u64)| {
+            let (start, length) =
+                (u64::try_from(extent.start).ok()?, extent.length.map_or(Some(*dim), |length| u64::try_from(length).ok())?);
+            start.checked_add(length).filter(|end| end <= dim)?;
+            Some((start as usize, length as usize))
+        };
+        let extents = slice.extent.iter().zip(shape.iter()).map(extent).collect::<Option<Vec<_>>>();
+        let extents = extents.ok_or_else(|| Error::data_loss("a slice reaches beyond its tensor"))?;
+        let key = slice_key(name, &slice.extent.iter().map(|extent| (extent.start, extent.length.unwrap_or(-1))).collect::<Vec<_>>());
+        let part = self.slices.get(&key).ok_or_else(|| Error::data_loss("a slice that the index names is not there"))?;
+        Ok((extents, decode(Reader::of_bytes(part)).map_err(Error::from)?))
+    }
+}
+
+fn insufficient(name: &str) -> Error {
+    Error::invalid_argument(format!("Does not have sufficient slices for {name}"))
+}
+
+fn check(crc: Crc, entry: &BundleEntryProto) -> Result<()> {
+    if crc.masked() == entry.crc32c.0 { Ok(()) } else { Err(Error::data_loss("the checksum of its bytes differs from the index")) }
+}
+
+/// Copies a dense slice into its place, row by row, and marks the elements that it covers; false where one was covered before.
+fn copy_slice(part: &[u8], extents: &[(usize, usize)], shape: &Shape, size: usize, out: &mut [u8], covered: &mut [bool]) -> bool {
+    if part.is_empty() {
+        return true;
+    }
+    let (first, row) = extents.last().copied().unwrap_or((0, 1));
+    for (index, bytes) in part.chunks_exact(row * size).enumerate() {
+        let (mut rest, mut at, mut stride) = (index, first, 1);
+        for axis in (0..extents.len().saturating_sub(1)).rev() {
+            let (start, length) = extents[axis];
+            stride *= shape[axis + 1] as usize;
+            at += (start + rest % length) * stride;
+            rest /= length;
+        }
+        if covered[at..at + row].contains(&true) {
+            return false;
+        }
+        covered[at..at + row].fill(true);
+        out[at * size..(at + row) * size].copy_from_slice(bytes);
+    }
+    true
+}
+
+/// Bytes of a data file that are known to be there.
+struct DataExtent {
+    file: File,
+    path: PathBuf,
+    offset: u64,
+    size: usize,
+}
+
+impl DataExtent {
+    fn read_all(self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.size];
+        self.read_into(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn read_into(mut self, out: &mut [u8]) -> Result<()> {
+        self.file
+            .seek(SeekFrom::Start(self.offset))
+            .and_then(|_| self.file.read_exact(out))
+            .map_err(|error| io_error("reading", &self.path, error))
+    }
+}
