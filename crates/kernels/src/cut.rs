@@ -20,9 +20,14 @@ pub(crate) struct Cut {
 impl Cut {
     /// Cuts `units` parts that move `unit_bytes` each; a piece holds a multiple of `grain` units (but for the last).
     pub(crate) fn new(units: usize, unit_bytes: u64, grain: usize) -> Cut {
+        Cut::at_most(MOST_PIECES, units, unit_bytes, grain)
+    }
+
+    /// As [`Cut::new`], into at most so many pieces.
+    pub(crate) fn at_most(most: usize, units: usize, unit_bytes: u64, grain: usize) -> Cut {
         let grain = grain.max(1);
         let by_size = usize::try_from(PIECE_BYTES.div_ceil(unit_bytes.max(1))).unwrap_or(usize::MAX);
-        let per_piece = by_size.max(units.div_ceil(MOST_PIECES)).max(1);
+        let per_piece = by_size.max(units.div_ceil(most.max(1))).max(1);
         Cut { units, per_piece: per_piece.checked_next_multiple_of(grain).unwrap_or(usize::MAX) }
     }
 

@@ -7,7 +7,10 @@ mod aligned;
 mod cut;
 mod evaluate;
 pub mod expr;
+pub mod gather;
 pub mod movement;
+pub mod nn;
+pub mod product;
 pub mod reduce;
 pub mod simd;
 #[doc(hidden)]

@@ -1,0 +1,58 @@
+//! Kernels that go by indices: taking rows, adding rows up by segment, scattering rows into a variable.
+//!
+//! Indices are int32 or int64. An index that makes no sense is a fault with TensorFlow's text as far as a fault can say it.
+
+mod rows;
+mod take;
+
+use plimsoll_base::{DataType, Error, Result};
+
+pub use rows::{ScatterOp, SegmentOp, scatter, unsorted_segment};
+pub use take::gather;
+
+/// An index type.
+trait Index: Copy + Send + Sync + std::fmt::Debug + 'static {
+    fn wide(self) -> i64;
+}
+impl Index for i32 {
+    #[inline(always)]
+    fn wide(self) -> i64 {
+        i64::from(self)
+    }
+}
+impl Index for i64 {
+    #[inline(always)]
+    fn wide(self) -> i64 {
+        self
+    }
+}
+
+/// Runs `$body` with `$i` the index type.
+macro_rules! by_index {
+    ($data_type:expr, $i:ident => $body:expr) => {
+        match $data_type {
+            DataType::Int32 => {
+                type $i = i32;
+                $body
+            }
+            DataType::Int64 => {
+                type $i = i64;
+                $body
+            }
+            other => Err(not_an_index(other)),
+        }
+    };
+}
+use by_index;
+
+fn not_an_index(data_type: DataType) -> Error {
+    Error::unimplemented(format!("indices of {data_type}"))
+}
+
+/// A shape's part as a count of elements.
+fn count(shape: &[u64]) -> Result<usize> {
+    crate::cut::elements(shape)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,287 @@
+//! Rows combined into the rows of a result that indices name: segments and scatters.
+//!
+//! A piece owns a range of the result's rows and looks at every index, so rows are combined in the order of the indices
+//! whatever the pieces.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
+
+use super::{Index, by_index, count, not_an_index};
+use crate::cut::{Cut, size_of_type};
+use crate::movement::{Bits, by_size};
+
+/// How rows of a segment are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SegmentOp {
+    /// `UnsortedSegmentSum`; an empty segment is 0.
+    Sum,
+    /// `UnsortedSegmentProd`; an empty segment is 1.
+    Prod,
+    /// `UnsortedSegmentMax`; an empty segment is the lowest finite number.
+    Max,
+    /// `UnsortedSegmentMin`; an empty segment is the highest finite number.
+    Min,
+}
+
+/// What a scatter does with a row of the variable and one of the updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are TensorFlow's: ScatterAdd, ResourceScatterAdd, ..")]
+pub enum ScatterOp {
+    /// The update replaces the row; of several the last one stays.
+    Update,
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Min,
+    Max,
+}
+
+/// `UnsortedSegmentSum` and its kin: row `i` of data goes into row `ids[i]` of `segments` rows.
+///
+/// `ids_shape` is a prefix of `shape`. Arguments: data, ids (of `index_type`), output `[segments] + shape[ids rank..]`. Rows
+/// with a negative id are dropped. Types: float, double, int32, int64, uint8.
+///
+/// # Errors
+/// INVALID_ARGUMENT where the ids' shape is no prefix; UNIMPLEMENTED for other types. At run time a fault for an id that is
+/// too large, "segment_ids[position] is out of range [0, segments)".
+pub fn unsorted_segment(
+    op: SegmentOp,
+    data_type: DataType,
+    index_type: DataType,
+    shape: &[u64],
+    ids_shape: &[u64],
+    segments: u64,
+) -> Result<Prepared> {
+    if !shape.starts_with(ids_shape) {
+        return Err(Error::invalid_argument(format!("data.shape = {shape:?} does not start with segment_ids.shape = {ids_shape:?}")));
+    }
+    count(shape)?;
+    let inner = &shape[ids_shape.len()..];
+    count(&[&[segments], inner].concat())?;
+    let layout = Layout { rows: segments as usize, inner: count(inner)?, indices: count(ids_shape)?, scalar: false, variable: false };
+    by_index!(index_type, I => match op {
+        SegmentOp::Sum => numbers::<I, Add>(data_type, layout),
+        SegmentOp::Prod => numbers::<I, Mul>(data_type, layout),
+        SegmentOp::Max => numbers::<I, Max>(data_type, layout),
+        SegmentOp::Min => numbers::<I, Min>(data_type, layout),
+    })
+}
+
+/// `ScatterAdd`, `ResourceScatterAdd` and their kin: rows of a variable of `shape` combined with updates.
+///
+/// Arguments: the variable, indices (`indices` of them, of `index_type`), updates (`[indices] + shape[1..]`, or one scalar
+/// where `scalar_updates`), output: the variable afterwards. The output is meant to be written where the variable lies
+/// (`in_place`); elsewhere the rest is copied. Equal indices take effect in order.
+/// Types: any of fixed size for `Update`; float, double, int32, int64, uint8 otherwise.
+///
+/// # Errors
+/// INVALID_ARGUMENT for a scalar variable; UNIMPLEMENTED for other types. At run time a fault for an index outside,
+/// "indices[position] is not in [0, limit)", with part of the updates done; INVALID_ARGUMENT where an integer is divided by 0.
+pub fn scatter(
+    op: ScatterOp,
+    data_type: DataType,
+    index_type: DataType,
+    shape: &[u64],
+    indices: u64,
+    scalar_updates: bool,
+) -> Result<Prepared> {
+    let Some((rows, inner)) = shape.split_first() else {
+        return Err(Error::invalid_argument("a variable that is a scalar has no rows to scatter to"));
+    };
+    count(shape)?;
+    count(&[&[indices], inner].concat())?;
+    let layout = Layout { rows: *rows as usize, inner: count(inner)?, indices: indices as usize, scalar: scalar_updates, variable: true };
+    by_index!(index_type, I => match op {
+        ScatterOp::Update => by_size!(size_of_type(data_type)?, T => Ok(prepare::<T, I, Replace>(layout))),
+        ScatterOp::Add => numbers::<I, Add>(data_type, layout),
+        ScatterOp::Sub => numbers::<I, Sub>(data_type, layout),
+        ScatterOp::Mul => numbers::<I, Mul>(data_type, layout),
+        ScatterOp::Div => numbers::<I, Div>(data_type, layout),
+        ScatterOp::Min => numbers::<I, Min>(data_type, layout),
+        ScatterOp::Max => numbers::<I, Max>(data_type, layout),
+    })
+}
+
+/// An element combined with another; `None` where that cannot be.
+trait Combine<T>: Send + Sync + std::fmt::Debug + 'static {
+    /// Of no elements. Not used where a variable is there to begin with.
+    const EMPTY: T;
+    fn combine(old: T, new: T) -> Option<T>;
+}
+
+macro_rules! operations {
+    ($($name:ident)*) => {$(
+        #[derive(Debug)]
+        struct $name;
+    )*};
+}
+operations!(Replace Add Sub Mul Div Min Max);
+
+macro_rules! combine {
+    ($op:ident, $t:ident, $empty:expr, |$old:ident, $new:ident| $value:expr) => {
+        impl Combine<$t> for $op {
+            const EMPTY: $t = $empty;
+            #[inline(always)]
+            fn combine($old: $t, $new: $t) -> Option<$t> {
+                $value
+            }
+        }
+    };
+}
+
+macro_rules! floats {
+    ($($t:ident)*) => {$(
+        combine!(Add, $t, 0.0, |old, new| Some(old + new));
+        combine!(Sub, $t, 0.0, |old, new| Some(old - new));
+        combine!(Mul, $t, 1.0, |old, new| Some(old * new));
+        combine!(Div, $t, 1.0, |old, new| Some(old / new));
+        combine!(Min, $t, $t::MAX, |old, new| Some(if new < old { new } else { old }));
+        combine!(Max, $t, $t::MIN, |old, new| Some(if new > old { new } else { old }));
+    )*};
+}
+floats!(f32 f64);
+
+macro_rules! integers {
+    ($($t:ident)*) => {$(
+        combine!(Add, $t, 0, |old, new| Some(old.wrapping_add(new)));
+        combine!(Sub, $t, 0, |old, new| Some(old.wrapping_sub(new)));
+        combine!(Mul, $t, 1, |old, new| Some(old.wrapping_mul(new)));
+        combine!(Div, $t, 1, |old, new| if new == 0 { None } else { Some(old.wrapping_div(new)) });
+        combine!(Min, $t, $t::MAX, |old, new| Some(old.min(new)));
+        combine!(Max, $t, $t::MIN, |old, new| Some(old.max(new)));
+    )*};
+}
+integers!(i32 i64 u8);
+
+/// What an element starts as that nothing was put into.
+trait Zero: Bits {
+    const ZERO: Self;
+}
+macro_rules! zeros {
+    ($($t:ty = $zero:expr),*) => {$(
+        impl Zero for $t {
+            const ZERO: $t = $zero;
+        }
+    )*};
+}
+zeros!(u8 = 0, u16 = 0, u32 = 0, u64 = 0, [u64; 2] = [0; 2]);
+
+impl<T: Zero> Combine<T> for Replace {
+    const EMPTY: T = T::ZERO;
+    #[inline(always)]
+    fn combine(_: T, new: T) -> Option<T> {
+        Some(new)
+    }
+}
+
+fn numbers<I: Index, F>(data_type: DataType, layout: Layout) -> Result<Prepared>
+where
+    F: Combine<f32> + Combine<f64> + Combine<i32> + Combine<i64> + Combine<u8>,
+{
+    Ok(match data_type {
+        DataType::Float => prepare::<f32, I, F>(layout),
+        DataType::Double => prepare::<f64, I, F>(layout),
+        DataType::Int32 => prepare::<i32, I, F>(layout),
+        DataType::Int64 => prepare::<i64, I, F>(layout),
+        DataType::Uint8 => prepare::<u8, I, F>(layout),
+        _ => return Err(Error::unimplemented(format!("rows of {data_type} combined by index"))),
+    })
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    rows: usize,
+    inner: usize,
+    indices: usize,
+    /// Whether the updates are one scalar.
+    scalar: bool,
+    /// Whether the result starts as a variable, argument 0; else as the empty value.
+    variable: bool,
+}
+
+fn prepare<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combine<T>>(layout: Layout) -> Prepared {
+    let Layout { rows, inner, indices, variable, .. } = layout;
+    let row_bytes = inner * size_of::<T>();
+    // Every piece reads every index: worth it for long rows only.
+    let per_row = (row_bytes * (rows + indices) / rows.max(1)) as u64;
+    let cut = Cut::at_most((row_bytes / 32).clamp(1, 16), rows, per_row, 1);
+    let touched = if variable { indices } else { rows + indices };
+    let cost = Cost { flops: (indices * inner) as f64, bytes: (2 * touched * row_bytes) as f64 };
+    let in_place = if variable { vec![(0, 0)] } else { Vec::new() };
+    let kernel = Arc::new(ByRow::<T, I, F> { layout, cut, marker: PhantomData });
+    Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place, kernel }
+}
+
+#[derive(Debug)]
+struct ByRow<T, I, F> {
+    layout: Layout,
+    cut: Cut,
+    marker: PhantomData<fn(T, I) -> F>,
+}
+
+impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combine<T>> CpuKernel for ByRow<T, I, F> {
+    unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
+        let Layout { rows, inner, indices, scalar, variable } = self.layout;
+        let own = self.cut.units(chunks);
+        let (index_argument, update_argument, output) = if variable { (1, 2, 3) } else { (1, 0, 2) };
+        // SAFETY: the arguments as documented; pieces write different rows. An output that lies on the variable is not read
+        // through another slice.
+        let (index, updates, result) = unsafe {
+            (
+                args.input::<I>(index_argument, indices),
+                args.input::<T>(update_argument, if scalar { 1 } else { indices * inner }),
+                args.output::<T>(output, own.start * inner..own.end * inner),
+            )
+        };
+        if !variable {
+            result.fill(F::EMPTY);
+        } else if args.pointers[0] != args.pointers[3] {
+            // SAFETY: argument 0 holds the variable, which is not the output here.
+            result.copy_from_slice(unsafe { &args.input::<T>(0, rows * inner)[own.start * inner..own.end * inner] });
+        }
+        for (number, index) in index.iter().enumerate() {
+            let index = index.wide();
+            if index >= rows as i64 || (index < 0 && variable) {
+                let text = if variable { "indices[{0}] is not in [0, {1})" } else { "segment_ids[{0}] is out of range [0, {1})" };
+                return Err(Fault::invalid(text, [number as i64, rows as i64]));
+            }
+            if index < own.start as i64 || index >= own.end as i64 {
+                continue;
+            }
+            let row = &mut result[(index as usize - own.start) * inner..][..inner];
+            let done = match scalar {
+                true => row.iter_mut().all(|old| put::<T, F>(old, updates[0])),
+                false => combine_rows::<T, F>(row, &updates[number * inner..][..inner]),
+            };
+            if !done {
+                return Err(Fault::invalid("Integer division by zero", [0, 0]));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn combine_rows<T: Copy, F: Combine<T>>(row: &mut [T], update: &[T]) -> bool {
+    let mut done = true;
+    for (old, new) in row.iter_mut().zip(update) {
+        done &= put::<T, F>(old, *new);
+    }
+    done
+}
+
+#[inline(always)]
+fn put<T: Copy, F: Combine<T>>(old: &mut T, new: T) -> bool {
+    match F::combine(*old, new) {
+        Some(value) => {
+            *old = value;
+            true
+        }
+        None => false,
+    }
+}

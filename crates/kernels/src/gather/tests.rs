@@ -1,0 +1,145 @@
+use super::*;
+use crate::testing::{bytes, run, run_pieces, values};
+use plimsoll_device::{Fault, Prepared};
+
+fn run_i32(prepared: &Prepared, inputs: &[&[u8]], len: usize) -> std::result::Result<Vec<i32>, Fault> {
+    let mut outputs = [vec![0xEE; len * 4]];
+    run(prepared, inputs, &mut outputs)?;
+    let calls: Vec<_> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
+    let mut again = [vec![0xEE; len * 4]];
+    run_pieces(prepared, inputs, &mut again, &calls, &[])?;
+    assert_eq!(outputs, again);
+    Ok(values(&outputs[0]))
+}
+
+#[test]
+fn gathers_along_any_axis_with_batches() {
+    for (params, indices, axis, batch_dims) in [
+        (&[5u64][..], &[][..], 0, 0),
+        (&[5], &[7], 0, 0),
+        (&[5, 3], &[2, 4], 0, 0),
+        (&[5, 3], &[4], 1, 0),
+        (&[2, 5, 3], &[4], 1, 0),
+        (&[2, 5, 3], &[2, 4], 1, 1),
+        (&[2, 4, 5, 3], &[2, 6], 2, 1),
+        (&[2, 4, 5], &[2, 4, 6], 2, 2),
+        (&[5, 3], &[0], 0, 0),
+        (&[5, 0], &[3], 0, 0),
+        (&[1000, 64], &[3000], 0, 0),
+    ] {
+        let size = |shape: &[u64]| shape.iter().product::<u64>() as usize;
+        let data: Vec<i32> = (0..size(params) as i32).collect();
+        let limit = params[axis] as i32;
+        let index: Vec<i32> = (0..size(indices) as i32).map(|at| (at * 7 + 3) % limit).collect();
+        let (outer, inner) = (size(&params[batch_dims..axis]), size(&params[axis + 1..]));
+        let (batches, taken) = (size(&params[..batch_dims]), size(&indices[batch_dims..]));
+        let mut expected = Vec::new();
+        for batch in 0..batches {
+            for outer in batch * outer..(batch + 1) * outer {
+                for at in &index[batch * taken..(batch + 1) * taken] {
+                    expected.extend_from_slice(&data[(outer * limit as usize + *at as usize) * inner..][..inner]);
+                }
+            }
+        }
+        let prepared = gather(4, params, indices, axis, batch_dims, DataType::Int32).unwrap();
+        assert_eq!(
+            run_i32(&prepared, &[&bytes(&data), &bytes(&index)], expected.len()).unwrap(),
+            expected,
+            "{params:?} {indices:?} {axis}"
+        );
+        let wide: Vec<i64> = index.iter().map(|at| i64::from(*at)).collect();
+        let prepared = gather(4, params, indices, axis, batch_dims, DataType::Int64).unwrap();
+        assert_eq!(run_i32(&prepared, &[&bytes(&data), &bytes(&wide)], expected.len()).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_wrong_index_is_a_fault() {
+    let prepared = gather(4, &[3], &[2], 0, 0, DataType::Int32).unwrap();
+    for bad in [-1, 3, i32::MIN, i32::MAX] {
+        let fault = run_i32(&prepared, &[&bytes(&[1, 2, 3]), &bytes(&[0, bad])], 2).unwrap_err();
+        assert_eq!(fault.to_error().to_string(), "INVALID_ARGUMENT: indices[1] is not in [0, 3)");
+    }
+    let none = gather(4, &[0, 3], &[1], 0, 0, DataType::Int32).unwrap();
+    assert!(run_i32(&none, &[&[], &bytes(&[0])], 3).is_err());
+    // Nothing is taken, so nothing is looked up: as TensorFlow.
+    let nothing = gather(4, &[2, 0], &[1], 0, 0, DataType::Int32).unwrap();
+    assert_eq!(run_i32(&nothing, &[&[], &bytes(&[7])], 0).unwrap(), []);
+    assert!(gather(4, &[3], &[2], 1, 0, DataType::Int32).is_err());
+    assert!(gather(4, &[3, 4], &[2], 1, 1, DataType::Int32).is_err());
+    assert!(gather(4, &[3], &[2], 0, 0, DataType::Float).is_err());
+    assert!(gather(5, &[3], &[2], 0, 0, DataType::Int32).is_err());
+}
+
+#[test]
+fn segments_of_rows() {
+    let data = [1, 2, 3, 4, 5, 6, 7, 8];
+    let ids = [2, -1, 2, 0];
+    let segment = |op| {
+        let prepared = unsorted_segment(op, DataType::Int32, DataType::Int32, &[4, 2], &[4], 4).unwrap();
+        run_i32(&prepared, &[&bytes(&data), &bytes(&ids)], 8).unwrap()
+    };
+    let (low, high) = (i32::MIN, i32::MAX);
+    assert_eq!(segment(SegmentOp::Sum), [7, 8, 0, 0, 6, 8, 0, 0]);
+    assert_eq!(segment(SegmentOp::Prod), [7, 8, 1, 1, 5, 12, 1, 1]);
+    assert_eq!(segment(SegmentOp::Max), [7, 8, low, low, 5, 6, low, low]);
+    assert_eq!(segment(SegmentOp::Min), [7, 8, high, high, 1, 2, high, high]);
+    let whole = unsorted_segment(SegmentOp::Sum, DataType::Int32, DataType::Int32, &[4, 2], &[4, 2], 2).unwrap();
+    assert_eq!(run_i32(&whole, &[&bytes(&data), &bytes(&[0, 1, 0, 1, 1, 1, -5, 0])], 2).unwrap(), [1 + 3 + 8, 2 + 4 + 5 + 6]);
+    let fault = run_i32(&whole, &[&bytes(&data), &bytes(&[0, 2, 0, 1, 1, 1, -5, 0])], 2).unwrap_err();
+    assert_eq!(fault.to_error().message(), "segment_ids[1] is out of range [0, 2)");
+    let none = unsorted_segment(SegmentOp::Sum, DataType::Int32, DataType::Int64, &[0, 2], &[0], 3).unwrap();
+    assert_eq!(run_i32(&none, &[&[], &[]], 6).unwrap(), [0; 6]);
+    assert!(unsorted_segment(SegmentOp::Sum, DataType::Int32, DataType::Int64, &[2, 2], &[3], 3).is_err());
+    assert!(unsorted_segment(SegmentOp::Sum, DataType::String, DataType::Int64, &[2], &[2], 3).is_err());
+}
+
+#[test]
+fn an_embedding_gradient_in_pieces() {
+    let (n, inner, segments) = (2000usize, 96usize, 500usize);
+    let data: Vec<f32> = (0..n * inner).map(|at| ((at * 7919) % 1000) as f32 / 499.0 - 1.0).collect();
+    let ids: Vec<i64> = (0..n).map(|at| ((at * 331) % (segments + 7)) as i64 - 7).collect();
+    let mut expected = vec![0f32; segments * inner];
+    for (row, id) in data.chunks(inner).zip(&ids).filter(|(_, id)| **id >= 0) {
+        row.iter().zip(&mut expected[*id as usize * inner..]).for_each(|(new, sum)| *sum += new);
+    }
+    let prepared =
+        unsorted_segment(SegmentOp::Sum, DataType::Float, DataType::Int64, &[n as u64, inner as u64], &[n as u64], segments as u64)
+            .unwrap();
+    assert!(prepared.chunks > 1);
+    let calls: Vec<_> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
+    let mut outputs = [vec![0xEE; expected.len() * 4]];
+    run_pieces(&prepared, &[&bytes(&data), &bytes(&ids)], &mut outputs, &calls, &[]).unwrap();
+    assert_eq!(values::<f32>(&outputs[0]), expected);
+}
+
+#[test]
+fn scatters_into_a_variable() {
+    let variable = [10, 20, 30, 40, 50, 60];
+    let (indices, updates) = ([2i64, 0, 2], [1, 2, 3, 4, 5, 6]);
+    for (op, expected) in [
+        (ScatterOp::Update, [3, 4, 30, 40, 5, 6]),
+        (ScatterOp::Add, [13, 24, 30, 40, 56, 68]),
+        (ScatterOp::Sub, [7, 16, 30, 40, 44, 52]),
+        (ScatterOp::Mul, [30, 80, 30, 40, 250, 720]),
+        (ScatterOp::Div, [3, 5, 30, 40, 10, 5]),
+        (ScatterOp::Min, [3, 4, 30, 40, 1, 2]),
+        (ScatterOp::Max, [10, 20, 30, 40, 50, 60]),
+    ] {
+        let prepared = scatter(op, DataType::Int32, DataType::Int64, &[3, 2], 3, false).unwrap();
+        let inputs = [&bytes(&variable)[..], &bytes(&indices), &bytes(&updates)];
+        assert_eq!(run_i32(&prepared, &inputs, 6).unwrap(), expected, "{op:?}");
+        assert_eq!(prepared.in_place, [(0, 0)]);
+        let mut outputs = [vec![0; 24]];
+        run_pieces(&prepared, &inputs, &mut outputs, &[0..prepared.chunks], &[(0, 0)]).unwrap();
+        assert_eq!(values::<i32>(&outputs[0]), expected, "{op:?} in place");
+    }
+    let one = scatter(ScatterOp::Add, DataType::Int32, DataType::Int32, &[3], 3, true).unwrap();
+    assert_eq!(run_i32(&one, &[&bytes(&[1, 2, 3]), &bytes(&[0, 0, 2]), &bytes(&[5])], 3).unwrap(), [11, 2, 8]);
+    let fault = run_i32(&one, &[&bytes(&[1, 2, 3]), &bytes(&[0, -1, 2]), &bytes(&[5])], 3).unwrap_err();
+    assert_eq!(fault.to_error().message(), "indices[1] is not in [0, 3)");
+    let divide = scatter(ScatterOp::Div, DataType::Int32, DataType::Int32, &[3], 1, false).unwrap();
+    assert!(run_i32(&divide, &[&bytes(&[1, 2, 3]), &bytes(&[1]), &bytes(&[0])], 3).is_err());
+    assert!(scatter(ScatterOp::Add, DataType::Int32, DataType::Int32, &[], 1, false).is_err());
+    assert!(scatter(ScatterOp::Add, DataType::Bool, DataType::Int32, &[1], 1, false).is_err());
+}

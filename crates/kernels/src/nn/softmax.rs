@@ -1,0 +1,116 @@
+//! `Softmax` and `LogSoftmax`.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
+
+use super::lanes::{LANES, Real, Row, exp_shifted};
+use crate::cut::{Cut, elements, size_of_type};
+use crate::simd::{Isa, Vectorised};
+
+/// `Softmax`: `exp(x) / sum(exp(x))` over each of `rows` rows of `classes` logits. Arguments: logits, output.
+///
+/// A row with a NaN, plus infinity, or nothing but minus infinities is NaN. Float or double.
+///
+/// # Errors
+/// UNIMPLEMENTED for other types.
+pub fn softmax(data_type: DataType, rows: u64, classes: u64) -> Result<Prepared> {
+    by_type::<false>(data_type, rows, classes)
+}
+
+/// `LogSoftmax`: `x - log(sum(exp(x)))`; otherwise as [`softmax`].
+///
+/// # Errors
+/// As [`softmax`].
+pub fn log_softmax(data_type: DataType, rows: u64, classes: u64) -> Result<Prepared> {
+    by_type::<true>(data_type, rows, classes)
+}
+
+fn by_type<const LOG: bool>(data_type: DataType, rows: u64, classes: u64) -> Result<Prepared> {
+    let len = elements(&[rows, classes])?;
+    let size = size_of_type(data_type)?;
+    // The powers are the work: a piece holds fewer elements than where they are only moved.
+    let cut = Cut::new(rows as usize, 4 * classes * size as u64 + 64, 1);
+    let (rows, classes) = (rows as usize, classes as usize);
+    let kernel: Arc<dyn CpuKernel> = match data_type {
+        DataType::Float => Arc::new(Softmax::<f32, LOG> { classes, cut, isa: Isa::best(), marker: PhantomData }),
+        DataType::Double => Arc::new(Softmax::<f64, LOG> { classes, cut, isa: Isa::best(), marker: PhantomData }),
+        _ => return Err(Error::unimplemented(format!("Softmax of {data_type}"))),
+    };
+    let cost = Cost { flops: 20.0 * len as f64 + rows as f64, bytes: 2.0 * (len * size) as f64 };
+    Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: vec![(0, 0)], kernel })
+}
+
+#[derive(Debug)]
+struct Softmax<T, const LOG: bool> {
+    classes: usize,
+    cut: Cut,
+    isa: Isa,
+    marker: PhantomData<fn(T)>,
+}
+
+impl<T: Real, const LOG: bool> CpuKernel for Softmax<T, LOG> {
+    unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
+        let rows = self.cut.units(chunks);
+        let call = Call::<T, LOG> { classes: self.classes, rows, from: args.pointers[0].cast(), to: args.pointers[1].cast() };
+        // SAFETY: the processor has the instruction set: it was asked when the kernel was prepared. The pointers are those
+        // of the arguments, and the rows those of these pieces.
+        unsafe { self.isa.run(call) };
+        Ok(())
+    }
+}
+
+/// Made with pointers to the logits and the output, whose `rows` nobody else writes.
+struct Call<T, const LOG: bool> {
+    classes: usize,
+    rows: Range<usize>,
+    from: *mut T,
+    to: *mut T,
+}
+
+impl<T: Real, const LOG: bool> Vectorised for Call<T, LOG> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for row in self.rows {
+            // SAFETY: the row lies in both tensors, and belongs to this call.
+            let (from, to) = unsafe {
+                (Row::new(self.from.add(row * self.classes), self.classes), Row::new(self.to.add(row * self.classes), self.classes))
+            };
+            one::<T, FMA, LOG>(from, to);
+        }
+    }
+}
+
+/// `to` may be `from`.
+#[inline(always)]
+fn one<T: Real, const FMA: bool, const LOG: bool>(from: Row<T>, to: Row<T>) {
+    let max = from.max();
+    if LOG {
+        let log = from.sum(|group, _, len| exp_shifted::<T, FMA>(group, max, len)).ln();
+        from.each(to, |x| (x - max) - log);
+    } else if from.len() <= LANES {
+        // The powers stay in registers.
+        let mut powers = [T::ZERO; LANES];
+        let sum = from.sum(|group, _, len| {
+            powers = exp_shifted::<T, FMA>(group, max, len);
+            powers
+        });
+        let scale = T::ONE / sum;
+        if from.len() > 0 {
+            to.put(0, powers.map(|power| power * scale));
+        }
+    } else {
+        let sum = from.sum(|group, at, len| {
+            let powers = exp_shifted::<T, FMA>(group, max, len);
+            to.put(at, powers);
+            powers
+        });
+        let scale = T::ONE / sum;
+        to.each(to, |power| power * scale);
+    }
+}
