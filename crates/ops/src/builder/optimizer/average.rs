@@ -80,7 +80,9 @@ impl ExponentialMovingAverage {
         self
     }
 
-    /// A node that has run when every average has been moved. An average begins as its variable does.
+    /// A node that has run when every average has been moved. An average begins as its variable does. The variables are read
+    /// after the control dependencies of the scope: make it inside `control_dependencies(&[train], ...)` to average what the
+    /// step has learned.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for variables that are not float32; what making nodes can say.
@@ -105,7 +107,8 @@ impl ExponentialMovingAverage {
                     let absolute = format!("{}/", b.current_name_scope());
                     let one = constant(b, "sub/x", 1.0)?;
                     let rate = b.sub(one, decay).build()?;
-                    let distance = b.sub(average.value, variable.value).build()?;
+                    let (old, new) = (b.read(&average)?, b.read(variable)?);
+                    let distance = b.sub(old, new).build()?;
                     let change = b.mul(distance, rate).build()?;
                     b.update_variable("AssignSub", &average, change).name(&absolute).build_node()
                 })?);
@@ -122,7 +125,8 @@ impl ExponentialMovingAverage {
     fn decay_now(&self, b: &mut GraphBuilder) -> Result<Output> {
         let decay = constant(b, "decay", self.decay)?;
         let Some(step) = &self.step else { return Ok(decay) };
-        let step = as_float(b, step.value, "num_updates")?;
+        let step = b.read(step)?;
+        let step = as_float(b, step, "num_updates")?;
         let (one, ten) = (constant(b, "add/x", 1.0)?, constant(b, "add_1/x", 10.0)?);
         let (over, under) = (b.add(one, step).build()?, b.add(ten, step).build()?);
         let early = b.div(over, under).build()?;

@@ -174,8 +174,11 @@ fn averages_and_rates_follow_the_steps() {
         "fc/w/ExponentialMovingAverage/Assign = Assign(fc/w/ExponentialMovingAverage, fc/w/Initializer/zeros) @/device:CPU:0"
     );
     assert_eq!(
-        lines(&graph, "ExponentialMovingAverage/AssignMovingAvg")[3..],
+        lines(&graph, "ExponentialMovingAverage/AssignMovingAvg")[2..],
         [
+            "ExponentialMovingAverage/AssignMovingAvg/read = Identity(fc/w/ExponentialMovingAverage) @/device:CPU:0",
+            "ExponentialMovingAverage/AssignMovingAvg/read_1 = Identity(fc/w) @/device:CPU:0",
+            "ExponentialMovingAverage/AssignMovingAvg/sub_1 = Sub(ExponentialMovingAverage/AssignMovingAvg/read, ExponentialMovingAverage/AssignMovingAvg/read_1)",
             "ExponentialMovingAverage/AssignMovingAvg/mul = Mul(ExponentialMovingAverage/AssignMovingAvg/sub_1, ExponentialMovingAverage/AssignMovingAvg/sub)",
             "ExponentialMovingAverage/AssignMovingAvg = AssignSub(fc/w/ExponentialMovingAverage, ExponentialMovingAverage/AssignMovingAvg/mul) @/device:CPU:0",
         ]
