@@ -6,6 +6,7 @@
 
 pub mod builder;
 mod evaluate;
+mod gradient;
 pub mod infer;
 mod lower;
 mod registry;

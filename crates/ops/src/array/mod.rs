@@ -1,0 +1,64 @@
+//! Shapes and the movement of elements.
+
+use plimsoll_base::Result;
+use plimsoll_graph::{NodeId, Output, PartialShape};
+
+use crate::variable::shape_tensor;
+use crate::{GraphBuilder, InferCx, OpRules};
+
+pub mod broadcast;
+pub mod concat;
+pub mod fill;
+pub mod gather;
+pub mod identity;
+pub mod pack;
+pub mod pad;
+pub mod reshape;
+pub mod reverse;
+pub mod shape;
+pub mod slice;
+pub mod split;
+pub mod strided_slice;
+pub mod tile;
+pub mod transpose;
+
+/// The rules of this family.
+pub const RULES: &[&[OpRules]] = &[
+    broadcast::RULES,
+    concat::RULES,
+    fill::RULES,
+    gather::RULES,
+    identity::RULES,
+    pack::RULES,
+    pad::RULES,
+    reshape::RULES,
+    reverse::RULES,
+    shape::RULES,
+    slice::RULES,
+    split::RULES,
+    strided_slice::RULES,
+    tile::RULES,
+    transpose::RULES,
+];
+
+/// The gradient of each output is that of the input with the same number.
+pub(crate) fn pass_gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
+    let mut to_inputs = gradients.to_vec();
+    to_inputs.resize(builder.node(node).inputs.len(), None);
+    Ok(to_inputs)
+}
+
+/// Output `index` is `shape` as a vector: its elements where they are known, its length where the rank is.
+pub(crate) fn shape_value(cx: &mut InferCx<'_>, index: usize, shape: &PartialShape) -> Result<()> {
+    match shape.complete() {
+        Some(shape) => {
+            let value = shape_tensor(&shape, cx.outputs[index].data_type)?;
+            cx.set_value(index, value);
+        }
+        None => {
+            let length = shape.0.as_ref().map(|dims| dims.len() as u64);
+            cx.set_dims(index, vec![length]);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! Constant folding: what an operation gives where all that it needs is known, by its own kernel.
+
+use plimsoll_base::Result;
+use plimsoll_graph::{HostTensor, Node, Shape};
+use plimsoll_kernels::expr::{Expr, elementwise};
+use plimsoll_kernels::run_on_bytes;
+
+use crate::{Fact, KernelCx, Lower, Meta, OpRules};
+
+/// Tensors with more elements than this are computed when the graph runs (splats are folded whatever their size).
+const MAX_ELEMENTS: u64 = 1024;
+
+/// The outputs of a node, where they follow from known inputs and are cheap to hold: splats, or small tensors.
+/// Nothing stateful is ever folded.
+///
+/// # Errors
+/// What the kernel says of inputs that make no sense (an integer division by zero, say).
+pub fn evaluate(rules: &OpRules, node: &Node, inputs: &[Fact], outputs: &[Fact]) -> Result<Option<Vec<HostTensor>>> {
+    let Some(output_metas) = outputs.iter().map(meta).collect::<Option<Vec<Meta>>>() else { return Ok(None) };
+    if let Lower::Alias = rules.lower {
+        return alias(inputs, &output_metas);
+    }
+    let Some(input_metas) = inputs.iter().map(meta).collect::<Option<Vec<Meta>>>() else { return Ok(None) };
+    let values: Vec<Option<HostTensor>> = inputs.iter().map(|fact| fact.value.clone()).collect();
+    let cx = KernelCx { node, inputs: &input_metas, outputs: &output_metas, values: &values };
+    match rules.lower {
+        Lower::Unary(_) | Lower::Binary(_) | Lower::Elementwise(_) => {
+            let Some(values) = all(&values) else { return Ok(None) };
+            let Ok(Some(expr)) = rules.lower.expression(&cx) else { return Ok(None) };
+            fold_expression(&expr, &values, &output_metas)
+        }
+        Lower::Move(prepare) => {
+            if let Some(splat) = values.first().and_then(|value| value.as_ref()?.splat()) {
+                let splats = output_metas.iter().map(|meta| HostTensor::from_leading(meta.data_type, meta.shape.clone(), splat));
+                return splats.collect::<Result<_>>().map(Some);
+            }
+            fold_call(prepare, &cx, &values, &output_metas)
+        }
+        Lower::Kernel(prepare) => fold_call(prepare, &cx, &values, &output_metas),
+        _ => Ok(None),
+    }
+}
+
+fn meta(fact: &Fact) -> Option<Meta> {
+    fact.data_type.size()?;
+    let shape = fact.shape.complete()?;
+    (!fact.is_ref).then_some(Meta { data_type: fact.data_type, shape })
+}
+
+fn all(values: &[Option<HostTensor>]) -> Option<Vec<&HostTensor>> {
+    values.iter().map(Option::as_ref).collect()
+}
+
+fn is_small(meta: &Meta) -> bool {
+    meta.shape.elements().is_ok_and(|elements| elements <= MAX_ELEMENTS)
+}
+
+fn alias(inputs: &[Fact], outputs: &[Meta]) -> Result<Option<Vec<HostTensor>>> {
+    let reshaped = inputs.iter().zip(outputs).map(|(fact, meta)| fact.value.as_ref()?.reshaped(meta.shape.clone()).ok());
+    Ok(reshaped.collect::<Option<Vec<_>>>().filter(|values| values.len() == outputs.len()))
+}
+
+fn fold_expression(expr: &Expr, values: &[&HostTensor], outputs: &[Meta]) -> Result<Option<Vec<HostTensor>>> {
+    let splats: Option<Vec<&[u8]>> = values.iter().map(|value| value.splat()).collect();
+    if let Some(splats) = splats {
+        let scalars = vec![Vec::new(); splats.len()];
+        let results = run_on_bytes(&elementwise(expr, &[], &scalars)?, &splats, &outputs.iter().map(Meta::element).collect::<Vec<_>>())?;
+        let tensors = results.iter().zip(outputs).map(|(bytes, meta)| HostTensor::from_leading(meta.data_type, meta.shape.clone(), bytes));
+        return tensors.collect::<Result<_>>().map(Some);
+    }
+    if !outputs.iter().all(is_small) {
+        return Ok(None);
+    }
+    let shapes: Vec<Vec<u64>> = values.iter().map(|value| value.shape().to_vec()).collect();
+    run(&elementwise(expr, outputs[0].shape.dims(), &shapes)?, values, outputs).map(Some)
+}
+
+fn fold_call(
+    prepare: fn(&KernelCx<'_>) -> Result<crate::Call>,
+    cx: &KernelCx<'_>,
+    values: &[Option<HostTensor>],
+    outputs: &[Meta],
+) -> Result<Option<Vec<HostTensor>>> {
+    if !outputs.iter().all(is_small) || !values.iter().flatten().all(|value| value.elements() <= MAX_ELEMENTS) {
+        return Ok(None);
+    }
+    // What cannot be prepared here will say why when the plan needs it.
+    let Ok(call) = prepare(cx) else { return Ok(None) };
+    let arguments: Option<Vec<&HostTensor>> = call.inputs.iter().map(|input| values[*input].as_ref()).collect();
+    let Some(arguments) = arguments else { return Ok(None) };
+    run(&call.prepared, &arguments, outputs).map(Some)
+}
+
+fn run(prepared: &plimsoll_device::Prepared, inputs: &[&HostTensor], outputs: &[Meta]) -> Result<Vec<HostTensor>> {
+    let dense = inputs.iter().map(|tensor| tensor.dense()).collect::<Result<Vec<_>>>()?;
+    let bytes: Vec<&[u8]> = dense.iter().map(|tensor| tensor.bytes().unwrap_or_default()).collect();
+    let results = run_on_bytes(prepared, &bytes, &outputs.iter().map(Meta::bytes).collect::<Vec<_>>())?;
+    let tensors =
+        results.iter().zip(outputs).map(|(bytes, meta)| HostTensor::from_leading(meta.data_type, Shape::clone(&meta.shape), bytes));
+    tensors.collect()
+}

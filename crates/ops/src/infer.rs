@@ -1,0 +1,282 @@
+//! Types, shapes and small values of a node's outputs, from those of its inputs.
+//!
+//! The same rules serve the builder, where shapes are partly known, and the planner, where all feeds have their shapes.
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_graph::{Attrs, HostTensor, Node, OpDef, PartialShape, Shape};
+
+use crate::Registry;
+
+/// What is known of a tensor before anything runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fact {
+    /// The element type.
+    pub data_type: DataType,
+    /// Whether it is a reference to a variable.
+    pub is_ref: bool,
+    /// The shape, as far as it is known.
+    pub shape: PartialShape,
+    /// The elements, where they are known (a splat of any size, or a small tensor).
+    pub value: Option<HostTensor>,
+    /// For a resource handle: type and shape of what it stands for.
+    pub handle: Option<(DataType, PartialShape)>,
+}
+
+impl Fact {
+    /// A tensor of which only type and shape are known.
+    pub fn new(data_type: DataType, shape: PartialShape) -> Fact {
+        Fact { data_type, is_ref: false, shape, value: None, handle: None }
+    }
+
+    /// A tensor that is known.
+    pub fn known(value: HostTensor) -> Fact {
+        Fact { data_type: value.data_type(), is_ref: false, shape: value.shape().into(), value: Some(value), handle: None }
+    }
+}
+
+/// The rule of an operation: sets the shapes (and values) of the outputs.
+pub type InferFn = fn(&mut InferCx<'_>) -> Result<()>;
+
+/// What a rule sees and fills in.
+pub struct InferCx<'a> {
+    /// The node.
+    pub node: &'a Node,
+    /// What is known of its inputs.
+    pub inputs: &'a [Fact],
+    /// What is known of its outputs: the types are filled in already, the shapes are unknown.
+    pub outputs: Vec<Fact>,
+}
+
+impl<'a> InferCx<'a> {
+    /// The node's attributes.
+    pub fn attrs(&self) -> &'a Attrs {
+        &self.node.attrs
+    }
+
+    /// The shape of input `index`.
+    pub fn shape(&self, index: usize) -> &'a PartialShape {
+        &self.inputs[index].shape
+    }
+
+    /// The dimensions of input `index`, where its rank is known.
+    pub fn dims(&self, index: usize) -> Option<&'a [Option<u64>]> {
+        self.inputs[index].shape.0.as_deref()
+    }
+
+    /// The integers that input `index` holds, where they are known.
+    pub fn ints(&self, index: usize) -> Option<Vec<i64>> {
+        self.inputs[index].value.as_ref()?.to_i64s()
+    }
+
+    /// The one integer that input `index` holds, where it is known.
+    pub fn int(&self, index: usize) -> Option<i64> {
+        match self.ints(index)?[..] {
+            [int] => Some(int),
+            _ => None,
+        }
+    }
+
+    /// The length of the vector at input `index`, where it is known: how many dimensions a shape has, say.
+    pub fn vector_len(&self, index: usize) -> Option<usize> {
+        match self.dims(index)? {
+            [Some(len)] => usize::try_from(*len).ok(),
+            _ => None,
+        }
+    }
+
+    /// The dimensions of input `index`, which must have at least `rank` of them; none where the rank is unknown.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where there are known to be fewer.
+    pub fn with_rank_at_least(&self, index: usize, rank: usize) -> Result<Option<&'a [Option<u64>]>> {
+        match self.dims(index) {
+            Some(dims) if dims.len() < rank => Err(Error::invalid_argument(format!(
+                "Shape must be at least rank {rank} but is rank {} for input {index} of shape {}",
+                dims.len(),
+                self.inputs[index].shape
+            ))),
+            dims => Ok(dims),
+        }
+    }
+
+    /// The dimensions of input `index`, which must have `rank` of them; none where the rank is unknown.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the rank is known to differ.
+    pub fn with_rank(&self, index: usize, rank: usize) -> Result<Option<&'a [Option<u64>]>> {
+        match self.dims(index) {
+            Some(dims) if dims.len() != rank => Err(Error::invalid_argument(format!(
+                "Shape must be rank {rank} but is rank {} for input {index} of shape {}",
+                dims.len(),
+                self.inputs[index].shape
+            ))),
+            dims => Ok(dims),
+        }
+    }
+
+    /// Sets the shape of output `index`.
+    pub fn set(&mut self, index: usize, shape: PartialShape) {
+        self.outputs[index].shape = shape;
+    }
+
+    /// Sets the dimensions of output `index`.
+    pub fn set_dims(&mut self, index: usize, dims: Vec<Option<u64>>) {
+        self.set(index, PartialShape(Some(dims)));
+    }
+
+    /// Sets shape and elements of output `index`.
+    pub fn set_value(&mut self, index: usize, value: HostTensor) {
+        self.outputs[index].shape = value.shape().into();
+        self.outputs[index].value = Some(value);
+    }
+}
+
+/// Applies the rules to a node. Nodes of operations without rules have outputs of unknown shape.
+///
+/// # Errors
+/// What the rule says of inputs that cannot be, with the node's name.
+pub fn infer_node(registry: &Registry, def: &OpDef, node: &Node, inputs: &[Fact]) -> Result<Vec<Fact>> {
+    let types = def.output_types(&node.attrs).map_err(|error| error.at_node(&node.name))?;
+    let outputs = types.iter().map(|arg| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) }).collect();
+    let Some(rules) = registry.get(&node.op) else { return Ok(outputs) };
+    let mut cx = InferCx { node, inputs, outputs };
+    (rules.infer)(&mut cx).map_err(|error| error.at_node(&node.name))?;
+    let mut outputs = cx.outputs;
+    if outputs.iter().any(|fact| fact.value.is_none())
+        && let Some(values) = crate::evaluate(rules, node, inputs, &outputs).map_err(|error| error.at_node(&node.name))?
+    {
+        for (fact, value) in outputs.iter_mut().zip(values) {
+            fact.value = Some(value);
+        }
+    }
+    Ok(outputs)
+}
+
+/// Output 0 has the shape of input 0.
+pub fn same(cx: &mut InferCx<'_>) -> Result<()> {
+    cx.set(0, cx.shape(0).clone());
+    Ok(())
+}
+
+/// Output 0 is a scalar.
+pub fn scalar(cx: &mut InferCx<'_>) -> Result<()> {
+    cx.set(0, (&Shape::scalar()).into());
+    Ok(())
+}
+
+/// Nothing is known but the types.
+pub fn unknown(_cx: &mut InferCx<'_>) -> Result<()> {
+    Ok(())
+}
+
+/// Output 0 has the shape that all inputs have together by broadcasting.
+pub fn broadcast(cx: &mut InferCx<'_>) -> Result<()> {
+    let mut shape = PartialShape::from(&Shape::scalar());
+    for input in cx.inputs {
+        shape = broadcast_shapes(&shape, &input.shape)?;
+    }
+    cx.set(0, shape);
+    Ok(())
+}
+
+/// The shape of two tensors together, as far as it is known.
+///
+/// # Errors
+/// INVALID_ARGUMENT where they cannot be broadcast.
+pub fn broadcast_shapes(a: &PartialShape, b: &PartialShape) -> Result<PartialShape> {
+    let (Some(x), Some(y)) = (&a.0, &b.0) else { return Ok(PartialShape::unknown()) };
+    let rank = x.len().max(y.len());
+    let dim = |dims: &[Option<u64>], axis: usize| (axis + dims.len()).checked_sub(rank).map_or(Some(1), |axis| dims[axis]);
+    let mut dims = Vec::with_capacity(rank);
+    for axis in 0..rank {
+        dims.push(match (dim(x, axis), dim(y, axis)) {
+            (Some(1), other) | (other, Some(1)) => other,
+            (Some(p), Some(q)) if p == q => Some(p),
+            (Some(_), Some(_)) => return Err(Error::invalid_argument(format!("Incompatible shapes: {a} vs. {b}"))),
+            (known, None) | (None, known) => known,
+        });
+    }
+    Ok(PartialShape(Some(dims)))
+}
+
+/// What two descriptions of one shape say together.
+///
+/// # Errors
+/// INVALID_ARGUMENT where they contradict each other.
+pub fn merge_shapes(a: &PartialShape, b: &PartialShape) -> Result<PartialShape> {
+    let (Some(x), Some(y)) = (&a.0, &b.0) else {
+        return Ok(if a.0.is_some() { a.clone() } else { b.clone() });
+    };
+    let clash = || Error::invalid_argument(format!("shapes {a} and {b} are not the same"));
+    if x.len() != y.len() {
+        return Err(clash());
+    }
+    let merge = |(p, q): (&Option<u64>, &Option<u64>)| match (p, q) {
+        (Some(p), Some(q)) if p != q => Err(clash()),
+        _ => Ok(p.or(*q)),
+    };
+    x.iter().zip(y).map(merge).collect::<Result<Vec<_>>>().map(|dims| PartialShape(Some(dims)))
+}
+
+/// Axis `axis` of a tensor of that rank, where negative axes count from the end.
+///
+/// # Errors
+/// INVALID_ARGUMENT where it is outside.
+pub fn axis_of(axis: i64, rank: usize) -> Result<usize> {
+    let shifted = if axis < 0 { axis + rank as i64 } else { axis };
+    usize::try_from(shifted)
+        .ok()
+        .filter(|axis| *axis < rank)
+        .ok_or_else(|| Error::invalid_argument(format!("axis {axis} is outside a tensor of rank {rank}")))
+}
+
+/// A dimension that an integer operand states, where −1 stands for unknown.
+///
+/// # Errors
+/// INVALID_ARGUMENT for other negative numbers.
+pub fn dim_of(size: i64) -> Result<Option<u64>> {
+    match size {
+        -1 => Ok(None),
+        size => u64::try_from(size).map(Some).map_err(|_| Error::invalid_argument(format!("a dimension cannot be {size}"))),
+    }
+}
+
+/// A vector of integers, as int32 or int64.
+///
+/// # Errors
+/// INVALID_ARGUMENT where one does not fit int32.
+pub fn int_vector(values: &[i64], data_type: DataType) -> Result<HostTensor> {
+    int_tensor(values, Shape::from([values.len() as u64]), data_type)
+}
+
+/// Integers as a tensor of int32 or int64.
+///
+/// # Errors
+/// INVALID_ARGUMENT where one does not fit int32, or their number is not the shape's.
+pub fn int_tensor(values: &[i64], shape: Shape, data_type: DataType) -> Result<HostTensor> {
+    match data_type {
+        DataType::Int64 => HostTensor::from_slice(shape, values),
+        _ => {
+            let narrow = |value: &i64| i32::try_from(*value).map_err(|_| Error::invalid_argument(format!("{value} does not fit int32")));
+            HostTensor::from_slice(shape, &values.iter().map(narrow).collect::<Result<Vec<i32>>>()?)
+        }
+    }
+}
+
+/// The sum of dimensions, where all are known.
+pub fn sum_dims(dims: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
+    dims.into_iter().try_fold(0u64, |sum, dim| sum.checked_add(dim?))
+}
+
+/// The shape that integers state, where −1 stands for an unknown dimension (a shape operand in a graph).
+///
+/// # Errors
+/// INVALID_ARGUMENT for other negative numbers.
+pub fn shape_of_ints(ints: &[i64]) -> Result<PartialShape> {
+    ints.iter().map(|size| dim_of(*size)).collect::<Result<Vec<_>>>().map(|dims| PartialShape(Some(dims)))
+}
+
+/// A shape of which at most the rank is known.
+pub fn of_rank(rank: Option<usize>) -> PartialShape {
+    PartialShape(rank.map(|rank| vec![None; rank]))
+}

@@ -1,0 +1,184 @@
+//! What an operation becomes in a plan.
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_device::Prepared;
+use plimsoll_graph::{Attrs, HostTensor, Node, Shape};
+use plimsoll_kernels::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
+use plimsoll_kernels::product::ProductSpec;
+
+/// Type and shape of a tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Meta {
+    /// The element type.
+    pub data_type: DataType,
+    /// The shape.
+    pub shape: Shape,
+}
+
+impl Meta {
+    /// Bytes of all elements; 0 for types whose elements have no fixed size.
+    pub fn bytes(&self) -> u64 {
+        self.shape.elements().ok().and_then(|elements| self.data_type.bytes_of(elements)).unwrap_or(0)
+    }
+
+    /// Bytes of one element; 1 for types whose elements have no fixed size.
+    pub fn element(&self) -> u64 {
+        self.data_type.size().unwrap_or(1) as u64
+    }
+}
+
+/// What is known when a kernel is prepared: everything but the elements, and the elements that decide shapes.
+pub struct KernelCx<'a> {
+    /// The node.
+    pub node: &'a Node,
+    /// Its inputs. For a variable argument: the variable's type and shape.
+    pub inputs: &'a [Meta],
+    /// Its outputs.
+    pub outputs: &'a [Meta],
+    /// The elements of inputs, where they are known.
+    pub values: &'a [Option<HostTensor>],
+}
+
+impl KernelCx<'_> {
+    /// The node's attributes.
+    pub fn attrs(&self) -> &Attrs {
+        &self.node.attrs
+    }
+
+    /// The dimensions of input `index`.
+    pub fn dims(&self, index: usize) -> &[u64] {
+        self.inputs[index].shape.dims()
+    }
+
+    /// Bytes of one element of input `index`.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED for types whose elements have no fixed size.
+    pub fn element(&self, index: usize) -> Result<usize> {
+        let data_type = self.inputs[index].data_type;
+        data_type.size().ok_or_else(|| Error::unimplemented(format!("{} of {data_type}", self.node.op)))
+    }
+
+    /// The integers that input `index` holds.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED where they are known only when the graph runs.
+    pub fn ints(&self, index: usize) -> Result<Vec<i64>> {
+        self.values[index].as_ref().and_then(HostTensor::to_i64s).ok_or_else(|| {
+            Error::unimplemented(format!(
+                "not yet: input {index} of {} is known only when the graph runs, and a shape depends on it",
+                self.node.op
+            ))
+        })
+    }
+
+    /// The one integer that input `index` holds.
+    ///
+    /// # Errors
+    /// As [`KernelCx::ints`]; INVALID_ARGUMENT where there are several.
+    pub fn int(&self, index: usize) -> Result<i64> {
+        match self.ints(index)?[..] {
+            [int] => Ok(int),
+            _ => Err(Error::invalid_argument(format!("input {index} of {} must be a scalar", self.node.op))),
+        }
+    }
+}
+
+/// A kernel, and which of the node's inputs are its arguments (the others were used up when it was prepared).
+pub struct Call {
+    /// The kernel. Its arguments are `inputs`, then all outputs of the node.
+    pub prepared: Prepared,
+    /// Positions of inputs.
+    pub inputs: Vec<usize>,
+}
+
+impl Call {
+    /// A kernel that takes these inputs.
+    pub fn new(prepared: Prepared, inputs: impl Into<Vec<usize>>) -> Call {
+        Call { prepared, inputs: inputs.into() }
+    }
+}
+
+/// A kernel with state of its own, which lives as long as the session (a random generator's counter).
+pub struct StatefulCall {
+    /// The kernel. Its arguments are the state (read and written), then `inputs`, then all outputs of the node.
+    pub prepared: Prepared,
+    /// Positions of inputs.
+    pub inputs: Vec<usize>,
+    /// The state before the first run.
+    pub state: Vec<u8>,
+}
+
+/// A change of variables, element by element.
+pub struct Update {
+    /// Its operands are all inputs of the node, in order; a variable argument stands for the variable's value.
+    pub expr: Expr,
+    /// For each result of the expression, the input that is the variable it becomes.
+    pub writes: Vec<usize>,
+}
+
+/// What an operation becomes.
+#[derive(Clone, Copy, Debug)]
+pub enum Lower {
+    /// It computes nothing and has no outputs (NoOp).
+    Nothing,
+    /// A constant: attribute `value`.
+    Const,
+    /// A value that has to be fed.
+    Placeholder,
+    /// The value of input 0, unless it is fed.
+    PlaceholderWithDefault,
+    /// A variable: VariableV2 (a reference) or VarHandleOp (a handle).
+    Variable,
+    /// Output i is input i, bit for bit, maybe in another shape. Further inputs only say that shape.
+    Alias,
+    /// One value in, one out, for each element.
+    Unary(UnaryOp),
+    /// Two values in, one out, for each element, broadcasting.
+    Binary(BinaryOp),
+    /// All inputs in, one value or more out, for each element, broadcasting.
+    Elementwise(fn(&KernelCx<'_>) -> Result<Expr>),
+    /// A product of matrices: input 0 times input 1. Other operations can be fused into its end.
+    Product(fn(&KernelCx<'_>) -> Result<ProductSpec>),
+    /// A kernel of its own.
+    Kernel(fn(&KernelCx<'_>) -> Result<Call>),
+    /// A kernel of its own that only moves elements of input 0 (or repeats them): a splat stays that splat.
+    Move(fn(&KernelCx<'_>) -> Result<Call>),
+    /// A kernel with state of its own. Never folded.
+    Stateful(fn(&KernelCx<'_>) -> Result<StatefulCall>),
+    /// The value of the variable that input 0 stands for.
+    ReadVariable,
+    /// Whether the variable that input 0 stands for was initialised.
+    IsInitialized,
+    /// The variable that input 0 stands for becomes input 1. It need not have been initialised.
+    Assign,
+    /// Variables change element by element.
+    Update(fn(&KernelCx<'_>) -> Result<Update>),
+    /// The variable that input 0 stands for is changed in place by a kernel (scatter updates). The kernel's arguments are
+    /// the call's inputs, the variable first, and then the variable once more: its output, which lies where the input lies.
+    UpdateInPlace(fn(&KernelCx<'_>) -> Result<Call>),
+}
+
+impl Lower {
+    /// The expression of an elementwise operation.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED where it does not work on the types at hand.
+    pub fn expression(self, cx: &KernelCx<'_>) -> Result<Option<Expr>> {
+        let mut builder = ExprBuilder::new();
+        let result = match self {
+            Lower::Unary(op) => {
+                let x = builder.input(cx.inputs[0].data_type)?;
+                builder.unary(op, x)?
+            }
+            Lower::Binary(op) => {
+                let x = builder.input(cx.inputs[0].data_type)?;
+                let y = builder.input(cx.inputs[1].data_type)?;
+                builder.binary(op, x, y)?
+            }
+            Lower::Elementwise(make) => return make(cx).map(Some),
+            _ => return Ok(None),
+        };
+        Ok(Some(builder.finish(vec![result])))
+    }
+}

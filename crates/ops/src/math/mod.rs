@@ -1,0 +1,36 @@
+//! Arithmetic: elementwise operations, products, reductions.
+
+use crate::OpRules;
+
+pub mod add_n;
+pub mod arg_reduction;
+pub mod batch_matmul;
+pub mod binary;
+pub mod cast;
+pub mod compare;
+pub mod logic;
+pub mod matmul;
+pub mod range;
+pub mod reduction;
+pub mod segment;
+pub mod select;
+pub mod unary;
+pub mod unary_grad;
+
+/// The rules of this family.
+pub const RULES: &[&[OpRules]] = &[
+    add_n::RULES,
+    arg_reduction::RULES,
+    batch_matmul::RULES,
+    binary::RULES,
+    cast::RULES,
+    compare::RULES,
+    logic::RULES,
+    matmul::RULES,
+    range::RULES,
+    reduction::RULES,
+    segment::RULES,
+    select::RULES,
+    unary::RULES,
+    unary_grad::RULES,
+];

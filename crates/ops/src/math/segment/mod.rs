@@ -1,0 +1,70 @@
+//! UnsortedSegmentSum and its kin: rows combined by the segment that each names.
+
+use plimsoll_base::{Error, Result};
+use plimsoll_graph::{NodeId, Output, PartialShape};
+use plimsoll_kernels::gather::{SegmentOp, unsorted_segment};
+
+use crate::gradient::from_one;
+use crate::infer::merge_shapes;
+use crate::registry::Gradient;
+use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+
+const fn rule(name: &'static str, prepare: fn(&KernelCx<'_>) -> Result<Call>, gradient: Gradient) -> OpRules {
+    OpRules { name, infer, lower: Lower::Kernel(prepare), gradient }
+}
+
+/// The rules of unsorted segments.
+pub const RULES: &[OpRules] = &[
+    rule("UnsortedSegmentSum", |cx| prepare(cx, SegmentOp::Sum), Gradient::Rule(gradient)),
+    rule("UnsortedSegmentProd", |cx| prepare(cx, SegmentOp::Prod), Gradient::Unknown),
+    rule("UnsortedSegmentMax", |cx| prepare(cx, SegmentOp::Max), Gradient::Unknown),
+    rule("UnsortedSegmentMin", |cx| prepare(cx, SegmentOp::Min), Gradient::Unknown),
+];
+
+fn infer(cx: &mut InferCx<'_>) -> Result<()> {
+    let segments = cx.int(2).map(|segments| {
+        u64::try_from(segments).map_err(|_| Error::invalid_argument(format!("Input num_segments == {segments} must not be negative.")))
+    });
+    let segments = segments.transpose()?;
+    let (Some(data), Some(ids)) = (cx.dims(0), cx.dims(1)) else { return Ok(()) };
+    let leading = data.get(..ids.len()).map(|dims| PartialShape(Some(dims.to_vec())));
+    if leading.is_none_or(|leading| merge_shapes(&leading, cx.shape(1)).is_err()) {
+        return Err(Error::invalid_argument(format!(
+            "data.shape = {} does not start with segment_ids.shape = {}",
+            cx.shape(0),
+            cx.shape(1)
+        )));
+    }
+    let mut dims = vec![segments];
+    dims.extend(&data[ids.len()..]);
+    cx.set_dims(0, dims);
+    Ok(())
+}
+
+fn prepare(cx: &KernelCx<'_>, op: SegmentOp) -> Result<Call> {
+    let (data, ids) = (&cx.inputs[0], &cx.inputs[1]);
+    let prepared = unsorted_segment(op, data.data_type, ids.data_type, &data.shape, &ids.shape, cx.outputs[0].shape[0])?;
+    Ok(Call::new(prepared, [0, 1]))
+}
+
+/// Each row's gradient is that of its segment; zeros for rows with a negative id, which were dropped.
+fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
+    from_one(builder, node, gradients, |g, gradient| {
+        let (data, ids) = (g.input(0), g.input(1));
+        let zeros = g.zeros_like(ids)?;
+        let clipped = g.op("Maximum", &[ids, zeros])?;
+        let axis = g.int(0)?;
+        let gathered = g.op("GatherV2", &[gradient, clipped, axis])?;
+        let zero = g.number(ids, 0.0)?;
+        let mut kept = g.op("GreaterEqual", &[ids, zero])?;
+        let (Some(rank), Some(ids_rank)) = (g.rank_of(data), g.rank_of(ids)) else {
+            return Err(Error::unimplemented("not yet: the gradient of UnsortedSegmentSum of tensors whose rank is not known"));
+        };
+        for axis in ids_rank..rank {
+            let axis = g.int(axis as i64)?;
+            kept = g.op("ExpandDims", &[kept, axis])?;
+        }
+        let nothing = g.zeros_like(gathered)?;
+        Ok(vec![Some(g.select(kept, gathered, nothing)?), None, None])
+    })
+}

@@ -1,0 +1,73 @@
+//! Gradients of operations on one value, each as TensorFlow's `math_grad.py` builds it.
+
+use std::f64::consts::FRAC_2_SQRT_PI;
+
+use plimsoll_base::Result;
+use plimsoll_graph::{NodeId, Output};
+
+use crate::GraphBuilder;
+use crate::gradient::{Grad, from_one};
+
+type Gradients = Result<Vec<Option<Output>>>;
+
+macro_rules! gradients {
+    ($($(#[$doc:meta])* $name:ident($g:ident, $dy:ident) => $body:block)*) => {
+        $($(#[$doc])* pub(super) fn $name(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Gradients {
+            from_one(builder, node, gradients, |$g, $dy| Ok(vec![Some($body)]))
+        })*
+    };
+}
+
+gradients! {
+    neg(g, dy) => { g.neg(dy)? }
+    abs(g, dy) => {
+        let sign = g.op("Sign", &[g.input(0)])?;
+        g.mul(dy, sign)?
+    }
+    /// Zeros.
+    sign(g, _dy) => { g.zeros_like(g.input(0))? }
+    square(g, dy) => {
+        let double = g.scale(g.input(0), 2.0)?;
+        g.mul(dy, double)?
+    }
+    sqrt(g, dy) => { g.op("SqrtGrad", &[g.output(0), dy])? }
+    rsqrt(g, dy) => { g.op("RsqrtGrad", &[g.output(0), dy])? }
+    reciprocal(g, dy) => { g.op("ReciprocalGrad", &[g.output(0), dy])? }
+    exp(g, dy) => { g.mul(dy, g.output(0))? }
+    expm1(g, dy) => {
+        let exp = g.op("Exp", &[g.input(0)])?;
+        g.mul(dy, exp)?
+    }
+    log(g, dy) => {
+        let inverse = g.op("Reciprocal", &[g.input(0)])?;
+        g.mul(dy, inverse)?
+    }
+    log1p(g, dy) => {
+        let one = g.number(g.input(0), 1.0)?;
+        let sum = g.op("AddV2", &[one, g.input(0)])?;
+        let inverse = g.op("Reciprocal", &[sum])?;
+        g.mul(dy, inverse)?
+    }
+    tanh(g, dy) => { g.op("TanhGrad", &[g.output(0), dy])? }
+    sigmoid(g, dy) => { g.op("SigmoidGrad", &[g.output(0), dy])? }
+    erf(g, dy) => { bell(g, dy, FRAC_2_SQRT_PI)? }
+    erfc(g, dy) => { bell(g, dy, -FRAC_2_SQRT_PI)? }
+    sin(g, dy) => {
+        let cos = g.op("Cos", &[g.input(0)])?;
+        g.mul(dy, cos)?
+    }
+    cos(g, dy) => {
+        let sin = g.op("Sin", &[g.input(0)])?;
+        let neg = g.neg(dy)?;
+        g.mul(neg, sin)?
+    }
+}
+
+/// `dy * factor * exp(-x^2)`.
+fn bell(g: &mut Grad<'_>, dy: Output, factor: f64) -> Result<Output> {
+    let scaled = g.scale(dy, factor)?;
+    let square = g.op("Square", &[g.input(0)])?;
+    let neg = g.neg(square)?;
+    let exp = g.op("Exp", &[neg])?;
+    g.mul(scaled, exp)
+}

@@ -1,0 +1,66 @@
+//! Operations on one value: negation, roots, exponentials, rounding and the like.
+
+mod gradients;
+
+use plimsoll_base::Result;
+use plimsoll_kernels::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
+
+use crate::infer::same;
+use crate::registry::{Gradient, GradientFn};
+use crate::{KernelCx, Lower, OpRules};
+
+const fn rule(name: &'static str, op: UnaryOp, gradient: GradientFn) -> OpRules {
+    OpRules { name, infer: same, lower: Lower::Unary(op), gradient: Gradient::Rule(gradient) }
+}
+
+/// A step function: nothing goes through.
+const fn step(name: &'static str, lower: Lower) -> OpRules {
+    OpRules { name, infer: same, lower, gradient: Gradient::Stops }
+}
+
+/// The rules of the operations on one value.
+pub const RULES: &[OpRules] = &[
+    rule("Neg", UnaryOp::Neg, gradients::neg),
+    rule("Abs", UnaryOp::Abs, gradients::abs),
+    rule("Sign", UnaryOp::Sign, gradients::sign),
+    rule("Square", UnaryOp::Square, gradients::square),
+    rule("Sqrt", UnaryOp::Sqrt, gradients::sqrt),
+    rule("Rsqrt", UnaryOp::Rsqrt, gradients::rsqrt),
+    rule("Reciprocal", UnaryOp::Reciprocal, gradients::reciprocal),
+    rule("Inv", UnaryOp::Reciprocal, gradients::reciprocal),
+    rule("Exp", UnaryOp::Exp, gradients::exp),
+    rule("Expm1", UnaryOp::Expm1, gradients::expm1),
+    rule("Log", UnaryOp::Log, gradients::log),
+    rule("Log1p", UnaryOp::Log1p, gradients::log1p),
+    rule("Tanh", UnaryOp::Tanh, gradients::tanh),
+    rule("Sigmoid", UnaryOp::Sigmoid, gradients::sigmoid),
+    rule("Erf", UnaryOp::Erf, gradients::erf),
+    rule("Erfc", UnaryOp::Erfc, gradients::erfc),
+    rule("Sin", UnaryOp::Sin, gradients::sin),
+    rule("Cos", UnaryOp::Cos, gradients::cos),
+    step("Floor", Lower::Unary(UnaryOp::Floor)),
+    step("Ceil", Lower::Unary(UnaryOp::Ceil)),
+    step("Rint", Lower::Unary(UnaryOp::Rint)),
+    step("Round", Lower::Elementwise(round)),
+    step("IsNan", Lower::Unary(UnaryOp::IsNan)),
+    step("IsFinite", Lower::Unary(UnaryOp::IsFinite)),
+    step("IsInf", Lower::Elementwise(is_inf)),
+];
+
+/// To the nearest, ties to even; integers are round already.
+fn round(cx: &KernelCx<'_>) -> Result<Expr> {
+    let mut builder = ExprBuilder::new();
+    let x = builder.input(cx.inputs[0].data_type)?;
+    let result = if cx.inputs[0].data_type.is_integer() { x } else { builder.unary(UnaryOp::Rint, x)? };
+    Ok(builder.finish(vec![result]))
+}
+
+/// Neither finite nor NaN.
+fn is_inf(cx: &KernelCx<'_>) -> Result<Expr> {
+    let mut builder = ExprBuilder::new();
+    let x = builder.input(cx.inputs[0].data_type)?;
+    let (finite, nan) = (builder.unary(UnaryOp::IsFinite, x)?, builder.unary(UnaryOp::IsNan, x)?);
+    let either = builder.binary(BinaryOp::LogicalOr, finite, nan)?;
+    let result = builder.unary(UnaryOp::LogicalNot, either)?;
+    Ok(builder.finish(vec![result]))
+}

@@ -1,0 +1,68 @@
+//! ApplyRMSProp, ApplyCenteredRMSProp and their resource forms.
+
+use plimsoll_base::Result;
+use plimsoll_kernels::expr::{Reg, UnaryOp};
+
+use super::{Steps, check, rule};
+use crate::{InferCx, KernelCx, OpRules, Update};
+
+/// The rules of RMSProp.
+pub const RULES: &[OpRules] = &[
+    rule("ApplyRMSProp", infer, update),
+    rule("ResourceApplyRMSProp", infer, update),
+    rule("ApplyCenteredRMSProp", infer_centered, update_centered),
+    rule("ResourceApplyCenteredRMSProp", infer_centered, update_centered),
+];
+
+fn infer(cx: &mut InferCx<'_>) -> Result<()> {
+    check(cx, 3, 7)
+}
+
+fn infer_centered(cx: &mut InferCx<'_>) -> Result<()> {
+    check(cx, 4, 8)
+}
+
+/// `slot + (value - slot) * (1 - rho)`.
+fn decay(s: &mut Steps, slot: Reg, value: Reg, rho: Reg) -> Result<Reg> {
+    let one = s.one()?;
+    let weight = s.sub(one, rho)?;
+    let change = s.sub(value, slot)?;
+    let change = s.mul(change, weight)?;
+    s.add(slot, change)
+}
+
+/// `mom * momentum + grad * lr / sqrt(divisor)`.
+fn velocity(s: &mut Steps, mom: Reg, momentum: Reg, grad: Reg, lr: Reg, divisor: Reg) -> Result<Reg> {
+    let kept = s.mul(mom, momentum)?;
+    let scaled = s.mul(grad, lr)?;
+    let root = s.unary(UnaryOp::Sqrt, divisor)?;
+    let step = s.div(scaled, root)?;
+    s.add(kept, step)
+}
+
+/// `ms += (grad^2 - ms) * (1 - rho); mom = mom * momentum + grad * lr / sqrt(ms + epsilon); var -= mom`.
+fn update(cx: &KernelCx<'_>) -> Result<Update> {
+    let mut s = Steps::new(cx)?;
+    let [variable, ms, mom, lr, rho, momentum, epsilon, grad] = s.inputs()?;
+    let square = s.unary(UnaryOp::Square, grad)?;
+    let ms = decay(&mut s, ms, square, rho)?;
+    let divisor = s.add(ms, epsilon)?;
+    let mom = velocity(&mut s, mom, momentum, grad, lr, divisor)?;
+    let variable = s.sub(variable, mom)?;
+    s.finish(&[(0, variable), (1, ms), (2, mom)])
+}
+
+/// As [`update`], with `ms - mg^2` in the place of `ms` under the root and `mg += (grad - mg) * (1 - rho)`.
+fn update_centered(cx: &KernelCx<'_>) -> Result<Update> {
+    let mut s = Steps::new(cx)?;
+    let [variable, mg, ms, mom, lr, rho, momentum, epsilon, grad] = s.inputs()?;
+    let square = s.unary(UnaryOp::Square, grad)?;
+    let ms = decay(&mut s, ms, square, rho)?;
+    let mg = decay(&mut s, mg, grad, rho)?;
+    let mean = s.unary(UnaryOp::Square, mg)?;
+    let variance = s.sub(ms, mean)?;
+    let divisor = s.add(variance, epsilon)?;
+    let mom = velocity(&mut s, mom, momentum, grad, lr, divisor)?;
+    let variable = s.sub(variable, mom)?;
+    s.finish(&[(0, variable), (1, mg), (2, ms), (3, mom)])
+}

@@ -1,0 +1,112 @@
+//! The rules of every operation, by name.
+
+use std::collections::HashMap;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_graph::{NodeId, OpTable, Output};
+
+use crate::GraphBuilder;
+use crate::infer::InferFn;
+use crate::lower::Lower;
+
+/// The rules of one operation.
+#[derive(Clone, Copy, Debug)]
+pub struct OpRules {
+    /// The operation's name.
+    pub name: &'static str,
+    /// Types, shapes and values of the outputs, as far as they can be known.
+    pub infer: InferFn,
+    /// What the operation becomes in a plan.
+    pub lower: Lower,
+    /// How gradients go through it.
+    pub gradient: Gradient,
+}
+
+/// How gradients go through an operation.
+#[derive(Clone, Copy)]
+pub enum Gradient {
+    /// Not written yet: asking for a gradient through it is an error.
+    Unknown,
+    /// None goes through: the operation is constant, or gives integers.
+    Stops,
+    /// From the gradients of the node's outputs (none where nothing depends on one), those of its inputs.
+    Rule(GradientFn),
+}
+
+impl std::fmt::Debug for Gradient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Gradient::Unknown => "Unknown",
+            Gradient::Stops => "Stops",
+            Gradient::Rule(_) => "Rule",
+        })
+    }
+}
+
+/// A gradient rule: `(builder, node, gradients of its outputs) -> gradients of its inputs`.
+pub type GradientFn = fn(&mut GraphBuilder, NodeId, &[Option<Output>]) -> Result<Vec<Option<Output>>>;
+
+/// The operations that can be run, beside the table of all that exist.
+#[derive(Debug)]
+pub struct Registry {
+    table: OpTable,
+    rules: HashMap<&'static str, OpRules>,
+}
+
+impl Registry {
+    /// TensorFlow's table, and the rules of this crate.
+    pub fn standard() -> Registry {
+        let mut registry = Registry::with_table(OpTable::tensorflow());
+        for family in [
+            crate::array::RULES,
+            crate::math::RULES,
+            crate::nn::RULES,
+            crate::optimizer::RULES,
+            crate::random::RULES,
+            crate::source::RULES,
+            crate::variable::RULES,
+        ] {
+            family.iter().for_each(|rules| registry.extend(rules));
+        }
+        registry
+    }
+
+    /// A table without rules.
+    pub fn with_table(table: OpTable) -> Registry {
+        Registry { table, rules: HashMap::new() }
+    }
+
+    /// Adds rules, or replaces those of the same name.
+    pub fn extend(&mut self, rules: &[OpRules]) {
+        self.rules.extend(rules.iter().map(|rules| (rules.name, *rules)));
+    }
+
+    /// The table of operations.
+    pub fn table(&self) -> &OpTable {
+        &self.table
+    }
+
+    /// The rules of an operation.
+    pub fn get(&self, op: &str) -> Option<&OpRules> {
+        self.rules.get(op)
+    }
+
+    /// The rules of an operation.
+    ///
+    /// # Errors
+    /// NOT_FOUND where no such operation exists, UNIMPLEMENTED where it has no rules here.
+    pub fn require(&self, op: &str) -> Result<&OpRules> {
+        if let Some(rules) = self.rules.get(op) {
+            return Ok(rules);
+        }
+        self.table.require(op)?;
+        Err(Error::unimplemented(format!("operation {op} is not built yet")))
+    }
+
+    /// The names of all operations with rules, sorted.
+    pub fn names(&self) -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = self.rules.keys().copied().collect();
+        names.sort_unstable();
+        names
+    }
+}

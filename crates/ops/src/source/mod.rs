@@ -1,0 +1,39 @@
+//! Where values begin: constants, placeholders; and what has none: NoOp, Assert (which is not checked yet).
+
+use plimsoll_base::Result;
+use plimsoll_graph::AttrsExt;
+
+use crate::infer::unknown;
+use crate::registry::Gradient;
+use crate::{InferCx, Lower, OpRules};
+
+/// The rules of this family.
+pub const RULES: &[&[OpRules]] = &[&[
+    OpRules { name: "Const", infer: constant, lower: Lower::Const, gradient: Gradient::Stops },
+    OpRules { name: "NoOp", infer: unknown, lower: Lower::Nothing, gradient: Gradient::Stops },
+    OpRules { name: "Assert", infer: unknown, lower: Lower::Nothing, gradient: Gradient::Stops },
+    OpRules { name: "ControlTrigger", infer: unknown, lower: Lower::Nothing, gradient: Gradient::Stops },
+    OpRules { name: "Placeholder", infer: placeholder, lower: Lower::Placeholder, gradient: Gradient::Stops },
+    OpRules {
+        name: "PlaceholderWithDefault",
+        infer: placeholder,
+        lower: Lower::PlaceholderWithDefault,
+        gradient: Gradient::Rule(crate::array::pass_gradient),
+    },
+]];
+
+fn constant(cx: &mut InferCx<'_>) -> Result<()> {
+    let value = cx.attrs().tensor("value")?.clone();
+    let declared = cx.outputs[0].data_type;
+    if value.data_type() != declared {
+        return Err(plimsoll_base::Error::invalid_argument(format!("the constant is {}, but its type says {declared}", value.data_type())));
+    }
+    cx.set_value(0, value);
+    Ok(())
+}
+
+fn placeholder(cx: &mut InferCx<'_>) -> Result<()> {
+    let shape = cx.attrs().shape("shape")?.clone();
+    cx.set(0, shape);
+    Ok(())
+}
