@@ -38,6 +38,9 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
     if let Some(both) = fetches.iter().find(|fetch| fed.contains_key(fetch)) {
         return Err(Error::invalid_argument(format!("The tensor {} is both fed and fetched", graph.tensor_name(*both))));
     }
+    for output in &feeds {
+        check_feed(request, &fed, *output)?;
+    }
     let needed = reach(graph, &fed, &fetches, &targets);
     let order: Vec<NodeId> = graph.topological()?.into_iter().filter(|id| needed[*id]).collect();
     let mut facts: IdVec<NodeId, Vec<Fact>> = IdVec::filled(Vec::new(), graph.nodes().len());
@@ -51,9 +54,6 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
     for &id in &order {
         let outputs = node_facts(request, &facts, &fed, id)?;
         facts[id] = outputs;
-    }
-    for output in &feeds {
-        check_feed(request, &fed, *output)?;
     }
     Ok(Pruned { order, facts, feeds, fetches })
 }

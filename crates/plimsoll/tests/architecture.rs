@@ -1,0 +1,109 @@
+//! The house stands as ARCHITECTURE.md draws it: arrows point down, heavy dependencies have one crate each, `unsafe` has its
+//! rooms, and planning reaches no device.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// For each crate, the crates of the house that it may use.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("memory", &["base"]),
+    ("graph", &["base"]),
+    ("device", &["base", "memory"]),
+    ("kernels", &["base", "device"]),
+    ("device-cpu", &["base", "memory", "device"]),
+    ("formats", &["base", "graph", "device"]),
+    ("ops", &["base", "graph", "device", "kernels"]),
+    ("plan", &["base", "memory", "graph", "device", "kernels", "ops"]),
+    ("runtime", &["base", "memory", "graph", "device", "ops", "plan", "device-cpu"]),
+    ("plimsoll", &["base", "memory", "graph", "device", "ops", "formats", "plan", "runtime"]),
+    ("train", &["plimsoll"]),
+    ("cli", &["plimsoll", "train"]),
+];
+
+/// Heavy dependencies, and the one crate that may use each.
+const HEAVY: &[(&str, &str)] =
+    &[("prost", "formats"), ("prost-types", "formats"), ("prost-reflect", "formats"), ("clap", "cli"), ("cudarc", "device-cuda"), ("nvml-wrapper", "device-cuda"), ("pyo3", "python")];
+
+/// Crates without `unsafe`.
+const SAFE: &[&str] = &["base", "graph", "formats", "ops", "plan", "runtime", "plimsoll", "train", "cli"];
+
+/// Every crate of the workspace with what it depends on (not for tests, not for builds).
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let text = |value: &Value| value.as_str().expect("a text").to_string();
+    let room = |name: String| name.strip_prefix("plimsoll-").map(str::to_string).unwrap_or(name);
+    metadata["packages"]
+        .as_array()
+        .expect("packages")
+        .iter()
+        .map(|package| {
+            let normal = package["dependencies"].as_array().expect("dependencies").iter().filter(|dependency| dependency["kind"].is_null());
+            (room(text(&package["name"])), normal.map(|dependency| room(text(&dependency["name"]))).collect())
+        })
+        .collect()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn arrows_point_down() {
+    let dependencies = dependencies();
+    let allowed: BTreeMap<&str, &[&str]> = ARROWS.iter().copied().collect();
+    for (room, uses) in &dependencies {
+        let may = allowed.get(room.as_str()).unwrap_or_else(|| panic!("crate {room} is not in the picture"));
+        for used in uses.iter().filter(|used| dependencies.contains_key(*used)) {
+            assert!(may.contains(&used.as_str()), "{room} uses {used}, and no arrow says so");
+        }
+    }
+    for (position, (room, may)) in ARROWS.iter().enumerate() {
+        for used in *may {
+            assert!(ARROWS[..position].iter().any(|(lower, _)| lower == used), "{room} -> {used} does not point down");
+        }
+    }
+}
+
+#[test]
+fn every_heavy_dependency_has_one_crate() {
+    for (room, uses) in dependencies() {
+        for (heavy, owner) in HEAVY {
+            assert!(!uses.contains(*heavy) || room == *owner, "{room} uses {heavy}, which belongs to {owner}");
+        }
+    }
+}
+
+#[test]
+fn planning_reaches_no_device() {
+    let dependencies = dependencies();
+    let mut reached = BTreeSet::new();
+    let mut stack = vec!["plan".to_string()];
+    while let Some(room) = stack.pop() {
+        if reached.insert(room.clone()) {
+            stack.extend(dependencies.get(&room).into_iter().flatten().cloned());
+        }
+    }
+    let devices: Vec<&String> = reached.iter().filter(|room| room.starts_with("device-")).collect();
+    assert!(devices.is_empty(), "plan reaches {devices:?}");
+    assert!(reached.contains("ops"));
+}
+
+#[test]
+fn unsafe_stays_in_its_rooms() {
+    for room in SAFE {
+        let sources = root().join("crates").join(room).join("src");
+        let main = ["lib.rs", "main.rs"].map(|name| sources.join(name)).into_iter().find(|path| path.exists()).expect("a crate has a root");
+        let text = std::fs::read_to_string(&main).expect("it can be read");
+        assert!(text.contains("#![forbid(unsafe_code)]"), "{} does not forbid unsafe code", main.display());
+    }
+}

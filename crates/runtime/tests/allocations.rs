@@ -1,0 +1,84 @@
+//! A warm step allocates nothing on the heap: counted by the global allocator, on every thread.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll_base::DataType;
+use plimsoll_device::Options;
+use plimsoll_graph::{HostTensor, PartialShape};
+use plimsoll_ops::builder::Initializer;
+use plimsoll_ops::{GraphBuilder, Registry};
+use plimsoll_plan::{Feed, Signature};
+use plimsoll_runtime::{Devices, Session};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One layer, a product with bias and relu, a reduction and an update of the weights, half of it on another device.
+fn session(options: &Options) -> Session {
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    let x = b.placeholder("x", DataType::Float, PartialShape::unknown()).build().unwrap();
+    let w = b.get_variable("w", DataType::Float, [32, 16], &Initializer::Constant(0.01)).unwrap();
+    let bias = b.get_variable("bias", DataType::Float, [16], &Initializer::Constant(0.5)).unwrap();
+    let product = b.matmul(x, w.value).build().unwrap();
+    let sum = b.device("/cpu:1", |b| b.add(product, bias.value).build()).unwrap();
+    let hidden = b.relu(sum).build().unwrap();
+    b.reduce_sum(hidden, None).name("loss").build().unwrap();
+    let row = b.reduce_sum(hidden, Some(&[0])).build().unwrap();
+    let update = b.assign_sub(&bias, row).unwrap();
+    b.group(&[update], "train").unwrap();
+    b.global_variables_initializer().unwrap();
+    let registry = b.registry().clone();
+    Session::new(&Devices::open(options).unwrap(), &b.finish(), registry).unwrap()
+}
+
+#[test]
+fn a_warm_step_allocates_nothing() {
+    for (cpus, threads) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+        let mut options = Options::new().intra_op(threads);
+        options.device_count.insert("CPU".into(), cpus);
+        let session = session(&options);
+        session.run(&[], &[], &["init"]).unwrap();
+        let x = HostTensor::from_slice([64, 32], &vec![0.25f32; 64 * 32]).unwrap();
+        let signature = Signature {
+            feeds: vec![Feed { tensor: "x".into(), data_type: DataType::Float, shape: x.shape().clone(), value: None }],
+            fetches: vec!["loss:0".into()],
+            targets: vec!["train".into()],
+        };
+        let callable = session.callable(&signature).unwrap();
+        let mut loss = callable.outputs().unwrap().remove(0);
+        for _ in 0..3 {
+            callable.run_into(&[&x], &mut [&mut loss]).unwrap();
+        }
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        for _ in 0..100 {
+            callable.run_into(&[&x], &mut [&mut loss]).unwrap();
+        }
+        let after = ALLOCATIONS.load(Ordering::Relaxed);
+        assert_eq!(after - before, 0, "{cpus} devices, {threads} threads");
+        assert!(loss.to_vec::<f32>().unwrap()[0].is_finite());
+    }
+}
