@@ -95,7 +95,7 @@ fn log_parts<const FMA: bool>(x: f32) -> (f32, f32, f32) {
             -1.666_805_8e-1,
             2.000_071_5e-1,
             -2.499_999_4e-1,
-            3.333_333_1e-1,
+            3.333_333e-1,
         ],
     );
     (madd::<FMA>(-0.5, z, p * f * z), f, n as f32)
@@ -139,7 +139,7 @@ pub fn tanh<const FMA: bool>(x: f32) -> f32 {
     let capped = if size > 10.0 { 10.0 } else { size };
     let far = 1.0 - 2.0 / (exp::<FMA>(2.0 * capped) + 1.0);
     let z = size * size;
-    let p = poly::<FMA, 5>(z, [-5.704_988_7e-3, 2.063_908_9e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1]);
+    let p = poly::<FMA, 5>(z, [-5.704_988_7e-3, 2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1]);
     let near = madd::<FMA>(p * z, size, size);
     let value = if size > 0.625 { far } else { near };
     value.copysign(x)

@@ -1,0 +1,192 @@
+//! From an expression to steps with places: which loop runs, where its operands lie, where its result goes.
+
+use plimsoll_base::{Error, Result};
+
+use super::ops::{self, StepFn};
+use super::{Expr, Instr, Reg, Scalar};
+use crate::simd::Isa;
+
+/// A place in the table of pointers.
+pub(super) type Slot = u16;
+
+/// One loop over a tile.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    pub run: StepFn,
+    pub a: Slot,
+    pub b: Slot,
+    pub c: Slot,
+    pub out: Slot,
+}
+
+/// An expression with places. Slots: operands, then outputs, then everything that lives in scratch.
+pub(super) struct Compiled {
+    pub steps: Vec<Step>,
+    /// Numbers to fill into scratch before the first tile.
+    pub constants: Vec<(Slot, Scalar)>,
+    /// One for each output: the operands that are read after the output is written.
+    pub read_later: Vec<Vec<u16>>,
+    /// How many slots there are.
+    pub slots: usize,
+    /// Bytes of the widest element.
+    pub width: usize,
+}
+
+/// The number of bytes of an element that expressions compute with.
+pub(super) fn size_of_type(data_type: plimsoll_base::DataType) -> Result<usize> {
+    match data_type.size() {
+        Some(size) if Scalar::from_f64(data_type, 0.0).is_some() => Ok(size),
+        _ => Err(Error::unimplemented(format!("elementwise operations on {data_type}"))),
+    }
+}
+
+fn operands_of(instr: &Instr) -> [Option<Reg>; 3] {
+    match instr {
+        Instr::Input(_) | Instr::Const(_) => [None; 3],
+        Instr::Unary(_, a) | Instr::Cast(_, a) => [Some(*a), None, None],
+        Instr::Binary(_, a, b) => [Some(*a), Some(*b), None],
+        Instr::Select(a, b, c) => [Some(*a), Some(*b), Some(*c)],
+    }
+}
+
+/// The last step that reads each register, after dropping what no output needs.
+struct Uses {
+    needed: Vec<bool>,
+    last: Vec<usize>,
+}
+
+fn uses(expr: &Expr) -> Uses {
+    let instrs = expr.instrs();
+    let mut needed = vec![false; instrs.len()];
+    let mut last = vec![0; instrs.len()];
+    for reg in expr.outputs() {
+        needed[reg.0 as usize] = true;
+        // Outputs that are copied are read after all steps.
+        last[reg.0 as usize] = usize::MAX;
+    }
+    for at in (0..instrs.len()).rev() {
+        if needed[at] {
+            for reg in operands_of(&instrs[at]).into_iter().flatten() {
+                needed[reg.0 as usize] = true;
+                last[reg.0 as usize] = last[reg.0 as usize].max(at);
+            }
+        }
+    }
+    Uses { needed, last }
+}
+
+pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
+    let instrs = expr.instrs();
+    let (inputs, outputs) = (expr.inputs().len(), expr.outputs().len());
+    let Uses { needed, last } = uses(expr);
+    let mut width = 1;
+    for data_type in expr.inputs().iter().copied().chain(expr.output_types()) {
+        width = width.max(size_of_type(data_type)?);
+    }
+    let mut compiled =
+        Compiled { steps: Vec::new(), constants: Vec::new(), read_later: vec![Vec::new(); outputs], slots: inputs + outputs, width };
+
+    // The first output that is a step's result gets it straight from the step.
+    let output_of = |at: usize| {
+        let computed = !matches!(instrs[at], Instr::Input(_) | Instr::Const(_));
+        expr.outputs().iter().position(|reg| computed && reg.0 as usize == at)
+    };
+
+    let mut slot_of: Vec<Slot> = vec![0; instrs.len()];
+    let mut free: Vec<Slot> = Vec::new();
+    let mut written_at: Vec<usize> = vec![usize::MAX; outputs];
+    let mut read_at: Vec<Vec<usize>> = vec![Vec::new(); inputs];
+    for (at, instr) in instrs.iter().enumerate() {
+        if !needed[at] {
+            continue;
+        }
+        compiled.width = compiled.width.max(size_of_type(expr.type_of(Reg(at as u16)))?);
+        let reads = operands_of(instr);
+        match instr {
+            Instr::Input(input) => {
+                slot_of[at] = *input;
+                continue;
+            }
+            Instr::Const(value) => {
+                slot_of[at] = compiled.slots as Slot;
+                compiled.constants.push((slot_of[at], *value));
+                compiled.slots += 1;
+                continue;
+            }
+            _ => {}
+        }
+        for reg in reads.into_iter().flatten() {
+            if let Instr::Input(input) = instrs[reg.0 as usize] {
+                read_at[input as usize].push(compiled.steps.len());
+            }
+        }
+        // A register whose last reader is this step may hold the result: loops work in place, where sizes are equal.
+        let ends = |reg: &Reg| {
+            last[reg.0 as usize] == at
+                && slot_of[reg.0 as usize] as usize >= inputs + outputs
+                && !matches!(instrs[reg.0 as usize], Instr::Const(_))
+        };
+        let size = |reg: Reg| expr.type_of(reg).size();
+        let mut released: Vec<Slot> = Vec::new();
+        let mut reuse = None;
+        for reg in reads.iter().flatten().filter(|reg| ends(reg)) {
+            let slot = slot_of[reg.0 as usize];
+            if released.contains(&slot) {
+                continue;
+            }
+            released.push(slot);
+            if size(*reg) == size(Reg(at as u16)) {
+                reuse = Some(slot);
+            }
+        }
+        let out = match output_of(at) {
+            Some(output) => {
+                written_at[output] = compiled.steps.len();
+                (inputs + output) as Slot
+            }
+            None => match reuse.or_else(|| free.pop()) {
+                Some(slot) => slot,
+                None => {
+                    compiled.slots += 1;
+                    (compiled.slots - 1) as Slot
+                }
+            },
+        };
+        free.extend(released.into_iter().filter(|slot| *slot != out));
+        slot_of[at] = out;
+        let place = |reg: Option<Reg>| reg.map_or(0, |reg| slot_of[reg.0 as usize]);
+        let missing = || Error::unimplemented(format!("{instr:?} on {}", reads[0].map_or("nothing", |reg| expr.type_of(reg).name())));
+        let run = match instr {
+            Instr::Unary(op, a) => ops::unary(*op, expr.type_of(*a), isa),
+            Instr::Binary(op, a, _) => ops::binary(*op, expr.type_of(*a), isa),
+            Instr::Select(_, a, _) => ops::select(size_of_type(expr.type_of(*a))?, isa),
+            Instr::Cast(to, a) => ops::cast(expr.type_of(*a), *to, isa),
+            Instr::Input(_) | Instr::Const(_) => None,
+        }
+        .ok_or_else(missing)?;
+        compiled.steps.push(Step { run, a: place(reads[0]), b: place(reads[1]), c: place(reads[2]), out });
+    }
+
+    // Outputs that are operands, numbers, or other outputs once more.
+    for (output, reg) in expr.outputs().iter().enumerate() {
+        if written_at[output] == usize::MAX {
+            if let Instr::Input(input) = instrs[reg.0 as usize] {
+                read_at[input as usize].push(compiled.steps.len());
+            }
+            written_at[output] = compiled.steps.len();
+            let run = ops::copy(size_of_type(expr.type_of(*reg))?).ok_or_else(|| Error::internal("no copy loop"))?;
+            compiled.steps.push(Step { run, a: slot_of[reg.0 as usize], b: 0, c: 0, out: (inputs + output) as Slot });
+        }
+    }
+    for (output, written) in written_at.iter().enumerate() {
+        for (input, steps) in read_at.iter().enumerate() {
+            if steps.iter().any(|step| step > written) {
+                compiled.read_later[output].push(input as u16);
+            }
+        }
+    }
+    if compiled.slots > usize::from(Slot::MAX) {
+        return Err(Error::unimplemented("an expression with more than 65535 places"));
+    }
+    Ok(compiled)
+}

@@ -1,0 +1,113 @@
+//! Floats. `f32` by vector code throughout, `f64` by the functions of the standard library.
+
+use super::StepFn;
+use crate::expr::{BinaryOp, UnaryOp};
+use crate::simd::{Isa, math};
+
+macro_rules! sign {
+    ($x:ident) => {
+        if $x > 0.0 {
+            1.0
+        } else if $x < 0.0 {
+            -1.0
+        } else if $x.is_nan() {
+            $x
+        } else {
+            0.0
+        }
+    };
+}
+
+pub(super) fn unary_f32(op: UnaryOp, isa: Isa) -> Option<StepFn> {
+    Some(match op {
+        UnaryOp::Neg => op1!(isa, f32 => f32, 4, |x| -x),
+        UnaryOp::Abs => op1!(isa, f32 => f32, 4, |x| x.abs()),
+        UnaryOp::Sign => op1!(isa, f32 => f32, 4, |x| sign!(x)),
+        UnaryOp::Square => op1!(isa, f32 => f32, 4, |x| x * x),
+        UnaryOp::Sqrt => op1!(isa, f32 => f32, 4, |x| x.sqrt()),
+        UnaryOp::Rsqrt => op1!(isa, f32 => f32, 4, |x| 1.0 / x.sqrt()),
+        UnaryOp::Reciprocal => op1!(isa, f32 => f32, 4, |x| 1.0 / x),
+        UnaryOp::Exp => op1!(isa, f32 => f32, heavy 4, |x| math::exp::<FMA>(x)),
+        UnaryOp::Expm1 => op1!(isa, f32 => f32, heavy 4, |x| math::expm1::<FMA>(x)),
+        UnaryOp::Log => op1!(isa, f32 => f32, heavy 4, |x| math::log::<FMA>(x)),
+        UnaryOp::Log1p => op1!(isa, f32 => f32, heavy 4, |x| math::log1p::<FMA>(x)),
+        UnaryOp::Tanh => op1!(isa, f32 => f32, heavy 4, |x| math::tanh::<FMA>(x)),
+        UnaryOp::Sigmoid => op1!(isa, f32 => f32, heavy 4, |x| math::sigmoid::<FMA>(x)),
+        UnaryOp::Erf => op1!(isa, f32 => f32, heavy 4, |x| math::erf::<FMA>(x)),
+        UnaryOp::Erfc => op1!(isa, f32 => f32, 0, |x| libm::erfc(f64::from(x)) as f32),
+        UnaryOp::Floor => op1!(isa, f32 => f32, 4, |x| x.floor()),
+        UnaryOp::Ceil => op1!(isa, f32 => f32, 4, |x| x.ceil()),
+        UnaryOp::Rint => op1!(isa, f32 => f32, 4, |x| x.round_ties_even()),
+        UnaryOp::Sin => op1!(isa, f32 => f32, 0, |x| f64::from(x).sin() as f32),
+        UnaryOp::Cos => op1!(isa, f32 => f32, 0, |x| f64::from(x).cos() as f32),
+        UnaryOp::IsNan => op1!(isa, f32 => u8, 4, |x| u8::from(x.is_nan())),
+        UnaryOp::IsFinite => op1!(isa, f32 => u8, 4, |x| u8::from(x.abs() <= f32::MAX)),
+        UnaryOp::LogicalNot => return None,
+    })
+}
+
+pub(super) fn unary_f64(op: UnaryOp, isa: Isa) -> Option<StepFn> {
+    Some(match op {
+        UnaryOp::Neg => op1!(isa, f64 => f64, 8, |x| -x),
+        UnaryOp::Abs => op1!(isa, f64 => f64, 8, |x| x.abs()),
+        UnaryOp::Sign => op1!(isa, f64 => f64, 8, |x| sign!(x)),
+        UnaryOp::Square => op1!(isa, f64 => f64, 8, |x| x * x),
+        UnaryOp::Sqrt => op1!(isa, f64 => f64, 8, |x| x.sqrt()),
+        UnaryOp::Rsqrt => op1!(isa, f64 => f64, 8, |x| 1.0 / x.sqrt()),
+        UnaryOp::Reciprocal => op1!(isa, f64 => f64, 8, |x| 1.0 / x),
+        UnaryOp::Exp => op1!(isa, f64 => f64, 0, |x| x.exp()),
+        UnaryOp::Expm1 => op1!(isa, f64 => f64, 0, |x| x.exp_m1()),
+        UnaryOp::Log => op1!(isa, f64 => f64, 0, |x| x.ln()),
+        UnaryOp::Log1p => op1!(isa, f64 => f64, 0, |x| x.ln_1p()),
+        UnaryOp::Tanh => op1!(isa, f64 => f64, 0, |x| x.tanh()),
+        UnaryOp::Sigmoid => op1!(isa, f64 => f64, 0, |x| 1.0 / (1.0 + (-x).exp())),
+        UnaryOp::Erf => op1!(isa, f64 => f64, 0, |x| libm::erf(x)),
+        UnaryOp::Erfc => op1!(isa, f64 => f64, 0, |x| libm::erfc(x)),
+        UnaryOp::Floor => op1!(isa, f64 => f64, 8, |x| x.floor()),
+        UnaryOp::Ceil => op1!(isa, f64 => f64, 8, |x| x.ceil()),
+        UnaryOp::Rint => op1!(isa, f64 => f64, 8, |x| x.round_ties_even()),
+        UnaryOp::Sin => op1!(isa, f64 => f64, 0, |x| x.sin()),
+        UnaryOp::Cos => op1!(isa, f64 => f64, 0, |x| x.cos()),
+        UnaryOp::IsNan => op1!(isa, f64 => u8, 8, |x| u8::from(x.is_nan())),
+        UnaryOp::IsFinite => op1!(isa, f64 => u8, 8, |x| u8::from(x.abs() <= f64::MAX)),
+        UnaryOp::LogicalNot => return None,
+    })
+}
+
+/// Has the divisor's sign, as `google::floor_mod` in TensorFlow.
+macro_rules! floor_mod {
+    ($x:ident, $y:ident) => {{
+        let rest = $x % $y;
+        if rest != 0.0 && ($y < 0.0) != (rest < 0.0) { rest + $y } else { rest }
+    }};
+}
+
+macro_rules! binary {
+    ($name:ident, $t:ty, $block:tt, |$x:ident, $y:ident| $pow:expr) => {
+        pub(super) fn $name(op: BinaryOp, isa: Isa) -> Option<StepFn> {
+            Some(match op {
+                BinaryOp::Add => op2!(isa, $t => $t, $block, |x, y| x + y),
+                BinaryOp::Sub => op2!(isa, $t => $t, $block, |x, y| x - y),
+                BinaryOp::Mul => op2!(isa, $t => $t, $block, |x, y| x * y),
+                BinaryOp::Div => op2!(isa, $t => $t, $block, |x, y| x / y),
+                BinaryOp::DivNoNan => op2!(isa, $t => $t, $block, |x, y| if y == 0.0 { 0.0 } else { x / y }),
+                BinaryOp::FloorDiv => op2!(isa, $t => $t, $block, |x, y| (x / y).floor()),
+                BinaryOp::FloorMod => op2!(isa, $t => $t, 0, |x, y| floor_mod!(x, y)),
+                // The first where they are equal, as TensorFlow: it tells zeros of different signs apart.
+                BinaryOp::Minimum => op2!(isa, $t => $t, $block, |x, y| if y < x || y.is_nan() { y } else { x }),
+                BinaryOp::Maximum => op2!(isa, $t => $t, $block, |x, y| if y > x || y.is_nan() { y } else { x }),
+                BinaryOp::Pow => op2!(isa, $t => $t, 0, |$x, $y| $pow),
+                BinaryOp::Equal => op2!(isa, $t => u8, $block, |x, y| u8::from(x == y)),
+                BinaryOp::NotEqual => op2!(isa, $t => u8, $block, |x, y| u8::from(x != y)),
+                BinaryOp::Less => op2!(isa, $t => u8, $block, |x, y| u8::from(x < y)),
+                BinaryOp::LessEqual => op2!(isa, $t => u8, $block, |x, y| u8::from(x <= y)),
+                BinaryOp::Greater => op2!(isa, $t => u8, $block, |x, y| u8::from(x > y)),
+                BinaryOp::GreaterEqual => op2!(isa, $t => u8, $block, |x, y| u8::from(x >= y)),
+                _ => return None,
+            })
+        }
+    };
+}
+
+binary!(binary_f32, f32, 4, |x, y| f64::from(x).powf(f64::from(y)) as f32);
+binary!(binary_f64, f64, 8, |x, y| x.powf(y));
