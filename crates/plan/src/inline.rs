@@ -121,8 +121,12 @@ impl<'a> Body<'a> {
                 Some(op) => {
                     op.fill_defaults(&mut attrs).map_err(|error| error.at_node(&node.name))?;
                     let lengths = op.output_lengths(&attrs).map_err(|error| error.at_node(&node.name))?;
-                    let mut start = 0;
-                    op.outputs.iter().zip(lengths).map(|(arg, length)| (arg.name.clone(), std::mem::replace(&mut start, start + length))).collect()
+                    let starts = lengths.iter().scan(0, |next, length| {
+                        let start = *next;
+                        *next += length;
+                        Some(start)
+                    });
+                    op.outputs.iter().zip(starts).map(|(arg, start)| (arg.name.clone(), start)).collect()
                 }
                 None => HashMap::new(),
             };
