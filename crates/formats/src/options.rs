@@ -32,9 +32,6 @@ fn apply_gpu(gpu: &GpuOptions, options: &mut Options) -> Result<()> {
     if fraction.is_nan() || fraction < 0.0 {
         return Err(Error::invalid_argument(format!("per_process_gpu_memory_fraction cannot be {fraction}")));
     }
-    if fraction > 1.0 && !experimental.use_unified_memory {
-        return Err(Error::invalid_argument(format!("per_process_gpu_memory_fraction {fraction} is more than all of a GPU's memory")));
-    }
     if fraction > 0.0 && !experimental.virtual_devices.is_empty() {
         return Err(Error::invalid_argument("per_process_gpu_memory_fraction must not be set together with virtual_devices"));
     }
@@ -94,13 +91,11 @@ mod tests {
         for text in [
             "gpu_options { per_process_gpu_memory_fraction: nan }",
             "gpu_options { per_process_gpu_memory_fraction: -0.1 }",
-            "gpu_options { per_process_gpu_memory_fraction: 1.5 }",
             "gpu_options { per_process_gpu_memory_fraction: 0.5 experimental { virtual_devices { } } }",
             "gpu_options { experimental { virtual_devices { memory_limit_mb: -1 } } }",
             "gpu_options { experimental { virtual_devices { memory_limit_mb: inf } } }",
         ] {
             assert_eq!(options(text).unwrap_err().code(), plimsoll_base::Code::InvalidArgument, "{text}");
         }
-        assert!(options("gpu_options { per_process_gpu_memory_fraction: 1.5 experimental { use_unified_memory: true } }").is_ok());
     }
 }
