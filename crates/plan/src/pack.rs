@@ -161,14 +161,22 @@ fn set_waits(lir: &Lir, schedule: &Schedule, lanes: &mut [Lane], slots: &IdVec<W
     }
 }
 
-/// For each value in an arena, the first and last position of its device's queue at which its bytes are needed.
-fn lifetimes(lir: &Lir, lanes: &[Lane], slots: &IdVec<WorkId, Slot>) -> IdVec<ValueId, Option<(u32, u32)>> {
-    let mut lifetimes: IdVec<ValueId, Option<(u32, u32)>> = IdVec::filled(None, lir.values.len());
+/// When the bytes of a value in an arena are needed, in positions of its device's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lifetime {
+    first: u32,
+    last: u32,
+    /// From this position on no other queue can be reading them.
+    unread_elsewhere: u32,
+}
+
+fn lifetimes(lir: &Lir, lanes: &[Lane], slots: &IdVec<WorkId, Slot>) -> IdVec<ValueId, Option<Lifetime>> {
+    let mut lifetimes: IdVec<ValueId, Option<Lifetime>> = IdVec::filled(None, lir.values.len());
     for (queue, lane) in lanes.iter().enumerate() {
         for (position, id) in lane.works.iter().enumerate() {
             for output in &lir.works[*id].outputs {
                 if lir.values[*output].home == Home::Arena {
-                    lifetimes[*output] = Some((position as u32, position as u32));
+                    lifetimes[*output] = Some(Lifetime { first: position as u32, last: position as u32, unread_elsewhere: 0 });
                 }
             }
             debug_assert_eq!(slots[*id], (queue, position));
@@ -177,17 +185,18 @@ fn lifetimes(lir: &Lir, lanes: &[Lane], slots: &IdVec<WorkId, Slot>) -> IdVec<Va
     for (queue, lane) in lanes.iter().enumerate() {
         for (position, id) in lane.works.iter().enumerate() {
             for view in &lir.works[*id].inputs {
-                let Some((first, last)) = lifetimes[view.value] else { continue };
+                let Some(mut lifetime) = lifetimes[view.value] else { continue };
                 let owner = lanes.iter().position(|lane| lane.device == lir.values[view.value].device).expect("it is defined there");
-                let until = if owner == queue {
-                    position as u32
+                if owner == queue {
+                    lifetime.last = lifetime.last.max(position as u32);
                 } else {
                     // Until the owner's queue has waited for this one to be past the copy, or to the end.
                     let done = position as u32 + 1;
-                    let freed = lanes[owner].clocks.partition_point(|clock| clock[queue] < done);
-                    (freed as u32).saturating_sub(1).min(lanes[owner].works.len() as u32 - 1)
-                };
-                lifetimes[view.value] = Some((first, last.max(until)));
+                    let free = lanes[owner].clocks.partition_point(|clock| clock[queue] < done) as u32;
+                    lifetime.unread_elsewhere = lifetime.unread_elsewhere.max(free);
+                    lifetime.last = lifetime.last.max(free.saturating_sub(1));
+                }
+                lifetimes[view.value] = Some(lifetime);
             }
         }
     }
@@ -206,7 +215,7 @@ fn pack_lane(
     lir: &Lir,
     schedule: &Schedule,
     lane: &Lane,
-    lifetimes: &IdVec<ValueId, Option<(u32, u32)>>,
+    lifetimes: &IdVec<ValueId, Option<Lifetime>>,
     align: u64,
     offsets: &mut IdVec<ValueId, u64>,
 ) -> PackedLane {
@@ -216,7 +225,7 @@ fn pack_lane(
     let mut values: Vec<(ValueId, usize)> = Vec::new();
     for &id in &lane.works {
         for &output in &lir.works[id].outputs {
-            let Some((first, last)) = lifetimes[output] else { continue };
+            let Some(Lifetime { first, last, .. }) = lifetimes[output] else { continue };
             let root = groups.root(output);
             let buffer = *of_group.entry(root).or_insert_with(|| {
                 buffers.push(Buffer { first, last, bytes: lir.values[output].bytes, align });
@@ -258,7 +267,7 @@ struct InPlace {
 }
 
 impl InPlace {
-    fn new(lir: &Lir, schedule: &Schedule, lane: &Lane, lifetimes: &IdVec<ValueId, Option<(u32, u32)>>) -> InPlace {
+    fn new(lir: &Lir, schedule: &Schedule, lane: &Lane, lifetimes: &IdVec<ValueId, Option<Lifetime>>) -> InPlace {
         let mut shared = InPlace { parents: HashMap::new() };
         for (position, id) in lane.works.iter().enumerate() {
             let work = &lir.works[*id];
@@ -275,7 +284,8 @@ impl InPlace {
             let mut taken: Vec<ValueId> = Vec::new();
             for &(input, output) in &kernel.in_place {
                 let (source, target) = (work.inputs[inputs[input]].value, work.outputs[output]);
-                let dies_here = lifetimes[source].is_some_and(|(_, last)| last == position as u32);
+                let at = position as u32;
+                let dies_here = lifetimes[source].is_some_and(|lifetime| lifetime.last == at && lifetime.unread_elsewhere <= at);
                 let read_once = work.inputs.iter().filter(|view| view.value == source).count() == 1;
                 let fits = lir.values[source].bytes == lir.values[target].bytes && lifetimes[target].is_some() && lir.values[source].device == lane.device;
                 if dies_here && read_once && fits && !taken.contains(&source) && !taken.contains(&target) {

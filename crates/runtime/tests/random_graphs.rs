@@ -1,0 +1,160 @@
+//! Graphs made at random give the same bits however they are planned: fused or not, on one device or three, in any number of
+//! threads, with buffers packed tightly. The reference fetches every value, so that nothing is fused and nothing shares bytes.
+
+use std::sync::Arc;
+
+use plimsoll_base::DataType;
+use plimsoll_device::Options;
+use plimsoll_graph::{Graph, HostTensor, NodeId, Output, PartialShape, Shape};
+use plimsoll_ops::builder::{Initializer, Variable, VariableKind};
+use plimsoll_ops::{GraphBuilder, Registry};
+use plimsoll_runtime::{Devices, Session};
+use proptest::prelude::*;
+
+/// One node to be made: what it does, which earlier values it takes, where it is, whether it waits for an earlier change.
+#[derive(Clone, Debug)]
+struct Step {
+    what: u8,
+    a: u16,
+    b: u16,
+    device: u8,
+    waits: bool,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = (0u8..12, any::<u16>(), any::<u16>(), 0u8..4, any::<bool>()).prop_map(|(what, a, b, device, waits)| Step { what, a, b, device, waits });
+    prop::collection::vec(step, 1..40)
+}
+
+struct Made {
+    graph: Graph,
+    values: Vec<String>,
+    variables: Vec<Variable>,
+}
+
+const ROWS: u64 = 4;
+const COLUMNS: u64 = 6;
+
+fn make(steps: &[Step], kind: VariableKind, with_devices: bool) -> Made {
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    b.set_variable_kind(kind);
+    let x = b.placeholder("x", DataType::Float, PartialShape::unknown()).build().unwrap();
+    // Every value is [4, 6]; the variables are a matrix of it, a row and a square.
+    let initial = |dims: &[u64], from: f32| {
+        let count: u64 = dims.iter().product();
+        let values: Vec<f32> = (0..count).map(|i| from + i as f32 * 0.125).collect();
+        Initializer::Value(HostTensor::from_slice(dims.to_vec(), &values).unwrap())
+    };
+    let whole = b.get_variable("whole", DataType::Float, [ROWS, COLUMNS], &initial(&[ROWS, COLUMNS], -1.0)).unwrap();
+    let row = b.get_variable("row", DataType::Float, [COLUMNS], &initial(&[COLUMNS], 0.25)).unwrap();
+    let square = b.get_variable("square", DataType::Float, [COLUMNS, COLUMNS], &initial(&[COLUMNS, COLUMNS], -2.0)).unwrap();
+    b.global_variables_initializer().unwrap();
+    let variables = vec![whole, row, square];
+    let mut values: Vec<Output> = vec![x, variables[0].value];
+    let mut changes: Vec<NodeId> = Vec::new();
+    for step in steps {
+        let device = if with_devices && step.device < 3 { format!("/cpu:{}", step.device) } else { String::new() };
+        let after: Vec<NodeId> = if step.waits { changes.last().copied().into_iter().collect() } else { Vec::new() };
+        b.device(&device, |b| b.control_dependencies(&after, |b| one(b, step, &variables, &mut values, &mut changes)));
+    }
+    // Updates are colocated with their variables; all of them run.
+    b.group(&changes, "changes").unwrap();
+    let values = values.iter().map(|value| b.graph().tensor_name(*value)).collect();
+    Made { graph: b.finish(), values, variables }
+}
+
+fn one(b: &mut GraphBuilder, step: &Step, variables: &[Variable], values: &mut Vec<Output>, changes: &mut Vec<NodeId>) {
+    let [p, q] = [step.a, step.b].map(|index| values[index as usize % values.len()]);
+    // Keeps numbers small, so that nothing overflows in forty steps.
+    fn tame(b: &mut GraphBuilder, value: Output) -> Output {
+        b.op("Tanh").input(value).build().unwrap()
+    }
+    let made = match step.what {
+        0 => b.add(p, q).build().unwrap(),
+        1 => b.mul(p, q).build().unwrap(),
+        2 => b.sub(p, q).build().unwrap(),
+        3 => b.relu(p).build().unwrap(),
+        4 => {
+            let row = b.read(&variables[1]).unwrap();
+            b.add(p, row).build().unwrap()
+        }
+        5 => {
+            let square = b.read(&variables[2]).unwrap();
+            let product = b.matmul(p, square).build().unwrap();
+            tame(b, product)
+        }
+        6 => {
+            let sums = b.reduce_sum(p, Some(&[0])).build().unwrap();
+            let small = tame(b, sums);
+            b.mul(q, small).build().unwrap()
+        }
+        7 => {
+            let flat = b.reshape(p, &[(ROWS * COLUMNS) as i64]).build().unwrap();
+            let back = b.reshape(flat, &[ROWS as i64, COLUMNS as i64]).build().unwrap();
+            b.identity(back).build().unwrap()
+        }
+        8 => b.read(&variables[0]).unwrap(),
+        9 => {
+            let small = tame(b, p);
+            changes.push(b.assign_sub(&variables[0], small).unwrap());
+            return;
+        }
+        10 => {
+            let sums = b.reduce_mean(p, Some(&[0])).build().unwrap();
+            let small = tame(b, sums);
+            changes.push(b.assign(&variables[1], small).unwrap());
+            return;
+        }
+        _ => {
+            let product = b.op("MatMul").inputs([p, q]).attr("transpose_a", plimsoll_graph::AttrValue::Bool(true)).build().unwrap();
+            let small = tame(b, product);
+            changes.push(b.assign_add(&variables[2], small).unwrap());
+            return;
+        }
+    };
+    let made = if step.what < 3 { tame(b, made) } else { made };
+    values.push(made);
+}
+
+fn bits(tensor: &HostTensor) -> Vec<u32> {
+    tensor.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+/// Runs twice (so that the second step starts from changed variables) and gives the fetched values and the variables.
+fn run(made: &Made, options: &Options, fetches: &[&str]) -> (Vec<Vec<u32>>, Vec<Vec<u32>>) {
+    let session = Session::new(&Devices::open(options).unwrap(), &made.graph, Arc::new(Registry::standard())).unwrap();
+    let values: Vec<f32> = (0..ROWS * COLUMNS).map(|i| (i as f32 * 0.37).sin()).collect();
+    let x = HostTensor::from_slice(Shape::from([ROWS, COLUMNS]), &values).unwrap();
+    session.run(&[], &[], &["init"]).unwrap();
+    let mut results = Vec::new();
+    for _ in 0..2 {
+        results.extend(session.run(&[("x", &x)], fetches, &["changes"]).unwrap().iter().map(bits));
+    }
+    (results, made.variables.iter().map(|variable| bits(&session.read_variable(&variable.name).unwrap())).collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn plans_agree_with_the_reference(steps in steps(), chosen in any::<u16>(), resource in any::<bool>()) {
+        let kind = if resource { VariableKind::Resource } else { VariableKind::Reference };
+        let plain = make(&steps, kind, false);
+        // x itself is fed: it cannot be fetched.
+        let all: Vec<&str> = plain.values[1..].iter().map(String::as_str).collect();
+        let (every, variables) = run(&plain, &Options::new().intra_op(1), &all);
+        let one = chosen as usize % all.len();
+        let expected = vec![every[one].clone(), every[all.len() + one].clone()];
+        let placed = make(&steps, kind, true);
+        prop_assert_eq!(&placed.values, &plain.values);
+        for threads in [1, 2] {
+            let mut three = Options::new().intra_op(threads);
+            three.device_count.insert("CPU".into(), 3);
+            for (made, options) in [(&plain, Options::new().intra_op(threads)), (&placed, three)] {
+                let (values, after) = run(made, &options, &[all[one]]);
+                prop_assert_eq!(&values, &expected);
+                prop_assert_eq!(&after, &variables);
+            }
+        }
+    }
+}
