@@ -93,8 +93,8 @@ impl Parser<'_, '_> {
         }
         self.lexer.bump()?;
         let colon = self.lexer.eat(':')?;
-        let single = matches!(field.kind, Kind::Message(_));
-        if !colon && !(single && matches!(self.lexer.peek(), Token::Symbol('{' | '<'))) {
+        let needs_no_colon = matches!(field.kind, Kind::Message(_)) && matches!(self.lexer.peek(), Token::Symbol('{' | '<' | '['));
+        if !(colon || needs_no_colon) {
             return Err(self.lexer.flaw(format!("':' is missing after '{}'", field.name)));
         }
         if !(field.repeated && self.lexer.eat('[')?) {
