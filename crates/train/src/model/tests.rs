@@ -1,0 +1,62 @@
+use super::*;
+use crate::data::digits as data;
+
+fn build(towers: usize, optimizer: OptimizerKind) -> TrainingGraph {
+    let registry = Arc::new(Registry::standard());
+    let components = data::held_out().unwrap().components().to_vec();
+    TrainingGraph::build(&registry, &digits, &components, &Towers::on_cpus(towers), (optimizer, 0.1), 1).unwrap()
+}
+
+fn names(graph: &TrainingGraph) -> Vec<&str> {
+    graph.variables.iter().map(|variable| variable.name.as_str()).collect()
+}
+
+#[test]
+fn towers_share_variables_on_the_first_cpu() {
+    let one = build(1, OptimizerKind::Sgd);
+    let three = build(3, OptimizerKind::Sgd);
+    let layers =
+        ["hidden1/weights", "hidden1/biases", "hidden2/weights", "hidden2/biases", "softmax_linear/weights", "softmax_linear/biases"];
+    assert_eq!(names(&three)[..3], [GLOBAL_STEP, DATA_POSITION, DATA_SEED]);
+    assert_eq!(names(&three)[3..], layers);
+    assert_eq!(names(&one), names(&three));
+    let graph = &three.graph;
+    for variable in &three.variables {
+        assert_eq!(graph.node(variable.handle.node).device, "/device:CPU:0");
+    }
+    assert_eq!(three.feeds[2], ["tower_2/images:0", "tower_2/labels:0"]);
+    let device = |name: &str| graph.node(graph.find(name).unwrap()).device.as_str();
+    assert_eq!(device("tower_2/hidden1/MatMul"), "/device:CPU:2");
+    assert_eq!(device("tower_1/loss"), "/device:CPU:1");
+    assert_eq!(device("loss"), "/device:CPU:0");
+    assert!(graph.nodes().values().filter(|node| node.name.starts_with("gradients_2/tower_2/")).all(|node| node.device == "/device:CPU:2"));
+    assert_eq!((three.loss.as_str(), three.train.as_str(), three.init.as_str()), ("loss:0", "train", "init"));
+}
+
+#[test]
+fn slots_are_variables_too_and_seeds_do_not_depend_on_the_number_of_towers() {
+    let adam = build(2, OptimizerKind::Adam);
+    for name in ["beta1_power", "hidden1/weights/Adam", "hidden1/weights/Adam_1", "softmax_linear/biases/Adam_1"] {
+        assert!(names(&adam).contains(&name), "{name}");
+    }
+    assert!(names(&build(2, OptimizerKind::Momentum)).contains(&"hidden2/biases/Momentum"));
+    let seeds = |graph: &TrainingGraph| -> Vec<(i64, i64)> {
+        use plimsoll::AttrsExt;
+        let random = graph.graph.nodes().values().filter(|node| node.op == "RandomUniform");
+        random.map(|node| (node.attrs.int("seed").unwrap(), node.attrs.int("seed2").unwrap())).collect()
+    };
+    assert_eq!(seeds(&adam), [(1, 0), (1, 1), (1, 2)]);
+    assert_eq!(seeds(&build(1, OptimizerKind::Sgd)), seeds(&adam));
+}
+
+#[test]
+fn optimizers_have_names() {
+    for kind in [OptimizerKind::Sgd, OptimizerKind::Momentum, OptimizerKind::Adam] {
+        assert_eq!(kind.to_string().parse::<OptimizerKind>(), Ok(kind));
+    }
+    assert!("Adam".parse::<OptimizerKind>().unwrap_err().to_string().contains("sgd, momentum or adam"));
+    let none = Towers { devices: Vec::new(), variables: "/cpu:0".to_string() };
+    let registry = Arc::new(Registry::standard());
+    let error = TrainingGraph::build(&registry, &digits, &[], &none, (OptimizerKind::Sgd, 0.1), 1).unwrap_err();
+    assert!(error.message().contains("at least 1"));
+}

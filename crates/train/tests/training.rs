@@ -1,0 +1,182 @@
+//! Training the handwritten digits from the outside: what is learned, what it takes, what is refused, what is resumed.
+
+use std::path::PathBuf;
+
+use plimsoll::formats::bundle::BundleReader;
+use plimsoll::{Bytes, Code, Devices, Options};
+use plimsoll_train::model::OptimizerKind;
+use plimsoll_train::{Config, Trainer};
+
+fn cpus(count: i32) -> Options {
+    let mut options = Options::new();
+    options.device_count.insert("CPU".to_string(), count);
+    options
+}
+
+fn trainer(options: &Options, config: &Config) -> Trainer {
+    Trainer::digits(&Devices::open(options).unwrap(), config).unwrap()
+}
+
+fn losses(trainer: &mut Trainer, steps: usize) -> Vec<f32> {
+    (0..steps).map(|_| trainer.step().unwrap().loss).collect()
+}
+
+/// A folder of this test alone, removed when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("plimsoll-train-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn towers_follow_the_loss_curve_of_one_tower_with_their_batches_together() {
+    for (optimizer, rate) in [(OptimizerKind::Sgd, 0.1), (OptimizerKind::Momentum, 0.02)] {
+        let config = |towers| Config { towers, batch_size: 96, optimizer, learning_rate: Some(rate), seed: 3 };
+        let one = losses(&mut trainer(&cpus(1), &config(1)), 30);
+        assert!(one[29] < 0.8 * one[0], "{one:?}");
+        for towers in [2, 3] {
+            let many = losses(&mut trainer(&cpus(towers as i32), &config(towers)), 30);
+            let worst = one.iter().zip(&many).map(|(a, b)| ((a - b) / a).abs()).fold(0f32, f32::max);
+            assert!(worst < 1e-5, "{optimizer}, {towers} towers: {worst}\n{one:?}\n{many:?}");
+        }
+    }
+}
+
+#[test]
+fn the_number_of_devices_and_threads_changes_no_bit() {
+    let config = Config { batch_size: 64, ..Config::default() };
+    let two = losses(&mut trainer(&cpus(2), &config), 10);
+    assert_eq!(losses(&mut trainer(&cpus(1), &config), 10), two);
+    assert_eq!(losses(&mut trainer(&cpus(2).intra_op(1), &config), 10), two);
+    assert_eq!(losses(&mut trainer(&cpus(2).intra_op(3), &config), 10), two);
+    let other = Config { seed: 1, ..config };
+    assert_ne!(losses(&mut trainer(&cpus(2), &other), 10), two);
+}
+
+#[test]
+fn every_optimizer_learns() {
+    for optimizer in [OptimizerKind::Sgd, OptimizerKind::Momentum, OptimizerKind::Adam] {
+        let mut trainer = trainer(&cpus(2), &Config { optimizer, ..Config::default() });
+        let before = trainer.evaluate().unwrap();
+        losses(&mut trainer, 60);
+        let after = trainer.evaluate().unwrap();
+        assert!(before.accuracy < 0.4 && after.accuracy > 0.8 && after.loss < 0.6 * before.loss, "{optimizer}: {before:?} {after:?}");
+    }
+}
+
+#[test]
+fn measured_is_what_was_promised() {
+    for (towers, optimizer) in [(1, OptimizerKind::Sgd), (2, OptimizerKind::Momentum), (2, OptimizerKind::Adam)] {
+        let config = Config { towers, optimizer, ..Config::default() };
+        let devices = Devices::open(&cpus(towers as i32)).unwrap();
+        let mut trainer = Trainer::digits(&devices, &config).unwrap();
+        assert!(devices.report().iter().all(|device| device.in_use == Bytes::ZERO), "planning takes no device memory");
+        let promised: Vec<(String, Bytes)> = trainer.promise().devices().iter().map(|device| (device.name.clone(), device.peak)).collect();
+        losses(&mut trainer, 3);
+        trainer.evaluate().unwrap();
+        let measured: Vec<(String, Bytes)> = devices.report().into_iter().map(|device| (device.name, device.peak)).collect();
+        assert_eq!(measured, promised, "{towers} towers, {optimizer}");
+        assert!(promised.iter().all(|(_, peak)| *peak > Bytes::ZERO));
+        drop(trainer);
+        assert!(devices.report().iter().all(|device| device.in_use == Bytes::ZERO), "{devices:?}");
+    }
+}
+
+#[test]
+fn runs_at_the_promised_peaks_and_is_refused_one_byte_below() {
+    let config = Config { optimizer: OptimizerKind::Adam, ..Config::default() };
+    let promised = trainer(&cpus(2), &config).promise().devices().to_vec();
+    let limited = |less: [u64; 2]| {
+        let mut options = cpus(2);
+        for (index, less) in less.iter().enumerate() {
+            options = options.limit(&format!("CPU:{index}"), &(promised[index].peak.0 - less).to_string());
+        }
+        Devices::open(&options).unwrap()
+    };
+    let devices = limited([0, 0]);
+    let mut trainer = Trainer::digits(&devices, &config).unwrap();
+    assert_eq!(losses(&mut trainer, 2).len(), 2);
+    trainer.evaluate().unwrap();
+    for (index, report) in devices.report().iter().enumerate() {
+        assert_eq!((report.limit, report.peak), (Some(promised[index].peak), promised[index].peak));
+        let mut less = [0, 0];
+        less[index] = 1;
+        let devices = limited(less);
+        let error = Trainer::digits(&devices, &config).err().unwrap();
+        assert_eq!((error.code(), error.device()), (Code::ResourceExhausted, Some(promised[index].name.as_str())));
+        assert!(error.message().contains(": 1 bytes short; at the peak"), "{error}");
+        assert!(error.remedy().unwrap().contains(&promised[index].peak.0.to_string()), "{error}");
+        assert!(trainer.promise().one_byte_less(index).unwrap().message().contains("1 bytes short"));
+        assert!(devices.report().iter().all(|device| device.peak == Bytes::ZERO));
+    }
+}
+
+#[test]
+fn a_resumed_training_is_bit_identical_to_an_uninterrupted_one() {
+    for optimizer in [OptimizerKind::Momentum, OptimizerKind::Adam] {
+        let folder = Folder::new(&format!("resume-{optimizer}"));
+        let config = Config { batch_size: 100, optimizer, seed: 5, ..Config::default() };
+        let mut whole = trainer(&cpus(2), &config);
+        let curve = losses(&mut whole, 40);
+        let mut first = trainer(&cpus(2), &config);
+        assert_eq!(losses(&mut first, 17), curve[..17]);
+        let prefix = first.save(&folder.0).unwrap();
+        assert!(prefix.ends_with("model.ckpt-17"));
+        // The seed of the data's order is in the checkpoint.
+        let mut second = trainer(&cpus(2), &Config { seed: 0, ..config });
+        second.start(Some(&folder.0)).unwrap();
+        assert_eq!((second.steps(), losses(&mut second, 23)), (40, curve[17..].to_vec()));
+        for variable in &whole.graph().variables {
+            let value = |trainer: &Trainer| trainer.session().read_variable(&variable.name).unwrap();
+            assert_eq!(value(&whole), value(&second), "{}", variable.name);
+        }
+        assert_eq!(whole.evaluate().unwrap(), second.evaluate().unwrap());
+    }
+}
+
+#[test]
+fn checkpoints_name_variables_as_tensorflow_does() {
+    let folder = Folder::new("names");
+    let mut trainer = trainer(&cpus(1), &Config { towers: 1, optimizer: OptimizerKind::Adam, ..Config::default() });
+    losses(&mut trainer, 3);
+    let reader = BundleReader::open(trainer.save(&folder.0).unwrap()).unwrap();
+    let names: Vec<&str> = reader.names().collect();
+    for name in ["beta2_power", "global_step", "hidden1/weights", "hidden1/weights/Adam_1", "input/position", "softmax_linear/biases"] {
+        assert!(names.contains(&name), "{name} in {names:?}");
+    }
+    assert_eq!(names.len(), 2 + 1 + 2 + 3 * 6);
+    assert_eq!(reader.read("global_step").unwrap().to_i64s().unwrap(), [3]);
+    assert_eq!(reader.read("input/position").unwrap().to_i64s().unwrap(), [3 * 128]);
+}
+
+#[test]
+fn what_cannot_be_trained_or_resumed_is_said() {
+    let devices = Devices::open(&cpus(2)).unwrap();
+    let error = |config: &Config| Trainer::digits(&devices, config).err().unwrap();
+    assert!(error(&Config { towers: 3, ..Config::default() }).message().contains("128 cannot be divided evenly among 3 towers"));
+    assert_eq!(error(&Config { towers: 0, ..Config::default() }).code(), Code::InvalidArgument);
+    assert_eq!(error(&Config { batch_size: 0, ..Config::default() }).code(), Code::InvalidArgument);
+    assert_eq!(error(&Config { learning_rate: Some(f32::NAN), ..Config::default() }).code(), Code::InvalidArgument);
+
+    let folder = Folder::new("errors");
+    let mut sgd = Trainer::digits(&devices, &Config { optimizer: OptimizerKind::Sgd, ..Config::default() }).unwrap();
+    std::fs::create_dir_all(&folder.0).unwrap();
+    let error = sgd.start(Some(&folder.0)).unwrap_err();
+    assert_eq!(error.code(), Code::NotFound, "{error}");
+    sgd.step().unwrap();
+    sgd.save(&folder.0).unwrap();
+    let mut adam = Trainer::digits(&devices, &Config { optimizer: OptimizerKind::Adam, ..Config::default() }).unwrap();
+    let error = adam.start(Some(&folder.0)).unwrap_err();
+    assert_eq!(error.code(), Code::NotFound, "{error}");
+    assert!(error.message().contains("not found in checkpoint") && error.remedy().unwrap().contains("optimizer"), "{error}");
+}
