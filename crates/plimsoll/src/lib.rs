@@ -1,1 +1,60 @@
-//! See ARCHITECTURE.md.
+//! Runs TensorFlow graphs inside the memory you give them, and says before the first step whether they fit.
+//!
+//! ```no_run
+//! use plimsoll::{HostTensor, Options};
+//!
+//! # fn main() -> plimsoll::Result<()> {
+//! # let batches: Vec<(HostTensor, HostTensor)> = Vec::new();
+//! # let feeds: [(&str, HostTensor); 0] = [];
+//! let devices = plimsoll::Devices::open(&Options::new().limit("CPU:0", "64MiB"))?;
+//! let model = devices.load("model.pb")?; // Session
+//! println!("{}", model.plan(&feeds, &["loss:0"], &["train"])?); // fits? peak per device
+//! for (x, y) in batches {
+//!     let loss = model.run(&[("x", x), ("y", y)], &["loss:0"], &["train"])?;
+//! }
+//! model.save("checkpoint")?; // and drop(model) gives every byte back
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! This crate is the only stable interface; the crates below it may change.
+#![forbid(unsafe_code)]
+
+pub mod checkpoint;
+pub mod config;
+mod devices;
+mod footprint;
+pub mod model;
+mod plan;
+mod session;
+
+pub use devices::Devices;
+pub use footprint::{Footprint, Need};
+pub use plan::Plan;
+pub use session::{Fed, Session};
+
+pub use plimsoll_base::{ArgType, Bytes, Code, DataType, Error, ParseBytesError, Result};
+pub use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec, MemoryLimit, Options, PlacementMode};
+pub use plimsoll_graph::{
+    AttrValue, Attrs, AttrsExt, Element, Graph, GraphDef, HostTensor, Node, NodeDef, NodeId, Output, PartialShape, Shape,
+};
+pub use plimsoll_ops::{GraphBuilder, Registry};
+pub use plimsoll_plan::{
+    Certainty, DeviceId, DevicePlan, Feed, Holder, PeakParts, Placement, PlanFeed, PlanFetch, PlanVariable, Signature, VariableKind, Why,
+};
+pub use plimsoll_runtime::{Callable, DeviceReport, VariableInfo};
+
+/// Building graphs: scopes, variables, initializers, gradients, optimizers.
+pub mod builder {
+    pub use plimsoll_ops::builder::*;
+}
+
+/// numpy's `.npy` files.
+pub mod npy {
+    pub use plimsoll_formats::npy::{read, write};
+}
+
+/// Files of TensorFlow: graphs, options, saved models, tensor bundles.
+pub mod formats {
+    pub use plimsoll_formats::*;
+}

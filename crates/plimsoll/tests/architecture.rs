@@ -25,8 +25,15 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Heavy dependencies, and the one crate that may use each.
-const HEAVY: &[(&str, &str)] =
-    &[("prost", "formats"), ("prost-types", "formats"), ("prost-reflect", "formats"), ("clap", "cli"), ("cudarc", "device-cuda"), ("nvml-wrapper", "device-cuda"), ("pyo3", "python")];
+const HEAVY: &[(&str, &str)] = &[
+    ("prost", "formats"),
+    ("prost-types", "formats"),
+    ("prost-reflect", "formats"),
+    ("clap", "cli"),
+    ("cudarc", "device-cuda"),
+    ("nvml-wrapper", "device-cuda"),
+    ("pyo3", "python"),
+];
 
 /// Crates without `unsafe`.
 const SAFE: &[&str] = &["base", "graph", "formats", "ops", "plan", "runtime", "plimsoll", "train", "cli"];

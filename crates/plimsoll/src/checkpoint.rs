@@ -1,0 +1,146 @@
+//! Checkpoints of sessions, in TensorFlow's format (version 2): `P.index`, `P.data-00000-of-00001`, and the file `checkpoint`
+//! beside them, which names the latest.
+//!
+//! Variables are under their names, as `tf.compat.v1.train.Saver` has them. The state of random generators is there too, under
+//! keys that TensorFlow does not ask for, so that a run that is resumed draws the numbers that it would have drawn.
+
+use std::path::{Path, PathBuf};
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_formats::bundle::{
+    BundleReader, BundleWriter, CheckpointState, latest_checkpoint, read_checkpoint_state, write_checkpoint_state,
+};
+use plimsoll_graph::{AttrsExt, Graph};
+use plimsoll_runtime::{Session, VariableInfo};
+
+use crate::Signature;
+
+/// What the keys of random generators' states begin with; the node's name follows.
+pub const STATE_PREFIX: &str = "_PLIMSOLL_STATE/";
+
+/// What became of a session's variables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Those that have their value from the checkpoint, states of random generators included.
+    pub restored: Vec<String>,
+    /// Those that the checkpoint does not have: they are as they were.
+    pub missing: Vec<String>,
+}
+
+/// Writes every variable that has a value to the checkpoint `prefix`, and names it the latest of its folder. Nothing stands
+/// under the final names before it is complete. Steps that run at the same time may be in it in part.
+///
+/// # Errors
+/// FAILED_PRECONDITION where no variable has a value; INVALID_ARGUMENT where `prefix` names no file; what the file system says.
+pub fn save(session: &Session, prefix: &Path) -> Result<()> {
+    let variables: Vec<VariableInfo> = session.variables().into_iter().filter(|variable| variable.is_initialized).collect();
+    if variables.iter().all(|variable| variable.is_state) {
+        return Err(Error::failed_precondition("there is nothing to save: no variable has a value"));
+    }
+    let name = prefix.file_name().and_then(|name| name.to_str());
+    let name =
+        name.ok_or_else(|| Error::invalid_argument(format!("'{}' cannot name a checkpoint: write FOLDER/NAME", prefix.display())))?;
+    let mut writer = BundleWriter::create(prefix)?;
+    for variable in &variables {
+        writer.add(&key(&variable.name, variable.is_state), &session.read_variable(&variable.name)?)?;
+    }
+    writer.finish()?;
+    let folder = folder_of(prefix);
+    let mut kept = read_checkpoint_state(&folder)?.unwrap_or_default().all_model_checkpoint_paths;
+    kept.retain(|path| path != name && exists(&folder.join(path)));
+    kept.push(name.to_string());
+    let state = CheckpointState { model_checkpoint_path: name.to_string(), all_model_checkpoint_paths: kept, ..CheckpointState::default() };
+    write_checkpoint_state(&folder, &state)
+}
+
+/// Gives the graph's variables the values that `checkpoint` (a prefix, or a folder: the latest in it) has for them. Its
+/// entries that the graph does not know are left alone. Types and shapes are looked at before anything changes.
+///
+/// The state of a random generator is restored where a callable that uses it was prepared before, so prepare callables first.
+///
+/// # Errors
+/// NOT_FOUND where there is no checkpoint, or none of its entries is a variable of the graph; INVALID_ARGUMENT where types or
+/// shapes differ; DATA_LOSS where it is damaged; RESOURCE_EXHAUSTED where the line has no room for the variables.
+pub fn restore(session: &Session, checkpoint: &Path) -> Result<Restored> {
+    let reader = BundleReader::open(find(checkpoint)?)?;
+    let stored: Vec<String> = session.variables().into_iter().map(|variable| variable.name).collect();
+    let mut absent = variables_of(session.graph());
+    absent.retain(|name| !stored.contains(name) && reader.contains(name));
+    if !absent.is_empty() {
+        // One callable that has them all, so that they share memory as they would in a run.
+        session.callable(&Signature { targets: absent, ..Signature::default() })?;
+        session.release_unused();
+    }
+    restore_from(session, &reader)
+}
+
+/// As [`restore`], but only for variables that have storage already: those of the callables that were prepared. Takes no
+/// memory of any device.
+///
+/// # Errors
+/// As [`restore`].
+pub fn restore_prepared(session: &Session, checkpoint: &Path) -> Result<Restored> {
+    restore_from(session, &BundleReader::open(find(checkpoint)?)?)
+}
+
+fn restore_from(session: &Session, reader: &BundleReader) -> Result<Restored> {
+    let variables = session.variables();
+    let (here, absent): (Vec<_>, Vec<_>) =
+        variables.into_iter().partition(|variable| reader.contains(&key(&variable.name, variable.is_state)));
+    if !here.iter().any(|variable| !variable.is_state) && absent.iter().any(|variable| !variable.is_state) {
+        let some: Vec<&str> = reader.names().take(3).collect();
+        return Err(Error::not_found(format!("the checkpoint has none of the graph's variables; it has {}", some.join(", "))));
+    }
+    for variable in &here {
+        let entry = reader.entry(&key(&variable.name, variable.is_state))?;
+        if entry.data_type != variable.data_type || entry.shape != variable.shape {
+            return Err(Error::invalid_argument(format!(
+                "variable '{}' is {}{}, in the checkpoint {}{}",
+                variable.name, variable.data_type, variable.shape, entry.data_type, entry.shape
+            )));
+        }
+    }
+    for variable in &here {
+        session.write_variable(&variable.name, &reader.read(&key(&variable.name, variable.is_state))?)?;
+    }
+    let names = |variables: Vec<VariableInfo>| variables.into_iter().map(|variable| variable.name).collect();
+    Ok(Restored { restored: names(here), missing: names(absent) })
+}
+
+/// The prefix that `path` stands for: itself, or the latest checkpoint of the folder that it is.
+///
+/// # Errors
+/// NOT_FOUND where there is none.
+pub fn find(path: &Path) -> Result<PathBuf> {
+    if exists(path) {
+        return Ok(path.to_path_buf());
+    }
+    let latest = if path.is_dir() { latest_checkpoint(path)? } else { None };
+    latest.ok_or_else(|| {
+        Error::not_found(format!("there is no checkpoint {}: neither {0}.index nor a folder with a file 'checkpoint'", path.display()))
+    })
+}
+
+fn key(name: &str, is_state: bool) -> String {
+    if is_state { format!("{STATE_PREFIX}{name}") } else { name.to_string() }
+}
+
+fn exists(prefix: &Path) -> bool {
+    let mut index = prefix.as_os_str().to_os_string();
+    index.push(".index");
+    Path::new(&index).is_file()
+}
+
+fn folder_of(prefix: &Path) -> PathBuf {
+    prefix.parent().filter(|folder| !folder.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}
+
+/// The variables of a graph whose type and shape are known.
+fn variables_of(graph: &Graph) -> Vec<String> {
+    let is_variable = |op: &str| matches!(op, "VariableV2" | "Variable" | "VarHandleOp");
+    let known = |node: &plimsoll_graph::Node| {
+        let shape = node.attrs.shape("shape").ok().and_then(plimsoll_graph::PartialShape::complete);
+        shape.is_some() && node.attrs.data_type("dtype").is_ok_and(|data_type| data_type != DataType::String)
+    };
+    graph.nodes().values().filter(|node| is_variable(&node.op) && known(node)).map(|node| node.name.clone()).collect()
+}

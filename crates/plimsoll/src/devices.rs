@@ -1,0 +1,85 @@
+//! The devices of a program, with the operations that graphs are made of.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+use plimsoll_base::Result;
+use plimsoll_graph::{Graph, GraphDef};
+use plimsoll_ops::{GraphBuilder, Registry};
+
+use crate::model::{self, Model};
+use crate::{Options, Session};
+
+/// Logical devices, each with its line, opened once and shared by sessions. Cloning shares them.
+///
+/// Everything of [`plimsoll_runtime::Devices`] is here too: specifications, options, reports.
+#[derive(Clone, Debug)]
+pub struct Devices {
+    inner: plimsoll_runtime::Devices,
+    registry: Arc<Registry>,
+}
+
+impl Devices {
+    /// Opens the devices that the options make of this machine.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT naming option and value for options that make no sense; UNIMPLEMENTED for those of later work.
+    pub fn open(options: &Options) -> Result<Devices> {
+        Ok(Devices { inner: plimsoll_runtime::Devices::open(options)?, registry: Arc::new(Registry::standard()) })
+    }
+
+    /// A session for the model at `path`: a GraphDef, binary or text (`.pb`, `.pbtxt`).
+    ///
+    /// # Errors
+    /// NOT_FOUND where there is no such file; what is wrong with the file, and where; UNIMPLEMENTED for SavedModel folders;
+    /// for files of other kinds the error says what exports them. Otherwise as [`Devices::session`].
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<Session> {
+        let path = path.as_ref();
+        match model::read(path)? {
+            Model::Graph(def) => self.session(self.resolve(def)?),
+            Model::SavedModel(_) => Err(model::saved_models_not_yet(path)),
+        }
+    }
+
+    /// The graph of a definition: names become ids, missing attributes are filled in, and the graph is checked.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT naming the node.
+    pub fn resolve(&self, def: GraphDef) -> Result<Graph> {
+        Graph::resolve(def, self.registry.table())
+    }
+
+    /// A session for a graph. With [`Options::log_placement`], every placement is written to standard error.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for device strings that make no sense, and for nodes that ask for a device that is not there where
+    /// soft placement is off.
+    pub fn session(&self, graph: Graph) -> Result<Session> {
+        let session = Session::from(plimsoll_runtime::Session::new(&self.inner, &graph, self.registry.clone())?);
+        if self.inner.options().log_placement {
+            for (node, device) in session.placements() {
+                eprintln!("{}: ({}): {device}", node.name, node.op);
+            }
+        }
+        Ok(session)
+    }
+
+    /// An empty graph, to be built of these operations.
+    pub fn builder(&self) -> GraphBuilder {
+        GraphBuilder::new(self.registry.clone())
+    }
+
+    /// The operations.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+}
+
+impl Deref for Devices {
+    type Target = plimsoll_runtime::Devices;
+
+    fn deref(&self) -> &plimsoll_runtime::Devices {
+        &self.inner
+    }
+}

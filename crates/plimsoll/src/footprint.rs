@@ -1,0 +1,105 @@
+//! What a session takes of each device over several plans: the plan of its initializer, then those of its steps.
+
+use std::collections::BTreeSet;
+
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_device::DeviceSpec;
+use plimsoll_graph::id::Id;
+use plimsoll_plan::{Holder, Plan};
+
+/// What one device has to give.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// The full name.
+    pub name: String,
+    /// The line, where there is one.
+    pub limit: Option<Bytes>,
+    /// The most that is held at once.
+    pub peak: Bytes,
+    /// What takes most at that time, largest first; some entries only.
+    pub holders: Vec<Holder>,
+}
+
+/// The peaks of plans that one session runs one after the other. Variables stay from the first plan that touches them; other
+/// memory is there while its plan runs, and is given back where the next one needs it.
+#[derive(Clone, Debug)]
+pub struct Footprint {
+    specs: Vec<DeviceSpec>,
+    variables: BTreeSet<String>,
+    resident: Vec<Bytes>,
+    needs: Vec<Need>,
+}
+
+impl Footprint {
+    /// Nothing yet, on these devices.
+    pub fn new(specs: &[DeviceSpec]) -> Footprint {
+        let need =
+            |spec: &DeviceSpec| Need { name: spec.name.to_string(), limit: spec.memory_limit, peak: Bytes::ZERO, holders: Vec::new() };
+        Footprint {
+            needs: specs.iter().map(need).collect(),
+            resident: vec![Bytes::ZERO; specs.len()],
+            variables: BTreeSet::new(),
+            specs: specs.to_vec(),
+        }
+    }
+
+    /// Adds a plan that runs after those before it, and gives what each device holds while it runs.
+    pub fn add(&mut self, plan: &Plan) -> Vec<Bytes> {
+        let mut peaks = Vec::with_capacity(self.specs.len());
+        for (index, (spec, device)) in self.specs.iter().zip(&plan.devices).enumerate() {
+            let new = plan.variables.iter().filter(|variable| variable.device.index() == index && !self.variables.contains(&variable.key));
+            let new: Bytes = new.map(|variable| Bytes(variable.bytes()).round_up(spec.alignment)).sum();
+            self.resident[index] += new.round_up(spec.granularity);
+            let peak = self.resident[index] + (device.peak.total() - device.peak.variables);
+            if peak > self.needs[index].peak {
+                self.needs[index].peak = peak;
+                self.needs[index].holders.clone_from(&device.holders);
+            }
+            peaks.push(peak);
+        }
+        self.variables.extend(plan.variables.iter().map(|variable| variable.key.clone()));
+        peaks
+    }
+
+    /// What every device has to give.
+    pub fn needs(&self) -> &[Need] {
+        &self.needs
+    }
+
+    /// The smallest limit that is enough, given to every device that has one; to every device, where none has.
+    pub fn minimum_limit(&self) -> Bytes {
+        let limited = self.needs.iter().any(|need| need.limit.is_some());
+        self.needs.iter().filter(|need| need.limit.is_some() || !limited).map(|need| need.peak).max().unwrap_or_default()
+    }
+
+    /// Adds what another session needs at the same time.
+    pub fn join(&mut self, other: &Footprint) {
+        for (need, more) in self.needs.iter_mut().zip(&other.needs) {
+            need.peak += more.peak;
+            need.holders.extend(more.holders.iter().cloned());
+            need.holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+        }
+    }
+
+    /// Whether every need stays under its line.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED for the first device where it does not: the least limit, the shortfall, the three largest holders,
+    /// and what would help.
+    pub fn check(&self) -> Result<()> {
+        for need in &self.needs {
+            let Some(limit) = need.limit.filter(|limit| need.peak > *limit) else { continue };
+            let holders: Vec<String> = need.holders.iter().take(3).map(|holder| format!("{} ({})", holder.name, holder.bytes)).collect();
+            let holders = if holders.is_empty() { String::new() } else { format!("; at the peak {} take most", holders.join(", ")) };
+            let message = format!(
+                "{} bytes are needed and the limit is {} bytes ({limit}): {} bytes short{holders}",
+                need.peak.0,
+                limit.0,
+                (need.peak - limit).0
+            );
+            let remedy = format!("raise the limit to {} bytes, feed a smaller batch, or move nodes to another device", need.peak.0);
+            return Err(Error::resource_exhausted(message).on_device(&need.name).with_remedy(remedy));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! Files that hold a model, told apart by what they are.
+
+use std::path::Path;
+
+use plimsoll_base::{Code, Error, Result};
+use plimsoll_formats::{SavedModel, read_graph_def, read_saved_model};
+use plimsoll_graph::GraphDef;
+
+/// What a model file or folder holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Model {
+    /// A graph in the style of TensorFlow 1.
+    Graph(GraphDef),
+    /// A SavedModel, its variables still in their files.
+    SavedModel(Box<SavedModel>),
+}
+
+/// Reads a GraphDef (`.pb`, `.pbtxt`) or a SavedModel folder.
+///
+/// # Errors
+/// NOT_FOUND where nothing is there; INVALID_ARGUMENT for files of other kinds (`.keras`, `.h5`, `.onnx`, `.tflite`), with
+/// the line that exports them; otherwise what is wrong with the file, and where.
+pub fn read(path: &Path) -> Result<Model> {
+    if path.is_dir() {
+        return read_saved_model(path).map(|model| Model::SavedModel(Box::new(model)));
+    }
+    check(path)?;
+    let bytes = read_file(path)?;
+    read_graph_def(&bytes).map(Model::Graph).map_err(|error| error.context(path.display()))
+}
+
+/// The bytes of a file.
+///
+/// # Errors
+/// What the system says, with its status code and the path.
+pub fn read_file(path: &Path) -> Result<Vec<u8>> {
+    use std::io::ErrorKind;
+    std::fs::read(path).map_err(|error| {
+        let code = match error.kind() {
+            ErrorKind::NotFound => Code::NotFound,
+            ErrorKind::PermissionDenied => Code::PermissionDenied,
+            ErrorKind::IsADirectory => Code::InvalidArgument,
+            _ => Code::Unknown,
+        };
+        Error::new(code, format!("{}: {error}", path.display()))
+    })
+}
+
+/// The error for SavedModel folders where they would have to run.
+pub fn saved_models_not_yet(path: &Path) -> Error {
+    Error::unimplemented(format!("not yet: {} is a SavedModel, and only graphs in the style of TensorFlow 1 run", path.display()))
+}
+
+/// Whether something is there whose name does not say that it is of a kind that is not read here.
+///
+/// # Errors
+/// NOT_FOUND; INVALID_ARGUMENT with the line that exports such a file.
+pub fn check(path: &Path) -> Result<()> {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_ascii_lowercase();
+    let shown = path.display();
+    let folder = path.with_extension("");
+    let folder = folder.display();
+    let keras = || format!("python -c \"import keras; keras.saving.load_model('{shown}').export('{folder}')\"");
+    let (kind, line) = match extension.as_str() {
+        "keras" => ("a Keras model", keras()),
+        "h5" | "hdf5" => ("a Keras model in HDF5", keras()),
+        "onnx" => ("an ONNX model", format!("onnx2tf -i '{shown}' -o '{folder}'")),
+        "tflite" => (
+            "a TensorFlow Lite model",
+            format!("python -m tf2onnx.convert --tflite '{shown}' --output '{folder}.onnx' && onnx2tf -i '{folder}.onnx' -o '{folder}'"),
+        ),
+        _ if path.file_stem().is_some_and(|stem| stem == "saved_model") => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let error = Error::invalid_argument(format!("{shown} is a part of a SavedModel"));
+            return Err(error.with_remedy(format!("give its folder: {}", folder.display())));
+        }
+        _ if path.exists() => return Ok(()),
+        _ => return Err(Error::not_found(format!("{shown}: no such file or folder"))),
+    };
+    Err(Error::invalid_argument(format!("{shown} is {kind}, which is not read here"))
+        .with_remedy(format!("this writes the SavedModel folder {folder}:\n  {line}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_other_kinds_are_answered_with_the_line_that_exports_them() {
+        for (name, line) in [
+            ("a/net.keras", "load_model('a/net.keras').export('a/net')"),
+            ("net.h5", "load_model('net.h5').export('net')"),
+            ("net.onnx", "onnx2tf -i 'net.onnx' -o 'net'"),
+            ("net.TFLITE", "--tflite 'net.TFLITE'"),
+        ] {
+            let error = read(Path::new(name)).unwrap_err();
+            assert_eq!(error.code(), Code::InvalidArgument);
+            assert!(error.remedy().is_some_and(|remedy| remedy.contains(line)), "{error}");
+        }
+        let error = read(Path::new("net/saved_model.pb")).unwrap_err();
+        assert_eq!(error.remedy(), Some("give its folder: net"));
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = read(Path::new("no/such.pb")).unwrap_err();
+        assert_eq!(error.code(), Code::NotFound);
+        assert!(error.message().starts_with("no/such.pb: "), "{error}");
+    }
+}

@@ -1,0 +1,169 @@
+//! A plan for people: whether it fits, and what it takes.
+
+use std::fmt;
+use std::ops::Deref;
+
+use plimsoll_base::{Bytes, Result};
+use plimsoll_device::DeviceName;
+use plimsoll_graph::id::Id;
+use plimsoll_plan::{Certainty, DevicePlan};
+use plimsoll_runtime::Session;
+
+/// How a signature would run, and what that takes of every device. Prints as a table.
+///
+/// Everything of [`plimsoll_plan::Plan`] is here too.
+#[derive(Clone)]
+pub struct Plan {
+    session: Session,
+    inner: plimsoll_plan::Plan,
+}
+
+impl Plan {
+    pub(crate) fn new(session: Session, inner: plimsoll_plan::Plan) -> Plan {
+        Plan { session, inner }
+    }
+
+    /// Whether every device's peak stays under its line.
+    pub fn fits(&self) -> bool {
+        self.shortfall() == Bytes::ZERO
+    }
+
+    /// Bytes that are missing, of all devices together.
+    pub fn shortfall(&self) -> Bytes {
+        shortfall(&self.inner.devices)
+    }
+
+    /// The smallest limit with which it runs, given to every device that has one (to every device, where none has).
+    pub fn minimum_limit(&self) -> Bytes {
+        minimum_limit(&self.inner.devices)
+    }
+
+    /// Whether every device's peak stays under its line.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED: the shortfall, the three largest holders by node, and what would help.
+    pub fn check(&self) -> Result<()> {
+        plimsoll_plan::check_limits(&self.inner)
+    }
+
+    /// The nodes that run: name, operation, full name of the device.
+    pub fn node_places(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.inner.nodes.iter().map(|(id, device)| {
+            let node = self.session.graph().node(*id);
+            let device = self.inner.devices.get(device.index()).map_or("", |device| device.name.as_str());
+            (node.name.as_str(), node.op.as_str(), device)
+        })
+    }
+
+    /// How sure a device's peak is, in words: `exact`, `at most`, `open from NODE`.
+    pub fn certainty(&self, device: &DevicePlan) -> String {
+        match &device.certainty {
+            Certainty::Exact => "exact".to_string(),
+            Certainty::AtMost => "at most".to_string(),
+            Certainty::OpenFrom(node) => format!("open from {}", self.session.graph().node(*node).name),
+        }
+    }
+}
+
+/// Bytes that are missing under the lines of all devices together.
+pub(crate) fn shortfall(devices: &[DevicePlan]) -> Bytes {
+    devices.iter().map(|device| device.limit.map_or(Bytes::ZERO, |limit| device.peak.total() - limit)).sum()
+}
+
+/// The largest peak among devices with a line, or among all where none has one.
+pub(crate) fn minimum_limit(devices: &[DevicePlan]) -> Bytes {
+    let limited = devices.iter().any(|device| device.limit.is_some());
+    devices.iter().filter(|device| device.limit.is_some() || !limited).map(|device| device.peak.total()).max().unwrap_or_default()
+}
+
+impl Deref for Plan {
+    type Target = plimsoll_plan::Plan;
+
+    fn deref(&self) -> &plimsoll_plan::Plan {
+        &self.inner
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rows = vec![
+            ["device", "limit", "peak", "variables", "constants", "activations", "workspace", "transfer", "overhead", "certainty", ""]
+                .map(str::to_string),
+        ];
+        for device in &self.inner.devices {
+            let peak = &device.peak;
+            let verdict = match device.limit {
+                None => String::new(),
+                Some(limit) if peak.total() <= limit => "fits".to_string(),
+                Some(limit) => format!("{} short", bytes_and_size(peak.total() - limit)),
+            };
+            let limit = device.limit.map_or("none".to_string(), |limit| limit.to_string());
+            let sizes = [peak.total(), peak.variables, peak.constants, peak.activations, peak.workspace, peak.transfer, peak.overhead];
+            let sizes = sizes.map(|size| size.to_string());
+            let [total, variables, constants, activations, workspace, transfer, overhead] = sizes;
+            let certainty = self.certainty(device);
+            rows.push([
+                short(&device.name),
+                limit,
+                total,
+                variables,
+                constants,
+                activations,
+                workspace,
+                transfer,
+                overhead,
+                certainty,
+                verdict,
+            ]);
+        }
+        write_table(f, &rows)?;
+        for device in self.inner.devices.iter().filter(|device| !device.holders.is_empty()) {
+            let holders: Vec<String> = device.holders.iter().take(3).map(|holder| format!("{} {}", holder.name, holder.bytes)).collect();
+            writeln!(f, "most of {}: {}", short(&device.name), holders.join(", "))?;
+        }
+        writeln!(f, "a step is predicted to take {}", duration(self.inner.seconds))?;
+        let minimum = bytes_and_size(self.minimum_limit());
+        match self.shortfall() {
+            Bytes::ZERO => write!(f, "fits; the smallest limit that does is {minimum}"),
+            shortfall => write!(f, "does not fit: {} short; the smallest limit that fits is {minimum}", bytes_and_size(shortfall)),
+        }
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.inner, f)
+    }
+}
+
+/// `CPU:0` of a full name.
+fn short(name: &str) -> String {
+    DeviceName::parse(name).map_or_else(|_| name.to_string(), |name| name.short())
+}
+
+fn bytes_and_size(bytes: Bytes) -> String {
+    if bytes.0 < 1024 { format!("{} bytes", bytes.0) } else { format!("{} bytes ({bytes})", bytes.0) }
+}
+
+fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 1e-3 => format!("{:.1} us", s * 1e6),
+        s if s < 1.0 => format!("{:.2} ms", s * 1e3),
+        s => format!("{s:.2} s"),
+    }
+}
+
+/// Columns as wide as their widest cell, the first to the left, the others to the right; the last two to the left again.
+fn write_table<const N: usize>(f: &mut fmt::Formatter<'_>, rows: &[[String; N]]) -> fmt::Result {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = width(column);
+            let is_text = column == 0 || column + 2 >= N;
+            line += &if is_text { format!("{cell:<width$}  ") } else { format!("{cell:>width$}  ") };
+        }
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
+}

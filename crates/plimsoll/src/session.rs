@@ -1,0 +1,118 @@
+//! A graph on devices, with its variables.
+
+use std::ops::Deref;
+use std::path::Path;
+
+use plimsoll_base::Result;
+use plimsoll_graph::{HostTensor, Node};
+
+use crate::checkpoint::{self, Restored};
+use crate::{Plan, Signature};
+
+/// What a run is fed: the name of a tensor, `x` or `x:0`, and its value.
+pub type Fed<'a> = (&'a str, HostTensor);
+
+/// A graph on devices, with its variables and plans. Cloning shares it; any number of threads may use it. When the last clone
+/// is dropped, every byte goes back to the devices.
+///
+/// Everything of [`plimsoll_runtime::Session`] is here too: callables, variables, [`close`](plimsoll_runtime::Session::close).
+#[derive(Clone)]
+pub struct Session {
+    inner: plimsoll_runtime::Session,
+}
+
+impl Session {
+    /// Runs the graph once: fetches are tensor names, targets node names. Values of fetches come in the order asked for.
+    ///
+    /// # Errors
+    /// TensorFlow's, with its status codes; RESOURCE_EXHAUSTED, before anything runs, where the plan's peak is over a line.
+    pub fn run(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<Vec<HostTensor>> {
+        self.inner.run(&by_reference(feeds), fetches, targets)
+    }
+
+    /// What such a run takes of every device. Limits are not held against it here: see [`Plan::fits`].
+    ///
+    /// # Errors
+    /// TensorFlow's for names and types that make no sense; UNIMPLEMENTED for operations that are not built yet.
+    pub fn plan(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<Plan> {
+        let plan = self.inner.plan(&by_reference(feeds), fetches, targets)?;
+        Ok(Plan::new(self.inner.clone(), plan))
+    }
+
+    /// What a run of the signature takes, without values to feed.
+    ///
+    /// # Errors
+    /// As [`Session::plan`]; UNIMPLEMENTED where shapes depend on elements of a feed that the signature does not hold.
+    pub fn plan_signature(&self, signature: &Signature) -> Result<Plan> {
+        Ok(Plan::new(self.inner.clone(), self.inner.plan_signature(signature)?))
+    }
+
+    /// The callable of a run with such feeds: what to hold on to where every microsecond counts.
+    ///
+    /// # Errors
+    /// As [`Session::run`], but for what happens when it runs.
+    pub fn callable_for(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<crate::Callable> {
+        self.inner.callable_for(&by_reference(feeds), fetches, targets)
+    }
+
+    /// Writes a checkpoint that TensorFlow reads: see [`checkpoint::save`].
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION where no variable has a value; what the file system says.
+    pub fn save(&self, prefix: impl AsRef<Path>) -> Result<()> {
+        checkpoint::save(&self.inner, prefix.as_ref())
+    }
+
+    /// Gives variables the values of a checkpoint: see [`checkpoint::restore`].
+    ///
+    /// # Errors
+    /// As [`checkpoint::restore`].
+    pub fn restore(&self, checkpoint: impl AsRef<Path>) -> Result<Restored> {
+        checkpoint::restore(&self.inner, checkpoint.as_ref())
+    }
+
+    /// Every node that is placed, with the full name of its device.
+    pub fn placements(&self) -> impl Iterator<Item = (&Node, String)> {
+        use plimsoll_graph::id::Id;
+        let placement = self.inner.placement();
+        let specs = self.inner.devices().specs();
+        let device = move |id| placement.devices.get(id).and_then(|device| specs.get(device.index())).map(|spec| spec.name.to_string());
+        self.inner.graph().nodes().iter().map(move |(id, node)| (node, device(id).unwrap_or_default()))
+    }
+
+    /// Why every node is where it is, in words, in the order of the graph.
+    pub fn reasons(&self) -> impl Iterator<Item = String> {
+        let graph = self.inner.graph();
+        let why = |why: &crate::Why| match why {
+            crate::Why::Requested => "requested".to_string(),
+            crate::Why::Softened(asked) => format!("soft placement: {asked} is not there"),
+            crate::Why::With(node) => format!("with {}: they share a variable", graph.node(*node).name),
+            crate::Why::Default => "default".to_string(),
+        };
+        self.inner.placement().why.values().map(why)
+    }
+}
+
+fn by_reference<'a>(feeds: &'a [Fed<'a>]) -> Vec<(&'a str, &'a HostTensor)> {
+    feeds.iter().map(|(name, tensor)| (*name, tensor)).collect()
+}
+
+impl From<plimsoll_runtime::Session> for Session {
+    fn from(inner: plimsoll_runtime::Session) -> Session {
+        Session { inner }
+    }
+}
+
+impl Deref for Session {
+    type Target = plimsoll_runtime::Session;
+
+    fn deref(&self) -> &plimsoll_runtime::Session {
+        &self.inner
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session of {} nodes", self.inner.graph().nodes().len())
+    }
+}
