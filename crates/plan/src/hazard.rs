@@ -6,15 +6,19 @@ use plimsoll_graph::{IdVec, Shape};
 use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
 
 pub(crate) fn order_accesses(lir: &mut Lir) -> Result<()> {
-    let mut position = positions(lir)?;
-    for (old, new) in lir.next_version.clone() {
-        let definitions = lir.definitions();
-        let Some(writer) = definitions[new] else { continue };
-        if let Some(previous) = definitions[old]
+    let versions = lir.next_version.clone();
+    let definitions = lir.definitions();
+    // Writes of one variable first: what may still be moved is decided knowing them.
+    for &(old, new) in &versions {
+        if let (Some(previous), Some(writer)) = (definitions[old], definitions[new])
             && previous != writer
         {
             lir.works[writer].after.push(previous);
         }
+    }
+    let mut position = positions(lir)?;
+    for (old, new) in versions {
+        let Some(writer) = definitions[new] else { continue };
         let readers: Vec<WorkId> = lir.live().filter(|(_, work)| work.inputs.iter().any(|view| view.value == old)).map(|(id, _)| id).collect();
         let mut copied: Option<ValueId> = None;
         for reader in readers {
