@@ -1,0 +1,259 @@
+//! Recorded TensorFlow runs: a folder with `case.json`, a graph, what was fed and what came out.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use plimsoll::{DataType, Devices, Error, Footprint, HostTensor, Session, Shape, model, npy};
+use serde::{Deserialize, Serialize};
+
+use crate::device_options::DeviceOptions;
+use crate::failure::{Failure, OrUsage, Result, wrong_use};
+use crate::load;
+
+/// A recorded run.
+#[derive(Debug)]
+pub struct Case {
+    folder: PathBuf,
+    name: String,
+    file: CaseFile,
+}
+
+/// `case.json`.
+#[derive(Debug, Deserialize)]
+struct CaseFile {
+    name: Option<String>,
+    graph: Option<String>,
+    saved_model: Option<String>,
+    config: Option<String>,
+    #[serde(default)]
+    init: Vec<String>,
+    steps: Vec<Step>,
+    rtol: f64,
+    atol: f64,
+}
+
+/// One call.
+#[derive(Debug, Deserialize)]
+struct Step {
+    #[serde(default)]
+    feeds: BTreeMap<String, String>,
+    #[serde(default)]
+    fetches: BTreeMap<String, String>,
+    #[serde(default)]
+    targets: Vec<String>,
+}
+
+/// What a device promised and gave.
+#[derive(Clone, Debug, Serialize)]
+pub struct DevicePeaks {
+    name: String,
+    limit_bytes: Option<u64>,
+    pub planned_peak_bytes: u64,
+    pub measured_peak_bytes: u64,
+}
+
+impl DevicePeaks {
+    /// For each device, the promised peak beside the measured one.
+    pub fn of(devices: &Devices, planned: &[u64]) -> Vec<DevicePeaks> {
+        let peaks = |(report, planned): (plimsoll::DeviceReport, &u64)| DevicePeaks {
+            name: report.name,
+            limit_bytes: report.limit.map(|limit| limit.0),
+            planned_peak_bytes: *planned,
+            measured_peak_bytes: report.peak.0,
+        };
+        devices.report().into_iter().zip(planned).map(peaks).collect()
+    }
+
+    /// `CPU:0`.
+    pub fn short_name(&self) -> &str {
+        self.name.rsplit("device:").next().unwrap_or(&self.name)
+    }
+}
+
+impl Case {
+    /// Whether the folder holds a case at all.
+    pub fn check(folder: &Path) -> Result<()> {
+        if folder.join("case.json").is_file() {
+            return Ok(());
+        }
+        wrong_use(format!("{} is no recorded case: it has no case.json", folder.display()))
+    }
+
+    /// Reads `case.json`. Arrays are read when they are needed.
+    pub fn read(folder: &Path) -> plimsoll::Result<Case> {
+        let path = folder.join("case.json");
+        let file: CaseFile = serde_json::from_slice(&model::read_file(&path)?)
+            .map_err(|error| Error::invalid_argument(format!("{}: {error}", path.display())))?;
+        Ok(Case { name: file.name.clone().unwrap_or_else(|| Case::folder_name(folder)), folder: folder.to_path_buf(), file })
+    }
+
+    /// The name of a case whose file does not say it.
+    pub fn folder_name(folder: &Path) -> String {
+        folder.file_name().map_or_else(|| folder.display().to_string(), |name| name.to_string_lossy().into_owned())
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many steps were recorded.
+    pub fn steps(&self) -> usize {
+        self.file.steps.len()
+    }
+
+    /// Relative and absolute tolerance.
+    pub fn tolerance(&self) -> (f64, f64) {
+        (self.file.rtol, self.file.atol)
+    }
+
+    /// What was fed in a step.
+    pub fn feeds(&self, step: usize) -> plimsoll::Result<Vec<(&str, HostTensor)>> {
+        self.file.steps[step].feeds.iter().map(|(name, file)| Ok((name.as_str(), self.array(file)?))).collect()
+    }
+
+    /// What was fetched in a step: the name, and the file with the value.
+    pub fn fetches(&self, step: usize) -> impl Iterator<Item = (&str, &str)> {
+        self.file.steps[step].fetches.iter().map(|(name, file)| (name.as_str(), file.as_str()))
+    }
+
+    /// The names of a step's fetches and targets.
+    fn wanted(&self, step: usize) -> (Vec<&str>, Vec<&str>) {
+        (self.fetches(step).map(|(name, _)| name).collect(), self.file.steps[step].targets.iter().map(String::as_str).collect())
+    }
+
+    /// An array of the case.
+    pub fn array(&self, file: &str) -> plimsoll::Result<HostTensor> {
+        let path = self.folder.join(file);
+        npy::read(&model::read_file(&path)?).map_err(|error| error.context(path.display()))
+    }
+
+    /// Opens devices, loads the graph and plans all that will run.
+    ///
+    /// # Errors
+    /// What is wrong with the case; RESOURCE_EXHAUSTED where it does not fit.
+    pub fn open(&self, options: &DeviceOptions) -> Result<Replay<'_>> {
+        if let Some(folder) = &self.file.saved_model {
+            return Err(Failure::from(model::saved_models_not_yet(&self.folder.join(folder))));
+        }
+        let Some(graph) = &self.file.graph else {
+            return Err(Error::invalid_argument("case.json names neither a graph nor a saved_model").into());
+        };
+        if self.file.steps.is_empty() {
+            return Err(Error::invalid_argument("case.json has no steps").into());
+        }
+        let config = self.file.config.as_ref().map(|config| self.folder.join(config));
+        let devices = Devices::open(&options.resolve(config.as_deref())?).or_usage()?;
+        let session = load::session(&devices, &self.folder.join(graph))?;
+        let mut replay =
+            Replay { case: self, footprint: Footprint::new(devices.specs()), last_peaks: Vec::new(), last_key: None, devices, session };
+        replay.plan_all()?;
+        Ok(replay)
+    }
+}
+
+/// What tells the plans of steps apart: names, types and shapes of feeds; fetches; targets.
+type Key = (Vec<(String, DataType, Shape)>, Vec<String>, Vec<String>);
+
+/// A case on devices.
+pub struct Replay<'a> {
+    case: &'a Case,
+    devices: Devices,
+    session: Session,
+    footprint: Footprint,
+    /// What each device holds while the last step runs.
+    last_peaks: Vec<u64>,
+    last_key: Option<Key>,
+}
+
+impl Replay<'_> {
+    fn plan_all(&mut self) -> Result<()> {
+        if !self.case.file.init.is_empty() {
+            let plan = self.session.plan(&[], &[], &self.init_targets())?;
+            self.footprint.add(&plan);
+        }
+        let mut known: Vec<(Key, plimsoll::Plan)> = Vec::new();
+        for step in 0..self.case.steps() {
+            let feeds = self.case.feeds(step)?;
+            let key = self.key(step, &feeds);
+            let plan = match known.iter().position(|(other, _)| *other == key) {
+                Some(position) => &known[position].1,
+                None => {
+                    let (fetches, targets) = self.case.wanted(step);
+                    let plan = self.session.plan(&feeds, &fetches, &targets)?;
+                    known.push((key, plan));
+                    &known[known.len() - 1].1
+                }
+            };
+            self.last_peaks = self.footprint.add(plan).into_iter().map(|bytes| bytes.0).collect();
+        }
+        Ok(self.footprint.check()?)
+    }
+
+    fn key(&self, step: usize, feeds: &[(&str, HostTensor)]) -> Key {
+        let feed = |(name, tensor): &(&str, HostTensor)| (name.to_string(), tensor.data_type(), tensor.shape().clone());
+        let (fetches, targets) = self.case.wanted(step);
+        let owned = |names: Vec<&str>| names.into_iter().map(str::to_string).collect();
+        (feeds.iter().map(feed).collect(), owned(fetches), owned(targets))
+    }
+
+    fn init_targets(&self) -> Vec<&str> {
+        self.case.file.init.iter().map(String::as_str).collect()
+    }
+
+    /// Runs the operations that initialise.
+    pub fn init(&self) -> plimsoll::Result<()> {
+        if !self.case.file.init.is_empty() {
+            self.session.run(&[], &[], &self.init_targets())?;
+            self.session.release_unused();
+        }
+        Ok(())
+    }
+
+    /// Runs a step; the values of its fetches.
+    pub fn step(&mut self, step: usize) -> plimsoll::Result<Vec<HostTensor>> {
+        let feeds = self.case.feeds(step)?;
+        let key = self.key(step, &feeds);
+        if self.last_key.as_ref() != Some(&key) {
+            // Constants of the plan before would count beside those of this one.
+            self.session.release_unused();
+            self.last_key = Some(key);
+        }
+        let (fetches, targets) = self.case.wanted(step);
+        self.session.run(&feeds, &fetches, &targets)
+    }
+
+    /// The last step, prepared, and what it is fed.
+    pub fn last(&self) -> plimsoll::Result<(plimsoll::Callable, Vec<HostTensor>)> {
+        let step = self.case.steps() - 1;
+        let feeds = self.case.feeds(step)?;
+        let (fetches, targets) = self.case.wanted(step);
+        let callable = self.session.callable_for(&feeds, &fetches, &targets)?;
+        Ok((callable, feeds.into_iter().map(|(_, tensor)| tensor).collect()))
+    }
+
+    /// The devices.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// What each device will have held in the end.
+    pub fn planned(&self) -> Vec<u64> {
+        self.footprint.needs().iter().map(|need| need.peak.0).collect()
+    }
+
+    /// What each device holds while the last step runs.
+    pub fn planned_last(&self) -> &[u64] {
+        &self.last_peaks
+    }
+
+    /// The smallest limit that is enough, given to every device that has one; to every device, where none has.
+    pub fn minimum_limit(&self) -> u64 {
+        self.footprint.minimum_limit().0
+    }
+}

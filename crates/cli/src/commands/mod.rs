@@ -1,0 +1,10 @@
+//! The commands.
+
+pub mod bench;
+pub mod devices;
+pub mod eval;
+pub mod later;
+pub mod place;
+pub mod plan;
+pub mod train;
+pub mod verify;

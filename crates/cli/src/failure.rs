@@ -1,0 +1,61 @@
+//! What ends a command, with its exit status.
+
+use std::process::ExitCode;
+
+use plimsoll::Error;
+
+/// Why a command ended.
+#[derive(Debug)]
+pub struct Failure {
+    error: Error,
+    is_usage: bool,
+}
+
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+impl Failure {
+    /// The command line is wrong: exit status 2.
+    pub fn usage(error: Error) -> Failure {
+        Failure { error, is_usage: true }
+    }
+
+    /// The error.
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// Says it on standard error; the exit status.
+    pub fn report(&self) -> ExitCode {
+        eprintln!("error: {}", self.error);
+        ExitCode::from(if self.is_usage { 2 } else { 1 })
+    }
+}
+
+/// The command was right, and failed: exit status 1.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure { error, is_usage: false }
+    }
+}
+
+/// Refusal of what the parser knows and the program cannot do.
+pub fn not_yet(what: &str) -> Failure {
+    Failure::usage(Error::unimplemented(format!("not yet: {what}")))
+}
+
+/// A mistake in the command line.
+pub fn wrong_use<T>(message: impl Into<String>) -> Result<T> {
+    Err(Failure::usage(Error::invalid_argument(message)))
+}
+
+/// Errors that come from what the user typed.
+pub trait OrUsage<T> {
+    /// The same, with exit status 2.
+    fn or_usage(self) -> Result<T>;
+}
+
+impl<T> OrUsage<T> for plimsoll::Result<T> {
+    fn or_usage(self) -> Result<T> {
+        self.map_err(Failure::usage)
+    }
+}

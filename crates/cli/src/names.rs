@@ -1,0 +1,216 @@
+//! From the names that a user types to the signature of a graph: what to fetch and run, and what has to be fed.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+use plimsoll::{ArgType, AttrsExt, DataType, Feed, Graph, NodeId, Output, PartialShape, Registry, Shape, Signature};
+
+use crate::failure::{OrUsage, Result, wrong_use};
+
+/// Shapes of tensors that will be fed, by the name that was typed.
+pub type FeedShapes = BTreeMap<String, Shape>;
+
+/// Reads `NAME=2x3`; `NAME=` and `NAME=scalar` are scalars.
+pub fn parse_feed_shape(text: &str) -> Result<(String, Shape)> {
+    let parsed = text.rsplit_once('=').and_then(|(name, dims)| Some((name, parse_shape(dims)?)));
+    match parsed {
+        Some((name, shape)) if !name.is_empty() => Ok((name.to_string(), shape)),
+        _ => wrong_use(format!("'{text}' is no shape of a feed: write NAME=2x3, and NAME=scalar where it has no dimensions")),
+    }
+}
+
+fn parse_shape(text: &str) -> Option<Shape> {
+    let text = text.trim().trim_start_matches('[').trim_end_matches(']');
+    if text.is_empty() || text == "scalar" {
+        return Some(Shape::scalar());
+    }
+    let shape: Shape = text.split(['x', ',']).map(|dim| dim.trim().parse::<u64>().ok()).collect::<Option<Vec<u64>>>()?.into();
+    shape.elements().ok().map(|_| shape)
+}
+
+/// Reads a file of shapes: a JSON object, `{"x": [2, 3]}`, or a line `NAME=2x3` for each.
+pub fn read_shapes(path: &Path) -> Result<FeedShapes> {
+    let bytes = plimsoll::model::read_file(path).or_usage()?;
+    let text = String::from_utf8_lossy(&bytes);
+    if text.trim_start().starts_with('{') {
+        let dims: BTreeMap<String, Vec<u64>> =
+            serde_json::from_str(&text).or_else(|error| wrong_use(format!("{}: {error}; write {{\"NAME\": [2, 3]}}", path.display())))?;
+        return Ok(dims.into_iter().map(|(name, dims)| (name, dims.into())).collect());
+    }
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(parse_feed_shape).collect()
+}
+
+/// What is asked of a graph.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// Tensors.
+    pub fetches: Vec<String>,
+    /// Nodes.
+    pub targets: Vec<String>,
+}
+
+impl Asked {
+    /// The part of this that a graph has. Where it has none of it: what nothing else uses, if that is one thing only.
+    ///
+    /// # Errors
+    /// Wrong use, with what there is to choose from.
+    pub fn of_graph(&self, graph: &Graph, registry: &Registry) -> Result<Asked> {
+        let has = |name: &&String| graph.find(node_of(name)).is_some();
+        let found = Asked {
+            fetches: self.fetches.iter().filter(has).cloned().collect(),
+            targets: self.targets.iter().filter(has).cloned().collect(),
+        };
+        if !found.fetches.is_empty() || !found.targets.is_empty() {
+            return Ok(found);
+        }
+        let ends = ends(graph, registry);
+        if self.fetches.is_empty() && self.targets.is_empty() && ends.fetches.len() + ends.targets.len() == 1 {
+            return Ok(ends);
+        }
+        let list = |names: &[String]| match names {
+            [] => "none".to_string(),
+            [..] if names.len() <= 8 => names.join(", "),
+            _ => format!("{}, and {} more", names[..8].join(", "), names.len() - 8),
+        };
+        wrong_use(format!(
+            "say what to compute, with --fetch TENSOR or --target OPERATION; nothing else in the graph uses the tensors {} and the operations {}",
+            list(&ends.fetches),
+            list(&ends.targets)
+        ))
+    }
+
+    /// Whether every name is in one of the graphs.
+    ///
+    /// # Errors
+    /// Wrong use, for the first name that is not.
+    pub fn check<'a>(&self, graphs: impl Iterator<Item = &'a Graph> + Clone) -> Result<()> {
+        for name in self.fetches.iter().chain(&self.targets) {
+            check_name(name, graphs.clone())?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a tensor or node of that name is in one of the graphs.
+pub fn check_name<'a>(name: &str, mut graphs: impl Iterator<Item = &'a Graph>) -> Result<()> {
+    if graphs.any(|graph| graph.find(node_of(name)).is_some()) {
+        return Ok(());
+    }
+    wrong_use(format!("there is no '{name}' in the graph"))
+}
+
+/// The node of a tensor's name.
+fn node_of(name: &str) -> &str {
+    match name.rsplit_once(':') {
+        Some((node, index)) if index.bytes().all(|byte| byte.is_ascii_digit()) => node,
+        _ => name,
+    }
+}
+
+/// What nothing in the graph uses: tensors with values, and operations to run.
+fn ends(graph: &Graph, registry: &Registry) -> Asked {
+    let mut used = HashSet::new();
+    for node in graph.nodes().values() {
+        used.extend(node.inputs.iter().map(|input| input.node).chain(node.controls.iter().copied()));
+    }
+    let mut ends = Asked::default();
+    for (id, node) in graph.nodes().iter() {
+        let is_source =
+            matches!(node.op.as_str(), "Const" | "Placeholder" | "PlaceholderWithDefault" | "VariableV2" | "Variable" | "VarHandleOp");
+        if used.contains(&id) || is_source {
+            continue;
+        }
+        match output_type(graph, registry, Output { node: id, index: 0 }) {
+            Some(first) if !first.is_ref && first.base != DataType::Resource => ends.fetches.push(format!("{}:0", node.name)),
+            _ => ends.targets.push(node.name.clone()),
+        }
+    }
+    ends
+}
+
+fn output_type(graph: &Graph, registry: &Registry, output: Output) -> Option<ArgType> {
+    let node = graph.node(output.node);
+    registry.table().get(&node.op)?.output_types(&node.attrs).ok()?.get(output.index as usize).copied()
+}
+
+/// The signature of what is asked, with a feed for every tensor that has a shape in `shapes` and for every placeholder that
+/// is needed.
+///
+/// # Errors
+/// Wrong use for names that are not there and for placeholders whose shape is open, with the option to give.
+pub fn signature(graph: &Graph, registry: &Registry, asked: &Asked, shapes: &FeedShapes) -> Result<Signature> {
+    let mut feeds = Vec::new();
+    let mut fed = HashSet::new();
+    for (name, shape) in shapes {
+        if graph.find(node_of(name)).is_none() {
+            continue;
+        }
+        let output = graph.tensor(name).or_usage()?;
+        let Some(data_type) = output_type(graph, registry, output) else {
+            return wrong_use(format!("'{name}' cannot be fed: it is no tensor"));
+        };
+        if !fed.insert(output) {
+            return wrong_use(format!("'{name}' is given twice"));
+        }
+        feeds.push(Feed { tensor: name.clone(), data_type: data_type.base, shape: shape.clone(), value: None });
+    }
+    for placeholder in needed_placeholders(graph, asked, &fed) {
+        let node = graph.node(placeholder);
+        let shape = node.attrs.shape("shape").cloned().unwrap_or_else(|_| PartialShape::unknown());
+        let Some(shape) = shape.complete() else {
+            let example = match &shape.0 {
+                Some(dims) => dims.iter().map(|dim| dim.map_or("N".to_string(), |dim| dim.to_string())).collect::<Vec<_>>().join("x"),
+                None => "2x3".to_string(),
+            };
+            return wrong_use(format!("placeholder '{}' has shape {shape}: give it with --feed-shape {0}={example}", node.name));
+        };
+        let data_type =
+            output_type(graph, registry, Output { node: placeholder, index: 0 }).map_or(DataType::Float, |data_type| data_type.base);
+        feeds.push(Feed { tensor: format!("{}:0", node.name), data_type, shape, value: None });
+    }
+    Ok(Signature { feeds, fetches: asked.fetches.clone(), targets: asked.targets.clone() })
+}
+
+/// Placeholders that the asked for reaches without passing a fed tensor, in the graph's order.
+fn needed_placeholders(graph: &Graph, asked: &Asked, fed: &HashSet<Output>) -> Vec<NodeId> {
+    let mut stack: Vec<NodeId> = asked.fetches.iter().chain(&asked.targets).filter_map(|name| graph.find(node_of(name))).collect();
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    while let Some(id) = stack.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        let node = graph.node(id);
+        let is_fed = fed.contains(&Output { node: id, index: 0 });
+        if node.op == "Placeholder" && !is_fed {
+            found.push(id);
+        }
+        stack.extend(node.inputs.iter().filter(|input| !fed.contains(input)).map(|input| input.node));
+        stack.extend(node.controls.iter().copied());
+    }
+    found.sort_unstable();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_read() {
+        let read = |text: &str| parse_feed_shape(text).map(|(name, shape)| (name, shape.dims().to_vec())).ok();
+        assert_eq!(read("x:0=2x3"), Some(("x:0".to_string(), vec![2, 3])));
+        assert_eq!(read("x=[4, 5]"), Some(("x".to_string(), vec![4, 5])));
+        assert_eq!(read("x="), Some(("x".to_string(), vec![])));
+        assert_eq!(read("x=scalar"), Some(("x".to_string(), vec![])));
+        for text in ["", "x", "=2", "x=2x", "x=-1", "x=2y3", "x=9999999999x9999999999x9"] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn nodes_of_tensors() {
+        assert_eq!(["a", "a:0", "a/b:12", "a:b"].map(node_of), ["a", "a", "a/b", "a:b"]);
+    }
+}

@@ -1,0 +1,100 @@
+//! Tensors as text.
+
+use plimsoll::{DataType, HostTensor};
+use serde_json::Value;
+
+/// More elements than this are cut to the first and last ones of each dimension.
+const ALL: u64 = 256;
+const EDGE: usize = 3;
+
+/// The elements with brackets around each dimension, as numpy prints them; large tensors are cut in the middle.
+pub fn elements(tensor: &HostTensor) -> String {
+    let Some(texts) = texts(tensor) else { return format!("({} elements)", tensor.elements()) };
+    let mut out = String::new();
+    nest(&mut out, tensor.shape().dims(), &texts, tensor.elements() > ALL);
+    out
+}
+
+fn nest(out: &mut String, dims: &[u64], texts: &[String], cut: bool) {
+    let Some((&length, inner)) = dims.split_first() else {
+        out.push_str(texts.first().map_or("", String::as_str));
+        return;
+    };
+    let length = length as usize;
+    let stride = texts.len().checked_div(length).unwrap_or(0);
+    out.push('[');
+    let mut first = true;
+    for index in 0..length {
+        let hidden = cut && length > 2 * EDGE && (EDGE..length - EDGE).contains(&index);
+        if hidden && index > EDGE {
+            continue;
+        }
+        if !std::mem::take(&mut first) {
+            out.push(' ');
+        }
+        match hidden {
+            true => out.push_str("..."),
+            false => nest(out, inner, &texts[index * stride..(index + 1) * stride], cut),
+        }
+    }
+    out.push(']');
+}
+
+fn texts(tensor: &HostTensor) -> Option<Vec<String>> {
+    values(tensor).map(|values| {
+        let text = |value: &Value| match value {
+            Value::Number(number) => number.to_string(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        values.iter().map(text).collect()
+    })
+}
+
+/// The elements for JSON, row-major: numbers, or texts for those that JSON has no number for; none for types without numbers.
+pub fn values(tensor: &HostTensor) -> Option<Vec<Value>> {
+    macro_rules! numbers {
+        ($($data_type:ident: $rust:ty => $convert:expr),*) => {
+            match tensor.data_type() {
+                $(DataType::$data_type => Some(tensor.to_vec::<$rust>().ok()?.into_iter().map($convert).collect()),)*
+                DataType::Bool => Some(tensor.dense().ok()?.bytes()?.iter().map(|byte| Value::Bool(*byte != 0)).collect()),
+                DataType::String => Some(tensor.strings()?.iter().map(|text| Value::String(String::from_utf8_lossy(text).into_owned())).collect()),
+                _ => None,
+            }
+        };
+    }
+    numbers!(
+        Float: f32 => single, Double: f64 => double, Int8: i8 => Value::from, Int16: i16 => Value::from, Int32: i32 => Value::from,
+        Int64: i64 => Value::from, Uint8: u8 => Value::from, Uint16: u16 => Value::from, Uint32: u32 => Value::from, Uint64: u64 => Value::from
+    )
+}
+
+/// The shortest digits that are this float32 again.
+fn single(value: f32) -> Value {
+    value.to_string().parse().map_or_else(|_| Value::String(value.to_string()), double)
+}
+
+fn double(value: f64) -> Value {
+    serde_json::Number::from_f64(value).map_or_else(|| Value::String(value.to_string()), Value::Number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brackets_follow_the_shape() {
+        assert_eq!(elements(&HostTensor::scalar(0.1f32)), "0.1");
+        assert_eq!(elements(&HostTensor::from_slice([2, 2], &[1i32, 2, 3, 4]).unwrap()), "[[1 2] [3 4]]");
+        assert_eq!(elements(&HostTensor::from_slice([0, 2], &[0u8; 0]).unwrap()), "[]");
+        assert_eq!(elements(&HostTensor::from_bools([2], &[true, false]).unwrap()), "[true false]");
+        assert_eq!(elements(&HostTensor::from_slice([2], &[f32::NAN, f32::NEG_INFINITY]).unwrap()), "[NaN -inf]");
+    }
+
+    #[test]
+    fn large_tensors_are_cut() {
+        let values: Vec<i64> = (0..1000).collect();
+        assert_eq!(elements(&HostTensor::from_slice([1000], &values).unwrap()), "[0 1 2 ... 997 998 999]");
+        assert_eq!(elements(&HostTensor::from_slice([500, 2], &values).unwrap()), "[[0 1] [2 3] [4 5] ... [994 995] [996 997] [998 999]]");
+    }
+}
