@@ -40,16 +40,16 @@ fn published_problems() {
     }
     // Percent above the most bytes live; each a little more than what is reached.
     for (name, at_most) in [
-        ("minimalloc-A", 100.0),
-        ("minimalloc-B", 100.0),
-        ("minimalloc-D", 100.0),
-        ("minimalloc-E", 100.0),
-        ("minimalloc-G", 100.0),
-        ("minimalloc-H", 100.0),
-        ("minimalloc-J", 100.0),
-        ("somas_resnet50", 100.0),
-        ("pangu_2.6B", 100.0),
-        ("iopddl-Y_1", 100.0),
+        ("minimalloc-A", 24.0),
+        ("minimalloc-B", 29.0),
+        ("minimalloc-D", 24.0),
+        ("minimalloc-E", 25.0),
+        ("minimalloc-G", 14.5),
+        ("minimalloc-H", 14.0),
+        ("minimalloc-J", 25.0),
+        ("somas_resnet50", 0.1),
+        ("pangu_2.6B", 3.4),
+        ("iopddl-Y_1", 2.2),
     ] {
         let text = std::fs::read_to_string(folder.join(format!("{name}.csv"))).unwrap();
         let buffers: Vec<Buffer> = text

@@ -48,25 +48,28 @@ impl<'a> Greedy<'a> {
         self.by_first.iter().map(later).sum()
     }
 
-    /// Places the buffers in this order; `None` as soon as something ends above `bound`, or at it.
-    pub fn pack(&mut self, order: &[u32], fit: Fit, bound: u64) -> Option<Packed> {
+    /// Places the buffers in this order.
+    ///
+    /// # Errors
+    /// The place in the order of the first buffer that would end above `most`.
+    pub fn pack(&mut self, order: &[u32], fit: Fit, most: u64) -> Result<Packed, usize> {
         self.tree.fill(0);
         let mut packed = Packed { offsets: vec![0; self.buffers.len()], peak: self.base };
-        for &index in order {
+        for (at, &index) in order.iter().enumerate() {
             let buffer = &self.buffers[index as usize];
             self.beside.clear();
             self.collect(1, 0, self.leaves, self.reach[index as usize] as usize, u64::from(buffer.first), &packed.offsets);
             self.beside.sort_unstable();
             let offset = self.gap(buffer, fit);
             let end = offset.saturating_add(buffer.bytes);
-            if end >= bound {
-                return None;
+            if end > most {
+                return Err(at);
             }
             packed.offsets[index as usize] = offset;
             packed.peak = packed.peak.max(end);
             self.place(index);
         }
-        Some(packed)
+        Ok(packed)
     }
 
     /// The offset for a buffer among `beside`.
@@ -114,21 +117,4 @@ impl<'a> Greedy<'a> {
             node /= 2;
         }
     }
-}
-
-/// The order with the buffers that end highest moved towards the front: in even rounds to the very front, else half way.
-pub(super) fn promote(buffers: &[Buffer], order: &[u32], packed: &Packed, round: u32) -> Vec<u32> {
-    let highest = |index: u32| packed.offsets[index as usize].saturating_add(buffers[index as usize].bytes) == packed.peak;
-    let mut result = Vec::with_capacity(order.len());
-    let mut promoted: Vec<(usize, u32)> = Vec::new();
-    for (at, &index) in order.iter().enumerate() {
-        match highest(index) {
-            true => promoted.push((if round % 2 == 0 { 0 } else { at / 2 }, index)),
-            false => result.push(index),
-        }
-    }
-    for (at, index) in promoted.into_iter().rev() {
-        result.insert(at.min(result.len()), index);
-    }
-    result
 }
