@@ -42,10 +42,30 @@ def samples(folder):
     yield folder / "slices", False
 
 
+def check_merge(command, folder):
+    """The same parts merged by TensorFlow and by us."""
+    whole = tf.reshape(tf.range(12, dtype=tf.float32), [4, 3])
+    for who in ("theirs", "ours"):
+        for part in range(2):
+            tf.raw_ops.SaveV2(prefix=str(folder / who / f"part{part}"), tensor_names=[f"v{1 - part}", "w"], shape_and_slices=["", f"4 3 {2 * part},2:-"],
+                              tensors=[tf.constant(part), whole[2 * part:2 * part + 2]])
+    parts = lambda who: [str(folder / who / f"part{part}") for part in range(2)]
+    tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts("theirs"), destination_prefix=str(folder / "theirs" / "all"), delete_old_dirs=False)
+    subprocess.run([command, *parts("ours"), folder / "ours" / "all"], check=True)
+    same = all((folder / "theirs" / f"all{end}").read_bytes() == (folder / "ours" / f"all{end}").read_bytes()
+               for end in (".index", ".data-00000-of-00002", ".data-00001-of-00002"))
+    read = np.array_equal(tf.train.load_checkpoint(str(folder / "ours" / "all")).get_tensor("w"), whole)
+    subprocess.run([command, folder / "ours" / "all", folder / "ours" / "again"], check=True)
+    read &= np.array_equal(tf.train.load_checkpoint(str(folder / "ours" / "again")).get_tensor("w"), whole)
+    print(f"merged: {'same bytes' if same else 'DIFFERENT BYTES'}, {'same tensors' if read else 'DIFFERENT TENSORS'}")
+    return not (same and read)
+
+
 def main():
     command, failed = sys.argv[1], 0
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
+        failed += check_merge(command, folder)
         for prefix, whole in [*samples(folder), *((pathlib.Path(path), False) for path in sys.argv[2:])]:
             out = folder / "out" / "again"
             subprocess.run([command, prefix, out], check=True)

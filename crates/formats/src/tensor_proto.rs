@@ -61,7 +61,7 @@ impl TensorShapeProto {
 
 impl From<&PartialShape> for TensorShapeProto {
     fn from(shape: &PartialShape) -> TensorShapeProto {
-        let dim = |dim: &Option<u64>| Dim { size: dim.map_or(-1, |size| size as i64), ..Dim::default() };
+        let dim = |dim: &Option<u64>| Dim { size: dim.map_or(-1, |size| i64::try_from(size).unwrap_or(i64::MAX)), ..Dim::default() };
         match &shape.0 {
             None => TensorShapeProto { unknown_rank: true, ..TensorShapeProto::default() },
             Some(dims) => TensorShapeProto { dim: dims.iter().map(dim).collect(), ..TensorShapeProto::default() },

@@ -2,6 +2,7 @@
 //! `P.data-SSSSS-of-NNNNN`, the bytes. Every byte that is read is held against its checksum.
 
 mod crc;
+mod merge;
 mod ordered_code;
 mod reader;
 mod state;
@@ -17,6 +18,7 @@ use plimsoll_graph::Shape;
 use crate::message::{Fixed32, message};
 use crate::tensor_proto::TensorShapeProto;
 
+pub use merge::merge;
 pub use reader::BundleReader;
 pub use state::{CheckpointState, latest_checkpoint, read_checkpoint_state, write_checkpoint_state};
 pub use writer::BundleWriter;

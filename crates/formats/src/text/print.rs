@@ -27,11 +27,11 @@ impl Printer<'_> {
         for field in fields {
             let field = field?;
             let known = self.schema.messages[message].numbered(field.number);
-            let again =
-                known.is_some_and(|known| !known.repeated && !matches!(known.kind, Kind::Message(_))) && seen.contains(&field.number);
+            let single = known.is_some_and(|known| !known.repeated && !matches!(known.kind, Kind::Message(_)));
+            let again = single && seen.contains(&field.number);
             if again || !known.is_some_and(|known| self.known_field(known, &field, indent)) {
                 self.by_number(&field, indent);
-            } else {
+            } else if single {
                 seen.push(field.number);
             }
         }
