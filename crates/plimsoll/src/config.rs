@@ -48,7 +48,8 @@ mod tests {
     #[test]
     fn what_is_said_is_set_and_the_rest_stays() {
         let text = "device_count { key: 'CPU' value: 2 } intra_op_parallelism_threads: 3 log_device_placement: true";
-        let mut options = Options { inter_op: 5, ..Options::new() };
+        let mut options = Options::new();
+        options.inter_op = 5;
         let notes = apply(&read_config(text.as_bytes()).unwrap(), &mut options).unwrap();
         assert_eq!((options.device_count["CPU"], options.intra_op, options.inter_op), (2, 3, 5));
         assert_eq!((options.soft_placement, options.log_placement), (false, true));

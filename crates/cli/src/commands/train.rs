@@ -38,7 +38,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..))]
     batch_size: u64,
     /// The step at which it ends; a resumed training counts on from its checkpoint
-    #[arg(long, value_name = "N", default_value_t = 600)]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
     steps: u64,
     /// sgd, momentum or adam
     #[arg(long, value_name = "O", default_value_t = OptimizerKind::default(), value_parser = optimizer)]
@@ -78,6 +78,7 @@ struct Document {
 /// Trains.
 pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
     args.check()?;
+    let stop = stop::on_signals()?;
     let options = with_defaults(options.resolve(None)?, args.towers);
     let devices = Devices::open(&options).or_usage()?;
     let config = args.config();
@@ -92,7 +93,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
     if args.resume.is_some() {
         say(format!("resumed after step {}", trainer.steps()));
     }
-    let (final_loss, seconds) = steps(&mut trainer, args.steps)?;
+    let (final_loss, seconds) = steps(&mut trainer, args.steps, &stop)?;
     if let Some(folder) = &args.save {
         say(format!("checkpoint: {}", trainer.save(folder)?.display()));
     }
@@ -166,8 +167,7 @@ fn with_defaults(mut options: Options, towers: u32) -> Options {
 }
 
 /// Takes steps until there are as many or somebody asks to stop; the last loss, and how long it took.
-fn steps(trainer: &mut Trainer, steps: u64) -> Result<(Option<f32>, f64)> {
-    let stop = stop::on_signals()?;
+fn steps(trainer: &mut Trainer, steps: u64, stop: &stop::Stop) -> plimsoll::Result<(Option<f32>, f64)> {
     let mut progress = Progress::new(trainer.steps(), steps);
     let mut loss = None;
     let start = Instant::now();

@@ -1,0 +1,189 @@
+//! `plimsoll train` from the outside.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.arg("train").args(args).env_remove("PLIMSOLL_SIM_GPUS");
+    command
+}
+
+fn train(args: &[&str]) -> Output {
+    command(args).output().expect("the command runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The document of a training that ended well.
+fn document(args: &[&str]) -> Value {
+    let output = train(&[args, &["--json"]].concat());
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+}
+
+fn devices(document: &Value) -> Vec<(String, Option<u64>, u64, u64)> {
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let device = |device: &Value| {
+        let [planned, measured] = ["planned_peak_bytes", "measured_peak_bytes"].map(|key| number(&device[key]));
+        (device["name"].as_str().expect("a name").to_string(), device["limit_bytes"].as_u64(), planned, measured)
+    };
+    document["devices"].as_array().expect("devices").iter().map(device).collect()
+}
+
+/// A folder of this test alone, removed when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("plimsoll-cli-train-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn without_arguments_it_learns_the_digits_on_two_limited_devices() {
+    let document = document(&[]);
+    assert!(document["test_accuracy"].as_f64().unwrap() >= 0.97, "{document}");
+    assert!(document["final_loss"].as_f64().unwrap() < 0.1, "{document}");
+    let devices = devices(&document);
+    let names: Vec<&str> = devices.iter().map(|device| device.0.as_str()).collect();
+    assert_eq!(names, ["/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:CPU:1"]);
+    let mut limits = 0;
+    for (name, limit, planned, measured) in &devices {
+        assert!(*measured > 0 && measured == planned && *planned <= limit.unwrap(), "{name}: {document}");
+        limits += limit.unwrap();
+    }
+    let resident = document["max_rss_bytes"].as_u64().unwrap();
+    assert!(resident > 0 && resident <= limits + (40 << 20), "{resident}");
+}
+
+#[test]
+fn the_last_lines_say_what_was_promised_measured_and_refused() {
+    let output = train(&["--steps", "20"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let out = text(&output.stdout);
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].starts_with("digits: 64-128-64-10, 2 towers of 64 images a step, adam"), "{out}");
+    for (index, promise, last) in [(0, lines[1], lines[lines.len() - 2]), (1, lines[2], lines[lines.len() - 1])] {
+        assert!(promise.starts_with(&format!("CPU:{index}: limit ")) && last.starts_with(promise), "{out}");
+        let promised = promise.split("promised ").nth(1).unwrap();
+        assert!(last.contains(&format!("promised {promised}, measured {promised}; a limit of ")), "{out}");
+        assert!(last.contains("RESOURCE_EXHAUSTED: ") && last.contains("1 bytes short"), "{out}");
+    }
+    let err = text(&output.stderr);
+    assert_eq!(err.lines().filter(|line| line.starts_with("step ") && line.contains(": loss ")).count(), 10, "{err}");
+}
+
+#[test]
+fn runs_at_the_promised_peaks_and_is_refused_one_byte_below() {
+    let arguments = ["--steps", "3", "--batch-size", "32", "--device-count", "CPU=2"];
+    let peaks: Vec<u64> = devices(&document(&arguments)).iter().map(|device| device.2).collect();
+    let limits = |less: [u64; 2]| format!("CPU:0={},CPU:1={}", peaks[0] - less[0], peaks[1] - less[1]);
+    let limited = devices(&document(&[&arguments[..], &["--memory-limit", &limits([0, 0])]].concat()));
+    for (device, peak) in limited.iter().zip(&peaks) {
+        assert_eq!((device.1, device.2, device.3), (Some(*peak), *peak, *peak));
+    }
+    for (index, less) in [(0, [1, 0]), (1, [0, 1])] {
+        let output = train(&[&arguments[..], &["--json", "--memory-limit", &limits(less)]].concat());
+        let err = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{err}");
+        assert!(err.starts_with("error: RESOURCE_EXHAUSTED: ") && err.contains(&format!("device:CPU:{index}")), "{err}");
+        assert!(
+            err.contains(": 1 bytes short; at the peak ") && err.contains(&format!("raise the limit to {} bytes", peaks[index])),
+            "{err}"
+        );
+    }
+}
+
+#[test]
+fn a_resumed_training_writes_the_checkpoint_of_an_uninterrupted_one() {
+    let folder = Folder::new("resume");
+    let [first, second, whole] = ["first", "second", "whole"].map(|name| folder.text(name));
+    document(&["--steps", "15", "--seed", "7", "--save", &first]);
+    let resumed = document(&["--steps", "40", "--resume", &first, "--save", &second]);
+    let at_once = document(&["--steps", "40", "--seed", "7", "--save", &whole]);
+    assert_eq!((&resumed["steps"], &resumed["final_loss"]), (&at_once["steps"], &at_once["final_loss"]));
+    assert_eq!(resumed["test_accuracy"], at_once["test_accuracy"]);
+    let data = |folder: &str| std::fs::read(Path::new(folder).join("model.ckpt-40.data-00000-of-00001")).unwrap();
+    assert_eq!(data(&second), data(&whole));
+    // There is nothing left to do.
+    let done = document(&["--steps", "40", "--resume", &whole]);
+    assert_eq!((&done["steps"], &done["final_loss"]), (&Value::from(40), &Value::Null));
+    assert_eq!(done["test_accuracy"], at_once["test_accuracy"]);
+}
+
+#[test]
+fn ctrl_c_ends_at_a_step_with_a_summary_and_a_checkpoint() {
+    let folder = Folder::new("stop");
+    let saved = folder.text("saved");
+    for signal in ["INT", "TERM"] {
+        let mut child = command(&["--steps", "20000000", "--save", &saved, "--json"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command runs");
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        // Signals are listened to before the promise is made.
+        let mut line = String::new();
+        while !line.starts_with("CPU:1: ") {
+            line.clear();
+            assert!(err.read_line(&mut line).unwrap() > 0, "it ended too early");
+        }
+        assert!(Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{signal}: {:?}", output.status);
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let steps = document["steps"].as_u64().unwrap();
+        assert!(steps < 20_000_000, "{document}");
+        assert!(Path::new(&saved).join(format!("model.ckpt-{steps}.index")).is_file());
+    }
+}
+
+#[test]
+fn later_work_and_wrong_use_are_refused() {
+    let folder = Folder::new("refused");
+    let model = folder.text("model.pb");
+    std::fs::write(&model, b"").unwrap();
+    let cases: &[(&[&str], &str)] = &[
+        (&["mnist"], "not yet: plimsoll train mnist"),
+        (&["cifar10", "--data", "cifar"], "not yet: plimsoll train cifar10"),
+        (&[&model], "not yet: training a model"),
+        (&["--async"], "not yet: --async"),
+        (&["nothing.pb"], "nothing.pb"),
+        (&["--data", "images=x.npy"], "the digits are built in"),
+        (&["--signature", "serve"], "only models have signatures"),
+        (&["--optimizer", "lion"], "sgd, momentum or adam"),
+        (&["--towers", "3"], "128 cannot be divided evenly among 3 towers"),
+        (&["--towers", "0"], "--towers"),
+        (&["--batch-size", "0"], "--batch-size"),
+        (&["--learning-rate", "nan"], "learning rate"),
+        (&["--sim-gpus", "2x4GiB"], "not yet: --sim-gpus"),
+    ];
+    for (args, fragment) in cases {
+        let output = train(args);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
+        assert!(err.contains(fragment) && output.stdout.is_empty(), "{args:?}: {err}");
+    }
+    let output = train(&["--resume", &folder.text("nowhere")]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("NOT_FOUND"));
+}
