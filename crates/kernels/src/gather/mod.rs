@@ -2,11 +2,13 @@
 //!
 //! Indices are int32 or int64. An index that makes no sense is a fault with TensorFlow's text as far as a fault can say it.
 
+mod one_hot;
 mod rows;
 mod take;
 
 use plimsoll_base::{DataType, Error, Result};
 
+pub use one_hot::one_hot;
 pub use rows::{ScatterOp, SegmentOp, scatter, unsorted_segment};
 pub use take::gather;
 

@@ -11,6 +11,7 @@ pub mod concat;
 pub mod fill;
 pub mod gather;
 pub mod identity;
+pub mod one_hot;
 pub mod pack;
 pub mod pad;
 pub mod reshape;
@@ -29,6 +30,7 @@ pub const RULES: &[&[OpRules]] = &[
     fill::RULES,
     gather::RULES,
     identity::RULES,
+    one_hot::RULES,
     pack::RULES,
     pad::RULES,
     reshape::RULES,

@@ -44,13 +44,18 @@ fn resolve(input: &PartialShape, sizes: &[i64]) -> Result<PartialShape> {
     let Some(input) = input.complete() else { return Ok(PartialShape(Some(dims))) };
     let elements = input.elements()?;
     if let Some(wildcard) = wildcard {
-        let not_empty = input.iter().try_fold(1u64, |product, dim| product.checked_mul((*dim).max(1))).ok_or_else(overflow)?;
-        if elements > 0 && !not_empty.is_multiple_of(product) {
+        // Where a zero is asked for, those of the input are left out too; otherwise nothing is left of nothing.
+        let to_share = if sizes.contains(&0) {
+            input.iter().try_fold(1u64, |product, dim| product.checked_mul((*dim).max(1))).ok_or_else(overflow)?
+        } else {
+            elements
+        };
+        if elements > 0 && !to_share.is_multiple_of(product) {
             return Err(Error::invalid_argument(format!(
                 "Input to reshape is a tensor with {elements} values, but the requested shape requires a multiple of {product}"
             )));
         }
-        dims[wildcard] = Some(not_empty / product);
+        dims[wildcard] = Some(to_share / product);
     }
     let shape = PartialShape(Some(dims));
     let requested = shape.complete().map_or(Ok(elements), |shape| shape.elements())?;
@@ -138,6 +143,7 @@ mod tests {
         assert_eq!(resolve(&dims(&[None, Some(6)]), &[-1, 3]).unwrap(), dims(&[None, Some(3)]));
         assert_eq!(resolve(&dims(&[Some(0), Some(3)]), &[0, -1]).unwrap(), dims(&[Some(0), Some(3)]));
         assert_eq!(resolve(&dims(&[Some(0), Some(3)]), &[-1, 5]).unwrap(), dims(&[Some(0), Some(5)]));
+        assert_eq!(resolve(&dims(&[Some(0), Some(3)]), &[-1, 3]).unwrap(), dims(&[Some(0), Some(3)]));
         assert_eq!(resolve(&PartialShape::unknown(), &[2, -1]).unwrap(), dims(&[Some(2), None]));
         assert!(resolve(&PartialShape::unknown(), &[i64::MAX, i64::MAX]).is_err());
     }

@@ -1,0 +1,188 @@
+//! Runs small graphs node by node: each node by its own kernel, on the bytes at hand.
+
+use std::collections::HashMap;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_graph::{AttrValue, HostTensor, NodeId, Output, PartialShape, Shape};
+use plimsoll_kernels::expr::{Expr, elementwise};
+use plimsoll_kernels::product::{product, product_generic};
+use plimsoll_kernels::run_on_bytes;
+use plimsoll_ops::{Call, Fact, GraphBuilder, KernelCx, Lower, Meta, infer_node};
+
+use super::record::{Case, Kind};
+
+/// The builder's node for a case: operands that are fed are placeholders of the shapes that `shape` gives.
+/// Returns the node and its operands.
+pub fn build(builder: &mut GraphBuilder, case: &Case, shape: impl Fn(&Shape) -> PartialShape) -> Result<(NodeId, Vec<Output>)> {
+    let mut inputs = Vec::new();
+    for (position, (kind, value)) in case.inputs.iter().enumerate() {
+        let (op, attrs) = match kind {
+            Kind::Fed => ("Placeholder", vec![("shape", AttrValue::Shape(shape(value.shape())))]),
+            Kind::Known => ("Const", vec![("value", AttrValue::Tensor(value.clone()))]),
+            Kind::Variable if case.op.contains("Resource") || case.op.contains("VariableOp") => {
+                ("VarHandleOp", vec![("shape", AttrValue::Shape(value.shape().into()))])
+            }
+            Kind::Variable => ("VariableV2", vec![("shape", AttrValue::Shape(value.shape().into()))]),
+        };
+        let mut node = builder.op(op).name(&format!("in{position}")).attr("dtype", AttrValue::data_type(value.data_type()));
+        for (name, value) in attrs {
+            node = node.attr(name, value);
+        }
+        inputs.push(node.build()?);
+    }
+    let mut node = builder.op(case.op).inputs(inputs.iter().copied());
+    for (name, value) in &case.attrs {
+        node = node.attr(name, value.clone());
+    }
+    let node = node.build_node()?;
+    Ok((node, inputs))
+}
+
+/// Values of a graph's tensors, computed when they are asked for.
+pub struct Interpreter<'a> {
+    builder: &'a GraphBuilder,
+    facts: HashMap<NodeId, Vec<Fact>>,
+    values: HashMap<Output, HostTensor>,
+}
+
+impl<'a> Interpreter<'a> {
+    /// Nothing is computed yet; `feeds` are the placeholders' values (or variables').
+    pub fn new(builder: &'a GraphBuilder, feeds: impl IntoIterator<Item = (Output, HostTensor)>) -> Interpreter<'a> {
+        let values: HashMap<Output, HostTensor> = feeds.into_iter().collect();
+        let facts = values.iter().map(|(output, value)| {
+            let mut fact = builder.fact(*output).clone();
+            match &mut fact.handle {
+                Some((_, shape)) => *shape = value.shape().into(),
+                None => fact.shape = value.shape().into(),
+            }
+            (output.node, vec![fact])
+        });
+        Interpreter { builder, facts: facts.collect(), values }
+    }
+
+    /// What is known of a node's outputs when the shapes (not the values) of all feeds are.
+    pub fn facts(&mut self, node: NodeId) -> Result<Vec<Fact>> {
+        if let Some(facts) = self.facts.get(&node) {
+            return Ok(facts.clone());
+        }
+        let inputs = self.input_facts(node)?;
+        let registry = self.builder.registry();
+        let node_ = self.builder.node(node);
+        let facts = infer_node(registry, &*registry.table().require(&node_.op)?, node_, &inputs)?;
+        self.facts.insert(node, facts.clone());
+        Ok(facts)
+    }
+
+    fn input_facts(&mut self, node: NodeId) -> Result<Vec<Fact>> {
+        let inputs = &self.builder.node(node).inputs;
+        inputs.iter().map(|input| self.facts(input.node).map(|facts| facts[input.index as usize].clone())).collect()
+    }
+
+    /// A tensor's value.
+    pub fn value(&mut self, output: Output) -> Result<HostTensor> {
+        if !self.values.contains_key(&output) {
+            for (index, value) in self.run(output.node)?.into_iter().enumerate() {
+                self.values.insert(Output { node: output.node, index: index as u32 }, value);
+            }
+        }
+        Ok(self.values[&output].clone())
+    }
+
+    fn run(&mut self, node: NodeId) -> Result<Vec<HostTensor>> {
+        let facts = self.facts(node)?;
+        if let Some(values) = facts.iter().map(|fact| fact.value.clone()).collect::<Option<Vec<_>>>()
+            && !facts.is_empty()
+        {
+            return values.iter().map(HostTensor::dense).collect();
+        }
+        let prepared = Preparation::new(self, node)?;
+        let lower = self.builder.registry().require(&self.builder.node(node).op)?.lower;
+        prepared.run(self, node, lower)
+    }
+
+    /// What an update makes of its variables: the operands' values after it, by their positions.
+    pub fn update(&mut self, node: NodeId) -> Result<Vec<(usize, HostTensor)>> {
+        let prepared = Preparation::new(self, node)?;
+        let lower = self.builder.registry().require(&self.builder.node(node).op)?.lower;
+        let cx = prepared.cx(self.builder, node);
+        match lower {
+            Lower::Update(make) => {
+                let update = make(&cx)?;
+                let metas: Vec<Meta> = update.writes.iter().map(|input| prepared.inputs[*input].clone()).collect();
+                let results = prepared.expression(self, node, &update.expr, &metas)?;
+                Ok(update.writes.into_iter().zip(results).collect())
+            }
+            Lower::UpdateInPlace(prepare) => {
+                let results = prepared.call(self, node, prepare(&cx)?, &prepared.inputs[..1])?;
+                Ok(vec![(0, results[0].clone())])
+            }
+            other => Err(Error::internal(format!("{other:?} is no update"))),
+        }
+    }
+}
+
+/// What preparing a kernel for a node takes.
+struct Preparation {
+    inputs: Vec<Meta>,
+    outputs: Vec<Meta>,
+    values: Vec<Option<HostTensor>>,
+}
+
+impl Preparation {
+    fn new(interpreter: &mut Interpreter<'_>, node: NodeId) -> Result<Preparation> {
+        let facts = interpreter.input_facts(node)?;
+        let meta = |fact: &Fact| {
+            let (data_type, shape) = fact.handle.clone().unwrap_or((fact.data_type, fact.shape.clone()));
+            let shape = shape.complete().ok_or_else(|| Error::internal(format!("the shape {shape} is not complete")))?;
+            Ok(Meta { data_type, shape })
+        };
+        let outputs = interpreter.facts(node)?;
+        Ok(Preparation {
+            inputs: facts.iter().map(meta).collect::<Result<_>>()?,
+            outputs: outputs.iter().map(meta).collect::<Result<_>>()?,
+            values: facts.into_iter().map(|fact| fact.value).collect(),
+        })
+    }
+
+    fn cx<'a>(&'a self, builder: &'a GraphBuilder, node: NodeId) -> KernelCx<'a> {
+        KernelCx { node: builder.node(node), inputs: &self.inputs, outputs: &self.outputs, values: &self.values }
+    }
+
+    fn run(&self, interpreter: &mut Interpreter<'_>, node: NodeId, lower: Lower) -> Result<Vec<HostTensor>> {
+        let cx = self.cx(interpreter.builder, node);
+        match lower {
+            Lower::Alias => {
+                let inputs = interpreter.builder.node(node).inputs.clone();
+                let reshape = |(input, meta): (&Output, &Meta)| interpreter.value(*input)?.reshaped(meta.shape.clone());
+                inputs.iter().zip(&self.outputs).map(reshape).collect()
+            }
+            Lower::Unary(_) | Lower::Binary(_) | Lower::Elementwise(_) => {
+                let expr = lower.expression(&cx)?.ok_or_else(|| Error::internal("no expression"))?;
+                self.expression(interpreter, node, &expr, &self.outputs)
+            }
+            Lower::Product(make) => {
+                let spec = make(&cx)?;
+                let data_type = self.inputs[0].data_type;
+                let prepared =
+                    if data_type == plimsoll_base::DataType::Float { product(spec, None)? } else { product_generic(data_type, &spec)? };
+                self.call(interpreter, node, Call::new(prepared, [0, 1]), &self.outputs)
+            }
+            Lower::Kernel(prepare) | Lower::Move(prepare) => self.call(interpreter, node, prepare(&cx)?, &self.outputs),
+            other => Err(Error::internal(format!("{other:?} is not interpreted"))),
+        }
+    }
+
+    fn expression(&self, interpreter: &mut Interpreter<'_>, node: NodeId, expr: &Expr, outputs: &[Meta]) -> Result<Vec<HostTensor>> {
+        let shapes: Vec<Vec<u64>> = self.inputs.iter().map(|meta| meta.shape.to_vec()).collect();
+        let prepared = elementwise(expr, &outputs[0].shape, &shapes)?;
+        self.call(interpreter, node, Call::new(prepared, (0..self.inputs.len()).collect::<Vec<_>>()), outputs)
+    }
+
+    fn call(&self, interpreter: &mut Interpreter<'_>, node: NodeId, call: Call, outputs: &[Meta]) -> Result<Vec<HostTensor>> {
+        let inputs: Vec<Output> = call.inputs.iter().map(|input| interpreter.builder.node(node).inputs[*input]).collect();
+        let tensors = inputs.into_iter().map(|input| interpreter.value(input)?.dense()).collect::<Result<Vec<_>>>()?;
+        let bytes: Vec<&[u8]> = tensors.iter().map(|tensor| tensor.bytes().unwrap_or_default()).collect();
+        let results = run_on_bytes(&call.prepared, &bytes, &outputs.iter().map(Meta::bytes).collect::<Vec<_>>())?;
+        results.iter().zip(outputs).map(|(bytes, meta)| HostTensor::from_bytes(meta.data_type, meta.shape.clone(), bytes)).collect()
+    }
+}

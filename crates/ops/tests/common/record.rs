@@ -1,0 +1,104 @@
+//! Reads `data/op_values.txt`, which `scripts/record_op_values.py` writes.
+
+use std::str::FromStr;
+
+use plimsoll_base::DataType;
+use plimsoll_graph::{AttrValue, HostTensor, Shape};
+
+const RECORD: &str = include_str!("../data/op_values.txt");
+
+/// How an operand is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// When the graph runs.
+    Fed,
+    /// When the graph is built.
+    Known,
+    /// A variable holds it.
+    Variable,
+}
+
+/// One line.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The line, for messages (without the values).
+    pub text: &'static str,
+    pub op: &'static str,
+    pub attrs: Vec<(&'static str, AttrValue)>,
+    pub inputs: Vec<(Kind, HostTensor)>,
+    /// The last columns, not yet read.
+    pub rest: Vec<&'static str>,
+}
+
+/// The lines of that kind: `op`, `grad`, `apply`, `error`.
+pub fn cases(kind: &str) -> Vec<Case> {
+    let lines = RECORD.lines().filter_map(|line| line.strip_prefix(kind)?.strip_prefix(' '));
+    lines.map(|line| case(line).unwrap_or_else(|| panic!("cannot read: {line}"))).collect()
+}
+
+fn case(line: &'static str) -> Option<Case> {
+    let mut columns = line.split(" |").map(|column| column.strip_prefix(' ').unwrap_or(column));
+    let (op, attrs, inputs) = (columns.next()?, columns.next()?, columns.next()?);
+    let attrs = attrs.split(',').filter(|attr| !attr.is_empty()).map(attr).collect::<Option<Vec<_>>>()?;
+    let text = &line[..line.len().min(160)];
+    Some(Case { text, op, attrs, inputs: tensors(inputs, operand)?, rest: columns.collect() })
+}
+
+fn attr(text: &'static str) -> Option<(&'static str, AttrValue)> {
+    let (name, rest) = text.split_once(':')?;
+    let (kind, value) = rest.split_once('=')?;
+    let value = match kind {
+        "bool" => AttrValue::Bool(value == "true"),
+        "int" => AttrValue::Int(value.parse().ok()?),
+        "float" => AttrValue::Float(value.parse().ok()?),
+        "type" => AttrValue::data_type(DataType::from_name(if value == "float64" { "double" } else { value })?),
+        "text" => AttrValue::text(value),
+        _ => AttrValue::ints(numbers::<i64>(value)?),
+    };
+    Some((name, value))
+}
+
+/// The tensors of a column.
+pub fn tensors<T>(column: &'static str, read: fn(&'static str) -> Option<T>) -> Option<Vec<T>> {
+    column.split(';').filter(|text| !text.is_empty()).map(read).collect()
+}
+
+fn operand(text: &'static str) -> Option<(Kind, HostTensor)> {
+    let known = text.strip_prefix('!').map(|rest| (Kind::Known, rest));
+    let variable = text.strip_prefix("var ").map(|rest| (Kind::Variable, rest));
+    let (kind, text) = known.or(variable).unwrap_or((Kind::Fed, text));
+    Some((kind, tensor(text)?))
+}
+
+/// `type[dims]=numbers`, where `...` repeats the number before it.
+pub fn tensor(text: &'static str) -> Option<HostTensor> {
+    let (head, values) = text.split_once('=')?;
+    let (name, dims) = head.strip_suffix(']')?.split_once('[')?;
+    let shape = Shape::from(dims.split(',').filter(|dim| !dim.is_empty()).map(|dim| dim.parse().ok()).collect::<Option<Vec<u64>>>()?);
+    let bytes = match DataType::from_name(name)? {
+        DataType::Float => bytes(values, f32::to_le_bytes)?,
+        DataType::Double => bytes(values, f64::to_le_bytes)?,
+        DataType::Int32 => bytes(values, i32::to_le_bytes)?,
+        DataType::Int64 => bytes(values, i64::to_le_bytes)?,
+        _ => bytes(values, u8::to_le_bytes)?,
+    };
+    HostTensor::from_leading(DataType::from_name(name)?, shape, &bytes).ok()?.dense().ok()
+}
+
+fn bytes<T: FromStr, const N: usize>(values: &str, encode: fn(T) -> [u8; N]) -> Option<Vec<u8>> {
+    let values = values.strip_suffix("...").unwrap_or(values);
+    Some(
+        values
+            .split(',')
+            .filter(|value| !value.is_empty())
+            .map(|value| value.parse().ok())
+            .collect::<Option<Vec<T>>>()?
+            .into_iter()
+            .flat_map(encode)
+            .collect(),
+    )
+}
+
+fn numbers<T: FromStr>(values: &str) -> Option<Vec<T>> {
+    values.split('/').filter(|value| !value.is_empty()).map(|value| value.parse().ok()).collect()
+}

@@ -1,0 +1,219 @@
+//! Every operation against what TensorFlow's kernels give, and shape rules against themselves.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use common::agree;
+use common::interpret::{Interpreter, build};
+use common::record::{Case, Kind, cases, tensor, tensors};
+use plimsoll_base::{Code, Error, Result};
+use plimsoll_graph::{HostTensor, Output, PartialShape, Shape};
+use plimsoll_ops::{GraphBuilder, Lower, Registry};
+
+/// How far results may be from TensorFlow's, relative and absolute. Its vector functions and ours round differently.
+fn tolerance(op: &str) -> (f64, f64) {
+    match op {
+        _ => (2e-6, 1e-6),
+    }
+}
+
+fn outputs_of(case: &Case, registry: &Arc<Registry>, shape: impl Fn(&Shape) -> PartialShape) -> Result<Vec<HostTensor>> {
+    let mut builder = GraphBuilder::new(registry.clone());
+    let (node, inputs) = build(&mut builder, case, shape)?;
+    let feeds =
+        inputs.iter().zip(&case.inputs).filter(|(_, (kind, _))| *kind != Kind::Known).map(|(input, (_, value))| (*input, value.clone()));
+    let mut interpreter = Interpreter::new(&builder, feeds.collect::<Vec<_>>());
+    let concrete = interpreter.facts(node)?;
+    let mut values = Vec::new();
+    for (index, fact) in concrete.iter().enumerate() {
+        let output = Output { node, index: index as u32 };
+        let value = interpreter.value(output)?;
+        assert_eq!(fact.shape.complete().as_ref(), Some(value.shape()), "{}: inferred shape", case.text);
+        assert!(
+            builder.fact(output).shape.admits(value.shape()),
+            "{}: {} does not admit {}",
+            case.text,
+            builder.fact(output).shape,
+            value.shape()
+        );
+        assert_eq!(builder.fact(output).data_type, value.data_type(), "{}: inferred type", case.text);
+        values.push(value);
+    }
+    Ok(values)
+}
+
+fn compare(case: &Case, values: &[HostTensor], failures: &mut Vec<String>) {
+    let expected = tensors(case.rest[0], tensor).expect("values can be read");
+    assert_eq!(values.len(), expected.len(), "{}: number of outputs", case.text);
+    let (relative, absolute) = tolerance(case.op);
+    for (index, (got, expected)) in values.iter().zip(&expected).enumerate() {
+        if let Err(difference) = agree(got, expected, relative, absolute) {
+            failures.push(format!("{} : output {index}: {difference}", case.text));
+        }
+    }
+}
+
+fn report(failures: &[String]) {
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn each_operation_gives_what_tensorflow_gives() {
+    let registry = Arc::new(Registry::standard());
+    let mut failures = Vec::new();
+    for case in cases("op") {
+        match outputs_of(&case, &registry, |shape| shape.into()) {
+            Ok(values) => compare(&case, &values, &mut failures),
+            Err(error) => failures.push(format!("{} : {error}", case.text)),
+        }
+    }
+    report(&failures);
+}
+
+#[test]
+fn less_knowledge_of_shapes_changes_nothing_but_knowledge() {
+    let registry = Arc::new(Registry::standard());
+    let mut failures = Vec::new();
+    let first_open = |shape: &Shape| {
+        let mut dims: Vec<Option<u64>> = shape.iter().copied().map(Some).collect();
+        dims.first_mut().into_iter().for_each(|dim| *dim = None);
+        PartialShape(Some(dims))
+    };
+    for case in cases("op") {
+        let rank_only = |shape: &Shape| PartialShape(Some(vec![None; shape.rank()]));
+        let views: [&dyn Fn(&Shape) -> PartialShape; 3] = [&first_open, &rank_only, &|_| PartialShape::unknown()];
+        for view in views {
+            match outputs_of(&case, &registry, view) {
+                Ok(values) => compare(&case, &values, &mut failures),
+                Err(error) => failures.push(format!("{} : {error}", case.text)),
+            }
+        }
+    }
+    report(&failures);
+}
+
+#[test]
+fn what_is_known_beforehand_is_folded_to_the_same_values() {
+    let registry = Arc::new(Registry::standard());
+    let mut failures = Vec::new();
+    let mut folded = BTreeSet::new();
+    for mut case in cases("op") {
+        case.inputs.iter_mut().for_each(|(kind, _)| *kind = Kind::Known);
+        let mut builder = GraphBuilder::new(registry.clone());
+        let Ok((node, _)) = build(&mut builder, &case, |shape| shape.into()) else { continue };
+        let facts = (0..builder.output_count(node) as u32).map(|index| builder.fact(Output { node, index }).value.clone());
+        if let Some(values) = facts.collect::<Option<Vec<HostTensor>>>() {
+            folded.insert(case.op);
+            compare(&case, &values, &mut failures);
+        }
+    }
+    report(&failures);
+    for op in ["Reshape", "Shape", "Range", "ConcatV2", "StridedSlice", "Prod", "Mul", "GatherV2", "Pack", "Cast", "Tile"] {
+        assert!(folded.contains(op), "{op} is not folded");
+    }
+}
+
+#[test]
+fn updates_give_what_tensorflow_gives() {
+    let registry = Arc::new(Registry::standard());
+    let mut failures = Vec::new();
+    for resource in cases("apply") {
+        let reference = reference_form(resource.op).map(|op| Case { op, ..resource.clone() });
+        for case in std::iter::once(resource).chain(reference) {
+            let expected = tensors(case.rest[0], tensor).expect("values can be read");
+            let mut builder = GraphBuilder::new(registry.clone());
+            let result = build(&mut builder, &case, |shape| shape.into()).and_then(|(node, inputs)| {
+                let feeds = inputs.iter().zip(&case.inputs).map(|(input, (_, value))| (*input, value.clone()));
+                Interpreter::new(&builder, feeds.collect::<Vec<_>>()).update(node)
+            });
+            let mut variables: Vec<HostTensor> =
+                case.inputs.iter().filter(|(kind, _)| *kind == Kind::Variable).map(|(_, value)| value.clone()).collect();
+            match result {
+                Ok(written) => written.into_iter().for_each(|(input, value)| variables[input] = value),
+                Err(error) => failures.push(format!("{} : {error}", case.text)),
+            }
+            for (index, (got, expected)) in variables.iter().zip(&expected).enumerate() {
+                if let Err(difference) = agree(got, expected, 1e-6, 1e-7) {
+                    failures.push(format!("{} ({}): variable {index}: {difference}", case.text, case.op));
+                }
+            }
+        }
+    }
+    report(&failures);
+}
+
+/// The name of the same update of references.
+fn reference_form(op: &str) -> Option<&'static str> {
+    Some(match op {
+        "ResourceApplyGradientDescent" => "ApplyGradientDescent",
+        "ResourceApplyMomentum" => "ApplyMomentum",
+        "ResourceApplyAdam" => "ApplyAdam",
+        "ResourceApplyAdagrad" => "ApplyAdagrad",
+        "ResourceApplyAdagradV2" => "ApplyAdagradV2",
+        "ResourceApplyRMSProp" => "ApplyRMSProp",
+        "ResourceApplyCenteredRMSProp" => "ApplyCenteredRMSProp",
+        "AssignAddVariableOp" => "AssignAdd",
+        "AssignSubVariableOp" => "AssignSub",
+        "ResourceScatterAdd" => "ScatterAdd",
+        "ResourceScatterSub" => "ScatterSub",
+        "ResourceScatterUpdate" => "ScatterUpdate",
+        _ => return None,
+    })
+}
+
+#[test]
+fn refusals_are_in_tensorflows_words() {
+    let registry = Arc::new(Registry::standard());
+    let mut failures = Vec::new();
+    for case in cases("error") {
+        let refused = |result: Result<Vec<HostTensor>>| -> Option<Error> { result.err() };
+        match refused(outputs_of(&case, &registry, |shape| shape.into())) {
+            None => failures.push(format!("{} : accepted", case.text)),
+            Some(error) if error.code() != Code::InvalidArgument || !same_words(error.message(), case.rest[0]) => {
+                failures.push(format!("{} : {} {:?}\n      instead of {:?}", case.text, error.code(), error.message(), case.rest[0]));
+            }
+            Some(_) => {}
+        }
+    }
+    report(&failures);
+}
+
+/// Whether a message is TensorFlow's. A kernel's fault leaves the wrong index out: `indices[1] is not in [0, 3)`.
+fn same_words(message: &str, expected: &str) -> bool {
+    let without_index = |text: &str| -> Option<String> {
+        let (before, after) = text.split_once("] = ")?;
+        let (_, after) = after.split_once(" is ")?;
+        Some(format!("{before}] is {after}"))
+    };
+    message == expected || without_index(expected).is_some_and(|expected| expected == message)
+}
+
+#[test]
+fn every_rule_has_an_operation_and_a_recorded_case() {
+    let registry = Registry::standard();
+    let recorded: BTreeSet<&str> =
+        ["op", "apply"].into_iter().flat_map(cases).flat_map(|case| [Some(case.op), reference_form(case.op)]).flatten().collect();
+    let mut missing = Vec::new();
+    for name in registry.names() {
+        registry.table().require(name).unwrap();
+        let lower = registry.get(name).unwrap().lower;
+        let computes = !matches!(
+            lower,
+            Lower::Const
+                | Lower::Placeholder
+                | Lower::PlaceholderWithDefault
+                | Lower::Variable
+                | Lower::Stateful(_)
+                | Lower::ReadVariable
+                | Lower::IsInitialized
+                | Lower::Assign
+        );
+        if computes && !recorded.contains(name) {
+            missing.push(name);
+        }
+    }
+    println!("without a recorded case: {missing:?}");
+    assert!(missing.len() < 25, "{missing:?}");
+}

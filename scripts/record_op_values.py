@@ -1,0 +1,604 @@
+#!/usr/bin/env python3
+"""Writes crates/ops/tests/data/op_values.txt: what TensorFlow's CPU kernels give for many small cases of each operation,
+its gradients, and its words where it refuses.
+
+    python scripts/record_op_values.py > crates/ops/tests/data/op_values.txt     (needs tensorflow-cpu 2.21)
+
+A line is one of
+
+    op NAME | ATTRS | INPUTS | OUTPUTS                 one node
+    grad NAME | ATTRS | INPUTS | DYS | GRADIENTS       tf.gradients of its float outputs with these dys
+    apply NAME | ATTRS | INPUTS | VARIABLES            a resource update; inputs that are variables begin with `var `
+    error NAME | ATTRS | INPUTS | MESSAGE              what its kernel says
+
+Tensors are separated by `;` and read  type[dims]=numbers ; a `!` in front marks an operand that a plan has to know.
+Attributes are separated by `,` and read  name:kind=value . `-` stands for no gradient.
+"""
+import os
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2, node_def_pb2
+from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
+from tensorflow.python.framework import op_def_registry
+
+v1 = tf.compat.v1
+v1.disable_eager_execution()
+
+# Operands that shapes follow from, by the names that operations give them.
+KNOWN = {
+    "shape", "axis", "dims", "begin", "end", "strides", "size", "perm", "multiples", "paddings", "split_dim", "size_splits",
+    "depth", "num_segments", "dimension", "reduction_indices", "dim", "concat_dim", "s0", "s1", "start", "limit", "delta",
+}
+RANDOM = np.random.RandomState(7)
+
+CONFIG = config_pb2.ConfigProto(intra_op_parallelism_threads=1)
+CONFIG.graph_options.rewrite_options.disable_meta_optimizer = True
+CONFIG.graph_options.rewrite_options.constant_folding = rewriter_config_pb2.RewriterConfig.OFF
+CONFIG.graph_options.optimizer_options.opt_level = config_pb2.OptimizerOptions.L0
+
+
+def f(*shape, low=-2.0, high=2.0):
+    """Float32 numbers with few digits."""
+    return np.round(RANDOM.uniform(low, high, shape), 3).astype(np.float32)
+
+
+def i(*values, dtype=np.int32):
+    return np.array(values, dtype=dtype)
+
+
+def n(value, dtype=np.int32):
+    return np.array(value, dtype=dtype)
+
+
+def ints(*shape, low=-9, high=10, dtype=np.int32):
+    return RANDOM.randint(low, high, shape).astype(dtype)
+
+
+def bools(*shape):
+    return RANDOM.randint(0, 2, shape).astype(bool)
+
+
+def number(value):
+    if value.dtype == np.bool_:
+        return "1" if value else "0"
+    if value.dtype.kind in "iu":
+        return str(int(value))
+    return str(value)
+
+
+TYPES = {"float32": "float", "float64": "double"}
+
+
+def tensor(value, mark=""):
+    value = np.asarray(value)
+    dtype = TYPES.get(value.dtype.name, value.dtype.name)
+    dims = ",".join(str(dim) for dim in value.shape)
+    flat = value.reshape(-1)
+    if flat.size > 3 and all(number(e) == number(flat[0]) for e in flat):
+        return f"{mark}{dtype}[{dims}]={number(flat[0])}..."
+    return f"{mark}{dtype}[{dims}]={','.join(number(e) for e in flat)}"
+
+
+def attr_text(name, value):
+    if isinstance(value, bool):
+        return f"{name}:bool={'true' if value else 'false'}"
+    if isinstance(value, int):
+        return f"{name}:int={value}"
+    if isinstance(value, float):
+        return f"{name}:float={value}"
+    if isinstance(value, tf.DType):
+        return f"{name}:type={value.name if value != tf.float32 else 'float'}"
+    if isinstance(value, str):
+        return f"{name}:text={value}"
+    return f"{name}:ints={'/'.join(str(int(e)) for e in value)}"
+
+
+def attr_proto(value):
+    proto = attr_value_pb2.AttrValue()
+    if isinstance(value, bool):
+        proto.b = value
+    elif isinstance(value, int):
+        proto.i = value
+    elif isinstance(value, float):
+        proto.f = value
+    elif isinstance(value, tf.DType):
+        proto.type = value.as_datatype_enum
+    elif isinstance(value, str):
+        proto.s = value.encode()
+    else:
+        proto.list.i.extend(int(e) for e in value)
+        proto.list.SetInParent()
+    return proto
+
+
+class Case:
+    """One node of an operation on placeholders."""
+
+    def __init__(self, op, inputs, attrs, resource_variables=0):
+        self.op, self.attrs, self.def_ = op, attrs, op_def_registry.get(op)
+        self.flat, self.marks, node = [], [], node_def_pb2.NodeDef(name="node", op=op)
+        for position, (arg, value) in enumerate(zip(self.def_.input_arg, inputs, strict=True)):
+            values = value if isinstance(value, list) else [value]
+            values = [np.asarray(v) for v in values]
+            if arg.number_attr:
+                node.attr[arg.number_attr].i = len(values)
+            if arg.type_attr:
+                node.attr[arg.type_attr].type = tf.as_dtype(values[0].dtype).as_datatype_enum
+            known = arg.name in KNOWN or (op in ("InvertPermutation", "ConcatOffset")) or (op == "Fill" and arg.name == "dims")
+            self.flat += values
+            self.marks += ["var " if position < resource_variables else "!" if known else ""] * len(values)
+        for name, value in attrs.items():
+            node.attr[name].CopyFrom(attr_proto(value))
+        if resource_variables:
+            node.attr["T" if "T" in [a.name for a in self.def_.attr] else "dtype"].type = tf.as_dtype(self.flat[0].dtype).as_datatype_enum
+        self.node = node
+
+    def head(self):
+        attrs = ",".join(attr_text(name, value) for name, value in self.attrs.items())
+        return f"{self.op} | {attrs} | {';'.join(tensor(v, m) for v, m in zip(self.flat, self.marks))}"
+
+    def build(self, hidden=False):
+        """The node, and what it is fed by. What a plan has to know is constant, unless shapes are hidden from the shape rule."""
+        inputs = []
+        for value, mark in zip(self.flat, self.marks):
+            known = mark == "!" and not hidden
+            inputs.append(tf.constant(value) if known else v1.placeholder(value.dtype, None if hidden else value.shape))
+        def_ = v1.GraphDef()
+        def_.versions.producer = tf.compat.v1.GRAPH_DEF_VERSION if hasattr(v1, "GRAPH_DEF_VERSION") else tf.version.GRAPH_DEF_VERSION
+        node = def_.node.add()
+        node.CopyFrom(self.node)
+        for position, tensor_ in enumerate(inputs):
+            feed = def_.node.add(name=f"feed{position}", op="Placeholder")
+            feed.attr["dtype"].type = tensor_.dtype.as_datatype_enum
+            node.input.append(f"feed{position}")
+        mapping = {f"feed{position}:0": tensor_ for position, tensor_ in enumerate(inputs)}
+        (operation,) = v1.import_graph_def(def_, input_map=mapping, return_elements=["node"], name="case")
+        return inputs, operation
+
+
+def run(op, inputs, gradient=False, **attrs):
+    """Records the values of a node, and its gradients where asked."""
+    case = Case(op, inputs, attrs)
+    with tf.Graph().as_default(), v1.Session(config=CONFIG) as session:
+        placeholders, operation = case.build()
+        feed = {x: value for x, value in zip(placeholders, case.flat) if x.op.type == "Placeholder"}
+        values = session.run(list(operation.outputs), feed)
+        print(f"op {case.head()} | {';'.join(tensor(v) for v in values)}")
+        if not gradient:
+            return
+        ys = [y for y in operation.outputs if y.dtype.is_floating]
+        dys = [f(*values[list(operation.outputs).index(y)].shape).astype(y.dtype.as_numpy_dtype) for y in ys]
+        if op.endswith("WithLogits"):
+            ys, dys = ys[:1], dys[:1]
+        xs = [x for x in placeholders if x.dtype.is_floating]
+        gradients = v1.gradients(ys, xs, [tf.constant(dy) for dy in dys])
+        dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+        found = session.run([g for g in dense if g is not None], feed) if any(g is not None for g in dense) else []
+        found = iter(found)
+        texts = ["-" if g is None else tensor(next(found)) for g in dense]
+        print(f"grad {case.head()} | {';'.join(tensor(dy) for dy in dys)} | {';'.join(texts)}")
+
+
+def both(op, inputs, **attrs):
+    run(op, inputs, gradient=True, **attrs)
+
+
+def refuse(op, inputs, **attrs):
+    """Records what the kernel says (shapes are hidden from the shape function)."""
+    case = Case(op, inputs, attrs)
+    with tf.Graph().as_default(), v1.Session(config=CONFIG) as session:
+        placeholders, operation = case.build(hidden=True)
+        try:
+            session.run(list(operation.outputs), dict(zip(placeholders, case.flat)))
+        except tf.errors.OpError as error:
+            message = error.message.split("Node: 'case/node'\n")[-1].split("[[{{node")[0].strip()
+            assert "\n" not in message and " |" not in message and message, error.message
+            print(f"error {case.head()} | {message}")
+            return
+        raise AssertionError(f"{case.head()} is accepted")
+
+
+def apply(op, variables, inputs, **attrs):
+    """Records what a resource update makes of its variables."""
+    case = Case(op, variables + inputs, attrs, len(variables))
+    with tf.Graph().as_default(), v1.Session(config=CONFIG) as session:
+        handles = [v1.get_variable(f"v{p}", initializer=tf.constant(v), use_resource=True) for p, v in enumerate(variables)]
+        def_ = v1.GraphDef()
+        def_.versions.producer = tf.version.GRAPH_DEF_VERSION
+        node = def_.node.add()
+        node.CopyFrom(case.node)
+        mapping = {}
+        for position, value in enumerate(variables + inputs):
+            source = handles[position].handle if position < len(variables) else tf.constant(value)
+            feed = def_.node.add(name=f"feed{position}", op="Placeholder")
+            feed.attr["dtype"].type = source.dtype.as_datatype_enum
+            node.input.append(f"feed{position}")
+            mapping[f"feed{position}:0"] = source
+        (operation,) = v1.import_graph_def(def_, input_map=mapping, return_elements=["node"], name="case")
+        session.run(v1.global_variables_initializer())
+        session.run(operation)
+        print(f"apply {case.head()} | {';'.join(tensor(v) for v in session.run(handles))}")
+
+
+def unary():
+    shapes = [(), (1,), (7,), (3, 5), (0, 4)]
+    anywhere = ["Neg", "Abs", "Sign", "Square", "Exp", "Expm1", "Tanh", "Sigmoid", "Erf", "Erfc", "Sin", "Cos", "Relu", "Relu6", "Elu", "Softplus"]
+    for op in anywhere:
+        for shape in shapes:
+            both(op, [f(*shape, low=-3, high=8 if op == "Relu6" else 3)])
+    for op in ["Sqrt", "Rsqrt", "Reciprocal", "Inv", "Log", "Log1p"]:
+        for shape in shapes:
+            both(op, [f(*shape, low=0.1, high=4)])
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-30, -1e-30, 1e30, -1e30, 88.0, -88.0], np.float32)
+    for op in anywhere[:10] + ["Sqrt", "Rsqrt", "Reciprocal", "Log", "Log1p", "Floor", "Ceil", "Rint", "Round", "IsNan", "IsFinite", "IsInf", "Relu", "Relu6"]:
+        run(op, [special])
+    halves = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49, -0.51, 3.0], np.float32)
+    for op in ["Floor", "Ceil", "Rint", "Round"]:
+        both(op, [halves])
+    both("LeakyRelu", [f(3, 5)], alpha=0.2)
+    # Not Round: its kernel gives 0 for every integer, which Python's front end never asks it.
+    for op in ["Neg", "Abs", "Sign", "Square"]:
+        run(op, [ints(2, 3)])
+        run(op, [ints(5, dtype=np.int64)])
+    for op in ["Tanh", "Exp", "Sqrt", "Log", "Square"]:
+        both(op, [np.round(RANDOM.uniform(0.2, 2, (4,)), 3)])
+    run("LogicalNot", [bools(2, 3)])
+    for op in ["TanhGrad", "SigmoidGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad"]:
+        for shape in [(), (3, 4)]:
+            both(op, [f(*shape, low=0.1, high=0.9), f(*shape)])
+    run("SqrtGrad", [np.zeros(2, np.float32), np.array([0, 1], np.float32)])
+    features = np.array([[-1.5, 0.0, 0.5], [6.0, 7.5, 5.9]], np.float32)
+    for op in ["ReluGrad", "Relu6Grad"]:
+        both(op, [f(2, 3), features])
+    both("LeakyReluGrad", [f(2, 3), features], alpha=0.1)
+    run("EluGrad", [f(2, 3), f(2, 3)])
+    run("SoftplusGrad", [f(2, 3), f(2, 3)])
+
+
+def binary():
+    pairs = [((), ()), ((3,), (3,)), ((2, 3), (3,)), ((2, 3), ()), ((2, 1), (1, 3)), ((4, 1, 3), (5, 1)), ((1,), (4,)), ((0, 3), (3,)), ((1, 3), (2, 3))]
+    for op in ["Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "DivNoNan", "Minimum", "Maximum", "SquaredDifference", "FloorMod", "MulNoNan"]:
+        for a, b in pairs:
+            both(op, [f(*a, low=-3, high=3), f(*b, low=0.3, high=3)])
+    for a, b in pairs:
+        both("Pow", [f(*a, low=0.2, high=2), f(*b)])
+        run("FloorDiv", [f(*a, low=-5, high=5), f(*b, low=0.3, high=3)])
+        run("FloorDiv", [ints(*a), ints(*b, low=1, high=5)])
+    both("Maximum", [np.array([1, 2, 3], np.float32), np.array([1, 3, 2], np.float32)])
+    both("Minimum", [np.array([1, 2, 3], np.float32), np.array([1, 3, 2], np.float32)])
+    run("Maximum", [np.array([np.nan, 1, np.inf], np.float32), np.array([1, np.nan, 2], np.float32)])
+    run("Pow", [np.array([-2, -2, 0, 0, 2], np.float32), np.array([2, 3, 0, 2, -1], np.float32)])
+    both("Pow", [np.array([0, -1.5], np.float32), np.array([2, 2], np.float32)])
+    both("DivNoNan", [f(4), np.array([0, 1, 2, 0], np.float32)])
+    for dtype in [np.int32, np.int64]:
+        for op in ["Add", "AddV2", "Sub", "Mul", "Minimum", "Maximum", "SquaredDifference"]:
+            run(op, [ints(2, 3, dtype=dtype), ints(3, dtype=dtype)])
+        for op in ["FloorDiv", "FloorMod", "Div", "TruncateDiv"]:
+            run(op, [i(-7, 7, -7, 7, 0, 6, dtype=dtype), i(2, 2, -2, -2, 3, -3, dtype=dtype)])
+        run("Pow", [ints(4, dtype=dtype), ints(4, low=0, high=4, dtype=dtype)])
+        for op in ["BitwiseAnd", "BitwiseOr", "BitwiseXor"]:
+            run(op, [ints(2, 3, dtype=dtype), ints(3, dtype=dtype)])
+    run("AddV2", [ints(5, low=0, high=250, dtype=np.uint8), ints(5, low=0, high=250, dtype=np.uint8)])
+    run("FloorMod", [np.array([-7.5, 7.5, -7.5, 7.5], np.float32), np.array([2, 2, -2, -2], np.float32)])
+    for op in ["Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual"]:
+        run(op, [np.array([1, 2, np.nan, 3], np.float32), np.array([1, 3, np.nan, 2], np.float32)])
+        run(op, [f(2, 3), f(3)])
+        run(op, [ints(2, 1, low=0, high=3), ints(3, low=0, high=3)])
+        run(op, [ints(4, low=0, high=3, dtype=np.int64), ints(low=0, high=3, dtype=np.int64)])
+    for op in ["Equal", "NotEqual", "LogicalAnd", "LogicalOr"]:
+        run(op, [bools(2, 3), bools(3)])
+    for c, a, b in [((3,), (3,), (3,)), ((2, 1), (2, 3), (3,)), ((), (2,), (2,)), ((2, 3), (), (3,))]:
+        both("SelectV2", [bools(*c), f(*a), f(*b)])
+    both("Select", [bools(2, 3), f(2, 3), f(2, 3)])
+    both("Select", [bools(), f(2, 3), f(2, 3)])
+    for count in [1, 2, 3, 8, 9, 10, 17, 19]:
+        both("AddN", [[f(2, 3) for _ in range(count)]])
+    for source in [f(5, low=-3.9, high=3.9), ints(5), ints(5, dtype=np.int64), bools(5), ints(5, low=0, high=200, dtype=np.uint8), f(3).astype(np.float64)]:
+        for target in [tf.float32, tf.float64, tf.int32, tf.int64, tf.bool, tf.uint8]:
+            if target == tf.uint8 and source.min() < 0:
+                continue
+            run("Cast", [source], gradient=source.dtype.kind == "f" and target.is_floating, DstT=target)
+    both("BiasAdd", [f(2, 3), f(3)])
+    both("BiasAdd", [f(2, 1, 3, 5), f(5)])
+    for shape in [(4, 3), (2, 3, 5), (1, 7), (2, 2, 3, 9), (0, 3)]:
+        run("BiasAddGrad", [f(*shape)])
+    both("BiasAddGrad", [f(2, 3, 4)])
+    run("BiasAddGrad", [f(2, 3, 4, 5)], data_format="NCHW")
+
+
+def reductions():
+    cases = [((), []), ((7,), [0]), ((3, 5), [0]), ((3, 5), [1]), ((3, 5), [0, 1]), ((3, 5), [-1]), ((2, 3, 4), [0, 2]), ((2, 3, 4), [1]), ((3, 5), []), ((1, 5), [0]), ((33, 65), [1]), ((65, 33), [0])]
+    for shape, axes in cases:
+        for keep in [False, True]:
+            for op in ["Sum", "Mean", "Max", "Min"]:
+                if np.prod(shape) > 100 and (keep or op in ("Max", "Min")):
+                    continue
+                run(op, [f(*shape), i(*axes)], gradient=np.prod(shape) < 100, keep_dims=keep)
+    for op in ["Sum", "Mean", "Prod", "Max", "Min"]:
+        run(op, [f(2, 3), n(1)], keep_dims=False)
+        run(op, [ints(2, 3), i(1)], keep_dims=False)
+        run(op, [ints(2, 3, dtype=np.int64), i(0)], keep_dims=True)
+        run(op, [f(0, 3), i(0)], keep_dims=False)
+        run(op, [f(2, 3), i(0, 1)], keep_dims=False)
+    both("Max", [np.array([[1, 3, 3], [2, 2, 2]], np.float32), i(1)], keep_dims=False)
+    both("Sum", [f(0, 3), i(0)], keep_dims=False)
+    both("Sum", [f(2, 3), np.array([1], np.int64)], keep_dims=False)
+    for op in ["All", "Any"]:
+        run(op, [bools(3, 4), i(1)], keep_dims=False)
+        run(op, [bools(3, 4), i(0, 1)], keep_dims=True)
+        run(op, [bools(0, 2), i(0)], keep_dims=False)
+    for op in ["ArgMax", "ArgMin"]:
+        run(op, [f(3, 5), n(1)], output_type=tf.int64)
+        run(op, [f(3, 5), n(0)], output_type=tf.int32)
+        run(op, [f(2, 3, 4), n(-2)], output_type=tf.int64)
+        run(op, [i(3, 1, 3, 1), n(0)], output_type=tf.int64)
+        run(op, [f(1, 1), n(1)], output_type=tf.int64)
+    for shape in [(5,), (3, 4), (), (0,)]:
+        both("L2Loss", [f(*shape)])
+    run("InTopKV2", [f(4, 5), ints(4, low=0, high=5), n(2)])
+    run("InTopKV2", [np.array([[1, 1, 0], [np.nan, 1, 2], [1, 2, 3]], np.float32), i(1, 1, 7, dtype=np.int64), n(1, np.int64)])
+    run("InTopK", [f(4, 5), ints(4, low=0, high=5)], k=3)
+    for shape in [(4,), (2, 3), (1, 10), (2, 2, 5), (0, 3)]:
+        both("Softmax", [f(*shape, low=-5, high=5)])
+        both("LogSoftmax", [f(*shape, low=-5, high=5)])
+    for batch, classes in [(1, 2), (3, 10), (5, 1), (0, 4)]:
+        labels = np.abs(f(batch, classes))
+        both("SoftmaxCrossEntropyWithLogits", [f(batch, classes, low=-4, high=4), labels])
+        both("SparseSoftmaxCrossEntropyWithLogits", [f(batch, classes, low=-4, high=4), ints(batch, low=0, high=classes, dtype=np.int64)])
+    both("SparseSoftmaxCrossEntropyWithLogits", [f(3, 4), ints(3, low=0, high=4)])
+
+
+def arrays():
+    both("Identity", [f(2, 3)])
+    run("Snapshot", [f(2)])
+    both("StopGradient", [f(2)])
+    both("Reshape", [f(2, 6), i(3, -1)])
+    both("Reshape", [f(2, 6), i(12, dtype=np.int64)])
+    both("Reshape", [f(1), i()])
+    both("Reshape", [f(0, 3), i(-1, 3)])
+    run("Reshape", [f(0, 3), i(0, -1)])
+    run("Reshape", [bools(2, 2), i(4)])
+    for axis in [0, 1, -1]:
+        both("ExpandDims", [f(2, 3), n(axis)])
+    both("Squeeze", [f(1, 3, 1)], squeeze_dims=[])
+    both("Squeeze", [f(1, 3, 1)], squeeze_dims=[-1])
+    run("Shape", [f(2, 0, 3)], out_type=tf.int32)
+    run("Shape", [f()], out_type=tf.int64)
+    run("ShapeN", [[f(2), f(3, 1)]], out_type=tf.int32)
+    run("Size", [f(2, 3)], out_type=tf.int32)
+    run("Rank", [f(2, 3)])
+    for a, b in [([2, 3], [3]), ([2, 3], [2, 3]), ([2, 1], [1, 3]), ([1], [1, 1]), ([], [2]), ([1, 3], [1, 1]), ([2, 1, 3], [4, 1])]:
+        run("BroadcastGradientArgs", [i(*a), i(*b)])
+    run("Fill", [i(2, 3), np.float32(1.5)])
+    run("Fill", [i(), n(7)])
+    run("Fill", [i(2, dtype=np.int64), np.array(True)])
+    both("Fill", [i(2, 0), np.float32(1.5)])
+    both("Fill", [i(2, 3), np.float32(-1.5)])
+    for value in [f(2, 3), ints(2), bools(3), ints(3, low=0, dtype=np.uint8), f(0, 2), f(2).astype(np.float64)]:
+        run("ZerosLike", [value])
+        run("OnesLike", [value])
+    both("Tile", [f(2, 3), i(1, 2)])
+    both("Tile", [f(2, 3), i(3, 1, dtype=np.int64)])
+    both("Tile", [f(1, 1, 2), i(2, 3, 1)])
+    both("Tile", [f(3), i(0)])
+    run("Tile", [bools(2), i(3)])
+    both("BroadcastTo", [f(3), i(2, 3)])
+    both("BroadcastTo", [f(2, 1), i(2, 3)])
+    both("BroadcastTo", [f(), i(2, 2)])
+    both("BroadcastTo", [f(1, 3), i(4, 2, 3, dtype=np.int64)])
+    both("BroadcastTo", [f(2, 3), i(2, 3)])
+    run("BroadcastTo", [ints(1), i(3)])
+    both("GatherV2", [f(5, 3), i(0, 4, 4), n(0)])
+    both("GatherV2", [f(5, 3), i(2, 0, dtype=np.int64), n(1)])
+    both("GatherV2", [f(5, 3), n(2), n(0)])
+    both("GatherV2", [f(2, 4, 3), ints(2, 2, low=0, high=4), n(1)])
+    both("GatherV2", [f(2, 4, 3), ints(2, 2, low=0, high=4), n(1)], batch_dims=1)
+    both("GatherV2", [f(2, 3, 4), ints(2, 2, low=0, high=4), n(2)], batch_dims=1)
+    both("GatherV2", [f(2, 3, 4), ints(2, low=0, high=4), n(-1)])
+    both("GatherV2", [f(3, 2), i(), n(0)])
+    both("Gather", [f(4, 2), i(3, 1, 1)])
+    run("GatherV2", [i(5, 6, 7), i(2, 0), n(0)])
+    run("GatherV2", [bools(4), i(2, 0), n(0)])
+    both("ConcatV2", [[f(2, 3), f(1, 3)], n(0)])
+    both("ConcatV2", [[f(2, 3), f(2, 1), f(2, 2)], n(-1)])
+    both("ConcatV2", [[f(2, 0), f(2, 2)], n(1)])
+    both("ConcatV2", [[f(2), f(3)], n(0)])
+    both("Concat", [n(1), [f(2, 3), f(2, 1)]])
+    run("ConcatV2", [[ints(2), ints(3)], n(0)])
+    run("ConcatV2", [[f(1, 1) for _ in range(18)], n(1)])
+    both("ConcatV2", [[f(1, 2) for _ in range(18)], n(1)])
+    run("ConcatOffset", [n(1), [i(2, 3), i(2, 1), i(2, 2)]])
+    run("ConcatOffset", [n(-1), [i(2, 3), i(2, 1)]])
+    for axis in [0, 1, -1]:
+        both("Pack", [[f(2), f(2), f(2)]], axis=axis)
+    both("Pack", [[f(), f()]], axis=0)
+    run("Pack", [[n(2), n(3)]], axis=0)
+    both("Unpack", [f(2, 3)], axis=0, num=2)
+    both("Unpack", [f(2, 3)], axis=-1, num=3)
+    both("Unpack", [f(3)], axis=0, num=3)
+    both("Split", [n(0), f(4, 3)], num_split=2)
+    both("Split", [n(-1), f(2, 6)], num_split=3)
+    both("Split", [n(1), f(2, 6)], num_split=1)
+    both("SplitV", [f(2, 6), i(1, 3, 2), n(1)], num_split=3)
+    both("SplitV", [f(5), i(2, -1, dtype=np.int64), n(0)], num_split=2)
+    both("Slice", [f(3, 4), i(1, 0), i(2, 3)])
+    both("Slice", [f(3, 4), i(1, 2), i(-1, -1)])
+    both("Slice", [f(3), i(1, dtype=np.int64), i(0, dtype=np.int64)])
+    both("Slice", [f(), i(), i()])
+    run("Slice", [ints(4), i(1), i(2)])
+    masks = [
+        ((5,), [1], [4], [1], {}),
+        ((5,), [1], [4], [2], {}),
+        ((5,), [-1], [-6], [-1], {}),
+        ((5,), [0], [0], [-1], dict(begin_mask=1, end_mask=1)),
+        ((3, 4), [0, 1], [2, 3], [1, 1], {}),
+        ((3, 4), [1], [2], [1], dict(shrink_axis_mask=1)),
+        ((3, 4), [0, -1], [0, 0], [1, 1], dict(begin_mask=1, end_mask=1, shrink_axis_mask=2)),
+        ((2, 3, 4), [0, 1], [0, 3], [1, 1], dict(ellipsis_mask=1)),
+        ((2, 3, 4), [0, 0, 1], [0, 0, 4], [1, 1, 2], dict(ellipsis_mask=1, new_axis_mask=2)),
+        ((2, 3), [0, 0, 0], [0, 0, 0], [1, 1, 1], dict(new_axis_mask=2, begin_mask=5, end_mask=5)),
+        ((2, 3), [1, 1], [2, 2], [1, 1], dict(shrink_axis_mask=3)),
+        ((4,), [3], [1], [1], {}),
+        ((4, 2), [10], [-10], [-3], {}),
+    ]
+    for shape, begin, end, strides, attrs in masks:
+        both("StridedSlice", [f(*shape), i(*begin), i(*end), i(*strides)], **attrs)
+    run("StridedSlice", [i(5, 6, 7), i(0), i(1), i(1)], shrink_axis_mask=1)
+    both("StridedSliceGrad", [i(5), i(1), i(5), i(2), f(2)])
+    both("StridedSliceGrad", [i(3, 4), i(1), i(2), i(1), f(4)], shrink_axis_mask=1)
+    both("Pad", [f(2, 3), np.array([[1, 0], [0, 2]], np.int32)])
+    both("Pad", [f(2), np.array([[0, 0]], np.int32)])
+    both("Pad", [f(2, 1, 2), np.array([[1, 1], [0, 0], [2, 1]], np.int64)])
+    run("PadV2", [f(2, 3), np.array([[1, 0], [0, 2]], np.int32), np.float32(7.5)])
+    run("Pad", [ints(2), np.array([[1, 1]], np.int32)])
+    for shape, perm in [((2, 3), [1, 0]), ((2, 3, 4), [2, 0, 1]), ((2, 3, 4), [0, 2, 1]), ((5,), [0]), ((2, 3, 4, 2), [0, 3, 1, 2]), ((0, 3), [1, 0]), ((), []), ((33, 17), [1, 0])]:
+        run("Transpose", [f(*shape), i(*perm)], gradient=np.prod(shape) < 100)
+    run("Transpose", [ints(2, 3), i(-1, 0)])
+    run("Transpose", [bools(2, 3), i(1, 0)])
+    run("InvertPermutation", [i(2, 0, 1)])
+    run("InvertPermutation", [i(dtype=np.int64)])
+    both("ReverseV2", [f(2, 3), i(1)])
+    both("ReverseV2", [f(2, 3), i(0, -1)])
+    both("ReverseV2", [f(2, 3), i()])
+    run("ReverseV2", [bools(4), i(0, dtype=np.int64)])
+    run("OneHot", [i(0, 2, -1, 5), n(3), np.float32(1), np.float32(0)])
+    run("OneHot", [ints(2, 3, low=0, high=4, dtype=np.int64), n(4), np.float32(5), np.float32(-1)], axis=1)
+    run("OneHot", [i(1, 0), n(2), n(1), n(0)], axis=0)
+    run("OneHot", [i(1, 0, dtype=np.uint8), n(2), np.array(True), np.array(False)], axis=-1)
+    run("OneHot", [n(1), n(3), np.float32(1), np.float32(0)])
+    for start, limit, delta in [(0, 5, 1), (3, 18, 4), (5, 0, -2), (2, 2, 1)]:
+        run("Range", [n(start), n(limit), n(delta)])
+        run("Range", [n(start, np.int64), n(limit, np.int64), n(delta, np.int64)])
+    run("Range", [np.float32(0), np.float32(1), np.float32(0.1)])
+    run("Range", [np.float32(3), np.float32(1), np.float32(-0.7)])
+
+
+def products():
+    for a, b, ta, tb in [((2, 3), (3, 4), False, False), ((3, 2), (3, 4), True, False), ((2, 3), (4, 3), False, True), ((3, 2), (4, 3), True, True), ((1, 1), (1, 1), False, False), ((5, 7), (7, 1), False, False), ((0, 3), (3, 2), False, False), ((2, 0), (0, 3), False, False), ((17, 19), (19, 33), False, False)]:
+        run("MatMul", [f(*a), f(*b)], gradient=np.prod(a) < 100, transpose_a=ta, transpose_b=tb)
+    run("MatMul", [ints(2, 3), ints(3, 2)])
+    for a, b, x, y in [((2, 2, 3), (2, 3, 4), False, False), ((2, 3, 2), (2, 3, 4), True, False), ((1, 2, 2, 3), (1, 2, 4, 3), False, True), ((3, 2), (4, 3), True, True)]:
+        both("BatchMatMulV2", [f(*a), f(*b)], adj_x=x, adj_y=y)
+    both("UnsortedSegmentSum", [f(4, 2), i(2, 0, 2, -1), n(3)])
+    both("UnsortedSegmentSum", [f(2, 3, 2), ints(2, 3, low=0, high=4, dtype=np.int64), n(4)])
+    run("UnsortedSegmentSum", [ints(3), i(1, 1, 0), n(2)])
+    run("UnsortedSegmentSum", [f(0, 2), i(), n(2)])
+    for op in ["UnsortedSegmentProd", "UnsortedSegmentMax", "UnsortedSegmentMin"]:
+        run(op, [f(4, 2), i(2, 0, 2, 0), n(3)])
+
+
+def updates():
+    s = np.float32
+    for shape in [(), (7,), (2, 3)]:
+        grad, var = f(*shape), f(*shape)
+        apply("ResourceApplyGradientDescent", [var], [s(0.1), grad])
+        for nesterov in [False, True]:
+            apply("ResourceApplyMomentum", [var, f(*shape)], [s(0.1), grad, s(0.9)], use_nesterov=nesterov)
+            apply("ResourceApplyKerasMomentum", [var, f(*shape)], [s(0.1), grad, s(0.9)], use_nesterov=nesterov)
+            apply("ResourceApplyAdam", [var, f(*shape), np.abs(f(*shape))], [s(0.729), s(0.997), s(0.01), s(0.9), s(0.999), s(1e-7), grad], use_nesterov=nesterov)
+        apply("ResourceApplyAdagrad", [var, np.abs(f(*shape)) + s(0.1)], [s(0.1), grad])
+        apply("ResourceApplyAdagradV2", [var, np.abs(f(*shape)) + s(0.1)], [s(0.1), s(1e-7), grad])
+        apply("ResourceApplyAdagradV2", [var, np.abs(f(*shape)) + s(0.1)], [s(0.1), s(1e-7), grad], update_slots=False)
+        apply("ResourceApplyRMSProp", [var, np.abs(f(*shape)), f(*shape)], [s(0.1), s(0.9), s(0.5), s(1e-7), grad])
+        apply("ResourceApplyCenteredRMSProp", [var, f(*shape, low=-0.1, high=0.1), np.abs(f(*shape)) + s(0.5), f(*shape)], [s(0.1), s(0.9), s(0.5), s(1e-7), grad])
+        apply("AssignAddVariableOp", [var], [grad])
+        apply("AssignSubVariableOp", [var], [grad])
+    apply("AssignAddVariableOp", [n(5, np.int64)], [n(1, np.int64)])
+    for op in ["Add", "Sub", "Mul", "Div", "Min", "Max", "Update"]:
+        apply(f"ResourceScatter{op}", [f(4, 3)], [i(2, 0, 2), f(3, 3)])
+    apply("ResourceScatterAdd", [f(4)], [ints(2, 2, low=0, high=4, dtype=np.int64), f(2, 2)])
+    apply("ResourceScatterAdd", [f(4, 3)], [i(1, 3), s(0.5)])
+
+
+def refusals():
+    refuse("Reshape", [f(2, 3), i(4)])
+    refuse("Reshape", [f(2, 3), i(4, -1)])
+    refuse("Reshape", [f(2, 3), i(-1, -1)])
+    refuse("Reshape", [f(2, 3), i(-2, 3)])
+    refuse("ExpandDims", [f(2, 3), n(5)])
+    refuse("Squeeze", [f(2, 3)], squeeze_dims=[0])
+    refuse("Squeeze", [f(2, 3)], squeeze_dims=[5])
+    for op in ["AddV2", "RealDiv", "Less", "SquaredDifference"]:
+        refuse(op, [f(2, 3), f(4)])
+    refuse("Select", [bools(1), f(2, 3), f(2, 3)])
+    refuse("Select", [bools(2), f(2, 3), f(2, 1)])
+    refuse("SelectV2", [bools(2), f(2, 3), f(2, 1)])
+    refuse("MatMul", [f(2, 3), f(2, 3)])
+    refuse("BatchMatMulV2", [f(4, 2, 3), f(3, 3, 3)])
+    refuse("BiasAdd", [f(2, 3), f(4)])
+    refuse("BiasAdd", [f(2), f(4)])
+    refuse("BiasAdd", [f(2, 3), f(1, 3)])
+    refuse("BiasAddGrad", [f(2)])
+    refuse("Sum", [f(2, 3), i(2)])
+    refuse("Sum", [f(2, 3), i(1, -1)])
+    refuse("ArgMax", [f(2, 3), n(2)])
+    refuse("ArgMax", [f(2, 0), n(1)])
+    refuse("ConcatV2", [[f(2, 3), f(3, 4)], n(0)])
+    refuse("ConcatV2", [[f(2, 3), f(3)], n(0)])
+    refuse("ConcatV2", [[f(2, 3), f(2, 3)], n(2)])
+    refuse("ConcatOffset", [n(0), [i(2, 3), i(2, 4)]])
+    refuse("ConcatOffset", [n(3), [i(2, 3), i(2, 3)]])
+    refuse("Pack", [[f(2, 3), f(3, 4)]], axis=0)
+    refuse("Pack", [[f(2, 3), f(2, 3)]], axis=4)
+    refuse("Unpack", [f(2, 3)], axis=0, num=3)
+    refuse("Unpack", [f(2, 3)], axis=4, num=3)
+    refuse("Split", [n(0), f(3, 2)], num_split=2)
+    refuse("Split", [n(4), f(3, 2)], num_split=2)
+    refuse("SplitV", [f(3, 2), i(1, 1), n(0)], num_split=2)
+    refuse("SplitV", [f(3, 2), i(4, -1), n(0)], num_split=2)
+    refuse("SplitV", [f(3, 2), i(-1, -1), n(0)], num_split=2)
+    refuse("Slice", [f(3, 2), i(1, 0), i(3, 1)])
+    refuse("Slice", [f(3, 2), i(4, 0), i(-1, 1)])
+    refuse("Slice", [f(3, 2), i(4), i(-1)])
+    refuse("StridedSlice", [f(3, 2), i(0, 0, 0), i(1, 1, 1), i(1, 1, 1)])
+    refuse("StridedSlice", [f(3, 2), i(0), i(1), i(0)])
+    refuse("StridedSlice", [f(3, 2), i(5), i(6), i(1)], shrink_axis_mask=1)
+    refuse("StridedSlice", [f(3, 2), i(1), i(6), i(-1)], shrink_axis_mask=1)
+    refuse("StridedSlice", [f(3, 2), i(1, 1), i(6, 1), i(1, 1)], ellipsis_mask=3)
+    refuse("StridedSlice", [f(3, 2), i(1, 1), i(6), i(1, 1)])
+    refuse("Pad", [f(3, 2), np.array([[1, 1]], np.int32)])
+    refuse("Pad", [f(3, 2), np.array([[1, 1], [-1, 0]], np.int32)])
+    refuse("Tile", [f(3, 2), i(1)])
+    refuse("Tile", [f(3, 2), i(1, -1)])
+    refuse("Transpose", [f(3, 2), i(0)])
+    refuse("Transpose", [f(3, 2), i(0, 0)])
+    refuse("Transpose", [f(3, 2), i(0, 2)])
+    refuse("InvertPermutation", [i(0, 0)])
+    refuse("InvertPermutation", [i(0, 2)])
+    refuse("ReverseV2", [f(3, 2), i(0, -2)])
+    refuse("BroadcastTo", [f(3, 2), i(2)])
+    refuse("BroadcastTo", [f(3, 2), i(3, 4)])
+    refuse("BroadcastTo", [f(3, 1), i(-1, 4)])
+    refuse("BroadcastGradientArgs", [i(2), i(3)])
+    refuse("OneHot", [i(1), n(-1), np.float32(1), np.float32(0)])
+    refuse("OneHot", [i(1), n(2), np.float32(1), np.float32(0)], axis=3)
+    refuse("GatherV2", [f(3, 2), i(1), n(2)])
+    refuse("GatherV2", [f(3, 2), i(1), n(0)], batch_dims=1)
+    refuse("GatherV2", [f(3, 2), i(1), n(1)], batch_dims=1)
+    refuse("GatherV2", [f(3, 2), i(1, 3), n(0)])
+    refuse("Fill", [i(-1), np.float32(1)])
+    refuse("Range", [n(0), n(5), n(0)])
+    refuse("Range", [n(0), n(5), n(-1)])
+    refuse("SoftmaxCrossEntropyWithLogits", [f(2, 3), f(2, 4)])
+    refuse("SoftmaxCrossEntropyWithLogits", [f(2, 3, 1), f(2, 3, 1)])
+    refuse("SparseSoftmaxCrossEntropyWithLogits", [f(2, 3), i(1)])
+    refuse("SparseSoftmaxCrossEntropyWithLogits", [f(2, 3, 1), i(1, 2)])
+    refuse("SparseSoftmaxCrossEntropyWithLogits", [f(2, 3), np.array([[1], [2]], np.int32)])
+    refuse("UnsortedSegmentSum", [f(2, 3), i(0), n(2)])
+    refuse("UnsortedSegmentSum", [f(2, 3), i(0, 1), n(-2)])
+    refuse("UnsortedSegmentSum", [f(2, 3), i(0, 3), n(2)])
+    refuse("InTopKV2", [f(2, 3), i(0), n(1)])
+    refuse("InTopKV2", [f(2), i(0, 1), n(1)])
+    refuse("FloorDiv", [i(1), i(0)])
+    refuse("FloorMod", [i(1), i(0)])
+    refuse("Pow", [i(2), i(-1)])
+
+
+if __name__ == "__main__":
+    for record in [unary, binary, reductions, arrays, products, updates, refusals]:
+        record()
