@@ -11,6 +11,7 @@ pub mod gather;
 pub mod movement;
 pub mod nn;
 pub mod product;
+pub mod random;
 pub mod reduce;
 pub mod simd;
 #[doc(hidden)]

@@ -131,7 +131,7 @@ fn scatters_into_a_variable() {
         assert_eq!(run_i32(&prepared, &inputs, 6).unwrap(), expected, "{op:?}");
         assert_eq!(prepared.in_place, [(0, 0)]);
         let mut outputs = [vec![0; 24]];
-        run_pieces(&prepared, &inputs, &mut outputs, &[0..prepared.chunks], &[(0, 0)]).unwrap();
+        run_pieces(&prepared, &inputs, &mut outputs, std::slice::from_ref(&(0..prepared.chunks)), &[(0, 0)]).unwrap();
         assert_eq!(values::<i32>(&outputs[0]), expected, "{op:?} in place");
     }
     let one = scatter(ScatterOp::Add, DataType::Int32, DataType::Int32, &[3], 3, true).unwrap();

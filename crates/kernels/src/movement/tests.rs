@@ -306,7 +306,7 @@ fn a_view_of_everything_may_stay_where_it_is() {
         let prepared = prepared.unwrap();
         assert_eq!(prepared.in_place, [(0, 0)]);
         let mut output = [vec![0; 24]];
-        run_pieces(&prepared, &[&bytes(&ramp(6))], &mut output, &[0..prepared.chunks], &[(0, 0)]).unwrap();
+        run_pieces(&prepared, &[&bytes(&ramp(6))], &mut output, std::slice::from_ref(&(0..prepared.chunks)), &[(0, 0)]).unwrap();
         assert_eq!(values::<u32>(&output[0]), ramp(6));
     }
     for prepared in [transpose(4, &[2, 3], &[1, 0]), slice(4, &[6], &[0], &[5]), reverse(4, &[6], &[0])] {

@@ -1,0 +1,155 @@
+//! Random numbers, the same that TensorFlow's kernels for processors give for the same seeds.
+//!
+//! The generator is Philox 4x32-10, which gives a block of four 32-bit numbers for any counter. Group `g` of an output (4
+//! elements, or 2 of 8 bytes) is made of block `g` after the start; a truncated normal's group, which takes as many blocks
+//! as it needs, starts at block `g * 256` (`g * 128` for double). A stateful operation starts where its last execution left
+//! off, each execution setting aside 256 blocks for every element.
+//!
+//! Uniform numbers and integers are the same bits as TensorFlow's, normal ones within two units in the last place (they
+//! depend on the logarithm, sine and cosine of the platform).
+
+mod kernels;
+mod philox;
+mod sample;
+
+use std::sync::Arc;
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_device::{Cost, CpuKernel, Prepared};
+
+use crate::cut::{Cut, elements};
+use kernels::{Advance, Fill, KeyCounter, Start};
+
+/// What numbers are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Distribution {
+    /// `RandomUniform`, `StatelessRandomUniformV2`: in [0, 1). Float or double.
+    Uniform,
+    /// `RandomStandardNormal`, `StatelessRandomNormalV2`: mean 0, deviation 1. Float or double.
+    Normal,
+    /// `TruncatedNormal`, `StatelessTruncatedNormalV2`: as normal, redrawn until within two of the mean. Float or double.
+    TruncatedNormal,
+    /// `RandomUniformInt`, `StatelessRandomUniformIntV2`: in [minval, maxval), two scalar inputs. Int32 or int64.
+    UniformInt,
+}
+
+/// Blocks that a stateful operation sets aside for each element.
+const BLOCKS_PER_ELEMENT: u64 = 256;
+
+/// A stateful random operation.
+///
+/// Its state is 8 bytes, a little-endian count of blocks set aside so far: 0 before the first execution. The caller keeps it,
+/// one for each node and session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RandomOp {
+    /// What is drawn.
+    pub distribution: Distribution,
+    /// The output's type.
+    pub data_type: DataType,
+    /// The output's elements.
+    pub elements: u64,
+    /// The attribute `seed`.
+    pub seed: i64,
+    /// The attribute `seed2`. Where both are 0 TensorFlow draws a seed; here the caller does, else 0 it is.
+    pub seed2: i64,
+}
+
+impl RandomOp {
+    /// Fills the output and advances the state, in one piece.
+    ///
+    /// Arguments: minval, maxval (`UniformInt` only), then the outputs: state (read and advanced), output.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED where the distribution does not have the type; INVALID_ARGUMENT where the output would be too large. At
+    /// run time a fault where `minval >= maxval`.
+    pub fn stateful(&self) -> Result<Prepared> {
+        prepare(
+            self.distribution,
+            self.data_type,
+            self.elements,
+            Start::State { seed: self.seed as u64, seed2: self.seed2 as u64, advance: true },
+        )
+    }
+
+    /// Fills the output in pieces and leaves the state as it is; [`RandomOp::advance`] must follow.
+    ///
+    /// Arguments: minval, maxval (`UniformInt` only), state, output.
+    ///
+    /// # Errors
+    /// As [`RandomOp::stateful`].
+    pub fn fill(&self) -> Result<Prepared> {
+        prepare(
+            self.distribution,
+            self.data_type,
+            self.elements,
+            Start::State { seed: self.seed as u64, seed2: self.seed2 as u64, advance: false },
+        )
+    }
+
+    /// Advances the state past what [`RandomOp::fill`] used. Argument: the state, an output that is read too.
+    pub fn advance(&self) -> Prepared {
+        let kernel = Arc::new(Advance { blocks: self.elements.wrapping_mul(BLOCKS_PER_ELEMENT) });
+        Prepared { chunks: 1, scratch: 0, per_worker: 0, cost: Cost { flops: 1.0, bytes: 16.0 }, in_place: Vec::new(), kernel }
+    }
+}
+
+/// A stateless random operation with the Philox algorithm.
+///
+/// Arguments: key (`uint64[1]`), counter (`uint64[2]`), minval, maxval (`UniformInt` only), output.
+///
+/// # Errors
+/// UNIMPLEMENTED where the distribution does not have the type; INVALID_ARGUMENT where the output would be too large. At run
+/// time a fault where `minval >= maxval`.
+pub fn stateless(distribution: Distribution, data_type: DataType, elements: u64) -> Result<Prepared> {
+    prepare(distribution, data_type, elements, Start::Given)
+}
+
+/// `StatelessRandomGetKeyCounter` for the Philox algorithm. Arguments: seed (two of `seed_type`, int32 or int64), then the
+/// outputs: key (`uint64[1]`), counter (`uint64[2]`).
+///
+/// # Errors
+/// UNIMPLEMENTED for other types.
+pub fn key_counter(seed_type: DataType) -> Result<Prepared> {
+    let wide = match seed_type {
+        DataType::Int32 | DataType::Uint32 => false,
+        DataType::Int64 | DataType::Uint64 => true,
+        _ => return Err(Error::unimplemented(format!("seeds of {seed_type}"))),
+    };
+    let signed = matches!(seed_type, DataType::Int32 | DataType::Int64);
+    let kernel = Arc::new(KeyCounter { wide, signed });
+    Ok(Prepared { chunks: 1, scratch: 0, per_worker: 0, cost: Cost { flops: 100.0, bytes: 40.0 }, in_place: Vec::new(), kernel })
+}
+
+fn prepare(distribution: Distribution, data_type: DataType, count: u64, start: Start) -> Result<Prepared> {
+    use Distribution::*;
+    let len = elements(&[count])?;
+    let refused = || Error::unimplemented(format!("{distribution:?} of {data_type}"));
+    let size = match data_type {
+        DataType::Float | DataType::Int32 => 4,
+        DataType::Double | DataType::Int64 => 8,
+        _ => return Err(refused()),
+    };
+    let groups = len.div_ceil(16 / size);
+    // Logarithms, sines and cosines one by one take much longer than a store.
+    let weight = if matches!(distribution, Normal | TruncatedNormal) { 16 } else { 2 };
+    let cut = match start {
+        Start::State { advance: true, .. } => Cut::whole(groups),
+        _ => Cut::new(groups, 16 * weight, 4),
+    };
+    let kernel: Arc<dyn CpuKernel> = match (distribution, data_type) {
+        (Uniform, DataType::Float) => Arc::new(Fill::<f32, kernels::UniformF32>::new(len, start, cut)),
+        (Uniform, DataType::Double) => Arc::new(Fill::<f64, kernels::Uniform>::new(len, start, cut)),
+        (Normal, DataType::Float) => Arc::new(Fill::<f32, kernels::Normals>::new(len, start, cut)),
+        (Normal, DataType::Double) => Arc::new(Fill::<f64, kernels::Normals>::new(len, start, cut)),
+        (TruncatedNormal, DataType::Float) => Arc::new(Fill::<f32, kernels::Truncated>::new(len, start, cut)),
+        (TruncatedNormal, DataType::Double) => Arc::new(Fill::<f64, kernels::Truncated>::new(len, start, cut)),
+        (UniformInt, DataType::Int32) => Arc::new(Fill::<i32, kernels::Integers>::new(len, start, cut)),
+        (UniformInt, DataType::Int64) => Arc::new(Fill::<i64, kernels::Integers>::new(len, start, cut)),
+        _ => return Err(refused()),
+    };
+    let cost = Cost { flops: (len as u64 * 10 * weight) as f64, bytes: (len * size) as f64 };
+    Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel })
+}
+
+#[cfg(test)]
+mod tests;
