@@ -20,6 +20,7 @@ mod plan;
 mod refuse;
 mod report;
 mod request;
+mod text;
 mod transfer;
 
 pub use evaluate::Evaluation;

@@ -1,0 +1,72 @@
+//! A plan as text for people and tests: who takes what, and every command with its arguments and waits.
+
+use std::fmt::{self, Display};
+
+use plimsoll_device::{BufferRef, Place, Work};
+use plimsoll_graph::id::Id;
+
+use crate::plan::{Plan, Region};
+
+impl Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for device in &self.devices {
+            let parts = &device.peak;
+            write!(f, "{}: peak {}", short(&device.name), parts.total().0)?;
+            let named = [
+                ("variables", parts.variables),
+                ("constants", parts.constants),
+                ("activations", parts.activations),
+                ("workspace", parts.workspace),
+                ("transfer", parts.transfer),
+                ("overhead", parts.overhead),
+            ];
+            for (position, (name, bytes)) in named.into_iter().filter(|(_, bytes)| bytes.0 > 0).enumerate() {
+                write!(f, "{}{name} {}", if position == 0 { " = " } else { " + " }, bytes.0)?;
+            }
+            writeln!(f)?;
+        }
+        for (index, variable) in self.variables.iter().enumerate() {
+            let device = short(&self.devices[variable.device.index()].name);
+            writeln!(f, "variable {index}: {} {}{} on {device}", variable.name, variable.data_type, variable.shape)?;
+        }
+        for (index, constant) in self.constants.iter().enumerate() {
+            writeln!(f, "constant {index}: {} {}{}", constant.name, constant.value.data_type(), constant.value.shape())?;
+        }
+        let Region::Static(queues) = &self.region else { return writeln!(f, "{:?}", self.region) };
+        for (index, queue) in queues.iter().enumerate() {
+            writeln!(f, "queue {index} on {}:", short(&self.devices[queue.device.index()].name))?;
+            for command in &queue.program.commands {
+                let what = match &command.work {
+                    Work::Copy => "copy",
+                    Work::Kernel(_) => "call",
+                };
+                let args: Vec<String> = command.args.iter().map(|arg| buffer(*arg)).collect();
+                write!(f, "  {what} {} {}", command.label, args.join(" "))?;
+                if let Some(scratch) = command.scratch {
+                    write!(f, " scratch {}", buffer(scratch))?;
+                }
+                for wait in &command.waits {
+                    write!(f, " after queue {} #{}", wait.queue, wait.commands)?;
+                }
+                writeln!(f)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn short(name: &str) -> &str {
+    name.rsplit("device:").next().unwrap_or(name)
+}
+
+fn buffer(buffer: BufferRef) -> String {
+    let (place, index) = match buffer.place {
+        Place::Arena(index) => ("arena", index),
+        Place::Variable(index) => ("variable", index),
+        Place::VariableFlag(index) => ("flag", index),
+        Place::Constant(index) => ("constant", index),
+        Place::Feed(index) => ("feed", index),
+        Place::Fetch(index) => ("fetch", index),
+    };
+    format!("{place}{index}[{}..{}]", buffer.offset, buffer.offset + buffer.bytes)
+}

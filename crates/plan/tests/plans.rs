@@ -1,0 +1,179 @@
+//! Plans of small graphs, as text: `tests/plans/NAME.txt`. `PLIMSOLL_BLESS=1` writes them anew.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Code, DataType};
+use plimsoll_device::Options;
+use plimsoll_graph::{AttrValue, HostTensor, PartialShape, Shape};
+use plimsoll_ops::builder::Initializer;
+use plimsoll_ops::{GraphBuilder, Registry};
+use plimsoll_plan::{Feed, Plan, Request, Signature, check_limits, place, plan};
+
+fn builder() -> GraphBuilder {
+    GraphBuilder::new(Arc::new(Registry::standard()))
+}
+
+fn try_plan(b: GraphBuilder, options: Options, feeds: &[(&str, &[u64])], fetches: &[&str], targets: &[&str]) -> plimsoll_base::Result<Plan> {
+    let registry = b.registry().clone();
+    let graph = b.finish();
+    let devices = options.intra_op(1).resolve()?;
+    let placement = place(&graph, &registry, &devices, true)?;
+    let feed = |(name, dims): &(&str, &[u64])| Feed { tensor: name.to_string(), data_type: DataType::Float, shape: Shape::new(*dims), value: None };
+    let signature = Signature {
+        feeds: feeds.iter().map(feed).collect(),
+        fetches: fetches.iter().map(|name| name.to_string()).collect(),
+        targets: targets.iter().map(|name| name.to_string()).collect(),
+    };
+    let request = Request { graph: &graph, registry: &registry, devices: &devices, placement: &placement, signature: &signature };
+    let first = plan(&request)?;
+    assert_eq!(first.to_string(), plan(&request)?.to_string(), "planning is deterministic");
+    Ok(first)
+}
+
+fn cpus(count: i32) -> Options {
+    let mut options = Options::new();
+    options.device_count.insert("CPU".into(), count);
+    options
+}
+
+fn check(name: &str, plan: &Plan) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plans").join(format!("{name}.txt"));
+    // Scratch depends on the processor's instructions.
+    let text: String = plan.to_string().lines().filter(|line| !line.starts_with("CPU:")).map(|line| format!("{}\n", line.split(" scratch ").next().unwrap_or(line))).collect();
+    if std::env::var_os("PLIMSOLL_BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, expected, "{name}: PLIMSOLL_BLESS=1 writes the file anew");
+}
+
+fn float(b: &mut GraphBuilder, name: &str) -> plimsoll_graph::Output {
+    b.placeholder(name, DataType::Float, PartialShape::unknown()).build().unwrap()
+}
+
+#[test]
+fn a_chain_of_elementwise_operations_is_one_command() {
+    let mut b = builder();
+    let (x, y) = (float(&mut b, "x"), float(&mut b, "y"));
+    let sum = b.add(x, y).build().unwrap();
+    let scale = b.scalar(0.5f32).unwrap();
+    let half = b.mul(sum, scale).build().unwrap();
+    let positive = b.relu(half).build().unwrap();
+    b.sub(positive, y).name("z").build().unwrap();
+    check("chain", &try_plan(b, Options::new(), &[("x", &[8, 4]), ("y", &[4])], &["z"], &[]).unwrap());
+}
+
+#[test]
+fn what_follows_a_product_is_its_epilogue() {
+    let mut b = builder();
+    let x = float(&mut b, "x");
+    let w = b.get_variable("w", DataType::Float, [4, 3], &Initializer::Zeros).unwrap();
+    let bias = b.get_variable("bias", DataType::Float, [3], &Initializer::Zeros).unwrap();
+    let product = b.matmul(x, w.value).build().unwrap();
+    let sum = b.bias_add(product, bias.value).build().unwrap();
+    let hidden = b.relu(sum).name("hidden").build().unwrap();
+    b.reduce_sum(hidden, None).name("total").build().unwrap();
+    check("epilogue", &try_plan(b, Options::new(), &[("x", &[5, 4])], &["total"], &[]).unwrap());
+}
+
+#[test]
+fn an_update_is_done_where_the_gradient_is_made() {
+    let mut b = builder();
+    let (x, d) = (float(&mut b, "x"), float(&mut b, "d"));
+    let w = b.get_variable("w", DataType::Float, [4, 3], &Initializer::Zeros).unwrap();
+    let back = b.op("MatMul").inputs([d, w.value]).attr("transpose_b", AttrValue::Bool(true)).name("back").build().unwrap();
+    b.reduce_sum(back, None).name("total").build().unwrap();
+    let gradient = b.op("MatMul").inputs([x, d]).attr("transpose_a", AttrValue::Bool(true)).name("gradient").build().unwrap();
+    let rate = b.scalar(0.1f32).unwrap();
+    let update = b.op("ApplyGradientDescent").inputs([w.handle, rate, gradient]).name("update").build_node().unwrap();
+    b.group(&[update], "train").unwrap();
+    check("update", &try_plan(b, Options::new(), &[("x", &[5, 4]), ("d", &[5, 3])], &["total"], &["train"]).unwrap());
+}
+
+#[test]
+fn a_read_before_a_write_that_is_needed_after_it_is_copied() {
+    let mut b = builder();
+    let w = b.get_variable("w", DataType::Float, [2], &Initializer::Zeros).unwrap();
+    let step = b.constant(HostTensor::from_slice([2], &[1f32, 2.0]).unwrap()).build().unwrap();
+    let before = b.read(&w).unwrap();
+    let add = b.assign_add(&w, step).unwrap();
+    b.control_dependencies(&[add], |b| {
+        let after = b.read(&w).unwrap();
+        b.add(before, after).name("both").build().unwrap();
+    });
+    check("copy_on_write", &try_plan(b, Options::new(), &[], &["both"], &[]).unwrap());
+}
+
+#[test]
+fn a_value_goes_once_to_each_device_that_reads_it() {
+    let mut b = builder();
+    let x = float(&mut b, "x");
+    let sum = b.reduce_sum(x, Some(&[0])).name("sum").build().unwrap();
+    let there = b.device("/cpu:1", |b| {
+        let twice = b.add(sum, sum).build().unwrap();
+        let top = b.op("Max").inputs([sum]).constant_input("reduction_indices", HostTensor::scalar(0i32)).build().unwrap();
+        b.mul(twice, top).name("there").build().unwrap()
+    });
+    b.sub(sum, there).name("back").build().unwrap();
+    check("transfer", &try_plan(b, cpus(2), &[("x", &[6, 4])], &["back"], &[]).unwrap());
+}
+
+#[test]
+fn initializers_are_copied_from_the_graph_and_splats_are_written() {
+    let mut b = builder();
+    let values: Vec<f32> = (0..6).map(|i| i as f32).collect();
+    b.get_variable("dense", DataType::Float, [2, 3], &Initializer::Value(HostTensor::from_slice([2, 3], &values).unwrap())).unwrap();
+    b.get_variable("zeros", DataType::Float, [100], &Initializer::Zeros).unwrap();
+    b.global_variables_initializer().unwrap();
+    check("init", &try_plan(b, Options::new(), &[], &[], &["init"]).unwrap());
+}
+
+#[test]
+fn over_the_line_the_error_says_by_how_much_and_who() {
+    let network = |b: &mut GraphBuilder| {
+        let x = float(b, "x");
+        let w = b.get_variable("w", DataType::Float, [64, 64], &Initializer::Zeros).unwrap();
+        let product = b.matmul(x, w.value).name("product").build().unwrap();
+        b.reduce_sum(product, None).name("total").build().unwrap();
+    };
+    let mut b = builder();
+    network(&mut b);
+    let peak = try_plan(b, Options::new(), &[("x", &[64, 64])], &["total"], &[]).unwrap().devices[0].peak.total();
+    for (limit, fits) in [(peak, true), (Bytes(peak.0 - 1), false)] {
+        let mut b = builder();
+        network(&mut b);
+        let plan = try_plan(b, Options::new().limit("CPU:0", &limit.0.to_string()), &[("x", &[64, 64])], &["total"], &[]).unwrap();
+        let result = check_limits(&plan);
+        assert_eq!(result.is_ok(), fits);
+        if let Err(error) = result {
+            assert_eq!(error.code(), Code::ResourceExhausted);
+            let text = error.to_string();
+            for fragment in ["1 bytes short", "w (16 KiB)", "x:0 (16 KiB)", "product (16 KiB)", "device:CPU:0", "hint: raise the limit to"] {
+                assert!(text.contains(fragment), "{text} lacks {fragment}");
+            }
+        }
+    }
+}
+
+#[test]
+fn placement_follows_names_variables_and_softness() {
+    let mut b = builder();
+    let x = float(&mut b, "x");
+    let w = b.device("/cpu:1", |b| b.get_variable("w", DataType::Float, [2], &Initializer::Zeros)).unwrap();
+    let sum = b.device("/gpu:3", |b| b.add(x, w.value).name("sum").build()).unwrap();
+    b.device("/cpu:1", |b| b.relu(sum).name("relu").build()).unwrap();
+    let update = b.assign_add(&w, x).unwrap();
+    let registry = b.registry().clone();
+    let graph = b.finish();
+    let devices = cpus(2).resolve().unwrap();
+    let placed = place(&graph, &registry, &devices, true).unwrap();
+    let at = |name: &str| placed.devices[graph.find(name).unwrap()];
+    assert_eq!(at("x"), at("sum"));
+    assert_ne!(at("x"), at("w"));
+    assert_eq!(at("relu"), at("w"));
+    assert_eq!(placed.devices[update], at("w"));
+    let error = place(&graph, &registry, &devices, false).unwrap_err();
+    assert_eq!((error.code(), error.node()), (Code::InvalidArgument, Some("sum")));
+    assert!(error.message().contains("Cannot assign a device for operation sum"), "{error}");
+}
