@@ -25,6 +25,13 @@ impl GraphBuilder {
         self.gradients_from(ys, &vec![None; ys.len()], xs)
     }
 
+    /// Whether all gradients of a node are computed before any of them is used; not so unless said. Plimsoll needs it never:
+    /// it lets no write overtake a read. TensorFlow needs it where *reference* variables are updated in the same run (its
+    /// optimizers do it always), for graphs that it is to run.
+    pub fn set_gate_gradients(&mut self, gate: bool) {
+        self.gate_gradients = gate;
+    }
+
     /// As [`GraphBuilder::gradients`], beginning with these gradients of the `ys`; ones where there is none.
     ///
     /// # Errors
@@ -145,15 +152,29 @@ impl GraphBuilder {
         let (name, op, inputs) = (self.node(node).name.clone(), self.node(node).op.clone(), self.node(node).inputs.len());
         match self.registry.get(&op).map(|rules| rules.gradient) {
             Some(Gradient::Stops) => Ok(vec![None; inputs]),
-            Some(Gradient::Rule(rule)) => {
-                let to_inputs = self.name_scope(&format!("{name}_grad"), |b| rule(b, node, gradients))?;
+            Some(Gradient::Rule(rule)) => self.name_scope(&format!("{name}_grad"), |b| {
+                let to_inputs = rule(b, node, gradients)?;
                 if to_inputs.len() != inputs {
                     return Err(Error::internal(format!("the gradient of {op} is for {} inputs, not {inputs}", to_inputs.len())));
                 }
-                Ok(to_inputs)
-            }
+                b.gated(to_inputs)
+            }),
             _ => Err(Error::unimplemented(format!("No gradient defined for operation '{name}' (op type: {op})"))),
         }
+    }
+
+    /// The same gradients, each after all of them, if that is asked for and there are several.
+    fn gated(&mut self, gradients: Vec<Option<Output>>) -> Result<Vec<Option<Output>>> {
+        let nodes: Vec<NodeId> = gradients.iter().flatten().map(|gradient| gradient.node).collect();
+        if !self.gate_gradients || nodes.len() < 2 {
+            return Ok(gradients);
+        }
+        self.name_scope("tuple", |b| {
+            let all = b.no_device(|b| b.group(&nodes, "group_deps"))?;
+            let mut gate =
+                |gradient: Output| b.colocate_with(gradient.node, |b| b.identity(gradient).name("control_dependency").control(all).build());
+            gradients.into_iter().map(|gradient| gradient.map(&mut gate).transpose()).collect()
+        })
     }
 
     /// The gradient must have its tensor's type and shape; what is known of its shape is known of both then.

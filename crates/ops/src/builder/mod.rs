@@ -46,6 +46,7 @@ pub struct GraphBuilder {
     controllers: Vec<Controller>,
     variables: Variables,
     seed: Option<i64>,
+    gate_gradients: bool,
 }
 
 impl std::fmt::Debug for GraphBuilder {
@@ -67,6 +68,7 @@ impl GraphBuilder {
             controllers: Vec::new(),
             variables: Variables::default(),
             seed: None,
+            gate_gradients: false,
         }
     }
 

@@ -104,3 +104,24 @@ fn a_gradient_has_the_shape_of_its_tensor() {
     b.gradients_from(&[y], &[Some(given)], &[x]).unwrap();
     assert_eq!(b.shape_of(given), &dims([2, 3]));
 }
+
+#[test]
+fn gates_hold_gradients_back_until_all_are_there() {
+    let mut b = builder();
+    b.set_gate_gradients(true);
+    let (x, z) = (float(&mut b, "x"), float(&mut b, "z"));
+    let square = b.device("/gpu:0", |b| b.mul(x, z).build().unwrap());
+    let y = b.relu(square).build().unwrap();
+    let gradients = b.gradients(&[y], &[x]).unwrap();
+    assert_eq!(name(&b, gradients[0].unwrap()), "gradients/mul_grad/tuple/control_dependency");
+    let graph = verify(b);
+    assert_eq!(
+        lines(&graph, "gradients/mul_grad/tuple"),
+        [
+            "gradients/mul_grad/tuple/group_deps = NoOp() @/device:GPU:0 ^gradients/mul_grad/Mul ^gradients/mul_grad/Mul_1",
+            "gradients/mul_grad/tuple/control_dependency = Identity(gradients/mul_grad/Mul) @/device:GPU:0 ^gradients/mul_grad/tuple/group_deps",
+            "gradients/mul_grad/tuple/control_dependency_1 = Identity(gradients/mul_grad/Mul_1) @/device:GPU:0 ^gradients/mul_grad/tuple/group_deps",
+        ]
+    );
+    assert_eq!(classes(&graph, "gradients/mul_grad/tuple/control_dependency_1"), ["loc:@gradients/mul_grad/Mul_1"]);
+}

@@ -4,6 +4,7 @@ mod gradients;
 mod nodes;
 mod optimizers;
 mod scopes;
+mod standard;
 mod variables;
 
 use std::sync::Arc;
