@@ -12,14 +12,19 @@ use plimsoll_device::Program;
 fn time(name: &str, threads: usize, programs: Vec<Program>, cells: usize) {
     let device = device(threads);
     let mut loaded = Loaded::new(&device, programs, cells);
+    // As many runs as take some milliseconds.
+    let start = Instant::now();
+    for _ in 0..20 {
+        loaded.step(&device);
+    }
+    let runs = (20 * 5_000_000 / start.elapsed().as_nanos().max(1)).clamp(20, 20_000) as u32;
     let mut times: Vec<f64> = (0..21)
         .map(|_| {
             let start = Instant::now();
-            const RUNS: u32 = 2000;
-            for _ in 0..RUNS {
+            for _ in 0..runs {
                 loaded.step(&device);
             }
-            start.elapsed().as_nanos() as f64 / f64::from(RUNS)
+            start.elapsed().as_nanos() as f64 / f64::from(runs)
         })
         .collect();
     times.sort_by(f64::total_cmp);

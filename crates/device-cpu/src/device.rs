@@ -81,3 +81,42 @@ impl Executable for CpuExecutable {
         queue::submit(&self.0, run);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_base::Code;
+    use plimsoll_device::{InstructionSet, Options};
+
+    use super::*;
+
+    fn device(limit: u64) -> CpuDevice {
+        CpuDevice::new(DeviceSpec::cpu(0, Some(Bytes(limit)), 1, InstructionSet::Baseline), CpuPool::new(1).unwrap())
+    }
+
+    #[test]
+    fn the_line_holds_and_everything_is_given_back() {
+        for device in [device(3 << 12), device(3 << 12).with_guards()] {
+            let block = device.allocate(Bytes(5000), "session 1: arena").unwrap();
+            let error = device.allocate(Bytes(4097), "session 2: arena").unwrap_err();
+            assert_eq!((error.code(), error.device()), (Code::ResourceExhausted, Some("/job:localhost/replica:0/task:0/device:CPU:0")));
+            assert!(error.message().contains("session 1: arena: 8 KiB"), "{error}");
+            let mut loan = device.lend("feeds");
+            assert!(loan.set(Bytes(4097)).is_err() && loan.set(Bytes(4096)).is_ok());
+            drop((block, loan));
+            let gone = Usage { peak: Bytes(12288), measured_peak: Bytes(12288), ..Usage::default() };
+            assert_eq!(device.usage(), gone);
+            device.reset_peak();
+            assert_eq!(device.usage(), Usage::default());
+        }
+    }
+
+    #[test]
+    fn devices_share_a_pool() {
+        let options = Options::new().limit("CPU:0", "1MiB+2MiB").intra_op(3);
+        let pool = CpuPool::with_inter_op(options.threads().unwrap(), options.queues()).unwrap();
+        let devices: Vec<CpuDevice> = options.resolve().unwrap().into_iter().map(|spec| CpuDevice::new(spec, pool.clone())).collect();
+        let limits: Vec<_> = devices.iter().map(|device| (device.spec().memory_limit, device.spec().threads)).collect();
+        assert_eq!(limits, [(Some(Bytes(1 << 20)), 3), (Some(Bytes(2 << 20)), 3)]);
+        assert!(devices[1].allocate(Bytes(2 << 20), "a").is_ok() && devices[0].allocate(Bytes(2 << 20), "a").is_err());
+    }
+}
