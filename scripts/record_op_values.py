@@ -9,6 +9,7 @@ A line is one of
     op NAME | ATTRS | INPUTS | OUTPUTS                 one node
     grad NAME | ATTRS | INPUTS | DYS | GRADIENTS       tf.gradients of its float outputs with these dys
     apply NAME | ATTRS | INPUTS | VARIABLES            a resource update; inputs that are variables begin with `var `
+    random NAME | ATTRS | INPUTS | OUTPUTS             the first execution of a stateful random operation
     error NAME | ATTRS | INPUTS | MESSAGE              what its kernel says
 
 Tensors are separated by `;` and read  type[dims]=numbers ; a `!` in front marks an operand that a plan has to know.
@@ -33,6 +34,7 @@ v1.disable_eager_execution()
 KNOWN = {
     "shape", "axis", "dims", "begin", "end", "strides", "size", "perm", "multiples", "paddings", "split_dim", "size_splits",
     "depth", "num_segments", "dimension", "reduction_indices", "dim", "concat_dim", "s0", "s1", "start", "limit", "delta",
+    "alg",
 }
 RANDOM = np.random.RandomState(7)
 
@@ -161,14 +163,14 @@ class Case:
         return inputs, operation
 
 
-def run(op, inputs, gradient=False, **attrs):
+def run(op, inputs, gradient=False, kind="op", **attrs):
     """Records the values of a node, and its gradients where asked."""
     case = Case(op, inputs, attrs)
     with tf.Graph().as_default(), v1.Session(config=CONFIG) as session:
         placeholders, operation = case.build()
         feed = {x: value for x, value in zip(placeholders, case.flat) if x.op.type == "Placeholder"}
         values = session.run(list(operation.outputs), feed)
-        print(f"op {case.head()} | {';'.join(tensor(v) for v in values)}")
+        print(f"{kind} {case.head()} | {';'.join(tensor(v) for v in values)}")
         if not gradient:
             return
         ys = [y for y in operation.outputs if y.dtype.is_floating]
@@ -515,6 +517,22 @@ def updates():
     apply("ResourceScatterAdd", [f(4, 3)], [i(1, 3), s(0.5)])
 
 
+def randoms():
+    seeds = dict(seed=87654321, seed2=5)
+    for shape in [i(7), i(2, 3), i(), i(0, 2)]:
+        for op in ["RandomUniform", "RandomStandardNormal", "TruncatedNormal"]:
+            run(op, [shape], kind="random", dtype=tf.float32, **seeds)
+        run("RandomUniformInt", [shape, n(-3), n(11)], kind="random", **seeds)
+    run("RandomUniform", [i(3, dtype=np.int64)], kind="random", dtype=tf.float64, **seeds)
+    key, counter = np.array([1234567], np.uint64), np.array([3, 5], np.uint64)
+    for op in ["StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2"]:
+        run(op, [i(2, 3), key, counter, n(1)])
+    run("StatelessRandomUniformIntV2", [i(5), key, counter, n(1), n(0), n(100)])
+    run("StatelessRandomGetKeyCounter", [i(7, 9)])
+    run("StatelessRandomGetKeyCounter", [i(7, -9, dtype=np.int64)])
+    run("StatelessRandomGetAlg", [])
+
+
 def refusals():
     refuse("Reshape", [f(2, 3), i(4)])
     refuse("Reshape", [f(2, 3), i(4, -1)])
@@ -582,6 +600,7 @@ def refusals():
     refuse("GatherV2", [f(3, 2), i(1), n(1)], batch_dims=1)
     refuse("GatherV2", [f(3, 2), i(1, 3), n(0)])
     refuse("Fill", [i(-1), np.float32(1)])
+    refuse("RandomUniform", [i(-2)], dtype=tf.float32, seed=1, seed2=1)
     refuse("Range", [n(0), n(5), n(0)])
     refuse("Range", [n(0), n(5), n(-1)])
     refuse("SoftmaxCrossEntropyWithLogits", [f(2, 3), f(2, 4)])
@@ -600,5 +619,5 @@ def refusals():
 
 
 if __name__ == "__main__":
-    for record in [unary, binary, reductions, arrays, products, updates, refusals]:
+    for record in [unary, binary, reductions, arrays, products, updates, randoms, refusals]:
         record()

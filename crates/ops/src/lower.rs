@@ -101,7 +101,7 @@ impl Call {
 
 /// A kernel with state of its own, which lives as long as the session (a random generator's counter).
 pub struct StatefulCall {
-    /// The kernel. Its arguments are the state (read and written), then `inputs`, then all outputs of the node.
+    /// The kernel. Its arguments are `inputs`, then the state (read and written), then all outputs of the node.
     pub prepared: Prepared,
     /// Positions of inputs.
     pub inputs: Vec<usize>,

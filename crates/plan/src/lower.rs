@@ -156,7 +156,7 @@ impl Lowering<'_> {
                 views.extend(self.read_inputs(id, node, &call.inputs)?);
                 let mut results = vec![self.write(state, id)];
                 results.extend(self.results(id, &outputs));
-                let args = std::iter::once(Arg::Output(0)).chain((1..views.len()).map(Arg::Input)).chain((1..results.len()).map(Arg::Output));
+                let args = (1..views.len()).map(Arg::Input).chain((0..results.len()).map(Arg::Output));
                 self.work(id, WorkKind::Kernel { prepared: call.prepared, args: args.collect() }, views, results, true);
                 Ok(())
             }
@@ -177,7 +177,8 @@ impl Lowering<'_> {
                 let mut views = vec![self.read_variable(variable, id, None)?];
                 views.extend(self.read_inputs(id, node, &call.inputs[1..])?);
                 let result = self.write(variable, id);
-                let args = std::iter::once(Arg::Output(0)).chain((1..views.len()).map(Arg::Input)).collect();
+                let inputs = (1..views.len()).map(Arg::Input);
+                let args = std::iter::once(Arg::Output(0)).chain(inputs).chain(std::iter::once(Arg::Output(0))).collect();
                 self.work(id, WorkKind::Kernel { prepared: call.prepared, args }, views, vec![result], true);
                 self.define_reference(id, variable);
                 Ok(())
@@ -289,7 +290,9 @@ impl Lowering<'_> {
     fn alias(&mut self, id: NodeId, node: &Node, index: usize) -> Result<()> {
         let meaning = match self.meaning(node.inputs[index])?.clone() {
             // A reference through an operation that takes values is read here and now.
-            Meaning::Variable(variable) if !self.pruned.facts[id][index].is_ref && self.pruned.facts[id][index].data_type != DataType::Resource => {
+            Meaning::Variable(variable)
+                if !self.pruned.facts[id][index].is_ref && self.pruned.facts[id][index].data_type != DataType::Resource =>
+            {
                 Meaning::Value(self.read_variable(variable, id, None)?)
             }
             other => other,
@@ -359,7 +362,14 @@ impl Lowering<'_> {
         Ok((builder.finish(results), views))
     }
 
-    fn product(&mut self, id: NodeId, node: &Node, spec: plimsoll_kernels::product::ProductSpec, inputs: &[Meta], outputs: &[Meta]) -> Result<()> {
+    fn product(
+        &mut self,
+        id: NodeId,
+        node: &Node,
+        spec: plimsoll_kernels::product::ProductSpec,
+        inputs: &[Meta],
+        outputs: &[Meta],
+    ) -> Result<()> {
         let views = self.read_inputs(id, node, &[0, 1])?;
         let results = self.results(id, outputs);
         let kind = if inputs[0].data_type == DataType::Float {
@@ -419,7 +429,8 @@ impl Lowering<'_> {
         let index = self.lir.variables.len() as u32;
         let name = node.name.clone();
         self.variables.insert(key.clone(), index);
-        let variable = PlanVariable { key, name, kind, data_type, shape, device, initial, read_first_by: None, assigned_by: None, written: false };
+        let variable =
+            PlanVariable { key, name, kind, data_type, shape, device, initial, read_first_by: None, assigned_by: None, written: false };
         self.lir.variables.push(variable);
         let value = self.lir.value(device, Home::Variable(index), bytes, id);
         self.versions.push(value);
@@ -499,10 +510,16 @@ impl Lowering<'_> {
             },
         };
         if given.data_type != data_type {
-            return Err(Error::invalid_argument(format!("Trying to assign variable with wrong dtype. Expected {data_type} got {}", given.data_type)));
+            return Err(Error::invalid_argument(format!(
+                "Trying to assign variable with wrong dtype. Expected {data_type} got {}",
+                given.data_type
+            )));
         }
         if given.shape != shape {
-            return Err(Error::invalid_argument(format!("Assign requires shapes of both tensors to match. lhs shape= {shape} rhs shape= {}", given.shape)));
+            return Err(Error::invalid_argument(format!(
+                "Assign requires shapes of both tensors to match. lhs shape= {shape} rhs shape= {}",
+                given.shape
+            )));
         }
         let splat = match &meaning {
             Meaning::Known(tensor) => tensor.splat().and_then(|bytes| Scalar::from_le_bytes(data_type, bytes)),

@@ -2,5 +2,8 @@
 
 use crate::OpRules;
 
+pub mod stateful;
+pub mod stateless;
+
 /// The rules of this family.
-pub const RULES: &[&[OpRules]] = &[];
+pub const RULES: &[&[OpRules]] = &[stateful::RULES, stateless::RULES];

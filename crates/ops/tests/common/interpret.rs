@@ -100,6 +100,20 @@ impl<'a> Interpreter<'a> {
         prepared.run(self, node, lower)
     }
 
+    /// What a stateful operation gives when it first runs.
+    pub fn first_draw(&mut self, node: NodeId) -> Result<HostTensor> {
+        let prepared = Preparation::new(self, node)?;
+        let Lower::Stateful(prepare) = self.builder.registry().require(&self.builder.node(node).op)?.lower else {
+            return Err(Error::internal("not a stateful operation"));
+        };
+        let call = prepare(&prepared.cx(self.builder, node))?;
+        assert!(call.state.iter().all(|byte| *byte == 0), "the kernel's first output begins as zeros");
+        let state = Meta { data_type: plimsoll_base::DataType::Uint8, shape: [call.state.len() as u64].into() };
+        let outputs = [&[state], &prepared.outputs[..]].concat();
+        let mut results = prepared.call(self, node, Call::new(call.prepared, call.inputs), &outputs)?;
+        Ok(results.remove(1))
+    }
+
     /// What an update makes of its variables: the operands' values after it, by their positions.
     pub fn update(&mut self, node: NodeId) -> Result<Vec<(usize, HostTensor)>> {
         let prepared = Preparation::new(self, node)?;

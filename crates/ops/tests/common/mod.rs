@@ -19,7 +19,8 @@ pub fn agree(got: &HostTensor, expected: &HostTensor, relative: f64, absolute: f
     let (got, expected) = (floats(got), floats(expected));
     for (position, (got, expected)) in got.iter().zip(&expected).enumerate() {
         let same = got == expected || (got.is_nan() && expected.is_nan());
-        if !same && !((got - expected).abs() <= absolute + relative * expected.abs()) {
+        let near = (got - expected).abs() <= absolute + relative * expected.abs();
+        if !same && !near {
             return Err(format!("element {position} is {got} instead of {expected}"));
         }
     }

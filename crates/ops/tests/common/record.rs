@@ -80,6 +80,7 @@ pub fn tensor(text: &'static str) -> Option<HostTensor> {
         DataType::Double => bytes(values, f64::to_le_bytes)?,
         DataType::Int32 => bytes(values, i32::to_le_bytes)?,
         DataType::Int64 => bytes(values, i64::to_le_bytes)?,
+        DataType::Uint64 => bytes(values, u64::to_le_bytes)?,
         _ => bytes(values, u8::to_le_bytes)?,
     };
     HostTensor::from_leading(DataType::from_name(name)?, shape, &bytes).ok()?.dense().ok()

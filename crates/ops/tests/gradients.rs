@@ -1,0 +1,181 @@
+//! Gradients against TensorFlow's and against finite differences.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::interpret::{Interpreter, build};
+use common::record::{Case, Kind, cases, tensor, tensors};
+use common::{agree, floats};
+use plimsoll_base::{Code, DataType, Result};
+use plimsoll_graph::{HostTensor, NodeId, Output, PartialShape, Shape};
+use plimsoll_ops::{GraphBuilder, Registry};
+
+type View = fn(&Shape) -> PartialShape;
+
+fn known(shape: &Shape) -> PartialShape {
+    shape.into()
+}
+
+fn batch_open(shape: &Shape) -> PartialShape {
+    let mut dims: Vec<Option<u64>> = shape.iter().copied().map(Some).collect();
+    dims.first_mut().into_iter().for_each(|dim| *dim = None);
+    PartialShape(Some(dims))
+}
+
+fn rank_only(shape: &Shape) -> PartialShape {
+    PartialShape(Some(vec![None; shape.rank()]))
+}
+
+fn nothing(_: &Shape) -> PartialShape {
+    PartialShape::unknown()
+}
+
+/// The outputs that gradients begin at.
+fn ys(builder: &GraphBuilder, node: NodeId, count: usize) -> Vec<Output> {
+    let outputs = (0..builder.output_count(node) as u32).map(|index| Output { node, index });
+    outputs.filter(|output| builder.data_type(*output).is_floating()).take(count).collect()
+}
+
+fn floats_fed(case: &Case) -> impl Iterator<Item = usize> {
+    case.inputs.iter().enumerate().filter(|(_, (_, value))| value.data_type().is_floating()).map(|(position, _)| position)
+}
+
+/// The gradients with respect to every float operand of `case`, from the gradients `dys` of its float outputs.
+fn gradients(registry: &Arc<Registry>, case: &Case, dys: &[HostTensor], view: View) -> Result<Vec<Option<HostTensor>>> {
+    let mut builder = GraphBuilder::new(registry.clone());
+    let (node, inputs) = build(&mut builder, case, view)?;
+    let ys = ys(&builder, node, dys.len());
+    let xs: Vec<Output> = floats_fed(case).map(|position| inputs[position]).collect();
+    let dys = dys.iter().map(|dy| builder.constant(dy.clone()).build().map(Some)).collect::<Result<Vec<_>>>()?;
+    let gradients = builder.gradients_from(&ys, &dys, &xs)?;
+    let feeds =
+        inputs.iter().zip(&case.inputs).filter(|(_, (kind, _))| *kind == Kind::Fed).map(|(input, (_, value))| (*input, value.clone()));
+    let mut interpreter = Interpreter::new(&builder, feeds.collect::<Vec<_>>());
+    gradients.into_iter().map(|gradient| gradient.map(|gradient| interpreter.value(gradient)).transpose()).collect()
+}
+
+/// `None` for no gradient.
+fn expected(case: &Case) -> Vec<Option<HostTensor>> {
+    case.rest[1].split(';').map(|text| if text == "-" { None } else { Some(tensor(text).expect("a gradient can be read")) }).collect()
+}
+
+fn report(failures: &[String]) {
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn gradients_are_tensorflows() {
+    let registry = Arc::new(Registry::standard());
+    let mut failures = Vec::new();
+    for case in cases("grad") {
+        let dys = tensors(case.rest[0], tensor).expect("gradients can be read");
+        for (name, view) in [("known", known as View), ("batch open", batch_open), ("ranks", rank_only), ("nothing", nothing)] {
+            let got = match gradients(&registry, &case, &dys, view) {
+                Ok(got) => got,
+                // What needs a rank may say so where there is none.
+                Err(error) if name == "nothing" && error.code() == Code::Unimplemented => continue,
+                Err(error) if name != "known" && error.code() == Code::Unimplemented && case.op.starts_with("Gather") => continue,
+                Err(error) => {
+                    failures.push(format!("{} : {name}: {error}", case.text));
+                    continue;
+                }
+            };
+            for (position, (got, expected)) in got.iter().zip(expected(&case)).enumerate() {
+                let difference = match (got, expected) {
+                    (None, None) => Ok(()),
+                    (Some(got), Some(expected)) => agree(got, &expected, 4e-6, 2e-6),
+                    (got, expected) => Err(format!("{got:?} instead of {expected:?}")),
+                };
+                if let Err(difference) = difference {
+                    failures.push(format!("{} : {name}: operand {position}: {difference}", case.text));
+                }
+            }
+        }
+    }
+    report(&failures);
+}
+
+/// The same case with doubles in the place of floats.
+fn doubled(case: &Case) -> Case {
+    let mut case = case.clone();
+    case.inputs.iter_mut().for_each(|(_, value)| *value = double(value));
+    case
+}
+
+fn double(value: &HostTensor) -> HostTensor {
+    match value.data_type() {
+        DataType::Float => HostTensor::from_slice(value.shape().clone(), &floats(value)).unwrap(),
+        _ => value.clone(),
+    }
+}
+
+/// The sum of all outputs, weighted by `dys`.
+fn weighted_sum(registry: &Arc<Registry>, case: &Case, dys: &[HostTensor]) -> Result<f64> {
+    let mut builder = GraphBuilder::new(registry.clone());
+    let (node, inputs) = build(&mut builder, case, known)?;
+    let ys = ys(&builder, node, dys.len());
+    let feeds =
+        inputs.iter().zip(&case.inputs).filter(|(_, (kind, _))| *kind == Kind::Fed).map(|(input, (_, value))| (*input, value.clone()));
+    let mut interpreter = Interpreter::new(&builder, feeds.collect::<Vec<_>>());
+    let mut sum = 0.0;
+    for (y, dy) in ys.into_iter().zip(dys) {
+        sum += floats(&interpreter.value(y)?).iter().zip(floats(dy)).map(|(y, dy)| y * dy).sum::<f64>();
+    }
+    Ok(sum)
+}
+
+/// Operations whose gradient is not the derivative, by intent, or that have none where the cases lie.
+const NO_DERIVATIVE: &[&str] =
+    &["StopGradient", "Cast", "ReluGrad", "Relu6Grad", "LeakyReluGrad", "MulNoNan", "DivNoNan", "Floor", "Ceil", "Rint", "Round", "Sign"];
+
+#[test]
+fn gradients_are_derivatives() {
+    const STEP: f64 = 1e-5;
+    let registry = Arc::new(Registry::standard());
+    let (mut failures, mut checked) = (Vec::new(), 0);
+    for case in cases("grad") {
+        let tie = case.text.contains("=1.0,2.0,3.0;") || case.text.contains("=1.0,3.0,3.0,");
+        if NO_DERIVATIVE.contains(&case.op)
+            || tie
+            || case.inputs.iter().any(|(_, value)| value.data_type().is_floating() && value.elements() > 24)
+        {
+            continue;
+        }
+        let case = doubled(&case);
+        let dys: Vec<HostTensor> = tensors(case.rest[0], tensor).expect("gradients can be read").iter().map(double).collect();
+        let got = match gradients(&registry, &case, &dys, known) {
+            Ok(got) => got,
+            Err(error) if error.code() == Code::Unimplemented => continue,
+            Err(error) => {
+                failures.push(format!("{} : {error}", case.text));
+                continue;
+            }
+        };
+        for (position, got) in floats_fed(&case).zip(got) {
+            let Some(got) = got else { continue };
+            // `softmax - labels` is the derivative for labels that add up to one, and the recorded ones do not.
+            if case.op == "SoftmaxCrossEntropyWithLogits" && position == 0 {
+                continue;
+            }
+            let values = floats(&case.inputs[position].1);
+            for element in 0..values.len() {
+                let moved = |by: f64| {
+                    let mut values = values.clone();
+                    values[element] += by;
+                    let mut case = case.clone();
+                    case.inputs[position].1 = HostTensor::from_slice(case.inputs[position].1.shape().clone(), &values).unwrap();
+                    weighted_sum(&registry, &case, &dys).unwrap()
+                };
+                let slope = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
+                let got = floats(&got)[element];
+                if (got - slope).abs() > 1e-6 + 1e-6 * slope.abs() {
+                    failures.push(format!("{} : operand {position}, element {element}: {got} instead of {slope}", case.text));
+                }
+                checked += 1;
+            }
+        }
+    }
+    report(&failures);
+    assert!(checked > 1000, "{checked}");
+}
