@@ -135,8 +135,10 @@ fn a_resumed_training_is_bit_identical_to_an_uninterrupted_one() {
         // The seed of the data's order is in the checkpoint.
         let mut second = trainer(&cpus(2), &Config { seed: 0, ..config });
         second.start(Some(&folder.0)).unwrap();
-        assert_eq!((second.steps(), losses(&mut second, 23)), (40, curve[17..].to_vec()));
-        for variable in &whole.graph().variables {
+        assert_eq!(losses(&mut second, 23), curve[17..]);
+        assert_eq!(second.steps(), 40);
+        // `input/...` is written when a checkpoint is.
+        for variable in whole.graph().variables.iter().filter(|variable| !variable.name.starts_with("input/")) {
             let value = |trainer: &Trainer| trainer.session().read_variable(&variable.name).unwrap();
             assert_eq!(value(&whole), value(&second), "{}", variable.name);
         }
@@ -150,7 +152,8 @@ fn checkpoints_name_variables_as_tensorflow_does() {
     let mut trainer = trainer(&cpus(1), &Config { towers: 1, optimizer: OptimizerKind::Adam, ..Config::default() });
     losses(&mut trainer, 3);
     let reader = BundleReader::open(trainer.save(&folder.0).unwrap()).unwrap();
-    let names: Vec<&str> = reader.names().collect();
+    // Beside the states of the initializers' random generators.
+    let names: Vec<&str> = reader.names().filter(|name| !name.starts_with(plimsoll::checkpoint::STATE_PREFIX)).collect();
     for name in ["beta2_power", "global_step", "hidden1/weights", "hidden1/weights/Adam_1", "input/position", "softmax_linear/biases"] {
         assert!(names.contains(&name), "{name} in {names:?}");
     }

@@ -58,9 +58,9 @@ pub struct TrainArgs {
 }
 
 /// The line of the device that holds the variables, where no other is said.
-const DEFAULT_LIMIT: Bytes = Bytes(1 << 20);
+const DEFAULT_LIMIT: Bytes = Bytes(32 << 20);
 /// The line of the other towers' devices.
-const DEFAULT_TOWER_LIMIT: Bytes = Bytes(512 << 10);
+const DEFAULT_TOWER_LIMIT: Bytes = Bytes(16 << 20);
 
 #[derive(Serialize)]
 struct Document {

@@ -36,9 +36,9 @@ pub enum OptimizerKind {
     /// Plain gradient descent.
     Sgd,
     /// With momentum 0.9.
-    #[default]
     Momentum,
     /// Adam, with TensorFlow's betas and epsilon.
+    #[default]
     Adam,
 }
 
@@ -48,7 +48,7 @@ impl OptimizerKind {
         match self {
             OptimizerKind::Sgd => 0.5,
             OptimizerKind::Momentum => 0.1,
-            OptimizerKind::Adam => 0.005,
+            OptimizerKind::Adam => 0.002,
         }
     }
 
