@@ -72,17 +72,27 @@ impl<T: Real> Row<T> {
         Row { start, len }
     }
 
+    /// Writes the elements of this row times `factor` to `to`, a row as long, which may be this one.
     #[inline(always)]
-    pub(super) fn len(&self) -> usize {
-        self.len
+    pub(super) fn scale(&self, to: Row<T>, factor: T) {
+        for at in (0..self.len).step_by(LANES) {
+            let (mut group, _) = self.get(at, T::ZERO);
+            for value in &mut group {
+                *value = *value * factor;
+            }
+            to.put(at, group);
+        }
     }
 
-    /// Writes `of(element)` of this row to `to`, a row as long, which may be this one.
+    /// Writes the elements of this row less `first` less `second` to `to`, a row as long, which may be this one.
     #[inline(always)]
-    pub(super) fn each(&self, to: Row<T>, of: impl Fn(T) -> T) {
+    pub(super) fn subtract(&self, to: Row<T>, first: T, second: T) {
         for at in (0..self.len).step_by(LANES) {
-            let (group, _) = self.get(at, T::ZERO);
-            to.put(at, group.map(&of));
+            let (mut group, _) = self.get(at, T::ZERO);
+            for value in &mut group {
+                *value = (*value - first) - second;
+            }
+            to.put(at, group);
         }
     }
 
@@ -145,14 +155,14 @@ impl<T: Real> Row<T> {
         fold(lanes, |a, b| if a > b { a } else { b })
     }
 
-    /// The sum of `of(group, at)` over the row's groups; `of` leaves 0 in lanes beyond the row.
+    /// The sum of the terms of the row's groups.
     #[inline(always)]
-    pub(super) fn sum(&self, mut of: impl FnMut([T; LANES], usize, usize) -> [T; LANES]) -> T {
+    pub(super) fn sum<const FMA: bool>(&self, terms: &mut impl Terms<T>) -> T {
         let (mut blocks, mut block) = ([T::ZERO; LANES], [T::ZERO; LANES]);
         let mut groups = 0;
         for at in (0..self.len).step_by(LANES) {
             let (group, len) = self.get(at, T::ZERO);
-            let terms = of(group, at, len);
+            let terms = terms.of::<FMA>(group, at, len);
             for lane in 0..LANES {
                 block[lane] = block[lane] + terms[lane];
             }
@@ -182,6 +192,49 @@ fn fold<T: Copy>(mut lanes: [T; LANES], join: impl Fn(T, T) -> T) -> T {
         }
     }
     lanes[0]
+}
+
+/// What is summed over a row. (A closure would not do: it may stay a function of its own, compiled for no vectors.)
+pub(super) trait Terms<T> {
+    /// The terms of the group at `at`, 0 from lane `len` on. `#[inline(always)]`.
+    fn of<const FMA: bool>(&mut self, group: [T; LANES], at: usize, len: usize) -> [T; LANES];
+}
+
+/// The terms `exp(x - max)`; the last group's stay in `last`, and all are written to `to` where there is one.
+pub(super) struct Powers<T> {
+    pub(super) max: T,
+    pub(super) last: [T; LANES],
+    pub(super) to: Option<Row<T>>,
+}
+
+impl<T: Real> Terms<T> for Powers<T> {
+    #[inline(always)]
+    fn of<const FMA: bool>(&mut self, group: [T; LANES], at: usize, len: usize) -> [T; LANES] {
+        self.last = exp_shifted::<T, FMA>(group, self.max, len);
+        if let Some(to) = self.to {
+            to.put(at, self.last);
+        }
+        self.last
+    }
+}
+
+/// Writes `exp(x - max) / sum(exp(x - max))` to `to`, which may be `from`, and returns the sum.
+#[inline(always)]
+pub(super) fn shares<T: Real, const FMA: bool>(from: Row<T>, max: T, to: Row<T>) -> T {
+    if from.len <= LANES {
+        // The powers stay in registers.
+        let mut powers = Powers { max, last: [T::ZERO; LANES], to: None };
+        let sum = from.sum::<FMA>(&mut powers);
+        let scale = T::ONE / sum;
+        for power in &mut powers.last {
+            *power = *power * scale;
+        }
+        to.put(0, powers.last);
+        return sum;
+    }
+    let sum = from.sum::<FMA>(&mut Powers { max, last: [T::ZERO; LANES], to: Some(to) });
+    to.scale(to, T::ONE / sum);
+    sum
 }
 
 /// `exp(group - shift)` in the first `len` lanes, 0 in the others.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
-use super::lanes::{LANES, Real, Row, exp_shifted};
+use super::lanes::{LANES, Powers, Real, Row, shares};
 use crate::cut::{Cut, elements, size_of_type};
 use crate::simd::{Isa, Vectorised};
 
@@ -91,26 +91,9 @@ impl<T: Real, const LOG: bool> Vectorised for Call<T, LOG> {
 fn one<T: Real, const FMA: bool, const LOG: bool>(from: Row<T>, to: Row<T>) {
     let max = from.max();
     if LOG {
-        let log = from.sum(|group, _, len| exp_shifted::<T, FMA>(group, max, len)).ln();
-        from.each(to, |x| (x - max) - log);
-    } else if from.len() <= LANES {
-        // The powers stay in registers.
-        let mut powers = [T::ZERO; LANES];
-        let sum = from.sum(|group, _, len| {
-            powers = exp_shifted::<T, FMA>(group, max, len);
-            powers
-        });
-        let scale = T::ONE / sum;
-        if from.len() > 0 {
-            to.put(0, powers.map(|power| power * scale));
-        }
+        let log = from.sum::<FMA>(&mut Powers { max, last: [T::ZERO; LANES], to: None }).ln();
+        from.subtract(to, max, log);
     } else {
-        let sum = from.sum(|group, at, len| {
-            let powers = exp_shifted::<T, FMA>(group, max, len);
-            to.put(at, powers);
-            powers
-        });
-        let scale = T::ONE / sum;
-        to.each(to, |power| power * scale);
+        shares::<T, FMA>(from, max, to);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
-use super::lanes::{LANES, Real, Row, exp_shifted};
+use super::lanes::{LANES, Powers, Real, Row, Terms, exp_shifted, shares};
 use crate::cut::{Cut, elements, size_of_type};
 use crate::simd::{Isa, Vectorised};
 
@@ -127,20 +127,33 @@ impl<T: Real> Vectorised for Call<'_, '_, T> {
 #[inline(always)]
 fn dense<T: Real, const FMA: bool>(features: Row<T>, labels: Row<T>, backprop: Row<T>) -> T {
     let max = features.max();
-    let sum = features.sum(|group, _, len| exp_shifted::<T, FMA>(group, max, len));
-    let (log, scale) = (sum.ln(), T::ONE / sum);
-    features.sum(|group, at, len| {
-        let (label, _) = labels.get(at, T::ZERO);
-        let powers = exp_shifted::<T, FMA>(group, max, len);
+    let sum = features.sum::<FMA>(&mut Powers { max, last: [T::ZERO; LANES], to: None });
+    features.sum::<FMA>(&mut Losses { max, log: sum.ln(), scale: T::ONE / sum, labels, backprop })
+}
+
+/// The terms `label * (log(sum) - (x - max))`; the gradient is written on the way.
+struct Losses<T> {
+    max: T,
+    log: T,
+    scale: T,
+    labels: Row<T>,
+    backprop: Row<T>,
+}
+
+impl<T: Real> Terms<T> for Losses<T> {
+    #[inline(always)]
+    fn of<const FMA: bool>(&mut self, group: [T; LANES], at: usize, len: usize) -> [T; LANES] {
+        let (label, _) = self.labels.get(at, T::ZERO);
+        let powers = exp_shifted::<T, FMA>(group, self.max, len);
         let (mut losses, mut gradients) = ([T::ZERO; LANES], [T::ZERO; LANES]);
         for lane in 0..LANES {
-            gradients[lane] = powers[lane] * scale - label[lane];
-            let loss = label[lane] * (log - (group[lane] - max));
+            gradients[lane] = powers[lane] * self.scale - label[lane];
+            let loss = label[lane] * (self.log - (group[lane] - self.max));
             losses[lane] = if lane < len { loss } else { T::ZERO };
         }
-        backprop.put(at, gradients);
+        self.backprop.put(at, gradients);
         losses
-    })
+    }
 }
 
 /// `backprop` may be `features`.
@@ -148,25 +161,7 @@ fn dense<T: Real, const FMA: bool>(features: Row<T>, labels: Row<T>, backprop: R
 fn sparse<T: Real, const FMA: bool>(features: Row<T>, label: usize, backprop: Row<T>) -> T {
     let max = features.max();
     let here = features.element(label) - max;
-    let sum = if features.len() <= LANES {
-        let mut powers = [T::ZERO; LANES];
-        let sum = features.sum(|group, _, len| {
-            powers = exp_shifted::<T, FMA>(group, max, len);
-            powers
-        });
-        let scale = T::ONE / sum;
-        backprop.put(0, powers.map(|power| power * scale));
-        sum
-    } else {
-        let sum = features.sum(|group, at, len| {
-            let powers = exp_shifted::<T, FMA>(group, max, len);
-            backprop.put(at, powers);
-            powers
-        });
-        let scale = T::ONE / sum;
-        backprop.each(backprop, |power| power * scale);
-        sum
-    };
+    let sum = shares::<T, FMA>(features, max, backprop);
     backprop.subtract_one(label);
     sum.ln() - here
 }
