@@ -83,7 +83,10 @@ fn candidate(
                 let whole = |view: &View| !producer.outputs.contains(&view.value) || is_whole(view, shape);
                 // A variable that the product reads as a matrix cannot be written while it is read.
                 let reads = |home: Home| producer.inputs[..2].iter().any(|view| lir.values[view.value].home == home);
-                let clash = consumer.outputs.iter().any(|output| matches!(lir.values[*output].home, Home::Variable(_)) && reads(lir.values[*output].home));
+                let clash = consumer
+                    .outputs
+                    .iter()
+                    .any(|output| matches!(lir.values[*output].home, Home::Variable(_)) && reads(lir.values[*output].home));
                 if clash || !consumer.inputs.iter().all(whole) {
                     return None;
                 }
@@ -124,7 +127,8 @@ fn join(lir: &mut Lir, producer: WorkId, _value: ValueId, id: WorkId) -> Result<
     let mut operand = |builder: &mut ExprBuilder, view: &View| -> Result<Reg> {
         // An operand of another shape with as many elements is whole: see `is_flexible`.
         let is_whole = view.elements() == shape.elements()? && view.elements() != 1;
-        let fitted = if is_whole && trimmed(&view.shape) != trimmed(&shape) { View { shape: shape.clone(), ..view.clone() } } else { view.clone() };
+        let fitted =
+            if is_whole && trimmed(&view.shape) != trimmed(&shape) { View { shape: shape.clone(), ..view.clone() } } else { view.clone() };
         if let Some(position) = inputs.iter().position(|other| *other == fitted) {
             return Ok(registers[position]);
         }

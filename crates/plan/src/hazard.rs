@@ -19,7 +19,8 @@ pub(crate) fn order_accesses(lir: &mut Lir) -> Result<()> {
     let mut position = positions(lir)?;
     for (old, new) in versions {
         let Some(writer) = definitions[new] else { continue };
-        let readers: Vec<WorkId> = lir.live().filter(|(_, work)| work.inputs.iter().any(|view| view.value == old)).map(|(id, _)| id).collect();
+        let readers: Vec<WorkId> =
+            lir.live().filter(|(_, work)| work.inputs.iter().any(|view| view.value == old)).map(|(id, _)| id).collect();
         let mut copied: Option<ValueId> = None;
         for reader in readers {
             if reader == writer {

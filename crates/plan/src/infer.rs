@@ -84,7 +84,10 @@ fn tensor(request: &Request<'_>, name: &str) -> Result<Output> {
     let node = graph.node(output.node);
     let outputs = request.registry.table().require(&node.op)?.output_types(&node.attrs)?.len();
     if output.index as usize >= outputs {
-        return Err(Error::out_of_range(format!("Node '{}' (type: '{}', num of outputs: {outputs}) does not have output {}", node.name, node.op, output.index)));
+        return Err(Error::out_of_range(format!(
+            "Node '{}' (type: '{}', num of outputs: {outputs}) does not have output {}",
+            node.name, node.op, output.index
+        )));
     }
     Ok(output)
 }
@@ -104,7 +107,12 @@ fn reach(graph: &Graph, fed: &HashMap<Output, usize>, fetches: &[Output], target
         let node = graph.node(id);
         stack.extend(node.inputs.iter().filter(|input| !fed.contains_key(input)).map(|input| input.node));
         // Control edges out of a fed placeholder come from the feed.
-        stack.extend(node.controls.iter().copied().filter(|control| !(is_placeholder(graph, *control) && fed.contains_key(&Output { node: *control, index: 0 }))));
+        stack.extend(
+            node.controls
+                .iter()
+                .copied()
+                .filter(|control| !(is_placeholder(graph, *control) && fed.contains_key(&Output { node: *control, index: 0 }))),
+        );
     }
     needed
 }
@@ -134,12 +142,16 @@ fn node_facts(request: &Request<'_>, facts: &IdVec<NodeId, Vec<Fact>>, fed: &Has
 fn unfed(request: &Request<'_>, id: NodeId) -> Error {
     let node = request.graph.node(id);
     let def = request.registry.table().get(&node.op);
-    let data_type = def.and_then(|def| def.output_types(&node.attrs).ok()).and_then(|types| Some(types.first()?.base.name())).unwrap_or("unknown");
+    let data_type =
+        def.and_then(|def| def.output_types(&node.attrs).ok()).and_then(|types| Some(types.first()?.base.name())).unwrap_or("unknown");
     let shape = match node.attrs.get("shape") {
-        Some(plimsoll_graph::AttrValue::Shape(shape)) if shape.0.as_ref().is_some_and(|dims| !dims.is_empty()) => format!(" and shape {shape}"),
+        Some(plimsoll_graph::AttrValue::Shape(shape)) if shape.0.as_ref().is_some_and(|dims| !dims.is_empty()) => {
+            format!(" and shape {shape}")
+        }
         _ => String::new(),
     };
-    Error::invalid_argument(format!("You must feed a value for placeholder tensor '{}' with dtype {data_type}{shape}", node.name)).at_node(&node.name)
+    Error::invalid_argument(format!("You must feed a value for placeholder tensor '{}' with dtype {data_type}{shape}", node.name))
+        .at_node(&node.name)
 }
 
 fn check_feed(request: &Request<'_>, fed: &HashMap<Output, usize>, output: Output) -> Result<()> {
@@ -149,5 +161,6 @@ fn check_feed(request: &Request<'_>, fed: &HashMap<Output, usize>, output: Outpu
     if wanted == feed.data_type {
         return Ok(());
     }
-    Err(Error::invalid_argument(format!("Expects arg[{}] to be {wanted} but {} is provided", fed[&output], feed.data_type)).at_node(&node.name))
+    Err(Error::invalid_argument(format!("Expects arg[{}] to be {wanted} but {} is provided", fed[&output], feed.data_type))
+        .at_node(&node.name))
 }

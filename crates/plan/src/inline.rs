@@ -48,7 +48,8 @@ struct Inliner<'a> {
 impl Inliner<'_> {
     fn node(&mut self, node: NodeDef) -> Result<()> {
         if self.nodes.len() >= MAX_NODES {
-            return Err(Error::invalid_argument(format!("the graph has more than {MAX_NODES} nodes once its calls are inlined")).at_node(&node.name));
+            return Err(Error::invalid_argument(format!("the graph has more than {MAX_NODES} nodes once its calls are inlined"))
+                .at_node(&node.name));
         }
         match called(&node.op, &node.attrs, self.library) {
             None => self.nodes.push(node),
@@ -62,7 +63,8 @@ impl Inliner<'_> {
 
     fn call(&mut self, call: NodeDef, func: &FuncRef) -> Result<()> {
         let library = self.library;
-        let function = library.find(&func.name).ok_or_else(|| Error::invalid_argument(format!("function '{}' is not in the library", func.name)))?;
+        let function =
+            library.find(&func.name).ok_or_else(|| Error::invalid_argument(format!("function '{}' is not in the library", func.name)))?;
         if self.path.contains(&func.name) {
             return Err(Error::unimplemented(format!("recursive function calls: '{}' calls itself", func.name)));
         }
@@ -74,7 +76,14 @@ impl Inliner<'_> {
             inputs.extend(controls.iter().map(|control| control.to_string()));
             let device = if node.device.is_empty() { call.device.clone() } else { node.device.clone() };
             let attrs = body.attrs(&node.attrs)?;
-            self.node(NodeDef { name: format!("{}/{}", call.name, node.name), op: node.op.clone(), inputs, device, attrs, carried: node.carried.clone() })?;
+            self.node(NodeDef {
+                name: format!("{}/{}", call.name, node.name),
+                op: node.op.clone(),
+                inputs,
+                device,
+                attrs,
+                carried: node.carried.clone(),
+            })?;
         }
         self.path.pop();
         self.nodes.push(body.results(&call, &controls)?);
@@ -137,7 +146,8 @@ impl<'a> Body<'a> {
 
     /// An input of a node of the body, as it is spelled outside.
     fn input(&self, text: &str) -> Result<String> {
-        let unknown = || Error::invalid_argument(format!("'{}' in function '{}' names nothing", text.escape_debug(), self.function.signature.name));
+        let unknown =
+            || Error::invalid_argument(format!("'{}' in function '{}' names nothing", text.escape_debug(), self.function.signature.name));
         if let Some(node) = text.strip_prefix('^') {
             return Ok(format!("^{}/{node}", self.call));
         }
@@ -178,7 +188,11 @@ impl<'a> Body<'a> {
     fn results(&self, call: &NodeDef, controls: &[&String]) -> Result<NodeDef> {
         let mut inputs = Vec::new();
         for output in &self.function.signature.outputs {
-            let source = self.function.ret.get(&output.name).ok_or_else(|| Error::invalid_argument(format!("the function does not give '{}'", output.name)))?;
+            let source = self
+                .function
+                .ret
+                .get(&output.name)
+                .ok_or_else(|| Error::invalid_argument(format!("the function does not give '{}'", output.name)))?;
             inputs.push(self.input(source)?);
         }
         let types = match call.attrs.list("Tout") {
@@ -198,6 +212,13 @@ impl<'a> Body<'a> {
         } else {
             ("IdentityN", Attrs::from([("T".to_string(), AttrValue::List(Box::new(AttrList { types, ..AttrList::default() })))]))
         };
-        Ok(NodeDef { name: call.name.clone(), op: op.to_string(), inputs, device: call.device.clone(), attrs, carried: call.carried.clone() })
+        Ok(NodeDef {
+            name: call.name.clone(),
+            op: op.to_string(),
+            inputs,
+            device: call.device.clone(),
+            attrs,
+            carried: call.carried.clone(),
+        })
     }
 }

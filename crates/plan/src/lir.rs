@@ -217,7 +217,11 @@ impl Lir {
     }
 
     /// The works that `work` has to wait for, some of them more than once.
-    pub fn predecessors<'a>(&'a self, work: &'a Work, definitions: &'a IdVec<ValueId, Option<WorkId>>) -> impl Iterator<Item = WorkId> + 'a {
+    pub fn predecessors<'a>(
+        &'a self,
+        work: &'a Work,
+        definitions: &'a IdVec<ValueId, Option<WorkId>>,
+    ) -> impl Iterator<Item = WorkId> + 'a {
         work.inputs.iter().filter_map(|input| definitions[input.value]).chain(work.after.iter().copied())
     }
 }

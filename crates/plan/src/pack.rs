@@ -276,9 +276,13 @@ impl InPlace {
                 WorkKind::Kernel { args, .. } => args.first() != Some(&Arg::Output(0)),
                 WorkKind::Copy => false,
             };
-            let Some(kernel) = schedule.prepared[*id].as_ref().and_then(|prepare| prepare.kernel.as_ref()).filter(|_| plain) else { continue };
+            let Some(kernel) = schedule.prepared[*id].as_ref().and_then(|prepare| prepare.kernel.as_ref()).filter(|_| plain) else {
+                continue;
+            };
             let inputs: Vec<usize> = match &work.kind {
-                WorkKind::Kernel { args, .. } => args.iter().filter_map(|arg| if let Arg::Input(input) = arg { Some(*input) } else { None }).collect(),
+                WorkKind::Kernel { args, .. } => {
+                    args.iter().filter_map(|arg| if let Arg::Input(input) = arg { Some(*input) } else { None }).collect()
+                }
                 _ => (0..work.inputs.len()).collect(),
             };
             let mut taken: Vec<ValueId> = Vec::new();
@@ -287,7 +291,9 @@ impl InPlace {
                 let at = position as u32;
                 let dies_here = lifetimes[source].is_some_and(|lifetime| lifetime.last == at && lifetime.unread_elsewhere <= at);
                 let read_once = work.inputs.iter().filter(|view| view.value == source).count() == 1;
-                let fits = lir.values[source].bytes == lir.values[target].bytes && lifetimes[target].is_some() && lir.values[source].device == lane.device;
+                let fits = lir.values[source].bytes == lir.values[target].bytes
+                    && lifetimes[target].is_some()
+                    && lir.values[source].device == lane.device;
                 if dies_here && read_once && fits && !taken.contains(&source) && !taken.contains(&target) {
                     taken.extend([source, target]);
                     let root = shared.root(source);
@@ -356,7 +362,11 @@ fn program(
             label: label(request, work),
         });
     }
-    let worker_scratch = (per_worker > 0).then(|| BufferRef { place: Place::Arena(device), offset: packed.bytes, bytes: per_worker * u64::from(spec.threads) });
+    let worker_scratch = (per_worker > 0).then(|| BufferRef {
+        place: Place::Arena(device),
+        offset: packed.bytes,
+        bytes: per_worker * u64::from(spec.threads),
+    });
     Program { commands, per_worker, worker_scratch }
 }
 

@@ -67,9 +67,8 @@ pub fn place(graph: &Graph, registry: &Registry, devices: &[DeviceSpec], soft: b
     for (id, node) in graph.nodes().iter() {
         let leader = leaders[groups[id]].unwrap_or(id);
         let asked = &graph.node(leader).device;
-        let (device, softened) = find(devices, host, asked, soft).map_err(|error| {
-            error.context(format!("Cannot assign a device for operation {}", node.name)).at_node(&node.name)
-        })?;
+        let (device, softened) = find(devices, host, asked, soft)
+            .map_err(|error| error.context(format!("Cannot assign a device for operation {}", node.name)).at_node(&node.name))?;
         let why = if asked.is_empty() {
             Why::Default
         } else if leader != id {
@@ -130,6 +129,9 @@ fn find(devices: &[DeviceSpec], host: DeviceId, asked: &str, soft: bool) -> Resu
         return Ok((host, true));
     }
     let names: Vec<String> = devices.iter().map(|device| device.name.to_string()).collect();
-    Err(Error::invalid_argument(format!("the operation was explicitly assigned to {asked} but available devices are [ {} ]", names.join(", ")))
-        .with_remedy("Make sure the device specification refers to a valid device, or allow soft placement."))
+    Err(Error::invalid_argument(format!(
+        "the operation was explicitly assigned to {asked} but available devices are [ {} ]",
+        names.join(", ")
+    ))
+    .with_remedy("Make sure the device specification refers to a valid device, or allow soft placement."))
 }

@@ -25,7 +25,7 @@ pub enum Certainty {
 /// What a device's peak is made of, in bytes. The parts add up to the peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeakParts {
-    /// Variables and the state of random generators.
+    /// Variables. The states of random generators, a few bytes each, are the process's overhead.
     pub variables: Bytes,
     /// Constants that kernels read.
     pub constants: Bytes,

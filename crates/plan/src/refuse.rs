@@ -27,7 +27,11 @@ fn check(device: &DevicePlan) -> Result<()> {
     let holders: Vec<String> = device.holders.iter().take(3).map(|holder| format!("{} ({})", holder.name, holder.bytes)).collect();
     Err(Error::resource_exhausted(format!(
         "the plan needs {} ({} bytes) and the limit is {limit} ({} bytes): {} bytes short; at the peak {} take most",
-        needed, needed.0, limit.0, shortfall.0, if holders.is_empty() { "no values".to_string() } else { holders.join(", ") }
+        needed,
+        needed.0,
+        limit.0,
+        shortfall.0,
+        if holders.is_empty() { "no values".to_string() } else { holders.join(", ") }
     ))
     .on_device(&device.name)
     .with_remedy(format!("raise the limit to {} bytes, feed a smaller batch, or move nodes to another device", needed.0)))

@@ -7,7 +7,7 @@ use plimsoll_memory::layout::Buffer;
 use crate::Request;
 use crate::lir::{Lir, ValueId};
 use crate::pack::Lane;
-use crate::plan::{DeviceId, DevicePlan, Holder, PeakParts};
+use crate::plan::{DeviceId, DevicePlan, Holder, PeakParts, VariableKind};
 
 /// What is live in an arena when most is.
 #[derive(Clone, Debug, Default)]
@@ -58,16 +58,20 @@ pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, mom
     let spec = &request.devices[device.index()];
     let round = |bytes: u64| Bytes(bytes).round_up(spec.granularity);
     let lines = |bytes: u64| Bytes(bytes).round_up(spec.alignment).0;
-    let here = |variable: &&crate::PlanVariable| variable.device == device;
-    let variables: u64 = lir.variables.iter().filter(here).map(|variable| lines(variable.bytes())).sum();
-    let constants: u64 = lir.constants.iter().filter(|constant| constant.device == Some(device)).map(|constant| lines(constant.value.byte_len())).sum();
+    // States of random generators are a few bytes of the host's, whatever the device: they count as the process's overhead.
+    let variables = || lir.variables.iter().filter(|variable| variable.device == device && variable.kind != VariableKind::State);
+    let stored: u64 = variables().map(|variable| lines(variable.bytes())).sum();
+    let constants: u64 =
+        lir.constants.iter().filter(|constant| constant.device == Some(device)).map(|constant| lines(constant.value.byte_len())).sum();
     let on_host = device == request.placement.host;
-    let ends = lir.feeds.iter().map(|feed| (feed.data_type, &feed.shape)).chain(lir.fetches.iter().map(|fetch| (fetch.data_type, &fetch.shape)));
-    let ends: u64 = ends.filter(|_| on_host).map(|(data_type, shape)| lines(data_type.bytes_of(shape.elements().unwrap_or(0)).unwrap_or(0))).sum();
+    let ends =
+        lir.feeds.iter().map(|feed| (feed.data_type, &feed.shape)).chain(lir.fetches.iter().map(|fetch| (fetch.data_type, &fetch.shape)));
+    let ends: u64 =
+        ends.filter(|_| on_host).map(|(data_type, shape)| lines(data_type.bytes_of(shape.elements().unwrap_or(0)).unwrap_or(0))).sum();
     let workspace = Bytes(moment.scratch + moment.workers);
     let copies = Bytes(moment.copies);
     plan.peak = PeakParts {
-        variables: round(variables),
+        variables: round(stored),
         constants: round(constants),
         activations: plan.arena - workspace - copies,
         workspace,
@@ -76,7 +80,7 @@ pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, mom
     };
     let name = |value: ValueId| request.graph.node(lir.values[value].node).name.clone();
     let mut holders: Vec<Holder> = moment.values.iter().map(|(value, bytes)| Holder { name: name(*value), bytes: Bytes(*bytes) }).collect();
-    holders.extend(lir.variables.iter().filter(here).map(|variable| Holder { name: variable.name.clone(), bytes: Bytes(variable.bytes()) }));
+    holders.extend(variables().map(|variable| Holder { name: variable.name.clone(), bytes: Bytes(variable.bytes()) }));
     let on_device = lir.constants.iter().filter(|constant| constant.device == Some(device));
     holders.extend(on_device.map(|constant| Holder { name: constant.name.clone(), bytes: Bytes(constant.value.byte_len()) }));
     if on_host {

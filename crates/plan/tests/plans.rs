@@ -14,12 +14,23 @@ fn builder() -> GraphBuilder {
     GraphBuilder::new(Arc::new(Registry::standard()))
 }
 
-fn try_plan(b: GraphBuilder, options: Options, feeds: &[(&str, &[u64])], fetches: &[&str], targets: &[&str]) -> plimsoll_base::Result<Plan> {
+fn try_plan(
+    b: GraphBuilder,
+    options: Options,
+    feeds: &[(&str, &[u64])],
+    fetches: &[&str],
+    targets: &[&str],
+) -> plimsoll_base::Result<Plan> {
     let registry = b.registry().clone();
     let graph = b.finish();
     let devices = options.intra_op(1).resolve()?;
     let placement = place(&graph, &registry, &devices, true)?;
-    let feed = |(name, dims): &(&str, &[u64])| Feed { tensor: name.to_string(), data_type: DataType::Float, shape: Shape::new(*dims), value: None };
+    let feed = |(name, dims): &(&str, &[u64])| Feed {
+        tensor: name.to_string(),
+        data_type: DataType::Float,
+        shape: Shape::new(*dims),
+        value: None,
+    };
     let signature = Signature {
         feeds: feeds.iter().map(feed).collect(),
         fetches: fetches.iter().map(|name| name.to_string()).collect(),
@@ -40,7 +51,12 @@ fn cpus(count: i32) -> Options {
 fn check(name: &str, plan: &Plan) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plans").join(format!("{name}.txt"));
     // Scratch depends on the processor's instructions.
-    let text: String = plan.to_string().lines().filter(|line| !line.starts_with("CPU:")).map(|line| format!("{}\n", line.split(" scratch ").next().unwrap_or(line))).collect();
+    let text: String = plan
+        .to_string()
+        .lines()
+        .filter(|line| !line.starts_with("CPU:"))
+        .map(|line| format!("{}\n", line.split(" scratch ").next().unwrap_or(line)))
+        .collect();
     if std::env::var_os("PLIMSOLL_BLESS").is_some() {
         std::fs::write(&path, &text).unwrap();
     }
@@ -149,7 +165,8 @@ fn over_the_line_the_error_says_by_how_much_and_who() {
         if let Err(error) = result {
             assert_eq!(error.code(), Code::ResourceExhausted);
             let text = error.to_string();
-            for fragment in ["1 bytes short", "w (16 KiB)", "x:0 (16 KiB)", "product (16 KiB)", "device:CPU:0", "hint: raise the limit to"] {
+            for fragment in ["1 bytes short", "w (16 KiB)", "x:0 (16 KiB)", "product (16 KiB)", "device:CPU:0", "hint: raise the limit to"]
+            {
                 assert!(text.contains(fragment), "{text} lacks {fragment}");
             }
         }

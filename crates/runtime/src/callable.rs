@@ -60,7 +60,10 @@ impl Callable {
         }
         for (fetch, wanted) in fetches.iter_mut().zip(&plan.fetches) {
             if fetch.data_type() != wanted.data_type || *fetch.shape() != wanted.shape || fetch.bytes_mut().is_none() {
-                return Err(Error::invalid_argument(format!("{} needs a tensor of type {} and shape {}", wanted.name, wanted.data_type, wanted.shape)));
+                return Err(Error::invalid_argument(format!(
+                    "{} needs a tensor of type {} and shape {}",
+                    wanted.name, wanted.data_type, wanted.shape
+                )));
             }
         }
         if feeds.iter().all(|feed| feed.bytes().is_some()) {

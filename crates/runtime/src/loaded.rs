@@ -48,7 +48,9 @@ impl Loaded {
         let slots = plan
             .variables
             .iter()
-            .map(|variable| variables.get(&variable.key).cloned().ok_or_else(|| Error::internal(format!("variable '{}' has no storage", variable.name))))
+            .map(|variable| {
+                variables.get(&variable.key).cloned().ok_or_else(|| Error::internal(format!("variable '{}' has no storage", variable.name)))
+            })
             .collect::<Result<Vec<Slot>>>()?;
         let mut constants = Vec::new();
         for (index, device) in devices.iter().enumerate() {
@@ -76,7 +78,13 @@ impl Loaded {
             feeds: vec![std::ptr::null_mut(); plan.feeds.len()],
             fetches: vec![std::ptr::null_mut(); plan.fetches.len()],
         };
-        let arenas = plan.devices.iter().enumerate().filter(|(_, device)| device.arena > Bytes::ZERO).map(|(index, device)| (index, device.arena)).collect();
+        let arenas = plan
+            .devices
+            .iter()
+            .enumerate()
+            .filter(|(_, device)| device.arena > Bytes::ZERO)
+            .map(|(index, device)| (index, device.arena))
+            .collect();
         let writes = plan.variables.iter().any(|variable| variable.written);
         Ok(Loaded {
             devices: devices.to_vec(),
@@ -98,7 +106,13 @@ impl Loaded {
     /// # Errors
     /// FAILED_PRECONDITION for variables that were not initialised; RESOURCE_EXHAUSTED where there is no room for the run's
     /// memory; what a kernel says, with its node.
-    pub fn run(&self, arenas: &Arenas, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor], graph: &plimsoll_graph::Graph) -> Result<()> {
+    pub fn run(
+        &self,
+        arenas: &Arenas,
+        feeds: &[&HostTensor],
+        fetches: &mut [&mut HostTensor],
+        graph: &plimsoll_graph::Graph,
+    ) -> Result<()> {
         self.check_initialized(graph)?;
         let mut context = self.context(arenas)?;
         let result = self.run_in(&mut context, arenas, feeds, fetches);

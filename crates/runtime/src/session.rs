@@ -171,8 +171,10 @@ impl Session {
     pub fn read_variable(&self, name: &str) -> Result<HostTensor> {
         let _runs = self.0.state.read().unwrap_or_else(PoisonError::into_inner);
         let variables = self.0.variables.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, slot) =
-            variables.all().find(|(_, slot)| slot.name == name).ok_or_else(|| Error::not_found(format!("no variable '{name}' has storage")))?;
+        let (_, slot) = variables
+            .all()
+            .find(|(_, slot)| slot.name == name)
+            .ok_or_else(|| Error::not_found(format!("no variable '{name}' has storage")))?;
         if !slot.is_initialized() {
             return Err(Error::failed_precondition(format!("Attempting to use uninitialized value {name}")));
         }
@@ -189,8 +191,10 @@ impl Session {
         self.0.ensure_named(name)?;
         let _alone = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
         let variables = self.0.variables.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, slot) =
-            variables.all().find(|(_, slot)| slot.name == name).ok_or_else(|| Error::not_found(format!("the graph has no variable '{name}'")))?;
+        let (_, slot) = variables
+            .all()
+            .find(|(_, slot)| slot.name == name)
+            .ok_or_else(|| Error::not_found(format!("the graph has no variable '{name}'")))?;
         slot.write(value)
     }
 
@@ -320,8 +324,10 @@ fn signature(feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) 
 
 /// The feeds with the elements of those that may decide shapes.
 fn with_values(signature: &Signature, feeds: &[(&str, &HostTensor)]) -> Vec<Feed> {
-    let may_decide = |tensor: &HostTensor| tensor.elements() <= MAX_SHAPE_ELEMENTS && matches!(tensor.data_type(), DataType::Int32 | DataType::Int64);
-    let with = |(feed, (_, tensor)): (&Feed, &(&str, &HostTensor))| Feed { value: may_decide(tensor).then(|| (*tensor).clone()), ..feed.clone() };
+    let may_decide =
+        |tensor: &HostTensor| tensor.elements() <= MAX_SHAPE_ELEMENTS && matches!(tensor.data_type(), DataType::Int32 | DataType::Int64);
+    let with =
+        |(feed, (_, tensor)): (&Feed, &(&str, &HostTensor))| Feed { value: may_decide(tensor).then(|| (*tensor).clone()), ..feed.clone() };
     signature.feeds.iter().zip(feeds).map(with).collect()
 }
 

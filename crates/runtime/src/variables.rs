@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use plimsoll_base::{Bytes, DataType, Error, Result};
-use plimsoll_device::Device;
+use plimsoll_device::{Device, DeviceSpec};
 use plimsoll_graph::{HostTensor, Shape};
-use plimsoll_memory::Block;
+use plimsoll_memory::{Block, Ledger};
 use plimsoll_plan::{PlanVariable, VariableKind};
 
 /// Where a variable is.
@@ -72,7 +72,8 @@ impl Variables {
         self.slots.iter()
     }
 
-    /// Gives storage to those of `wanted` that have none: one block for each device.
+    /// Gives storage to those of `wanted` that have none: one block for the variables of each device, and one for states, which
+    /// are the process's own and under no line.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where a line has no room; INVALID_ARGUMENT where a variable exists with another type or shape.
@@ -84,16 +85,24 @@ impl Variables {
                 return Err(Error::invalid_argument(format!("variable '{}' exists as {}{}", variable.name, slot.data_type, slot.shape)));
             }
         }
-        for (index, device) in devices.iter().enumerate() {
+        let lines = devices.iter().enumerate().map(|(index, device)| (Some(index), device.spec().alignment));
+        for (index, align) in lines.chain([(None, DeviceSpec::CPU_ALIGNMENT)]) {
             use plimsoll_graph::id::Id;
+            let is_here = |variable: &&PlanVariable| match variable.kind {
+                VariableKind::State => index.is_none(),
+                _ => index == Some(variable.device.index()),
+            };
             let missing: Vec<&PlanVariable> =
-                wanted.iter().filter(|variable| variable.device.index() == index && !self.slots.contains_key(&variable.key)).collect();
+                wanted.iter().filter(is_here).filter(|variable| !self.slots.contains_key(&variable.key)).collect();
             if missing.is_empty() {
                 continue;
             }
-            let align = device.spec().alignment;
             let total: Bytes = missing.iter().map(|variable| Bytes(variable.bytes()).round_up(align)).sum();
-            let block = Arc::new(device.allocate(total, holder)?);
+            let block = match index {
+                Some(index) => devices[index].allocate(total, holder)?,
+                None => Block::new(&Ledger::new("states", None), total, holder)?,
+            };
+            let block = Arc::new(block);
             let mut offset = 0;
             for variable in missing {
                 let bytes = variable.bytes();

@@ -22,7 +22,13 @@ struct Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0u8..12, any::<u16>(), any::<u16>(), 0u8..4, any::<bool>()).prop_map(|(what, a, b, device, waits)| Step { what, a, b, device, waits });
+    let step = (0u8..12, any::<u16>(), any::<u16>(), 0u8..4, any::<bool>()).prop_map(|(what, a, b, device, waits)| Step {
+        what,
+        a,
+        b,
+        device,
+        waits,
+    });
     prop::collection::vec(step, 1..40)
 }
 

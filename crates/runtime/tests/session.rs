@@ -5,8 +5,8 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Code, DataType};
 use plimsoll_device::Options;
 use plimsoll_graph::{HostTensor, Output, Shape};
-use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_ops::builder::{Initializer, VariableKind};
+use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_runtime::{Devices, Session};
 
 fn builder() -> GraphBuilder {
@@ -200,7 +200,8 @@ fn measured_is_promised_and_one_byte_less_is_refused() {
                 let mut b = builder();
                 network(&mut b, if options.device_count.is_empty() { "" } else { "/cpu:1" });
                 let session = open(options.clone().limit(&name, &(promised.0 - 1).to_string()), b);
-                let error = session.run(&[], &[], &["init"]).and_then(|_| session.run(&[("x", &x), ("t", &t)], &["loss"], &["train"])).unwrap_err();
+                let error =
+                    session.run(&[], &[], &["init"]).and_then(|_| session.run(&[("x", &x), ("t", &t)], &["loss"], &["train"])).unwrap_err();
                 (error.code(), error.to_string())
             };
             assert_eq!(code, Code::ResourceExhausted, "{message}");
