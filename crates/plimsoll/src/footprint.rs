@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::DeviceSpec;
 use plimsoll_graph::id::Id;
-use plimsoll_plan::{Holder, Plan};
+use plimsoll_plan::{Holder, Plan, PlanVariable, VariableKind};
 
 /// What one device has to give.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +47,10 @@ impl Footprint {
     pub fn add(&mut self, plan: &Plan) -> Vec<Bytes> {
         let mut peaks = Vec::with_capacity(self.specs.len());
         for (index, (spec, device)) in self.specs.iter().zip(&plan.devices).enumerate() {
-            let new = plan.variables.iter().filter(|variable| variable.device.index() == index && !self.variables.contains(&variable.key));
-            let new: Bytes = new.map(|variable| Bytes(variable.bytes()).round_up(spec.alignment)).sum();
+            let is_new = |variable: &&PlanVariable| {
+                variable.device.index() == index && variable.kind != VariableKind::State && !self.variables.contains(&variable.key)
+            };
+            let new: Bytes = plan.variables.iter().filter(is_new).map(|variable| Bytes(variable.bytes()).round_up(spec.alignment)).sum();
             self.resident[index] += new.round_up(spec.granularity);
             let peak = self.resident[index] + (device.peak.total() - device.peak.variables);
             if peak > self.needs[index].peak {

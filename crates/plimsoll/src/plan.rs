@@ -14,13 +14,23 @@ use plimsoll_runtime::Session;
 /// Everything of [`plimsoll_plan::Plan`] is here too.
 #[derive(Clone)]
 pub struct Plan {
-    session: Session,
     inner: plimsoll_plan::Plan,
+    /// Name and operation of each node of the plan. The session itself is not held: it would keep its memory.
+    nodes: Vec<(String, String)>,
+    /// For each device, the name of the node from which on its peak is open.
+    open_from: Vec<Option<String>>,
 }
 
 impl Plan {
-    pub(crate) fn new(session: Session, inner: plimsoll_plan::Plan) -> Plan {
-        Plan { session, inner }
+    pub(crate) fn new(session: &Session, inner: plimsoll_plan::Plan) -> Plan {
+        let node = |id| session.graph().node(id);
+        let nodes = inner.nodes.iter().map(|(id, _)| (node(*id).name.clone(), node(*id).op.clone())).collect();
+        let open_from = |device: &DevicePlan| match &device.certainty {
+            Certainty::OpenFrom(id) => Some(node(*id).name.clone()),
+            _ => None,
+        };
+        let open_from = inner.devices.iter().map(open_from).collect();
+        Plan { inner, nodes, open_from }
     }
 
     /// Whether every device's peak stays under its line.
@@ -48,20 +58,19 @@ impl Plan {
 
     /// The nodes that run: name, operation, full name of the device.
     pub fn node_places(&self) -> impl Iterator<Item = (&str, &str, &str)> {
-        self.inner.nodes.iter().map(|(id, device)| {
-            let node = self.session.graph().node(*id);
+        self.nodes.iter().zip(&self.inner.nodes).map(|((name, op), (_, device))| {
             let device = self.inner.devices.get(device.index()).map_or("", |device| device.name.as_str());
-            (node.name.as_str(), node.op.as_str(), device)
+            (name.as_str(), op.as_str(), device)
         })
     }
 
-    /// How sure a device's peak is, in words: `exact`, `at most`, `open from NODE`.
-    pub fn certainty(&self, device: &DevicePlan) -> String {
-        match &device.certainty {
-            Certainty::Exact => "exact".to_string(),
-            Certainty::AtMost => "at most".to_string(),
-            Certainty::OpenFrom(node) => format!("open from {}", self.session.graph().node(*node).name),
-        }
+    /// For each device, how sure its peak is, in words: `exact`, `at most`, `open from NODE`.
+    pub fn certainties(&self) -> impl Iterator<Item = String> {
+        self.inner.devices.iter().zip(&self.open_from).map(|(device, open_from)| match (&device.certainty, open_from) {
+            (Certainty::Exact, _) => "exact".to_string(),
+            (Certainty::AtMost, _) => "at most".to_string(),
+            (Certainty::OpenFrom(_), node) => format!("open from {}", node.as_deref().unwrap_or_default()),
+        })
     }
 }
 
@@ -90,7 +99,7 @@ impl fmt::Display for Plan {
             ["device", "limit", "peak", "variables", "constants", "activations", "workspace", "transfer", "overhead", "certainty", ""]
                 .map(str::to_string),
         ];
-        for device in &self.inner.devices {
+        for (device, certainty) in self.inner.devices.iter().zip(self.certainties()) {
             let peak = &device.peak;
             let verdict = match device.limit {
                 None => String::new(),
@@ -101,7 +110,6 @@ impl fmt::Display for Plan {
             let sizes = [peak.total(), peak.variables, peak.constants, peak.activations, peak.workspace, peak.transfer, peak.overhead];
             let sizes = sizes.map(|size| size.to_string());
             let [total, variables, constants, activations, workspace, transfer, overhead] = sizes;
-            let certainty = self.certainty(device);
             rows.push([
                 short(&device.name),
                 limit,

@@ -36,7 +36,7 @@ impl Session {
     /// TensorFlow's for names and types that make no sense; UNIMPLEMENTED for operations that are not built yet.
     pub fn plan(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<Plan> {
         let plan = self.inner.plan(&by_reference(feeds), fetches, targets)?;
-        Ok(Plan::new(self.inner.clone(), plan))
+        Ok(Plan::new(&self.inner, plan))
     }
 
     /// What a run of the signature takes, without values to feed.
@@ -44,7 +44,7 @@ impl Session {
     /// # Errors
     /// As [`Session::plan`]; UNIMPLEMENTED where shapes depend on elements of a feed that the signature does not hold.
     pub fn plan_signature(&self, signature: &Signature) -> Result<Plan> {
-        Ok(Plan::new(self.inner.clone(), self.inner.plan_signature(signature)?))
+        Ok(Plan::new(&self.inner, self.inner.plan_signature(signature)?))
     }
 
     /// The callable of a run with such feeds: what to hold on to where every microsecond counts.
