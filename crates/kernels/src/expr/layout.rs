@@ -60,6 +60,9 @@ impl Layout {
         for operand in operands {
             strides.push(broadcast_strides(shape, operand)?);
         }
+        if total == 0 {
+            return Ok(Layout { total, row: 1, outer: Vec::new(), operands: vec![Access::Scalar; operands.len()] });
+        }
         // Merge: dimensions of size 1 vanish, and a dimension joins the one inside it if that holds for every operand.
         let mut dims: Vec<usize> = Vec::new();
         let mut merged: Vec<Vec<usize>> = vec![Vec::new(); operands.len()];

@@ -11,4 +11,5 @@ mod tests;
 
 pub use elementwise::{elementwise, elementwise_on};
 pub use ir::{BinaryOp, Expr, ExprBuilder, Instr, Reg, Scalar, UnaryOp};
+pub(crate) use layout::elements;
 pub use program::{Bases, TileProgram};

@@ -1,5 +1,7 @@
 //! Tests of the interpreter as a whole: against plain loops, in pieces, in place, on each instruction set.
 
+#![expect(clippy::single_range_in_vec_init, reason = "all pieces in one call")]
+
 use std::ops::Range;
 
 use plimsoll_base::{Code, DataType};

@@ -3,7 +3,10 @@
 //! Kernels choose when they are prepared ([`Isa::best`]), never while they run. Loops are written once, generic over
 //! [`Vectorised`], and compiled for every instruction set.
 
+mod lanes;
 pub mod math;
+
+pub use lanes::{Four, Lanes};
 
 /// An instruction set that kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,0 +1,351 @@
+//! The product of `f32` matrices: how it is cut, and how a piece is computed.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
+
+use super::tiles::{Code, Tile, code};
+use super::{Epilogue, ProductSpec};
+use crate::expr::{Bases, TileProgram, elements};
+use crate::simd::Isa;
+
+/// The most terms that are summed in registers before the sums are added to C. Fixed, since the bits depend on it.
+const TERMS: usize = 320;
+
+/// How the work is cut; what is `None` is chosen by shape. For measuring and for tests: bits do not depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tuning {
+    /// Rows of C in a piece.
+    pub rows: Option<usize>,
+    /// Columns of C in a piece.
+    pub columns: Option<usize>,
+    /// Whether B is copied to scratch first where it could be read where it lies.
+    pub pack: Option<bool>,
+}
+
+/// The arguments as a piece sees them: a single column is computed as a row, with A and B in each other's place.
+#[derive(Debug)]
+struct Sides {
+    m: usize,
+    n: usize,
+    k: usize,
+    /// Index of the argument, from row to row, from term to term, from matrix to matrix.
+    a: (usize, usize, usize, usize),
+    /// Index of the argument, from row to row as it lies, from matrix to matrix.
+    b: (usize, usize, usize),
+    /// B lies as n rows of k.
+    b_transposed: bool,
+}
+
+fn sides(spec: &ProductSpec) -> Result<Sides> {
+    elements(&[spec.batch, spec.m, spec.k])?;
+    elements(&[spec.batch, spec.k, spec.n])?;
+    elements(&[spec.batch, spec.m, spec.n])?;
+    let (m, n, k) = (spec.m as usize, spec.n as usize, spec.k as usize);
+    if n == 1 && m > 1 {
+        let row = if spec.transpose_a { m } else { k };
+        return Ok(Sides { m: 1, n: m, k, a: (1, k, 1, k), b: (0, row, m * k), b_transposed: !spec.transpose_a });
+    }
+    let a = if spec.transpose_a { (0, 1, m, m * k) } else { (0, k, 1, m * k) };
+    Ok(Sides { m, n, k, a, b: (1, if spec.transpose_b { k } else { n }, k * n), b_transposed: spec.transpose_b })
+}
+
+struct Blocked {
+    sides: Sides,
+    code: &'static Code,
+    batch: usize,
+    /// Terms of a block.
+    terms: usize,
+    /// Rows and columns of a piece, and how many pieces each matrix is cut into along them.
+    rows: usize,
+    columns: usize,
+    row_pieces: usize,
+    column_pieces: usize,
+    pack_a: bool,
+    pack_b: bool,
+    epilogue: Option<TileProgram>,
+    /// Where in the worker's scratch these lie.
+    b_place: usize,
+    a_place: usize,
+    c_place: usize,
+}
+
+impl std::fmt::Debug for Blocked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Blocked")
+            .field("sides", &self.sides)
+            .field("rows", &self.rows)
+            .field("columns", &self.columns)
+            .field("epilogue", &self.epilogue)
+            .finish()
+    }
+}
+
+pub(super) fn prepare(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, tuning: Tuning) -> Result<Prepared> {
+    if isa > Isa::best() {
+        return Err(Error::unimplemented(format!("this processor does not have {isa:?}")));
+    }
+    let sides = sides(&spec)?;
+    let code = code(isa);
+    let batch = spec.batch as usize;
+    let mut cost = Cost { flops: 2.0 * batch as f64 * sides.m as f64 * sides.n as f64 * sides.k as f64, bytes: 0.0 };
+    for (rows, columns) in [(spec.m, spec.k), (spec.k, spec.n), (spec.m, spec.n)] {
+        cost.bytes += 4.0 * batch as f64 * rows as f64 * columns as f64;
+    }
+    let epilogue = match epilogue {
+        None => None,
+        Some(_) if spec.batch != 1 => return Err(Error::unimplemented("an epilogue on several products")),
+        Some(Epilogue { expr, operands }) => {
+            if expr.inputs().first() != Some(&DataType::Float) {
+                return Err(Error::invalid_argument("operand 0 of an epilogue is the product, a float"));
+            }
+            let shape = vec![spec.m, spec.n];
+            let all: Vec<Vec<u64>> = std::iter::once(shape.clone()).chain(operands).collect();
+            let program = TileProgram::new(&expr, &shape, &all, isa)?;
+            // The product is not written: it goes from the cache to the expression.
+            let product = 4.0 * program.total() as f64;
+            cost = cost + program.cost();
+            cost.bytes -= 2.0 * product;
+            Some(program)
+        }
+    };
+    let cut = cut(&sides, code, &tuning);
+    let piece_count = |all: usize, piece: usize| all.div_ceil(piece).max(1);
+    let (row_pieces, column_pieces) = (piece_count(sides.m, cut.rows), piece_count(sides.n, cut.columns));
+    let chunks = row_pieces.checked_mul(column_pieces).and_then(|pieces| pieces.checked_mul(batch.max(1)));
+    let chunks =
+        chunks.and_then(|chunks| u32::try_from(chunks).ok()).ok_or_else(|| Error::invalid_argument("a product with too many pieces"))?;
+
+    let floats = |count: usize| (count * 4).next_multiple_of(64) + 64;
+    let b_place = epilogue.as_ref().map_or(0, |program| program.scratch() as usize).next_multiple_of(64);
+    let a_place = b_place + if cut.pack_b { floats(cut.terms * code.vectors * code.lanes) } else { 0 };
+    let c_place = a_place + if cut.pack_a { floats(cut.terms * cut.rows) } else { 0 };
+    let per_worker = c_place + if epilogue.is_some() { floats(cut.rows * cut.columns) } else { 0 };
+    let in_place = match &epilogue {
+        // Operand `i` of the expression is argument `i + 1`; the product itself is none.
+        Some(program) => program.in_place().into_iter().filter(|pair| pair.0 > 0).map(|(operand, output)| (operand + 1, output)).collect(),
+        None => Vec::new(),
+    };
+    let Cut { rows, columns, terms, pack_a, pack_b } = cut;
+    let kernel = Blocked {
+        sides,
+        code,
+        batch,
+        terms,
+        rows,
+        columns,
+        row_pieces,
+        column_pieces,
+        pack_a,
+        pack_b,
+        epilogue,
+        b_place,
+        a_place,
+        c_place,
+    };
+    Ok(Prepared { chunks, scratch: 0, per_worker: per_worker as u64, cost, in_place, kernel: Arc::new(kernel) })
+}
+
+struct Cut {
+    rows: usize,
+    columns: usize,
+    terms: usize,
+    pack_a: bool,
+    pack_b: bool,
+}
+
+/// What a piece should take, in nanoseconds.
+const PIECE: f64 = 40_000.0;
+/// Rows of B that lie this many floats apart fall onto the same few cache sets.
+const BAD_STRIDE: usize = 1024;
+
+/// `all` in as many parts as parts of `most` give, each a multiple of `unit` except perhaps the last.
+fn evenly(all: usize, most: usize, unit: usize) -> usize {
+    let parts = all.div_ceil(most.max(1)).max(1);
+    all.div_ceil(parts).next_multiple_of(unit).clamp(1, all.max(1))
+}
+
+fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
+    let Sides { m, n, k, .. } = *sides;
+    let terms = k.div_ceil(k.div_ceil(TERMS).max(1)).max(1);
+    // Nanoseconds of one column: the arithmetic, or reading B.
+    let column = |rows: usize| (k as f64 * rows as f64 / 128.0).max(k as f64 / 8.0).max(1.0);
+    if m == 1 && sides.b_transposed {
+        let columns = tuning.columns.unwrap_or((PIECE / column(1)) as usize);
+        return Cut { rows: 1, columns: evenly(n, columns.max(4), 4), terms, pack_a: false, pack_b: false };
+    }
+    let width = code.vectors * code.lanes;
+    let panels = |rows: usize| ((PIECE / column(rows)) as usize / width).max(1) * width;
+    let pack_b = sides.b_transposed || tuning.pack.unwrap_or(m >= 32 && sides.b.1.is_multiple_of(BAD_STRIDE));
+    let (rows, columns) = if pack_b {
+        // Every piece copies its part of B: tall pieces copy less.
+        let rows = evenly(m, 256, code.rows);
+        (rows, panels(rows))
+    } else {
+        let widest = n.clamp(1, 6 * width);
+        let rows = (PIECE / (column(1024) / 1024.0 * widest as f64)) as usize / code.rows * code.rows;
+        let rows = evenly(m, rows.clamp(4 * code.rows, 21 * code.rows), code.rows);
+        // Whole rows, unless that makes much too large pieces.
+        (rows, if 2 * panels(rows) >= widest { widest } else { panels(rows) })
+    };
+    let rows = tuning.rows.map_or(rows, |rows| rows.clamp(1, m.max(1)));
+    let columns = evenly(n, tuning.columns.unwrap_or(columns).next_multiple_of(code.lanes), code.lanes);
+    Cut { rows, columns, terms, pack_a: sides.a.1 == 1 && m > 1 && k > 64, pack_b }
+}
+
+/// Part `number` of `count` that `all` is divided into as evenly as can be.
+fn part(all: usize, count: usize, number: usize) -> Range<usize> {
+    let (each, more) = (all / count, all % count);
+    let start = number * each + number.min(more);
+    start..start + each + usize::from(number < more)
+}
+
+impl CpuKernel for Blocked {
+    unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
+        if self.sides.m == 0 || self.sides.n == 0 || self.batch == 0 {
+            return Ok(());
+        }
+        for chunk in chunks {
+            let chunk = chunk as usize;
+            let (matrix, piece) = (chunk / (self.row_pieces * self.column_pieces), chunk % (self.row_pieces * self.column_pieces));
+            let (row_piece, column_piece) = (piece % self.row_pieces, piece / self.row_pieces);
+            let rows = row_piece * self.rows..((row_piece + 1) * self.rows).min(self.sides.m);
+            let columns = column_piece * self.columns..((column_piece + 1) * self.columns).min(self.sides.n);
+            // SAFETY: the pieces are within the matrices, whose sizes the caller of `CpuKernel::run` answers for.
+            unsafe { self.piece(matrix, rows, columns, args)? };
+        }
+        Ok(())
+    }
+}
+
+impl Blocked {
+    unsafe fn piece(&self, matrix: usize, rows: Range<usize>, columns: Range<usize>, args: &Args<'_>) -> Result<(), Fault> {
+        let Sides { n, a, b, .. } = self.sides;
+        let a_matrix = args.pointers[a.0].cast::<f32>().cast_const().wrapping_add(matrix * a.3);
+        let b_matrix = args.pointers[b.0].cast::<f32>().cast_const().wrapping_add(matrix * b.2);
+        // SAFETY: the worker's scratch has been asked for with these places; the arguments have the elements that the
+        // shapes say; a piece of C is written by this call only.
+        unsafe {
+            let Some(program) = &self.epilogue else {
+                let c = args.pointers[2].cast::<f32>().add((matrix * self.sides.m + rows.start) * n + columns.start);
+                self.compute(a_matrix, b_matrix, rows, columns, c, n, args.worker);
+                return Ok(());
+            };
+            let tile = args.worker.add(self.c_place).cast::<f32>();
+            let width = columns.len();
+            self.compute(a_matrix, b_matrix, rows.clone(), columns.clone(), tile, width, args.worker);
+            let start = rows.start * n + columns.start;
+            let bases = |at: usize, row: usize| Bases {
+                first: tile.wrapping_add(row * width).wrapping_sub(at).cast::<u8>(),
+                rest: &args.pointers[2..],
+            };
+            program.begin(&bases(start, 0), args.worker);
+            if width == n || rows.len() == 1 {
+                return program.run(start..start + rows.len() * width, &bases(start, 0), args.worker);
+            }
+            for row in 0..rows.len() {
+                let at = start + row * n;
+                program.run(at..at + width, &bases(at, row), args.worker)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes a piece of C to `c`, whose rows are `c_row` apart.
+    #[expect(clippy::too_many_arguments, reason = "a piece has two ranges and three matrices")]
+    unsafe fn compute(
+        &self,
+        a: *const f32,
+        b: *const f32,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        c: *mut f32,
+        c_row: usize,
+        worker: *mut u8,
+    ) {
+        let Sides { m, k, b_transposed, .. } = self.sides;
+        let (a_row, a_term, b_row) = (self.sides.a.1, self.sides.a.2, self.sides.b.1);
+        let code = self.code;
+        if m == 1 && b_transposed {
+            // SAFETY: a row of A and rows of B, `k` long each.
+            unsafe { (code.dot)(k, a, b.add(columns.start * b_row), b_row, columns.len(), c) };
+            return;
+        }
+        // SAFETY: offsets into scratch that `prepare` asked for.
+        let (b_scratch, a_scratch) = unsafe { (worker.add(self.b_place).cast::<f32>(), worker.add(self.a_place).cast::<f32>()) };
+        let mut term = 0;
+        loop {
+            let terms = self.terms.min(k - term);
+            let (mut a_tile, mut tile_row, mut tile_term) = (a.wrapping_add(rows.start * a_row + term * a_term), a_row, a_term);
+            if self.pack_a {
+                for at in 0..terms {
+                    // SAFETY: the rows of this piece lie next to each other in each row of the transposed A.
+                    unsafe { std::ptr::copy_nonoverlapping(a_tile.add(at * a_term), a_scratch.add(at * rows.len()), rows.len()) };
+                }
+                (a_tile, tile_row, tile_term) = (a_scratch.cast_const(), 1, rows.len());
+            }
+            let all_vectors = columns.len().div_ceil(code.lanes);
+            let panels = all_vectors.div_ceil(code.vectors);
+            for panel in 0..panels {
+                let panel = part(all_vectors, panels, panel);
+                let column = columns.start + panel.start * code.lanes;
+                let vectors = panel.len();
+                let last = code.lanes.min(columns.end - (column + (vectors - 1) * code.lanes));
+                let (b_panel, b_term) = if self.pack_b {
+                    // SAFETY: the panel's columns and terms are in B; scratch has room for whole vectors of them.
+                    unsafe { self.pack(b, term..term + terms, column, vectors, last, b_scratch) };
+                    (b_scratch.cast_const(), vectors * code.lanes)
+                } else {
+                    (b.wrapping_add(term * b_row + column), b_row)
+                };
+                let table = if self.pack_b { &code.packed } else { &code.direct };
+                let tiles = rows.len().div_ceil(code.rows);
+                for number in 0..tiles {
+                    let part = part(rows.len(), tiles, number);
+                    let tile = Tile {
+                        k: terms,
+                        a: a_tile.wrapping_add(part.start * tile_row),
+                        a_row: tile_row,
+                        a_term: tile_term,
+                        b: b_panel,
+                        b_term,
+                        c: c.wrapping_add(part.start * c_row + column - columns.start),
+                        c_row,
+                        last,
+                        add: term > 0,
+                    };
+                    if let Some(compute) = table[part.len() - 1][vectors - 1] {
+                        // SAFETY: the tile lies within the piece, its A and B within the matrices or their copies.
+                        unsafe { compute(&tile) };
+                    }
+                }
+            }
+            term += terms;
+            if term >= k {
+                return;
+            }
+        }
+    }
+
+    /// Copies columns of B, term by term, filled up with zeros to whole vectors.
+    unsafe fn pack(&self, b: *const f32, terms: Range<usize>, column: usize, vectors: usize, last: usize, to: *mut f32) {
+        let (code, b_row) = (self.code, self.sides.b.1);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !self.sides.b_transposed {
+                (code.copy)(b.add(terms.start * b_row + column), b_row, terms.len(), vectors, last, to);
+                return;
+            }
+            for v in 0..vectors {
+                let there = if v + 1 == vectors { last } else { code.lanes };
+                let from = b.add((column + v * code.lanes) * b_row + terms.start);
+                for at in (0..terms.len()).step_by(code.lanes) {
+                    let count = code.lanes.min(terms.len() - at);
+                    (code.transpose)(from.add(at), b_row, there, count, to.add((at * vectors + v) * code.lanes), vectors * code.lanes);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Tests of the products against plain loops: every instruction set, any cut, with and without an epilogue.
+
+use std::ops::Range;
+
+use plimsoll_base::{Code, DataType};
+use plimsoll_device::Prepared;
+use proptest::prelude::*;
+
+use super::*;
+use crate::expr::{BinaryOp, ExprBuilder, Scalar, elementwise_on};
+use crate::testing;
+
+fn numbers(count: u64, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(2) | 1;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn at(spec: &ProductSpec, a: &[f32], b: &[f32], matrix: u64, i: u64, j: u64) -> (f64, f64) {
+    let (mut sum, mut size) = (0.0, 0.0);
+    for p in 0..spec.k {
+        let left = if spec.transpose_a { p * spec.m + i } else { i * spec.k + p };
+        let right = if spec.transpose_b { j * spec.k + p } else { p * spec.n + j };
+        let term = f64::from(a[(matrix * spec.m * spec.k + left) as usize]) * f64::from(b[(matrix * spec.k * spec.n + right) as usize]);
+        sum += term;
+        size += term.abs();
+    }
+    (sum, size)
+}
+
+fn run(prepared: &Prepared, inputs: &[&[u8]], sizes: &[usize], calls: &[Range<u32>], in_place: &[(usize, usize)]) -> Vec<Vec<u8>> {
+    let mut outputs: Vec<Vec<u8>> = sizes.iter().map(|size| vec![0xEE; *size]).collect();
+    testing::run_pieces(prepared, inputs, &mut outputs, calls, in_place).unwrap();
+    outputs
+}
+
+fn backwards(prepared: &Prepared) -> Vec<Range<u32>> {
+    (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect()
+}
+
+fn sizes() -> impl Strategy<Value = ProductSpec> {
+    let size = prop_oneof![Just(1u64), 0..20u64, 20..70u64, Just(130)];
+    let terms = prop_oneof![Just(1u64), 0..40u64, Just(320), Just(321), Just(700)];
+    (size.clone(), size, terms, any::<bool>(), any::<bool>(), prop_oneof![4 => Just(1u64), 1 => 0..4u64])
+        .prop_map(|(m, n, k, transpose_a, transpose_b, batch)| ProductSpec { m, n, k, transpose_a, transpose_b, batch })
+}
+
+fn tunings() -> impl Strategy<Value = Tuning> {
+    (prop::option::of(1..40usize), prop::option::of(1..150usize), prop::option::of(any::<bool>()))
+        .prop_map(|(rows, columns, pack)| Tuning { rows, columns, pack })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn products_agree_with_plain_loops_however_they_are_cut(spec in sizes(), tuning in tunings(), seed in any::<u64>()) {
+        let a = numbers(spec.batch * spec.m * spec.k, seed);
+        let b = numbers(spec.batch * spec.k * spec.n, seed ^ 77);
+        let inputs = [testing::bytes(&a), testing::bytes(&b)];
+        let inputs = [inputs[0].as_slice(), inputs[1].as_slice()];
+        let size = [(spec.batch * spec.m * spec.n * 4) as usize];
+        for isa in Isa::available() {
+            let plain = product_on(isa, spec, None, Tuning::default()).unwrap();
+            let whole = run(&plain, &inputs, &size, &backwards(&plain), &[]);
+            let c: Vec<f32> = testing::values(&whole[0]);
+            for (index, value) in c.iter().enumerate() {
+                let index = index as u64;
+                let (exact, scale) = at(&spec, &a, &b, index / (spec.m * spec.n), index / spec.n % spec.m, index % spec.n);
+                prop_assert!((f64::from(*value) - exact).abs() <= 2e-6 * scale + 1e-30, "{:?} {:?} at {}: {} and not {}", isa, spec, index, value, exact);
+            }
+            let tuned = product_on(isa, spec, None, tuning).unwrap();
+            prop_assert_eq!(&whole, &run(&tuned, &inputs, &size, &[0..tuned.chunks, 0..0], &[]), "{:?} {:?} {:?}", isa, spec, tuning);
+        }
+    }
+
+    #[test]
+    fn an_epilogue_gives_the_bits_of_product_and_expression(spec in sizes(), tuning in tunings(), seed in any::<u64>(), place in any::<bool>()) {
+        let spec = ProductSpec { batch: 1, ..spec };
+        let (m, n) = (spec.m, spec.n);
+        // w - rate * c; max(c + bias, 0) * column; c > 0.
+        let mut builder = ExprBuilder::new();
+        let regs: Vec<_> = (0..5).map(|_| builder.input(DataType::Float).unwrap()).collect();
+        let (c, w, rate, bias, column) = (regs[0], regs[1], regs[2], regs[3], regs[4]);
+        let scaled = builder.binary(BinaryOp::Mul, rate, c).unwrap();
+        let updated = builder.binary(BinaryOp::Sub, w, scaled).unwrap();
+        let sum = builder.binary(BinaryOp::Add, c, bias).unwrap();
+        let zero = builder.constant(Scalar::F32(0.0));
+        let relu = builder.binary(BinaryOp::Maximum, sum, zero).unwrap();
+        let relu = builder.binary(BinaryOp::Mul, relu, column).unwrap();
+        let positive = builder.binary(BinaryOp::Greater, c, zero).unwrap();
+        let expr = builder.finish(vec![updated, relu, positive]);
+        let operands = vec![vec![m, n], vec![], vec![n], vec![m, 1]];
+
+        let count = (m * n) as usize;
+        let [a, b, w] = [(m * spec.k, 1), (spec.k * n, 2), (m * n, 3)].map(|(count, salt)| testing::bytes(&numbers(count, seed ^ salt)));
+        let [rate, bias, column] = [(1, 4), (n, 5), (m, 6)].map(|(count, salt)| testing::bytes(&numbers(count, seed ^ salt)));
+        let sizes = [count * 4, count * 4, count];
+        for isa in Isa::available() {
+            let plain = product_on(isa, spec, None, Tuning::default()).unwrap();
+            let product = run(&plain, &[&a, &b], &[count * 4], &backwards(&plain), &[]);
+            let mut all = vec![vec![m, n]];
+            all.extend(operands.clone());
+            let then = elementwise_on(isa, &expr, &[m, n], &all).unwrap();
+            let expected = run(&then, &[&product[0], &w, &rate, &bias, &column], &sizes, &backwards(&then), &[]);
+
+            let fused = product_on(isa, spec, Some(Epilogue { expr: expr.clone(), operands: operands.clone() }), tuning).unwrap();
+            prop_assert!(count == 0 || fused.in_place.contains(&(2, 0)) && fused.in_place.contains(&(2, 1)));
+            prop_assert!(fused.in_place.iter().all(|pair| pair.0 >= 2));
+            // The first output over w, or the second, although w is read after it is written.
+            let pairs = [(2, usize::from(place))];
+            for in_place in [&[], pairs.as_slice()] {
+                let inputs = [&a[..], &b[..], &w[..], &rate[..], &bias[..], &column[..]];
+                prop_assert_eq!(&expected, &run(&fused, &inputs, &sizes, &backwards(&fused), in_place), "{:?} {:?} {:?}", isa, spec, tuning);
+            }
+        }
+    }
+
+    #[test]
+    fn products_of_other_types_agree_with_plain_loops(spec in sizes(), seed in any::<u64>()) {
+        let whole = |count: u64, salt: u64| -> Vec<f32> { numbers(count, seed ^ salt).iter().map(|x| (x * 100.0).round()).collect() };
+        let (a, b) = (whole(spec.batch * spec.m * spec.k, 1), whole(spec.batch * spec.k * spec.n, 2));
+        let count = spec.batch * spec.m * spec.n;
+        let expected: Vec<f64> = (0..count).map(|index| at(&spec, &a, &b, index / (spec.m * spec.n), index / spec.n % spec.m, index % spec.n).0).collect();
+        let f64s = |values: &[f32]| -> Vec<f64> { values.iter().map(|x| f64::from(*x)).collect() };
+        let i32s = |values: &[f32]| -> Vec<i32> { values.iter().map(|x| *x as i32).collect() };
+        let i64s = |values: &[f32]| -> Vec<i64> { values.iter().map(|x| *x as i64).collect() };
+        let double = product_generic(DataType::Double, &spec).unwrap();
+        prop_assert_eq!(testing::run_one(&double, &[&f64s(&a), &f64s(&b)], count as usize).unwrap(), expected.clone());
+        let int = product_generic(DataType::Int32, &spec).unwrap();
+        prop_assert_eq!(testing::run_one(&int, &[&i32s(&a), &i32s(&b)], count as usize).unwrap(), expected.iter().map(|x| *x as i32).collect::<Vec<_>>());
+        let long = product_generic(DataType::Int64, &spec).unwrap();
+        prop_assert_eq!(testing::run_one(&long, &[&i64s(&a), &i64s(&b)], count as usize).unwrap(), expected.iter().map(|x| *x as i64).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn large_products_are_cut_and_small_ones_are_not() {
+    let spec = ProductSpec { m: 512, n: 300, k: 784, transpose_a: false, transpose_b: false, batch: 1 };
+    assert!(product(spec, None).unwrap().chunks >= 8);
+    let spec = ProductSpec { m: 50, n: 10, k: 100, ..spec };
+    let prepared = product(spec, None).unwrap();
+    assert_eq!(prepared.chunks, 1);
+    assert_eq!(prepared.cost.flops, 100_000.0);
+}
+
+#[test]
+fn what_cannot_be_is_an_error() {
+    let spec = ProductSpec { m: 4, n: 4, k: 4, transpose_a: false, transpose_b: false, batch: 2 };
+    let mut builder = ExprBuilder::new();
+    let x = builder.input(DataType::Int32).unwrap();
+    let expr = builder.finish(vec![x]);
+    let epilogue = || Some(Epilogue { expr: expr.clone(), operands: vec![] });
+    assert_eq!(product(spec, epilogue()).unwrap_err().code(), Code::Unimplemented);
+    assert_eq!(product(ProductSpec { batch: 1, ..spec }, epilogue()).unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(product(ProductSpec { m: 1 << 40, n: 1 << 40, ..spec }, None).unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(product_generic(DataType::Int64, &ProductSpec { batch: u64::MAX, ..spec }).unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(product_generic(DataType::Uint8, &spec).unwrap_err().code(), Code::Unimplemented);
+}
