@@ -59,21 +59,17 @@ pub struct DeviceOptions {
     pub sim_gpus: Option<String>,
 }
 
-/// How nodes come to devices.
+/// How nodes come to devices: by TensorFlow's rules, or by measured cost and memory.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Placement {
-    /// By TensorFlow's rules
     Tensorflow,
-    /// By measured cost and memory
     Auto,
 }
 
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
-    /// On
     On,
-    /// Off
     Off,
 }
 
@@ -115,13 +111,13 @@ impl DeviceOptions {
     fn refuse_later_work(&self) -> Result<()> {
         let environment = std::env::var_os("PLIMSOLL_SIM_GPUS").is_some_and(|value| !value.is_empty());
         let asked = [
-            (self.visible_devices.is_some(), "--visible-devices: GPUs"),
-            (self.memory_fraction.is_some(), "--memory-fraction: GPUs"),
-            (self.allow_growth, "--allow-growth: GPUs"),
-            (self.preallocate, "--preallocate: GPUs"),
-            (self.wait.is_some(), "--wait: memory that several programs share"),
-            (self.sim_gpus.is_some(), "--sim-gpus: simulated GPUs"),
-            (environment, "PLIMSOLL_SIM_GPUS: simulated GPUs"),
+            (self.visible_devices.is_some(), "--visible-devices: GPUs are not supported"),
+            (self.memory_fraction.is_some(), "--memory-fraction: GPUs are not supported"),
+            (self.allow_growth, "--allow-growth: GPUs are not supported"),
+            (self.preallocate, "--preallocate: GPUs are not supported"),
+            (self.wait.is_some(), "--wait: memory is not shared between programs"),
+            (self.sim_gpus.is_some(), "--sim-gpus: there are no simulated GPUs"),
+            (environment, "PLIMSOLL_SIM_GPUS: there are no simulated GPUs"),
             (matches!(self.placement, Some(Placement::Auto)), "--placement auto: nodes go where TensorFlow puts them"),
             (self.fit == Some(Switch::On), "--fit: a plan that is too big is refused, as with --fit=off"),
         ];
@@ -140,7 +136,7 @@ fn parse_limit(text: &str) -> Result<MemoryLimit> {
     let name = DeviceName::parse_full_or_local(device.trim()).or_usage()?;
     let kind = name.kind.as_deref().and_then(DeviceKind::from_name);
     match (kind, name.index) {
-        (Some(DeviceKind::Gpu), _) => Err(not_yet(&format!("--memory-limit {text}: GPUs"))),
+        (Some(DeviceKind::Gpu), _) => Err(not_yet(&format!("--memory-limit {text}: GPUs are not supported"))),
         (Some(DeviceKind::Cpu), Some(index)) if !size.contains('+') => {
             let bytes = size.parse::<Bytes>().or_else(|error| wrong_use(format!("--memory-limit {text}: {error}")))?;
             Ok(MemoryLimit { device: Some((DeviceKind::Cpu, index)), parts: vec![bytes] })

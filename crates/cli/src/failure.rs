@@ -26,8 +26,16 @@ impl Failure {
 
     /// Says it on standard error; the exit status.
     pub fn report(&self) -> ExitCode {
-        eprintln!("error: {}", self.error);
-        ExitCode::from(if self.is_usage { 2 } else { 1 })
+        if !self.is_usage {
+            eprintln!("error: {}", self.error);
+            return ExitCode::from(1);
+        }
+        // The status code says nothing to somebody who mistyped.
+        eprintln!("error: {}", self.error.message());
+        if let Some(remedy) = self.error.remedy() {
+            eprintln!("  hint: {remedy}");
+        }
+        ExitCode::from(2)
     }
 }
 

@@ -1,0 +1,119 @@
+//! What `--json` prints.
+
+use serde_json::Value;
+
+use super::{document, plimsoll};
+
+/// The keys of an object, which come in the order of the contract.
+fn keys(text: &str, object: &Value) -> Vec<String> {
+    let mut keys: Vec<String> = object.as_object().expect("an object").keys().cloned().collect();
+    keys.sort_by_key(|key| text.find(&format!("\"{key}\"")));
+    keys
+}
+
+const MLP: &str = "plan mlp_sgd_ref/graph.pb --fetch loss:0 --target train --feed-shape x=12x6 --feed-shape y:0=12 --intra-op 1";
+
+#[test]
+fn a_plan() {
+    let text = plimsoll(&format!("{MLP} --json")).out;
+    let plan: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(keys(&text, &plan), ["fits", "shortfall_bytes", "minimum_limit_bytes", "devices", "predicted_step_seconds", "nodes"]);
+    let device = &plan["devices"][0];
+    let parts = ["variables_bytes", "constants_bytes", "activations_bytes", "workspace_bytes", "transfer_bytes", "overhead_bytes"];
+    assert_eq!(keys(&text, device), [&["name", "limit_bytes", "peak_bytes", "certainty"], &parts[..]].concat());
+    assert_eq!(device["name"], "/job:localhost/replica:0/task:0/device:CPU:0");
+    assert_eq!((&device["limit_bytes"], &device["certainty"], &plan["fits"]), (&Value::Null, &"exact".into(), &true.into()));
+    let sum: u64 = parts.iter().map(|part| device[part].as_u64().unwrap()).sum();
+    assert_eq!(device["peak_bytes"].as_u64(), Some(sum));
+    assert_eq!(plan["minimum_limit_bytes"], device["peak_bytes"]);
+    assert!(plan["predicted_step_seconds"].as_f64().unwrap() > 0.0);
+    let names: Vec<&str> = plan["nodes"].as_array().unwrap().iter().map(|node| node["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"loss") && names.contains(&"net/w1") && !names.contains(&"w1_now"), "{names:?}");
+}
+
+#[test]
+fn a_plan_that_does_not_fit() {
+    let minimum = document(&format!("{MLP} --json"))["minimum_limit_bytes"].as_u64().unwrap();
+    let said = plimsoll(&format!("{MLP} --json --memory-limit CPU:0={}", minimum - 100));
+    assert_eq!(said.code, 1);
+    let plan: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&plan["fits"], &plan["shortfall_bytes"], &plan["minimum_limit_bytes"]), (&false.into(), &100.into(), &minimum.into()));
+    assert_eq!(plimsoll(&format!("{MLP} --memory-limit CPU:0={minimum}")).code, 0);
+}
+
+#[test]
+fn a_plan_for_several_devices_and_several_models() {
+    let towers =
+        "plan towers/graph.pb --config towers/config.pbtxt --fetch loss --target train --feed-shape x=12x6 --feed-shape y=12 --json";
+    let plan = document(towers);
+    let peak = |plan: &Value, device: usize| plan["devices"][device]["peak_bytes"].as_u64().unwrap();
+    assert_eq!(plan["minimum_limit_bytes"].as_u64(), Some(peak(&plan, 0).max(peak(&plan, 1))));
+    let limited = document(&format!("{towers} --memory-limit CPU:1=1MiB"));
+    assert_eq!(limited["minimum_limit_bytes"].as_u64(), Some(peak(&plan, 1)), "the line that there is counts");
+
+    let twice = document("plan scalars/graph.pb scalars/graph.pb --json");
+    let once = document("plan scalars/graph.pb --json");
+    assert_eq!(peak(&twice, 0), 2 * peak(&once, 0));
+    assert_eq!((&twice["devices"][0]["certainty"], &twice["nodes"][0]["model"]), (&"at_most".into(), &"scalars/graph.pb".into()));
+}
+
+#[test]
+fn shapes_may_come_from_a_file() {
+    let folder = super::Folder::new("shapes");
+    let lines = folder.write("lines.txt", "# a batch\nx=12x6\n\ny = 12\n".replace(" = ", "="));
+    let json = folder.write("shapes.json", r#"{"x": [12, 6], "y:0": [12]}"#);
+    let wanted = document(&format!("{MLP} --json"));
+    for file in [lines, json] {
+        assert_eq!(
+            document(&format!("plan mlp_sgd_ref/graph.pb --fetch loss:0 --target train --shapes {file} --json --intra-op 1")),
+            wanted
+        );
+    }
+}
+
+#[test]
+fn a_placement() {
+    let text = plimsoll("place towers/graph.pb --device-count CPU=2 --json").out;
+    let placement: Value = serde_json::from_str(&text).unwrap();
+    let nodes = placement["nodes"].as_array().unwrap();
+    assert_eq!(keys(&text, &nodes[0]), ["name", "op", "device", "why"]);
+    let find = |name: &str| nodes.iter().find(|node| node["name"] == name).unwrap();
+    assert_eq!(find("tower_1/net/Relu")["device"], "/job:localhost/replica:0/task:0/device:CPU:1");
+    assert_eq!(find("tower_1/net/Relu")["why"], "requested");
+    assert_eq!(find("net/w1")["device"], "/job:localhost/replica:0/task:0/device:CPU:0");
+    assert_eq!(find("x")["why"], "default");
+}
+
+#[test]
+fn a_bench() {
+    let text = plimsoll("bench mlp_sgd_ref --runs 5 --json --memory-limit CPU:0=1MiB").out;
+    let bench: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(keys(&text, &bench), ["case", "median_ms", "p10_ms", "p90_ms", "runs", "devices", "max_rss_bytes"]);
+    let device = &bench["devices"][0];
+    assert_eq!(keys(&text, device), ["name", "limit_bytes", "planned_peak_bytes", "measured_peak_bytes"]);
+    assert_eq!(device["planned_peak_bytes"], device["measured_peak_bytes"]);
+    let ms = |key: &str| bench[key].as_f64().unwrap();
+    assert!(0.0 < ms("p10_ms") && ms("p10_ms") <= ms("median_ms") && ms("median_ms") <= ms("p90_ms"), "{bench}");
+    assert_eq!(bench["runs"], 5);
+}
+
+#[test]
+fn a_verification_is_a_list() {
+    let said = plimsoll("verify scalars towers --json");
+    let verdicts: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((said.code, verdicts.as_array().unwrap().len()), (0, 2));
+    for (verdict, (name, steps)) in verdicts.as_array().unwrap().iter().zip([("scalars", 2), ("towers", 3)]) {
+        assert_eq!((&verdict["name"], &verdict["steps"], &verdict["status"]), (&name.into(), &steps.into(), &"OK".into()));
+        for device in verdict["devices"].as_array().unwrap() {
+            assert_eq!(device["planned_peak_bytes"], device["measured_peak_bytes"], "{name}");
+        }
+    }
+}
+
+#[test]
+fn devices() {
+    let listing = document("devices --json --device-count CPU=2 --memory-limit CPU:1=64MiB");
+    let devices = listing["devices"].as_array().unwrap();
+    assert_eq!((&devices[0]["limit_bytes"], &devices[1]["limit_bytes"]), (&Value::Null, &(64u64 << 20).into()));
+    assert!(listing["notes"].to_string().contains("GPUs were not looked for"));
+}

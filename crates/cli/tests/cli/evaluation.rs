@@ -1,0 +1,74 @@
+//! `plimsoll eval`: values, files, checkpoints.
+
+use plimsoll::{HostTensor, npy};
+
+use super::{Folder, document, plimsoll};
+
+fn array(folder: &Folder, name: &str, tensor: &HostTensor) -> String {
+    let mut bytes = Vec::new();
+    npy::write(tensor, &mut bytes).unwrap();
+    folder.write(name, bytes)
+}
+
+fn scalars(folder: &Folder, values: [f32; 3]) -> String {
+    let feed = |(name, value): (&str, f32)| format!("--feed {name}={}", array(folder, &format!("{name}.npy"), &HostTensor::scalar(value)));
+    ["a", "x:0", "b"].into_iter().zip(values).map(feed).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn values_are_printed_or_written() {
+    let folder = Folder::new("eval");
+    let feeds = scalars(&folder, [2.0, 3.5, -1.0]);
+    let said = plimsoll(&format!("eval scalars/graph.pb {feeds}"));
+    assert_eq!((said.code, said.out.as_str()), (0, "y:0 float[] = 6.0\n"), "{}", said.err);
+
+    let file = folder.0.join("y.npy").display().to_string();
+    let said = plimsoll(&format!("eval scalars/graph.pb {feeds} --fetch y={file} --fetch mul"));
+    assert_eq!(said.out, format!("y float[] -> {file}\nmul float[] = 7.0\n"), "{}", said.err);
+    assert_eq!(npy::read(&std::fs::read(&file).unwrap()).unwrap(), HostTensor::scalar(6.0f32));
+    assert!(std::fs::read_dir(&folder.0).unwrap().all(|entry| entry.unwrap().path().extension().is_some_and(|end| end == "npy")));
+
+    let json = document(&format!("eval scalars/graph.pb {feeds} --json"));
+    assert_eq!(json["models"][0]["fetches"][0]["values"], serde_json::json!([6.0]));
+}
+
+#[test]
+fn models_side_by_side_give_the_same() {
+    let folder = Folder::new("eval-parallel");
+    let feeds = scalars(&folder, [0.5, 4.0, 0.25]);
+    let models = "scalars/graph.pb scalars/graph.pb scalars/graph.pb";
+    let in_turn = plimsoll(&format!("eval {models} {feeds}"));
+    let together = plimsoll(&format!("eval {models} {feeds} --parallel"));
+    assert_eq!(in_turn.out, "y:0 float[] = 2.25\n".repeat(3), "{}", in_turn.err);
+    assert_eq!(together.out, in_turn.out, "{}", together.err);
+}
+
+#[test]
+fn variables_come_from_an_initializer_or_a_checkpoint() {
+    let folder = Folder::new("eval-restore");
+    let model = "eval mlp_sgd_ref/graph.pb --fetch w1_now";
+    let said = plimsoll(model);
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("FAILED_PRECONDITION: Attempting to use uninitialized value net/w1"), "{}", said.err);
+    assert_eq!(plimsoll(&format!("{model} --init init")).code, 0);
+
+    // A checkpoint of one variable only, which is all that is asked for.
+    let devices = plimsoll::Devices::open(&plimsoll::Options::new()).unwrap();
+    let mut builder = devices.builder();
+    let values: Vec<f32> = (0..48).map(|value| value as f32).collect();
+    let value = HostTensor::from_slice([6, 8], &values).unwrap();
+    builder.variable_scope("net", Default::default(), |b| {
+        b.get_variable("w1", plimsoll::DataType::Float, [6, 8], &plimsoll::builder::Initializer::Value(value)).unwrap();
+    });
+    builder.global_variables_initializer().unwrap();
+    let session = devices.session(builder.finish()).unwrap();
+    session.run(&[], &[], &["init"]).unwrap();
+    session.save(folder.0.join("model")).unwrap();
+    for place in [folder.0.clone(), folder.0.join("model")] {
+        let json = document(&format!("{model} --json --restore {}", place.display()));
+        assert_eq!(json["models"][0]["fetches"][0]["values"], serde_json::json!(values));
+    }
+    let said = plimsoll(&format!("{model} --restore {}", folder.0.join("none").display()));
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("NOT_FOUND: there is no checkpoint"), "{}", said.err);
+}

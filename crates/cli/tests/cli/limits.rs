@@ -1,0 +1,88 @@
+//! The line holds, for every command that runs a graph; and the process stays near it.
+
+use super::{cases, document, plimsoll, said};
+use std::process::Command;
+
+/// What a process may hold beside the lines of its devices.
+const OVERHEAD: u64 = 40 << 20;
+
+fn minimum_of(case: &str) -> u64 {
+    document(&format!("verify {case} --json"))[0]["minimum_limit_bytes"].as_u64().unwrap()
+}
+
+#[test]
+fn a_case_runs_at_the_minimum_and_is_refused_one_byte_below() {
+    for case in ["scalars", "mlp_sgd_ref", "mlp_adam_resource"] {
+        let minimum = minimum_of(case);
+        for command in ["verify", "bench --runs 3"] {
+            let at = |limit: u64| plimsoll(&format!("{command} {case} --memory-limit CPU:0={limit}"));
+            let runs = at(minimum);
+            assert_eq!(runs.code, 0, "{command} {case}: {}{}", runs.out, runs.err);
+            let refused = at(minimum - 1);
+            assert_eq!(refused.code, 1, "{command} {case}: {}", refused.out);
+            assert!(format!("{}{}", refused.out, refused.err).contains("1 bytes short"), "{}{}", refused.out, refused.err);
+        }
+        // Refused before anything was computed.
+        assert!(plimsoll(&format!("verify {case} --memory-limit CPU:0={}", minimum - 1)).out.contains(" steps=0 "));
+    }
+}
+
+#[test]
+fn what_a_plan_says_is_what_the_steps_of_a_case_take() {
+    for (case, feeds) in [("mlp_sgd_ref", "12"), ("mlp_adam_resource", "12")] {
+        let plan = format!("plan {case}/graph.pb --fetch loss:0 --target train --feed-shape x={feeds}x6 --feed-shape y={feeds} --json");
+        assert_eq!(document(&plan)["minimum_limit_bytes"].as_u64(), Some(minimum_of(case)), "{case}");
+    }
+}
+
+#[test]
+fn each_device_has_its_own_line() {
+    let verdict = document("verify towers --json");
+    let peak = |device: usize| verdict[0]["devices"][device]["planned_peak_bytes"].as_u64().unwrap();
+    let run = |first: u64, second: u64| plimsoll(&format!("verify towers --memory-limit CPU:0={first},CPU:1={second}"));
+    let runs = run(peak(0), peak(1));
+    assert_eq!(runs.code, 0, "{}", runs.out);
+    for (limits, device) in [((peak(0) - 1, peak(1)), "CPU:0"), ((peak(0), peak(1) - 1), "CPU:1")] {
+        let refused = run(limits.0, limits.1);
+        assert_eq!(refused.code, 1);
+        assert!(refused.out.contains("1 bytes short") && refused.out.contains(device), "{}", refused.out);
+    }
+}
+
+#[test]
+fn an_evaluation_runs_at_the_minimum_and_is_refused_one_byte_below() {
+    let minimum = document("plan scalars/graph.pb --json")["minimum_limit_bytes"].as_u64().unwrap();
+    let feeds = "--feed a=scalars/step0_feed0.npy --feed x=scalars/step0_feed1.npy --feed b=scalars/step0_feed2.npy";
+    let two = "scalars/graph.pb scalars/graph.pb";
+    for (models, limit) in [("scalars/graph.pb", minimum), (two, minimum), (&format!("{two} --parallel"), 2 * minimum)] {
+        let at = |limit: u64| plimsoll(&format!("eval {models} {feeds} --memory-limit CPU:0={limit}"));
+        let runs = at(limit);
+        assert_eq!(runs.code, 0, "{models}: {}", runs.err);
+        let refused = at(limit - 1);
+        assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{models}");
+        assert!(refused.err.contains("1 bytes short"), "{}", refused.err);
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_process_stays_near_its_lines() {
+    let minimum = minimum_of("mlp_adam_resource");
+    let bench = document(&format!("bench mlp_adam_resource --runs 20 --json --memory-limit CPU:0={minimum}"));
+    let resident = bench["max_rss_bytes"].as_u64().unwrap();
+    assert!(resident > 0 && resident <= minimum + OVERHEAD, "{resident} bytes were resident");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_limit_from_outside_is_kept_too() {
+    let minimum = minimum_of("mlp_adam_resource");
+    let script = format!(
+        "ulimit -d {}; exec {} verify {} --memory-limit CPU:0={minimum}",
+        (minimum + OVERHEAD) / 1024,
+        env!("CARGO_BIN_EXE_plimsoll"),
+        cases().join("mlp_adam_resource").display()
+    );
+    let said = said(Command::new("sh").args(["-c", &script]));
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+}

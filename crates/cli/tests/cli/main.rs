@@ -1,0 +1,65 @@
+//! The command line from outside.
+
+mod documents;
+mod evaluation;
+mod golden;
+mod limits;
+mod transcript;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// What a call of the program did.
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+/// The recorded cases of this crate; commands run there.
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
+}
+
+/// Runs `plimsoll ARGS`, arguments separated by blanks.
+fn plimsoll(args: &str) -> Said {
+    said(Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(args.split_whitespace()))
+}
+
+fn said(command: &mut Command) -> Said {
+    let Output { status, stdout, stderr } =
+        command.current_dir(cases()).env_remove("PLIMSOLL_SIM_GPUS").output().expect("the program starts");
+    let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
+    Said { code: status.code().expect("it ends by itself"), out: text(stdout), err: text(stderr) }
+}
+
+/// The one JSON document on standard output.
+fn document(args: &str) -> Value {
+    let said = plimsoll(args);
+    serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{args}: {error}: {}{}", said.out, said.err))
+}
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("plimsoll-cli-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
