@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 v1 = tf.compat.v1
-BINARY = os.path.join(os.path.dirname(__file__), "..", "target", "release", "plimsoll")
+BINARY = os.environ.get("PLIMSOLL") or os.path.join(os.path.dirname(__file__), "..", "target", "release", "plimsoll")
 
 
 class TensorFlowCase:

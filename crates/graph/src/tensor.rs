@@ -27,28 +27,30 @@ struct Line([u8; 64]);
 /// Bytes of a tensor, at a 64-byte boundary, shared until somebody writes.
 #[derive(Clone)]
 struct Buffer {
-    lines: Arc<[Line]>,
+    lines: Arc<Vec<Line>>,
     bytes: usize,
 }
 
 impl Buffer {
-    fn zeroed(bytes: usize) -> Buffer {
-        let lines = std::iter::repeat_n(Line::zeroed(), bytes.div_ceil(64)).collect();
-        Buffer { lines, bytes }
+    /// Zeros, on pages that exist only once they are written. Fails where the system has not that much.
+    fn zeroed(bytes: usize) -> Result<Buffer> {
+        let lines = bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(64))
+            .map_err(|()| Error::resource_exhausted(format!("the system has no {bytes} bytes for a tensor")))?;
+        Ok(Buffer { lines: Arc::new(lines), bytes })
     }
 
-    fn from_bytes(bytes: &[u8]) -> Buffer {
-        let mut buffer = Buffer::zeroed(bytes.len());
+    fn from_bytes(bytes: &[u8]) -> Result<Buffer> {
+        let mut buffer = Buffer::zeroed(bytes.len())?;
         buffer.bytes_mut().copy_from_slice(bytes);
-        buffer
+        Ok(buffer)
     }
 
     fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.lines)[..self.bytes]
+        &bytemuck::cast_slice(self.lines.as_slice())[..self.bytes]
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(Arc::make_mut(&mut self.lines))[..self.bytes]
+        &mut bytemuck::cast_slice_mut(Arc::make_mut(&mut self.lines).as_mut_slice())[..self.bytes]
     }
 }
 
@@ -81,10 +83,11 @@ impl HostTensor {
     /// A dense tensor of zeros.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where elements have no fixed size or the bytes do not fit the address space.
+    /// INVALID_ARGUMENT where elements have no fixed size or the bytes do not fit the address space, RESOURCE_EXHAUSTED where
+    /// the system has not that much.
     pub fn zeros(data_type: DataType, shape: Shape) -> Result<HostTensor> {
         let bytes = byte_len(data_type, &shape)?;
-        Ok(HostTensor { data_type, shape, data: TensorData::Dense(DenseData(Buffer::zeroed(bytes))) })
+        Ok(HostTensor { data_type, shape, data: TensorData::Dense(DenseData(Buffer::zeroed(bytes)?)) })
     }
 
     /// A tensor of these elements, row-major.
@@ -118,7 +121,7 @@ impl HostTensor {
         if bytes.len() != expected {
             return Err(Error::invalid_argument(format!("a {data_type} tensor of shape {shape} takes {expected} bytes, not {}", bytes.len())));
         }
-        let mut buffer = Buffer::from_bytes(bytes);
+        let mut buffer = Buffer::from_bytes(bytes)?;
         normalise_bools(data_type, buffer.bytes_mut());
         Ok(HostTensor { data_type, shape, data: TensorData::Dense(DenseData(buffer)) })
     }
@@ -294,8 +297,13 @@ impl HostTensor {
         self.dense()?.as_slice().map(<[T]>::to_vec)
     }
 
-    /// The elements of an integer tensor (int32, int64, uint8) as int64; none for other types.
+    /// The elements of an integer tensor (int32, int64, uint8) as int64, for rules that shapes depend on; none for other types
+    /// and for tensors too large to be a shape.
     pub fn to_i64s(&self) -> Option<Vec<i64>> {
+        const MAX_ELEMENTS: u64 = 1 << 16;
+        if self.elements() > MAX_ELEMENTS {
+            return None;
+        }
         match self.data_type {
             DataType::Int32 => Some(self.to_vec::<i32>().ok()?.into_iter().map(i64::from).collect()),
             DataType::Int64 => self.to_vec::<i64>().ok(),
@@ -387,6 +395,9 @@ mod tests {
         let tensor = HostTensor::from_leading(DataType::Float, Shape::from([1 << 38]), &1f32.to_le_bytes()).unwrap();
         assert_eq!(tensor.byte_len(), 1 << 40);
         assert_eq!(tensor.splat(), Some(&1f32.to_le_bytes()[..]));
+        let ints = HostTensor::from_leading(DataType::Int32, Shape::from([1 << 50]), &[]).unwrap();
+        assert_eq!(ints.to_i64s(), None);
+        assert_eq!(ints.dense().unwrap_err().code(), plimsoll_base::Code::ResourceExhausted);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) struct Lane {
 }
 
 pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, schedule: Schedule) -> Result<Plan> {
-    settle_constants(&mut lir)?;
+    settle_constants(&mut lir);
     let (mut lanes, slots) = lanes(&lir, &schedule);
     set_waits(&lir, &schedule, &mut lanes, &slots);
     let lifetimes = lifetimes(&lir, &lanes, &slots);
@@ -79,8 +79,8 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, schedule: Schedule) -> R
     })
 }
 
-/// Keeps the constants that works read, dense; those that are only copied somewhere stay in the graph's memory.
-fn settle_constants(lir: &mut Lir) -> Result<()> {
+/// Keeps the constants that works read; those that are only copied somewhere stay in the graph's memory.
+fn settle_constants(lir: &mut Lir) {
     let mut kept: HashMap<u32, bool> = HashMap::new();
     for (_, work) in lir.live() {
         for view in &work.inputs {
@@ -95,7 +95,6 @@ fn settle_constants(lir: &mut Lir) -> Result<()> {
         let Some(is_read) = kept.get(&(index as u32)) else { continue };
         renumbered.insert(index as u32, constants.len() as u32);
         let mut constant = constant.clone();
-        constant.value = constant.value.dense()?;
         constant.device = constant.device.filter(|_| *is_read);
         constants.push(constant);
     }
@@ -107,7 +106,6 @@ fn settle_constants(lir: &mut Lir) -> Result<()> {
         }
     }
     lir.constants = constants;
-    Ok(())
 }
 
 fn lanes(lir: &Lir, schedule: &Schedule) -> (Vec<Lane>, IdVec<WorkId, Slot>) {

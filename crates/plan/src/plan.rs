@@ -118,7 +118,7 @@ impl PlanVariable {
 /// A constant that the plan reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanConstant {
-    /// The elements; all of them are held.
+    /// The elements, maybe compressed. Kernels read all of them.
     pub value: HostTensor,
     /// Where kernels read it; none where it is only copied somewhere from the graph.
     pub device: Option<DeviceId>,

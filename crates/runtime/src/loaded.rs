@@ -44,7 +44,7 @@ struct Context {
 const MAX_IDLE: usize = 16;
 
 impl Loaded {
-    pub fn new(plan: Plan, host: usize, devices: &[Arc<dyn Device>], variables: &Variables, holder: &str) -> Result<Loaded> {
+    pub fn new(mut plan: Plan, host: usize, devices: &[Arc<dyn Device>], variables: &Variables, holder: &str) -> Result<Loaded> {
         let slots = plan
             .variables
             .iter()
@@ -62,6 +62,10 @@ impl Loaded {
                 loan.set(bytes.round_up(device.spec().granularity)).map_err(Error::from)?;
                 constants.push(loan);
             }
+        }
+        // Reserved, so that they may be held in full now.
+        for constant in plan.constants.iter_mut().filter(|constant| constant.value.bytes().is_none()) {
+            constant.value = constant.value.dense()?;
         }
         let executables = plan
             .queues()
