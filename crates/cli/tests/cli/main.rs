@@ -4,6 +4,7 @@ mod documents;
 mod evaluation;
 mod golden;
 mod limits;
+mod threads;
 mod transcript;
 
 use std::path::{Path, PathBuf};
