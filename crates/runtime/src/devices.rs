@@ -43,7 +43,7 @@ impl Devices {
     /// INVALID_ARGUMENT naming option and value for options that make no sense; UNIMPLEMENTED for those of later work.
     pub fn open(options: &Options) -> Result<Devices> {
         let specs = options.resolve()?;
-        let pool = CpuPool::new(options.threads()?)?;
+        let pool = CpuPool::with_inter_op(options.threads()?, options.queues())?;
         let cpus = specs.into_iter().map(|spec| Arc::new(CpuDevice::new(spec, pool.clone())) as Arc<dyn Device>);
         Devices::with(cpus.collect(), options)
     }
