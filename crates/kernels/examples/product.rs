@@ -1,4 +1,4 @@
-//! Times products: `cargo run --release -p plimsoll-kernels --example product [rows columns pack]`, where the last three are
+//! Times products: `cargo run --release -p plimsoll-kernels --example product [rows columns pack_b pack_a]`, where the last four are
 //! numbers, or `-` for what is chosen by shape.
 
 use std::time::Instant;
@@ -36,7 +36,7 @@ fn time(prepared: &Prepared, arguments: &[u64]) -> f64 {
 fn main() -> plimsoll_base::Result<()> {
     let given: Vec<Option<usize>> = std::env::args().skip(1).map(|word| word.parse().ok()).collect();
     let get = |at: usize| given.get(at).copied().flatten();
-    let tuning = Tuning { rows: get(0), columns: get(1), pack: get(2).map(|pack| pack != 0) };
+    let tuning = Tuning { rows: get(0), columns: get(1), pack_b: get(2).map(|pack| pack != 0), pack_a: get(3).map(|pack| pack != 0) };
     let sizes = [
         (50, 300, 784, false, false),
         (512, 300, 784, false, false),

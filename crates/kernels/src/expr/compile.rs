@@ -3,7 +3,7 @@
 use plimsoll_base::{Error, Result};
 
 use super::ops::{self, StepFn};
-use super::{Expr, Instr, Reg, Scalar};
+use super::{BinaryOp, Expr, Instr, Reg, Scalar};
 use crate::simd::Isa;
 
 /// A place in the table of pointers.
@@ -158,7 +158,13 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
         let missing = || Error::unimplemented(format!("{instr:?} on {}", reads[0].map_or("nothing", |reg| expr.type_of(reg).name())));
         let run = match instr {
             Instr::Unary(op, a) => ops::unary(*op, expr.type_of(*a), isa),
-            Instr::Binary(op, a, _) => ops::binary(*op, expr.type_of(*a), isa),
+            Instr::Binary(op, a, b) => {
+                let power = match instrs[b.0 as usize] {
+                    Instr::Const(exponent) if *op == BinaryOp::Pow => ops::power(exponent, isa),
+                    _ => None,
+                };
+                power.or_else(|| ops::binary(*op, expr.type_of(*a), isa))
+            }
             Instr::Select(_, a, _) => ops::select(size_of_type(expr.type_of(*a))?, isa),
             Instr::Cast(to, a) => ops::cast(expr.type_of(*a), *to, isa),
             Instr::Input(_) | Instr::Const(_) => None,

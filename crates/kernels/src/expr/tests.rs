@@ -267,6 +267,28 @@ fn zeros_of_different_signs_are_kept_apart_as_in_tensorflow() {
 }
 
 #[test]
+fn powers_with_a_number_are_those_with_an_operand() {
+    let x: Vec<f32> = floats().into_iter().chain((0..4000).map(|n| (n as f32 - 1999.7) * 0.0137)).collect();
+    let shape = [x.len() as u64];
+    for isa in Isa::available() {
+        for exponent in [2.0f32, 3.0, 0.5] {
+            let mut builder = ExprBuilder::new();
+            let operand = builder.input(DataType::Float).unwrap();
+            let number = builder.constant(Scalar::F32(exponent));
+            let power = builder.binary(BinaryOp::Pow, operand, number).unwrap();
+            let kernel = elementwise_on(isa, &builder.finish(vec![power]), &shape, &[shape.to_vec()]).unwrap();
+            let by_number = testing::run_one(&kernel, &[&x], x.len()).unwrap();
+            let by_operand: Vec<f32> = run_binary(isa, BinaryOp::Pow, DataType::Float, &x, &vec![exponent; x.len()]).unwrap();
+            for at in 0..x.len() {
+                let exact = f64::from(x[at]).powf(exponent.into()) as f32;
+                assert!(by_number[at].to_bits() == by_operand[at].to_bits() || by_number[at].is_nan() && by_operand[at].is_nan());
+                assert!(close(by_number[at].into(), exact.into(), 1.2e-7), "{} to the power of {exponent}: {}", x[at], by_number[at]);
+            }
+        }
+    }
+}
+
+#[test]
 fn integers_wrap_and_round_as_tensorflow_does() {
     // Recorded with TensorFlow 2.21.
     let (x, y) = ([7, -7, 7, -7, i32::MIN, 0], [2, 2, -2, -2, -1, 5]);

@@ -22,7 +22,9 @@ pub struct Tuning {
     /// Columns of C in a piece.
     pub columns: Option<usize>,
     /// Whether B is copied to scratch first where it could be read where it lies.
-    pub pack: Option<bool>,
+    pub pack_b: Option<bool>,
+    /// Whether a transposed A is copied to scratch first.
+    pub pack_a: Option<bool>,
 }
 
 /// The arguments as a piece sees them: a single column is computed as a row, with A and B in each other's place.
@@ -158,7 +160,7 @@ struct Cut {
 
 /// What a piece should take, in nanoseconds.
 const PIECE: f64 = 40_000.0;
-/// Rows of B that lie this many floats apart fall onto the same few cache sets.
+/// Rows that lie this many floats apart fall onto the same few cache sets.
 const BAD_STRIDE: usize = 1024;
 
 /// `all` in as many parts as parts of `most` give, each a multiple of `unit` except perhaps the last.
@@ -178,7 +180,7 @@ fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
     }
     let width = code.vectors * code.lanes;
     let panels = |rows: usize| ((PIECE / column(rows)) as usize / width).max(1) * width;
-    let pack_b = sides.b_transposed || tuning.pack.unwrap_or(m >= 32 && sides.b.1.is_multiple_of(BAD_STRIDE));
+    let pack_b = sides.b_transposed || tuning.pack_b.unwrap_or(m >= 32 && sides.b.1.is_multiple_of(BAD_STRIDE));
     let (rows, columns) = if pack_b {
         // Every piece copies its part of B: tall pieces copy less.
         let rows = evenly(m, 256, code.rows);
@@ -192,11 +194,17 @@ fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
     };
     let rows = tuning.rows.map_or(rows, |rows| rows.clamp(1, m.max(1)));
     let columns = evenly(n, tuning.columns.unwrap_or(columns).next_multiple_of(code.lanes), code.lanes);
-    Cut { rows, columns, terms, pack_a: sides.a.1 == 1 && m > 1 && k > 64, pack_b }
+    Cut {
+        rows,
+        columns,
+        terms,
+        pack_a: sides.a.1 == 1 && m > 1 && tuning.pack_a.unwrap_or(m.is_multiple_of(BAD_STRIDE) && n > 2 * width),
+        pack_b,
+    }
 }
 
 /// Part `number` of `count` that `all` is divided into as evenly as can be.
-fn part(all: usize, count: usize, number: usize) -> Range<usize> {
+pub(super) fn part(all: usize, count: usize, number: usize) -> Range<usize> {
     let (each, more) = (all / count, all % count);
     let start = number * each + number.min(more);
     start..start + each + usize::from(number < more)
@@ -278,13 +286,11 @@ impl Blocked {
         let mut term = 0;
         loop {
             let terms = self.terms.min(k - term);
-            let (mut a_tile, mut tile_row, mut tile_term) = (a.wrapping_add(rows.start * a_row + term * a_term), a_row, a_term);
+            let a_piece = a.wrapping_add(rows.start * a_row + term * a_term);
+            let tiles = rows.len().div_ceil(code.rows);
             if self.pack_a {
-                for at in 0..terms {
-                    // SAFETY: the rows of this piece lie next to each other in each row of the transposed A.
-                    unsafe { std::ptr::copy_nonoverlapping(a_tile.add(at * a_term), a_scratch.add(at * rows.len()), rows.len()) };
-                }
-                (a_tile, tile_row, tile_term) = (a_scratch.cast_const(), 1, rows.len());
+                // SAFETY: the rows of this piece lie next to each other in each row of the transposed A.
+                unsafe { (code.gather)(a_piece, a_term, terms, rows.len(), tiles, a_scratch) };
             }
             let all_vectors = columns.len().div_ceil(code.lanes);
             let panels = all_vectors.div_ceil(code.vectors);
@@ -301,14 +307,18 @@ impl Blocked {
                     (b.wrapping_add(term * b_row + column), b_row)
                 };
                 let table = if self.pack_b { &code.packed } else { &code.direct };
-                let tiles = rows.len().div_ceil(code.rows);
                 for number in 0..tiles {
                     let part = part(rows.len(), tiles, number);
+                    let (a, a_row, a_term) = if self.pack_a {
+                        (a_scratch.wrapping_add(part.start * terms).cast_const(), 1, part.len())
+                    } else {
+                        (a_piece.wrapping_add(part.start * a_row), a_row, a_term)
+                    };
                     let tile = Tile {
                         k: terms,
-                        a: a_tile.wrapping_add(part.start * tile_row),
-                        a_row: tile_row,
-                        a_term: tile_term,
+                        a,
+                        a_row,
+                        a_term,
                         b: b_panel,
                         b_term,
                         c: c.wrapping_add(part.start * c_row + column - columns.start),

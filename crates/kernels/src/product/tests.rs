@@ -49,8 +49,9 @@ fn sizes() -> impl Strategy<Value = ProductSpec> {
 }
 
 fn tunings() -> impl Strategy<Value = Tuning> {
-    (prop::option::of(1..40usize), prop::option::of(1..150usize), prop::option::of(any::<bool>()))
-        .prop_map(|(rows, columns, pack)| Tuning { rows, columns, pack })
+    let number = |most: usize| prop::option::of(1..most);
+    let choice = || prop::option::of(any::<bool>());
+    (number(40), number(150), choice(), choice()).prop_map(|(rows, columns, pack_a, pack_b)| Tuning { rows, columns, pack_a, pack_b })
 }
 
 proptest! {

@@ -32,6 +32,9 @@ pub(super) type TileFn = unsafe fn(&Tile);
 pub(super) type TransposeFn = unsafe fn(*const f32, usize, usize, usize, *mut f32, usize);
 /// `(from, from_row, rows, vectors, last, to)`: copies so many vectors of each row, the last of them filled up with zeros.
 pub(super) type CopyFn = unsafe fn(*const f32, usize, usize, usize, usize, *mut f32);
+/// `(from, from_row, terms, rows, tiles, to)`: cuts `rows` elements of each term into tiles, as [`super::blocked::part`] does,
+/// and puts the terms of a tile one after the other, tile by tile.
+pub(super) type GatherFn = unsafe fn(*const f32, usize, usize, usize, usize, *mut f32);
 /// `(k, x, y, y_row, rows, out)`: the products of the vector `x` with `rows` rows.
 pub(super) type DotFn = unsafe fn(usize, *const f32, *const f32, usize, usize, *mut f32);
 
@@ -53,6 +56,8 @@ pub(super) struct Code {
     pub direct: [[Option<TileFn>; VECTORS]; ROWS],
     /// Copies columns of B.
     pub copy: CopyFn,
+    /// Copies rows of a transposed A.
+    pub gather: GatherFn,
     /// Copies columns of B that lie as rows: see [`Lanes::transpose`].
     pub transpose: TransposeFn,
     /// One row times many.
@@ -126,6 +131,24 @@ unsafe fn copy<V: Lanes>(from: *const f32, from_row: usize, rows: usize, vectors
             let at = (vectors - 1) * V::COUNT;
             V::load_first(from.add(at), last).store(to.add(at));
             to = to.add(at + V::COUNT);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn gather<V: Lanes>(from: *const f32, from_row: usize, terms: usize, rows: usize, tiles: usize, to: *mut f32) {
+    let (each, more) = (rows / tiles, rows % tiles);
+    for term in 0..terms {
+        let (mut from, mut to) = (from.wrapping_add(term * from_row), to);
+        for tile in 0..tiles {
+            let count = each + usize::from(tile < more);
+            // SAFETY: the caller's promise: `rows` elements in each term, room for `rows * terms`. No tile has more rows
+            // than a vector has elements.
+            unsafe {
+                V::load_first(from, count).store_first(to.add(term * count), count);
+                from = from.add(count);
+                to = to.add(count * terms);
+            }
         }
     }
 }
@@ -215,6 +238,12 @@ macro_rules! code {
             }
 
             $(#[$feature])?
+            unsafe fn gather(from: *const f32, from_row: usize, terms: usize, rows: usize, tiles: usize, to: *mut f32) {
+                // SAFETY: the caller's promise.
+                unsafe { super::gather::<$vector>(from, from_row, terms, rows, tiles, to) }
+            }
+
+            $(#[$feature])?
             unsafe fn transpose(from: *const f32, from_row: usize, rows: usize, columns: usize, to: *mut f32, to_row: usize) {
                 // SAFETY: the caller's promise.
                 unsafe { <$vector as Lanes>::transpose(from, from_row, rows, columns, to, to_row) }
@@ -234,6 +263,7 @@ macro_rules! code {
                     packed: [[None; VECTORS]; ROWS],
                     direct: [[None; VECTORS]; ROWS],
                     copy,
+                    gather,
                     transpose,
                     dot,
                 };

@@ -175,6 +175,25 @@ pub fn erf<const FMA: bool>(x: f32) -> f32 {
     if x.is_nan() { x } else { value }
 }
 
+/// `x^y` by the function of the standard library, except where two or three factors do.
+#[inline(always)]
+pub fn pow(x: f32, y: f32) -> f32 {
+    if y == 2.0 {
+        x * x
+    } else if y == 3.0 {
+        cube(x)
+    } else {
+        f64::from(x).powf(f64::from(y)) as f32
+    }
+}
+
+/// `x^3`, rounded once as far as floats can tell.
+#[inline(always)]
+pub fn cube(x: f32) -> f32 {
+    let wide = f64::from(x);
+    (wide * wide * wide) as f32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,4 @@
-//! Floats. `f32` by vector code throughout, `f64` by the functions of the standard library.
+//! Floats. `f32` by vector code except for the rare ones, `f64` by the functions of the standard library.
 
 use super::StepFn;
 use crate::expr::{BinaryOp, UnaryOp};
@@ -44,6 +44,15 @@ pub(super) fn unary_f32(op: UnaryOp, isa: Isa) -> Option<StepFn> {
         UnaryOp::IsFinite => op1!(isa, f32 => u8, 4, |x| u8::from(x.abs() <= f32::MAX)),
         UnaryOp::LogicalNot => return None,
     })
+}
+
+/// The power with the exponent `y`, where there is a loop that gives the bits of [`math::pow`].
+pub(super) fn power_f32(y: f32, isa: Isa) -> Option<StepFn> {
+    match y {
+        2.0 => unary_f32(UnaryOp::Square, isa),
+        3.0 => Some(op1!(isa, f32 => f32, 4, |x| math::cube(x))),
+        _ => None,
+    }
 }
 
 pub(super) fn unary_f64(op: UnaryOp, isa: Isa) -> Option<StepFn> {
@@ -109,5 +118,5 @@ macro_rules! binary {
     };
 }
 
-binary!(binary_f32, f32, 4, |x, y| f64::from(x).powf(f64::from(y)) as f32);
+binary!(binary_f32, f32, 4, |x, y| math::pow(x, y));
 binary!(binary_f64, f64, 8, |x, y| x.powf(y));

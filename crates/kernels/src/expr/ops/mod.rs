@@ -10,7 +10,7 @@ mod logic;
 use plimsoll_base::DataType;
 use plimsoll_device::Fault;
 
-use super::{BinaryOp, UnaryOp};
+use super::{BinaryOp, Scalar, UnaryOp};
 use crate::simd::Isa;
 
 /// `(n, a, b, c, out)`: computes `n` elements. The operands that a step has not are not looked at. `out` may be the same
@@ -58,6 +58,14 @@ pub(crate) fn binary(op: BinaryOp, data_type: DataType, isa: Isa) -> Option<Step
         DataType::Int64 => integer::binary_i64(op, isa),
         DataType::Uint8 => integer::binary_u8(op, isa),
         DataType::Bool => logic::binary(op, isa),
+        _ => None,
+    }
+}
+
+/// The loop on one value that does what the power with this exponent does, bit by bit; for some exponents.
+pub(crate) fn power(exponent: Scalar, isa: Isa) -> Option<StepFn> {
+    match exponent {
+        Scalar::F32(exponent) => float::power_f32(exponent, isa),
         _ => None,
     }
 }
