@@ -94,7 +94,7 @@ def attr_text(name, value):
     if isinstance(value, float):
         return f"{name}:float={value}"
     if isinstance(value, tf.DType):
-        return f"{name}:type={value.name if value != tf.float32 else 'float'}"
+        return f"{name}:type={TYPES.get(value.name, value.name)}"
     if isinstance(value, str):
         return f"{name}:text={value}"
     return f"{name}:ints={'/'.join(str(int(e)) for e in value)}"
@@ -131,7 +131,7 @@ class Case:
                 node.attr[arg.number_attr].i = len(values)
             if arg.type_attr:
                 node.attr[arg.type_attr].type = tf.as_dtype(values[0].dtype).as_datatype_enum
-            known = arg.name in KNOWN or (op in ("InvertPermutation", "ConcatOffset")) or (op == "Fill" and arg.name == "dims")
+            known = arg.name in KNOWN or (op in ("InvertPermutation", "ConcatOffset", "DynamicStitch")) or (op == "Fill" and arg.name == "dims")
             self.flat += values
             self.marks += ["var " if position < resource_variables else "!" if known else ""] * len(values)
         for name, value in attrs.items():
@@ -462,6 +462,11 @@ def arrays():
         run("Transpose", [f(*shape), i(*perm)], gradient=np.prod(shape) < 100)
     run("Transpose", [ints(2, 3), i(-1, 0)])
     run("Transpose", [bools(2, 3), i(1, 0)])
+    run("Bitcast", [f(2, 3)], type=tf.int32)
+    run("Bitcast", [ints(3, dtype=np.int64)], type=tf.int32)
+    run("Bitcast", [ints(3, 2)], type=tf.int64)
+    run("DynamicStitch", [[i(0, 1, 2), i(1)], [i(5, 6, 7), i(1)]])
+    run("DynamicStitch", [[i(3), n(0)], [ints(1, 2), ints(2)]])
     run("InvertPermutation", [i(2, 0, 1)])
     run("InvertPermutation", [i(dtype=np.int64)])
     both("ReverseV2", [f(2, 3), i(1)])

@@ -61,6 +61,11 @@ impl<'a> Grad<'a> {
         self.builder.fact(tensor).shape.0.as_ref().map(Vec::len)
     }
 
+    /// The shape of the variable that a handle stands for.
+    pub(crate) fn handle_shape(&self, handle: Output) -> PartialShape {
+        self.builder.fact(handle).handle.as_ref().map_or_else(PartialShape::unknown, |(_, shape)| shape.clone())
+    }
+
     /// A tensor's type.
     pub(crate) fn data_type(&self, tensor: Output) -> DataType {
         self.builder.fact(tensor).data_type

@@ -76,10 +76,10 @@ impl<'a> InferCx<'a> {
         }
     }
 
-    /// The length of the vector at input `index`, where it is known: how many dimensions a shape has, say.
+    /// The length of the vector at input `index`, where it is known and could be a rank: how many dimensions a shape has.
     pub fn vector_len(&self, index: usize) -> Option<usize> {
         match self.dims(index)? {
-            [Some(len)] => usize::try_from(*len).ok(),
+            [Some(len)] => rank_of(*len),
             _ => None,
         }
     }
@@ -274,6 +274,11 @@ pub fn sum_dims(dims: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
 /// INVALID_ARGUMENT for other negative numbers.
 pub fn shape_of_ints(ints: &[i64]) -> Result<PartialShape> {
     ints.iter().map(|size| dim_of(*size)).collect::<Result<Vec<_>>>().map(|dims| PartialShape(Some(dims)))
+}
+
+/// A length as a rank; none above TensorFlow's highest.
+pub fn rank_of(length: u64) -> Option<usize> {
+    usize::try_from(length).ok().filter(|rank| *rank <= 254)
 }
 
 /// A shape of which at most the rank is known.

@@ -6,8 +6,10 @@ use plimsoll_graph::{NodeId, Output, PartialShape};
 use crate::variable::shape_tensor;
 use crate::{GraphBuilder, InferCx, OpRules};
 
+pub mod bitcast;
 pub mod broadcast;
 pub mod concat;
+pub mod dynamic_stitch;
 pub mod fill;
 pub mod gather;
 pub mod identity;
@@ -25,8 +27,10 @@ pub mod transpose;
 
 /// The rules of this family.
 pub const RULES: &[&[OpRules]] = &[
+    bitcast::RULES,
     broadcast::RULES,
     concat::RULES,
+    dynamic_stitch::RULES,
     fill::RULES,
     gather::RULES,
     identity::RULES,

@@ -19,6 +19,7 @@ pub const RULES: &[&[OpRules]] = &[&[
     rule("VarHandleOp", handle, Lower::Variable),
     OpRules { name: "ReadVariableOp", infer: read, lower: Lower::ReadVariable, gradient: Gradient::Rule(crate::array::pass_gradient) },
     rule("VariableShape", handle_shape, Lower::Nothing),
+    rule("DisableCopyOnRead", crate::infer::unknown, Lower::Nothing),
     rule("IsVariableInitialized", scalar_bool, Lower::IsInitialized),
     rule("VarIsInitializedOp", scalar_bool, Lower::IsInitialized),
     rule("Assign", reference, Lower::Assign),

@@ -167,7 +167,10 @@ impl Preparation {
         match lower {
             Lower::Alias => {
                 let inputs = interpreter.builder.node(node).inputs.clone();
-                let reshape = |(input, meta): (&Output, &Meta)| interpreter.value(*input)?.reshaped(meta.shape.clone());
+                let reshape = |(input, meta): (&Output, &Meta)| {
+                    let value = interpreter.value(*input)?;
+                    HostTensor::from_bytes(meta.data_type, meta.shape.clone(), value.bytes().unwrap_or_default())
+                };
                 inputs.iter().zip(&self.outputs).map(reshape).collect()
             }
             Lower::Unary(_) | Lower::Binary(_) | Lower::Elementwise(_) => {

@@ -51,7 +51,7 @@ fn attr(text: &'static str) -> Option<(&'static str, AttrValue)> {
         "bool" => AttrValue::Bool(value == "true"),
         "int" => AttrValue::Int(value.parse().ok()?),
         "float" => AttrValue::Float(value.parse().ok()?),
-        "type" => AttrValue::data_type(DataType::from_name(if value == "float64" { "double" } else { value })?),
+        "type" => AttrValue::data_type(DataType::from_name(value)?),
         "text" => AttrValue::text(value),
         _ => AttrValue::ints(numbers::<i64>(value)?),
     };

@@ -1,4 +1,4 @@
-//! GatherV2 and Gather: slices of a tensor picked by index along an axis.
+//! GatherV2, Gather and ResourceGather: slices of a tensor (or a variable) picked by index along an axis.
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrsExt, NodeId, Output, PartialShape, Shape};
@@ -9,10 +9,16 @@ use crate::infer::{int_tensor, merge_shapes, of_rank};
 use crate::registry::Gradient;
 use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
 
-/// The rules of GatherV2 and Gather.
+/// The rules of GatherV2, Gather and ResourceGather.
 pub const RULES: &[OpRules] = &[
     OpRules { name: "GatherV2", infer: infer_v2, lower: Lower::Kernel(prepare_v2), gradient: Gradient::Rule(gradient_v2) },
     OpRules { name: "Gather", infer: infer_v1, lower: Lower::Kernel(prepare_v1), gradient: Gradient::Rule(gradient_v1) },
+    OpRules {
+        name: "ResourceGather",
+        infer: infer_resource,
+        lower: Lower::Kernel(prepare_resource),
+        gradient: Gradient::Rule(gradient_resource),
+    },
 ];
 
 /// Along which axis, and how many leading axes go hand in hand.
@@ -45,15 +51,23 @@ impl Axes {
 fn infer_v2(cx: &mut InferCx<'_>) -> Result<()> {
     cx.with_rank(2, 0)?;
     let axis = cx.int(2);
-    infer(cx, axis, cx.attrs().int("batch_dims")?)
+    let params = cx.shape(0).clone();
+    infer(cx, &params, axis, cx.attrs().int("batch_dims")?)
 }
 
 fn infer_v1(cx: &mut InferCx<'_>) -> Result<()> {
-    infer(cx, Some(0), 0)
+    let params = cx.shape(0).clone();
+    infer(cx, &params, Some(0), 0)
 }
 
-fn infer(cx: &mut InferCx<'_>, axis: Option<i64>, batch: i64) -> Result<()> {
-    let (Some(params), Some(indices)) = (cx.dims(0), cx.dims(1)) else { return Ok(()) };
+fn infer_resource(cx: &mut InferCx<'_>) -> Result<()> {
+    let Some((_, params)) = cx.inputs[0].handle.clone() else { return Ok(()) };
+    let batch = cx.attrs().int("batch_dims")?;
+    infer(cx, &params, Some(batch), batch)
+}
+
+fn infer(cx: &mut InferCx<'_>, params: &PartialShape, axis: Option<i64>, batch: i64) -> Result<()> {
+    let (Some(params), Some(indices)) = (&params.0, cx.dims(1)) else { return Ok(()) };
     let Some(axis) = axis else {
         let batch = if batch < 0 { batch + indices.len() as i64 } else { batch };
         cx.set(0, of_rank((params.len() + indices.len()).checked_sub(1 + batch.max(0) as usize)));
@@ -87,6 +101,11 @@ fn prepare_v1(cx: &KernelCx<'_>) -> Result<Call> {
     prepare(cx, Axes::new(0, 0, cx.dims(0).len(), cx.dims(1).len())?)
 }
 
+fn prepare_resource(cx: &KernelCx<'_>) -> Result<Call> {
+    let batch = cx.attrs().int("batch_dims")?;
+    prepare(cx, Axes::new(batch, batch, cx.dims(0).len(), cx.dims(1).len())?)
+}
+
 fn prepare(cx: &KernelCx<'_>, axes: Axes) -> Result<Call> {
     let prepared = gather::gather(cx.element(0)?, cx.dims(0), cx.dims(1), axes.axis, axes.batch, cx.inputs[1].data_type)?;
     Ok(Call::new(prepared, [0, 1]))
@@ -104,6 +123,19 @@ fn gradient_v2(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Out
 
 fn gradient_v1(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
     from_one(builder, node, gradients, |g, gradient| Ok(vec![Some(add_up(g, gradient, 0, 0)?), None]))
+}
+
+/// The gradient of the variable.
+fn gradient_resource(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
+    from_one(builder, node, gradients, |g, gradient| {
+        let (params, indices) = (g.handle_shape(g.input(0)).complete(), g.shape_of(g.input(1)).complete());
+        let batch = g.attrs().int("batch_dims")?;
+        let (Some(params), Some(indices)) = (params, indices) else {
+            return Err(Error::unimplemented("not yet: the gradient of ResourceGather of shapes that are not known"));
+        };
+        let axes = Axes::new(batch, batch, params.rank(), indices.rank())?;
+        Ok(vec![Some(add_up_known(g, gradient, &params, &indices, axes)?), None])
+    })
 }
 
 /// The gradients of each slice that was picked, summed: dense, where TensorFlow has IndexedSlices.

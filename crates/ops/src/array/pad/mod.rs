@@ -5,7 +5,7 @@ use plimsoll_graph::{NodeId, Output};
 use plimsoll_kernels::movement;
 
 use crate::gradient::from_one;
-use crate::infer::of_rank;
+use crate::infer::{of_rank, rank_of};
 use crate::registry::Gradient;
 use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
 
@@ -16,7 +16,7 @@ pub const RULES: &[OpRules] = &[
 ];
 
 fn infer(cx: &mut InferCx<'_>) -> Result<()> {
-    let rank = cx.dims(0).map(<[_]>::len).or_else(|| cx.dims(1)?.first().copied().flatten().map(|rank| rank as usize));
+    let rank = cx.dims(0).map(<[_]>::len).or_else(|| cx.dims(1)?.first().copied().flatten().and_then(rank_of));
     if cx.dims(1).is_some_and(|dims| dims.len() != 2 || dims[1].is_some_and(|two| two != 2)) {
         return Err(Error::invalid_argument(format!("paddings must be a matrix with 2 columns: {}", cx.shape(1))));
     }

@@ -11,7 +11,7 @@ use crate::{Call, InferCx, KernelCx, Lower, OpRules};
 pub const RULES: &[OpRules] = &[OpRules { name: "Range", infer, lower: Lower::Kernel(late), gradient: Gradient::Stops }];
 
 /// Ranges with more elements than this are taken for a mistake: they are constants of the plan.
-const MAX_ELEMENTS: u64 = 1 << 26;
+const MAX_ELEMENTS: u64 = 1 << 22;
 
 fn infer(cx: &mut InferCx<'_>) -> Result<()> {
     for (input, name) in ["start", "limit", "delta"].iter().enumerate() {

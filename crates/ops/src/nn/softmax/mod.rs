@@ -20,10 +20,13 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Rows and their length.
+/// Rows and their length; no rows where they are empty.
 fn rows(cx: &KernelCx<'_>) -> (u64, u64) {
     let dims = cx.dims(0);
     let (last, leading) = dims.split_last().map_or((1, &[][..]), |(last, leading)| (*last, leading));
+    if last == 0 {
+        return (0, 0);
+    }
     (leading.iter().fold(1, |product: u64, dim| product.saturating_mul(*dim)), last)
 }
 
