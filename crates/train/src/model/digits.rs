@@ -42,7 +42,7 @@ pub fn digits(b: &mut GraphBuilder, inputs: &[Output]) -> Result<Losses> {
 /// `x * weights + biases`. The layer's number is the seed of its weights, beside the graph's.
 fn dense(b: &mut GraphBuilder, x: Output, shape: [u64; 2], number: i64) -> Result<Output> {
     let variables = |b: &mut GraphBuilder| {
-        let weights = b.get_variable("weights", DataType::Float, shape, &Initializer::glorot_uniform(Some(number)))?;
+        let weights = b.get_variable("weights", DataType::Float, shape, &Initializer::he_normal(Some(number)))?;
         let biases = b.get_variable("biases", DataType::Float, [shape[1]], &Initializer::Zeros)?;
         Ok::<_, plimsoll::Error>((weights, biases))
     };
