@@ -1,6 +1,6 @@
 //! Our product beside the `gemm` crate's on one thread: GFLOP/s, medians.
 //!
-//!     cargo run --release --manifest-path bench/Cargo.toml --bin product
+//!     cargo run --release --manifest-path bench/Cargo.toml --features gemm --bin product
 
 use std::time::Instant;
 

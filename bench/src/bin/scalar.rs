@@ -9,7 +9,7 @@ use plimsoll::{DataType, Devices, Feed, GraphBuilder, HostTensor, Options, Regis
 
 fn main() -> plimsoll::Result<()> {
     let mut builder = GraphBuilder::new(Arc::new(Registry::standard()));
-    let [a, x, b] = ["a", "x", "b"].map(|name| builder.placeholder(name, DataType::Float, Shape::scalar()).build());
+    let [a, x, b] = ["a", "x", "b"].map(|name| builder.placeholder(name, DataType::Float, &Shape::scalar()).build());
     let product = builder.mul(a?, x?).build()?;
     builder.add(product, b?).name("y").build()?;
     let session = Devices::open(&Options::new())?.session(builder.finish())?;

@@ -7,14 +7,14 @@ use std::ptr::without_provenance_mut;
 use plimsoll_base::Code;
 use plimsoll_device::{Args, Fault};
 
-use crate::load::{Action, COPY_PIECE, Loaded, NONE, Step};
+use crate::load::{Action, COPY_PIECE, NONE, Step};
 
-/// Runs the pieces `pieces` of `step` as thread `thread`, with the program's table of pointers.
+/// Runs the pieces `pieces` of `step` with the program's table of pointers and the scratch of slice `slice`.
 ///
 /// # Safety
 /// The pointers are those of a run under way, whose blocks are as [`plimsoll_device::Run::bindings`] says; nobody else runs
-/// these pieces, or a command that the plan puts before or after this one, or as the same thread of this run.
-pub(crate) unsafe fn execute(loaded: &Loaded, pointers: &[*mut u8], step: &Step, pieces: Range<u32>, thread: u32) -> Result<(), Fault> {
+/// these pieces, or a command that the plan puts before or after this one, or this one with the same slice.
+pub(crate) unsafe fn execute(pointers: &[*mut u8], step: &Step, pieces: Range<u32>, slice: u32) -> Result<(), Fault> {
     let (first, count) = (step.args.0 as usize, step.args.1 as usize);
     let arguments = &pointers[first..first + count];
     match &step.action {
@@ -22,9 +22,9 @@ pub(crate) unsafe fn execute(loaded: &Loaded, pointers: &[*mut u8], step: &Step,
             // Scratch of no bytes: an aligned address that points nowhere.
             let nowhere = without_provenance_mut(64);
             let scratch = if step.scratch == NONE { nowhere } else { pointers[step.scratch as usize] };
-            let worker = match loaded.worker {
-                NONE => nowhere,
-                index => pointers[index as usize].wrapping_add(thread as usize * loaded.per_worker as usize),
+            let worker = match step.worker {
+                (NONE, _) => nowhere,
+                (index, bytes) => pointers[index as usize].wrapping_add(slice as usize * bytes as usize),
             };
             let args = Args { pointers: arguments, scratch, worker };
             // SAFETY: the plan gives the kernel arguments as it was prepared for; `Loaded::new` checked the scratch; the rest is

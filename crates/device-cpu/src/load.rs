@@ -28,10 +28,6 @@ pub(crate) struct Loaded {
     pub pointers: Vec<(Place, u64)>,
     /// Which of them lie in what the caller feeds and fetches, and so in another place in every run.
     pub moving: Vec<u32>,
-    /// Bytes of each thread's slice of scratch.
-    pub per_worker: u64,
-    /// The pointer to the first slice, or [`NONE`].
-    pub worker: u32,
     /// Whether some step has several pieces.
     pub has_pieces: bool,
     /// How long the tables of the bindings have to be, in the order of their fields.
@@ -50,6 +46,10 @@ pub(crate) struct Step {
     pub args: (u32, u32),
     /// The scratch that the pieces share, or [`NONE`].
     pub scratch: u32,
+    /// The first slice of scratch of those who take part, or [`NONE`], and the bytes of a slice.
+    pub worker: (u32, u64),
+    /// Whether there are fewer slices than threads: then they are handed out to those who come.
+    pub few_slices: bool,
     /// The first wait and how many there are.
     pub waits: (u32, u32),
     /// Whether it takes so long that sleeping threads are woken for its pieces.
@@ -72,29 +72,17 @@ impl Loaded {
             waits: Vec::new(),
             pointers: Vec::new(),
             moving: Vec::new(),
-            per_worker: program.per_worker,
-            worker: NONE,
             has_pieces: false,
             needs: [0; 6],
             queues: queue as usize + 1,
         };
-        if program.per_worker > 0 {
-            let scratch =
-                program.worker_scratch.ok_or_else(|| Error::internal("the program has no place for the scratch of its threads"))?;
-            let needed = program.per_worker.checked_mul(threads as u64);
-            if needed.is_none_or(|needed| needed > scratch.bytes) || !program.per_worker.is_multiple_of(64) {
-                let message = format!("{} bytes of scratch are not {threads} slices of {} bytes", scratch.bytes, program.per_worker);
-                return Err(Error::internal(message));
-            }
-            loaded.worker = loaded.pointer(&scratch)?;
-        }
         for command in &program.commands {
-            loaded.command(command, program).map_err(|error| error.at_node(&*command.label))?;
+            loaded.command(command, threads as u32).map_err(|error| error.at_node(&*command.label))?;
         }
         Ok(loaded)
     }
 
-    fn command(&mut self, command: &Command, program: &Program) -> Result<()> {
+    fn command(&mut self, command: &Command, threads: u32) -> Result<()> {
         let first = self.pointers.len() as u32;
         for buffer in &command.args {
             self.pointer(buffer)?;
@@ -104,11 +92,19 @@ impl Loaded {
             Some(buffer) => self.pointer(buffer)?,
             None => NONE,
         };
+        let worker = match &command.worker_scratch {
+            Some(buffer) => self.pointer(buffer)?,
+            None => NONE,
+        };
+        let mut slice_bytes = 0;
         let (action, chunks, wakes) = match &command.work {
             Work::Kernel(prepared) => {
-                if prepared.per_worker > program.per_worker {
-                    return Err(Error::internal(format!("a thread needs {} bytes of {}", prepared.per_worker, program.per_worker)));
+                let (slices, bytes) = prepared.worker_slices(threads);
+                let have = command.worker_scratch.map_or(0, |buffer| buffer.bytes);
+                if bytes.checked_mul(u64::from(slices)).is_none_or(|needed| needed > have) {
+                    return Err(Error::internal(format!("{have} bytes of scratch are not {slices} slices of {bytes} bytes")));
                 }
+                slice_bytes = bytes;
                 if prepared.scratch > command.scratch.map_or(0, |buffer| buffer.bytes) {
                     return Err(Error::internal(format!("no place for {} bytes of scratch", prepared.scratch)));
                 }
@@ -131,7 +127,8 @@ impl Loaded {
         self.waits.extend(&command.waits);
         self.queues = command.waits.iter().fold(self.queues, |queues, wait| queues.max(wait.queue as usize + 1));
         self.has_pieces |= chunks > 1;
-        self.steps.push(Step { action, chunks: chunks.max(1), args, scratch, waits, wakes });
+        let few_slices = chunks < threads;
+        self.steps.push(Step { action, chunks: chunks.max(1), args, scratch, worker: (worker, slice_bytes), few_slices, waits, wakes });
         Ok(())
     }
 
@@ -171,31 +168,47 @@ mod tests {
     }
 
     fn copy(args: Vec<BufferRef>) -> Command {
-        Command { work: Work::Copy, args, scratch: None, waits: vec![], label: "copy".into() }
+        Command { work: Work::Copy, args, scratch: None, worker_scratch: None, waits: vec![], label: "copy".into() }
+    }
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl CpuKernel for Nothing {
+        unsafe fn run(&self, _: std::ops::Range<u32>, _: &plimsoll_device::Args<'_>) -> std::result::Result<(), plimsoll_device::Fault> {
+            Ok(())
+        }
+    }
+
+    fn call(per_worker: u64, chunks: u32, worker_scratch: Option<BufferRef>) -> Command {
+        let cost = plimsoll_device::Cost::default();
+        let prepared = plimsoll_device::Prepared { chunks, scratch: 0, per_worker, cost, in_place: vec![], kernel: Arc::new(Nothing) };
+        Command { work: Work::Kernel(prepared), args: vec![], scratch: None, worker_scratch, waits: vec![], label: "call".into() }
     }
 
     #[test]
     fn programs_that_contradict_themselves_are_errors() {
         let arena = |bytes| buffer(Place::Arena(0), bytes);
         let programs = [
-            Program { commands: vec![copy(vec![arena(8)])], ..Program::default() },
-            Program { commands: vec![copy(vec![arena(8), arena(9)])], ..Program::default() },
-            Program { per_worker: 64, ..Program::default() },
-            Program { per_worker: 64, worker_scratch: Some(arena(127)), ..Program::default() },
-            Program { per_worker: 1, worker_scratch: Some(arena(128)), ..Program::default() },
-            Program { per_worker: u64::MAX - 63, worker_scratch: Some(arena(128)), ..Program::default() },
+            Program { commands: vec![copy(vec![arena(8)])] },
+            Program { commands: vec![copy(vec![arena(8), arena(9)])] },
+            Program { commands: vec![call(65, 4, Some(arena(128)))] },
+            Program { commands: vec![call(64, 4, Some(arena(127)))] },
+            Program { commands: vec![call(1, 1, None)] },
+            Program { commands: vec![call(u64::MAX - 100, 4, Some(arena(128)))] },
         ];
         for program in programs {
             let error = Loaded::new(0, &program, 2).unwrap_err();
             assert_eq!(error.code(), plimsoll_base::Code::Internal, "{error}");
         }
-        assert!(Loaded::new(0, &Program { per_worker: 64, worker_scratch: Some(arena(128)), ..Program::default() }, 2).is_ok());
+        assert!(Loaded::new(0, &Program { commands: vec![call(64, 4, Some(arena(128)))] }, 2).is_ok());
+        // One piece, one who takes part.
+        assert!(Loaded::new(0, &Program { commands: vec![call(64, 1, Some(arena(64)))] }, 8).is_ok());
     }
 
     #[test]
     fn knows_what_has_to_be_bound() {
-        let program =
-            Program { commands: vec![copy(vec![buffer(Place::Feed(1), 8), buffer(Place::Variable(0), 8)])], ..Program::default() };
+        let program = Program { commands: vec![copy(vec![buffer(Place::Feed(1), 8), buffer(Place::Variable(0), 8)])] };
         let loaded = Loaded::new(0, &program, 1).unwrap();
         assert_eq!((&loaded.moving[..], &loaded.pointers[..]), (&[0][..], &[(Place::Feed(1), 64), (Place::Variable(0), 64)][..]));
         let null = std::ptr::null_mut();

@@ -13,6 +13,8 @@ pub(crate) struct Offer {
     remaining: AtomicU32,
     command: AtomicU32,
     done: AtomicU32,
+    /// How many slices of scratch were handed out.
+    slices: AtomicU32,
     owner_sleeps: AtomicBool,
 }
 
@@ -21,6 +23,7 @@ impl Offer {
     pub fn open(&self, command: u32, chunks: u32) {
         self.command.store(command, Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
+        self.slices.store(0, Ordering::Relaxed);
         self.remaining.store(chunks, Ordering::SeqCst);
     }
 
@@ -38,6 +41,11 @@ impl Offer {
         let command = self.command.load(Ordering::Relaxed);
         let first = chunks(command) - before;
         Some((command, first..first + share(before)))
+    }
+
+    /// A slice of scratch for one who has taken pieces: every call gives another, so there are no more than pieces.
+    pub fn slice(&self) -> u32 {
+        self.slices.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Says that `pieces` pieces that were taken are done. The offer may be over thereafter.

@@ -146,7 +146,7 @@ impl CpuQueue {
             }
             if alone || step.chunks == 1 {
                 // SAFETY: the queue is claimed and its waits are over; nobody else has pieces of the command.
-                if let Err(fault) = unsafe { execute(&self.loaded, self.pointers(), step, 0..step.chunks, crew.thread) } {
+                if let Err(fault) = unsafe { execute(self.pointers(), step, 0..step.chunks, 0) } {
                     run.fail(Failure { queue: index, command: finished, fault });
                     break;
                 }
@@ -187,12 +187,19 @@ impl CpuQueue {
     /// there were some.
     pub fn take_pieces(&self, crew: &Crew<'_>, run: &Run, helper: bool) -> bool {
         let mut some = false;
+        // The slice of scratch that was handed out to us, and for which command.
+        let mut mine: Option<(u32, u32)> = None;
         while let Some((command, pieces)) = self.offer.take(crew.threads(), |command| self.loaded.steps[command as usize].chunks) {
             some = true;
             let step = &self.loaded.steps[command as usize];
             let mut count = pieces.len() as u32;
-            // SAFETY: the pieces are ours alone, and the command is not over before they are counted as done below.
-            if let Err(fault) = unsafe { execute(&self.loaded, self.pointers(), step, pieces, crew.thread) } {
+            let slice = match mine {
+                _ if !step.few_slices => crew.thread,
+                Some((known, slice)) if known == command => slice,
+                _ => mine.insert((command, self.offer.slice())).1,
+            };
+            // SAFETY: the pieces and the slice are ours alone, and the command is not over before they are counted as done below.
+            if let Err(fault) = unsafe { execute(self.pointers(), step, pieces, slice) } {
                 run.fail(Failure { queue: self.loaded.queue, command, fault });
                 count += self.offer.withdraw();
             }

@@ -57,7 +57,7 @@ fn copies_of_all_lengths() {
             let mut to = vec![0u8; length + 1];
             let place = |place| BufferRef { place, offset: 0, bytes: length as u64 };
             let args = vec![place(Place::Feed(0)), place(Place::Fetch(0))];
-            let copy = Command { work: Work::Copy, args, scratch: None, waits: vec![], label: "copy".into() };
+            let copy = Command { work: Work::Copy, args, scratch: None, worker_scratch: None, waits: vec![], label: "copy".into() };
             let executable = device.load(0, Arc::new(Program { commands: vec![copy], ..Program::default() })).unwrap();
             let bindings = Bindings { feeds: vec![from.as_ptr().cast_mut()], fetches: vec![to.as_mut_ptr()], ..Bindings::default() };
             let mut run = Arc::new(Run::new(1, bindings));
@@ -74,8 +74,14 @@ fn copies_of_all_lengths() {
 fn fed_and_fetched_memory_may_be_elsewhere_in_every_run() {
     let device = device(1);
     let place = |place| BufferRef { place, offset: 8, bytes: 8 };
-    let copy =
-        |from, to| Command { work: Work::Copy, args: vec![place(from), place(to)], scratch: None, waits: vec![], label: "copy".into() };
+    let copy = |from, to| Command {
+        work: Work::Copy,
+        args: vec![place(from), place(to)],
+        scratch: None,
+        worker_scratch: None,
+        waits: vec![],
+        label: "copy".into(),
+    };
     let commands = vec![copy(Place::Feed(0), Place::Arena(0)), copy(Place::Arena(0), Place::Fetch(0))];
     let executable = device.load(0, Arc::new(Program { commands, ..Program::default() })).unwrap();
     let mut run = Arc::new(Run::new(1, Bindings::default()));

@@ -81,6 +81,15 @@ pub struct Prepared {
     pub kernel: Arc<dyn CpuKernel>,
 }
 
+impl Prepared {
+    /// How a call's scratch for those who take part is cut: `(slices, bytes of each, a multiple of 64)`. With `threads` threads
+    /// no more take part than there are pieces.
+    pub fn worker_slices(&self, threads: u32) -> (u32, u64) {
+        let bytes = self.per_worker.next_multiple_of(64);
+        if bytes == 0 { (0, 0) } else { (threads.min(self.chunks).max(1), bytes) }
+    }
+}
+
 /// Where the arguments of one call lie.
 #[derive(Clone, Copy)]
 pub struct Args<'a> {

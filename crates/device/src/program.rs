@@ -59,6 +59,9 @@ pub struct Command {
     pub args: Vec<BufferRef>,
     /// Scratch that all pieces share; in the arena.
     pub scratch: Option<BufferRef>,
+    /// Scratch of those who take part, in the arena, where the kernel asks for some: a slice for each of them, one after the
+    /// other (see [`Prepared::worker_slices`]).
+    pub worker_scratch: Option<BufferRef>,
     /// What has to have happened on other queues.
     pub waits: Vec<Wait>,
     /// For errors and profiles: the node that this mostly is, with how many were fused into it.
@@ -70,10 +73,4 @@ pub struct Command {
 pub struct Program {
     /// In the order in which they run.
     pub commands: Vec<Command>,
-    /// Bytes of scratch that every thread needs: the most that a command asks for, as a multiple of 64.
-    pub per_worker: u64,
-    /// Where that scratch lies: [`crate::DeviceSpec::threads`] slices of `per_worker` bytes, one after the other, in the arena
-    /// of the program's device, beginning at a multiple of 64. Slice `t` is used by the `t`-th thread that may take part in a
-    /// run, at any time during it, so it overlaps no other buffer. `None` where `per_worker` is 0.
-    pub worker_scratch: Option<BufferRef>,
 }

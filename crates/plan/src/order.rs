@@ -19,11 +19,15 @@ pub(crate) struct Prepare {
     /// None for copies.
     pub kernel: Option<Prepared>,
     pub seconds: f64,
+    /// Bytes of scratch that all pieces share, as a multiple of 64, and of the slices behind it, one for each who takes part.
+    pub shared: u64,
+    pub slices: u64,
 }
 
 impl Prepare {
+    /// Bytes of scratch in all.
     pub fn scratch(&self) -> u64 {
-        self.kernel.as_ref().map_or(0, |kernel| kernel.scratch)
+        self.shared.saturating_add(self.slices)
     }
 }
 
@@ -66,8 +70,14 @@ fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<Prepare> {
     };
     let copied = Cost { flops: 0.0, bytes: 2.0 * work.outputs.first().map_or(0.0, |output| lir.values[*output].bytes as f64) };
     let cost = kernel.as_ref().map_or(copied, |kernel| kernel.cost);
-    let seconds = request.devices[work.device.index()].seconds(cost) + SECONDS_PER_COMMAND;
-    Ok(Prepare { kernel, seconds })
+    let spec = &request.devices[work.device.index()];
+    let seconds = spec.seconds(cost) + SECONDS_PER_COMMAND;
+    let shared = kernel.as_ref().map_or(0, |kernel| kernel.scratch.next_multiple_of(64));
+    let slices = kernel.as_ref().map_or(0, |kernel| {
+        let (slices, bytes) = kernel.worker_slices(spec.threads);
+        bytes.saturating_mul(u64::from(slices))
+    });
+    Ok(Prepare { kernel, seconds, shared, slices })
 }
 
 /// How many of the ready works are looked at for one that frees memory.

@@ -51,15 +51,12 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, schedule: Schedule) -> R
     for lane in &lanes {
         let spec = &request.devices[lane.device.index()];
         let lane_packed = pack_lane(&lir, &schedule, lane, &lifetimes, spec.alignment, &mut offsets);
-        let per_worker = Bytes(lane_packed.per_worker).round_up(64).0;
-        let arena = lane_packed.bytes + per_worker * u64::from(spec.threads);
-        let plan = &mut devices[lane.device.index()];
-        plan.arena = Bytes(arena).round_up(spec.granularity);
-        moments[lane.device.index()] = PeakMoment { workers: per_worker * u64::from(spec.threads), ..lane_packed.moment.clone() };
-        packed.push((lane_packed, per_worker));
+        devices[lane.device.index()].arena = Bytes(lane_packed.bytes).round_up(spec.granularity);
+        moments[lane.device.index()] = lane_packed.moment.clone();
+        packed.push(lane_packed);
     }
-    for (lane, (lane_packed, per_worker)) in lanes.iter().zip(&packed) {
-        let program = program(request, &lir, &schedule, lane, lane_packed, *per_worker, &offsets);
+    for (lane, lane_packed) in lanes.iter().zip(&packed) {
+        let program = program(request, &lir, &schedule, lane, lane_packed, &offsets);
         let seconds = lane.works.iter().map(|id| schedule.prepared[*id].as_ref().map_or(0.0, |prepare| prepare.seconds)).collect();
         queues.push(Queue { device: lane.device, program: Arc::new(program), seconds });
     }
@@ -202,9 +199,9 @@ fn lifetimes(lir: &Lir, lanes: &[Lane], slots: &IdVec<WorkId, Slot>) -> IdVec<Va
 }
 
 pub(crate) struct PackedLane {
-    /// Bytes of values and shared scratch.
+    /// Bytes of values and scratch.
     bytes: u64,
-    per_worker: u64,
+    /// For each work, where its scratch begins.
     scratch: Vec<Option<u64>>,
     moment: PeakMoment,
 }
@@ -236,11 +233,8 @@ fn pack_lane(
     }
     let value_buffers = buffers.len();
     let mut scratch_buffers: Vec<Option<usize>> = Vec::with_capacity(lane.works.len());
-    let mut per_worker = 0;
     for (position, id) in lane.works.iter().enumerate() {
-        let kernel = schedule.prepared[*id].as_ref().and_then(|prepare| prepare.kernel.as_ref());
-        per_worker = per_worker.max(kernel.map_or(0, |kernel| kernel.per_worker));
-        let bytes = kernel.map_or(0, |kernel| kernel.scratch);
+        let bytes = schedule.prepared[*id].as_ref().map_or(0, |prepare| prepare.scratch());
         scratch_buffers.push((bytes > 0).then(|| {
             buffers.push(Buffer { first: position as u32, last: position as u32, bytes, align });
             buffers.len() - 1
@@ -253,7 +247,6 @@ fn pack_lane(
     let moment = PeakMoment::find(lir, lane, &buffers, value_buffers, &values);
     PackedLane {
         bytes: Bytes(layout.peak).round_up(64).0,
-        per_worker,
         scratch: scratch_buffers.iter().map(|buffer| buffer.map(|buffer| layout.offsets[buffer])).collect(),
         moment,
     }
@@ -317,11 +310,9 @@ fn program(
     schedule: &Schedule,
     lane: &Lane,
     packed: &PackedLane,
-    per_worker: u64,
     offsets: &IdVec<ValueId, u64>,
 ) -> Program {
     let device = lane.device.index() as u32;
-    let spec = &request.devices[lane.device.index()];
     let buffer = |id: ValueId| {
         let value = &lir.values[id];
         let place = match value.home {
@@ -339,7 +330,8 @@ fn program(
         let work = &lir.works[id];
         let inputs = work.inputs.iter().map(|view| buffer(view.value));
         let outputs = work.outputs.iter().map(|output| buffer(*output));
-        let kernel = schedule.prepared[id].as_ref().and_then(|prepare| prepare.kernel.clone());
+        let prepare = schedule.prepared[id].as_ref();
+        let (kernel, shared, slices) = prepare.map_or((None, 0, 0), |prepare| (prepare.kernel.clone(), prepare.shared, prepare.slices));
         let args = match &work.kind {
             WorkKind::Kernel { args, .. } => {
                 let (inputs, outputs): (Vec<_>, Vec<_>) = (inputs.collect(), outputs.collect());
@@ -347,25 +339,20 @@ fn program(
             }
             _ => inputs.chain(outputs).collect(),
         };
-        let scratch = packed.scratch[position].map(|offset| BufferRef {
-            place: Place::Arena(device),
-            offset,
-            bytes: kernel.as_ref().map_or(0, |kernel| kernel.scratch),
-        });
+        let scratch = |skipped: u64, bytes: u64| {
+            let offset = packed.scratch[position].filter(|_| bytes > 0)? + skipped;
+            Some(BufferRef { place: Place::Arena(device), offset, bytes })
+        };
         commands.push(Command {
             work: kernel.map_or(Call::Copy, Call::Kernel),
             args,
-            scratch,
+            scratch: scratch(0, shared),
+            worker_scratch: scratch(shared, slices),
             waits: lane.waits[position].clone(),
             label: label(request, work),
         });
     }
-    let worker_scratch = (per_worker > 0).then(|| BufferRef {
-        place: Place::Arena(device),
-        offset: packed.bytes,
-        bytes: per_worker * u64::from(spec.threads),
-    });
-    Program { commands, per_worker, worker_scratch }
+    Program { commands }
 }
 
 impl Arg {

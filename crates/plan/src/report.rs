@@ -18,8 +18,6 @@ pub(crate) struct PeakMoment {
     pub copies: u64,
     /// Values, one for each buffer, with its bytes.
     pub values: Vec<(ValueId, u64)>,
-    /// Scratch of workers, always there.
-    pub workers: u64,
 }
 
 impl PeakMoment {
@@ -68,7 +66,7 @@ pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, mom
         lir.feeds.iter().map(|feed| (feed.data_type, &feed.shape)).chain(lir.fetches.iter().map(|fetch| (fetch.data_type, &fetch.shape)));
     let ends: u64 =
         ends.filter(|_| on_host).map(|(data_type, shape)| lines(data_type.bytes_of(shape.elements().unwrap_or(0)).unwrap_or(0))).sum();
-    let workspace = Bytes(moment.scratch + moment.workers);
+    let workspace = Bytes(moment.scratch);
     let copies = Bytes(moment.copies);
     plan.peak = PeakParts {
         variables: round(stored),

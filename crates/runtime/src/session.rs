@@ -28,12 +28,14 @@ pub(crate) struct Inner {
     holder: String,
     variables: Mutex<Variables>,
     /// Plans by what they are for; several where they depend on the elements of feeds.
-    plans: Mutex<HashMap<String, Vec<(Signature, Arc<Loaded>)>>>,
+    plans: Mutex<Plans>,
     arenas: Arenas,
     /// Held by runs: for writing by those that write variables.
     state: RwLock<()>,
     closed: AtomicBool,
 }
+
+type Plans = HashMap<String, Vec<(Signature, Arc<Loaded>)>>;
 
 /// A variable of a session.
 #[derive(Clone, Debug, PartialEq)]

@@ -94,6 +94,7 @@ pub fn command(does: Does, chunks: u32, turns: u32, cells: &[u32], waits: &[(u32
         work: Work::Kernel(prepared),
         args: cells.iter().map(|&cell| arena(cell, u64::from(chunks))).collect(),
         scratch: None,
+        worker_scratch: None,
         waits: waits.iter().map(|&(queue, commands)| Wait { queue, commands }).collect(),
         label: "cells".into(),
     }
@@ -106,9 +107,12 @@ pub fn arena(cell: u32, count: u64) -> BufferRef {
 /// Slices for the threads lie at the beginning of the arena, 16 for each of 4 queues.
 pub const SCRATCH: u64 = 4 * 16 * 64;
 
-pub fn program(queue: u32, commands: Vec<Command>) -> Program {
+pub fn program(queue: u32, mut commands: Vec<Command>) -> Program {
     let scratch = BufferRef { place: Place::Arena(0), offset: u64::from(queue) * 16 * 64, bytes: 16 * 64 };
-    Program { commands, per_worker: 64, worker_scratch: Some(scratch) }
+    for command in &mut commands {
+        command.worker_scratch = matches!(command.work, Work::Kernel(_)).then_some(scratch);
+    }
+    Program { commands }
 }
 
 pub fn device(threads: usize) -> CpuDevice {
