@@ -18,6 +18,8 @@ pub(crate) struct Pruned {
     pub feeds: Vec<Output>,
     /// The tensors that are wanted.
     pub fetches: Vec<Output>,
+    /// The nodes that run for what they do.
+    pub targets: Vec<NodeId>,
 }
 
 pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
@@ -55,7 +57,7 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
         let outputs = node_facts(request, &facts, &fed, id)?;
         facts[id] = outputs;
     }
-    Ok(Pruned { order, facts, feeds, fetches })
+    Ok(Pruned { order, facts, feeds, fetches, targets })
 }
 
 fn feed_fact(feed: &crate::Feed) -> Fact {
@@ -131,6 +133,10 @@ fn node_facts(request: &Request<'_>, facts: &IdVec<NodeId, Vec<Fact>>, fed: &Has
         return Err(unfed(request, id));
     }
     let mut outputs = infer_node(request.registry, &def, node, &inputs)?;
+    if let (Lower::PlaceholderWithDefault, [output], [default]) = (rules.lower, &mut outputs[..], &inputs[..]) {
+        // What is not fed is the default, whatever else the placeholder would take.
+        *output = Fact { is_ref: output.is_ref, ..default.clone() };
+    }
     for (index, fact) in outputs.iter_mut().enumerate() {
         if let Some(feed) = fed.get(&Output { node: id, index: index as u32 }) {
             *fact = feed_fact(&request.signature.feeds[*feed]);

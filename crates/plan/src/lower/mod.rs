@@ -4,17 +4,19 @@
 //! writes by earlier nodes and none by later ones. Control edges have then done all that they can do, since variables are
 //! the only state: they are not carried further.
 
+mod variables;
+
 use std::collections::HashMap;
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_graph::{AttrValue, HostTensor, Node, NodeId, Output, Shape};
+use plimsoll_graph::{HostTensor, Node, NodeId, Output};
 use plimsoll_kernels::expr::{Expr, ExprBuilder, Reg, Scalar};
 use plimsoll_ops::{KernelCx, Lower, Meta};
 
 use crate::Request;
 use crate::infer::Pruned;
 use crate::lir::{Arg, Home, Lir, ValueId, View, WorkKind};
-use crate::plan::{DeviceId, PlanFeed, PlanFetch, PlanVariable, VariableKind};
+use crate::plan::{DeviceId, PlanFeed, PlanFetch};
 
 /// What an output of a node is.
 #[derive(Clone, Debug)]
@@ -58,6 +60,7 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
         lowering.node(id, node).map_err(|error| error.at_node(&node.name))?;
     }
     lowering.lir.nodes.sort_unstable_by_key(|(id, _)| *id);
+    lowering.targets();
     lowering.fetches()?;
     Ok(lowering.lir)
 }
@@ -77,6 +80,19 @@ impl Lowering<'_> {
             self.meanings.insert(*output, meaning);
         }
         Ok(())
+    }
+
+    /// Targets run even where nobody reads their values: they may fail.
+    fn targets(&mut self) {
+        let definitions = self.lir.definitions();
+        for &target in &self.pruned.targets {
+            for index in 0..self.pruned.facts[target].len() as u32 {
+                let Some(Meaning::Value(view)) = self.meanings.get(&Output { node: target, index }) else { continue };
+                if let Some(work) = definitions[view.value] {
+                    self.lir.works[work].is_root = true;
+                }
+            }
+        }
     }
 
     fn fetches(&mut self) -> Result<()> {
@@ -380,210 +396,6 @@ impl Lowering<'_> {
         };
         self.work(id, kind, views, results, false);
         Ok(())
-    }
-
-    fn variable(&mut self, id: NodeId, node: &Node) -> Result<()> {
-        let fact = &self.pruned.facts[id][0];
-        let (data_type, shape, kind) = match &fact.handle {
-            Some((data_type, shape)) => (*data_type, shape, VariableKind::Resource),
-            None => (fact.data_type, &fact.shape, VariableKind::Reference),
-        };
-        let shape = shape.complete().ok_or_else(|| Error::unimplemented(format!("not yet: a variable of shape {shape}")))?;
-        let text = |name: &str| match node.attrs.get(name) {
-            Some(AttrValue::Bytes(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
-            _ => String::new(),
-        };
-        let (container, shared) = (text("container"), text("shared_name"));
-        let key = format!("{container};{}", if shared.is_empty() { &node.name } else { &shared });
-        let variable = self.new_variable(key, id, node, kind, data_type, shape, None)?;
-        self.define(id, 0, Meaning::Variable(variable));
-        Ok(())
-    }
-
-    fn state(&mut self, id: NodeId, node: &Node, initial: Vec<u8>) -> u32 {
-        let shape = Shape::from([initial.len() as u64]);
-        self.new_variable(format!("state;{}", node.name), id, node, VariableKind::State, DataType::Uint8, shape, Some(initial))
-            .expect("a node has one state")
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the fields of a variable")]
-    fn new_variable(
-        &mut self,
-        key: String,
-        id: NodeId,
-        node: &Node,
-        kind: VariableKind,
-        data_type: DataType,
-        shape: Shape,
-        initial: Option<Vec<u8>>,
-    ) -> Result<u32> {
-        let device = self.device(id);
-        if let Some(&known) = self.variables.get(&key) {
-            let variable = &self.lir.variables[known as usize];
-            if variable.data_type != data_type || variable.shape != shape || variable.kind != kind || variable.device != device {
-                return Err(Error::invalid_argument(format!("variable '{}' is declared twice, and not alike: {}", key, variable.name)));
-            }
-            return Ok(known);
-        }
-        let bytes = data_type.bytes_of(shape.elements()?).ok_or_else(|| not_yet(data_type))?;
-        let index = self.lir.variables.len() as u32;
-        let name = node.name.clone();
-        self.variables.insert(key.clone(), index);
-        let variable =
-            PlanVariable { key, name, kind, data_type, shape, device, initial, read_first_by: None, assigned_by: None, written: false };
-        self.lir.variables.push(variable);
-        let value = self.lir.value(device, Home::Variable(index), bytes, id);
-        self.versions.push(value);
-        self.written.push(false);
-        Ok(index)
-    }
-
-    /// The inputs of a node that are references or handles.
-    fn variable_inputs(&self, node: &Node) -> Vec<usize> {
-        (0..node.inputs.len()).filter(|input| matches!(self.meanings.get(&node.inputs[*input]), Some(Meaning::Variable(_)))).collect()
-    }
-
-    fn variable_of(&self, node: &Node, input: usize) -> Result<u32> {
-        match self.meaning(node.inputs[input])? {
-            Meaning::Variable(variable) => Ok(*variable),
-            _ => Err(Error::invalid_argument(format!("input {input} of {} is no variable (a fed value cannot be assigned)", node.op))),
-        }
-    }
-
-    /// The variable as the nodes so far leave it, seen as a value.
-    fn current(&self, variable: u32) -> View {
-        let known = &self.lir.variables[variable as usize];
-        View { value: self.versions[variable as usize], data_type: known.data_type, shape: known.shape.clone() }
-    }
-
-    fn read_variable(&mut self, variable: u32, reader: NodeId, shape: Option<Shape>) -> Result<View> {
-        let view = self.current(variable);
-        if let Some(shape) = shape
-            && shape != view.shape
-        {
-            return Err(Error::invalid_argument(format!("the variable has shape {}, not {shape}", view.shape)));
-        }
-        if !self.written[variable as usize] {
-            self.lir.variables[variable as usize].read_first_by.get_or_insert(reader);
-        }
-        Ok(view)
-    }
-
-    /// The next version of a variable.
-    fn write(&mut self, variable: u32, writer: NodeId) -> ValueId {
-        let old = self.versions[variable as usize];
-        let Value { device, home, bytes } = Value::of(&self.lir, old);
-        let new = self.lir.value(device, home, bytes, writer);
-        self.lir.next_version.push((old, new));
-        self.versions[variable as usize] = new;
-        self.written[variable as usize] = true;
-        self.lir.variables[variable as usize].written = true;
-        new
-    }
-
-    fn is_initialized(&mut self, id: NodeId, node: &Node) -> Result<()> {
-        let variable = self.variable_of(node, 0)?;
-        let meaning = if self.written[variable as usize] {
-            Meaning::Known(HostTensor::from_bools(Shape::scalar(), &[true])?)
-        } else {
-            let device = self.lir.variables[variable as usize].device;
-            let value = self.lir.value(device, Home::Flag(variable), 1, id);
-            Meaning::Value(View { value, data_type: DataType::Bool, shape: Shape::scalar() })
-        };
-        self.define(id, 0, meaning);
-        Ok(())
-    }
-
-    fn assign(&mut self, id: NodeId, node: &Node) -> Result<()> {
-        let variable = self.variable_of(node, 0)?;
-        let (data_type, shape) = {
-            let known = &self.lir.variables[variable as usize];
-            (known.data_type, known.shape.clone())
-        };
-        let meaning = self.meaning(node.inputs[1])?.clone();
-        let given = match &meaning {
-            Meaning::Known(tensor) => Meta { data_type: tensor.data_type(), shape: tensor.shape().clone() },
-            Meaning::Value(view) => Meta { data_type: view.data_type, shape: view.shape.clone() },
-            Meaning::Variable(source) => Meta {
-                data_type: self.lir.variables[*source as usize].data_type,
-                shape: self.lir.variables[*source as usize].shape.clone(),
-            },
-        };
-        if given.data_type != data_type {
-            return Err(Error::invalid_argument(format!(
-                "Trying to assign variable with wrong dtype. Expected {data_type} got {}",
-                given.data_type
-            )));
-        }
-        if given.shape != shape {
-            return Err(Error::invalid_argument(format!(
-                "Assign requires shapes of both tensors to match. lhs shape= {shape} rhs shape= {}",
-                given.shape
-            )));
-        }
-        let splat = match &meaning {
-            Meaning::Known(tensor) => tensor.splat().and_then(|bytes| Scalar::from_le_bytes(data_type, bytes)),
-            _ => None,
-        };
-        let was_written = self.written[variable as usize];
-        let mut builder = ExprBuilder::new();
-        let (kind, views) = if let Some(scalar) = splat {
-            let value = builder.constant(scalar);
-            (WorkKind::Expr { expr: builder.finish(vec![value]), shape }, Vec::new())
-        } else {
-            let view = match meaning {
-                Meaning::Variable(source) => self.read_variable(source, id, None)?,
-                _ => self.read(node.inputs[1], self.device(id))?,
-            };
-            match builder.input(data_type) {
-                // Only what a kernel makes is worth joining with the kernel; the rest is a plain copy.
-                Ok(value) if self.lir.values[view.value].home == Home::Arena => {
-                    (WorkKind::Expr { expr: builder.finish(vec![value]), shape }, vec![view])
-                }
-                _ => (WorkKind::Copy, vec![view]),
-            }
-        };
-        let result = self.write(variable, id);
-        self.work(id, kind, views, vec![result], true);
-        if !was_written {
-            // Filled in with the command's place when the queues are made.
-            self.lir.variables[variable as usize].assigned_by = Some((0, 0));
-        }
-        self.define_reference(id, variable);
-        Ok(())
-    }
-
-    fn update(&mut self, id: NodeId, node: &Node, update: plimsoll_ops::Update) -> Result<()> {
-        let targets = update.writes.iter().map(|input| self.variable_of(node, *input)).collect::<Result<Vec<u32>>>()?;
-        let inputs: Vec<Output> = node.inputs.clone();
-        let (expr, views) = self.operands(id, &update.expr, &inputs)?;
-        let shape = self.lir.variables[targets[0] as usize].shape.clone();
-        for &target in &targets {
-            let variable = &self.lir.variables[target as usize];
-            if variable.shape != shape {
-                return Err(Error::invalid_argument(format!("variables {} and {shape} of one update differ in shape", variable.shape)));
-            }
-            if variable.device != self.device(id) {
-                return Err(Error::invalid_argument(format!("variable '{}' is on another device than its update", variable.name)));
-            }
-        }
-        let results = targets.iter().map(|target| self.write(*target, id)).collect();
-        self.work(id, WorkKind::Expr { expr, shape }, views, results, true);
-        self.define_reference(id, targets[0]);
-        Ok(())
-    }
-}
-
-struct Value {
-    device: DeviceId,
-    home: Home,
-    bytes: u64,
-}
-
-impl Value {
-    fn of(lir: &Lir, id: ValueId) -> Value {
-        let value = &lir.values[id];
-        Value { device: value.device, home: value.home, bytes: value.bytes }
     }
 }
 
