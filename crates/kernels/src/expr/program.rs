@@ -11,8 +11,8 @@ use super::layout::{Access, Layout};
 use super::{Expr, Scalar, ops};
 use crate::simd::Isa;
 
-/// Rows at least this long are walked one by one; shorter ones many at a time, with their operands spread out beforehand.
-const LONG_ROW: usize = 128;
+/// The least elements of a tile.
+const LEAST: usize = 128;
 /// Scratch places lie this many bytes apart more than they are long, so that they do not fall onto the same cache sets.
 const SKEW: usize = 64;
 
@@ -102,7 +102,7 @@ impl TileProgram {
 
         let in_scratch = slots + layout.operands.iter().filter(|access| **access != Access::Full).count();
         let fitting = 40 * 1024 / (width * in_scratch.max(1));
-        let tile = if fitting >= 1024 { 1024 } else { (fitting / 64 * 64).max(LONG_ROW) };
+        let tile = if fitting >= 1024 { 1024 } else { (fitting / 64 * 64).max(LEAST) };
         let tile = tile.min(layout.total.next_multiple_of(64).max(64));
 
         let place_bytes = (tile * width).next_multiple_of(64) + SKEW;
@@ -171,8 +171,10 @@ impl TileProgram {
         pairs
     }
 
+    /// Whether rows are walked many at a time, with the operands that have rows spread out beforehand; longer ones are walked
+    /// one by one.
     fn short_rows(&self) -> bool {
-        self.layout.row < LONG_ROW && self.operands.iter().any(|operand| matches!(operand.access, Access::Rows { .. }))
+        self.layout.row * 2 <= self.tile && self.operands.iter().any(|operand| matches!(operand.access, Access::Rows { .. }))
     }
 
     /// Readies `scratch` for [`TileProgram::run`] with the same bases, except that the first may change.

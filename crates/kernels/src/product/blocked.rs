@@ -14,6 +14,9 @@ use crate::simd::Isa;
 /// The most terms that are summed in registers before the sums are added to C. Fixed, since the bits depend on it.
 const TERMS: usize = 320;
 
+/// Floats of C that an epilogue takes at once.
+const TILE: usize = 6 * 1024;
+
 /// How the work is cut; what is `None` is chosen by shape. For measuring and for tests: bits do not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
@@ -68,6 +71,8 @@ struct Blocked {
     pack_a: bool,
     pack_b: bool,
     epilogue: Option<TileProgram>,
+    /// Rows of a piece that are computed before the epilogue takes them.
+    tile_rows: usize,
     /// Where in the worker's scratch these lie.
     b_place: usize,
     a_place: usize,
@@ -123,8 +128,11 @@ pub(super) fn prepare(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, t
     let floats = |count: usize| (count * 4).next_multiple_of(64) + 64;
     let b_place = epilogue.as_ref().map_or(0, |program| program.scratch() as usize).next_multiple_of(64);
     let a_place = b_place + if cut.pack_b { floats(cut.terms * code.vectors * code.lanes) } else { 0 };
+    // The tile stays in the first cache, unless B would have to be copied again for each.
+    let tile_rows =
+        if cut.pack_b { cut.rows } else { (TILE / cut.columns / code.rows * code.rows).clamp(code.rows, cut.rows.max(code.rows)) };
     let c_place = a_place + if cut.pack_a { floats(cut.terms * cut.rows) } else { 0 };
-    let per_worker = c_place + if epilogue.is_some() { floats(cut.rows * cut.columns) } else { 0 };
+    let per_worker = c_place + if epilogue.is_some() { floats(tile_rows * cut.columns) } else { 0 };
     let in_place = match &epilogue {
         // Operand `i` of the expression is argument `i + 1`; the product itself is none.
         Some(program) => program.in_place().into_iter().filter(|pair| pair.0 > 0).map(|(operand, output)| (operand + 1, output)).collect(),
@@ -143,6 +151,7 @@ pub(super) fn prepare(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, t
         pack_a,
         pack_b,
         epilogue,
+        tile_rows,
         b_place,
         a_place,
         c_place,
@@ -243,19 +252,24 @@ impl Blocked {
             };
             let tile = args.worker.add(self.c_place).cast::<f32>();
             let width = columns.len();
-            self.compute(a_matrix, b_matrix, rows.clone(), columns.clone(), tile, width, args.worker);
-            let start = rows.start * n + columns.start;
+            // The expression finds its first operand where element 0 of C would be if row `row` of the tile began at `at`.
             let bases = |at: usize, row: usize| Bases {
                 first: tile.wrapping_add(row * width).wrapping_sub(at).cast::<u8>(),
                 rest: &args.pointers[2..],
             };
-            program.begin(&bases(start, 0), args.worker);
-            if width == n || rows.len() == 1 {
-                return program.run(start..start + rows.len() * width, &bases(start, 0), args.worker);
-            }
-            for row in 0..rows.len() {
-                let at = start + row * n;
-                program.run(at..at + width, &bases(at, row), args.worker)?;
+            program.begin(&bases(0, 0), args.worker);
+            for first in rows.clone().step_by(self.tile_rows) {
+                let rows = first..(first + self.tile_rows).min(rows.end);
+                self.compute(a_matrix, b_matrix, rows.clone(), columns.clone(), tile, width, args.worker);
+                let start = rows.start * n + columns.start;
+                if width == n || rows.len() == 1 {
+                    program.run(start..start + rows.len() * width, &bases(start, 0), args.worker)?;
+                    continue;
+                }
+                for row in 0..rows.len() {
+                    let at = start + row * n;
+                    program.run(at..at + width, &bases(at, row), args.worker)?;
+                }
             }
         }
         Ok(())
