@@ -134,6 +134,9 @@ fn parse_limit(text: &str) -> Result<MemoryLimit> {
         return wrong_use(format!("--memory-limit {text} would limit every GPU, and there is none: write CPU:0={text}"));
     };
     let name = DeviceName::parse_full_or_local(device.trim()).or_usage()?;
+    if name.index.is_some_and(|index| !DeviceName::local(name.kind.as_deref().unwrap_or_default(), index).satisfies(&name)) {
+        return wrong_use(format!("--memory-limit {text}: '{device}' is no device of this process; write CPU:0={size}"));
+    }
     let kind = name.kind.as_deref().and_then(DeviceKind::from_name);
     match (kind, name.index) {
         (Some(DeviceKind::Gpu), _) => Err(not_yet(&format!("--memory-limit {text}: GPUs are not supported"))),
@@ -178,7 +181,7 @@ mod tests {
         for text in ["CPU:0=64", "CPU:0= 64 MiB"] {
             assert!(parse_limit(text).is_ok(), "{text}");
         }
-        for text in ["CPU=1", "CPU:0=", "CPU:0=x", "CPU:0=1+1", "x", "=1", "TPU:0=1", "GPU:0=1GiB"] {
+        for text in ["CPU=1", "/job:worker/cpu:0=1MiB", "CPU:0=", "CPU:0=x", "CPU:0=1+1", "x", "=1", "TPU:0=1", "GPU:0=1GiB"] {
             assert!(parse_limit(text).is_err(), "{text}");
         }
     }

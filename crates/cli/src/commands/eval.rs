@@ -220,10 +220,16 @@ fn write_array(path: &Path, tensor: &HostTensor) -> Result<()> {
     let mut temporary = path.as_os_str().to_os_string();
     temporary.push(format!(".tmp{}", std::process::id()));
     let temporary = PathBuf::from(temporary);
+    // A device, a pipe or another special file is written to, never replaced.
+    let is_special = std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
+    let target = if is_special { path } else { &temporary };
     let write = || -> plimsoll::Result<()> {
-        let mut out = BufWriter::new(std::fs::File::create(&temporary).map_err(failed)?);
+        let mut out = BufWriter::new(std::fs::File::create(target).map_err(failed)?);
         npy::write(tensor, &mut out)?;
         out.flush().map_err(failed)?;
+        if is_special {
+            return Ok(());
+        }
         std::fs::rename(&temporary, path).map_err(failed)
     };
     let result = write();
