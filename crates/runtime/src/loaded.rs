@@ -1,9 +1,9 @@
 //! A plan with its executables and everything that is bound once.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_base::{Bytes, Code, Error, Result};
 use plimsoll_device::{Bindings, Device, Executable, Failure, Run};
 use plimsoll_graph::HostTensor;
 use plimsoll_graph::id::Id;
@@ -11,18 +11,18 @@ use plimsoll_memory::{Block, Loan};
 use plimsoll_plan::{Plan, VariableKind};
 
 use crate::arenas::Arenas;
-use crate::variables::{Slot, Variables};
+use crate::variables::Variables;
 
 /// A plan, ready to run.
 pub(crate) struct Loaded {
     pub plan: Plan,
     devices: Vec<Arc<dyn Device>>,
     executables: Vec<Box<dyn Executable>>,
-    variables: Vec<Slot>,
+    /// Of each of the plan's variables: 1 once something was assigned. The session keeps their storage while it is open.
+    assigned: Vec<Arc<AtomicU8>>,
     /// What a new context starts from: variables, flags and constants are bound for good.
     bindings: Bindings,
-    /// Constants that kernels read where the graph has them, one loan for each device.
-    _constants: Vec<Loan>,
+    constants: Mutex<Constants>,
     contexts: Mutex<Vec<Context>>,
     /// Devices with an arena: index and bytes.
     arenas: Vec<(usize, Bytes)>,
@@ -31,6 +31,23 @@ pub(crate) struct Loaded {
     holder: String,
     /// Whether the plan writes a variable.
     pub writes: bool,
+}
+
+/// Constants that kernels read.
+#[derive(Default)]
+struct Constants {
+    /// One for each device: most are read where the graph has them.
+    loans: Vec<Loan>,
+    /// Those that the graph has compressed, in full.
+    full: Vec<HostTensor>,
+}
+
+/// What became of a run.
+pub(crate) enum Attempt {
+    /// Nothing: there was no room for it, and it did not start.
+    NoRoom(Error),
+    /// It ran or cannot run.
+    Over(Result<()>),
 }
 
 /// The changing part of a run; used by one run at a time, again and again.
@@ -44,15 +61,12 @@ struct Context {
 const MAX_IDLE: usize = 16;
 
 impl Loaded {
-    pub fn new(mut plan: Plan, host: usize, devices: &[Arc<dyn Device>], variables: &Variables, holder: &str) -> Result<Loaded> {
-        let slots = plan
-            .variables
-            .iter()
-            .map(|variable| {
-                variables.get(&variable.key).cloned().ok_or_else(|| Error::internal(format!("variable '{}' has no storage", variable.name)))
-            })
-            .collect::<Result<Vec<Slot>>>()?;
-        let mut constants = Vec::new();
+    pub fn new(plan: Plan, host: usize, devices: &[Arc<dyn Device>], variables: &Variables, holder: &str) -> Result<Loaded> {
+        let storage = plan.variables.iter().map(|variable| {
+            variables.get(&variable.key).ok_or_else(|| Error::internal(format!("variable '{}' has no storage", variable.name)))
+        });
+        let slots = storage.collect::<Result<Vec<_>>>()?;
+        let mut constants = Constants::default();
         for (index, device) in devices.iter().enumerate() {
             let align = device.spec().alignment;
             let here = plan.constants.iter().filter(|constant| constant.device.is_some_and(|device| device.index() == index));
@@ -60,12 +74,17 @@ impl Loaded {
             if bytes > Bytes::ZERO {
                 let mut loan = device.lend(&format!("{holder}: constants"));
                 loan.set(bytes.round_up(device.spec().granularity)).map_err(Error::from)?;
-                constants.push(loan);
+                constants.loans.push(loan);
             }
         }
         // Reserved, so that they may be held in full now.
-        for constant in plan.constants.iter_mut().filter(|constant| constant.value.bytes().is_none()) {
-            constant.value = constant.value.dense()?;
+        let mut addresses = Vec::with_capacity(plan.constants.len());
+        for constant in &plan.constants {
+            if constant.value.bytes().is_none() {
+                constants.full.push(constant.value.dense()?);
+            }
+            let bytes = constant.value.bytes().or_else(|| constants.full.last()?.bytes());
+            addresses.push(bytes.map_or(std::ptr::null_mut(), |bytes| bytes.as_ptr().cast_mut()));
         }
         let executables = plan
             .queues()
@@ -73,12 +92,11 @@ impl Loaded {
             .enumerate()
             .map(|(index, queue)| devices[queue.device.index()].load(index as u32, queue.program.clone()))
             .collect::<Result<Vec<_>>>()?;
-        let address = |tensor: &HostTensor| tensor.bytes().map_or(std::ptr::null_mut(), |bytes| bytes.as_ptr().cast_mut());
         let bindings = Bindings {
             arenas: vec![std::ptr::null_mut(); devices.len()],
-            variables: slots.iter().map(Slot::address).collect(),
+            variables: slots.iter().map(|slot| slot.address()).collect(),
             flags: slots.iter().map(|slot| slot.flag.as_ptr()).collect(),
-            constants: plan.constants.iter().map(|constant| address(&constant.value)).collect(),
+            constants: addresses,
             feeds: vec![std::ptr::null_mut(); plan.feeds.len()],
             fetches: vec![std::ptr::null_mut(); plan.fetches.len()],
         };
@@ -93,9 +111,9 @@ impl Loaded {
         Ok(Loaded {
             devices: devices.to_vec(),
             executables,
-            variables: slots,
+            assigned: slots.iter().map(|slot| slot.flag.clone()).collect(),
             bindings,
-            _constants: constants,
+            constants: Mutex::new(constants),
             contexts: Mutex::new(Vec::with_capacity(MAX_IDLE)),
             arenas,
             host,
@@ -105,21 +123,27 @@ impl Loaded {
         })
     }
 
+    /// Gives back what it holds beside its session's variables. For a session that ends: it must not run any more.
+    pub fn give_back(&self) {
+        *self.constants.lock().unwrap_or_else(PoisonError::into_inner) = Constants::default();
+    }
+
     /// Runs the plan once. `feeds` are dense and of the plan's types and shapes, and so are `fetches`, which nobody shares.
+    /// The session's variables have storage: it is not closed, nor will it be before this returns.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION for variables that were not initialised; RESOURCE_EXHAUSTED where there is no room for the run's
-    /// memory; what a kernel says, with its node.
-    pub fn run(
-        &self,
-        arenas: &Arenas,
-        feeds: &[&HostTensor],
-        fetches: &mut [&mut HostTensor],
-        graph: &plimsoll_graph::Graph,
-    ) -> Result<()> {
-        self.check_initialized(graph)?;
-        let mut context = self.context(arenas)?;
-        let result = self.run_in(&mut context, arenas, feeds, fetches);
+    /// FAILED_PRECONDITION for variables that were not initialised; what a kernel says, with its node. Where a line has no
+    /// room for the run's memory it is not an error yet.
+    pub fn run(&self, arenas: &Arenas, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor], graph: &plimsoll_graph::Graph) -> Attempt {
+        if let Err(error) = self.check_initialized(graph) {
+            return Attempt::Over(Err(error));
+        }
+        let mut context = self.context();
+        let attempt = match self.reserve(&mut context, arenas, feeds, fetches) {
+            Ok(()) => Attempt::Over(self.execute(&mut context, feeds, fetches)),
+            Err(error) if error.code() == Code::ResourceExhausted => Attempt::NoRoom(error),
+            Err(error) => Attempt::Over(Err(error)),
+        };
         for (device, block) in context.blocks.drain(..) {
             arenas.put(device, block);
         }
@@ -129,10 +153,10 @@ impl Loaded {
         if idle.len() < MAX_IDLE {
             idle.push(context);
         }
-        result
+        attempt
     }
 
-    fn run_in(&self, context: &mut Context, arenas: &Arenas, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<()> {
+    fn reserve(&self, context: &mut Context, arenas: &Arenas, feeds: &[&HostTensor], fetches: &[&mut HostTensor]) -> Result<()> {
         let spec = self.devices[self.host].spec();
         let lines = |tensor: &HostTensor| Bytes(tensor.byte_len()).round_up(spec.alignment);
         let ends: Bytes = feeds.iter().map(|feed| lines(feed)).sum::<Bytes>() + fetches.iter().map(|fetch| lines(fetch)).sum::<Bytes>();
@@ -141,6 +165,10 @@ impl Loaded {
             let block = arenas.take(device, &*self.devices[device], bytes, &self.holder)?;
             context.blocks.push((device, block));
         }
+        Ok(())
+    }
+
+    fn execute(&self, context: &mut Context, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<()> {
         let run = Run::alone(&mut context.run);
         for (device, block) in &context.blocks {
             run.bindings.arenas[*device] = block.as_ptr();
@@ -161,19 +189,19 @@ impl Loaded {
         failure.map_or(Ok(()), |failure| Err(self.error(failure)))
     }
 
-    fn context(&self, _arenas: &Arenas) -> Result<Context> {
+    fn context(&self) -> Context {
         if let Some(context) = self.contexts.lock().unwrap_or_else(PoisonError::into_inner).pop() {
-            return Ok(context);
+            return context;
         }
         let run = Arc::new(Run::new(self.executables.len(), self.bindings.clone()));
         let ends = self.devices[self.host].lend(&format!("{}: fed and fetched", self.holder));
-        Ok(Context { run, ends, blocks: Vec::with_capacity(self.arenas.len()) })
+        Context { run, ends, blocks: Vec::with_capacity(self.arenas.len()) }
     }
 
     fn check_initialized(&self, graph: &plimsoll_graph::Graph) -> Result<()> {
-        for (variable, slot) in self.plan.variables.iter().zip(&self.variables) {
+        for (variable, assigned) in self.plan.variables.iter().zip(&self.assigned) {
             let Some(reader) = variable.read_first_by else { continue };
-            if slot.is_initialized() {
+            if assigned.load(Ordering::Acquire) != 0 {
                 continue;
             }
             let message = match variable.kind {
@@ -192,10 +220,10 @@ impl Loaded {
 
     /// What a finished assignment leaves behind, also where the run failed later.
     fn mark_assigned(&self, run: &Run, failed: bool) {
-        for (variable, slot) in self.plan.variables.iter().zip(&self.variables) {
+        for (variable, assigned) in self.plan.variables.iter().zip(&self.assigned) {
             let Some((queue, command)) = variable.assigned_by else { continue };
             if !failed || run.queues[queue as usize].0.load(Ordering::Acquire) > command {
-                slot.flag.store(1, Ordering::Release);
+                assigned.store(1, Ordering::Release);
             }
         }
     }

@@ -11,7 +11,7 @@ use plimsoll_ops::Registry;
 use plimsoll_plan::{Feed, Placement, Plan, Request, Signature, VariableKind, check_limits};
 
 use crate::arenas::Arenas;
-use crate::loaded::Loaded;
+use crate::loaded::{Attempt, Loaded};
 use crate::variables::Variables;
 use crate::{Callable, Devices};
 
@@ -210,7 +210,11 @@ impl Session {
     pub fn close(&self) {
         self.0.closed.store(true, Ordering::Release);
         let _alone = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
-        self.0.plans.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut plans = self.0.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        // Callables may hold plans, but they run no more.
+        plans.values().flatten().for_each(|(_, loaded)| loaded.give_back());
+        plans.clear();
+        drop(plans);
         *self.0.variables.lock().unwrap_or_else(PoisonError::into_inner) = Variables::default();
         self.0.arenas.clear();
     }
@@ -223,14 +227,25 @@ impl Inner {
 
     pub fn run_loaded(&self, loaded: &Loaded, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<()> {
         self.check_open()?;
-        if loaded.writes {
-            let _alone = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            self.check_open()?;
-            loaded.run(&self.arenas, feeds, fetches, &self.graph)
-        } else {
+        if !loaded.writes {
             let _shared = self.state.read().unwrap_or_else(PoisonError::into_inner);
             self.check_open()?;
-            loaded.run(&self.arenas, feeds, fetches, &self.graph)
+            match loaded.run(&self.arenas, feeds, fetches, &self.graph) {
+                Attempt::NoRoom(_) => {}
+                Attempt::Over(result) => return result,
+            }
+        }
+        // A run that found no room beside others of the session waits for them before it starts.
+        let _alone = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        self.check_open()?;
+        if let Attempt::Over(result) = loaded.run(&self.arenas, feeds, fetches, &self.graph) {
+            return result;
+        }
+        // What was kept from other runs may stand in the way.
+        self.release_unused();
+        match loaded.run(&self.arenas, feeds, fetches, &self.graph) {
+            Attempt::NoRoom(error) => Err(error),
+            Attempt::Over(result) => result,
         }
     }
 
@@ -257,8 +272,7 @@ impl Inner {
                 if signature.feeds.iter().all(|feed| feed.value.is_none()) {
                     return Err(error);
                 }
-                let plan = self.plan(&signature).map_err(|_| error)?;
-                Ok((signature, plan))
+                self.plan(&signature).map(|plan| (signature, plan))
             }
             Err(error) => Err(error),
         }

@@ -126,7 +126,7 @@ fn variables_keep_their_values_and_reads_come_in_order() {
 fn network(b: &mut GraphBuilder, hidden_device: &str) -> Output {
     let x = b.placeholder("x", DataType::Float, plimsoll_graph::PartialShape(Some(vec![None, Some(8)]))).build().unwrap();
     let t = b.placeholder("t", DataType::Float, plimsoll_graph::PartialShape(Some(vec![None, Some(3)]))).build().unwrap();
-    let mut variable = |b: &mut GraphBuilder, name: &str, dims: &[u64]| {
+    let variable = |b: &mut GraphBuilder, name: &str, dims: &[u64]| {
         b.get_variable(name, DataType::Float, dims.to_vec(), &Initializer::truncated_normal(0.3, Some(3))).unwrap()
     };
     let (w0, b0) = (variable(b, "w0", &[8, 16]), variable(b, "b0", &[16]));

@@ -1,0 +1,100 @@
+//! The room of a session: runs and plans that share a line, and what is given back.
+
+use std::sync::{Arc, Barrier};
+
+use plimsoll_base::{Bytes, DataType};
+use plimsoll_device::Options;
+use plimsoll_graph::{HostTensor, PartialShape};
+use plimsoll_ops::builder::Initializer;
+use plimsoll_ops::{GraphBuilder, Registry};
+use plimsoll_runtime::{Devices, Session};
+
+/// `y` = softmax of `x`, twice over, times a constant matrix, plus a variable.
+fn session(devices: &Devices) -> Session {
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    let x = b.placeholder("x", DataType::Float, PartialShape(Some(vec![None, Some(64)]))).build().unwrap();
+    let values: Vec<f32> = (0..64 * 64).map(|i| (i % 13) as f32).collect();
+    let matrix = b.constant(HostTensor::from_slice([64, 64], &values).unwrap()).build().unwrap();
+    let v = b.get_variable("v", DataType::Float, [64], &Initializer::Ones).unwrap();
+    b.global_variables_initializer().unwrap();
+    let once = b.softmax(x).build().unwrap();
+    let twice = b.softmax(once).build().unwrap();
+    let product = b.matmul(twice, matrix).build().unwrap();
+    let sum = b.add(product, v.value).build().unwrap();
+    b.reduce_sum(sum, None).name("y").build().unwrap();
+    let registry = b.registry().clone();
+    Session::new(devices, &b.finish(), registry).unwrap()
+}
+
+fn rows(count: u64) -> HostTensor {
+    HostTensor::from_slice([count, 64], &vec![0.5f32; count as usize * 64]).unwrap()
+}
+
+fn open(limit: Option<u64>) -> Devices {
+    let options = Options::new().intra_op(1);
+    Devices::open(&limit.map_or(options.clone(), |limit| options.limit("CPU:0", &limit.to_string()))).unwrap()
+}
+
+/// The least limit for runs with that many rows, and what they give.
+fn alone(count: u64) -> (Bytes, HostTensor) {
+    let devices = open(None);
+    let session = session(&devices);
+    session.run(&[], &[], &["init"]).unwrap();
+    session.release_unused();
+    devices.reset_peaks();
+    let y = session.run(&[("x", &rows(count))], &["y"], &[]).unwrap().remove(0);
+    (devices.report()[0].peak, y)
+}
+
+#[test]
+fn runs_at_the_same_time_wait_where_there_is_room_for_one() {
+    let (limit, want) = alone(500);
+    let devices = open(Some(limit.0));
+    let session = session(&devices);
+    session.run(&[], &[], &["init"]).unwrap();
+    let (x, start) = (rows(500), Barrier::new(4));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                start.wait();
+                for _ in 0..20 {
+                    assert_eq!(session.run(&[("x", &x)], &["y"], &[]).unwrap()[0], want);
+                }
+            });
+        }
+    });
+    assert!(devices.report()[0].peak <= limit);
+}
+
+#[test]
+fn plans_that_fit_one_at_a_time_run_in_turn() {
+    let (sizes, mut limit) = ([400u64, 50, 390, 3], Bytes::ZERO);
+    let wanted = sizes.map(|count| {
+        let (needed, y) = alone(count);
+        limit = limit.max(needed);
+        y
+    });
+    let devices = open(Some(limit.0));
+    let session = session(&devices);
+    session.run(&[], &[], &["init"]).unwrap();
+    for _ in 0..3 {
+        for (count, want) in sizes.iter().zip(&wanted) {
+            assert_eq!(session.run(&[("x", &rows(*count))], &["y"], &[]).unwrap()[0], *want);
+        }
+    }
+    assert!(devices.report()[0].peak <= limit);
+}
+
+#[test]
+fn close_gives_everything_back_though_callables_are_held() {
+    let devices = open(None);
+    let session = session(&devices);
+    session.run(&[], &[], &["init"]).unwrap();
+    let x = rows(5);
+    let callable = session.callable_for(&[("x", &x)], &["y"], &[]).unwrap();
+    callable.run(&[&x]).unwrap();
+    assert!(devices.report()[0].in_use > Bytes::ZERO);
+    session.close();
+    assert_eq!((devices.report()[0].in_use, devices.report()[0].reserved), (Bytes::ZERO, Bytes::ZERO));
+    assert!(callable.run(&[&x]).is_err());
+}
