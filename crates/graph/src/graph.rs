@@ -90,7 +90,12 @@ impl Graph {
             attrs: node.attrs.clone(),
             carried: node.carried.clone(),
         });
-        GraphDef { nodes: nodes.collect(), library: (*self.library).clone(), versions: self.versions.clone(), carried: self.carried.clone() }
+        GraphDef {
+            nodes: nodes.collect(),
+            library: (*self.library).clone(),
+            versions: self.versions.clone(),
+            carried: self.carried.clone(),
+        }
     }
 
     /// Adds a node whose inputs are in the graph already.
@@ -170,8 +175,10 @@ impl Graph {
         if order.len() == self.nodes.len() {
             return Ok(order);
         }
-        let stuck: Vec<&str> = waiting.iter().filter(|(_, count)| **count > 0).take(3).map(|(id, _)| self.nodes[id].name.as_str()).collect();
-        Err(Error::invalid_argument(format!("{} nodes in a cycle, among them {}", self.nodes.len() - order.len(), stuck.join(", "))).at_node(stuck[0]))
+        let stuck: Vec<&str> =
+            waiting.iter().filter(|(_, count)| **count > 0).take(3).map(|(id, _)| self.nodes[id].name.as_str()).collect();
+        Err(Error::invalid_argument(format!("{} nodes in a cycle, among them {}", self.nodes.len() - order.len(), stuck.join(", ")))
+            .at_node(stuck[0]))
     }
 
     fn predecessors<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = NodeId> + 'a {
@@ -183,7 +190,8 @@ impl Graph {
 
 fn check_name(node: &NodeDef) -> Result<()> {
     if !is_node_name(&node.name) {
-        return Err(Error::invalid_argument(format!("'{}' is no node name", node.name.escape_debug())).at_node(node.name.escape_debug().to_string()));
+        return Err(Error::invalid_argument(format!("'{}' is no node name", node.name.escape_debug()))
+            .at_node(node.name.escape_debug().to_string()));
     }
     if node.op.is_empty() {
         return Err(Error::invalid_argument("the node names no operation").at_node(&node.name));

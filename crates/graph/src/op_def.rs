@@ -92,7 +92,10 @@ impl OpDef {
             if attrs.contains_key(&attr.name) {
                 continue;
             }
-            let default = attr.default.clone().ok_or_else(|| Error::invalid_argument(format!("attribute '{}' of {} is missing", attr.name, self.name)))?;
+            let default = attr
+                .default
+                .clone()
+                .ok_or_else(|| Error::invalid_argument(format!("attribute '{}' of {} is missing", attr.name, self.name)))?;
             attrs.insert(attr.name.clone(), default);
         }
         Ok(())

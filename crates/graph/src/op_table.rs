@@ -285,7 +285,8 @@ mod tests {
     fn runs_of_tensors_cannot_be_absurd() {
         let add_n = OpTable::tensorflow().require("AddN").unwrap();
         for count in [-1, i64::MAX] {
-            let attrs = crate::Attrs::from([("N".to_string(), AttrValue::Int(count)), ("T".to_string(), AttrValue::data_type(DataType::Float))]);
+            let attrs =
+                crate::Attrs::from([("N".to_string(), AttrValue::Int(count)), ("T".to_string(), AttrValue::data_type(DataType::Float))]);
             assert!(add_n.input_types(&attrs).is_err());
         }
     }

@@ -119,7 +119,10 @@ impl HostTensor {
     pub fn from_bytes(data_type: DataType, shape: Shape, bytes: &[u8]) -> Result<HostTensor> {
         let expected = byte_len(data_type, &shape)?;
         if bytes.len() != expected {
-            return Err(Error::invalid_argument(format!("a {data_type} tensor of shape {shape} takes {expected} bytes, not {}", bytes.len())));
+            return Err(Error::invalid_argument(format!(
+                "a {data_type} tensor of shape {shape} takes {expected} bytes, not {}",
+                bytes.len()
+            )));
         }
         let mut buffer = Buffer::from_bytes(bytes)?;
         normalise_bools(data_type, buffer.bytes_mut());
@@ -252,7 +255,12 @@ impl HostTensor {
     /// INVALID_ARGUMENT where `out` is not exactly as long as the elements; UNIMPLEMENTED for strings and opaque tensors.
     pub fn write_to(&self, out: &mut [u8]) -> Result<()> {
         if out.len() as u64 != self.byte_len() {
-            return Err(Error::invalid_argument(format!("{} bytes cannot hold a {} tensor of shape {}", out.len(), self.data_type, self.shape)));
+            return Err(Error::invalid_argument(format!(
+                "{} bytes cannot hold a {} tensor of shape {}",
+                out.len(),
+                self.data_type,
+                self.shape
+            )));
         }
         match &self.data {
             TensorData::Dense(data) => out.copy_from_slice(data.0.bytes()),

@@ -119,7 +119,12 @@ mod tests {
 
     #[test]
     fn a_good_graph_resolves_and_spells_itself_again() {
-        let nodes = vec![constant("a"), node("b", "Identity", &["a"], &[float()]), node("c", "NoOp", &["^b"], &[]), node("d", "Mystery", &["b", "^c"], &[])];
+        let nodes = vec![
+            constant("a"),
+            node("b", "Identity", &["a"], &[float()]),
+            node("c", "NoOp", &["^b"], &[]),
+            node("d", "Mystery", &["b", "^c"], &[]),
+        ];
         let def = GraphDef { nodes, ..GraphDef::default() };
         let graph = Graph::resolve(def.clone(), &OpTable::tensorflow()).unwrap();
         assert_eq!(graph.to_def(), def);
@@ -138,10 +143,16 @@ mod tests {
             (vec![constant("a"), node("b", "Identity", &["a", "a"], &[float()])], vec!["takes 1 inputs, not 2"]),
             (vec![constant("a"), node("b", "Identity", &["a"], &[])], vec!["attribute 'T' of Identity is missing"]),
             (vec![constant("a"), node("b", "Identity", &["a"], &[("T", AttrValue::Int(1))])], vec!["attribute 'T' is int"]),
-            (vec![constant("a"), node("b", "Identity", &["a"], &[("T", AttrValue::data_type(DataType::Int32))])], vec!["is float where Identity expects int32"]),
+            (
+                vec![constant("a"), node("b", "Identity", &["a"], &[("T", AttrValue::data_type(DataType::Int32))])],
+                vec!["is float where Identity expects int32"],
+            ),
             (vec![constant("a"), node("b", "Assign", &["a", "a"], &[float()])], vec!["expects float_ref"]),
             (vec![identity("a", "b"), identity("b", "a")], vec!["nodes in a cycle"]),
-            (vec![constant("a"), node("b", "Relu", &["a"], &[float(), ("_class", AttrValue::texts(&["loc:@x"]))])], vec!["'_class' names node 'x'"]),
+            (
+                vec![constant("a"), node("b", "Relu", &["a"], &[float(), ("_class", AttrValue::texts(&["loc:@x"]))])],
+                vec!["'_class' names node 'x'"],
+            ),
             (vec![constant("a"), node("b", "LRN", &["a"], &[("T", AttrValue::data_type(DataType::Double))])], vec!["cannot be double"]),
         ] {
             let text = error(nodes);

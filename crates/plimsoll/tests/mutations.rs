@@ -38,7 +38,8 @@ impl Random {
     fn tensor(&mut self) -> HostTensor {
         let data_type = self.of(&[DataType::Float, DataType::Int32, DataType::Int64, DataType::Bool, DataType::Uint8, DataType::Double]);
         let numbers: Vec<u8> = (0..self.below(4)).flat_map(|_| self.number().to_le_bytes()).collect();
-        let shape = if self.below(2) == 0 { Shape::from([numbers.len() as u64 / data_type.size().unwrap_or(1) as u64]) } else { self.shape() };
+        let shape =
+            if self.below(2) == 0 { Shape::from([numbers.len() as u64 / data_type.size().unwrap_or(1) as u64]) } else { self.shape() };
         HostTensor::from_leading(data_type, shape, &numbers).unwrap_or_else(|_| HostTensor::scalar(0f32))
     }
 }
