@@ -119,7 +119,9 @@ mod tests {
 
     #[test]
     fn reads_with_and_without_the_i() {
-        for (text, bytes) in [("0", 0), ("7", 7), ("64MiB", 64 << 20), ("64MB", 64 << 20), ("64m", 64 << 20), ("1.5 GiB", 3 << 29), (" 2g ", 2 << 30)] {
+        for (text, bytes) in
+            [("0", 0), ("7", 7), ("64MiB", 64 << 20), ("64MB", 64 << 20), ("64m", 64 << 20), ("1.5 GiB", 3 << 29), (" 2g ", 2 << 30)]
+        {
             assert_eq!(text.parse::<Bytes>(), Ok(Bytes(bytes)), "{text}");
         }
     }

@@ -89,7 +89,16 @@ impl DataType {
         use DataType::*;
         matches!(
             self,
-            Float | Double | Half | Bfloat16 | Float8E5m2 | Float8E4m3fn | Float8E4m3fnuz | Float8E4m3b11fnuz | Float8E5m2fnuz | Float4E2m1fn
+            Float
+                | Double
+                | Half
+                | Bfloat16
+                | Float8E5m2
+                | Float8E4m3fn
+                | Float8E4m3fnuz
+                | Float8E4m3b11fnuz
+                | Float8E5m2fnuz
+                | Float4E2m1fn
         )
     }
 

@@ -186,7 +186,11 @@ mod tests {
 
     #[test]
     fn says_code_message_node_device_remedy() {
-        let error = Error::resource_exhausted("64 MiB asked").at_node("conv1").at_node("outer").on_device("/device:CPU:0").with_remedy("raise the limit");
+        let error = Error::resource_exhausted("64 MiB asked")
+            .at_node("conv1")
+            .at_node("outer")
+            .on_device("/device:CPU:0")
+            .with_remedy("raise the limit");
         assert_eq!(error.to_string(), "RESOURCE_EXHAUSTED: 64 MiB asked {{node conv1}} on /device:CPU:0\n  hint: raise the limit");
     }
 
