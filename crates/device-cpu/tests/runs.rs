@@ -58,7 +58,7 @@ fn copies_of_all_lengths() {
             let place = |place| BufferRef { place, offset: 0, bytes: length as u64 };
             let args = vec![place(Place::Feed(0)), place(Place::Fetch(0))];
             let copy = Command { work: Work::Copy, args, scratch: None, worker_scratch: None, waits: vec![], label: "copy".into() };
-            let executable = device.load(0, Arc::new(Program { commands: vec![copy], ..Program::default() })).unwrap();
+            let executable = device.load(0, Arc::new(Program { commands: vec![copy] })).unwrap();
             let bindings = Bindings { feeds: vec![from.as_ptr().cast_mut()], fetches: vec![to.as_mut_ptr()], ..Bindings::default() };
             let mut run = Arc::new(Run::new(1, bindings));
             Run::alone(&mut run).restart();
@@ -83,7 +83,7 @@ fn fed_and_fetched_memory_may_be_elsewhere_in_every_run() {
         label: "copy".into(),
     };
     let commands = vec![copy(Place::Feed(0), Place::Arena(0)), copy(Place::Arena(0), Place::Fetch(0))];
-    let executable = device.load(0, Arc::new(Program { commands, ..Program::default() })).unwrap();
+    let executable = device.load(0, Arc::new(Program { commands })).unwrap();
     let mut run = Arc::new(Run::new(1, Bindings::default()));
     for round in 0..4u64 {
         let (feed, mut arena, mut fetch) = ([0, round], [0u64; 2], [0u64; 2]);
