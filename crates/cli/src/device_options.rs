@@ -7,6 +7,7 @@ use plimsoll::formats::read_config;
 use plimsoll::{Bytes, DeviceKind, DeviceName, MemoryLimit, Options, PlacementMode, config, model};
 
 use crate::failure::{Failure, OrUsage, Result, not_yet, wrong_use};
+use crate::output;
 
 /// What is said of devices on the command line.
 #[derive(Args, Clone, Debug, Default)]
@@ -86,7 +87,7 @@ impl DeviceOptions {
             let bytes = model::read_file(path).or_usage()?;
             let config = read_config(&bytes).map_err(|error| Failure::usage(error.context(path.display())))?;
             for note in config::apply(&config, &mut options).or_usage()? {
-                eprintln!("note: {}: {note}", path.display());
+                output::note(format_args!("note: {}: {note}", path.display()));
             }
         }
         for count in &self.device_count {

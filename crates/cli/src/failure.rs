@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use plimsoll::Error;
 
+use crate::output;
+
 /// Why a command ended.
 #[derive(Debug)]
 pub struct Failure {
@@ -27,13 +29,13 @@ impl Failure {
     /// Says it on standard error; the exit status.
     pub fn report(&self) -> ExitCode {
         if !self.is_usage {
-            eprintln!("error: {}", self.error);
+            output::note(format_args!("error: {}", self.error));
             return ExitCode::from(1);
         }
         // The status code says nothing to somebody who mistyped.
-        eprintln!("error: {}", self.error.message());
+        output::note(format_args!("error: {}", self.error.message()));
         if let Some(remedy) = self.error.remedy() {
-            eprintln!("  hint: {remedy}");
+            output::note(format_args!("  hint: {remedy}"));
         }
         ExitCode::from(2)
     }

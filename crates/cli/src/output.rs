@@ -1,17 +1,43 @@
-//! Standard output.
+//! Standard output and standard error.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
+use plimsoll::{Code, Error, Result};
 use serde::Serialize;
 
-/// Writes `text` and a line's end. A reader that went away is no error.
-pub fn print(text: impl std::fmt::Display) {
+/// Writes a result and a line's end to standard output. A reader that went away is no error.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED for a full disk, UNKNOWN for what else the system says.
+pub fn result(text: impl std::fmt::Display) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    writeln!(out, "{text}").and_then(|()| out.flush()).or_else(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Ok(()),
+        ErrorKind::StorageFull => Err(Error::resource_exhausted(format!("standard output: {error}"))),
+        _ => Err(Error::new(Code::Unknown, format!("standard output: {error}"))),
+    })
 }
 
-/// Writes one JSON document.
-pub fn print_json(document: &impl Serialize) {
+/// As [`result`], one JSON document.
+///
+/// # Errors
+/// As [`result`].
+pub fn result_json(document: &impl Serialize) -> Result<()> {
     // Our documents have text keys only, so there is nothing that JSON lacks.
-    print(serde_json::to_string(document).unwrap_or_default());
+    result(serde_json::to_string(document).unwrap_or_default())
+}
+
+/// As [`result`], for lines without which the work goes on.
+pub fn print(text: impl std::fmt::Display) {
+    let _ = result(text);
+}
+
+/// As [`print`], one JSON document.
+pub fn print_json(document: &impl Serialize) {
+    let _ = result_json(document);
+}
+
+/// Writes a line to standard error. Where that cannot be written to, nobody wants to know.
+pub fn note(text: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -45,7 +45,7 @@ impl Progress {
     /// There is nothing more to come: the bar goes away.
     pub fn end(&self) {
         if self.is_drawn {
-            eprint!("\r\x1b[K");
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
 

@@ -1,5 +1,6 @@
 //! The devices of a program, with the operations that graphs are made of.
 
+use std::io::Write;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
@@ -58,8 +59,10 @@ impl Devices {
     pub fn session(&self, graph: Graph) -> Result<Session> {
         let session = Session::from(plimsoll_runtime::Session::new(&self.inner, &graph, self.registry.clone())?);
         if self.inner.options().log_placement {
+            let mut log = std::io::stderr().lock();
             for (node, device) in session.placements() {
-                eprintln!("{}: ({}): {device}", node.name, node.op);
+                // Where it cannot be written to, nobody wants to know.
+                let _ = writeln!(log, "{}: ({}): {device}", node.name, node.op);
             }
         }
         Ok(session)

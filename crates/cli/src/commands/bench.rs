@@ -80,9 +80,9 @@ pub fn run(args: BenchArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         max_rss_bytes: process::max_rss_bytes(),
     };
     if json {
-        output::print_json(&document);
+        output::result_json(&document)?;
     } else {
-        output::print(text(&document));
+        output::result(text(&document))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -48,7 +48,7 @@ pub fn run(args: DevicesArgs, options: &DeviceOptions, json: bool) -> Result<Exi
             limit_bytes: device.limit.map(|limit| limit.0),
             in_use_bytes: device.in_use.0,
         };
-        output::print_json(&Document { devices: report.into_iter().map(entry).collect(), notes });
+        output::result_json(&Document { devices: report.into_iter().map(entry).collect(), notes })?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut lines: Vec<String> = report
@@ -61,7 +61,7 @@ pub fn run(args: DevicesArgs, options: &DeviceOptions, json: bool) -> Result<Exi
     if args.verbose {
         lines.extend(notes.into_iter().map(|note| format!("note: {note}")));
     }
-    output::print(lines.join("\n"));
+    output::result(lines.join("\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -91,7 +91,7 @@ pub fn run(args: EvalArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
         document.models.push(entry);
     }
     if json {
-        output::print_json(&document);
+        output::result_json(&document)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -103,7 +103,7 @@ fn deliver(name: &str, value: &HostTensor, file: Option<&str>, json: bool) -> Re
     }
     if !json {
         let what = file.map_or_else(|| format!("= {}", show::elements(value)), |file| format!("-> {file}"));
-        output::print(format!("{name} {}{} {what}", value.data_type(), value.shape()));
+        output::result(format!("{name} {}{} {what}", value.data_type(), value.shape()))?;
     }
     Ok(FetchEntry {
         name: name.to_string(),
@@ -203,7 +203,7 @@ impl<'a> Work<'a> {
         if let Some(path) = self.restore {
             let restored = checkpoint::restore_prepared(&self.session, path)?;
             if !restored.missing.is_empty() {
-                eprintln!("note: the checkpoint does not have {}", restored.missing.join(", "));
+                output::note(format_args!("note: the checkpoint does not have {}", restored.missing.join(", ")));
             }
         }
         callable.run(&self.feeds.iter().map(|(_, tensor)| tensor).collect::<Vec<_>>())

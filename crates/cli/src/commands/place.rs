@@ -39,10 +39,10 @@ pub fn run(args: PlaceArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         |((node, device), why): ((&plimsoll::Node, String), String)| Entry { name: node.name.clone(), op: node.op.clone(), device, why };
     let nodes: Vec<Entry> = session.placements().zip(session.reasons()).map(entry).collect();
     if json {
-        output::print_json(&Document { nodes });
+        output::result_json(&Document { nodes })?;
     } else {
         let lines: Vec<String> = nodes.iter().map(|node| format!("{} ({}) {}: {}", node.name, node.op, node.device, node.why)).collect();
-        output::print(lines.join("\n"));
+        output::result(lines.join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -54,9 +54,9 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     let names: Vec<String> = args.models.iter().map(|model| model.display().to_string()).collect();
     let document = Document::new(&names, &plans);
     if json {
-        output::print_json(&document);
+        output::result_json(&document)?;
     } else {
-        output::print(text(&names, &plans, &document));
+        output::result(text(&names, &plans, &document))?;
     }
     Ok(ExitCode::from(u8::from(!document.fits)))
 }

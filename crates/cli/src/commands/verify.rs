@@ -54,12 +54,12 @@ pub fn run(args: VerifyArgs, options: &DeviceOptions, json: bool) -> Result<Exit
     for folder in &args.cases {
         let verdict = verify(folder, options);
         if !json {
-            output::print(&verdict);
+            output::result(&verdict)?;
         }
         verdicts.push(verdict);
     }
     if json {
-        output::print_json(&verdicts);
+        output::result_json(&verdicts)?;
     }
     Ok(ExitCode::from(u8::from(verdicts.iter().any(|verdict| verdict.reason.is_some()))))
 }

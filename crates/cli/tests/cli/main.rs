@@ -4,6 +4,7 @@ mod documents;
 mod evaluation;
 mod golden;
 mod limits;
+mod output;
 mod threads;
 mod transcript;
 

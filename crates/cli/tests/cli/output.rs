@@ -1,0 +1,63 @@
+//! Where results go: a full disk is an error, a missing reader is none, and nothing panics.
+
+use std::fs::{File, OpenOptions};
+use std::process::{Command, Stdio};
+
+use crate::{Folder, cases, plimsoll};
+
+/// A file that is always full, where the system has one.
+fn full() -> Option<File> {
+    let full = OpenOptions::new().write(true).open("/dev/full").ok();
+    if full.is_none() {
+        eprintln!("skipped: there is no /dev/full");
+    }
+    full
+}
+
+fn command(args: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(args.split_whitespace()).current_dir(cases()).env_remove("PLIMSOLL_SIM_GPUS");
+    command
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_a_failure() {
+    let Some(full) = full() else { return };
+    for args in
+        ["devices", "devices --json", "place scalars/graph.pb", "plan scalars/graph.pb --json", "verify scalars", "bench scalars --runs 1"]
+    {
+        let output = command(args).stdout(full.try_clone().unwrap()).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args}: {err}");
+        assert!(err.contains("RESOURCE_EXHAUSTED: standard output: "), "{args}: {err}");
+    }
+}
+
+#[test]
+fn errors_that_cannot_be_written_keep_the_exit_status() {
+    let Some(full) = full() else { return };
+    for (args, code) in
+        [("plan none.pb", 2), ("verify scalars --memory-limit CPU:0=1KiB", 1), ("place scalars/graph.pb --log-placement", 0)]
+    {
+        let status = command(args).stdout(Stdio::null()).stderr(full.try_clone().unwrap()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{args}");
+    }
+}
+
+#[test]
+fn a_special_file_is_written_to_and_stays() {
+    let folder = Folder::new("special");
+    for (device, code) in [("/dev/null", 0), ("/dev/full", 1)] {
+        // By another name, so that nothing of the system is lost if this fails.
+        let link = folder.0.join(device.rsplit('/').next().unwrap());
+        if !std::path::Path::new(device).exists() || std::os::unix::fs::symlink(device, &link).is_err() {
+            eprintln!("skipped: there is no {device}");
+            continue;
+        }
+        let feed = "scalars/step0_feed0.npy";
+        let fetch = link.display();
+        let said = plimsoll(&format!("eval scalars/graph.pb --feed a={feed} --feed x={feed} --feed b={feed} --fetch y={fetch}"));
+        assert_eq!(said.code, code, "{}", said.err);
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+}
