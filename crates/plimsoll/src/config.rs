@@ -23,6 +23,9 @@ pub fn apply(config: &ConfigProto, options: &mut Options) -> Result<Vec<String>>
     if config.operation_timeout_in_ms != 0 {
         return not_yet("operation_timeout_in_ms");
     }
+    if config.graph_options.as_ref().is_some_and(|graph| graph.place_pruned_graph) {
+        return not_yet("graph_options.place_pruned_graph");
+    }
     options.device_count.extend(config.device_count.iter().map(|(kind, count)| (kind.clone(), *count)));
     if config.intra_op_parallelism_threads != 0 {
         options.intra_op = config.intra_op_parallelism_threads;
@@ -61,7 +64,12 @@ mod tests {
         let read = |text: &str| apply(&read_config(text.as_bytes()).unwrap(), &mut Options::new());
         assert_eq!(read("gpu_options { allow_growth: true }").unwrap().len(), 1);
         assert!(read("gpu_options { }").unwrap().is_empty());
-        for text in ["device_filters: '/gpu:0'", "session_inter_op_thread_pool { num_threads: 1 }", "operation_timeout_in_ms: 5"] {
+        for text in [
+            "device_filters: '/gpu:0'",
+            "session_inter_op_thread_pool { num_threads: 1 }",
+            "operation_timeout_in_ms: 5",
+            "graph_options { place_pruned_graph: true }",
+        ] {
             assert_eq!(read(text).unwrap_err().code(), Code::Unimplemented, "{text}");
         }
     }
