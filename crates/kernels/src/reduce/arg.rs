@@ -8,7 +8,6 @@ use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use crate::cut::{Cut, elements, size_of_type};
-use crate::simd::{Isa, Vectorised};
 
 /// `ArgMax`: the index of the largest element along `axis`, the first of equal ones.
 ///
@@ -119,12 +118,8 @@ fn by_index<T: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static, C: Ch
 }
 
 fn prepare<T: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static, C: Choice<T>, I: Index>(view: View, cost: Cost) -> Prepared {
-    let kernel = Arg::<T, C, I> {
-        view,
-        cut: Cut::new(view.outer, (view.size * view.inner * size_of::<T>()) as u64 + 16, 1),
-        isa: Isa::best(),
-        marker: PhantomData,
-    };
+    let kernel =
+        Arg::<T, C, I> { view, cut: Cut::new(view.outer, (view.size * view.inner * size_of::<T>()) as u64 + 16, 1), marker: PhantomData };
     Prepared { chunks: kernel.cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel: Arc::new(kernel) }
 }
 
@@ -139,7 +134,6 @@ struct View {
 struct Arg<T, C, I> {
     view: View,
     cut: Cut,
-    isa: Isa,
     marker: PhantomData<fn(T, C) -> I>,
 }
 
@@ -149,8 +143,7 @@ impl<T: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static, C: Choice<T>
         let results = outers.start * view.inner..outers.end * view.inner;
         // SAFETY: argument 0 holds the input, argument 1 the indices, of which pieces write different ones.
         let (input, output) = unsafe { (args.input::<T>(0, view.outer * view.size * view.inner), args.output::<I>(1, results)) };
-        // SAFETY: the processor has the instruction set: it was asked when the kernel was prepared.
-        unsafe { self.isa.run(Call::<T, C, I> { view, input, output, outers, marker: PhantomData }) };
+        Call::<T, C, I> { view, input, output, outers, marker: PhantomData }.run();
         Ok(())
     }
 }
@@ -166,11 +159,8 @@ struct Call<'a, T, C, I> {
 /// Columns that are looked at together.
 const COLUMNS: usize = 64;
 
-impl<T: Copy + PartialEq, C: Choice<T>, I: Index> Vectorised for Call<'_, T, C, I> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
+impl<T: Copy + PartialEq, C: Choice<T>, I: Index> Call<'_, T, C, I> {
+    fn run(self) {
         let View { size, inner, .. } = self.view;
         if inner == 1 {
             for (outer, result) in self.outers.zip(self.output) {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use plimsoll_device::{Args, CpuKernel, Fault};
 
+use super::WIDE;
 use super::dims::{Dim, Walk, places};
 use super::fold::Fold;
 use crate::cut::Cut;
@@ -21,9 +22,9 @@ const NARROW: usize = 64;
 const LEVELS: usize = 4;
 const ROWS: [usize; LEVELS - 1] = [64, 64 * 32, 64 * 32 * 32];
 
-/// Folds rows into `width` results under each outer kept place.
+/// Folds rows into `width` results under each outer kept place. `N` is as in `Rows`.
 #[derive(Debug)]
-pub(super) struct Columns<T, F> {
+pub(super) struct Columns<T, F, const N: usize> {
     kept: Vec<Dim>,
     /// The reduced dimensions but for the innermost.
     outer: Vec<Dim>,
@@ -40,7 +41,7 @@ pub(super) struct Columns<T, F> {
     marker: PhantomData<fn(T) -> F>,
 }
 
-impl<T, F: Fold<T>> Columns<T, F> {
+impl<T, F: Fold<T>, const N: usize> Columns<T, F, N> {
     pub(super) fn new(mut kept: Vec<Dim>, mut reduced: Vec<Dim>, input_len: usize) -> Self {
         let width = kept.pop().map_or(1, |dim| dim.size);
         let inner = reduced.pop().unwrap_or(Dim { size: 1, stride: width });
@@ -84,26 +85,31 @@ impl<T, F: Fold<T>> Columns<T, F> {
     }
 }
 
-impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, F: Fold<T>> CpuKernel for Columns<T, F> {
+impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, F: Fold<T>, const N: usize> CpuKernel for Columns<T, F, N> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let units = self.cut.units(chunks);
         let results = self.result(units.start)..self.result(units.end);
         // SAFETY: argument 0 holds the input, argument 1 the results, of which pieces write different ones.
         let (input, output) = unsafe { (args.input::<T>(0, self.input_len), args.output::<T>(1, results)) };
-        // SAFETY: the processor has the instruction set: it was asked when the kernel was prepared.
-        unsafe { self.isa.run(Call { kernel: self, input, output, units }) };
+        let call = Call { kernel: self, input, output, units };
+        if N == WIDE {
+            // SAFETY: the processor has the instruction set: it was asked when the kernel was prepared.
+            unsafe { self.isa.run(call) };
+        } else {
+            call.run::<false>();
+        }
         Ok(())
     }
 }
 
-struct Call<'a, T, F> {
-    kernel: &'a Columns<T, F>,
+struct Call<'a, T, F, const N: usize> {
+    kernel: &'a Columns<T, F, N>,
     input: &'a [T],
     output: &'a mut [T],
     units: Range<usize>,
 }
 
-impl<T: Copy, F: Fold<T>> Vectorised for Call<'_, T, F> {
+impl<T: Copy, F: Fold<T>, const N: usize> Vectorised for Call<'_, T, F, N> {
     type Output = ();
 
     #[inline(always)]
@@ -114,7 +120,7 @@ impl<T: Copy, F: Fold<T>> Vectorised for Call<'_, T, F> {
             let offset = Walk::at(&kernel.kept, unit / kernel.blocks).offset + unit % kernel.blocks * kernel.block;
             let columns = kernel.block.min(kernel.width - unit % kernel.blocks * kernel.block);
             let (results, rest) = std::mem::take(&mut self.output).split_at_mut(columns);
-            fold_unit::<T, F>(kernel, self.input, offset, results, &mut levels);
+            fold_unit::<T, F, N>(kernel, self.input, offset, results, &mut levels);
             self.output = rest;
         }
     }
@@ -122,7 +128,13 @@ impl<T: Copy, F: Fold<T>> Vectorised for Call<'_, T, F> {
 
 /// Folds the columns at `offset` of all rows into `results`; `levels` are all identities before and after.
 #[inline(always)]
-fn fold_unit<T: Copy, F: Fold<T>>(kernel: &Columns<T, F>, input: &[T], offset: usize, results: &mut [T], levels: &mut Levels<F::Acc>) {
+fn fold_unit<T: Copy, F: Fold<T>, const N: usize>(
+    kernel: &Columns<T, F, N>,
+    input: &[T],
+    offset: usize,
+    results: &mut [T],
+    levels: &mut Levels<F::Acc>,
+) {
     let columns = results.len();
     // Contiguous narrow rows: `together` of them make one wide row, and a column of results is many of its columns.
     let together = if kernel.inner.stride == columns { (NARROW / columns.max(1)).max(1) } else { 1 };

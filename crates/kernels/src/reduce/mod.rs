@@ -78,6 +78,10 @@ pub fn l2_loss(data_type: DataType, shape: &[u64]) -> Result<Prepared> {
     }
 }
 
+/// Lanes of the reductions that are compiled for every instruction set: floats, and bytes of bools. Others, which are rare and
+/// small, are compiled once.
+const WIDE: usize = 64;
+
 fn refused(op: ReduceOp, data_type: DataType) -> Error {
     Error::unimplemented(format!("{op:?} of {data_type}"))
 }
@@ -109,7 +113,7 @@ where
         let kernel = Rows::<T, F, N>::new(dims.kept, dims.reduced, len);
         (kernel.pieces(), Arc::new(kernel))
     } else {
-        let kernel = Columns::<T, F>::new(dims.kept, dims.reduced, len);
+        let kernel = Columns::<T, F, N>::new(dims.kept, dims.reduced, len);
         (kernel.pieces(), Arc::new(kernel))
     };
     Ok(Prepared { chunks, scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel })

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use plimsoll_device::{Args, CpuKernel, Fault};
 
+use super::WIDE;
 use super::dims::{Dim, Walk, places};
 use super::fold::{Cascade, Fold, join_lanes};
 use crate::cut::Cut;
@@ -49,8 +50,13 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, F: Fold<T>, const N: usi
         let results = self.cut.units(chunks);
         // SAFETY: argument 0 holds the input, argument 1 the results, of which pieces write different ones.
         let (input, output) = unsafe { (args.input::<T>(0, self.input_len), args.output::<T>(1, results.clone())) };
-        // SAFETY: the processor has the instruction set: it was asked when the kernel was prepared.
-        unsafe { self.isa.run(Call { kernel: self, input, output, first: results.start }) };
+        let call = Call { kernel: self, input, output, first: results.start };
+        if N == WIDE {
+            // SAFETY: the processor has the instruction set: it was asked when the kernel was prepared.
+            unsafe { self.isa.run(call) };
+        } else {
+            call.run::<false>();
+        }
         Ok(())
     }
 }
