@@ -1,12 +1,17 @@
-//! Times convolutions and their gradients on one core: `cargo run --release -p plimsoll-kernels --example conv [part of a name]`.
+//! Times convolutions, depthwise ones, pooling and LRN, with their gradients, on one core: `cargo run --release -p plimsoll-kernels --example conv [part of a name]`.
 
 use std::time::Instant;
 
 use plimsoll_device::{Args, Prepared};
-use plimsoll_kernels::conv::{ConvSpec, conv2d_backprop_filter_on, conv2d_backprop_input_on, conv2d_on};
+use plimsoll_kernels::conv::{
+    ConvSpec, conv2d_backprop_filter_on, conv2d_backprop_input_on, conv2d_on, depthwise_conv2d, depthwise_conv2d_backprop_filter,
+    depthwise_conv2d_backprop_input,
+};
+use plimsoll_kernels::lrn::{LrnSpec, lrn, lrn_grad};
+use plimsoll_kernels::pool::{PoolSpec, avg_pool, avg_pool_grad, max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_with_argmax};
 use plimsoll_kernels::simd::Isa;
 
-/// Nanoseconds of one call.
+/// Nanoseconds of one call: the sum of each piece's best, so that what else runs on the machine does not count.
 fn time(prepared: &Prepared, arguments: &[[u64; 4]]) -> f64 {
     let count = |shape: &[u64; 4]| shape.iter().product::<u64>();
     let mut memory: Vec<Vec<f32>> =
@@ -16,15 +21,17 @@ fn time(prepared: &Prepared, arguments: &[[u64; 4]]) -> f64 {
     let mut worker = vec![[0u64; 8]; prepared.per_worker as usize / 64 + 2];
     let pointer = worker.as_mut_ptr().cast::<u8>();
     let args = Args { pointers: &pointers, scratch: std::ptr::null_mut(), worker: pointer.wrapping_add(pointer.align_offset(64)) };
-    let mut best = f64::INFINITY;
+    let mut best = vec![f64::INFINITY; prepared.chunks as usize];
     let begin = Instant::now();
     while begin.elapsed().as_millis() < 250 {
-        let start = Instant::now();
-        // SAFETY: the arguments have as many elements as the kernel was prepared for, at 64-byte boundaries.
-        let _ = unsafe { prepared.kernel.run(0..prepared.chunks, &args) };
-        best = best.min(start.elapsed().as_nanos() as f64);
+        for (piece, best) in (0u32..).zip(&mut best) {
+            let start = Instant::now();
+            // SAFETY: the arguments have as many elements as the kernel was prepared for, at 64-byte boundaries.
+            let _ = unsafe { prepared.kernel.run(piece..piece + 1, &args) };
+            *best = best.min(start.elapsed().as_nanos() as f64);
+        }
     }
-    best
+    best.iter().sum()
 }
 
 /// As TensorFlow's SAME.
@@ -68,7 +75,7 @@ fn main() -> plimsoll_base::Result<()> {
         ("mobilenet 1x1", same(1, 14, 96, 1, 1, 576)),
         ("mobilenet stem", same(1, 224, 3, 3, 2, 32)),
     ];
-    for isa in Isa::available().into_iter().rev() {
+    for isa in Isa::available().into_iter().rev().filter(|isa| *isa > Isa::Portable) {
         println!("{isa:?}, GFLOP/s without taps on padding: forward, by input, by filter");
         for (name, spec) in shapes.iter().filter(|shape| shape.0.contains(&only)) {
             let kernels = [
@@ -89,6 +96,53 @@ fn main() -> plimsoll_base::Result<()> {
             }
             println!();
         }
+    }
+    others(&only)
+}
+
+/// What moves more than it computes.
+fn others(only: &str) -> plimsoll_base::Result<()> {
+    println!("{:?}, GB/s of arguments", Isa::best());
+    let report = |name: &str, prepared: &Prepared, arguments: &[[u64; 4]]| {
+        if name.contains(only) {
+            let taken = time(prepared, arguments);
+            let (bytes, flops) = (prepared.cost.bytes / taken, prepared.cost.flops / taken);
+            println!("  {name:34}  {bytes:6.1} ({:8.1} us, {flops:6.1} GFLOP/s, {:3} pieces)", taken / 1e3, prepared.chunks);
+        }
+    };
+    let pooling = same(128, 24, 64, 3, 2, 64);
+    let pool = PoolSpec {
+        batch: pooling.batch,
+        in_h: pooling.in_h,
+        in_w: pooling.in_w,
+        channels: pooling.in_c,
+        out_h: pooling.out_h,
+        out_w: pooling.out_w,
+        k_h: 3,
+        k_w: 3,
+        stride_h: 2,
+        stride_w: 2,
+        pad_top: pooling.pad_top,
+        pad_left: pooling.pad_left,
+    };
+    let (x, y) = (pool.input(), pool.output());
+    report("cifar max pool", &max_pool(pool)?, &[x, y]);
+    report("cifar max pool with argmax", &max_pool_with_argmax(pool)?, &[x, y, y]);
+    report("cifar max pool grad of argmax", &max_pool_grad(pool)?, &[y, y, x]);
+    report("cifar max pool grad of input", &max_pool_grad_of_input(pool)?, &[x, y, y, x]);
+    report("cifar avg pool", &avg_pool(pool)?, &[x, y]);
+    report("cifar avg pool grad", &avg_pool_grad(pool)?, &[y, x]);
+    let spec = LrnSpec { rows: 128 * 12 * 12, channels: 64, depth_radius: 4, bias: 1.0, alpha: 0.001 / 9.0, beta: 0.75 };
+    report("cifar lrn", &lrn(spec)?, &[y; 2]);
+    report("cifar lrn grad", &lrn_grad(spec)?, &[y; 4]);
+    let general = LrnSpec { beta: 0.6, ..spec };
+    report("lrn, beta 0.6", &lrn(general)?, &[y; 2]);
+    report("lrn grad, beta 0.6", &lrn_grad(general)?, &[y; 4]);
+    for (name, spec) in [("56 x 144", same(1, 56, 144, 3, 1, 144)), ("14 x 576 / 2", same(8, 14, 576, 3, 2, 576))] {
+        let (x, y, filter) = (spec.input(), spec.output(), [3, 3, spec.in_c, 1]);
+        report(&format!("depthwise {name}"), &depthwise_conv2d(spec)?, &[x, filter, y]);
+        report(&format!("depthwise by input {name}"), &depthwise_conv2d_backprop_input(spec)?, &[filter, y, x]);
+        report(&format!("depthwise by filter {name}"), &depthwise_conv2d_backprop_filter(spec)?, &[x, y, filter]);
     }
     Ok(())
 }

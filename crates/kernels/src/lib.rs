@@ -4,14 +4,19 @@
 //! combine in a fixed order, so results depend on shapes and the instruction set, never on threads.
 
 mod aligned;
+pub mod conv;
 mod cut;
 mod evaluate;
 pub mod expr;
 pub mod gather;
+pub mod lrn;
 pub mod movement;
 pub mod nn;
+pub mod pool;
 pub mod product;
 pub mod random;
+#[cfg(test)]
+mod recorded;
 pub mod reduce;
 pub mod simd;
 #[doc(hidden)]

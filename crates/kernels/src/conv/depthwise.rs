@@ -1,0 +1,317 @@
+//! Convolutions of each channel by itself, and their gradients.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
+
+use super::axis::{Axis, Run};
+use super::groups::{GROUP, get, groups, put};
+use super::{ConvSpec, available};
+use crate::cut::Cut;
+use crate::simd::{Isa, Vectorised};
+
+/// `DepthwiseConv2dNative` of floats: result channel `c * multiplier + m` is made of input channel `c` alone. `spec.out_c` is
+/// `spec.in_c` times the multiplier; the filter is `[k_h, k_w, in_c, multiplier]`. Arguments: input, filter, output.
+///
+/// # Errors
+/// INVALID_ARGUMENT for sizes that make no sense or that no memory holds.
+pub fn depthwise_conv2d(spec: ConvSpec) -> Result<Prepared> {
+    depthwise_conv2d_on(Isa::best(), spec)
+}
+
+/// As [`depthwise_conv2d`], with the code for that instruction set, which the processor must have.
+///
+/// # Errors
+/// As [`depthwise_conv2d`], and UNIMPLEMENTED.
+pub fn depthwise_conv2d_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
+    prepare(isa, spec, Work::Forward)
+}
+
+/// `DepthwiseConv2dNativeBackpropInput`. Arguments: filter, gradient by the result, gradient by the input.
+///
+/// # Errors
+/// As [`depthwise_conv2d`].
+pub fn depthwise_conv2d_backprop_input(spec: ConvSpec) -> Result<Prepared> {
+    depthwise_conv2d_backprop_input_on(Isa::best(), spec)
+}
+
+/// As [`depthwise_conv2d_backprop_input`], with the code for that instruction set, which the processor must have.
+///
+/// # Errors
+/// As [`depthwise_conv2d`], and UNIMPLEMENTED.
+pub fn depthwise_conv2d_backprop_input_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
+    prepare(isa, spec, Work::Input)
+}
+
+/// `DepthwiseConv2dNativeBackpropFilter`. Arguments: input, gradient by the result, gradient by the filter. Sums run over rows of
+/// results, image after image.
+///
+/// # Errors
+/// As [`depthwise_conv2d`].
+pub fn depthwise_conv2d_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
+    depthwise_conv2d_backprop_filter_on(Isa::best(), spec)
+}
+
+/// As [`depthwise_conv2d_backprop_filter`], with the code for that instruction set, which the processor must have.
+///
+/// # Errors
+/// As [`depthwise_conv2d`], and UNIMPLEMENTED.
+pub fn depthwise_conv2d_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
+    prepare(isa, spec, Work::Filter)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Forward,
+    Input,
+    Filter,
+}
+
+#[derive(Debug)]
+struct Depthwise {
+    work: Work,
+    batch: usize,
+    in_c: usize,
+    out_c: usize,
+    multiplier: usize,
+    y: Axis,
+    x: Axis,
+    x_runs: Vec<Run>,
+    /// Of image rows; or, for the filter, of its rows times groups of channels.
+    cut: Cut,
+    isa: Isa,
+}
+
+fn prepare(isa: Isa, spec: ConvSpec, work: Work) -> Result<Prepared> {
+    available(isa)?;
+    spec.check()?;
+    let (in_c, out_c) = (spec.in_c as usize, spec.out_c as usize);
+    let multiplier = out_c.checked_div(in_c).unwrap_or(0);
+    if multiplier * in_c != out_c {
+        return Err(Error::invalid_argument(format!("a depthwise convolution of {in_c} channels to {out_c}")));
+    }
+    let (y, x, batch) = (spec.rows(), spec.columns(), spec.batch as usize);
+    let bytes = |columns: usize, channels: usize| 4 * (columns * channels) as u64;
+    let taps = spec.k_h.saturating_mul(spec.k_w);
+    let cut = match work {
+        Work::Forward => Cut::new(batch * y.positions, bytes(x.positions, out_c).saturating_mul(taps), 1),
+        Work::Input => Cut::new(batch * y.size, bytes(x.size, out_c).saturating_mul(taps), 1),
+        Work::Filter => {
+            let group = bytes(batch * y.positions * x.positions, 2 * GROUP).saturating_mul(spec.k_w);
+            Cut::new(y.taps * out_c.div_ceil(GROUP), group, 1)
+        }
+    };
+    let channels = spec.in_c.max(1) as f64;
+    let filter = 4.0 * taps as f64 * out_c as f64;
+    let cost = Cost { flops: spec.flops() / channels, bytes: spec.bytes() - 4.0 * taps as f64 * spec.in_c as f64 * out_c as f64 + filter };
+    let kernel = Depthwise { work, batch, in_c, out_c, multiplier, x_runs: x.runs(), y, x, cut, isa };
+    Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
+}
+
+impl CpuKernel for Depthwise {
+    unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
+        let units = self.cut.units(chunks);
+        // SAFETY: the instruction set was asked for when the kernel was prepared; the arguments are the caller's promise.
+        unsafe {
+            if self.multiplier == 1 {
+                self.isa.run(Call::<false> { work: self, units, args });
+            } else {
+                self.isa.run(Call::<true> { work: self, units, args });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Made with arguments of which nobody else writes what `units` say of the last. `SPREAD` if the multiplier is not 1.
+struct Call<'a, const SPREAD: bool> {
+    work: &'a Depthwise,
+    units: Range<usize>,
+    args: &'a Args<'a>,
+}
+
+impl<const SPREAD: bool> Vectorised for Call<'_, SPREAD> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for unit in self.units.clone() {
+            match self.work.work {
+                Work::Forward => self.forward::<FMA>(unit),
+                Work::Input => self.input::<FMA>(unit),
+                Work::Filter => self.filter::<FMA>(unit),
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn add_product<const FMA: bool>(sum: &mut [f32; GROUP], a: &[f32; GROUP], b: &[f32; GROUP]) {
+    for lane in 0..GROUP {
+        sum[lane] = if FMA { a[lane].mul_add(b[lane], sum[lane]) } else { a[lane] * b[lane] + sum[lane] };
+    }
+}
+
+/// Positions that are computed together.
+const TILE: usize = 4;
+
+impl<const SPREAD: bool> Call<'_, SPREAD> {
+    #[inline(always)]
+    fn pointer(&self, index: usize) -> *mut f32 {
+        self.args.pointers[index].cast::<f32>()
+    }
+
+    /// The input's channels of which the result's channels `channel..channel + count` are made. They are there.
+    #[inline(always)]
+    unsafe fn of_input(&self, position: *const f32, channel: usize, count: usize) -> [f32; GROUP] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !SPREAD {
+                return get(position.add(channel), count, 0.0);
+            }
+            let mut values = [0f32; GROUP];
+            for (lane, value) in values.iter_mut().enumerate().take(count) {
+                *value = position.add((channel + lane) / self.work.multiplier).read();
+            }
+            values
+        }
+    }
+
+    /// Elements `channel * multiplier + m` for channels `channel..channel + count`. They are there.
+    #[inline(always)]
+    unsafe fn every(&self, from: *const f32, channel: usize, count: usize, m: usize) -> [f32; GROUP] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !SPREAD {
+                return get(from.add(channel), count, 0.0);
+            }
+            let mut values = [0f32; GROUP];
+            for (lane, value) in values.iter_mut().enumerate().take(count) {
+                *value = from.add((channel + lane) * self.work.multiplier + m).read();
+            }
+            values
+        }
+    }
+
+    #[inline(always)]
+    fn forward<const FMA: bool>(&self, row: usize) {
+        for run in &self.work.x_runs {
+            let mut column = run.positions.start;
+            while column + TILE <= run.positions.end {
+                self.tile::<FMA, TILE>(row, column, &run.taps);
+                column += TILE;
+            }
+            while column < run.positions.end {
+                self.tile::<FMA, 1>(row, column, &run.taps);
+                column += 1;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn tile<const FMA: bool, const POSITIONS: usize>(&self, row: usize, column: usize, taps_x: &Range<usize>) {
+        let Depthwise { in_c, out_c, y, x, .. } = *self.work;
+        let (input, filter, output) = (self.pointer(0).cast_const(), self.pointer(1).cast_const(), self.pointer(2));
+        let (image, position_y) = (row / y.positions, row % y.positions);
+        let (top, left) = ((image * y.size) as isize + y.start(position_y), x.start(column));
+        for (channel, count) in groups(0..out_c) {
+            let mut sums = [[0f32; GROUP]; POSITIONS];
+            for tap_y in y.taps_at(position_y) {
+                let line = (top + tap_y as isize) * x.size as isize + left;
+                for tap_x in taps_x.clone() {
+                    let at = (line + tap_x as isize) as usize * in_c;
+                    // SAFETY: the taps of all these positions lie on the input.
+                    unsafe {
+                        let weights = get(filter.add((tap_y * x.taps + tap_x) * out_c + channel), count, 0.0);
+                        for (number, sum) in sums.iter_mut().enumerate() {
+                            let values = self.of_input(input.add(at + number * x.stride * in_c), channel, count);
+                            add_product::<FMA>(sum, &values, &weights);
+                        }
+                    }
+                }
+            }
+            for (number, sum) in sums.iter().enumerate() {
+                // SAFETY: the results of this row are this call's.
+                unsafe { put(output.add((row * x.positions + column + number) * out_c + channel), count, *sum) };
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn input<const FMA: bool>(&self, row: usize) {
+        let Depthwise { in_c, out_c, multiplier, y, x, .. } = *self.work;
+        let (filter, grad, to) = (self.pointer(0).cast_const(), self.pointer(1).cast_const(), self.pointer(2));
+        let (image, line) = (row / y.size, row % y.size);
+        let windows_y = y.positions_over(line);
+        for column in 0..x.size {
+            let windows_x = x.positions_over(column);
+            for (channel, count) in groups(0..in_c) {
+                let mut sum = [0f32; GROUP];
+                for window_y in windows_y.clone() {
+                    let tap_y = (line as isize - y.start(window_y)) as usize;
+                    for window_x in windows_x.clone() {
+                        let tap = tap_y * x.taps + (column as isize - x.start(window_x)) as usize;
+                        let window = (image * y.positions + window_y) * x.positions + window_x;
+                        for m in 0..if SPREAD { multiplier } else { 1 } {
+                            // SAFETY: the window is one of the result's, the tap one of the filter's.
+                            unsafe {
+                                let weights = self.every(filter.add(tap * out_c), channel, count, m);
+                                let values = self.every(grad.add(window * out_c), channel, count, m);
+                                add_product::<FMA>(&mut sum, &values, &weights);
+                            }
+                        }
+                    }
+                }
+                // SAFETY: the elements of this row are this call's.
+                unsafe { put(to.add((row * x.size + column) * in_c + channel), count, sum) };
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn filter<const FMA: bool>(&self, unit: usize) {
+        let Depthwise { batch, in_c, out_c, y, x, .. } = *self.work;
+        let (input, grad, to) = (self.pointer(0).cast_const(), self.pointer(1).cast_const(), self.pointer(2));
+        let (tap_y, channel) = (unit % y.taps, unit / y.taps * GROUP);
+        let count = GROUP.min(out_c - channel);
+        let place = |tap_x: usize| to.wrapping_add((tap_y * x.taps + tap_x) * out_c + channel);
+        for tap_x in 0..x.taps {
+            // SAFETY: the elements of this unit are this call's, here and below.
+            unsafe { put(place(tap_x), count, [0f32; GROUP]) };
+        }
+        for image in 0..batch {
+            for position_y in y.positions_of(tap_y) {
+                let line = (image * y.size) as isize + y.start(position_y) + tap_y as isize;
+                let windows = (image * y.positions + position_y) * x.positions;
+                for tap_x in 0..x.taps {
+                    let mut sums = [[0f32; GROUP]; TILE];
+                    let positions = x.positions_of(tap_x);
+                    let mut position = positions.start;
+                    while position < positions.end {
+                        // As many as there are sums, so that one need not wait for another.
+                        for sum in sums.iter_mut().take(positions.end - position) {
+                            let at = (line * x.size as isize + x.start(position) + tap_x as isize) as usize * in_c;
+                            // SAFETY: the tap lies on the input, and the window is one of the result's.
+                            unsafe {
+                                let values = self.of_input(input.add(at), channel, count);
+                                let grads = get(grad.add((windows + position) * out_c + channel), count, 0.0);
+                                add_product::<FMA>(sum, &values, &grads);
+                            }
+                            position += 1;
+                        }
+                    }
+                    // SAFETY: as above.
+                    unsafe {
+                        let mut sum = get(place(tap_x).cast_const(), count, 0.0);
+                        for lane in 0..GROUP {
+                            sum[lane] += (sums[0][lane] + sums[1][lane]) + (sums[2][lane] + sums[3][lane]);
+                        }
+                        put(place(tap_x), count, sum);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,560 @@
+//! Convolutions and their gradients by the input: how they are cut, and how a piece is computed.
+//!
+//! Both are the same work. The gradient by an input is, for each remainder of a position by the strides, a convolution with
+//! stride 1 over the gradient by the result, with those taps of the filter that meet this remainder, in reverse.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
+
+use super::ConvSpec;
+use super::axis::{Axis, Run};
+use super::tiles::{self, Code, Panel, Tile, code, part};
+use crate::expr::{Bases, TileProgram};
+use crate::product::Epilogue;
+use crate::simd::Isa;
+
+/// The most terms that are summed in registers before the sums are added to the result. Fixed, since the bits depend on it.
+const TERMS: usize = 1024;
+
+/// One axis of a pass.
+#[derive(Debug)]
+struct Side {
+    axis: Axis,
+    runs: Vec<Run>,
+    /// Position `p` is the result's `start + step * p`.
+    start: usize,
+    step: usize,
+    /// Tap `t` is the filter's `tap_start + tap_step * t`.
+    tap_start: isize,
+    tap_step: isize,
+}
+
+impl Side {
+    fn forward(axis: Axis) -> Side {
+        Side { runs: axis.runs(), axis, start: 0, step: 1, tap_start: 0, tap_step: 1 }
+    }
+
+    /// For the positions of `axis`'s operand whose remainder is `start`.
+    fn backward(axis: Axis, start: usize) -> Side {
+        let stride = axis.stride as isize;
+        // The operand's index `start` is met by taps `first`, `first + stride` and so on.
+        let from_start = start as isize + axis.pad;
+        let first = from_start % stride;
+        let taps = if (first as usize) < axis.taps { (axis.taps - first as usize).div_ceil(axis.stride) } else { 0 };
+        let back = Axis {
+            positions: axis.size.saturating_sub(start).div_ceil(axis.stride),
+            taps,
+            stride: 1,
+            pad: taps as isize - 1 - from_start / stride,
+            size: axis.positions,
+        };
+        Side { runs: back.runs(), axis: back, start, step: axis.stride, tap_start: first + stride * (taps as isize - 1), tap_step: -stride }
+    }
+}
+
+/// Taps that are summed in registers: rows of the filter, and of each row the terms of `inner`, which count taps times channels.
+#[derive(Clone, Debug)]
+struct Block {
+    rows: Range<usize>,
+    inner: Range<usize>,
+}
+
+/// Positions of the result that see the filter with one stride.
+#[derive(Debug)]
+struct Pass {
+    y: Side,
+    x: Side,
+    /// At least one, the first of which writes and the others add.
+    blocks: Vec<Block>,
+}
+
+impl Pass {
+    fn new(y: Side, x: Side, channels: usize) -> Pass {
+        let (rows, inner) = (y.axis.taps, x.axis.taps * channels);
+        let mut blocks = Vec::new();
+        if rows == 0 || inner == 0 {
+            blocks.push(Block { rows: 0..0, inner: 0..0 });
+        } else if inner > TERMS {
+            let count = inner.div_ceil(TERMS);
+            for row in 0..rows {
+                blocks.extend((0..count).map(|number| Block { rows: row..row + 1, inner: part(inner, count, number) }));
+            }
+        } else {
+            let count = rows.div_ceil(TERMS / inner);
+            blocks.extend((0..count).map(|number| Block { rows: part(rows, count, number), inner: 0..inner }));
+        }
+        Pass { y, x, blocks }
+    }
+}
+
+/// How the filter becomes rows of B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rows {
+    /// They lie so already.
+    There,
+    /// They are copied.
+    Copied,
+    /// Columns are copied.
+    Transposed,
+}
+
+struct Direct {
+    code: &'static Code,
+    passes: Vec<Pass>,
+    rows: Rows,
+    /// Images, and rows and columns of each result.
+    batch: usize,
+    out: [usize; 2],
+    /// Rows and columns of each operand's image.
+    operand: [usize; 2],
+    /// Channels that are summed over, and of the result.
+    terms: usize,
+    columns: usize,
+    /// Columns of the filter.
+    k_w: usize,
+    panels: Vec<Panel>,
+    /// Images of a piece; or if that is one, rows of it.
+    piece_images: usize,
+    piece_rows: usize,
+    /// Panels of a piece.
+    piece_panels: usize,
+    /// Indices of the arguments.
+    from: usize,
+    filter: usize,
+    epilogue: Option<Finish>,
+    /// Where in the worker's scratch the filter goes.
+    filter_place: usize,
+}
+
+struct Finish {
+    program: TileProgram,
+    /// The argument, a result, where the convolution is computed; or, if `None`, that is in the worker's scratch.
+    in_result: Option<usize>,
+    /// Where in the worker's scratch it lies.
+    place: usize,
+}
+
+impl std::fmt::Debug for Direct {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Direct")
+            .field("passes", &self.passes.len())
+            .field("rows", &self.rows)
+            .field("result", &(self.batch, self.out, self.columns))
+            .field("piece", &(self.piece_images, self.piece_rows, self.piece_panels))
+            .finish()
+    }
+}
+
+pub(super) fn forward(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    let code = code(isa);
+    let pass = Pass::new(Side::forward(spec.rows()), Side::forward(spec.columns()), spec.in_c as usize);
+    let one_panel = (spec.out_c as usize) <= code.width();
+    let shape = Shape {
+        passes: vec![pass],
+        rows: if one_panel { Rows::There } else { Rows::Copied },
+        batch: spec.batch as usize,
+        out: [spec.out_h as usize, spec.out_w as usize],
+        operand: [spec.in_h as usize, spec.in_w as usize],
+        terms: spec.in_c as usize,
+        columns: spec.out_c as usize,
+        from: 0,
+        filter: 1,
+    };
+    prepare(isa, code, spec, shape, epilogue)
+}
+
+pub(super) fn backprop_input(isa: Isa, spec: &ConvSpec) -> Result<Prepared> {
+    let mut passes = Vec::new();
+    let starts = |size: u64, stride: u64| 0..size.min(stride) as usize;
+    // Every remainder has a pass of its own: a few, or a stride that no network has.
+    if spec.in_h.min(spec.stride_h) * spec.in_w.min(spec.stride_w) > 1 << 12 {
+        return Err(Error::unimplemented(format!("the gradient of a convolution with strides of {} and {}", spec.stride_h, spec.stride_w)));
+    }
+    for y in starts(spec.in_h, spec.stride_h) {
+        for x in starts(spec.in_w, spec.stride_w) {
+            passes.push(Pass::new(Side::backward(spec.rows(), y), Side::backward(spec.columns(), x), spec.out_c as usize));
+        }
+    }
+    let shape = Shape {
+        passes,
+        rows: Rows::Transposed,
+        batch: spec.batch as usize,
+        out: [spec.in_h as usize, spec.in_w as usize],
+        operand: [spec.out_h as usize, spec.out_w as usize],
+        terms: spec.out_c as usize,
+        columns: spec.in_c as usize,
+        from: 1,
+        filter: 0,
+    };
+    prepare(isa, code(isa), spec, shape, None)
+}
+
+/// What a convolution and a gradient differ in.
+struct Shape {
+    passes: Vec<Pass>,
+    rows: Rows,
+    batch: usize,
+    out: [usize; 2],
+    operand: [usize; 2],
+    terms: usize,
+    columns: usize,
+    from: usize,
+    filter: usize,
+}
+
+/// Operations that a piece should have, and how many pieces help no number of threads that we expect.
+const PIECE: f64 = 8e6;
+const MOST_PIECES: f64 = 32.0;
+/// A piece that copies the filter should have so many positions.
+const POSITIONS: usize = 256;
+
+fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    let mut cost = Cost { flops: spec.flops(), bytes: spec.bytes() };
+    let Shape { passes, rows, batch, out, operand, terms, columns, from, filter } = shape;
+    let panels = code.panels(columns);
+
+    let (image, positions) = ((cost.flops / (batch.max(1) as f64)).max(1.0), (out[0] * out[1]).max(1));
+    let target = PIECE.max(cost.flops / MOST_PIECES);
+    let (mut piece_images, mut piece_rows) = ((target / image).ceil().min(batch.max(1) as f64) as usize, out[0].max(1));
+    if rows != Rows::There {
+        piece_images = piece_images.max(POSITIONS.div_ceil(positions));
+    }
+    if piece_images == 1 && image > target {
+        piece_rows = out[0].div_ceil((image / target).ceil() as usize).max(1);
+        if rows != Rows::There {
+            piece_rows = piece_rows.max(POSITIONS.div_ceil(out[1].max(1)));
+        }
+    }
+    let mut finish = None;
+    let mut in_place = Vec::new();
+    if let Some(Epilogue { expr, operands }) = epilogue {
+        if expr.inputs().first() != Some(&DataType::Float) {
+            return Err(Error::invalid_argument("operand 0 of an epilogue is the convolution, a float"));
+        }
+        let matrix = vec![spec.batch * spec.out_h * spec.out_w, spec.out_c];
+        let all: Vec<Vec<u64>> = std::iter::once(matrix.clone()).chain(operands).collect();
+        let program = TileProgram::new(&expr, &matrix, &all, isa)?;
+        cost = cost + program.cost();
+        cost.bytes -= 8.0 * program.total() as f64;
+        let in_result = program.in_place().iter().find(|pair| pair.0 == 0).map(|pair| pair.1);
+        // Operand `i` of the expression is argument `i + 1`. Where the convolution itself goes, no operand may lie.
+        in_place.extend(program.in_place().iter().filter(|pair| pair.0 > 0 && Some(pair.1) != in_result).map(|pair| (pair.0 + 1, pair.1)));
+        if in_result.is_none() {
+            piece_images = 1;
+            piece_rows = piece_rows.min((1usize << 14).div_ceil((out[1] * columns).max(1)));
+        }
+        // After the input, the filter and the further operands.
+        let in_result = in_result.map(|result| 1 + expr.inputs().len() + result);
+        finish = Some(Finish { program, in_result, place: 0 });
+    }
+    piece_images = even(batch, piece_images);
+    piece_rows = if piece_images == 1 { even(out[0], piece_rows) } else { out[0].max(1) };
+    let pieces = batch.div_ceil(piece_images) * out[0].div_ceil(piece_rows);
+    // Few pieces of many panels are cut by panels too.
+    let groups = if panels.is_empty() { 1 } else { (16 / pieces.max(1)).clamp(1, panels.len()) };
+    let piece_panels = panels.len().div_ceil(groups).max(1);
+    let chunks = pieces.checked_mul(panels.len().div_ceil(piece_panels)).and_then(|pieces| u32::try_from(pieces).ok());
+    let chunks = chunks.ok_or_else(|| Error::invalid_argument("a convolution with too many pieces"))?.max(1);
+
+    let floats = |count: usize| (count * 4).next_multiple_of(64) + 64;
+    let mut scratch = finish.as_ref().map_or(0, |finish| finish.program.scratch() as usize).next_multiple_of(64);
+    let filter_place = scratch;
+    if rows != Rows::There {
+        let most = passes.iter().flat_map(|pass| &pass.blocks).map(|block| block.rows.len() * block.inner.len()).max().unwrap_or(0);
+        scratch += floats(most * panels.iter().map(|panel| panel.vectors * code.lanes).max().unwrap_or(0));
+    }
+    if let Some(finish) = &mut finish
+        && finish.in_result.is_none()
+    {
+        finish.place = scratch;
+        scratch += floats(piece_rows * out[1] * columns.min(piece_panels * code.width()));
+    }
+    let kernel = Direct {
+        code,
+        passes,
+        rows,
+        batch,
+        out,
+        operand,
+        terms,
+        columns,
+        k_w: spec.k_w as usize,
+        panels,
+        piece_images,
+        piece_rows,
+        piece_panels,
+        from,
+        filter,
+        epilogue: finish,
+        filter_place,
+    };
+    Ok(Prepared { chunks, scratch: 0, per_worker: scratch as u64, cost, in_place, kernel: Arc::new(kernel) })
+}
+
+/// How many units each of the parts has, at most, that pieces of `most` divide `all` into, if they are as even as can be.
+fn even(all: usize, most: usize) -> usize {
+    all.div_ceil(all.div_ceil(most.max(1)).max(1)).max(1)
+}
+
+/// The part of the result that a piece computes.
+struct Piece {
+    images: Range<usize>,
+    rows: Range<usize>,
+    panels: Range<usize>,
+}
+
+/// Where a piece's results go: the element of position `p` and column `c` to `start + p * row + c`.
+#[derive(Clone, Copy)]
+struct Target {
+    start: *mut f32,
+    row: usize,
+}
+
+impl CpuKernel for Direct {
+    unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
+        if self.batch == 0 || self.out.contains(&0) || self.columns == 0 {
+            return Ok(());
+        }
+        let (image_pieces, row_pieces) = (self.batch.div_ceil(self.piece_images), self.out[0].div_ceil(self.piece_rows));
+        for chunk in chunks {
+            let chunk = chunk as usize;
+            let (number, group) = (chunk % (image_pieces * row_pieces), chunk / (image_pieces * row_pieces));
+            let (image, row) = (number / row_pieces * self.piece_images, number % row_pieces * self.piece_rows);
+            let piece = Piece {
+                images: image..(image + self.piece_images).min(self.batch),
+                rows: row..(row + self.piece_rows).min(self.out[0]),
+                panels: group * self.piece_panels..((group + 1) * self.piece_panels).min(self.panels.len()),
+            };
+            // SAFETY: the piece lies within the result, for which the caller of `CpuKernel::run` answers.
+            unsafe { self.piece(&piece, args)? };
+        }
+        Ok(())
+    }
+}
+
+impl Direct {
+    unsafe fn piece(&self, piece: &Piece, args: &Args<'_>) -> Result<(), Fault> {
+        // A piece's positions follow each other: it has all rows, or one image.
+        let first = (piece.images.start * self.out[0] + piece.rows.start) * self.out[1];
+        let positions = piece.images.len() * piece.rows.len() * self.out[1];
+        let columns = {
+            let last = self.panels[piece.panels.end - 1];
+            self.panels[piece.panels.start].column..last.column + (last.vectors - 1) * self.code.lanes + last.last
+        };
+        let Some(Finish { program, in_result, place }) = &self.epilogue else {
+            // SAFETY: argument 2 is the result.
+            unsafe { self.compute(piece, Target { start: args.pointers[2].cast(), row: self.columns }, args) };
+            return Ok(());
+        };
+        let rest = &args.pointers[2..];
+        let target = match in_result {
+            Some(result) => Target { start: args.pointers[*result].cast(), row: self.columns },
+            None => {
+                let row = columns.len();
+                // The address may lie before the scratch: only this piece's elements are used.
+                let start = args.worker.wrapping_add(*place).cast::<f32>().wrapping_sub(first * row + columns.start);
+                Target { start, row }
+            }
+        };
+        // SAFETY: operand 0 is found where it has been computed; the others and the results are the caller's.
+        unsafe {
+            self.compute(piece, target, args);
+            let bases = |position: usize| Bases {
+                // Such that element `position * self.columns + columns.start` is the target's.
+                first: target
+                    .start
+                    .wrapping_add(position * target.row + columns.start)
+                    .wrapping_sub(position * self.columns + columns.start)
+                    .cast::<u8>(),
+                rest,
+            };
+            program.begin(&bases(first), args.worker);
+            if columns.len() == self.columns {
+                return program.run(first * self.columns..(first + positions) * self.columns, &bases(first), args.worker);
+            }
+            for position in first..first + positions {
+                let start = position * self.columns + columns.start;
+                program.run(start..start + columns.len(), &bases(position), args.worker)?;
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn compute(&self, piece: &Piece, target: Target, args: &Args<'_>) {
+        let filter = args.pointers[self.filter].cast::<f32>().cast_const();
+        for panel in &self.panels[piece.panels.clone()] {
+            for pass in &self.passes {
+                for (number, block) in pass.blocks.iter().enumerate() {
+                    // SAFETY: the worker's scratch has room for every block.
+                    let b = unsafe {
+                        let scratch = args.worker.add(self.filter_place).cast::<f32>();
+                        self.filter_rows(filter, pass, block, panel, scratch)
+                    };
+                    // SAFETY: as this function.
+                    unsafe { self.block(piece, target, pass, block, panel, &b, number > 0, args) };
+                }
+            }
+        }
+    }
+
+    /// The block's part of the filter as rows of B.
+    unsafe fn filter_rows(&self, filter: *const f32, pass: &Pass, block: &Block, panel: &Panel, scratch: *mut f32) -> FilterRows {
+        let (lanes, inner) = (self.code.lanes, block.inner.len());
+        let width = panel.vectors * lanes;
+        if self.rows == Rows::There {
+            let row = self.k_w * self.terms * self.columns;
+            let start = filter.wrapping_add(block.rows.start * row + block.inner.start * self.columns + panel.column);
+            return FilterRows { start, term: self.columns, outer: row };
+        }
+        for (number, tap_y) in block.rows.clone().enumerate() {
+            let to = scratch.wrapping_add(number * inner * width);
+            let filter_y = (pass.y.tap_start + pass.y.tap_step * tap_y as isize) as usize;
+            if self.rows == Rows::Copied {
+                let from = filter.wrapping_add((filter_y * self.k_w * self.terms + block.inner.start) * self.columns + panel.column);
+                // SAFETY: rows of the filter, and room for a block.
+                unsafe { (self.code.copy)(from, self.columns, inner, panel.vectors, panel.last, to) };
+                continue;
+            }
+            let mut at = block.inner.start;
+            while at < block.inner.end {
+                let (tap_x, channel) = (at / self.terms, at % self.terms);
+                let filter_x = (pass.x.tap_start + pass.x.tap_step * tap_x as isize) as usize;
+                let count = lanes.min(self.terms - channel).min(block.inner.end - at);
+                let from = ((filter_y * self.k_w + filter_x) * self.columns + panel.column) * self.terms + channel;
+                for v in 0..panel.vectors {
+                    let there = if v + 1 == panel.vectors { panel.last } else { lanes };
+                    let to = to.wrapping_add((at - block.inner.start) * width + v * lanes);
+                    // SAFETY: `there` rows of the filter's last two axes with `count` elements, and room for a block.
+                    unsafe { (self.code.transpose)(filter.add(from + v * lanes * self.terms), self.terms, there, count, to, width) };
+                }
+                at += count;
+            }
+        }
+        FilterRows { start: scratch, term: width, outer: inner * width }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what is computed, from what, and where it goes")]
+    unsafe fn block(
+        &self,
+        piece: &Piece,
+        target: Target,
+        pass: &Pass,
+        block: &Block,
+        panel: &Panel,
+        b: &FilterRows,
+        add: bool,
+        args: &Args<'_>,
+    ) {
+        let inside = |range: &Range<usize>, within: &Range<usize>| range.start.max(within.start)..range.end.min(within.end);
+        let (y, x) = (&pass.y, &pass.x);
+        // The positions of this pass that are rows of the piece.
+        let positions = |bound: usize| bound.saturating_sub(y.start).div_ceil(y.step);
+        let rows = positions(piece.rows.start)..positions(piece.rows.end);
+        for y_run in &y.runs {
+            let ys = inside(&y_run.positions, &rows);
+            if ys.is_empty() {
+                continue;
+            }
+            let tap_rows = inside(&y_run.taps, &block.rows);
+            for x_run in &x.runs {
+                let inner = inside(&(x_run.taps.start * self.terms..x_run.taps.end * self.terms), &block.inner);
+                let nothing = tap_rows.is_empty() || inner.is_empty();
+                if nothing && add {
+                    continue;
+                }
+                let box_ = Box_ { images: piece.images.clone(), ys: ys.clone(), xs: x_run.positions.clone() };
+                let taps = if nothing { None } else { Some((tap_rows.clone(), inner)) };
+                // SAFETY: as this function.
+                unsafe { self.tiles(&box_, target, pass, block, taps, panel, b, add, args) };
+            }
+        }
+    }
+
+    /// Computes positions that see the same taps.
+    #[expect(clippy::too_many_arguments, reason = "what is computed, from what, and where it goes")]
+    unsafe fn tiles(
+        &self,
+        box_: &Box_,
+        target: Target,
+        pass: &Pass,
+        block: &Block,
+        taps: Option<(Range<usize>, Range<usize>)>,
+        panel: &Panel,
+        b: &FilterRows,
+        add: bool,
+        args: &Args<'_>,
+    ) {
+        let (y, x) = (&pass.y, &pass.x);
+        let from = args.pointers[self.from].cast::<f32>().cast_const();
+        let (operand_row, operand_image) = (self.operand[1] * self.terms, self.operand[0] * self.operand[1] * self.terms);
+        // Each axis of the box: positions, from position to position in the operand, and in the result.
+        let axes = [
+            (box_.images.clone(), operand_image, self.out[0] * self.out[1]),
+            (box_.ys.clone(), y.axis.stride * operand_row, y.step * self.out[1]),
+            (box_.xs.clone(), x.axis.stride * self.terms, x.step),
+        ];
+        // A tile runs along the columns, unless there are few.
+        let mut along = 2;
+        for other in [1, 0] {
+            if axes[along].0.len() < 3 && axes[other].0.len() > axes[along].0.len() {
+                along = other;
+            }
+        }
+        let [outer, middle] = [[1, 2], [0, 2], [0, 1]][along];
+        let most = self.code.rows[panel.vectors - 1];
+        let count = axes[along].0.len().div_ceil(most);
+        let table = if self.rows == Rows::There && panel.last < self.code.lanes { &self.code.direct } else { &self.code.packed };
+        let (tap_rows, inner) = taps.clone().unwrap_or((0..0, 0..0));
+        let a_first = (y.axis.start(0) + tap_rows.start as isize) * operand_row as isize
+            + x.axis.start(0) * self.terms as isize
+            + inner.start as isize;
+        let c_first = y.start * self.out[1] + x.start;
+        let b_first = tap_rows.start.wrapping_sub(block.rows.start).wrapping_mul(b.outer);
+        let b_first = b_first.wrapping_add(inner.start.wrapping_sub(block.inner.start).wrapping_mul(b.term));
+        for first in axes[outer].0.clone() {
+            for second in axes[middle].0.clone() {
+                for number in 0..count {
+                    let part = part(axes[along].0.len(), count, number);
+                    let start = axes[along].0.start + part.start;
+                    let a = a_first + (first * axes[outer].1 + second * axes[middle].1 + start * axes[along].1) as isize;
+                    let c = c_first + first * axes[outer].2 + second * axes[middle].2 + start * axes[along].2;
+                    let tile = Tile {
+                        outer: tap_rows.len(),
+                        inner: inner.len(),
+                        a: from.wrapping_offset(a),
+                        a_rows: tiles::Rows::new(axes[along].1),
+                        a_term: 1,
+                        a_outer: operand_row,
+                        b: b.start.wrapping_add(b_first),
+                        b_term: b.term,
+                        b_outer: b.outer,
+                        c: target.start.wrapping_add(c * target.row + panel.column),
+                        c_row: axes[along].2 * target.row,
+                        last: panel.last,
+                        add,
+                    };
+                    if let Some(compute) = table[part.len() - 1][panel.vectors - 1] {
+                        // SAFETY: all positions of the box see these taps on the operand; the results are the piece's.
+                        unsafe { compute(&tile) };
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct FilterRows {
+    start: *const f32,
+    term: usize,
+    outer: usize,
+}
+
+/// Images, and rows and columns of a pass's positions.
+struct Box_ {
+    images: Range<usize>,
+    ys: Range<usize>,
+    xs: Range<usize>,
+}

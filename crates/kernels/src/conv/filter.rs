@@ -1,0 +1,225 @@
+//! The gradient of a convolution by its filter: for each tap a product of the input's channels and the gradient's, summed over
+//! positions. Taps of a row are one product where the input has few channels, since their numbers follow each other.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plimsoll_base::Result;
+use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
+
+use super::ConvSpec;
+use super::axis::{Axis, Run};
+use super::tiles::{Code, Panel, Rows, Tile, code, part};
+use crate::simd::Isa;
+
+/// Bytes of a panel of the gradient by the result that are walked for all taps of a piece: they should stay in the nearest cache.
+const BLOCK: usize = 36 << 10;
+/// Bytes of the gradient by the filter that a piece should have at most.
+const RESULT: usize = 128 << 10;
+/// Operations for each byte that a piece reads, such that reading is not what it waits for.
+const INTENSITY: f64 = 8.0;
+/// Rows of a product that one tap should have; with fewer, taps are put together to have about so many.
+const ROWS: usize = 10;
+/// So many pieces are wanted even where that costs reading.
+const PIECES: usize = 8;
+
+#[derive(Debug)]
+struct FilterGradient {
+    code: &'static Code,
+    spec: ConvSpec,
+    y: Axis,
+    x: Axis,
+    /// For each row of the filter the positions that see it on the operand.
+    ys: Vec<Range<usize>>,
+    /// For each group of taps of a row: runs of positions, with the taps of the group that they see.
+    groups: Vec<Group>,
+    /// Rows of the result in a block.
+    block_rows: usize,
+    /// Into how many parts the channels of the input are cut.
+    channel_parts: usize,
+    /// Panels of channels of the result, and how many of them a unit has.
+    panels: Vec<Panel>,
+    unit_panels: usize,
+    panel_parts: usize,
+    pieces: usize,
+}
+
+/// Taps of a row of the filter that are one product.
+#[derive(Debug)]
+struct Group {
+    taps: Range<usize>,
+    runs: Vec<Run>,
+}
+
+fn group(x: &Axis, taps: Range<usize>) -> Group {
+    if taps.len() == 1 {
+        let positions = x.positions_of(taps.start);
+        return Group { runs: vec![Run { positions, taps: taps.clone() }], taps };
+    }
+    let seen = |run: Run| Run { taps: run.taps.start.max(taps.start)..run.taps.end.min(taps.end), positions: run.positions };
+    let mut runs: Vec<Run> = Vec::new();
+    for run in x.runs().into_iter().map(seen).filter(|run| !run.taps.is_empty()) {
+        match runs.last_mut() {
+            Some(last) if last.taps == run.taps && last.positions.end == run.positions.start => last.positions.end = run.positions.end,
+            _ => runs.push(run),
+        }
+    }
+    Group { taps, runs }
+}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} lanes", self.lanes)
+    }
+}
+
+pub(super) fn prepare(isa: Isa, spec: &ConvSpec) -> Result<Prepared> {
+    let code = code(isa);
+    let (y, x) = (spec.rows(), spec.columns());
+    let panels = code.panels(spec.out_c as usize);
+    let (in_c, out_c) = (spec.in_c as usize, spec.out_c as usize);
+    let row = spec.out_w as usize * out_c.min(code.width()) * 4;
+    let block_rows = (BLOCK / row.max(1)).clamp(1, y.positions.max(1));
+    let block_rows = y.positions.div_ceil(y.positions.div_ceil(block_rows).max(1)).max(1);
+    // A unit is a tap, or some taps of a row, with some channels of the input and some panels.
+    let group_count = if in_c >= 6 { x.taps } else { (x.taps * in_c).div_ceil(ROWS).clamp(1, x.taps) };
+    let groups: Vec<Group> = (0..group_count).map(|number| group(&x, part(x.taps, group_count, number))).collect();
+    let channel_parts = in_c.div_ceil(256).max(1);
+    let unit_panels = (RESULT / 4 / in_c.div_ceil(channel_parts).max(1) / code.width()).clamp(1, panels.len().max(1));
+    let panel_parts = panels.len().div_ceil(unit_panels);
+    let units = y.taps * group_count * channel_parts * panel_parts;
+    let (unit_in, unit_out) =
+        (in_c.div_ceil(channel_parts) as f64 * x.taps as f64 / group_count as f64, out_c.min(unit_panels * code.width()) as f64);
+    let intensity = 2.0 * unit_in * unit_out / (4.0 * (unit_in + unit_out).max(1.0));
+    let together = (INTENSITY / intensity.max(0.01)).ceil() as usize;
+    let small = (4e6 / (spec.flops() / units.max(1) as f64).max(1.0)).ceil() as usize;
+    let pieces = (units / together.max(1)).max(units.min(PIECES + PIECES / 2)).min(units.div_ceil(small.max(1))).clamp(1, 256);
+    let cost = Cost { flops: spec.flops(), bytes: spec.bytes() };
+    let kernel = FilterGradient {
+        code,
+        spec: *spec,
+        ys: (0..y.taps).map(|tap| y.positions_of(tap)).collect(),
+        groups,
+        y,
+        x,
+        block_rows,
+        channel_parts,
+        panels,
+        unit_panels,
+        panel_parts,
+        pieces,
+    };
+    Ok(Prepared { chunks: pieces as u32, scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
+}
+
+impl CpuKernel for FilterGradient {
+    unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
+        if self.spec.in_c == 0 || self.spec.out_c == 0 {
+            return Ok(());
+        }
+        let units = self.y.taps * self.groups.len() * self.channel_parts * self.panel_parts;
+        for chunk in chunks {
+            let units = part(units, self.pieces, chunk as usize);
+            for unit in units.clone() {
+                // SAFETY: the unit's elements are written by this piece only.
+                unsafe { self.clear(&self.unit(unit), args) };
+            }
+            let rows = self.y.positions;
+            for image in 0..self.spec.batch as usize {
+                for block in (0..rows).step_by(self.block_rows) {
+                    let block = block..(block + self.block_rows).min(rows);
+                    for unit in units.clone() {
+                        // SAFETY: the image and the rows are there; the unit's elements are written by this piece only.
+                        unsafe { self.add(&self.unit(unit), image, &block, args) };
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A part of the gradient by the filter.
+struct Unit<'a> {
+    tap_y: usize,
+    group: &'a Group,
+    channels: Range<usize>,
+    panels: &'a [Panel],
+}
+
+impl FilterGradient {
+    /// Taps of a row of the filter follow each other: they read the same rows.
+    fn unit(&self, unit: usize) -> Unit<'_> {
+        let (rest, channels) = (unit / self.channel_parts, unit % self.channel_parts);
+        let (rest, group) = (rest / self.groups.len(), rest % self.groups.len());
+        let (panels, tap_y) = (rest / self.y.taps * self.unit_panels, rest % self.y.taps);
+        Unit {
+            tap_y,
+            group: &self.groups[group],
+            channels: part(self.spec.in_c as usize, self.channel_parts, channels),
+            panels: &self.panels[panels..(panels + self.unit_panels).min(self.panels.len())],
+        }
+    }
+
+    unsafe fn clear(&self, unit: &Unit<'_>, args: &Args<'_>) {
+        let (Some(first), Some(last)) = (unit.panels.first(), unit.panels.last()) else {
+            return;
+        };
+        let columns = last.column + (last.vectors - 1) * self.code.lanes + last.last - first.column;
+        for tap_x in unit.group.taps.clone() {
+            for channel in unit.channels.clone() {
+                let row = (unit.tap_y * self.x.taps + tap_x) * self.spec.in_c as usize + channel;
+                // SAFETY: elements of the unit.
+                unsafe { args.pointers[2].cast::<f32>().add(row * self.spec.out_c as usize + first.column).write_bytes(0, columns) };
+            }
+        }
+    }
+
+    unsafe fn add(&self, unit: &Unit<'_>, image: usize, block: &Range<usize>, args: &Args<'_>) {
+        let (in_c, out_c) = (self.spec.in_c as usize, self.spec.out_c as usize);
+        let (in_w, out_w) = (self.spec.in_w as usize, self.spec.out_w as usize);
+        let rows = block.start.max(self.ys[unit.tap_y].start)..block.end.min(self.ys[unit.tap_y].end);
+        if rows.is_empty() {
+            return;
+        }
+        let y = self.y.start(rows.start) + unit.tap_y as isize;
+        for run in unit.group.runs.iter().filter(|run| !run.positions.is_empty()) {
+            // Numbers of the input that follow each other: channels of a tap, or of several taps.
+            let numbers = if run.taps.len() == 1 { unit.channels.clone() } else { 0..run.taps.len() * in_c };
+            let x = self.x.start(run.positions.start) + run.taps.start as isize;
+            let input_position = (image * self.spec.in_h as usize * in_w) as isize + y * in_w as isize + x;
+            let a = args.pointers[0].cast::<f32>().cast_const().wrapping_offset(input_position * in_c as isize);
+            let position = (image * self.y.positions + rows.start) * out_w + run.positions.start;
+            let b = args.pointers[1].cast::<f32>().cast_const().wrapping_add(position * out_c);
+            let c = args.pointers[2].cast::<f32>().wrapping_add((unit.tap_y * self.x.taps + run.taps.start) * in_c * out_c);
+            for panel in unit.panels {
+                let count = numbers.len().div_ceil(self.code.rows[panel.vectors - 1]);
+                let table = if panel.last < self.code.lanes { &self.code.direct } else { &self.code.packed };
+                for number in 0..count {
+                    let part = part(numbers.len(), count, number);
+                    let first = numbers.start + part.start;
+                    let tile = Tile {
+                        outer: rows.len(),
+                        inner: run.positions.len(),
+                        a: a.wrapping_add(first),
+                        a_rows: Rows::new(1),
+                        a_term: self.x.stride * in_c,
+                        a_outer: self.y.stride * in_w * in_c,
+                        b: b.wrapping_add(panel.column),
+                        b_term: out_c,
+                        b_outer: out_w * out_c,
+                        c: c.wrapping_add(first * out_c + panel.column),
+                        c_row: out_c,
+                        last: panel.last,
+                        add: true,
+                    };
+                    if let Some(compute) = table[part.len() - 1][panel.vectors - 1] {
+                        // SAFETY: every position of the block sees these taps on the operand; the elements of the gradient by
+                        // the filter are this unit's.
+                        unsafe { compute(&tile) };
+                    }
+                }
+            }
+        }
+    }
+}

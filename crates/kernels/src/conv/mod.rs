@@ -1,0 +1,199 @@
+//! Convolutions of two dimensions, in TensorFlow's layouts: activations NHWC, filters HWIO. Direct: nothing is laid out anew but
+//! filters, and taps on the padding are skipped.
+
+mod axis;
+mod depthwise;
+mod direct;
+mod filter;
+mod groups;
+#[cfg(test)]
+mod tests;
+mod tiles;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_device::Prepared;
+
+use crate::cut::elements;
+use crate::product::Epilogue;
+use crate::simd::Isa;
+
+pub use depthwise::{
+    depthwise_conv2d, depthwise_conv2d_backprop_filter, depthwise_conv2d_backprop_filter_on, depthwise_conv2d_backprop_input,
+    depthwise_conv2d_backprop_input_on, depthwise_conv2d_on,
+};
+
+pub(crate) use axis::Axis;
+pub(crate) use groups::{GROUP, get, groups, put};
+
+/// The sizes of a convolution `[batch, in_h, in_w, in_c] x [k_h, k_w, in_c, out_c] -> [batch, out_h, out_w, out_c]`.
+///
+/// Result `(y, x)` sees with tap `(i, j)` the input's `(y * stride_h - pad_top + i, x * stride_w - pad_left + j)`; what lies
+/// outside counts as zero, so that padding at the bottom and right is said by `out_h` and `out_w`. Dilation is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvSpec {
+    /// Images.
+    pub batch: u64,
+    /// Rows of an input image.
+    pub in_h: u64,
+    /// Columns of an input image.
+    pub in_w: u64,
+    /// Channels of the input.
+    pub in_c: u64,
+    /// Rows of a result.
+    pub out_h: u64,
+    /// Columns of a result.
+    pub out_w: u64,
+    /// Channels of the result.
+    pub out_c: u64,
+    /// Rows of the filter; not 0.
+    pub k_h: u64,
+    /// Columns of the filter; not 0.
+    pub k_w: u64,
+    /// Rows from result to result; not 0.
+    pub stride_h: u64,
+    /// Columns from result to result; not 0.
+    pub stride_w: u64,
+    /// Rows of padding at the top.
+    pub pad_top: u64,
+    /// Columns of padding on the left.
+    pub pad_left: u64,
+}
+
+/// What a stride or padding, and a row or column of a filter, may be at most.
+const MOST: u64 = 1 << 31;
+const MOST_TAPS: u64 = 1 << 15;
+
+impl ConvSpec {
+    pub(crate) fn check(&self) -> Result<()> {
+        let (k_h, k_w) = ((self.k_h, MOST_TAPS), (self.k_w, MOST_TAPS));
+        let (stride_h, stride_w) = ((self.stride_h, MOST), (self.stride_w, MOST));
+        for (name, (value, most)) in [("filter", k_h), ("filter", k_w), ("stride", stride_h), ("stride", stride_w)] {
+            if value == 0 || value > most {
+                return Err(Error::invalid_argument(format!("a convolution with a {name} of {value}")));
+            }
+        }
+        if self.pad_top > MOST || self.pad_left > MOST {
+            return Err(Error::invalid_argument(format!("a convolution padded by {} and {}", self.pad_top, self.pad_left)));
+        }
+        elements(&self.input())?;
+        elements(&self.filter())?;
+        elements(&self.output())?;
+        // Positions times strides are computed too.
+        elements(&[self.out_h, self.stride_h])?;
+        elements(&[self.out_w, self.stride_w])?;
+        Ok(())
+    }
+
+    /// The input's shape.
+    pub fn input(&self) -> [u64; 4] {
+        [self.batch, self.in_h, self.in_w, self.in_c]
+    }
+
+    /// The filter's shape.
+    pub fn filter(&self) -> [u64; 4] {
+        [self.k_h, self.k_w, self.in_c, self.out_c]
+    }
+
+    /// The result's shape.
+    pub fn output(&self) -> [u64; 4] {
+        [self.batch, self.out_h, self.out_w, self.out_c]
+    }
+
+    pub(crate) fn rows(&self) -> Axis {
+        Axis {
+            positions: self.out_h as usize,
+            taps: self.k_h as usize,
+            stride: self.stride_h as usize,
+            pad: self.pad_top as isize,
+            size: self.in_h as usize,
+        }
+    }
+
+    pub(crate) fn columns(&self) -> Axis {
+        Axis {
+            positions: self.out_w as usize,
+            taps: self.k_w as usize,
+            stride: self.stride_w as usize,
+            pad: self.pad_left as isize,
+            size: self.in_w as usize,
+        }
+    }
+
+    /// Multiplications and additions, without those on the padding.
+    pub(crate) fn flops(&self) -> f64 {
+        let taps = |axis: Axis| axis.runs().iter().map(|run| run.positions.len() as f64 * run.taps.len() as f64).sum::<f64>();
+        2.0 * self.batch as f64 * taps(self.rows()) * taps(self.columns()) * self.in_c as f64 * self.out_c as f64
+    }
+
+    /// Bytes of the three tensors.
+    pub(crate) fn bytes(&self) -> f64 {
+        [self.input(), self.filter(), self.output()].iter().map(|shape| 4.0 * shape.iter().map(|size| *size as f64).product::<f64>()).sum()
+    }
+}
+
+/// `Conv2D` of floats. Arguments: input, filter, output; with an epilogue over `[batch * out_h * out_w, out_c]`: input, filter, its
+/// further operands, its results.
+///
+/// Each result is a sum in an order that depends on the filter's shape alone, so results are the same bits however the work is cut.
+///
+/// # Errors
+/// INVALID_ARGUMENT for sizes that make no sense or that no memory holds, and as [`crate::expr::elementwise`] for the epilogue.
+pub fn conv2d(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    conv2d_on(Isa::best(), spec, epilogue)
+}
+
+/// As [`conv2d`], with the code for that instruction set.
+///
+/// # Errors
+/// As [`conv2d`], and UNIMPLEMENTED where the processor does not have the instruction set.
+pub fn conv2d_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    available(isa)?;
+    spec.check()?;
+    direct::forward(isa, &spec, epilogue)
+}
+
+/// `Conv2DBackpropInput` of floats: the gradient by the input, given the one by the result. Arguments: filter, gradient by the
+/// result, gradient by the input.
+///
+/// # Errors
+/// INVALID_ARGUMENT for sizes that make no sense or that no memory holds.
+pub fn conv2d_backprop_input(spec: ConvSpec) -> Result<Prepared> {
+    conv2d_backprop_input_on(Isa::best(), spec)
+}
+
+/// As [`conv2d_backprop_input`], with the code for that instruction set.
+///
+/// # Errors
+/// As [`conv2d_backprop_input`], and UNIMPLEMENTED where the processor does not have the instruction set.
+pub fn conv2d_backprop_input_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
+    available(isa)?;
+    spec.check()?;
+    direct::backprop_input(isa, &spec)
+}
+
+/// `Conv2DBackpropFilter` of floats: the gradient by the filter. Arguments: input, gradient by the result, gradient by the filter.
+///
+/// Sums run image after image, in blocks of rows that depend on the shape alone; the work is cut over elements of the filter.
+///
+/// # Errors
+/// INVALID_ARGUMENT for sizes that make no sense or that no memory holds.
+pub fn conv2d_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
+    conv2d_backprop_filter_on(Isa::best(), spec)
+}
+
+/// As [`conv2d_backprop_filter`], with the code for that instruction set.
+///
+/// # Errors
+/// As [`conv2d_backprop_filter`], and UNIMPLEMENTED where the processor does not have the instruction set.
+pub fn conv2d_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
+    available(isa)?;
+    spec.check()?;
+    filter::prepare(isa, &spec)
+}
+
+fn available(isa: Isa) -> Result<()> {
+    if isa > Isa::best() {
+        return Err(Error::unimplemented(format!("this processor does not have {isa:?}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,331 @@
+//! Tests of convolutions and their gradients against plain loops, on every instruction set, and against each other.
+
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use plimsoll_base::DataType;
+
+use super::*;
+use crate::expr::{BinaryOp, ExprBuilder, Scalar};
+use crate::testing;
+
+fn numbers(count: u64, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(2) | 1;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn count(shape: [u64; 4]) -> u64 {
+    shape.iter().product()
+}
+
+/// Calls `visit` with the indices of input, filter and result for every term that is not on the padding.
+fn terms(spec: &ConvSpec, mut visit: impl FnMut(usize, usize, usize)) {
+    for n in 0..spec.batch {
+        for (oy, ox) in (0..spec.out_h).flat_map(|y| (0..spec.out_w).map(move |x| (y, x))) {
+            for (ky, kx) in (0..spec.k_h).flat_map(|y| (0..spec.k_w).map(move |x| (y, x))) {
+                let iy = (oy * spec.stride_h + ky).wrapping_sub(spec.pad_top);
+                let ix = (ox * spec.stride_w + kx).wrapping_sub(spec.pad_left);
+                if iy >= spec.in_h || ix >= spec.in_w {
+                    continue;
+                }
+                for (i, o) in (0..spec.in_c).flat_map(|i| (0..spec.out_c).map(move |o| (i, o))) {
+                    let input = ((n * spec.in_h + iy) * spec.in_w + ix) * spec.in_c + i;
+                    let filter = ((ky * spec.k_w + kx) * spec.in_c + i) * spec.out_c + o;
+                    let output = ((n * spec.out_h + oy) * spec.out_w + ox) * spec.out_c + o;
+                    visit(input as usize, filter as usize, output as usize);
+                }
+            }
+        }
+    }
+}
+
+/// Sums of products with the sums of their absolute values.
+type Sums = Vec<(f64, f64)>;
+
+fn add(sums: &mut Sums, at: usize, a: f32, b: f32) {
+    let term = f64::from(a) * f64::from(b);
+    sums[at].0 += term;
+    sums[at].1 += term.abs();
+}
+
+fn close(what: &str, got: &[f32], expected: &Sums) -> std::result::Result<(), TestCaseError> {
+    prop_assert_eq!(got.len(), expected.len());
+    for (at, (value, (exact, scale))) in got.iter().zip(expected).enumerate() {
+        prop_assert!((f64::from(*value) - exact).abs() <= 2e-6 * scale + 1e-30, "{what} at {at}: {value} and not {exact}");
+    }
+    Ok(())
+}
+
+fn run(prepared: &Prepared, inputs: &[&[f32]], len: u64, calls: &[Range<u32>]) -> Vec<f32> {
+    let inputs: Vec<Vec<u8>> = inputs.iter().map(|values| testing::bytes(values)).collect();
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let mut outputs = vec![vec![0xEE; len as usize * 4]];
+    testing::run_pieces(prepared, &inputs, &mut outputs, calls, &[]).unwrap();
+    testing::values(&outputs[0])
+}
+
+/// All pieces at once, having checked that they make the same one by one from the last.
+fn run_both(prepared: &Prepared, inputs: &[&[f32]], len: u64) -> Vec<f32> {
+    let all = 0..prepared.chunks;
+    let whole = run(prepared, inputs, len, std::slice::from_ref(&all));
+    let backwards: Vec<Range<u32>> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
+    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(&whole), bits(&run(prepared, inputs, len, &backwards)), "{prepared:?}");
+    whole
+}
+
+fn check(spec: &ConvSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
+    let (x, w, g) = (numbers(count(spec.input()), seed), numbers(count(spec.filter()), seed ^ 7), numbers(count(spec.output()), seed ^ 13));
+    let (mut y, mut dx, mut dw) = (vec![(0.0, 0.0); g.len()], vec![(0.0, 0.0); x.len()], vec![(0.0, 0.0); w.len()]);
+    let mut flops = 0.0;
+    terms(spec, |i, f, o| {
+        add(&mut y, o, x[i], w[f]);
+        add(&mut dx, i, w[f], g[o]);
+        add(&mut dw, f, x[i], g[o]);
+        flops += 2.0;
+    });
+    for isa in Isa::available() {
+        let forward = conv2d_on(isa, *spec, None).unwrap();
+        prop_assert_eq!(forward.cost.flops, flops);
+        close(&format!("{isa:?} {spec:?}"), &run_both(&forward, &[&x, &w], g.len() as u64), &y)?;
+        let input = conv2d_backprop_input_on(isa, *spec).unwrap();
+        close(&format!("by input {isa:?} {spec:?}"), &run_both(&input, &[&w, &g], x.len() as u64), &dx)?;
+        let filter = conv2d_backprop_filter_on(isa, *spec).unwrap();
+        close(&format!("by filter {isa:?} {spec:?}"), &run_both(&filter, &[&x, &g], w.len() as u64), &dw)?;
+    }
+    Ok(())
+}
+
+fn check_depthwise(spec: &ConvSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
+    let multiplier = (spec.out_c / spec.in_c) as usize;
+    let taps = spec.k_h * spec.k_w * spec.out_c;
+    let (x, w, g) = (numbers(count(spec.input()), seed), numbers(taps, seed ^ 7), numbers(count(spec.output()), seed ^ 13));
+    let (mut y, mut dx, mut dw) = (vec![(0.0, 0.0); g.len()], vec![(0.0, 0.0); x.len()], vec![(0.0, 0.0); w.len()]);
+    let (in_c, out_c) = (spec.in_c as usize, spec.out_c as usize);
+    terms(spec, |i, f, o| {
+        // Of the full filter's elements those that join a channel with its own.
+        if o % out_c / multiplier == i % in_c {
+            let f = f / (in_c * out_c) * out_c + o % out_c;
+            add(&mut y, o, x[i], w[f]);
+            add(&mut dx, i, w[f], g[o]);
+            add(&mut dw, f, x[i], g[o]);
+        }
+    });
+    for isa in Isa::available() {
+        let forward = depthwise_conv2d_on(isa, *spec).unwrap();
+        close(&format!("depthwise {isa:?} {spec:?}"), &run_both(&forward, &[&x, &w], g.len() as u64), &y)?;
+        let input = depthwise_conv2d_backprop_input_on(isa, *spec).unwrap();
+        close(&format!("depthwise by input {isa:?} {spec:?}"), &run_both(&input, &[&w, &g], x.len() as u64), &dx)?;
+        let filter = depthwise_conv2d_backprop_filter_on(isa, *spec).unwrap();
+        close(&format!("depthwise by filter {isa:?} {spec:?}"), &run_both(&filter, &[&x, &g], w.len() as u64), &dw)?;
+    }
+    Ok(())
+}
+
+/// Sizes of a result as SAME, VALID or anything else would have them.
+fn specs() -> impl Strategy<Value = ConvSpec> {
+    let channels = || prop_oneof![1..6u64, Just(16), 15..40u64, Just(67)];
+    let axis = || (0..14u64, 1..6u64, 1..4u64, 0..5u64, 0..4u64);
+    (prop_oneof![Just(1u64), 0..4u64], axis(), axis(), channels(), channels()).prop_map(|(batch, y, x, in_c, out_c)| {
+        let out = |(size, taps, stride, pad, after): (u64, u64, u64, u64, u64)| {
+            (size + pad + after).checked_sub(taps).map_or(0, |room| room / stride + 1)
+        };
+        ConvSpec {
+            batch,
+            in_h: y.0,
+            in_w: x.0,
+            in_c,
+            out_h: out(y),
+            out_w: out(x),
+            out_c,
+            k_h: y.1,
+            k_w: x.1,
+            stride_h: y.2,
+            stride_w: x.2,
+            pad_top: y.3,
+            pad_left: x.3,
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn convolutions_and_gradients_agree_with_plain_loops(spec in specs(), seed in any::<u64>()) {
+        check(&spec, seed)?;
+    }
+
+    #[test]
+    fn depthwise_convolutions_and_gradients_agree_with_plain_loops(spec in specs(), multiplier in 1..4u64, seed in any::<u64>()) {
+        check_depthwise(&ConvSpec { out_c: spec.in_c * multiplier, ..spec }, seed)?;
+    }
+
+    /// `<conv(x, w), g> = <x, by input> = <w, by filter>`.
+    #[test]
+    fn gradients_are_adjoint(spec in specs(), seed in any::<u64>()) {
+        let (x, w, g) = (numbers(count(spec.input()), seed), numbers(count(spec.filter()), seed ^ 7), numbers(count(spec.output()), seed ^ 13));
+        let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+        let y = run_both(&conv2d(spec, None).unwrap(), &[&x, &w], g.len() as u64);
+        let dx = run_both(&conv2d_backprop_input(spec).unwrap(), &[&w, &g], x.len() as u64);
+        let dw = run_both(&conv2d_backprop_filter(spec).unwrap(), &[&x, &g], w.len() as u64);
+        let products = [dot(&y, &g), dot(&x, &dx), dot(&w, &dw)];
+        let most = 1e-5 * (1.0 + y.iter().zip(&g).map(|(a, b)| f64::from((a * b).abs())).sum::<f64>());
+        prop_assert!((products[0] - products[1]).abs() <= most && (products[0] - products[2]).abs() <= most, "{spec:?}: {products:?}");
+    }
+}
+
+const BASE: ConvSpec = ConvSpec {
+    batch: 1,
+    in_h: 6,
+    in_w: 7,
+    in_c: 3,
+    out_h: 6,
+    out_w: 7,
+    out_c: 5,
+    k_h: 3,
+    k_w: 3,
+    stride_h: 1,
+    stride_w: 1,
+    pad_top: 1,
+    pad_left: 1,
+};
+
+#[test]
+fn many_channels_are_summed_in_blocks() {
+    check(&ConvSpec { in_c: 400, out_c: 70, ..BASE }, 1).unwrap();
+    check(&ConvSpec { in_c: 1100, in_h: 3, in_w: 3, out_h: 3, out_w: 3, out_c: 9, ..BASE }, 2).unwrap();
+    check(&ConvSpec { in_c: 9, in_h: 3, in_w: 3, out_h: 3, out_w: 3, out_c: 1100, ..BASE }, 3).unwrap();
+    check(&ConvSpec { batch: 5, in_c: 300, out_c: 40, in_h: 4, in_w: 4, out_h: 2, out_w: 2, stride_h: 2, stride_w: 2, ..BASE }, 4).unwrap();
+}
+
+#[test]
+fn many_images_are_cut() {
+    let spec = ConvSpec {
+        batch: 70,
+        in_h: 12,
+        in_w: 12,
+        in_c: 16,
+        out_h: 12,
+        out_w: 12,
+        out_c: 32,
+        k_h: 5,
+        k_w: 5,
+        pad_top: 2,
+        pad_left: 2,
+        ..BASE
+    };
+    assert!(conv2d(spec, None).unwrap().chunks > 8);
+    check(&spec, 5).unwrap();
+}
+
+#[test]
+fn depthwise_convolutions_are_cut() {
+    let spec = ConvSpec { batch: 3, in_h: 28, in_w: 28, in_c: 96, out_h: 28, out_w: 28, out_c: 96, ..BASE };
+    assert!(depthwise_conv2d(spec).unwrap().chunks > 1);
+    check_depthwise(&spec, 6).unwrap();
+    assert!(depthwise_conv2d(ConvSpec { out_c: 97, ..spec }).is_err());
+    assert!(depthwise_conv2d(ConvSpec { in_c: 0, ..spec }).is_err());
+}
+
+#[test]
+fn sizes_that_make_no_sense_are_refused() {
+    for spec in [
+        ConvSpec { k_h: 0, ..BASE },
+        ConvSpec { stride_w: 0, ..BASE },
+        ConvSpec { pad_top: u64::MAX, ..BASE },
+        ConvSpec { in_c: u64::MAX, ..BASE },
+        ConvSpec { batch: 1 << 40, out_c: 1 << 40, ..BASE },
+        ConvSpec { k_w: 1 << 62, ..BASE },
+    ] {
+        assert!(conv2d(spec, None).is_err(), "{spec:?}");
+        assert!(conv2d_backprop_input(spec).is_err(), "{spec:?}");
+        assert!(conv2d_backprop_filter(spec).is_err(), "{spec:?}");
+    }
+}
+
+/// `max(conv + bias, 0)` and, if `positive`, whether that is more than 0.
+fn relu(spec: &ConvSpec, positive: bool, kept: bool) -> Epilogue {
+    let mut builder = ExprBuilder::new();
+    let (conv, bias) = (builder.input(DataType::Float).unwrap(), builder.input(DataType::Float).unwrap());
+    let zero = builder.constant(Scalar::from_f64(DataType::Float, 0.0).unwrap());
+    let sum = builder.binary(BinaryOp::Add, conv, bias).unwrap();
+    let value = builder.binary(BinaryOp::Maximum, sum, zero).unwrap();
+    let mut outputs = Vec::new();
+    if positive {
+        outputs.push(builder.binary(BinaryOp::Greater, value, zero).unwrap());
+    }
+    if kept {
+        outputs.push(value);
+    }
+    Epilogue { expr: builder.finish(outputs), operands: vec![vec![spec.out_c]] }
+}
+
+#[test]
+fn epilogues_are_applied_to_every_element_once() {
+    for spec in [
+        BASE,
+        ConvSpec { out_c: 200, batch: 3, ..BASE },
+        ConvSpec { batch: 40, in_h: 24, in_w: 24, out_h: 24, out_w: 24, out_c: 64, ..BASE },
+        ConvSpec { in_c: 64, in_h: 30, in_w: 30, out_h: 15, out_w: 15, stride_h: 2, stride_w: 2, out_c: 500, ..BASE },
+    ] {
+        let (x, w, bias) = (numbers(count(spec.input()), 1), numbers(count(spec.filter()), 2), numbers(spec.out_c, 3));
+        let len = count(spec.output()) as usize;
+        for isa in Isa::available() {
+            let plain = run_both(&conv2d_on(isa, spec, None).unwrap(), &[&x, &w], len as u64);
+            let expected: Vec<f32> = plain.iter().enumerate().map(|(at, value)| (value + bias[at % bias.len()]).max(0.0)).collect();
+            for (positive, kept) in [(false, true), (true, true), (true, false)] {
+                let prepared = conv2d_on(isa, spec, Some(relu(&spec, positive, kept))).unwrap();
+                let inputs = [testing::bytes(&x), testing::bytes(&w), testing::bytes(&bias)];
+                let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+                let mut outputs = Vec::new();
+                if positive {
+                    outputs.push(vec![0xEE; len]);
+                }
+                if kept {
+                    outputs.push(vec![0xEE; 4 * len]);
+                }
+                let calls: Vec<Range<u32>> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
+                testing::run_pieces(&prepared, &inputs, &mut outputs, &calls, &[]).unwrap();
+                if kept {
+                    assert_eq!(testing::values::<f32>(outputs.last().unwrap()), expected, "{isa:?} {spec:?}");
+                }
+                if positive {
+                    let signs: Vec<bool> = expected.iter().map(|value| *value > 0.0).collect();
+                    assert_eq!(testing::values::<bool>(&outputs[0]), signs, "{isa:?} {spec:?}");
+                }
+            }
+        }
+    }
+}
+
+/// An operand that is as large as the result must not lie where the convolution is computed.
+#[test]
+fn operands_of_an_epilogue_keep_their_places() {
+    let mut builder = ExprBuilder::new();
+    let (conv, other) = (builder.input(DataType::Float).unwrap(), builder.input(DataType::Float).unwrap());
+    let sum = builder.binary(BinaryOp::Add, conv, other).unwrap();
+    let shape = vec![BASE.batch * BASE.out_h * BASE.out_w, BASE.out_c];
+    let epilogue = Epilogue { expr: builder.finish(vec![sum]), operands: vec![shape] };
+    let prepared = conv2d(BASE, Some(epilogue)).unwrap();
+    assert!(prepared.in_place.is_empty());
+    let (x, w, other) = (numbers(count(BASE.input()), 1), numbers(count(BASE.filter()), 2), numbers(count(BASE.output()), 3));
+    let plain = run_both(&conv2d(BASE, None).unwrap(), &[&x, &w], count(BASE.output()));
+    let got = run_both(&prepared, &[&x, &w, &other], count(BASE.output()));
+    assert!(got.iter().zip(plain.iter().zip(&other)).all(|(got, (a, b))| *got == a + b));
+}
+
+#[test]
+fn epilogues_that_do_not_fit_are_refused() {
+    let mut epilogue = relu(&BASE, false, true);
+    epilogue.operands.clear();
+    assert!(conv2d(BASE, Some(epilogue)).is_err());
+    let mut epilogue = relu(&BASE, false, true);
+    epilogue.operands[0] = vec![BASE.out_c + 1];
+    assert!(conv2d(BASE, Some(epilogue)).is_err());
+}

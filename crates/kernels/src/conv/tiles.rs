@@ -1,0 +1,278 @@
+//! The innermost code of convolutions: tiles of sums that stay in registers, and the copying of filters beforehand.
+
+#![expect(clippy::needless_range_loop, reason = "arrays of registers, indexed alike")]
+
+use crate::simd::{Four, Isa, Lanes};
+
+/// A tile of results and what it is summed from: `outer` rounds of `inner` terms, each a number for every row times a row of B.
+/// Distances are in elements.
+pub(super) struct Tile {
+    /// Rounds; none makes zeros.
+    pub outer: usize,
+    /// Terms of a round.
+    pub inner: usize,
+    /// The first row's first number.
+    pub a: *const f32,
+    /// From row to row.
+    pub a_rows: Rows,
+    /// From term to term, from round to round.
+    pub a_term: usize,
+    pub a_outer: usize,
+    /// The first term's row of B.
+    pub b: *const f32,
+    /// From term to term, from round to round.
+    pub b_term: usize,
+    pub b_outer: usize,
+    /// The first row of results.
+    pub c: *mut f32,
+    /// From row to row of the results.
+    pub c_row: usize,
+    /// How many elements of the last vector there are.
+    pub last: usize,
+    /// Whether the results are added to, not written.
+    pub add: bool,
+}
+
+/// Where rows begin, such that each is found from the first by one addition: multiples of the distance that an address cannot
+/// have are kept.
+#[derive(Clone, Copy)]
+pub(super) struct Rows {
+    /// Bytes of 1, 3, 5, 7, 9 and 11 rows.
+    odd: [usize; 6],
+}
+
+impl Rows {
+    /// Rows `distance` elements apart.
+    pub(super) fn new(distance: usize) -> Rows {
+        let row = distance.wrapping_mul(size_of::<f32>());
+        Rows { odd: [1usize, 3, 5, 7, 9, 11].map(|rows| row.wrapping_mul(rows)) }
+    }
+
+    /// Bytes before row `row`, at most 11.
+    #[inline(always)]
+    fn before(&self, row: usize) -> usize {
+        if row == 0 {
+            return 0;
+        }
+        let twos = row.trailing_zeros();
+        self.odd[(row >> twos) / 2] << twos
+    }
+}
+
+pub(super) type TileFn = unsafe fn(&Tile);
+/// `(from, from_row, rows, vectors, last, to)`: copies so many vectors of each row, the last of them filled up with zeros.
+pub(super) type CopyFn = unsafe fn(*const f32, usize, usize, usize, usize, *mut f32);
+/// See [`Lanes::transpose`].
+pub(super) type TransposeFn = unsafe fn(*const f32, usize, usize, usize, *mut f32, usize);
+
+/// The most rows and vectors that a tile has.
+pub(super) const ROWS: usize = 12;
+pub(super) const VECTORS: usize = 4;
+
+/// The code for an instruction set.
+pub(super) struct Code {
+    /// Elements of a vector.
+    pub lanes: usize,
+    /// Most vectors of a tile here.
+    pub vectors: usize,
+    /// Most rows of a tile of so many vectors (less one).
+    pub rows: [usize; VECTORS],
+    /// Tiles of `[rows - 1][vectors - 1]`; B has whole vectors.
+    pub packed: [[Option<TileFn>; VECTORS]; ROWS],
+    /// The same, for B that ends within the last vector.
+    pub direct: [[Option<TileFn>; VECTORS]; ROWS],
+    /// Copies rows of a filter.
+    pub copy: CopyFn,
+    /// Copies rows of a filter to columns.
+    pub transpose: TransposeFn,
+}
+
+impl Code {
+    /// The columns of a result in panels of whole vectors, as even as can be: the first vector, how many, and the elements of
+    /// the last.
+    pub(super) fn panels(&self, columns: usize) -> Vec<Panel> {
+        let all = columns.div_ceil(self.lanes);
+        let count = all.div_ceil(self.vectors);
+        let panel = |number| {
+            let vectors = part(all, count, number);
+            let column = vectors.start * self.lanes;
+            Panel { column, vectors: vectors.len(), last: self.lanes.min(columns - column - (vectors.len() - 1) * self.lanes) }
+        };
+        (0..count).map(panel).collect()
+    }
+
+    /// Columns of the widest panel.
+    pub(super) fn width(&self) -> usize {
+        self.lanes * self.vectors
+    }
+}
+
+/// Columns of a result that are computed together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Panel {
+    pub column: usize,
+    pub vectors: usize,
+    pub last: usize,
+}
+
+/// Part `number` of `count` that `all` is divided into as evenly as can be.
+pub(super) fn part(all: usize, count: usize, number: usize) -> std::ops::Range<usize> {
+    let (each, more) = (all / count, all % count);
+    let start = number * each + number.min(more);
+    start..start + each + usize::from(number < more)
+}
+
+/// The code for `isa`.
+pub(super) fn code(isa: Isa) -> &'static Code {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => &avx512::CODE,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => &avx2::CODE,
+        _ => &portable::CODE,
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(tile: &Tile) {
+    // SAFETY: the caller's promise: `outer` rounds of `inner` terms of `M` rows of A, as many rows of B with `N` vectors (of
+    // which the last has `last` elements if `DIRECT`), and a tile of results.
+    unsafe {
+        let mut sums = [[V::zero(); N]; M];
+        let (a_rows, last) = (tile.a_rows, tile.last);
+        for round in 0..tile.outer {
+            let mut a = tile.a.wrapping_add(round * tile.a_outer);
+            let mut b = tile.b.wrapping_add(round * tile.b_outer);
+            for _ in 0..tile.inner {
+                let mut columns = [V::zero(); N];
+                for v in 0..N {
+                    let from = b.add(v * V::COUNT);
+                    columns[v] = if DIRECT && v + 1 == N { V::load_first(from, last) } else { V::load(from) };
+                }
+                for r in 0..M {
+                    let x = V::splat(a.wrapping_byte_add(a_rows.before(r)).read());
+                    for v in 0..N {
+                        sums[r][v] = x.madd(columns[v], sums[r][v]);
+                    }
+                }
+                a = a.wrapping_add(tile.a_term);
+                b = b.wrapping_add(tile.b_term);
+            }
+        }
+        for r in 0..M {
+            for v in 0..N {
+                let to = tile.c.add(r * tile.c_row + v * V::COUNT);
+                let mut sum = sums[r][v];
+                if v + 1 == N && last < V::COUNT {
+                    if tile.add {
+                        sum = V::load_first(to, last).add(sum);
+                    }
+                    sum.store_first(to, last);
+                } else {
+                    if tile.add {
+                        sum = V::load(to).add(sum);
+                    }
+                    sum.store(to);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn copy<V: Lanes>(from: *const f32, from_row: usize, rows: usize, vectors: usize, last: usize, to: *mut f32) {
+    let mut to = to;
+    for row in 0..rows {
+        // SAFETY: the caller's promise: the elements are there, and room for whole vectors.
+        unsafe {
+            let from = from.add(row * from_row);
+            for v in 0..vectors - 1 {
+                V::load(from.add(v * V::COUNT)).store(to.add(v * V::COUNT));
+            }
+            let at = (vectors - 1) * V::COUNT;
+            V::load_first(from.add(at), last).store(to.add(at));
+            to = to.add(at + V::COUNT);
+        }
+    }
+}
+
+/// Sets the tiles of `$v` vectors and the named numbers of rows.
+macro_rules! tiles {
+    ($code:ident, $v:literal, [$($r:literal),*]) => {
+        $(
+            $code.packed[$r - 1][$v - 1] = Some(packed::<$r, $v>);
+            $code.direct[$r - 1][$v - 1] = Some(direct::<$r, $v>);
+            $code.rows[$v - 1] = $r;
+        )*
+    };
+}
+
+/// A module with the code for one instruction set.
+macro_rules! code {
+    ($name:ident, $vector:ty, [$($feature:meta)?], vectors $vectors:literal, [$($v:literal: $rows:tt),*]) => {
+        mod $name {
+            use super::*;
+
+            $(#[$feature])?
+            unsafe fn packed<const M: usize, const N: usize>(tile: &Tile) {
+                // SAFETY: the caller's promise.
+                unsafe { super::tile::<$vector, M, N, false>(tile) }
+            }
+
+            $(#[$feature])?
+            unsafe fn direct<const M: usize, const N: usize>(tile: &Tile) {
+                // SAFETY: the caller's promise.
+                unsafe { super::tile::<$vector, M, N, true>(tile) }
+            }
+
+            $(#[$feature])?
+            unsafe fn copy(from: *const f32, from_row: usize, rows: usize, vectors: usize, last: usize, to: *mut f32) {
+                // SAFETY: the caller's promise.
+                unsafe { super::copy::<$vector>(from, from_row, rows, vectors, last, to) }
+            }
+
+            $(#[$feature])?
+            unsafe fn transpose(from: *const f32, from_row: usize, rows: usize, columns: usize, to: *mut f32, to_row: usize) {
+                // SAFETY: the caller's promise.
+                unsafe { <$vector as Lanes>::transpose(from, from_row, rows, columns, to, to_row) }
+            }
+
+            pub(super) static CODE: Code = {
+                let mut code = Code {
+                    lanes: <$vector as Lanes>::COUNT,
+                    vectors: $vectors,
+                    rows: [0; VECTORS],
+                    packed: [[None; VECTORS]; ROWS],
+                    direct: [[None; VECTORS]; ROWS],
+                    copy,
+                    transpose,
+                };
+                $(tiles!(code, $v, $rows);)*
+                code
+            };
+        }
+    };
+}
+
+code!(portable, Four, [], vectors 2, [1: [1, 2, 3, 4, 5, 6], 2: [1, 2, 3, 4]]);
+#[cfg(target_arch = "x86_64")]
+code!(
+    avx2,
+    std::arch::x86_64::__m256,
+    [target_feature(enable = "avx2,fma")],
+    vectors 2,
+    [1: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 2: [1, 2, 3, 4, 5, 6]]
+);
+#[cfg(target_arch = "x86_64")]
+code!(
+    avx512,
+    std::arch::x86_64::__m512,
+    [target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")],
+    vectors 4,
+    [
+        1: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
+        2: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
+        3: [1, 2, 3, 4, 5, 6, 7, 8],
+        4: [1, 2, 3, 4, 5, 6]
+    ]
+);

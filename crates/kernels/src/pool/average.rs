@@ -1,0 +1,161 @@
+//! Averages of windows.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
+
+use super::{PoolSpec, Sizes};
+use crate::conv::{GROUP, get, groups, put};
+use crate::cut::Cut;
+use crate::simd::{Isa, Vectorised};
+
+/// `AvgPool` of floats: averages over what of a window lies on the input; 0 where that is nothing. Arguments: input, output.
+///
+/// # Errors
+/// INVALID_ARGUMENT for sizes that make no sense or that no memory holds.
+pub fn avg_pool(spec: PoolSpec) -> Result<Prepared> {
+    avg_pool_on(Isa::best(), spec)
+}
+
+/// As [`avg_pool`], with the code for that instruction set, which the processor must have.
+///
+/// # Errors
+/// As [`avg_pool`], and UNIMPLEMENTED.
+pub fn avg_pool_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
+    let row = spec.check()?.x.positions as u64 * spec.channels * 4;
+    prepare::<false>(isa, spec, row * (1 + spec.stride_h * spec.stride_w))
+}
+
+/// `AvgPoolGrad`. Arguments: gradient by the output, gradient by the input. Where windows overlap, terms are added row by row.
+///
+/// # Errors
+/// As [`avg_pool`].
+pub fn avg_pool_grad(spec: PoolSpec) -> Result<Prepared> {
+    avg_pool_grad_on(Isa::best(), spec)
+}
+
+/// As [`avg_pool_grad`], with the code for that instruction set, which the processor must have.
+///
+/// # Errors
+/// As [`avg_pool`], and UNIMPLEMENTED.
+pub fn avg_pool_grad_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
+    let row = spec.check()?.x.size as u64 * spec.channels * 4;
+    prepare::<true>(isa, spec, 2 * row)
+}
+
+pub(super) fn available(isa: Isa) -> Result<()> {
+    if isa > Isa::best() {
+        return Err(Error::unimplemented(format!("this processor does not have {isa:?}")));
+    }
+    Ok(())
+}
+
+fn prepare<const GRADIENT: bool>(isa: Isa, spec: PoolSpec, row_bytes: u64) -> Result<Prepared> {
+    let sizes = spec.check()?;
+    available(isa)?;
+    let rows = sizes.batch * if GRADIENT { sizes.y.size } else { sizes.y.positions };
+    let cut = Cut::new(rows, row_bytes, 1);
+    let (inputs, outputs) = sizes.totals();
+    let cost = Cost { flops: sizes.flops(), bytes: 4.0 * (inputs + outputs) };
+    let kernel = Arc::new(Average::<GRADIENT> { sizes, cut, isa });
+    Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel })
+}
+
+#[derive(Debug)]
+struct Average<const GRADIENT: bool> {
+    sizes: Sizes,
+    cut: Cut,
+    isa: Isa,
+}
+
+impl<const GRADIENT: bool> CpuKernel for Average<GRADIENT> {
+    unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
+        let rows = self.cut.units(chunks);
+        let call = Call::<GRADIENT> { sizes: self.sizes, rows, from: args.pointers[0].cast(), to: args.pointers[1].cast() };
+        // SAFETY: the instruction set was asked for when the kernel was prepared; the arguments are the caller's promise.
+        unsafe { self.isa.run(call) };
+        Ok(())
+    }
+}
+
+/// Made with pointers to both arguments, of which nobody else writes `rows` of the second.
+struct Call<const GRADIENT: bool> {
+    sizes: Sizes,
+    /// Of all images, one after the other.
+    rows: Range<usize>,
+    from: *const f32,
+    to: *mut f32,
+}
+
+impl<const GRADIENT: bool> Vectorised for Call<GRADIENT> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        if GRADIENT { self.gradient() } else { self.forward() }
+    }
+}
+
+impl<const GRADIENT: bool> Call<GRADIENT> {
+    #[inline(always)]
+    fn forward(&self) {
+        let Sizes { channels, y, x, .. } = self.sizes;
+        for row in self.rows.clone() {
+            let (image, taps_y) = (row / y.positions, y.taps_at(row % y.positions));
+            let top = (image * y.size) as isize + y.start(row % y.positions);
+            for column in 0..x.positions {
+                let (taps_x, left) = (x.taps_at(column), x.start(column));
+                let taps = (taps_y.len() * taps_x.len()).max(1) as f32;
+                for (channel, count) in groups(0..channels) {
+                    let mut sum = [0f32; GROUP];
+                    for tap_y in taps_y.clone() {
+                        let line = (top + tap_y as isize) * x.size as isize + left;
+                        for tap_x in taps_x.clone() {
+                            // SAFETY: the taps lie on the input.
+                            let values = unsafe { get(self.from.add((line + tap_x as isize) as usize * channels + channel), count, 0.0) };
+                            for lane in 0..GROUP {
+                                sum[lane] += values[lane];
+                            }
+                        }
+                    }
+                    for value in &mut sum {
+                        *value /= taps;
+                    }
+                    // SAFETY: the results of these rows are this call's.
+                    unsafe { put(self.to.add((row * x.positions + column) * channels + channel), count, sum) };
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn gradient(&self) {
+        let Sizes { channels, y, x, .. } = self.sizes;
+        for row in self.rows.clone() {
+            let (image, line) = (row / y.size, row % y.size);
+            let windows_y = y.positions_over(line);
+            for column in 0..x.size {
+                let windows_x = x.positions_over(column);
+                for (channel, count) in groups(0..channels) {
+                    let mut sum = [0f32; GROUP];
+                    for window_y in windows_y.clone() {
+                        let rows = y.taps_at(window_y).len();
+                        for window_x in windows_x.clone() {
+                            let scale = 1.0 / (rows * x.taps_at(window_x).len()) as f32;
+                            let window = (image * y.positions + window_y) * x.positions + window_x;
+                            // SAFETY: the window is one of the result's.
+                            let grad = unsafe { get(self.from.add(window * channels + channel), count, 0.0) };
+                            for lane in 0..GROUP {
+                                sum[lane] += scale * grad[lane];
+                            }
+                        }
+                    }
+                    // SAFETY: the elements of these rows are this call's.
+                    unsafe { put(self.to.add((row * x.size + column) * channels + channel), count, sum) };
+                }
+            }
+        }
+    }
+}

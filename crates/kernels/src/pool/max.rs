@@ -1,0 +1,380 @@
+//! Maxima of windows.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
+
+use super::{PoolSpec, Sizes};
+use crate::conv::{GROUP, get, groups, put};
+use crate::cut::{Cut, elements};
+use crate::simd::{Isa, Vectorised};
+
+/// How positions in windows are kept: `row * k_w + column`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgMax {
+    /// One byte, for windows of at most 256.
+    U8,
+    /// Four bytes.
+    U32,
+}
+
+impl ArgMax {
+    /// What `spec` needs.
+    pub fn of(spec: &PoolSpec) -> ArgMax {
+        if spec.k_h.saturating_mul(spec.k_w) <= 256 { ArgMax::U8 } else { ArgMax::U32 }
+    }
+
+    /// The type of a tensor of positions.
+    pub fn data_type(self) -> DataType {
+        match self {
+            ArgMax::U8 => DataType::Uint8,
+            ArgMax::U32 => DataType::Uint32,
+        }
+    }
+}
+
+/// `MaxPool` of floats. Arguments: input, output. NaN does not count; a window without anything else is the lowest float.
+///
+/// # Errors
+/// INVALID_ARGUMENT for sizes that make no sense or that no memory holds.
+pub fn max_pool(spec: PoolSpec) -> Result<Prepared> {
+    max_pool_on(Isa::best(), spec)
+}
+
+/// As [`max_pool`], with the code for that instruction set, which the processor must have.
+///
+/// # Errors
+/// As [`max_pool`], and UNIMPLEMENTED.
+pub fn max_pool_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
+    forward::<u8, false>(isa, spec)
+}
+
+/// As [`max_pool`], with where in each window the maximum is, as [`ArgMax::of`] says: the first of equal ones, row by row. A NaN
+/// counts as the maximum if it comes first, as in TensorFlow's gradient. Arguments: input, output, positions.
+///
+/// # Errors
+/// As [`max_pool`].
+pub fn max_pool_with_argmax(spec: PoolSpec) -> Result<Prepared> {
+    max_pool_with_argmax_on(Isa::best(), spec)
+}
+
+/// As [`max_pool_with_argmax`], with the code for that instruction set, which the processor must have.
+///
+/// # Errors
+/// As [`max_pool`], and UNIMPLEMENTED.
+pub fn max_pool_with_argmax_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
+    match ArgMax::of(&spec) {
+        ArgMax::U8 => forward::<u8, true>(isa, spec),
+        ArgMax::U32 => forward::<u32, true>(isa, spec),
+    }
+}
+
+/// The gradient of [`max_pool_with_argmax`] by its input. Arguments: positions, gradient by the output, gradient by the input.
+/// Where windows overlap, terms are added row by row.
+///
+/// # Errors
+/// As [`max_pool`].
+pub fn max_pool_grad(spec: PoolSpec) -> Result<Prepared> {
+    max_pool_grad_on(Isa::best(), spec)
+}
+
+/// As [`max_pool_grad`], with the code for that instruction set, which the processor must have.
+///
+/// # Errors
+/// As [`max_pool`], and UNIMPLEMENTED.
+pub fn max_pool_grad_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
+    let sizes = spec.check()?;
+    super::average::available(isa)?;
+    let row = sizes.x.size as u64 * spec.channels * 4;
+    let cut = Cut::new(sizes.batch * sizes.y.size, 2 * row, 1);
+    let (inputs, outputs) = sizes.totals();
+    let kernel: Arc<dyn CpuKernel> = match ArgMax::of(&spec) {
+        ArgMax::U8 => Arc::new(Gradient::<u8> { sizes, cut, isa, marker: PhantomData }),
+        ArgMax::U32 => Arc::new(Gradient::<u32> { sizes, cut, isa, marker: PhantomData }),
+    };
+    let cost = Cost { flops: sizes.flops(), bytes: 4.0 * inputs + 5.0 * outputs };
+    Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel })
+}
+
+/// `MaxPoolGrad`: finds the maxima again, the first of equal ones, as TensorFlow does on CPUs. Arguments: input, output (which is
+/// not read), gradient by the output, gradient by the input.
+///
+/// # Errors
+/// As [`max_pool`].
+pub fn max_pool_grad_of_input(spec: PoolSpec) -> Result<Prepared> {
+    max_pool_grad_of_input_on(Isa::best(), spec)
+}
+
+/// As [`max_pool_grad_of_input`], with the code for that instruction set, which the processor must have.
+///
+/// # Errors
+/// As [`max_pool`], and UNIMPLEMENTED.
+pub fn max_pool_grad_of_input_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
+    let sizes = spec.check()?;
+    super::average::available(isa)?;
+    // A piece is an image with some channels, whose positions are kept in scratch.
+    let positions = (spec.out_h * spec.out_w) as usize;
+    let whole = sizes.channels * positions <= 1 << 16 || sizes.batch >= 16;
+    let block = if whole { sizes.channels.max(1) } else { 64.min(sizes.channels.max(1)) };
+    let blocks = sizes.channels.div_ceil(block).max(1);
+    let kernel = AnewGradient { sizes, block, blocks, isa };
+    let (inputs, outputs) = sizes.totals();
+    let scratch = elements(&[positions as u64, block as u64])? as u64 * 4;
+    let chunks = u32::try_from(sizes.batch.max(1).saturating_mul(blocks));
+    let chunks = chunks.map_err(|_| Error::invalid_argument("pooling with too many pieces"))?;
+    let cost = Cost { flops: 2.0 * sizes.flops(), bytes: 8.0 * inputs + 4.0 * outputs };
+    Ok(Prepared { chunks, scratch: 0, per_worker: scratch, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
+}
+
+fn forward<I: Index, const KEPT: bool>(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
+    let sizes = spec.check()?;
+    super::average::available(isa)?;
+    let row = sizes.x.positions as u64 * spec.channels * 4;
+    let cut = Cut::new(sizes.batch * sizes.y.positions, row * (1 + spec.stride_h * spec.stride_w), 1);
+    let (inputs, outputs) = sizes.totals();
+    let cost = Cost { flops: sizes.flops(), bytes: 4.0 * inputs + (4.0 + if KEPT { size_of::<I>() as f64 } else { 0.0 }) * outputs };
+    let kernel = Maxima::<I, KEPT> { sizes, cut, isa, marker: PhantomData };
+    Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
+}
+
+/// A position in a window.
+trait Index: Copy + PartialEq + Default + Send + Sync + std::fmt::Debug + 'static {
+    fn from_u32(value: u32) -> Self;
+    fn to_u32(self) -> u32;
+}
+
+impl Index for u8 {
+    #[inline(always)]
+    fn from_u32(value: u32) -> u8 {
+        value as u8
+    }
+    #[inline(always)]
+    fn to_u32(self) -> u32 {
+        u32::from(self)
+    }
+}
+
+impl Index for u32 {
+    #[inline(always)]
+    fn from_u32(value: u32) -> u32 {
+        value
+    }
+    #[inline(always)]
+    fn to_u32(self) -> u32 {
+        self
+    }
+}
+
+#[derive(Debug)]
+struct Maxima<I, const KEPT: bool> {
+    sizes: Sizes,
+    cut: Cut,
+    isa: Isa,
+    marker: PhantomData<fn(I)>,
+}
+
+impl<I: Index, const KEPT: bool> CpuKernel for Maxima<I, KEPT> {
+    unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
+        let find = Find::<I, KEPT> {
+            sizes: self.sizes,
+            rows: self.cut.units(chunks),
+            channels: 0..self.sizes.channels,
+            input: args.pointers[0].cast(),
+            output: Some(args.pointers[1].cast()),
+            kept: if KEPT { Some((args.pointers[2].cast(), self.sizes.channels)) } else { None },
+        };
+        // SAFETY: the instruction set was asked for when the kernel was prepared; the arguments are the caller's promise.
+        unsafe { self.isa.run(find) };
+        Ok(())
+    }
+}
+
+/// Finds the maxima of windows. Made with pointers to the input and to results, whose `rows` and `channels` nobody else writes.
+struct Find<I, const KEPT: bool> {
+    sizes: Sizes,
+    /// Of all images, one after the other.
+    rows: Range<usize>,
+    channels: Range<usize>,
+    input: *const f32,
+    output: Option<*mut f32>,
+    /// Where the positions go: that of window `p` and channel `c` to `p` times the second, plus `c`.
+    kept: Option<(*mut I, usize)>,
+}
+
+impl<I: Index, const KEPT: bool> Vectorised for Find<I, KEPT> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Sizes { channels, y, x, .. } = self.sizes;
+        for row in self.rows.clone() {
+            let (image, taps_y) = (row / y.positions, y.taps_at(row % y.positions));
+            let top = (image * y.size) as isize + y.start(row % y.positions);
+            for column in 0..x.positions {
+                let (taps_x, left) = (x.taps_at(column), x.start(column));
+                let position = row * x.positions + column;
+                for (channel, count) in groups(self.channels.clone()) {
+                    // A NaN is no maximum, but as the first element it stays the place.
+                    let (mut most, mut best, mut place) = ([f32::MIN; GROUP], [f32::MIN; GROUP], [0u32; GROUP]);
+                    let mut first = true;
+                    for tap_y in taps_y.clone() {
+                        let line = (top + tap_y as isize) * x.size as isize + left;
+                        for tap_x in taps_x.clone() {
+                            let at = (line + tap_x as isize) as usize * channels + channel;
+                            // SAFETY: the taps lie on the input.
+                            let values = unsafe { get(self.input.add(at), count, 0.0) };
+                            for lane in 0..GROUP {
+                                most[lane] = if values[lane] > most[lane] { values[lane] } else { most[lane] };
+                            }
+                            if !KEPT {
+                                continue;
+                            }
+                            let number = (tap_y * x.taps + tap_x) as u32;
+                            for lane in 0..GROUP {
+                                let better = values[lane] > best[lane] || first;
+                                best[lane] = if better { values[lane] } else { best[lane] };
+                                place[lane] = if better { number } else { place[lane] };
+                            }
+                            first = false;
+                        }
+                    }
+                    // SAFETY: the results of these rows and channels are this call's.
+                    unsafe {
+                        if let Some(output) = self.output {
+                            put(output.add(position * channels + channel), count, most);
+                        }
+                        if let Some((kept, distance)) = self.kept {
+                            put(kept.wrapping_add(position * distance + channel), count, place.map(I::from_u32));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Gradient<I> {
+    sizes: Sizes,
+    cut: Cut,
+    isa: Isa,
+    marker: PhantomData<fn(I)>,
+}
+
+impl<I: Index> CpuKernel for Gradient<I> {
+    unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
+        let gather = Gather::<I> {
+            sizes: self.sizes,
+            rows: self.cut.units(chunks),
+            channels: 0..self.sizes.channels,
+            kept: args.pointers[0].cast(),
+            kept_distance: self.sizes.channels,
+            grad: args.pointers[1].cast(),
+            to: args.pointers[2].cast(),
+        };
+        // SAFETY: as in `Maxima`.
+        unsafe { self.isa.run(gather) };
+        Ok(())
+    }
+}
+
+/// Brings the gradient of each window to where its maximum was. Made with pointers to all arguments, of which nobody else writes
+/// `rows` and `channels` of the last.
+struct Gather<I> {
+    sizes: Sizes,
+    /// Of all input images, one after the other.
+    rows: Range<usize>,
+    channels: Range<usize>,
+    /// Such that the position of window `p` and channel `c` is `p * kept_distance + c`.
+    kept: *const I,
+    kept_distance: usize,
+    grad: *const f32,
+    to: *mut f32,
+}
+
+impl<I: Index> Vectorised for Gather<I> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Sizes { channels, y, x, .. } = self.sizes;
+        for row in self.rows.clone() {
+            let (image, line) = (row / y.size, row % y.size);
+            let windows_y = y.positions_over(line);
+            for column in 0..x.size {
+                let windows_x = x.positions_over(column);
+                for (channel, count) in groups(self.channels.clone()) {
+                    let mut sum = [0f32; GROUP];
+                    for window_y in windows_y.clone() {
+                        let tap_y = (line as isize - y.start(window_y)) as usize;
+                        for window_x in windows_x.clone() {
+                            let number = (tap_y * x.taps) as isize + column as isize - x.start(window_x);
+                            let window = (image * y.positions + window_y) * x.positions + window_x;
+                            // SAFETY: the window is one of the result's.
+                            let (kept, grad) = unsafe {
+                                let kept = self.kept.wrapping_add(window * self.kept_distance + channel);
+                                (get(kept, count, I::default()), get(self.grad.add(window * channels + channel), count, 0.0))
+                            };
+                            for lane in 0..GROUP {
+                                sum[lane] += if kept[lane].to_u32() == number as u32 { grad[lane] } else { 0.0 };
+                            }
+                        }
+                    }
+                    // SAFETY: the elements of these rows and channels are this call's.
+                    unsafe { put(self.to.add((row * x.size + column) * channels + channel), count, sum) };
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct AnewGradient {
+    sizes: Sizes,
+    /// Channels of a piece, and pieces of an image.
+    block: usize,
+    blocks: usize,
+    isa: Isa,
+}
+
+impl CpuKernel for AnewGradient {
+    unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
+        let Sizes { batch, channels, y, x } = self.sizes;
+        if batch == 0 {
+            return Ok(());
+        }
+        for chunk in chunks {
+            let (image, block) = (chunk as usize / self.blocks, chunk as usize % self.blocks);
+            let block = block * self.block..((block + 1) * self.block).min(channels);
+            let windows = image * y.positions * x.positions;
+            // Positions lie in scratch as if those of all images and channels began before it.
+            let kept = args.worker.cast::<u32>().wrapping_sub(windows * self.block + block.start);
+            let find = Find::<u32, true> {
+                sizes: self.sizes,
+                rows: image * y.positions..(image + 1) * y.positions,
+                channels: block.clone(),
+                input: args.pointers[0].cast(),
+                output: None,
+                kept: Some((kept, self.block)),
+            };
+            let gather = Gather::<u32> {
+                sizes: self.sizes,
+                rows: image * y.size..(image + 1) * y.size,
+                channels: block,
+                kept,
+                kept_distance: self.block,
+                grad: args.pointers[2].cast(),
+                to: args.pointers[3].cast(),
+            };
+            // SAFETY: as in `Maxima`; scratch has room for the positions of an image and a block.
+            unsafe {
+                self.isa.run(find);
+                self.isa.run(gather);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! Pooling over two dimensions of NHWC floats. Maxima remember where in its window each was found, in one byte as a rule, so that
+//! the gradient needs neither the input nor the output.
+
+mod average;
+mod max;
+#[cfg(test)]
+mod tests;
+
+use plimsoll_base::{Error, Result};
+
+use crate::conv::Axis;
+use crate::cut::elements;
+
+pub use average::{avg_pool, avg_pool_grad, avg_pool_grad_on, avg_pool_on};
+pub use max::{
+    ArgMax, max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_grad_of_input_on, max_pool_grad_on, max_pool_on,
+    max_pool_with_argmax, max_pool_with_argmax_on,
+};
+
+/// The sizes of pooling `[batch, in_h, in_w, channels] -> [batch, out_h, out_w, channels]`.
+///
+/// The window of result `(y, x)` begins at the input's `(y * stride_h - pad_top, x * stride_w - pad_left)`; what lies outside the
+/// input does not count. Padding at the bottom and right is said by `out_h` and `out_w`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSpec {
+    /// Images.
+    pub batch: u64,
+    /// Rows of an input image.
+    pub in_h: u64,
+    /// Columns of an input image.
+    pub in_w: u64,
+    /// Channels.
+    pub channels: u64,
+    /// Rows of a result.
+    pub out_h: u64,
+    /// Columns of a result.
+    pub out_w: u64,
+    /// Rows of a window; not 0.
+    pub k_h: u64,
+    /// Columns of a window; not 0.
+    pub k_w: u64,
+    /// Rows from window to window; not 0.
+    pub stride_h: u64,
+    /// Columns from window to window; not 0.
+    pub stride_w: u64,
+    /// Rows of padding at the top.
+    pub pad_top: u64,
+    /// Columns of padding on the left.
+    pub pad_left: u64,
+}
+
+impl PoolSpec {
+    /// The input's shape.
+    pub fn input(&self) -> [u64; 4] {
+        [self.batch, self.in_h, self.in_w, self.channels]
+    }
+
+    /// The result's shape.
+    pub fn output(&self) -> [u64; 4] {
+        [self.batch, self.out_h, self.out_w, self.channels]
+    }
+
+    fn check(&self) -> Result<Sizes> {
+        let most = 1 << 15;
+        for (name, value) in [("window", self.k_h), ("window", self.k_w), ("stride", self.stride_h), ("stride", self.stride_w)] {
+            if value == 0 || value > most {
+                return Err(Error::invalid_argument(format!("pooling with a {name} of {value}")));
+            }
+        }
+        if self.pad_top > most || self.pad_left > most {
+            return Err(Error::invalid_argument(format!("pooling padded by {} and {}", self.pad_top, self.pad_left)));
+        }
+        elements(&self.input())?;
+        elements(&self.output())?;
+        elements(&[self.out_h, self.stride_h])?;
+        elements(&[self.out_w, self.stride_w])?;
+        let axis = |positions: u64, taps: u64, stride: u64, pad: u64, size: u64| Axis {
+            positions: positions as usize,
+            taps: taps as usize,
+            stride: stride as usize,
+            pad: pad as isize,
+            size: size as usize,
+        };
+        Ok(Sizes {
+            batch: self.batch as usize,
+            channels: self.channels as usize,
+            y: axis(self.out_h, self.k_h, self.stride_h, self.pad_top, self.in_h),
+            x: axis(self.out_w, self.k_w, self.stride_w, self.pad_left, self.in_w),
+        })
+    }
+}
+
+/// A [`PoolSpec`] that has been checked: the results' windows over the input.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    batch: usize,
+    channels: usize,
+    y: Axis,
+    x: Axis,
+}
+
+impl Sizes {
+    /// Elements of the input, and of the result.
+    fn totals(&self) -> (f64, f64) {
+        let of = |rows: usize, columns: usize| self.batch as f64 * rows as f64 * columns as f64 * self.channels as f64;
+        (of(self.y.size, self.x.size), of(self.y.positions, self.x.positions))
+    }
+
+    /// Operations of looking at every tap of every window.
+    fn flops(&self) -> f64 {
+        self.totals().1 * self.y.taps as f64 * self.x.taps as f64
+    }
+}
