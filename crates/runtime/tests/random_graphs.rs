@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use plimsoll_base::DataType;
-use plimsoll_device::Options;
+use plimsoll_device::{Device, Options};
+use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_graph::{Graph, HostTensor, NodeId, Output, PartialShape, Shape};
 use plimsoll_ops::builder::{Initializer, Variable, VariableKind};
 use plimsoll_ops::{GraphBuilder, Registry};
@@ -126,9 +127,16 @@ fn bits(tensor: &HostTensor) -> Vec<u32> {
     tensor.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
 }
 
+/// Devices whose blocks lie between pages that fault when they are touched: a kernel that leaves its memory ends the test.
+fn guarded(options: &Options) -> Devices {
+    let pool = CpuPool::new(options.threads().unwrap()).unwrap();
+    let device = |spec| Arc::new(CpuDevice::new(spec, pool.clone()).with_guards()) as Arc<dyn Device>;
+    Devices::with(options.resolve().unwrap().into_iter().map(device).collect(), options).unwrap()
+}
+
 /// Runs twice (so that the second step starts from changed variables) and gives the fetched values and the variables.
 fn run(made: &Made, options: &Options, fetches: &[&str]) -> (Vec<Vec<u32>>, Vec<Vec<u32>>) {
-    let session = Session::new(&Devices::open(options).unwrap(), &made.graph, Arc::new(Registry::standard())).unwrap();
+    let session = Session::new(&guarded(options), &made.graph, Arc::new(Registry::standard())).unwrap();
     let values: Vec<f32> = (0..ROWS * COLUMNS).map(|i| (i as f32 * 0.37).sin()).collect();
     let x = HostTensor::from_slice(Shape::from([ROWS, COLUMNS]), &values).unwrap();
     session.run(&[], &[], &["init"]).unwrap();
