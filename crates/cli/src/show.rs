@@ -9,6 +9,10 @@ const EDGE: usize = 3;
 
 /// The elements with brackets around each dimension, as numpy prints them; large tensors are cut in the middle.
 pub fn elements(tensor: &HostTensor) -> String {
+    if tensor.elements() == 0 {
+        // However many of them there are.
+        return "[]".to_string();
+    }
     let Some(texts) = texts(tensor) else { return format!("({} elements)", tensor.elements()) };
     let mut out = String::new();
     nest(&mut out, tensor.shape().dims(), &texts, tensor.elements() > ALL);
@@ -87,6 +91,7 @@ mod tests {
         assert_eq!(elements(&HostTensor::scalar(0.1f32)), "0.1");
         assert_eq!(elements(&HostTensor::from_slice([2, 2], &[1i32, 2, 3, 4]).unwrap()), "[[1 2] [3 4]]");
         assert_eq!(elements(&HostTensor::from_slice([0, 2], &[0u8; 0]).unwrap()), "[]");
+        assert_eq!(elements(&HostTensor::from_slice([1 << 40, 0], &[0u8; 0]).unwrap()), "[]");
         assert_eq!(elements(&HostTensor::from_bools([2], &[true, false]).unwrap()), "[true false]");
         assert_eq!(elements(&HostTensor::from_slice([2], &[f32::NAN, f32::NEG_INFINITY]).unwrap()), "[NaN -inf]");
     }

@@ -59,6 +59,18 @@ impl KernelCx<'_> {
         data_type.size().ok_or_else(|| Error::unimplemented(format!("{} of {data_type}", self.node.op)))
     }
 
+    /// Refuses input `index`, called `name`, where it is not one element: a kernel would read past an empty one.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT with its shape.
+    pub fn require_one(&self, index: usize, name: &str) -> Result<()> {
+        let shape = &self.inputs[index].shape;
+        if matches!(shape.dims(), [] | [1]) {
+            return Ok(());
+        }
+        Err(Error::invalid_argument(format!("{name} must be a scalar, got shape {shape}")))
+    }
+
     /// The integers that input `index` holds.
     ///
     /// # Errors

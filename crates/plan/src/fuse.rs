@@ -1,7 +1,7 @@
 //! Joins elementwise works with the works that make their operands: chains of expressions become one expression, and an
 //! expression on a product becomes the product's epilogue. What is joined need not exist in memory.
 
-use plimsoll_base::Result;
+use plimsoll_base::{DataType, Result};
 use plimsoll_graph::{IdVec, Shape};
 use plimsoll_kernels::expr::{Expr, ExprBuilder, Reg};
 
@@ -54,6 +54,18 @@ fn candidate(
     consumer.inputs.iter().find_map(|view| {
         let producer_id = definitions[view.value]?;
         let producer = &lir.works[producer_id];
+        // Bytes that are read as another type have to be in memory.
+        let type_of = |output: &ValueId| match &producer.kind {
+            WorkKind::Expr { expr, .. } | WorkKind::Product { epilogue: Some(expr), .. } => {
+                let position = producer.outputs.iter().position(|other| other == output)?;
+                Some(expr.type_of(*expr.outputs().get(position)?))
+            }
+            _ => Some(DataType::Float),
+        };
+        let as_made = |view: &View| !producer.outputs.contains(&view.value) || type_of(&view.value) == Some(view.data_type);
+        if !consumer.inputs.iter().all(as_made) {
+            return None;
+        }
         let only_here = |output: &ValueId| lir.values[*output].home == Home::Arena && uses[*output].iter().all(|user| *user == id);
         if producer.gone || producer.device != consumer.device || producer.is_root || !producer.outputs.iter().all(only_here) {
             return None;
@@ -143,7 +155,7 @@ fn join(lir: &mut Lir, producer: WorkId, _value: ValueId, id: WorkId) -> Result<
             (builder.inline(expr, &operands)?, 0)
         }
         WorkKind::Product { epilogue, .. } => {
-            let product = builder.input(plimsoll_base::DataType::Float)?;
+            let product = builder.input(DataType::Float)?;
             match epilogue {
                 None => (vec![product], 2),
                 Some(expr) => {

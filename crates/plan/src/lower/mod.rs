@@ -319,7 +319,9 @@ impl Lowering<'_> {
                 let shape = fact.shape.complete().ok_or_else(|| {
                     Error::unimplemented(format!("not yet: the shape {} of output {index} is known only when the graph runs", fact.shape))
                 })?;
-                if shape.elements()? != view.elements() {
+                // In bytes: an alias may give them another type.
+                let bytes = fact.data_type.bytes_of(shape.elements()?);
+                if bytes != view.data_type.bytes_of(view.elements()) {
                     return Err(Error::invalid_argument(format!("a tensor of shape {} cannot be seen as {shape}", view.shape)));
                 }
                 Meaning::Value(View { value: view.value, data_type: fact.data_type, shape })

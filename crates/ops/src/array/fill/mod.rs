@@ -28,6 +28,9 @@ fn fill(cx: &mut InferCx<'_>) -> Result<()> {
     if cx.dims(0).is_some_and(|dims| dims.len() != 1) {
         return Err(Error::invalid_argument(format!("dims must represent a vector, got shape {}", cx.shape(0))));
     }
+    if cx.dims(1).is_some_and(|dims| !matches!(dims, [] | [Some(1)])) {
+        return Err(Error::invalid_argument(format!("value must be a scalar, got shape {}", cx.shape(1))));
+    }
     let shape = stated_shape(cx, 0)?;
     let splat = cx.inputs[1].value.as_ref().and_then(HostTensor::splat);
     if let (Some(shape), Some(splat)) = (shape.complete(), splat) {
@@ -40,6 +43,7 @@ fn fill(cx: &mut InferCx<'_>) -> Result<()> {
 }
 
 fn prepare_fill(cx: &KernelCx<'_>) -> Result<Call> {
+    cx.require_one(1, "value")?;
     Ok(Call::new(movement::fill(cx.element(1)?, cx.outputs[0].shape.elements()?)?, [1]))
 }
 

@@ -47,6 +47,9 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
     let paddings: Vec<(u64, u64)> = cx.ints(1)?.chunks_exact(2).map(|pair| (pair[0] as u64, pair[1] as u64)).collect();
     let (size, shape) = (cx.element(0)?, cx.dims(0));
+    if cx.inputs.len() > 2 {
+        cx.require_one(2, "constant_values")?;
+    }
     let known = match cx.values.get(2) {
         None => Some(vec![0; size]),
         Some(value) => value.as_ref().and_then(|value| value.splat()).map(<[u8]>::to_vec),

@@ -35,5 +35,6 @@ fn prepare_v1(cx: &KernelCx<'_>) -> Result<Call> {
 }
 
 fn prepare_v2(cx: &KernelCx<'_>) -> Result<Call> {
+    cx.require_one(2, "k")?;
     Ok(Call::new(in_top_k(cx.inputs[1].data_type, cx.dims(0)[0], cx.dims(0)[1], None)?, [0, 1, 2]))
 }

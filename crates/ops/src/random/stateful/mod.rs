@@ -47,6 +47,9 @@ fn prepare(cx: &KernelCx<'_>, distribution: Distribution) -> Result<StatefulCall
     let (data_type, elements) = (cx.outputs[0].data_type, cx.outputs[0].shape.elements()?);
     let prepared = RandomOp { distribution, data_type, elements, seed, seed2 }.stateful()?;
     let inputs = if distribution == Distribution::UniformInt { vec![1, 2] } else { Vec::new() };
+    for (&input, name) in inputs.iter().zip(["minval", "maxval"]) {
+        cx.require_one(input, name)?;
+    }
     Ok(StatefulCall { prepared, inputs, state: vec![0; 8] })
 }
 

@@ -49,6 +49,9 @@ fn prepare(cx: &KernelCx<'_>, distribution: Distribution) -> Result<Call> {
     }
     let prepared = stateless(distribution, cx.outputs[0].data_type, cx.outputs[0].shape.elements()?)?;
     let inputs = if distribution == Distribution::UniformInt { vec![1, 2, 4, 5] } else { vec![1, 2] };
+    for (&input, name) in inputs[2..].iter().zip(["minval", "maxval"]) {
+        cx.require_one(input, name)?;
+    }
     Ok(Call::new(prepared, inputs))
 }
 

@@ -1,0 +1,95 @@
+//! Feeds of shapes that nobody expects, and bytes seen as another type.
+
+use std::sync::Arc;
+
+use plimsoll_base::{Code, DataType};
+use plimsoll_device::Options;
+use plimsoll_graph::{AttrValue, HostTensor, Output, PartialShape};
+use plimsoll_ops::{GraphBuilder, Registry};
+use plimsoll_runtime::{Devices, Session};
+
+fn builder() -> GraphBuilder {
+    GraphBuilder::new(Arc::new(Registry::standard()))
+}
+
+fn session(builder: GraphBuilder) -> Session {
+    let registry = builder.registry().clone();
+    Session::new(&Devices::open(&Options::new()).unwrap(), &builder.finish(), registry).unwrap()
+}
+
+fn placeholder(b: &mut GraphBuilder, name: &str, data_type: DataType) -> Output {
+    b.placeholder(name, data_type, PartialShape::unknown()).build().unwrap()
+}
+
+/// Tensors that are no scalars: an empty one has nothing to read at all.
+fn no_scalars(data_type: DataType) -> [HostTensor; 3] {
+    [vec![0u64], vec![2, 0], vec![2]].map(|dims| HostTensor::zeros(data_type, dims.into()).unwrap())
+}
+
+#[test]
+fn where_a_kernel_reads_a_scalar_it_gets_one() {
+    type Make = fn(&mut GraphBuilder, Output) -> Output;
+    let cases: [(&str, DataType, Make); 5] = [
+        ("Fill", DataType::Float, |b, x| {
+            let dims = b.constant(HostTensor::from_slice([1], &[3i32]).unwrap()).build().unwrap();
+            b.fill(dims, x).build().unwrap()
+        }),
+        ("RandomUniformInt minval", DataType::Int32, |b, x| {
+            let (dims, most) = (b.constant(HostTensor::from_slice([1], &[3i32]).unwrap()).build().unwrap(), b.scalar(9i32).unwrap());
+            b.op("RandomUniformInt").inputs([dims, x, most]).build().unwrap()
+        }),
+        ("RandomUniformInt maxval", DataType::Int32, |b, x| {
+            let (dims, least) = (b.constant(HostTensor::from_slice([1], &[3i32]).unwrap()).build().unwrap(), b.scalar(-9i32).unwrap());
+            b.op("RandomUniformInt").inputs([dims, least, x]).build().unwrap()
+        }),
+        ("PadV2", DataType::Float, |b, x| {
+            let inner = b.constant(HostTensor::from_slice([2], &[1f32, 2.0]).unwrap()).build().unwrap();
+            let border = b.constant(HostTensor::from_slice([1, 2], &[1i32, 1]).unwrap()).build().unwrap();
+            b.op("PadV2").inputs([inner, border, x]).build().unwrap()
+        }),
+        ("InTopKV2", DataType::Int32, |b, x| {
+            let scores = b.constant(HostTensor::from_slice([1, 2], &[1f32, 2.0]).unwrap()).build().unwrap();
+            let target = b.constant(HostTensor::from_slice([1], &[1i32]).unwrap()).build().unwrap();
+            b.op("InTopKV2").inputs([scores, target, x]).build().unwrap()
+        }),
+    ];
+    for (what, data_type, make) in cases {
+        let mut b = builder();
+        let x = placeholder(&mut b, "x", data_type);
+        let y = make(&mut b, x);
+        b.identity(y).name("y").build().unwrap();
+        let session = session(b);
+        for fed in no_scalars(data_type) {
+            let error = session.run(&[("x", &fed)], &["y"], &[]).unwrap_err();
+            assert_eq!(error.code(), Code::InvalidArgument, "{what}: {error}");
+            assert!(error.message().contains("must be a scalar, got shape "), "{what}: {error}");
+        }
+        let one = if data_type == DataType::Float { HostTensor::scalar(1f32) } else { HostTensor::scalar(1i32) };
+        session.run(&[("x", &one)], &["y"], &[]).unwrap();
+    }
+}
+
+#[test]
+fn bytes_are_seen_as_another_type_in_the_middle_of_a_chain() {
+    let mut b = builder();
+    let x = placeholder(&mut b, "x", DataType::Float);
+    let sum = b.add(x, x).build().unwrap();
+    let bits =
+        |b: &mut GraphBuilder, x: Output, to: DataType| b.op("Bitcast").input(x).attr("type", AttrValue::data_type(to)).build().unwrap();
+    let words = bits(&mut b, sum, DataType::Int32);
+    let one = b.scalar(1i32).unwrap();
+    b.add(words, one).name("next").build().unwrap();
+    let bytes = bits(&mut b, sum, DataType::Uint8);
+    b.identity(bytes).name("bytes").build().unwrap();
+    let back = bits(&mut b, bytes, DataType::Float);
+    b.relu(back).name("back").build().unwrap();
+    let fed = HostTensor::from_slice([2], &[1f32, -3.0]).unwrap();
+    let session = session(b);
+    let values = session.run(&[("x", &fed)], &["next", "bytes", "back"], &[]).unwrap();
+    assert_eq!(values[0].to_vec::<i32>().unwrap(), [2f32, -6.0].map(|value| value.to_bits() as i32 + 1));
+    assert_eq!(values[1].shape().dims(), [2, 4]);
+    assert_eq!(values[1].to_vec::<u8>().unwrap(), [2f32.to_le_bytes(), (-6f32).to_le_bytes()].concat());
+    assert_eq!(values[2].to_vec::<f32>().unwrap(), [2.0, 0.0]);
+    let next = session.run(&[("x", &fed)], &["next"], &[]).unwrap();
+    assert_eq!(next[0], values[0]);
+}
