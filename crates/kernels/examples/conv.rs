@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use plimsoll_device::{Args, Prepared};
 use plimsoll_kernels::conv::{
-    ConvSpec, conv2d_backprop_filter_on, conv2d_backprop_input_on, conv2d_on, depthwise_conv2d, depthwise_conv2d_backprop_filter,
-    depthwise_conv2d_backprop_input,
+    ConvSpec, conv2d_backprop_filter_in_parts_on, conv2d_backprop_filter_on, conv2d_backprop_input_on, conv2d_on, depthwise_conv2d,
+    depthwise_conv2d_backprop_filter, depthwise_conv2d_backprop_input,
 };
 use plimsoll_kernels::lrn::{LrnSpec, lrn, lrn_grad};
 use plimsoll_kernels::pool::{PoolSpec, avg_pool, avg_pool_grad, max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_with_argmax};
@@ -94,6 +94,12 @@ fn main() -> plimsoll_base::Result<()> {
                     prepared.per_worker >> 10
                 );
             }
+            let (parts, prepared) = conv2d_backprop_filter_in_parts_on(isa, *spec)?;
+            if parts > 1 {
+                let [h, w, i, o] = spec.filter();
+                let taken = time(&prepared, &[spec.input(), spec.output(), [parts * h, w, i, o]]);
+                print!("  in {parts} parts {:6.1}", prepared.cost.flops / taken);
+            }
             println!();
         }
     }
@@ -125,6 +131,9 @@ fn others(only: &str) -> plimsoll_base::Result<()> {
         pad_top: pooling.pad_top,
         pad_left: pooling.pad_left,
     };
+    let few = PoolSpec { batch: 4, ..pool };
+    report("max pool of 4 images", &max_pool(few)?, &[few.input(), few.output()]);
+    report("avg pool of 4 images", &avg_pool(few)?, &[few.input(), few.output()]);
     let (x, y) = (pool.input(), pool.output());
     report("cifar max pool", &max_pool(pool)?, &[x, y]);
     report("cifar max pool with argmax", &max_pool_with_argmax(pool)?, &[x, y, y]);

@@ -20,8 +20,9 @@ const RESULT: usize = 128 << 10;
 const INTENSITY: f64 = 8.0;
 /// Rows of a product that one tap should have; with fewer, taps are put together to have about so many.
 const ROWS: usize = 10;
-/// So many pieces are wanted even where that costs reading.
+/// So many pieces are wanted even where that costs reading, and so many parts where images are divided.
 const PIECES: usize = 8;
+const PARTS: usize = 16;
 
 #[derive(Debug)]
 struct FilterGradient {
@@ -42,6 +43,8 @@ struct FilterGradient {
     unit_panels: usize,
     panel_parts: usize,
     pieces: usize,
+    /// Into how many parts the images are divided, each with a result of its own.
+    parts: usize,
 }
 
 /// Taps of a row of the filter that are one product.
@@ -73,7 +76,8 @@ impl std::fmt::Debug for Code {
     }
 }
 
-pub(super) fn prepare(isa: Isa, spec: &ConvSpec) -> Result<Prepared> {
+/// With `divide`, images may be divided into parts, whose number comes first.
+pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool) -> Result<(u64, Prepared)> {
     let code = code(isa);
     let (y, x) = (spec.rows(), spec.columns());
     let panels = code.panels(spec.out_c as usize);
@@ -92,8 +96,15 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec) -> Result<Prepared> {
         (in_c.div_ceil(channel_parts) as f64 * x.taps as f64 / group_count as f64, out_c.min(unit_panels * code.width()) as f64);
     let intensity = 2.0 * unit_in * unit_out / (4.0 * (unit_in + unit_out).max(1.0));
     let together = (INTENSITY / intensity.max(0.01)).ceil() as usize;
-    let small = (4e6 / (spec.flops() / units.max(1) as f64).max(1.0)).ceil() as usize;
-    let pieces = (units / together.max(1)).max(units.min(PIECES + PIECES / 2)).min(units.div_ceil(small.max(1))).clamp(1, 256);
+    let unhindered = units / together.max(1);
+    let work = 4e6 / spec.flops().max(1.0);
+    let parts = if divide && unhindered < PIECES { PARTS.min((1.0 / work) as usize).clamp(1, (spec.batch as usize).max(1)) } else { 1 };
+    let pieces = if parts > 1 {
+        1
+    } else {
+        let small = (work * units as f64).ceil() as usize;
+        unhindered.max(units.min(PIECES + PIECES / 2)).min(units.div_ceil(small.max(1))).clamp(1, 256)
+    };
     let cost = Cost { flops: spec.flops(), bytes: spec.bytes() };
     let kernel = FilterGradient {
         code,
@@ -108,8 +119,10 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec) -> Result<Prepared> {
         unit_panels,
         panel_parts,
         pieces,
+        parts,
     };
-    Ok(Prepared { chunks: pieces as u32, scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
+    let chunks = (pieces * parts) as u32;
+    Ok((parts as u64, Prepared { chunks, scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel: Arc::new(kernel) }))
 }
 
 impl CpuKernel for FilterGradient {
@@ -119,18 +132,21 @@ impl CpuKernel for FilterGradient {
         }
         let units = self.y.taps * self.groups.len() * self.channel_parts * self.panel_parts;
         for chunk in chunks {
-            let units = part(units, self.pieces, chunk as usize);
+            let (number, piece) = (chunk as usize / self.pieces, chunk as usize % self.pieces);
+            let units = part(units, self.pieces, piece);
+            let size = self.y.taps * self.x.taps * self.spec.in_c as usize * self.spec.out_c as usize;
+            let to = args.pointers[2].cast::<f32>().wrapping_add(number * size);
             for unit in units.clone() {
                 // SAFETY: the unit's elements are written by this piece only.
-                unsafe { self.clear(&self.unit(unit), args) };
+                unsafe { self.clear(&self.unit(unit), to) };
             }
             let rows = self.y.positions;
-            for image in 0..self.spec.batch as usize {
+            for image in part(self.spec.batch as usize, self.parts, number) {
                 for block in (0..rows).step_by(self.block_rows) {
                     let block = block..(block + self.block_rows).min(rows);
                     for unit in units.clone() {
                         // SAFETY: the image and the rows are there; the unit's elements are written by this piece only.
-                        unsafe { self.add(&self.unit(unit), image, &block, args) };
+                        unsafe { self.add(&self.unit(unit), image, &block, to, args) };
                     }
                 }
             }
@@ -161,7 +177,7 @@ impl FilterGradient {
         }
     }
 
-    unsafe fn clear(&self, unit: &Unit<'_>, args: &Args<'_>) {
+    unsafe fn clear(&self, unit: &Unit<'_>, to: *mut f32) {
         let (Some(first), Some(last)) = (unit.panels.first(), unit.panels.last()) else {
             return;
         };
@@ -170,12 +186,12 @@ impl FilterGradient {
             for channel in unit.channels.clone() {
                 let row = (unit.tap_y * self.x.taps + tap_x) * self.spec.in_c as usize + channel;
                 // SAFETY: elements of the unit.
-                unsafe { args.pointers[2].cast::<f32>().add(row * self.spec.out_c as usize + first.column).write_bytes(0, columns) };
+                unsafe { to.add(row * self.spec.out_c as usize + first.column).write_bytes(0, columns) };
             }
         }
     }
 
-    unsafe fn add(&self, unit: &Unit<'_>, image: usize, block: &Range<usize>, args: &Args<'_>) {
+    unsafe fn add(&self, unit: &Unit<'_>, image: usize, block: &Range<usize>, to: *mut f32, args: &Args<'_>) {
         let (in_c, out_c) = (self.spec.in_c as usize, self.spec.out_c as usize);
         let (in_w, out_w) = (self.spec.in_w as usize, self.spec.out_w as usize);
         let rows = block.start.max(self.ys[unit.tap_y].start)..block.end.min(self.ys[unit.tap_y].end);
@@ -191,7 +207,7 @@ impl FilterGradient {
             let a = args.pointers[0].cast::<f32>().cast_const().wrapping_offset(input_position * in_c as isize);
             let position = (image * self.y.positions + rows.start) * out_w + run.positions.start;
             let b = args.pointers[1].cast::<f32>().cast_const().wrapping_add(position * out_c);
-            let c = args.pointers[2].cast::<f32>().wrapping_add((unit.tap_y * self.x.taps + run.taps.start) * in_c * out_c);
+            let c = to.wrapping_add((unit.tap_y * self.x.taps + run.taps.start) * in_c * out_c);
             for panel in unit.panels {
                 let count = numbers.len().div_ceil(self.code.rows[panel.vectors - 1]);
                 let table = if panel.last < self.code.lanes { &self.code.direct } else { &self.code.packed };

@@ -188,7 +188,29 @@ pub fn conv2d_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
 pub fn conv2d_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
     available(isa)?;
     spec.check()?;
-    filter::prepare(isa, &spec)
+    Ok(filter::prepare(isa, &spec, false)?.1)
+}
+
+/// As [`conv2d_backprop_filter`], with the images divided into parts where every piece would else read much for what it computes:
+/// `(parts, kernel)`. The result is `[parts, k_h, k_w, in_c, out_c]`, which the caller sums over the first axis; the number of
+/// parts depends on the sizes and the instruction set, and is 1 where dividing does not pay.
+///
+/// # Errors
+/// As [`conv2d_backprop_filter`].
+pub fn conv2d_backprop_filter_in_parts(spec: ConvSpec) -> Result<(u64, Prepared)> {
+    conv2d_backprop_filter_in_parts_on(Isa::best(), spec)
+}
+
+/// As [`conv2d_backprop_filter_in_parts`], with the code for that instruction set.
+///
+/// # Errors
+/// As [`conv2d_backprop_filter_in_parts`], and UNIMPLEMENTED where the processor does not have the instruction set.
+pub fn conv2d_backprop_filter_in_parts_on(isa: Isa, spec: ConvSpec) -> Result<(u64, Prepared)> {
+    available(isa)?;
+    spec.check()?;
+    let (parts, prepared) = filter::prepare(isa, &spec, true)?;
+    elements(&[parts, spec.k_h, spec.k_w, spec.in_c, spec.out_c])?;
+    Ok((parts, prepared))
 }
 
 fn available(isa: Isa) -> Result<()> {

@@ -97,6 +97,11 @@ fn check(spec: &ConvSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
         close(&format!("by input {isa:?} {spec:?}"), &run_both(&input, &[&w, &g], x.len() as u64), &dx)?;
         let filter = conv2d_backprop_filter_on(isa, *spec).unwrap();
         close(&format!("by filter {isa:?} {spec:?}"), &run_both(&filter, &[&x, &g], w.len() as u64), &dw)?;
+        let (parts, filter) = conv2d_backprop_filter_in_parts_on(isa, *spec).unwrap();
+        let parts = run_both(&filter, &[&x, &g], parts * w.len() as u64);
+        let sum = |at: usize| parts.iter().skip(at).step_by(w.len()).sum::<f32>();
+        let sums: Vec<f32> = (0..w.len()).map(sum).collect();
+        close(&format!("by filter in parts {isa:?} {spec:?}"), &sums, &dw)?;
     }
     Ok(())
 }
@@ -222,6 +227,9 @@ fn many_images_are_cut() {
     };
     assert!(conv2d(spec, None).unwrap().chunks > 8);
     check(&spec, 5).unwrap();
+    let few = ConvSpec { in_c: 3, ..spec };
+    assert!(conv2d_backprop_filter_in_parts(few).unwrap().0 > 1);
+    check(&few, 6).unwrap();
 }
 
 #[test]

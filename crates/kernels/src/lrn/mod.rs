@@ -79,11 +79,19 @@ fn prepare(isa: Isa, spec: LrnSpec, gradient: bool) -> Result<Prepared> {
     Ok(Prepared {
         chunks: cut.pieces(),
         scratch: 0,
-        per_worker: (if gradient { 3 } else { 1 }) * line as u64 * 4,
+        per_worker: (TOGETHER * lines(gradient) * line * 4) as u64,
         cost: Cost { flops: total as f64 * flops, bytes: arguments as f64 * 4.0 * total as f64 },
         in_place: if gradient { vec![(0, 0), (1, 0), (2, 0)] } else { vec![(0, 0)] },
         kernel: Arc::new(kernel),
     })
+}
+
+/// Rows whose lines are filled before any is read, since what has just been written cannot be read at other boundaries for a while.
+const TOGETHER: usize = 8;
+
+/// Lines of scratch for a row.
+fn lines(gradient: bool) -> usize {
+    if gradient { 3 } else { 1 }
 }
 
 #[derive(Debug)]
@@ -134,15 +142,26 @@ impl<const BETA: u8> Vectorised for Call<'_, BETA> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let lines = if self.lrn.gradient { 3 } else { 1 } * self.lrn.line;
-        let scratch = self.args.worker.cast::<f32>();
+        let (scratch, distance) = (self.args.worker.cast::<f32>(), lines(self.lrn.gradient) * self.lrn.line);
         // SAFETY: so many floats were asked for.
-        unsafe { scratch.write_bytes(0, lines) };
-        for row in self.rows.clone() {
+        unsafe { scratch.write_bytes(0, TOGETHER * distance) };
+        for first in self.rows.clone().step_by(TOGETHER) {
+            let rows = first..(first + TOGETHER).min(self.rows.end);
+            let line = |row: usize| scratch.wrapping_add((row - first) * distance);
+            for row in rows.clone() {
+                self.square(self.row(usize::from(self.lrn.gradient), row), line(row));
+            }
             if self.lrn.gradient {
-                self.gradient::<FMA>(row, scratch);
+                for row in rows.clone() {
+                    self.shares::<FMA>(row, line(row));
+                }
+                for row in rows {
+                    self.gradient(row, line(row));
+                }
             } else {
-                self.forward::<FMA>(row, scratch);
+                for row in rows {
+                    self.forward::<FMA>(row, line(row));
+                }
             }
         }
     }
@@ -156,12 +175,12 @@ impl<const BETA: u8> Call<'_, BETA> {
     }
 
     #[inline(always)]
-    fn forward<const FMA: bool>(&self, row: usize, squares: *mut f32) {
+    fn forward<const FMA: bool>(&self, row: usize, squares: *const f32) {
         let (from, to) = (self.row(0, row), self.row(1, row));
-        self.square(from, squares);
         for (channel, count) in groups(0..self.lrn.channels) {
             let norms = self.norms(squares, channel);
-            // SAFETY: the channels are there; the output may lie where the input does, whose squares are kept.
+            // SAFETY: the channels are there; the output may lie where the input does, whose squares are kept and whose other
+            // channels are read before they are written.
             unsafe {
                 let mut values = get(from.cast_const().add(channel), count, 0.0);
                 for lane in 0..GROUP {
@@ -172,11 +191,11 @@ impl<const BETA: u8> Call<'_, BETA> {
         }
     }
 
+    /// What each channel has to do with its neighbours, to the second line, and with itself, to the third.
     #[inline(always)]
-    fn gradient<const FMA: bool>(&self, row: usize, squares: *mut f32) {
-        let (grad, input, output, to) = (self.row(0, row), self.row(1, row), self.row(2, row), self.row(3, row));
+    fn shares<const FMA: bool>(&self, row: usize, squares: *mut f32) {
+        let (grad, output) = (self.row(0, row), self.row(2, row));
         let (shares, direct) = (squares.wrapping_add(self.lrn.line), squares.wrapping_add(2 * self.lrn.line));
-        self.square(input, squares);
         for (channel, count) in groups(0..self.lrn.channels) {
             let norms = self.norms(squares, channel);
             // SAFETY: the channels are there; lines have whole groups.
@@ -194,12 +213,18 @@ impl<const BETA: u8> Call<'_, BETA> {
                 put(direct.add(channel), GROUP, own);
             }
         }
+    }
+
+    #[inline(always)]
+    fn gradient(&self, row: usize, squares: *const f32) {
+        let (input, to) = (self.row(1, row), self.row(3, row));
+        let (shares, direct) = (squares.wrapping_add(self.lrn.line), squares.wrapping_add(2 * self.lrn.line));
         let factor = -2.0 * self.lrn.alpha * self.lrn.beta;
         for (channel, count) in groups(0..self.lrn.channels) {
             let near = self.window(shares, channel);
             // SAFETY: as above; of the arguments only this group's input is still needed where the result goes.
             unsafe {
-                let (values, own) = (get(input.cast_const().add(channel), count, 0.0), get(direct.cast_const().add(channel), GROUP, 0.0));
+                let (values, own) = (get(input.cast_const().add(channel), count, 0.0), get(direct.add(channel), GROUP, 0.0));
                 let mut sum = [0f32; GROUP];
                 for lane in 0..GROUP {
                     sum[lane] = own[lane] + factor * values[lane] * near[lane];

@@ -120,13 +120,17 @@ pub fn max_pool_grad_of_input_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
     let whole = sizes.channels * positions <= 1 << 16 || sizes.batch >= 16;
     let block = if whole { sizes.channels.max(1) } else { 64.min(sizes.channels.max(1)) };
     let blocks = sizes.channels.div_ceil(block).max(1);
-    let kernel = AnewGradient { sizes, block, blocks, isa };
     let (inputs, outputs) = sizes.totals();
-    let scratch = elements(&[positions as u64, block as u64])? as u64 * 4;
+    let kept = ArgMax::of(&spec);
+    let scratch = elements(&[positions as u64, block as u64])? as u64 * kept.data_type().size().unwrap_or(4) as u64;
+    let kernel: Arc<dyn CpuKernel> = match kept {
+        ArgMax::U8 => Arc::new(AnewGradient::<u8> { sizes, block, blocks, isa, marker: PhantomData }),
+        ArgMax::U32 => Arc::new(AnewGradient::<u32> { sizes, block, blocks, isa, marker: PhantomData }),
+    };
     let chunks = u32::try_from(sizes.batch.max(1).saturating_mul(blocks));
     let chunks = chunks.map_err(|_| Error::invalid_argument("pooling with too many pieces"))?;
     let cost = Cost { flops: 2.0 * sizes.flops(), bytes: 8.0 * inputs + 4.0 * outputs };
-    Ok(Prepared { chunks, scratch: 0, per_worker: scratch, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
+    Ok(Prepared { chunks, scratch: 0, per_worker: scratch, cost, in_place: Vec::new(), kernel })
 }
 
 fn forward<I: Index, const KEPT: bool>(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
@@ -332,15 +336,16 @@ impl<I: Index> Vectorised for Gather<I> {
 }
 
 #[derive(Debug)]
-struct AnewGradient {
+struct AnewGradient<I> {
     sizes: Sizes,
     /// Channels of a piece, and pieces of an image.
     block: usize,
     blocks: usize,
     isa: Isa,
+    marker: PhantomData<fn(I)>,
 }
 
-impl CpuKernel for AnewGradient {
+impl<I: Index> CpuKernel for AnewGradient<I> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let Sizes { batch, channels, y, x } = self.sizes;
         if batch == 0 {
@@ -351,8 +356,8 @@ impl CpuKernel for AnewGradient {
             let block = block * self.block..((block + 1) * self.block).min(channels);
             let windows = image * y.positions * x.positions;
             // Positions lie in scratch as if those of all images and channels began before it.
-            let kept = args.worker.cast::<u32>().wrapping_sub(windows * self.block + block.start);
-            let find = Find::<u32, true> {
+            let kept = args.worker.cast::<I>().wrapping_sub(windows * self.block + block.start);
+            let find = Find::<I, true> {
                 sizes: self.sizes,
                 rows: image * y.positions..(image + 1) * y.positions,
                 channels: block.clone(),
@@ -360,7 +365,7 @@ impl CpuKernel for AnewGradient {
                 output: None,
                 kept: Some((kept, self.block)),
             };
-            let gather = Gather::<u32> {
+            let gather = Gather::<I> {
                 sizes: self.sizes,
                 rows: image * y.size..(image + 1) * y.size,
                 channels: block,
