@@ -13,6 +13,10 @@ use crate::permits::Permits;
 use crate::queue::CpuQueue;
 use crate::slots::Slots;
 
+/// Bytes of a worker's stack: kernels keep a few tiles there. The default would make many workers a burden under a limit on
+/// the address space.
+const STACK: usize = 512 << 10;
+
 /// How long a thread that has nothing to do stays awake.
 const PATIENCE: Duration = Duration::from_micros(50);
 
@@ -70,7 +74,8 @@ impl CpuPool {
         for thread in 1..threads {
             let shared = pool.shared.clone();
             // On failure the pool is dropped, which ends the workers there are.
-            let worker = Builder::new().name(format!("plimsoll-{thread}")).spawn(move || Crew { shared: &shared, thread }.serve());
+            let builder = Builder::new().name(format!("plimsoll-{thread}")).stack_size(STACK);
+            let worker = builder.spawn(move || Crew { shared: &shared, thread }.serve());
             pool.workers.push(worker.map_err(|error| {
                 let message = format!("thread {thread} of {threads} cannot start: {error}");
                 Error::resource_exhausted(message).with_remedy("ask for fewer intra-op threads")

@@ -93,3 +93,21 @@ fn bytes_are_seen_as_another_type_in_the_middle_of_a_chain() {
     let next = session.run(&[("x", &fed)], &["next"], &[]).unwrap();
     assert_eq!(next[0], values[0]);
 }
+
+#[test]
+fn an_assertion_that_does_not_hold_fails_the_step() {
+    let mut b = builder();
+    let x = placeholder(&mut b, "x", DataType::Float);
+    let zero = b.scalar(0f32).unwrap();
+    let positive = b.op("Greater").inputs([x, zero]).build().unwrap();
+    let check =
+        b.op("Assert").input(positive).input(x).attr("T", AttrValue::data_types(&[DataType::Float])).name("check").build_node().unwrap();
+    b.control_dependencies(&[check], |b| b.identity(x).name("y").build().unwrap());
+    let session = session(b);
+    let one = HostTensor::scalar(1f32);
+    assert_eq!(session.run(&[("x", &one)], &["y"], &[]).unwrap()[0], one);
+    let error = session.run(&[("x", &HostTensor::scalar(-1f32))], &["y"], &[]).unwrap_err();
+    assert_eq!((error.code(), error.message(), error.node()), (Code::InvalidArgument, "assertion failed", Some("check")));
+    // The session lives on.
+    assert_eq!(session.run(&[("x", &one)], &["y"], &[]).unwrap()[0], one);
+}

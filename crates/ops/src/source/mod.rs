@@ -1,17 +1,17 @@
-//! Where values begin: constants, placeholders; and what has none: NoOp, Assert (which is not checked yet).
+//! Where values begin: constants, placeholders; and what has none: NoOp, Assert.
 
 use plimsoll_base::Result;
 use plimsoll_graph::AttrsExt;
 
 use crate::infer::unknown;
 use crate::registry::Gradient;
-use crate::{InferCx, Lower, OpRules};
+use crate::{Call, InferCx, KernelCx, Lower, OpRules};
 
 /// The rules of this family.
 pub const RULES: &[&[OpRules]] = &[&[
     OpRules { name: "Const", infer: constant, lower: Lower::Const, gradient: Gradient::Stops },
     OpRules { name: "NoOp", infer: unknown, lower: Lower::Nothing, gradient: Gradient::Stops },
-    OpRules { name: "Assert", infer: unknown, lower: Lower::Nothing, gradient: Gradient::Stops },
+    OpRules { name: "Assert", infer: unknown, lower: Lower::Kernel(assert), gradient: Gradient::Stops },
     OpRules { name: "ControlTrigger", infer: unknown, lower: Lower::Nothing, gradient: Gradient::Stops },
     OpRules { name: "Placeholder", infer: placeholder, lower: Lower::Placeholder, gradient: Gradient::Stops },
     OpRules {
@@ -21,6 +21,12 @@ pub const RULES: &[&[OpRules]] = &[&[
         gradient: Gradient::Rule(crate::array::pass_gradient),
     },
 ]];
+
+/// The condition is one bool; the other inputs only say what to print.
+fn assert(cx: &KernelCx<'_>) -> Result<Call> {
+    cx.require_one(0, "the condition of Assert")?;
+    Ok(Call::new(plimsoll_kernels::check::assert_true(), [0]))
+}
 
 fn constant(cx: &mut InferCx<'_>) -> Result<()> {
     let value = cx.attrs().tensor("value")?.clone();

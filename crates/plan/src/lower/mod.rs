@@ -160,7 +160,9 @@ impl Lowering<'_> {
                 let views = self.read_inputs(id, node, &call.inputs)?;
                 let results = self.results(id, &outputs);
                 let args = (0..views.len()).map(Arg::Input).chain((0..results.len()).map(Arg::Output)).collect();
-                self.work(id, WorkKind::Kernel { prepared: call.prepared, args }, views, results, false);
+                // What gives nothing is there for what it checks.
+                let is_root = results.is_empty();
+                self.work(id, WorkKind::Kernel { prepared: call.prepared, args }, views, results, is_root);
                 Ok(())
             }
             Lower::Stateful(prepare) => {
