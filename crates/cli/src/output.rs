@@ -32,11 +32,6 @@ pub fn print(text: impl std::fmt::Display) {
     let _ = result(text);
 }
 
-/// As [`print`], one JSON document.
-pub fn print_json(document: &impl Serialize) {
-    let _ = result_json(document);
-}
-
 /// Writes a line to standard error. Where that cannot be written to, nobody wants to know.
 pub fn note(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");

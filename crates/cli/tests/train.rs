@@ -187,3 +187,21 @@ fn later_work_and_wrong_use_are_refused() {
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("NOT_FOUND"));
 }
+
+#[test]
+fn what_cannot_be_is_said_before_the_first_step() {
+    let folder = Folder::new("refused");
+    std::fs::write(folder.0.join("file"), [0]).unwrap();
+    let save = folder.text("file");
+    for (args, code, fragment) in [
+        (vec!["--save", save.as_str()], "FAILED_PRECONDITION", "--save"),
+        (vec!["--batch-size", "1000000000"], "RESOURCE_EXHAUSTED", "bytes short"),
+        (vec!["--memory-limit", "CPU:0=0"], "RESOURCE_EXHAUSTED", "bytes short"),
+    ] {
+        let output = train(&args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(code) && said.contains(fragment), "{said}");
+        assert!(!text(&output.stdout).contains("step"), "{}", text(&output.stdout));
+    }
+}

@@ -106,13 +106,14 @@ impl Trainer {
         }
         let graph =
             TrainingGraph::build(devices.registry(), network, training.components(), &Towers::on_cpus(towers), (optimizer, rate), seed)?;
-        let batches = (0..towers).map(|_| training.batch(batch_size / towers as u64)).collect::<Result<Vec<_>>>()?;
+        let each = batch_size / towers as u64;
         let evaluation_batch = largest_divisor(held_out.count(), EVALUATION_BATCH);
-        let signatures = Signatures::new(&graph, &batches, &held_out.batch(evaluation_batch)?, evaluation_batch);
+        let signatures = Signatures::new(&graph, &training.batch(1)?, each, evaluation_batch);
         let session = devices.session(graph.graph.clone())?;
         let plans = [&signatures.init, &signatures.train, &signatures.evaluate].map(|signature| session.plan_signature(signature));
         let promise = Promise::new(devices.specs(), plans.into_iter().collect::<Result<_>>()?);
         promise.check()?;
+        let batches = (0..towers).map(|_| training.batch(each)).collect::<Result<Vec<_>>>()?;
         Ok(Trainer {
             session,
             graph,
@@ -241,22 +242,26 @@ impl Trainer {
 }
 
 impl Signatures {
-    fn new(graph: &TrainingGraph, batches: &[Vec<HostTensor>], evaluation: &[HostTensor], evaluation_batch: u64) -> Signatures {
-        let feed = |(name, tensor): (&String, &HostTensor)| Feed {
-            tensor: name.clone(),
-            data_type: tensor.data_type(),
-            shape: tensor.shape().clone(),
-            value: None,
+    /// `one` is a batch of one example; towers take batches of `each`.
+    fn new(graph: &TrainingGraph, one: &[HostTensor], each: u64, evaluation_batch: u64) -> Signatures {
+        let feeds = |names: &[String], count: u64| {
+            let feed = |(name, tensor): (&String, &HostTensor)| Feed {
+                tensor: name.clone(),
+                data_type: tensor.data_type(),
+                shape: std::iter::once(count).chain(tensor.shape().iter().copied().skip(1)).collect(),
+                value: None,
+            };
+            names.iter().zip(one).map(feed).collect::<Vec<Feed>>()
         };
         Signatures {
             init: Signature { targets: vec![graph.init.clone()], ..Signature::default() },
             train: Signature {
-                feeds: graph.feeds.iter().flatten().zip(batches.iter().flatten()).map(feed).collect(),
+                feeds: graph.feeds.iter().flat_map(|names| feeds(names, each)).collect(),
                 fetches: vec![graph.loss.clone()],
                 targets: vec![graph.train.clone()],
             },
             evaluate: Signature {
-                feeds: graph.feeds[0].iter().zip(evaluation).map(feed).collect(),
+                feeds: feeds(&graph.feeds[0], evaluation_batch),
                 fetches: vec![graph.tower_loss.clone(), graph.tower_correct.clone()],
                 targets: Vec::new(),
             },

@@ -86,7 +86,10 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         Code::InvalidArgument => Failure::usage(error),
         _ => Failure::from(error),
     })?;
-    let say = |text: String| if json { eprintln!("{text}") } else { output::print(text) };
+    let say = |text: String| if json { output::note(text) } else { output::print(text) };
+    if let Some(folder) = &args.save {
+        can_save(folder)?;
+    }
     say(headline(&config));
     promises(&trainer).into_iter().for_each(&say);
     trainer.start(args.resume.as_deref())?;
@@ -94,8 +97,10 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         say(format!("resumed after step {}", trainer.steps()));
     }
     let (final_loss, seconds) = steps(&mut trainer, args.steps, &stop)?;
-    if let Some(folder) = &args.save {
-        say(format!("checkpoint: {}", trainer.save(folder)?.display()));
+    // What was learnt is said even where it cannot be saved.
+    let saved = args.save.as_ref().map(|folder| trainer.save(folder));
+    if let Some(Ok(path)) = &saved {
+        say(format!("checkpoint: {}", path.display()));
     }
     let evaluation = trainer.evaluate()?;
     let planned: Vec<u64> = trainer.promise().devices().iter().map(|device| device.peak.0).collect();
@@ -108,13 +113,21 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         max_rss_bytes: process::max_rss_bytes(),
     };
     if json {
-        output::print_json(&document);
+        output::result_json(&document)?;
     } else {
-        output::print(summary(&document, &evaluation, args.steps));
-        last_lines(&trainer, &devices).into_iter().for_each(output::print);
+        output::result(summary(&document, &evaluation, args.steps))?;
+        last_lines(&trainer, &devices).into_iter().try_for_each(output::result)?;
     }
+    saved.transpose()?;
     kept(&document)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Finds out before the first step whether a checkpoint can be written to the folder, which exists from now on.
+fn can_save(folder: &Path) -> plimsoll::Result<()> {
+    let probe = folder.join(format!(".probe-{}", std::process::id()));
+    let attempt = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&probe, [0])).and_then(|()| std::fs::remove_file(&probe));
+    attempt.map_err(|error| Error::failed_precondition(format!("--save {}: {error}", folder.display())))
 }
 
 impl TrainArgs {
