@@ -114,3 +114,50 @@ fn unsafe_stays_in_its_rooms() {
         assert!(text.contains("#![forbid(unsafe_code)]"), "{} does not forbid unsafe code", main.display());
     }
 }
+
+/// Every Rust file under a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+#[test]
+fn no_state_hides_in_statics() {
+    let mut looked_at = 0;
+    for room in dependencies().keys() {
+        for file in sources(&root().join("crates").join(room).join("src")) {
+            let text = std::fs::read_to_string(&file).expect("it can be read");
+            looked_at += 1;
+            for line in text.lines().map(str::trim_start) {
+                let declared = line.strip_prefix("pub ").unwrap_or(line);
+                let is_static = declared.starts_with("static ")
+                    || declared.starts_with("pub(super) static ")
+                    || declared.starts_with("pub(crate) static ");
+                let mutable = ["mut ", "Atomic", "Mutex", "RwLock", "Cell", "Once", "Lazy"].iter().any(|word| declared.contains(word));
+                assert!(!(is_static && mutable) && !declared.starts_with("thread_local!"), "{}: {line}", file.display());
+            }
+        }
+    }
+    assert!(looked_at > 100, "only {looked_at} files");
+}
+
+/// Kernels and programs are trusted with shapes and offsets; every block that relies on that says so.
+#[test]
+fn every_unsafe_block_says_why() {
+    for room in dependencies().keys().filter(|room| !SAFE.contains(&room.as_str())) {
+        for file in sources(&root().join("crates").join(room).join("src")) {
+            let text = std::fs::read_to_string(&file).expect("it can be read");
+            if text.contains("unsafe {") {
+                assert!(text.contains("// SAFETY: "), "{} has unsafe blocks and no reason", file.display());
+            }
+        }
+    }
+}
