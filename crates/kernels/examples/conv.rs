@@ -149,7 +149,7 @@ fn others(only: &str) -> plimsoll_base::Result<()> {
     report("lrn grad, beta 0.6", &lrn_grad(general)?, &[y; 4]);
     for (name, spec) in [("56 x 144", same(1, 56, 144, 3, 1, 144)), ("14 x 576 / 2", same(8, 14, 576, 3, 2, 576))] {
         let (x, y, filter) = (spec.input(), spec.output(), [3, 3, spec.in_c, 1]);
-        report(&format!("depthwise {name}"), &depthwise_conv2d(spec)?, &[x, filter, y]);
+        report(&format!("depthwise {name}"), &depthwise_conv2d(spec, None)?, &[x, filter, y]);
         report(&format!("depthwise by input {name}"), &depthwise_conv2d_backprop_input(spec)?, &[filter, y, x]);
         report(&format!("depthwise by filter {name}"), &depthwise_conv2d_backprop_filter(spec)?, &[x, y, filter]);
     }

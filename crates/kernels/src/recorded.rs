@@ -78,7 +78,7 @@ fn result(isa: Isa, op: &str, sizes: &[u64], attributes: &[f32]) -> Vec<f32> {
             let (inputs, weights, outputs) = (count(spec.input()), spec.k_h * spec.k_w * spec.out_c, count(spec.output()));
             let (x, w, g) = (made(inputs, 1), made(weights, 2), made(outputs, 3));
             match op {
-                "DepthwiseConv2dNative" => execute(depthwise_conv2d_on(isa, spec), &[&x, &w], outputs),
+                "DepthwiseConv2dNative" => execute(depthwise_conv2d_on(isa, spec, None), &[&x, &w], outputs),
                 "DepthwiseConv2dNativeBackpropInput" => execute(depthwise_conv2d_backprop_input_on(isa, spec), &[&w, &g], inputs),
                 _ => execute(depthwise_conv2d_backprop_filter_on(isa, spec), &[&x, &g], weights),
             }

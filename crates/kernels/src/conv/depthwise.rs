@@ -7,26 +7,30 @@ use plimsoll_base::{Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::axis::{Axis, Run};
+use super::finish::Finish;
 use super::groups::{GROUP, get, groups, put};
 use super::{ConvSpec, available};
 use crate::cut::Cut;
+use crate::expr::Bases;
+use crate::product::Epilogue;
 use crate::simd::{Isa, Vectorised};
 
 /// `DepthwiseConv2dNative` of floats: result channel `c * multiplier + m` is made of input channel `c` alone. `spec.out_c` is
-/// `spec.in_c` times the multiplier; the filter is `[k_h, k_w, in_c, multiplier]`. Arguments: input, filter, output.
+/// `spec.in_c` times the multiplier; the filter is `[k_h, k_w, in_c, multiplier]`. Arguments: input, filter, output;
+/// with an epilogue over `[batch * out_h * out_w, out_c]`: input, filter, its further operands, its results.
 ///
 /// # Errors
-/// INVALID_ARGUMENT for sizes that make no sense or that no memory holds.
-pub fn depthwise_conv2d(spec: ConvSpec) -> Result<Prepared> {
-    depthwise_conv2d_on(Isa::best(), spec)
+/// INVALID_ARGUMENT for sizes that make no sense or that no memory holds, and as [`crate::expr::elementwise`] for the epilogue.
+pub fn depthwise_conv2d(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    depthwise_conv2d_on(Isa::best(), spec, epilogue)
 }
 
 /// As [`depthwise_conv2d`], with the code for that instruction set, which the processor must have.
 ///
 /// # Errors
 /// As [`depthwise_conv2d`], and UNIMPLEMENTED.
-pub fn depthwise_conv2d_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
-    prepare(isa, spec, Work::Forward)
+pub fn depthwise_conv2d_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    prepare(isa, spec, Work::Forward, epilogue)
 }
 
 /// `DepthwiseConv2dNativeBackpropInput`. Arguments: filter, gradient by the result, gradient by the input.
@@ -42,7 +46,7 @@ pub fn depthwise_conv2d_backprop_input(spec: ConvSpec) -> Result<Prepared> {
 /// # Errors
 /// As [`depthwise_conv2d`], and UNIMPLEMENTED.
 pub fn depthwise_conv2d_backprop_input_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
-    prepare(isa, spec, Work::Input)
+    prepare(isa, spec, Work::Input, None)
 }
 
 /// `DepthwiseConv2dNativeBackpropFilter`. Arguments: input, gradient by the result, gradient by the filter. Sums run over rows of
@@ -59,7 +63,7 @@ pub fn depthwise_conv2d_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
 /// # Errors
 /// As [`depthwise_conv2d`], and UNIMPLEMENTED.
 pub fn depthwise_conv2d_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
-    prepare(isa, spec, Work::Filter)
+    prepare(isa, spec, Work::Filter, None)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +73,6 @@ enum Work {
     Filter,
 }
 
-#[derive(Debug)]
 struct Depthwise {
     work: Work,
     batch: usize,
@@ -81,10 +84,18 @@ struct Depthwise {
     x_runs: Vec<Run>,
     /// Of image rows; or, for the filter, of its rows times groups of channels.
     cut: Cut,
+    epilogue: Option<Finish>,
     isa: Isa,
 }
 
-fn prepare(isa: Isa, spec: ConvSpec, work: Work) -> Result<Prepared> {
+impl std::fmt::Debug for Depthwise {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shape = (self.batch, self.in_c, self.out_c, self.y, self.x);
+        f.debug_struct("Depthwise").field("work", &self.work).field("shape", &shape).field("cut", &self.cut).finish()
+    }
+}
+
+fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> Result<Prepared> {
     available(isa)?;
     spec.check()?;
     let (in_c, out_c) = (spec.in_c as usize, spec.out_c as usize);
@@ -106,29 +117,71 @@ fn prepare(isa: Isa, spec: ConvSpec, work: Work) -> Result<Prepared> {
     let channels = spec.in_c.max(1) as f64;
     let filter = 4.0 * taps as f64 * out_c as f64;
     let cost = Cost { flops: spec.flops() / channels, bytes: spec.bytes() - 4.0 * taps as f64 * spec.in_c as f64 * out_c as f64 + filter };
-    let kernel = Depthwise { work, batch, in_c, out_c, multiplier, x_runs: x.runs(), y, x, cut, isa };
-    Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
+    let operands = epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
+    let mut epilogue = epilogue.map(|epilogue| Finish::new(isa, &spec, epilogue)).transpose()?;
+    let mut scratch = 0;
+    if let Some(finish) = &mut epilogue {
+        scratch = (finish.program.scratch() as usize).next_multiple_of(64);
+        finish.place = scratch;
+        scratch += if finish.in_result.is_none() { x.positions * out_c * 4 } else { 0 };
+    }
+    let kernel = Arc::new(Depthwise { work, batch, in_c, out_c, multiplier, x_runs: x.runs(), y, x, cut, epilogue, isa });
+    let mut prepared =
+        Prepared { chunks: cut.pieces(), scratch: 0, per_worker: scratch as u64, cost, in_place: Vec::new(), kernel: kernel.clone() };
+    if let Some(finish) = &kernel.epilogue {
+        finish.describe(operands, &mut prepared);
+    }
+    Ok(prepared)
 }
 
 impl CpuKernel for Depthwise {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let units = self.cut.units(chunks);
-        // SAFETY: the instruction set was asked for when the kernel was prepared; the arguments are the caller's promise.
-        unsafe {
-            if self.multiplier == 1 {
-                self.isa.run(Call::<false> { work: self, units, args });
-            } else {
-                self.isa.run(Call::<true> { work: self, units, args });
+        let Some(Finish { program, in_result, place }) = &self.epilogue else {
+            // SAFETY: the arguments are the caller's promise.
+            unsafe { self.compute(units, args.pointers[2].cast(), args) };
+            return Ok(());
+        };
+        let row = self.x.positions * self.out_c;
+        for (number, unit) in units.enumerate() {
+            let to = match in_result {
+                Some(result) => args.pointers[*result].cast::<f32>(),
+                // The address may lie before the scratch: only this row's elements are used.
+                None => args.worker.wrapping_add(*place).cast::<f32>().wrapping_sub(unit * row),
+            };
+            let bases = Bases { first: to.cast(), rest: &args.pointers[2..] };
+            // SAFETY: operand 0 is found where it has been computed; the others and the results are the caller's.
+            unsafe {
+                self.compute(unit..unit + 1, to, args);
+                if number == 0 {
+                    program.begin(&bases, args.worker);
+                }
+                program.run(unit * row..(unit + 1) * row, &bases, args.worker)?;
             }
         }
         Ok(())
     }
 }
 
-/// Made with arguments of which nobody else writes what `units` say of the last. `SPREAD` if the multiplier is not 1.
+impl Depthwise {
+    /// Computes `units` of the result, which is at `to`.
+    unsafe fn compute(&self, units: Range<usize>, to: *mut f32, args: &Args<'_>) {
+        // SAFETY: the instruction set was asked for when the kernel was prepared; the rest is the caller's promise.
+        unsafe {
+            if self.multiplier == 1 {
+                self.isa.run(Call::<false> { work: self, units, to, args });
+            } else {
+                self.isa.run(Call::<true> { work: self, units, to, args });
+            }
+        }
+    }
+}
+
+/// Made with arguments and a result, of which nobody else writes what `units` say. `SPREAD` if the multiplier is not 1.
 struct Call<'a, const SPREAD: bool> {
     work: &'a Depthwise,
     units: Range<usize>,
+    to: *mut f32,
     args: &'a Args<'a>,
 }
 
@@ -159,8 +212,8 @@ const TILE: usize = 4;
 
 impl<const SPREAD: bool> Call<'_, SPREAD> {
     #[inline(always)]
-    fn pointer(&self, index: usize) -> *mut f32 {
-        self.args.pointers[index].cast::<f32>()
+    fn pointer(&self, index: usize) -> *const f32 {
+        self.args.pointers[index].cast::<f32>().cast_const()
     }
 
     /// The input's channels of which the result's channels `channel..channel + count` are made. They are there.
@@ -213,7 +266,7 @@ impl<const SPREAD: bool> Call<'_, SPREAD> {
     #[inline(always)]
     fn tile<const FMA: bool, const POSITIONS: usize>(&self, row: usize, column: usize, taps_x: &Range<usize>) {
         let Depthwise { in_c, out_c, y, x, .. } = *self.work;
-        let (input, filter, output) = (self.pointer(0).cast_const(), self.pointer(1).cast_const(), self.pointer(2));
+        let (input, filter, output) = (self.pointer(0), self.pointer(1), self.to);
         let (image, position_y) = (row / y.positions, row % y.positions);
         let (top, left) = ((image * y.size) as isize + y.start(position_y), x.start(column));
         for (channel, count) in groups(0..out_c) {
@@ -242,7 +295,7 @@ impl<const SPREAD: bool> Call<'_, SPREAD> {
     #[inline(always)]
     fn input<const FMA: bool>(&self, row: usize) {
         let Depthwise { in_c, out_c, multiplier, y, x, .. } = *self.work;
-        let (filter, grad, to) = (self.pointer(0).cast_const(), self.pointer(1).cast_const(), self.pointer(2));
+        let (filter, grad, to) = (self.pointer(0), self.pointer(1), self.to);
         let (image, line) = (row / y.size, row % y.size);
         let windows_y = y.positions_over(line);
         for column in 0..x.size {
@@ -273,7 +326,7 @@ impl<const SPREAD: bool> Call<'_, SPREAD> {
     #[inline(always)]
     fn filter<const FMA: bool>(&self, unit: usize) {
         let Depthwise { batch, in_c, out_c, y, x, .. } = *self.work;
-        let (input, grad, to) = (self.pointer(0).cast_const(), self.pointer(1).cast_const(), self.pointer(2));
+        let (input, grad, to) = (self.pointer(0), self.pointer(1), self.to);
         let (tap_y, channel) = (unit % y.taps, unit / y.taps * GROUP);
         let count = GROUP.min(out_c - channel);
         let place = |tap_x: usize| to.wrapping_add((tap_y * x.taps + tap_x) * out_c + channel);

@@ -6,13 +6,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::ConvSpec;
 use super::axis::{Axis, Run};
+use super::finish::Finish;
 use super::tiles::{self, Code, Panel, Tile, code, part};
-use crate::expr::{Bases, TileProgram};
+use crate::expr::Bases;
 use crate::product::Epilogue;
 use crate::simd::Isa;
 
@@ -129,14 +130,6 @@ struct Direct {
     filter_place: usize,
 }
 
-struct Finish {
-    program: TileProgram,
-    /// The argument, a result, where the convolution is computed; or, if `None`, that is in the worker's scratch.
-    in_result: Option<usize>,
-    /// Where in the worker's scratch it lies.
-    place: usize,
-}
-
 impl std::fmt::Debug for Direct {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Direct")
@@ -212,7 +205,7 @@ const MOST_PIECES: f64 = 32.0;
 const POSITIONS: usize = 256;
 
 fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogue: Option<Epilogue>) -> Result<Prepared> {
-    let mut cost = Cost { flops: spec.flops(), bytes: spec.bytes() };
+    let cost = Cost { flops: spec.flops(), bytes: spec.bytes() };
     let Shape { passes, rows, batch, out, operand, terms, columns, from, filter } = shape;
     let panels = code.panels(columns);
 
@@ -228,27 +221,11 @@ fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogu
             piece_rows = piece_rows.max(POSITIONS.div_ceil(out[1].max(1)));
         }
     }
-    let mut finish = None;
-    let mut in_place = Vec::new();
-    if let Some(Epilogue { expr, operands }) = epilogue {
-        if expr.inputs().first() != Some(&DataType::Float) {
-            return Err(Error::invalid_argument("operand 0 of an epilogue is the convolution, a float"));
-        }
-        let matrix = vec![spec.batch * spec.out_h * spec.out_w, spec.out_c];
-        let all: Vec<Vec<u64>> = std::iter::once(matrix.clone()).chain(operands).collect();
-        let program = TileProgram::new(&expr, &matrix, &all, isa)?;
-        cost = cost + program.cost();
-        cost.bytes -= 8.0 * program.total() as f64;
-        let in_result = program.in_place().iter().find(|pair| pair.0 == 0).map(|pair| pair.1);
-        // Operand `i` of the expression is argument `i + 1`. Where the convolution itself goes, no operand may lie.
-        in_place.extend(program.in_place().iter().filter(|pair| pair.0 > 0 && Some(pair.1) != in_result).map(|pair| (pair.0 + 1, pair.1)));
-        if in_result.is_none() {
-            piece_images = 1;
-            piece_rows = piece_rows.min((1usize << 14).div_ceil((out[1] * columns).max(1)));
-        }
-        // After the input, the filter and the further operands.
-        let in_result = in_result.map(|result| 1 + expr.inputs().len() + result);
-        finish = Some(Finish { program, in_result, place: 0 });
+    let operands = epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
+    let mut finish = epilogue.map(|epilogue| Finish::new(isa, spec, epilogue)).transpose()?;
+    if finish.as_ref().is_some_and(|finish| finish.in_result.is_none()) {
+        piece_images = 1;
+        piece_rows = piece_rows.min((1usize << 14).div_ceil((out[1] * columns).max(1)));
     }
     piece_images = even(batch, piece_images);
     piece_rows = if piece_images == 1 { even(out[0], piece_rows) } else { out[0].max(1) };
@@ -291,7 +268,12 @@ fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogu
         epilogue: finish,
         filter_place,
     };
-    Ok(Prepared { chunks, scratch: 0, per_worker: scratch as u64, cost, in_place, kernel: Arc::new(kernel) })
+    let kernel = Arc::new(kernel);
+    let mut prepared = Prepared { chunks, scratch: 0, per_worker: scratch as u64, cost, in_place: Vec::new(), kernel: kernel.clone() };
+    if let Some(finish) = &kernel.epilogue {
+        finish.describe(operands, &mut prepared);
+    }
+    Ok(prepared)
 }
 
 /// How many units each of the parts has, at most, that pieces of `most` divide `all` into, if they are as even as can be.
@@ -344,7 +326,7 @@ impl Direct {
             let last = self.panels[piece.panels.end - 1];
             self.panels[piece.panels.start].column..last.column + (last.vectors - 1) * self.code.lanes + last.last
         };
-        let Some(Finish { program, in_result, place }) = &self.epilogue else {
+        let Some(Finish { program, in_result, place, .. }) = &self.epilogue else {
             // SAFETY: argument 2 is the result.
             unsafe { self.compute(piece, Target { start: args.pointers[2].cast(), row: self.columns }, args) };
             return Ok(());

@@ -5,6 +5,7 @@ mod axis;
 mod depthwise;
 mod direct;
 mod filter;
+mod finish;
 mod groups;
 #[cfg(test)]
 mod tests;

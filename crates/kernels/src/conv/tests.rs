@@ -122,7 +122,7 @@ fn check_depthwise(spec: &ConvSpec, seed: u64) -> std::result::Result<(), TestCa
         }
     });
     for isa in Isa::available() {
-        let forward = depthwise_conv2d_on(isa, *spec).unwrap();
+        let forward = depthwise_conv2d_on(isa, *spec, None).unwrap();
         close(&format!("depthwise {isa:?} {spec:?}"), &run_both(&forward, &[&x, &w], g.len() as u64), &y)?;
         let input = depthwise_conv2d_backprop_input_on(isa, *spec).unwrap();
         close(&format!("depthwise by input {isa:?} {spec:?}"), &run_both(&input, &[&w, &g], x.len() as u64), &dx)?;
@@ -235,10 +235,10 @@ fn many_images_are_cut() {
 #[test]
 fn depthwise_convolutions_are_cut() {
     let spec = ConvSpec { batch: 3, in_h: 28, in_w: 28, in_c: 96, out_h: 28, out_w: 28, out_c: 96, ..BASE };
-    assert!(depthwise_conv2d(spec).unwrap().chunks > 1);
+    assert!(depthwise_conv2d(spec, None).unwrap().chunks > 1);
     check_depthwise(&spec, 6).unwrap();
-    assert!(depthwise_conv2d(ConvSpec { out_c: 97, ..spec }).is_err());
-    assert!(depthwise_conv2d(ConvSpec { in_c: 0, ..spec }).is_err());
+    assert!(depthwise_conv2d(ConvSpec { out_c: 97, ..spec }, None).is_err());
+    assert!(depthwise_conv2d(ConvSpec { in_c: 0, ..spec }, None).is_err());
 }
 
 #[test]
@@ -274,6 +274,36 @@ fn relu(spec: &ConvSpec, positive: bool, kept: bool) -> Epilogue {
     Epilogue { expr: builder.finish(outputs), operands: vec![vec![spec.out_c]] }
 }
 
+fn check_epilogue(spec: &ConvSpec, filter: u64, prepare: impl Fn(Isa, Option<Epilogue>) -> Result<Prepared>) {
+    let (x, w, bias) = (numbers(count(spec.input()), 1), numbers(filter, 2), numbers(spec.out_c, 3));
+    let len = count(spec.output()) as usize;
+    for isa in Isa::available() {
+        let plain = run_both(&prepare(isa, None).unwrap(), &[&x, &w], len as u64);
+        let expected: Vec<f32> = plain.iter().enumerate().map(|(at, value)| (value + bias[at % bias.len()]).max(0.0)).collect();
+        for (positive, kept) in [(false, true), (true, true), (true, false)] {
+            let prepared = prepare(isa, Some(relu(spec, positive, kept))).unwrap();
+            let inputs = [testing::bytes(&x), testing::bytes(&w), testing::bytes(&bias)];
+            let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+            let mut outputs = Vec::new();
+            if positive {
+                outputs.push(vec![0xEE; len]);
+            }
+            if kept {
+                outputs.push(vec![0xEE; 4 * len]);
+            }
+            let calls: Vec<Range<u32>> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
+            testing::run_pieces(&prepared, &inputs, &mut outputs, &calls, &[]).unwrap();
+            if kept {
+                assert_eq!(testing::values::<f32>(outputs.last().unwrap()), expected, "{isa:?} {spec:?}");
+            }
+            if positive {
+                let signs: Vec<bool> = expected.iter().map(|value| *value > 0.0).collect();
+                assert_eq!(testing::values::<bool>(&outputs[0]), signs, "{isa:?} {spec:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn epilogues_are_applied_to_every_element_once() {
     for spec in [
@@ -282,33 +312,11 @@ fn epilogues_are_applied_to_every_element_once() {
         ConvSpec { batch: 40, in_h: 24, in_w: 24, out_h: 24, out_w: 24, out_c: 64, ..BASE },
         ConvSpec { in_c: 64, in_h: 30, in_w: 30, out_h: 15, out_w: 15, stride_h: 2, stride_w: 2, out_c: 500, ..BASE },
     ] {
-        let (x, w, bias) = (numbers(count(spec.input()), 1), numbers(count(spec.filter()), 2), numbers(spec.out_c, 3));
-        let len = count(spec.output()) as usize;
-        for isa in Isa::available() {
-            let plain = run_both(&conv2d_on(isa, spec, None).unwrap(), &[&x, &w], len as u64);
-            let expected: Vec<f32> = plain.iter().enumerate().map(|(at, value)| (value + bias[at % bias.len()]).max(0.0)).collect();
-            for (positive, kept) in [(false, true), (true, true), (true, false)] {
-                let prepared = conv2d_on(isa, spec, Some(relu(&spec, positive, kept))).unwrap();
-                let inputs = [testing::bytes(&x), testing::bytes(&w), testing::bytes(&bias)];
-                let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-                let mut outputs = Vec::new();
-                if positive {
-                    outputs.push(vec![0xEE; len]);
-                }
-                if kept {
-                    outputs.push(vec![0xEE; 4 * len]);
-                }
-                let calls: Vec<Range<u32>> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
-                testing::run_pieces(&prepared, &inputs, &mut outputs, &calls, &[]).unwrap();
-                if kept {
-                    assert_eq!(testing::values::<f32>(outputs.last().unwrap()), expected, "{isa:?} {spec:?}");
-                }
-                if positive {
-                    let signs: Vec<bool> = expected.iter().map(|value| *value > 0.0).collect();
-                    assert_eq!(testing::values::<bool>(&outputs[0]), signs, "{isa:?} {spec:?}");
-                }
-            }
-        }
+        check_epilogue(&spec, count(spec.filter()), |isa, epilogue| conv2d_on(isa, spec, epilogue));
+    }
+    for (channels, multiplier) in [(3, 1), (144, 1), (20, 2)] {
+        let spec = ConvSpec { batch: 5, in_h: 20, in_w: 20, out_h: 20, out_w: 20, in_c: channels, out_c: channels * multiplier, ..BASE };
+        check_epilogue(&spec, spec.k_h * spec.k_w * spec.out_c, |isa, epilogue| depthwise_conv2d_on(isa, spec, epilogue));
     }
 }
 
