@@ -10,86 +10,12 @@ use plimsoll_base::{Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::ConvSpec;
-use super::axis::{Axis, Run};
 use super::finish::Finish;
+use super::pass::{Block, Pass, Side};
 use super::tiles::{self, Code, Panel, Tile, code, part};
 use crate::expr::Bases;
 use crate::product::Epilogue;
 use crate::simd::Isa;
-
-/// The most terms that are summed in registers before the sums are added to the result. Fixed, since the bits depend on it.
-const TERMS: usize = 1024;
-
-/// One axis of a pass.
-#[derive(Debug)]
-struct Side {
-    axis: Axis,
-    runs: Vec<Run>,
-    /// Position `p` is the result's `start + step * p`.
-    start: usize,
-    step: usize,
-    /// Tap `t` is the filter's `tap_start + tap_step * t`.
-    tap_start: isize,
-    tap_step: isize,
-}
-
-impl Side {
-    fn forward(axis: Axis) -> Side {
-        Side { runs: axis.runs(), axis, start: 0, step: 1, tap_start: 0, tap_step: 1 }
-    }
-
-    /// For the positions of `axis`'s operand whose remainder is `start`.
-    fn backward(axis: Axis, start: usize) -> Side {
-        let stride = axis.stride as isize;
-        // The operand's index `start` is met by taps `first`, `first + stride` and so on.
-        let from_start = start as isize + axis.pad;
-        let first = from_start % stride;
-        let taps = if (first as usize) < axis.taps { (axis.taps - first as usize).div_ceil(axis.stride) } else { 0 };
-        let back = Axis {
-            positions: axis.size.saturating_sub(start).div_ceil(axis.stride),
-            taps,
-            stride: 1,
-            pad: taps as isize - 1 - from_start / stride,
-            size: axis.positions,
-        };
-        Side { runs: back.runs(), axis: back, start, step: axis.stride, tap_start: first + stride * (taps as isize - 1), tap_step: -stride }
-    }
-}
-
-/// Taps that are summed in registers: rows of the filter, and of each row the terms of `inner`, which count taps times channels.
-#[derive(Clone, Debug)]
-struct Block {
-    rows: Range<usize>,
-    inner: Range<usize>,
-}
-
-/// Positions of the result that see the filter with one stride.
-#[derive(Debug)]
-struct Pass {
-    y: Side,
-    x: Side,
-    /// At least one, the first of which writes and the others add.
-    blocks: Vec<Block>,
-}
-
-impl Pass {
-    fn new(y: Side, x: Side, channels: usize) -> Pass {
-        let (rows, inner) = (y.axis.taps, x.axis.taps * channels);
-        let mut blocks = Vec::new();
-        if rows == 0 || inner == 0 {
-            blocks.push(Block { rows: 0..0, inner: 0..0 });
-        } else if inner > TERMS {
-            let count = inner.div_ceil(TERMS);
-            for row in 0..rows {
-                blocks.extend((0..count).map(|number| Block { rows: row..row + 1, inner: part(inner, count, number) }));
-            }
-        } else {
-            let count = rows.div_ceil(TERMS / inner);
-            blocks.extend((0..count).map(|number| Block { rows: part(rows, count, number), inner: 0..inner }));
-        }
-        Pass { y, x, blocks }
-    }
-}
 
 /// How the filter becomes rows of B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

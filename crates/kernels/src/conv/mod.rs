@@ -7,6 +7,7 @@ mod direct;
 mod filter;
 mod finish;
 mod groups;
+mod pass;
 #[cfg(test)]
 mod tests;
 mod tiles;
