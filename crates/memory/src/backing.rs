@@ -19,6 +19,13 @@ pub fn page_size() -> u64 {
     }
 }
 
+/// The memory of the machine, where the system says it.
+pub fn physical_memory() -> Option<Bytes> {
+    // SAFETY: sysconf with this name only reads a number that the system keeps.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    u64::try_from(pages).ok().filter(|pages| *pages > 0).map(|pages| Bytes(pages.saturating_mul(page_size())))
+}
+
 /// A private mapping of zeroed pages, counted as mapped in a ledger while it lives.
 #[derive(Debug)]
 pub struct Backing {

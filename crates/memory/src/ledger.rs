@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll_base::{Bytes, Error};
 
+use crate::physical_memory;
+
 /// How many holders an error names.
 const NAMED_HOLDERS: usize = 5;
 
@@ -16,6 +18,8 @@ const NAMED_HOLDERS: usize = 5;
 pub struct Ledger {
     device: Arc<str>,
     limit: Option<Bytes>,
+    /// What may be reserved at most: the limit, else the memory of the machine.
+    line: Bytes,
     state: Mutex<State>,
 }
 
@@ -67,9 +71,10 @@ pub struct Reservation {
 }
 
 impl Ledger {
-    /// An empty ledger of `device` (its full name, for errors). Without a limit everything is granted and counted.
+    /// An empty ledger of `device` (its full name, for errors). Without a limit what the machine has is granted, and counted.
     pub fn new(device: impl Into<Arc<str>>, limit: Option<Bytes>) -> Arc<Ledger> {
-        Arc::new(Ledger { device: device.into(), limit, state: Mutex::default() })
+        let line = limit.or_else(physical_memory).unwrap_or(Bytes(u64::MAX));
+        Arc::new(Ledger { device: device.into(), limit, line, state: Mutex::default() })
     }
 
     /// The device's name.
@@ -121,7 +126,7 @@ impl Ledger {
     pub fn reserve(self: &Arc<Ledger>, bytes: Bytes, holder: &str) -> Result<Reservation, Refusal> {
         let mut state = self.state();
         let total = state.in_use.0.checked_add(bytes.0).map(Bytes);
-        let limit = self.limit.unwrap_or(Bytes(u64::MAX));
+        let limit = self.line;
         let Some(total) = total.filter(|total| *total <= limit) else {
             return Err(self.refusal(&state, bytes, holder));
         };
@@ -151,7 +156,7 @@ impl Ledger {
     pub(crate) fn change_loan(&self, holder: &Arc<str>, old: Bytes, new: Bytes) -> Result<(), Refusal> {
         let mut state = self.state();
         let total = (state.in_use - old).0.checked_add(new.0).map(Bytes);
-        let limit = self.limit.unwrap_or(Bytes(u64::MAX));
+        let limit = self.line;
         let Some(total) = total.filter(|total| new <= old || *total <= limit) else {
             return Err(self.refusal(&state, new - old, holder));
         };
@@ -182,7 +187,7 @@ impl Ledger {
         let mut holders = largest(state);
         let more_holders = holders.len().saturating_sub(NAMED_HOLDERS);
         holders.truncate(NAMED_HOLDERS);
-        let (device, limit) = (self.device.clone(), self.limit.unwrap_or(Bytes(u64::MAX)));
+        let (device, limit) = (self.device.clone(), self.line);
         Refusal { device, holder: holder.to_string(), asked, in_use: state.in_use, limit, holders, more_holders }
     }
 
@@ -308,11 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_only_overflow_is_refused() {
+    fn without_a_limit_the_machines_memory_is_the_line() {
         let ledger = Ledger::new("CPU:0", None);
-        let _a = ledger.reserve(Bytes(u64::MAX), "a").unwrap();
-        assert!(ledger.reserve(Bytes(1), "b").is_err());
-        assert!(ledger.reserve(Bytes::ZERO, "b").is_ok());
+        let all = physical_memory().unwrap_or(Bytes(u64::MAX));
+        let held = ledger.reserve(all, "a").unwrap();
+        let refusal = ledger.reserve(Bytes(1), "b").unwrap_err();
+        assert_eq!((refusal.limit, refusal.in_use, ledger.limit()), (all, all, None));
+        drop(held);
+        assert!(ledger.reserve(Bytes(u64::MAX), "a").is_err() || all == Bytes(u64::MAX));
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub mod layout;
 mod ledger;
 mod loan;
 
-pub use backing::{Backing, page_size};
+pub use backing::{Backing, page_size, physical_memory};
 pub use block::{Block, POISON};
 pub use ledger::{Holder, Ledger, Refusal, Reservation};
 pub use loan::Loan;

@@ -111,3 +111,20 @@ fn an_assertion_that_does_not_hold_fails_the_step() {
     // The session lives on.
     assert_eq!(session.run(&[("x", &one)], &["y"], &[]).unwrap()[0], one);
 }
+
+#[test]
+fn what_the_machine_does_not_have_is_refused_without_a_limit_too() {
+    let mut b = builder();
+    let dims = b.constant(HostTensor::from_slice([2], &[1i64 << 20, 1 << 30]).unwrap()).build().unwrap();
+    let x = placeholder(&mut b, "x", DataType::Float);
+    let big = b.fill(dims, x).build().unwrap();
+    let sum = b.reduce_sum(big, None).name("sum").build().unwrap();
+    b.relu(big).name("big").build().unwrap();
+    b.identity(sum).build().unwrap();
+    let session = session(b);
+    let one = HostTensor::scalar(1f32);
+    for fetch in ["sum", "big"] {
+        let error = session.run(&[("x", &one)], &[fetch], &[]).unwrap_err();
+        assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
+    }
+}
