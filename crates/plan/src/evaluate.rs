@@ -4,7 +4,7 @@ use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
 
 use crate::lir::{Home, Lir, ValueId, WorkId};
-use crate::order::Prepare;
+use crate::prepare::Prepare;
 
 /// What a schedule takes.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +13,14 @@ pub struct Evaluation {
     pub makespan: f64,
     /// For each device, the most bytes of values and scratch that are live at once.
     pub live_peak: Vec<u64>,
+}
+
+impl Evaluation {
+    /// Whether this schedule is better: lower peaks in all, then the earlier end.
+    pub(crate) fn is_better_than(&self, other: &Evaluation) -> bool {
+        let (mine, theirs): (u64, u64) = (self.live_peak.iter().sum(), other.live_peak.iter().sum());
+        mine < theirs || (mine == theirs && self.makespan < other.makespan)
+    }
 }
 
 /// Runs the schedule on paper: every device takes its works in order, each when its inputs are there.

@@ -17,6 +17,7 @@ mod order;
 mod pack;
 mod place;
 mod plan;
+mod prepare;
 mod refuse;
 mod report;
 mod request;

@@ -3,33 +3,12 @@
 use std::collections::BTreeSet;
 
 use plimsoll_base::Result;
-use plimsoll_device::{Cost, Prepared};
 use plimsoll_graph::IdVec;
-use plimsoll_graph::id::Id;
-use plimsoll_kernels::expr::elementwise;
-use plimsoll_kernels::product::{Epilogue, product};
 
+use crate::Request;
 use crate::evaluate::{Evaluation, evaluate};
-use crate::lir::{Home, Lir, ValueId, Work, WorkId, WorkKind};
-use crate::{Request, refuse};
-
-/// A work's kernel and predicted time.
-#[derive(Clone, Debug)]
-pub(crate) struct Prepare {
-    /// None for copies.
-    pub kernel: Option<Prepared>,
-    pub seconds: f64,
-    /// Bytes of scratch that all pieces share, as a multiple of 64, and of the slices behind it, one for each who takes part.
-    pub shared: u64,
-    pub slices: u64,
-}
-
-impl Prepare {
-    /// Bytes of scratch in all.
-    pub fn scratch(&self) -> u64 {
-        self.shared.saturating_add(self.slices)
-    }
-}
+use crate::lir::{Home, Lir, ValueId, Work, WorkId};
+use crate::prepare::{Prepare, prepare};
 
 /// The works in order, with their kernels.
 pub(crate) struct Schedule {
@@ -37,9 +16,6 @@ pub(crate) struct Schedule {
     pub prepared: IdVec<WorkId, Option<Prepare>>,
     pub evaluation: Evaluation,
 }
-
-/// What a command costs beside its kernel: waiting for it, and calling it.
-const SECONDS_PER_COMMAND: f64 = 2e-7;
 
 pub(crate) fn order(request: &Request<'_>, lir: &Lir) -> Result<Schedule> {
     let mut prepared = IdVec::filled(None, lir.works.len());
@@ -52,32 +28,9 @@ pub(crate) fn order(request: &Request<'_>, lir: &Lir) -> Result<Schedule> {
     let candidates = [eager(lir, &as_written, &prepared), as_written];
     let schedules = candidates.into_iter().map(|order| (evaluate(lir, &prepared, devices, &order), order));
     // Of equal ones the later, the order as written, stays.
-    let best = schedules.reduce(|best, other| if refuse::is_better(&best.0, &other.0) { best } else { other });
+    let best = schedules.reduce(|best, other| if best.0.is_better_than(&other.0) { best } else { other });
     let (evaluation, order) = best.expect("there are candidates");
     Ok(Schedule { order, prepared, evaluation })
-}
-
-fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<Prepare> {
-    let operands = |from: usize| work.inputs[from..].iter().map(|view| view.shape.to_vec()).collect::<Vec<_>>();
-    let kernel = match &work.kind {
-        WorkKind::Expr { expr, shape } => Some(elementwise(expr, shape.dims(), &operands(0))?),
-        WorkKind::Product { spec, epilogue } => {
-            let epilogue = epilogue.as_ref().map(|expr| Epilogue { expr: expr.clone(), operands: operands(2) });
-            Some(product(*spec, epilogue)?)
-        }
-        WorkKind::Kernel { prepared, .. } => Some(prepared.clone()),
-        WorkKind::Copy => None,
-    };
-    let copied = Cost { flops: 0.0, bytes: 2.0 * work.outputs.first().map_or(0.0, |output| lir.values[*output].bytes as f64) };
-    let cost = kernel.as_ref().map_or(copied, |kernel| kernel.cost);
-    let spec = &request.devices[work.device.index()];
-    let seconds = spec.seconds(cost) + SECONDS_PER_COMMAND;
-    let shared = kernel.as_ref().map_or(0, |kernel| kernel.scratch.next_multiple_of(64));
-    let slices = kernel.as_ref().map_or(0, |kernel| {
-        let (slices, bytes) = kernel.worker_slices(spec.threads);
-        bytes.saturating_mul(u64::from(slices))
-    });
-    Ok(Prepare { kernel, seconds, shared, slices })
 }
 
 /// How many of the ready works are looked at for one that frees memory.

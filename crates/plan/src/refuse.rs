@@ -2,14 +2,7 @@
 
 use plimsoll_base::{Error, Result};
 
-use crate::evaluate::Evaluation;
 use crate::plan::{DevicePlan, Plan};
-
-/// Whether `a` is the better schedule: a lower peak on the device where peaks differ most, then the earlier end.
-pub(crate) fn is_better(a: &Evaluation, b: &Evaluation) -> bool {
-    let (sum_a, sum_b): (u64, u64) = (a.live_peak.iter().sum(), b.live_peak.iter().sum());
-    sum_a < sum_b || (sum_a == sum_b && a.makespan < b.makespan)
-}
 
 /// Whether every device's peak stays under its line.
 ///
