@@ -34,7 +34,7 @@ v1.disable_eager_execution()
 KNOWN = {
     "shape", "axis", "dims", "begin", "end", "strides", "size", "perm", "multiples", "paddings", "split_dim", "size_splits",
     "depth", "num_segments", "dimension", "reduction_indices", "dim", "concat_dim", "s0", "s1", "start", "limit", "delta",
-    "alg",
+    "alg", "input_sizes", "filter_sizes", "orig_input_shape",
 }
 RANDOM = np.random.RandomState(7)
 
@@ -623,6 +623,123 @@ def refusals():
     refuse("Pow", [i(2), i(-1)])
 
 
+def unit(*shape):
+    """Float32 numbers up to one, so that sums of many products stay small."""
+    return f(*shape, low=-1.0, high=1.0)
+
+
+def windows():
+    """Convolutions and pooling, channels last: strides, paddings, odd sizes, channels that fit no vector."""
+    convolutions = [
+        ((1, 5, 5, 1), (3, 3, 1, 2), (1, 1), "SAME", None),
+        ((1, 5, 4, 3), (3, 2, 3, 5), (1, 1), "VALID", None),
+        ((2, 5, 7, 2), (3, 3, 2, 3), (2, 2), "SAME", None),
+        ((1, 6, 5, 2), (2, 3, 2, 3), (2, 1), "VALID", None),
+        ((1, 3, 3, 17), (1, 1, 17, 3), (1, 1), "SAME", None),
+        ((1, 4, 4, 3), (1, 1, 3, 2), (3, 2), "SAME", None),
+        ((1, 4, 3, 2), (3, 3, 2, 3), (1, 2), "EXPLICIT", (2, 0, 1, 3)),
+        ((1, 2, 2, 1), (5, 5, 1, 1), (1, 1), "SAME", None),
+        ((1, 2, 2, 3), (2, 2, 3, 19), (1, 1), "VALID", None),
+        ((0, 3, 3, 2), (2, 2, 2, 2), (1, 1), "SAME", None),
+    ]
+    for depthwise in [False, True]:
+        op, stem = ("DepthwiseConv2dNative",) * 2 if depthwise else ("Conv2D", "Conv2D")
+        for shape, filter_shape, strides, padding, sides in convolutions:
+            if depthwise and strides[0] != strides[1]:
+                strides = (strides[0], strides[0])
+            if depthwise and shape[3] == 17:
+                filter_shape = (2, 2, 17, 1)
+            if depthwise and filter_shape[3] == 19:
+                filter_shape = (2, 2, 3, 3)
+            attrs = dict(strides=[1, *strides, 1], padding=padding)
+            if sides:
+                attrs["explicit_paddings"] = [0, 0, *sides, 0, 0]
+            x, w = unit(*shape), unit(*filter_shape)
+            run(op, [x, w], gradient=x.size > 0, **attrs)
+            if x.size > 36 and strides != (2, 2):
+                continue  # Its gradients are those recorded with it.
+            with tf.Graph().as_default():
+                call = tf.raw_ops.DepthwiseConv2dNative if depthwise else tf.raw_ops.Conv2D
+                out = tuple(call(input=x, filter=w, **attrs).shape)
+            small = 0 < x.size <= 36 and np.prod(out) <= 60
+            run(f"{stem}BackpropInput", [i(*shape), w, unit(*out)], gradient=small, **attrs)
+            if depthwise and x.size == 0:
+                continue  # TensorFlow leaves the gradient by the filter unwritten.
+            run(f"{stem}BackpropFilter", [x, i(*filter_shape), unit(*out)], gradient=small, **attrs)
+    pools = [
+        ((1, 4, 4, 1), (2, 2), (2, 2), "VALID"),
+        ((2, 5, 3, 3), (3, 3), (2, 2), "SAME"),
+        ((1, 5, 5, 2), (3, 2), (1, 2), "VALID"),
+        ((1, 2, 3, 17), (2, 2), (1, 1), "SAME"),
+        ((1, 2, 3, 2), (1, 1), (2, 2), "SAME"),
+        ((0, 3, 3, 1), (2, 2), (1, 1), "VALID"),
+    ]
+    for shape, size, strides, padding in pools:
+        attrs = dict(ksize=[1, *size, 1], strides=[1, *strides, 1], padding=padding)
+        for op in ["MaxPool", "AvgPool"]:
+            x = unit(*shape)
+            run(op, [x], gradient=x.size > 0, **attrs)
+            if x.size > 50:
+                continue
+            with tf.Graph().as_default(), v1.Session(config=CONFIG) as session:
+                call = tf.raw_ops.MaxPool(input=x, **attrs) if op == "MaxPool" else tf.raw_ops.AvgPool(value=x, **attrs)
+                out = session.run(call)
+            if op == "MaxPool":
+                run("MaxPoolGrad", [x, out, unit(*out.shape)], **attrs)
+            else:
+                run("AvgPoolGrad", [i(*shape), unit(*out.shape)], gradient=x.size > 0, **attrs)
+    ties = np.array([[[[1], [1], [2]], [[1], [2], [2]], [[0], [2], [1]]]], np.float32)
+    attrs = dict(ksize=[1, 2, 2, 1], strides=[1, 1, 1, 1], padding="VALID")
+    run("MaxPoolGrad", [ties, ties[:, :2, :2] * 0 + 2, unit(1, 2, 2, 1)], **attrs)
+    run("MaxPool", [f(1, 3, 3, 1)], ksize=[1, 2, 2, 1], strides=[1, 1, 1, 1], padding="EXPLICIT", explicit_paddings=[0, 0, 1, 0, 0, 1, 0, 0])
+    for shape, attrs in [
+        ((1, 2, 2, 5), dict(depth_radius=2)),
+        ((2, 1, 2, 3), dict(depth_radius=4, bias=1.0, alpha=0.00011111111, beta=0.75)),
+        ((1, 1, 2, 19), dict(depth_radius=3, bias=2.0, alpha=0.5, beta=0.6)),
+        ((1, 1, 3, 4), dict(depth_radius=0, alpha=2.0)),
+    ]:
+        both("LRN", [f(*shape)], **attrs)
+        run("LRNGrad", [f(*shape), f(*shape), f(*shape)], **attrs)
+    valid = dict(strides=[1, 1, 1, 1], padding="VALID")
+    zeros = lambda *shape: np.zeros(shape, np.float32)
+    refuse("Conv2D", [zeros(2, 3, 3), zeros(1, 1, 1, 1)], **valid)
+    refuse("Conv2D", [zeros(1, 3, 3, 2), zeros(1, 1, 2)], **valid)
+    refuse("Conv2D", [zeros(1, 3, 3, 3), zeros(1, 1, 2, 2)], **valid)
+    refuse("Conv2D", [zeros(1, 3, 3, 4), zeros(1, 1, 2, 3)], **valid)
+    refuse("Conv2D", [zeros(1, 3, 3, 2), zeros(5, 1, 2, 2)], **valid)
+    refuse("Conv2D", [zeros(1, 3, 3, 2), zeros(0, 1, 2, 2)], **valid)
+    refuse("Conv2D", [zeros(1, 3, 3, 2), zeros(1, 1, 0, 2)], **valid)
+    refuse("Conv2DBackpropInput", [i(1, 3, 3, 2), zeros(2, 2, 2, 3), zeros(1, 3, 2, 3)], **valid)
+    refuse("Conv2DBackpropInput", [i(1, 3, 3, 2), zeros(2, 2, 2, 3), zeros(1, 2, 2, 4)], **valid)
+    refuse("Conv2DBackpropInput", [i(1, 3, 3, 3), zeros(2, 2, 2, 3), zeros(1, 2, 2, 3)], **valid)
+    refuse("Conv2DBackpropInput", [i(2, 3, 3, 2), zeros(2, 2, 2, 3), zeros(1, 2, 2, 3)], **valid)
+    refuse("Conv2DBackpropInput", [i(1, 3, 3), zeros(2, 2, 2, 3), zeros(1, 2, 2, 3)], **valid)
+    refuse("Conv2DBackpropFilter", [zeros(1, 3, 3, 2), i(2, 2, 2, 3), zeros(1, 3, 2, 3)], **valid)
+    refuse("Conv2DBackpropFilter", [zeros(1, 3, 3, 2), i(2, 2, 2, 4), zeros(1, 2, 2, 3)], **valid)
+    refuse("Conv2DBackpropFilter", [zeros(1, 3, 3, 2), i(2, 2, 3, 3), zeros(1, 2, 2, 3)], **valid)
+    refuse("Conv2DBackpropFilter", [zeros(1, 3, 3, 2), i(2, 2, 3), zeros(1, 2, 2, 3)], **valid)
+    depthwise = "DepthwiseConv2dNative"
+    refuse(depthwise, [zeros(3, 3, 1), zeros(1, 1, 1, 1)], **valid)
+    refuse(depthwise, [zeros(1, 3, 3, 2), zeros(1, 1, 2)], **valid)
+    refuse(depthwise, [zeros(1, 3, 3, 2), zeros(1, 1, 3, 2)], **valid)
+    refuse(f"{depthwise}BackpropInput", [i(1, 3, 3, 2), zeros(2, 2, 2, 2), zeros(1, 2, 3, 4)], **valid)
+    refuse(f"{depthwise}BackpropInput", [i(1, 3, 3, 2), zeros(2, 2, 2, 2), zeros(1, 2, 2, 3)], **valid)
+    refuse(f"{depthwise}BackpropInput", [i(1, 3, 3), zeros(2, 2, 2, 2), zeros(1, 2, 2, 4)], **valid)
+    refuse(f"{depthwise}BackpropFilter", [zeros(1, 3, 3, 2), i(2, 2, 2, 2), zeros(1, 2, 3, 4)], **valid)
+    refuse(f"{depthwise}BackpropFilter", [zeros(1, 3, 3, 2), i(2, 2, 2), zeros(1, 2, 2, 4)], **valid)
+    refuse(f"{depthwise}BackpropFilter", [zeros(1, 3, 3, 2), i(2, 2, 3, 2), zeros(1, 2, 2, 4)], **valid)
+    pool = dict(ksize=[1, 2, 2, 1], **valid)
+    for op in ["MaxPool", "AvgPool"]:
+        refuse(op, [zeros(3, 3, 1)], **pool)
+        refuse(op, [zeros(1, 3, 3, 4)], ksize=[1, 0, 1, 1], **valid)
+    refuse("MaxPoolGrad", [zeros(1, 3, 3, 1), zeros(1, 2, 2, 1), zeros(1, 2, 3, 1)], **pool)
+    refuse("MaxPoolGrad", [zeros(1, 3, 3, 1), zeros(1, 2, 3, 1), zeros(1, 2, 2, 1)], **pool)
+    refuse("AvgPoolGrad", [i(1, 3, 3), zeros(1, 2, 2, 1)], **pool)
+    refuse("LRN", [zeros(3, 3, 1)])
+    refuse("LRNGrad", [zeros(1, 3, 3, 1), zeros(1, 3, 2, 1), zeros(1, 3, 3, 1)])
+    refuse("LRNGrad", [zeros(3, 3, 1), zeros(3, 3, 1), zeros(3, 3, 1)])
+
+
 if __name__ == "__main__":
-    for record in [unary, binary, reductions, arrays, products, updates, randoms, refusals]:
+    for record in [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows]:
         record()

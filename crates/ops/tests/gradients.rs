@@ -129,6 +129,56 @@ fn weighted_sum(registry: &Arc<Registry>, case: &Case, dys: &[HostTensor]) -> Re
 const NO_DERIVATIVE: &[&str] =
     &["StopGradient", "Cast", "ReluGrad", "Relu6Grad", "LeakyReluGrad", "MulNoNan", "DivNoNan", "Floor", "Ceil", "Rint", "Round", "Sign"];
 
+/// Operations whose kernels take floats only.
+const OF_FLOATS: &[&str] = &[
+    "AvgPool",
+    "AvgPoolGrad",
+    "Conv2D",
+    "Conv2DBackpropFilter",
+    "Conv2DBackpropInput",
+    "DepthwiseConv2dNative",
+    "DepthwiseConv2dNativeBackpropFilter",
+    "DepthwiseConv2dNativeBackpropInput",
+    "LRN",
+    "MaxPool",
+];
+
+/// All of these are linear in each operand between two steps, but LRN, which is smooth.
+#[test]
+fn gradients_of_float_kernels_are_derivatives() {
+    const STEP: f64 = 1.0 / 512.0;
+    let registry = Arc::new(Registry::standard());
+    let (mut failures, mut checked) = (Vec::new(), 0);
+    for case in cases("grad") {
+        if !OF_FLOATS.contains(&case.op) {
+            continue;
+        }
+        let dys = tensors(case.rest[0], tensor).expect("gradients can be read");
+        let got = gradients(&registry, &case, &dys, known).unwrap();
+        for (position, got) in floats_fed(&case).zip(got) {
+            let got = floats(&got.expect("each operand has a gradient"));
+            let values: Vec<f32> = case.inputs[position].1.to_vec().unwrap();
+            // Of large operands, some elements.
+            for element in (0..values.len()).step_by(values.len().div_ceil(24)) {
+                let moved = |by: f64| {
+                    let mut values = values.clone();
+                    values[element] += by as f32;
+                    let mut case = case.clone();
+                    case.inputs[position].1 = HostTensor::from_slice(case.inputs[position].1.shape().clone(), &values).unwrap();
+                    weighted_sum(&registry, &case, &dys).unwrap()
+                };
+                let slope = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
+                if (got[element] - slope).abs() > 2e-3 + 2e-3 * slope.abs() {
+                    failures.push(format!("{} : operand {position}, element {element}: {} instead of {slope}", case.text, got[element]));
+                }
+                checked += 1;
+            }
+        }
+    }
+    report(&failures);
+    assert!(checked > 500, "{checked}");
+}
+
 #[test]
 fn gradients_are_derivatives() {
     const STEP: f64 = 1e-5;
@@ -137,6 +187,7 @@ fn gradients_are_derivatives() {
     for case in cases("grad") {
         let tie = case.text.contains("=1.0,2.0,3.0;") || case.text.contains("=1.0,3.0,3.0,");
         if NO_DERIVATIVE.contains(&case.op)
+            || OF_FLOATS.contains(&case.op)
             || tie
             || case.inputs.iter().any(|(_, value)| value.data_type().is_floating() && value.elements() > 24)
         {
