@@ -29,6 +29,8 @@ pub(crate) struct Inner {
     variables: Mutex<Variables>,
     /// Plans by what they are for; several where they depend on the elements of feeds.
     plans: Mutex<Plans>,
+    /// Held while a plan is made and loaded: whoever comes meanwhile finds it instead of making another.
+    loading: Mutex<()>,
     arenas: Arenas,
     /// Held by runs: for writing by those that write variables.
     state: RwLock<()>,
@@ -75,6 +77,7 @@ impl Session {
             placement,
             variables: Mutex::default(),
             plans: Mutex::default(),
+            loading: Mutex::new(()),
             state: RwLock::new(()),
             closed: AtomicBool::new(false),
         })))
@@ -130,6 +133,10 @@ impl Session {
         if let Some(loaded) = self.0.find(&key, signature) {
             return Ok(Callable::new(self.0.clone(), loaded));
         }
+        let _one = self.0.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = self.0.find(&key, signature) {
+            return Ok(Callable::new(self.0.clone(), loaded));
+        }
         let plan = self.0.plan(signature)?;
         Ok(Callable::new(self.0.clone(), self.0.load(key, signature.clone(), plan)?))
     }
@@ -142,10 +149,13 @@ impl Session {
         let signature = signature(feeds, fetches, targets);
         let key = key(&signature);
         let with_values = Signature { feeds: with_values(&signature, feeds), ..signature.clone() };
-        for candidate in [&signature, &with_values] {
-            if let Some(loaded) = self.0.find(&key, candidate) {
-                return Ok(Callable::new(self.0.clone(), loaded));
-            }
+        let find = || [&signature, &with_values].into_iter().find_map(|candidate| self.0.find(&key, candidate));
+        if let Some(loaded) = find() {
+            return Ok(Callable::new(self.0.clone(), loaded));
+        }
+        let _one = self.0.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = find() {
+            return Ok(Callable::new(self.0.clone(), loaded));
         }
         let (signature, plan) = self.0.plan_with_values(&signature, feeds)?;
         Ok(Callable::new(self.0.clone(), self.0.load(key, signature, plan)?))

@@ -128,3 +128,19 @@ fn what_the_machine_does_not_have_is_refused_without_a_limit_too() {
         assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
     }
 }
+
+#[test]
+fn a_handle_cannot_be_taken_for_a_variable_of_another_type() {
+    use plimsoll_ops::builder::{Initializer, VariableKind};
+    let mut b = builder();
+    b.set_variable_kind(VariableKind::Resource);
+    let v = b.get_variable("v", DataType::Float, [4, 3], &Initializer::Zeros).unwrap();
+    b.global_variables_initializer().unwrap();
+    let indices = b.constant(HostTensor::from_slice([2], &[0i32, 3]).unwrap()).build().unwrap();
+    let double = AttrValue::data_type(DataType::Double);
+    b.op("ResourceGather").inputs([v.handle, indices]).attr("dtype", double).name("taken").build().unwrap();
+    let session = session(b);
+    session.run(&[], &[], &["init"]).unwrap();
+    let error = session.run(&[], &["taken"], &[]).unwrap_err();
+    assert_eq!((error.code(), error.node()), (Code::InvalidArgument, Some("taken")), "{error}");
+}

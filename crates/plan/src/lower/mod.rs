@@ -129,6 +129,7 @@ impl Lowering<'_> {
         if open.is_empty() && !facts.is_empty() && !has_effects(rules.lower) {
             return Ok(());
         }
+        self.check_handles(id, node)?;
         match rules.lower {
             Lower::Nothing | Lower::Const | Lower::Placeholder => Ok(()),
             Lower::Variable => self.variable(id, node),

@@ -1,7 +1,7 @@
 //! Reads and writes of variables: every write makes a version, every read sees the newest so far.
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_graph::{AttrValue, HostTensor, Node, NodeId, Output, Shape};
+use plimsoll_graph::{AttrValue, AttrsExt, HostTensor, Node, NodeId, Output, Shape};
 use plimsoll_kernels::expr::{ExprBuilder, Scalar};
 use plimsoll_ops::Meta;
 
@@ -10,6 +10,21 @@ use crate::lir::{Home, ValueId, View, WorkKind};
 use crate::plan::{PlanVariable, VariableKind};
 
 impl Lowering<'_> {
+    /// A node says in `dtype` or `T` as what it takes the variables behind its handles: kernels rely on that.
+    pub(super) fn check_handles(&self, id: NodeId, node: &Node) -> Result<()> {
+        let said = ["dtype", "T"].into_iter().find_map(|name| node.attrs.data_type(name).ok()).filter(|said| *said != DataType::Resource);
+        let Some(said) = said else { return Ok(()) };
+        for input in &node.inputs {
+            let Some(Meaning::Variable(variable)) = self.meanings.get(input) else { continue };
+            let variable = &self.lir.variables[*variable as usize];
+            if variable.kind == VariableKind::Resource && variable.data_type != said {
+                let message = format!("Trying to access variable '{}' of type {} as {said}", variable.name, variable.data_type);
+                return Err(Error::invalid_argument(message).at_node(&self.request.graph.node(id).name));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn variable(&mut self, id: NodeId, node: &Node) -> Result<()> {
         let fact = &self.pruned.facts[id][0];
         let (data_type, shape, kind) = match &fact.handle {

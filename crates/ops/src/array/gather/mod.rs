@@ -103,6 +103,10 @@ fn prepare_v1(cx: &KernelCx<'_>) -> Result<Call> {
 
 fn prepare_resource(cx: &KernelCx<'_>) -> Result<Call> {
     let batch = cx.attrs().int("batch_dims")?;
+    let (variable, said) = (cx.inputs[0].data_type, cx.outputs[0].data_type);
+    if variable != said {
+        return Err(Error::invalid_argument(format!("Trying to access a variable of type {variable} as {said}")));
+    }
     prepare(cx, Axes::new(batch, batch, cx.dims(0).len(), cx.dims(1).len())?)
 }
 
