@@ -144,3 +144,23 @@ fn a_handle_cannot_be_taken_for_a_variable_of_another_type() {
     let error = session.run(&[], &["taken"], &[]).unwrap_err();
     assert_eq!((error.code(), error.node()), (Code::InvalidArgument, Some("taken")), "{error}");
 }
+
+#[test]
+fn a_variable_that_calls_itself_a_state_is_none() {
+    let mut b = builder();
+    let shape = b.constant(HostTensor::from_slice([1], &[3i32]).unwrap()).build().unwrap();
+    let float = AttrValue::data_type(DataType::Float);
+    let like_a_state = b
+        .op("VariableV2")
+        .attr("dtype", float.clone())
+        .attr("shape", AttrValue::Shape(PartialShape(Some(vec![Some(5)]))))
+        .attr("container", AttrValue::text("state"))
+        .attr("shared_name", AttrValue::text("r"))
+        .build()
+        .unwrap();
+    let five = b.constant(HostTensor::from_slice([5], &[1f32; 5]).unwrap()).build().unwrap();
+    let assign = b.op("Assign").inputs([like_a_state, five]).name("assign").build_node().unwrap();
+    b.control_dependencies(&[assign], |b| b.op("RandomUniform").input(shape).attr("dtype", float).name("r").build().unwrap());
+    let values = session(b).run(&[], &["r"], &[]).unwrap();
+    assert_eq!(values[0].shape().dims(), [3]);
+}

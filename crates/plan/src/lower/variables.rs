@@ -43,10 +43,10 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    pub(super) fn state(&mut self, id: NodeId, node: &Node, initial: Vec<u8>) -> u32 {
+    pub(super) fn state(&mut self, id: NodeId, node: &Node, initial: Vec<u8>) -> Result<u32> {
         let shape = Shape::from([initial.len() as u64]);
-        self.new_variable(format!("state;{}", node.name), id, node, VariableKind::State, DataType::Uint8, shape, Some(initial))
-            .expect("a node has one state")
+        // A container and a name make the key of a variable: one of a state begins as no container that TensorFlow admits.
+        self.new_variable(format!("\0state;{}", node.name), id, node, VariableKind::State, DataType::Uint8, shape, Some(initial))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the fields of a variable")]
