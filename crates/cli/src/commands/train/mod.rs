@@ -1,5 +1,7 @@
 //! `plimsoll train`: a network learns under hard memory limits.
 
+mod report;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -8,13 +10,13 @@ use clap::Args;
 use plimsoll::{Bytes, Code, DeviceKind, Devices, Error, MemoryLimit, Options, model};
 use plimsoll_train::model::OptimizerKind;
 use plimsoll_train::{Config, Evaluation, Trainer};
-use serde::Serialize;
 
 use crate::case::DevicePeaks;
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result, not_yet, wrong_use};
 use crate::progress::Progress;
 use crate::{output, process, stop};
+use report::Document;
 
 /// What is trained, and how.
 #[derive(Args)]
@@ -62,19 +64,6 @@ const DEFAULT_LIMIT: Bytes = Bytes(32 << 20);
 /// The line of the other towers' devices.
 const DEFAULT_TOWER_LIMIT: Bytes = Bytes(16 << 20);
 
-#[derive(Serialize)]
-struct Document {
-    /// Those before a checkpoint included.
-    steps: u64,
-    /// Of the last step; null where none was taken.
-    final_loss: Option<f32>,
-    test_accuracy: f64,
-    /// Of the steps taken now, without planning and evaluation.
-    seconds: f64,
-    devices: Vec<DevicePeaks>,
-    max_rss_bytes: u64,
-}
-
 /// Trains.
 pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
     args.check()?;
@@ -91,7 +80,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         can_save(folder)?;
     }
     say(headline(&config));
-    promises(&trainer).into_iter().for_each(&say);
+    report::promises(trainer.promise()).into_iter().for_each(&say);
     trainer.start(args.resume.as_deref())?;
     if args.resume.is_some() {
         say(format!("resumed after step {}", trainer.steps()));
@@ -116,10 +105,10 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         output::result_json(&document)?;
     } else {
         output::result(summary(&document, &evaluation, args.steps))?;
-        last_lines(&trainer, &devices).into_iter().try_for_each(output::result)?;
+        report::last_lines(trainer.promise(), &devices).into_iter().try_for_each(output::result)?;
     }
     saved.transpose()?;
-    kept(&document)?;
+    report::kept(&document)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -204,11 +193,6 @@ fn headline(config: &Config) -> String {
     format!("digits: 64-128-64-10, {towers} of {each} images a step, {} {rate}, seed {}", config.optimizer, config.seed)
 }
 
-fn promises(trainer: &Trainer) -> Vec<String> {
-    let devices = trainer.promise().devices().iter();
-    devices.map(|device| format!("{}: limit {}, promised {}", short(&device.name), limit(device.limit), exact(device.peak))).collect()
-}
-
 fn summary(document: &Document, evaluation: &Evaluation, wanted: u64) -> String {
     let mut text = format!("step {}", document.steps);
     if document.steps < wanted {
@@ -219,50 +203,4 @@ fn summary(document: &Document, evaluation: &Evaluation, wanted: u64) -> String 
     }
     text += &format!("\nheld-out images: {:.2} % right, loss {:.4}", 100.0 * evaluation.accuracy, evaluation.loss);
     text + &format!("\nmost memory resident: {}", Bytes(document.max_rss_bytes))
-}
-
-/// For each device the line, what was promised, what was measured, and what one byte less would have said.
-fn last_lines(trainer: &Trainer, devices: &Devices) -> Vec<String> {
-    let measured = devices.report();
-    let devices = trainer.promise().devices().iter().zip(measured).enumerate();
-    let line = |(index, (promised, measured)): (usize, (&plimsoll::Need, plimsoll::DeviceReport))| {
-        let mut text = format!(
-            "{}: limit {}, promised {}, measured {}",
-            short(&promised.name),
-            limit(promised.limit),
-            exact(promised.peak),
-            exact(measured.peak)
-        );
-        if let Some(error) = trainer.promise().one_byte_less(index) {
-            text += &format!("; a limit of {} bytes would have said: {}: {}", promised.peak.0 - 1, error.code(), error.message());
-        }
-        text
-    };
-    devices.map(line).collect()
-}
-
-/// Whether promises were kept.
-fn kept(document: &Document) -> plimsoll::Result<()> {
-    match document.devices.iter().find(|device| device.measured_peak_bytes > device.planned_peak_bytes) {
-        None => Ok(()),
-        Some(device) => {
-            let (planned, measured) = (device.planned_peak_bytes, device.measured_peak_bytes);
-            let message = format!("{}: {planned} bytes were promised and {measured} used", device.short_name());
-            Err(Error::internal(message))
-        }
-    }
-}
-
-fn limit(limit: Option<Bytes>) -> String {
-    limit.map_or("none".to_string(), |limit| limit.to_string())
-}
-
-/// A size and its bytes.
-fn exact(bytes: Bytes) -> String {
-    if bytes.0 < 1024 { bytes.to_string() } else { format!("{bytes} ({} bytes)", bytes.0) }
-}
-
-/// `CPU:0`.
-fn short(name: &str) -> &str {
-    name.rsplit("device:").next().unwrap_or(name)
 }

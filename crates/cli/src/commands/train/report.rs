@@ -1,0 +1,73 @@
+//! What a training says: its promise, its last lines, its document.
+
+use plimsoll::{Bytes, Devices, Error};
+use plimsoll_train::Promise;
+use serde::Serialize;
+
+use crate::case::DevicePeaks;
+
+/// The document of `--json`.
+#[derive(Serialize)]
+pub struct Document {
+    /// Those before a checkpoint included.
+    pub steps: u64,
+    /// Of the last step; null where none was taken.
+    pub final_loss: Option<f32>,
+    pub test_accuracy: f64,
+    /// Of the steps taken now, without planning and evaluation.
+    pub seconds: f64,
+    pub devices: Vec<DevicePeaks>,
+    pub max_rss_bytes: u64,
+}
+
+/// For each device its line and the promise.
+pub fn promises(promise: &Promise) -> Vec<String> {
+    let devices = promise.devices().iter();
+    devices.map(|device| format!("{}: limit {}, promised {}", short(&device.name), limit(device.limit), exact(device.peak))).collect()
+}
+
+/// For each device the line, what was promised, what was measured, and what one byte less would have said.
+pub fn last_lines(promise: &Promise, devices: &Devices) -> Vec<String> {
+    let measured = devices.report();
+    let devices = promise.devices().iter().zip(measured).enumerate();
+    let line = |(index, (promised, measured)): (usize, (&plimsoll::Need, plimsoll::DeviceReport))| {
+        let mut text = format!(
+            "{}: limit {}, promised {}, measured {}",
+            short(&promised.name),
+            limit(promised.limit),
+            exact(promised.peak),
+            exact(measured.peak)
+        );
+        if let Some(error) = promise.one_byte_less(index) {
+            text += &format!("; a limit of {} bytes would have said: {}: {}", promised.peak.0 - 1, error.code(), error.message());
+        }
+        text
+    };
+    devices.map(line).collect()
+}
+
+/// Whether promises were kept.
+pub fn kept(document: &Document) -> plimsoll::Result<()> {
+    match document.devices.iter().find(|device| device.measured_peak_bytes > device.planned_peak_bytes) {
+        None => Ok(()),
+        Some(device) => {
+            let (planned, measured) = (device.planned_peak_bytes, device.measured_peak_bytes);
+            let message = format!("{}: {planned} bytes were promised and {measured} used", device.short_name());
+            Err(Error::internal(message))
+        }
+    }
+}
+
+fn limit(limit: Option<Bytes>) -> String {
+    limit.map_or("none".to_string(), |limit| limit.to_string())
+}
+
+/// A size and its bytes.
+fn exact(bytes: Bytes) -> String {
+    if bytes.0 < 1024 { bytes.to_string() } else { format!("{bytes} ({} bytes)", bytes.0) }
+}
+
+/// `CPU:0`.
+fn short(name: &str) -> &str {
+    name.rsplit("device:").next().unwrap_or(name)
+}
