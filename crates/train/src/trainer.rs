@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use plimsoll::{Callable, DataType, Devices, Error, Feed, HostTensor, Result, Session, Shape, Signature};
 
 use crate::checkpoint::{self, Progress};
-use crate::data::{BatchSource, Examples, InOrder, Shuffled, digits};
+use crate::data::{self, BatchSource, DataSet, digits};
 use crate::model::{self, Network, OptimizerKind, Towers, TrainingGraph};
 use crate::promise::Promise;
 
@@ -64,9 +64,9 @@ pub struct Trainer {
     /// The step, prepared; not while something else runs, so that plans do not add up.
     train: Option<Callable>,
     is_started: bool,
-    source: Shuffled,
+    source: Box<dyn BatchSource>,
     seed: i64,
-    held_out: Examples,
+    held_out: Box<dyn BatchSource>,
     /// For each tower a tensor for each component.
     batches: Vec<Vec<HostTensor>>,
     loss: HostTensor,
@@ -86,7 +86,7 @@ impl Trainer {
     /// # Errors
     /// As [`Trainer::with_network`].
     pub fn digits(devices: &Devices, config: &Config) -> Result<Trainer> {
-        Trainer::with_network(devices, &model::digits, digits::training()?, digits::held_out()?, config)
+        Trainer::with_network(devices, &model::digits, digits::data_set(config.seed)?, config)
     }
 
     /// A training of a network, planned.
@@ -95,7 +95,7 @@ impl Trainer {
     /// INVALID_ARGUMENT where the batch cannot be divided evenly among the towers, or nothing of it is left; what building and
     /// planning say; RESOURCE_EXHAUSTED, with the shortfall, the largest holders and what would help, where the peak of the
     /// training is over a line.
-    pub fn with_network(devices: &Devices, network: &Network, training: Examples, held_out: Examples, config: &Config) -> Result<Trainer> {
+    pub fn with_network(devices: &Devices, network: &Network, data: DataSet, config: &Config) -> Result<Trainer> {
         let Config { towers, batch_size, optimizer, learning_rate, seed } = *config;
         if towers == 0 || batch_size == 0 || batch_size % towers as u64 != 0 {
             return Err(Error::invalid_argument(format!("a batch of {batch_size} cannot be divided evenly among {towers} towers")));
@@ -104,16 +104,16 @@ impl Trainer {
         if !rate.is_finite() {
             return Err(Error::invalid_argument(format!("{rate} is no learning rate")));
         }
-        let graph =
-            TrainingGraph::build(devices.registry(), network, training.components(), &Towers::on_cpus(towers), (optimizer, rate), seed)?;
+        let components = data.training.components().to_vec();
+        let graph = TrainingGraph::build(devices.registry(), network, &components, &Towers::on_cpus(towers), (optimizer, rate), seed)?;
         let each = batch_size / towers as u64;
-        let evaluation_batch = largest_divisor(held_out.count(), EVALUATION_BATCH);
-        let signatures = Signatures::new(&graph, &training.batch(1)?, each, evaluation_batch);
+        let evaluation_batch = largest_divisor(data.held_out.examples(), EVALUATION_BATCH);
+        let signatures = Signatures::new(&graph, &data::batch(&components, 1)?, each, evaluation_batch);
         let session = devices.session(graph.graph.clone())?;
         let plans = [&signatures.init, &signatures.train, &signatures.evaluate].map(|signature| session.plan_signature(signature));
         let promise = Promise::new(devices.specs(), plans.into_iter().collect::<Result<_>>()?);
         promise.check()?;
-        let batches = (0..towers).map(|_| training.batch(each)).collect::<Result<Vec<_>>>()?;
+        let batches = (0..towers).map(|_| data::batch(&components, each)).collect::<Result<Vec<_>>>()?;
         Ok(Trainer {
             session,
             graph,
@@ -121,9 +121,9 @@ impl Trainer {
             signatures,
             train: None,
             is_started: false,
-            source: Shuffled::new(training, seed)?,
+            source: data.training,
             seed,
-            held_out,
+            held_out: data.held_out,
             batches,
             loss: HostTensor::zeros(DataType::Float, Shape::scalar())?,
             step: 0,
@@ -209,11 +209,12 @@ impl Trainer {
         self.release();
         let evaluate = self.session.callable(&self.signatures.evaluate)?;
         let size = self.signatures.evaluation_batch;
-        let mut batch = self.held_out.batch(size)?;
+        let source = &mut self.held_out;
+        source.seek(0);
+        let (count, mut batch) = (source.examples(), data::batch(source.components(), size)?);
         let mut outputs = evaluate.outputs()?;
-        let mut source = InOrder::new(self.held_out.clone());
         let (mut loss, mut correct) = (0f64, 0i64);
-        for _ in 0..self.held_out.count() / size {
+        for _ in 0..count / size {
             source.next_into(&mut batch)?;
             evaluate.run_into(&batch.iter().collect::<Vec<_>>(), &mut outputs.iter_mut().collect::<Vec<_>>())?;
             loss += f64::from(outputs[0].as_slice::<f32>()?[0]) * size as f64;
@@ -221,7 +222,7 @@ impl Trainer {
         }
         drop(evaluate);
         self.release();
-        let count = self.held_out.count() as f64;
+        let count = count as f64;
         Ok(Evaluation { loss: (loss / count) as f32, accuracy: correct as f64 / count })
     }
 

@@ -3,7 +3,7 @@
 use plimsoll::HostTensor;
 use plimsoll::Result;
 
-use super::Examples;
+use super::{DataSet, Examples, InOrder, Shuffled};
 
 /// Records of [`PIXELS`] bytes, 0 to 16 each, and a byte with the digit.
 static DIGITS: &[u8] = include_bytes!("../../data/digits.bin");
@@ -14,6 +14,14 @@ pub const PIXELS: usize = 64;
 pub const CLASSES: usize = 10;
 /// Every image whose number is a multiple of this is held out.
 pub const HELD_OUT: usize = 5;
+
+/// All of them, the order of those to learn from decided by the seed.
+///
+/// # Errors
+/// As [`training`].
+pub fn data_set(seed: i64) -> Result<DataSet> {
+    Ok(DataSet { training: Box::new(Shuffled::new(training()?, seed)?), held_out: Box::new(InOrder::new(held_out()?)) })
+}
 
 /// The images to learn from (1,437): `images`, float `[n, 64]` from 0 to 1, and `labels`, int32 `[n]`.
 ///

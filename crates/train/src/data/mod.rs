@@ -23,7 +23,7 @@ pub struct Component {
 ///
 /// Batches follow each other in one sequence of examples, so that two calls for 64 examples give what one call for 128
 /// gives: this is how towers share a batch.
-pub trait BatchSource {
+pub trait BatchSource: Send {
     /// What an example consists of.
     fn components(&self) -> &[Component];
 
@@ -41,6 +41,17 @@ pub trait BatchSource {
 
     /// Goes on as if so many examples had been given.
     fn seek(&mut self, position: u64);
+
+    /// Goes on with the order of another seed. Changes nothing where the order is fixed.
+    fn reseed(&mut self, _seed: i64) {}
+}
+
+/// Examples to learn from, and others to test with; of the same components.
+pub struct DataSet {
+    /// Shuffled.
+    pub training: Box<dyn BatchSource>,
+    /// In order.
+    pub held_out: Box<dyn BatchSource>,
 }
 
 /// Examples in memory: tensors whose first axis counts examples.

@@ -29,12 +29,6 @@ impl Shuffled {
         Ok(shuffled)
     }
 
-    /// Goes on with the order of another seed.
-    pub fn reseed(&mut self, seed: i64) {
-        self.seed = seed;
-        self.shuffle();
-    }
-
     /// Fisher and Yates, from the order 0, 1, 2, ...
     fn shuffle(&mut self) {
         let mut random = SplitMix64::new(self.seed as u64, self.epoch);
@@ -75,6 +69,11 @@ impl BatchSource for Shuffled {
     fn seek(&mut self, position: u64) {
         self.position = position;
         self.epoch = position / self.examples.count();
+        self.shuffle();
+    }
+
+    fn reseed(&mut self, seed: i64) {
+        self.seed = seed;
         self.shuffle();
     }
 }
