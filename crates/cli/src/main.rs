@@ -12,6 +12,7 @@ mod load;
 mod names;
 mod output;
 mod process;
+mod profile;
 mod progress;
 mod show;
 mod stop;

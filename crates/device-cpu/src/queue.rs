@@ -144,6 +144,7 @@ impl CpuQueue {
             if step.waits.1 > 0 && self.unmet(run, step).is_some() {
                 return self.state.store(READY, Ordering::SeqCst);
             }
+            let start = run.trace.as_ref().map(|trace| (trace, trace.now()));
             if alone || step.chunks == 1 {
                 // SAFETY: the queue is claimed and its waits are over; nobody else has pieces of the command.
                 if let Err(fault) = unsafe { execute(self.pointers(), step, 0..step.chunks, 0) } {
@@ -155,6 +156,9 @@ impl CpuQueue {
                 if run.has_failed() {
                     break;
                 }
+            }
+            if let Some((trace, start)) = start {
+                trace.record(index, finished, start);
             }
             finished += 1;
             if run.advance(index, finished) {

@@ -14,6 +14,7 @@ mod program;
 mod run;
 mod seam;
 mod spec;
+mod trace;
 
 pub use bell::Bell;
 pub use kernel::{Args, Cost, CpuKernel, Fault, Prepared};
@@ -23,3 +24,4 @@ pub use program::{BufferRef, Command, Place, Program, Wait, Work};
 pub use run::{Bindings, Failure, Progress, Run};
 pub use seam::{Device, Executable, Usage};
 pub use spec::{DeviceKind, DeviceSpec, InstructionSet};
+pub use trace::Trace;

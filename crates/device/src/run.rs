@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::{Bell, Fault, Place, Wait};
+use crate::{Bell, Fault, Place, Trace, Wait};
 
 /// Addresses of the blocks that a program names, in the order of the numbers in [`Place`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub struct Run {
     pub bindings: Bindings,
     /// For each queue the number of commands finished.
     pub queues: Vec<Progress>,
+    /// Where the devices write down when commands ran, if somebody wants to know.
+    pub trace: Option<Trace>,
     slots: Vec<Slot>,
     bell: Bell,
     failed: AtomicBool,
@@ -108,6 +110,7 @@ impl Run {
         Run {
             bindings,
             queues: (0..queues).map(|_| Progress::default()).collect(),
+            trace: None,
             slots: (0..queues).map(|_| Slot::default()).collect(),
             bell: Bell::new(),
             failed: AtomicBool::new(false),
@@ -137,6 +140,9 @@ impl Run {
         *self.failed.get_mut() = false;
         *self.failure.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
         *self.unfinished.get_mut() = self.queues.len() as u32;
+        if let Some(trace) = &mut self.trace {
+            trace.restart();
+        }
     }
 
     /// Whether every queue has come to its end, by finishing or by giving up.

@@ -58,7 +58,8 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, schedule: Schedule) -> R
     for (lane, lane_packed) in lanes.iter().zip(&packed) {
         let program = program(request, &lir, &schedule, lane, lane_packed, &offsets);
         let seconds = lane.works.iter().map(|id| schedule.prepared[*id].as_ref().map_or(0.0, |prepare| prepare.seconds)).collect();
-        queues.push(Queue { device: lane.device, program: Arc::new(program), seconds });
+        let nodes = lane.works.iter().map(|id| lir.works[*id].nodes.clone()).collect();
+        queues.push(Queue { device: lane.device, program: Arc::new(program), seconds, nodes });
     }
     note_assignments(&mut lir, &slots);
     for (index, device) in devices.iter_mut().enumerate() {

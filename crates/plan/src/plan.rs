@@ -157,6 +157,8 @@ pub struct Queue {
     pub program: Arc<Program>,
     /// For each command, the predicted seconds.
     pub seconds: Vec<f64>,
+    /// For each command, the nodes that it does, the one that it is named after first.
+    pub nodes: Vec<Vec<NodeId>>,
 }
 
 /// A part of a plan. Only `Static` is made so far; the others have their place in the tree from the first day.

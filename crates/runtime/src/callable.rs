@@ -1,12 +1,15 @@
 //! A signature, prepared: the hot path.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use plimsoll_base::{Error, Result};
+use plimsoll_device::Trace;
 use plimsoll_graph::HostTensor;
 use plimsoll_plan::Plan;
 
-use crate::loaded::Loaded;
+use crate::loaded::{Ends, Loaded};
+use crate::profile::{Profile, Recorder};
 use crate::session::Inner;
 
 /// A signature of a session with its plan. Cloning shares it; any number of threads may run it at once.
@@ -42,6 +45,25 @@ impl Callable {
     /// session was closed; FAILED_PRECONDITION for variables that were not initialised; RESOURCE_EXHAUSTED where the line
     /// has no room for another run; what a kernel says, with its node.
     pub fn run_into(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<()> {
+        self.run_with(feeds, fetches, None).map(drop)
+    }
+
+    /// Runs `runs` times (at least once) and says where the time went.
+    ///
+    /// # Errors
+    /// As [`Callable::run_into`].
+    pub fn profile(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor], runs: u32) -> Result<Profile> {
+        let mut recorder = Recorder::new(self.plan());
+        for _ in 0..runs.max(1) {
+            let start = Instant::now();
+            let trace = self.run_with(feeds, fetches, Some(recorder.trace()))?;
+            recorder.add(start.elapsed(), trace);
+        }
+        Ok(recorder.finish(self.plan(), self.session.graph()))
+    }
+
+    /// As [`Callable::run_into`]; gives the trace back.
+    fn run_with(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor], trace: Option<Trace>) -> Result<Option<Trace>> {
         let plan = &self.loaded.plan;
         if feeds.len() != plan.feeds.len() {
             return Err(Error::invalid_argument(format!("Expected {} feed tensors, but got {}", plan.feeds.len(), feeds.len())));
@@ -67,10 +89,15 @@ impl Callable {
             }
         }
         if feeds.iter().all(|feed| feed.bytes().is_some()) {
-            return self.session.run_loaded(&self.loaded, feeds, fetches);
+            return self.run_dense(Ends { feeds, fetches, trace });
         }
         let dense = feeds.iter().map(|feed| feed.dense()).collect::<Result<Vec<_>>>()?;
-        self.session.run_loaded(&self.loaded, &dense.iter().collect::<Vec<_>>(), fetches)
+        let feeds: Vec<&HostTensor> = dense.iter().collect();
+        self.run_dense(Ends { feeds: &feeds, fetches, trace })
+    }
+
+    fn run_dense(&self, mut ends: Ends<'_, '_, '_>) -> Result<Option<Trace>> {
+        self.session.run_loaded(&self.loaded, &mut ends).map(|()| ends.trace)
     }
 
     /// Runs once, into new tensors.

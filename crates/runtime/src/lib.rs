@@ -6,9 +6,11 @@ mod arenas;
 mod callable;
 mod devices;
 mod loaded;
+mod profile;
 mod session;
 mod variables;
 
 pub use callable::Callable;
 pub use devices::{DeviceReport, Devices};
+pub use profile::{CommandProfile, OperationProfile, Profile};
 pub use session::{Session, VariableInfo};

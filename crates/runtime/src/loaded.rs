@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_base::{Bytes, Code, Error, Result};
-use plimsoll_device::{Bindings, Device, Executable, Failure, Run};
+use plimsoll_device::{Bindings, Device, Executable, Failure, Run, Trace};
 use plimsoll_graph::HostTensor;
 use plimsoll_graph::id::Id;
 use plimsoll_memory::{Block, Loan};
@@ -40,6 +40,16 @@ struct Constants {
     loans: Vec<Loan>,
     /// Those that the graph has compressed, in full.
     full: Vec<HostTensor>,
+}
+
+/// What a run is given.
+pub(crate) struct Ends<'a, 'b, 'c> {
+    /// Dense and of the plan's types and shapes.
+    pub feeds: &'a [&'b HostTensor],
+    /// As the feeds; nobody shares them.
+    pub fetches: &'a mut [&'c mut HostTensor],
+    /// Where to write down when commands ran, if somebody wants to know.
+    pub trace: Option<Trace>,
 }
 
 /// What became of a run.
@@ -128,19 +138,18 @@ impl Loaded {
         *self.constants.lock().unwrap_or_else(PoisonError::into_inner) = Constants::default();
     }
 
-    /// Runs the plan once. `feeds` are dense and of the plan's types and shapes, and so are `fetches`, which nobody shares.
-    /// The session's variables have storage: it is not closed, nor will it be before this returns.
+    /// Runs the plan once. The session's variables have storage: it is not closed, nor will it be before this returns.
     ///
     /// # Errors
     /// FAILED_PRECONDITION for variables that were not initialised; what a kernel says, with its node. Where a line has no
     /// room for the run's memory it is not an error yet.
-    pub fn run(&self, arenas: &Arenas, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor], graph: &plimsoll_graph::Graph) -> Attempt {
+    pub fn run(&self, arenas: &Arenas, ends: &mut Ends<'_, '_, '_>, graph: &plimsoll_graph::Graph) -> Attempt {
         if let Err(error) = self.check_initialized(graph) {
             return Attempt::Over(Err(error));
         }
         let mut context = self.context();
-        let attempt = match self.reserve(&mut context, arenas, feeds, fetches) {
-            Ok(()) => Attempt::Over(self.execute(&mut context, feeds, fetches)),
+        let attempt = match self.reserve(&mut context, arenas, ends) {
+            Ok(()) => Attempt::Over(self.execute(&mut context, ends)),
             Err(error) if error.code() == Code::ResourceExhausted => Attempt::NoRoom(error),
             Err(error) => Attempt::Over(Err(error)),
         };
@@ -156,7 +165,7 @@ impl Loaded {
         attempt
     }
 
-    fn reserve(&self, context: &mut Context, arenas: &Arenas, feeds: &[&HostTensor], fetches: &[&mut HostTensor]) -> Result<()> {
+    fn reserve(&self, context: &mut Context, arenas: &Arenas, Ends { feeds, fetches, .. }: &Ends<'_, '_, '_>) -> Result<()> {
         let spec = self.devices[self.host].spec();
         let lines = |tensor: &HostTensor| Bytes(tensor.byte_len()).round_up(spec.alignment);
         let ends: Bytes = feeds.iter().map(|feed| lines(feed)).sum::<Bytes>() + fetches.iter().map(|fetch| lines(fetch)).sum::<Bytes>();
@@ -168,21 +177,25 @@ impl Loaded {
         Ok(())
     }
 
-    fn execute(&self, context: &mut Context, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<()> {
+    fn execute(&self, context: &mut Context, Ends { feeds, fetches, trace }: &mut Ends<'_, '_, '_>) -> Result<()> {
         let run = Run::alone(&mut context.run);
         for (device, block) in &context.blocks {
             run.bindings.arenas[*device] = block.as_ptr();
         }
-        for (address, feed) in run.bindings.feeds.iter_mut().zip(feeds) {
+        for (address, feed) in run.bindings.feeds.iter_mut().zip(feeds.iter()) {
             *address = feed.bytes().ok_or_else(|| Error::internal("a feed is not dense"))?.as_ptr().cast_mut();
         }
-        for (address, fetch) in run.bindings.fetches.iter_mut().zip(fetches) {
+        for (address, fetch) in run.bindings.fetches.iter_mut().zip(fetches.iter_mut()) {
             *address = fetch.bytes_mut().ok_or_else(|| Error::internal("a fetch is not dense"))?.as_mut_ptr();
         }
+        run.trace = trace.take();
         run.restart();
         if !self.executables.is_empty() {
             self.executables.iter().for_each(|executable| executable.submit(&context.run));
             self.devices[self.host].drive(&context.run);
+        }
+        if context.run.trace.is_some() {
+            *trace = Run::alone(&mut context.run).trace.take();
         }
         let failure = context.run.failure();
         self.mark_assigned(&context.run, failure.is_some());

@@ -11,7 +11,7 @@ use plimsoll_ops::Registry;
 use plimsoll_plan::{Feed, Placement, Plan, Request, Signature, VariableKind, check_limits};
 
 use crate::arenas::Arenas;
-use crate::loaded::{Attempt, Loaded};
+use crate::loaded::{Attempt, Ends, Loaded};
 use crate::variables::Variables;
 use crate::{Callable, Devices};
 
@@ -235,12 +235,12 @@ impl Inner {
         &self.graph
     }
 
-    pub fn run_loaded(&self, loaded: &Loaded, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<()> {
+    pub fn run_loaded(&self, loaded: &Loaded, ends: &mut Ends<'_, '_, '_>) -> Result<()> {
         self.check_open()?;
         if !loaded.writes {
             let _shared = self.state.read().unwrap_or_else(PoisonError::into_inner);
             self.check_open()?;
-            match loaded.run(&self.arenas, feeds, fetches, &self.graph) {
+            match loaded.run(&self.arenas, ends, &self.graph) {
                 Attempt::NoRoom(_) => {}
                 Attempt::Over(result) => return result,
             }
@@ -248,12 +248,12 @@ impl Inner {
         // A run that found no room beside others of the session waits for them before it starts.
         let _alone = self.state.write().unwrap_or_else(PoisonError::into_inner);
         self.check_open()?;
-        if let Attempt::Over(result) = loaded.run(&self.arenas, feeds, fetches, &self.graph) {
+        if let Attempt::Over(result) = loaded.run(&self.arenas, ends, &self.graph) {
             return result;
         }
         // What was kept from other runs may stand in the way.
         self.release_unused();
-        match loaded.run(&self.arenas, feeds, fetches, &self.graph) {
+        match loaded.run(&self.arenas, ends, &self.graph) {
             Attempt::NoRoom(error) => Err(error),
             Attempt::Over(result) => result,
         }

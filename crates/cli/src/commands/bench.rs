@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::case::{Case, DevicePeaks};
 use crate::device_options::DeviceOptions;
-use crate::failure::{Result, not_yet};
-use crate::{output, process};
+use crate::failure::Result;
+use crate::{output, process, profile};
 
 /// What is timed.
 #[derive(Args)]
@@ -22,7 +22,7 @@ pub struct BenchArgs {
     /// How often the step is timed
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     runs: u32,
-    /// Where the time goes (not yet)
+    /// Writes where the time goes, by operation and by command, after the runs that are timed: JSON that is a Chrome trace, too
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
 }
@@ -41,11 +41,11 @@ struct Document {
 /// Runs that are not timed: caches and pages are cold in the first ones.
 const WARM_UP: u32 = 3;
 
+/// The most runs that a profile is made of: it keeps each of them.
+const PROFILED: u32 = 1000;
+
 /// Times.
 pub fn run(args: BenchArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
-    if args.profile.is_some() {
-        return Err(not_yet("--profile"));
-    }
     Case::check(&args.case)?;
     options.resolve(None)?;
     let case = Case::read(&args.case)?;
@@ -79,10 +79,17 @@ pub fn run(args: BenchArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         devices: DevicePeaks::of(replay.devices(), replay.planned_last()),
         max_rss_bytes: process::max_rss_bytes(),
     };
+    let mut said = text(&document);
+    if let Some(path) = &args.profile {
+        let profile = callable.profile(&feeds, &mut fetches, args.runs.min(PROFILED))?;
+        let profile = profile::Document::new(case.name(), &profile);
+        profile.write(path)?;
+        said += &format!("\n{}", profile.table());
+    }
     if json {
         output::result_json(&document)?;
     } else {
-        output::result(text(&document))?;
+        output::result(said)?;
     }
     Ok(ExitCode::SUCCESS)
 }

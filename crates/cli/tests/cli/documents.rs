@@ -98,6 +98,34 @@ fn a_bench() {
 }
 
 #[test]
+fn a_profile() {
+    let folder = super::Folder::new("profile");
+    let file = folder.write("profile.json", "");
+    let said = plimsoll(&format!("bench mlp_sgd_ref --runs 5 --profile {file}"));
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.out.contains("operation\n") && said.out.contains("MatMul"), "{}", said.out);
+    let profile: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let list = |key: &str| profile[key].as_array().unwrap().clone();
+    let sum = |values: &[Value], key: &str| values.iter().map(|value| value[key].as_f64().unwrap()).sum::<f64>();
+    let (operations, commands) = (list("operations"), list("commands"));
+    assert_eq!((&profile["case"], &profile["runs"]), (&"mlp_sgd_ref".into(), &5.into()));
+    assert!((sum(&operations, "share") - 1.0).abs() < 1e-9);
+    assert!((sum(&operations, "total_us") - sum(&commands, "duration_us")).abs() < 1e-3);
+    assert_eq!(sum(&operations, "commands") as usize, commands.len());
+    let products: Vec<&Value> = commands.iter().filter(|command| command["op"] == "MatMul").collect();
+    assert!(!products.is_empty());
+    for product in products {
+        assert_eq!(product["ops"].as_array().unwrap().len(), product["nodes"].as_array().unwrap().len());
+        assert!(product["gflops"].as_f64().unwrap() > 0.0 && product["runs"] == 5, "{product}");
+    }
+    // One queue: commands follow each other.
+    for pair in commands.windows(2) {
+        assert!(pair[0]["start_us"].as_f64().unwrap() <= pair[1]["start_us"].as_f64().unwrap(), "{pair:?}");
+    }
+    assert_eq!(list("traceEvents").iter().filter(|event| event["ph"] == "X").count(), commands.len());
+}
+
+#[test]
 fn a_verification_is_a_list() {
     let said = plimsoll("verify scalars towers --json");
     let verdicts: Value = serde_json::from_str(&said.out).unwrap();

@@ -1,0 +1,142 @@
+//! A profile as a document and as a table.
+
+use std::fmt::Write;
+
+use plimsoll::{Code, Error, Profile, Result};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// `bench --profile`'s file. It is a Chrome trace, too: `chrome://tracing` and Perfetto show `traceEvents`.
+#[derive(Serialize)]
+pub struct Document {
+    case: String,
+    runs: u32,
+    step_us: f64,
+    commands_us: f64,
+    operations: Vec<Operation>,
+    commands: Vec<Command>,
+    #[serde(rename = "traceEvents")]
+    trace_events: Vec<Value>,
+}
+
+#[derive(Serialize)]
+struct Operation {
+    op: String,
+    commands: u32,
+    total_us: f64,
+    share: f64,
+    gflops: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Command {
+    label: String,
+    op: String,
+    /// The operations fused into it, its own first.
+    ops: Vec<String>,
+    nodes: Vec<String>,
+    device: String,
+    runs: u32,
+    start_us: f64,
+    duration_us: f64,
+    predicted_us: f64,
+    pieces: u32,
+    flops: f64,
+    bytes: f64,
+    gflops: Option<f64>,
+}
+
+/// Nanoseconds are the last digit.
+fn microseconds(duration: std::time::Duration) -> f64 {
+    duration.as_nanos() as f64 / 1e3
+}
+
+impl Document {
+    /// The profile of a case.
+    pub fn new(case: &str, profile: &Profile) -> Document {
+        let operation = |operation: plimsoll::OperationProfile| Operation {
+            gflops: operation.gflops(),
+            total_us: microseconds(operation.duration),
+            op: operation.operation,
+            commands: operation.commands,
+            share: operation.share,
+        };
+        let command = |command: &plimsoll::CommandProfile| Command {
+            label: command.label.to_string(),
+            op: command.operation.clone(),
+            ops: command.nodes.iter().map(|(_, op)| op.clone()).collect(),
+            nodes: command.nodes.iter().map(|(name, _)| name.clone()).collect(),
+            device: command.device.clone(),
+            runs: command.runs,
+            start_us: microseconds(command.start),
+            duration_us: microseconds(command.duration),
+            predicted_us: microseconds(command.predicted),
+            pieces: command.pieces,
+            flops: command.cost.flops,
+            bytes: command.cost.bytes,
+            gflops: command.gflops(),
+        };
+        let commands: Vec<Command> = profile.commands.iter().map(command).collect();
+        let named = |queue: &plimsoll::CommandProfile| json!({"ph": "M", "pid": 0, "tid": queue.queue, "name": "thread_name", "args": {"name": queue.device}});
+        let mut trace_events: Vec<Value> = profile.commands.chunk_by(|a, b| a.queue == b.queue).map(|queue| named(&queue[0])).collect();
+        trace_events.extend(profile.commands.iter().zip(&commands).map(|(profile, command)| {
+            json!({
+                "ph": "X", "pid": 0, "tid": profile.queue, "name": command.label, "cat": command.op,
+                "ts": command.start_us, "dur": command.duration_us,
+                "args": {"ops": command.ops, "gflops": command.gflops},
+            })
+        }));
+        Document {
+            case: case.to_string(),
+            runs: profile.runs,
+            step_us: microseconds(profile.step),
+            commands_us: microseconds(profile.busy()),
+            operations: profile.operations().into_iter().map(operation).collect(),
+            commands,
+            trace_events,
+        }
+    }
+
+    /// The document as a file.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write(&self, path: &std::path::Path) -> Result<()> {
+        // Our documents have text keys only, so there is nothing that JSON lacks.
+        let text = serde_json::to_string(self).unwrap_or_default();
+        std::fs::write(path, text + "\n").map_err(|error| Error::new(Code::Unknown, format!("{}: {error}", path.display())))
+    }
+
+    /// The operations and the commands that take most.
+    pub fn table(&self) -> String {
+        const ROWS: usize = 12;
+        let rate = |gflops: Option<f64>| gflops.map_or_else(String::new, |gflops| format!("{gflops:.1}"));
+        let mut text = format!(
+            "a run while it is traced: {:.1} us, its commands together {:.1} us\n{:>10} {:>6} {:>8} {:>9}  operation",
+            self.step_us, self.commands_us, "us", "share", "commands", "GFLOP/s"
+        );
+        for operation in self.operations.iter().take(ROWS) {
+            let (us, share) = (operation.total_us, 100.0 * operation.share);
+            let _ = write!(text, "\n{us:>10.1} {share:>5.1}% {:>8} {:>9}  {}", operation.commands, rate(operation.gflops), operation.op);
+        }
+        let _ = write!(text, "\n{:>10} {:>6} {:>8} {:>9}  command", "us", "share", "pieces", "GFLOP/s");
+        let mut commands: Vec<&Command> = self.commands.iter().collect();
+        commands.sort_by(|a, b| b.duration_us.total_cmp(&a.duration_us));
+        for command in commands.into_iter().take(ROWS) {
+            let (us, share) = (command.duration_us, 100.0 * command.duration_us / self.commands_us.max(f64::MIN_POSITIVE));
+            let ops = short(&command.ops);
+            let _ = write!(text, "\n{us:>10.1} {share:>5.1}% {:>8} {:>9}  {}: {ops}", command.pieces, rate(command.gflops), command.label);
+        }
+        text
+    }
+}
+
+/// `MatMul+BiasAdd+Relu`; not more than some.
+fn short(ops: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let mut text = ops[..ops.len().min(SHOWN)].join("+");
+    if ops.len() > SHOWN {
+        let _ = write!(text, "+{}", ops.len() - SHOWN);
+    }
+    text
+}
