@@ -9,39 +9,89 @@ use crate::elements::{for_each_piece, swap_bytes};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
+/// The longest header that is read: numpy writes longer ones for records of many fields only, which no tensor has.
+const LONGEST_HEADER: u64 = 1 << 20;
+
+/// What the beginning of a file says of its elements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layout {
+    /// Their type.
+    pub data_type: DataType,
+    /// The array's shape.
+    pub shape: Shape,
+    /// Whether the first byte of a number is its highest.
+    pub is_big_endian: bool,
+    /// Whether the first index runs fastest, where there are several.
+    pub is_fortran_order: bool,
+    /// The byte of the file at which the elements begin. They go on to the file's end.
+    pub begin: u64,
+}
+
+impl Layout {
+    /// Reads the beginning of a file through `read_at`, which fills a buffer with the file's bytes from an offset on. The
+    /// elements are not looked at.
+    ///
+    /// # Errors
+    /// DATA_LOSS where this is no `.npy` file; UNIMPLEMENTED for types that no tensor has (text, objects, records); what
+    /// `read_at` says.
+    pub fn read(mut read_at: impl FnMut(&mut [u8], u64) -> Result<()>) -> Result<Layout> {
+        let mut start = [0; 10];
+        read_at(&mut start, 0)?;
+        if !start.starts_with(MAGIC) {
+            return Err(broken("it does not begin with \\x93NUMPY"));
+        }
+        let (length, begin) = match start {
+            [.., 1, _, a, b] => (u64::from(u16::from_le_bytes([a, b])), 10),
+            [.., 2 | 3, _, a, b] => {
+                let mut high = [0; 2];
+                read_at(&mut high, 10)?;
+                (u64::from(u32::from_le_bytes([a, b, high[0], high[1]])), 12)
+            }
+            [.., version, _, _, _] => return Err(broken(&format!("version {version} is not read here"))),
+        };
+        if length > LONGEST_HEADER {
+            return Err(broken(&format!("its header is {length} bytes long")));
+        }
+        let mut header = vec![0; length as usize];
+        read_at(&mut header, begin)?;
+        let header = std::str::from_utf8(&header).map_err(|_| broken("its header is not UTF-8"))?;
+        let header = Header::parse(header)
+            .ok_or_else(|| broken(&format!("its header says '{}'", header.chars().take(100).collect::<String>().escape_debug())))?;
+        let (data_type, is_big_endian) = element_type(&header.descr)?;
+        let is_fortran_order = header.fortran_order;
+        Ok(Layout { data_type, shape: Shape::new(header.shape), is_big_endian, is_fortran_order, begin: begin + length })
+    }
+}
+
+fn broken(what: &str) -> Error {
+    Error::data_loss(format!("this is no .npy file: {what}"))
+}
+
 /// Reads an array. Big-endian numbers and Fortran order are converted.
 ///
 /// # Errors
 /// DATA_LOSS where the bytes are no `.npy` file or not as many as its header says; UNIMPLEMENTED for types that no tensor has
 /// (text, objects, records).
 pub fn read(bytes: &[u8]) -> Result<HostTensor> {
-    let broken = |what: &str| Error::data_loss(format!("this is no .npy file: {what}"));
-    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| broken("it does not begin with \\x93NUMPY"))?;
-    let (length, rest) = match rest {
-        [1, _, a, b, rest @ ..] => (usize::from(u16::from_le_bytes([*a, *b])), rest),
-        [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
-        [version, _, ..] if !(1..=3).contains(version) => return Err(broken(&format!("version {version} is not read here"))),
-        _ => return Err(broken("it is cut off")),
-    };
-    let (header, data) = rest.split_at_checked(length).ok_or_else(|| broken("its header is cut off"))?;
-    let header = std::str::from_utf8(header).map_err(|_| broken("its header is not UTF-8"))?;
-    let header = Header::parse(header)
-        .ok_or_else(|| broken(&format!("its header says '{}'", header.chars().take(100).collect::<String>().escape_debug())))?;
-    let (data_type, swapped) = element_type(&header.descr)?;
-    let shape = Shape::new(header.shape);
+    let Layout { data_type, shape, is_big_endian, is_fortran_order, begin } = Layout::read(|buffer, offset| {
+        let there = bytes.get(offset as usize..).and_then(|rest| rest.get(..buffer.len()));
+        buffer.copy_from_slice(there.ok_or_else(|| broken("it is cut off"))?);
+        Ok(())
+    })?;
+    let data = &bytes[begin as usize..];
     let expected = data_type.bytes_of(shape.elements()?);
     if expected != Some(data.len() as u64) {
         let expected = expected.map_or_else(|| "more than all".to_string(), |bytes| bytes.to_string());
         return Err(broken(&format!("{data_type}{shape} takes {expected} bytes and {} are there", data.len())));
     }
-    if !(swapped || header.fortran_order && shape.rank() > 1) {
+    if !(is_big_endian || is_fortran_order && shape.rank() > 1) {
         return HostTensor::from_bytes(data_type, shape, data);
     }
     let mut data = data.to_vec();
-    if swapped {
+    if is_big_endian {
         swap_bytes(&mut data, number_size(data_type));
     }
-    if header.fortran_order {
+    if is_fortran_order {
         data = to_row_major(&data, &shape, data_type.size().unwrap_or(1));
     }
     HostTensor::from_bytes(data_type, shape, &data)

@@ -51,7 +51,7 @@ pub mod builder {
 
 /// numpy's `.npy` files.
 pub mod npy {
-    pub use plimsoll_formats::npy::{read, write};
+    pub use plimsoll_formats::npy::{Layout, read, write};
 }
 
 /// Files of TensorFlow: graphs, options, saved models, tensor bundles.

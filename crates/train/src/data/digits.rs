@@ -54,25 +54,32 @@ fn examples(is_wanted: impl Fn(usize) -> bool) -> Result<Examples> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::{BatchSource, InOrder};
+
+    /// All images and all labels.
+    fn all(examples: Examples) -> (Vec<f32>, Vec<i32>) {
+        let mut batch = examples.batch(examples.count()).unwrap();
+        InOrder::new(examples).next_into(&mut batch).unwrap();
+        (batch[0].to_vec().unwrap(), batch[1].to_vec().unwrap())
+    }
 
     #[test]
     fn every_fifth_image_is_held_out() {
         let (training, held_out) = (training().unwrap(), held_out().unwrap());
         assert_eq!((training.count(), held_out.count()), (1437, 360));
         // The first images show 0, 1, 2, 3, 4, 5.
-        assert_eq!(held_out.tensors()[1].as_slice::<i32>().unwrap()[..2], [0, 5]);
-        assert_eq!(training.tensors()[1].as_slice::<i32>().unwrap()[..4], [1, 2, 3, 4]);
+        assert_eq!(all(held_out.clone()).1[..2], [0, 5]);
+        assert_eq!(all(training).1[..4], [1, 2, 3, 4]);
         let first: Vec<f32> = [0, 0, 5, 13, 9, 1, 0, 0].map(|pixel| pixel as f32 / 16.0).to_vec();
-        assert_eq!(held_out.tensors()[0].as_slice::<f32>().unwrap()[..8], first);
+        assert_eq!(all(held_out).0[..8], first);
     }
 
     #[test]
     fn digits_are_about_equally_frequent() {
-        let training = training().unwrap();
+        let (pixels, labels) = all(training().unwrap());
         let mut counts = [0; CLASSES];
-        training.tensors()[1].as_slice::<i32>().unwrap().iter().for_each(|label| counts[*label as usize] += 1);
+        labels.iter().for_each(|label| counts[*label as usize] += 1);
         assert!(counts.iter().all(|count| (130..160).contains(count)), "{counts:?}");
-        let pixels = training.tensors()[0].as_slice::<f32>().unwrap();
         assert!(pixels.iter().all(|pixel| (0.0..=1.0).contains(pixel)));
     }
 }

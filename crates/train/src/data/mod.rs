@@ -1,11 +1,29 @@
 //! Examples to learn from, and sources of batches.
+//!
+//! Whatever the examples are in (memory, files of a data set, `.npy` files), a training sees [`Examples`]: how many there are,
+//! what each consists of, and a way to write any one of them into a row of a batch. [`Shuffled`] and [`InOrder`] make batches
+//! of them.
 
+pub mod arrays;
+pub mod cifar10;
 pub mod digits;
+pub mod image;
+mod memory;
+pub mod mnist;
+pub mod random;
+mod record_file;
 mod shuffle;
+#[cfg(test)]
+mod testing;
 
-use plimsoll::{DataType, Error, Result};
+use std::fmt;
+use std::sync::Arc;
+
+use plimsoll::{DataType, Element, Error, Result};
 use plimsoll::{HostTensor, Shape};
 
+use random::SplitMix64;
+pub use record_file::RecordFile;
 pub use shuffle::{InOrder, Shuffled};
 
 /// What every example consists of: an image, a label.
@@ -17,6 +35,13 @@ pub struct Component {
     pub data_type: DataType,
     /// The shape of one example's part.
     pub shape: Shape,
+}
+
+impl Component {
+    /// A component of that name, type and shape.
+    pub fn new(name: impl Into<String>, data_type: DataType, shape: &[u64]) -> Component {
+        Component { name: name.into(), data_type, shape: Shape::new(shape) }
+    }
 }
 
 /// Batches, one after the other, without end.
@@ -33,7 +58,7 @@ pub trait BatchSource: Send {
     /// Writes the next examples into `batch`, a tensor of shape `[n, ...]` for each component. Allocates nothing.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where the tensors are not those of the components; the position stays then.
+    /// INVALID_ARGUMENT where the tensors are not those of the components; what reading a file says. The position stays then.
     fn next_into(&mut self, batch: &mut [HostTensor]) -> Result<()>;
 
     /// How many examples were given since the beginning.
@@ -54,38 +79,44 @@ pub struct DataSet {
     pub held_out: Box<dyn BatchSource>,
 }
 
-/// Examples in memory: tensors whose first axis counts examples.
-#[derive(Clone, Debug, PartialEq)]
+/// Where examples are, to be read one by one in any order.
+pub trait Records: fmt::Debug + Send + Sync {
+    /// Writes example `number`, which is below the number of examples, into row `row` of the batch: tensors of shape
+    /// `[n, ...]`, one for each component. Every choice by chance is drawn from `random`, so that who gives the same generator
+    /// gets the same row. Allocates nothing.
+    ///
+    /// # Errors
+    /// DATA_LOSS where a file is not what it should be, with the file and the byte; what the file system says.
+    fn read(&self, number: u64, random: SplitMix64, batch: &mut [HostTensor], row: usize) -> Result<()>;
+}
+
+/// Examples, wherever they are. Cloning shares them.
+#[derive(Clone, Debug)]
 pub struct Examples {
     components: Vec<Component>,
-    tensors: Vec<HostTensor>,
+    records: Arc<dyn Records>,
     count: u64,
 }
 
 impl Examples {
-    /// Examples of named tensors.
+    /// Examples in memory: named tensors whose first axis counts examples.
     ///
     /// # Errors
     /// INVALID_ARGUMENT where there is no tensor, or no example, or tensors differ in the number of examples; UNIMPLEMENTED
     /// for elements without a fixed size.
     pub fn new(tensors: Vec<(&str, HostTensor)>) -> Result<Examples> {
-        let mut count = None;
-        let mut components = Vec::with_capacity(tensors.len());
-        let mut dense = Vec::with_capacity(tensors.len());
-        for (name, tensor) in tensors {
-            let [examples, shape @ ..] = tensor.shape().dims() else {
-                return Err(Error::invalid_argument(format!("'{name}' is a scalar: its first axis should count examples")));
-            };
-            if *count.get_or_insert(*examples) != *examples {
-                return Err(Error::invalid_argument(format!("'{name}' has {examples} examples, others {}", count.unwrap_or(0))));
-            }
-            components.push(Component { name: name.to_string(), data_type: tensor.data_type(), shape: Shape::new(shape) });
-            dense.push(tensor.dense()?);
+        memory::examples(tensors)
+    }
+
+    /// So many examples of these components, read from `records`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where there is no component or no example.
+    pub fn from_records(components: Vec<Component>, count: u64, records: impl Records + 'static) -> Result<Examples> {
+        if components.is_empty() || count == 0 {
+            return Err(Error::invalid_argument("there are no examples"));
         }
-        match count {
-            Some(1..) => Ok(Examples { components, tensors: dense, count: count.unwrap_or(0) }),
-            _ => Err(Error::invalid_argument("there are no examples")),
-        }
+        Ok(Examples { components, records: Arc::new(records), count })
     }
 
     /// What an example consists of.
@@ -96,11 +127,6 @@ impl Examples {
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.count
-    }
-
-    /// The tensors, one for each component.
-    pub fn tensors(&self) -> &[HostTensor] {
-        &self.tensors
     }
 
     /// New tensors for batches of `size` examples.
@@ -124,17 +150,9 @@ impl Examples {
         Ok(size)
     }
 
-    /// Copies example `from` to row `to` of the batch.
-    fn copy(&self, from: u64, batch: &mut [HostTensor], to: u64) -> Result<()> {
-        let count = self.count;
-        for (source, target) in self.tensors.iter().zip(batch) {
-            let source = source.bytes().unwrap_or_default();
-            let row = source.len() / count as usize;
-            let (from, to) = (from as usize * row, to as usize * row);
-            let target = target.bytes_mut().ok_or_else(|| Error::invalid_argument("a batch tensor is compressed"))?;
-            target[to..to + row].copy_from_slice(&source[from..from + row]);
-        }
-        Ok(())
+    /// As [`Records::read`].
+    fn read(&self, number: u64, random: SplitMix64, batch: &mut [HostTensor], row: usize) -> Result<()> {
+        self.records.read(number, random, batch, row)
     }
 }
 
@@ -150,22 +168,39 @@ pub fn batch(components: &[Component], size: u64) -> Result<Vec<HostTensor>> {
     components.iter().map(tensor).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The elements of a row of a batch tensor.
+///
+/// # Errors
+/// INVALID_ARGUMENT where the tensor is of another type or has no such row.
+pub fn row_mut<T: Element>(tensor: &mut HostTensor, row: usize) -> Result<&mut [T]> {
+    let rows = tensor.shape().dims().first().copied().unwrap_or(0) as usize;
+    let values = tensor.as_slice_mut::<T>()?;
+    let length = values.len().checked_div(rows).unwrap_or(0);
+    values.get_mut(row * length..(row + 1) * length).ok_or_else(|| no_row(row, rows))
+}
 
-    #[test]
-    fn examples_agree_in_number() {
-        let (x, y) = (HostTensor::zeros(DataType::Float, Shape::from([3, 2])).unwrap(), HostTensor::scalar(1i32));
-        let error = |tensors| Examples::new(tensors).unwrap_err().to_string();
-        assert!(error(vec![("x", x.clone()), ("y", y.clone())]).contains("'y' is a scalar"));
-        let y = y.reshaped(Shape::from([1])).unwrap();
-        assert!(error(vec![("x", x.clone()), ("y", y)]).contains("'y' has 1 examples, others 3"));
-        assert!(error(vec![]).contains("no examples"));
-        let none = HostTensor::zeros(DataType::Float, Shape::from([0, 2])).unwrap();
-        assert!(error(vec![("x", none)]).contains("no examples"));
-        let examples = Examples::new(vec![("x", x)]).unwrap();
-        assert_eq!((examples.count(), examples.components()[0].shape.dims()), (3, &[2][..]));
-        assert_eq!(examples.batch(5).unwrap()[0].shape().dims(), [5, 2]);
+/// The bytes of a row of a batch tensor.
+///
+/// # Errors
+/// INVALID_ARGUMENT where the tensor has no such row, or its elements no fixed size.
+pub fn row_bytes_mut(tensor: &mut HostTensor, row: usize) -> Result<&mut [u8]> {
+    let rows = tensor.shape().dims().first().copied().unwrap_or(0) as usize;
+    let bytes = tensor.bytes_mut().ok_or_else(|| Error::invalid_argument("a batch tensor is compressed"))?;
+    let length = bytes.len().checked_div(rows).unwrap_or(0);
+    bytes.get_mut(row * length..(row + 1) * length).ok_or_else(|| no_row(row, rows))
+}
+
+fn no_row(row: usize, rows: usize) -> Error {
+    Error::invalid_argument(format!("a batch of {rows} examples has no row {row}"))
+}
+
+/// The tensors of images and labels.
+///
+/// # Errors
+/// INVALID_ARGUMENT where there are not two.
+fn images_and_labels(batch: &mut [HostTensor]) -> Result<(&mut HostTensor, &mut HostTensor)> {
+    match batch {
+        [images, labels] => Ok((images, labels)),
+        other => Err(Error::invalid_argument(format!("images and labels take two tensors, not {}", other.len()))),
     }
 }

@@ -1,18 +1,20 @@
-//! Batches of examples in memory, shuffled or as they are.
+//! Batches of examples, shuffled or as they are.
 
 use plimsoll::HostTensor;
 use plimsoll::{Error, Result};
 
+use super::random::SplitMix64;
 use super::{BatchSource, Component, Examples};
 
 /// Examples in an order that is new in every epoch and depends on nothing but the seed and the epoch's number. A batch may
-/// reach into the next epoch.
+/// reach into the next epoch. What chance decides about an example depends on the seed and its position alone. The order takes
+/// four bytes for each example, whatever the examples take.
 #[derive(Clone, Debug)]
 pub struct Shuffled {
     examples: Examples,
     seed: i64,
     position: u64,
-    /// The order of the epoch that `position` is in.
+    /// The order of epoch `epoch`.
     order: Vec<u32>,
     epoch: u64,
 }
@@ -51,14 +53,16 @@ impl BatchSource for Shuffled {
     fn next_into(&mut self, batch: &mut [HostTensor]) -> Result<()> {
         let size = self.examples.check(batch)?;
         for row in 0..size {
-            let (epoch, at) = (self.position / self.examples.count(), self.position % self.examples.count());
+            let position = self.position + row;
+            let (epoch, at) = (position / self.examples.count(), position % self.examples.count());
             if epoch != self.epoch {
                 self.epoch = epoch;
                 self.shuffle();
             }
-            self.examples.copy(u64::from(self.order[at as usize]), batch, row)?;
-            self.position += 1;
+            let random = SplitMix64::for_example(self.seed as u64, position);
+            self.examples.read(u64::from(self.order[at as usize]), random, batch, row as usize)?;
         }
+        self.position += size;
         Ok(())
     }
 
@@ -104,9 +108,10 @@ impl BatchSource for InOrder {
     fn next_into(&mut self, batch: &mut [HostTensor]) -> Result<()> {
         let size = self.examples.check(batch)?;
         for row in 0..size {
-            self.examples.copy(self.position % self.examples.count(), batch, row)?;
-            self.position += 1;
+            let position = self.position + row;
+            self.examples.read(position % self.examples.count(), SplitMix64::for_example(0, position), batch, row as usize)?;
         }
+        self.position += size;
         Ok(())
     }
 
@@ -116,31 +121,6 @@ impl BatchSource for InOrder {
 
     fn seek(&mut self, position: u64) {
         self.position = position;
-    }
-}
-
-/// Steele, Lea and Flood's generator, begun at a hash of two numbers.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn new(seed: u64, stream: u64) -> SplitMix64 {
-        let mut start = SplitMix64(seed);
-        let hashed = start.next();
-        let mut random = SplitMix64(hashed ^ stream);
-        SplitMix64(random.next())
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`, by multiplication; the bias is below `bound / 2^64`.
-    fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 }
 
