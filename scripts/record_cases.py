@@ -5,19 +5,26 @@
 
 The format of a case is in CONTRIBUTING.md; `plimsoll verify FOLDER` replays it.
 """
+import io
 import json
 import pathlib
 import shutil
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.framework import op_def_registry
 
 CASES = pathlib.Path(__file__).parent.parent / "crates/cli/tests/cases"
 tf1 = tf.compat.v1
 
 
-def record(name, build, steps, fetches, targets=(), note="", devices=1, rtol=2e-5, atol=1e-6):
-    """`build` makes the graph; `steps` gives what each step is fed."""
+def record(name, build, steps, fetches=(), targets=(), note="", devices=1, rtol=2e-5, atol=1e-6, as_written=False, stripped=False):
+    """`build` makes the graph and says whether it has variables, which the operation `init` then initialises. A step is what
+    is fed, and fetches `fetches` and runs `targets`; or all three, one after the other. Arrays that are equal share a file.
+    With `as_written`, TensorFlow's optimisers leave the graph as it is; `stripped` leaves out attributes that have their default,
+    as saved models do.
+    """
     folder = CASES / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -26,25 +33,55 @@ def record(name, build, steps, fetches, targets=(), note="", devices=1, rtol=2e-
         tf1.set_random_seed(1)
         has_variables = build()
     config = tf1.ConfigProto(allow_soft_placement=True, device_count={"CPU": devices})
-    (folder / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString(deterministic=True))
+    def_ = graph.as_graph_def()
+    if stripped:
+        strip_default_attrs(def_)
+    (folder / "graph.pb").write_bytes(def_.SerializeToString(deterministic=True))
     (folder / "config.pbtxt").write_text(str(config))
     case = {"name": name, "note": note, "tensorflow": tf.__version__, "rtol": rtol, "atol": atol, "graph": "graph.pb", "config": "config.pbtxt", "steps": []}
     if has_variables:
         case["init"] = ["init"]
-    with tf1.Session(graph=graph, config=config) as session:
+    files = {}
+
+    def save(array, file):
+        data = io.BytesIO()
+        np.save(data, array)
+        if data.getvalue() not in files:
+            files[data.getvalue()] = file
+            (folder / file).write_bytes(data.getvalue())
+        return files[data.getvalue()]
+
+    with tf1.Session(graph=graph, config=leave_alone(config) if as_written else config) as session:
         if has_variables:
             session.run("init")
-        for number, feeds in enumerate(steps):
-            values, _ = session.run([list(fetches), list(targets)], {key: value for key, value in feeds.items()})
-            step = {"feeds": {}, "targets": list(targets), "fetches": {}}
-            for kind, names, arrays in (("feed", feeds.keys(), feeds.values()), ("fetch", fetches, values)):
-                for index, (tensor, array) in enumerate(zip(names, arrays)):
-                    file = f"step{number}_{kind}{index}.npy"
-                    np.save(folder / file, array)
-                    step[f"{kind}es" if kind == "fetch" else "feeds"][tensor] = file
-            case["steps"].append(step)
+        for number, step in enumerate(steps):
+            feeds, wanted, run = step if isinstance(step, tuple) else (step, fetches, targets)
+            values, _ = session.run([list(wanted), list(run)], feeds)
+            case["steps"].append({
+                "feeds": {tensor: save(array, f"step{number}_feed{index}.npy") for index, (tensor, array) in enumerate(feeds.items())},
+                "targets": list(run),
+                "fetches": {tensor: save(array, f"step{number}_fetch{index}.npy") for index, (tensor, array) in enumerate(zip(wanted, values))},
+            })
     (folder / "case.json").write_text(json.dumps(case, indent=1) + "\n")
     print(f"{name}: {sum(file.stat().st_size for file in folder.iterdir())} bytes")
+
+
+def strip_default_attrs(def_):
+    """Leaves out what the table of operations says anyway."""
+    for node in [*def_.node, *(node for function in def_.library.function for node in function.node_def)]:
+        op = op_def_registry.get(node.op)
+        for attr in op.attr if op else []:
+            if attr.HasField("default_value") and attr.name in node.attr and node.attr[attr.name] == attr.default_value:
+                del node.attr[attr.name]
+
+
+def leave_alone(config):
+    """The configuration, with TensorFlow's optimisers off."""
+    copy = tf1.ConfigProto()
+    copy.CopyFrom(config)
+    copy.graph_options.rewrite_options.disable_meta_optimizer = True
+    copy.graph_options.optimizer_options.opt_level = config_pb2.OptimizerOptions.L0
+    return copy
 
 
 def scalars():

@@ -1,0 +1,200 @@
+//! Every recorded case, through the library: within tolerance of TensorFlow's values, and the same bits whatever the devices and
+//! the threads.
+
+#[path = "../../src/compare.rs"]
+#[allow(dead_code)]
+mod compare;
+mod refused;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use plimsoll::{Code, DeviceKind, Devices, Error, HostTensor, Options, Result, config, formats, model, npy};
+use serde::Deserialize;
+
+/// Cases that need what is not built yet: a plan says UNIMPLEMENTED, and nothing else.
+const NOT_YET: &[&str] = &[
+    "if_assign",
+    "if_assign_one",
+    "if_case",
+    "if_cond",
+    "if_devices",
+    "if_gradient",
+    "if_in_call",
+    "if_initialised",
+    "if_nested",
+    "if_numbers",
+    "if_outputs",
+    "if_shapes",
+    "if_strings",
+    "if_switch_case",
+    "if_train",
+    "if_variable_predicate",
+    "if_vectors",
+    "switch_alone",
+    "switch_assign_both",
+    "switch_assign_one",
+    "switch_assign_resource",
+    "switch_both_dead",
+    "switch_case",
+    "switch_cond",
+    "switch_dead_control",
+    "switch_devices",
+    "switch_gradient",
+    "switch_initialised",
+    "switch_known",
+    "switch_layers",
+    "switch_merge_control",
+    "switch_nested",
+    "switch_ref",
+    "switch_ref_merge",
+    "switch_shapes",
+    "switch_train",
+    "switch_value_index",
+    "switch_variable_predicate",
+    "towers2_adam_ref",
+    "towers2_momentum_resource",
+    "towers3_sgd_ref",
+    "towers4_sgd_resource",
+];
+
+#[derive(Deserialize)]
+struct Case {
+    #[serde(skip)]
+    folder: PathBuf,
+    graph: String,
+    config: String,
+    #[serde(default)]
+    init: Vec<String>,
+    steps: Vec<Step>,
+    rtol: f64,
+    atol: f64,
+}
+
+#[derive(Deserialize)]
+struct Step {
+    feeds: BTreeMap<String, String>,
+    fetches: BTreeMap<String, String>,
+    targets: Vec<String>,
+}
+
+impl Case {
+    fn read(folder: PathBuf) -> Case {
+        let text = std::fs::read(folder.join("case.json")).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let case: Case = serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        Case { folder, ..case }
+    }
+
+    fn name(&self) -> String {
+        self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    fn array(&self, file: &str) -> Result<HostTensor> {
+        npy::read(&model::read_file(&self.folder.join(file))?).map_err(|error| error.context(file))
+    }
+
+    /// The values of all fetches of all steps, in order.
+    fn run(&self, devices: u32, threads: i32) -> Result<Vec<HostTensor>> {
+        let mut options = Options::new();
+        config::apply(&formats::read_config(&model::read_file(&self.folder.join(&self.config))?)?, &mut options)?;
+        let devices = Devices::open(&options.device_count(DeviceKind::Cpu, devices).intra_op(threads))?;
+        let session = devices.load(self.folder.join(&self.graph))?;
+        let names = |names: &[String]| -> Vec<String> { names.to_vec() };
+        let init = names(&self.init);
+        if !init.is_empty() {
+            session.run(&[], &[], &init.iter().map(String::as_str).collect::<Vec<_>>()).map_err(|error| error.context("init"))?;
+        }
+        let mut values = Vec::new();
+        for (number, step) in self.steps.iter().enumerate() {
+            let feeds = step.feeds.iter().map(|(name, file)| Ok((name.as_str(), self.array(file)?))).collect::<Result<Vec<_>>>()?;
+            let fetches: Vec<&str> = step.fetches.keys().map(String::as_str).collect();
+            let targets: Vec<&str> = step.targets.iter().map(String::as_str).collect();
+            values.extend(session.run(&feeds, &fetches, &targets).map_err(|error| error.context(format!("step {number}")))?);
+        }
+        Ok(values)
+    }
+
+    /// What of the values is not what TensorFlow gave.
+    fn misses(&self, values: &[HostTensor]) -> Vec<String> {
+        let fetches = self.steps.iter().enumerate().flat_map(|(number, step)| step.fetches.iter().map(move |fetch| (number, fetch)));
+        let miss = |((number, (name, file)), got): ((usize, (&String, &String)), &HostTensor)| {
+            let want = match self.array(file) {
+                Ok(want) => want,
+                Err(error) => return Some(error.to_string()),
+            };
+            match compare::compare(got, &want, self.rtol, self.atol) {
+                Err(reason) => Some(format!("step {number}: {name} {reason}")),
+                Ok(distance) if distance.error > 1.0 => Some(format!(
+                    "step {number}: {name}, element {}: {} instead of {}, {:.1} times the tolerance",
+                    distance.element, distance.got, distance.want, distance.error
+                )),
+                Ok(_) => None,
+            }
+        };
+        fetches.zip(values).filter_map(miss).collect()
+    }
+
+    /// Everything that is wrong with the case on up to four logical devices and three threads.
+    fn failures(&self) -> Vec<String> {
+        let mut failures = Vec::new();
+        let mut first: Option<Vec<Vec<u8>>> = None;
+        for devices in [1, 2, 4] {
+            for threads in 1..=3 {
+                let mut fail = |reason: String| failures.push(format!("{} on {devices} devices, {threads} threads: {reason}", self.name()));
+                let values = match self.run(devices, threads) {
+                    Ok(values) => values,
+                    Err(error) => {
+                        fail(error.to_string());
+                        continue;
+                    }
+                };
+                let bits = match values.iter().map(bits).collect::<Result<Vec<_>>>() {
+                    Ok(bits) => bits,
+                    Err(error) => {
+                        fail(error.to_string());
+                        continue;
+                    }
+                };
+                match &first {
+                    None => {
+                        self.misses(&values).into_iter().for_each(&mut fail);
+                        first = Some(bits);
+                    }
+                    Some(first) if *first != bits => fail("not the bits of the first run".to_string()),
+                    Some(_) => {}
+                }
+            }
+        }
+        failures
+    }
+}
+
+fn bits(tensor: &HostTensor) -> Result<Vec<u8>> {
+    Ok(tensor.dense()?.bytes().unwrap_or_default().to_vec())
+}
+
+fn cases() -> Vec<Case> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let mut folders: Vec<PathBuf> =
+        std::fs::read_dir(folder).expect("there are cases").map(|entry| entry.expect("it can be listed").path()).collect();
+    folders.sort();
+    folders.into_iter().map(Case::read).collect()
+}
+
+#[test]
+fn every_case_gives_tensorflows_values_and_the_same_bits_everywhere() {
+    let cases = cases();
+    let failures: Vec<String> = cases.iter().filter(|case| !NOT_YET.contains(&case.name().as_str())).flat_map(Case::failures).collect();
+    assert!(cases.len() > 10, "only {} cases were found", cases.len());
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn what_is_not_built_yet_says_so() {
+    let cases = cases();
+    for name in NOT_YET {
+        let case = cases.iter().find(|case| case.name() == *name).unwrap_or_else(|| panic!("there is no case {name}"));
+        let error: Error = case.run(1, 1).err().unwrap_or_else(|| panic!("{name} works: take it off the list"));
+        assert_eq!(error.code(), Code::Unimplemented, "{name}: {error}");
+    }
+}
