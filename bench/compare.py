@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Measures Plimsoll beside TensorFlow in one run and writes docs/benchmarks.md.
+
+    cargo build --release
+    python bench/compare.py                                 (needs tensorflow-cpu 2.21; about three minutes)
+    python bench/compare.py --no-write CASE...              recorded cases instead of the workloads here; only printed
+
+Both sides run in processes of their own, with the same number of threads, in turns: in each round each of them runs the same
+number of steps, and the ratio is taken in the round. TensorFlow runs with one and with two inter-op threads (and, for towers,
+with one and with two CPU devices); its best setting is what counts. PLIMSOLL names the program; the default is
+target/release/plimsoll.
+"""
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BINARY = os.environ.get("PLIMSOLL") or os.path.join(HERE, "..", "target", "release", "plimsoll")
+SIDE = os.path.join(HERE, "tensorflow_side.py")
+ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+# What each workload is, and on how many CPU devices it runs here.
+WORKLOADS = {
+    "cifar10": ("CIFAR-10 tutorial network, one training step, batch 128", 1),
+    "cifar10_towers2": ("the same as two towers of 64 on two devices", 2),
+    "mlp_50": ("MLP 784-300-100-10, one training step, batch 50", 1),
+    "mlp_512": ("the same, batch 512", 1),
+}
+FIRST = "mlp_50"
+WARM_UP = 3
+
+
+def plimsoll(*args):
+    done = subprocess.run([BINARY, *args], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"plimsoll {' '.join(args)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class TensorFlow:
+    """A process that runs a case in one setting."""
+
+    def __init__(self, case, threads, inter, cpus):
+        self.name = f"inter-op {inter}" + (f", {cpus} CPU devices" if cpus > 1 else "")
+        command = [sys.executable, SIDE, "serve", case, str(threads), str(inter), str(cpus)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=ENVIRONMENT)
+        self.versions = json.loads(self.process.stdout.readline())
+        self.medians = []
+        self.peak = 0
+
+    def round(self, runs, warm=WARM_UP):
+        self.process.stdin.write(f"{warm} {runs}\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        self.peak = answer["peak_bytes"]
+        return answer["median_ms"]
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Result:
+    """One case, both sides."""
+
+    def __init__(self, folder, devices, threads, rounds, seconds):
+        flags = ["--intra-op", str(threads), "--device-count", f"CPU={devices}", "--json"]
+        settings = [(1, 1), (2, 1)] + ([(1, 2), (2, 2)] if devices > 1 else [])
+        theirs = [TensorFlow(folder, threads, inter, cpus) for inter, cpus in settings]
+        self.versions = theirs[0].versions
+        fastest = min(side.round(10, warm=10) for side in theirs)
+        self.steps = int(min(2000, max(10, seconds * 1e3 / fastest)))
+        self.ours, self.rss = [], 0
+        for _ in range(rounds):
+            ours = json.loads(plimsoll("bench", folder, "--runs", str(self.steps), *flags))
+            self.ours.append(ours["median_ms"])
+            self.rss = max(self.rss, ours["max_rss_bytes"])
+            for side in theirs:
+                side.medians.append(side.round(self.steps))
+        self.devices = ours["devices"]
+        best = min(theirs, key=lambda side: statistics.median(side.medians))
+        self.theirs, self.their_rss, self.setting = best.medians, best.peak, best.name
+        for side in theirs:
+            side.end()
+        self.ratios = sorted(mine / other for mine, other in zip(self.ours, self.theirs))
+        with tempfile.TemporaryDirectory() as scratch:
+            path = os.path.join(scratch, "profile.json")
+            plimsoll("bench", folder, "--runs", str(min(self.steps, 100)), "--profile", path, *flags)
+            self.profile = json.load(open(path))
+
+    def row(self, what):
+        mine, other, ratio = (statistics.median(values) for values in (self.ours, self.theirs, self.ratios))
+        spread = f"{self.ratios[0]:.2f} to {self.ratios[-1]:.2f}"
+        rss = f"{self.rss / 2**20:.0f} MiB | {self.their_rss / 2**20:.0f} MiB"
+        return f"| {what} | {mine:.3g} ms | {other:.3g} ms | **{ratio:.2f}** | {spread} | {rss} |"
+
+    def operations(self, limit=8):
+        rows = ["| operation | commands | µs | share | GFLOP/s |", "|---|---|---|---|---|"]
+        for operation in self.profile["operations"][:limit]:
+            rate = f"{operation['gflops']:.0f}" if operation["gflops"] else ""
+            rows.append(f"| {operation['op']} | {operation['commands']} | {operation['total_us']:.0f} | {operation['share']:.1%} | {rate} |")
+        return "\n".join(rows)
+
+    def commands(self, limit=8):
+        rows = ["| command | operations in it | pieces | µs | GFLOP/s |", "|---|---|---|---|---|"]
+        for command in sorted(self.profile["commands"], key=lambda command: -command["duration_us"])[:limit]:
+            rate = f"{command['gflops']:.0f}" if command["gflops"] else ""
+            ops = ", ".join(command["ops"][:4]) + (f" and {len(command['ops']) - 4} more" if len(command["ops"]) > 4 else "")
+            label = command["label"].split(" (+")[0]
+            rows.append(f"| `{label}` | {ops} | {command['pieces']} | {command['duration_us']:.0f} | {rate} |")
+        return "\n".join(rows)
+
+
+def first_result(folder):
+    """Seconds from the start of a process to the first loss: initialize, one training step, print. Medians, each side."""
+    step = json.load(open(os.path.join(folder, "case.json")))["steps"][-1]
+    feeds = [part for name, file in step["feeds"].items() for part in ("--feed", f"{name}={os.path.join(folder, file)}")]
+    ours = [BINARY, "eval", os.path.join(folder, "graph.pb"), "--init", "init", *feeds, "--fetch", "loss:0"]
+    theirs = [sys.executable, SIDE, "first", folder]
+
+    def seconds(command):
+        start = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True, env=ENVIRONMENT)
+        return time.perf_counter() - start
+
+    return [statistics.median(seconds(command) for _ in range(count)) for command, count in ((ours, 9), (theirs, 3))]
+
+
+def machine():
+    lines = [line.split(":", 1) for line in open("/proc/cpuinfo") if ":" in line]
+    info = {key.strip(): value.strip() for key, value in reversed(lines)}
+    flags = [flag for flag in ("avx2", "fma", "avx512f", "avx512_bf16", "amx_tile") if flag in info.get("flags", "").split()]
+    caches = []
+    for index in range(8):
+        try:
+            level, kind, size = (open(f"/sys/devices/system/cpu/cpu0/cache/index{index}/{name}").read().strip() for name in ("level", "type", "size"))
+        except OSError:
+            break
+        if kind != "Instruction":
+            caches.append(f"L{level} {size}")
+    cores = len(os.sched_getaffinity(0))
+    return f"{info.get('model name', 'unknown processor')}, {cores} cores ({', '.join(flags)}); caches of a core: {', '.join(caches) or 'unknown'}; {platform.system()} {platform.machine()}"
+
+
+def document(results, first, args, seconds):
+    versions = next(iter(results.values())).versions
+    what = {name: WORKLOADS[name][0] for name in results}
+    settings = "; ".join(f"{name}: {result.setting}, {result.steps} steps a round" for name, result in results.items())
+    head = f"""# Measured beside TensorFlow
+
+Written by `{args.line}` in {seconds:.0f} seconds; nothing here was typed by hand.
+
+- Machine: {machine()}. Load when it began: {args.load:.1f}.
+- {plimsoll('--version').strip()}; TensorFlow {versions['tensorflow']} (oneDNN on, as by default), NumPy {versions['numpy']}, Python {platform.python_version()}.
+- {args.threads} threads each. {args.rounds} rounds, in each round all sides in turn, {WARM_UP} steps of warming up, then the same number of steps; a round
+  counts with its median. Times are medians of rounds, the ratio is the median of the rounds' ratios, beside it the least and the
+  greatest. Where the machine is busy with other things only the ratios mean something.
+- TensorFlow runs through `Session.make_callable` on fed arrays, with one and with two inter-op threads (towers: also with one and
+  with two CPU devices); its best setting counts: {settings}.
+- Both give the same losses in the first {2} steps (relative tolerance 1e-4), checked before anything is timed. Float32, random images.
+
+| work | Plimsoll | TensorFlow | ratio | in rounds | resident peak, Plimsoll | TensorFlow |
+|---|---|---|---|---|---|---|
+"""
+    rows = "\n".join(result.row(what[name]) for name, result in results.items())
+    text = head + rows + "\n"
+    if first:
+        text += f"| from the start of the process to the first loss (MLP, batch 50) | {first[0] * 1e3:.0f} ms | {first[1] * 1e3:.0f} ms | **{first[0] / first[1]:.3f}** | | | |\n"
+    text += "\n## Where our time goes\n\nFrom `plimsoll bench CASE --profile FILE`: a command's time is from its start to its end, on however many threads; what is\nfused into a command counts there. Commands on several devices run side by side.\n"
+    for name, result in results.items():
+        promised = ", ".join(f"{device['name'].rsplit('device:', 1)[-1]} {device['planned_peak_bytes'] / 2**20:.1f} MiB" for device in result.devices)
+        step, busy = result.profile["step_us"], result.profile["commands_us"]
+        text += f"\n### {name}: {what[name]}\n\nA step while it is traced: {step:.0f} µs; its commands together: {busy:.0f} µs. Promised peak, and measured: {promised}.\n\n"
+        text += result.operations() + "\n\n" + result.commands() + "\n"
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("cases", nargs="*", help="folders with a case.json; the workloads of this script, if there are none")
+    parser.add_argument("--only", action="append", help="only this workload (again for more)")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=0.5, help="how long a side's steps take in a round, about")
+    parser.add_argument("--write", default=os.path.join(HERE, "..", "docs", "benchmarks.md"), metavar="FILE")
+    parser.add_argument("--no-write", action="store_true", help="only print")
+    args = parser.parse_args()
+    args.line = " ".join(["python bench/compare.py", *sys.argv[1:]])
+    args.load = os.getloadavg()[0]
+    if args.cases:
+        for case in args.cases:
+            result = Result(case, 1, args.threads, args.rounds, args.seconds)
+            print(result.row(os.path.basename(os.path.normpath(case))), flush=True)
+        return
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, SIDE, "build", folder], check=True, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
+        results = {}
+        for name in args.only or WORKLOADS:
+            case, (what, devices) = os.path.join(folder, name), WORKLOADS[name]
+            plimsoll("verify", case, "--device-count", f"CPU={devices}")
+            results[name] = Result(case, devices, args.threads, args.rounds, args.seconds)
+            print(results[name].row(what), flush=True)
+        first = first_result(os.path.join(folder, FIRST))
+        print(f"first result: {first[0] * 1e3:.1f} ms, TensorFlow {first[1] * 1e3:.0f} ms")
+    text = document(results, first, args, time.monotonic() - began)
+    if not args.no_write:
+        os.makedirs(os.path.dirname(os.path.abspath(args.write)), exist_ok=True)
+        with open(args.write, "w") as file:
+            file.write(text)
+
+
+if __name__ == "__main__":
+    main()
