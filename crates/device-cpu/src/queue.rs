@@ -136,13 +136,18 @@ impl CpuQueue {
     /// says that nobody else could take pieces.
     pub fn run(&self, crew: &Crew<'_>, run: &Run, alone: bool) {
         let index = self.loaded.queue;
+        let since = run.begins();
+        let leave = || {
+            run.was_busy(index, since);
+            self.state.store(READY, Ordering::SeqCst);
+        };
         let mut finished = run.queues[index as usize].0.load(Ordering::Acquire);
         while let Some(step) = self.loaded.steps.get(finished as usize) {
             if run.has_failed() {
                 break;
             }
             if step.waits.1 > 0 && self.unmet(run, step).is_some() {
-                return self.state.store(READY, Ordering::SeqCst);
+                return leave();
             }
             let start = run.trace.as_ref().map(|trace| (trace, trace.now()));
             if alone || step.chunks == 1 {
@@ -165,9 +170,10 @@ impl CpuQueue {
                 crew.wake_workers();
             }
             if crew.is_needed_elsewhere() && (finished as usize) < self.loaded.steps.len() {
-                return self.state.store(READY, Ordering::SeqCst);
+                return leave();
             }
         }
+        run.was_busy(index, since);
         self.state.store(IDLE, Ordering::SeqCst);
         run.queue_ended();
     }

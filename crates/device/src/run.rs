@@ -1,8 +1,9 @@
 //! One run of a plan: where everything lies, and how far the queues are.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::{Bell, Fault, Place, Trace, Wait};
 
@@ -62,6 +63,8 @@ pub struct Run {
     pub queues: Vec<Progress>,
     /// Where the devices write down when commands ran, if somebody wants to know.
     pub trace: Option<Trace>,
+    /// Whether devices say how long they were busy. Written as `bindings` is.
+    pub is_timed: bool,
     slots: Vec<Slot>,
     bell: Bell,
     failed: AtomicBool,
@@ -79,17 +82,18 @@ impl std::fmt::Debug for Slot {
     }
 }
 
-/// How many commands of a queue have finished, and the smallest number that somebody sleeps for; alone on its cache line.
+/// How many commands of a queue have finished, the smallest number that somebody sleeps for, and for how many nanoseconds
+/// the queue was advanced; alone on its cache line.
 #[derive(Debug)]
 #[repr(align(64))]
-pub struct Progress(pub AtomicU32, AtomicU32);
+pub struct Progress(pub AtomicU32, AtomicU32, AtomicU64);
 
 /// The mark of a queue that nobody watches.
 const NOBODY: u32 = u32::MAX;
 
 impl Default for Progress {
     fn default() -> Progress {
-        Progress(AtomicU32::new(0), AtomicU32::new(NOBODY))
+        Progress(AtomicU32::new(0), AtomicU32::new(NOBODY), AtomicU64::new(0))
     }
 }
 
@@ -111,6 +115,7 @@ impl Run {
             bindings,
             queues: (0..queues).map(|_| Progress::default()).collect(),
             trace: None,
+            is_timed: false,
             slots: (0..queues).map(|_| Slot::default()).collect(),
             bell: Bell::new(),
             failed: AtomicBool::new(false),
@@ -136,6 +141,7 @@ impl Run {
         for progress in &mut self.queues {
             *progress.0.get_mut() = 0;
             *progress.1.get_mut() = NOBODY;
+            *progress.2.get_mut() = 0;
         }
         *self.failed.get_mut() = false;
         *self.failure.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
@@ -177,6 +183,25 @@ impl Run {
             self.ring();
         }
         reached
+    }
+
+    /// When a device begins to advance a queue: for [`Run::was_busy`]. None where nobody wants to know.
+    pub fn begins(&self) -> Option<Instant> {
+        self.is_timed.then(Instant::now)
+    }
+
+    /// Records that the device advanced `queue` until now. Called before anybody else may go on with the queue.
+    pub fn was_busy(&self, queue: u32, since: Option<Instant>) {
+        if let Some(since) = since {
+            let nanoseconds = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.queues[queue as usize].2.fetch_add(nanoseconds, Ordering::Relaxed);
+        }
+    }
+
+    /// How long `queue` was advanced, of a run that is over and was timed: the rest of the run's time it waited for other
+    /// queues, or for a thread.
+    pub fn busy(&self, queue: u32) -> Duration {
+        Duration::from_nanos(self.queues[queue as usize].2.load(Ordering::Relaxed))
     }
 
     /// Whether what `wait` asks for has happened.

@@ -42,7 +42,7 @@ pub use plimsoll_ops::{GraphBuilder, Registry};
 pub use plimsoll_plan::{
     Certainty, DeviceId, DevicePlan, Feed, Holder, PeakParts, Placement, PlanFeed, PlanFetch, PlanVariable, Signature, VariableKind, Why,
 };
-pub use plimsoll_runtime::{Callable, CommandProfile, DeviceReport, OperationProfile, Profile, VariableInfo};
+pub use plimsoll_runtime::{Callable, CommandProfile, DeviceReport, Lane, OperationProfile, Profile, Times, VariableInfo};
 
 /// Building graphs: scopes, variables, initializers, gradients, optimizers.
 pub mod builder {

@@ -1,27 +1,54 @@
 //! A signature, prepared: the hot path.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use plimsoll_base::{Error, Result};
 use plimsoll_device::Trace;
 use plimsoll_graph::HostTensor;
 use plimsoll_plan::Plan;
 
+use crate::lane::Lane;
 use crate::loaded::{Ends, Loaded};
 use crate::profile::{Profile, Recorder};
 use crate::session::Inner;
+use crate::times::Times;
 
 /// A signature of a session with its plan. Cloning shares it; any number of threads may run it at once.
 #[derive(Clone)]
 pub struct Callable {
     session: Arc<Inner>,
     loaded: Arc<Loaded>,
+    lane: Option<Lane>,
 }
 
 impl Callable {
     pub(crate) fn new(session: Arc<Inner>, loaded: Arc<Loaded>) -> Callable {
-        Callable { session, loaded }
+        Callable { session, loaded, lane: None }
+    }
+
+    pub(crate) fn session(&self) -> &Inner {
+        &self.session
+    }
+
+    pub(crate) fn loaded(&self) -> &Loaded {
+        &self.loaded
+    }
+
+    /// The callable with its runs in a lane (see [`crate::Session::lane`]): one at a time, in memory that is kept for them.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the lane was made for callables that take less.
+    pub fn in_lane(&self, lane: &Lane) -> Result<Callable> {
+        if !lane.fits(&self.loaded) {
+            return Err(Error::invalid_argument("the lane has no room for this callable: name it when the lane is made"));
+        }
+        Ok(Callable { lane: Some(lane.clone()), ..self.clone() })
+    }
+
+    /// Times of no runs, for [`Callable::run_timed`].
+    pub fn times(&self) -> Times {
+        Times { busy: vec![Duration::ZERO; self.session.devices().all().len()], ..Times::default() }
     }
 
     /// The plan that it runs.
@@ -45,7 +72,18 @@ impl Callable {
     /// session was closed; FAILED_PRECONDITION for variables that were not initialised; RESOURCE_EXHAUSTED where the line
     /// has no room for another run; what a kernel says, with its node.
     pub fn run_into(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<()> {
-        self.run_with(feeds, fetches, None).map(drop)
+        self.run_with(feeds, fetches, None, None).map(drop)
+    }
+
+    /// As [`Callable::run_into`], adding to `times` (see [`Callable::times`]) how the run spent its time.
+    ///
+    /// # Errors
+    /// As [`Callable::run_into`]; INVALID_ARGUMENT for times of a session with another number of devices.
+    pub fn run_timed(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor], times: &mut Times) -> Result<()> {
+        if times.busy.len() != self.session.devices().all().len() {
+            return Err(Error::invalid_argument("the times are not of this session"));
+        }
+        self.run_with(feeds, fetches, None, Some(times)).map(drop)
     }
 
     /// Runs `runs` times (at least once) and says where the time went.
@@ -56,14 +94,20 @@ impl Callable {
         let mut recorder = Recorder::new(self.plan());
         for _ in 0..runs.max(1) {
             let start = Instant::now();
-            let trace = self.run_with(feeds, fetches, Some(recorder.trace()))?;
+            let trace = self.run_with(feeds, fetches, Some(recorder.trace()), None)?;
             recorder.add(start.elapsed(), trace);
         }
         Ok(recorder.finish(self.plan(), self.session.graph()))
     }
 
     /// As [`Callable::run_into`]; gives the trace back.
-    fn run_with(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor], trace: Option<Trace>) -> Result<Option<Trace>> {
+    fn run_with(
+        &self,
+        feeds: &[&HostTensor],
+        fetches: &mut [&mut HostTensor],
+        trace: Option<Trace>,
+        times: Option<&mut Times>,
+    ) -> Result<Option<Trace>> {
         let plan = &self.loaded.plan;
         if feeds.len() != plan.feeds.len() {
             return Err(Error::invalid_argument(format!("Expected {} feed tensors, but got {}", plan.feeds.len(), feeds.len())));
@@ -89,15 +133,15 @@ impl Callable {
             }
         }
         if feeds.iter().all(|feed| feed.bytes().is_some()) {
-            return self.run_dense(Ends { feeds, fetches, trace });
+            return self.run_dense(Ends { feeds, fetches, trace, times });
         }
         let dense = feeds.iter().map(|feed| feed.dense()).collect::<Result<Vec<_>>>()?;
         let feeds: Vec<&HostTensor> = dense.iter().collect();
-        self.run_dense(Ends { feeds: &feeds, fetches, trace })
+        self.run_dense(Ends { feeds: &feeds, fetches, trace, times })
     }
 
     fn run_dense(&self, mut ends: Ends<'_, '_, '_>) -> Result<Option<Trace>> {
-        self.session.run_loaded(&self.loaded, &mut ends).map(|()| ends.trace)
+        self.session.run_loaded(&self.loaded, self.lane.as_ref(), &mut ends).map(|()| ends.trace)
     }
 
     /// Runs once, into new tensors.

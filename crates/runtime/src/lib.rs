@@ -2,15 +2,20 @@
 //! signature, prepared: the hot path).
 #![forbid(unsafe_code)]
 
+mod access;
 mod arenas;
 mod callable;
 mod devices;
+mod lane;
 mod loaded;
 mod profile;
 mod session;
+mod times;
 mod variables;
 
 pub use callable::Callable;
 pub use devices::{DeviceReport, Devices};
+pub use lane::Lane;
 pub use profile::{CommandProfile, OperationProfile, Profile};
 pub use session::{Session, VariableInfo};
+pub use times::Times;

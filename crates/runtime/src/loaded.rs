@@ -2,16 +2,20 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
-use plimsoll_base::{Bytes, Code, Error, Result};
-use plimsoll_device::{Bindings, Device, Executable, Failure, Run, Trace};
-use plimsoll_graph::HostTensor;
+use plimsoll_base::{Bytes, Code, DataType, Error, Result};
+use plimsoll_device::{Bindings, Device, DeviceSpec, Executable, Failure, Run, Trace};
 use plimsoll_graph::id::Id;
+use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_memory::{Block, Loan};
-use plimsoll_plan::{Plan, VariableKind};
+use plimsoll_plan::{Plan, PlanVariable, VariableKind};
 
+use crate::access::{Access, Wish};
 use crate::arenas::Arenas;
-use crate::variables::Variables;
+use crate::lane::Memory;
+use crate::times::Times;
+use crate::variables::{Slot, Variables};
 
 /// A plan, ready to run.
 pub(crate) struct Loaded {
@@ -26,11 +30,21 @@ pub(crate) struct Loaded {
     contexts: Mutex<Vec<Context>>,
     /// Devices with an arena: index and bytes.
     arenas: Vec<(usize, Bytes)>,
-    /// The device that feeds and fetches count against, and where it is in the list.
+    /// The device that feeds and fetches count against.
     host: usize,
+    /// How much they count for.
+    ends: Bytes,
     holder: String,
-    /// Whether the plan writes a variable.
-    pub writes: bool,
+    /// The variables that the plan touches.
+    pub wish: Wish,
+}
+
+/// Where a run has its memory from.
+pub(crate) enum Room<'a> {
+    /// What the session's runs share.
+    Shared(&'a Arenas),
+    /// What is kept for it.
+    Lane(&'a Memory),
 }
 
 /// Constants that kernels read.
@@ -50,6 +64,8 @@ pub(crate) struct Ends<'a, 'b, 'c> {
     pub fetches: &'a mut [&'c mut HostTensor],
     /// Where to write down when commands ran, if somebody wants to know.
     pub trace: Option<Trace>,
+    /// Where to add how the time was spent, if somebody wants to know.
+    pub times: Option<&'a mut Times>,
 }
 
 /// What became of a run.
@@ -117,7 +133,9 @@ impl Loaded {
             .filter(|(_, device)| device.arena > Bytes::ZERO)
             .map(|(index, device)| (index, device.arena))
             .collect();
-        let writes = plan.variables.iter().any(|variable| variable.written);
+        let access = |(variable, slot): (&PlanVariable, &&Slot)| Access { variable: slot.number, writes: variable.written };
+        let mut accesses: Vec<Access> = plan.variables.iter().zip(&slots).map(access).collect();
+        accesses.sort_unstable_by_key(|access| access.variable);
         Ok(Loaded {
             devices: devices.to_vec(),
             executables,
@@ -127,8 +145,9 @@ impl Loaded {
             contexts: Mutex::new(Vec::with_capacity(MAX_IDLE)),
             arenas,
             host,
+            ends: ends(&plan, devices[host].spec()),
             holder: holder.to_string(),
-            writes,
+            wish: Wish::Some(accesses.into()),
             plan,
         })
     }
@@ -138,26 +157,39 @@ impl Loaded {
         *self.constants.lock().unwrap_or_else(PoisonError::into_inner) = Constants::default();
     }
 
-    /// Runs the plan once. The session's variables have storage: it is not closed, nor will it be before this returns.
+    /// Bytes of one run's arena on each device that it has one on, with the device's index.
+    pub fn arenas(&self) -> &[(usize, Bytes)] {
+        &self.arenas
+    }
+
+    /// What fed and fetched tensors count for while a run uses them, on the device that they count against.
+    pub fn ends(&self) -> (usize, Bytes) {
+        (self.host, self.ends)
+    }
+
+    /// Runs the plan once. The session's variables have storage: it is not closed, nor will it be before this returns. The
+    /// caller has been granted the wish.
     ///
     /// # Errors
     /// FAILED_PRECONDITION for variables that were not initialised; what a kernel says, with its node. Where a line has no
     /// room for the run's memory it is not an error yet.
-    pub fn run(&self, arenas: &Arenas, ends: &mut Ends<'_, '_, '_>, graph: &plimsoll_graph::Graph) -> Attempt {
+    pub fn run(&self, room: Room<'_>, ends: &mut Ends<'_, '_, '_>, graph: &plimsoll_graph::Graph) -> Attempt {
         if let Err(error) = self.check_initialized(graph) {
             return Attempt::Over(Err(error));
         }
         let mut context = self.context();
-        let attempt = match self.reserve(&mut context, arenas, ends) {
-            Ok(()) => Attempt::Over(self.execute(&mut context, ends)),
+        let attempt = match self.reserve(&mut context, &room) {
+            Ok(()) => Attempt::Over(self.execute(&mut context, &room, ends)),
             Err(error) if error.code() == Code::ResourceExhausted => Attempt::NoRoom(error),
             Err(error) => Attempt::Over(Err(error)),
         };
-        for (device, block) in context.blocks.drain(..) {
-            arenas.put(device, block);
+        if let Room::Shared(arenas) = room {
+            for (device, block) in context.blocks.drain(..) {
+                arenas.put(device, block);
+            }
+            // Less is always granted.
+            let _ = context.ends.set(Bytes::ZERO);
         }
-        // Less is always granted.
-        let _ = context.ends.set(Bytes::ZERO);
         let mut idle = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < MAX_IDLE {
             idle.push(context);
@@ -165,11 +197,9 @@ impl Loaded {
         attempt
     }
 
-    fn reserve(&self, context: &mut Context, arenas: &Arenas, Ends { feeds, fetches, .. }: &Ends<'_, '_, '_>) -> Result<()> {
-        let spec = self.devices[self.host].spec();
-        let lines = |tensor: &HostTensor| Bytes(tensor.byte_len()).round_up(spec.alignment);
-        let ends: Bytes = feeds.iter().map(|feed| lines(feed)).sum::<Bytes>() + fetches.iter().map(|fetch| lines(fetch)).sum::<Bytes>();
-        context.ends.set(ends.round_up(spec.granularity)).map_err(Error::from)?;
+    fn reserve(&self, context: &mut Context, room: &Room<'_>) -> Result<()> {
+        let Room::Shared(arenas) = room else { return Ok(()) };
+        context.ends.set(self.ends).map_err(Error::from)?;
         for &(device, bytes) in &self.arenas {
             let block = arenas.take(device, &*self.devices[device], bytes, &self.holder)?;
             context.blocks.push((device, block));
@@ -177,10 +207,12 @@ impl Loaded {
         Ok(())
     }
 
-    fn execute(&self, context: &mut Context, Ends { feeds, fetches, trace }: &mut Ends<'_, '_, '_>) -> Result<()> {
+    fn execute(&self, context: &mut Context, room: &Room<'_>, ends: &mut Ends<'_, '_, '_>) -> Result<()> {
+        let Ends { feeds, fetches, trace, times } = ends;
         let run = Run::alone(&mut context.run);
-        for (device, block) in &context.blocks {
-            run.bindings.arenas[*device] = block.as_ptr();
+        match room {
+            Room::Shared(_) => context.blocks.iter().for_each(|(device, block)| run.bindings.arenas[*device] = block.as_ptr()),
+            Room::Lane(memory) => self.arenas.iter().for_each(|(device, _)| run.bindings.arenas[*device] = memory.arena(*device)),
         }
         for (address, feed) in run.bindings.feeds.iter_mut().zip(feeds.iter()) {
             *address = feed.bytes().ok_or_else(|| Error::internal("a feed is not dense"))?.as_ptr().cast_mut();
@@ -189,10 +221,15 @@ impl Loaded {
             *address = fetch.bytes_mut().ok_or_else(|| Error::internal("a fetch is not dense"))?.as_mut_ptr();
         }
         run.trace = trace.take();
+        run.is_timed = times.is_some();
+        let since = run.begins();
         run.restart();
         if !self.executables.is_empty() {
             self.executables.iter().for_each(|executable| executable.submit(&context.run));
             self.devices[self.host].drive(&context.run);
+        }
+        if let (Some(times), Some(since)) = (times, since) {
+            self.note(times, since, &context.run);
         }
         if context.run.trace.is_some() {
             *trace = Run::alone(&mut context.run).trace.take();
@@ -200,6 +237,15 @@ impl Loaded {
         let failure = context.run.failure();
         self.mark_assigned(&context.run, failure.is_some());
         failure.map_or(Ok(()), |failure| Err(self.error(failure)))
+    }
+
+    /// Adds how a run that is over spent its time.
+    fn note(&self, times: &mut Times, since: Instant, run: &Run) {
+        times.runs += 1;
+        times.running += since.elapsed();
+        for (index, queue) in self.plan.queues().iter().enumerate() {
+            times.busy[queue.device.index()] += run.busy(index as u32);
+        }
     }
 
     fn context(&self) -> Context {
@@ -247,4 +293,15 @@ impl Loaded {
         let device = self.devices[queue.device.index()].spec().name.to_string();
         failure.fault.to_error().at_node(label.to_string()).on_device(device)
     }
+}
+
+/// What a plan's fed and fetched tensors count for.
+fn ends(plan: &Plan, spec: &DeviceSpec) -> Bytes {
+    let lines = |data_type: DataType, shape: &Shape| {
+        let bytes = shape.elements().ok().and_then(|elements| data_type.bytes_of(elements)).unwrap_or(0);
+        Bytes(bytes).round_up(spec.alignment)
+    };
+    let feeds = plan.feeds.iter().map(|feed| lines(feed.data_type, &feed.shape));
+    let fetches = plan.fetches.iter().map(|fetch| lines(fetch.data_type, &fetch.shape));
+    feeds.chain(fetches).sum::<Bytes>().round_up(spec.granularity)
 }

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_graph::id::Id;
@@ -10,13 +11,15 @@ use plimsoll_graph::{Graph, HostTensor, Shape};
 use plimsoll_ops::Registry;
 use plimsoll_plan::{Feed, Placement, Plan, Request, Signature, VariableKind, check_limits};
 
+use crate::access::{Accesses, Wish};
 use crate::arenas::Arenas;
-use crate::loaded::{Attempt, Ends, Loaded};
-use crate::variables::Variables;
-use crate::{Callable, Devices};
+use crate::lane::WeakLane;
+use crate::loaded::{Attempt, Ends, Loaded, Room};
+use crate::variables::{Slot, Variables};
+use crate::{Callable, Devices, Lane};
 
-/// A graph on devices. Cloning shares it; any number of threads may use it. Runs that write variables have them alone;
-/// others run side by side.
+/// A graph on devices. Cloning shares it; any number of threads may use it. A run that writes a variable has that variable
+/// alone; runs that do not meet go side by side. Each gets all of its variables at once, first come, first served.
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
 
@@ -32,8 +35,9 @@ pub(crate) struct Inner {
     /// Held while a plan is made and loaded: whoever comes meanwhile finds it instead of making another.
     loading: Mutex<()>,
     arenas: Arenas,
-    /// Held by runs: for writing by those that write variables.
-    state: RwLock<()>,
+    /// Which variables runs have at the moment.
+    accesses: Accesses,
+    lanes: Mutex<Vec<WeakLane>>,
     closed: AtomicBool,
 }
 
@@ -78,7 +82,8 @@ impl Session {
             variables: Mutex::default(),
             plans: Mutex::default(),
             loading: Mutex::new(()),
-            state: RwLock::new(()),
+            accesses: Accesses::default(),
+            lanes: Mutex::default(),
             closed: AtomicBool::new(false),
         })))
     }
@@ -181,16 +186,11 @@ impl Session {
     /// # Errors
     /// NOT_FOUND where none of that name has storage; FAILED_PRECONDITION where nothing was assigned to it.
     pub fn read_variable(&self, name: &str) -> Result<HostTensor> {
-        let _runs = self.0.state.read().unwrap_or_else(PoisonError::into_inner);
-        let variables = self.0.variables.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, slot) = variables
-            .all()
-            .find(|(_, slot)| slot.name == name)
-            .ok_or_else(|| Error::not_found(format!("no variable '{name}' has storage")))?;
-        if !slot.is_initialized() {
-            return Err(Error::failed_precondition(format!("Attempting to use uninitialized value {name}")));
-        }
-        slot.read()
+        let missing = || Error::not_found(format!("no variable '{name}' has storage"));
+        self.0.with_variable(name, false, missing, |slot| match slot.is_initialized() {
+            true => slot.read(),
+            false => Err(Error::failed_precondition(format!("Attempting to use uninitialized value {name}"))),
+        })
     }
 
     /// Gives a variable a value; it gets storage if it has none.
@@ -201,13 +201,28 @@ impl Session {
     pub fn write_variable(&self, name: &str, value: &HostTensor) -> Result<()> {
         self.0.check_open()?;
         self.0.ensure_named(name)?;
-        let _alone = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
-        let variables = self.0.variables.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, slot) = variables
-            .all()
-            .find(|(_, slot)| slot.name == name)
-            .ok_or_else(|| Error::not_found(format!("the graph has no variable '{name}'")))?;
-        slot.write(value)
+        let missing = || Error::not_found(format!("the graph has no variable '{name}'"));
+        self.0.with_variable(name, true, missing, |slot| slot.write(value))
+    }
+
+    /// Keeps memory for the runs of these callables, one run at a time: as much as the greatest of them takes of each device.
+    /// Callables that run in it ([`Callable::in_lane`]) never wait for room, and take none beyond it. Lanes are how several
+    /// threads share a line whose peak is known: the sum of their lanes, variables and constants.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where a line has no room; CANCELLED after the session was closed; INVALID_ARGUMENT for a callable of
+    /// another session.
+    pub fn lane(&self, callables: &[&Callable]) -> Result<Lane> {
+        self.0.check_open()?;
+        if callables.iter().any(|callable| !std::ptr::eq(callable.session(), &*self.0)) {
+            return Err(Error::invalid_argument("a lane is for callables of its session"));
+        }
+        let plans: Vec<&Loaded> = callables.iter().map(|callable| callable.loaded()).collect();
+        let lane = Lane::new(&plans, self.0.devices.all(), &self.0.holder)?;
+        let mut lanes = self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.retain(|lane| lane.upgrade().is_some());
+        lanes.push(lane.downgrade());
+        Ok(lane)
     }
 
     /// Gives memory back that no run needs now: idle arenas and plans that nobody holds.
@@ -219,7 +234,7 @@ impl Session {
     /// back to the devices.
     pub fn close(&self) {
         self.0.closed.store(true, Ordering::Release);
-        let _alone = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.0.accesses.take(&Wish::All);
         let mut plans = self.0.plans.lock().unwrap_or_else(PoisonError::into_inner);
         // Callables may hold plans, but they run no more.
         plans.values().flatten().for_each(|(_, loaded)| loaded.give_back());
@@ -227,6 +242,9 @@ impl Session {
         drop(plans);
         *self.0.variables.lock().unwrap_or_else(PoisonError::into_inner) = Variables::default();
         self.0.arenas.clear();
+        for lane in self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            lane.upgrade().into_iter().for_each(|lane| *lane.memory() = None);
+        }
     }
 }
 
@@ -235,32 +253,68 @@ impl Inner {
         &self.graph
     }
 
-    pub fn run_loaded(&self, loaded: &Loaded, ends: &mut Ends<'_, '_, '_>) -> Result<()> {
+    pub fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    pub fn run_loaded(&self, loaded: &Loaded, lane: Option<&Lane>, ends: &mut Ends<'_, '_, '_>) -> Result<()> {
         self.check_open()?;
-        if !loaded.writes {
-            let _shared = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let asked = ends.times.is_some().then(Instant::now);
+        {
+            let _granted = self.accesses.take(&loaded.wish);
             self.check_open()?;
-            match loaded.run(&self.arenas, ends, &self.graph) {
-                Attempt::NoRoom(_) => {}
-                Attempt::Over(result) => return result,
+            let attempt = match lane {
+                Some(lane) => {
+                    let memory = lane.memory();
+                    let memory = memory.as_ref().ok_or_else(closed)?;
+                    note_wait(ends, asked);
+                    loaded.run(Room::Lane(memory), ends, &self.graph)
+                }
+                None => {
+                    note_wait(ends, asked);
+                    loaded.run(Room::Shared(&self.arenas), ends, &self.graph)
+                }
+            };
+            if let Attempt::Over(result) = attempt {
+                return result;
             }
         }
         // A run that found no room beside others of the session waits for them before it starts.
-        let _alone = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let asked = ends.times.is_some().then(Instant::now);
+        let _alone = self.accesses.take(&Wish::All);
         self.check_open()?;
-        if let Attempt::Over(result) = loaded.run(&self.arenas, ends, &self.graph) {
+        note_wait(ends, asked);
+        if let Attempt::Over(result) = loaded.run(Room::Shared(&self.arenas), ends, &self.graph) {
             return result;
         }
         // What was kept from other runs may stand in the way.
         self.release_unused();
-        match loaded.run(&self.arenas, ends, &self.graph) {
+        match loaded.run(Room::Shared(&self.arenas), ends, &self.graph) {
             Attempt::NoRoom(error) => Err(error),
             Attempt::Over(result) => result,
         }
     }
 
+    /// Does something with a variable that has storage, when no run is in the way.
+    fn with_variable<R>(
+        &self,
+        name: &str,
+        writes: bool,
+        missing: impl Fn() -> Error,
+        action: impl FnOnce(&Slot) -> Result<R>,
+    ) -> Result<R> {
+        let find = |variables: &Variables| variables.all().find(|(_, slot)| slot.name == name).map(|(_, slot)| slot.clone());
+        let variables = || self.variables.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = find(&variables()).ok_or_else(&missing)?.number;
+        let wish = Wish::one(number, writes);
+        let _granted = self.accesses.take(&wish);
+        // The session may have been closed meanwhile.
+        let slot = find(&variables()).ok_or_else(&missing)?;
+        action(&slot)
+    }
+
     fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(Error::cancelled("Session has been closed.")) } else { Ok(()) }
+        if self.closed.load(Ordering::Acquire) { Err(closed()) } else { Ok(()) }
     }
 
     fn plan(&self, signature: &Signature) -> Result<Plan> {
@@ -335,6 +389,17 @@ impl Inner {
             !plans.is_empty()
         });
     }
+}
+
+/// Adds what a run waited before it could begin.
+fn note_wait(ends: &mut Ends<'_, '_, '_>, since: Option<Instant>) {
+    if let (Some(times), Some(since)) = (&mut ends.times, since) {
+        times.waiting += since.elapsed();
+    }
+}
+
+fn closed() -> Error {
+    Error::cancelled("Session has been closed.")
 }
 
 fn signature(feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Signature {

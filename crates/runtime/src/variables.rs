@@ -13,6 +13,8 @@ use plimsoll_plan::{PlanVariable, VariableKind};
 /// Where a variable is.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
+    /// Its number among the session's variables.
+    pub number: u32,
     pub name: String,
     pub kind: VariableKind,
     pub data_type: DataType,
@@ -110,6 +112,7 @@ impl Variables {
                     block.copy_in(offset, initial);
                 }
                 let slot = Slot {
+                    number: self.slots.len() as u32,
                     name: variable.name.clone(),
                     kind: variable.kind,
                     data_type: variable.data_type,

@@ -1,0 +1,282 @@
+//! Who may touch which variable when: any number of readers, or one writer; all that a run needs is granted at once, first
+//! come, first served.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// A variable, by its number in the session, and whether it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub variable: u32,
+    pub writes: bool,
+}
+
+/// What somebody asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Wish {
+    /// These variables, each once, in the order of their numbers.
+    Some(Arc<[Access]>),
+    /// Everything, alone.
+    All,
+}
+
+impl Wish {
+    /// One variable.
+    pub fn one(variable: u32, writes: bool) -> Wish {
+        Wish::Some(Arc::new([Access { variable, writes }]))
+    }
+
+    fn conflicts(&self, other: &Wish) -> bool {
+        let (Wish::Some(mine), Wish::Some(theirs)) = (self, other) else { return true };
+        let (mut a, mut b) = (0, 0);
+        while let (Some(mine), Some(theirs)) = (mine.get(a), theirs.get(b)) {
+            if mine.variable == theirs.variable && (mine.writes || theirs.writes) {
+                return true;
+            }
+            a += usize::from(mine.variable <= theirs.variable);
+            b += usize::from(theirs.variable <= mine.variable);
+        }
+        false
+    }
+}
+
+/// The table of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Accesses {
+    table: Mutex<Table>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// For each variable how many read it, or [`WRITTEN`]. As long as the greatest number that was ever asked for.
+    held: Vec<u32>,
+    /// How many have been granted something and hold it.
+    holders: u32,
+    /// Whether one has everything.
+    alone: bool,
+    /// Those who wait, in the order in which they came.
+    waiting: VecDeque<(u64, Wish)>,
+    tickets: u64,
+}
+
+/// The mark of a variable that somebody writes.
+const WRITTEN: u32 = u32::MAX;
+
+/// What was granted; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Granted<'a> {
+    accesses: &'a Accesses,
+    wish: &'a Wish,
+}
+
+impl Accesses {
+    /// Waits until nobody holds what conflicts with the wish, and nobody who came earlier waits for such. Allocates nothing,
+    /// but for a variable or a number of waiting threads that is greater than ever before.
+    pub fn take<'a>(&'a self, wish: &'a Wish) -> Granted<'a> {
+        let mut table = self.table();
+        if !table.waiting.is_empty() || !table.is_free(wish) {
+            let ticket = table.tickets;
+            table.tickets += 1;
+            table.waiting.push_back((ticket, wish.clone()));
+            while !table.is_turn_of(ticket) {
+                table = self.changed.wait(table).unwrap_or_else(PoisonError::into_inner);
+            }
+            // Whoever was held up by this wish while it waited is held up by it now.
+            table.waiting.retain(|(other, _)| *other != ticket);
+        }
+        table.hold(wish);
+        Granted { accesses: self, wish }
+    }
+
+    /// Whether a wish would be granted at once.
+    #[cfg(test)]
+    fn is_free(&self, wish: &Wish) -> bool {
+        let table = self.table();
+        table.waiting.is_empty() && table.is_free(wish)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Granted<'_> {
+    fn drop(&mut self) {
+        let mut table = self.accesses.table();
+        table.release(self.wish);
+        if !table.waiting.is_empty() {
+            self.accesses.changed.notify_all();
+        }
+    }
+}
+
+impl Table {
+    fn is_free(&self, wish: &Wish) -> bool {
+        match wish {
+            Wish::All => self.holders == 0,
+            Wish::Some(wanted) => {
+                let is_free = |access: &Access| match self.held.get(access.variable as usize) {
+                    None | Some(0) => true,
+                    Some(&WRITTEN) => false,
+                    Some(_) => !access.writes,
+                };
+                !self.alone && wanted.iter().all(is_free)
+            }
+        }
+    }
+
+    /// Whether the one with that ticket is held up by nobody, neither by those who hold nor by those who came earlier.
+    fn is_turn_of(&self, ticket: u64) -> bool {
+        let mut earlier = self.waiting.iter().take_while(|(other, _)| *other < ticket);
+        let Some((_, wish)) = self.waiting.iter().find(|(other, _)| *other == ticket) else { return true };
+        self.is_free(wish) && !earlier.any(|(_, other)| other.conflicts(wish))
+    }
+
+    fn hold(&mut self, wish: &Wish) {
+        self.holders += 1;
+        match wish {
+            Wish::All => self.alone = true,
+            Wish::Some(wanted) => {
+                if let Some(last) = wanted.last()
+                    && last.variable as usize >= self.held.len()
+                {
+                    self.held.resize(last.variable as usize + 1, 0);
+                }
+                for access in wanted.iter() {
+                    let held = &mut self.held[access.variable as usize];
+                    *held = if access.writes { WRITTEN } else { *held + 1 };
+                }
+            }
+        }
+    }
+
+    fn release(&mut self, wish: &Wish) {
+        self.holders -= 1;
+        match wish {
+            Wish::All => self.alone = false,
+            Wish::Some(wanted) => {
+                for access in wanted.iter() {
+                    let held = &mut self.held[access.variable as usize];
+                    *held = if access.writes { 0 } else { *held - 1 };
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn wish(accesses: &[(u32, bool)]) -> Wish {
+        Wish::Some(accesses.iter().map(|(variable, writes)| Access { variable: *variable, writes: *writes }).collect())
+    }
+
+    #[test]
+    fn wishes_conflict_where_one_writes_what_the_other_touches() {
+        let some = [(0, false), (2, true), (5, false)];
+        for (other, conflicts) in [
+            (vec![], false),
+            (vec![(0, false), (1, true), (5, false)], false),
+            (vec![(1, true), (2, false)], true),
+            (vec![(5, true)], true),
+            (vec![(3, true), (4, true), (6, true)], false),
+        ] {
+            assert_eq!(wish(&some).conflicts(&wish(&other)), conflicts, "{other:?}");
+            assert_eq!(wish(&other).conflicts(&wish(&some)), conflicts, "{other:?}");
+            assert!(Wish::All.conflicts(&wish(&other)));
+        }
+    }
+
+    #[test]
+    fn readers_share_writers_do_not_and_disjoint_writers_do_not_meet() {
+        let accesses = Accesses::default();
+        let (reads, writes, other) = (wish(&[(1, false)]), wish(&[(1, true)]), wish(&[(0, true), (7, true)]));
+        let (a, b) = (accesses.take(&reads), accesses.take(&reads));
+        let c = accesses.take(&other);
+        assert!(accesses.is_free(&reads) && !accesses.is_free(&writes) && !accesses.is_free(&other) && !accesses.is_free(&Wish::All));
+        drop((a, b));
+        assert!(accesses.is_free(&writes) && !accesses.is_free(&Wish::All));
+        drop(c);
+        let all = accesses.take(&Wish::All);
+        assert!(!accesses.is_free(&wish(&[])));
+        drop(all);
+        let nothing = wish(&[]);
+        let _running = accesses.take(&nothing);
+        assert!(!accesses.is_free(&Wish::All));
+    }
+
+    #[test]
+    fn a_writer_that_waits_is_not_overtaken_by_readers_that_come_later() {
+        let accesses = Accesses::default();
+        let (reads, writes, elsewhere) = (wish(&[(0, false)]), wish(&[(0, true)]), wish(&[(1, true)]));
+        let (sender, order) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let first = accesses.take(&reads);
+            let waits_for = |count: usize| {
+                while accesses.table().waiting.len() < count {
+                    std::thread::yield_now();
+                }
+            };
+            let spawn = |name: &'static str, wish| {
+                let (sender, accesses) = (sender.clone(), &accesses);
+                scope.spawn(move || {
+                    let _granted = accesses.take(wish);
+                    sender.send(name).unwrap();
+                });
+            };
+            spawn("writer", &writes);
+            waits_for(1);
+            spawn("reader", &reads);
+            waits_for(2);
+            // Who is in nobody's way goes at once.
+            spawn("elsewhere", &elsewhere);
+            assert_eq!(order.recv().unwrap(), "elsewhere");
+            drop(first);
+            assert_eq!([order.recv().unwrap(), order.recv().unwrap()], ["writer", "reader"]);
+        });
+    }
+
+    #[test]
+    fn many_threads_never_meet_where_they_should_not() {
+        let accesses = Accesses::default();
+        // Readers of each variable, or minus one for a writer.
+        let state: [AtomicI64; 4] = Default::default();
+        let turns = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..4u32 {
+                let (accesses, state, turns) = (&accesses, &state, &turns);
+                scope.spawn(move || {
+                    let mut random = thread + 1;
+                    for _ in 0..300 {
+                        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                        let chosen = (random >> 24) & 15;
+                        let wanted: Vec<(u32, bool)> =
+                            (0..4).filter(|bit| chosen >> bit & 1 == 1).map(|bit| (bit, random >> (16 + bit) & 1 == 1)).collect();
+                        let wish = if random >> 28 == 0 { Wish::All } else { wish(&wanted) };
+                        let _granted = accesses.take(&wish);
+                        for (variable, writes) in &wanted {
+                            let before = if *writes {
+                                state[*variable as usize].compare_exchange(0, -1, Ordering::SeqCst, Ordering::SeqCst).unwrap_or(i64::MIN)
+                            } else {
+                                state[*variable as usize].fetch_add(1, Ordering::SeqCst)
+                            };
+                            assert!(before >= 0, "variable {variable} is held by others");
+                        }
+                        std::thread::yield_now();
+                        for (variable, writes) in &wanted {
+                            state[*variable as usize].fetch_add(if *writes { 1 } else { -1 }, Ordering::SeqCst);
+                        }
+                        turns.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(turns.into_inner(), 1200);
+        assert!(accesses.is_free(&Wish::All));
+    }
+}
