@@ -740,6 +740,18 @@ def windows():
     refuse("LRNGrad", [zeros(3, 3, 1), zeros(3, 3, 1), zeros(3, 3, 1)])
 
 
+def control():
+    for number in [0, 2.5, -0.0, -1]:
+        run("ToBool", [n(number, np.float32)])
+    for number in [0, 7]:
+        run("ToBool", [n(number)])
+        run("ToBool", [n(number, np.int64)])
+        run("ToBool", [n(number, np.bool_)])
+    for shape in [(0,), (2, 0), (1,), (2, 3)]:
+        run("ToBool", [np.zeros(shape, np.float32)])
+        run("ToBool", [np.zeros(shape, np.bool_)])
+
+
 if __name__ == "__main__":
-    for record in [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows]:
+    for record in [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows, control]:
         record()

@@ -9,6 +9,15 @@ use plimsoll_device::{Args, Fault};
 
 use crate::load::{Action, COPY_PIECE, NONE, Step};
 
+/// Whether the guard of `step` lets it run.
+///
+/// # Safety
+/// As [`execute`]; the commands that the step waits for are over.
+pub(crate) unsafe fn is_wanted(pointers: &[*mut u8], step: &Step) -> bool {
+    // SAFETY: a guard is one byte, which `Loaded::new` checked; the rest is the caller's promise.
+    step.guard == NONE || unsafe { pointers[step.guard as usize].read() } != 0
+}
+
 /// Runs the pieces `pieces` of `step` with the program's table of pointers and the scratch of slice `slice`.
 ///
 /// # Safety

@@ -50,6 +50,8 @@ pub(crate) struct Step {
     pub worker: (u32, u64),
     /// Whether there are fewer slices than threads: then they are handed out to those who come.
     pub few_slices: bool,
+    /// The byte that says whether the step is run, or [`NONE`].
+    pub guard: u32,
     /// The first wait and how many there are.
     pub waits: (u32, u32),
     /// Whether it takes so long that sleeping threads are woken for its pieces.
@@ -96,6 +98,11 @@ impl Loaded {
             Some(buffer) => self.pointer(buffer)?,
             None => NONE,
         };
+        let guard = match &command.guard {
+            Some(buffer) if buffer.bytes == 1 => self.pointer(buffer)?,
+            Some(buffer) => return Err(Error::internal(format!("a guard of {} bytes", buffer.bytes))),
+            None => NONE,
+        };
         let mut slice_bytes = 0;
         let (action, chunks, wakes) = match &command.work {
             Work::Kernel(prepared) => {
@@ -128,7 +135,17 @@ impl Loaded {
         self.queues = command.waits.iter().fold(self.queues, |queues, wait| queues.max(wait.queue as usize + 1));
         self.has_pieces |= chunks > 1;
         let few_slices = chunks < threads;
-        self.steps.push(Step { action, chunks: chunks.max(1), args, scratch, worker: (worker, slice_bytes), few_slices, waits, wakes });
+        self.steps.push(Step {
+            action,
+            chunks: chunks.max(1),
+            args,
+            scratch,
+            worker: (worker, slice_bytes),
+            few_slices,
+            guard,
+            waits,
+            wakes,
+        });
         Ok(())
     }
 
@@ -168,7 +185,7 @@ mod tests {
     }
 
     fn copy(args: Vec<BufferRef>) -> Command {
-        Command { work: Work::Copy, args, scratch: None, worker_scratch: None, waits: vec![], label: "copy".into() }
+        Command { work: Work::Copy, args, scratch: None, worker_scratch: None, guard: None, waits: vec![], label: "copy".into() }
     }
 
     #[derive(Debug)]
@@ -183,7 +200,15 @@ mod tests {
     fn call(per_worker: u64, chunks: u32, worker_scratch: Option<BufferRef>) -> Command {
         let cost = plimsoll_device::Cost::default();
         let prepared = plimsoll_device::Prepared { chunks, scratch: 0, per_worker, cost, in_place: vec![], kernel: Arc::new(Nothing) };
-        Command { work: Work::Kernel(prepared), args: vec![], scratch: None, worker_scratch, waits: vec![], label: "call".into() }
+        Command {
+            work: Work::Kernel(prepared),
+            args: vec![],
+            scratch: None,
+            worker_scratch,
+            guard: None,
+            waits: vec![],
+            label: "call".into(),
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use plimsoll_base::Code;
 use plimsoll_device::{Bindings, Failure, Fault, Run, Wait};
 
-use crate::execute::execute;
+use crate::execute::{execute, is_wanted};
 use crate::load::{Loaded, Step};
 use crate::offer::Offer;
 use crate::pool::Crew;
@@ -150,7 +150,10 @@ impl CpuQueue {
                 return leave();
             }
             let start = run.trace.as_ref().map(|trace| (trace, trace.now()));
-            if alone || step.chunks == 1 {
+            // SAFETY: the queue is claimed and the step's waits are over.
+            if !unsafe { is_wanted(self.pointers(), step) } {
+                // Passed over.
+            } else if alone || step.chunks == 1 {
                 // SAFETY: the queue is claimed and its waits are over; nobody else has pieces of the command.
                 if let Err(fault) = unsafe { execute(self.pointers(), step, 0..step.chunks, 0) } {
                     run.fail(Failure { queue: index, command: finished, fault });

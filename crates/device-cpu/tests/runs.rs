@@ -57,7 +57,8 @@ fn copies_of_all_lengths() {
             let mut to = vec![0u8; length + 1];
             let place = |place| BufferRef { place, offset: 0, bytes: length as u64 };
             let args = vec![place(Place::Feed(0)), place(Place::Fetch(0))];
-            let copy = Command { work: Work::Copy, args, scratch: None, worker_scratch: None, waits: vec![], label: "copy".into() };
+            let copy =
+                Command { work: Work::Copy, args, scratch: None, worker_scratch: None, guard: None, waits: vec![], label: "copy".into() };
             let executable = device.load(0, Arc::new(Program { commands: vec![copy] })).unwrap();
             let bindings = Bindings { feeds: vec![from.as_ptr().cast_mut()], fetches: vec![to.as_mut_ptr()], ..Bindings::default() };
             let mut run = Arc::new(Run::new(1, bindings));
@@ -79,6 +80,7 @@ fn fed_and_fetched_memory_may_be_elsewhere_in_every_run() {
         args: vec![place(from), place(to)],
         scratch: None,
         worker_scratch: None,
+        guard: None,
         waits: vec![],
         label: "copy".into(),
     };

@@ -62,6 +62,8 @@ pub struct Command {
     /// Scratch of those who take part, in the arena, where the kernel asks for some: a slice for each of them, one after the
     /// other (see [`Prepared::worker_slices`]).
     pub worker_scratch: Option<BufferRef>,
+    /// A bool in memory: where it is 0 when the command's turn comes, the command is passed over.
+    pub guard: Option<BufferRef>,
     /// What has to have happened on other queues.
     pub waits: Vec<Wait>,
     /// For errors and profiles: the node that this mostly is, with how many were fused into it.

@@ -134,6 +134,8 @@ pub struct Update {
 pub enum Lower {
     /// It computes nothing and has no outputs (NoOp).
     Nothing,
+    /// Computes nothing, and runs whatever became of the nodes before it.
+    ControlTrigger,
     /// A constant: attribute `value`.
     Const,
     /// A value that has to be fed.
@@ -162,6 +164,10 @@ pub enum Lower {
     ReadVariable,
     /// Whether the variable that input 0 stands for was initialised.
     IsInitialized,
+    /// Outputs 0 and 1 are input 0; output 0 is dead where input 1, a bool, is true, and output 1 where it is false.
+    Switch,
+    /// Output 0 is the first input that is not dead, output 1 its number; both are dead where all inputs are.
+    Merge,
     /// The variable that input 0 stands for becomes input 1. It need not have been initialised.
     Assign,
     /// Variables change element by element.

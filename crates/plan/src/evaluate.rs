@@ -35,7 +35,7 @@ pub(crate) fn evaluate(lir: &Lir, prepared: &IdVec<WorkId, Option<Prepare>>, dev
         let seconds = prepared[id].as_ref().map_or(0.0, |prepare| prepare.seconds);
         finish[id] = ready.max(free_at[work.device.index()]) + seconds;
         free_at[work.device.index()] = finish[id];
-        work.inputs.iter().map(|view| view.value).chain(work.outputs.iter().copied()).for_each(|value| last_use[value] = step);
+        work.reads().chain(work.outputs.iter().copied()).for_each(|value| last_use[value] = step);
     }
     let mut live = vec![0u64; devices];
     let mut live_peak = vec![0u64; devices];
@@ -48,7 +48,7 @@ pub(crate) fn evaluate(lir: &Lir, prepared: &IdVec<WorkId, Option<Prepare>>, dev
         let device = work.device.index();
         let scratch = prepared[id].as_ref().map_or(0, |prepare| prepare.scratch());
         live_peak[device] = live_peak[device].max(live[device] + scratch);
-        let mut touched: Vec<ValueId> = work.inputs.iter().map(|view| view.value).chain(work.outputs.iter().copied()).collect();
+        let mut touched: Vec<ValueId> = work.reads().chain(work.outputs.iter().copied()).collect();
         touched.sort_unstable();
         touched.dedup();
         for value in touched.iter().filter(|value| in_arena(value) && last_use[**value] == step) {

@@ -31,12 +31,12 @@ pub(crate) fn fuse(lir: &mut Lir) -> Result<()> {
 
 /// After `producer` went into `id`: the producer's inputs are read by `id` now.
 fn recount(lir: &Lir, mut uses: IdVec<ValueId, Vec<WorkId>>, producer: WorkId, id: WorkId) -> IdVec<ValueId, Vec<WorkId>> {
-    for input in &lir.works[producer].inputs {
-        uses[input.value].retain(|user| *user != producer && *user != id);
+    for value in lir.works[producer].reads() {
+        uses[value].retain(|user| *user != producer && *user != id);
     }
-    for input in &lir.works[id].inputs {
-        if !uses[input.value].contains(&id) {
-            uses[input.value].push(id);
+    for value in lir.works[id].reads() {
+        if !uses[value].contains(&id) {
+            uses[value].push(id);
         }
     }
     uses
@@ -68,6 +68,12 @@ fn candidate(
         }
         let only_here = |output: &ValueId| lir.values[*output].home == Home::Arena && uses[*output].iter().all(|user| *user == id);
         if producer.gone || producer.device != consumer.device || producer.is_root || !producer.outputs.iter().all(only_here) {
+            return None;
+        }
+        // What is passed over cannot be joined with what is not, nor can a work make its own guard.
+        if producer.guard.is_some_and(|guard| consumer.guard != Some(guard))
+            || consumer.guard.is_some_and(|guard| producer.outputs.contains(&guard))
+        {
             return None;
         }
         if producer.inputs.len() + consumer.inputs.len() + consumer.outputs.len() > MAX_ARGS {
@@ -191,6 +197,7 @@ fn join(lir: &mut Lir, producer: WorkId, _value: ValueId, id: WorkId) -> Result<
     };
     let work = &mut lir.works[id];
     (work.kind, work.inputs, work.nodes) = (kind, all, nodes);
+    work.after.extend(made.after);
     lir.works[producer].gone = true;
     Ok(true)
 }

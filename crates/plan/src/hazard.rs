@@ -19,8 +19,7 @@ pub(crate) fn order_accesses(lir: &mut Lir) -> Result<()> {
     let mut position = positions(lir)?;
     for (old, new) in versions {
         let Some(writer) = definitions[new] else { continue };
-        let readers: Vec<WorkId> =
-            lir.live().filter(|(_, work)| work.inputs.iter().any(|view| view.value == old)).map(|(id, _)| id).collect();
+        let readers: Vec<WorkId> = lir.live().filter(|(_, work)| work.reads().any(|value| value == old)).map(|(id, _)| id).collect();
         let mut copied: Option<ValueId> = None;
         for reader in readers {
             if reader == writer {
@@ -89,6 +88,9 @@ fn copy_before(lir: &mut Lir, old: ValueId, writer: WorkId) -> ValueId {
 }
 
 fn replace(lir: &mut Lir, reader: WorkId, old: ValueId, copy: ValueId) {
+    if lir.works[reader].guard == Some(old) {
+        lir.works[reader].guard = Some(copy);
+    }
     for view in &mut lir.works[reader].inputs {
         if view.value == old {
             view.value = copy;

@@ -6,6 +6,7 @@
 //! hazard → order → pack. Each step is a module of that name.
 #![forbid(unsafe_code)]
 
+mod condition;
 mod evaluate;
 mod fuse;
 mod hazard;

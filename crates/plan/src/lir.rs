@@ -87,6 +87,9 @@ pub(crate) struct Work {
     pub nodes: Vec<NodeId>,
     pub inputs: Vec<View>,
     pub outputs: Vec<ValueId>,
+    /// A bool: where it is false when the work's turn comes, the work is passed over. What it would have defined is then
+    /// undefined, but for variables, which keep what they hold.
+    pub guard: Option<ValueId>,
     /// Works that have to be done before, beyond those that define its inputs.
     pub after: Vec<WorkId>,
     /// Fused into another: it is none any more.
@@ -95,6 +98,13 @@ pub(crate) struct Work {
     pub is_root: bool,
     /// Where it stands among the works in the graph's order; equal ranks go by id.
     pub rank: u32,
+}
+
+impl Work {
+    /// The values that it reads, some of them more than once.
+    pub fn reads(&self) -> impl Iterator<Item = ValueId> + '_ {
+        self.inputs.iter().map(|view| view.value).chain(self.guard)
+    }
 }
 
 /// Everything about a signature but order and addresses.
@@ -109,6 +119,8 @@ pub(crate) struct Lir {
     pub nodes: Vec<(NodeId, DeviceId)>,
     /// For each value, the version that its variable has next.
     pub next_version: Vec<(ValueId, ValueId)>,
+    /// Variables that are initialised by a write that no condition guards, with the version that it defines.
+    pub initialized: Vec<(u32, ValueId)>,
 }
 
 impl Lir {
@@ -119,7 +131,8 @@ impl Lir {
     /// A new work, last in rank.
     pub fn work(&mut self, kind: WorkKind, device: DeviceId, nodes: Vec<NodeId>, inputs: Vec<View>, outputs: Vec<ValueId>) -> &mut Work {
         let rank = self.works.len() as u32;
-        let id = self.works.push(Work { kind, device, nodes, inputs, outputs, after: Vec::new(), gone: false, is_root: false, rank });
+        let (guard, after) = (None, Vec::new());
+        let id = self.works.push(Work { kind, device, nodes, inputs, outputs, guard, after, gone: false, is_root: false, rank });
         &mut self.works[id]
     }
 
@@ -155,9 +168,9 @@ impl Lir {
     pub fn uses(&self) -> IdVec<ValueId, Vec<WorkId>> {
         let mut uses: IdVec<ValueId, Vec<WorkId>> = IdVec::filled(Vec::new(), self.values.len());
         for (id, work) in self.live() {
-            for input in &work.inputs {
-                if uses[input.value].last() != Some(&id) {
-                    uses[input.value].push(id);
+            for value in work.reads() {
+                if uses[value].last() != Some(&id) {
+                    uses[value].push(id);
                 }
             }
         }
@@ -176,7 +189,8 @@ impl Lir {
         let mut stack: Vec<WorkId> = self.live().filter(|(_, work)| work.is_root).map(|(id, _)| id).collect();
         while let Some(id) = stack.pop() {
             if !std::mem::replace(&mut needed[id], true) {
-                stack.extend(self.works[id].inputs.iter().filter_map(|input| definitions[input.value]));
+                stack.extend(self.works[id].reads().filter_map(|value| definitions[value]));
+                stack.extend(&self.works[id].after);
             }
         }
         for (id, work) in self.works.iter_mut() {
@@ -222,6 +236,6 @@ impl Lir {
         work: &'a Work,
         definitions: &'a IdVec<ValueId, Option<WorkId>>,
     ) -> impl Iterator<Item = WorkId> + 'a {
-        work.inputs.iter().filter_map(|input| definitions[input.value]).chain(work.after.iter().copied())
+        work.reads().filter_map(|value| definitions[value]).chain(work.after.iter().copied())
     }
 }

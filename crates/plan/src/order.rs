@@ -71,7 +71,7 @@ fn eager(lir: &Lir, as_written: &[WorkId], prepared: &IdVec<WorkId, Option<Prepa
 }
 
 fn distinct_inputs(work: &Work) -> Vec<ValueId> {
-    let mut values: Vec<ValueId> = work.inputs.iter().map(|view| view.value).collect();
+    let mut values: Vec<ValueId> = work.reads().collect();
     values.sort_unstable();
     values.dedup();
     values

@@ -180,9 +180,9 @@ fn lifetimes(lir: &Lir, lanes: &[Lane], slots: &IdVec<WorkId, Slot>) -> IdVec<Va
     }
     for (queue, lane) in lanes.iter().enumerate() {
         for (position, id) in lane.works.iter().enumerate() {
-            for view in &lir.works[*id].inputs {
-                let Some(mut lifetime) = lifetimes[view.value] else { continue };
-                let owner = lanes.iter().position(|lane| lane.device == lir.values[view.value].device).expect("it is defined there");
+            for value in lir.works[*id].reads() {
+                let Some(mut lifetime) = lifetimes[value] else { continue };
+                let owner = lanes.iter().position(|lane| lane.device == lir.values[value].device).expect("it is defined there");
                 if owner == queue {
                     lifetime.last = lifetime.last.max(position as u32);
                 } else {
@@ -192,7 +192,7 @@ fn lifetimes(lir: &Lir, lanes: &[Lane], slots: &IdVec<WorkId, Slot>) -> IdVec<Va
                     lifetime.unread_elsewhere = lifetime.unread_elsewhere.max(free);
                     lifetime.last = lifetime.last.max(free.saturating_sub(1));
                 }
-                lifetimes[view.value] = Some(lifetime);
+                lifetimes[value] = Some(lifetime);
             }
         }
     }
@@ -349,6 +349,7 @@ fn program(
             args,
             scratch: scratch(0, shared),
             worker_scratch: scratch(shared, slices),
+            guard: work.guard.map(buffer),
             waits: lane.waits[position].clone(),
             label: label(request, work),
         });
@@ -372,15 +373,11 @@ fn label(request: &Request<'_>, work: &crate::lir::Work) -> Arc<str> {
     }
 }
 
-/// Fills in which command initialises a variable: the one that defines its first version.
+/// Fills in which commands initialise variables.
 fn note_assignments(lir: &mut Lir, slots: &IdVec<WorkId, Slot>) {
     let definitions = lir.definitions();
-    for index in 0..lir.variables.len() {
-        if lir.variables[index].assigned_by.is_none() {
-            continue;
-        }
-        let mut versions = lir.values.iter().filter(|(_, value)| value.home == Home::Variable(index as u32)).map(|(id, _)| id);
-        let first = versions.nth(1).and_then(|version| definitions[version]);
-        lir.variables[index].assigned_by = first.map(|work| (slots[work].0 as u32, slots[work].1 as u32));
+    for &(variable, version) in &lir.initialized {
+        let work = definitions[version];
+        lir.variables[variable as usize].assigned_by = work.map(|work| (slots[work].0 as u32, slots[work].1 as u32));
     }
 }

@@ -102,7 +102,7 @@ pub struct PlanVariable {
     pub initial: Option<Vec<u8>>,
     /// The node that reads it before the plan writes it: it must have been initialised.
     pub read_first_by: Option<NodeId>,
-    /// The command that initialises it, as `(queue, number of the command)`.
+    /// The command that initialises it in every run, as `(queue, number of the command)`.
     pub assigned_by: Option<(u32, u32)>,
     /// Whether the plan writes it at all.
     pub written: bool,
@@ -164,10 +164,8 @@ pub struct Queue {
 /// A part of a plan. Only `Static` is made so far; the others have their place in the tree from the first day.
 #[derive(Clone, Debug)]
 pub enum Region {
-    /// Everything is known: these queues run side by side.
+    /// Everything is known but which guarded commands are passed over: these queues run side by side.
     Static(Vec<Queue>),
-    /// One of several, by a value that is known when it runs.
-    Branch(Vec<Region>),
     /// Again and again.
     Loop(Box<Region>),
     /// Shapes are known only when it runs.

@@ -42,6 +42,9 @@ impl Display for Plan {
                 };
                 let args: Vec<String> = command.args.iter().map(|arg| buffer(*arg)).collect();
                 write!(f, "  {what} {} {}", command.label, args.join(" "))?;
+                if let Some(guard) = command.guard {
+                    write!(f, " if {}", buffer(guard))?;
+                }
                 if let Some(scratch) = command.scratch {
                     write!(f, " scratch {}", buffer(scratch))?;
                 }

@@ -208,3 +208,20 @@ fn placement_follows_names_variables_and_softness() {
     assert_eq!((error.code(), error.node()), (Code::InvalidArgument, Some("sum")));
     assert!(error.message().contains("Cannot assign a device for operation sum"), "{error}");
 }
+
+#[test]
+fn the_sides_of_a_branch_are_guarded() {
+    let mut b = builder();
+    let x = float(&mut b, "x");
+    let zero = b.scalar(0f32).unwrap();
+    let p = b.reduce_sum(x, Some(&[0])).build().unwrap();
+    let p = b.op("Greater").inputs([p, zero]).name("p").build().unwrap();
+    let fork = b.op("Switch").inputs([x, p]).build_node().unwrap();
+    let side = |index| plimsoll_graph::Output { node: fork, index };
+    let w = b.get_variable("w", DataType::Float, [4], &Initializer::Zeros).unwrap();
+    let grown = b.op("AssignAdd").inputs([w.handle, side(1)]).name("grown").build_node().unwrap();
+    let other = b.op("Rsqrt").input(side(0)).name("other").device("/cpu:1").build().unwrap();
+    let sides = [other, plimsoll_graph::Output { node: grown, index: 0 }];
+    b.op("Merge").inputs(sides).attr("N", AttrValue::Int(2)).name("y").build_node().unwrap();
+    check("branch", &try_plan(b, cpus(2), &[("x", &[4])], &["y"], &[]).unwrap());
+}

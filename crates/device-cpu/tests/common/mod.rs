@@ -95,6 +95,7 @@ pub fn command(does: Does, chunks: u32, turns: u32, cells: &[u32], waits: &[(u32
         args: cells.iter().map(|&cell| arena(cell, u64::from(chunks))).collect(),
         scratch: None,
         worker_scratch: None,
+        guard: None,
         waits: waits.iter().map(|&(queue, commands)| Wait { queue, commands }).collect(),
         label: "cells".into(),
     }

@@ -12,7 +12,6 @@ pub const RULES: &[&[OpRules]] = &[&[
     OpRules { name: "Const", infer: constant, lower: Lower::Const, gradient: Gradient::Stops },
     OpRules { name: "NoOp", infer: unknown, lower: Lower::Nothing, gradient: Gradient::Stops },
     OpRules { name: "Assert", infer: unknown, lower: Lower::Kernel(assert), gradient: Gradient::Stops },
-    OpRules { name: "ControlTrigger", infer: unknown, lower: Lower::Nothing, gradient: Gradient::Stops },
     OpRules { name: "Placeholder", infer: placeholder, lower: Lower::Placeholder, gradient: Gradient::Stops },
     OpRules {
         name: "PlaceholderWithDefault",

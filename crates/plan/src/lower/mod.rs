@@ -2,8 +2,9 @@
 //!
 //! Nodes are taken in the graph's order, which decides what a read of a variable sees where TensorFlow leaves it open: all
 //! writes by earlier nodes and none by later ones. Control edges have then done all that they can do, since variables are
-//! the only state: they are not carried further.
+//! the only state: they are not carried further. What they make dead is known by then: see `branch`.
 
+mod branch;
 mod variables;
 
 use std::collections::HashMap;
@@ -13,7 +14,9 @@ use plimsoll_graph::{HostTensor, Node, NodeId, Output};
 use plimsoll_kernels::expr::{Expr, ExprBuilder, Reg, Scalar};
 use plimsoll_ops::{KernelCx, Lower, Meta};
 
+use self::branch::Branches;
 use crate::Request;
+use crate::condition::Condition;
 use crate::infer::Pruned;
 use crate::lir::{Arg, Home, Lir, ValueId, View, WorkKind};
 use crate::plan::{DeviceId, PlanFeed, PlanFetch};
@@ -35,8 +38,9 @@ struct Lowering<'a> {
     variables: HashMap<String, u32>,
     /// The newest version of every variable so far.
     versions: Vec<ValueId>,
-    /// Which of them were written so far.
-    written: Vec<bool>,
+    /// When each of them has been written so far, or seen to be initialised.
+    written: Vec<Condition>,
+    branches: Branches,
     /// The device that feeds and fetches are on.
     host: DeviceId,
 }
@@ -51,6 +55,7 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
         variables: HashMap::new(),
         versions: Vec::new(),
         written: Vec::new(),
+        branches: Branches::default(),
         host,
     };
     lowering.feeds()?;
@@ -62,6 +67,7 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
     lowering.lir.nodes.sort_unstable_by_key(|(id, _)| *id);
     lowering.targets();
     lowering.fetches()?;
+    lowering.order_checks();
     Ok(lowering.lir)
 }
 
@@ -104,6 +110,7 @@ impl Lowering<'_> {
     }
 
     fn fetch(&mut self, index: u32, output: Output, name: &str) -> Result<()> {
+        self.require_alive(index, output)?;
         let view = self.read(output, self.host)?;
         self.lir.fetches.push(PlanFetch { name: name.to_string(), data_type: view.data_type, shape: view.shape.clone() });
         let value = &self.lir.values[view.value];
@@ -124,6 +131,9 @@ impl Lowering<'_> {
 
     fn node(&mut self, id: NodeId, node: &Node) -> Result<()> {
         let rules = self.request.registry.require(&node.op)?;
+        if !self.enter(id, node, rules.lower)? {
+            return Ok(());
+        }
         let facts = &self.pruned.facts[id];
         let open: Vec<usize> = (0..facts.len()).filter(|index| !self.is_settled(id, *index)).collect();
         if open.is_empty() && !facts.is_empty() && !has_effects(rules.lower) {
@@ -131,9 +141,13 @@ impl Lowering<'_> {
         }
         self.check_handles(id, node)?;
         match rules.lower {
-            Lower::Nothing | Lower::Const | Lower::Placeholder => Ok(()),
+            Lower::Nothing | Lower::ControlTrigger | Lower::Const | Lower::Placeholder => Ok(()),
             Lower::Variable => self.variable(id, node),
-            Lower::PlaceholderWithDefault | Lower::Alias => open.into_iter().try_for_each(|index| self.alias(id, node, index)),
+            Lower::PlaceholderWithDefault | Lower::Alias => {
+                open.into_iter().try_for_each(|index| self.alias(id, node.inputs[index], index))
+            }
+            Lower::Switch => open.into_iter().try_for_each(|index| self.alias(id, node.inputs[0], index)),
+            Lower::Merge => self.merge(id, node),
             Lower::ReadVariable => {
                 let variable = self.variable_of(node, 0)?;
                 let view = self.read_variable(variable, id, self.pruned.facts[id][0].shape.complete())?;
@@ -142,20 +156,20 @@ impl Lowering<'_> {
             }
             Lower::IsInitialized => self.is_initialized(id, node),
             Lower::Unary(_) | Lower::Binary(_) | Lower::Elementwise(_) => {
-                let (inputs, outputs) = (self.input_metas(node, &[])?, self.output_metas(id)?);
+                let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
                 let values = self.values(node);
                 let cx = KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values };
                 let expr = rules.lower.expression(&cx)?.ok_or_else(|| Error::internal("an elementwise operation without expression"))?;
                 self.expression(id, node, &expr, &outputs)
             }
             Lower::Product(make) => {
-                let (inputs, outputs) = (self.input_metas(node, &[])?, self.output_metas(id)?);
+                let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
                 let values = self.values(node);
                 let spec = make(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
                 self.product(id, node, spec, &inputs, &outputs)
             }
             Lower::Kernel(prepare) | Lower::Move(prepare) => {
-                let (inputs, outputs) = (self.input_metas(node, &[])?, self.output_metas(id)?);
+                let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
                 let values = self.values(node);
                 let call = prepare(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
                 let views = self.read_inputs(id, node, &call.inputs)?;
@@ -167,13 +181,13 @@ impl Lowering<'_> {
                 Ok(())
             }
             Lower::Stateful(prepare) => {
-                let (inputs, outputs) = (self.input_metas(node, &[])?, self.output_metas(id)?);
+                let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
                 let values = self.values(node);
                 let call = prepare(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
                 let state = self.state(id, node, call.state)?;
                 let mut views = vec![self.current(state)];
                 views.extend(self.read_inputs(id, node, &call.inputs)?);
-                let mut results = vec![self.write(state, id)];
+                let mut results = vec![self.write(state, id)?];
                 results.extend(self.results(id, &outputs));
                 let args = (1..views.len()).map(Arg::Input).chain((0..results.len()).map(Arg::Output));
                 self.work(id, WorkKind::Kernel { prepared: call.prepared, args: args.collect() }, views, results, true);
@@ -181,21 +195,19 @@ impl Lowering<'_> {
             }
             Lower::Assign => self.assign(id, node),
             Lower::Update(make) => {
-                let written = self.variable_inputs(node);
-                let (inputs, outputs) = (self.input_metas(node, &written)?, self.output_metas(id).unwrap_or_default());
+                let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id).unwrap_or_default());
                 let values = self.values(node);
                 let update = make(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
                 self.update(id, node, update)
             }
             Lower::UpdateInPlace(prepare) => {
-                let written = self.variable_inputs(node);
-                let (inputs, outputs) = (self.input_metas(node, &written)?, self.output_metas(id).unwrap_or_default());
+                let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id).unwrap_or_default());
                 let values = self.values(node);
                 let call = prepare(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
                 let variable = self.variable_of(node, 0)?;
                 let mut views = vec![self.read_variable(variable, id, None)?];
                 views.extend(self.read_inputs(id, node, &call.inputs[1..])?);
-                let result = self.write(variable, id);
+                let result = self.write(variable, id)?;
                 let inputs = (1..views.len()).map(Arg::Input);
                 let args = std::iter::once(Arg::Output(0)).chain(inputs).chain(std::iter::once(Arg::Output(0))).collect();
                 self.work(id, WorkKind::Kernel { prepared: call.prepared, args }, views, vec![result], true);
@@ -263,8 +275,8 @@ impl Lowering<'_> {
         node.inputs.iter().map(known).collect()
     }
 
-    /// Types and shapes of the inputs; for variable arguments those of the variable.
-    fn input_metas(&self, node: &Node, _variables: &[usize]) -> Result<Vec<Meta>> {
+    /// Types and shapes of tensors; for references and handles those of the variable.
+    fn metas(&self, inputs: &[Output]) -> Result<Vec<Meta>> {
         let meta = |input: &Output| match self.meaning(*input)? {
             Meaning::Value(view) => Ok(Meta { data_type: view.data_type, shape: view.shape.clone() }),
             Meaning::Known(tensor) => Ok(Meta { data_type: tensor.data_type(), shape: tensor.shape().clone() }),
@@ -273,7 +285,7 @@ impl Lowering<'_> {
                 Ok(Meta { data_type: variable.data_type, shape: variable.shape.clone() })
             }
         };
-        node.inputs.iter().map(meta).collect()
+        inputs.iter().map(meta).collect()
     }
 
     fn output_metas(&self, id: NodeId) -> Result<Vec<Meta>> {
@@ -303,11 +315,14 @@ impl Lowering<'_> {
 
     fn work(&mut self, id: NodeId, kind: WorkKind, inputs: Vec<View>, outputs: Vec<ValueId>, is_root: bool) {
         let device = self.device(id);
-        self.lir.work(kind, device, vec![id], inputs, outputs).is_root = is_root;
+        let guard = self.branches.guard;
+        let work = self.lir.work(kind, device, vec![id], inputs, outputs);
+        (work.is_root, work.guard) = (is_root, guard);
     }
 
-    fn alias(&mut self, id: NodeId, node: &Node, index: usize) -> Result<()> {
-        let meaning = match self.meaning(node.inputs[index])?.clone() {
+    /// Output `index` is `source`, seen as the output's type and shape.
+    fn alias(&mut self, id: NodeId, source: Output, index: usize) -> Result<()> {
+        let meaning = match self.meaning(source)?.clone() {
             // A reference through an operation that takes values is read here and now.
             Meaning::Variable(variable)
                 if !self.pruned.facts[id][index].is_ref && self.pruned.facts[id][index].data_type != DataType::Resource =>

@@ -6,6 +6,7 @@ use plimsoll_kernels::expr::{ExprBuilder, Scalar};
 use plimsoll_ops::Meta;
 
 use super::{Lowering, Meaning, not_yet};
+use crate::condition::Condition;
 use crate::lir::{Home, ValueId, View, WorkKind};
 use crate::plan::{PlanVariable, VariableKind};
 
@@ -77,13 +78,8 @@ impl Lowering<'_> {
         self.lir.variables.push(variable);
         let value = self.lir.value(device, Home::Variable(index), bytes, id);
         self.versions.push(value);
-        self.written.push(false);
+        self.written.push(Condition::known(kind == VariableKind::State));
         Ok(index)
-    }
-
-    /// The inputs of a node that are references or handles.
-    pub(super) fn variable_inputs(&self, node: &Node) -> Vec<usize> {
-        (0..node.inputs.len()).filter(|input| matches!(self.meanings.get(&node.inputs[*input]), Some(Meaning::Variable(_)))).collect()
     }
 
     pub(super) fn variable_of(&self, node: &Node, input: usize) -> Result<u32> {
@@ -106,32 +102,28 @@ impl Lowering<'_> {
         {
             return Err(Error::invalid_argument(format!("the variable has shape {}, not {shape}", view.shape)));
         }
-        if !self.written[variable as usize] {
-            self.lir.variables[variable as usize].read_first_by.get_or_insert(reader);
-        }
+        self.require_initialized(variable, reader)?;
         Ok(view)
     }
 
     /// The next version of a variable.
-    pub(super) fn write(&mut self, variable: u32, writer: NodeId) -> ValueId {
+    pub(super) fn write(&mut self, variable: u32, writer: NodeId) -> Result<ValueId> {
         let old = self.versions[variable as usize];
         let new = crate::lir::Value { node: writer, ..self.lir.values[old].clone() };
         let new = self.lir.values.push(new);
         self.lir.next_version.push((old, new));
         self.versions[variable as usize] = new;
-        self.written[variable as usize] = true;
         self.lir.variables[variable as usize].written = true;
-        new
+        self.note_write(variable, writer, new)?;
+        Ok(new)
     }
 
     pub(super) fn is_initialized(&mut self, id: NodeId, node: &Node) -> Result<()> {
         let variable = self.variable_of(node, 0)?;
-        let meaning = if self.written[variable as usize] {
-            Meaning::Known(HostTensor::from_bools(Shape::scalar(), &[true])?)
-        } else {
-            let device = self.lir.variables[variable as usize].device;
-            let value = self.lir.value(device, Home::Flag(variable), 1, id);
-            Meaning::Value(View { value, data_type: DataType::Bool, shape: Shape::scalar() })
+        let condition = self.initialized(variable)?;
+        let meaning = match condition {
+            Condition::ALWAYS => Meaning::Known(HostTensor::from_bools(Shape::scalar(), &[true])?),
+            _ => Meaning::Value(self.bool_of(condition, id)?),
         };
         self.define(id, 0, meaning);
         Ok(())
@@ -168,7 +160,6 @@ impl Lowering<'_> {
             Meaning::Known(tensor) => tensor.splat().and_then(|bytes| Scalar::from_le_bytes(data_type, bytes)),
             _ => None,
         };
-        let was_written = self.written[variable as usize];
         let mut builder = ExprBuilder::new();
         let (kind, views) = if let Some(scalar) = splat {
             let value = builder.constant(scalar);
@@ -186,12 +177,8 @@ impl Lowering<'_> {
                 _ => (WorkKind::Copy, vec![view]),
             }
         };
-        let result = self.write(variable, id);
+        let result = self.write(variable, id)?;
         self.work(id, kind, views, vec![result], true);
-        if !was_written {
-            // Filled in with the command's place when the queues are made.
-            self.lir.variables[variable as usize].assigned_by = Some((0, 0));
-        }
         self.define_reference(id, variable);
         Ok(())
     }
@@ -210,7 +197,7 @@ impl Lowering<'_> {
                 return Err(Error::invalid_argument(format!("variable '{}' is on another device than its update", variable.name)));
             }
         }
-        let results = targets.iter().map(|target| self.write(*target, id)).collect();
+        let results = targets.iter().map(|target| self.write(*target, id)).collect::<Result<_>>()?;
         self.work(id, WorkKind::Expr { expr, shape }, views, results, true);
         self.define_reference(id, targets[0]);
         Ok(())

@@ -1,0 +1,93 @@
+//! Control flow: what runs only where a predicate says so. If and its kin become these where calls are inlined.
+//!
+//! Source of the rules: TensorFlow's executor. A node with a dead input does not run and its outputs are dead; Switch makes
+//! one of its outputs dead, Merge gives on the first input that is not.
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_graph::{HostTensor, PartialShape, Shape};
+use plimsoll_kernels::expr::{BinaryOp, Expr, ExprBuilder, Scalar};
+
+use crate::infer::unknown;
+use crate::registry::Gradient;
+use crate::{Fact, InferCx, KernelCx, Lower, OpRules};
+
+const fn rule(name: &'static str, infer: crate::infer::InferFn, lower: Lower) -> OpRules {
+    OpRules { name, infer, lower, gradient: Gradient::Unknown }
+}
+
+/// The rules of this family.
+pub const RULES: &[&[OpRules]] = &[&[
+    rule("Switch", switch, Lower::Switch),
+    rule("RefSwitch", switch, Lower::Switch),
+    rule("Merge", merge, Lower::Merge),
+    rule("RefMerge", merge, Lower::Merge),
+    rule("ControlTrigger", unknown, Lower::ControlTrigger),
+    OpRules { name: "ToBool", infer: to_bool, lower: Lower::Elementwise(is_true), gradient: Gradient::Stops },
+]];
+
+fn switch(cx: &mut InferCx<'_>) -> Result<()> {
+    cx.with_rank(1, 0)?;
+    for output in &mut cx.outputs {
+        let Fact { shape, handle, value, .. } = cx.inputs[0].clone();
+        (output.shape, output.handle) = (shape, handle);
+        output.value = value.filter(|_| !output.is_ref);
+    }
+    Ok(())
+}
+
+/// Output 0 is one of the inputs, output 1 says which.
+fn merge(cx: &mut InferCx<'_>) -> Result<()> {
+    let Some(first) = cx.inputs.first() else { return Err(Error::invalid_argument("a Merge without inputs")) };
+    let alike = |other: &Fact| other.shape == first.shape;
+    let shape = if cx.inputs.iter().all(alike) { first.shape.clone() } else { common_shape(cx.inputs) };
+    cx.set(0, shape);
+    cx.outputs[0].handle = first.handle.clone().filter(|handle| cx.inputs.iter().all(|input| input.handle.as_ref() == Some(handle)));
+    cx.set(1, (&Shape::scalar()).into());
+    Ok(())
+}
+
+/// The dimensions that all have.
+fn common_shape(inputs: &[Fact]) -> PartialShape {
+    let mut shapes = inputs.iter().map(|input| input.shape.0.as_ref());
+    let Some(Some(first)) = shapes.next() else { return PartialShape::unknown() };
+    let mut dims = first.clone();
+    for shape in shapes {
+        match shape {
+            Some(other) if other.len() == dims.len() => {
+                dims.iter_mut().zip(other).for_each(|(dim, other)| *dim = dim.filter(|dim| *other == Some(*dim)));
+            }
+            _ => return PartialShape::unknown(),
+        }
+    }
+    PartialShape(Some(dims))
+}
+
+/// A scalar is true unless it is zero or an empty string; anything else is true if it has elements.
+fn to_bool(cx: &mut InferCx<'_>) -> Result<()> {
+    cx.set(0, (&Shape::scalar()).into());
+    let Some(shape) = cx.shape(0).complete() else { return Ok(()) };
+    let known = if shape.rank() > 0 {
+        Some(shape.elements()? > 0)
+    } else {
+        cx.inputs[0].value.as_ref().and_then(|value| value.strings()).map(|strings| strings.iter().any(|text| !text.is_empty()))
+    };
+    if let Some(known) = known {
+        cx.set_value(0, HostTensor::from_bools(Shape::scalar(), &[known])?);
+    }
+    Ok(())
+}
+
+fn is_true(cx: &KernelCx<'_>) -> Result<Expr> {
+    let data_type = cx.inputs[0].data_type;
+    let mut builder = ExprBuilder::new();
+    let x = builder.input(data_type)?;
+    let result = match data_type {
+        DataType::Bool => x,
+        _ => {
+            let zero = Scalar::from_f64(data_type, 0.0).ok_or_else(|| Error::unimplemented(format!("ToBool of {data_type}")))?;
+            let zero = builder.constant(zero);
+            builder.binary(BinaryOp::NotEqual, x, zero)?
+        }
+    };
+    Ok(builder.finish(vec![result]))
+}

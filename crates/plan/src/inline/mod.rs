@@ -1,0 +1,156 @@
+//! Calls of functions become the functions' bodies, If becomes Switch and Merge around its branches' bodies.
+//!
+//! A call's node stays under its name, as an IdentityN of the results that waits for what the function must run: it can be
+//! fetched and targeted as before. Nodes of the body are named `call/node`; those of an If `if/If/then/node`.
+
+mod body;
+mod branch;
+
+use std::collections::BTreeSet;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef, Graph, GraphDef, Library, NodeDef, OpTable};
+
+use self::body::Body;
+
+/// More nodes than this are taken for functions that call each other without end.
+const MAX_NODES: usize = 2_000_000;
+
+/// The graph with every call replaced by the body of its function, and every If by both of its branches. Functions that are
+/// arguments of While and the like stay where they are.
+///
+/// # Errors
+/// UNIMPLEMENTED for functions that call themselves; INVALID_ARGUMENT naming the call where the function does not exist, its
+/// body makes no sense, or the graph grows beyond measure.
+pub fn inline(graph: &Graph, ops: &OpTable) -> Result<Graph> {
+    let is_branch = |op: &str| branch::is_branch(op);
+    if !graph.nodes().values().any(|node| is_branch(&node.op) || called(&node.op, &node.attrs, &graph.library).is_some()) {
+        return Ok(graph.clone());
+    }
+    let def = graph.to_def();
+    let names = def.nodes.iter().map(|node| node.name.clone()).collect();
+    let mut inliner = Inliner { library: &graph.library, ops, nodes: Vec::with_capacity(def.nodes.len()), names, path: Vec::new() };
+    for node in def.nodes {
+        inliner.node(node)?;
+    }
+    Graph::resolve(GraphDef { nodes: inliner.nodes, library: def.library, versions: def.versions, carried: def.carried }, ops)
+}
+
+/// The function that a node calls, if it is a call.
+fn called(op: &str, attrs: &Attrs, library: &Library) -> Option<FuncRef> {
+    match op {
+        "PartitionedCall" | "StatefulPartitionedCall" => attrs.func("f").ok().cloned(),
+        op => library.find(op).map(|_| FuncRef { name: op.to_string(), attrs: attrs.clone() }),
+    }
+}
+
+struct Inliner<'a> {
+    library: &'a Library,
+    ops: &'a OpTable,
+    nodes: Vec<NodeDef>,
+    /// The names of all nodes, of bodies that are on their way too.
+    names: BTreeSet<String>,
+    /// The functions that are being inlined, outermost first.
+    path: Vec<String>,
+}
+
+/// Where a body is put.
+struct Site<'a> {
+    /// What its nodes' names begin with.
+    prefix: &'a str,
+    /// The device of nodes that name none.
+    device: &'a str,
+    /// What all its nodes wait for, as control inputs.
+    controls: &'a [&'a String],
+    /// What those of its nodes wait for that wait for nothing else.
+    start: Option<&'a str>,
+}
+
+/// What a body gives.
+struct Given {
+    results: Vec<String>,
+    types: Vec<i32>,
+    /// Control inputs.
+    must_run: Vec<String>,
+}
+
+impl Inliner<'_> {
+    fn node(&mut self, node: NodeDef) -> Result<()> {
+        if self.nodes.len() >= MAX_NODES {
+            return Err(Error::invalid_argument(format!("the graph has more than {MAX_NODES} nodes once its calls are inlined"))
+                .at_node(&node.name));
+        }
+        let name = node.name.clone();
+        let done = match called(&node.op, &node.attrs, self.library) {
+            Some(func) => self.call(node, &func),
+            None if branch::is_branch(&node.op) => self.branch(node),
+            None => {
+                self.nodes.push(node);
+                Ok(())
+            }
+        };
+        done.map_err(|error| error.at_node(name))
+    }
+
+    fn call(&mut self, call: NodeDef, func: &FuncRef) -> Result<()> {
+        let (controls, data): (Vec<&String>, Vec<&String>) = call.inputs.iter().partition(|input| input.starts_with('^'));
+        let data: Vec<String> = data.into_iter().cloned().collect();
+        let prefix = self.prefix(&call.name);
+        let given = self.body(func, &data, &Site { prefix: &prefix, device: &call.device, controls: &controls, start: None })?;
+        let waits = given.must_run.into_iter().chain(controls.into_iter().cloned());
+        let types = call.attrs.list("Tout").map_or(given.types, |list| list.types.clone());
+        let results = results(&call, given.results, types, waits);
+        self.nodes.push(results);
+        Ok(())
+    }
+
+    /// A name under which there are no nodes yet.
+    fn prefix(&mut self, wanted: &str) -> String {
+        let mut prefix = wanted.to_string();
+        for attempt in 1.. {
+            let below = format!("{prefix}/");
+            if !self.names.range(below.clone()..).next().is_some_and(|name| name.starts_with(&below)) {
+                break;
+            }
+            prefix = format!("{wanted}_{attempt}");
+        }
+        prefix
+    }
+
+    /// Puts the body of a function at a site.
+    fn body(&mut self, func: &FuncRef, data: &[String], site: &Site<'_>) -> Result<Given> {
+        let library = self.library;
+        let function =
+            library.find(&func.name).ok_or_else(|| Error::invalid_argument(format!("function '{}' is not in the library", func.name)))?;
+        if self.path.contains(&func.name) {
+            return Err(Error::unimplemented(format!("recursive function calls: '{}' calls itself", func.name)));
+        }
+        let body = Body::new(self.ops, function, func, site.prefix, data)?;
+        self.path.push(func.name.clone());
+        self.names.extend(function.nodes.iter().map(|node| format!("{}/{}", site.prefix, node.name)));
+        for node in &function.nodes {
+            let mut inputs = node.inputs.iter().map(|input| body.input(input)).collect::<Result<Vec<_>>>()?;
+            inputs.extend(site.controls.iter().map(|control| control.to_string()));
+            if inputs.is_empty() {
+                inputs.extend(site.start.map(|start| format!("^{start}")));
+            }
+            let device = if node.device.is_empty() { site.device.to_string() } else { node.device.clone() };
+            let attrs = body.attrs(&node.attrs)?;
+            let name = format!("{}/{}", site.prefix, node.name);
+            self.node(NodeDef { name, op: node.op.clone(), inputs, device, attrs, carried: node.carried.clone() })?;
+        }
+        self.path.pop();
+        Ok(Given { results: body.results()?, types: body.result_types()?, must_run: body.must_run() })
+    }
+}
+
+/// The node that stands where a call stood.
+fn results(call: &NodeDef, mut inputs: Vec<String>, types: Vec<i32>, waits: impl IntoIterator<Item = String>) -> NodeDef {
+    inputs.extend(waits);
+    let (op, attrs) = match types.is_empty() {
+        true => ("NoOp", Attrs::new()),
+        false => ("IdentityN", Attrs::from([("T".to_string(), AttrValue::List(Box::new(AttrList { types, ..AttrList::default() })))])),
+    };
+    let (name, device, carried) = (call.name.clone(), call.device.clone(), call.carried.clone());
+    NodeDef { name, op: op.to_string(), inputs, device, attrs, carried }
+}

@@ -1,0 +1,386 @@
+//! What runs only sometimes. Every node has the condition under which it runs: all its inputs and controls are alive. Its works
+//! are guarded by a bool that says so; what a guarded work would have made is undefined where it did not run, and nobody who
+//! runs reads it. Both sides of a branch are part of one region, ordered and packed with everything else.
+//!
+//! The rules of liveness are TensorFlow's: Switch kills one of its outputs, Merge lives by its first living input, a
+//! ControlTrigger always lives.
+
+use std::collections::HashMap;
+
+use plimsoll_base::{Code, DataType, Error, Result};
+use plimsoll_device::Fault;
+use plimsoll_graph::{HostTensor, Node, NodeId, Output, Shape};
+use plimsoll_kernels::check;
+use plimsoll_kernels::expr::{ExprBuilder, Scalar};
+use plimsoll_ops::{Lower, Meta};
+
+use super::{Lowering, Meaning};
+use crate::condition::{Condition, Conditions};
+use crate::lir::{Arg, Home, Value, ValueId, View, WorkId, WorkKind};
+use crate::plan::{DeviceId, VariableKind};
+
+/// What is known of liveness so far.
+#[derive(Default)]
+pub(super) struct Branches {
+    conditions: Conditions,
+    /// When nodes run; those that are not here always do.
+    nodes: HashMap<NodeId, Condition>,
+    /// When outputs are alive, where that is not when their nodes run.
+    outputs: HashMap<Output, Condition>,
+    /// The condition of the node that is being lowered, and the bool that says so; none where it always runs.
+    now: Option<Condition>,
+    pub guard: Option<ValueId>,
+    /// Bools that say whether a condition holds.
+    bools: HashMap<Condition, ValueId>,
+    /// Whether variables were initialised when the run started, and the newest version of their flags.
+    flags: HashMap<u32, (Condition, ValueId)>,
+    /// Works that fault where a variable is read that is not initialised, by the version that they stand for.
+    checks: Vec<(ValueId, WorkId)>,
+}
+
+impl Lowering<'_> {
+    fn now(&self) -> Condition {
+        self.branches.now.unwrap_or(Condition::ALWAYS)
+    }
+
+    /// When an output is alive.
+    fn alive(&self, output: Output) -> Condition {
+        let is_fed = || self.pruned.feeds.contains(&output);
+        match self.branches.outputs.get(&output).or(self.branches.nodes.get(&output.node)) {
+            None => Condition::ALWAYS,
+            Some(_) if is_fed() => Condition::ALWAYS,
+            Some(condition) => *condition,
+        }
+    }
+
+    /// Begins with a node: works from here on are guarded by its condition. Whether it ever runs.
+    pub(super) fn enter(&mut self, id: NodeId, node: &Node, lower: Lower) -> Result<bool> {
+        let condition = self.condition(node, lower)?;
+        if condition != Condition::ALWAYS {
+            self.branches.nodes.insert(id, condition);
+        }
+        if condition != Condition::NEVER {
+            self.guard_by(condition, id)?;
+        }
+        if condition != Condition::NEVER && matches!(lower, Lower::Switch) {
+            self.switch(id, node, condition)?;
+        }
+        Ok(condition != Condition::NEVER)
+    }
+
+    /// From here on works run where `condition` holds.
+    fn guard_by(&mut self, condition: Condition, id: NodeId) -> Result<()> {
+        (self.branches.now, self.branches.guard) = (None, None);
+        if condition != Condition::ALWAYS {
+            let guard = self.bool_of(condition, id)?.value;
+            (self.branches.now, self.branches.guard) = (Some(condition), Some(guard));
+        }
+        Ok(())
+    }
+
+    fn condition(&mut self, node: &Node, lower: Lower) -> Result<Condition> {
+        match lower {
+            Lower::ControlTrigger => Ok(Condition::ALWAYS),
+            Lower::Merge => node.inputs.iter().try_fold(Condition::NEVER, |any, input| {
+                let alive = self.alive(*input);
+                self.branches.conditions.or(any, alive)
+            }),
+            _ => {
+                let inputs = node.inputs.iter().map(|input| self.alive(*input));
+                let controls = node.controls.iter().map(|control| self.branches.nodes.get(control).copied().unwrap_or(Condition::ALWAYS));
+                let all: Vec<Condition> = inputs.chain(controls).collect();
+                all.into_iter().try_fold(Condition::ALWAYS, |all, next| self.branches.conditions.and(all, next))
+            }
+        }
+    }
+
+    /// Says when the two outputs are alive.
+    fn switch(&mut self, id: NodeId, node: &Node, condition: Condition) -> Result<()> {
+        let holds = match self.meaning(node.inputs[1])?.clone() {
+            Meaning::Known(tensor) => Condition::known(tensor.splat().is_some_and(|bytes| bytes[0] != 0)),
+            Meaning::Value(view) => self.holds(view)?,
+            Meaning::Variable(variable) => {
+                let view = self.read_variable(variable, id, None)?;
+                self.holds(view)?
+            }
+        };
+        let fails = self.branches.conditions.not(holds)?;
+        for (index, side) in [(0, fails), (1, holds)] {
+            let alive = self.branches.conditions.and(condition, side)?;
+            self.branches.outputs.insert(Output { node: id, index }, alive);
+        }
+        Ok(())
+    }
+
+    /// That a bool is true: the condition that it was made of, if it was made of one.
+    fn holds(&mut self, view: View) -> Result<Condition> {
+        if view.data_type != DataType::Bool || view.elements() != 1 {
+            return Err(Error::invalid_argument(format!("the predicate of Switch is {}{}, not one bool", view.data_type, view.shape)));
+        }
+        let made_of = self.branches.bools.iter().find(|(_, value)| **value == view.value).map(|(condition, _)| *condition);
+        match made_of {
+            Some(condition) => Ok(condition),
+            None => self.branches.conditions.predicate(view.value),
+        }
+    }
+
+    /// A bool that says whether `condition` holds, made by `id` if it is the first that needs it.
+    pub(super) fn bool_of(&mut self, condition: Condition, id: NodeId) -> Result<View> {
+        let value = match self.branches.bools.get(&condition) {
+            Some(value) => *value,
+            None => {
+                let value = self.make_bool(condition, id)?;
+                self.branches.bools.insert(condition, value);
+                value
+            }
+        };
+        Ok(View { value, data_type: DataType::Bool, shape: Shape::scalar() })
+    }
+
+    fn make_bool(&mut self, condition: Condition, id: NodeId) -> Result<ValueId> {
+        if let Some(test) = self.branches.conditions.first_test(condition)
+            && (test.if_true, test.if_false) == (Condition::ALWAYS, Condition::NEVER)
+        {
+            return Ok(self.branches.conditions.value(test.predicate));
+        }
+        let test = self.branches.conditions.first_test(condition).ok_or_else(|| Error::internal("a bool for what is known"))?;
+        let predicate = View { value: self.branches.conditions.value(test.predicate), data_type: DataType::Bool, shape: Shape::scalar() };
+        let mut sides = Vec::with_capacity(2);
+        for side in [test.if_true, test.if_false] {
+            sides.push(match side {
+                Condition::ALWAYS | Condition::NEVER => Pick::Number(Scalar::Bool(side == Condition::ALWAYS)),
+                _ => Pick::Value(self.bool_of(side, id)?),
+            });
+        }
+        // A predicate that was not made may be any byte: a condition that looks at it does not depend on it then. And
+        // whoever asks first, it is known whether or not that node runs.
+        let guard = self.branches.guard.take();
+        let value = self.lir.value(self.device(id), Home::Arena, 1, id);
+        let [on, off] = [sides[0].clone(), sides[1].clone()];
+        self.pick(id, predicate, on, off, &Shape::scalar(), value)?;
+        self.branches.guard = guard;
+        Ok(value)
+    }
+
+    /// `result` is `on` where the bool is true, else `off`.
+    fn pick(&mut self, id: NodeId, bool: View, on: Pick, off: Pick, shape: &Shape, result: ValueId) -> Result<()> {
+        let mut builder = ExprBuilder::new();
+        let mut views = vec![bool];
+        let condition = builder.input(DataType::Bool)?;
+        let mut operand = |pick| match pick {
+            Pick::Number(number) => Ok(builder.constant(number)),
+            Pick::Value(view) => {
+                let register = builder.input(view.data_type);
+                views.push(view);
+                register
+            }
+        };
+        let (on, off) = (operand(on)?, operand(off)?);
+        let picked = builder.select(condition, on, off)?;
+        self.work(id, WorkKind::Expr { expr: builder.finish(vec![picked]), shape: shape.clone() }, views, vec![result], false);
+        Ok(())
+    }
+
+    /// The first living input, and its number.
+    pub(super) fn merge(&mut self, id: NodeId, node: &Node) -> Result<()> {
+        // Those that may be the first.
+        let mut living: Vec<(usize, Output, Condition)> = Vec::new();
+        let mut before = Condition::NEVER;
+        for (index, input) in node.inputs.iter().enumerate() {
+            let alive = self.alive(*input);
+            if !self.branches.conditions.implies(alive, before)? {
+                living.push((index, *input, alive));
+                before = self.branches.conditions.or(before, alive)?;
+            }
+        }
+        let variables: Vec<Option<u32>> = living.iter().map(|(_, input, _)| self.variable_behind(id, *input)).collect();
+        match variables[..] {
+            [Some(variable), ref others @ ..] if others.iter().all(|other| *other == Some(variable)) => {
+                self.define(id, 0, Meaning::Variable(variable));
+            }
+            _ if variables.iter().any(Option::is_some) => {
+                return Err(Error::unimplemented("not yet: a Merge of different variables"));
+            }
+            [_] => self.alias(id, living[0].1, 0)?,
+            _ => self.merged_value(id, &living)?,
+        }
+        let is_read = self.pruned.facts[id].len() == 2 && !self.meanings.contains_key(&Output { node: id, index: 1 });
+        if let ([(index, ..)], true) = (&living[..], is_read) {
+            self.define(id, 1, Meaning::Known(HostTensor::scalar(*index as i32)));
+        } else if is_read {
+            let index = living.iter().map(|(index, _, alive)| (Pick::Number(Scalar::I32(*index as i32)), *alive)).collect();
+            self.first_living(id, 1, index, &Meta { data_type: DataType::Int32, shape: Shape::scalar() })?;
+        }
+        Ok(())
+    }
+
+    /// The variable that an input of a Merge stands for, if the Merge gives on the variable and not its value.
+    fn variable_behind(&self, id: NodeId, input: Output) -> Option<u32> {
+        let fact = &self.pruned.facts[id][0];
+        match self.meanings.get(&input) {
+            Some(Meaning::Variable(variable)) if fact.is_ref || fact.data_type == DataType::Resource => Some(*variable),
+            _ => None,
+        }
+    }
+
+    fn merged_value(&mut self, id: NodeId, living: &[(usize, Output, Condition)]) -> Result<()> {
+        let inputs: Vec<Output> = living.iter().map(|(_, input, _)| *input).collect();
+        let metas = self.metas(&inputs)?;
+        if let Some(other) = metas.iter().find(|meta| **meta != metas[0]) {
+            return Err(Error::unimplemented(format!("not yet: a Merge of shapes {} and {}", metas[0].shape, other.shape)));
+        }
+        let device = self.device(id);
+        let mut picks = Vec::with_capacity(living.len());
+        for (_, input, alive) in living {
+            let view = match self.meaning(*input)?.clone() {
+                // Read only where this input is the one.
+                Meaning::Variable(variable) => {
+                    let merge = self.now();
+                    self.guard_by(*alive, id)?;
+                    let view = self.read_variable(variable, id, None)?;
+                    self.guard_by(merge, id)?;
+                    view
+                }
+                _ => self.read(*input, device)?,
+            };
+            picks.push((Pick::Value(view), *alive));
+        }
+        self.first_living(id, 0, picks, &metas[0])
+    }
+
+    /// Output `index` is the first of `picks` that is alive.
+    fn first_living(&mut self, id: NodeId, index: usize, mut picks: Vec<(Pick, Condition)>, meta: &Meta) -> Result<()> {
+        let device = self.device(id);
+        let (mut result, _) = picks.pop().ok_or_else(|| Error::internal("a Merge without living inputs"))?;
+        while let Some((pick, alive)) = picks.pop() {
+            let alive = self.bool_of(alive, id)?;
+            let value = self.lir.value(device, Home::Arena, meta.bytes(), id);
+            self.pick(id, alive, pick, result, &meta.shape, value)?;
+            result = Pick::Value(View { value, data_type: meta.data_type, shape: meta.shape.clone() });
+        }
+        if let Pick::Value(view) = result {
+            self.define(id, index, Meaning::Value(view));
+        }
+        Ok(())
+    }
+
+    /// When a variable is initialised, as the nodes so far leave it.
+    pub(super) fn initialized(&mut self, variable: u32) -> Result<Condition> {
+        let written = self.written[variable as usize];
+        if written == Condition::ALWAYS {
+            return Ok(written);
+        }
+        let (flag, _) = self.flag(variable)?;
+        self.branches.conditions.or(flag, written)
+    }
+
+    /// Whether a variable was initialised when the run started, and the newest version of its flag.
+    fn flag(&mut self, variable: u32) -> Result<(Condition, ValueId)> {
+        if let Some(flag) = self.branches.flags.get(&variable) {
+            return Ok(*flag);
+        }
+        let (device, version) = (self.lir.variables[variable as usize].device, self.versions[variable as usize]);
+        let node = self.lir.values[version].node;
+        let value = self.lir.value(device, Home::Flag(variable), 1, node);
+        let flag = (self.branches.conditions.predicate(value)?, value);
+        self.branches.flags.insert(variable, flag);
+        Ok(flag)
+    }
+
+    /// A read of a variable by the node at hand: FAILED_PRECONDITION before the run, or where only the run can tell, in it.
+    pub(super) fn require_initialized(&mut self, variable: u32, reader: NodeId) -> Result<()> {
+        let (now, written) = (self.now(), self.written[variable as usize]);
+        if self.branches.conditions.implies(now, written)? {
+            return Ok(());
+        }
+        if now == Condition::ALWAYS && written == Condition::NEVER {
+            self.lir.variables[variable as usize].read_first_by.get_or_insert(reader);
+            return Ok(());
+        }
+        let initialized = self.initialized(variable)?;
+        if self.branches.conditions.implies(now, initialized)? {
+            return Ok(());
+        }
+        let message = match self.lir.variables[variable as usize].kind {
+            VariableKind::Reference => "Attempting to use uninitialized value",
+            _ => {
+                "Could not find variable. This could mean that the variable has been deleted. In TF1, it can also mean the variable is uninitialized."
+            }
+        };
+        let fault = Fault { code: Code::FailedPrecondition, message, numbers: [0, 0] };
+        let check = self.require(initialized, fault, reader, self.device(reader))?;
+        self.lir.works[check].guard = self.branches.guard;
+        self.branches.checks.push((self.versions[variable as usize], check));
+        // From here on the run has failed where it is not.
+        self.written[variable as usize] = self.branches.conditions.or(written, now)?;
+        Ok(())
+    }
+
+    /// A work that faults where `condition` does not hold.
+    fn require(&mut self, condition: Condition, fault: Fault, id: NodeId, device: DeviceId) -> Result<WorkId> {
+        let view = self.bool_of(condition, id)?;
+        let kind = WorkKind::Kernel { prepared: check::require(fault), args: vec![Arg::Input(0)] };
+        self.lir.work(kind, device, vec![id], vec![view], Vec::new()).is_root = true;
+        self.lir.works.ids().next_back().ok_or_else(|| Error::internal("no works"))
+    }
+
+    /// A write that is under way: from now on the variable is initialised where the node at hand runs.
+    pub(super) fn note_write(&mut self, variable: u32, writer: NodeId, version: ValueId) -> Result<()> {
+        let (now, written) = (self.now(), self.written[variable as usize]);
+        if self.branches.conditions.implies(now, written)? {
+            return Ok(());
+        }
+        if now == Condition::ALWAYS {
+            self.lir.initialized.push((variable, version));
+        } else {
+            self.set_flag(variable, writer)?;
+        }
+        self.written[variable as usize] = self.branches.conditions.or(written, now)?;
+        Ok(())
+    }
+
+    /// The flag of a variable becomes true where the node at hand runs.
+    fn set_flag(&mut self, variable: u32, writer: NodeId) -> Result<()> {
+        let (condition, old) = self.flag(variable)?;
+        let new = self.lir.values.push(Value { node: writer, ..self.lir.values[old].clone() });
+        self.lir.next_version.push((old, new));
+        self.branches.flags.insert(variable, (condition, new));
+        let mut builder = ExprBuilder::new();
+        let result = builder.constant(Scalar::Bool(true));
+        let kind = WorkKind::Expr { expr: builder.finish(vec![result]), shape: Shape::scalar() };
+        self.work(writer, kind, Vec::new(), vec![new], true);
+        Ok(())
+    }
+
+    /// A fetched tensor has to be alive.
+    pub(super) fn require_alive(&mut self, index: u32, output: Output) -> Result<()> {
+        const MESSAGE: &str = "Retval[{0}] does not have value";
+        let alive = self.alive(output);
+        (self.branches.now, self.branches.guard) = (None, None);
+        if alive == Condition::NEVER {
+            return Err(Error::invalid_argument(MESSAGE.replace("{0}", &index.to_string())));
+        }
+        if alive != Condition::ALWAYS {
+            self.require(alive, Fault::invalid(MESSAGE, [i64::from(index), 0]), output.node, self.host)?;
+        }
+        Ok(())
+    }
+
+    /// Who reads a variable waits for the checks that it is initialised.
+    pub(super) fn order_checks(&mut self) {
+        for &(version, check) in &self.branches.checks {
+            for (id, work) in self.lir.works.iter_mut() {
+                if id != check && work.inputs.iter().any(|view| view.value == version) {
+                    work.after.push(check);
+                }
+            }
+        }
+    }
+}
+
+/// What an expression picks.
+#[derive(Clone)]
+enum Pick {
+    Value(View),
+    Number(Scalar),
+}
