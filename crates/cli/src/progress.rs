@@ -26,7 +26,7 @@ impl Progress {
     }
 
     /// A step was taken.
-    pub fn show(&mut self, step: u64, loss: f32) {
+    pub fn show(&mut self, step: u64, loss: Option<f32>) {
         let waited = self.shown.elapsed();
         let is_due = if self.is_terminal { step == self.last || waited >= EVERY } else { self.is_tenth(step) || waited >= PATIENCE };
         if !is_due {
@@ -38,7 +38,7 @@ impl Progress {
             self.is_drawn = true;
             write!(err, "\r{}", bar(self.first, step, self.last, loss)).and_then(|()| err.flush())
         } else {
-            writeln!(err, "step {step}: loss {loss:.4}")
+            writeln!(err, "step {step}{}", after(": ", loss))
         };
     }
 
@@ -55,10 +55,15 @@ impl Progress {
     }
 }
 
-fn bar(first: u64, step: u64, last: u64, loss: f32) -> String {
+/// The loss, where there is one.
+fn after(mark: &str, loss: Option<f32>) -> String {
+    loss.map_or_else(String::new, |loss| format!("{mark}loss {loss:.4}"))
+}
+
+fn bar(first: u64, step: u64, last: u64, loss: Option<f32>) -> String {
     let done = ((step - first) * WIDTH / (last - first).max(1)).min(WIDTH);
     let (full, empty) = ("#".repeat(done as usize), ".".repeat((WIDTH - done) as usize));
-    format!("[{full}{empty}] step {step} of {last}, loss {loss:.4}\x1b[K")
+    format!("[{full}{empty}] step {step} of {last}{}\x1b[K", after(", ", loss))
 }
 
 #[cfg(test)]
@@ -67,8 +72,8 @@ mod tests {
 
     #[test]
     fn the_bar_is_as_long_as_the_way() {
-        assert!(bar(0, 300, 600, 0.5).starts_with("[###############...............] step 300 of 600, loss 0.5000"));
-        assert!(bar(100, 100, 100, 0.5).starts_with("[.............................."));
+        assert!(bar(0, 300, 600, Some(0.5)).starts_with("[###############...............] step 300 of 600, loss 0.5000"));
+        assert!(bar(100, 100, 100, None).starts_with("[.............................."));
     }
 
     #[test]

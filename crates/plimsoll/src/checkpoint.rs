@@ -10,7 +10,7 @@ use plimsoll_base::{DataType, Error, Result};
 use plimsoll_formats::bundle::{
     BundleReader, BundleWriter, CheckpointState, latest_checkpoint, read_checkpoint_state, write_checkpoint_state,
 };
-use plimsoll_graph::{AttrsExt, Graph};
+use plimsoll_graph::{AttrsExt, Graph, HostTensor};
 use plimsoll_runtime::{Session, VariableInfo};
 
 use crate::Signature;
@@ -33,6 +33,14 @@ pub struct Restored {
 /// # Errors
 /// FAILED_PRECONDITION where no variable has a value; INVALID_ARGUMENT where `prefix` names no file; what the file system says.
 pub fn save(session: &Session, prefix: &Path) -> Result<()> {
+    save_with(session, prefix, &[])
+}
+
+/// As [`save`], with tensors that are no variables beside them, under keys of their own.
+///
+/// # Errors
+/// As [`save`]; INVALID_ARGUMENT where a key is a variable's name.
+pub fn save_with(session: &Session, prefix: &Path, others: &[(&str, HostTensor)]) -> Result<()> {
     let variables: Vec<VariableInfo> = session.variables().into_iter().filter(|variable| variable.is_initialized).collect();
     if variables.iter().all(|variable| variable.is_state) {
         return Err(Error::failed_precondition("there is nothing to save: no variable has a value"));
@@ -43,6 +51,9 @@ pub fn save(session: &Session, prefix: &Path) -> Result<()> {
     let mut writer = BundleWriter::create(prefix)?;
     for variable in &variables {
         writer.add(&key(&variable.name, variable.is_state), &session.read_variable(&variable.name)?)?;
+    }
+    for (key, tensor) in others {
+        writer.add(key, tensor)?;
     }
     writer.finish()?;
     let folder = folder_of(prefix);

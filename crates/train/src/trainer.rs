@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll::{Callable, DataType, Devices, Error, Feed, HostTensor, Result, Session, Shape, Signature};
+use plimsoll::{Callable, DataType, Devices, Error, Feed, Graph, HostTensor, PlanFetch, Result, Session, Signature};
 
 use crate::checkpoint::{self, Progress};
-use crate::data::{self, BatchSource, DataSet, digits};
-use crate::model::{self, Network, OptimizerKind, Towers, TrainingGraph};
+use crate::data::{self, BatchSource, Component, DataSet, digits};
+use crate::model::{self, Network, OptimizerKind, Parts, Towers, TrainingGraph};
 use crate::promise::Promise;
 
 /// What can be said of a training.
@@ -41,8 +41,8 @@ const FEEDS_ON_STACK: usize = 32;
 pub struct Step {
     /// How many steps were taken, with this one.
     pub step: u64,
-    /// The mean loss of its batch, before its update.
-    pub loss: f32,
+    /// The loss of its batch, before its update, where the training has one.
+    pub loss: Option<f32>,
 }
 
 /// How well the network does on examples that it did not learn from.
@@ -58,7 +58,6 @@ pub struct Evaluation {
 /// device memory is taken.
 pub struct Trainer {
     session: Session,
-    graph: TrainingGraph,
     promise: Promise,
     signatures: Signatures,
     /// The step, prepared; not while something else runs, so that plans do not add up.
@@ -66,18 +65,18 @@ pub struct Trainer {
     is_started: bool,
     source: Box<dyn BatchSource>,
     seed: i64,
-    held_out: Box<dyn BatchSource>,
+    held_out: Option<Box<dyn BatchSource>>,
     /// For each tower a tensor for each component.
     batches: Vec<Vec<HostTensor>>,
-    loss: HostTensor,
+    loss: Option<HostTensor>,
     step: u64,
 }
 
 struct Signatures {
     init: Signature,
     train: Signature,
-    evaluate: Signature,
-    evaluation_batch: u64,
+    /// With the number of examples of a batch.
+    evaluate: Option<(Signature, u64)>,
 }
 
 impl Trainer {
@@ -92,9 +91,8 @@ impl Trainer {
     /// A training of a network, planned.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where the batch cannot be divided evenly among the towers, or nothing of it is left; what building and
-    /// planning say; RESOURCE_EXHAUSTED, with the shortfall, the largest holders and what would help, where the peak of the
-    /// training is over a line.
+    /// INVALID_ARGUMENT where the batch cannot be divided evenly among the towers, or nothing of it is left; what building the
+    /// graph says; as [`Trainer::with_graph`].
     pub fn with_network(devices: &Devices, network: &Network, data: DataSet, config: &Config) -> Result<Trainer> {
         let Config { towers, batch_size, optimizer, learning_rate, seed } = *config;
         if towers == 0 || batch_size == 0 || batch_size % towers as u64 != 0 {
@@ -104,40 +102,43 @@ impl Trainer {
         if !rate.is_finite() {
             return Err(Error::invalid_argument(format!("{rate} is no learning rate")));
         }
-        let components = data.training.components().to_vec();
-        let graph = TrainingGraph::build(devices.registry(), network, &components, &Towers::on_cpus(towers), (optimizer, rate), seed)?;
-        let each = batch_size / towers as u64;
-        let evaluation_batch = largest_divisor(data.held_out.examples(), EVALUATION_BATCH);
-        let signatures = Signatures::new(&graph, &data::batch(&components, 1)?, each, evaluation_batch);
-        let session = devices.session(graph.graph.clone())?;
-        let plans = [&signatures.init, &signatures.train, &signatures.evaluate].map(|signature| session.plan_signature(signature));
-        let promise = Promise::new(devices.specs(), plans.into_iter().collect::<Result<_>>()?);
+        let components = data.training.components();
+        let graph = TrainingGraph::build(devices.registry(), network, components, &Towers::on_cpus(towers), (optimizer, rate), seed)?;
+        Trainer::with_graph(devices, graph.graph, graph.parts, data, batch_size / towers as u64, seed)
+    }
+
+    /// A training of a graph that has what it takes, planned: each tower takes batches of `each` examples. `seed` is that of the
+    /// order of the examples.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for names that are not there, for feeds of other types or shapes than the graph's, and for a loss that is
+    /// no scalar of float or double; what planning says; RESOURCE_EXHAUSTED, with the shortfall, the largest holders and what
+    /// would help, where the peak of the training is over a line.
+    pub fn with_graph(devices: &Devices, graph: Graph, parts: Parts, data: DataSet, each: u64, seed: i64) -> Result<Trainer> {
+        let components = data.training.components();
+        if parts.feeds.is_empty() || parts.feeds.iter().any(|names| names.len() != components.len()) {
+            let message = format!("an example has {} components, and towers are fed {:?}", components.len(), parts.feeds);
+            return Err(Error::invalid_argument(message));
+        }
+        let held_out = data.held_out.as_ref().map_or(0, |source| source.examples());
+        let signatures = Signatures::new(&parts, components, each, largest_divisor(held_out, EVALUATION_BATCH.min(held_out)));
+        let session = devices.session(graph)?;
+        let plan = |signature: &Signature| session.plan_signature(signature);
+        let mut plans = vec![plan(&signatures.init)?, plan(&signatures.train)?];
+        let loss = plans[1].fetches.first().map(loss_tensor).transpose()?;
+        if let Some((evaluate, _)) = &signatures.evaluate {
+            plans.push(plan(evaluate)?);
+        }
+        let promise = Promise::new(devices.specs(), plans);
         promise.check()?;
-        let batches = (0..towers).map(|_| data::batch(&components, each)).collect::<Result<Vec<_>>>()?;
-        Ok(Trainer {
-            session,
-            graph,
-            promise,
-            signatures,
-            train: None,
-            is_started: false,
-            source: data.training,
-            seed,
-            held_out: data.held_out,
-            batches,
-            loss: HostTensor::zeros(DataType::Float, Shape::scalar())?,
-            step: 0,
-        })
+        let batches = parts.feeds.iter().map(|_| data::batch(components, each)).collect::<Result<Vec<_>>>()?;
+        let (source, held_out) = (data.training, data.held_out);
+        Ok(Trainer { session, promise, signatures, train: None, is_started: false, source, seed, held_out, batches, loss, step: 0 })
     }
 
     /// The peaks that it will have.
     pub fn promise(&self) -> &Promise {
         &self.promise
-    }
-
-    /// The graph that trains.
-    pub fn graph(&self) -> &TrainingGraph {
-        &self.graph
     }
 
     /// The session that it runs in.
@@ -150,7 +151,8 @@ impl Trainer {
         self.step
     }
 
-    /// Gives the variables their first values, or those of a checkpoint. Without this the first step does it.
+    /// Gives the variables their first values, or those of a checkpoint. Without this the first step does it. A checkpoint that
+    /// TensorFlow wrote says nothing of the data: the training begins with it at step 0.
     ///
     /// # Errors
     /// As [`checkpoint::restore`]; what running the graph says.
@@ -160,10 +162,11 @@ impl Trainer {
         self.session.callable(&self.signatures.init)?.run(&[])?;
         self.release();
         if let Some(path) = resume {
-            let Progress { step, position, seed } = checkpoint::restore(path, &self.session)?;
-            (self.step, self.seed) = (step, seed);
-            self.source.reseed(seed);
-            self.source.seek(position);
+            if let Some(Progress { step, position, seed }) = checkpoint::restore(path, &self.session)? {
+                (self.step, self.seed) = (step, seed);
+                self.source.reseed(seed);
+                self.source.seek(position);
+            }
         }
         self.is_started = true;
         Ok(())
@@ -184,9 +187,14 @@ impl Trainer {
         for batch in &mut self.batches {
             self.source.next_into(batch)?;
         }
-        let fetches = &mut [&mut self.loss];
+        let loss = self.loss.as_mut_slice();
         let mut feeds = self.batches.iter().flatten();
         let count = self.signatures.train.feeds.len();
+        let mut fetch = loss.iter_mut();
+        let fetches: &mut [&mut HostTensor] = match fetch.next() {
+            Some(loss) => &mut [loss],
+            None => &mut [],
+        };
         if count <= FEEDS_ON_STACK {
             let mut few: [&HostTensor; FEEDS_ON_STACK] = [&self.batches[0][0]; FEEDS_ON_STACK];
             few.iter_mut().zip(&mut feeds).for_each(|(slot, feed)| *slot = feed);
@@ -195,29 +203,30 @@ impl Trainer {
             train.run_into(&feeds.collect::<Vec<_>>(), fetches)?;
         }
         self.step += 1;
-        Ok(Step { step: self.step, loss: self.loss.as_slice::<f32>()?[0] })
+        Ok(Step { step: self.step, loss: self.loss.as_ref().map(number).transpose()? })
     }
 
     /// How well the network does on the held-out examples now.
     ///
     /// # Errors
-    /// What running the graph says.
+    /// FAILED_PRECONDITION where there are none, or the graph says nothing of them; what running it says.
     pub fn evaluate(&mut self) -> Result<Evaluation> {
         if !self.is_started {
             self.start(None)?;
         }
         self.release();
-        let evaluate = self.session.callable(&self.signatures.evaluate)?;
-        let size = self.signatures.evaluation_batch;
-        let source = &mut self.held_out;
+        let (Some((signature, size)), Some(source)) = (&self.signatures.evaluate, &mut self.held_out) else {
+            return Err(Error::failed_precondition("this training has no examples to test with"));
+        };
+        let evaluate = self.session.callable(signature)?;
         source.seek(0);
-        let (count, mut batch) = (source.examples(), data::batch(source.components(), size)?);
+        let (count, mut batch) = (source.examples(), data::batch(source.components(), *size)?);
         let mut outputs = evaluate.outputs()?;
         let (mut loss, mut correct) = (0f64, 0i64);
         for _ in 0..count / size {
             source.next_into(&mut batch)?;
             evaluate.run_into(&batch.iter().collect::<Vec<_>>(), &mut outputs.iter_mut().collect::<Vec<_>>())?;
-            loss += f64::from(outputs[0].as_slice::<f32>()?[0]) * size as f64;
+            loss += f64::from(number(&outputs[0])?) * *size as f64;
             correct += i64::from(outputs[1].as_slice::<i32>()?[0]);
         }
         drop(evaluate);
@@ -238,40 +247,57 @@ impl Trainer {
     /// As [`checkpoint::save`].
     pub fn save(&self, folder: &Path) -> Result<PathBuf> {
         let progress = Progress { step: self.step, position: self.source.position(), seed: self.seed };
-        checkpoint::save(folder, &self.session, &self.graph, &progress)
+        checkpoint::save(folder, &self.session, &progress)
     }
 }
 
 impl Signatures {
-    /// `one` is a batch of one example; towers take batches of `each`.
-    fn new(graph: &TrainingGraph, one: &[HostTensor], each: u64, evaluation_batch: u64) -> Signatures {
+    /// Towers take batches of `each` examples of these components. Nothing is evaluated in batches of none.
+    fn new(parts: &Parts, components: &[Component], each: u64, evaluation_batch: u64) -> Signatures {
         let feeds = |names: &[String], count: u64| {
-            let feed = |(name, tensor): (&String, &HostTensor)| Feed {
+            let feed = |(name, component): (&String, &Component)| Feed {
                 tensor: name.clone(),
-                data_type: tensor.data_type(),
-                shape: std::iter::once(count).chain(tensor.shape().iter().copied().skip(1)).collect(),
+                data_type: component.data_type,
+                shape: std::iter::once(count).chain(component.shape.iter().copied()).collect(),
                 value: None,
             };
-            names.iter().zip(one).map(feed).collect::<Vec<Feed>>()
+            names.iter().zip(components).map(feed).collect::<Vec<Feed>>()
+        };
+        let evaluate = |[loss, correct]: &[String; 2]| Signature {
+            feeds: feeds(&parts.feeds[0], evaluation_batch),
+            fetches: vec![loss.clone(), correct.clone()],
+            targets: Vec::new(),
         };
         Signatures {
-            init: Signature { targets: vec![graph.init.clone()], ..Signature::default() },
+            init: Signature { targets: parts.init.clone(), ..Signature::default() },
             train: Signature {
-                feeds: graph.feeds.iter().flat_map(|names| feeds(names, each)).collect(),
-                fetches: vec![graph.loss.clone()],
-                targets: vec![graph.train.clone()],
+                feeds: parts.feeds.iter().flat_map(|names| feeds(names, each)).collect(),
+                fetches: parts.loss.iter().cloned().collect(),
+                targets: parts.train.clone(),
             },
-            evaluate: Signature {
-                feeds: feeds(&graph.feeds[0], evaluation_batch),
-                fetches: vec![graph.tower_loss.clone(), graph.tower_correct.clone()],
-                targets: Vec::new(),
-            },
-            evaluation_batch,
+            evaluate: parts.evaluation.as_ref().filter(|_| evaluation_batch > 0).map(|names| (evaluate(names), evaluation_batch)),
         }
     }
 }
 
-/// The largest number up to `most` that divides `count`.
+/// A tensor for the loss that a step fetches.
+fn loss_tensor(fetch: &PlanFetch) -> Result<HostTensor> {
+    let PlanFetch { name, data_type, shape } = fetch;
+    if shape.rank() != 0 || !matches!(data_type, DataType::Float | DataType::Double) {
+        return Err(Error::invalid_argument(format!("'{name}' is {data_type}{shape}, and a loss is a scalar of float or double")));
+    }
+    HostTensor::zeros(*data_type, shape.clone())
+}
+
+/// The value of a loss.
+fn number(loss: &HostTensor) -> Result<f32> {
+    match loss.data_type() {
+        DataType::Double => Ok(loss.as_slice::<f64>()?[0] as f32),
+        _ => Ok(loss.as_slice::<f32>()?[0]),
+    }
+}
+
+/// The largest number up to `most` that divides `count`; 0 for none.
 fn largest_divisor(count: u64, most: u64) -> u64 {
-    (1..=most).rev().find(|size| count.is_multiple_of(*size)).unwrap_or(1)
+    (1..=most).rev().find(|size| count.is_multiple_of(*size)).unwrap_or(0)
 }

@@ -9,7 +9,7 @@ use plimsoll::{DataType, Error, HostTensor, Result};
 
 use super::image::{CHANNELS, adjust_brightness, adjust_contrast, crop, per_image_standardization};
 use super::random::SplitMix64;
-use super::{Component, Examples, RecordFile, Records, images_and_labels, row_mut};
+use super::{Component, DataSet, Examples, RecordFile, Records, images_and_labels, row_mut};
 
 /// Classes.
 pub const CLASSES: usize = 10;
@@ -30,6 +30,14 @@ pub enum Inputs {
     /// A window anywhere in the image, flipped left to right half of the time, its brightness changed by less than 63 and its
     /// contrast by a factor from 0.2 to 1.8, in this order: the tutorial's `distorted_inputs`.
     Distorted,
+}
+
+/// All of them, the order of those to learn from decided by the seed; those to test with are not distorted.
+///
+/// # Errors
+/// As [`training`].
+pub fn data_set(folder: &Path, inputs: Inputs, seed: i64) -> Result<DataSet> {
+    DataSet::new(training(folder, inputs)?, Some(test(folder, Inputs::Central)?), seed)
 }
 
 /// The images to learn from, of `data_batch_1.bin` to `data_batch_5.bin`, as many of them as are there: `images`, float

@@ -3,7 +3,7 @@
 use plimsoll::HostTensor;
 use plimsoll::Result;
 
-use super::{DataSet, Examples, InOrder, Shuffled};
+use super::{DataSet, Examples};
 
 /// Records of [`PIXELS`] bytes, 0 to 16 each, and a byte with the digit.
 static DIGITS: &[u8] = include_bytes!("../../data/digits.bin");
@@ -20,7 +20,7 @@ pub const HELD_OUT: usize = 5;
 /// # Errors
 /// As [`training`].
 pub fn data_set(seed: i64) -> Result<DataSet> {
-    Ok(DataSet { training: Box::new(Shuffled::new(training()?, seed)?), held_out: Box::new(InOrder::new(held_out()?)) })
+    DataSet::new(training()?, Some(held_out()?), seed)
 }
 
 /// The images to learn from (1,437): `images`, float `[n, 64]` from 0 to 1, and `labels`, int32 `[n]`.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use plimsoll::{DataType, Error, HostTensor, Result};
 
 use super::random::SplitMix64;
-use super::{Component, Examples, RecordFile, Records, images_and_labels, row_mut};
+use super::{Component, DataSet, Examples, RecordFile, Records, images_and_labels, row_mut};
 
 /// Classes.
 pub const CLASSES: usize = 10;
@@ -21,6 +21,14 @@ pub enum Images {
     Flat,
     /// `[28, 28, 1]`.
     Hwc,
+}
+
+/// All of them, the order of those to learn from decided by the seed.
+///
+/// # Errors
+/// As [`training`].
+pub fn data_set(folder: &Path, images: Images, seed: i64) -> Result<DataSet> {
+    DataSet::new(training(folder, images)?, Some(test(folder, images)?), seed)
 }
 
 /// The images to learn from, of `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`: `images`, float from 0 to 1 of shape

@@ -75,8 +75,19 @@ pub trait BatchSource: Send {
 pub struct DataSet {
     /// Shuffled.
     pub training: Box<dyn BatchSource>,
-    /// In order.
-    pub held_out: Box<dyn BatchSource>,
+    /// In order; none where there are none to test with.
+    pub held_out: Option<Box<dyn BatchSource>>,
+}
+
+impl DataSet {
+    /// Examples to learn from, in an order that the seed decides, and others to test with.
+    ///
+    /// # Errors
+    /// As [`Shuffled::new`].
+    pub fn new(training: Examples, held_out: Option<Examples>, seed: i64) -> Result<DataSet> {
+        let held_out = held_out.map(|examples| Box::new(InOrder::new(examples)) as Box<dyn BatchSource>);
+        Ok(DataSet { training: Box::new(Shuffled::new(training, seed)?), held_out })
+    }
 }
 
 /// Where examples are, to be read one by one in any order.

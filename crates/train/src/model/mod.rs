@@ -81,33 +81,34 @@ impl FromStr for OptimizerKind {
     }
 }
 
-/// A graph that trains, with the names of what is fed, fetched and run.
+/// What of a graph a training runs, feeds and fetches, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// The targets that give all variables their first values.
+    pub init: Vec<String>,
+    /// The targets of a step.
+    pub train: Vec<String>,
+    /// The loss, which every step fetches: a scalar.
+    pub loss: Option<String>,
+    /// For each tower the tensors that are fed, one for each component of an example in their order.
+    pub feeds: Vec<Vec<String>>,
+    /// What is fetched to evaluate a batch that the first tower is fed: its mean loss, and how many of its examples are right.
+    pub evaluation: Option<[String; 2]>,
+}
+
+/// A graph that trains.
 #[derive(Clone, Debug)]
 pub struct TrainingGraph {
     /// The graph.
     pub graph: Graph,
-    /// The target that gives all variables their first values.
-    pub init: String,
-    /// The target of a step.
-    pub train: String,
-    /// The mean of the towers' losses.
-    pub loss: String,
-    /// For each tower the tensors that are fed, in the order of the components.
-    pub feeds: Vec<Vec<String>>,
-    /// The loss of the first tower's batch.
-    pub tower_loss: String,
-    /// How many examples of the first tower's batch are right.
-    pub tower_correct: String,
+    /// What of it is run.
+    pub parts: Parts,
     /// All variables, the optimizer's and the count of steps among them.
     pub variables: Vec<Variable>,
 }
 
 /// The variable that counts steps.
 pub const GLOBAL_STEP: &str = "global_step";
-/// The variable that holds how many examples were taken from the data, in checkpoints.
-pub const DATA_POSITION: &str = "input/position";
-/// The variable that holds the seed of the data's order, in checkpoints.
-pub const DATA_SEED: &str = "input/seed";
 
 impl TrainingGraph {
     /// The graph of a network on towers: its variables begin as the seed says, gradients are averaged and applied once a
@@ -126,13 +127,7 @@ impl TrainingGraph {
         let mut b = GraphBuilder::new(registry.clone());
         b.set_seed(Some(seed));
         let on_variables = towers.variables.clone();
-        let count = |b: &mut GraphBuilder, name: &str| b.get_untrained_variable(name, DataType::Int64, [], &Initializer::Zeros);
-        let step = b.device(&on_variables, |b| {
-            let step = count(b, GLOBAL_STEP)?;
-            count(b, DATA_POSITION)?;
-            count(b, DATA_SEED)?;
-            Ok::<_, Error>(step)
-        })?;
+        let step = b.device(&on_variables, |b| b.get_untrained_variable(GLOBAL_STEP, DataType::Int64, [], &Initializer::Zeros))?;
         let mut feeds: Vec<Vec<Output>> = Vec::new();
         let losses = towers.build(&mut b, |b| {
             let inputs = components.iter().map(|component| placeholder(b, component)).collect::<Result<Vec<_>>>()?;
@@ -149,16 +144,14 @@ impl TrainingGraph {
         })?;
         let init = b.global_variables_initializer()?;
         let tensor = |output: Output| b.graph().tensor_name(output);
-        Ok(TrainingGraph {
-            init: b.node(init).name.clone(),
-            train: b.node(train).name.clone(),
-            loss: tensor(loss),
+        let parts = Parts {
+            init: vec![b.node(init).name.clone()],
+            train: vec![b.node(train).name.clone()],
+            loss: Some(tensor(loss)),
             feeds: feeds.iter().map(|tower| tower.iter().map(|output| tensor(*output)).collect()).collect(),
-            tower_loss: tensor(losses[0].loss),
-            tower_correct: tensor(losses[0].correct),
-            variables: b.variables().to_vec(),
-            graph: b.finish(),
-        })
+            evaluation: Some([tensor(losses[0].loss), tensor(losses[0].correct)]),
+        };
+        Ok(TrainingGraph { parts, variables: b.variables().to_vec(), graph: b.finish() })
     }
 }
 

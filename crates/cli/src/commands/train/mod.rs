@@ -175,7 +175,7 @@ fn steps(trainer: &mut Trainer, steps: u64, stop: &stop::Stop) -> plimsoll::Resu
     let start = Instant::now();
     while trainer.steps() < steps && !stop.is_asked() {
         let step = trainer.step()?;
-        loss = Some(step.loss);
+        loss = step.loss;
         progress.show(step.step, step.loss);
     }
     let seconds = start.elapsed().as_secs_f64();
