@@ -1,85 +1,129 @@
-//! If as Switch and Merge: every input goes through a Switch to the branch that is taken, every result through a Merge.
+//! If and Case as Switch and Merge: every input goes through Switches to the branch that is taken, every result through a
+//! Merge.
 
 use plimsoll_base::{Error, Result};
-use plimsoll_graph::{AttrValue, Attrs, AttrsExt, NodeDef};
+use plimsoll_graph::{AttrValue, Attrs, AttrsExt, FuncRef, HostTensor, NodeDef};
 
 use super::{Inliner, Site, results};
 
 pub(super) fn is_branch(op: &str) -> bool {
-    matches!(op, "If" | "StatelessIf")
+    matches!(op, "If" | "StatelessIf" | "Case" | "StatelessCase")
 }
 
 const BOOL: i32 = 10;
+const INT32: i32 = 3;
+
+/// Nodes under one name, on one device.
+struct Place<'a> {
+    prefix: &'a str,
+    device: &'a str,
+}
 
 impl Inliner<'_> {
     pub(super) fn branch(&mut self, node: NodeDef) -> Result<()> {
         let (controls, data): (Vec<String>, Vec<String>) = node.inputs.iter().cloned().partition(|input| input.starts_with('^'));
-        let (predicate, inputs) = data.split_first().ok_or_else(|| Error::invalid_argument("an If without a predicate"))?;
-        let input_types = node.attrs.list("Tin")?.types.clone();
-        let types = node.attrs.list("Tout")?.types.clone();
+        let (selector, inputs) = data.split_first().ok_or_else(|| Error::invalid_argument("nothing says which branch is taken"))?;
+        let (input_types, types) = (node.attrs.list("Tin")?.types.clone(), node.attrs.list("Tout")?.types.clone());
         if input_types.len() != inputs.len() {
             return Err(Error::invalid_argument(format!("{} inputs, but Tin has {}", inputs.len(), input_types.len())));
         }
-        let prefix = self.prefix(&format!("{}/If", node.name));
-        let device = node.device.as_str();
-        let mut make = |name: &str, op: &str, inputs, attrs| self.make_node(&prefix, name, op, inputs, attrs, device);
-        let of_type = |number: i32| vec![("T", AttrValue::Type(number))];
-        // Everything else waits for the predicate.
-        let asked = std::iter::once(predicate.clone()).chain(controls).collect();
-        let predicate_type = node.attrs.get("Tcond").cloned().unwrap_or(AttrValue::Type(BOOL));
-        let predicate = make("pred", "ToBool", asked, vec![("T", predicate_type)]);
-        let fork = make("fork", "Switch", vec![predicate.clone(), predicate.clone()], of_type(BOOL));
-        let sides = [("else", 0), ("then", 1)];
-        let starts = sides.map(|(side, index)| make(&format!("{side}_start"), "Identity", vec![format!("{fork}:{index}")], of_type(BOOL)));
-        let switches: Vec<String> = inputs
-            .iter()
-            .zip(&input_types)
-            .enumerate()
-            .map(|(index, (input, number))| {
-                make(&format!("input_{index}"), "Switch", vec![input.clone(), predicate.clone()], of_type(*number))
-            })
-            .collect();
-        let mut given = Vec::with_capacity(2);
-        let mut ends = Vec::with_capacity(2);
-        for ((side, index), start) in sides.into_iter().zip(&starts) {
-            let func = node.attrs.func(&format!("{side}_branch"))?;
-            let data: Vec<String> = switches.iter().map(|switch| format!("{switch}:{index}")).collect();
+        let branches: Vec<(String, FuncRef)> = match node.op.as_str() {
+            "If" | "StatelessIf" => ["then", "else"]
+                .into_iter()
+                .map(|side| Ok((side.to_string(), node.attrs.func(&format!("{side}_branch"))?.clone())))
+                .collect::<Result<_>>()?,
+            _ => node.attrs.list("branches")?.funcs.iter().enumerate().map(|(index, func)| (index.to_string(), func.clone())).collect(),
+        };
+        let prefix = self.prefix(&format!("{}/{}", node.name, node.op));
+        let place = Place { prefix: &prefix, device: &node.device };
+        let predicates = self.predicates(&node, selector, &controls, branches.len(), &place);
+        // What is left for this branch and those after it, and a node that runs where one of them is taken.
+        let mut left = inputs.to_vec();
+        let mut start = predicates.first().cloned();
+        let mut given = Vec::with_capacity(branches.len());
+        let mut ends = Vec::with_capacity(branches.len());
+        for (index, (side, func)) in branches.iter().enumerate() {
+            let mut mine = std::mem::take(&mut left);
+            let mut here = start.take();
+            if let (Some(predicate), Some(gate)) = (predicates.get(index), &here) {
+                let mut fork = |name: &str, input: String, number: i32| {
+                    let inputs = vec![input, predicate.clone()];
+                    self.make(&place, name, "Switch", inputs, vec![("T", AttrValue::Type(number))])
+                };
+                let gate = fork(&format!("{side}_fork"), gate.clone(), BOOL);
+                let forked = mine.into_iter().zip(&input_types).enumerate();
+                let forked: Vec<String> = forked.map(|(at, (input, number))| fork(&format!("{side}_input_{at}"), input, *number)).collect();
+                mine = forked.iter().map(|fork| format!("{fork}:1")).collect();
+                left = forked.into_iter().map(|fork| format!("{fork}:0")).collect();
+                start = Some(format!("{gate}:0"));
+                here = Some(format!("{gate}:1"));
+            }
+            let here =
+                here.map(|gate| self.make(&place, &format!("{side}_start"), "Identity", vec![gate], vec![("T", AttrValue::Type(BOOL))]));
             let below = format!("{prefix}/{side}");
-            let body = self.body(func, &data, &Site { prefix: &below, device, controls: &[], start: Some(start) })?;
+            let waits: Vec<&String> = if here.is_none() { controls.iter().collect() } else { Vec::new() };
+            let site = Site { prefix: &below, device: &node.device, controls: &waits, start: here.as_deref() };
+            let body = self.body(func, &mine, &site)?;
             if body.results.len() != types.len() {
                 let message = format!("'{}' gives {} results where Tout has {}", func.name, body.results.len(), types.len());
                 return Err(Error::invalid_argument(message));
             }
-            let waits = std::iter::once(start.clone()).chain(body.must_run).collect();
-            ends.push(self.make_node(&prefix, &format!("{side}_end"), "Identity", waits, vec![("T", AttrValue::Type(BOOL))], device));
             given.push(body.results);
+            match here {
+                Some(start) => {
+                    let waits = std::iter::once(start).chain(body.must_run).collect();
+                    ends.push(self.make(&place, &format!("{side}_end"), "Identity", waits, vec![("T", AttrValue::Type(BOOL))]));
+                }
+                None => ends.extend(body.must_run),
+            }
         }
-        let two = AttrValue::Int(2);
-        let end = self.make_node(&prefix, "end", "Merge", ends, vec![("T", AttrValue::Type(BOOL)), ("N", two.clone())], device);
+        if predicates.is_empty() {
+            let all = results(&node, given.pop().unwrap_or_default(), types, ends.into_iter().chain(controls));
+            self.nodes.push(all);
+            return Ok(());
+        }
+        let count = AttrValue::Int(branches.len() as i64);
+        let merge = |number: i32| vec![("T", AttrValue::Type(number)), ("N", count.clone())];
+        let end = self.make(&place, "end", "Merge", ends, merge(BOOL));
         let mut merged = Vec::with_capacity(types.len());
         for (index, number) in types.iter().enumerate() {
             let inputs = given.iter().map(|results| results[index].clone()).collect();
-            let attrs = vec![("T", AttrValue::Type(*number)), ("N", two.clone())];
-            merged.push(self.make_node(&prefix, &format!("output_{index}"), "Merge", inputs, attrs, device));
+            merged.push(self.make(&place, &format!("output_{index}"), "Merge", inputs, merge(*number)));
         }
         let all = results(&node, merged, types, [format!("^{end}")]);
         self.nodes.push(all);
         Ok(())
     }
 
-    fn make_node(
-        &mut self,
-        prefix: &str,
-        name: &str,
-        op: &str,
-        inputs: Vec<String>,
-        attrs: Vec<(&str, AttrValue)>,
-        device: &str,
-    ) -> String {
-        let name = format!("{prefix}/{name}");
+    /// For each branch but the last, a bool that says whether it is taken if none before it is. They wait for `controls`, and
+    /// everything else for them.
+    fn predicates(&mut self, node: &NodeDef, selector: &str, controls: &[String], branches: usize, place: &Place<'_>) -> Vec<String> {
+        let asked = |first: Vec<String>| first.into_iter().chain(controls.iter().cloned()).collect();
+        if matches!(node.op.as_str(), "If" | "StatelessIf") {
+            let of_type = node.attrs.get("Tcond").cloned().unwrap_or(AttrValue::Type(BOOL));
+            return vec![self.make(place, "pred", "ToBool", asked(vec![selector.to_string()]), vec![("T", of_type)])];
+        }
+        let mut predicates = Vec::new();
+        for index in 0..branches.saturating_sub(1) {
+            let value = AttrValue::Tensor(HostTensor::scalar(index as i32));
+            let number = self.make(
+                place,
+                &format!("{index}_index"),
+                "Const",
+                asked(Vec::new()),
+                vec![("dtype", AttrValue::Type(INT32)), ("value", value)],
+            );
+            let inputs = asked(vec![selector.to_string(), number]);
+            predicates.push(self.make(place, &format!("{index}_pred"), "Equal", inputs, vec![("T", AttrValue::Type(INT32))]));
+        }
+        predicates
+    }
+
+    fn make(&mut self, place: &Place<'_>, name: &str, op: &str, inputs: Vec<String>, attrs: Vec<(&str, AttrValue)>) -> String {
+        let name = format!("{}/{name}", place.prefix);
         self.names.insert(name.clone());
         let attrs: Attrs = attrs.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
-        let (op, device) = (op.to_string(), device.to_string());
+        let (op, device) = (op.to_string(), place.device.to_string());
         self.nodes.push(NodeDef { name: name.clone(), op, inputs, device, attrs, carried: Default::default() });
         name
     }
