@@ -145,8 +145,13 @@ fn join(lir: &mut Lir, producer: WorkId, _value: ValueId, id: WorkId) -> Result<
     let mut operand = |builder: &mut ExprBuilder, view: &View| -> Result<Reg> {
         // An operand of another shape with as many elements is whole: see `is_flexible`.
         let is_whole = view.elements() == shape.elements()? && view.elements() != 1;
-        let fitted =
-            if is_whole && trimmed(&view.shape) != trimmed(&shape) { View { shape: shape.clone(), ..view.clone() } } else { view.clone() };
+        let fitted = if is_whole {
+            View { shape: shape.clone(), ..view.clone() }
+        } else if view.elements() == 1 && view.shape.rank() > shape.rank() {
+            View { shape: Shape::scalar(), ..view.clone() }
+        } else {
+            view.clone()
+        };
         if let Some(position) = inputs.iter().position(|other| *other == fitted) {
             return Ok(registers[position]);
         }

@@ -135,12 +135,29 @@ impl Inliner<'_> {
                 inputs.extend(site.start.map(|start| format!("^{start}")));
             }
             let device = if node.device.is_empty() { site.device.to_string() } else { node.device.clone() };
-            let attrs = body.attrs(&node.attrs)?;
+            let mut attrs = body.attrs(&node.attrs)?;
+            self.colocate(&mut attrs, site.prefix);
             let name = format!("{}/{}", site.prefix, node.name);
             self.node(NodeDef { name, op: node.op.clone(), inputs, device, attrs, carried: node.carried.clone() })?;
         }
         self.path.pop();
         Ok(Given { results: body.results()?, types: body.result_types()?, must_run: body.must_run() })
+    }
+}
+
+impl Inliner<'_> {
+    /// `_class` names nodes of the body by what they are called there; what is neither in the body nor outside is forgotten.
+    fn colocate(&self, attrs: &mut Attrs, prefix: &str) {
+        let Some(AttrValue::List(classes)) = attrs.get_mut("_class") else { return };
+        let spelled = |class: &Vec<u8>| {
+            let Some(name) = std::str::from_utf8(class).ok().and_then(|class| class.strip_prefix("loc:@")) else {
+                return Some(class.clone());
+            };
+            let inside = format!("{prefix}/{name}");
+            let found = [inside, name.to_string()].into_iter().find(|name| self.names.contains(name))?;
+            Some(format!("loc:@{found}").into_bytes())
+        };
+        classes.bytes = classes.bytes.iter().filter_map(spelled).collect();
     }
 }
 

@@ -295,6 +295,7 @@ impl Lowering<'_> {
         }
         if now == Condition::ALWAYS && written == Condition::NEVER {
             self.lir.variables[variable as usize].read_first_by.get_or_insert(reader);
+            self.written[variable as usize] = now;
             return Ok(());
         }
         let initialized = self.initialized(variable)?;
@@ -366,11 +367,11 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Who reads a variable waits for the checks that it is initialised.
+    /// Who reads a variable waits for the checks before that it is initialised.
     pub(super) fn order_checks(&mut self) {
         for &(version, check) in &self.branches.checks {
             for (id, work) in self.lir.works.iter_mut() {
-                if id != check && work.inputs.iter().any(|view| view.value == version) {
+                if id > check && work.inputs.iter().any(|view| view.value == version) {
                     work.after.push(check);
                 }
             }
