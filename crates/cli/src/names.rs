@@ -68,11 +68,6 @@ impl Asked {
         if self.fetches.is_empty() && self.targets.is_empty() && ends.fetches.len() + ends.targets.len() == 1 {
             return Ok(ends);
         }
-        let list = |names: &[String]| match names {
-            [] => "none".to_string(),
-            [..] if names.len() <= 8 => names.join(", "),
-            _ => format!("{}, and {} more", names[..8].join(", "), names.len() - 8),
-        };
         wrong_use(format!(
             "say what to compute, with --fetch TENSOR or --target OPERATION; nothing else in the graph uses the tensors {} and the operations {}",
             list(&ends.fetches),
@@ -92,6 +87,15 @@ impl Asked {
     }
 }
 
+/// Names for a message.
+pub fn list(names: &[String]) -> String {
+    match names {
+        [] => "none".to_string(),
+        [..] if names.len() <= 8 => names.join(", "),
+        _ => format!("{}, and {} more", names[..8].join(", "), names.len() - 8),
+    }
+}
+
 /// Whether a tensor or node of that name is in one of the graphs.
 pub fn check_name<'a>(name: &str, mut graphs: impl Iterator<Item = &'a Graph>) -> Result<()> {
     if graphs.any(|graph| graph.find(node_of(name)).is_some()) {
@@ -101,7 +105,7 @@ pub fn check_name<'a>(name: &str, mut graphs: impl Iterator<Item = &'a Graph>) -
 }
 
 /// The node of a tensor's name.
-fn node_of(name: &str) -> &str {
+pub fn node_of(name: &str) -> &str {
     match name.rsplit_once(':') {
         Some((node, index)) if index.bytes().all(|byte| byte.is_ascii_digit()) => node,
         _ => name,
@@ -109,7 +113,7 @@ fn node_of(name: &str) -> &str {
 }
 
 /// What nothing in the graph uses: tensors with values, and operations to run.
-fn ends(graph: &Graph, registry: &Registry) -> Asked {
+pub fn ends(graph: &Graph, registry: &Registry) -> Asked {
     let mut used = HashSet::new();
     for node in graph.nodes().values() {
         used.extend(node.inputs.iter().map(|input| input.node).chain(node.controls.iter().copied()));
@@ -129,7 +133,8 @@ fn ends(graph: &Graph, registry: &Registry) -> Asked {
     ends
 }
 
-fn output_type(graph: &Graph, registry: &Registry, output: Output) -> Option<ArgType> {
+/// The type of an output, where the graph's operations are known.
+pub fn output_type(graph: &Graph, registry: &Registry, output: Output) -> Option<ArgType> {
     let node = graph.node(output.node);
     registry.table().get(&node.op)?.output_types(&node.attrs).ok()?.get(output.index as usize).copied()
 }
@@ -173,7 +178,7 @@ pub fn signature(graph: &Graph, registry: &Registry, asked: &Asked, shapes: &Fee
 }
 
 /// Placeholders that the asked for reaches without passing a fed tensor, in the graph's order.
-fn needed_placeholders(graph: &Graph, asked: &Asked, fed: &HashSet<Output>) -> Vec<NodeId> {
+pub fn needed_placeholders(graph: &Graph, asked: &Asked, fed: &HashSet<Output>) -> Vec<NodeId> {
     let mut stack: Vec<NodeId> = asked.fetches.iter().chain(&asked.targets).filter_map(|name| graph.find(node_of(name))).collect();
     let mut seen = HashSet::new();
     let mut found = Vec::new();

@@ -1,62 +1,13 @@
 //! `plimsoll train` from the outside.
 
+mod common;
+
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
+use common::{Folder, command, devices, document, text, train};
 use serde_json::Value;
-
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.arg("train").args(args).env_remove("PLIMSOLL_SIM_GPUS");
-    command
-}
-
-fn train(args: &[&str]) -> Output {
-    command(args).output().expect("the command runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The document of a training that ended well.
-fn document(args: &[&str]) -> Value {
-    let output = train(&[args, &["--json"]].concat());
-    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
-}
-
-fn devices(document: &Value) -> Vec<(String, Option<u64>, u64, u64)> {
-    let number = |value: &Value| value.as_u64().expect("a number");
-    let device = |device: &Value| {
-        let [planned, measured] = ["planned_peak_bytes", "measured_peak_bytes"].map(|key| number(&device[key]));
-        (device["name"].as_str().expect("a name").to_string(), device["limit_bytes"].as_u64(), planned, measured)
-    };
-    document["devices"].as_array().expect("devices").iter().map(device).collect()
-}
-
-/// A folder of this test alone, removed when it is dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("plimsoll-cli-train-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn text(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 #[test]
 fn without_arguments_it_learns_the_digits_on_two_limited_devices() {
@@ -165,11 +116,11 @@ fn later_work_and_wrong_use_are_refused() {
     let cases: &[(&[&str], &str)] = &[
         (&["mnist"], "not yet: plimsoll train mnist"),
         (&["cifar10", "--data", "cifar"], "not yet: plimsoll train cifar10"),
-        (&[&model], "not yet: training a model"),
+        (&[&model], "--data NAME=FILE.npy"),
         (&["--async"], "not yet: --async"),
         (&["nothing.pb"], "nothing.pb"),
         (&["--data", "images=x.npy"], "the digits are built in"),
-        (&["--signature", "serve"], "only models have signatures"),
+        (&["--signature", "serve"], "--signature serve: only models have it"),
         (&["--optimizer", "lion"], "sgd, momentum or adam"),
         (&["--towers", "3"], "128 cannot be divided evenly among 3 towers"),
         (&["--towers", "0"], "--towers"),

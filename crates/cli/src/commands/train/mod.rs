@@ -1,5 +1,7 @@
 //! `plimsoll train`: a network learns under hard memory limits.
 
+mod model;
+mod network;
 mod report;
 
 use std::path::{Path, PathBuf};
@@ -7,13 +9,13 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
-use plimsoll::{Bytes, Code, DeviceKind, Devices, Error, MemoryLimit, Options, model};
+use plimsoll::{Devices, Error};
+use plimsoll_train::Trainer;
 use plimsoll_train::model::OptimizerKind;
-use plimsoll_train::{Config, Evaluation, Trainer};
 
 use crate::case::DevicePeaks;
 use crate::device_options::DeviceOptions;
-use crate::failure::{Failure, OrUsage, Result, not_yet, wrong_use};
+use crate::failure::{Result, not_yet};
 use crate::progress::Progress;
 use crate::{output, process, stop};
 use report::Document;
@@ -21,18 +23,28 @@ use report::Document;
 /// What is trained, and how.
 #[derive(Args)]
 pub struct TrainArgs {
-    /// digits, which are built in; mnist, cifar10 or a model (not yet)
+    /// digits, which are built in; a GraphDef (.pb, .pbtxt) with a training target; mnist and cifar10 (not yet)
     #[arg(value_name = "digits|mnist|cifar10|MODEL", default_value = "digits")]
     what: String,
-    /// A signature of the model (not yet)
+    /// A signature of a SavedModel (not yet)
     #[arg(long, value_name = "NAME")]
     signature: Option<String>,
-    /// What a model is fed, as NAME=FILE.npy, or the folder of a data set (not yet)
+    /// A model: the operation that every step runs
+    #[arg(long, value_name = "OPERATION")]
+    target: Vec<String>,
+    /// A model: a placeholder and the examples that it is fed, along the first axis of the array; or the folder of a data set
+    /// (not yet)
     #[arg(long, value_name = "NAME=FILE.npy|DIR")]
     data: Vec<String>,
-    /// Replicas of the network, tower i on CPU:i; without --device-count there are as many logical CPU devices
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
-    towers: u32,
+    /// A model: the loss, a scalar, to be reported
+    #[arg(long, value_name = "TENSOR")]
+    fetch: Option<String>,
+    /// A model: the operation that gives variables their first values [default: init]
+    #[arg(long, value_name = "OPERATION")]
+    init: Vec<String>,
+    /// Replicas of the network, tower i on CPU:i; without --device-count there are as many logical CPU devices [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    towers: Option<u32>,
     /// Towers apply their gradients without waiting for each other (not yet)
     #[arg(long = "async")]
     is_async: bool,
@@ -42,9 +54,9 @@ pub struct TrainArgs {
     /// The step at which it ends; a resumed training counts on from its checkpoint
     #[arg(long, value_name = "N", default_value_t = 1000)]
     steps: u64,
-    /// sgd, momentum or adam
-    #[arg(long, value_name = "O", default_value_t = OptimizerKind::default(), value_parser = optimizer)]
-    optimizer: OptimizerKind,
+    /// sgd, momentum or adam [default: adam]
+    #[arg(long, value_name = "O", value_parser = optimizer)]
+    optimizer: Option<OptimizerKind>,
     /// How fast it learns [default: what suits the optimizer]
     #[arg(long, value_name = "R")]
     learning_rate: Option<f32>,
@@ -59,27 +71,35 @@ pub struct TrainArgs {
     resume: Option<PathBuf>,
 }
 
-/// The line of the device that holds the variables, where no other is said.
-const DEFAULT_LIMIT: Bytes = Bytes(32 << 20);
-/// The line of the other towers' devices.
-const DEFAULT_TOWER_LIMIT: Bytes = Bytes(16 << 20);
+/// A training that is planned, and nothing run yet.
+struct Planned {
+    devices: Devices,
+    trainer: Trainer,
+    /// What is trained, and how, in a line.
+    headline: String,
+    /// Whether there are examples to test with.
+    has_test: bool,
+}
 
 /// Trains.
 pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
-    args.check()?;
-    let stop = stop::on_signals()?;
-    let options = with_defaults(options.resolve(None)?, args.towers);
-    let devices = Devices::open(&options).or_usage()?;
-    let config = args.config();
-    let mut trainer = Trainer::digits(&devices, &config).map_err(|error| match error.code() {
-        Code::InvalidArgument => Failure::usage(error),
-        _ => Failure::from(error),
-    })?;
+    let (stop, planned) = match args.what.as_str() {
+        "mnist" | "cifar10" => return Err(not_yet(&format!("plimsoll train {}", args.what))),
+        "digits" => {
+            network::check(&args)?;
+            (stop::on_signals()?, network::digits(&args, options)?)
+        }
+        _ => {
+            let model = model::Model::new(&args)?;
+            (stop::on_signals()?, model.plan(&args, options)?)
+        }
+    };
+    let Planned { devices, mut trainer, headline, has_test } = planned;
     let say = |text: String| if json { output::note(text) } else { output::print(text) };
     if let Some(folder) = &args.save {
         can_save(folder)?;
     }
-    say(headline(&config));
+    say(headline);
     report::promises(trainer.promise()).into_iter().for_each(&say);
     trainer.start(args.resume.as_deref())?;
     if args.resume.is_some() {
@@ -91,12 +111,12 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
     if let Some(Ok(path)) = &saved {
         say(format!("checkpoint: {}", path.display()));
     }
-    let evaluation = trainer.evaluate()?;
+    let evaluation = if has_test { Some(trainer.evaluate()?) } else { None };
     let planned: Vec<u64> = trainer.promise().devices().iter().map(|device| device.peak.0).collect();
     let document = Document {
         steps: trainer.steps(),
         final_loss,
-        test_accuracy: evaluation.accuracy,
+        test_accuracy: evaluation.map(|evaluation| evaluation.accuracy),
         seconds,
         devices: DevicePeaks::of(&devices, &planned),
         max_rss_bytes: process::max_rss_bytes(),
@@ -104,7 +124,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
     if json {
         output::result_json(&document)?;
     } else {
-        output::result(summary(&document, &evaluation, args.steps))?;
+        output::result(report::summary(&document, evaluation, args.steps))?;
         report::last_lines(trainer.promise(), &devices).into_iter().try_for_each(output::result)?;
     }
     saved.transpose()?;
@@ -119,53 +139,8 @@ fn can_save(folder: &Path) -> plimsoll::Result<()> {
     attempt.map_err(|error| Error::failed_precondition(format!("--save {}: {error}", folder.display())))
 }
 
-impl TrainArgs {
-    /// Whether it is built, and makes sense for what is trained.
-    fn check(&self) -> Result<()> {
-        match self.what.as_str() {
-            "digits" => {}
-            "mnist" | "cifar10" => return Err(not_yet(&format!("plimsoll train {}", self.what))),
-            other => {
-                model::check(Path::new(other)).or_usage()?;
-                return Err(not_yet(&format!("training a model ({other})")));
-            }
-        }
-        if self.is_async {
-            return Err(not_yet("--async: towers wait for each other in every step"));
-        }
-        if let Some(data) = self.data.first() {
-            return wrong_use(format!("--data {data}: the digits are built in"));
-        }
-        if let Some(signature) = &self.signature {
-            return wrong_use(format!("--signature {signature}: only models have signatures"));
-        }
-        Ok(())
-    }
-
-    fn config(&self) -> Config {
-        Config {
-            towers: self.towers as usize,
-            batch_size: self.batch_size,
-            optimizer: self.optimizer,
-            learning_rate: self.learning_rate,
-            seed: self.seed,
-        }
-    }
-}
-
 fn optimizer(text: &str) -> std::result::Result<OptimizerKind, String> {
     text.parse().map_err(|_| "write sgd, momentum or adam".to_string())
-}
-
-/// A logical CPU device for each tower where no number is said, and a line for each where none is.
-fn with_defaults(mut options: Options, towers: u32) -> Options {
-    let count = *options.device_count.entry("CPU".to_string()).or_insert(towers as i32);
-    if options.memory_limits.is_empty() {
-        let limit = |index| if index == 0 { DEFAULT_LIMIT } else { DEFAULT_TOWER_LIMIT };
-        let line = |index| MemoryLimit { device: Some((DeviceKind::Cpu, index)), parts: vec![limit(index)] };
-        options.memory_limits = (0..towers.min(count.max(0) as u32)).map(line).collect();
-    }
-    options
 }
 
 /// Takes steps until there are as many or somebody asks to stop; the last loss, and how long it took.
@@ -181,26 +156,4 @@ fn steps(trainer: &mut Trainer, steps: u64, stop: &stop::Stop) -> plimsoll::Resu
     let seconds = start.elapsed().as_secs_f64();
     progress.end();
     Ok((loss, seconds))
-}
-
-fn headline(config: &Config) -> String {
-    let rate = config.learning_rate.unwrap_or(config.optimizer.default_learning_rate());
-    let towers = match config.towers {
-        1 => "1 tower".to_string(),
-        towers => format!("{towers} towers"),
-    };
-    let each = config.batch_size / config.towers as u64;
-    format!("digits: 64-128-64-10, {towers} of {each} images a step, {} {rate}, seed {}", config.optimizer, config.seed)
-}
-
-fn summary(document: &Document, evaluation: &Evaluation, wanted: u64) -> String {
-    let mut text = format!("step {}", document.steps);
-    if document.steps < wanted {
-        text += &format!(" of {wanted}, stopped");
-    }
-    if let Some(loss) = document.final_loss {
-        text += &format!(": loss {loss:.4}, {:.2} s", document.seconds);
-    }
-    text += &format!("\nheld-out images: {:.2} % right, loss {:.4}", 100.0 * evaluation.accuracy, evaluation.loss);
-    text + &format!("\nmost memory resident: {}", Bytes(document.max_rss_bytes))
 }

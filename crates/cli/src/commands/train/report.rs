@@ -1,7 +1,7 @@
 //! What a training says: its promise, its last lines, its document.
 
 use plimsoll::{Bytes, Devices, Error};
-use plimsoll_train::Promise;
+use plimsoll_train::{Evaluation, Promise};
 use serde::Serialize;
 
 use crate::case::DevicePeaks;
@@ -13,7 +13,8 @@ pub struct Document {
     pub steps: u64,
     /// Of the last step; null where none was taken.
     pub final_loss: Option<f32>,
-    pub test_accuracy: f64,
+    /// Null where there are no examples to test with.
+    pub test_accuracy: Option<f64>,
     /// Of the steps taken now, without planning and evaluation.
     pub seconds: f64,
     pub devices: Vec<DevicePeaks>,
@@ -24,6 +25,22 @@ pub struct Document {
 pub fn promises(promise: &Promise) -> Vec<String> {
     let devices = promise.devices().iter();
     devices.map(|device| format!("{}: limit {}, promised {}", short(&device.name), limit(device.limit), exact(device.peak))).collect()
+}
+
+/// How far it came, and what was learnt.
+pub fn summary(document: &Document, evaluation: Option<Evaluation>, wanted: u64) -> String {
+    let mut text = format!("step {}", document.steps);
+    if document.steps < wanted {
+        text += &format!(" of {wanted}, stopped");
+    }
+    match document.final_loss {
+        Some(loss) => text += &format!(": loss {loss:.4}, {:.2} s", document.seconds),
+        None => text += &format!(": {:.2} s", document.seconds),
+    }
+    if let Some(evaluation) = evaluation {
+        text += &format!("\nheld-out images: {:.2} % right, loss {:.4}", 100.0 * evaluation.accuracy, evaluation.loss);
+    }
+    text + &format!("\nmost memory resident: {}", Bytes(document.max_rss_bytes))
 }
 
 /// For each device the line, what was promised, what was measured, and what one byte less would have said.

@@ -1,0 +1,173 @@
+//! Models from files: a graph that has a training target, and examples in `.npy` files.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use plimsoll::model::{self, Model as File};
+use plimsoll::{AttrsExt, Code, DataType, Devices, Error, Graph, GraphDef, Output, PartialShape, Registry};
+use plimsoll_train::Trainer;
+use plimsoll_train::data::{Component, DataSet, Examples, arrays};
+use plimsoll_train::model::Parts;
+
+use super::{Planned, TrainArgs};
+use crate::device_options::DeviceOptions;
+use crate::failure::{Failure, OrUsage, Result, wrong_use};
+use crate::names::{self, Asked};
+
+/// What is run to initialise where nothing is said.
+const INIT: &str = "init";
+
+/// A model as it is in its file, and its examples.
+pub struct Model {
+    path: PathBuf,
+    graph: GraphDef,
+    examples: Examples,
+}
+
+impl Model {
+    /// Reads the model and opens its examples.
+    ///
+    /// # Errors
+    /// Wrong use for options that models do not have, for files that are not there and for arrays that are no examples; what is
+    /// wrong with a file.
+    pub fn new(args: &TrainArgs) -> Result<Model> {
+        let path = PathBuf::from(&args.what);
+        model::check(&path).or_usage()?;
+        let graph = match model::read(&path)? {
+            File::SavedModel(_) => return Err(Failure::usage(model::saved_models_not_yet(&path))),
+            File::Graph(graph) => graph,
+        };
+        check(args)?;
+        if args.data.is_empty() {
+            return wrong_use("say what it learns from: --data NAME=FILE.npy for each placeholder");
+        }
+        let files = args.data.iter().map(|text| split(text)).collect::<Result<Vec<_>>>()?;
+        let examples = arrays::open(&files).map_err(|error| match error.code() {
+            Code::DataLoss | Code::Unknown => Failure::from(error),
+            _ => Failure::usage(error),
+        })?;
+        Ok(Model { path, graph, examples })
+    }
+
+    /// Plans its training.
+    ///
+    /// # Errors
+    /// Wrong use for names that the graph does not have, and for examples that it cannot be fed; RESOURCE_EXHAUSTED where it does
+    /// not fit.
+    pub fn plan(self, args: &TrainArgs, options: &DeviceOptions) -> Result<Planned> {
+        let devices = Devices::open(&options.resolve(None)?).or_usage()?;
+        let graph = devices.resolve(self.graph).map_err(|error| error.context(self.path.display()))?;
+        let parts = parts(args, &graph, devices.registry(), self.examples.components())?;
+        let headline = format!(
+            "{}: {}, batches of {} of {} examples, seed {}",
+            self.path.display(),
+            parts.train.join(", "),
+            args.batch_size,
+            self.examples.count(),
+            args.seed
+        );
+        let data = DataSet::new(self.examples, None, args.seed).or_usage()?;
+        let trainer = Trainer::with_graph(&devices, graph, parts, data, args.batch_size, args.seed);
+        let trainer = trainer.map_err(|error| match error.code() {
+            Code::InvalidArgument => Failure::usage(error),
+            _ => Failure::from(error),
+        })?;
+        Ok(Planned { devices, trainer, headline, has_test: false })
+    }
+}
+
+/// Whether the options make sense for models.
+fn check(args: &TrainArgs) -> Result<()> {
+    let given = [
+        (args.is_async, "--async"),
+        (args.towers.is_some(), "--towers"),
+        (args.optimizer.is_some(), "--optimizer"),
+        (args.learning_rate.is_some(), "--learning-rate"),
+    ];
+    if let Some((_, option)) = given.into_iter().find(|(is_given, _)| *is_given) {
+        return wrong_use(format!("{option}: a model has its own towers, optimizer and learning rate, in its graph"));
+    }
+    match &args.signature {
+        Some(signature) => wrong_use(format!("--signature {signature}: {} is a graph, and only SavedModels have signatures", args.what)),
+        None => Ok(()),
+    }
+}
+
+/// Reads `NAME=FILE.npy`.
+fn split(text: &str) -> Result<(String, &Path)> {
+    match text.split_once('=') {
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok((name.to_string(), Path::new(file))),
+        _ => wrong_use(format!("--data {text}: write NAME=FILE.npy")),
+    }
+}
+
+/// What of the graph is run, and what it is fed.
+fn parts(args: &TrainArgs, graph: &Graph, registry: &Registry, components: &[Component]) -> Result<Parts> {
+    if args.target.is_empty() {
+        let targets = names::list(&names::ends(graph, registry).targets);
+        return wrong_use(format!(
+            "say what a step runs, with --target OPERATION; nothing else in the graph uses the operations {targets}"
+        ));
+    }
+    let asked = Asked { fetches: args.fetch.iter().cloned().collect(), targets: args.target.clone() };
+    asked.check(std::iter::once(graph))?;
+    args.init.iter().try_for_each(|name| names::check_name(name, std::iter::once(graph)))?;
+    let init = match args.init.as_slice() {
+        [] if graph.find(INIT).is_some() => vec![INIT.to_string()],
+        [] => {
+            return wrong_use("the graph has no operation 'init': say what gives its variables their first values, with --init OPERATION");
+        }
+        [..] => args.init.clone(),
+    };
+    let mut fed = HashSet::new();
+    for component in components {
+        let tensor = feed(graph, registry, component, args.batch_size)?;
+        if !fed.insert(tensor) {
+            return wrong_use(format!("--data {0}=...: '{0}' is given twice", component.name));
+        }
+    }
+    if let Some(id) = names::needed_placeholders(graph, &asked, &fed).first() {
+        let name = &graph.node(*id).name;
+        return wrong_use(format!("a step needs placeholder '{name}': give it with --data {name}=FILE.npy"));
+    }
+    let feeds = components.iter().map(|component| component.name.clone()).collect();
+    Ok(Parts { init, train: asked.targets, loss: args.fetch.clone(), feeds: vec![feeds], evaluation: None })
+}
+
+/// The tensor that is fed with batches of a component.
+fn feed(graph: &Graph, registry: &Registry, component: &Component, batch_size: u64) -> Result<Output> {
+    let Component { name, data_type, shape } = component;
+    names::check_name(name, std::iter::once(graph))?;
+    let tensor = graph.tensor(name).or_usage()?;
+    let wanted = match names::output_type(graph, registry, tensor) {
+        Some(wanted) => wanted.base,
+        None => return wrong_use(format!("--data {name}=...: '{name}' is no tensor")),
+    };
+    let node = graph.node(tensor.node);
+    if !matches!(node.op.as_str(), "Placeholder" | "PlaceholderV2" | "PlaceholderWithDefault") {
+        return wrong_use(format!("--data {name}=...: '{name}' is a {}, and only placeholders are fed", node.op));
+    }
+    let given: Vec<u64> = std::iter::once(batch_size).chain(shape.iter().copied()).collect();
+    let wanted_shape = node.attrs.shape("shape").cloned().unwrap_or_else(|_| PartialShape::unknown());
+    // In old graphs a placeholder of unknown shape says that it is a scalar; planning decides then.
+    let dims = wanted_shape.0.as_deref().filter(|dims| !dims.is_empty());
+    let fits = |(wanted, given): (&Option<u64>, &u64)| wanted.is_none_or(|wanted| wanted == *given);
+    let is_tail_right = dims.is_none_or(|dims| dims.len() == given.len() && dims.iter().zip(&given).skip(1).all(fits));
+    let fixed_batch = dims.and_then(|dims| dims[0]).filter(|wanted| *wanted != batch_size);
+    if wanted == *data_type && is_tail_right && fixed_batch.is_none() {
+        return Ok(tensor);
+    }
+    let is = format!("{data_type}{}", plimsoll::Shape::new(given));
+    let error =
+        Error::invalid_argument(format!("--data {name}=...: batches of {batch_size} are {is}, and '{name}' is {wanted}{wanted_shape}"));
+    let numpy = match wanted {
+        DataType::Float => "float32".to_string(),
+        DataType::Double => "float64".to_string(),
+        other => other.to_string(),
+    };
+    Err(Failure::usage(match fixed_batch {
+        _ if wanted != *data_type => error.with_remedy(format!("save it anew: np.save(file, array.astype('{numpy}'))")),
+        Some(size) if is_tail_right => error.with_remedy(format!("give --batch-size {size}")),
+        _ => error,
+    }))
+}

@@ -1,0 +1,64 @@
+//! What the tests of `plimsoll train` have in common.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The command, ready to start.
+pub fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.arg("train").args(args).env_remove("PLIMSOLL_SIM_GPUS");
+    command
+}
+
+/// Runs it.
+pub fn train(args: &[&str]) -> Output {
+    command(args).output().expect("the command runs")
+}
+
+/// Bytes as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The document of a training that ended well.
+pub fn document(args: &[&str]) -> Value {
+    let output = train(&[args, &["--json"]].concat());
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+}
+
+/// Name, limit, promise and measure of each device.
+pub fn devices(document: &Value) -> Vec<(String, Option<u64>, u64, u64)> {
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let device = |device: &Value| {
+        let [planned, measured] = ["planned_peak_bytes", "measured_peak_bytes"].map(|key| number(&device[key]));
+        (device["name"].as_str().expect("a name").to_string(), device["limit_bytes"].as_u64(), planned, measured)
+    };
+    document["devices"].as_array().expect("devices").iter().map(device).collect()
+}
+
+/// A folder of this test alone, removed when it is dropped.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    /// Makes it.
+    pub fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("plimsoll-cli-train-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    /// A path in it.
+    pub fn text(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

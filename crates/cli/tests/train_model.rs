@@ -1,0 +1,167 @@
+//! `plimsoll train MODEL` from the outside, on graphs that TensorFlow made.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Folder, devices, document, text, train};
+use plimsoll::{HostTensor, npy};
+use serde_json::Value;
+
+/// A file of a recorded case.
+fn case(file: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(file).display().to_string()
+}
+
+/// The arguments that train a case on what it was fed in its first step: 12 examples.
+fn arguments(case_name: &str) -> Vec<String> {
+    let file = |name: &str| case(&format!("{case_name}/{name}"));
+    let mut arguments = vec![file("graph.pb"), "--data".to_string(), format!("x={}", file("step0_feed0.npy"))];
+    arguments.extend(["--data".to_string(), format!("y:0={}", file("step0_feed1.npy"))]);
+    arguments.extend(["--target", "train", "--fetch", "loss", "--batch-size", "12"].map(str::to_string));
+    arguments
+}
+
+fn with<'a>(arguments: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
+    arguments.iter().map(String::as_str).chain(more.iter().copied()).collect()
+}
+
+fn recorded_loss(case_name: &str) -> f64 {
+    let bytes = std::fs::read(case(&format!("{case_name}/step0_fetch0.npy"))).unwrap();
+    f64::from(npy::read(&bytes).unwrap().to_vec::<f32>().unwrap()[0])
+}
+
+#[test]
+fn graphs_that_tensorflow_made_learn() {
+    for (name, count) in [("mlp_sgd_ref", 1), ("mlp_adam_resource", 1), ("towers", 2)] {
+        let arguments = arguments(name);
+        let devices_asked = format!("CPU={count}");
+        let arguments = with(&arguments, &["--device-count", &devices_asked]);
+        let loss = |steps: &str| {
+            let document = document(&[&arguments[..], &["--steps", steps]].concat());
+            assert_eq!((document["steps"].to_string(), &document["test_accuracy"]), (steps.to_string(), &Value::Null));
+            let devices = devices(&document);
+            assert!(devices.len() == count && devices.iter().all(|device| device.2 == device.3 && device.2 > 0), "{document}");
+            document["final_loss"].as_f64().unwrap()
+        };
+        // All examples are in the first batch, in another order.
+        let (first, last, recorded) = (loss("1"), loss("100"), recorded_loss(name));
+        assert!((first - recorded).abs() < 1e-5 * recorded, "{name}: {first} {recorded}");
+        assert!(last < 0.5 * first, "{name}: {first} {last}");
+    }
+}
+
+#[test]
+fn it_says_what_the_digits_say() {
+    let arguments = arguments("mlp_sgd_ref");
+    let output = train(&with(&arguments, &["--steps", "20"]));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let out = text(&output.stdout);
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].ends_with("graph.pb: train, batches of 12 of 12 examples, seed 0"), "{out}");
+    assert!(lines[1].starts_with("CPU:0: limit none, promised "), "{out}");
+    assert!(lines[2].starts_with("step 20: loss ") && !out.contains("held-out"), "{out}");
+    assert!(lines[lines.len() - 1].starts_with(lines[1]) && lines[lines.len() - 1].contains("1 bytes short"), "{out}");
+    assert_eq!(text(&output.stderr).lines().filter(|line| line.contains(": loss ")).count(), 10);
+
+    let silent: Vec<&str> = arguments.iter().map(String::as_str).filter(|argument| !["--fetch", "loss"].contains(argument)).collect();
+    let output = train(&[&silent[..], &["--steps", "20", "--json"]].concat());
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&document["steps"], &document["final_loss"]), (&Value::from(20), &Value::Null));
+    assert!(text(&output.stderr).contains("step 20\n"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn runs_at_the_promised_peak_and_is_refused_one_byte_below() {
+    let arguments = arguments("mlp_adam_resource");
+    let peak = devices(&document(&with(&arguments, &["--steps", "2"])))[0].2;
+    let limited = document(&with(&arguments, &["--steps", "2", "--memory-limit", &format!("CPU:0={peak}")]));
+    assert_eq!(devices(&limited)[0].1, Some(peak));
+    let output = train(&with(&arguments, &["--steps", "2", "--json", "--memory-limit", &format!("CPU:0={}", peak - 1)]));
+    let err = text(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "{err}");
+    assert!(err.starts_with("error: RESOURCE_EXHAUSTED: ") && err.contains(": 1 bytes short; at the peak "), "{err}");
+}
+
+#[test]
+fn a_resumed_training_writes_the_checkpoint_of_an_uninterrupted_one() {
+    let folder = Folder::new("model-resume");
+    let [first, second, whole] = ["first", "second", "whole"].map(|name| folder.text(name));
+    for name in ["mlp_sgd_ref", "mlp_adam_resource"] {
+        let mut arguments = arguments(name);
+        *arguments.last_mut().unwrap() = "5".to_string();
+        document(&with(&arguments, &["--steps", "15", "--seed", "7", "--save", &first]));
+        let resumed = document(&with(&arguments, &["--steps", "40", "--resume", &first, "--save", &second]));
+        let at_once = document(&with(&arguments, &["--steps", "40", "--seed", "7", "--save", &whole]));
+        assert_eq!((&resumed["steps"], &resumed["final_loss"]), (&at_once["steps"], &at_once["final_loss"]));
+        let data = |folder: &str| std::fs::read(Path::new(folder).join("model.ckpt-40.data-00000-of-00001")).unwrap();
+        assert_eq!(data(&second), data(&whole));
+    }
+}
+
+#[test]
+fn what_is_missing_or_does_not_fit_is_said() {
+    let folder = Folder::new("model-refused");
+    let write = |name: &str, tensor: &HostTensor| {
+        let path = folder.text(name);
+        npy::write(tensor, &mut std::fs::File::create(&path).unwrap()).unwrap();
+        path
+    };
+    let floats = |name: &str, shape: &[u64]| {
+        let count = shape.iter().product::<u64>() as usize;
+        write(name, &HostTensor::from_slice(plimsoll::Shape::new(shape), &vec![0.5f32; count]).unwrap())
+    };
+    let graph = case("mlp_sgd_ref/graph.pb");
+    let [good, narrow, doubles, fewer] = [
+        format!("x={}", case("mlp_sgd_ref/step0_feed0.npy")),
+        format!("x={}", floats("narrow.npy", &[12, 5])),
+        format!("x={}", write("doubles.npy", &HostTensor::from_slice([12, 6], &[0.5f64; 72]).unwrap())),
+        format!("x={}", floats("fewer.npy", &[11, 6])),
+    ];
+    let labels = format!("y={}", case("mlp_sgd_ref/step0_feed1.npy"));
+    let columns = folder.text("columns.npy");
+    let header = "{'descr': '<f4', 'fortran_order': True, 'shape': (12, 6)}";
+    let bytes = [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), &[0; 288]].concat();
+    std::fs::write(&columns, &bytes).unwrap();
+    let cut = folder.text("cut.npy");
+    let whole = std::fs::read(case("mlp_sgd_ref/step0_feed0.npy")).unwrap();
+    std::fs::write(&cut, &whole[..whole.len() - 1]).unwrap();
+    let (columns, cut) = (format!("x={columns}"), format!("x={cut}"));
+    std::fs::create_dir(folder.0.join("saved")).unwrap();
+    std::fs::write(folder.0.join("saved/saved_model.pb"), b"").unwrap();
+    let saved = folder.text("saved");
+    let both = ["--data", &good, "--data", &labels];
+    let train_target = ["--target", "train"];
+    let cases: &[(&[&[&str]], i32, &str)] = &[
+        (&[], 2, "say what it learns from: --data NAME=FILE.npy"),
+        (&[&both], 2, "say what a step runs, with --target OPERATION; nothing else in the graph uses the operations"),
+        (&[&both, &["--target", "trian"]], 2, "there is no 'trian' in the graph"),
+        (&[&both, &train_target, &["--fetch", "losses"]], 2, "there is no 'losses' in the graph"),
+        (&[&both, &train_target, &["--init", "start"]], 2, "there is no 'start' in the graph"),
+        (&[&both, &train_target, &["--fetch", "net/Relu"]], 2, "a loss is a scalar of float or double"),
+        (&[&["--data", &good], &train_target], 2, "a step needs placeholder 'y': give it with --data y=FILE.npy"),
+        (&[&["--data", "x"], &train_target], 2, "--data x: write NAME=FILE.npy"),
+        (&[&["--data", "x=nothing.npy"], &train_target], 2, "nothing.npy"),
+        (&[&["--data", &narrow, "--data", &labels], &train_target], 2, "batches of 128 are float[128,5], and 'x' is float[?,6]"),
+        (&[&["--data", &doubles, "--data", &labels], &train_target], 2, "batches of 128 are double[128,6], and 'x' is float[?,6]"),
+        (&[&["--data", &fewer, "--data", &labels], &train_target], 2, "step0_feed1.npy has 12 examples (its first axis), and"),
+        (&[&["--data", &columns, "--data", &labels], &train_target], 2, "columns.npy is in Fortran order"),
+        (&[&["--data", &cut, "--data", &labels], &train_target], 1, "cut.npy, byte"),
+        (&[&both, &["--data", &good.replace("x=", "x:0=")], &train_target], 2, "'x:0' is given twice"),
+        (&[&["--data", &good.replace("x=", "loss=")], &train_target], 2, "only placeholders are fed"),
+        (&[&["--data", &good.replace("x=", "z=")], &train_target], 2, "there is no 'z' in the graph"),
+        (&[&both, &train_target, &["--towers", "2"]], 2, "--towers: a model has its own"),
+        (&[&both, &train_target, &["--optimizer", "sgd"]], 2, "--optimizer: a model has its own"),
+        (&[&both, &train_target, &["--signature", "serve"]], 2, "only SavedModels have signatures"),
+    ];
+    let refused = |args: &[&str], status: i32, fragment: &str| {
+        let output = train(args);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {err}");
+        assert!(err.contains(fragment) && output.stdout.is_empty(), "{args:?}: {err}\n{fragment}");
+    };
+    for (args, status, fragment) in cases {
+        refused(&[&[graph.as_str()][..], &args.concat()].concat(), *status, fragment);
+    }
+    refused(&[&saved, "--signature", "train"], 2, "not yet: ");
+}
