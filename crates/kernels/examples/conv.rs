@@ -80,7 +80,7 @@ fn main() -> plimsoll_base::Result<()> {
         for (name, spec) in shapes.iter().filter(|shape| shape.0.contains(&only)) {
             let kernels = [
                 (conv2d_on(isa, *spec, None)?, [spec.input(), spec.filter(), spec.output()]),
-                (conv2d_backprop_input_on(isa, *spec)?, [spec.filter(), spec.output(), spec.input()]),
+                (conv2d_backprop_input_on(isa, *spec, None)?, [spec.filter(), spec.output(), spec.input()]),
                 (conv2d_backprop_filter_on(isa, *spec)?, [spec.input(), spec.output(), spec.filter()]),
             ];
             print!("  {name:18}");
@@ -136,7 +136,7 @@ fn others(only: &str) -> plimsoll_base::Result<()> {
     report("avg pool of 4 images", &avg_pool(few)?, &[few.input(), few.output()]);
     let (x, y) = (pool.input(), pool.output());
     report("cifar max pool", &max_pool(pool)?, &[x, y]);
-    report("cifar max pool with argmax", &max_pool_with_argmax(pool)?, &[x, y, y]);
+    report("cifar max pool with argmax", &max_pool_with_argmax(pool, false)?, &[x, y, y]);
     report("cifar max pool grad of argmax", &max_pool_grad(pool)?, &[y, y, x]);
     report("cifar max pool grad of input", &max_pool_grad_of_input(pool)?, &[x, y, y, x]);
     report("cifar avg pool", &avg_pool(pool)?, &[x, y]);

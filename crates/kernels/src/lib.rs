@@ -4,6 +4,7 @@
 //! combine in a fixed order, so results depend on shapes and the instruction set, never on threads.
 
 mod aligned;
+pub mod anchor;
 pub mod check;
 pub mod conv;
 mod cut;

@@ -67,7 +67,7 @@ fn result(isa: Isa, op: &str, sizes: &[u64], attributes: &[f32]) -> Vec<f32> {
             let (x, w, g) = (made(inputs, 1), made(weights, 2), made(outputs, 3));
             match op {
                 "Conv2D" => execute(conv2d_on(isa, spec, None), &[&x, &w], outputs),
-                "Conv2DBackpropInput" => execute(conv2d_backprop_input_on(isa, spec), &[&w, &g], inputs),
+                "Conv2DBackpropInput" => execute(conv2d_backprop_input_on(isa, spec, None), &[&w, &g], inputs),
                 _ => execute(conv2d_backprop_filter_on(isa, spec), &[&x, &g], weights),
             }
         }

@@ -5,7 +5,7 @@ use plimsoll_graph::{HostTensor, Node, Shape};
 use plimsoll_kernels::expr::{Expr, elementwise};
 use plimsoll_kernels::run_on_bytes;
 
-use crate::{Fact, KernelCx, Lower, Meta, OpRules};
+use crate::{Call, Fact, KernelCx, Lower, Meta, OpRules};
 
 /// Tensors with more elements than this are computed when the graph runs (splats are folded whatever their size).
 const MAX_ELEMENTS: u64 = 1024;
@@ -37,6 +37,10 @@ pub fn evaluate(rules: &OpRules, node: &Node, inputs: &[Fact], outputs: &[Fact])
             fold_call(prepare, &cx, &values, &output_metas)
         }
         Lower::Kernel(prepare) => fold_call(prepare, &cx, &values, &output_metas),
+        Lower::Anchor(make) => {
+            let prepare = |cx: &KernelCx<'_>| make(cx).and_then(|call| Ok(Call::new(call.anchor.prepare(None)?, call.inputs)));
+            fold_call(prepare, &cx, &values, &output_metas)
+        }
         _ => Ok(None),
     }
 }
@@ -76,7 +80,7 @@ fn fold_expression(expr: &Expr, values: &[&HostTensor], outputs: &[Meta]) -> Res
 }
 
 fn fold_call(
-    prepare: fn(&KernelCx<'_>) -> Result<crate::Call>,
+    prepare: impl Fn(&KernelCx<'_>) -> Result<Call>,
     cx: &KernelCx<'_>,
     values: &[Option<HostTensor>],
     outputs: &[Meta],
@@ -88,7 +92,9 @@ fn fold_call(
     let Ok(call) = prepare(cx) else { return Ok(None) };
     let arguments: Option<Vec<&HostTensor>> = call.inputs.iter().map(|input| values[*input].as_ref()).collect();
     let Some(arguments) = arguments else { return Ok(None) };
-    run(&call.prepared, &arguments, outputs).map(Some)
+    let Some(then) = call.then else { return run(&call.prepared, &arguments, outputs).map(Some) };
+    let between = run(&call.prepared, &arguments, std::slice::from_ref(&then.between))?;
+    run(&then.prepared, &between.iter().collect::<Vec<_>>(), outputs).map(Some)
 }
 
 fn run(prepared: &plimsoll_device::Prepared, inputs: &[&HostTensor], outputs: &[Meta]) -> Result<Vec<HostTensor>> {

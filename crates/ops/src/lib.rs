@@ -23,5 +23,5 @@ pub mod variable;
 pub use builder::{GraphBuilder, Initializer, OpBuilder, Reuse, Variable, VariableKind};
 pub use evaluate::evaluate;
 pub use infer::{Fact, InferCx, infer_node};
-pub use lower::{Call, KernelCx, Lower, Meta, StatefulCall, Update};
+pub use lower::{AnchorCall, Call, KernelCx, Lower, Meta, StatefulCall, Then, Update};
 pub use registry::{OpRules, Registry};

@@ -3,8 +3,8 @@
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Prepared;
 use plimsoll_graph::{Attrs, HostTensor, Node, Shape};
+use plimsoll_kernels::anchor::Anchor;
 use plimsoll_kernels::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
-use plimsoll_kernels::product::ProductSpec;
 
 /// Type and shape of a tensor.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,13 +102,36 @@ pub struct Call {
     pub prepared: Prepared,
     /// Positions of inputs.
     pub inputs: Vec<usize>,
+    /// A second kernel, where the node takes two.
+    pub then: Option<Then>,
+}
+
+/// What makes a node's outputs of what its first kernel has left.
+pub struct Then {
+    /// What lies in between: the one result of the first kernel.
+    pub between: Meta,
+    /// The second kernel. Its arguments are what lies in between, then all outputs of the node.
+    pub prepared: Prepared,
 }
 
 impl Call {
     /// A kernel that takes these inputs.
     pub fn new(prepared: Prepared, inputs: impl Into<Vec<usize>>) -> Call {
-        Call { prepared, inputs: inputs.into() }
+        Call { prepared, inputs: inputs.into(), then: None }
     }
+
+    /// The same, with a second kernel.
+    pub fn then(self, between: Meta, prepared: Prepared) -> Call {
+        Call { then: Some(Then { between, prepared }), ..self }
+    }
+}
+
+/// An anchor, and which of the node's inputs it is computed from.
+pub struct AnchorCall {
+    /// What is computed.
+    pub anchor: Anchor,
+    /// Positions of inputs.
+    pub inputs: [usize; Anchor::INPUTS],
 }
 
 /// A kernel with state of its own, which lives as long as the session (a random generator's counter).
@@ -152,8 +175,8 @@ pub enum Lower {
     Binary(BinaryOp),
     /// All inputs in, one value or more out, for each element, broadcasting.
     Elementwise(fn(&KernelCx<'_>) -> Result<Expr>),
-    /// A product of matrices: input 0 times input 1. Other operations can be fused into its end.
-    Product(fn(&KernelCx<'_>) -> Result<ProductSpec>),
+    /// A product of matrices or a convolution. Other operations can be fused into its end.
+    Anchor(fn(&KernelCx<'_>) -> Result<AnchorCall>),
     /// A kernel of its own.
     Kernel(fn(&KernelCx<'_>) -> Result<Call>),
     /// A kernel of its own that only moves elements of input 0 (or repeats them): a splat stays that splat.

@@ -1,8 +1,9 @@
 //! Joins elementwise works with the works that make their operands: chains of expressions become one expression, and an
-//! expression on a product becomes the product's epilogue. What is joined need not exist in memory.
+//! expression on an anchor becomes its epilogue. What is joined need not exist in memory.
 
-use plimsoll_base::{DataType, Result};
+use plimsoll_base::Result;
 use plimsoll_graph::{IdVec, Shape};
+use plimsoll_kernels::anchor::Anchor;
 use plimsoll_kernels::expr::{Expr, ExprBuilder, Reg};
 
 use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
@@ -56,11 +57,12 @@ fn candidate(
         let producer = &lir.works[producer_id];
         // Bytes that are read as another type have to be in memory.
         let type_of = |output: &ValueId| match &producer.kind {
-            WorkKind::Expr { expr, .. } | WorkKind::Product { epilogue: Some(expr), .. } => {
+            WorkKind::Expr { expr, .. } | WorkKind::Anchor { epilogue: Some(expr), .. } => {
                 let position = producer.outputs.iter().position(|other| other == output)?;
                 Some(expr.type_of(*expr.outputs().get(position)?))
             }
-            _ => Some(DataType::Float),
+            WorkKind::Anchor { anchor, epilogue: None } => Some(anchor.data_type()),
+            _ => None,
         };
         let as_made = |view: &View| !producer.outputs.contains(&view.value) || type_of(&view.value) == Some(view.data_type);
         if !consumer.inputs.iter().all(as_made) {
@@ -92,19 +94,20 @@ fn candidate(
                 }
                 expr.instrs().len()
             }
-            WorkKind::Product { spec, epilogue } => {
-                let made = Shape::from([spec.m, spec.n]);
+            WorkKind::Anchor { anchor, epilogue } => {
+                let made = Shape::from(anchor.shape()?);
+                let elements = made.elements().ok()?;
                 let flexible = is_flexible(&consumer.inputs, shape);
-                if spec.batch != 1 || spec.m * spec.n == 0 || (*shape != made && !flexible) || shape.elements().ok()? != spec.m * spec.n {
+                if elements == 0 || (*shape != made && !flexible) || shape.elements().ok()? != elements {
                     return None;
                 }
                 let whole = |view: &View| !producer.outputs.contains(&view.value) || is_whole(view, shape);
-                // A variable that the product reads as a matrix cannot be written while it is read.
-                let reads = |home: Home| producer.inputs[..2].iter().any(|view| lir.values[view.value].home == home);
-                let clash = consumer
-                    .outputs
-                    .iter()
-                    .any(|output| matches!(lir.values[*output].home, Home::Variable(_)) && reads(lir.values[*output].home));
+                // A variable that the anchor is computed from cannot be written while it is read; and where elements lie in results
+                // for a while, none can, since operands may be read there.
+                let reads = |home: Home| producer.inputs[..Anchor::INPUTS].iter().any(|view| lir.values[view.value].home == home);
+                let homes = consumer.outputs.iter().map(|output| lir.values[*output].home);
+                let mut written = homes.filter(|home| matches!(home, Home::Variable(_)));
+                let clash = written.any(|home| anchor.uses_results() || reads(home));
                 if clash || !consumer.inputs.iter().all(whole) {
                     return None;
                 }
@@ -136,7 +139,7 @@ fn join(lir: &mut Lir, producer: WorkId, _value: ValueId, id: WorkId) -> Result<
     let (made, user) = (lir.works[producer].clone(), lir.works[id].clone());
     let WorkKind::Expr { expr, shape } = &user.kind else { return Ok(false) };
     let shape = match &made.kind {
-        WorkKind::Product { spec, .. } => Shape::from([spec.m, spec.n]),
+        WorkKind::Anchor { anchor, .. } => anchor.shape().map_or_else(|| shape.clone(), Shape::from),
         _ => shape.clone(),
     };
     let mut builder = ExprBuilder::new();
@@ -165,16 +168,16 @@ fn join(lir: &mut Lir, producer: WorkId, _value: ValueId, id: WorkId) -> Result<
             let operands = made.inputs.iter().map(|view| operand(&mut builder, view)).collect::<Result<Vec<_>>>()?;
             (builder.inline(expr, &operands)?, 0)
         }
-        WorkKind::Product { epilogue, .. } => {
-            let product = builder.input(DataType::Float)?;
+        WorkKind::Anchor { anchor, epilogue } => {
+            let element = builder.input(anchor.data_type())?;
             match epilogue {
-                None => (vec![product], 2),
+                None => (vec![element], Anchor::INPUTS),
                 Some(expr) => {
-                    let mut operands = vec![product];
-                    for view in &made.inputs[2..] {
+                    let mut operands = vec![element];
+                    for view in &made.inputs[Anchor::INPUTS..] {
                         operands.push(operand(&mut builder, view)?);
                     }
-                    (builder.inline(expr, &operands)?, 2)
+                    (builder.inline(expr, &operands)?, Anchor::INPUTS)
                 }
             }
         }
@@ -192,12 +195,12 @@ fn join(lir: &mut Lir, producer: WorkId, _value: ValueId, id: WorkId) -> Result<
     let mut all = made.inputs[..leading].to_vec();
     all.extend(inputs);
     let kind = match made.kind {
-        WorkKind::Product { spec, .. } => WorkKind::Product { spec, epilogue: Some(joined) },
+        WorkKind::Anchor { anchor, .. } => WorkKind::Anchor { anchor, epilogue: Some(joined) },
         _ => WorkKind::Expr { expr: joined, shape },
     };
     let nodes = match kind {
-        // A product gives the work its name, however much is fused into it.
-        WorkKind::Product { .. } => made.nodes.iter().chain(&user.nodes).copied().collect(),
+        // An anchor gives the work its name, however much is fused into it.
+        WorkKind::Anchor { .. } => made.nodes.iter().chain(&user.nodes).copied().collect(),
         _ => user.nodes.iter().chain(&made.nodes).copied().collect(),
     };
     let work = &mut lir.works[id];

@@ -2,6 +2,7 @@
 
 use plimsoll_base::{DataType, Result};
 use plimsoll_graph::{IdVec, Shape};
+use plimsoll_kernels::anchor::Anchor;
 
 use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
 
@@ -65,9 +66,10 @@ fn reads_out_of_step(lir: &Lir, id: WorkId, old: ValueId) -> bool {
     let of_old = |view: &View| view.value == old;
     match &work.kind {
         WorkKind::Expr { shape, .. } => work.inputs.iter().any(|view| of_old(view) && view.shape != *shape),
-        WorkKind::Product { spec, .. } => {
-            let whole = Shape::from([spec.m, spec.n]);
-            work.inputs[..2].iter().any(of_old) || work.inputs[2..].iter().any(|view| of_old(view) && view.shape != whole)
+        WorkKind::Anchor { anchor, .. } => {
+            let whole = anchor.shape().map(Shape::from);
+            let (computed_from, operands) = work.inputs.split_at(Anchor::INPUTS);
+            computed_from.iter().any(of_old) || operands.iter().any(|view| of_old(view) && Some(&view.shape) != whole.as_ref())
         }
         // A kernel that changes a variable in place has it as its first input, and reads no other part of it.
         WorkKind::Kernel { .. } => work.inputs[1..].iter().any(of_old),

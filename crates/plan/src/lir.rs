@@ -9,8 +9,8 @@ use std::collections::BinaryHeap;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Prepared;
 use plimsoll_graph::{HostTensor, IdVec, NodeId, Shape, define_id};
+use plimsoll_kernels::anchor::Anchor;
 use plimsoll_kernels::expr::Expr;
-use plimsoll_kernels::product::ProductSpec;
 
 use crate::plan::{DeviceId, PlanConstant, PlanFeed, PlanFetch, PlanVariable};
 
@@ -71,8 +71,8 @@ pub(crate) enum Arg {
 pub(crate) enum WorkKind {
     /// The expression over every element of the shape. Operands are the inputs, results the outputs.
     Expr { expr: Expr, shape: Shape },
-    /// Input 0 times input 1. With an epilogue, the further inputs are its further operands and its results the outputs.
-    Product { spec: ProductSpec, epilogue: Option<Expr> },
+    /// Computed from the first inputs. With an epilogue, the further inputs are its further operands and its results the outputs.
+    Anchor { anchor: Anchor, epilogue: Option<Expr> },
     /// A kernel of its own.
     Kernel { prepared: Prepared, args: Vec<Arg> },
     /// Output 0 is input 0, byte for byte.

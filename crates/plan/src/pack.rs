@@ -264,7 +264,7 @@ impl InPlace {
         for (position, id) in lane.works.iter().enumerate() {
             let work = &lir.works[*id];
             let plain = match &work.kind {
-                WorkKind::Expr { .. } | WorkKind::Product { .. } => true,
+                WorkKind::Expr { .. } | WorkKind::Anchor { .. } => true,
                 WorkKind::Kernel { args, .. } => args.first() != Some(&Arg::Output(0)),
                 WorkKind::Copy => false,
             };

@@ -3,8 +3,8 @@
 use plimsoll_base::Result;
 use plimsoll_device::{Cost, Prepared};
 use plimsoll_graph::id::Id;
+use plimsoll_kernels::anchor::{Anchor, Epilogue};
 use plimsoll_kernels::expr::elementwise;
-use plimsoll_kernels::product::{Epilogue, product};
 
 use crate::Request;
 use crate::lir::{Lir, Work, WorkKind};
@@ -34,9 +34,9 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
     let operands = |from: usize| work.inputs[from..].iter().map(|view| view.shape.to_vec()).collect::<Vec<_>>();
     let kernel = match &work.kind {
         WorkKind::Expr { expr, shape } => Some(elementwise(expr, shape.dims(), &operands(0))?),
-        WorkKind::Product { spec, epilogue } => {
-            let epilogue = epilogue.as_ref().map(|expr| Epilogue { expr: expr.clone(), operands: operands(2) });
-            Some(product(*spec, epilogue)?)
+        WorkKind::Anchor { anchor, epilogue } => {
+            let epilogue = epilogue.as_ref().map(|expr| Epilogue { expr: expr.clone(), operands: operands(Anchor::INPUTS) });
+            Some(anchor.prepare(epilogue)?)
         }
         WorkKind::Kernel { prepared, .. } => Some(prepared.clone()),
         WorkKind::Copy => None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plimsoll_base::DataType;
 use plimsoll_device::{Device, Options};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
-use plimsoll_graph::{Graph, HostTensor, NodeId, Output, PartialShape, Shape};
+use plimsoll_graph::{AttrValue, Graph, HostTensor, NodeId, Output, PartialShape, Shape};
 use plimsoll_ops::builder::{Initializer, Variable, VariableKind};
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_runtime::{Devices, Session};
@@ -23,7 +23,7 @@ struct Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0u8..12, any::<u16>(), any::<u16>(), 0u8..4, any::<bool>()).prop_map(|(what, a, b, device, waits)| Step {
+    let step = (0u8..15, any::<u16>(), any::<u16>(), 0u8..4, any::<bool>()).prop_map(|(what, a, b, device, waits)| Step {
         what,
         a,
         b,
@@ -70,12 +70,13 @@ fn make(steps: &[Step], kind: VariableKind, with_devices: bool) -> Made {
     Made { graph: b.finish(), values, variables }
 }
 
+/// Keeps numbers small, so that nothing overflows in forty steps.
+fn tame(b: &mut GraphBuilder, value: Output) -> Output {
+    b.op("Tanh").input(value).build().unwrap()
+}
+
 fn one(b: &mut GraphBuilder, step: &Step, variables: &[Variable], values: &mut Vec<Output>, changes: &mut Vec<NodeId>) {
     let [p, q] = [step.a, step.b].map(|index| values[index as usize % values.len()]);
-    // Keeps numbers small, so that nothing overflows in forty steps.
-    fn tame(b: &mut GraphBuilder, value: Output) -> Output {
-        b.op("Tanh").input(value).build().unwrap()
-    }
     let made = match step.what {
         0 => b.add(p, q).build().unwrap(),
         1 => b.mul(p, q).build().unwrap(),
@@ -112,8 +113,19 @@ fn one(b: &mut GraphBuilder, step: &Step, variables: &[Variable], values: &mut V
             changes.push(b.assign(&variables[1], small).unwrap());
             return;
         }
+        11 => {
+            let made = image(b, variables, p, q);
+            values.extend(made);
+            return;
+        }
+        12 => {
+            let pieces = [p, q, p].map(|value| b.reshape(value, &[1, ROWS as i64, COLUMNS as i64]).build().unwrap());
+            let first = b.constant(HostTensor::from_slice([] as [u64; 0], &[0i32]).unwrap()).build().unwrap();
+            let together = b.op("ConcatV2").inputs(pieces).input(first).build().unwrap();
+            b.reduce_mean(together, Some(&[0])).build().unwrap()
+        }
         _ => {
-            let product = b.op("MatMul").inputs([p, q]).attr("transpose_a", plimsoll_graph::AttrValue::Bool(true)).build().unwrap();
+            let product = b.op("MatMul").inputs([p, q]).attr("transpose_a", AttrValue::Bool(true)).build().unwrap();
             let small = tame(b, product);
             changes.push(b.assign_add(&variables[2], small).unwrap());
             return;
@@ -121,6 +133,41 @@ fn one(b: &mut GraphBuilder, step: &Step, variables: &[Variable], values: &mut V
     };
     let made = if step.what < 3 { tame(b, made) } else { made };
     values.push(made);
+}
+
+/// `p` as an image that is convolved and pooled, with the gradients where `q` is that of the pooling's result.
+fn image(b: &mut GraphBuilder, variables: &[Variable], p: Output, q: Output) -> Vec<Output> {
+    let square = b.read(&variables[2]).unwrap();
+    let [image, gradient] = [p, q].map(|value| b.reshape(value, &[1, 4, 3, 2]).build().unwrap());
+    let filter = b.reshape(square, &[3, 3, 2, 2]).build().unwrap();
+    let window = |b: &mut GraphBuilder, op: &str, inputs: &[Output], size: Option<[i64; 4]>| {
+        let mut node =
+            b.op(op).inputs(inputs.iter().copied()).attr("strides", AttrValue::ints([1, 1, 1, 1])).attr("padding", AttrValue::text("SAME"));
+        if let Some(size) = size {
+            node = node.attr("ksize", AttrValue::ints(size));
+        }
+        node.build().unwrap()
+    };
+    let conv = window(b, "Conv2D", &[image, filter], None);
+    let small = tame(b, conv);
+    let features = b.relu(small).build().unwrap();
+    let pool = Some([1, 2, 3, 1]);
+    let pooled = window(b, "MaxPool", &[features], pool);
+    let unpooled = window(b, "MaxPoolGrad", &[features, pooled, gradient], pool);
+    let masked = b.op("ReluGrad").inputs([unpooled, features]).build().unwrap();
+    let sizes = b.constant(HostTensor::from_slice([4], &[1i32, 4, 3, 2]).unwrap()).build().unwrap();
+    let by_input = window(b, "Conv2DBackpropInput", &[sizes, filter, masked], None);
+    let by_input = b.op("ReluGrad").inputs([by_input, image]).build().unwrap();
+    let sizes = b.constant(HostTensor::from_slice([4], &[3i32, 3, 2, 2]).unwrap()).build().unwrap();
+    let by_filter = window(b, "Conv2DBackpropFilter", &[image, sizes, masked], None);
+    let by_filter = b.reshape(by_filter, &[COLUMNS as i64, COLUMNS as i64]).build().unwrap();
+    let product = b.matmul(q, by_filter).build().unwrap();
+    let flat =
+        [features, pooled, unpooled, masked, by_input].map(|value| b.reshape(value, &[ROWS as i64, COLUMNS as i64]).build().unwrap());
+    let mut made: Vec<Output> = flat.to_vec();
+    made.push(product);
+    // What is squashed is what others go on with; the rest is there to be fetched, and so to be fused in other ways.
+    made.into_iter().map(|value| tame(b, value)).collect()
 }
 
 fn bits(tensor: &HostTensor) -> Vec<u32> {

@@ -10,14 +10,14 @@ use super::axis::{Axis, Run};
 use super::finish::Finish;
 use super::groups::{GROUP, get, groups, put};
 use super::{ConvSpec, available};
+use crate::anchor::Epilogue;
 use crate::cut::Cut;
 use crate::expr::Bases;
-use crate::product::Epilogue;
 use crate::simd::{Isa, Vectorised};
 
 /// `DepthwiseConv2dNative` of floats: result channel `c * multiplier + m` is made of input channel `c` alone. `spec.out_c` is
 /// `spec.in_c` times the multiplier; the filter is `[k_h, k_w, in_c, multiplier]`. Arguments: input, filter, output;
-/// with an epilogue over `[batch * out_h * out_w, out_c]`: input, filter, its further operands, its results.
+/// with an epilogue over the output's shape: input, filter, its further operands, its results.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for sizes that make no sense or that no memory holds, and as [`crate::expr::elementwise`] for the epilogue.
@@ -118,7 +118,7 @@ fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> 
     let filter = 4.0 * taps as f64 * out_c as f64;
     let cost = Cost { flops: spec.flops() / channels, bytes: spec.bytes() - 4.0 * taps as f64 * spec.in_c as f64 * out_c as f64 + filter };
     let operands = epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
-    let mut epilogue = epilogue.map(|epilogue| Finish::new(isa, &spec, epilogue)).transpose()?;
+    let mut epilogue = epilogue.map(|epilogue| Finish::new(isa, spec.output(), epilogue)).transpose()?;
     let mut scratch = 0;
     if let Some(finish) = &mut epilogue {
         scratch = (finish.program.scratch() as usize).next_multiple_of(64);

@@ -13,8 +13,8 @@ use super::ConvSpec;
 use super::finish::Finish;
 use super::pass::{Block, Pass, Side};
 use super::tiles::{self, Code, Panel, Tile, code, part};
+use crate::anchor::Epilogue;
 use crate::expr::Bases;
-use crate::product::Epilogue;
 use crate::simd::Isa;
 
 /// How the filter becomes rows of B.
@@ -81,11 +81,12 @@ pub(super) fn forward(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>) -> 
         columns: spec.out_c as usize,
         from: 0,
         filter: 1,
+        result: spec.output(),
     };
     prepare(isa, code, spec, shape, epilogue)
 }
 
-pub(super) fn backprop_input(isa: Isa, spec: &ConvSpec) -> Result<Prepared> {
+pub(super) fn backprop_input(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
     let mut passes = Vec::new();
     let starts = |size: u64, stride: u64| 0..size.min(stride) as usize;
     // Every remainder has a pass of its own: a few, or a stride that no network has.
@@ -107,8 +108,9 @@ pub(super) fn backprop_input(isa: Isa, spec: &ConvSpec) -> Result<Prepared> {
         columns: spec.in_c as usize,
         from: 1,
         filter: 0,
+        result: spec.input(),
     };
-    prepare(isa, code(isa), spec, shape, None)
+    prepare(isa, code(isa), spec, shape, epilogue)
 }
 
 /// What a convolution and a gradient differ in.
@@ -122,6 +124,8 @@ struct Shape {
     columns: usize,
     from: usize,
     filter: usize,
+    /// The result's shape.
+    result: [u64; 4],
 }
 
 /// Operations that a piece should have, and how many pieces help no number of threads that we expect.
@@ -132,7 +136,7 @@ const POSITIONS: usize = 256;
 
 fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogue: Option<Epilogue>) -> Result<Prepared> {
     let cost = Cost { flops: spec.flops(), bytes: spec.bytes() };
-    let Shape { passes, rows, batch, out, operand, terms, columns, from, filter } = shape;
+    let Shape { passes, rows, batch, out, operand, terms, columns, from, filter, result } = shape;
     let panels = code.panels(columns);
 
     let (image, positions) = ((cost.flops / (batch.max(1) as f64)).max(1.0), (out[0] * out[1]).max(1));
@@ -148,7 +152,7 @@ fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogu
         }
     }
     let operands = epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
-    let mut finish = epilogue.map(|epilogue| Finish::new(isa, spec, epilogue)).transpose()?;
+    let mut finish = epilogue.map(|epilogue| Finish::new(isa, result, epilogue)).transpose()?;
     if finish.as_ref().is_some_and(|finish| finish.in_result.is_none()) {
         piece_images = 1;
         piece_rows = piece_rows.min((1usize << 14).div_ceil((out[1] * columns).max(1)));

@@ -3,12 +3,11 @@
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Prepared;
 
-use super::ConvSpec;
+use crate::anchor::Epilogue;
 use crate::expr::TileProgram;
-use crate::product::Epilogue;
 use crate::simd::Isa;
 
-/// An epilogue, prepared. Arguments are input, filter, its further operands, its results.
+/// An epilogue, prepared. Arguments are the convolution's two operands, its further operands, its results.
 pub(super) struct Finish {
     pub program: TileProgram,
     /// The argument, a result, where the convolution is computed; or, if `None`, that is in the worker's scratch.
@@ -18,14 +17,14 @@ pub(super) struct Finish {
 }
 
 impl Finish {
-    pub(super) fn new(isa: Isa, spec: &ConvSpec, epilogue: Epilogue) -> Result<Finish> {
+    /// Of results of that shape.
+    pub(super) fn new(isa: Isa, shape: [u64; 4], epilogue: Epilogue) -> Result<Finish> {
         let Epilogue { expr, operands } = epilogue;
         if expr.inputs().first() != Some(&DataType::Float) {
             return Err(Error::invalid_argument("operand 0 of an epilogue is the convolution, a float"));
         }
-        let matrix = vec![spec.batch * spec.out_h * spec.out_w, spec.out_c];
-        let all: Vec<Vec<u64>> = std::iter::once(matrix.clone()).chain(operands).collect();
-        let program = TileProgram::new(&expr, &matrix, &all, isa)?;
+        let all: Vec<Vec<u64>> = std::iter::once(shape.to_vec()).chain(operands).collect();
+        let program = TileProgram::new(&expr, &shape, &all, isa)?;
         let in_result = program.in_place().iter().find(|pair| pair.0 == 0).map(|pair| 1 + expr.inputs().len() + pair.1);
         Ok(Finish { program, in_result, place: 0 })
     }

@@ -15,8 +15,8 @@ mod tiles;
 use plimsoll_base::{Error, Result};
 use plimsoll_device::Prepared;
 
+use crate::anchor::Epilogue;
 use crate::cut::elements;
-use crate::product::Epilogue;
 use crate::simd::Isa;
 
 pub use depthwise::{
@@ -133,7 +133,7 @@ impl ConvSpec {
     }
 }
 
-/// `Conv2D` of floats. Arguments: input, filter, output; with an epilogue over `[batch * out_h * out_w, out_c]`: input, filter, its
+/// `Conv2D` of floats. Arguments: input, filter, output; with an epilogue over the output's shape: input, filter, its
 /// further operands, its results.
 ///
 /// Each result is a sum in an order that depends on the filter's shape alone, so results are the same bits however the work is cut.
@@ -155,22 +155,23 @@ pub fn conv2d_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result
 }
 
 /// `Conv2DBackpropInput` of floats: the gradient by the input, given the one by the result. Arguments: filter, gradient by the
-/// result, gradient by the input.
+/// result, gradient by the input; with an epilogue over the input's shape: filter, gradient by the result, its further operands, its
+/// results.
 ///
 /// # Errors
-/// INVALID_ARGUMENT for sizes that make no sense or that no memory holds.
-pub fn conv2d_backprop_input(spec: ConvSpec) -> Result<Prepared> {
-    conv2d_backprop_input_on(Isa::best(), spec)
+/// INVALID_ARGUMENT for sizes that make no sense or that no memory holds, and as [`crate::expr::elementwise`] for the epilogue.
+pub fn conv2d_backprop_input(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    conv2d_backprop_input_on(Isa::best(), spec, epilogue)
 }
 
 /// As [`conv2d_backprop_input`], with the code for that instruction set.
 ///
 /// # Errors
 /// As [`conv2d_backprop_input`], and UNIMPLEMENTED where the processor does not have the instruction set.
-pub fn conv2d_backprop_input_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
+pub fn conv2d_backprop_input_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
     available(isa)?;
     spec.check()?;
-    direct::backprop_input(isa, &spec)
+    direct::backprop_input(isa, &spec, epilogue)
 }
 
 /// `Conv2DBackpropFilter` of floats: the gradient by the filter. Arguments: input, gradient by the result, gradient by the filter.

@@ -93,7 +93,7 @@ fn check(spec: &ConvSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
         let forward = conv2d_on(isa, *spec, None).unwrap();
         prop_assert_eq!(forward.cost.flops, flops);
         close(&format!("{isa:?} {spec:?}"), &run_both(&forward, &[&x, &w], g.len() as u64), &y)?;
-        let input = conv2d_backprop_input_on(isa, *spec).unwrap();
+        let input = conv2d_backprop_input_on(isa, *spec, None).unwrap();
         close(&format!("by input {isa:?} {spec:?}"), &run_both(&input, &[&w, &g], x.len() as u64), &dx)?;
         let filter = conv2d_backprop_filter_on(isa, *spec).unwrap();
         close(&format!("by filter {isa:?} {spec:?}"), &run_both(&filter, &[&x, &g], w.len() as u64), &dw)?;
@@ -177,7 +177,7 @@ proptest! {
         let (x, w, g) = (numbers(count(spec.input()), seed), numbers(count(spec.filter()), seed ^ 7), numbers(count(spec.output()), seed ^ 13));
         let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
         let y = run_both(&conv2d(spec, None).unwrap(), &[&x, &w], g.len() as u64);
-        let dx = run_both(&conv2d_backprop_input(spec).unwrap(), &[&w, &g], x.len() as u64);
+        let dx = run_both(&conv2d_backprop_input(spec, None).unwrap(), &[&w, &g], x.len() as u64);
         let dw = run_both(&conv2d_backprop_filter(spec).unwrap(), &[&x, &g], w.len() as u64);
         let products = [dot(&y, &g), dot(&x, &dx), dot(&w, &dw)];
         let most = 1e-5 * (1.0 + y.iter().zip(&g).map(|(a, b)| f64::from((a * b).abs())).sum::<f64>());
@@ -252,13 +252,13 @@ fn sizes_that_make_no_sense_are_refused() {
         ConvSpec { k_w: 1 << 62, ..BASE },
     ] {
         assert!(conv2d(spec, None).is_err(), "{spec:?}");
-        assert!(conv2d_backprop_input(spec).is_err(), "{spec:?}");
+        assert!(conv2d_backprop_input(spec, None).is_err(), "{spec:?}");
         assert!(conv2d_backprop_filter(spec).is_err(), "{spec:?}");
     }
 }
 
 /// `max(conv + bias, 0)` and, if `positive`, whether that is more than 0.
-fn relu(spec: &ConvSpec, positive: bool, kept: bool) -> Epilogue {
+fn relu(channels: u64, positive: bool, kept: bool) -> Epilogue {
     let mut builder = ExprBuilder::new();
     let (conv, bias) = (builder.input(DataType::Float).unwrap(), builder.input(DataType::Float).unwrap());
     let zero = builder.constant(Scalar::from_f64(DataType::Float, 0.0).unwrap());
@@ -271,17 +271,18 @@ fn relu(spec: &ConvSpec, positive: bool, kept: bool) -> Epilogue {
     if kept {
         outputs.push(value);
     }
-    Epilogue { expr: builder.finish(outputs), operands: vec![vec![spec.out_c]] }
+    Epilogue { expr: builder.finish(outputs), operands: vec![vec![channels]] }
 }
 
-fn check_epilogue(spec: &ConvSpec, filter: u64, prepare: impl Fn(Isa, Option<Epilogue>) -> Result<Prepared>) {
-    let (x, w, bias) = (numbers(count(spec.input()), 1), numbers(filter, 2), numbers(spec.out_c, 3));
-    let len = count(spec.output()) as usize;
+/// Of a computation of `result` from so many numbers and so many others.
+fn check_epilogue(from: [u64; 2], result: [u64; 4], prepare: impl Fn(Isa, Option<Epilogue>) -> Result<Prepared>) {
+    let (x, w, bias) = (numbers(from[0], 1), numbers(from[1], 2), numbers(result[3], 3));
+    let len = count(result) as usize;
     for isa in Isa::available() {
         let plain = run_both(&prepare(isa, None).unwrap(), &[&x, &w], len as u64);
         let expected: Vec<f32> = plain.iter().enumerate().map(|(at, value)| (value + bias[at % bias.len()]).max(0.0)).collect();
         for (positive, kept) in [(false, true), (true, true), (true, false)] {
-            let prepared = prepare(isa, Some(relu(spec, positive, kept))).unwrap();
+            let prepared = prepare(isa, Some(relu(result[3], positive, kept))).unwrap();
             let inputs = [testing::bytes(&x), testing::bytes(&w), testing::bytes(&bias)];
             let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
             let mut outputs = Vec::new();
@@ -294,11 +295,11 @@ fn check_epilogue(spec: &ConvSpec, filter: u64, prepare: impl Fn(Isa, Option<Epi
             let calls: Vec<Range<u32>> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
             testing::run_pieces(&prepared, &inputs, &mut outputs, &calls, &[]).unwrap();
             if kept {
-                assert_eq!(testing::values::<f32>(outputs.last().unwrap()), expected, "{isa:?} {spec:?}");
+                assert_eq!(testing::values::<f32>(outputs.last().unwrap()), expected, "{isa:?} {result:?}");
             }
             if positive {
                 let signs: Vec<bool> = expected.iter().map(|value| *value > 0.0).collect();
-                assert_eq!(testing::values::<bool>(&outputs[0]), signs, "{isa:?} {spec:?}");
+                assert_eq!(testing::values::<bool>(&outputs[0]), signs, "{isa:?} {result:?}");
             }
         }
     }
@@ -312,11 +313,14 @@ fn epilogues_are_applied_to_every_element_once() {
         ConvSpec { batch: 40, in_h: 24, in_w: 24, out_h: 24, out_w: 24, out_c: 64, ..BASE },
         ConvSpec { in_c: 64, in_h: 30, in_w: 30, out_h: 15, out_w: 15, stride_h: 2, stride_w: 2, out_c: 500, ..BASE },
     ] {
-        check_epilogue(&spec, count(spec.filter()), |isa, epilogue| conv2d_on(isa, spec, epilogue));
+        let [input, filter, output] = [spec.input(), spec.filter(), spec.output()].map(count);
+        check_epilogue([input, filter], spec.output(), |isa, epilogue| conv2d_on(isa, spec, epilogue));
+        check_epilogue([filter, output], spec.input(), |isa, epilogue| conv2d_backprop_input_on(isa, spec, epilogue));
     }
     for (channels, multiplier) in [(3, 1), (144, 1), (20, 2)] {
         let spec = ConvSpec { batch: 5, in_h: 20, in_w: 20, out_h: 20, out_w: 20, in_c: channels, out_c: channels * multiplier, ..BASE };
-        check_epilogue(&spec, spec.k_h * spec.k_w * spec.out_c, |isa, epilogue| depthwise_conv2d_on(isa, spec, epilogue));
+        let from = [count(spec.input()), spec.k_h * spec.k_w * spec.out_c];
+        check_epilogue(from, spec.output(), |isa, epilogue| depthwise_conv2d_on(isa, spec, epilogue));
     }
 }
 
@@ -326,8 +330,7 @@ fn operands_of_an_epilogue_keep_their_places() {
     let mut builder = ExprBuilder::new();
     let (conv, other) = (builder.input(DataType::Float).unwrap(), builder.input(DataType::Float).unwrap());
     let sum = builder.binary(BinaryOp::Add, conv, other).unwrap();
-    let shape = vec![BASE.batch * BASE.out_h * BASE.out_w, BASE.out_c];
-    let epilogue = Epilogue { expr: builder.finish(vec![sum]), operands: vec![shape] };
+    let epilogue = Epilogue { expr: builder.finish(vec![sum]), operands: vec![BASE.output().to_vec()] };
     let prepared = conv2d(BASE, Some(epilogue)).unwrap();
     assert!(prepared.in_place.is_empty());
     let (x, w, other) = (numbers(count(BASE.input()), 1), numbers(count(BASE.filter()), 2), numbers(count(BASE.output()), 3));
@@ -338,10 +341,10 @@ fn operands_of_an_epilogue_keep_their_places() {
 
 #[test]
 fn epilogues_that_do_not_fit_are_refused() {
-    let mut epilogue = relu(&BASE, false, true);
+    let mut epilogue = relu(BASE.out_c, false, true);
     epilogue.operands.clear();
     assert!(conv2d(BASE, Some(epilogue)).is_err());
-    let mut epilogue = relu(&BASE, false, true);
+    let mut epilogue = relu(BASE.out_c, false, true);
     epilogue.operands[0] = vec![BASE.out_c + 1];
     assert!(conv2d(BASE, Some(epilogue)).is_err());
 }

@@ -12,10 +12,10 @@ use crate::conv::{GROUP, get, groups, put};
 use crate::cut::{Cut, elements};
 use crate::simd::{Isa, Vectorised};
 
-/// How positions in windows are kept: `row * k_w + column`.
+/// How positions in windows are kept: `row * k_w + column`. All ones is none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgMax {
-    /// One byte, for windows of at most 256.
+    /// One byte, for windows of less than 256.
     U8,
     /// Four bytes.
     U32,
@@ -24,7 +24,7 @@ pub enum ArgMax {
 impl ArgMax {
     /// What `spec` needs.
     pub fn of(spec: &PoolSpec) -> ArgMax {
-        if spec.k_h.saturating_mul(spec.k_w) <= 256 { ArgMax::U8 } else { ArgMax::U32 }
+        if spec.k_h.saturating_mul(spec.k_w) < 256 { ArgMax::U8 } else { ArgMax::U32 }
     }
 
     /// The type of a tensor of positions.
@@ -49,26 +49,27 @@ pub fn max_pool(spec: PoolSpec) -> Result<Prepared> {
 /// # Errors
 /// As [`max_pool`], and UNIMPLEMENTED.
 pub fn max_pool_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
-    forward::<u8, false>(isa, spec)
+    forward::<u8, false>(isa, spec, false)
 }
 
 /// As [`max_pool`], with where in each window the maximum is, as [`ArgMax::of`] says: the first of equal ones, row by row. A NaN
-/// counts as the maximum if it comes first, as in TensorFlow's gradient. Arguments: input, output, positions.
+/// counts as the maximum if it comes first, as in TensorFlow's gradient. With `positive`, what is not above 0 is nowhere, so that
+/// it has no gradient: what the gradient of a relu before the pooling does. Arguments: input, output, positions.
 ///
 /// # Errors
 /// As [`max_pool`].
-pub fn max_pool_with_argmax(spec: PoolSpec) -> Result<Prepared> {
-    max_pool_with_argmax_on(Isa::best(), spec)
+pub fn max_pool_with_argmax(spec: PoolSpec, positive: bool) -> Result<Prepared> {
+    max_pool_with_argmax_on(Isa::best(), spec, positive)
 }
 
 /// As [`max_pool_with_argmax`], with the code for that instruction set, which the processor must have.
 ///
 /// # Errors
 /// As [`max_pool`], and UNIMPLEMENTED.
-pub fn max_pool_with_argmax_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
+pub fn max_pool_with_argmax_on(isa: Isa, spec: PoolSpec, positive: bool) -> Result<Prepared> {
     match ArgMax::of(&spec) {
-        ArgMax::U8 => forward::<u8, true>(isa, spec),
-        ArgMax::U32 => forward::<u32, true>(isa, spec),
+        ArgMax::U8 => forward::<u8, true>(isa, spec, positive),
+        ArgMax::U32 => forward::<u32, true>(isa, spec, positive),
     }
 }
 
@@ -133,14 +134,14 @@ pub fn max_pool_grad_of_input_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
     Ok(Prepared { chunks, scratch: 0, per_worker: scratch, cost, in_place: Vec::new(), kernel })
 }
 
-fn forward<I: Index, const KEPT: bool>(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
+fn forward<I: Index, const KEPT: bool>(isa: Isa, spec: PoolSpec, positive: bool) -> Result<Prepared> {
     let sizes = spec.check()?;
     super::average::available(isa)?;
     let row = sizes.x.positions as u64 * spec.channels * 4;
     let cut = Cut::new(sizes.batch * sizes.y.positions, row * (1 + spec.stride_h * spec.stride_w), 1);
     let (inputs, outputs) = sizes.totals();
     let cost = Cost { flops: sizes.flops(), bytes: 4.0 * inputs + (4.0 + if KEPT { size_of::<I>() as f64 } else { 0.0 }) * outputs };
-    let kernel = Maxima::<I, KEPT> { sizes, cut, isa, marker: PhantomData };
+    let kernel = Maxima::<I, KEPT> { sizes, cut, positive, isa, marker: PhantomData };
     Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
 }
 
@@ -176,6 +177,7 @@ impl Index for u32 {
 struct Maxima<I, const KEPT: bool> {
     sizes: Sizes,
     cut: Cut,
+    positive: bool,
     isa: Isa,
     marker: PhantomData<fn(I)>,
 }
@@ -189,6 +191,7 @@ impl<I: Index, const KEPT: bool> CpuKernel for Maxima<I, KEPT> {
             input: args.pointers[0].cast(),
             output: Some(args.pointers[1].cast()),
             kept: if KEPT { Some((args.pointers[2].cast(), self.sizes.channels)) } else { None },
+            positive: self.positive,
         };
         // SAFETY: the instruction set was asked for when the kernel was prepared; the arguments are the caller's promise.
         unsafe { self.isa.run(find) };
@@ -206,6 +209,8 @@ struct Find<I, const KEPT: bool> {
     output: Option<*mut f32>,
     /// Where the positions go: that of window `p` and channel `c` to `p` times the second, plus `c`.
     kept: Option<(*mut I, usize)>,
+    /// Whether maxima that are not above 0 are nowhere.
+    positive: bool,
 }
 
 impl<I: Index, const KEPT: bool> Vectorised for Find<I, KEPT> {
@@ -243,6 +248,11 @@ impl<I: Index, const KEPT: bool> Vectorised for Find<I, KEPT> {
                                 place[lane] = if better { number } else { place[lane] };
                             }
                             first = false;
+                        }
+                    }
+                    if KEPT && self.positive {
+                        for lane in 0..GROUP {
+                            place[lane] = if best[lane] > 0.0 { place[lane] } else { u32::MAX };
                         }
                     }
                     // SAFETY: the results of these rows and channels are this call's.
@@ -364,6 +374,7 @@ impl<I: Index> CpuKernel for AnewGradient<I> {
                 input: args.pointers[0].cast(),
                 output: None,
                 kept: Some((kept, self.block)),
+                positive: false,
             };
             let gather = Gather::<I> {
                 sizes: self.sizes,

@@ -85,7 +85,7 @@ fn check(spec: &PoolSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
         let floats = |bytes: &[u8]| testing::values::<f32>(bytes);
         let plain = run(&max_pool_on(isa, *spec).unwrap(), &[&x_bytes], &[out_size]);
         prop_assert_eq!(&floats(&plain[0]), &max, "{}", what);
-        let kept = run(&max_pool_with_argmax_on(isa, *spec).unwrap(), &[&x_bytes], &[out_size, kept_size]);
+        let kept = run(&max_pool_with_argmax_on(isa, *spec, false).unwrap(), &[&x_bytes], &[out_size, kept_size]);
         prop_assert_eq!(&kept[0], &plain[0], "{}", what);
         let places = match ArgMax::of(spec) {
             ArgMax::U8 => kept[1].iter().map(|place| u32::from(*place)).collect(),
@@ -94,6 +94,11 @@ fn check(spec: &PoolSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
         prop_assert_eq!(&places, &place, "{}", what);
         let grad = run(&max_pool_grad_on(isa, *spec).unwrap(), &[&kept[1], &g_bytes], &[in_size]);
         prop_assert_eq!(&floats(&grad[0]), &max_grad, "{}", what);
+        let positive = run(&max_pool_with_argmax_on(isa, *spec, true).unwrap(), &[&x_bytes], &[out_size, kept_size]);
+        prop_assert_eq!(&positive[0], &plain[0], "{}", what);
+        let masked = run(&max_pool_grad_on(isa, *spec).unwrap(), &[&positive[1], &g_bytes], &[in_size]);
+        let expected: Vec<f32> = x.iter().zip(&max_grad).map(|(x, grad)| if *x > 0.0 { *grad } else { 0.0 }).collect();
+        prop_assert_eq!(&floats(&masked[0]), &expected, "{}", what);
         let anew = run(&max_pool_grad_of_input_on(isa, *spec).unwrap(), &[&x_bytes, &plain[0], &g_bytes], &[in_size]);
         prop_assert_eq!(&anew[0], &grad[0], "{}", what);
         let mean = run(&avg_pool_on(isa, *spec).unwrap(), &[&x_bytes], &[out_size]);
@@ -159,6 +164,7 @@ const BASE: PoolSpec = PoolSpec {
 fn large_windows_and_many_pieces() {
     check(&BASE, 1).unwrap();
     check(&PoolSpec { batch: 20, channels: 33, ..BASE }, 2).unwrap();
+    check(&PoolSpec { k_h: 17, k_w: 15, out_h: 1, out_w: 1, channels: 5, ..BASE }, 5).unwrap();
     check(&PoolSpec { k_h: 17, k_w: 16, out_h: 1, out_w: 1, channels: 5, ..BASE }, 3).unwrap();
     check(&PoolSpec { batch: 1, in_h: 30, in_w: 30, out_h: 15, out_w: 15, k_h: 2, k_w: 2, channels: 330, ..BASE }, 4).unwrap();
 }
@@ -171,6 +177,8 @@ fn not_a_number_is_no_maximum_but_a_place() {
     assert_eq!(testing::run_one::<f32>(&max_pool(spec).unwrap(), &[&x], 3).unwrap(), [1.0, 1.0, f32::MIN]);
     let grad = max_pool_grad_of_input(spec).unwrap();
     assert_eq!(testing::run_one::<f32>(&grad, &[&x, &[0.0; 3], &[1.0; 3]], 6).unwrap(), [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]);
+    let kept = run(&max_pool_with_argmax(spec, true).unwrap(), &[&testing::bytes(&x)], &[12, 3]);
+    assert_eq!(kept[1], [0xFF, 0, 0xFF]);
 }
 
 #[test]
@@ -183,7 +191,7 @@ fn sizes_that_make_no_sense_are_refused() {
         PoolSpec { k_w: u64::MAX, ..BASE },
     ] {
         assert!(max_pool(spec).is_err(), "{spec:?}");
-        assert!(max_pool_with_argmax(spec).is_err(), "{spec:?}");
+        assert!(max_pool_with_argmax(spec, false).is_err(), "{spec:?}");
         assert!(max_pool_grad(spec).is_err(), "{spec:?}");
         assert!(max_pool_grad_of_input(spec).is_err(), "{spec:?}");
         assert!(avg_pool(spec).is_err(), "{spec:?}");

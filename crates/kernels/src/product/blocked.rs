@@ -6,8 +6,9 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
+use super::ProductSpec;
 use super::tiles::{Code, Tile, code};
-use super::{Epilogue, ProductSpec};
+use crate::anchor::Epilogue;
 use crate::expr::{Bases, TileProgram, elements};
 use crate::simd::Isa;
 

@@ -10,7 +10,7 @@ mod tiles;
 use plimsoll_base::Result;
 use plimsoll_device::Prepared;
 
-use crate::expr::Expr;
+use crate::anchor::Epilogue;
 use crate::simd::Isa;
 
 pub use blocked::Tuning;
@@ -31,15 +31,6 @@ pub struct ProductSpec {
     pub transpose_b: bool,
     /// How many products, one after the other; each argument is as many matrices.
     pub batch: u64,
-}
-
-/// What is done to every element of the product before it is written. The product itself is not kept.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Epilogue {
-    /// Operand 0 is the product's element.
-    pub expr: Expr,
-    /// The shapes of the further operands, which broadcast to `[m, n]`.
-    pub operands: Vec<Vec<u64>>,
 }
 
 /// The product of float matrices. Arguments: A, B, C; with an epilogue A, B, its further operands, its results, each dense of

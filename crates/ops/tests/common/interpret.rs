@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, HostTensor, NodeId, Output, PartialShape, Shape};
 use plimsoll_kernels::expr::{Expr, elementwise};
-use plimsoll_kernels::product::{product, product_generic};
 use plimsoll_kernels::run_on_bytes;
 use plimsoll_ops::{Call, Fact, GraphBuilder, KernelCx, Lower, Meta, infer_node};
 
@@ -177,12 +176,9 @@ impl Preparation {
                 let expr = lower.expression(&cx)?.ok_or_else(|| Error::internal("no expression"))?;
                 self.expression(interpreter, node, &expr, &self.outputs)
             }
-            Lower::Product(make) => {
-                let spec = make(&cx)?;
-                let data_type = self.inputs[0].data_type;
-                let prepared =
-                    if data_type == plimsoll_base::DataType::Float { product(spec, None)? } else { product_generic(data_type, &spec)? };
-                self.call(interpreter, node, Call::new(prepared, [0, 1]), &self.outputs)
+            Lower::Anchor(make) => {
+                let call = make(&cx)?;
+                self.call(interpreter, node, Call::new(call.anchor.prepare(None)?, call.inputs), &self.outputs)
             }
             Lower::Kernel(prepare) | Lower::Move(prepare) => self.call(interpreter, node, prepare(&cx)?, &self.outputs),
             other => Err(Error::internal(format!("{other:?} is not interpreted"))),
@@ -199,7 +195,14 @@ impl Preparation {
         let inputs: Vec<Output> = call.inputs.iter().map(|input| interpreter.builder.node(node).inputs[*input]).collect();
         let tensors = inputs.into_iter().map(|input| interpreter.value(input)?.dense()).collect::<Result<Vec<_>>>()?;
         let bytes: Vec<&[u8]> = tensors.iter().map(|tensor| tensor.bytes().unwrap_or_default()).collect();
-        let results = run_on_bytes(&call.prepared, &bytes, &outputs.iter().map(Meta::bytes).collect::<Vec<_>>())?;
+        let sizes: Vec<u64> = outputs.iter().map(Meta::bytes).collect();
+        let results = match &call.then {
+            None => run_on_bytes(&call.prepared, &bytes, &sizes)?,
+            Some(then) => {
+                let between = run_on_bytes(&call.prepared, &bytes, &[then.between.bytes()])?;
+                run_on_bytes(&then.prepared, &between.iter().map(|bytes| &bytes[..]).collect::<Vec<_>>(), &sizes)?
+            }
+        };
         results.iter().zip(outputs).map(|(bytes, meta)| HostTensor::from_bytes(meta.data_type, meta.shape.clone(), bytes)).collect()
     }
 }

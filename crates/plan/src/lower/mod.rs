@@ -5,6 +5,7 @@
 //! the only state: they are not carried further. What they make dead is known by then: see `branch`.
 
 mod branch;
+mod together;
 mod variables;
 
 use std::collections::HashMap;
@@ -43,6 +44,7 @@ struct Lowering<'a> {
     branches: Branches,
     /// The device that feeds and fetches are on.
     host: DeviceId,
+    together: together::Together,
 }
 
 pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
@@ -57,6 +59,7 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
         written: Vec::new(),
         branches: Branches::default(),
         host,
+        together: together::Together::find(request, pruned),
     };
     lowering.feeds()?;
     for &id in &pruned.order {
@@ -140,6 +143,9 @@ impl Lowering<'_> {
             return Ok(());
         }
         self.check_handles(id, node)?;
+        if self.together(id, node)? {
+            return Ok(());
+        }
         match rules.lower {
             Lower::Nothing | Lower::ControlTrigger | Lower::Const | Lower::Placeholder => Ok(()),
             Lower::Variable => self.variable(id, node),
@@ -162,11 +168,14 @@ impl Lowering<'_> {
                 let expr = rules.lower.expression(&cx)?.ok_or_else(|| Error::internal("an elementwise operation without expression"))?;
                 self.expression(id, node, &expr, &outputs)
             }
-            Lower::Product(make) => {
+            Lower::Anchor(make) => {
                 let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
                 let values = self.values(node);
-                let spec = make(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
-                self.product(id, node, spec, &inputs, &outputs)
+                let call = make(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
+                let views = self.read_inputs(id, node, &call.inputs)?;
+                let results = self.results(id, &outputs);
+                self.work(id, WorkKind::Anchor { anchor: call.anchor, epilogue: None }, views, results, false);
+                Ok(())
             }
             Lower::Kernel(prepare) | Lower::Move(prepare) => {
                 let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
@@ -174,10 +183,16 @@ impl Lowering<'_> {
                 let call = prepare(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
                 let views = self.read_inputs(id, node, &call.inputs)?;
                 let results = self.results(id, &outputs);
-                let args = (0..views.len()).map(Arg::Input).chain((0..results.len()).map(Arg::Output)).collect();
                 // What gives nothing is there for what it checks.
                 let is_root = results.is_empty();
-                self.work(id, WorkKind::Kernel { prepared: call.prepared, args }, views, results, is_root);
+                let Some(then) = call.then else {
+                    self.kernel(id, call.prepared, views, results, is_root);
+                    return Ok(());
+                };
+                let between = self.lir.value(self.device(id), Home::Arena, then.between.bytes(), id);
+                self.kernel(id, call.prepared, views, vec![between], false);
+                let between = View { value: between, data_type: then.between.data_type, shape: then.between.shape };
+                self.kernel(id, then.prepared, vec![between], results, is_root);
                 Ok(())
             }
             Lower::Stateful(prepare) => {
@@ -320,6 +335,12 @@ impl Lowering<'_> {
         (work.is_root, work.guard) = (is_root, guard);
     }
 
+    /// A work with a kernel of its own, whose arguments are all inputs, then all results.
+    fn kernel(&mut self, id: NodeId, prepared: plimsoll_device::Prepared, inputs: Vec<View>, results: Vec<ValueId>, is_root: bool) {
+        let args = (0..inputs.len()).map(Arg::Input).chain((0..results.len()).map(Arg::Output)).collect();
+        self.work(id, WorkKind::Kernel { prepared, args }, inputs, results, is_root);
+    }
+
     /// Output `index` is `source`, seen as the output's type and shape.
     fn alias(&mut self, id: NodeId, source: Output, index: usize) -> Result<()> {
         let meaning = match self.meaning(source)?.clone() {
@@ -396,26 +417,6 @@ impl Lowering<'_> {
         }
         let results = builder.inline(expr, &registers)?;
         Ok((builder.finish(results), views))
-    }
-
-    fn product(
-        &mut self,
-        id: NodeId,
-        node: &Node,
-        spec: plimsoll_kernels::product::ProductSpec,
-        inputs: &[Meta],
-        outputs: &[Meta],
-    ) -> Result<()> {
-        let views = self.read_inputs(id, node, &[0, 1])?;
-        let results = self.results(id, outputs);
-        let kind = if inputs[0].data_type == DataType::Float {
-            WorkKind::Product { spec, epilogue: None }
-        } else {
-            let prepared = plimsoll_kernels::product::product_generic(inputs[0].data_type, &spec)?;
-            WorkKind::Kernel { prepared, args: vec![Arg::Input(0), Arg::Input(1), Arg::Output(0)] }
-        };
-        self.work(id, kind, views, results, false);
-        Ok(())
     }
 }
 

@@ -2,17 +2,18 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output, PartialShape};
+use plimsoll_kernels::anchor::Anchor;
 use plimsoll_kernels::product::ProductSpec;
 
 use crate::gradient::{Grad, from_one};
 use crate::infer::broadcast_shapes;
 use crate::registry::Gradient;
-use crate::{GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+use crate::{AnchorCall, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
 
 /// The rules of BatchMatMulV2 and BatchMatMul.
 pub const RULES: &[OpRules] = &[
-    OpRules { name: "BatchMatMulV2", infer, lower: Lower::Product(product), gradient: Gradient::Rule(gradient) },
-    OpRules { name: "BatchMatMul", infer, lower: Lower::Product(product), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "BatchMatMulV2", infer, lower: Lower::Anchor(product), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "BatchMatMul", infer, lower: Lower::Anchor(product), gradient: Gradient::Rule(gradient) },
 ];
 
 fn infer(cx: &mut InferCx<'_>) -> Result<()> {
@@ -34,7 +35,7 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-fn product(cx: &KernelCx<'_>) -> Result<ProductSpec> {
+fn product(cx: &KernelCx<'_>) -> Result<AnchorCall> {
     let (transpose_a, transpose_b) = (cx.attrs().bool("adj_x")?, cx.attrs().bool("adj_y")?);
     let (x, y, out) = (cx.dims(0), cx.dims(1), cx.outputs[0].shape.dims());
     let rank = out.len();
@@ -45,7 +46,9 @@ fn product(cx: &KernelCx<'_>) -> Result<ProductSpec> {
         )));
     }
     let batch = out[..rank - 2].iter().product();
-    Ok(ProductSpec { m: out[rank - 2], n: out[rank - 1], k: x[x.len() - 2 + usize::from(!transpose_a)], transpose_a, transpose_b, batch })
+    let k = x[x.len() - 2 + usize::from(!transpose_a)];
+    let spec = ProductSpec { m: out[rank - 2], n: out[rank - 1], k, transpose_a, transpose_b, batch };
+    Ok(AnchorCall { anchor: Anchor::Product(cx.inputs[0].data_type, spec), inputs: [0, 1] })
 }
 
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

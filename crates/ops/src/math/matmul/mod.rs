@@ -2,13 +2,14 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output};
+use plimsoll_kernels::anchor::Anchor;
 use plimsoll_kernels::product::ProductSpec;
 
 use crate::registry::Gradient;
-use crate::{GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+use crate::{AnchorCall, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
 
 /// The rules of MatMul.
-pub const RULES: &[OpRules] = &[OpRules { name: "MatMul", infer, lower: Lower::Product(product), gradient: Gradient::Rule(gradient) }];
+pub const RULES: &[OpRules] = &[OpRules { name: "MatMul", infer, lower: Lower::Anchor(product), gradient: Gradient::Rule(gradient) }];
 
 fn infer(cx: &mut InferCx<'_>) -> Result<()> {
     let (transpose_a, transpose_b) = (cx.attrs().bool("transpose_a")?, cx.attrs().bool("transpose_b")?);
@@ -24,10 +25,11 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-fn product(cx: &KernelCx<'_>) -> Result<ProductSpec> {
+fn product(cx: &KernelCx<'_>) -> Result<AnchorCall> {
     let (transpose_a, transpose_b) = (cx.attrs().bool("transpose_a")?, cx.attrs().bool("transpose_b")?);
     let (a, out) = (cx.dims(0), cx.outputs[0].shape.dims());
-    Ok(ProductSpec { m: out[0], n: out[1], k: a[usize::from(!transpose_a)], transpose_a, transpose_b, batch: 1 })
+    let spec = ProductSpec { m: out[0], n: out[1], k: a[usize::from(!transpose_a)], transpose_a, transpose_b, batch: 1 };
+    Ok(AnchorCall { anchor: Anchor::Product(cx.inputs[0].data_type, spec), inputs: [0, 1] })
 }
 
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

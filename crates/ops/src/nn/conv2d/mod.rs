@@ -2,20 +2,22 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output, PartialShape};
-use plimsoll_kernels::conv::{ConvSpec, conv2d, conv2d_backprop_filter, conv2d_backprop_input};
+use plimsoll_kernels::anchor::Anchor;
+use plimsoll_kernels::conv::{ConvSpec, conv2d_backprop_filter_in_parts};
+use plimsoll_kernels::reduce::{ReduceOp, reduce};
 
 use super::window::{Window, complete, four_dims, require_floats, stated_dims, taken_over};
 use crate::gradient::{Grad, from_one};
 use crate::registry::Gradient;
-use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+use crate::{AnchorCall, Call, GraphBuilder, InferCx, KernelCx, Lower, Meta, OpRules};
 
 /// The rules of Conv2D, Conv2DBackpropInput and Conv2DBackpropFilter.
 pub const RULES: &[OpRules] = &[
-    OpRules { name: "Conv2D", infer, lower: Lower::Kernel(prepare), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "Conv2D", infer, lower: Lower::Anchor(forward), gradient: Gradient::Rule(gradient) },
     OpRules {
         name: "Conv2DBackpropInput",
         infer: infer_input,
-        lower: Lower::Kernel(prepare_input),
+        lower: Lower::Anchor(backprop_input),
         gradient: Gradient::Rule(gradient_of_input),
     },
     OpRules {
@@ -149,22 +151,29 @@ fn spec(cx: &KernelCx<'_>, input: [u64; 4], filter: [u64; 4], results: [u64; 4])
     })
 }
 
-fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
+fn forward(cx: &KernelCx<'_>) -> Result<AnchorCall> {
     let [input, filter] = [0, 1].map(|index| complete(&cx.inputs[index].shape));
     let spec = spec(cx, input?, filter?, complete(&cx.outputs[0].shape)?)?;
-    Ok(Call::new(conv2d(spec, None)?, [0, 1]))
+    Ok(AnchorCall { anchor: Anchor::Conv2D(spec), inputs: [0, 1] })
 }
 
-fn prepare_input(cx: &KernelCx<'_>) -> Result<Call> {
+fn backprop_input(cx: &KernelCx<'_>) -> Result<AnchorCall> {
     let [filter, results] = [1, 2].map(|index| complete(&cx.inputs[index].shape));
     let spec = spec(cx, complete(&cx.outputs[0].shape)?, filter?, results?)?;
-    Ok(Call::new(conv2d_backprop_input(spec)?, [1, 2]))
+    Ok(AnchorCall { anchor: Anchor::Conv2DBackpropInput(spec), inputs: [1, 2] })
 }
 
 fn prepare_filter(cx: &KernelCx<'_>) -> Result<Call> {
     let [input, results] = [0, 2].map(|index| complete(&cx.inputs[index].shape));
     let spec = spec(cx, input?, complete(&cx.outputs[0].shape)?, results?)?;
-    Ok(Call::new(conv2d_backprop_filter(spec)?, [0, 2]))
+    let (parts, prepared) = conv2d_backprop_filter_in_parts(spec)?;
+    let call = Call::new(prepared, [0, 2]);
+    if parts == 1 {
+        return Ok(call);
+    }
+    let shape = [parts, spec.filter().iter().product()];
+    let between = Meta { data_type: cx.outputs[0].data_type, shape: shape.into() };
+    Ok(call.then(between, reduce(ReduceOp::Sum, cx.outputs[0].data_type, &shape, &[0])?))
 }
 
 /// A convolution or gradient that slides as the node at hand does.

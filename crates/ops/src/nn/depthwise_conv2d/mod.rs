@@ -2,16 +2,17 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output, PartialShape};
-use plimsoll_kernels::conv::{ConvSpec, depthwise_conv2d, depthwise_conv2d_backprop_filter, depthwise_conv2d_backprop_input};
+use plimsoll_kernels::anchor::Anchor;
+use plimsoll_kernels::conv::{ConvSpec, depthwise_conv2d_backprop_filter, depthwise_conv2d_backprop_input};
 
 use super::window::{Window, complete, four_dims, require_floats, stated_dims, taken_over};
 use crate::gradient::{Grad, from_one};
 use crate::registry::Gradient;
-use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+use crate::{AnchorCall, Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
 
 /// The rules of DepthwiseConv2dNative, DepthwiseConv2dNativeBackpropInput and DepthwiseConv2dNativeBackpropFilter.
 pub const RULES: &[OpRules] = &[
-    OpRules { name: "DepthwiseConv2dNative", infer, lower: Lower::Kernel(prepare), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "DepthwiseConv2dNative", infer, lower: Lower::Anchor(forward), gradient: Gradient::Rule(gradient) },
     OpRules {
         name: "DepthwiseConv2dNativeBackpropInput",
         infer: infer_input,
@@ -134,10 +135,10 @@ fn spec(cx: &KernelCx<'_>, input: [u64; 4], filter: [u64; 4], results: [u64; 4])
     })
 }
 
-fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
+fn forward(cx: &KernelCx<'_>) -> Result<AnchorCall> {
     let [input, filter] = [0, 1].map(|index| complete(&cx.inputs[index].shape));
     let spec = spec(cx, input?, filter?, complete(&cx.outputs[0].shape)?)?;
-    Ok(Call::new(depthwise_conv2d(spec, None)?, [0, 1]))
+    Ok(AnchorCall { anchor: Anchor::DepthwiseConv2D(spec), inputs: [0, 1] })
 }
 
 fn prepare_input(cx: &KernelCx<'_>) -> Result<Call> {

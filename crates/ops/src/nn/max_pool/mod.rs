@@ -1,14 +1,15 @@
 //! MaxPool and MaxPoolGrad, channels last.
 
 use plimsoll_base::Result;
+use plimsoll_device::Prepared;
 use plimsoll_graph::{NodeId, Output};
-use plimsoll_kernels::pool::{max_pool, max_pool_grad_of_input};
+use plimsoll_kernels::pool::{ArgMax, PoolSpec, max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_with_argmax};
 
 use super::pooling::{Pool, expect_shape, input_words};
 use super::window::{complete, four_dims, taken_over};
 use crate::gradient::from_one;
 use crate::registry::Gradient;
-use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, Meta, OpRules};
 
 /// The rules of MaxPool and MaxPoolGrad.
 pub const RULES: &[OpRules] = &[
@@ -33,17 +34,44 @@ fn infer_grad(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
+fn forward_spec(cx: &KernelCx<'_>) -> Result<PoolSpec> {
     let spec = Pool::of(&cx.node.op, cx.attrs())?.spec(cx, complete(&cx.inputs[0].shape)?)?;
     expect_shape("output", spec.output().map(Some), &(&cx.outputs[0].shape).into())?;
-    Ok(Call::new(max_pool(spec)?, [0]))
+    Ok(spec)
 }
 
-fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
+fn grad_spec(cx: &KernelCx<'_>) -> Result<PoolSpec> {
     let spec = Pool::of(&cx.node.op, cx.attrs())?.spec(cx, complete(&cx.inputs[0].shape)?)?;
     expect_shape("orig_output", spec.output().map(Some), &(&cx.inputs[1].shape).into())?;
     expect_shape("grad", spec.output().map(Some), &(&cx.inputs[2].shape).into())?;
-    Ok(Call::new(max_pool_grad_of_input(spec)?, [0, 1, 2]))
+    Ok(spec)
+}
+
+fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
+    Ok(Call::new(max_pool(forward_spec(cx)?)?, [0]))
+}
+
+fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
+    Ok(Call::new(max_pool_grad_of_input(grad_spec(cx)?)?, [0, 1, 2]))
+}
+
+/// A MaxPool that remembers where its maxima were for its gradient, which then needs neither input nor output; with `positive`
+/// only of maxima above 0. Also the type and shape of what it remembers. Arguments: input, output, positions.
+///
+/// # Errors
+/// As MaxPool.
+pub fn with_positions(cx: &KernelCx<'_>, positive: bool) -> Result<(Prepared, Meta)> {
+    let spec = forward_spec(cx)?;
+    let positions = Meta { data_type: ArgMax::of(&spec).data_type(), shape: cx.outputs[0].shape.clone() };
+    Ok((max_pool_with_argmax(spec, positive)?, positions))
+}
+
+/// MaxPoolGrad by what [`with_positions`] remembered. Arguments: positions, gradient by the output, gradient by the input.
+///
+/// # Errors
+/// As MaxPoolGrad.
+pub fn grad_by_positions(cx: &KernelCx<'_>) -> Result<Prepared> {
+    max_pool_grad(grad_spec(cx)?)
 }
 
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

@@ -1,0 +1,175 @@
+//! Nodes that are cheaper together than one by one:
+//!
+//! - MaxPool remembers where its maxima were, and MaxPoolGrad reads that instead of the pooling's input, which need not be kept.
+//! - A ReluGrad behind that, by the pooling's input, only leaves out maxima that are not above 0: the pooling forgets those.
+//! - Mean over the first axis of ConcatV2 of pieces of one (how TensorFlow's towers average gradients) is an average element by
+//!   element, and nothing is moved.
+
+use std::collections::{HashMap, HashSet};
+
+use plimsoll_base::{DataType, Result};
+use plimsoll_graph::{HostTensor, Node, NodeId, Output};
+use plimsoll_kernels::expr::{BinaryOp, ExprBuilder, Scalar};
+use plimsoll_ops::KernelCx;
+use plimsoll_ops::nn::max_pool::{grad_by_positions, with_positions};
+
+use super::{Lowering, Meaning};
+use crate::Request;
+use crate::infer::Pruned;
+use crate::lir::{Home, View, WorkKind};
+
+/// An average of more pieces than this is left as it is.
+const MOST_PIECES: usize = 24;
+
+/// Which nodes go together, and what has come of them so far.
+#[derive(Default)]
+pub(super) struct Together {
+    /// Poolings that remember their maxima, and whether only those above 0.
+    pools: HashMap<NodeId, bool>,
+    /// Gradients, with their pooling.
+    gradients: HashMap<NodeId, NodeId>,
+    /// ReluGrads that have nothing left to do, with the pooling's gradient that they read.
+    relus: HashMap<NodeId, NodeId>,
+    /// What poolings have remembered.
+    positions: HashMap<NodeId, View>,
+    /// Gradients that are made from positions.
+    made: HashSet<NodeId>,
+}
+
+impl Together {
+    pub(super) fn find(request: &Request<'_>, pruned: &Pruned) -> Together {
+        let graph = request.graph;
+        let mut together = Together::default();
+        for &id in &pruned.order {
+            if let Some(pool) = pooling_of(request, pruned, id) {
+                together.pools.insert(pool, true);
+                together.gradients.insert(id, pool);
+            }
+        }
+        let mut readers: HashMap<Output, Vec<NodeId>> = HashMap::new();
+        for &id in pruned.order.iter().filter(|_| !together.gradients.is_empty()) {
+            for input in graph.node(id).inputs.iter().filter(|input| together.gradients.contains_key(&input.node)) {
+                readers.entry(*input).or_default().push(id);
+            }
+        }
+        for (&gradient, pool) in &together.gradients {
+            let (output, pooled) = (Output { node: gradient, index: 0 }, graph.node(gradient).inputs[0]);
+            let readers = readers.remove(&output).unwrap_or_default();
+            let relu = |id: &NodeId| graph.node(*id).op == "ReluGrad" && graph.node(*id).inputs == [output, pooled];
+            if !readers.is_empty() && readers.iter().all(relu) && !pruned.fetches.contains(&output) && !pruned.feeds.contains(&output) {
+                together.relus.extend(readers.into_iter().map(|reader| (reader, gradient)));
+            } else {
+                together.pools.insert(*pool, false);
+            }
+        }
+        let Together { pools, gradients, relus, .. } = &mut together;
+        relus.retain(|_, gradient| pools[&gradients[gradient]]);
+        together
+    }
+}
+
+/// The MaxPool that `id` is the gradient of, where that runs and nothing in between is fed.
+fn pooling_of(request: &Request<'_>, pruned: &Pruned, id: NodeId) -> Option<NodeId> {
+    let node = request.graph.node(id);
+    let (pooled, output) = (*node.inputs.first()?, *node.inputs.get(1)?);
+    let pool = request.graph.node(output.node);
+    let same = |name: &str| node.attrs.get(name) == pool.attrs.get(name);
+    let fits = node.op == "MaxPoolGrad"
+        && pool.op == "MaxPool"
+        && pool.inputs == [pooled]
+        && ["ksize", "strides", "padding", "explicit_paddings", "data_format"].into_iter().all(same)
+        && !pruned.feeds.contains(&output)
+        // A variable may have changed in between.
+        && !pruned.facts[pooled.node][pooled.index as usize].is_ref;
+    fits.then_some(output.node)
+}
+
+impl Lowering<'_> {
+    /// Lowers a node that goes together with others. Whether it was one.
+    pub(super) fn together(&mut self, id: NodeId, node: &Node) -> Result<bool> {
+        match node.op.as_str() {
+            "MaxPool" => self.pool(id, node),
+            "MaxPoolGrad" => self.pool_gradient(id, node),
+            "ReluGrad" => self.relu_gradient(id),
+            "Mean" => self.average(id, node),
+            _ => Ok(false),
+        }
+    }
+
+    fn pool(&mut self, id: NodeId, node: &Node) -> Result<bool> {
+        let Some(&positive) = self.together.pools.get(&id) else { return Ok(false) };
+        let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
+        let values = self.values(node);
+        let (prepared, meta) = with_positions(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values }, positive)?;
+        let views = self.read_inputs(id, node, &[0])?;
+        let mut results = self.results(id, &outputs);
+        let positions = self.lir.value(self.device(id), Home::Arena, meta.bytes(), id);
+        results.push(positions);
+        self.together.positions.insert(id, View { value: positions, data_type: meta.data_type, shape: meta.shape });
+        self.kernel(id, prepared, views, results, false);
+        Ok(true)
+    }
+
+    fn pool_gradient(&mut self, id: NodeId, node: &Node) -> Result<bool> {
+        let pool = self.together.gradients.get(&id);
+        let Some(positions) = pool.and_then(|pool| self.together.positions.get(pool)).cloned() else { return Ok(false) };
+        let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
+        let values = self.values(node);
+        let prepared = grad_by_positions(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
+        let mut views = vec![positions];
+        views.extend(self.read_inputs(id, node, &[2])?);
+        let results = self.results(id, &outputs);
+        self.kernel(id, prepared, views, results, false);
+        self.together.made.insert(id);
+        Ok(true)
+    }
+
+    fn relu_gradient(&mut self, id: NodeId) -> Result<bool> {
+        let Some(&gradient) = self.together.relus.get(&id).filter(|gradient| self.together.made.contains(gradient)) else {
+            return Ok(false);
+        };
+        let meaning = self.meaning(Output { node: gradient, index: 0 })?.clone();
+        self.define(id, 0, meaning);
+        Ok(true)
+    }
+
+    fn average(&mut self, id: NodeId, node: &Node) -> Result<bool> {
+        let Some(pieces) = self.pieces(node) else { return Ok(false) };
+        let outputs = self.output_metas(id)?;
+        let data_type = outputs[0].data_type;
+        let mut builder = ExprBuilder::new();
+        let operands = pieces.iter().map(|_| builder.input(data_type)).collect::<Result<Vec<_>>>()?;
+        let Some(count) = Scalar::from_f64(data_type, pieces.len() as f64) else { return Ok(false) };
+        let mut sum = operands[0];
+        for operand in &operands[1..] {
+            sum = builder.binary(BinaryOp::Add, sum, *operand)?;
+        }
+        let count = builder.constant(count);
+        let average = builder.binary(BinaryOp::Div, sum, count)?;
+        let (expr, mut views) = self.operands(id, &builder.finish(vec![average]), &pieces)?;
+        // The axis of one is gone.
+        views.iter_mut().for_each(|view| view.shape = outputs[0].shape.clone());
+        let results = self.results(id, &outputs);
+        self.work(id, WorkKind::Expr { expr, shape: outputs[0].shape.clone() }, views, results, false);
+        Ok(true)
+    }
+
+    /// The tensors, each with as many elements as the result, whose average a Mean is.
+    fn pieces(&self, mean: &Node) -> Option<Vec<Output>> {
+        let (all, axes) = (*mean.inputs.first()?, self.values(mean).pop()??);
+        let concat = self.request.graph.node(all.node);
+        if concat.op != "ConcatV2" || !matches!(self.meanings.get(&all), Some(Meaning::Value(_))) || self.pruned.feeds.contains(&all) {
+            return None;
+        }
+        let rank = self.pruned.facts[all.node].first()?.shape.0.as_ref()?.len() as i64;
+        let first = |axes: &HostTensor| matches!(axes.to_i64s()?[..], [axis] if axis == 0 || axis == -rank).then_some(());
+        first(&axes)?;
+        first(self.values(concat).last()?.as_ref()?)?;
+        let (_, pieces) = concat.inputs.split_last()?;
+        let one = |piece: &Output| match self.meanings.get(piece) {
+            Some(Meaning::Value(view)) => view.shape.first() == Some(&1) && matches!(view.data_type, DataType::Float | DataType::Double),
+            _ => false,
+        };
+        ((2..=MOST_PIECES).contains(&pieces.len()) && pieces.iter().all(one)).then(|| pieces.to_vec())
+    }
+}
