@@ -161,12 +161,12 @@ impl Trainer {
         // The initializer runs before a restore, too: it gives all variables storage, in one piece.
         self.session.callable(&self.signatures.init)?.run(&[])?;
         self.release();
-        if let Some(path) = resume {
-            if let Some(Progress { step, position, seed }) = checkpoint::restore(path, &self.session)? {
-                (self.step, self.seed) = (step, seed);
-                self.source.reseed(seed);
-                self.source.seek(position);
-            }
+        if let Some(path) = resume
+            && let Some(Progress { step, position, seed }) = checkpoint::restore(path, &self.session)?
+        {
+            (self.step, self.seed) = (step, seed);
+            self.source.reseed(seed);
+            self.source.seek(position);
         }
         self.is_started = true;
         Ok(())

@@ -1,9 +1,11 @@
-//! A warm step allocates nothing: batches, shuffling, transfers, gradients, updates.
+//! A warm step allocates nothing: batches from memory and from files, shuffling, transfers, gradients, updates.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use plimsoll::{Devices, Options};
+use plimsoll::{Devices, HostTensor, Options};
+use plimsoll_train::data::{BatchSource, Shuffled, arrays, cifar10, mnist};
 use plimsoll_train::{Config, Trainer};
 
 struct Counting;
@@ -27,8 +29,36 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// The files of a data set and of arrays, and batches of them.
+fn batches_from_files_allocate_nothing(folder: &Path) {
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.join(name), bytes).unwrap();
+    write("data_batch_1.bin", &[1; 50 * 3073]);
+    write("train-images-idx3-ubyte", &[&[0, 0, 8, 3, 0, 0, 0, 50, 0, 0, 0, 28, 0, 0, 0, 28][..], &[7; 50 * 784]].concat());
+    write("train-labels-idx1-ubyte", &[&[0, 0, 8, 1, 0, 0, 0, 50][..], &[7; 50]].concat());
+    let mut array = Vec::new();
+    plimsoll::npy::write(&HostTensor::from_slice([50, 3], &[0.5f32; 150]).unwrap(), &mut array).unwrap();
+    write("array.npy", &array);
+    for examples in [
+        cifar10::training(folder, cifar10::Inputs::Distorted).unwrap(),
+        mnist::training(folder, mnist::Images::Hwc).unwrap(),
+        arrays::open(&[("x".to_string(), folder.join("array.npy").as_path())]).unwrap(),
+    ] {
+        let mut batch = examples.batch(16).unwrap();
+        let mut source = Shuffled::new(examples, 1).unwrap();
+        source.next_into(&mut batch).unwrap();
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        // More than three epochs.
+        (0..10).for_each(|_| source.next_into(&mut batch).unwrap());
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{:?}", source.components());
+    }
+}
+
 #[test]
 fn a_warm_step_allocates_nothing() {
+    let folder = std::env::temp_dir().join(format!("plimsoll-train-allocations-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    batches_from_files_allocate_nothing(&folder);
+    std::fs::remove_dir_all(&folder).unwrap();
     for (cpus, intra_op) in [(2, 2), (1, 1)] {
         let mut options = Options::new().intra_op(intra_op);
         options.device_count.insert("CPU".to_string(), cpus);
