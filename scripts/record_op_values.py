@@ -752,6 +752,28 @@ def control():
         run("ToBool", [np.zeros(shape, np.bool_)])
 
 
+def scans():
+    """Running sums and products, and the gradient of Prod, which is made of them."""
+    for shape, axis in [((5,), 0), ((3, 4), 0), ((3, 4), -1), ((2, 3, 4), 1), ((0, 3), 1), ((3, 0), 0), ((1,), 0)]:
+        for exclusive in [False, True]:
+            for reverse in [False, True]:
+                for op in ["Cumsum", "Cumprod"]:
+                    # TensorFlow's gradient of Cumprod is 0 at zeros, which is not its derivative.
+                    both(op, [f(*shape, low=0.2), n(axis)], exclusive=exclusive, reverse=reverse)
+    for op in ["Cumsum", "Cumprod"]:
+        run(op, [ints(2, 5), n(1)], exclusive=False, reverse=False)
+        run(op, [ints(7, dtype=np.int64), n(0, np.int64)], exclusive=True, reverse=False)
+        run(op, [np.round(RANDOM.uniform(-2, 2, (4, 2)), 3), n(0)], exclusive=False, reverse=True)
+        refuse(op, [f(2, 3), n(2)], exclusive=False, reverse=False)
+        refuse(op, [f(), n(0)], exclusive=False, reverse=False)
+    run("Cumprod", [np.array([1.5, 0, 2, 0, 3], np.float32), n(0)], exclusive=False, reverse=False)
+    for shape, axes in [((), []), ((5,), [0]), ((3, 4), [0]), ((3, 4), [-1]), ((3, 4), [0, 1]), ((2, 3, 2), [0, 2]), ((2, 3, 2), []), ((1, 4), [0])]:
+        for keep in [False, True]:
+            both("Prod", [f(*shape), i(*axes)], keep_dims=keep)
+    both("Prod", [np.array([[1.5, 0, 2], [0, 3, 0]], np.float32), i(1)], keep_dims=False)
+    both("Prod", [np.array([[1.5, 0.5, 2], [1, 0, -1]], np.float32), i(0, 1)], keep_dims=False)
+
+
 if __name__ == "__main__":
-    for record in [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows, control]:
+    for record in [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows, control, scans]:
         record()

@@ -13,50 +13,7 @@ use plimsoll::{Code, DeviceKind, Devices, Error, HostTensor, Options, Result, co
 use serde::Deserialize;
 
 /// Cases that need what is not built yet: a plan says UNIMPLEMENTED, and nothing else.
-const NOT_YET: &[&str] = &[
-    "if_assign",
-    "if_assign_one",
-    "if_case",
-    "if_cond",
-    "if_devices",
-    "if_gradient",
-    "if_in_call",
-    "if_initialised",
-    "if_nested",
-    "if_numbers",
-    "if_outputs",
-    "if_shapes",
-    "if_strings",
-    "if_switch_case",
-    "if_train",
-    "if_variable_predicate",
-    "if_vectors",
-    "switch_alone",
-    "switch_assign_both",
-    "switch_assign_one",
-    "switch_assign_resource",
-    "switch_both_dead",
-    "switch_case",
-    "switch_cond",
-    "switch_dead_control",
-    "switch_devices",
-    "switch_gradient",
-    "switch_initialised",
-    "switch_known",
-    "switch_layers",
-    "switch_merge_control",
-    "switch_nested",
-    "switch_ref",
-    "switch_ref_merge",
-    "switch_shapes",
-    "switch_train",
-    "switch_value_index",
-    "switch_variable_predicate",
-    "towers2_adam_ref",
-    "towers2_momentum_resource",
-    "towers3_sgd_ref",
-    "towers4_sgd_resource",
-];
+const NOT_YET: &[&str] = &[];
 
 #[derive(Deserialize)]
 struct Case {

@@ -8,17 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 /// Of these the plan says UNIMPLEMENTED.
-const NOT_YET: &[&str] = &[
-    "assertion_in_the_branch_taken",
-    "assignment_not_made",
-    "behind_a_switch",
-    "constant_behind_a_dead_control_edge",
-    "merge_of_dead",
-    "predicate_that_is_no_scalar",
-    "switch_output",
-    "uninitialised_ref_in_the_branch_taken",
-    "uninitialised_resource_in_the_branch_taken",
-];
+const NOT_YET: &[&str] = &[];
 
 #[derive(Deserialize)]
 struct Refusal {

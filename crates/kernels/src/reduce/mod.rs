@@ -1,4 +1,5 @@
-//! Reductions: sums and their kin over any axes, the place of the largest value, and whether a target is among the top k.
+//! Reductions: sums and their kin over any axes, running sums, the place of the largest value, and whether a target is among
+//! the top k.
 //!
 //! The order in which elements are combined depends on the shape alone: in blocks and pairwise, so that rounding errors grow
 //! with the logarithm of the length (rows) or slowly (columns).
@@ -8,6 +9,7 @@ mod columns;
 mod dims;
 mod fold;
 mod rows;
+mod scan;
 mod top_k;
 
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use fold::Fold;
 use rows::Rows;
 
 pub use arg::{arg_max, arg_min};
+pub use scan::{ScanOp, scan};
 pub use top_k::in_top_k;
 
 /// What a reduction computes; the names are TensorFlow's operations.

@@ -12,6 +12,7 @@ pub mod logic;
 pub mod matmul;
 pub mod range;
 pub mod reduction;
+pub mod scan;
 pub mod segment;
 pub mod select;
 pub mod unary;
@@ -29,6 +30,7 @@ pub const RULES: &[&[OpRules]] = &[
     matmul::RULES,
     range::RULES,
     reduction::RULES,
+    scan::RULES,
     segment::RULES,
     select::RULES,
     unary::RULES,

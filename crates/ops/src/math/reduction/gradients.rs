@@ -40,6 +40,27 @@ pub(super) fn mean(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option
     })
 }
 
+/// The gradient times the product of all other elements, which is right where elements are zero too.
+///
+/// TensorFlow moves the reduced axes together first. Here one is taken after the other: the others along an axis, and then the
+/// products of whole lines along the next.
+pub(super) fn prod(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Gradients {
+    from_one(builder, node, gradients, |g, gradient| {
+        let axes = reduced_axes(g)?.ok_or_else(unknown_axes)?;
+        let (mut result, mut left) = (repeat(g, gradient)?, g.input(0));
+        for axis in (0..axes.len()).filter(|axis| axes[*axis]) {
+            let axis = g.int(axis as i64)?;
+            let exclusive = |reverse| [("exclusive", AttrValue::Bool(true)), ("reverse", AttrValue::Bool(reverse))];
+            let before = g.op_with("Cumprod", &[left, axis], &exclusive(false))?;
+            let after = g.op_with("Cumprod", &[left, axis], &exclusive(true))?;
+            result = g.mul(result, before)?;
+            result = g.mul(result, after)?;
+            left = g.op_with("Prod", &[left, axis], &[("keep_dims", AttrValue::Bool(true))])?;
+        }
+        Ok(vec![Some(result), None])
+    })
+}
+
 /// The gradient goes to the elements that were chosen, shared evenly among equal ones.
 pub(super) fn extreme(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Gradients {
     from_one(builder, node, gradients, |g, gradient| {
@@ -59,14 +80,16 @@ fn reduced_axes(g: &Grad<'_>) -> Result<Option<Vec<bool>>> {
     reduced(&axes, rank).map(Some)
 }
 
+fn unknown_axes() -> Error {
+    Error::unimplemented("not yet: the gradient of a reduction over axes, or of a rank, that is known only when the graph runs")
+}
+
 /// A tensor of the result's shape with dimensions of 1 where axes were reduced.
 fn keep_dims(g: &mut Grad<'_>, tensor: Output) -> Result<Output> {
     if g.attrs().bool("keep_dims")? {
         return Ok(tensor);
     }
-    let reduced = reduced_axes(g)?.ok_or_else(|| {
-        Error::unimplemented("not yet: the gradient of a reduction over axes, or of a rank, that is known only when the graph runs")
-    })?;
+    let reduced = reduced_axes(g)?.ok_or_else(unknown_axes)?;
     if let Some(shape) = g.shape_of(g.input(0)).complete() {
         let kept: Vec<i64> = shape.iter().zip(reduced).map(|(dim, reduced)| if reduced { 1 } else { *dim as i64 }).collect();
         let kept = g.ints(&kept)?;

@@ -18,7 +18,7 @@ const fn rule(name: &'static str, prepare: fn(&KernelCx<'_>) -> Result<Call>, gr
 pub const RULES: &[OpRules] = &[
     rule("Sum", |cx| prepare(cx, ReduceOp::Sum), Gradient::Rule(gradients::sum)),
     rule("Mean", |cx| prepare(cx, ReduceOp::Mean), Gradient::Rule(gradients::mean)),
-    rule("Prod", |cx| prepare(cx, ReduceOp::Prod), Gradient::Unknown),
+    rule("Prod", |cx| prepare(cx, ReduceOp::Prod), Gradient::Rule(gradients::prod)),
     rule("Max", |cx| prepare(cx, ReduceOp::Max), Gradient::Rule(gradients::extreme)),
     rule("Min", |cx| prepare(cx, ReduceOp::Min), Gradient::Rule(gradients::extreme)),
     rule("All", |cx| prepare(cx, ReduceOp::All), Gradient::Stops),
