@@ -387,6 +387,95 @@ def switch_train():
     return init()
 
 
+# Switches and Merges at random.
+
+WORLDS = [tuple(bool(world >> bit & 1) for bit in range(3)) for world in range(8)]
+
+
+class Wild:
+    """A graph of three predicates made at random. Of each tensor it is known in which worlds it is alive."""
+
+    def __init__(self, seed):
+        self.random, self.tensors, self.fetches = np.random.default_rng(seed), [], []
+        self.predicates = [predicate(name) for name in "pqr"]
+        everywhere = frozenset(range(8))
+        for name in "xy":
+            self.tensors.append((floats(name, [4]), everywhere))
+        with tf1.device("/cpu:0"):
+            self.variable = variable("v", [0.0] * 4, ref=bool(seed % 2))
+        self.last = tf.no_op()
+        self.updates = []
+        for step in range(45):
+            kind = self.random.integers(0, 12)
+            # What changes the variable is where that is.
+            with tf1.device(f"/cpu:{self.random.integers(0, 2) if seed > 2 and kind != 9 else 0}"):
+                self.add(kind, f"n{step}")
+        # What is alive somewhere, the latest first.
+        self.fetches = [(tensor.name, alive) for tensor, alive in self.tensors[::-1] if alive and tensor.op.type not in ("Switch", "Placeholder")][:14]
+        with tf1.device("/cpu:0"), tf.control_dependencies([self.last]):
+            tf.group(*self.updates, name="step")
+
+    def pick(self):
+        return self.tensors[-1 - min(int(self.random.exponential(5)), len(self.tensors) - 1)]
+
+    def add(self, kind, name):
+        (a, alive_a), (b, alive_b) = self.pick(), self.pick()
+        if kind < 4:
+            bit = int(self.random.integers(0, 3))
+            off, on = gen.switch(a, self.predicates[bit], name=f"Switch_{name}")
+            for tensor, wanted in ((off, False), (on, True)):
+                self.tensors.append((tensor, frozenset(world for world in alive_a if WORLDS[world][bit] == wanted)))
+        elif kind < 8:
+            apart = [(tensor, alive) for tensor, alive in self.tensors if not alive & alive_a and alive]
+            if alive_a and apart:
+                other, alive = apart[self.random.integers(0, len(apart))]
+                merged, index = gen.merge([other, a], name=f"{name}_merge")
+                self.tensors.append((merged, alive | alive_a))
+                self.tensors.append((tf.cast(index, tf.float32) + merged, alive | alive_a))
+        elif kind == 8:
+            # Deadness goes along control edges; a Switch is as alive as what it is given.
+            own = tf.identity(b)
+            with tf.control_dependencies([own]):
+                self.tensors.append((tf.tanh(a, name=name), alive_a & alive_b))
+        elif kind == 9:
+            with tf.control_dependencies([self.last]):
+                trigger = gen.control_trigger()
+            value = a * 0.5
+            with tf.control_dependencies([trigger]):
+                self.last = tf1.assign_add(self.variable, value)
+            if hasattr(self.last, "op"):
+                self.last = self.last.op
+            self.updates.append(self.last)
+        else:
+            ops = [lambda: a + b, lambda: a * b - 1.0, lambda: tf.maximum(a, b), lambda: tf.reduce_sum(a) + tf.sin(b), lambda: tf.nn.softmax(a - b)]
+            self.tensors.append((tf.identity(ops[self.random.integers(0, len(ops))](), name=name), alive_a & alive_b))
+
+
+def wild(seed):
+    """The fetches and the name of the variable's value."""
+    with tf.Graph().as_default():
+        made = Wild(seed)
+        return made.fetches, "v/Read/ReadVariableOp:0" if seed % 2 == 0 else "v/read:0"
+
+
+def wild_steps(seed):
+    fetches, value = wild(seed)
+    random = np.random.default_rng(seed + 100)
+    for world, (p, q, r) in enumerate(WORLDS):
+        feeds = {"p:0": np.bool_(p), "q:0": np.bool_(q), "r:0": np.bool_(r)}
+        feeds |= {f"{name}:0": np.round(random.normal(size=4), 1).astype(np.float32) for name in "xy"}
+        yield feeds, [name for name, alive in fetches if world in alive], ["step"]
+        yield {}, [value], []
+
+
+for seed in (1, 3, 4):
+    def build(seed=seed):
+        Wild(seed)
+        return init()
+    build.__name__, build.__doc__ = f"switch_random_{seed}", "Switches, Merges, control edges and updates made at random; what is alive is fetched in every world"
+    CASES[build.__name__] = (build, wild_steps(seed), {"devices": 2})
+
+
 # If, Case and calls.
 
 
