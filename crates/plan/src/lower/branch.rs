@@ -198,7 +198,8 @@ impl Lowering<'_> {
             [Some(variable), ref others @ ..] if others.iter().all(|other| *other == Some(variable)) => {
                 self.define(id, 0, Meaning::Variable(variable));
             }
-            _ if variables.iter().any(Option::is_some) => {
+            // A reference to one of several variables gives the value that the variable has here.
+            _ if variables.iter().any(Option::is_some) && !self.pruned.facts[id][0].is_ref => {
                 return Err(Error::unimplemented("not yet: a Merge of different variables"));
             }
             [_] => self.alias(id, living[0].1, 0)?,

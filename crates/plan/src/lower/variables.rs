@@ -85,8 +85,13 @@ impl Lowering<'_> {
     pub(super) fn variable_of(&self, node: &Node, input: usize) -> Result<u32> {
         match self.meaning(node.inputs[input])? {
             Meaning::Variable(variable) => Ok(*variable),
+            _ if self.is_reference(node.inputs[input]) => Err(Error::unimplemented("not yet: a change of one of several variables")),
             _ => Err(Error::invalid_argument(format!("input {input} of {} is no variable (a fed value cannot be assigned)", node.op))),
         }
+    }
+
+    fn is_reference(&self, tensor: Output) -> bool {
+        !self.pruned.feeds.contains(&tensor) && self.pruned.facts[tensor.node][tensor.index as usize].is_ref
     }
 
     /// The variable as the nodes so far leave it, seen as a value.
