@@ -1,5 +1,5 @@
 //! Every recorded case, through the library: within tolerance of TensorFlow's values, and the same bits whatever the devices and
-//! the threads.
+//! the threads; with the memory that is promised and no byte more.
 
 #[path = "../../src/compare.rs"]
 #[allow(dead_code)]
@@ -9,7 +9,9 @@ mod refused;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use plimsoll::{Code, DeviceKind, Devices, Error, HostTensor, Options, Result, config, formats, model, npy};
+use plimsoll::{
+    Bytes, Code, DeviceKind, Devices, Error, Fed, Footprint, HostTensor, MemoryLimit, Options, Result, Session, config, formats, model, npy,
+};
 use serde::Deserialize;
 
 /// Cases that need what is not built yet: a plan says UNIMPLEMENTED, and nothing else.
@@ -50,25 +52,81 @@ impl Case {
         npy::read(&model::read_file(&self.folder.join(file))?).map_err(|error| error.context(file))
     }
 
-    /// The values of all fetches of all steps, in order.
-    fn run(&self, devices: u32, threads: i32) -> Result<Vec<HostTensor>> {
+    /// Its graph on so many logical devices; the first ones have these limits.
+    fn open(&self, devices: u32, threads: i32, limits: &[Bytes]) -> Result<(Devices, Session)> {
         let mut options = Options::new();
         config::apply(&formats::read_config(&model::read_file(&self.folder.join(&self.config))?)?, &mut options)?;
+        for (index, limit) in limits.iter().enumerate() {
+            options.memory_limits.push(MemoryLimit { device: Some((DeviceKind::Cpu, index as u32)), parts: vec![*limit] });
+        }
         let devices = Devices::open(&options.device_count(DeviceKind::Cpu, devices).intra_op(threads))?;
         let session = devices.load(self.folder.join(&self.graph))?;
-        let names = |names: &[String]| -> Vec<String> { names.to_vec() };
-        let init = names(&self.init);
-        if !init.is_empty() {
-            session.run(&[], &[], &init.iter().map(String::as_str).collect::<Vec<_>>()).map_err(|error| error.context("init"))?;
+        Ok((devices, session))
+    }
+
+    /// Hands the feeds, fetches and targets of every run to `call`: of the initialisation, if there is one, then of the steps.
+    fn each(&self, mut call: impl FnMut(&[Fed<'_>], &[&str], &[&str]) -> Result<()>) -> Result<()> {
+        if !self.init.is_empty() {
+            call(&[], &[], &self.init.iter().map(String::as_str).collect::<Vec<_>>()).map_err(|error| error.context("init"))?;
         }
-        let mut values = Vec::new();
         for (number, step) in self.steps.iter().enumerate() {
             let feeds = step.feeds.iter().map(|(name, file)| Ok((name.as_str(), self.array(file)?))).collect::<Result<Vec<_>>>()?;
             let fetches: Vec<&str> = step.fetches.keys().map(String::as_str).collect();
             let targets: Vec<&str> = step.targets.iter().map(String::as_str).collect();
-            values.extend(session.run(&feeds, &fetches, &targets).map_err(|error| error.context(format!("step {number}")))?);
+            call(&feeds, &fetches, &targets).map_err(|error| error.context(format!("step {number}")))?;
         }
+        Ok(())
+    }
+
+    /// The values of all fetches of all steps, in order.
+    fn run(&self, devices: u32, threads: i32) -> Result<Vec<HostTensor>> {
+        let (_devices, session) = self.open(devices, threads, &[])?;
+        let mut values = Vec::new();
+        self.each(|feeds, fetches, targets| {
+            values.extend(session.run(feeds, fetches, targets)?);
+            Ok(())
+        })?;
         Ok(values)
+    }
+
+    /// What every device is promised to hold at most.
+    fn promised(&self, devices: u32, limits: &[Bytes]) -> Result<Footprint> {
+        let (devices, session) = self.open(devices, 1, limits)?;
+        let mut footprint = Footprint::new(devices.specs());
+        self.each(|feeds, fetches, targets| {
+            footprint.add(&*session.plan(feeds, fetches, targets)?);
+            Ok(())
+        })?;
+        Ok(footprint)
+    }
+
+    /// That with limits of what is promised it holds just that, and is refused with one byte less.
+    ///
+    /// # Errors
+    /// What is not so.
+    fn at_the_line(&self, count: u32) -> Result<(), String> {
+        let text = |error: Error| error.to_string();
+        let peaks: Vec<Bytes> = self.promised(count, &[]).map_err(text)?.needs().iter().map(|need| need.peak).collect();
+        let (devices, session) = self.open(count, 2, &peaks).map_err(text)?;
+        let run = self.each(|feeds, fetches, targets| {
+            session.run(feeds, fetches, targets)?;
+            session.release_unused();
+            Ok(())
+        });
+        run.map_err(text)?;
+        let held: Vec<Bytes> = devices.report().iter().map(|report| report.peak).collect();
+        if held != peaks {
+            return Err(format!("held {held:?}, promised {peaks:?}"));
+        }
+        for index in (0..peaks.len()).filter(|index| peaks[*index] > Bytes::ZERO) {
+            let mut limits = peaks.clone();
+            limits[index] = Bytes(limits[index].0 - 1);
+            match self.promised(count, &limits).and_then(|footprint| footprint.check()) {
+                Err(error) if error.code() == Code::ResourceExhausted => {}
+                other => return Err(format!("one byte less on CPU:{index}: {other:?}")),
+            }
+        }
+        Ok(())
     }
 
     /// What of the values is not what TensorFlow gave.
@@ -143,6 +201,19 @@ fn every_case_gives_tensorflows_values_and_the_same_bits_everywhere() {
     let cases = cases();
     let failures: Vec<String> = cases.iter().filter(|case| !NOT_YET.contains(&case.name().as_str())).flat_map(Case::failures).collect();
     assert!(cases.len() > 10, "only {} cases were found", cases.len());
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn every_case_holds_what_is_promised_and_is_refused_one_byte_below() {
+    let mut failures = Vec::new();
+    for case in cases().iter().filter(|case| !NOT_YET.contains(&case.name().as_str())) {
+        for devices in [1, 2] {
+            if let Err(reason) = case.at_the_line(devices) {
+                failures.push(format!("{} on {devices} devices: {reason}", case.name()));
+            }
+        }
+    }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
