@@ -22,6 +22,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub queue: u32,
+    /// How many threads may compute.
+    pub threads: u32,
     pub steps: Vec<Step>,
     pub waits: Vec<Wait>,
     /// Every pointer that the steps use, as block and offset.
@@ -70,6 +72,7 @@ impl Loaded {
     pub fn new(queue: u32, program: &Program, threads: usize) -> Result<Loaded> {
         let mut loaded = Loaded {
             queue,
+            threads: threads as u32,
             steps: Vec::with_capacity(program.commands.len()),
             waits: Vec::new(),
             pointers: Vec::new(),

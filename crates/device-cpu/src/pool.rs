@@ -18,7 +18,7 @@ use crate::slots::Slots;
 const STACK: usize = 512 << 10;
 
 /// How long a thread that has nothing to do stays awake.
-const PATIENCE: Duration = Duration::from_micros(50);
+const PATIENCE: Duration = Duration::from_micros(200);
 
 /// The threads that compute for the CPU devices of one `Devices`. Dropping the pool ends them.
 #[derive(Debug)]
@@ -147,10 +147,6 @@ pub(crate) struct Crew<'a> {
 }
 
 impl Crew<'_> {
-    pub fn threads(&self) -> u32 {
-        self.shared.threads
-    }
-
     pub fn bell(&self) -> &Bell {
         &self.shared.bell
     }
@@ -273,7 +269,7 @@ impl Crew<'_> {
             if shared.ending.load(Ordering::SeqCst) {
                 return;
             }
-            if self.look_around() {
+            if self.look_around(&mut patience) {
                 patience.restore();
             } else if !patience.spin() {
                 let mut some = false;
@@ -290,13 +286,15 @@ impl Crew<'_> {
     }
 
     /// Works for whichever run has something to do. Returns whether one had.
-    fn look_around(&self) -> bool {
+    fn look_around(&self, patience: &mut Patience<'_>) -> bool {
         let mut permit = None;
         let mut some = false;
         self.shared.slots.visit(self.thread, |run, running| {
             while self.sees_work(run, running) {
                 if permit.is_none() && self.shared.permits.take_idle() {
                     permit = Some(Permit(self.shared));
+                    // It counts among those that compute now.
+                    patience.restore();
                 }
                 if permit.is_none() || !self.work(run, running, false) {
                     break;

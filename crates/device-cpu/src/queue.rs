@@ -88,7 +88,7 @@ impl Bound {
 
 impl CpuQueue {
     fn new(loaded: Arc<Loaded>) -> CpuQueue {
-        CpuQueue { loaded, state: AtomicU32::new(IDLE), bound: UnsafeCell::default(), offer: Offer::default() }
+        CpuQueue { offer: Offer::new(loaded.threads), loaded, state: AtomicU32::new(IDLE), bound: UnsafeCell::default() }
     }
 
     /// Whether commands of the queue have several pieces.
@@ -202,7 +202,7 @@ impl CpuQueue {
         let mut some = false;
         // The slice of scratch that was handed out to us, and for which command.
         let mut mine: Option<(u32, u32)> = None;
-        while let Some((command, pieces)) = self.offer.take(crew.threads(), |command| self.loaded.steps[command as usize].chunks) {
+        while let Some((command, pieces)) = self.offer.take(crew.thread) {
             some = true;
             let step = &self.loaded.steps[command as usize];
             let mut count = pieces.len() as u32;

@@ -7,7 +7,7 @@ use plimsoll_device::{Args, Prepared};
 use plimsoll_kernels::product::{ProductSpec, Tuning, product_on};
 use plimsoll_kernels::simd::Isa;
 
-/// Nanoseconds of one call.
+/// Nanoseconds of one call: the sum of each piece's best, so that what else runs on the machine does not count.
 fn time(prepared: &Prepared, arguments: &[u64]) -> f64 {
     let mut memory: Vec<Vec<f32>> =
         arguments.iter().map(|count| (0..*count + 32).map(|at| (at % 17) as f32 * 0.125 - 1.0).collect()).collect();
@@ -16,21 +16,17 @@ fn time(prepared: &Prepared, arguments: &[u64]) -> f64 {
     let mut worker = vec![[0u64; 8]; prepared.per_worker as usize / 64 + 2];
     let pointer = worker.as_mut_ptr().cast::<u8>();
     let args = Args { pointers: &pointers, scratch: std::ptr::null_mut(), worker: pointer.wrapping_add(pointer.align_offset(64)) };
-    let mut best = f64::INFINITY;
-    let mut calls = 1;
-    for _ in 0..40 {
-        let start = Instant::now();
-        for _ in 0..calls {
+    let mut best = vec![f64::INFINITY; prepared.chunks as usize];
+    let begin = Instant::now();
+    while begin.elapsed().as_millis() < 60 {
+        for (piece, best) in (0u32..).zip(&mut best) {
+            let start = Instant::now();
             // SAFETY: the arguments have as many elements as the product was prepared for, at 64-byte boundaries.
-            let _ = unsafe { prepared.kernel.run(0..prepared.chunks, &args) };
-        }
-        let taken = start.elapsed().as_nanos() as f64;
-        best = best.min(taken / f64::from(calls));
-        if taken < 3e6 {
-            calls *= 2;
+            let _ = unsafe { prepared.kernel.run(piece..piece + 1, &args) };
+            *best = best.min(start.elapsed().as_nanos() as f64);
         }
     }
-    best
+    best.iter().sum()
 }
 
 fn main() -> plimsoll_base::Result<()> {
@@ -44,7 +40,15 @@ fn main() -> plimsoll_base::Result<()> {
         (784, 300, 512, true, false),
         (50, 784, 300, false, true),
         (512, 784, 300, false, true),
+        (50, 300, 100, false, true),
+        (512, 300, 100, false, true),
         (50, 100, 300, false, false),
+        (512, 100, 300, false, false),
+        (300, 100, 50, true, false),
+        (300, 100, 512, true, false),
+        (128, 384, 2304, false, false),
+        (128, 2304, 384, false, true),
+        (2304, 384, 128, true, false),
         (50, 10, 100, false, false),
         (512, 10, 100, false, false),
         (100, 10, 512, true, false),

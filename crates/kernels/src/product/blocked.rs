@@ -168,8 +168,16 @@ struct Cut {
     pack_b: bool,
 }
 
-/// What a piece should take, in nanoseconds.
-const PIECE: f64 = 40_000.0;
+/// What a piece should take at least, in nanoseconds, where there is more to do: much more than handing it to another thread.
+const PIECE: f64 = 10_000.0;
+/// The same for a piece that copies its part of B first, where others copy it, too.
+const PACKED_PIECE: f64 = 40_000.0;
+/// Work that takes less is one piece.
+const WHOLE: f64 = 7_000.0;
+/// The most rows of a piece that copies its part of B first.
+const TALL: usize = 256;
+/// Columns that are worth a strip of their own.
+const STRIP: usize = 96;
 /// Rows that lie this many floats apart fall onto the same few cache sets.
 const BAD_STRIDE: usize = 1024;
 
@@ -182,31 +190,28 @@ fn evenly(all: usize, most: usize, unit: usize) -> usize {
 fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
     let Sides { m, n, k, .. } = *sides;
     let terms = k.div_ceil(k.div_ceil(TERMS).max(1)).max(1);
-    // Nanoseconds of one column: the arithmetic, or reading B.
-    let column = |rows: usize| (k as f64 * rows as f64 / 128.0).max(k as f64 / 8.0).max(1.0);
     if m == 1 && sides.b_transposed {
-        let columns = tuning.columns.unwrap_or((PIECE / column(1)) as usize);
+        let columns = tuning.columns.unwrap_or((4.0 * PIECE / (k as f64 / 8.0).max(1.0)) as usize);
         return Cut { rows: 1, columns: evenly(n, columns.max(4), 4), terms, pack_a: false, pack_b: false };
     }
     let width = code.vectors * code.lanes;
-    let panels = |rows: usize| ((PIECE / column(rows)) as usize / width).max(1) * width;
     let pack_b = sides.b_transposed || tuning.pack_b.unwrap_or(m >= 32 && sides.b.1.is_multiple_of(BAD_STRIDE));
-    let (rows, columns) = if pack_b {
-        // Every piece copies its part of B: tall pieces copy less.
-        let rows = evenly(m, 256, code.rows);
-        (rows, panels(rows))
-    } else {
-        let widest = n.clamp(1, 6 * width);
-        let rows = (PIECE / (column(1024) / 1024.0 * widest as f64)) as usize / code.rows * code.rows;
-        let rows = evenly(m, rows.clamp(4 * code.rows, 21 * code.rows), code.rows);
-        // Whole rows, unless that makes much too large pieces.
-        (rows, if 2 * panels(rows) >= widest { widest } else { panels(rows) })
-    };
+    // Nanoseconds: the arithmetic, with what the last vector of a row has in vain, or reading B.
+    let padded = n.next_multiple_of(code.lanes) as f64 * if n <= code.lanes { 1.5 } else { 1.0 };
+    let total = k as f64 * padded * (m as f64 / 128.0).max(1.0 / 8.0);
+    let least = if pack_b && m > TALL { PACKED_PIECE } else { PIECE };
+    let wanted = if total < WHOLE { 1 } else { ((total / (total / 64.0).clamp(least, PACKED_PIECE)) as usize).max(2) };
+    // Where B is larger than C, threads had better read different columns of it.
+    let strips = if wanted == 1 || n < STRIP || k <= m { 1 } else { (2 * (n / (4 * STRIP)).max(1)).min(wanted) };
+    // Pieces of a few rows read B too often; a copy of B should serve many.
+    let row_pieces = if pack_b { m.div_ceil(TALL) } else { (wanted / strips).clamp(1, (m / (3 * code.rows)).max(1)) };
+    let strips = strips.max((wanted / row_pieces.max(1)).min(n / width));
+    let rows = evenly(m, m.div_ceil(row_pieces.max(1)), code.rows);
     let rows = tuning.rows.map_or(rows, |rows| rows.clamp(1, m.max(1)));
-    let columns = evenly(n, tuning.columns.unwrap_or(columns).next_multiple_of(code.lanes), code.lanes);
+    let columns = tuning.columns.unwrap_or_else(|| n.div_ceil(strips.max(1)));
     Cut {
         rows,
-        columns,
+        columns: evenly(n, columns.next_multiple_of(code.lanes), code.lanes),
         terms,
         pack_a: sides.a.1 == 1 && m > 1 && tuning.pack_a.unwrap_or(m.is_multiple_of(BAD_STRIDE) && n > 2 * width),
         pack_b,
