@@ -1,18 +1,15 @@
 //! Folders with files for tests.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A new folder, removed when it is dropped.
 pub struct Folder(PathBuf);
 
 impl Folder {
     pub fn new() -> Folder {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("plimsoll-data-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
+        let path = |number: u32| std::env::temp_dir().join(format!("plimsoll-data-{}-{number}", std::process::id()));
+        let is_ours = |path: &PathBuf| std::fs::create_dir(path).is_ok();
+        Folder((0..100_000).map(path).find(is_ours).expect("a folder can be made"))
     }
 
     pub fn path(&self) -> &Path {
