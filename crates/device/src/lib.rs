@@ -7,8 +7,6 @@
 mod bell;
 mod kernel;
 mod name;
-#[cfg(test)]
-mod name_tests;
 mod options;
 mod program;
 mod run;

@@ -138,18 +138,14 @@ impl DeviceName {
         Ok(())
     }
 
-    /// As [`DeviceName::merge`], but where types or indices differ those of `other` are taken.
+    /// As a soft [`DeviceName::merge`], but where types differ that of `other` is taken, and where indices differ that of
+    /// `other`; an index that only this side has stays, also under another type, as in TensorFlow.
     ///
     /// # Errors
     /// INVALID_ARGUMENT, with `self` as it was, if jobs, replicas or tasks differ.
     pub fn merge_override(&mut self, other: &DeviceName) -> Result<()> {
         self.check_address(other)?;
-        if conflict(&self.kind, &other.kind) {
-            (self.kind, self.index) = (other.kind.clone(), other.index);
-        } else if conflict(&self.index, &other.index) {
-            self.index = other.index;
-        }
-        self.merge_unset(other);
+        self.overlay(other);
         Ok(())
     }
 
@@ -160,7 +156,8 @@ impl DeviceName {
         fill(&mut self.index, &other.index);
     }
 
-    /// Takes every part that is set in `inner`: what an inner device scope does to an outer one.
+    /// Takes every part that is set in `inner`: what an inner device scope does to an outer one, and what TensorFlow calls
+    /// ensuring that a name satisfies a less specific one.
     pub fn overlay(&mut self, inner: &DeviceName) {
         let outer = std::mem::replace(self, inner.clone());
         self.merge_unset(&outer);
