@@ -156,7 +156,7 @@ ADAM = lambda rate: tf1.train.AdamOptimizer(rate * 0.2)
 
 CASES = {
     "towers3_sgd_ref": ("three towers, ref variables, gradient descent, moving averages",
-                        lambda: train(lambda: split(3), SGD, False, averages="with"), lambda: batches([6, 6, 6, 9], 1), {}),
+                        lambda: train(lambda: split(3), SGD, False, averages="with"), lambda: batches([6, 6, 6, 9], 1), {"stripped": True}),
     "towers4_sgd_resource": ("four towers fed apart, resource variables, gradient descent, moving averages",
                              lambda: train(lambda: [placeholders(f"_{tower}") for tower in range(4)], SGD, True, averages="with"),
                              lambda: batches([2, 2, 1], 2, ["_0", "_1", "_2", "_3"]), {"stripped": True}),
@@ -166,7 +166,7 @@ CASES = {
     "towers2_nesterov_resource": ("two towers, resource variables, Nesterov's momentum", lambda: train(lambda: split(2), MOMENTUM(True), True),
                                   lambda: batches([6, 6, 6], 4), {"stripped": True}),
     "towers2_adam_ref": ("two towers, ref variables, Adam, moving averages on their own",
-                         lambda: train(lambda: split(2), ADAM, False, averages="apart"), lambda: batches([4, 4, 4, 4], 5), {}),
+                         lambda: train(lambda: split(2), ADAM, False, averages="apart"), lambda: batches([4, 4, 4, 4], 5), {"stripped": True}),
     "separable_momentum_ref": ("one tower: depthwise convolution, average pooling, dense labels, momentum, ref variables",
                                lambda: train(lambda: split(1), MOMENTUM(False), False, model=separable), lambda: batches([6, 6, 6], 6), {"stripped": True}),
     "separable_adam_resource": ("one tower: depthwise convolution, average pooling, dense labels, Adam, resource variables",

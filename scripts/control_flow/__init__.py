@@ -1,0 +1,1 @@
+"""Cases of conditional execution: see record_control_flow.py."""

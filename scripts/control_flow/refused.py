@@ -1,0 +1,75 @@
+"""What is refused."""
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.ops import gen_control_flow_ops as gen
+
+from .common import *
+
+
+def retval(index=0):
+    return f"Retval[{index}] does not have value"
+
+
+@refusal("INVALID_ARGUMENT", retval(), {"p": True}, ["s:0"])
+def switch_output():
+    gen.switch(tf.constant([1.0, 2.0]), predicate(), name="s")
+
+
+@refusal("INVALID_ARGUMENT", retval(1), {"p": True}, ["alive:0", "dead:0"])
+def behind_a_switch():
+    f, t = gen.switch(tf.constant([1.0, 2.0]), predicate())
+    tf.identity(t * 2.0, name="alive")
+    tf.identity(tf.exp(f) + 1.0, name="dead")
+
+
+@refusal("INVALID_ARGUMENT", retval(), {"p": False}, ["c:0"])
+def constant_behind_a_dead_control_edge():
+    _, t = gen.switch(tf.constant(1.0), predicate())
+    with tf.control_dependencies([tf.identity(t)]):
+        tf.constant(4.0, name="c")
+
+
+@refusal("INVALID_ARGUMENT", retval(), {"p": False, "q": True}, ["m:0"])
+def merge_of_dead():
+    _, t = gen.switch(tf.constant(1.0), predicate())
+    a, b = gen.switch(t, predicate("q"))
+    gen.merge([a, b], name="m")
+
+
+@refusal("INVALID_ARGUMENT", retval(), {"p": False}, ["v_new:0"], init=["init"])
+def assignment_not_made():
+    v = variable("v", 1.0, ref=True)
+    _, t = gen.switch(tf.constant(5.0), predicate())
+    tf.identity(tf1.assign(v, t), name="v_new")
+    init()
+
+
+@refusal("FAILED_PRECONDITION", "Attempting to use uninitialized value", {"p": True}, ["y:0"])
+def uninitialised_ref_in_the_branch_taken():
+    v1()
+    w = variable("w", [4.0, 5.0], ref=True)
+    tf.identity(tf1.cond(predicate(), lambda: w.read_value() * 2.0, lambda: tf.constant([1.0, 1.0])), "y")
+
+
+@refusal("FAILED_PRECONDITION", "Could not find variable", {"p": True}, ["y:0"])
+def uninitialised_resource_in_the_branch_taken():
+    v2()
+    w = variable("w", [4.0, 5.0])
+    tf.identity(tf1.cond(predicate(), lambda: w.read_value() * 2.0, lambda: tf.constant([1.0, 1.0])), "y")
+
+
+@refusal("INVALID_ARGUMENT", "must be", {"v": [True, False]}, ["m:0"])
+def predicate_that_is_no_scalar():
+    f, t = gen.switch(tf.constant(1.0), tf1.placeholder(tf.bool, None, "v"))
+    gen.merge([f, t], name="m")
+
+
+@refusal("INVALID_ARGUMENT", "assertion failed", {"p": True, "x": [1.0, -1.0]}, ["y:0"])
+def assertion_in_the_branch_taken():
+    v1()
+    x = floats(shape=[2])
+
+    def checked():
+        with tf.control_dependencies([tf1.assert_positive(x)]):
+            return tf.identity(x)
+    tf.identity(tf1.cond(predicate(), checked, lambda: x * 2.0), "y")
