@@ -36,7 +36,7 @@ pub struct TrainArgs {
     /// (not yet)
     #[arg(long, value_name = "NAME=FILE.npy|DIR")]
     data: Vec<String>,
-    /// A model: the loss, a scalar, to be reported
+    /// A model: the loss, a scalar, to be reported. There is nothing to test a model with: test_accuracy is null in --json
     #[arg(long, value_name = "TENSOR")]
     fetch: Option<String>,
     /// A model: the operation that gives variables their first values [default: init]
