@@ -69,6 +69,8 @@ struct Blocked {
     columns: usize,
     row_pieces: usize,
     column_pieces: usize,
+    /// Whether the pieces of a strip of columns follow each other, rather than those of the same rows.
+    by_strips: bool,
     pack_a: bool,
     pack_b: bool,
     epilogue: Option<TileProgram>,
@@ -139,7 +141,7 @@ pub(super) fn prepare(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, t
         Some(program) => program.in_place().into_iter().filter(|pair| pair.0 > 0).map(|(operand, output)| (operand + 1, output)).collect(),
         None => Vec::new(),
     };
-    let Cut { rows, columns, terms, pack_a, pack_b } = cut;
+    let Cut { rows, columns, by_strips, terms, pack_a, pack_b } = cut;
     let kernel = Blocked {
         sides,
         code,
@@ -149,6 +151,7 @@ pub(super) fn prepare(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, t
         columns,
         row_pieces,
         column_pieces,
+        by_strips,
         pack_a,
         pack_b,
         epilogue,
@@ -163,6 +166,7 @@ pub(super) fn prepare(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, t
 struct Cut {
     rows: usize,
     columns: usize,
+    by_strips: bool,
     terms: usize,
     pack_a: bool,
     pack_b: bool,
@@ -192,7 +196,7 @@ fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
     let terms = k.div_ceil(k.div_ceil(TERMS).max(1)).max(1);
     if m == 1 && sides.b_transposed {
         let columns = tuning.columns.unwrap_or((4.0 * PIECE / (k as f64 / 8.0).max(1.0)) as usize);
-        return Cut { rows: 1, columns: evenly(n, columns.max(4), 4), terms, pack_a: false, pack_b: false };
+        return Cut { rows: 1, columns: evenly(n, columns.max(4), 4), by_strips: true, terms, pack_a: false, pack_b: false };
     }
     let width = code.vectors * code.lanes;
     let pack_b = sides.b_transposed || tuning.pack_b.unwrap_or(m >= 32 && sides.b.1.is_multiple_of(BAD_STRIDE));
@@ -201,8 +205,10 @@ fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
     let total = k as f64 * padded * (m as f64 / 128.0).max(1.0 / 8.0);
     let least = if pack_b && m > TALL { PACKED_PIECE } else { PIECE };
     let wanted = if total < WHOLE { 1 } else { ((total / (total / 64.0).clamp(least, PACKED_PIECE)) as usize).max(2) };
-    // Where B is larger than C, threads had better read different columns of it.
-    let strips = if wanted == 1 || n < STRIP || k <= m { 1 } else { (2 * (n / (4 * STRIP)).max(1)).min(wanted) };
+    // A thread gets pieces that follow each other. Where B is much larger than C, threads had better read different columns of
+    // it; else each had better stay in its own rows of A and C.
+    let by_strips = k > 2 * m;
+    let strips = if wanted == 1 || n < STRIP || !by_strips { 1 } else { (2 * (n / (4 * STRIP)).max(1)).min(wanted) };
     // Pieces of a few rows read B too often; a copy of B should serve many.
     let row_pieces = if pack_b { m.div_ceil(TALL) } else { (wanted / strips).clamp(1, (m / (3 * code.rows)).max(1)) };
     let strips = strips.max((wanted / row_pieces.max(1)).min(n / width));
@@ -212,6 +218,7 @@ fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
     Cut {
         rows,
         columns: evenly(n, columns.next_multiple_of(code.lanes), code.lanes),
+        by_strips,
         terms,
         pack_a: sides.a.1 == 1 && m > 1 && tuning.pack_a.unwrap_or(m.is_multiple_of(BAD_STRIDE) && n > 2 * width),
         pack_b,
@@ -233,7 +240,10 @@ impl CpuKernel for Blocked {
         for chunk in chunks {
             let chunk = chunk as usize;
             let (matrix, piece) = (chunk / (self.row_pieces * self.column_pieces), chunk % (self.row_pieces * self.column_pieces));
-            let (row_piece, column_piece) = (piece % self.row_pieces, piece / self.row_pieces);
+            let (row_piece, column_piece) = match self.by_strips {
+                true => (piece % self.row_pieces, piece / self.row_pieces),
+                false => (piece / self.column_pieces, piece % self.column_pieces),
+            };
             let rows = row_piece * self.rows..((row_piece + 1) * self.rows).min(self.sides.m);
             let columns = column_piece * self.columns..((column_piece + 1) * self.columns).min(self.sides.n);
             // SAFETY: the pieces are within the matrices, whose sizes the caller of `CpuKernel::run` answers for.
