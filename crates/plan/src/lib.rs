@@ -23,6 +23,7 @@ mod refuse;
 mod report;
 mod request;
 mod text;
+mod traffic;
 mod transfer;
 
 pub use evaluate::Evaluation;
@@ -33,6 +34,7 @@ pub use plan::{
 };
 pub use refuse::check_limits;
 pub use request::{Feed, Request, Signature};
+pub use traffic::Transfer;
 
 use plimsoll_base::Result;
 

@@ -71,6 +71,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, schedule: Schedule) -> R
         variables: lir.variables,
         constants: lir.constants,
         devices,
+        host: request.placement.host,
         region: Region::Static(queues),
         nodes: lir.nodes,
         seconds: schedule.evaluation.makespan,

@@ -185,6 +185,8 @@ pub struct Plan {
     pub constants: Vec<PlanConstant>,
     /// What it takes of each device of the request.
     pub devices: Vec<DevicePlan>,
+    /// The device that holds what is fed and fetched.
+    pub host: DeviceId,
     /// What runs.
     pub region: Region,
     /// The nodes that run (or became part of something that does), with their devices, in the graph's order.

@@ -33,15 +33,17 @@ pub struct Restored {
 /// # Errors
 /// FAILED_PRECONDITION where no variable has a value; INVALID_ARGUMENT where `prefix` names no file; what the file system says.
 pub fn save(session: &Session, prefix: &Path) -> Result<()> {
-    save_with(session, prefix, &[])
+    save_with(session, prefix, |_| true, &[])
 }
 
-/// As [`save`], with tensors that are no variables beside them, under keys of their own.
+/// As [`save`], but only the variables that `is_wanted`, and with tensors that are no variables beside them, under keys of their
+/// own.
 ///
 /// # Errors
 /// As [`save`]; INVALID_ARGUMENT where a key is a variable's name.
-pub fn save_with(session: &Session, prefix: &Path, others: &[(&str, HostTensor)]) -> Result<()> {
-    let variables: Vec<VariableInfo> = session.variables().into_iter().filter(|variable| variable.is_initialized).collect();
+pub fn save_with(session: &Session, prefix: &Path, is_wanted: impl Fn(&VariableInfo) -> bool, others: &[(&str, HostTensor)]) -> Result<()> {
+    let wanted = |variable: &VariableInfo| variable.is_initialized && is_wanted(variable);
+    let variables: Vec<VariableInfo> = session.variables().into_iter().filter(wanted).collect();
     if variables.iter().all(|variable| variable.is_state) {
         return Err(Error::failed_precondition("there is nothing to save: no variable has a value"));
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::DeviceSpec;
 use plimsoll_graph::id::Id;
-use plimsoll_plan::{Holder, Plan, PlanVariable, VariableKind};
+use plimsoll_plan::{DevicePlan, Holder, Plan, PlanVariable, VariableKind};
 
 /// What one device has to give.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,22 +45,56 @@ impl Footprint {
 
     /// Adds a plan that runs after those before it, and gives what each device holds while it runs.
     pub fn add(&mut self, plan: &Plan) -> Vec<Bytes> {
-        let mut peaks = Vec::with_capacity(self.specs.len());
-        for (index, (spec, device)) in self.specs.iter().zip(&plan.devices).enumerate() {
+        self.settle(plan);
+        let taken = |(index, device): (usize, &DevicePlan)| self.resident[index] + (device.peak.total() - device.peak.variables);
+        let peaks: Vec<Bytes> = plan.devices.iter().enumerate().map(taken).collect();
+        for (index, peak) in peaks.iter().enumerate() {
+            self.raise(index, *peak, || plan.devices[index].holders.clone());
+        }
+        peaks
+    }
+
+    /// Adds plans that run in lanes ([`plimsoll_runtime::Session::lane`]), all of them loaded at once, after what was added
+    /// before: for each lane the plans that share it.
+    pub fn add_lanes(&mut self, lanes: &[Vec<&Plan>]) {
+        lanes.iter().flatten().for_each(|plan| self.settle(plan));
+        for index in 0..self.specs.len() {
+            let mut peak = self.resident[index];
+            for lane in lanes {
+                let devices = || lane.iter().map(|plan| &plan.devices[index]);
+                let ends = |device: &DevicePlan| device.peak.total() - device.peak.variables - device.peak.constants - device.arena;
+                peak += devices().map(|device| device.peak.constants).sum::<Bytes>();
+                peak += devices().map(|device| device.arena).max().unwrap_or_default();
+                peak += devices().map(ends).max().unwrap_or_default();
+            }
+            self.raise(index, peak, || {
+                let mut holders: Vec<Holder> = lanes.iter().flatten().flat_map(|plan| plan.devices[index].holders.clone()).collect();
+                sort(&mut holders);
+                // Variables are the same in every plan.
+                holders.dedup();
+                holders
+            });
+        }
+    }
+
+    /// Gives storage to the variables of a plan that have none.
+    fn settle(&mut self, plan: &Plan) {
+        for (index, spec) in self.specs.iter().enumerate() {
             let is_new = |variable: &&PlanVariable| {
                 variable.device.index() == index && variable.kind != VariableKind::State && !self.variables.contains(&variable.key)
             };
             let new: Bytes = plan.variables.iter().filter(is_new).map(|variable| Bytes(variable.bytes()).round_up(spec.alignment)).sum();
             self.resident[index] += new.round_up(spec.granularity);
-            let peak = self.resident[index] + (device.peak.total() - device.peak.variables);
-            if peak > self.needs[index].peak {
-                self.needs[index].peak = peak;
-                self.needs[index].holders.clone_from(&device.holders);
-            }
-            peaks.push(peak);
         }
         self.variables.extend(plan.variables.iter().map(|variable| variable.key.clone()));
-        peaks
+    }
+
+    fn raise(&mut self, index: usize, peak: Bytes, holders: impl FnOnce() -> Vec<Holder>) {
+        let need = &mut self.needs[index];
+        if peak > need.peak {
+            need.peak = peak;
+            need.holders = holders();
+        }
     }
 
     /// What every device has to give.
@@ -79,7 +113,7 @@ impl Footprint {
         for (need, more) in self.needs.iter_mut().zip(&other.needs) {
             need.peak += more.peak;
             need.holders.extend(more.holders.iter().cloned());
-            need.holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+            sort(&mut need.holders);
         }
     }
 
@@ -104,4 +138,9 @@ impl Footprint {
         }
         Ok(())
     }
+}
+
+/// The largest first.
+fn sort(holders: &mut [Holder]) {
+    holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
 }

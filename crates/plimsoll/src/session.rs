@@ -71,6 +71,12 @@ impl Session {
         checkpoint::restore(&self.inner, checkpoint.as_ref())
     }
 
+    /// The index, among the devices, of the one that a node is placed on.
+    pub fn device_of(&self, node: plimsoll_graph::NodeId) -> Option<usize> {
+        use plimsoll_graph::id::Id;
+        self.inner.placement().devices.get(node).map(|device| device.index())
+    }
+
     /// Every node that is placed, with the full name of its device.
     pub fn placements(&self) -> impl Iterator<Item = (&Node, String)> {
         use plimsoll_graph::id::Id;

@@ -27,32 +27,34 @@ pub struct Progress {
     pub seed: i64,
 }
 
-/// Writes a checkpoint of all variables and makes it the folder's latest; its prefix.
+/// Writes a checkpoint of all variables but `copies` (by name) and makes it the folder's latest; its prefix.
 ///
 /// # Errors
 /// What the file system says; FAILED_PRECONDITION where variables have no values.
-pub fn save(folder: &Path, session: &Session, progress: &Progress) -> Result<PathBuf> {
+pub fn save(folder: &Path, session: &Session, copies: &[String], progress: &Progress) -> Result<PathBuf> {
     let scalar = HostTensor::scalar::<i64>;
     let others = [(STEP, scalar(progress.step as i64)), (POSITION, scalar(progress.position as i64)), (SEED, scalar(progress.seed))];
     let prefix = folder.join(format!("model.ckpt-{}", progress.step));
-    plimsoll::checkpoint::save_with(session, &prefix, &others)?;
+    plimsoll::checkpoint::save_with(session, &prefix, |variable| !copies.contains(&variable.name), &others)?;
     let path = folder.join("graph.pbtxt");
     let written = std::fs::write(&path, plimsoll::formats::print_graph_def(&session.graph().to_def()));
     written.map_err(|error| Error::new(Code::Unknown, format!("writing {} failed: {error}", path.display())))?;
     Ok(prefix)
 }
 
-/// Gives all variables the values of a checkpoint: the latest of a folder, or the one of that prefix. They have storage
+/// Gives all variables but `copies` the values of a checkpoint: the latest of a folder, or the one of that prefix. They have storage
 /// already. How far the training had come; none where no training of ours wrote the checkpoint.
 ///
 /// # Errors
 /// NOT_FOUND where there is no checkpoint, or it lacks a variable; INVALID_ARGUMENT where a variable is of another type or
 /// shape there; DATA_LOSS where it is damaged.
-pub fn restore(path: &Path, session: &Session) -> Result<Option<Progress>> {
+pub fn restore(path: &Path, session: &Session, copies: &[String]) -> Result<Option<Progress>> {
     let prefix = plimsoll::checkpoint::find(path)?;
     let restored = plimsoll::checkpoint::restore_prepared(session, &prefix)?;
     // The states of random generators are of no use after the initializer.
-    let is_variable = |name: &&String| session.variables().iter().any(|variable| variable.name == **name && !variable.is_state);
+    let variables = session.variables();
+    let is_variable =
+        |name: &&String| variables.iter().any(|variable| variable.name == **name && !variable.is_state) && !copies.contains(name);
     if let Some(name) = restored.missing.iter().find(is_variable) {
         let error = Error::not_found(format!("Key {name} not found in checkpoint {}", prefix.display()));
         return Err(error.with_remedy("train with the network and the optimizer that the checkpoint was written with"));

@@ -1,11 +1,15 @@
 //! Training: data, models on towers, checkpoints, and the loop that ties them together under the devices' limits.
 #![forbid(unsafe_code)]
 
+mod apart;
 pub mod checkpoint;
 pub mod data;
 pub mod model;
 mod promise;
+mod report;
+mod together;
 mod trainer;
 
-pub use promise::Promise;
+pub use promise::{Promise, Stage};
+pub use report::{Report, Staleness, TowerReport};
 pub use trainer::{Config, Evaluation, Step, Trainer};

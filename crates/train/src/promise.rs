@@ -7,15 +7,24 @@ use plimsoll::{Bytes, DeviceSpec, Error, Footprint, Need, Plan, Result};
 #[derive(Clone, Debug)]
 pub struct Promise {
     specs: Vec<DeviceSpec>,
-    plans: Vec<Plan>,
+    stages: Vec<Stage>,
     footprint: Footprint,
 }
 
+/// What is there at the same time.
+#[derive(Clone, Debug)]
+pub enum Stage {
+    /// The memory of one plan.
+    Alone(Plan),
+    /// Lanes, each with the plans that share it.
+    Lanes(Vec<Vec<Plan>>),
+}
+
 impl Promise {
-    /// The promise of plans that a session runs in this order, the first only once.
-    pub fn new(specs: &[DeviceSpec], plans: Vec<Plan>) -> Promise {
-        let footprint = footprint(specs, &plans);
-        Promise { specs: specs.to_vec(), plans, footprint }
+    /// The promise of stages that come in this order, the first only once.
+    pub fn new(specs: &[DeviceSpec], stages: Vec<Stage>) -> Promise {
+        let footprint = footprint(specs, &stages);
+        Promise { specs: specs.to_vec(), stages, footprint }
     }
 
     /// The peaks, device by device.
@@ -37,14 +46,20 @@ impl Promise {
         let mut specs = self.specs.clone();
         specs.iter_mut().for_each(|spec| spec.memory_limit = None);
         specs[index].memory_limit = Some(peak - Bytes(1));
-        footprint(&specs, &self.plans).check().err()
+        footprint(&specs, &self.stages).check().err()
     }
 }
 
-fn footprint(specs: &[DeviceSpec], plans: &[Plan]) -> Footprint {
+fn footprint(specs: &[DeviceSpec], stages: &[Stage]) -> Footprint {
     let mut footprint = Footprint::new(specs);
-    for plan in plans {
-        footprint.add(plan);
+    for stage in stages {
+        match stage {
+            Stage::Alone(plan) => drop(footprint.add(plan)),
+            Stage::Lanes(lanes) => {
+                let lanes: Vec<Vec<_>> = lanes.iter().map(|lane| lane.iter().map(|plan| &**plan).collect()).collect();
+                footprint.add_lanes(&lanes);
+            }
+        }
     }
     footprint
 }

@@ -2,39 +2,41 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll::{Callable, DataType, Devices, Error, Feed, Graph, HostTensor, PlanFetch, Result, Session, Signature};
+use plimsoll::{DataType, Devices, Error, Feed, Graph, HostTensor, PlanFetch, Result, Session, Signature};
 
+use crate::apart;
 use crate::checkpoint::{self, Progress};
 use crate::data::{self, BatchSource, Component, DataSet, digits};
-use crate::model::{self, Network, OptimizerKind, Parts, Towers, TrainingGraph};
-use crate::promise::Promise;
+use crate::model::{self, Model, OptimizerKind, Parts, Recipe, Scores, Steps, Towers, TrainingGraph};
+use crate::promise::{Promise, Stage};
+use crate::report::Report;
+use crate::together;
 
 /// What can be said of a training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Replicas of the network.
     pub towers: usize,
-    /// Examples of a step, all towers together.
+    /// Examples of a step: of all towers together, or of the one that takes the step.
     pub batch_size: u64,
-    /// How variables learn.
-    pub optimizer: OptimizerKind,
-    /// How fast; the optimizer's default where it is not said.
+    /// How variables learn; the model's own way where it is not said.
+    pub optimizer: Option<OptimizerKind>,
+    /// How fast; what suits model and optimizer where it is not said.
     pub learning_rate: Option<f32>,
     /// Decides first values and the order of examples.
     pub seed: i64,
+    /// Whether each tower takes steps of its own, without waiting for the others.
+    pub is_async: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { towers: 2, batch_size: 128, optimizer: OptimizerKind::default(), learning_rate: None, seed: 0 }
+        Config { towers: 2, batch_size: 128, optimizer: None, learning_rate: None, seed: 0, is_async: false }
     }
 }
 
 /// The largest batch that is evaluated at once.
 const EVALUATION_BATCH: u64 = 128;
-
-/// Feeds up to this number are passed to a step without allocating.
-const FEEDS_ON_STACK: usize = 32;
 
 /// A step that was taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,52 +61,50 @@ pub struct Evaluation {
 pub struct Trainer {
     session: Session,
     promise: Promise,
-    signatures: Signatures,
-    /// The step, prepared; not while something else runs, so that plans do not add up.
-    train: Option<Callable>,
+    init: Signature,
+    evaluation: Option<Signature>,
+    averaged: Option<Signature>,
+    evaluation_batch: u64,
+    copies: Vec<String>,
+    form: Form,
     is_started: bool,
     source: Box<dyn BatchSource>,
     seed: i64,
     held_out: Option<Box<dyn BatchSource>>,
-    /// For each tower a tensor for each component.
-    batches: Vec<Vec<HostTensor>>,
-    loss: Option<HostTensor>,
     step: u64,
 }
 
-struct Signatures {
-    init: Signature,
-    train: Signature,
-    /// With the number of examples of a batch.
-    evaluate: Option<(Signature, u64)>,
+/// How steps are taken.
+enum Form {
+    Together(together::Stepper),
+    Apart(apart::Stepper),
 }
 
 impl Trainer {
     /// A training of the handwritten digits.
     ///
     /// # Errors
-    /// As [`Trainer::with_network`].
+    /// As [`Trainer::new`].
     pub fn digits(devices: &Devices, config: &Config) -> Result<Trainer> {
-        Trainer::with_network(devices, &model::digits, digits::data_set(config.seed)?, config)
+        Trainer::new(devices, &model::DIGITS, digits::data_set(config.seed)?, config)
     }
 
-    /// A training of a network, planned.
+    /// A training of a model, planned. Moving averages are kept where the model has them.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where the batch cannot be divided evenly among the towers, or nothing of it is left; what building the
-    /// graph says; as [`Trainer::with_graph`].
-    pub fn with_network(devices: &Devices, network: &Network, data: DataSet, config: &Config) -> Result<Trainer> {
-        let Config { towers, batch_size, optimizer, learning_rate, seed } = *config;
-        if towers == 0 || batch_size == 0 || batch_size % towers as u64 != 0 {
+    /// INVALID_ARGUMENT where the batch cannot be divided evenly among the towers that share it, or nothing of it is left; what
+    /// building the graph says; as [`Trainer::with_graph`].
+    pub fn new(devices: &Devices, model: &Model, data: DataSet, config: &Config) -> Result<Trainer> {
+        let Config { towers, batch_size, seed, is_async, .. } = *config;
+        let sharing = if is_async { 1 } else { towers as u64 };
+        if towers == 0 || batch_size == 0 || batch_size % sharing != 0 {
             return Err(Error::invalid_argument(format!("a batch of {batch_size} cannot be divided evenly among {towers} towers")));
         }
-        let rate = learning_rate.unwrap_or(optimizer.default_learning_rate());
-        if !rate.is_finite() {
-            return Err(Error::invalid_argument(format!("{rate} is no learning rate")));
-        }
-        let components = data.training.components();
-        let graph = TrainingGraph::build(devices.registry(), network, components, &Towers::on_cpus(towers), (optimizer, rate), seed)?;
-        Trainer::with_graph(devices, graph.graph, graph.parts, data, batch_size / towers as u64, seed)
+        let recipe = recipe(model, config, data.training.examples())?;
+        let build = if is_async { TrainingGraph::apart } else { TrainingGraph::together };
+        let towers = Towers::on_cpus(towers);
+        let graph = build(devices.registry(), &model.network, data.training.components(), &towers, &recipe)?;
+        Trainer::with_graph(devices, graph.graph, graph.parts, data, batch_size / sharing, seed)
     }
 
     /// A training of a graph that has what it takes, planned: each tower takes batches of `each` examples. `seed` is that of the
@@ -116,24 +116,49 @@ impl Trainer {
     /// would help, where the peak of the training is over a line.
     pub fn with_graph(devices: &Devices, graph: Graph, parts: Parts, data: DataSet, each: u64, seed: i64) -> Result<Trainer> {
         let components = data.training.components();
-        if parts.feeds.is_empty() || parts.feeds.iter().any(|names| names.len() != components.len()) {
-            let message = format!("an example has {} components, and towers are fed {:?}", components.len(), parts.feeds);
-            return Err(Error::invalid_argument(message));
-        }
         let held_out = data.held_out.as_ref().map_or(0, |source| source.examples());
-        let signatures = Signatures::new(&parts, components, each, largest_divisor(held_out, EVALUATION_BATCH.min(held_out)));
+        let evaluation_batch = largest_divisor(held_out, EVALUATION_BATCH.min(held_out));
+        let evaluates = |scores: &Scores| Signature {
+            feeds: feeds(&scores.feeds, components, evaluation_batch),
+            fetches: vec![scores.loss.clone(), scores.correct.clone()],
+            targets: Vec::new(),
+        };
         let session = devices.session(graph)?;
-        let plan = |signature: &Signature| session.plan_signature(signature);
-        let mut plans = vec![plan(&signatures.init)?, plan(&signatures.train)?];
-        let loss = plans[1].fetches.first().map(loss_tensor).transpose()?;
-        if let Some((evaluate, _)) = &signatures.evaluate {
-            plans.push(plan(evaluate)?);
+        let (form, steps) = match &parts.steps {
+            Steps::Together(steps) => {
+                let (stepper, stage) = together::Stepper::new(&session, steps, components, each)?;
+                (Form::Together(stepper), stage)
+            }
+            Steps::Apart(towers) => {
+                let (stepper, stage) = apart::Stepper::new(&session, towers, components, each)?;
+                (Form::Apart(stepper), stage)
+            }
+        };
+        let init = Signature { targets: parts.init.clone(), ..Signature::default() };
+        let can_evaluate = |scores: &&Scores| !scores.feeds.is_empty() && evaluation_batch > 0;
+        let [evaluation, averaged] = [&parts.evaluation, &parts.averaged].map(|scores| scores.as_ref().filter(can_evaluate).map(evaluates));
+        let alone = |signature: &Signature| session.plan_signature(signature).map(Stage::Alone);
+        let mut stages = vec![alone(&init)?, steps];
+        for signature in [&evaluation, &averaged].into_iter().flatten() {
+            stages.push(alone(signature)?);
         }
-        let promise = Promise::new(devices.specs(), plans);
+        let promise = Promise::new(devices.specs(), stages);
         promise.check()?;
-        let batches = parts.feeds.iter().map(|_| data::batch(components, each)).collect::<Result<Vec<_>>>()?;
-        let (source, held_out) = (data.training, data.held_out);
-        Ok(Trainer { session, promise, signatures, train: None, is_started: false, source, seed, held_out, batches, loss, step: 0 })
+        Ok(Trainer {
+            session,
+            promise,
+            init,
+            evaluation,
+            averaged,
+            evaluation_batch,
+            copies: parts.copies,
+            form,
+            is_started: false,
+            source: data.training,
+            seed,
+            held_out: data.held_out,
+            step: 0,
+        })
     }
 
     /// The peaks that it will have.
@@ -151,6 +176,14 @@ impl Trainer {
         self.step
     }
 
+    /// How the towers fared in the steps taken here.
+    pub fn report(&self) -> Report {
+        match &self.form {
+            Form::Together(stepper) => stepper.report(),
+            Form::Apart(stepper) => stepper.report(),
+        }
+    }
+
     /// Gives the variables their first values, or those of a checkpoint. Without this the first step does it. A checkpoint that
     /// TensorFlow wrote says nothing of the data: the training begins with it at step 0.
     ///
@@ -159,10 +192,10 @@ impl Trainer {
     pub fn start(&mut self, resume: Option<&Path>) -> Result<()> {
         self.release();
         // The initializer runs before a restore, too: it gives all variables storage, in one piece.
-        self.session.callable(&self.signatures.init)?.run(&[])?;
+        self.session.callable(&self.init)?.run(&[])?;
         self.release();
         if let Some(path) = resume
-            && let Some(Progress { step, position, seed }) = checkpoint::restore(path, &self.session)?
+            && let Some(Progress { step, position, seed }) = checkpoint::restore(path, &self.session, &self.copies)?
         {
             (self.step, self.seed) = (step, seed);
             self.source.reseed(seed);
@@ -172,38 +205,42 @@ impl Trainer {
         Ok(())
     }
 
-    /// Takes a step. From the second on nothing is allocated, until something else is done.
+    /// Takes a step. Where towers step together, nothing is allocated from the second on, until something else is done.
     ///
     /// # Errors
     /// What running the graph says.
     pub fn step(&mut self) -> Result<Step> {
+        let last = self.run(self.step + 1, &|| false, &|_| {})?;
+        last.ok_or_else(|| Error::internal("no step was taken"))
+    }
+
+    /// Takes steps until there are `until` of them or `is_over` says so; the last one that was taken here. `show` is told of
+    /// every step; where each tower takes its own, they may come out of order, and from several threads.
+    ///
+    /// # Errors
+    /// What running the graph or reading the data says.
+    pub fn run(&mut self, until: u64, is_over: &(dyn Fn() -> bool + Sync), show: &(dyn Fn(Step) + Sync)) -> Result<Option<Step>> {
         if !self.is_started {
             self.start(None)?;
         }
-        let train = match &self.train {
-            Some(train) => train,
-            None => self.train.insert(self.session.callable(&self.signatures.train)?),
-        };
-        for batch in &mut self.batches {
-            self.source.next_into(batch)?;
+        let mut last = None;
+        match &mut self.form {
+            Form::Together(stepper) => {
+                while self.step < until && !is_over() {
+                    let loss = stepper.step(&self.session, &mut *self.source)?;
+                    self.step += 1;
+                    let step = Step { step: self.step, loss };
+                    show(step);
+                    last = Some(step);
+                }
+            }
+            Form::Apart(stepper) => {
+                let (taken, step) = stepper.run(&self.session, &mut *self.source, until.saturating_sub(self.step), is_over, show)?;
+                self.step += taken;
+                last = step;
+            }
         }
-        let loss = self.loss.as_mut_slice();
-        let mut feeds = self.batches.iter().flatten();
-        let count = self.signatures.train.feeds.len();
-        let mut fetch = loss.iter_mut();
-        let fetches: &mut [&mut HostTensor] = match fetch.next() {
-            Some(loss) => &mut [loss],
-            None => &mut [],
-        };
-        if count <= FEEDS_ON_STACK {
-            let mut few: [&HostTensor; FEEDS_ON_STACK] = [&self.batches[0][0]; FEEDS_ON_STACK];
-            few.iter_mut().zip(&mut feeds).for_each(|(slot, feed)| *slot = feed);
-            train.run_into(&few[..count], fetches)?;
-        } else {
-            train.run_into(&feeds.collect::<Vec<_>>(), fetches)?;
-        }
-        self.step += 1;
-        Ok(Step { step: self.step, loss: self.loss.as_ref().map(number).transpose()? })
+        Ok(last)
     }
 
     /// How well the network does on the held-out examples now.
@@ -211,22 +248,34 @@ impl Trainer {
     /// # Errors
     /// FAILED_PRECONDITION where there are none, or the graph says nothing of them; what running it says.
     pub fn evaluate(&mut self) -> Result<Evaluation> {
+        let nothing = || Error::failed_precondition("this training has no examples to test with");
+        self.evaluate_with(self.evaluation.clone().ok_or_else(nothing)?)
+    }
+
+    /// As [`Trainer::evaluate`], with the moving averages in place of the variables; none where the training has none.
+    ///
+    /// # Errors
+    /// What running the graph says.
+    pub fn evaluate_averages(&mut self) -> Result<Option<Evaluation>> {
+        self.averaged.clone().map(|signature| self.evaluate_with(signature)).transpose()
+    }
+
+    fn evaluate_with(&mut self, signature: Signature) -> Result<Evaluation> {
         if !self.is_started {
             self.start(None)?;
         }
         self.release();
-        let (Some((signature, size)), Some(source)) = (&self.signatures.evaluate, &mut self.held_out) else {
-            return Err(Error::failed_precondition("this training has no examples to test with"));
-        };
-        let evaluate = self.session.callable(signature)?;
+        let Some(source) = &mut self.held_out else { return Err(Error::internal("a training evaluates without examples")) };
+        let evaluate = self.session.callable(&signature)?;
+        let size = self.evaluation_batch;
         source.seek(0);
-        let (count, mut batch) = (source.examples(), data::batch(source.components(), *size)?);
+        let (count, mut batch) = (source.examples(), data::batch(source.components(), size)?);
         let mut outputs = evaluate.outputs()?;
         let (mut loss, mut correct) = (0f64, 0i64);
         for _ in 0..count / size {
             source.next_into(&mut batch)?;
             evaluate.run_into(&batch.iter().collect::<Vec<_>>(), &mut outputs.iter_mut().collect::<Vec<_>>())?;
-            loss += f64::from(number(&outputs[0])?) * *size as f64;
+            loss += f64::from(number(&outputs[0])?) * size as f64;
             correct += i64::from(outputs[1].as_slice::<i32>()?[0]);
         }
         drop(evaluate);
@@ -237,7 +286,11 @@ impl Trainer {
 
     /// Gives back everything but the variables.
     fn release(&mut self) {
-        self.train = None;
+        match &mut self.form {
+            Form::Together(stepper) => stepper.release(),
+            // It holds nothing between runs.
+            Form::Apart(_) => {}
+        }
         self.session.release_unused();
     }
 
@@ -247,41 +300,66 @@ impl Trainer {
     /// As [`checkpoint::save`].
     pub fn save(&self, folder: &Path) -> Result<PathBuf> {
         let progress = Progress { step: self.step, position: self.source.position(), seed: self.seed };
-        checkpoint::save(folder, &self.session, &progress)
+        checkpoint::save(folder, &self.session, &self.copies, &progress)
     }
 }
 
-impl Signatures {
-    /// Towers take batches of `each` examples of these components. Nothing is evaluated in batches of none.
-    fn new(parts: &Parts, components: &[Component], each: u64, evaluation_batch: u64) -> Signatures {
-        let feeds = |names: &[String], count: u64| {
-            let feed = |(name, component): (&String, &Component)| Feed {
-                tensor: name.clone(),
-                data_type: component.data_type,
-                shape: std::iter::once(count).chain(component.shape.iter().copied()).collect(),
-                value: None,
-            };
-            names.iter().zip(components).map(feed).collect::<Vec<Feed>>()
-        };
-        let evaluate = |[loss, correct]: &[String; 2]| Signature {
-            feeds: feeds(&parts.feeds[0], evaluation_batch),
-            fetches: vec![loss.clone(), correct.clone()],
-            targets: Vec::new(),
-        };
-        Signatures {
-            init: Signature { targets: parts.init.clone(), ..Signature::default() },
-            train: Signature {
-                feeds: parts.feeds.iter().flat_map(|names| feeds(names, each)).collect(),
-                fetches: parts.loss.iter().cloned().collect(),
-                targets: parts.train.clone(),
-            },
-            evaluate: parts.evaluation.as_ref().filter(|_| evaluation_batch > 0).map(|names| (evaluate(names), evaluation_batch)),
-        }
+/// How a model learns as the configuration says, with so many examples.
+fn recipe(model: &Model, config: &Config, examples: u64) -> Result<Recipe> {
+    let optimizer = config.optimizer.unwrap_or(model.optimizer);
+    let learning_rate = config.learning_rate.unwrap_or(model.rate(optimizer));
+    if !learning_rate.is_finite() {
+        return Err(Error::invalid_argument(format!("{learning_rate} is no learning rate")));
     }
+    // Whole steps, as in the tutorials.
+    let steps = |epochs: f32| ((examples as f64 / config.batch_size as f64 * f64::from(epochs)).floor() as f32).max(1.0);
+    Ok(Recipe {
+        optimizer,
+        learning_rate,
+        decay: model.decay.map(|decay| (steps(decay.epochs), decay.factor)),
+        moving_average: model.moving_average,
+        seed: config.seed,
+    })
+}
+
+/// Feeds of `count` examples.
+pub(crate) fn feeds(names: &[String], components: &[Component], count: u64) -> Vec<Feed> {
+    let feed = |(name, component): (&String, &Component)| Feed {
+        tensor: name.clone(),
+        data_type: component.data_type,
+        shape: std::iter::once(count).chain(component.shape.iter().copied()).collect(),
+        value: None,
+    };
+    names.iter().zip(components).map(feed).collect()
+}
+
+/// Feeds up to this number are passed on without allocating.
+const FEEDS_ON_STACK: usize = 32;
+
+/// Calls `run` with references to the tensors.
+pub(crate) fn with_references<'a, R>(
+    tensors: impl Iterator<Item = &'a HostTensor> + Clone,
+    nothing: &'a HostTensor,
+    run: impl FnOnce(&[&HostTensor]) -> R,
+) -> R {
+    let count = tensors.clone().count();
+    if count > FEEDS_ON_STACK {
+        return run(&tensors.collect::<Vec<_>>());
+    }
+    let mut few: [&HostTensor; FEEDS_ON_STACK] = [nothing; FEEDS_ON_STACK];
+    few.iter_mut().zip(tensors).for_each(|(slot, feed)| *slot = feed);
+    run(&few[..count])
+}
+
+/// The index of the device that a tensor's node is on.
+pub(crate) fn device_of(session: &Session, tensor: &str) -> Result<usize> {
+    let name = tensor.split(':').next().unwrap_or(tensor);
+    let id = session.graph().find(name).ok_or_else(|| Error::not_found(format!("the graph has no node '{name}'")))?;
+    session.device_of(id).ok_or_else(|| Error::internal(format!("node {name} is on no device")))
 }
 
 /// A tensor for the loss that a step fetches.
-fn loss_tensor(fetch: &PlanFetch) -> Result<HostTensor> {
+pub(crate) fn loss_tensor(fetch: &PlanFetch) -> Result<HostTensor> {
     let PlanFetch { name, data_type, shape } = fetch;
     if shape.rank() != 0 || !matches!(data_type, DataType::Float | DataType::Double) {
         return Err(Error::invalid_argument(format!("'{name}' is {data_type}{shape}, and a loss is a scalar of float or double")));
@@ -290,7 +368,7 @@ fn loss_tensor(fetch: &PlanFetch) -> Result<HostTensor> {
 }
 
 /// The value of a loss.
-fn number(loss: &HostTensor) -> Result<f32> {
+pub(crate) fn number(loss: &HostTensor) -> Result<f32> {
     match loss.data_type() {
         DataType::Double => Ok(loss.as_slice::<f64>()?[0] as f32),
         _ => Ok(loss.as_slice::<f32>()?[0]),

@@ -41,7 +41,8 @@ impl Drop for Folder {
 #[test]
 fn towers_follow_the_loss_curve_of_one_tower_with_their_batches_together() {
     for (optimizer, rate) in [(OptimizerKind::Sgd, 0.1), (OptimizerKind::Momentum, 0.02)] {
-        let config = |towers| Config { towers, batch_size: 96, optimizer, learning_rate: Some(rate), seed: 3 };
+        let config =
+            |towers| Config { towers, batch_size: 96, optimizer: Some(optimizer), learning_rate: Some(rate), seed: 3, ..Config::default() };
         let one = losses(&mut trainer(&cpus(1), &config(1)), 30);
         assert!(one[29] < 0.8 * one[0], "{one:?}");
         for towers in [2, 3] {
@@ -66,7 +67,7 @@ fn the_number_of_devices_and_threads_changes_no_bit() {
 #[test]
 fn every_optimizer_learns() {
     for optimizer in [OptimizerKind::Sgd, OptimizerKind::Momentum, OptimizerKind::Adam] {
-        let mut trainer = trainer(&cpus(2), &Config { optimizer, ..Config::default() });
+        let mut trainer = trainer(&cpus(2), &Config { optimizer: Some(optimizer), ..Config::default() });
         let before = trainer.evaluate().unwrap();
         losses(&mut trainer, 60);
         let after = trainer.evaluate().unwrap();
@@ -77,7 +78,7 @@ fn every_optimizer_learns() {
 #[test]
 fn measured_is_what_was_promised() {
     for (towers, optimizer) in [(1, OptimizerKind::Sgd), (2, OptimizerKind::Momentum), (2, OptimizerKind::Adam)] {
-        let config = Config { towers, optimizer, ..Config::default() };
+        let config = Config { towers, optimizer: Some(optimizer), ..Config::default() };
         let devices = Devices::open(&cpus(towers as i32)).unwrap();
         let mut trainer = Trainer::digits(&devices, &config).unwrap();
         assert!(devices.report().iter().all(|device| device.in_use == Bytes::ZERO), "planning takes no device memory");
@@ -94,7 +95,7 @@ fn measured_is_what_was_promised() {
 
 #[test]
 fn runs_at_the_promised_peaks_and_is_refused_one_byte_below() {
-    let config = Config { optimizer: OptimizerKind::Adam, ..Config::default() };
+    let config = Config { optimizer: Some(OptimizerKind::Adam), ..Config::default() };
     let promised = trainer(&cpus(2), &config).promise().devices().to_vec();
     let limited = |less: [u64; 2]| {
         let mut options = cpus(2);
@@ -125,7 +126,7 @@ fn runs_at_the_promised_peaks_and_is_refused_one_byte_below() {
 fn a_resumed_training_is_bit_identical_to_an_uninterrupted_one() {
     for optimizer in [OptimizerKind::Momentum, OptimizerKind::Adam] {
         let folder = Folder::new(&format!("resume-{optimizer}"));
-        let config = Config { batch_size: 100, optimizer, seed: 5, ..Config::default() };
+        let config = Config { batch_size: 100, optimizer: Some(optimizer), seed: 5, ..Config::default() };
         let mut whole = trainer(&cpus(2), &config);
         let curve = losses(&mut whole, 40);
         let mut first = trainer(&cpus(2), &config);
@@ -148,7 +149,7 @@ fn a_resumed_training_is_bit_identical_to_an_uninterrupted_one() {
 #[test]
 fn checkpoints_name_variables_as_tensorflow_does() {
     let folder = Folder::new("names");
-    let mut trainer = trainer(&cpus(1), &Config { towers: 1, optimizer: OptimizerKind::Adam, ..Config::default() });
+    let mut trainer = trainer(&cpus(1), &Config { towers: 1, optimizer: Some(OptimizerKind::Adam), ..Config::default() });
     losses(&mut trainer, 3);
     let reader = BundleReader::open(trainer.save(&folder.0).unwrap()).unwrap();
     // Beside how far it has come and the states of the initializers' random generators.
@@ -171,13 +172,13 @@ fn what_cannot_be_trained_or_resumed_is_said() {
     assert_eq!(error(&Config { learning_rate: Some(f32::NAN), ..Config::default() }).code(), Code::InvalidArgument);
 
     let folder = Folder::new("errors");
-    let mut sgd = Trainer::digits(&devices, &Config { optimizer: OptimizerKind::Sgd, ..Config::default() }).unwrap();
+    let mut sgd = Trainer::digits(&devices, &Config { optimizer: Some(OptimizerKind::Sgd), ..Config::default() }).unwrap();
     std::fs::create_dir_all(&folder.0).unwrap();
     let error = sgd.start(Some(&folder.0)).unwrap_err();
     assert_eq!(error.code(), Code::NotFound, "{error}");
     sgd.step().unwrap();
     sgd.save(&folder.0).unwrap();
-    let mut adam = Trainer::digits(&devices, &Config { optimizer: OptimizerKind::Adam, ..Config::default() }).unwrap();
+    let mut adam = Trainer::digits(&devices, &Config { optimizer: Some(OptimizerKind::Adam), ..Config::default() }).unwrap();
     let error = adam.start(Some(&folder.0)).unwrap_err();
     assert_eq!(error.code(), Code::NotFound, "{error}");
     assert!(error.message().contains("not found in checkpoint") && error.remedy().unwrap().contains("optimizer"), "{error}");

@@ -60,6 +60,8 @@ pub(super) struct Variables {
     /// Full names of `get_variable`, and which variable it is.
     shared: std::collections::HashMap<String, usize>,
     scope: VariableScope,
+    /// By the node that holds a variable: what `get_variable` gives for it at the moment.
+    stand_ins: std::collections::HashMap<NodeId, Variable>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -108,6 +110,20 @@ impl GraphBuilder {
         self.variables.scope.reuse = Reuse::Yes;
     }
 
+    /// In `body`, `get_variable` finds the second variable of a pair where it would find the first: a network built there
+    /// computes with moving averages, say, or with copies on another device (TensorFlow's `custom_getter`).
+    pub fn with_stand_ins<'a, R>(
+        &mut self,
+        pairs: impl IntoIterator<Item = (&'a Variable, &'a Variable)>,
+        body: impl FnOnce(&mut GraphBuilder) -> R,
+    ) -> R {
+        let outer = self.variables.stand_ins.clone();
+        self.variables.stand_ins.extend(pairs.into_iter().map(|(variable, stand_in)| (variable.handle.node, stand_in.clone())));
+        let result = body(self);
+        self.variables.stand_ins = outer;
+        result
+    }
+
     /// The variable `name` of the variable scope, made or found as the scope says; learned if it is made of floats.
     ///
     /// # Errors
@@ -147,7 +163,8 @@ impl GraphBuilder {
     ) -> Result<Variable> {
         let VariableScope { name: scope, reuse } = self.variables.scope.clone();
         let full = if scope.is_empty() { name.to_string() } else { format!("{scope}/{name}") };
-        let existing = self.variables.shared.get(&full).map(|index| self.variables.all[*index].clone());
+        let stands_in = |variable: &Variable| self.variables.stand_ins.get(&variable.handle.node).unwrap_or(variable).clone();
+        let existing = self.variables.shared.get(&full).map(|index| stands_in(&self.variables.all[*index]));
         match (existing, reuse) {
             (Some(_), Reuse::No) => {
                 let error = Error::already_exists(format!("variable {full} already exists"));

@@ -1,12 +1,23 @@
 //! The network for the handwritten digits: 64-128-64-10.
 
 use plimsoll::GraphBuilder;
+use plimsoll::Output;
 use plimsoll::builder::{Initializer, Reuse};
-use plimsoll::{AttrValue, Output};
 use plimsoll::{DataType, Result};
 
-use super::Losses;
+use super::{Losses, Model, OptimizerKind, layers};
 use crate::data::digits::{CLASSES, PIXELS};
+
+/// A small network for small images.
+pub const DIGITS: Model = Model {
+    name: "digits",
+    layers: "64-128-64-10",
+    network: digits,
+    optimizer: OptimizerKind::Adam,
+    rates: [0.5, 0.1, 0.002],
+    decay: None,
+    moving_average: None,
+};
 
 /// Units of the hidden layers.
 const HIDDEN: [u64; 2] = [128, 64];
@@ -17,9 +28,7 @@ const HIDDEN: [u64; 2] = [128, 64];
 /// # Errors
 /// INVALID_ARGUMENT for inputs of other types or shapes.
 pub fn digits(b: &mut GraphBuilder, inputs: &[Output]) -> Result<Losses> {
-    let [images, labels] = *inputs else {
-        return Err(plimsoll::Error::invalid_argument(format!("the network takes images and labels, not {} tensors", inputs.len())));
-    };
+    let [images, labels] = layers::images_and_labels(inputs)?;
     let mut activations = images;
     let mut width = PIXELS as u64;
     for (number, (units, name)) in HIDDEN.iter().zip(["hidden1", "hidden2"]).enumerate() {
@@ -30,13 +39,7 @@ pub fn digits(b: &mut GraphBuilder, inputs: &[Output]) -> Result<Losses> {
         width = *units;
     }
     let logits = b.variable_scope("softmax_linear", Reuse::No, |b| dense(b, activations, [width, CLASSES as u64], HIDDEN.len() as i64))?;
-    let each = b.sparse_softmax_cross_entropy(logits, labels).name("cross_entropy").build()?;
-    let loss = b.reduce_mean(each, None).name("loss").build()?;
-    let predicted = b.arg_max(logits, 1).attr("output_type", AttrValue::data_type(DataType::Int32)).name("predicted").build()?;
-    let is_right = b.equal(predicted, labels).build()?;
-    let as_number = b.cast(is_right, DataType::Int32).build()?;
-    let correct = b.reduce_sum(as_number, None).name("correct").build()?;
-    Ok(Losses { loss, correct })
+    layers::scores(b, logits, labels)
 }
 
 /// `x * weights + biases`. The layer's number is the seed of its weights, beside the graph's.

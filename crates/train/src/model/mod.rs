@@ -1,20 +1,27 @@
 //! Training graphs: a network on one or several towers, its gradients, its optimizer.
 
+mod apart;
+mod cifar10;
 mod digits;
+mod layers;
+mod learner;
+mod mnist;
 mod towers;
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use plimsoll::builder::optimizer::{Adam, GradientDescent, Momentum, Optimizer, compute_gradients};
-use plimsoll::builder::{Initializer, Variable};
-use plimsoll::{DataType, Error, Result};
-use plimsoll::{Graph, Output, PartialShape};
-use plimsoll::{GraphBuilder, Registry};
+use plimsoll::builder::optimizer::{Adam, GradientDescent, Hyper, Momentum, Optimizer, compute_gradients};
+use plimsoll::builder::{Initializer, Reuse, Variable};
+use plimsoll::{DataType, Error, Graph, GraphBuilder, Output, PartialShape, Registry, Result};
 
 use crate::data::Component;
-pub use digits::digits;
+pub use apart::Apart;
+pub use cifar10::{CIFAR10, cifar10};
+pub use digits::{DIGITS, digits};
+use learner::Learner;
+pub use mnist::{MNIST, mnist};
 pub use towers::Towers;
 
 /// What a network says of a batch.
@@ -30,29 +37,54 @@ pub struct Losses {
 /// `get_variable`, so that towers share them.
 pub type Network = dyn Fn(&mut GraphBuilder, &[Output]) -> Result<Losses>;
 
+/// A network with the training that suits it.
+#[derive(Clone, Copy, Debug)]
+pub struct Model {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// Its layers, in short.
+    pub layers: &'static str,
+    /// The network.
+    pub network: fn(&mut GraphBuilder, &[Output]) -> Result<Losses>,
+    /// How it learns where nothing else is said.
+    pub optimizer: OptimizerKind,
+    /// The rates that suit it: of gradient descent, momentum and Adam.
+    pub rates: [f32; 3],
+    /// How the rate decays.
+    pub decay: Option<Decay>,
+    /// The decay of moving averages of all that is learned, where it keeps them.
+    pub moving_average: Option<f32>,
+}
+
+impl Model {
+    /// The rate that suits it with an optimizer.
+    pub fn rate(&self, optimizer: OptimizerKind) -> f32 {
+        self.rates[optimizer as usize]
+    }
+}
+
+/// The learning rate is multiplied by `factor` every so many epochs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decay {
+    /// Passes over the examples to learn from.
+    pub epochs: f32,
+    /// The factor.
+    pub factor: f32,
+}
+
 /// How variables learn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptimizerKind {
     /// Plain gradient descent.
     Sgd,
     /// With momentum 0.9.
     Momentum,
     /// Adam, with TensorFlow's betas and epsilon.
-    #[default]
     Adam,
 }
 
 impl OptimizerKind {
-    /// The rate that suits small networks.
-    pub fn default_learning_rate(self) -> f32 {
-        match self {
-            OptimizerKind::Sgd => 0.5,
-            OptimizerKind::Momentum => 0.1,
-            OptimizerKind::Adam => 0.002,
-        }
-    }
-
-    fn make(self, learning_rate: f32) -> Box<dyn Optimizer> {
+    fn make(self, learning_rate: Hyper) -> Box<dyn Optimizer> {
         match self {
             OptimizerKind::Sgd => Box::new(GradientDescent::new(learning_rate)),
             OptimizerKind::Momentum => Box::new(Momentum::new(learning_rate, 0.9)),
@@ -81,21 +113,76 @@ impl FromStr for OptimizerKind {
     }
 }
 
+/// How a graph learns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recipe {
+    /// How gradients become updates.
+    pub optimizer: OptimizerKind,
+    /// How fast, at the beginning.
+    pub learning_rate: f32,
+    /// After how many steps the rate is multiplied by what, again and again.
+    pub decay: Option<(f32, f32)>,
+    /// The decay of moving averages of all that is learned, where there are some.
+    pub moving_average: Option<f32>,
+    /// Decides the first values.
+    pub seed: i64,
+}
+
 /// What of a graph a training runs, feeds and fetches, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// The targets that give all variables their first values.
     pub init: Vec<String>,
+    /// How steps are taken.
+    pub steps: Steps,
+    /// What tells how well the network does, where the graph has it.
+    pub evaluation: Option<Scores>,
+    /// The same with moving averages in place of the variables.
+    pub averaged: Option<Scores>,
+    /// Variables that are copies, or are written before they are read: no checkpoint holds them.
+    pub copies: Vec<String>,
+}
+
+impl Parts {
+    /// A graph that is initialised and takes steps; nothing else is known of it.
+    pub fn new(init: Vec<String>, steps: Together) -> Parts {
+        Parts { init, steps: Steps::Together(steps), evaluation: None, averaged: None, copies: Vec::new() }
+    }
+}
+
+/// How steps are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Steps {
+    /// All towers together: one run a step.
+    Together(Together),
+    /// Each tower on its own.
+    Apart(Vec<Apart>),
+}
+
+/// What is fed, fetched and run where all towers take a step together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Together {
     /// The targets of a step.
     pub train: Vec<String>,
     /// The loss, which every step fetches: a scalar.
     pub loss: Option<String>,
     /// For each tower the tensors that are fed, one for each component of an example in their order.
     pub feeds: Vec<Vec<String>>,
-    /// What is fetched to evaluate a batch that the first tower is fed: its mean loss, and how many of its examples are right.
-    pub evaluation: Option<[String; 2]>,
 }
 
+/// What is fed and fetched to see how well a network does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scores {
+    /// The tensors that are fed, in the order of the components.
+    pub feeds: Vec<String>,
+    /// The loss of the batch.
+    pub loss: String,
+    /// How many examples of the batch are right.
+    pub correct: String,
+}
+
+/// The variable that counts steps.
+pub const GLOBAL_STEP: &str = "global_step";
 /// A graph that trains.
 #[derive(Clone, Debug)]
 pub struct TrainingGraph {
@@ -103,61 +190,106 @@ pub struct TrainingGraph {
     pub graph: Graph,
     /// What of it is run.
     pub parts: Parts,
-    /// All variables, the optimizer's and the count of steps among them.
+    /// The variables, the optimizer's and the count of steps among them, without those that are copies.
     pub variables: Vec<Variable>,
 }
 
-/// The variable that counts steps.
-pub const GLOBAL_STEP: &str = "global_step";
-
 impl TrainingGraph {
-    /// The graph of a network on towers: its variables begin as the seed says, gradients are averaged and applied once a
-    /// step. Placeholders take batches of any size.
+    /// The graph of a network on towers that step together: gradients are averaged and applied once a step. Placeholders take
+    /// batches of any size.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for no towers; what building the network says.
-    pub fn build(
+    pub fn together(
         registry: &Arc<Registry>,
         network: &Network,
         components: &[Component],
         towers: &Towers,
-        optimizer: (OptimizerKind, f32),
-        seed: i64,
+        recipe: &Recipe,
     ) -> Result<TrainingGraph> {
-        let mut b = GraphBuilder::new(registry.clone());
-        b.set_seed(Some(seed));
-        let on_variables = towers.variables.clone();
-        let step = b.device(&on_variables, |b| b.get_untrained_variable(GLOBAL_STEP, DataType::Int64, [], &Initializer::Zeros))?;
+        let (mut b, mut learner) = begin(registry, towers, recipe)?;
         let mut feeds: Vec<Vec<Output>> = Vec::new();
-        let losses = towers.build(&mut b, |b| {
-            let inputs = components.iter().map(|component| placeholder(b, component)).collect::<Result<Vec<_>>>()?;
-            feeds.push(inputs.clone());
-            network(b, &inputs)
+        let built = towers.build(&mut b, |b| {
+            let inputs = placeholders(b, components)?;
+            let losses = network(b, &inputs)?;
+            feeds.push(inputs);
+            let variables = b.trainable_variables();
+            Ok((losses, compute_gradients(b, losses.loss, &variables)?))
         })?;
-        let variables = b.trainable_variables();
-        let gradients = losses.iter().map(|tower| compute_gradients(&mut b, tower.loss, &variables)).collect::<Result<Vec<_>>>()?;
-        let (loss, train) = b.device(&on_variables, |b| {
+        let (losses, gradients): (Vec<Losses>, Vec<_>) = built.into_iter().unzip();
+        let (loss, train) = b.device(&towers.variables, |b| {
             let loss = towers::mean(b, &losses.iter().map(|tower| tower.loss).collect::<Vec<_>>(), "loss")?;
             let gradients = towers::mean_gradients(b, gradients)?;
-            let train = optimizer.0.make(optimizer.1).apply_gradients_and_count(b, &gradients, &step, "train")?;
-            Ok::<_, Error>((loss, train))
+            Ok::<_, Error>((loss, learner.learn(b, &gradients, "train")?))
         })?;
-        let init = b.global_variables_initializer()?;
-        let tensor = |output: Output| b.graph().tensor_name(output);
-        let parts = Parts {
-            init: vec![b.node(init).name.clone()],
+        let evaluation = scores(&b, &feeds[0], &losses[0]);
+        let averaged = averaged(&mut b, network, components, towers, &learner)?;
+        let together = Together {
             train: vec![b.node(train).name.clone()],
-            loss: Some(tensor(loss)),
-            feeds: feeds.iter().map(|tower| tower.iter().map(|output| tensor(*output)).collect()).collect(),
-            evaluation: Some([tensor(losses[0].loss), tensor(losses[0].correct)]),
+            loss: Some(b.graph().tensor_name(loss)),
+            feeds: feeds.iter().map(|tower| names(&b, tower)).collect(),
         };
-        Ok(TrainingGraph { parts, variables: b.variables().to_vec(), graph: b.finish() })
+        finish(b, Steps::Together(together), evaluation, averaged, &[])
     }
 }
 
-fn placeholder(b: &mut GraphBuilder, component: &Component) -> Result<Output> {
-    let dims = std::iter::once(None).chain(component.shape.iter().map(|dim| Some(*dim))).collect();
-    b.placeholder(&component.name, component.data_type, PartialShape(Some(dims))).build()
+/// A builder with the variable that counts, and what learns.
+fn begin(registry: &Arc<Registry>, towers: &Towers, recipe: &Recipe) -> Result<(GraphBuilder, Learner)> {
+    let mut b = GraphBuilder::new(registry.clone());
+    b.set_seed(Some(recipe.seed));
+    let learner = b.device(&towers.variables, |b| {
+        let step = b.get_untrained_variable(GLOBAL_STEP, DataType::Int64, [], &Initializer::Zeros)?;
+        Learner::new(b, recipe, &step)
+    })?;
+    Ok((b, learner))
+}
+
+/// What computes scores with the moving averages, on the device of the variables.
+fn averaged(
+    b: &mut GraphBuilder,
+    network: &Network,
+    components: &[Component],
+    towers: &Towers,
+    learner: &Learner,
+) -> Result<Option<Scores>> {
+    let pairs: Vec<(Variable, Variable)> =
+        b.trainable_variables().into_iter().filter_map(|variable| Some((variable.clone(), learner.average(&variable)?.clone()))).collect();
+    if pairs.is_empty() {
+        return Ok(None);
+    }
+    let build = |b: &mut GraphBuilder| {
+        let inputs = placeholders(b, components)?;
+        let losses = b.variable_scope("", Reuse::Yes, |b| network(b, &inputs))?;
+        Ok::<_, Error>(scores(b, &inputs, &losses))
+    };
+    let pairs = pairs.iter().map(|(variable, average)| (variable, average));
+    b.device(&towers.variables, |b| b.name_scope("averaged", |b| b.with_stand_ins(pairs, build))).map(Some)
+}
+
+/// Adds the initializer. `copies` are variables that are not saved.
+fn finish(mut b: GraphBuilder, steps: Steps, evaluation: Scores, averaged: Option<Scores>, copies: &[Variable]) -> Result<TrainingGraph> {
+    let init = b.global_variables_initializer()?;
+    let variables = b.variables().iter().filter(|variable| !copies.contains(variable)).cloned().collect();
+    let copies = copies.iter().map(|variable| variable.name.clone()).collect();
+    let parts = Parts { init: vec![b.node(init).name.clone()], steps, evaluation: Some(evaluation), averaged, copies };
+    Ok(TrainingGraph { parts, variables, graph: b.finish() })
+}
+
+fn scores(b: &GraphBuilder, inputs: &[Output], losses: &Losses) -> Scores {
+    let tensor = |output: Output| b.graph().tensor_name(output);
+    Scores { feeds: names(b, inputs), loss: tensor(losses.loss), correct: tensor(losses.correct) }
+}
+
+fn names(b: &GraphBuilder, outputs: &[Output]) -> Vec<String> {
+    outputs.iter().map(|output| b.graph().tensor_name(*output)).collect()
+}
+
+fn placeholders(b: &mut GraphBuilder, components: &[Component]) -> Result<Vec<Output>> {
+    let placeholder = |component: &Component| {
+        let dims = std::iter::once(None).chain(component.shape.iter().map(|dim| Some(*dim))).collect();
+        b.placeholder(&component.name, component.data_type, PartialShape(Some(dims))).build()
+    };
+    components.iter().map(placeholder).collect()
 }
 
 #[cfg(test)]

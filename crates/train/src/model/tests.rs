@@ -4,7 +4,18 @@ use crate::data::digits as data;
 fn build(towers: usize, optimizer: OptimizerKind) -> TrainingGraph {
     let registry = Arc::new(Registry::standard());
     let components = data::held_out().unwrap().components().to_vec();
-    TrainingGraph::build(&registry, &digits, &components, &Towers::on_cpus(towers), (optimizer, 0.1), 1).unwrap()
+    TrainingGraph::together(&registry, &digits, &components, &Towers::on_cpus(towers), &recipe(optimizer)).unwrap()
+}
+
+fn recipe(optimizer: OptimizerKind) -> Recipe {
+    Recipe { optimizer, learning_rate: 0.1, decay: None, moving_average: None, seed: 1 }
+}
+
+fn together(graph: &TrainingGraph) -> &Together {
+    match &graph.parts.steps {
+        Steps::Together(together) => together,
+        Steps::Apart(_) => panic!("the towers step together"),
+    }
 }
 
 fn names(graph: &TrainingGraph) -> Vec<&str> {
@@ -24,13 +35,13 @@ fn towers_share_variables_on_the_first_cpu() {
     for variable in &three.variables {
         assert_eq!(graph.node(variable.handle.node).device, "/device:CPU:0");
     }
-    assert_eq!(three.parts.feeds[2], ["tower_2/images:0", "tower_2/labels:0"]);
+    assert_eq!(together(&three).feeds[2], ["tower_2/images:0", "tower_2/labels:0"]);
     let device = |name: &str| graph.node(graph.find(name).unwrap()).device.as_str();
     assert_eq!(device("tower_2/hidden1/MatMul"), "/device:CPU:2");
-    assert_eq!(device("tower_1/loss"), "/device:CPU:1");
+    assert_eq!(device("tower_1/cross_entropy"), "/device:CPU:1");
     assert_eq!(device("loss"), "/device:CPU:0");
-    assert!(graph.nodes().values().filter(|node| node.name.starts_with("gradients_2/tower_2/")).all(|node| node.device == "/device:CPU:2"));
-    let Parts { init, train, loss, .. } = &three.parts;
+    assert!(graph.nodes().values().filter(|node| node.name.starts_with("tower_2/gradients/")).all(|node| node.device == "/device:CPU:2"));
+    let (init, Together { train, loss, .. }) = (&three.parts.init, together(&three));
     assert_eq!((loss.as_deref(), &train[..], &init[..]), (Some("loss:0"), &["train".to_string()][..], &["init".to_string()][..]));
 }
 
@@ -58,6 +69,6 @@ fn optimizers_have_names() {
     assert!("Adam".parse::<OptimizerKind>().unwrap_err().to_string().contains("sgd, momentum or adam"));
     let none = Towers { devices: Vec::new(), variables: "/cpu:0".to_string() };
     let registry = Arc::new(Registry::standard());
-    let error = TrainingGraph::build(&registry, &digits, &[], &none, (OptimizerKind::Sgd, 0.1), 1).unwrap_err();
+    let error = TrainingGraph::together(&registry, &digits, &[], &none, &recipe(OptimizerKind::Sgd)).unwrap_err();
     assert!(error.message().contains("at least 1"));
 }

@@ -1,0 +1,109 @@
+//! Towers that step together: one run a step, in which gradients are averaged.
+
+use std::time::Duration;
+
+use plimsoll::{Callable, Error, HostTensor, Result, Session, Signature, Times, Transfer};
+
+use crate::data::{self, BatchSource, Component};
+use crate::model::Together;
+use crate::promise::Stage;
+use crate::report::{Report, TowerReport};
+use crate::trainer::{device_of, feeds, loss_tensor, number, with_references};
+
+/// Takes steps.
+pub(crate) struct Stepper {
+    signature: Signature,
+    /// The step, prepared; not while something else runs, so that plans do not add up.
+    callable: Option<Callable>,
+    /// For each tower a tensor for each component.
+    batches: Vec<Vec<HostTensor>>,
+    loss: Option<HostTensor>,
+    times: Times,
+    towers: Vec<Tower>,
+}
+
+struct Tower {
+    device: usize,
+    name: String,
+    moved: u64,
+}
+
+impl Stepper {
+    /// Steps of which every tower takes `each` examples, and what they take.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where towers are not fed what examples consist of, or the loss is no scalar; what planning says.
+    pub fn new(session: &Session, steps: &Together, components: &[Component], each: u64) -> Result<(Stepper, Stage)> {
+        if steps.feeds.is_empty() || steps.feeds.iter().any(|names| names.is_empty() || names.len() != components.len()) {
+            let message = format!("an example has {} components, and towers are fed {:?}", components.len(), steps.feeds);
+            return Err(Error::invalid_argument(message));
+        }
+        let signature = Signature {
+            feeds: steps.feeds.iter().flat_map(|names| feeds(names, components, each)).collect(),
+            fetches: steps.loss.iter().cloned().collect(),
+            targets: steps.train.clone(),
+        };
+        let plan = session.plan_signature(&signature)?;
+        let devices = steps.feeds.iter().map(|names| device_of(session, &names[0])).collect::<Result<Vec<_>>>()?;
+        // Where gradients are applied.
+        let home = steps.train.first().map(|target| device_of(session, target)).transpose()?;
+        let transfers = plan.transfers();
+        let tower = |device: &usize| Tower {
+            device: *device,
+            name: plan.devices[*device].name.clone(),
+            moved: moved(&transfers, *device, home) / devices.iter().filter(|other| *other == device).count() as u64,
+        };
+        let stepper = Stepper {
+            signature,
+            callable: None,
+            batches: steps.feeds.iter().map(|_| data::batch(components, each)).collect::<Result<_>>()?,
+            loss: plan.fetches.first().map(loss_tensor).transpose()?,
+            times: Times { busy: vec![Duration::ZERO; plan.devices.len()], ..Times::default() },
+            towers: devices.iter().map(tower).collect(),
+        };
+        Ok((stepper, Stage::Alone(plan)))
+    }
+
+    /// Takes a step; the loss of its batch.
+    ///
+    /// # Errors
+    /// What reading the data and running the graph say.
+    pub fn step(&mut self, session: &Session, source: &mut dyn BatchSource) -> Result<Option<f32>> {
+        let callable = match &self.callable {
+            Some(callable) => callable,
+            None => self.callable.insert(session.callable(&self.signature)?),
+        };
+        for batch in &mut self.batches {
+            source.next_into(batch)?;
+        }
+        let Stepper { batches, loss, times, .. } = self;
+        with_references(batches.iter().flatten(), &batches[0][0], |feeds| match loss {
+            Some(loss) => callable.run_timed(feeds, &mut [loss], times),
+            None => callable.run_timed(feeds, &mut [], times),
+        })?;
+        self.loss.as_ref().map(number).transpose()
+    }
+
+    /// Gives back what a step takes beside the variables.
+    pub fn release(&mut self) {
+        self.callable = None;
+    }
+
+    /// How the towers fared.
+    pub fn report(&self) -> Report {
+        let tower = |tower: &Tower| TowerReport {
+            device: tower.name.clone(),
+            steps: self.times.runs,
+            running: self.times.waiting + self.times.running,
+            waiting: self.times.waiting + self.times.running.saturating_sub(self.times.busy[tower.device]),
+            moved_bytes_per_step: tower.moved,
+        };
+        Report { towers: self.towers.iter().map(tower).collect(), staleness: None }
+    }
+}
+
+/// What is copied to and from a device that is not the variables' own.
+fn moved(transfers: &[Transfer], device: usize, home: Option<usize>) -> u64 {
+    let touches = |transfer: &&Transfer| transfer.from == device || transfer.to == device;
+    if Some(device) == home { 0 } else { transfers.iter().filter(touches).map(|transfer| transfer.bytes).sum() }
+}
