@@ -114,10 +114,10 @@ fn later_work_and_wrong_use_are_refused() {
     let model = folder.text("model.pb");
     std::fs::write(&model, b"").unwrap();
     let cases: &[(&[&str], &str)] = &[
-        (&["mnist"], "not yet: plimsoll train mnist"),
-        (&["cifar10", "--data", "cifar"], "not yet: plimsoll train cifar10"),
+        (&["mnist"], "plimsoll train mnist --data FOLDER"),
+        (&["cifar10", "--data", "cifar"], "cifar: no such folder"),
+        (&["--augment"], "only for the images of cifar10"),
         (&[&model], "--data NAME=FILE.npy"),
-        (&["--async"], "not yet: --async"),
         (&["nothing.pb"], "nothing.pb"),
         (&["--data", "images=x.npy"], "the digits are built in"),
         (&["--signature", "serve"], "--signature serve: only models have it"),

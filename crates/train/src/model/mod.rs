@@ -73,13 +73,14 @@ pub struct Decay {
 }
 
 /// How variables learn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OptimizerKind {
     /// Plain gradient descent.
     Sgd,
     /// With momentum 0.9.
     Momentum,
     /// Adam, with TensorFlow's betas and epsilon.
+    #[default]
     Adam,
 }
 

@@ -6,6 +6,7 @@ mod report;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
@@ -15,7 +16,7 @@ use plimsoll_train::model::OptimizerKind;
 
 use crate::case::DevicePeaks;
 use crate::device_options::DeviceOptions;
-use crate::failure::{Result, not_yet};
+use crate::failure::Result;
 use crate::progress::Progress;
 use crate::{output, process, stop};
 use report::Document;
@@ -23,7 +24,7 @@ use report::Document;
 /// What is trained, and how.
 #[derive(Args)]
 pub struct TrainArgs {
-    /// digits, which are built in; a GraphDef (.pb, .pbtxt) with a training target; mnist and cifar10 (not yet)
+    /// digits, which are built in; mnist or cifar10; a GraphDef (.pb, .pbtxt) with a training target
     #[arg(value_name = "digits|mnist|cifar10|MODEL", default_value = "digits")]
     what: String,
     /// A signature of a SavedModel (not yet)
@@ -32,9 +33,9 @@ pub struct TrainArgs {
     /// A model: the operation that every step runs
     #[arg(long, value_name = "OPERATION")]
     target: Vec<String>,
-    /// A model: a placeholder and the examples that it is fed, along the first axis of the array; or the folder of a data set
-    /// (not yet)
-    #[arg(long, value_name = "NAME=FILE.npy|DIR")]
+    /// mnist, cifar10: the folder of the data set. A model: a placeholder and the examples that it is fed, along the first axis
+    /// of the array
+    #[arg(long, value_name = "DIR|NAME=FILE.npy")]
     data: Vec<String>,
     /// A model: the loss, a scalar, to be reported. There is nothing to test a model with: test_accuracy is null in --json
     #[arg(long, value_name = "TENSOR")]
@@ -45,19 +46,22 @@ pub struct TrainArgs {
     /// Replicas of the network, tower i on CPU:i; without --device-count there are as many logical CPU devices [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     towers: Option<u32>,
-    /// Towers apply their gradients without waiting for each other (not yet)
+    /// Each tower takes steps of its own, without waiting for the others
     #[arg(long = "async")]
     is_async: bool,
-    /// Examples of a step, all towers together
+    /// cifar10: images are cropped, flipped, brightened and stretched in contrast by chance
+    #[arg(long)]
+    augment: bool,
+    /// Examples of a step: of all towers together, with --async of the one that takes it
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..))]
     batch_size: u64,
     /// The step at which it ends; a resumed training counts on from its checkpoint
     #[arg(long, value_name = "N", default_value_t = 1000)]
     steps: u64,
-    /// sgd, momentum or adam [default: adam]
+    /// sgd, momentum or adam [default: the network's; adam for digits, momentum for mnist, sgd for cifar10]
     #[arg(long, value_name = "O", value_parser = optimizer)]
     optimizer: Option<OptimizerKind>,
-    /// How fast it learns [default: what suits the optimizer]
+    /// How fast it learns, at the beginning [default: what suits network and optimizer]
     #[arg(long, value_name = "R")]
     learning_rate: Option<f32>,
     /// Decides first values and the order of examples; with --resume the order is the checkpoint's
@@ -83,13 +87,12 @@ struct Planned {
 
 /// Trains.
 pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
-    let (stop, planned) = match args.what.as_str() {
-        "mnist" | "cifar10" => return Err(not_yet(&format!("plimsoll train {}", args.what))),
-        "digits" => {
-            network::check(&args)?;
-            (stop::on_signals()?, network::digits(&args, options)?)
+    let (stop, planned) = match network::find(&args.what) {
+        Some(network) => {
+            network.check(&args)?;
+            (stop::on_signals()?, network.plan(&args, options)?)
         }
-        _ => {
+        None => {
             let model = model::Model::new(&args)?;
             (stop::on_signals()?, model.plan(&args, options)?)
         }
@@ -112,19 +115,26 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         say(format!("checkpoint: {}", path.display()));
     }
     let evaluation = if has_test { Some(trainer.evaluate()?) } else { None };
+    let averages = if has_test { trainer.evaluate_averages()? } else { None };
     let planned: Vec<u64> = trainer.promise().devices().iter().map(|device| device.peak.0).collect();
+    let towers = trainer.report();
     let document = Document {
         steps: trainer.steps(),
         final_loss,
-        test_accuracy: evaluation.map(|evaluation| evaluation.accuracy),
+        test_accuracy: averages.or(evaluation).map(|evaluation| evaluation.accuracy),
+        variables_accuracy: evaluation.map(|evaluation| evaluation.accuracy),
+        averages_accuracy: averages.map(|evaluation| evaluation.accuracy),
         seconds,
+        towers: report::Tower::of(&towers),
+        staleness: towers.staleness.map(report::Staleness::of),
         devices: DevicePeaks::of(&devices, &planned),
         max_rss_bytes: process::max_rss_bytes(),
     };
     if json {
         output::result_json(&document)?;
     } else {
-        output::result(report::summary(&document, evaluation, args.steps))?;
+        output::result(report::summary(&document, evaluation, averages, args.steps))?;
+        report::towers(&document).into_iter().try_for_each(output::result)?;
         report::last_lines(trainer.promise(), &devices).into_iter().try_for_each(output::result)?;
     }
     saved.transpose()?;
@@ -145,15 +155,11 @@ fn optimizer(text: &str) -> std::result::Result<OptimizerKind, String> {
 
 /// Takes steps until there are as many or somebody asks to stop; the last loss, and how long it took.
 fn steps(trainer: &mut Trainer, steps: u64, stop: &stop::Stop) -> plimsoll::Result<(Option<f32>, f64)> {
-    let mut progress = Progress::new(trainer.steps(), steps);
-    let mut loss = None;
+    let progress = Mutex::new(Progress::new(trainer.steps(), steps));
+    let progress = || progress.lock().unwrap_or_else(PoisonError::into_inner);
     let start = Instant::now();
-    while trainer.steps() < steps && !stop.is_asked() {
-        let step = trainer.step()?;
-        loss = step.loss;
-        progress.show(step.step, step.loss);
-    }
+    let last = trainer.run(steps, &|| stop.is_asked(), &|step| progress().show(step.step, step.loss));
     let seconds = start.elapsed().as_secs_f64();
-    progress.end();
-    Ok((loss, seconds))
+    progress().end();
+    Ok((last?.and_then(|step| step.loss), seconds))
 }

@@ -7,7 +7,7 @@ use plimsoll::model::{self, Model as File};
 use plimsoll::{AttrsExt, Code, DataType, Devices, Error, Graph, GraphDef, Output, PartialShape, Registry};
 use plimsoll_train::Trainer;
 use plimsoll_train::data::{Component, DataSet, Examples, arrays};
-use plimsoll_train::model::Parts;
+use plimsoll_train::model::{Parts, Together};
 
 use super::{Planned, TrainArgs};
 use crate::device_options::DeviceOptions;
@@ -61,7 +61,7 @@ impl Model {
         let headline = format!(
             "{}: {}, batches of {} of {} examples, seed {}",
             self.path.display(),
-            parts.train.join(", "),
+            args.target.join(", "),
             args.batch_size,
             self.examples.count(),
             args.seed
@@ -80,6 +80,7 @@ impl Model {
 fn check(args: &TrainArgs) -> Result<()> {
     let given = [
         (args.is_async, "--async"),
+        (args.augment, "--augment"),
         (args.towers.is_some(), "--towers"),
         (args.optimizer.is_some(), "--optimizer"),
         (args.learning_rate.is_some(), "--learning-rate"),
@@ -131,7 +132,7 @@ fn parts(args: &TrainArgs, graph: &Graph, registry: &Registry, components: &[Com
         return wrong_use(format!("a step needs placeholder '{name}': give it with --data {name}=FILE.npy"));
     }
     let feeds = components.iter().map(|component| component.name.clone()).collect();
-    Ok(Parts { init, train: asked.targets, loss: args.fetch.clone(), feeds: vec![feeds], evaluation: None })
+    Ok(Parts::new(init, Together { train: asked.targets, loss: args.fetch.clone(), feeds: vec![feeds] }))
 }
 
 /// The tensor that is fed with batches of a component.

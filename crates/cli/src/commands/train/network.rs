@@ -1,69 +1,124 @@
 //! Networks that are built in, on towers.
 
-use plimsoll::{Bytes, Code, DeviceKind, Devices, MemoryLimit, Options};
+use std::path::Path;
+
+use plimsoll::{Bytes, Code, DeviceKind, Devices, Error, MemoryLimit, Options};
+use plimsoll_train::data::{DataSet, cifar10, digits, mnist};
+use plimsoll_train::model::{CIFAR10, DIGITS, MNIST, Model};
 use plimsoll_train::{Config, Trainer};
 
 use super::{Planned, TrainArgs};
 use crate::device_options::DeviceOptions;
-use crate::failure::{Failure, OrUsage, Result, not_yet, wrong_use};
+use crate::failure::{Failure, OrUsage, Result, wrong_use};
 
 /// Towers, where no number is said.
 const DEFAULT_TOWERS: u32 = 2;
-/// The line of the device that holds the variables, where no other is said.
-const DEFAULT_LIMIT: Bytes = Bytes(32 << 20);
-/// The line of the other towers' devices.
-const DEFAULT_TOWER_LIMIT: Bytes = Bytes(16 << 20);
 
-/// Whether the options are built, and make sense for the digits.
-pub fn check(args: &TrainArgs) -> Result<()> {
-    if args.is_async {
-        return Err(not_yet("--async: towers wait for each other in every step"));
-    }
-    if let Some(data) = args.data.first() {
-        return wrong_use(format!("--data {data}: the digits are built in"));
-    }
-    let names = [("--signature", args.signature.as_ref()), ("--target", args.target.first()), ("--fetch", args.fetch.as_ref())];
-    match names.into_iter().chain([("--init", args.init.first())]).find_map(|(option, name)| Some((option, name?))) {
-        Some((option, name)) => wrong_use(format!("{option} {name}: only models have it; the digits' network is built in")),
-        None => Ok(()),
+/// A network with what it learns from.
+pub struct Network {
+    model: &'static Model,
+    /// Lines for the device of the variables, for the other towers', and more for each image of a tower's batch.
+    lines: [Bytes; 3],
+}
+
+/// The network of that name.
+pub fn find(name: &str) -> Option<Network> {
+    let mib = |mib: u64| Bytes(mib << 20);
+    let kib = |kib: u64| Bytes(kib << 10);
+    match name {
+        "digits" => Some(Network { model: &DIGITS, lines: [mib(32), mib(16), kib(0)] }),
+        "mnist" => Some(Network { model: &MNIST, lines: [mib(32), mib(32), kib(512)] }),
+        "cifar10" => Some(Network { model: &CIFAR10, lines: [mib(32), mib(32), kib(1024)] }),
+        _ => None,
     }
 }
 
-/// The training of the digits.
-pub fn digits(args: &TrainArgs, options: &DeviceOptions) -> Result<Planned> {
-    let config = Config {
-        towers: args.towers.unwrap_or(DEFAULT_TOWERS) as usize,
-        batch_size: args.batch_size,
-        optimizer: args.optimizer.unwrap_or_default(),
-        learning_rate: args.learning_rate,
-        seed: args.seed,
-    };
-    let options = with_defaults(options.resolve(None)?, config.towers as u32);
-    let devices = Devices::open(&options).or_usage()?;
-    let trainer = Trainer::digits(&devices, &config).map_err(|error| match error.code() {
-        Code::InvalidArgument => Failure::usage(error),
-        _ => Failure::from(error),
-    })?;
-    Ok(Planned { devices, trainer, headline: headline(&config), has_test: true })
-}
-
-/// A logical CPU device for each tower where no number is said, and a line for each where none is.
-fn with_defaults(mut options: Options, towers: u32) -> Options {
-    let count = *options.device_count.entry("CPU".to_string()).or_insert(towers as i32);
-    if options.memory_limits.is_empty() {
-        let limit = |index| if index == 0 { DEFAULT_LIMIT } else { DEFAULT_TOWER_LIMIT };
-        let line = |index| MemoryLimit { device: Some((DeviceKind::Cpu, index)), parts: vec![limit(index)] };
-        options.memory_limits = (0..towers.min(count.max(0) as u32)).map(line).collect();
+impl Network {
+    /// Whether the options make sense for the network.
+    pub fn check(&self, args: &TrainArgs) -> Result<()> {
+        let name = self.model.name;
+        let names = [("--signature", args.signature.as_ref()), ("--target", args.target.first()), ("--fetch", args.fetch.as_ref())];
+        let given = names.into_iter().chain([("--init", args.init.first())]).find_map(|(option, given)| Some((option, given?)));
+        if let Some((option, given)) = given {
+            return wrong_use(format!("{option} {given}: only models have it; the network for {name} is built in"));
+        }
+        if args.augment && name != CIFAR10.name {
+            return wrong_use(format!("--augment: only for the images of cifar10, not for {name}"));
+        }
+        match (&args.data[..], name == DIGITS.name) {
+            ([], true) => Ok(()),
+            ([data, ..], true) => wrong_use(format!("--data {data}: the digits are built in")),
+            ([_], false) => Ok(()),
+            _ => wrong_use(format!("say where the images are: plimsoll train {name} --data FOLDER")),
+        }
     }
-    options
-}
 
-fn headline(config: &Config) -> String {
-    let rate = config.learning_rate.unwrap_or(config.optimizer.default_learning_rate());
-    let towers = match config.towers {
-        1 => "1 tower".to_string(),
-        towers => format!("{towers} towers"),
-    };
-    let each = config.batch_size / config.towers as u64;
-    format!("digits: 64-128-64-10, {towers} of {each} images a step, {} {rate}, seed {}", config.optimizer, config.seed)
+    /// Plans its training.
+    ///
+    /// # Errors
+    /// Wrong use for a batch that cannot be divided; what is wrong with the data; RESOURCE_EXHAUSTED where it does not fit.
+    pub fn plan(&self, args: &TrainArgs, options: &DeviceOptions) -> Result<Planned> {
+        let config = Config {
+            towers: args.towers.unwrap_or(DEFAULT_TOWERS) as usize,
+            batch_size: args.batch_size,
+            optimizer: args.optimizer,
+            learning_rate: args.learning_rate,
+            seed: args.seed,
+            is_async: args.is_async,
+        };
+        let options = self.with_defaults(options.resolve(None)?, &config);
+        let devices = Devices::open(&options).or_usage()?;
+        let data = self.data(args)?;
+        let trainer = Trainer::new(&devices, self.model, data, &config).map_err(|error| match error.code() {
+            Code::InvalidArgument => Failure::usage(error),
+            _ => Failure::from(error),
+        })?;
+        Ok(Planned { devices, trainer, headline: self.headline(&config), has_test: true })
+    }
+
+    fn data(&self, args: &TrainArgs) -> Result<DataSet> {
+        let folder = || {
+            let data = args.data.first().map(Path::new);
+            data.ok_or_else(|| Failure::usage(Error::invalid_argument("--data FOLDER is missing")))
+        };
+        let inputs = if args.augment { cifar10::Inputs::Distorted } else { cifar10::Inputs::Central };
+        let data = match self.model.name {
+            "cifar10" => cifar10::data_set(folder()?, inputs, args.seed),
+            "mnist" => mnist::data_set(folder()?, mnist::Images::Hwc, args.seed),
+            _ => digits::data_set(args.seed),
+        };
+        data.map_err(|error| match error.code() {
+            Code::NotFound | Code::InvalidArgument => Failure::usage(error),
+            _ => Failure::from(error),
+        })
+    }
+
+    /// A logical CPU device for each tower where no number is said, and a line for each where none is.
+    fn with_defaults(&self, mut options: Options, config: &Config) -> Options {
+        let towers = config.towers as u32;
+        let count = *options.device_count.entry("CPU".to_string()).or_insert(towers as i32);
+        if options.memory_limits.is_empty() {
+            let each = if config.is_async { config.batch_size } else { config.batch_size / config.towers as u64 };
+            let [variables, towers_own, more] = self.lines;
+            let images = Bytes(more.0.saturating_mul(each));
+            let limit = |index| if index == 0 { variables + images } else { towers_own + images };
+            let line = |index| MemoryLimit { device: Some((DeviceKind::Cpu, index)), parts: vec![limit(index)] };
+            options.memory_limits = (0..towers.min(count.max(0) as u32)).map(line).collect();
+        }
+        options
+    }
+
+    fn headline(&self, config: &Config) -> String {
+        let Model { name, layers, .. } = self.model;
+        let optimizer = config.optimizer.unwrap_or(self.model.optimizer);
+        let rate = config.learning_rate.unwrap_or(self.model.rate(optimizer));
+        let Config { towers, batch_size, seed, .. } = *config;
+        let each = batch_size / towers as u64;
+        let towers = match (towers, config.is_async) {
+            (1, _) => format!("1 tower of {batch_size} images a step"),
+            (towers, false) => format!("{towers} towers of {each} images a step"),
+            (towers, true) => format!("{towers} towers that take steps of {batch_size} images each on its own"),
+        };
+        format!("{name}: {layers}; {towers}, {optimizer} {rate}, seed {seed}")
+    }
 }

@@ -1,7 +1,7 @@
 //! What a training says: its promise, its last lines, its document.
 
 use plimsoll::{Bytes, Devices, Error};
-use plimsoll_train::{Evaluation, Promise};
+use plimsoll_train::{Evaluation, Promise, Report, TowerReport};
 use serde::Serialize;
 
 use crate::case::DevicePeaks;
@@ -13,12 +13,79 @@ pub struct Document {
     pub steps: u64,
     /// Of the last step; null where none was taken.
     pub final_loss: Option<f32>,
-    /// Null where there are no examples to test with.
+    /// With the moving averages where the training keeps some, with the variables elsewhere; null where there are no examples
+    /// to test with.
     pub test_accuracy: Option<f64>,
+    pub variables_accuracy: Option<f64>,
+    /// Null where the training keeps no moving averages.
+    pub averages_accuracy: Option<f64>,
     /// Of the steps taken now, without planning and evaluation.
     pub seconds: f64,
+    pub towers: Vec<Tower>,
+    /// Null where all towers step together.
+    pub staleness: Option<Staleness>,
     pub devices: Vec<DevicePeaks>,
     pub max_rss_bytes: u64,
+}
+
+/// How a tower fared in the steps taken now.
+#[derive(Serialize)]
+pub struct Tower {
+    device: String,
+    steps: u64,
+    /// What its runs took.
+    seconds: f64,
+    /// The part of it in which nothing of the tower was computed.
+    wait_seconds: f64,
+    moved_bytes_per_step: u64,
+}
+
+impl Tower {
+    /// Tower by tower.
+    pub fn of(report: &Report) -> Vec<Tower> {
+        let tower = |tower: &TowerReport| Tower {
+            device: tower.device.clone(),
+            steps: tower.steps,
+            seconds: tower.running.as_secs_f64(),
+            wait_seconds: tower.waiting.as_secs_f64(),
+            moved_bytes_per_step: tower.moved_bytes_per_step,
+        };
+        report.towers.iter().map(tower).collect()
+    }
+}
+
+/// By how many steps of others the variables had changed when a tower changed them.
+#[derive(Serialize)]
+pub struct Staleness {
+    mean: f64,
+    max: u64,
+}
+
+impl Staleness {
+    /// What of it is shown.
+    pub fn of(staleness: plimsoll_train::Staleness) -> Staleness {
+        Staleness { mean: staleness.mean(), max: staleness.max }
+    }
+}
+
+/// For each tower its waiting and what was moved for it; then the staleness, where there can be some.
+pub fn towers(document: &Document) -> Vec<String> {
+    let tower = |(index, tower): (usize, &Tower)| {
+        let each = 1000.0 / tower.steps.max(1) as f64;
+        format!(
+            "tower {index} on {}: {} steps of {:.1} ms, {:.1} ms of them waiting; {} moved a step",
+            short(&tower.device),
+            tower.steps,
+            each * tower.seconds,
+            each * tower.wait_seconds,
+            Bytes(tower.moved_bytes_per_step)
+        )
+    };
+    let staleness = document.staleness.as_ref().map(|staleness| {
+        let Staleness { mean, max } = staleness;
+        format!("staleness: {mean:.2} steps of other towers, at most {max}")
+    });
+    document.towers.iter().enumerate().map(tower).chain(staleness).collect()
 }
 
 /// For each device its line and the promise.
@@ -28,7 +95,7 @@ pub fn promises(promise: &Promise) -> Vec<String> {
 }
 
 /// How far it came, and what was learnt.
-pub fn summary(document: &Document, evaluation: Option<Evaluation>, wanted: u64) -> String {
+pub fn summary(document: &Document, evaluation: Option<Evaluation>, averages: Option<Evaluation>, wanted: u64) -> String {
     let mut text = format!("step {}", document.steps);
     if document.steps < wanted {
         text += &format!(" of {wanted}, stopped");
@@ -39,6 +106,9 @@ pub fn summary(document: &Document, evaluation: Option<Evaluation>, wanted: u64)
     }
     if let Some(evaluation) = evaluation {
         text += &format!("\nheld-out images: {:.2} % right, loss {:.4}", 100.0 * evaluation.accuracy, evaluation.loss);
+    }
+    if let Some(averages) = averages {
+        text += &format!("\nwith moving averages: {:.2} % right, loss {:.4}", 100.0 * averages.accuracy, averages.loss);
     }
     text + &format!("\nmost memory resident: {}", Bytes(document.max_rss_bytes))
 }
