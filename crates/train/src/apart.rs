@@ -80,7 +80,7 @@ impl Stepper {
                 pull,
                 compute,
                 push,
-                batch: data::batch(components, each)?,
+                batch: Vec::new(),
                 pulled: count()?,
                 loss: HostTensor::zeros(DataType::Float, Shape::scalar())?,
                 pushed: count()?,
@@ -93,6 +93,17 @@ impl Stepper {
         // They write the same variables: one at a time.
         lanes.push(pushes);
         Ok((Stepper { towers: built }, Stage::Lanes(lanes)))
+    }
+
+    /// Makes room for batches. The promise was looked at before.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where the system has no memory.
+    pub fn allocate(&mut self, components: &[Component], each: u64) -> Result<()> {
+        for tower in &mut self.towers {
+            tower.batch = data::batch(components, each)?;
+        }
+        Ok(())
     }
 
     /// Takes `count` steps, or fewer where somebody asks to stop; how many, and the last one.

@@ -15,7 +15,7 @@ pub struct Promise {
 #[derive(Clone, Debug)]
 pub enum Stage {
     /// The memory of one plan.
-    Alone(Plan),
+    Alone(Box<Plan>),
     /// Lanes, each with the plans that share it.
     Lanes(Vec<Vec<Plan>>),
 }

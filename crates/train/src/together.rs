@@ -56,12 +56,21 @@ impl Stepper {
         let stepper = Stepper {
             signature,
             callable: None,
-            batches: steps.feeds.iter().map(|_| data::batch(components, each)).collect::<Result<_>>()?,
+            batches: Vec::new(),
             loss: plan.fetches.first().map(loss_tensor).transpose()?,
             times: Times { busy: vec![Duration::ZERO; plan.devices.len()], ..Times::default() },
             towers: devices.iter().map(tower).collect(),
         };
-        Ok((stepper, Stage::Alone(plan)))
+        Ok((stepper, Stage::Alone(Box::new(plan))))
+    }
+
+    /// Makes room for batches. The promise was looked at before.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where the system has no memory.
+    pub fn allocate(&mut self, components: &[Component], each: u64) -> Result<()> {
+        self.batches = self.towers.iter().map(|_| data::batch(components, each)).collect::<Result<_>>()?;
+        Ok(())
     }
 
     /// Takes a step; the loss of its batch.

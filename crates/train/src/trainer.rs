@@ -76,7 +76,7 @@ pub struct Trainer {
 
 /// How steps are taken.
 enum Form {
-    Together(together::Stepper),
+    Together(Box<together::Stepper>),
     Apart(apart::Stepper),
 }
 
@@ -124,10 +124,10 @@ impl Trainer {
             targets: Vec::new(),
         };
         let session = devices.session(graph)?;
-        let (form, steps) = match &parts.steps {
+        let (mut form, steps) = match &parts.steps {
             Steps::Together(steps) => {
                 let (stepper, stage) = together::Stepper::new(&session, steps, components, each)?;
-                (Form::Together(stepper), stage)
+                (Form::Together(Box::new(stepper)), stage)
             }
             Steps::Apart(towers) => {
                 let (stepper, stage) = apart::Stepper::new(&session, towers, components, each)?;
@@ -137,13 +137,17 @@ impl Trainer {
         let init = Signature { targets: parts.init.clone(), ..Signature::default() };
         let can_evaluate = |scores: &&Scores| !scores.feeds.is_empty() && evaluation_batch > 0;
         let [evaluation, averaged] = [&parts.evaluation, &parts.averaged].map(|scores| scores.as_ref().filter(can_evaluate).map(evaluates));
-        let alone = |signature: &Signature| session.plan_signature(signature).map(Stage::Alone);
+        let alone = |signature: &Signature| Ok::<_, Error>(Stage::Alone(Box::new(session.plan_signature(signature)?)));
         let mut stages = vec![alone(&init)?, steps];
         for signature in [&evaluation, &averaged].into_iter().flatten() {
             stages.push(alone(signature)?);
         }
         let promise = Promise::new(devices.specs(), stages);
         promise.check()?;
+        match &mut form {
+            Form::Together(stepper) => stepper.allocate(components, each)?,
+            Form::Apart(stepper) => stepper.allocate(components, each)?,
+        }
         Ok(Trainer {
             session,
             promise,

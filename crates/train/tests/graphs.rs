@@ -7,7 +7,7 @@ use plimsoll::builder::optimizer::{GradientDescent, Optimizer, compute_gradients
 use plimsoll::{Code, DataType, Devices, Graph, GraphBuilder, HostTensor, Options, PartialShape};
 use plimsoll_train::Trainer;
 use plimsoll_train::data::{BatchSource, DataSet, Examples, InOrder, arrays, cifar10};
-use plimsoll_train::model::Parts;
+use plimsoll_train::model::{Parts, Together};
 
 /// A folder of this test alone, removed when it is dropped.
 struct Folder(PathBuf);
@@ -34,7 +34,7 @@ impl Drop for Folder {
 }
 
 /// `y = x * w` by least squares; the loss in double precision. The initializer is not called `init`.
-fn regression(devices: &Devices) -> (Graph, Parts) {
+fn regression(devices: &Devices) -> (Graph, String, Together) {
     let mut b = GraphBuilder::new(devices.registry().clone());
     let placeholder = |b: &mut GraphBuilder, name: &str, width: u64| {
         b.placeholder(name, DataType::Float, PartialShape(Some(vec![None, Some(width)]))).build().unwrap()
@@ -50,14 +50,13 @@ fn regression(devices: &Devices) -> (Graph, Parts) {
     let gradients = compute_gradients(&mut b, loss, &variables).unwrap();
     let train = GradientDescent::new(0.3).apply_gradients(&mut b, &gradients, "step").unwrap();
     let init = b.global_variables_initializer().unwrap();
-    let parts = Parts {
-        init: vec![b.node(init).name.clone()],
+    let init = b.node(init).name.clone();
+    let steps = Together {
         train: vec![b.node(train).name.clone()],
         loss: Some("reported:0".to_string()),
         feeds: vec![vec!["x".to_string(), "y:0".to_string()]],
-        evaluation: None,
     };
-    (b.finish(), parts)
+    (b.finish(), init, steps)
 }
 
 /// 40 examples of `y = 3 x0 - 2 x1`.
@@ -69,10 +68,10 @@ fn examples(folder: &Folder) -> Examples {
     arrays::open(&[("x".to_string(), x.as_path()), ("y".to_string(), y.as_path())]).unwrap()
 }
 
-fn trainer(devices: &Devices, folder: &Folder, change: impl FnOnce(&mut Parts)) -> plimsoll::Result<Trainer> {
-    let (graph, mut parts) = regression(devices);
-    change(&mut parts);
-    Trainer::with_graph(devices, graph, parts, DataSet::new(examples(folder), None, 4)?, 10, 4)
+fn trainer(devices: &Devices, folder: &Folder, change: impl FnOnce(&mut Together)) -> plimsoll::Result<Trainer> {
+    let (graph, init, mut steps) = regression(devices);
+    change(&mut steps);
+    Trainer::with_graph(devices, graph, Parts::new(vec![init], steps), DataSet::new(examples(folder), None, 4)?, 10, 4)
 }
 
 #[test]
@@ -91,9 +90,9 @@ fn a_graph_from_the_builder_learns_from_arrays() {
 #[test]
 fn checkpoints_that_no_training_wrote_begin_at_step_0() {
     let (folder, devices) = (Folder::new("foreign"), Devices::open(&Options::new()).unwrap());
-    let (graph, parts) = regression(&devices);
+    let (graph, init, _) = regression(&devices);
     let session = devices.session(graph).unwrap();
-    session.run(&[], &[], &[&parts.init[0]]).unwrap();
+    session.run(&[], &[], &[&init]).unwrap();
     session.write_variable("w", &HostTensor::from_slice([2, 1], &[3f32, -2.0]).unwrap()).unwrap();
     session.save(folder.0.join("saved/model.ckpt-500")).unwrap();
     let mut trainer = trainer(&devices, &folder, |_| {}).unwrap();
@@ -112,12 +111,12 @@ fn checkpoints_that_no_training_wrote_begin_at_step_0() {
 #[test]
 fn parts_that_do_not_fit_are_refused() {
     let (folder, devices) = (Folder::new("refused"), Devices::open(&Options::new()).unwrap());
-    let error = |change: fn(&mut Parts)| trainer(&devices, &folder, change).err().unwrap();
-    assert!(error(|parts| parts.loss = Some("w".to_string())).message().contains("a loss is a scalar of float or double"));
-    assert!(error(|parts| parts.feeds.clear()).message().contains("2 components"));
-    assert!(error(|parts| parts.feeds[0].truncate(1)).message().contains("2 components"));
-    assert_eq!(error(|parts| parts.train = vec!["nothing".to_string()]).code(), Code::NotFound);
-    let mut silent = trainer(&devices, &folder, |parts| parts.loss = None).unwrap();
+    let error = |change: fn(&mut Together)| trainer(&devices, &folder, change).err().unwrap();
+    assert!(error(|steps| steps.loss = Some("w".to_string())).message().contains("a loss is a scalar of float or double"));
+    assert!(error(|steps| steps.feeds.clear()).message().contains("2 components"));
+    assert!(error(|steps| steps.feeds[0].truncate(1)).message().contains("2 components"));
+    assert_eq!(error(|steps| steps.train = vec!["nothing".to_string()]).code(), Code::NotFound);
+    let mut silent = trainer(&devices, &folder, |steps| steps.loss = None).unwrap();
     assert_eq!(silent.step().unwrap().loss, None);
 }
 

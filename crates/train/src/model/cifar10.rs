@@ -8,7 +8,7 @@ use super::{Decay, Losses, Model, OptimizerKind, layers};
 /// The tutorial's training: gradient descent, its rate times 0.1 every 350 epochs; moving averages of all variables.
 pub const CIFAR10: Model = Model {
     name: "cifar10",
-    layers: "conv 5x5x64, conv 5x5x64, 384, 192, 10",
+    layers: "conv64-conv64-384-192-10",
     network: cifar10,
     optimizer: OptimizerKind::Sgd,
     rates: [0.1, 0.01, 0.001],

@@ -8,7 +8,7 @@ use super::{Decay, Losses, Model, OptimizerKind, layers};
 /// The tutorial's training: momentum, its rate times 0.95 every epoch.
 pub const MNIST: Model = Model {
     name: "mnist",
-    layers: "conv 5x5x32, conv 5x5x64, 512, 10",
+    layers: "conv32-conv64-512-10",
     network: mnist,
     optimizer: OptimizerKind::Momentum,
     rates: [0.1, 0.01, 0.001],

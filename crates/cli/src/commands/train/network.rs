@@ -119,6 +119,6 @@ impl Network {
             (towers, false) => format!("{towers} towers of {each} images a step"),
             (towers, true) => format!("{towers} towers that take steps of {batch_size} images each on its own"),
         };
-        format!("{name}: {layers}; {towers}, {optimizer} {rate}, seed {seed}")
+        format!("{name}: {layers}, {towers}, {optimizer} {rate}, seed {seed}")
     }
 }
