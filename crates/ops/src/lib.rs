@@ -12,6 +12,7 @@ mod lower;
 mod registry;
 
 pub mod array;
+pub mod checkpoint;
 pub mod control;
 pub mod math;
 pub mod nn;

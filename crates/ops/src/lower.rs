@@ -191,6 +191,10 @@ pub enum Lower {
     Switch,
     /// Output 0 is the first input that is not dead, output 1 its number; both are dead where all inputs are.
     Merge,
+    /// Tensors of the checkpoint at input 0: output i is called as input 1 says, and input 2 says which part of it.
+    Restore,
+    /// Inputs 3 and further go to the checkpoint at input 0; inputs 1 and 2 as for [`Lower::Restore`].
+    Save,
     /// The variable that input 0 stands for becomes input 1. It need not have been initialised.
     Assign,
     /// Variables change element by element.

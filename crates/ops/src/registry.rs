@@ -59,6 +59,7 @@ impl Registry {
         let mut registry = Registry::with_table(OpTable::tensorflow());
         for family in [
             crate::array::RULES,
+            crate::checkpoint::RULES,
             crate::control::RULES,
             crate::math::RULES,
             crate::nn::RULES,

@@ -222,6 +222,8 @@ fn every_rule_has_an_operation_and_a_recorded_case() {
                 | Lower::ReadVariable
                 | Lower::IsInitialized
                 | Lower::Assign
+                | Lower::Restore
+                | Lower::Save
                 | Lower::Switch
                 | Lower::Merge
         );

@@ -30,7 +30,8 @@ pub use evaluate::Evaluation;
 pub use inline::inline;
 pub use place::{Placement, Why, place};
 pub use plan::{
-    Certainty, DeviceId, DevicePlan, Holder, PeakParts, Plan, PlanConstant, PlanFeed, PlanFetch, PlanVariable, Queue, Region, VariableKind,
+    Certainty, DeviceId, DevicePlan, Holder, PeakParts, Plan, PlanConstant, PlanFeed, PlanFetch, PlanRestore, PlanSave, PlanVariable,
+    Queue, Region, SavedTensor, VariableKind,
 };
 pub use refuse::check_limits;
 pub use request::{Feed, Request, Signature};

@@ -12,7 +12,7 @@ use plimsoll_graph::{HostTensor, IdVec, NodeId, Shape, define_id};
 use plimsoll_kernels::anchor::Anchor;
 use plimsoll_kernels::expr::Expr;
 
-use crate::plan::{DeviceId, PlanConstant, PlanFeed, PlanFetch, PlanVariable};
+use crate::plan::{DeviceId, PlanConstant, PlanFeed, PlanFetch, PlanRestore, PlanSave, PlanVariable};
 
 define_id!(
     /// A value.
@@ -116,6 +116,8 @@ pub(crate) struct Lir {
     pub constants: Vec<PlanConstant>,
     pub feeds: Vec<PlanFeed>,
     pub fetches: Vec<PlanFetch>,
+    pub restores: Vec<PlanRestore>,
+    pub saves: Vec<PlanSave>,
     pub nodes: Vec<(NodeId, DeviceId)>,
     /// For each value, the version that its variable has next.
     pub next_version: Vec<(ValueId, ValueId)>,

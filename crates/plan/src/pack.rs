@@ -68,6 +68,8 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, schedule: Schedule) -> R
     Ok(Plan {
         feeds: lir.feeds,
         fetches: lir.fetches,
+        restores: lir.restores,
+        saves: lir.saves,
         variables: lir.variables,
         constants: lir.constants,
         devices,

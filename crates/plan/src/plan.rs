@@ -148,6 +148,43 @@ pub struct PlanFetch {
     pub shape: Shape,
 }
 
+/// A tensor that a run reads from a checkpoint before it starts, and is then fed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanRestore {
+    /// The checkpoint.
+    pub prefix: String,
+    /// What the tensor is called there.
+    pub name: String,
+    /// Its element type.
+    pub data_type: DataType,
+    /// Its shape.
+    pub shape: Shape,
+    /// The RestoreV2.
+    pub node: NodeId,
+}
+
+/// Tensors that a run writes to a checkpoint when it is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanSave {
+    /// The checkpoint.
+    pub prefix: String,
+    /// What is fetched for it.
+    pub tensors: Vec<SavedTensor>,
+    /// The SaveV2.
+    pub node: NodeId,
+}
+
+/// A tensor of a [`PlanSave`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct SavedTensor {
+    /// What it is called in the checkpoint.
+    pub name: String,
+    /// Its element type.
+    pub data_type: DataType,
+    /// Its shape.
+    pub shape: Shape,
+}
+
 /// The commands of one device.
 #[derive(Clone, Debug)]
 pub struct Queue {
@@ -179,6 +216,10 @@ pub struct Plan {
     pub feeds: Vec<PlanFeed>,
     /// Fetched tensors, in the signature's order.
     pub fetches: Vec<PlanFetch>,
+    /// What is read from checkpoints: `Place::Feed` counts on after the feeds.
+    pub restores: Vec<PlanRestore>,
+    /// What is written to checkpoints: `Place::Fetch` counts on after the fetches.
+    pub saves: Vec<PlanSave>,
     /// Variables, in the order of `Place::Variable`.
     pub variables: Vec<PlanVariable>,
     /// Constants, in the order of `Place::Constant`.
@@ -196,6 +237,18 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Types and shapes of what lies in `Place::Feed`, in order.
+    pub fn sources(&self) -> impl Iterator<Item = (DataType, &Shape)> {
+        let restored = self.restores.iter().map(|restore| (restore.data_type, &restore.shape));
+        self.feeds.iter().map(|feed| (feed.data_type, &feed.shape)).chain(restored)
+    }
+
+    /// Types and shapes of what lies in `Place::Fetch`, in order.
+    pub fn sinks(&self) -> impl Iterator<Item = (DataType, &Shape)> {
+        let saved = self.saves.iter().flat_map(|save| &save.tensors).map(|tensor| (tensor.data_type, &tensor.shape));
+        self.fetches.iter().map(|fetch| (fetch.data_type, &fetch.shape)).chain(saved)
+    }
+
     /// The queues of a plan that is one static region.
     pub fn queues(&self) -> &[Queue] {
         match &self.region {

@@ -62,8 +62,11 @@ pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, mom
     let constants: u64 =
         lir.constants.iter().filter(|constant| constant.device == Some(device)).map(|constant| lines(constant.value.byte_len())).sum();
     let on_host = device == request.placement.host;
-    let ends =
-        lir.feeds.iter().map(|feed| (feed.data_type, &feed.shape)).chain(lir.fetches.iter().map(|fetch| (fetch.data_type, &fetch.shape)));
+    let saved = lir.saves.iter().flat_map(|save| &save.tensors);
+    let ends = (lir.feeds.iter().map(|feed| (feed.data_type, &feed.shape)))
+        .chain(lir.fetches.iter().map(|fetch| (fetch.data_type, &fetch.shape)))
+        .chain(lir.restores.iter().map(|restore| (restore.data_type, &restore.shape)))
+        .chain(saved.map(|tensor| (tensor.data_type, &tensor.shape)));
     let ends: u64 =
         ends.filter(|_| on_host).map(|(data_type, shape)| lines(data_type.bytes_of(shape.elements().unwrap_or(0)).unwrap_or(0))).sum();
     let workspace = Bytes(moment.scratch);

@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use plimsoll_device::{BufferRef, Place, Work};
 use plimsoll_graph::id::Id;
 
-use crate::plan::{Plan, Region};
+use crate::plan::{Plan, PlanRestore, Region, SavedTensor};
 
 impl Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,6 +31,14 @@ impl Display for Plan {
         }
         for (index, constant) in self.constants.iter().enumerate() {
             writeln!(f, "constant {index}: {} {}{}", constant.name, constant.value.data_type(), constant.value.shape())?;
+        }
+        for (index, restore) in self.restores.iter().enumerate() {
+            let PlanRestore { prefix, name, data_type, shape, .. } = restore;
+            writeln!(f, "feed {}: {name} {data_type}{shape} from {prefix}", self.feeds.len() + index)?;
+        }
+        let saved = self.saves.iter().flat_map(|save| save.tensors.iter().map(move |tensor| (save, tensor)));
+        for (index, (save, SavedTensor { name, data_type, shape })) in saved.enumerate() {
+            writeln!(f, "fetch {}: {name} {data_type}{shape} to {}", self.fetches.len() + index, save.prefix)?;
         }
         let Region::Static(queues) = &self.region else { return writeln!(f, "{:?}", self.region) };
         for (index, queue) in queues.iter().enumerate() {

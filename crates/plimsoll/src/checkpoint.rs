@@ -4,6 +4,7 @@
 //! Variables are under their names, as `tf.compat.v1.train.Saver` has them. The state of random generators is there too, under
 //! keys that TensorFlow does not ask for, so that a run that is resumed draws the numbers that it would have drawn.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{DataType, Error, Result};
@@ -11,7 +12,8 @@ use plimsoll_formats::bundle::{
     BundleReader, BundleWriter, CheckpointState, latest_checkpoint, read_checkpoint_state, write_checkpoint_state,
 };
 use plimsoll_graph::{AttrsExt, Graph, HostTensor};
-use plimsoll_runtime::{Session, VariableInfo};
+use plimsoll_plan::{PlanRestore, PlanSave};
+use plimsoll_runtime::{Checkpoints, Session, VariableInfo};
 
 use crate::Signature;
 
@@ -132,6 +134,51 @@ pub fn find(path: &Path) -> Result<PathBuf> {
     latest.ok_or_else(|| {
         Error::not_found(format!("there is no checkpoint {}: neither {0}.index nor a folder with a file 'checkpoint'", path.display()))
     })
+}
+
+/// The file system, for graphs that save and restore themselves.
+pub(crate) struct Files;
+
+impl Checkpoints for Files {
+    fn read(&self, restores: &[PlanRestore]) -> Result<Vec<HostTensor>> {
+        let mut readers: HashMap<String, BundleReader> = HashMap::new();
+        let mut read = |restore: &PlanRestore| {
+            let PlanRestore { prefix, name, data_type, shape, .. } = restore;
+            if !readers.contains_key(prefix.as_str()) {
+                if !exists(Path::new(prefix)) {
+                    let message = format!("Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {prefix}");
+                    return Err(Error::not_found(message));
+                }
+                readers.insert(prefix.clone(), BundleReader::open(prefix)?);
+            }
+            let reader = &readers[prefix.as_str()];
+            if !reader.contains(name) {
+                return Err(Error::not_found(format!("Key {name} not found in checkpoint")));
+            }
+            let entry = reader.entry(name)?;
+            if entry.data_type != *data_type {
+                let message = format!("tensor_name = {name}; expected dtype {data_type} does not equal original dtype {}", entry.data_type);
+                return Err(Error::invalid_argument(message));
+            }
+            if entry.shape != *shape {
+                let message = format!("Assign requires shapes of both tensors to match. lhs shape= {shape} rhs shape= {}", entry.shape);
+                return Err(Error::invalid_argument(message));
+            }
+            reader.read(name)?.dense()
+        };
+        restores
+            .iter()
+            .map(|restore| read(restore).map_err(|error| error.context(format!("{} of {}", restore.name, restore.prefix))))
+            .collect()
+    }
+
+    fn write(&self, save: &PlanSave, tensors: &[HostTensor]) -> Result<()> {
+        let mut writer = BundleWriter::create(&save.prefix)?;
+        for (named, tensor) in save.tensors.iter().zip(tensors) {
+            writer.add(&named.name, tensor)?;
+        }
+        writer.finish()
+    }
 }
 
 fn key(name: &str, is_state: bool) -> String {

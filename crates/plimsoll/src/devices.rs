@@ -9,6 +9,7 @@ use plimsoll_base::Result;
 use plimsoll_graph::{Graph, GraphDef};
 use plimsoll_ops::{GraphBuilder, Registry};
 
+use crate::checkpoint::Files;
 use crate::model::{self, Model};
 use crate::{Options, Session};
 
@@ -57,7 +58,8 @@ impl Devices {
     /// INVALID_ARGUMENT for device strings that make no sense, and for nodes that ask for a device that is not there where
     /// soft placement is off.
     pub fn session(&self, graph: Graph) -> Result<Session> {
-        let session = Session::from(plimsoll_runtime::Session::new(&self.inner, &graph, self.registry.clone())?);
+        let (registry, files) = (self.registry.clone(), Arc::new(Files));
+        let session = Session::from(plimsoll_runtime::Session::with_checkpoints(&self.inner, &graph, registry, files)?);
         if self.inner.options().log_placement {
             let mut log = std::io::stderr().lock();
             for (node, device) in session.placements() {

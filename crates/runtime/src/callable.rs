@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Trace;
 use plimsoll_graph::HostTensor;
 use plimsoll_plan::Plan;
@@ -132,10 +132,12 @@ impl Callable {
                 )));
             }
         }
-        if feeds.iter().all(|feed| feed.bytes().is_some()) {
+        let is_ready = |feed: &HostTensor| feed.bytes().is_some() || feed.data_type() == DataType::String;
+        if feeds.iter().all(|feed| is_ready(feed)) {
             return self.run_dense(Ends { feeds, fetches, trace, times });
         }
-        let dense = feeds.iter().map(|feed| feed.dense()).collect::<Result<Vec<_>>>()?;
+        let dense = |feed: &&HostTensor| if is_ready(feed) { Ok((*feed).clone()) } else { feed.dense() };
+        let dense = feeds.iter().map(dense).collect::<Result<Vec<_>>>()?;
         let feeds: Vec<&HostTensor> = dense.iter().collect();
         self.run_dense(Ends { feeds: &feeds, fetches, trace, times })
     }

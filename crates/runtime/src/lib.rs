@@ -5,6 +5,7 @@
 mod access;
 mod arenas;
 mod callable;
+mod checkpoints;
 mod devices;
 mod lane;
 mod loaded;
@@ -14,6 +15,7 @@ mod times;
 mod variables;
 
 pub use callable::Callable;
+pub use checkpoints::Checkpoints;
 pub use devices::{DeviceReport, Devices};
 pub use lane::Lane;
 pub use profile::{CommandProfile, OperationProfile, Profile};

@@ -13,6 +13,7 @@ use plimsoll_plan::{Plan, PlanVariable, VariableKind};
 
 use crate::access::{Access, Wish};
 use crate::arenas::Arenas;
+use crate::checkpoints::Checkpoints;
 use crate::lane::Memory;
 use crate::times::Times;
 use crate::variables::{Slot, Variables};
@@ -35,6 +36,7 @@ pub(crate) struct Loaded {
     /// How much they count for.
     ends: Bytes,
     holder: String,
+    checkpoints: Arc<dyn Checkpoints>,
     /// The variables that the plan touches.
     pub wish: Wish,
 }
@@ -87,7 +89,14 @@ struct Context {
 const MAX_IDLE: usize = 16;
 
 impl Loaded {
-    pub fn new(plan: Plan, host: usize, devices: &[Arc<dyn Device>], variables: &Variables, holder: &str) -> Result<Loaded> {
+    pub fn new(
+        plan: Plan,
+        host: usize,
+        devices: &[Arc<dyn Device>],
+        variables: &Variables,
+        holder: &str,
+        checkpoints: &Arc<dyn Checkpoints>,
+    ) -> Result<Loaded> {
         let storage = plan.variables.iter().map(|variable| {
             variables.get(&variable.key).ok_or_else(|| Error::internal(format!("variable '{}' has no storage", variable.name)))
         });
@@ -123,8 +132,8 @@ impl Loaded {
             variables: slots.iter().map(|slot| slot.address()).collect(),
             flags: slots.iter().map(|slot| slot.flag.as_ptr()).collect(),
             constants: addresses,
-            feeds: vec![std::ptr::null_mut(); plan.feeds.len()],
-            fetches: vec![std::ptr::null_mut(); plan.fetches.len()],
+            feeds: vec![std::ptr::null_mut(); plan.sources().count()],
+            fetches: vec![std::ptr::null_mut(); plan.sinks().count()],
         };
         let arenas = plan
             .devices
@@ -147,6 +156,7 @@ impl Loaded {
             host,
             ends: ends(&plan, devices[host].spec()),
             holder: holder.to_string(),
+            checkpoints: checkpoints.clone(),
             wish: Wish::Some(accesses.into()),
             plan,
         })
@@ -179,7 +189,7 @@ impl Loaded {
         }
         let mut context = self.context();
         let attempt = match self.reserve(&mut context, &room) {
-            Ok(()) => Attempt::Over(self.execute(&mut context, &room, ends)),
+            Ok(()) => Attempt::Over(self.execute_with_files(&mut context, &room, ends)),
             Err(error) if error.code() == Code::ResourceExhausted => Attempt::NoRoom(error),
             Err(error) => Attempt::Over(Err(error)),
         };
@@ -207,6 +217,28 @@ impl Loaded {
         Ok(())
     }
 
+    /// What is restored is fed, what is saved is fetched; most plans do neither.
+    fn execute_with_files(&self, context: &mut Context, room: &Room<'_>, ends: &mut Ends<'_, '_, '_>) -> Result<()> {
+        if self.plan.restores.is_empty() && self.plan.saves.is_empty() {
+            return self.execute(context, room, ends);
+        }
+        let restored = if self.plan.restores.is_empty() { Vec::new() } else { self.checkpoints.read(&self.plan.restores)? };
+        let sinks = self.plan.sinks().skip(self.plan.fetches.len());
+        let mut saved = sinks.map(|(data_type, shape)| HostTensor::zeros(data_type, shape.clone())).collect::<Result<Vec<_>>>()?;
+        let feeds: Vec<&HostTensor> = ends.feeds.iter().copied().chain(&restored).collect();
+        let mut fetches: Vec<&mut HostTensor> = ends.fetches.iter_mut().map(|fetch| &mut **fetch).chain(&mut saved).collect();
+        let mut all = Ends { feeds: &feeds, fetches: &mut fetches, trace: ends.trace.take(), times: ends.times.as_deref_mut() };
+        self.execute(context, room, &mut all)?;
+        ends.trace = all.trace;
+        let mut saved = &saved[..];
+        for save in &self.plan.saves {
+            let (mine, others) = saved.split_at(save.tensors.len());
+            self.checkpoints.write(save, mine)?;
+            saved = others;
+        }
+        Ok(())
+    }
+
     fn execute(&self, context: &mut Context, room: &Room<'_>, ends: &mut Ends<'_, '_, '_>) -> Result<()> {
         let Ends { feeds, fetches, trace, times } = ends;
         let run = Run::alone(&mut context.run);
@@ -215,7 +247,10 @@ impl Loaded {
             Room::Lane(memory) => self.arenas.iter().for_each(|(device, _)| run.bindings.arenas[*device] = memory.arena(*device)),
         }
         for (address, feed) in run.bindings.feeds.iter_mut().zip(feeds.iter()) {
-            *address = feed.bytes().ok_or_else(|| Error::internal("a feed is not dense"))?.as_ptr().cast_mut();
+            // What the plan knows already (strings are only known that way) is not read.
+            if feed.data_type() != DataType::String {
+                *address = feed.bytes().ok_or_else(|| Error::internal("a feed is not dense"))?.as_ptr().cast_mut();
+            }
         }
         for (address, fetch) in run.bindings.fetches.iter_mut().zip(fetches.iter_mut()) {
             *address = fetch.bytes_mut().ok_or_else(|| Error::internal("a fetch is not dense"))?.as_mut_ptr();
@@ -301,7 +336,5 @@ fn ends(plan: &Plan, spec: &DeviceSpec) -> Bytes {
         let bytes = shape.elements().ok().and_then(|elements| data_type.bytes_of(elements)).unwrap_or(0);
         Bytes(bytes).round_up(spec.alignment)
     };
-    let feeds = plan.feeds.iter().map(|feed| lines(feed.data_type, &feed.shape));
-    let fetches = plan.fetches.iter().map(|fetch| lines(fetch.data_type, &fetch.shape));
-    feeds.chain(fetches).sum::<Bytes>().round_up(spec.granularity)
+    plan.sources().chain(plan.sinks()).map(|(data_type, shape)| lines(data_type, shape)).sum::<Bytes>().round_up(spec.granularity)
 }

@@ -13,6 +13,7 @@ use plimsoll_plan::{Feed, Placement, Plan, Request, Signature, VariableKind, che
 
 use crate::access::{Accesses, Wish};
 use crate::arenas::Arenas;
+use crate::checkpoints::{self, Checkpoints};
 use crate::lane::WeakLane;
 use crate::loaded::{Attempt, Ends, Loaded, Room};
 use crate::variables::{Slot, Variables};
@@ -26,6 +27,7 @@ pub struct Session(Arc<Inner>);
 pub(crate) struct Inner {
     devices: Devices,
     registry: Arc<Registry>,
+    checkpoints: Arc<dyn Checkpoints>,
     graph: Graph,
     placement: Placement,
     holder: String,
@@ -70,6 +72,19 @@ impl Session {
     /// INVALID_ARGUMENT for device strings that make no sense, and for nodes that ask for a device that is not there where
     /// soft placement is off.
     pub fn new(devices: &Devices, graph: &Graph, registry: Arc<Registry>) -> Result<Session> {
+        Session::with_checkpoints(devices, graph, registry, Arc::new(checkpoints::None))
+    }
+
+    /// As [`Session::new`], with RestoreV2 and SaveV2 going to `checkpoints`.
+    ///
+    /// # Errors
+    /// As [`Session::new`].
+    pub fn with_checkpoints(
+        devices: &Devices,
+        graph: &Graph,
+        registry: Arc<Registry>,
+        checkpoints: Arc<dyn Checkpoints>,
+    ) -> Result<Session> {
         let graph = plimsoll_plan::inline(graph, registry.table())?;
         let placement = plimsoll_plan::place(&graph, &registry, devices.specs(), devices.options().soft_placement)?;
         Ok(Session(Arc::new(Inner {
@@ -77,6 +92,7 @@ impl Session {
             arenas: Arenas::new(devices.all().len()),
             devices: devices.clone(),
             registry,
+            checkpoints,
             graph,
             placement,
             variables: Mutex::default(),
@@ -369,7 +385,7 @@ impl Inner {
     fn try_load(&self, plan: Plan) -> Result<Loaded> {
         let mut variables = self.variables.lock().unwrap_or_else(PoisonError::into_inner);
         variables.ensure(&plan.variables, self.devices.all(), &format!("{}: variables", self.holder))?;
-        Loaded::new(plan, self.placement.host.index(), self.devices.all(), &variables, &self.holder)
+        Loaded::new(plan, self.placement.host.index(), self.devices.all(), &variables, &self.holder, &self.checkpoints)
     }
 
     fn ensure_named(&self, name: &str) -> Result<()> {
@@ -413,10 +429,11 @@ fn signature(feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) 
     Signature { feeds: feeds.iter().map(feed).collect(), fetches: texts(fetches), targets: texts(targets) }
 }
 
-/// The feeds with the elements of those that may decide shapes.
+/// The feeds with the elements of those that may decide shapes, or name files.
 fn with_values(signature: &Signature, feeds: &[(&str, &HostTensor)]) -> Vec<Feed> {
-    let may_decide =
-        |tensor: &HostTensor| tensor.elements() <= MAX_SHAPE_ELEMENTS && matches!(tensor.data_type(), DataType::Int32 | DataType::Int64);
+    let may_decide = |tensor: &HostTensor| {
+        tensor.elements() <= MAX_SHAPE_ELEMENTS && matches!(tensor.data_type(), DataType::Int32 | DataType::Int64 | DataType::String)
+    };
     let with =
         |(feed, (_, tensor)): (&Feed, &(&str, &HostTensor))| Feed { value: may_decide(tensor).then(|| (*tensor).clone()), ..feed.clone() };
     signature.feeds.iter().zip(feeds).map(with).collect()

@@ -103,6 +103,7 @@ impl Lowering<'_> {
                 let view = self.read_variable(variable, id, None)?;
                 self.holds(view)?
             }
+            Meaning::Stored(_) => return Err(self.shape_of_stored(node.inputs[1])),
         };
         let fails = self.branches.conditions.not(holds)?;
         for (index, side) in [(0, fails), (1, holds)] {

@@ -148,6 +148,11 @@ impl Lowering<'_> {
                 data_type: self.lir.variables[*source as usize].data_type,
                 shape: self.lir.variables[*source as usize].shape.clone(),
             },
+            Meaning::Stored(_) => {
+                let source = node.inputs[1];
+                let data_type = self.pruned.facts[source.node][source.index as usize].data_type;
+                Meta { data_type, shape: shape.clone() }
+            }
         };
         if given.data_type != data_type {
             return Err(Error::invalid_argument(format!(
@@ -172,6 +177,7 @@ impl Lowering<'_> {
         } else {
             let view = match meaning {
                 Meaning::Variable(source) => self.read_variable(source, id, None)?,
+                Meaning::Stored(stored) => self.fed_from_file(node.inputs[1], stored, shape.clone())?,
                 _ => self.read(node.inputs[1], self.device(id))?,
             };
             match builder.input(data_type) {
