@@ -41,13 +41,13 @@ impl Wish {
 }
 
 /// The table of a session.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Accesses {
     table: Mutex<Table>,
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
     /// For each variable how many read it, or [`WRITTEN`]. As long as the greatest number that was ever asked for.
     held: Vec<u32>,
@@ -70,9 +70,19 @@ pub(crate) struct Granted<'a> {
     wish: &'a Wish,
 }
 
+/// So many may wait before the list of them grows.
+const WAITING: usize = 64;
+
+impl Default for Accesses {
+    fn default() -> Accesses {
+        let table = Table { held: Vec::new(), holders: 0, alone: false, waiting: VecDeque::with_capacity(WAITING), tickets: 0 };
+        Accesses { table: Mutex::new(table), changed: Condvar::new() }
+    }
+}
+
 impl Accesses {
     /// Waits until nobody holds what conflicts with the wish, and nobody who came earlier waits for such. Allocates nothing,
-    /// but for a variable or a number of waiting threads that is greater than ever before.
+    /// but for a variable or for many waiting threads, where there are more than ever before.
     pub fn take<'a>(&'a self, wish: &'a Wish) -> Granted<'a> {
         let mut table = self.table();
         if !table.waiting.is_empty() || !table.is_free(wish) {

@@ -35,8 +35,8 @@ impl Default for Config {
     }
 }
 
-/// The largest batch that is evaluated at once.
-const EVALUATION_BATCH: u64 = 128;
+/// Batches that are evaluated are as large as a tower's, within these bounds: then evaluating takes no more than training.
+const EVALUATION_BATCH: [u64; 2] = [32, 128];
 
 /// A step that was taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -117,7 +117,7 @@ impl Trainer {
     pub fn with_graph(devices: &Devices, graph: Graph, parts: Parts, data: DataSet, each: u64, seed: i64) -> Result<Trainer> {
         let components = data.training.components();
         let held_out = data.held_out.as_ref().map_or(0, |source| source.examples());
-        let evaluation_batch = largest_divisor(held_out, EVALUATION_BATCH.min(held_out));
+        let evaluation_batch = largest_divisor(held_out, each.clamp(EVALUATION_BATCH[0], EVALUATION_BATCH[1]).min(held_out));
         let evaluates = |scores: &Scores| Signature {
             feeds: feeds(&scores.feeds, components, evaluation_batch),
             fetches: vec![scores.loss.clone(), scores.correct.clone()],

@@ -2,11 +2,13 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use plimsoll::{Devices, HostTensor, Options};
+use plimsoll::{DeviceKind, Devices, HostTensor, Options};
 use plimsoll_train::data::{BatchSource, Shuffled, arrays, cifar10, mnist};
-use plimsoll_train::{Config, Trainer};
+use plimsoll_train::model::CIFAR10;
+use plimsoll_train::{Config, Step, Trainer};
 
 struct Counting;
 
@@ -53,11 +55,53 @@ fn batches_from_files_allocate_nothing(folder: &Path) {
     }
 }
 
+/// Convolutions, moving averages and a decaying rate, on distorted images.
+fn the_tutorials_network_allocates_nothing(folder: &Path) {
+    std::fs::copy(folder.join("data_batch_1.bin"), folder.join("test_batch.bin")).unwrap();
+    let devices = Devices::open(&Options::new().device_count(DeviceKind::Cpu, 2)).unwrap();
+    let data = cifar10::data_set(folder, cifar10::Inputs::Distorted, 0).unwrap();
+    let mut trainer = Trainer::new(&devices, &CIFAR10, data, &Config { batch_size: 4, ..Config::default() }).unwrap();
+    for _ in 0..8 {
+        trainer.step().unwrap();
+    }
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    for _ in 0..8 {
+        trainer.step().unwrap();
+    }
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+}
+
+/// Threads start, and runs are prepared, when a row of steps begins; from then on nothing is allocated.
+fn towers_apart_allocate_nothing() {
+    let devices = Devices::open(&Options::new().device_count(DeviceKind::Cpu, 2)).unwrap();
+    let mut trainer = Trainer::digits(&devices, &Config { is_async: true, ..Config::default() }).unwrap();
+    let (started, begun) = (Barrier::new(2), [AtomicU64::new(0), AtomicU64::new(0)]);
+    let counts = [AtomicU64::new(0), AtomicU64::new(0)];
+    let show = |step: Step| {
+        // Each tower waits for the other after its first step.
+        let tower = usize::from(std::thread::current().name() == Some("tower-1"));
+        if begun[tower].fetch_add(1, Ordering::Relaxed) == 0 {
+            started.wait();
+        }
+        match step.step {
+            60 => counts[0].store(ALLOCATIONS.load(Ordering::Relaxed), Ordering::Relaxed),
+            120 => counts[1].store(ALLOCATIONS.load(Ordering::Relaxed), Ordering::Relaxed),
+            _ => {}
+        }
+    };
+    trainer.run(160, &|| false, &show).unwrap();
+    let [before, after] = counts.map(AtomicU64::into_inner);
+    assert!(before > 0);
+    assert_eq!(after - before, 0, "towers apart");
+}
+
 #[test]
 fn a_warm_step_allocates_nothing() {
     let folder = std::env::temp_dir().join(format!("plimsoll-train-allocations-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     batches_from_files_allocate_nothing(&folder);
+    the_tutorials_network_allocates_nothing(&folder);
+    towers_apart_allocate_nothing();
     std::fs::remove_dir_all(&folder).unwrap();
     for (cpus, intra_op) in [(2, 2), (1, 1)] {
         let mut options = Options::new().intra_op(intra_op);
