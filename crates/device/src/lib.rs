@@ -5,6 +5,8 @@
 //! It chooses nothing; it may look ahead, batch or record, but every command sees the memory that the plan says.
 
 mod bell;
+mod cards;
+mod divide;
 mod kernel;
 mod name;
 mod options;
@@ -15,9 +17,14 @@ mod spec;
 mod trace;
 
 pub use bell::Bell;
+pub use cards::{ComputeCapability, PhysicalDevice, Simulation};
+pub use divide::{
+    AllocatorKind, AllocatorOptions, Card, Division, LeftOut, Link, LogicalDevice, PinnedHost, Reserve, resolve, system_memory,
+    visible_device_list,
+};
 pub use kernel::{Args, Cost, CpuKernel, Fault, Prepared};
 pub use name::DeviceName;
-pub use options::{MemoryLimit, Options, PlacementMode};
+pub use options::{Environment, GpuConfig, MemoryLimit, Options, PlacementMode, VirtualDevices};
 pub use program::{BufferRef, Command, Place, Program, Wait, Work};
 pub use run::{Bindings, Failure, Progress, Run};
 pub use seam::{Device, Executable, Usage};

@@ -54,8 +54,20 @@ message! {
         1 virtual_devices: Vec<VirtualDevices>,
         /// Whether a fraction above 1 may spill to the host.
         2 use_unified_memory: bool,
+        /// The share of a device's limit that may be handed out in excess; 0 for TensorFlow's default.
+        10 internal_fragmentation_fraction: f64,
+        /// Whether the driver's pool allocates.
+        11 use_cuda_malloc_async: bool,
+        /// Whether an allocation that fails does so at once.
+        12 disallow_retry_on_allocation_failure: bool,
+        /// MiB of pinned host memory; 0 for the default.
+        13 gpu_host_mem_limit_in_mb: f32,
+        /// Whether pinned host memory is taken at once.
+        14 gpu_host_mem_disallow_growth: bool,
         /// Into how many equal devices each GPU is divided where nothing else says it.
         15 num_virtual_devices_per_gpu: i32,
+        /// MiB of each GPU left to the system; 0 for TensorFlow's default.
+        16 gpu_system_memory_size_in_mb: i32,
     }
     /// `tensorflow.GPUOptions.Experimental.VirtualDevices`.
     pub struct VirtualDevices {

@@ -30,7 +30,7 @@ pub use object_graph::{
     OBJECT_GRAPH_KEY, ObjectReference, SavedConcreteFunction, SavedObject, SavedObjectGraph, SavedVariable, SerializedTensor,
     SlotVariableReference, TrackableObject, TrackableObjectGraph, read_object_graph,
 };
-pub use options::to_options;
+pub use options::{apply_config, to_options};
 pub use saved_model::{
     AssetFileDef, CollectionDef, DEFAULT_SIGNATURE, INIT_OP, MetaGraphDef, MetaInfoDef, NodeList, SERVE, SavedModel, SaverDef,
     SignatureDef, TensorInfo, parse_saved_model, read_saved_model, variables_prefix, write_saved_model,

@@ -1,5 +1,8 @@
 //! The options that divide a machine into logical devices, named after TensorFlow's ConfigProto.
 
+mod environment;
+mod gpu;
+mod limits;
 mod parse;
 mod resolve;
 
@@ -10,6 +13,9 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, Error, Result};
 
 use crate::DeviceKind;
+
+pub use environment::Environment;
+pub use gpu::{GpuConfig, VirtualDevices};
 
 /// How nodes come to devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,12 +44,13 @@ pub struct MemoryLimit {
 pub struct Options {
     /// Memory limits in the order given; of two for one device the later counts.
     pub memory_limits: Vec<MemoryLimit>,
-    /// Which physical GPUs are seen, in which order: `3,2`; `-1` and the empty text hide all.
+    /// Which of the cards that the process sees are used, in which order: `3,2`; `-1` and the empty text hide all. Counts before
+    /// the list of [`Options::gpu`].
     pub visible_devices: Option<String>,
-    /// The share of each GPU's memory that is reserved.
+    /// The share of all of each card's memory that is reserved, overhead beside it.
     pub memory_fraction: Option<f64>,
-    /// Reserve nothing beforehand.
-    pub allow_growth: bool,
+    /// Reserve nothing beforehand. Said either way, it counts before TF_FORCE_GPU_ALLOW_GROWTH and [`Options::gpu`].
+    pub allow_growth: Option<bool>,
     /// Touch what is reserved at once.
     pub preallocate: bool,
     /// Wait for memory that others hold, at most that long; [`Duration::MAX`] is without end.
@@ -64,6 +71,10 @@ pub struct Options {
     pub inter_op: i32,
     /// How many logical devices of a type: exactly so many CPUs, at most so many of another type.
     pub device_count: BTreeMap<String, i32>,
+    /// Device types or names: if some name types, no other devices but CPUs are made.
+    pub device_filters: Vec<String>,
+    /// What a ConfigProto says of GPUs, with TensorFlow's meaning. The options above override it.
+    pub gpu: GpuConfig,
     /// Simulated GPUs: `2x4GiB`.
     pub sim_gpus: Option<String>,
     /// The first mistake made with a builder method, reported by [`Options::resolve`].
@@ -76,7 +87,7 @@ impl Default for Options {
             memory_limits: Vec::new(),
             visible_devices: None,
             memory_fraction: None,
-            allow_growth: false,
+            allow_growth: None,
             preallocate: false,
             wait: None,
             soft_placement: true,
@@ -86,6 +97,8 @@ impl Default for Options {
             intra_op: 0,
             inter_op: 0,
             device_count: BTreeMap::new(),
+            device_filters: Vec::new(),
+            gpu: GpuConfig::default(),
             sim_gpus: None,
             mistake: None,
         }

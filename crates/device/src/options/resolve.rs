@@ -1,21 +1,29 @@
 //! From options to logical devices.
 
-use plimsoll_base::{Bytes, Code, Error, Result};
+use plimsoll_base::{Error, Result};
 
-use super::{MemoryLimit, Options, PlacementMode};
-use crate::{DeviceKind, DeviceSpec, InstructionSet};
+use super::{Environment, Options, PlacementMode};
+use crate::{DeviceKind, DeviceSpec, InstructionSet, PhysicalDevice, resolve};
 
 /// More threads or CPU devices than this are taken for a mistake.
-const MOST: i32 = 4096;
+pub(super) const MOST: i32 = 4096;
 
 impl Options {
-    /// How many threads compute at the same time.
+    /// How many threads compute at the same time: as [`Options::threads_in`] without variables, 0 being every core.
     ///
     /// # Errors
     /// INVALID_ARGUMENT where the number makes no sense.
     pub fn threads(&self) -> Result<usize> {
+        self.threads_in(&Environment::new(), std::thread::available_parallelism().map_or(1, |cores| cores.get()))
+    }
+
+    /// How many threads compute at the same time on so many cores: the option, else TF_NUM_INTRAOP_THREADS, else one a core.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the number makes no sense.
+    pub fn threads_in(&self, environment: &Environment, cores: usize) -> Result<usize> {
         match self.intra_op {
-            0 => Ok(std::thread::available_parallelism().map_or(1, |cores| cores.get())),
+            0 => Ok(number_of(environment, "TF_NUM_INTRAOP_THREADS").unwrap_or(cores)),
             1..=MOST => Ok(self.intra_op as usize),
             number => Err(Error::invalid_argument(format!("--intra-op {number}: not a number of threads"))
                 .with_remedy(format!("write 1 to {MOST}, or 0 for one thread on every core"))),
@@ -24,9 +32,27 @@ impl Options {
 
     /// How many queues of a run advance at the same time; 0 is no limit.
     pub fn queues(&self) -> usize {
+        self.queues_in(&Environment::new())
+    }
+
+    /// How many queues of a run advance at the same time: the option, else TF_NUM_INTEROP_THREADS; 0 is no limit.
+    pub fn queues_in(&self, environment: &Environment) -> usize {
         match self.inter_op {
-            0 => 0,
+            0 => number_of(environment, "TF_NUM_INTEROP_THREADS").unwrap_or(0),
             number => number.max(1) as usize,
+        }
+    }
+
+    /// The simulated cards that are asked for: by the option, else by PLIMSOLL_SIM_GPUS; none where neither is there or the one
+    /// that counts is empty.
+    ///
+    /// # Errors
+    /// As [`PhysicalDevice::simulated`].
+    pub fn simulated_cards(&self, environment: &Environment) -> Result<Vec<PhysicalDevice>> {
+        match (&self.sim_gpus, environment.get("PLIMSOLL_SIM_GPUS")) {
+            (Some(cards), _) => PhysicalDevice::simulated("--sim-gpus", cards),
+            (None, Some(cards)) => PhysicalDevice::simulated("PLIMSOLL_SIM_GPUS", cards),
+            (None, None) => Ok(Vec::new()),
         }
     }
 
@@ -45,12 +71,11 @@ impl Options {
     /// # Errors
     /// As [`Options::resolve`].
     pub fn resolve_on(&self, threads: u32, instructions: InstructionSet) -> Result<Vec<DeviceSpec>> {
-        if let Some(mistake) = &self.mistake {
-            return Err(mistake.clone());
-        }
+        self.check()?;
         self.refuse_what_is_not_built()?;
-        let limits = self.cpu_limits()?;
-        Ok((0u32..).zip(limits).map(|(index, limit)| DeviceSpec::cpu(index, limit, threads, instructions)).collect())
+        let division = resolve(&[], self, &Environment::new())?;
+        let cpus = division.of(DeviceKind::Cpu);
+        Ok(cpus.map(|device| DeviceSpec::cpu(device.index(), device.memory_limit, threads, instructions)).collect())
     }
 
     fn refuse_what_is_not_built(&self) -> Result<()> {
@@ -58,7 +83,7 @@ impl Options {
         let asked = [
             self.visible_devices.as_ref().filter(|list| !hides_all(list)).map(|list| format!("--visible-devices {list}")),
             self.memory_fraction.map(|fraction| format!("--memory-fraction {fraction}")),
-            self.allow_growth.then(|| "--allow-growth".into()),
+            self.allow_growth.filter(|growth| *growth).map(|_| "--allow-growth".into()),
             self.preallocate.then(|| "--preallocate".into()),
             self.wait.map(|_| "--wait".into()),
             (self.placement == PlacementMode::Auto).then(|| "--placement auto".into()),
@@ -69,59 +94,18 @@ impl Options {
             None => Ok(()),
         }
     }
-
-    /// The limits of the logical CPU devices, as many as there are devices.
-    fn cpu_limits(&self) -> Result<Vec<Option<Bytes>>> {
-        if let Some((kind, number)) = self.device_count.iter().find(|(_, number)| !(0..=MOST).contains(*number)) {
-            return Err(Error::invalid_argument(format!("--device-count {kind}={number}: not a number of devices"))
-                .with_remedy(format!("write 0 to {MOST}")));
-        }
-        let asked = self.device_count.get(DeviceKind::Cpu.name()).map(|&number| number as usize);
-        if asked == Some(0) {
-            return Err(Error::new(Code::NotFound, "No CPU devices are available in this process").with_remedy("ask for at least CPU=1"));
-        }
-        let divided = self.memory_limits.iter().filter(|limit| matches!(limit.device, Some((DeviceKind::Cpu, _))));
-        let mut limits = vec![None; asked.or_else(|| divided.map(|limit| limit.parts.len()).max()).unwrap_or(1)];
-        for limit in &self.memory_limits {
-            let wrong = |why: &str| Error::invalid_argument(format!("--memory-limit {limit}: {why}"));
-            match limit {
-                MemoryLimit { device: None, .. } => {
-                    return Err(wrong("a size alone limits every GPU, and there is no GPU")
-                        .with_remedy(format!("to limit the processor write --memory-limit CPU:0={limit}")));
-                }
-                MemoryLimit { device: Some((DeviceKind::Gpu, _)), .. } => {
-                    return Err(wrong("there is no such device").with_remedy(there_are(limits.len())));
-                }
-                MemoryLimit { device: Some((DeviceKind::Cpu, index)), parts } if parts.len() == 1 => {
-                    match limits.get_mut(*index as usize) {
-                        Some(place) => *place = Some(parts[0]),
-                        None => return Err(wrong("there is no such device").with_remedy(there_are(limits.len()))),
-                    }
-                }
-                MemoryLimit { device: Some((DeviceKind::Cpu, index)), parts } => {
-                    if *index != 0 || parts.len() != limits.len() {
-                        return Err(wrong("it does not divide the processor into the CPU devices that there are")
-                            .with_remedy(format!("{}; give a limit for each", there_are(limits.len()))));
-                    }
-                    limits = parts.iter().copied().map(Some).collect();
-                }
-            }
-        }
-        Ok(limits)
-    }
 }
 
-/// The sentence that names the devices.
-fn there_are(cpus: usize) -> String {
-    match cpus {
-        1 => "the only device is CPU:0".into(),
-        _ => format!("the devices are CPU:0 to CPU:{}", cpus - 1),
-    }
+/// A number of threads that a variable names; none where it names none.
+fn number_of(environment: &Environment, variable: &str) -> Option<usize> {
+    environment.number(variable).filter(|number| (1..=i64::from(MOST)).contains(number)).map(|number| number as usize)
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use plimsoll_base::Code;
 
     use super::*;
 
