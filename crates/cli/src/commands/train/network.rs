@@ -27,8 +27,8 @@ pub fn find(name: &str) -> Option<Network> {
     let kib = |kib: u64| Bytes(kib << 10);
     match name {
         "digits" => Some(Network { model: &DIGITS, lines: [mib(32), mib(16), kib(0)] }),
-        "mnist" => Some(Network { model: &MNIST, lines: [mib(32), mib(32), kib(512)] }),
-        "cifar10" => Some(Network { model: &CIFAR10, lines: [mib(32), mib(32), kib(1024)] }),
+        "mnist" => Some(Network { model: &MNIST, lines: [mib(64), mib(32), kib(384)] }),
+        "cifar10" => Some(Network { model: &CIFAR10, lines: [mib(64), mib(32), kib(384)] }),
         _ => None,
     }
 }
