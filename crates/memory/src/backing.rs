@@ -1,11 +1,13 @@
 //! Anonymous memory of the operating system, page by page, given back when dropped.
 
+use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Error, Result};
 
 use crate::Ledger;
+use crate::pages::{PageSet, total};
 
 /// Mappings from this size on are offered to the kernel for huge pages: fewer page faults and misses, same bytes.
 const HUGE: u64 = 4 << 20;
@@ -33,6 +35,8 @@ pub struct Backing {
     map_bytes: usize,
     start: NonNull<u8>,
     bytes: u64,
+    /// Pages that were given back, from `start`.
+    away: PageSet,
     ledger: Arc<Ledger>,
 }
 
@@ -63,7 +67,7 @@ impl Backing {
         let ledger = ledger.clone();
         if bytes == Bytes::ZERO && guard == 0 {
             let start = NonNull::without_provenance(std::num::NonZero::new(page as usize).unwrap_or(std::num::NonZero::<usize>::MIN));
-            return Ok(Backing { map: start, map_bytes: 0, start, bytes: 0, ledger });
+            return Ok(Backing { map: start, map_bytes: 0, start, bytes: 0, away: PageSet::default(), ledger });
         }
         let refused = |cause: String| {
             Error::resource_exhausted(format!("the operating system has no {bytes} ({} bytes): {cause}", bytes.0))
@@ -86,7 +90,7 @@ impl Backing {
         // SAFETY: the guard is a part of the mapping, so the sum stays inside it.
         let start = unsafe { map.add(guard as usize) };
         // From here on the value owns the mapping: it is unmapped on every way out.
-        let backing = Backing { map, map_bytes, start, bytes: rounded, ledger: ledger.clone() };
+        let backing = Backing { map, map_bytes, start, bytes: rounded, away: PageSet::default(), ledger: ledger.clone() };
         ledger.count_mapped(rounded);
         if guard > 0 && rounded > 0 {
             // SAFETY: the range is whole pages inside the mapping, which nobody else knows.
@@ -127,6 +131,51 @@ impl Backing {
         }
     }
 
+    /// Gives the pages in `pages` (bytes from the start) back to the system: they no longer count as mapped. The addresses stay;
+    /// nobody may use them until [`Backing::commit`], after which they are zeroed.
+    ///
+    /// # Errors
+    /// INTERNAL where the range is not whole pages of the mapping, or the system does not take them.
+    pub fn decommit(&mut self, pages: Range<u64>) -> Result<()> {
+        self.check(&pages)?;
+        for gap in self.away.gaps(&pages) {
+            // SAFETY: whole pages inside the mapping, which `&mut` makes ours. It stays mapped: later uses see zeroes.
+            let status = unsafe {
+                let start = self.start.as_ptr().add(gap.start as usize);
+                libc::madvise(start.cast(), (gap.end - gap.start) as usize, libc::MADV_DONTNEED)
+            };
+            if status != 0 {
+                let cause = std::io::Error::last_os_error();
+                return Err(
+                    Error::internal(format!("the operating system does not take pages back: {cause}")).on_device(self.ledger.device())
+                );
+            }
+            self.ledger.count_unmapped(gap.end - gap.start);
+            self.away.insert(gap);
+        }
+        Ok(())
+    }
+
+    /// Makes pages usable again that [`Backing::decommit`] gave back. The system gives them when they are touched.
+    ///
+    /// # Errors
+    /// INTERNAL where the range is not whole pages of the mapping.
+    pub fn commit(&mut self, pages: Range<u64>) -> Result<()> {
+        self.check(&pages)?;
+        self.ledger.count_mapped(total(&self.away.overlap(&pages)));
+        self.away.remove(&pages);
+        Ok(())
+    }
+
+    fn check(&self, pages: &Range<u64>) -> Result<()> {
+        let page = page_size();
+        let whole = pages.start.is_multiple_of(page) && pages.end.is_multiple_of(page);
+        if whole && pages.start <= pages.end && pages.end <= self.bytes {
+            return Ok(());
+        }
+        Err(Error::internal(format!("bytes {pages:?} are not whole pages of a mapping of {} bytes", self.bytes)))
+    }
+
     /// Bytes of the pages that are in memory now; `None` where the system does not say. A page is the unit, or a huge page.
     pub fn resident(&self) -> Option<Bytes> {
         let page = page_size();
@@ -146,7 +195,8 @@ impl Drop for Backing {
         if self.map_bytes > 0 {
             // SAFETY: the mapping was made by `with_guards` and belongs to this value, which ends here.
             unsafe { libc::munmap(self.map.as_ptr().cast(), self.map_bytes) };
-            self.ledger.count_unmapped(self.bytes);
+            let away = total(&self.away.overlap(&(0..self.bytes)));
+            self.ledger.count_unmapped(self.bytes - away);
         }
     }
 }

@@ -234,6 +234,25 @@ impl Reservation {
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
     }
+
+    /// Changes how much is reserved. Less is always granted.
+    ///
+    /// # Errors
+    /// A refusal, with the reservation as it was, if the limit would be exceeded.
+    pub fn resize(&mut self, bytes: Bytes) -> Result<(), Refusal> {
+        let more = bytes - self.bytes;
+        if more > Bytes::ZERO {
+            let ledger = self.ledger.clone();
+            let mut added = ledger.reserve(more, &self.holder)?;
+            // What was added belongs to this reservation from now on.
+            self.bytes += std::mem::take(&mut added.bytes);
+        } else {
+            // A part of its own, which ends here.
+            drop(Reservation { ledger: self.ledger.clone(), holder: self.holder.clone(), bytes: self.bytes - bytes });
+            self.bytes = bytes;
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Reservation {
@@ -298,6 +317,22 @@ mod tests {
         assert_eq!(ledger.peak(), Bytes(40));
         drop(second);
         assert_eq!((ledger.in_use(), ledger.holders()), (Bytes::ZERO, vec![]));
+    }
+
+    #[test]
+    fn a_reservation_changes_its_size() {
+        let ledger = Ledger::new("CPU:0", Some(Bytes(100)));
+        let mut a = ledger.reserve(Bytes(40), "a").unwrap();
+        let _other = ledger.reserve(Bytes(20), "a").unwrap();
+        a.resize(Bytes(80)).unwrap();
+        assert_eq!((a.bytes(), ledger.in_use(), ledger.holders()[0].bytes), (Bytes(80), Bytes(100), Bytes(100)));
+        assert_eq!(a.resize(Bytes(81)).unwrap_err().asked, Bytes(1));
+        assert_eq!((a.bytes(), ledger.in_use()), (Bytes(80), Bytes(100)));
+        a.resize(Bytes::ZERO).unwrap();
+        assert_eq!((a.bytes(), ledger.in_use(), ledger.holders()[0].bytes), (Bytes::ZERO, Bytes(20), Bytes(20)));
+        a.resize(Bytes(1)).unwrap();
+        drop(a);
+        assert_eq!(ledger.in_use(), Bytes(20));
     }
 
     #[test]

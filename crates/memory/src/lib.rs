@@ -1,14 +1,17 @@
 //! Memory of a device inside this process: the line that holds ([`Ledger`]), mappings that can be given back ([`Backing`]),
-//! both together ([`Block`]), and the packing of buffers with known lifetimes into one arena ([`layout`]).
+//! both together ([`Block`]), the packing of buffers with known lifetimes into one block ([`layout`]), and an allocator for those
+//! whose lifetimes or sizes are not known beforehand ([`arena`]).
 //!
 //! There are two counts, made independently: what was promised (reservations) and what was mapped (backings). A test that
 //! compares them compares two facts.
 
+pub mod arena;
 mod backing;
 mod block;
 pub mod layout;
 mod ledger;
 mod loan;
+mod pages;
 
 pub use backing::{Backing, page_size, physical_memory};
 pub use block::{Block, POISON};
