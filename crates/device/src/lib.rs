@@ -6,6 +6,7 @@
 
 mod bell;
 mod cards;
+pub mod config;
 mod divide;
 mod kernel;
 mod name;

@@ -34,7 +34,11 @@ pub use plan::Plan;
 pub use session::{Fed, Session};
 
 pub use plimsoll_base::{ArgType, Bytes, Code, DataType, Error, ParseBytesError, Result};
-pub use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec, MemoryLimit, Options, PlacementMode};
+pub use plimsoll_device::config as device_config;
+pub use plimsoll_device::{
+    Card, DeviceKind, DeviceName, DeviceSpec, Division, Environment, GpuConfig, LogicalDevice, MemoryLimit, Options, PhysicalDevice,
+    PlacementMode, Reserve, VirtualDevices, resolve,
+};
 pub use plimsoll_graph::{
     AttrValue, Attrs, AttrsExt, Element, Graph, GraphDef, HostTensor, Node, NodeDef, NodeId, Output, PartialShape, Shape,
 };

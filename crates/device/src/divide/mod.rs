@@ -51,6 +51,13 @@ pub fn resolve(physical: &[PhysicalDevice], options: &Options, environment: &Env
     Ok(division)
 }
 
+/// The cards that a process sees and can use, in the order of their numbers.
+pub(crate) fn usable_cards(physical: &[PhysicalDevice], environment: &Environment) -> Vec<Card> {
+    let mut notes = Vec::new();
+    let seen = choose::seen(physical, environment, &mut notes);
+    choose::usable(seen, environment, &mut notes).0
+}
+
 fn cpu(index: u32, memory_limit: Option<Bytes>) -> LogicalDevice {
     LogicalDevice {
         name: DeviceName::local("CPU", index),

@@ -9,7 +9,7 @@ pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
     /// The variables that are looked at.
-    pub const NAMES: [&str; 12] = [
+    pub const NAMES: [&str; 11] = [
         "CUDA_VISIBLE_DEVICES",
         "CUDA_DEVICE_ORDER",
         "PLIMSOLL_SIM_GPUS",
@@ -21,7 +21,6 @@ impl Environment {
         "TF_ENABLE_GPU_GARBAGE_COLLECTION",
         "TF_NUM_INTRAOP_THREADS",
         "TF_NUM_INTEROP_THREADS",
-        "TF_CPU_BFC_MEM_LIMIT_IN_MB",
     ];
 
     /// No variable is set.
