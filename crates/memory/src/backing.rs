@@ -200,3 +200,31 @@ impl Drop for Backing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_go_and_come_back_zeroed() {
+        let page = page_size();
+        let ledger = Ledger::new("CPU:0", None);
+        let mut backing = Backing::new(&ledger, Bytes(8 * page)).unwrap();
+        // SAFETY: the bytes of the mapping, which is ours.
+        unsafe { backing.as_ptr().write_bytes(7, 8 * page as usize) };
+        backing.decommit(2 * page..5 * page).unwrap();
+        backing.decommit(4 * page..6 * page).unwrap();
+        assert_eq!((backing.resident(), ledger.mapped()), (Some(Bytes(4 * page)), Bytes(4 * page)));
+        backing.commit(0..3 * page).unwrap();
+        backing.commit(0..3 * page).unwrap();
+        assert_eq!((ledger.mapped(), ledger.mapped_peak()), (Bytes(5 * page), Bytes(8 * page)));
+        // SAFETY: as above; all of it may be read.
+        let bytes = unsafe { std::slice::from_raw_parts(backing.as_ptr(), 3 * page as usize) };
+        assert!(bytes[..2 * page as usize].iter().all(|&byte| byte == 7) && bytes[2 * page as usize..].iter().all(|&byte| byte == 0));
+        for wrong in [1..page, 0..page + 1, 0..9 * page, 2 * page..page] {
+            assert!(backing.decommit(wrong.clone()).is_err() && backing.commit(wrong).is_err());
+        }
+        drop(backing);
+        assert_eq!(ledger.mapped(), Bytes::ZERO);
+    }
+}

@@ -5,6 +5,7 @@
 //! request with a frontier of its own takes only chunks that are old enough; one without takes any, since what it is for runs
 //! after what used the chunk.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::chunks::Chunk;
@@ -61,6 +62,7 @@ impl Policy {
     /// has.
     pub(super) fn force(&mut self, needed: u64) -> bool {
         let mut satisfied = false;
+        let mut queued = BTreeSet::new();
         for (address, freed_at) in std::mem::take(&mut self.aging) {
             // A chunk that was merged into another before its turn is in the queue under the other's address.
             if self.chunks.at(address).and_then(Chunk::freed_at) != Some(freed_at) {
@@ -68,7 +70,10 @@ impl Policy {
             }
             let merged = if satisfied { Some((address, freed_at)) } else { self.chunks.coalesce(address, true) };
             let Some((address, freed_at)) = merged else { continue };
-            self.aging.push_back((address, freed_at));
+            // Several may have been merged into one.
+            if queued.insert((address, freed_at)) {
+                self.aging.push_back((address, freed_at));
+            }
             satisfied = satisfied || self.chunks.at(address).is_some_and(|chunk| chunk.bytes >= needed);
         }
         satisfied
