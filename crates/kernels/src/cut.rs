@@ -28,6 +28,10 @@ impl Cut {
         let grain = grain.max(1);
         let by_size = usize::try_from(PIECE_BYTES.div_ceil(unit_bytes.max(1))).unwrap_or(usize::MAX);
         let per_piece = by_size.max(units.div_ceil(most.max(1))).max(1);
+        // Pieces of one size, and an even number of them: most machines have an even number of threads.
+        let pieces = units.div_ceil(per_piece);
+        let pieces = if pieces > 1 { pieces.next_multiple_of(2).min(most.max(1)) } else { 1 };
+        let per_piece = units.div_ceil(pieces).max(1);
         Cut { units, per_piece: per_piece.checked_next_multiple_of(grain).unwrap_or(usize::MAX) }
     }
 
@@ -74,6 +78,8 @@ mod tests {
         {
             let cut = Cut::new(units, bytes, grain);
             assert!((1..=64).contains(&cut.pieces()));
+            let sizes = (0..cut.pieces()).map(|piece| cut.units(piece..piece + 1).len());
+            assert!(units < 1000 || sizes.clone().max() <= Some(2 * sizes.min().unwrap_or(0)), "{units} in {cut:?}");
             let mut next = 0;
             for piece in 0..cut.pieces() {
                 let range = cut.units(piece..piece + 1);

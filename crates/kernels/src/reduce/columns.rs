@@ -51,7 +51,7 @@ impl<T, F: Fold<T>, const N: usize> Columns<T, F, N> {
         // Few results from many rows: the columns are all there is to share out, a cache line of them at least.
         let line = 64 / size;
         let large = count * width * size > (256 << 10);
-        let block = if width > line && places(&kept) < 16 && large {
+        let block = if width > line && places(&kept) < 8 && large {
             width.div_ceil(16).next_multiple_of(line).min(MOST_COLUMNS)
         } else {
             width.clamp(1, MOST_COLUMNS)

@@ -73,10 +73,17 @@ pub fn reduce(op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) 
 /// # Errors
 /// UNIMPLEMENTED for other types.
 pub fn l2_loss(data_type: DataType, shape: &[u64]) -> Result<Prepared> {
-    let flat = [elements(shape)? as u64];
+    squares(data_type, &[elements(shape)? as u64], &[0])
+}
+
+/// As [`reduce`], half the sums of the squares. Float or double.
+///
+/// # Errors
+/// As [`reduce`].
+pub fn squares(data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared> {
     match data_type {
-        DataType::Float => prepare::<f32, fold::HalfSquares, 64>(data_type, &flat, &[0]),
-        DataType::Double => prepare::<f64, fold::HalfSquares, 32>(data_type, &flat, &[0]),
+        DataType::Float => prepare::<f32, fold::HalfSquares, 64>(data_type, shape, axes),
+        DataType::Double => prepare::<f64, fold::HalfSquares, 32>(data_type, shape, axes),
         _ => Err(Error::unimplemented(format!("L2Loss of {data_type}"))),
     }
 }

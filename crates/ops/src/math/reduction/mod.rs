@@ -1,14 +1,17 @@
 //! Sum, Mean, Prod, Max, Min, All, Any: tensors folded along axes.
 
 mod gradients;
+mod parts;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::AttrsExt;
-use plimsoll_kernels::reduce::{ReduceOp, reduce};
+use plimsoll_kernels::reduce::ReduceOp;
 
 use crate::infer::of_rank;
 use crate::registry::Gradient;
 use crate::{Call, InferCx, KernelCx, Lower, OpRules};
+
+pub(crate) use parts::{half_squares, reduction};
 
 const fn rule(name: &'static str, prepare: fn(&KernelCx<'_>) -> Result<Call>, gradient: Gradient) -> OpRules {
     OpRules { name, infer, lower: Lower::Kernel(prepare), gradient }
@@ -63,5 +66,5 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 fn prepare(cx: &KernelCx<'_>, op: ReduceOp) -> Result<Call> {
     let reduced = reduced(&cx.ints(1)?, cx.dims(0).len())?;
     let axes: Vec<usize> = (0..reduced.len()).filter(|axis| reduced[*axis]).collect();
-    Ok(Call::new(reduce(op, cx.inputs[0].data_type, cx.dims(0), &axes)?, [0]))
+    reduction(op, cx.inputs[0].data_type, cx.dims(0), &axes)
 }

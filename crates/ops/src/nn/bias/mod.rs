@@ -3,9 +3,10 @@
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, Attrs, AttrsExt, NodeId, Output};
 use plimsoll_kernels::expr::{BinaryOp, Expr, ExprBuilder};
-use plimsoll_kernels::reduce::{ReduceOp, reduce};
+use plimsoll_kernels::reduce::ReduceOp;
 
 use crate::gradient::from_one;
+use crate::math::reduction::reduction;
 use crate::registry::Gradient;
 use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
 
@@ -83,7 +84,7 @@ fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
     let rank = cx.dims(0).len();
     let channel = channels(cx.attrs(), rank);
     let axes: Vec<usize> = (0..rank).filter(|axis| *axis != channel).collect();
-    Ok(Call::new(reduce(ReduceOp::Sum, cx.inputs[0].data_type, cx.dims(0), &axes)?, [0]))
+    reduction(ReduceOp::Sum, cx.inputs[0].data_type, cx.dims(0), &axes)
 }
 
 /// The bias's gradient repeated everywhere.

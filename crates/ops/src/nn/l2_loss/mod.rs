@@ -2,10 +2,10 @@
 
 use plimsoll_base::Result;
 use plimsoll_graph::{NodeId, Output};
-use plimsoll_kernels::reduce;
 
 use crate::gradient::from_one;
 use crate::infer::scalar;
+use crate::math::reduction::half_squares;
 use crate::registry::Gradient;
 use crate::{Call, GraphBuilder, KernelCx, Lower, OpRules};
 
@@ -14,7 +14,7 @@ pub const RULES: &[OpRules] =
     &[OpRules { name: "L2Loss", infer: scalar, lower: Lower::Kernel(prepare), gradient: Gradient::Rule(gradient) }];
 
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
-    Ok(Call::new(reduce::l2_loss(cx.inputs[0].data_type, cx.dims(0))?, [0]))
+    half_squares(cx.inputs[0].data_type, cx.dims(0))
 }
 
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
