@@ -11,9 +11,11 @@ mod block;
 pub mod layout;
 mod ledger;
 mod loan;
+pub mod machine;
 mod pages;
+mod size;
 
 pub use backing::{Backing, page_size, physical_memory};
 pub use block::{Block, POISON};
-pub use ledger::{Holder, Ledger, Refusal, Reservation};
+pub use ledger::{Holder, Ledger, Refusal, Reservation, Upstream};
 pub use loan::Loan;

@@ -1,17 +1,22 @@
 //! The line of one device: a limit, what is reserved under it, and by whom.
 //!
-//! Everything a caller sees is in terms of bytes and holders' names, so that a ledger shared between processes can stand
-//! behind the same type.
+//! Everything a caller sees is in terms of bytes and holders' names. Behind a ledger may stand a part of a machine's card
+//! ([`Upstream`]): then what is reserved here is held there, and other processes see it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use plimsoll_base::{Bytes, Error};
+use plimsoll_base::Bytes;
 
 use crate::physical_memory;
 
-/// How many holders an error names.
-const NAMED_HOLDERS: usize = 5;
+mod refusal;
+mod upstream;
+
+pub use refusal::Refusal;
+pub use upstream::Upstream;
+
+use refusal::NAMED_HOLDERS;
 
 /// What may be reserved on a device and what is. Thread-safe; shared by [`Arc`].
 #[derive(Debug)]
@@ -21,10 +26,13 @@ pub struct Ledger {
     /// What may be reserved at most: the limit, else the memory of the machine.
     line: Bytes,
     state: Mutex<State>,
+    upstream: Option<Upstream>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// What may be in use without asking anyone: the line, or what is held upstream.
+    held: Bytes,
     in_use: Bytes,
     peak: Bytes,
     mapped: Bytes,
@@ -43,25 +51,6 @@ pub struct Holder {
     pub bytes: Bytes,
 }
 
-/// A reservation that was not granted, with everything that an error needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The device.
-    pub device: Arc<str>,
-    /// Who asked.
-    pub holder: String,
-    /// Bytes asked.
-    pub asked: Bytes,
-    /// Bytes reserved at that time.
-    pub in_use: Bytes,
-    /// The limit.
-    pub limit: Bytes,
-    /// The largest holders, largest first.
-    pub holders: Vec<Holder>,
-    /// How many holders are not in the list.
-    pub more_holders: usize,
-}
-
 /// Bytes reserved in a ledger; given back when dropped.
 #[derive(Debug)]
 pub struct Reservation {
@@ -74,7 +63,8 @@ impl Ledger {
     /// An empty ledger of `device` (its full name, for errors). Without a limit what the machine has is granted, and counted.
     pub fn new(device: impl Into<Arc<str>>, limit: Option<Bytes>) -> Arc<Ledger> {
         let line = limit.or_else(physical_memory).unwrap_or(Bytes(u64::MAX));
-        Arc::new(Ledger { device: device.into(), limit, line, state: Mutex::default() })
+        let state = Mutex::new(State { held: line, ..State::default() });
+        Arc::new(Ledger { device: device.into(), limit, line, state, upstream: None })
     }
 
     /// The device's name.
@@ -121,15 +111,12 @@ impl Ledger {
 
     /// Reserves `bytes` in the name of `holder`.
     ///
+    /// Takes no system call where an upstream holds enough already.
+    ///
     /// # Errors
-    /// A refusal, with the ledger as it was, if the limit would be exceeded.
+    /// A refusal, with the ledger as it was, if the limit would be exceeded or the upstream has not that much.
     pub fn reserve(self: &Arc<Ledger>, bytes: Bytes, holder: &str) -> Result<Reservation, Refusal> {
-        let mut state = self.state();
-        let total = state.in_use.0.checked_add(bytes.0).map(Bytes);
-        let limit = self.line;
-        let Some(total) = total.filter(|total| *total <= limit) else {
-            return Err(self.refusal(&state, bytes, holder));
-        };
+        let (mut state, total) = self.room(Bytes::ZERO, bytes, holder)?;
         state.in_use = total;
         state.peak = state.peak.max(total);
         let name = match state.holders.get_key_value(holder) {
@@ -154,12 +141,7 @@ impl Ledger {
 
     /// Lent memory counts as reserved and as mapped.
     pub(crate) fn change_loan(&self, holder: &Arc<str>, old: Bytes, new: Bytes) -> Result<(), Refusal> {
-        let mut state = self.state();
-        let total = (state.in_use - old).0.checked_add(new.0).map(Bytes);
-        let limit = self.line;
-        let Some(total) = total.filter(|total| new <= old || *total <= limit) else {
-            return Err(self.refusal(&state, new - old, holder));
-        };
+        let (mut state, total) = self.room(old, new, holder)?;
         state.in_use = total;
         state.peak = state.peak.max(total);
         state.mapped = state.mapped - old + new;
@@ -183,23 +165,48 @@ impl Ledger {
         }
     }
 
+    /// The state, and what will be in use when `old` bytes have become `new`: not more than may be.
+    fn room(&self, old: Bytes, new: Bytes, holder: &str) -> Result<(MutexGuard<'_, State>, Bytes), Refusal> {
+        let (state, total) = self.within_line(old, new, holder)?;
+        match &self.upstream {
+            Some(upstream) if total > state.held && new > old => {
+                drop(state);
+                self.go_out(upstream, old, new, holder)
+            }
+            _ => Ok((state, total)),
+        }
+    }
+
+    fn within_line(&self, old: Bytes, new: Bytes, holder: &str) -> Result<(MutexGuard<'_, State>, Bytes), Refusal> {
+        let state = self.state();
+        let total = (state.in_use - old).0.checked_add(new.0).map(Bytes);
+        match total.filter(|total| new <= old || *total <= self.line) {
+            Some(total) => Ok((state, total)),
+            None => Err(self.refusal(&state, new - old, holder)),
+        }
+    }
+
     fn refusal(&self, state: &State, asked: Bytes, holder: &str) -> Refusal {
         let mut holders = largest(state);
         let more_holders = holders.len().saturating_sub(NAMED_HOLDERS);
         holders.truncate(NAMED_HOLDERS);
         let (device, limit) = (self.device.clone(), self.line);
-        Refusal { device, holder: holder.to_string(), asked, in_use: state.in_use, limit, holders, more_holders }
+        Refusal { device, holder: holder.to_string(), asked, in_use: state.in_use, limit, holders, more_holders, upstream: None }
     }
 
     pub(crate) fn count_mapped(&self, bytes: u64) {
         let mut state = self.state();
         state.mapped += Bytes(bytes);
         state.mapped_peak = state.mapped_peak.max(state.mapped);
+        drop(state);
+        self.show_use(|used| used + Bytes(bytes));
     }
 
     pub(crate) fn count_unmapped(&self, bytes: u64) {
         let mut state = self.state();
         state.mapped = state.mapped - Bytes(bytes);
+        drop(state);
+        self.show_use(|used| used - Bytes(bytes));
     }
 
     /// No code that holds the lock can panic half-way through a change, so a poisoned lock still guards a sound state.
@@ -268,38 +275,6 @@ impl Drop for Reservation {
     }
 }
 
-/// A size in its own unit and, unless that says it exactly, in bytes.
-fn exact(bytes: Bytes) -> String {
-    match bytes.0 {
-        0..1024 => bytes.to_string(),
-        _ => format!("{bytes} ({} bytes)", bytes.0),
-    }
-}
-
-impl From<Refusal> for Error {
-    /// RESOURCE_EXHAUSTED with the device, what was asked, used and allowed, by whom, and what would help.
-    fn from(refusal: Refusal) -> Error {
-        let Refusal { device, holder, asked, in_use, limit, holders, more_holders } = refusal;
-        let mut message = format!("{holder} asks for {}; {} of a limit of {} are reserved", exact(asked), exact(in_use), exact(limit));
-        for (index, holder) in holders.iter().enumerate() {
-            message += &format!("{}{}: {}", if index == 0 { " (" } else { ", " }, holder.name, exact(holder.bytes));
-        }
-        if more_holders > 0 {
-            message += &format!(", and {more_holders} more");
-        }
-        if !holders.is_empty() {
-            message += ")";
-        }
-        let short = Bytes(in_use.0.saturating_add(asked.0)) - limit;
-        let mut remedy =
-            format!("{} are missing: raise the memory limit to at least {} bytes", exact(short), in_use.0.saturating_add(asked.0));
-        if !holders.is_empty() {
-            remedy += ", or close one of the holders";
-        }
-        Error::resource_exhausted(message).on_device(&*device).with_remedy(remedy)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -356,21 +331,6 @@ mod tests {
         assert_eq!((refusal.limit, refusal.in_use, ledger.limit()), (all, all, None));
         drop(held);
         assert!(ledger.reserve(Bytes(u64::MAX), "a").is_err() || all == Bytes(u64::MAX));
-    }
-
-    #[test]
-    fn a_refusal_says_everything() {
-        let ledger = Ledger::new("/device:CPU:0", Some(Bytes(64 << 20)));
-        let _a = ledger.reserve(Bytes(40 << 20), "session 1: variables").unwrap();
-        let _rest: Vec<_> = (0..6).map(|i| ledger.reserve(Bytes(100 + i), &format!("session 1: feed {i}")).unwrap()).collect();
-        let error = Error::from(ledger.reserve(Bytes(32 << 20), "session 2: arena").unwrap_err());
-        assert_eq!(
-            error.to_string(),
-            "RESOURCE_EXHAUSTED: session 2: arena asks for 32 MiB (33554432 bytes); 40.00 MiB (41943655 bytes) of a limit of 64 MiB (67108864 \
-             bytes) are reserved (session 1: variables: 40 MiB (41943040 bytes), session 1: feed 5: 105 B, session 1: feed 4: 104 B, \
-             session 1: feed 3: 103 B, session 1: feed 2: 102 B, and 2 more) on /device:CPU:0\n  hint: 8.00 MiB (8389223 bytes) are missing: \
-             raise the memory limit to at least 75498087 bytes, or close one of the holders"
-        );
     }
 
     #[test]

@@ -1,0 +1,149 @@
+//! A part of a machine's card behind a ledger of this process.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plimsoll_base::{Bytes, Result};
+
+use super::{Ledger, Refusal, State};
+use crate::machine::{Denied, Member, Wait};
+
+/// What a ledger reserves on a card of the machine, through a member.
+///
+/// Either everything is held from the beginning and nothing is asked for later, or the ledger grows: what it lacks is reserved
+/// on the card first, in whole steps where there is room for them.
+#[derive(Debug)]
+pub struct Upstream {
+    member: Arc<Member>,
+    card: usize,
+    /// Held when the ledger begins.
+    held: Bytes,
+    step: Option<Bytes>,
+    wait: Option<Wait>,
+    /// Only one thread reserves or gives back at a time.
+    going_out: Mutex<()>,
+}
+
+impl Upstream {
+    /// Takes over `held` bytes that the member has reserved on the card of that number: the ledger gives them back in the end.
+    pub fn new(member: &Arc<Member>, card: usize, held: Bytes) -> Upstream {
+        Upstream { member: member.clone(), card, held, step: None, wait: None, going_out: Mutex::default() }
+    }
+
+    /// Lets the ledger reserve more when it needs it, in steps of that many bytes.
+    pub fn growing(self, step: Bytes) -> Upstream {
+        Upstream { step: Some(step), ..self }
+    }
+
+    /// Lets it wait for them.
+    pub fn waiting(self, wait: Wait) -> Upstream {
+        Upstream { wait: Some(wait), ..self }
+    }
+
+    fn reserve(&self, wish: Bytes, least: Bytes) -> Result<Bytes, Denied> {
+        if wish > least && self.member.reserve(&[(self.card, wish)]).is_ok() {
+            return Ok(wish);
+        }
+        match &self.wait {
+            Some(wait) => self.member.reserve_waiting(&[(self.card, least)], wait, &mut |_| true)?,
+            None => self.member.reserve(&[(self.card, least)])?,
+        }
+        Ok(least)
+    }
+}
+
+impl Ledger {
+    /// An empty ledger of a device on a card of the machine. Its line is the limit, at most what is held or, where it grows,
+    /// what the card has.
+    pub fn with_upstream(device: impl Into<Arc<str>>, limit: Option<Bytes>, upstream: Upstream) -> Arc<Ledger> {
+        let most = match upstream.step {
+            Some(_) => upstream.member.machine().cards().get(upstream.card).map_or(Bytes::ZERO, |card| card.capacity),
+            None => upstream.held,
+        };
+        let line = limit.map_or(most, |limit| limit.min(most));
+        let state = Mutex::new(State { held: upstream.held, ..State::default() });
+        Arc::new(Ledger { device: device.into(), limit, line, state, upstream: Some(upstream) })
+    }
+
+    /// Bytes that may be in use without asking anyone: the line, or what is held on the machine's card.
+    pub fn held(&self) -> Bytes {
+        self.state().held.min(self.line)
+    }
+
+    /// Makes sure that `bytes` more can be reserved without asking the machine, as long as nobody else in this process does.
+    ///
+    /// # Errors
+    /// As [`Ledger::reserve`]; nothing has changed then.
+    pub fn ensure(&self, bytes: Bytes, holder: &str) -> Result<(), Refusal> {
+        self.room(Bytes::ZERO, bytes, holder).map(|_| ())
+    }
+
+    /// Gives back to the machine what is held and not in use, but for the rest of a step. How much that was; nothing where the
+    /// ledger does not grow, since it could not get it back.
+    ///
+    /// # Errors
+    /// Where the machine's ledger cannot be used; see [`Member::release`].
+    pub fn release_unused(&self) -> Result<Bytes> {
+        let Some((upstream, step)) = self.upstream.as_ref().and_then(|upstream| Some((upstream, upstream.step?))) else {
+            return Ok(Bytes::ZERO);
+        };
+        let _alone = lock(&upstream.going_out);
+        let given = {
+            let mut state = self.state();
+            let kept = state.in_use.round_up(step.0).min(state.held);
+            let given = state.held - kept;
+            state.held = kept;
+            given
+        };
+        if given > Bytes::ZERO {
+            upstream.member.release(&[(upstream.card, given)])?;
+        }
+        Ok(given)
+    }
+
+    /// As `room`, when what is held is not enough.
+    pub(super) fn go_out(
+        &self,
+        upstream: &Upstream,
+        old: Bytes,
+        new: Bytes,
+        holder: &str,
+    ) -> Result<(MutexGuard<'_, State>, Bytes), Refusal> {
+        let _alone = lock(&upstream.going_out);
+        loop {
+            // Others may have given back, or taken what was reserved for them to find, while nobody looked.
+            let (state, total) = self.within_line(old, new, holder)?;
+            let held = state.held;
+            if total <= held {
+                return Ok((state, total));
+            }
+            drop(state);
+            let step = upstream.step.map_or(1, |step| step.0);
+            let wish = total.round_up(step).min(self.line) - held;
+            match upstream.reserve(wish, total - held) {
+                Ok(got) => self.state().held += got,
+                Err(denied) => return Err(Refusal { upstream: Some(Box::new(denied)), ..self.refusal(&self.state(), new - old, holder) }),
+            }
+        }
+    }
+
+    /// Tells the machine how much is mapped.
+    pub(super) fn show_use(&self, change: impl FnOnce(Bytes) -> Bytes) {
+        if let Some(upstream) = &self.upstream {
+            upstream.member.change_used(upstream.card, change);
+        }
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        let held = self.state().held;
+        if let Some(upstream) = &self.upstream {
+            // Where the machine's ledger cannot be used, the bytes come back with the member.
+            let _ = upstream.member.release(&[(upstream.card, held)]);
+        }
+    }
+}
+
+fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

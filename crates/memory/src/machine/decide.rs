@@ -1,0 +1,301 @@
+//! Who may take what: a pure function of cards, holders and the queue.
+//!
+//! **The rule.** Requests are looked at in the order of the queue. One is granted if its bytes are free on all its cards and
+//! not *spoken for*. The bytes of a request that has to wait are spoken for on each of its cards, so that what is granted behind
+//! it leaves room for it beside: a later request passes it only where it cannot delay it, whoever gives back, and when.
+//!
+//! **Growth.** A request that can be granted only after others who wait too have given back (because they hold what it needs,
+//! or what somebody before it needs) does not bind those that hold bytes: were they made to wait behind it, everyone would wait
+//! for ever. So if those who wait could end one after another in any order, the queue does not stop ([`deadlocked`] says when
+//! they cannot).
+
+/// A card: what may be held on it, and what is held, by those who wait as well.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Card {
+    pub(super) room: u64,
+    pub(super) taken: u64,
+}
+
+/// One who waits, or asks last: bytes held and asked in addition, for each card.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) held: Vec<u64>,
+    pub(super) asked: Vec<u64>,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It may be taken now.
+    Granted,
+    /// Its bytes are not free on this card.
+    Short { card: usize },
+    /// They are free on all its cards, but on this one spoken for by the request at that place of the queue.
+    Behind { card: usize, place: usize },
+}
+
+impl Request {
+    fn holds(&self) -> bool {
+        self.held.iter().any(|&bytes| bytes > 0)
+    }
+}
+
+/// What becomes of each request of the queue, first to last. All that are granted may be taken, in any order.
+pub(super) fn verdicts(cards: &[Card], queue: &[Request]) -> Vec<Verdict> {
+    let count = cards.len();
+    let mut free: Vec<u64> = cards.iter().map(|card| card.room.saturating_sub(card.taken)).collect();
+    let mut held_by_waiting = vec![0u64; count];
+    for request in queue {
+        add(&mut held_by_waiting, &request.held);
+    }
+    // Spoken for towards everyone, and towards those only who hold nothing.
+    let (mut spoken, mut spoken_to_new) = (vec![0u64; count], vec![0u64; count]);
+    let mut out = Vec::with_capacity(queue.len());
+    for (place, request) in queue.iter().enumerate() {
+        let holds = request.holds();
+        let asks = || (0..count).filter(|&card| request.asked[card] > 0);
+        let bound = |card: usize| spoken[card].saturating_add(if holds { 0 } else { spoken_to_new[card] });
+        let verdict = if let Some(card) = asks().find(|&card| request.asked[card] > free[card]) {
+            Verdict::Short { card }
+        } else if let Some(card) = asks().find(|&card| request.asked[card].saturating_add(bound(card)) > free[card]) {
+            let waits_for = |before: &usize| out[*before] != Verdict::Granted && queue[*before].asked[card] > 0;
+            Verdict::Behind { card, place: (0..place).find(waits_for).unwrap_or(0) }
+        } else {
+            Verdict::Granted
+        };
+        out.push(verdict);
+        match verdict {
+            Verdict::Granted => {
+                for card in 0..count {
+                    free[card] -= request.asked[card];
+                    held_by_waiting[card] = held_by_waiting[card].saturating_sub(request.held[card]);
+                }
+            }
+            _ => {
+                // When all have ended who do not wait.
+                let free_then = |card: usize| cards[card].room.saturating_sub(held_by_waiting[card]);
+                let spoken_then = |card: usize| if holds { 0 } else { spoken_to_new[card] };
+                let needs_none_that_waits = asks().all(|card| request.asked[card].saturating_add(spoken_then(card)) <= free_then(card));
+                add(if needs_none_that_waits { &mut spoken } else { &mut spoken_to_new }, &request.asked);
+            }
+        }
+    }
+    out
+}
+
+/// Which of those who wait can never be granted, though everyone who does not wait gives everything back, and whoever is granted
+/// does so afterwards.
+pub(super) fn deadlocked(cards: &[Card], queue: &[Request]) -> Vec<bool> {
+    let mut held = vec![0u64; cards.len()];
+    for request in queue {
+        add(&mut held, &request.held);
+    }
+    let mut free: Vec<u64> = cards.iter().zip(&held).map(|(card, held)| card.room.saturating_sub(*held)).collect();
+    let mut stuck = vec![true; queue.len()];
+    loop {
+        let ends = |place: &usize| stuck[*place] && queue[*place].asked.iter().zip(&free).all(|(asked, free)| asked <= free);
+        let Some(place) = (0..queue.len()).find(ends) else { return stuck };
+        stuck[place] = false;
+        add(&mut free, &queue[place].held);
+    }
+}
+
+fn add(sum: &mut [u64], bytes: &[u64]) {
+    for (sum, bytes) in sum.iter_mut().zip(bytes) {
+        *sum = sum.saturating_add(*bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Verdict::*;
+    use super::*;
+
+    fn request(held: &[u64], asked: &[u64]) -> Request {
+        Request { held: held.to_vec(), asked: asked.to_vec() }
+    }
+
+    fn cards(all: &[(u64, u64)]) -> Vec<Card> {
+        all.iter().map(|&(room, taken)| Card { room, taken }).collect()
+    }
+
+    #[test]
+    fn the_rule_by_examples() {
+        let new = |asked: &[u64]| request(&vec![0; asked.len()], asked);
+        // Room and taken per card; the queue; what becomes of it.
+        type Example = (&'static str, &'static [(u64, u64)], Vec<Request>, Vec<Verdict>);
+        let table: &[Example] = &[
+            ("fits", &[(10, 6)], vec![new(&[4])], vec![Granted]),
+            ("does not", &[(10, 7)], vec![new(&[4])], vec![Short { card: 0 }]),
+            ("small behind large", &[(10, 6)], vec![new(&[5]), new(&[1])], vec![Short { card: 0 }, Behind { card: 0, place: 0 }]),
+            ("small passes on another card", &[(10, 6), (10, 6)], vec![new(&[5, 0]), new(&[0, 4])], vec![Short { card: 0 }, Granted]),
+            (
+                "small passes where both fit beside",
+                &[(10, 6), (10, 0)],
+                vec![new(&[5, 6]), new(&[0, 4]), new(&[0, 1])],
+                vec![Short { card: 0 }, Granted, Behind { card: 1, place: 0 }],
+            ),
+            ("all that fit in order", &[(10, 4)], vec![new(&[3]), new(&[3]), new(&[1])], vec![Granted, Granted, Short { card: 0 }]),
+            (
+                "a holder whose bytes the first needs grows past it",
+                &[(10, 5)],
+                vec![new(&[8]), request(&[5], &[2])],
+                vec![Short { card: 0 }, Granted],
+            ),
+            (
+                "a holder whose bytes the first does not need waits its turn",
+                &[(10, 6)],
+                vec![new(&[5]), request(&[2], &[1])],
+                vec![Short { card: 0 }, Behind { card: 0, place: 0 }],
+            ),
+            ("no bytes are always free", &[(10, 12)], vec![new(&[1]), new(&[0])], vec![Short { card: 0 }, Granted]),
+        ];
+        for (name, all, queue, expected) in table {
+            assert_eq!(&verdicts(&cards(all), queue), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn two_that_grow_into_each_other_are_deadlocked() {
+        let all = cards(&[(10, 10)]);
+        assert_eq!(deadlocked(&all, &[request(&[5], &[3])]), [false], "the other may still give back");
+        let queue = [request(&[5], &[3]), request(&[5], &[3]), request(&[0], &[4]), request(&[0], &[0])];
+        assert_eq!(deadlocked(&all, &queue), [true, true, true, false]);
+        let queue = [request(&[4], &[3]), request(&[3], &[3]), request(&[0], &[10])];
+        assert_eq!(deadlocked(&all, &queue), [false, false, false], "one after the other");
+    }
+
+    /// A machine of one or two cards, those who only hold, and the queue.
+    #[derive(Clone, Debug)]
+    struct World {
+        room: Vec<u64>,
+        running: Vec<Vec<u64>>,
+        queue: Vec<Request>,
+    }
+
+    impl World {
+        fn cards(&self) -> Vec<Card> {
+            let held = |card: usize| {
+                self.running.iter().map(|held| held[card]).sum::<u64>() + self.queue.iter().map(|request| request.held[card]).sum::<u64>()
+            };
+            self.room.iter().enumerate().map(|(card, &room)| Card { room, taken: held(card) }).collect()
+        }
+
+        fn verdicts(&self) -> Vec<Verdict> {
+            verdicts(&self.cards(), &self.queue)
+        }
+    }
+
+    /// Worlds in which no card holds more than it has room for.
+    fn worlds() -> impl Strategy<Value = World> {
+        (1..3usize).prop_flat_map(|count| {
+            let bytes = move |most: u64| prop::collection::vec(0..=most, count);
+            let running = prop::collection::vec(bytes(6), 0..4);
+            let waiting = (prop_oneof![2 => Just(vec![0; count]), 1 => bytes(4)], bytes(8));
+            (prop::collection::vec(4..16u64, count), running, prop::collection::vec(waiting, 0..5)).prop_map(|(room, running, waiting)| {
+                let mut world = World { room, running: vec![], queue: vec![] };
+                for held in running {
+                    world.running.push(held);
+                    if world.cards().iter().any(|card| card.taken > card.room) {
+                        world.running.pop();
+                    }
+                }
+                for (held, asked) in waiting {
+                    world.queue.push(Request { held, asked });
+                    if world.cards().iter().any(|card| card.taken > card.room) {
+                        world.queue.pop();
+                    }
+                }
+                world
+            })
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_granted_fits_together(world in worlds()) {
+            let verdicts = world.verdicts();
+            for (card, facts) in world.cards().iter().enumerate() {
+                let granted: u64 =
+                    world.queue.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Granted).map(|(request, _)| request.asked[card]).sum();
+                prop_assert!(facts.taken + granted <= facts.room);
+            }
+        }
+
+        #[test]
+        fn the_first_is_granted_exactly_if_it_fits(world in worlds()) {
+            let Some(first) = world.queue.first() else { return Ok(()) };
+            let fits = world.cards().iter().zip(&first.asked).all(|(card, asked)| card.taken + asked <= card.room);
+            prop_assert_eq!(world.verdicts()[0] == Granted, fits);
+        }
+
+        /// Whoever of those that run ends, with or without those that were granted behind: whoever waits and does not need
+        /// those who wait is granted just as soon.
+        #[test]
+        fn who_passes_delays_nobody(world in worlds()) {
+            let verdicts = world.verdicts();
+            let granted = |place: &usize| verdicts[*place] == Granted;
+            let mut needing = vec![];
+            for place in (0..world.queue.len()).filter(|place| !granted(place)) {
+                let waits = |other: &usize| *other >= place || !granted(other);
+                let held_by_waiting =
+                    |card: usize| (0..world.queue.len()).filter(waits).map(|other| world.queue[other].held[card]).sum::<u64>();
+                // Whether it can be granted without any of those who wait having ended.
+                let own = &world.queue[place];
+                let first = |card: usize| if own.holds() { 0 } else { needing.iter().map(|&other: &usize| world.queue[other].asked[card]).sum() };
+                let alone = |card: usize| own.asked[card] == 0 || own.asked[card] + first(card) + held_by_waiting(card) <= world.room[card];
+                let alone = (0..world.room.len()).all(alone);
+                if !alone {
+                    needing.push(place);
+                }
+                for ended in 0..1u32 << world.running.len() {
+                    // What is left of the queue for the one at `place`, after the grants before it and `also` behind it.
+                    let after = |also: bool| {
+                        let mut later = world.clone();
+                        later.queue.clear();
+                        later.running =
+                            (0..world.running.len()).filter(|index| ended & 1 << index == 0).map(|index| world.running[index].clone()).collect();
+                        for (other, request) in world.queue.iter().enumerate() {
+                            // Holders may pass one that needs others who wait: that is the rule for growth.
+                            let exempt = !alone && request.holds();
+                            match granted(&other) && (other < place || (also && !exempt)) {
+                                true => later.running.push(request.held.iter().zip(&request.asked).map(|(held, asked)| held + asked).collect()),
+                                false if other <= place => later.queue.push(request.clone()),
+                                false => later.running.push(request.held.clone()),
+                            }
+                        }
+                        let cards = later.cards();
+                        let free = |card: usize| cards[card].room.saturating_sub(cards[card].taken);
+                        (0..cards.len()).all(|card| world.queue[place].asked[card] <= free(card))
+                    };
+                    prop_assert!(!after(false) || after(true), "{place} of {verdicts:?} is delayed when {ended:b} end");
+                }
+            }
+        }
+
+        /// When all that run have ended, somebody who waits goes on, unless they are deadlocked; and one after another all do.
+        #[test]
+        fn the_queue_does_not_stop(mut world in worlds()) {
+            world.running.clear();
+            let stuck = deadlocked(&world.cards(), &world.queue);
+            let mut names: Vec<usize> = (0..world.queue.len()).filter(|&place| !stuck[place]).collect();
+            // Those who are deadlocked are told so, give up what they asked, and run.
+            for place in (0..stuck.len()).rev().filter(|&place| stuck[place]) {
+                let gone = world.queue.remove(place);
+                prop_assert!(gone.asked.iter().any(|&bytes| bytes > 0));
+            }
+            while !names.is_empty() {
+                let verdicts = world.verdicts();
+                let Some(place) = verdicts.iter().position(|verdict| *verdict == Granted) else {
+                    return Err(TestCaseError::fail(format!("{world:?} stands still: {verdicts:?}")));
+                };
+                world.queue.remove(place);
+                names.remove(place);
+            }
+        }
+    }
+}

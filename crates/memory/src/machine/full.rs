@@ -1,0 +1,181 @@
+//! A reservation that a card has no room for.
+
+use std::fmt;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Error};
+
+use super::transaction::Seen;
+use super::{CardInfo, file::Inner};
+use crate::size::exact;
+
+/// How many members an error names.
+const NAMED: usize = 5;
+
+/// Why a reservation was not granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// A card has no room for it.
+    Full(Box<Full>),
+    /// The ledger cannot be used.
+    Broken(Error),
+}
+
+/// What was asked of a card that could not give it, with all that an error needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Full {
+    /// The card: of several, the first that lacks room.
+    pub card: CardInfo,
+    /// Bytes asked, on top of what the member holds.
+    pub asked: Bytes,
+    /// Bytes of the card that nobody holds.
+    pub free: Bytes,
+    /// Bytes used by programs that are not in the ledger, as this process sees it.
+    pub outside: Bytes,
+    /// Who holds bytes of the card, most first.
+    pub holders: Vec<HolderOn>,
+    /// Who waits for bytes of the card and comes first, in order.
+    pub ahead: Vec<HolderOn>,
+    /// What stood in the way in the end.
+    pub why: Why,
+}
+
+/// A member's part in a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderOn {
+    /// The process that joined.
+    pub pid: u32,
+    /// Its program and arguments.
+    pub program: String,
+    /// The member's name; may be empty.
+    pub name: String,
+    /// Bytes held, or asked.
+    pub bytes: Bytes,
+    /// Whether it is the member that asks.
+    pub own: bool,
+}
+
+/// What stood in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The bytes are taken.
+    Taken,
+    /// They are free, and others who wait come first.
+    Spoken,
+    /// The card has not that much, whoever gives back.
+    Never,
+    /// Nobody came to give them back in this time.
+    TimedOut(Duration),
+    /// Those who hold the bytes wait for each other; this was the last of them.
+    Deadlock,
+    /// The caller did not want to wait any longer.
+    Stopped,
+}
+
+impl Full {
+    /// What the members say about a card for one of them that asks; `ahead` are those who wait before it.
+    pub(super) fn new(inner: &Inner, members: &[Seen], slot: u32, card: usize, asked: u64, ahead: &[usize], why: Why) -> Full {
+        let on = |seen: &Seen| seen.record.cards.iter().find(|on| inner.card_of(on.card) == Some(card)).copied().unwrap_or_default();
+        let holder = |seen: &Seen, bytes: u64| {
+            let record = &seen.record;
+            let (program, name) = (record.program.clone(), record.name.clone());
+            HolderOn { pid: record.pid, program, name, bytes: Bytes(bytes), own: seen.slot == slot }
+        };
+        let some = |holder: &HolderOn| holder.bytes > Bytes::ZERO;
+        let mut holders: Vec<HolderOn> = members.iter().map(|seen| holder(seen, on(seen).reserved)).filter(some).collect();
+        holders.sort_by_key(|holder| (std::cmp::Reverse(holder.bytes), holder.pid));
+        let ahead = ahead.iter().map(|&index| holder(&members[index], on(&members[index]).asked)).filter(some).collect();
+        let (info, outside) = (inner.cards[card].clone(), inner.outside(card));
+        let free = info.capacity - outside - holders.iter().map(|holder| holder.bytes).sum();
+        Full { card: info, asked: Bytes(asked), free, outside, holders, ahead, why }
+    }
+
+    /// Those in the list but this member, in words: `pid 7 (python train.py) "mine": 2 GiB (2147483648 bytes)`.
+    pub fn others(&self) -> String {
+        list(&self.holders)
+    }
+}
+
+fn list(holders: &[HolderOn]) -> String {
+    let others: Vec<String> = holders.iter().filter(|holder| !holder.own).map(HolderOn::to_string).collect();
+    match others.len() {
+        0..=NAMED => others.join(", "),
+        more => format!("{}, and {} more", others[..NAMED].join(", "), more - NAMED),
+    }
+}
+
+impl fmt::Display for HolderOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pid {} ({})", self.pid, self.program)?;
+        if !self.name.is_empty() {
+            write!(f, " \"{}\"", self.name)?;
+        }
+        write!(f, ": {}", exact(self.bytes))
+    }
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} asked; {} of {} are free", exact(self.asked), exact(self.free), exact(self.card.capacity))?;
+        let own: Bytes = self.holders.iter().filter(|holder| holder.own).map(|holder| holder.bytes).sum();
+        let mut parts = Vec::new();
+        if own > Bytes::ZERO {
+            parts.push(format!("{} are held by the one who asks", exact(own)));
+        }
+        if self.holders.iter().any(|holder| !holder.own) {
+            parts.push(format!("held by {}", list(&self.holders)));
+        }
+        if self.outside > Bytes::ZERO {
+            parts.push(format!("{} are used by programs that are not in the ledger", exact(self.outside)));
+        }
+        if !self.ahead.is_empty() {
+            parts.push(format!("waited for by {}", list(&self.ahead)));
+        }
+        for part in parts {
+            write!(f, "; {part}")?;
+        }
+        match self.why {
+            Why::Taken | Why::Spoken | Why::Never | Why::Stopped => Ok(()),
+            Why::TimedOut(after) => write!(f, "; waited for {after:?}"),
+            Why::Deadlock => f.write_str("; those who hold the rest wait for each other, and this was the last of them"),
+        }
+    }
+}
+
+impl From<Full> for Error {
+    /// RESOURCE_EXHAUSTED (DEADLINE_EXCEEDED after waiting, ABORTED in a deadlock, CANCELLED if the caller ended it), with the
+    /// card, what was asked and is free, who has the rest, and what would help.
+    fn from(full: Full) -> Error {
+        use plimsoll_base::Code;
+        let (code, remedy) = match full.why {
+            Why::Taken => (Code::ResourceExhausted, "end one of the holders, ask for less, or wait until there is room"),
+            Why::Spoken => (Code::ResourceExhausted, "wait too: those who wait come first"),
+            Why::Never => (Code::ResourceExhausted, "ask for less: the card has not that much for one program"),
+            Why::TimedOut(_) => (Code::DeadlineExceeded, "wait longer, end one of the holders, or ask for less"),
+            Why::Deadlock => (Code::Aborted, "give back what is held, then ask for all of it at once"),
+            Why::Stopped => (Code::Cancelled, "wait longer, end one of the holders, or ask for less"),
+        };
+        Error::new(code, full.to_string()).on_device(full.card.name).with_remedy(remedy)
+    }
+}
+
+impl From<Denied> for Error {
+    fn from(denied: Denied) -> Error {
+        match denied {
+            Denied::Full(full) => Error::from(*full),
+            Denied::Broken(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Denied {
+    fn from(error: Error) -> Denied {
+        Denied::Broken(error)
+    }
+}
+
+impl From<Full> for Denied {
+    fn from(full: Full) -> Denied {
+        Denied::Full(Box::new(full))
+    }
+}

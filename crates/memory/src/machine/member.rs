@@ -1,0 +1,293 @@
+//! One who holds bytes of cards.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plimsoll_base::{Bytes, Error, Result};
+
+use super::decide::Verdict;
+use super::file::{Inner, MAX_MEMBERS, offset};
+use super::record::{OnCard, Place, Record, SLOT, USAGE_AT, Use, encode_use};
+use super::transaction::{Scene, Seen, Transaction};
+use super::{Denied, Full, Machine, Who, Why, byte_lock, state_dir};
+
+/// A place in the ledger of a machine: what it reserves is its own until it gives it back, is dropped, or ends with the last
+/// process that has inherited it.
+///
+/// Every member stands for itself: two of one process are to each other what two of different processes are. A process that
+/// was forked without starting another program has its parent's handle and so keeps the place alive, but cannot use it; a
+/// program that is started does not get the handle unless [`Member::inherit`] says so.
+#[derive(Debug)]
+pub struct Member {
+    pub(super) inner: Arc<Inner>,
+    /// Its open file description has the slot's byte, and that is what being a member is.
+    file: File,
+    pub(super) slot: u32,
+    /// The process that joined, which alone may change what is held.
+    pid: u32,
+    /// Whether others may have the handle on purpose.
+    shared: AtomicBool,
+    detached: bool,
+    state: Mutex<State>,
+    pub(super) turn: Condvar,
+    uses: Mutex<Vec<Use>>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    /// What the slot says, or will with the next transaction if one failed to give bytes back.
+    pub(super) record: Record,
+    /// Whether a thread waits; another has to wait for that.
+    pub(super) busy: bool,
+}
+
+/// What a request comes to.
+pub(super) enum Judgement {
+    Granted,
+    Denied { full: Full, ahead: usize, must_give_up: bool },
+}
+
+impl Member {
+    pub(super) fn join(inner: &Arc<Inner>, who: &Who) -> Result<Member> {
+        let pid = std::process::id();
+        let record = Record {
+            pid,
+            uid: state_dir::user(),
+            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            guarantee: who.guarantee,
+            name: who.name.clone(),
+            program: who.program.clone(),
+            cards: inner.hashes().iter().map(|&card| OnCard { card, ..OnCard::default() }).collect(),
+            waiting: None,
+        };
+        let transaction = inner.transaction()?;
+        let members = transaction.members()?;
+        let slot = (0..).zip(&members).find(|(slot, seen)| *slot != seen.slot).map_or(members.len() as u32, |(slot, _)| slot);
+        if slot >= MAX_MEMBERS {
+            let message = format!("the ledger {} has {MAX_MEMBERS} members, which is all it has room for", inner.path.display());
+            return Err(Error::resource_exhausted(message).with_remedy("wait until some of them end"));
+        }
+        let file = inner.open_again(true)?;
+        let mut page = record.encode();
+        page.resize(SLOT, 0);
+        // Written before it is locked: what is locked is always whole. The page has its place on the disk from now on, so that
+        // later changes cannot fail for want of room.
+        file.write_all_at(&page, offset(slot)).map_err(|error| inner.broken(&error))?;
+        if !byte_lock::take(&file, slot).map_err(|error| inner.broken(&error))? {
+            return Err(Error::internal(format!("slot {slot} of {} is free and locked", inner.path.display())));
+        }
+        if members.last().is_none_or(|last| last.slot < slot) {
+            inner.cut_to(slot + 1)?;
+        }
+        drop(transaction);
+        let uses = vec![Use::default(); inner.cards.len()];
+        let state = State { record, busy: false };
+        Ok(Member {
+            inner: inner.clone(),
+            file,
+            slot,
+            pid,
+            shared: AtomicBool::new(false),
+            detached: false,
+            state: Mutex::new(state),
+            turn: Condvar::new(),
+            uses: Mutex::new(uses),
+        })
+    }
+
+    /// The ledger it is a member of.
+    pub fn machine(&self) -> Machine {
+        Machine(self.inner.clone())
+    }
+
+    /// Bytes held of a card; none where there is no such card.
+    pub fn reserved(&self, card: usize) -> Bytes {
+        self.state().record.cards.get(card).map_or(Bytes::ZERO, |on| Bytes(on.reserved))
+    }
+
+    /// Reserves bytes of one or several cards (by number) on top of what is held: all of them or none. Who does not wait comes
+    /// after all who do.
+    ///
+    /// # Errors
+    /// [`Denied::Full`] where a card has no room, or what room there is, is spoken for. Nothing has changed then.
+    pub fn reserve(&self, request: &[(usize, Bytes)]) -> Result<(), Denied> {
+        let asked = self.dense(request)?;
+        let mut state = self.state();
+        let transaction = self.begin()?;
+        let last = Place { priority: i32::MIN, arrival: u64::MAX, near: true };
+        match self.judge(&transaction.members()?, &state.record, &asked, last)? {
+            Judgement::Granted => self.grant(&mut state.record, &asked).map_err(Denied::Broken),
+            Judgement::Denied { full, .. } => Err(full.into()),
+        }
+    }
+
+    /// Gives bytes of cards back; more than is held is all of it.
+    ///
+    /// # Errors
+    /// Where the ledger cannot be used: others see the bytes as held then, until this member's next change of any kind.
+    pub fn release(&self, request: &[(usize, Bytes)]) -> Result<()> {
+        let given = self.dense(request)?;
+        let mut state = self.state();
+        self.check_process()?;
+        for (on, given) in state.record.cards.iter_mut().zip(&given) {
+            on.reserved = on.reserved.saturating_sub(*given);
+        }
+        let transaction = self.begin()?;
+        let others_wait = transaction.members()?.iter().any(|seen| seen.slot != self.slot && seen.record.waiting.is_some());
+        self.write(&state.record)?;
+        drop(transaction);
+        if others_wait {
+            self.inner.ring();
+        }
+        Ok(())
+    }
+
+    /// Says how much of a card is used now. Others are shown it, and the peak of it; nothing is decided by it.
+    pub fn set_used(&self, card: usize, used: Bytes) {
+        self.change_used(card, |_| used);
+    }
+
+    /// As [`Member::set_used`], from what was said last.
+    pub(crate) fn change_used(&self, card: usize, change: impl FnOnce(Bytes) -> Bytes) {
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(on) = uses.get_mut(card) else { return };
+        on.used = change(Bytes(on.used)).0;
+        on.peak = on.peak.max(on.used);
+        self.show(&uses);
+    }
+
+    /// Forgets the peaks: they become what is used now.
+    pub fn reset_peak(&self) {
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        for on in uses.iter_mut() {
+            on.peak = on.used;
+        }
+        self.show(&uses);
+    }
+
+    fn show(&self, uses: &[Use]) {
+        if self.pid == std::process::id() {
+            // It is only shown: that it cannot be is no reason to stop.
+            let _ = self.file.write_all_at(&encode_use(uses), offset(self.slot) + USAGE_AT as u64);
+        }
+    }
+
+    /// Lets the program that `command` starts, and all that it starts, share this place: it lasts until the last of them has
+    /// ended, unless this member is dropped before; see [`Member::detach`].
+    ///
+    /// # Errors
+    /// Where the process has no handle left.
+    pub fn inherit(&self, command: &mut Command) -> Result<()> {
+        let handle = self.file.try_clone().map_err(|error| self.inner.broken(&error))?;
+        self.shared.store(true, Relaxed);
+        let pass_on = move || {
+            // SAFETY: changes a flag of a descriptor that the closure owns; fcntl may be called between fork and exec.
+            match unsafe { libc::fcntl(handle.as_raw_fd(), libc::F_SETFD, 0) } {
+                -1 => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            }
+        };
+        // SAFETY: the closure makes one system call that is safe after a fork, and allocates nothing.
+        unsafe { command.pre_exec(pass_on) };
+        Ok(())
+    }
+
+    /// Leaves the place to those who inherited it: bytes stay taken until the last of them has ended. Commands that were given
+    /// the place must have been dropped.
+    pub fn detach(mut self) {
+        self.detached = true;
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin(&self) -> Result<Transaction<'_>> {
+        self.check_process()?;
+        self.inner.transaction()
+    }
+
+    fn check_process(&self) -> Result<()> {
+        match std::process::id() {
+            own if own == self.pid => Ok(()),
+            own => Err(Error::failed_precondition(format!(
+                "process {} holds memory of a device, and its fork {own} tried to change that: open the device anew in a fork",
+                self.pid
+            ))),
+        }
+    }
+
+    /// A number for each card.
+    pub(super) fn dense(&self, request: &[(usize, Bytes)]) -> Result<Vec<u64>> {
+        let mut asked = vec![0u64; self.inner.cards.len()];
+        for &(card, bytes) in request {
+            self.inner.check(card)?;
+            asked[card] = asked[card].saturating_add(bytes.0);
+        }
+        Ok(asked)
+    }
+
+    /// In a transaction: what becomes of a request of this member at that place of the queue.
+    pub(super) fn judge(&self, members: &[Seen], own: &Record, asked: &[u64], place: Place) -> Result<Judgement> {
+        let mut members = members.to_vec();
+        let Some(index) = members.iter().position(|seen| seen.slot == self.slot) else {
+            return Err(Error::data_loss(format!("this program has lost its place in the ledger {}", self.inner.path.display())));
+        };
+        let record = &mut members[index].record;
+        record.clone_from(own);
+        record.waiting = Some(place);
+        for (on, asked) in record.cards.iter_mut().zip(asked) {
+            on.asked = *asked;
+        }
+        let scene = Scene::of(&self.inner, &members);
+        let ahead = scene.order.iter().position(|&other| other == index).unwrap_or(0);
+        let full = |card: usize, why: Why| Full::new(&self.inner, &members, self.slot, card, asked[card], &scene.order[..ahead], why);
+        let too_much = |card: &usize| own.cards[*card].reserved.saturating_add(asked[*card]) > self.inner.cards[*card].capacity.0;
+        if let Some(card) = (0..asked.len()).filter(|&card| asked[card] > 0).find(too_much) {
+            return Ok(Judgement::Denied { full: full(card, Why::Never), ahead, must_give_up: true });
+        }
+        let full = match scene.verdicts()[ahead] {
+            Verdict::Granted => return Ok(Judgement::Granted),
+            Verdict::Short { card } => full(card, Why::Taken),
+            Verdict::Behind { card, .. } => full(card, Why::Spoken),
+        };
+        Ok(Judgement::Denied { full, ahead, must_give_up: scene.must_give_up() == Some(ahead) })
+    }
+
+    /// In a transaction: takes what was granted, and no longer waits.
+    pub(super) fn grant(&self, record: &mut Record, asked: &[u64]) -> Result<()> {
+        let mut granted = record.clone();
+        granted.waiting = None;
+        for (on, asked) in granted.cards.iter_mut().zip(asked) {
+            *on = OnCard { reserved: on.reserved.saturating_add(*asked), asked: 0, ..*on };
+        }
+        self.write(&granted)?;
+        *record = granted;
+        Ok(())
+    }
+
+    /// In a transaction: makes the slot say so.
+    pub(super) fn write(&self, record: &Record) -> Result<()> {
+        self.file.write_all_at(&record.encode(), offset(self.slot)).map_err(|error| self.inner.broken(&error))
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // A fork has the same open file description: the place is its parent's.
+        if self.detached || self.pid != std::process::id() {
+            return;
+        }
+        // The slot is free at once, whoever else has the handle; closing it tells those who wait.
+        let _ = byte_lock::give_back(&self.file, self.slot);
+        if self.shared.load(Relaxed) {
+            self.inner.ring();
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What several processes hold on the cards of a machine: a ledger in one file, without a daemon and without root.
+//!
+//! **The file.** Each set of cards has one file in the [`StateDir`]: a page that says what it is, then a page (*slot*) for each
+//! [`Member`]. A slot is in use exactly while its byte is locked by an open file description of its member: the kernel gives
+//! the lock back when the last process that has the description ends, however it ends. What stands in a slot that nobody
+//! locks does not exist: there is nothing to clean up, nothing can leak, and a process id is only ever shown.
+//!
+//! **Transactions.** Whoever reads to decide, or changes what he reserves, does it under one lock of the whole file, looks at
+//! all slots in use, and writes his own slot and no other, in one write inside one page. A process killed on the way leaves
+//! what stood there before or what it wanted to write, in a slot that is free from then on. What a member *uses* of what it
+//! reserved is only shown; it is written without a transaction.
+//!
+//! **Waiting.** A slot may say what its member waits for. Who may take what is decided by [`decide`], a pure function of all
+//! slots, which comes to the same result in every process; so a waiter takes its bytes itself. The few waiters at the front are
+//! told by the kernel when a member closes the file, which a death does too; they wake those who come to the front after them.
+//!
+//! The folder must be on a local file system: locks are the machine's.
+
+mod bell;
+mod byte_lock;
+mod decide;
+mod file;
+mod full;
+mod member;
+mod record;
+mod state_dir;
+mod transaction;
+mod view;
+mod wait;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Error, Result};
+
+pub use full::{Denied, Full, HolderOn, Why};
+pub use member::Member;
+pub use state_dir::StateDir;
+pub use view::{CardUsage, Entry, Share, Snapshot, Waiting};
+pub use wait::Wait;
+
+use file::Inner;
+
+/// How many cards a set may have.
+pub const MAX_CARDS: usize = 64;
+
+/// How long a transaction waits for another one before it names the process that is stuck in it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A card, as the caller knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardInfo {
+    /// What the card is called in the ledger, the same in every process: a UUID.
+    pub key: String,
+    /// What the card is called where people read it.
+    pub name: String,
+    /// The memory that may be reserved on it.
+    pub capacity: Bytes,
+}
+
+/// How sure it is that a member keeps to what it reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Guarantee {
+    /// Nothing is allocated beyond the reservation: one of our own programs.
+    Held = 1,
+    /// A framework was told its share by its own settings.
+    Setting = 2,
+    /// Use is looked at now and then.
+    Watched = 3,
+}
+
+/// Who becomes a member: all of it is shown to others, and cut where it is long.
+#[derive(Clone, Debug)]
+pub struct Who {
+    /// A name given by the user; may be empty.
+    pub name: String,
+    /// The program and its arguments.
+    pub program: String,
+    /// What others may rely on.
+    pub guarantee: Guarantee,
+}
+
+impl Who {
+    /// This process under a name of its own.
+    pub fn this_process(name: impl Into<String>) -> Who {
+        let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        Who { name: name.into(), program: words.join(" "), guarantee: Guarantee::Held }
+    }
+}
+
+/// The ledger of a set of cards, seen from this process. Clones are the same handle; opening it again is as good.
+#[derive(Clone, Debug)]
+pub struct Machine(Arc<Inner>);
+
+impl Machine {
+    /// Opens the ledger of the set named `set`, and makes it where there is none. Every process that names the same set in
+    /// the same folder sees the same members. A card that another process knows and this one does not is left alone.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for no cards, too many, or two with one key; otherwise what stands in the way of using the file.
+    pub fn open(state: &StateDir, set: &str, cards: &[CardInfo]) -> Result<Machine> {
+        let bad = |what: String| Err(Error::invalid_argument(format!("the set of cards '{set}' {what}")));
+        if set.is_empty() || cards.is_empty() || cards.len() > MAX_CARDS {
+            return bad(format!("has {} cards: a set has a name and 1 to {MAX_CARDS} cards", cards.len()));
+        }
+        for (index, card) in cards.iter().enumerate() {
+            if let Some(twin) = cards[..index].iter().find(|twin| record::key_hash(&twin.key) == record::key_hash(&card.key)) {
+                return bad(format!("has two cards with the key '{}' ('{}', '{}')", card.key, twin.name, card.name));
+            }
+        }
+        Ok(Machine(Arc::new(Inner::open(state, set, cards.to_vec(), PATIENCE)?)))
+    }
+
+    /// The same ledger with another bound on how long a transaction waits for another one (10 seconds unless told).
+    ///
+    /// # Errors
+    /// As [`Machine::open`].
+    pub fn with_patience(&self, patience: Duration) -> Result<Machine> {
+        Ok(Machine(Arc::new(self.0.reopen(patience)?)))
+    }
+
+    /// The cards, in the order in which they are numbered here.
+    pub fn cards(&self) -> &[CardInfo] {
+        &self.0.cards
+    }
+
+    /// Says how much of a card is used by programs that are not in the ledger, as this process sees it. It is not granted by
+    /// this process from now on; other processes see for themselves.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where there is no such card.
+    pub fn set_outside(&self, card: usize, bytes: Bytes) -> Result<()> {
+        self.0.set_outside(card, bytes)
+    }
+
+    /// Becomes a member that holds nothing yet.
+    ///
+    /// # Errors
+    /// Where the file cannot be used or has no room.
+    pub fn join(&self, who: &Who) -> Result<Member> {
+        Member::join(&self.0, who)
+    }
+
+    /// All members and cards at one instant.
+    ///
+    /// # Errors
+    /// Where the file cannot be used.
+    pub fn look(&self) -> Result<Snapshot> {
+        Ok(Snapshot::of(&self.0, &self.0.transaction()?.members()?))
+    }
+}

@@ -1,0 +1,250 @@
+//! What stands in a slot.
+//!
+//! A slot is one page. Its first [`USAGE_AT`] bytes are the record (checksum, length, fields, little-endian), written in
+//! transactions; the rest is two numbers for each card, used and peak, which the member writes whenever it likes.
+
+use super::{Guarantee, MAX_CARDS};
+
+/// Bytes of a slot.
+pub(super) const SLOT: usize = 4096;
+
+/// Where in a slot the numbers of use stand.
+pub(super) const USAGE_AT: usize = SLOT - 16 * MAX_CARDS;
+
+/// How much of a name and of a command line is kept.
+const NAME: usize = 128;
+const PROGRAM: usize = 512;
+
+/// A member, as it says itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) pid: u32,
+    pub(super) uid: u32,
+    /// Seconds since 1970 by the clock of that time: shown, never compared.
+    pub(super) started: u64,
+    pub(super) guarantee: Guarantee,
+    pub(super) name: String,
+    pub(super) program: String,
+    /// What the member has to do with each card it knows, in an order that stays the same.
+    pub(super) cards: Vec<OnCard>,
+    /// Set while the member waits for what `asked` says.
+    pub(super) waiting: Option<Place>,
+}
+
+/// A member on a card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OnCard {
+    /// The card: [`key_hash`] of its key.
+    pub(super) card: u64,
+    pub(super) reserved: u64,
+    /// What it waits for on top of that.
+    pub(super) asked: u64,
+}
+
+/// A place in the queue: higher priority first, then the lower number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) priority: i32,
+    pub(super) arrival: u64,
+    /// Whether it knows that it is near the front, and looks out for itself.
+    pub(super) near: bool,
+}
+
+/// What a member uses of a card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Use {
+    pub(super) used: u64,
+    pub(super) peak: u64,
+}
+
+/// FNV-1a over a card's key.
+pub(super) fn key_hash(key: &str) -> u64 {
+    key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+/// As [`key_hash`], eight bytes at a time.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(0x706c_696d_736f_6c6c, |hash, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29)
+    })
+}
+
+/// The text, cut at a character so that it has at most `most` bytes.
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    &text[..end]
+}
+
+impl Record {
+    /// The bytes that stand at the beginning of the slot.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; 16];
+        out.extend(self.pid.to_le_bytes());
+        out.extend(self.uid.to_le_bytes());
+        out.extend(self.started.to_le_bytes());
+        out.push(self.guarantee as u8);
+        let place = self.waiting.unwrap_or(Place { priority: 0, arrival: 0, near: false });
+        out.push(self.waiting.is_some().into());
+        out.push(place.near.into());
+        out.extend(place.priority.to_le_bytes());
+        out.extend(place.arrival.to_le_bytes());
+        for (text, most) in [(&self.name, NAME), (&self.program, PROGRAM)] {
+            let text = cut(text, most);
+            out.extend((text.len() as u16).to_le_bytes());
+            out.extend(text.as_bytes());
+        }
+        out.push(self.cards.len() as u8);
+        for on in &self.cards {
+            for number in [on.card, on.reserved, on.asked] {
+                out.extend(number.to_le_bytes());
+            }
+        }
+        let length = out.len() as u64;
+        out[8..16].copy_from_slice(&length.to_le_bytes());
+        let sum = checksum(&out[8..]);
+        out[..8].copy_from_slice(&sum.to_le_bytes());
+        debug_assert!(out.len() <= USAGE_AT);
+        out
+    }
+
+    /// The record of a slot; `None` where there is none that is whole.
+    pub(super) fn decode(slot: &[u8]) -> Option<Record> {
+        let mut reader = Reader(slot.get(..USAGE_AT)?);
+        let sum = reader.u64()?;
+        let length = usize::try_from(reader.u64()?).ok().filter(|length| (16..=USAGE_AT).contains(length))?;
+        if sum != checksum(&slot[8..length]) {
+            return None;
+        }
+        let mut reader = Reader(&slot[16..length]);
+        let (pid, uid, started) = (reader.u32()?, reader.u32()?, reader.u64()?);
+        let guarantee = match reader.u8()? {
+            1 => Guarantee::Held,
+            2 => Guarantee::Setting,
+            3 => Guarantee::Watched,
+            _ => return None,
+        };
+        let (waits, near) = (reader.u8()? != 0, reader.u8()? != 0);
+        let place = Place { priority: reader.u32()? as i32, arrival: reader.u64()?, near };
+        let (name, program) = (reader.text()?, reader.text()?);
+        let count = usize::from(reader.u8()?);
+        if count > MAX_CARDS {
+            return None;
+        }
+        let on_card = |_| Some(OnCard { card: reader.u64()?, reserved: reader.u64()?, asked: reader.u64()? });
+        let cards = (0..count).map(on_card).collect::<Option<_>>()?;
+        Some(Record { pid, uid, started, guarantee, name, program, cards, waiting: waits.then_some(place) })
+    }
+}
+
+/// The numbers of use, as they stand in a slot.
+pub(super) fn encode_use(uses: &[Use]) -> Vec<u8> {
+    uses.iter().flat_map(|on| [on.used, on.peak]).flat_map(u64::to_le_bytes).collect()
+}
+
+/// What a slot says about use, for `count` cards.
+pub(super) fn decode_use(slot: &[u8], count: usize) -> Vec<Use> {
+    let mut reader = Reader(slot.get(USAGE_AT..).unwrap_or_default());
+    (0..count).map(|_| Use { used: reader.u64().unwrap_or(0), peak: reader.u64().unwrap_or(0) }).collect()
+}
+
+/// Takes numbers off the front of bytes.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take().map(u8::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let length = self.take().map(u16::from_le_bytes)?;
+        let (text, rest) = self.0.split_at_checked(length.into())?;
+        self.0 = rest;
+        Some(std::str::from_utf8(text).ok()?.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn records() -> impl Strategy<Value = Record> {
+        let card = (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(card, reserved, asked)| OnCard { card, reserved, asked });
+        let who = (any::<u32>(), any::<u32>(), any::<u64>(), 1..4u8, ".{0,200}", ".{0,600}");
+        let waiting = prop::option::of((any::<i32>(), any::<u64>(), any::<bool>()));
+        (who, prop::collection::vec(card, 0..=MAX_CARDS), waiting).prop_map(
+            |((pid, uid, started, guarantee, name, program), cards, waiting)| Record {
+                pid,
+                uid,
+                started,
+                guarantee: [Guarantee::Held, Guarantee::Setting, Guarantee::Watched][usize::from(guarantee) - 1],
+                name: cut(&name, NAME).to_string(),
+                program: cut(&program, PROGRAM).to_string(),
+                cards,
+                waiting: waiting.map(|(priority, arrival, near)| Place { priority, arrival, near }),
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn records_go_both_ways_and_fit(record in records()) {
+            let mut slot = record.encode();
+            prop_assert!(slot.len() <= USAGE_AT);
+            slot.resize(SLOT, 0xee);
+            prop_assert_eq!(Record::decode(&slot), Some(record));
+        }
+
+        #[test]
+        fn damage_is_seen(record in records(), at in any::<prop::sample::Index>(), flip in 1..=255u8) {
+            let mut slot = record.encode();
+            let at = at.index(slot.len());
+            slot[at] ^= flip;
+            slot.resize(SLOT, 0);
+            prop_assert_eq!(Record::decode(&slot), None);
+        }
+
+        #[test]
+        fn anything_may_stand_in_a_slot(bytes in prop::collection::vec(any::<u8>(), 0..SLOT), length in 0..5000u64) {
+            let _ = Record::decode(&bytes);
+            // Also where the checksum is right.
+            let mut slot = bytes;
+            slot.resize(SLOT, 0);
+            slot[8..16].copy_from_slice(&length.to_le_bytes());
+            let sum = checksum(&slot[8..(length as usize).clamp(8, SLOT)]);
+            slot[..8].copy_from_slice(&sum.to_le_bytes());
+            let _ = Record::decode(&slot);
+            let _ = decode_use(&slot, MAX_CARDS + 1);
+        }
+    }
+
+    #[test]
+    fn an_empty_slot_has_no_record() {
+        assert_eq!(Record::decode(&[0; SLOT]), None);
+        assert_eq!(Record::decode(&[]), None);
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_a_character() {
+        assert_eq!((cut("abcé", 4), cut("abcé", 5), cut("", 3)), ("abc", "abcé", ""));
+    }
+}

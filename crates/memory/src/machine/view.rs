@@ -1,0 +1,184 @@
+//! What people are shown: cards, members, those who wait and why, and processes by name.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use plimsoll_base::Bytes;
+
+use super::decide::Verdict;
+use super::file::Inner;
+use super::transaction::{Scene, Seen};
+use super::{CardInfo, Guarantee};
+
+/// A machine's cards and all who have to do with them, at one instant.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// As many as [`super::Machine::cards`], in the same order.
+    pub cards: Vec<CardUsage>,
+    /// All members, those who only wait included.
+    pub entries: Vec<Entry>,
+}
+
+/// How much of a card is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardUsage {
+    /// The card.
+    pub card: CardInfo,
+    /// Held by members.
+    pub reserved: Bytes,
+    /// Used by members of what they hold.
+    pub used: Bytes,
+    /// Used by programs that are not in the ledger, as this process was told.
+    pub outside: Bytes,
+    /// Neither.
+    pub free: Bytes,
+}
+
+/// A member, as others see it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The process that joined. Others may have inherited its place.
+    pub pid: u32,
+    /// The user on whose behalf it acts.
+    pub uid: u32,
+    /// Its program and arguments.
+    pub program: String,
+    /// The member's name; may be empty.
+    pub name: String,
+    /// When it joined, by the clock of that time.
+    pub started: SystemTime,
+    /// What others may rely on.
+    pub guarantee: Guarantee,
+    /// Its part in each card on which it has one.
+    pub shares: Vec<Share>,
+    /// What it waits for, if it does.
+    pub waiting: Option<Waiting>,
+}
+
+/// A member's part in a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The card's number.
+    pub card: usize,
+    /// Held.
+    pub reserved: Bytes,
+    /// Used of it, as the member says.
+    pub used: Bytes,
+    /// The most used at once.
+    pub peak: Bytes,
+}
+
+/// A member's place in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Higher comes first.
+    pub priority: i32,
+    /// How many wait before it.
+    pub ahead: usize,
+    /// What it asks for on top of what it holds, by card.
+    pub asked: Vec<(usize, Bytes)>,
+    /// The card that stands in its way; none if it has been granted and is about to take it.
+    pub card: Option<usize>,
+    /// The process that comes first, where the bytes are free but spoken for.
+    pub behind: Option<u32>,
+}
+
+impl Snapshot {
+    pub(super) fn of(inner: &Inner, members: &[Seen]) -> Snapshot {
+        let scene = Scene::of(inner, members);
+        let verdicts = scene.verdicts();
+        let mut entries: Vec<Entry> = members.iter().map(|seen| entry(inner, seen)).collect();
+        for (place, (&index, verdict)) in scene.order.iter().zip(&verdicts).enumerate() {
+            let Some(position) = members[index].record.waiting else { continue };
+            let asked = &scene.queue[place].asked;
+            entries[index].waiting = Some(Waiting {
+                priority: position.priority,
+                ahead: place,
+                asked: (0..asked.len()).filter(|&card| asked[card] > 0).map(|card| (card, Bytes(asked[card]))).collect(),
+                card: match *verdict {
+                    Verdict::Granted => None,
+                    Verdict::Short { card } | Verdict::Behind { card, .. } => Some(card),
+                },
+                behind: match *verdict {
+                    Verdict::Behind { place, .. } => Some(members[scene.order[place]].record.pid),
+                    _ => None,
+                },
+            });
+        }
+        let card = |number: usize| {
+            let share = |of: fn(&Share) -> Bytes| {
+                entries.iter().flat_map(|entry| &entry.shares).filter(|share| share.card == number).map(of).sum::<Bytes>()
+            };
+            let (card, outside) = (inner.cards[number].clone(), inner.outside(number));
+            let (reserved, used) = (share(|share| share.reserved), share(|share| share.used));
+            CardUsage { free: card.capacity - outside - reserved, card, reserved, used, outside }
+        };
+        Snapshot { cards: (0..inner.cards.len()).map(card).collect(), entries }
+    }
+
+    /// Those who hold bytes of a card, with their part in it, most first.
+    pub fn holders(&self, card: usize) -> Vec<(&Entry, Share)> {
+        let part = |entry: &Entry| entry.shares.iter().find(|share| share.card == card && share.reserved > Bytes::ZERO).copied();
+        let mut holders: Vec<(&Entry, Share)> = self.entries.iter().filter_map(|entry| Some((entry, part(entry)?))).collect();
+        holders.sort_by_key(|(entry, share)| (std::cmp::Reverse(share.reserved), entry.pid));
+        holders
+    }
+
+    /// Those who wait, in order.
+    pub fn waiters(&self) -> Vec<&Entry> {
+        let place = |entry: &Entry| entry.waiting.as_ref().map(|waiting| waiting.ahead);
+        let mut waiters: Vec<&Entry> = self.entries.iter().filter(|entry| entry.waiting.is_some()).collect();
+        waiters.sort_by_key(|entry| place(entry));
+        waiters
+    }
+}
+
+fn entry(inner: &Inner, seen: &Seen) -> Entry {
+    let record = &seen.record;
+    let share = |(on, usage): (&super::record::OnCard, &super::record::Use)| {
+        let share = Share { card: inner.card_of(on.card)?, reserved: Bytes(on.reserved), used: Bytes(usage.used), peak: Bytes(usage.peak) };
+        [share.reserved, share.used, share.peak].iter().any(|&bytes| bytes > Bytes::ZERO).then_some(share)
+    };
+    let mut shares: Vec<Share> = record.cards.iter().zip(&seen.uses).filter_map(share).collect();
+    shares.sort_by_key(|share| share.card);
+    Entry {
+        pid: record.pid,
+        uid: record.uid,
+        program: record.program.clone(),
+        name: record.name.clone(),
+        started: UNIX_EPOCH.checked_add(Duration::from_secs(record.started)).unwrap_or(UNIX_EPOCH),
+        guarantee: record.guarantee,
+        shares,
+        waiting: None,
+    }
+}
+
+/// A process in words, as far as the system tells: `pid 7 (python train.py), which is stopped`.
+pub(super) fn describe_process(pid: u32) -> String {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let program = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
+    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = match status.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()) {
+        Some('T' | 't') => ", which is stopped",
+        Some('Z' | 'X') => ", which has ended",
+        Some(_) => "",
+        None => ", which is not to be found",
+    };
+    match program.is_empty() {
+        true => format!("pid {pid}{state}"),
+        false => format!("pid {pid} ({}){state}", program.chars().take(200).collect::<String>()),
+    }
+}
+
+/// The processes that have a file open, as far as this user may see them. Slow: for errors.
+pub(super) fn processes_with(path: &Path) -> Vec<u32> {
+    let own = std::process::id();
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let has = |pid: &u32| {
+        let handles = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        // This process has the file open to look at it; that is twice, and a third time if it is a member.
+        handles.filter(|handle| fs::read_link(handle.path()).is_ok_and(|target| target == path)).count() > if *pid == own { 2 } else { 0 }
+    };
+    pids.filter(has).collect()
+}

@@ -1,0 +1,47 @@
+//! Being told by the kernel that a member of the ledger is gone.
+
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// Wakes when somebody closes a handle of the file that could write: a member that leaves or dies, or a ring.
+pub(super) struct Watch(OwnedFd);
+
+impl Watch {
+    /// A watch on that file; `None` where the system has none to give (users may have 128).
+    pub(super) fn on(path: &Path) -> Option<Watch> {
+        let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+        // SAFETY: makes a new descriptor and touches nothing else.
+        let raw = unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) };
+        if raw < 0 {
+            return None;
+        }
+        // SAFETY: the descriptor was made just now, and nobody else has it.
+        let watch = Watch(unsafe { OwnedFd::from_raw_fd(raw) });
+        // SAFETY: the descriptor is open and the path ends in a zero.
+        let added = unsafe { libc::inotify_add_watch(watch.0.as_raw_fd(), path.as_ptr(), libc::IN_CLOSE_WRITE) };
+        (added >= 0).then_some(watch)
+    }
+
+    /// Sleeps until something is closed, at most that long. Whether something was.
+    pub(super) fn sleep(&self, most: Duration) -> bool {
+        let mut wanted = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // Rounded up: a rest of less than a millisecond must not become a busy wait.
+        let most = i32::try_from(most.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
+        // SAFETY: one structure, of an open descriptor.
+        let ready = unsafe { libc::poll(&mut wanted, 1, most) };
+        if ready <= 0 {
+            return false;
+        }
+        let mut events = [0u8; 4096];
+        loop {
+            // SAFETY: as many bytes as the buffer has.
+            let read = unsafe { libc::read(self.0.as_raw_fd(), events.as_mut_ptr().cast(), events.len()) };
+            if read <= 0 {
+                return true;
+            }
+        }
+    }
+}

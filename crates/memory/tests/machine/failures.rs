@@ -1,0 +1,242 @@
+//! What stands in the way of a ledger, and how it is said.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Code, Error};
+use plimsoll_memory::machine::{Machine, StateDir};
+
+use super::child::{Player, command};
+use super::{Folder, SET, cards, holder, reserved, who};
+
+fn root() -> bool {
+    // SAFETY: reads a number.
+    unsafe { libc::geteuid() == 0 }
+}
+
+#[test]
+fn folders_of_others_are_refused() {
+    let folder = Folder::new("folders");
+    fs::create_dir(folder.0.join("real")).unwrap();
+    symlink(folder.0.join("real"), folder.0.join("link")).unwrap();
+    fs::write(folder.0.join("file"), "").unwrap();
+    fs::create_dir(folder.0.join("open")).unwrap();
+    fs::set_permissions(folder.0.join("open"), fs::Permissions::from_mode(0o770)).unwrap();
+    let refused = |path: &Path, code: Code, words: &str| {
+        let error = StateDir::open(path).unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+        assert!(error.message().contains(words), "{error}");
+        assert!(error.remedy().is_some_and(|remedy| remedy.contains("PLIMSOLL_STATE_DIR")), "{error}");
+    };
+    refused(&folder.0.join("link"), Code::PermissionDenied, "is a link");
+    refused(&folder.0.join("file"), Code::PermissionDenied, "is not a folder");
+    refused(&folder.0.join("open"), Code::PermissionDenied, "may be written by others (mode 0770)");
+    refused(&folder.0.join("no/such"), Code::NotFound, "cannot be made");
+    let others = if root() {
+        let path = folder.0.join("others");
+        fs::create_dir(&path).unwrap();
+        std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+        path
+    } else {
+        "/".into()
+    };
+    refused(&others, Code::PermissionDenied, "belongs to user");
+    let made = folder.0.join("new");
+    StateDir::open(&made).unwrap();
+    assert_eq!(fs::metadata(&made).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+/// The same folder for another user: neither read nor altered, whoever made it.
+#[test]
+fn another_user_gets_nowhere() {
+    if !root() {
+        eprintln!("skipped: only root can act as two users");
+        return;
+    }
+    let folder = Folder::new("users");
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
+    let machine = folder.machine(&[10]);
+    let _held = holder(&machine, "", 10);
+    // As whoever may not read this program, nobody may start it either.
+    let program = std::env::current_exe().unwrap();
+    let reachable = program.ancestors().all(|path| fs::metadata(path).is_ok_and(|facts| facts.permissions().mode() & 0o005 == 0o005));
+    if !reachable {
+        eprintln!("skipped: another user may not start {}", program.display());
+        return;
+    }
+    let as_nobody = |role: &str, state: &Path| {
+        let mut command = command(role, state);
+        command.uid(65534).gid(65534);
+        let mut player = Player::start(command);
+        let heard = player.hears();
+        player.ends_well();
+        heard
+    };
+    let heard = as_nobody("state", &folder.state());
+    assert!(heard.contains("PERMISSION_DENIED") && heard.contains("belongs to user 0, and this is user 65534"), "{heard}");
+    // A folder of his own that he may not write is said to be so.
+    let own = folder.0.join("own");
+    fs::create_dir(&own).unwrap();
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o500)).unwrap();
+    std::os::unix::fs::chown(&own, Some(65534), Some(65534)).unwrap();
+    let heard = as_nobody("state", &own);
+    assert!(heard.contains("PERMISSION_DENIED") && heard.contains("cannot be opened"), "{heard}");
+    assert_eq!(reserved(&machine), [10]);
+}
+
+#[test]
+fn a_read_only_folder_is_said_to_be_so() {
+    // A file system in which nobody makes folders.
+    let error = StateDir::open("/sys/plimsoll").unwrap_err();
+    assert_eq!(error.code(), Code::PermissionDenied, "{error}");
+}
+
+/// In a process that may not make files longer: as on a disk that is full.
+pub fn without_room(state: &Path) -> String {
+    let machine = super::open(state, &[10]);
+    let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
+    // SAFETY: sets a limit of this process, which does nothing else, and lets writing beyond it fail instead of ending it.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        libc::setrlimit(libc::RLIMIT_FSIZE, &limit);
+    }
+    let error = machine.join(&who("")).unwrap_err();
+    format!("{} {}", error.to_string().replace('\n', " "), machine.look().unwrap().entries.len())
+}
+
+#[test]
+fn a_full_disk_is_said_to_be_so_and_nothing_is_broken() {
+    let folder = Folder::new("disk");
+    let mut player = Player::new("full", &folder.state());
+    let heard = player.hears();
+    assert!(heard.contains("RESOURCE_EXHAUSTED") && heard.contains("test.ledger cannot be used") && heard.ends_with(" 0"), "{heard}");
+    player.ends_well();
+    let machine = folder.machine(&[10]);
+    let _held = holder(&machine, "", 10);
+    assert_eq!(reserved(&machine), [10]);
+}
+
+#[test]
+fn a_link_in_place_of_the_file_is_refused() {
+    let folder = Folder::new("link");
+    let state = StateDir::open(folder.state()).unwrap();
+    fs::write(folder.0.join("mine"), "precious").unwrap();
+    symlink(folder.0.join("mine"), folder.file()).unwrap();
+    Machine::open(&state, SET, &cards(&[1])).unwrap_err();
+    assert_eq!(fs::read(folder.0.join("mine")).unwrap(), b"precious");
+    fs::remove_file(folder.file()).unwrap();
+    fs::create_dir(folder.file()).unwrap();
+    Machine::open(&state, SET, &cards(&[1])).unwrap_err();
+}
+
+#[test]
+fn a_damaged_file_that_nobody_uses_is_made_anew() {
+    let folder = Folder::new("damaged");
+    for garbage in [vec![], vec![0; 10], vec![0xff; 5000], b"PLIMSOLL\x02\0\0\0".repeat(2000)] {
+        fs::write(folder.file(), garbage).unwrap_or_else(|_| StateDir::open(folder.state()).map(|_| ()).unwrap());
+        let machine = folder.machine(&[10]);
+        assert_eq!(machine.look().unwrap().entries.len(), 0);
+        let held = holder(&machine, "", 10);
+        assert_eq!(reserved(&machine), [10]);
+        drop(held);
+    }
+    // Garbage in places that nobody has.
+    let machine = folder.machine(&[10]);
+    let file = fs::OpenOptions::new().write(true).open(folder.file()).unwrap();
+    file.write_all_at(&[0xab; 9000], 4096).unwrap();
+    let _held = holder(&machine, "", 4);
+    assert_eq!(reserved(&machine), [4]);
+}
+
+#[test]
+fn damage_to_those_who_live_is_named() {
+    let folder = Folder::new("alive");
+    let machine = folder.machine(&[10]);
+    let mut child = Player::new("hold 10 4", &folder.state());
+    assert_eq!(child.hears(), "holds");
+    let file = fs::OpenOptions::new().read(true).write(true).open(folder.file()).unwrap();
+    let mut before = vec![0; 8192];
+    file.read_exact_at(&mut before, 0).unwrap();
+    let refused = |words: &str| {
+        let member = machine.join(&who("")).map(drop).unwrap_err();
+        let look = machine.look().unwrap_err();
+        for error in [member, look] {
+            assert_eq!(error.code(), Code::DataLoss, "{error}");
+            assert!(error.message().contains(words) && error.message().contains(&format!("pid {} (", child.pid())), "{error}");
+        }
+    };
+    file.write_all_at(&[0x55; 40], 4096 + 30).unwrap();
+    refused("slot 0 is in use and cannot be read");
+    file.set_len(4096).unwrap();
+    refused("slot 0 is in use and cannot be read");
+    file.write_all_at(&before, 0).unwrap();
+    file.write_all_at(&[9], 8).unwrap();
+    refused("is of another version and in use");
+    file.write_all_at(&[0; 20], 0).unwrap();
+    refused("is damaged and in use");
+    file.write_all_at(&before, 0).unwrap();
+    assert_eq!(reserved(&machine), [4]);
+    file.write_all_at(&[0; 4096], 0).unwrap();
+    child.kill();
+    assert_eq!(reserved(&machine), [0], "once they are gone all is well");
+}
+
+#[test]
+fn a_file_that_is_replaced_is_noticed() {
+    let folder = Folder::new("replaced");
+    let machine = folder.machine(&[10]);
+    let held = holder(&machine, "", 4);
+    fs::remove_file(folder.file()).unwrap();
+    for replaced in [false, true] {
+        if replaced {
+            folder.machine(&[10]);
+        }
+        let error = Error::from(held.reserve(&[(0, Bytes(1))]).unwrap_err());
+        assert_eq!(error.code(), Code::FailedPrecondition, "{error}");
+        assert!(machine.look().is_err() && machine.join(&who("")).is_err() && held.release(&[(0, Bytes(1))]).is_err());
+    }
+}
+
+#[test]
+fn who_is_stuck_in_a_transaction_is_named() {
+    let folder = Folder::new("stuck");
+    let machine = folder.machine(&[10]).with_patience(Duration::from_millis(100)).unwrap();
+    let held = holder(&machine, "", 4);
+    let mut stuck = Player::new("stuck", &folder.state());
+    assert_eq!(stuck.hears(), "locked");
+    stuck.signal(libc::SIGSTOP);
+    let name = format!("has been locked for 100ms by pid {} (", stuck.pid());
+    let mut error = machine.look().unwrap_err();
+    // A signal takes its time.
+    for _ in 0..100 {
+        if error.message().contains("which is stopped") {
+            break;
+        }
+        error = machine.look().unwrap_err();
+    }
+    assert!(error.message().contains(&name) && error.message().ends_with("which is stopped"), "{error}");
+    assert!(machine.join(&who("")).is_err() && held.reserve(&[(0, Bytes(1))]).is_err());
+    assert!(held.release(&[(0, Bytes(1))]).is_err());
+    // Leaving needs no transaction.
+    let other = machine.cards().len();
+    drop(held);
+    stuck.kill();
+    assert_eq!((reserved(&machine), other), (vec![0], 1));
+}
+
+#[test]
+fn what_could_not_be_given_back_is_with_the_next_change() {
+    let folder = Folder::new("later");
+    let machine = folder.machine(&[10]).with_patience(Duration::from_millis(50)).unwrap();
+    let held = holder(&machine, "", 9);
+    let mut stuck = Player::new("stuck", &folder.state());
+    assert_eq!(stuck.hears(), "locked");
+    assert!(held.release(&[(0, Bytes(5))]).is_err());
+    stuck.kill();
+    assert_eq!(reserved(&machine), [9]);
+    held.reserve(&[(0, Bytes(6))]).unwrap();
+    assert_eq!((reserved(&machine), held.reserved(0)), (vec![10], Bytes(10)));
+}

@@ -1,0 +1,231 @@
+//! Waiting: in order, woken at once, and nothing left in the queue.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use plimsoll_base::{Bytes, Code, Error};
+use plimsoll_memory::machine::{Denied, Machine, Member, Wait, Why};
+
+use super::child::Player;
+use super::{Folder, holder, reserved, who};
+
+const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+fn wait_for(member: &Member, bytes: u64, priority: i32) -> Result<(), Denied> {
+    member.reserve_waiting(&[(0, Bytes(bytes))], &Wait { priority, timeout: LONG }, &mut |_| true)
+}
+
+/// Until that many wait.
+fn until_waiting(machine: &Machine, count: usize) {
+    let begin = Instant::now();
+    while machine.look().unwrap().waiters().len() != count {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", machine.look());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn by_priority_then_by_arrival() {
+    let folder = Folder::new("order");
+    let machine = folder.machine(&[10]);
+    let first = holder(&machine, "", 10);
+    let (granted, order) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for (index, priority) in [0, 0, 5, -1, 5].into_iter().enumerate() {
+            let (machine, granted) = (&machine, granted.clone());
+            scope.spawn(move || {
+                let member = machine.join(&who(&index.to_string())).unwrap();
+                wait_for(&member, 10, priority).unwrap();
+                granted.send(index).unwrap();
+            });
+            until_waiting(machine, index + 1);
+        }
+        let seen = machine.look().unwrap();
+        let names: Vec<&str> = seen.waiters().iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["2", "4", "0", "1", "3"]);
+        let waiting = seen.waiters()[1].waiting.as_ref().unwrap();
+        assert_eq!((waiting.priority, waiting.ahead, waiting.card, &waiting.asked[..]), (5, 1, Some(0), &[(0, Bytes(10))][..]));
+        drop(first);
+        drop(granted);
+        assert_eq!(order.iter().collect::<Vec<_>>(), [2, 4, 0, 1, 3]);
+    });
+    assert_eq!((reserved(&machine), machine.look().unwrap().entries.len()), (vec![0], 0));
+}
+
+#[test]
+fn small_ones_pass_only_where_they_delay_nobody() {
+    let folder = Folder::new("pass");
+    let machine = folder.machine(&[10, 10]);
+    let running = holder(&machine, "", 6);
+    std::thread::scope(|scope| {
+        let large = scope.spawn(|| {
+            let member = machine.join(&who("large")).unwrap();
+            let result = member.reserve_waiting(&[(0, Bytes(6)), (1, Bytes(6))], &Wait { priority: 0, timeout: LONG }, &mut |_| true);
+            result.map(|()| member)
+        });
+        until_waiting(&machine, 1);
+        let small = machine.join(&who("small")).unwrap();
+        let Denied::Full(full) = small.reserve(&[(0, Bytes(1))]).unwrap_err() else { panic!("not full") };
+        assert_eq!((full.why, full.free, full.ahead.len()), (Why::Spoken, Bytes(4), 1));
+        assert!(Error::from(*full).message().contains("\"large\": 6 B"));
+        let soon = Wait { priority: 0, timeout: Some(Duration::from_millis(30)) };
+        let Denied::Full(full) = small.reserve_waiting(&[(0, Bytes(1))], &soon, &mut |_| true).unwrap_err() else { panic!("not full") };
+        assert_eq!(full.why, Why::TimedOut(Duration::from_millis(30)));
+        small.reserve_waiting(&[(0, Bytes(1))], &Wait { priority: 1, ..soon }, &mut |_| true).unwrap();
+        small.release(&[(0, Bytes(1))]).unwrap();
+        small.reserve(&[(1, Bytes(4))]).unwrap();
+        let who_waits = |machine: &Machine| machine.look().unwrap().waiters()[0].waiting.clone().unwrap();
+        assert_eq!((who_waits(&machine).card, who_waits(&machine).behind), (Some(0), None));
+        running.release(&[(0, Bytes(2))]).unwrap();
+        let large = large.join().unwrap().unwrap();
+        assert_eq!((large.reserved(0), large.reserved(1), reserved(&machine)), (Bytes(6), Bytes(6), vec![10, 10]));
+    });
+}
+
+#[test]
+fn a_wait_ends_by_time_by_the_caller_and_by_the_impossible() {
+    let folder = Folder::new("ends");
+    let machine = folder.machine(&[10]);
+    let _running = holder(&machine, "", 6);
+    let member = holder(&machine, "", 1);
+    let why = |bytes: u64, told: bool| match member.reserve_waiting(
+        &[(0, Bytes(bytes))],
+        &Wait { priority: 0, timeout: Some(Duration::from_millis(20)) },
+        &mut |_| told,
+    ) {
+        Err(Denied::Full(full)) => full.why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(why(4, true), Why::TimedOut(Duration::from_millis(20)));
+    assert_eq!(why(4, false), Why::Stopped);
+    assert_eq!(why(10, true), Why::Never);
+    let seen = machine.look().unwrap();
+    assert_eq!((seen.waiters().len(), seen.cards[0].reserved), (0, Bytes(7)));
+    assert_eq!(why(3 + 1, true), Why::TimedOut(Duration::from_millis(20)));
+    member.reserve(&[(0, Bytes(3))]).unwrap();
+}
+
+#[test]
+fn of_two_that_grow_into_each_other_the_last_gives_up() {
+    let folder = Folder::new("deadlock");
+    let machine = folder.machine(&[10]);
+    let (first, last) = (holder(&machine, "", 5), holder(&machine, "", 5));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| wait_for(&first, 3, 0));
+        until_waiting(&machine, 1);
+        let error = Error::from(wait_for(&last, 2, 0).unwrap_err());
+        assert_eq!(error.code(), Code::Aborted, "{error}");
+        assert_eq!(last.reserved(0), Bytes(5));
+        drop(last);
+        waits.join().unwrap().unwrap();
+    });
+    assert_eq!(first.reserved(0), Bytes(8));
+    // The other way round: who came first has the lower priority, and is told when the other comes.
+    let last = holder(&machine, "", 2);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| wait_for(&first, 1, 0));
+        until_waiting(&machine, 1);
+        let wins = scope.spawn(|| wait_for(&last, 1, 1));
+        assert_eq!(Error::from(waits.join().unwrap().unwrap_err()).code(), Code::Aborted);
+        first.release(&[(0, Bytes(8))]).unwrap();
+        wins.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn threads_of_a_member_take_turns() {
+    let folder = Folder::new("turns");
+    let machine = folder.machine(&[10]);
+    let running = holder(&machine, "", 9);
+    let member = machine.join(&who("")).unwrap();
+    std::thread::scope(|scope| {
+        let waits: Vec<_> = (0..3).map(|_| scope.spawn(|| wait_for(&member, 3, 0))).collect();
+        until_waiting(&machine, 1);
+        let soon = Wait { priority: 9, timeout: Some(Duration::from_millis(5)) };
+        assert!(matches!(member.reserve_waiting(&[(0, Bytes(2))], &soon, &mut |_| true), Err(Denied::Full(_))));
+        member.reserve(&[(0, Bytes(1))]).unwrap();
+        drop(running);
+        waits.into_iter().for_each(|wait| wait.join().unwrap().unwrap());
+    });
+    assert_eq!((member.reserved(0), reserved(&machine)), (Bytes(10), vec![10]));
+}
+
+#[test]
+fn a_killed_waiter_is_out_of_the_way() {
+    let folder = Folder::new("waiter");
+    let machine = folder.machine(&[10]);
+    let running = holder(&machine, "", 6);
+    let mut large = Player::new("wait 10 10", &folder.state());
+    assert_eq!(large.hears(), "waits");
+    std::thread::scope(|scope| {
+        let small = scope.spawn(|| {
+            let member = machine.join(&who("small")).unwrap();
+            wait_for(&member, 4, 0).map(|()| member)
+        });
+        until_waiting(&machine, 2);
+        large.kill();
+        let small = small.join().unwrap().unwrap();
+        assert_eq!((small.reserved(0), machine.look().unwrap().waiters().len()), (Bytes(4), 0));
+    });
+    drop(running);
+}
+
+/// Prints how long it takes from `kill -9` of a holder, and from a release, until who waits has the bytes.
+#[test]
+fn wakes_when_a_holder_dies() {
+    let folder = Folder::new("wake");
+    let machine = folder.machine(&[10]);
+    let member = machine.join(&who("waiter")).unwrap();
+    let mut took = Vec::new();
+    for _ in 0..5 {
+        let mut running = Player::new("hold 10 10", &folder.state());
+        assert_eq!(running.hears(), "holds");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                wait_for(&member, 10, 0).unwrap();
+                Instant::now()
+            });
+            until_waiting(&machine, 1);
+            let begin = Instant::now();
+            running.signal(libc::SIGKILL);
+            took.push(waits.join().unwrap() - begin);
+        });
+        member.release(&[(0, Bytes(10))]).unwrap();
+    }
+    took.sort();
+    println!("from kill -9 to the bytes: median {:?}, worst {:?}", took[2], took[4]);
+    assert!(took[4] < Duration::from_secs(30));
+}
+
+/// Prints how long it takes from one to the next where many wait in line.
+#[test]
+fn a_long_queue_moves_on() {
+    let count = if std::env::var_os("PLIMSOLL_STRESS_SECONDS").is_some() { 200 } else { 40 };
+    let folder = Folder::new("queue");
+    let machine = folder.machine(&[10]);
+    let first = holder(&machine, "", 10);
+    let (granted, times) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..count {
+            let (machine, granted) = (&machine, granted.clone());
+            scope.spawn(move || {
+                let member = machine.join(&who("")).unwrap();
+                wait_for(&member, 10, 0).unwrap();
+                granted.send(Instant::now()).unwrap();
+            });
+        }
+        drop(granted);
+        until_waiting(&machine, count);
+        let mut last = Instant::now();
+        drop(first);
+        let mut steps = Vec::new();
+        for time in times {
+            steps.push(time - last);
+            last = time;
+        }
+        assert_eq!(steps.len(), count);
+        steps.sort();
+        println!("{count} in line, from one to the next: median {:?}, worst {:?}", steps[count / 2], steps[count - 1]);
+    });
+    assert_eq!(machine.look().unwrap().entries.len(), 0);
+}
