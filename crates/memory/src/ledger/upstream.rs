@@ -1,32 +1,35 @@
 //! A part of a machine's card behind a ledger of this process.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll_base::{Bytes, Result};
 
 use super::{Ledger, Refusal, State};
-use crate::machine::{Denied, Member, Wait};
+use crate::machine::{Denied, Full, Member, Wait};
 
 /// What a ledger reserves on a card of the machine, through a member.
 ///
 /// Either everything is held from the beginning and nothing is asked for later, or the ledger grows: what it lacks is reserved
 /// on the card first, in whole steps where there is room for them.
-#[derive(Debug)]
 pub struct Upstream {
     member: Arc<Member>,
     card: usize,
     /// Held when the ledger begins.
     held: Bytes,
     step: Option<Bytes>,
-    wait: Option<Wait>,
-    /// Only one thread reserves or gives back at a time.
-    going_out: Mutex<()>,
+    wait: Option<(Wait, Told)>,
+    /// Only one thread reserves more at a time: two would reserve twice what both lack.
+    growing: Mutex<()>,
 }
+
+/// Is told what is in the way, and says whether to wait on.
+type Told = Box<dyn Fn(&Full) -> bool + Send + Sync>;
 
 impl Upstream {
     /// Takes over `held` bytes that the member has reserved on the card of that number: the ledger gives them back in the end.
     pub fn new(member: &Arc<Member>, card: usize, held: Bytes) -> Upstream {
-        Upstream { member: member.clone(), card, held, step: None, wait: None, going_out: Mutex::default() }
+        Upstream { member: member.clone(), card, held, step: None, wait: None, growing: Mutex::default() }
     }
 
     /// Lets the ledger reserve more when it needs it, in steps of that many bytes.
@@ -34,9 +37,10 @@ impl Upstream {
         Upstream { step: Some(step), ..self }
     }
 
-    /// Lets it wait for them.
-    pub fn waiting(self, wait: Wait) -> Upstream {
-        Upstream { wait: Some(wait), ..self }
+    /// Lets it wait for them. `told` is called as [`Member::reserve_waiting`] says, and ends the wait by returning `false`.
+    /// Others of this process who need more wait behind it; who finds enough in what is held does not.
+    pub fn waiting(self, wait: Wait, told: impl Fn(&Full) -> bool + Send + Sync + 'static) -> Upstream {
+        Upstream { wait: Some((wait, Box::new(told))), ..self }
     }
 
     fn reserve(&self, wish: Bytes, least: Bytes) -> Result<Bytes, Denied> {
@@ -44,7 +48,7 @@ impl Upstream {
             return Ok(wish);
         }
         match &self.wait {
-            Some(wait) => self.member.reserve_waiting(&[(self.card, least)], wait, &mut |_| true)?,
+            Some((wait, told)) => self.member.reserve_waiting(&[(self.card, least)], wait, &mut |full| told(full))?,
             None => self.member.reserve(&[(self.card, least)])?,
         }
         Ok(least)
@@ -86,7 +90,6 @@ impl Ledger {
         let Some((upstream, step)) = self.upstream.as_ref().and_then(|upstream| Some((upstream, upstream.step?))) else {
             return Ok(Bytes::ZERO);
         };
-        let _alone = lock(&upstream.going_out);
         let given = {
             let mut state = self.state();
             let kept = state.in_use.round_up(step.0).min(state.held);
@@ -108,7 +111,7 @@ impl Ledger {
         new: Bytes,
         holder: &str,
     ) -> Result<(MutexGuard<'_, State>, Bytes), Refusal> {
-        let _alone = lock(&upstream.going_out);
+        let _alone = upstream.growing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             // Others may have given back, or taken what was reserved for them to find, while nobody looked.
             let (state, total) = self.within_line(old, new, holder)?;
@@ -144,6 +147,11 @@ impl Drop for Ledger {
     }
 }
 
-fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Upstream { member, card, held, step, wait, .. } = self;
+        let wait = wait.as_ref().map(|(wait, _)| wait);
+        let mut out = f.debug_struct("Upstream");
+        out.field("member", member).field("card", card).field("held", held).field("step", step).field("wait", &wait).finish()
+    }
 }

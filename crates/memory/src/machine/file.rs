@@ -3,9 +3,9 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Code, Error, Result};
 
@@ -121,7 +121,7 @@ impl Inner {
 
     /// Takes the lock of the file, again and again, with ever longer naps.
     fn wait_for(&self, lock: &File) -> Result<()> {
-        let begin = std::time::Instant::now();
+        let begin = Instant::now();
         let mut nap = Duration::from_micros(10);
         loop {
             match lock.try_lock() {
@@ -139,9 +139,10 @@ impl Inner {
 
     fn stuck(&self) -> Error {
         let mut pid = [0; 4];
-        let who = match self.file.read_exact_at(&mut pid, LOCKED_BY_AT) {
-            Ok(()) => view::describe_process(u32::from_le_bytes(pid)),
-            Err(_) => "an unknown process".to_string(),
+        let who = match self.file.read_exact_at(&mut pid, LOCKED_BY_AT).map(|()| u32::from_le_bytes(pid)) {
+            Ok(pid) if Path::new(&format!("/proc/{pid}")).exists() => view::describe_process(pid),
+            // It was killed there, and a fork of it has the lock.
+            _ => format!("a process that is gone, by way of one of these: {}", self.users()),
         };
         let message = format!("the ledger {} has been locked for {:?} by {who}", self.path.display(), self.patience);
         Error::new(Code::Unavailable, message).with_remedy("let that process go on, or end it")
@@ -181,10 +182,15 @@ impl Inner {
 
     /// The file is not what it should be, and there are programs that rely on it.
     pub(super) fn unusable(&self, why: &str) -> Error {
-        let users: Vec<String> = view::processes_with(&self.path).into_iter().map(view::describe_process).collect();
-        let users = if users.is_empty() { "processes that this user cannot see".into() } else { users.join(", ") };
+        let users = self.users();
         Error::data_loss(format!("the ledger {} {why}; it is open in {users}", self.path.display()))
             .with_remedy("end those programs: a ledger that nobody uses is made anew")
+    }
+
+    /// The processes that have the file open, in words.
+    fn users(&self) -> String {
+        let users: Vec<String> = view::processes_with(&self.path).into_iter().map(view::describe_process).collect();
+        if users.is_empty() { "processes that this user cannot see".into() } else { users.join(", ") }
     }
 }
 

@@ -179,7 +179,8 @@ impl Member {
     }
 
     /// Lets the program that `command` starts, and all that it starts, share this place: it lasts until the last of them has
-    /// ended, unless this member is dropped before; see [`Member::detach`].
+    /// ended, unless this member is dropped before; see [`Member::detach`]. A program that closes handles that it does not know
+    /// gives up its part in the place.
     ///
     /// # Errors
     /// Where the process has no handle left.

@@ -1,5 +1,6 @@
 //! The folder that ledgers live in: the user's own, and nobody else's.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -20,14 +21,7 @@ impl StateDir {
     /// # Errors
     /// As [`StateDir::open`].
     pub fn find() -> Result<StateDir> {
-        let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        if let Some(folder) = folder("PLIMSOLL_STATE_DIR") {
-            return StateDir::open(folder);
-        }
-        match folder("XDG_RUNTIME_DIR").filter(|folder| folder.is_absolute() && folder.is_dir()) {
-            Some(folder) => StateDir::open(folder.join("plimsoll")),
-            None => StateDir::open(format!("/tmp/plimsoll-{}", user())),
-        }
+        StateDir::open(location(|name| std::env::var_os(name), user()))
     }
 
     /// That folder, made (mode 0700) where it is missing.
@@ -84,6 +78,18 @@ impl StateDir {
     }
 }
 
+/// Where the folder is, by the environment.
+fn location(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> PathBuf {
+    let folder = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(folder) = folder("PLIMSOLL_STATE_DIR") {
+        return folder;
+    }
+    match folder("XDG_RUNTIME_DIR").filter(|folder| folder.is_absolute() && folder.is_dir()) {
+        Some(folder) => folder.join("plimsoll"),
+        None => format!("/tmp/plimsoll-{user}").into(),
+    }
+}
+
 /// The user on whose behalf this process acts.
 pub(super) fn user() -> u32 {
     // SAFETY: geteuid reads a number of this process and cannot fail.
@@ -105,6 +111,23 @@ pub(super) fn refused(what: &str, path: &Path, error: &io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_environment_says_where() {
+        let at = |ours: Option<&str>, theirs: Option<&str>| {
+            let variable = |name: &str| match name {
+                "PLIMSOLL_STATE_DIR" => ours.map(OsString::from),
+                "XDG_RUNTIME_DIR" => theirs.map(OsString::from),
+                _ => None,
+            };
+            location(variable, 7).to_str().unwrap().to_string()
+        };
+        assert_eq!(at(Some("/a"), Some("/")), "/a");
+        assert_eq!(at(Some(""), Some("/")), "/plimsoll");
+        for theirs in [None, Some(""), Some("relative"), Some("/no/such/folder")] {
+            assert_eq!(at(None, theirs), "/tmp/plimsoll-7");
+        }
+    }
 
     #[test]
     fn different_sets_have_different_files_in_the_folder() {

@@ -132,6 +132,19 @@ impl Snapshot {
         waiters.sort_by_key(|entry| place(entry));
         waiters
     }
+
+    /// Why a member waits, in words; none where it does not.
+    pub fn why(&self, entry: &Entry) -> Option<String> {
+        let waiting = entry.waiting.as_ref()?;
+        let Some(number) = waiting.card else { return Some("its turn has come".into()) };
+        let card = &self.cards[number];
+        let asked = waiting.asked.iter().find(|(card, _)| *card == number).map_or(Bytes::ZERO, |(_, bytes)| *bytes);
+        let needs = format!("{asked} of {}, of which {} are free", card.card.name, card.free);
+        Some(match waiting.behind {
+            Some(pid) => format!("waits behind pid {pid} for {needs}"),
+            None => format!("waits for {needs}"),
+        })
+    }
 }
 
 fn entry(inner: &Inner, seen: &Seen) -> Entry {

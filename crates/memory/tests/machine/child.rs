@@ -148,6 +148,7 @@ fn play() {
             Ok(_) => "opened".into(),
             Err(error) => error.to_string().replace('\n', " "),
         }),
+        "tamper" => say(&super::failures::tamper(state)),
         "full" => say(&super::failures::without_room(state)),
         "fork" => leases::forks(state),
         "lease" => leases::leases(state),

@@ -16,10 +16,10 @@ pub fn leases(state: &Path) {
     member.reserve(&[(0, Bytes(10))]).unwrap();
     // One that shares it and one that does not.
     let mut command = Command::new("sleep");
-    member.inherit(command.arg("1000")).unwrap();
+    member.inherit(command.arg("300")).unwrap();
     let shares = command.spawn().unwrap();
     drop(command);
-    let stranger = Command::new("sleep").arg("1000").spawn().unwrap();
+    let stranger = Command::new("sleep").arg("300").spawn().unwrap();
     say(&format!("{} {}", shares.id(), stranger.id()));
     member.detach();
     stay();

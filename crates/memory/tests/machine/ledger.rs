@@ -7,6 +7,7 @@ use plimsoll_base::{Bytes, Code, Error};
 use plimsoll_memory::machine::{Denied, Machine, Member, Wait};
 use plimsoll_memory::{Block, Ledger, Loan, Upstream, page_size};
 
+use super::child::Player;
 use super::{Folder, holder, reserved, who};
 
 fn member(machine: &Machine) -> Arc<Member> {
@@ -92,19 +93,25 @@ fn a_growing_line_may_wait() {
     let folder = Folder::new("patient");
     let machine = folder.machine(&[100]);
     let member = member(&machine);
+    member.reserve(&[(0, Bytes(10))]).unwrap();
     let wait = Wait { priority: 0, timeout: Some(Duration::from_secs(60)) };
-    let ledger = Ledger::with_upstream("GPU:0", None, Upstream::new(&member, 0, Bytes::ZERO).growing(Bytes(1)).waiting(wait));
+    let ledger = Ledger::with_upstream("GPU:0", None, Upstream::new(&member, 0, Bytes(10)).growing(Bytes(1)).waiting(wait, |_| true));
     let other = holder(&machine, "other", 60);
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| ledger.reserve(Bytes(50), "step"));
         while machine.look().unwrap().waiters().is_empty() {
             std::thread::yield_now();
         }
-        // What is held can be used meanwhile, and looked at.
-        assert_eq!(ledger.in_use(), Bytes::ZERO);
-        drop(other);
+        // What is held can be used meanwhile, looked at and given back.
+        let small = ledger.reserve(Bytes(2), "small").unwrap();
+        assert_eq!((ledger.in_use(), ledger.release_unused().unwrap(), ledger.held()), (Bytes(2), Bytes(8), Bytes(2)));
+        drop((small, other));
         assert_eq!(waits.join().unwrap().unwrap().bytes(), Bytes(50));
     });
+    let _other = holder(&machine, "other", 30);
+    let stops = Upstream::new(&member, 0, Bytes::ZERO).growing(Bytes(1)).waiting(wait, |full| full.free != Bytes(20));
+    let stopped = Ledger::with_upstream("GPU:0", None, stops).reserve(Bytes(40), "step").unwrap_err();
+    assert_eq!(Error::from(stopped).code(), Code::Cancelled);
 }
 
 #[test]
@@ -151,4 +158,27 @@ fn many_threads_grow_and_give_back() {
     assert_eq!(reserved(&machine), [ledger.held().0]);
     ledger.release_unused().unwrap();
     assert_eq!(reserved(&machine), [0]);
+}
+
+/// While another process is stuck in a transaction, what is held can be reserved and given back: nobody is asked.
+#[test]
+fn what_is_held_needs_nobody() {
+    let folder = Folder::new("alone");
+    let machine = folder.machine(&[100]).with_patience(Duration::from_millis(20)).unwrap();
+    let member = member(&machine);
+    let ledger = Ledger::with_upstream("GPU:0", None, Upstream::new(&member, 0, Bytes::ZERO).growing(Bytes(16)));
+    ledger.ensure(Bytes(20), "plan").unwrap();
+    let mut stuck = Player::new("stuck", &folder.state());
+    assert_eq!(stuck.hears(), "locked");
+    let mut loan = Loan::new(&ledger, "feeds");
+    for _ in 0..100 {
+        let _arena = ledger.reserve(Bytes(12), "arena").unwrap();
+        loan.set(Bytes(20)).unwrap();
+        loan.set(Bytes(1)).unwrap();
+    }
+    let error = Error::from(ledger.reserve(Bytes(32), "arena").unwrap_err());
+    assert_eq!((error.code(), error.device()), (Code::Unavailable, Some("GPU:0")));
+    assert!(error.message().contains("arena asks for 32 B; 1 B of a limit of 100 B are reserved (feeds: 1 B)"), "{error}");
+    stuck.kill();
+    ledger.reserve(Bytes(32), "arena").unwrap();
 }

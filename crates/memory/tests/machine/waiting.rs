@@ -76,9 +76,20 @@ fn small_ones_pass_only_where_they_delay_nobody() {
         small.reserve(&[(1, Bytes(4))]).unwrap();
         let who_waits = |machine: &Machine| machine.look().unwrap().waiters()[0].waiting.clone().unwrap();
         assert_eq!((who_waits(&machine).card, who_waits(&machine).behind), (Some(0), None));
+        let behind = scope.spawn(|| wait_for(&machine.join(&who("behind")).unwrap(), 1, 0));
+        until_waiting(&machine, 2);
+        let seen = machine.look().unwrap();
+        let why: Vec<_> = seen.waiters().iter().filter_map(|entry| seen.why(entry)).collect();
+        let pid = std::process::id();
+        let expected =
+            ["waits for 6 B of card 0, of which 4 B are free", &format!("waits behind pid {pid} for 1 B of card 0, of which 4 B are free")];
+        assert_eq!(why, expected);
+        assert_eq!(seen.entries.iter().filter_map(|entry| seen.why(entry)).count(), 2);
         running.release(&[(0, Bytes(2))]).unwrap();
         let large = large.join().unwrap().unwrap();
         assert_eq!((large.reserved(0), large.reserved(1), reserved(&machine)), (Bytes(6), Bytes(6), vec![10, 10]));
+        drop(large);
+        behind.join().unwrap().unwrap();
     });
 }
 
