@@ -1,4 +1,5 @@
-//! The README's commands work as pasted: every `cargo run --release -- …` line, in order, from the root of the project.
+//! The commands of the README and of docs/training.md work as pasted: every `cargo run --release -- …` line, in
+//! order, from the root of the project.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +7,8 @@ use std::process::Command;
 #[test]
 fn the_readmes_commands_work_as_pasted() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let readme = std::fs::read_to_string(root.join("README.md")).expect("there is a README");
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let readme = read("README.md") + &read("docs/training.md");
     let mut in_shell = false;
     let mut count = 0;
     for line in readme.lines() {
@@ -21,5 +23,5 @@ fn the_readmes_commands_work_as_pasted() {
             count += 1;
         }
     }
-    assert!(count >= 8, "only {count} commands were found");
+    assert!(count >= 12, "only {count} commands were found");
 }

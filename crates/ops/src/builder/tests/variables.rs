@@ -186,3 +186,17 @@ fn variables_of_a_graph_from_elsewhere_can_be_adopted() {
         verify(b);
     }
 }
+
+#[test]
+fn stand_ins_are_found_where_the_variable_would_be() {
+    let mut b = builder();
+    let original = weights(&mut b, "w");
+    let copy = b.untrained_variable("copy", DataType::Float, original.shape.clone(), &Initializer::Zeros).unwrap();
+    let find = |b: &mut GraphBuilder| b.variable_scope("", Reuse::Yes, |b| weights(b, "w"));
+    assert_eq!(b.with_stand_ins([(&original, &copy)], find), copy);
+    assert_eq!(find(&mut b), original, "only inside");
+    // Variables that are made inside are what they are.
+    let (made, found) = b.with_stand_ins([(&original, &copy)], |b| (weights(b, "v"), find(b)));
+    assert_eq!((made.name.as_str(), found), ("v", copy));
+    verify(b);
+}
