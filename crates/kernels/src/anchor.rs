@@ -3,8 +3,9 @@
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Prepared;
 
-use crate::conv::{ConvSpec, conv2d, conv2d_backprop_input, depthwise_conv2d};
+use crate::conv::{ConvSpec, conv2d, conv2d_backprop_input, conv2d_pooled, depthwise_conv2d};
 use crate::expr::Expr;
+use crate::pool::Pooling;
 use crate::product::{ProductSpec, product, product_generic};
 
 /// What is done to every element that an anchor computes before it is written. The element itself is not kept.
@@ -59,11 +60,26 @@ impl Anchor {
         !matches!(self, Anchor::Product(..))
     }
 
-    /// The kernel.
+    /// Whether its elements, which nobody else needs, are best pooled at once: where there are images enough to be cut into pieces,
+    /// and they stay in the cache.
+    pub fn takes(&self, pooling: &Pooling) -> bool {
+        let Anchor::Conv2D(spec) = self else { return false };
+        let [batch, rows, columns, channels] = spec.output();
+        let image = rows.saturating_mul(columns).saturating_mul(channels);
+        pooling.spec.input() == spec.output() && batch >= 8 && image <= 128 << 10
+    }
+
+    /// The kernel. With a pooling, that follows the epilogue, and its results are the results.
     ///
     /// # Errors
-    /// As the kernel's own function; UNIMPLEMENTED for an epilogue where there can be none.
-    pub fn prepare(&self, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    /// As the kernel's own function; UNIMPLEMENTED for an epilogue or a pooling where there can be none.
+    pub fn prepare(&self, epilogue: Option<Epilogue>, pooling: Option<Pooling>) -> Result<Prepared> {
+        if let Some(pooling) = pooling {
+            return match self {
+                Anchor::Conv2D(spec) => conv2d_pooled(*spec, epilogue, pooling),
+                _ => Err(Error::unimplemented(format!("{self:?} that is pooled at once"))),
+            };
+        }
         match self {
             Anchor::Product(DataType::Float, spec) => product(*spec, epilogue),
             Anchor::Product(data_type, spec) if epilogue.is_none() => product_generic(*data_type, spec),

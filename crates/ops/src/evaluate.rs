@@ -38,7 +38,7 @@ pub fn evaluate(rules: &OpRules, node: &Node, inputs: &[Fact], outputs: &[Fact])
         }
         Lower::Kernel(prepare) => fold_call(prepare, &cx, &values, &output_metas),
         Lower::Anchor(make) => {
-            let prepare = |cx: &KernelCx<'_>| make(cx).and_then(|call| Ok(Call::new(call.anchor.prepare(None)?, call.inputs)));
+            let prepare = |cx: &KernelCx<'_>| make(cx).and_then(|call| Ok(Call::new(call.anchor.prepare(None, None)?, call.inputs)));
             fold_call(prepare, &cx, &values, &output_metas)
         }
         _ => Ok(None),

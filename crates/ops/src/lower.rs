@@ -5,6 +5,7 @@ use plimsoll_device::Prepared;
 use plimsoll_graph::{Attrs, HostTensor, Node, Shape};
 use plimsoll_kernels::anchor::Anchor;
 use plimsoll_kernels::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
+use plimsoll_kernels::pool::Pooling;
 
 /// Type and shape of a tensor.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,6 +105,8 @@ pub struct Call {
     pub inputs: Vec<usize>,
     /// A second kernel, where the node takes two.
     pub then: Option<Then>,
+    /// What the kernel does, where it is a pooling of input 0 that an anchor could do at once.
+    pub pooling: Option<Pooling>,
 }
 
 /// What makes a node's outputs of what its first kernel has left.
@@ -117,7 +120,7 @@ pub struct Then {
 impl Call {
     /// A kernel that takes these inputs.
     pub fn new(prepared: Prepared, inputs: impl Into<Vec<usize>>) -> Call {
-        Call { prepared, inputs: inputs.into(), then: None }
+        Call { prepared, inputs: inputs.into(), then: None, pooling: None }
     }
 
     /// The same, with a second kernel.

@@ -27,6 +27,7 @@ pub(crate) fn fuse(lir: &mut Lir) -> Result<()> {
             }
         }
     }
+    join_poolings(lir);
     Ok(())
 }
 
@@ -57,11 +58,11 @@ fn candidate(
         let producer = &lir.works[producer_id];
         // Bytes that are read as another type have to be in memory.
         let type_of = |output: &ValueId| match &producer.kind {
-            WorkKind::Expr { expr, .. } | WorkKind::Anchor { epilogue: Some(expr), .. } => {
+            WorkKind::Expr { expr, .. } | WorkKind::Anchor { epilogue: Some(expr), pooling: None, .. } => {
                 let position = producer.outputs.iter().position(|other| other == output)?;
                 Some(expr.type_of(*expr.outputs().get(position)?))
             }
-            WorkKind::Anchor { anchor, epilogue: None } => Some(anchor.data_type()),
+            WorkKind::Anchor { anchor, epilogue: None, pooling: None } => Some(anchor.data_type()),
             _ => None,
         };
         let as_made = |view: &View| !producer.outputs.contains(&view.value) || type_of(&view.value) == Some(view.data_type);
@@ -94,7 +95,7 @@ fn candidate(
                 }
                 expr.instrs().len()
             }
-            WorkKind::Anchor { anchor, epilogue } => {
+            WorkKind::Anchor { anchor, epilogue, pooling: None } => {
                 let made = Shape::from(anchor.shape()?);
                 let elements = made.elements().ok()?;
                 let flexible = is_flexible(&consumer.inputs, shape);
@@ -117,6 +118,33 @@ fn candidate(
         };
         (steps + expr.instrs().len() <= MAX_STEPS).then_some((producer_id, view.value))
     })
+}
+
+/// Puts poolings into the anchors that make what they pool, where nobody else reads that.
+fn join_poolings(lir: &mut Lir) {
+    let (uses, definitions) = (lir.uses(), lir.definitions());
+    let ids: Vec<WorkId> = lir.live().map(|(id, _)| id).collect();
+    for id in ids {
+        let work = &lir.works[id];
+        let WorkKind::Kernel { pooling: Some(pooling), .. } = &work.kind else { continue };
+        let pooled = &work.inputs[0];
+        let Some(producer_id) = definitions[pooled.value] else { continue };
+        let producer = &lir.works[producer_id];
+        let WorkKind::Anchor { anchor, epilogue, pooling: None } = &producer.kind else { continue };
+        let only_here = producer.outputs == [pooled.value] && uses[pooled.value] == [id] && lir.values[pooled.value].home == Home::Arena;
+        let made = epilogue.as_ref().map_or(vec![anchor.data_type()], Expr::output_types);
+        let alike = producer.device == work.device && producer.guard == work.guard && !producer.is_root;
+        if !only_here || !alike || made != [pooled.data_type] || work.inputs.len() != 1 || !anchor.takes(pooling) {
+            continue;
+        }
+        let kind = WorkKind::Anchor { anchor: *anchor, epilogue: epilogue.clone(), pooling: Some(*pooling) };
+        let (inputs, after) = (producer.inputs.clone(), producer.after.clone());
+        let nodes = producer.nodes.iter().chain(&work.nodes).copied().collect();
+        let work = &mut lir.works[id];
+        (work.kind, work.inputs, work.nodes) = (kind, inputs, nodes);
+        work.after.extend(after);
+        lir.works[producer_id].gone = true;
+    }
 }
 
 /// Whether a view gives every element of `shape` its own element, in order.
@@ -168,7 +196,7 @@ fn join(lir: &mut Lir, producer: WorkId, _value: ValueId, id: WorkId) -> Result<
             let operands = made.inputs.iter().map(|view| operand(&mut builder, view)).collect::<Result<Vec<_>>>()?;
             (builder.inline(expr, &operands)?, 0)
         }
-        WorkKind::Anchor { anchor, epilogue } => {
+        WorkKind::Anchor { anchor, epilogue, pooling: None } => {
             let element = builder.input(anchor.data_type())?;
             match epilogue {
                 None => (vec![element], Anchor::INPUTS),
@@ -195,7 +223,7 @@ fn join(lir: &mut Lir, producer: WorkId, _value: ValueId, id: WorkId) -> Result<
     let mut all = made.inputs[..leading].to_vec();
     all.extend(inputs);
     let kind = match made.kind {
-        WorkKind::Anchor { anchor, .. } => WorkKind::Anchor { anchor, epilogue: Some(joined) },
+        WorkKind::Anchor { anchor, .. } => WorkKind::Anchor { anchor, epilogue: Some(joined), pooling: None },
         _ => WorkKind::Expr { expr: joined, shape },
     };
     let nodes = match kind {

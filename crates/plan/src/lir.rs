@@ -11,6 +11,7 @@ use plimsoll_device::Prepared;
 use plimsoll_graph::{HostTensor, IdVec, NodeId, Shape, define_id};
 use plimsoll_kernels::anchor::Anchor;
 use plimsoll_kernels::expr::Expr;
+use plimsoll_kernels::pool::Pooling;
 
 use crate::plan::{DeviceId, PlanConstant, PlanFeed, PlanFetch, PlanRestore, PlanSave, PlanVariable};
 
@@ -71,10 +72,11 @@ pub(crate) enum Arg {
 pub(crate) enum WorkKind {
     /// The expression over every element of the shape. Operands are the inputs, results the outputs.
     Expr { expr: Expr, shape: Shape },
-    /// Computed from the first inputs. With an epilogue, the further inputs are its further operands and its results the outputs.
-    Anchor { anchor: Anchor, epilogue: Option<Expr> },
-    /// A kernel of its own.
-    Kernel { prepared: Prepared, args: Vec<Arg> },
+    /// Computed from the first inputs. With an epilogue, the further inputs are its further operands and its results the outputs;
+    /// with a pooling, that follows, and its results are the outputs.
+    Anchor { anchor: Anchor, epilogue: Option<Expr>, pooling: Option<Pooling> },
+    /// A kernel of its own; the pooling of input 0 that it is, if it is one.
+    Kernel { prepared: Prepared, args: Vec<Arg>, pooling: Option<Pooling> },
     /// Output 0 is input 0, byte for byte.
     Copy,
 }

@@ -34,9 +34,9 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
     let operands = |from: usize| work.inputs[from..].iter().map(|view| view.shape.to_vec()).collect::<Vec<_>>();
     let kernel = match &work.kind {
         WorkKind::Expr { expr, shape } => Some(elementwise(expr, shape.dims(), &operands(0))?),
-        WorkKind::Anchor { anchor, epilogue } => {
+        WorkKind::Anchor { anchor, epilogue, pooling } => {
             let epilogue = epilogue.as_ref().map(|expr| Epilogue { expr: expr.clone(), operands: operands(Anchor::INPUTS) });
-            Some(anchor.prepare(epilogue)?)
+            Some(anchor.prepare(epilogue, *pooling)?)
         }
         WorkKind::Kernel { prepared, .. } => Some(prepared.clone()),
         WorkKind::Copy => None,

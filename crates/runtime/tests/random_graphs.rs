@@ -114,7 +114,7 @@ fn one(b: &mut GraphBuilder, step: &Step, variables: &[Variable], values: &mut V
             return;
         }
         11 => {
-            let made = image(b, variables, p, q);
+            let made = image(b, variables, p, q, step.device % 2 == 0);
             values.extend(made);
             return;
         }
@@ -135,10 +135,12 @@ fn one(b: &mut GraphBuilder, step: &Step, variables: &[Variable], values: &mut V
     values.push(made);
 }
 
-/// `p` as an image that is convolved and pooled, with the gradients where `q` is that of the pooling's result.
-fn image(b: &mut GraphBuilder, variables: &[Variable], p: Output, q: Output) -> Vec<Output> {
+/// `p` as an image, or as `many` images, that are convolved and pooled, with the gradients where `q` is that of the pooling's result;
+/// that by the input only of one.
+fn image(b: &mut GraphBuilder, variables: &[Variable], p: Output, q: Output, many: bool) -> Vec<Output> {
+    let dims: [i64; 4] = if many { [12, 1, 1, 2] } else { [1, 4, 3, 2] };
     let square = b.read(&variables[2]).unwrap();
-    let [image, gradient] = [p, q].map(|value| b.reshape(value, &[1, 4, 3, 2]).build().unwrap());
+    let [image, gradient] = [p, q].map(|value| b.reshape(value, &dims).build().unwrap());
     let filter = b.reshape(square, &[3, 3, 2, 2]).build().unwrap();
     let window = |b: &mut GraphBuilder, op: &str, inputs: &[Output], size: Option<[i64; 4]>| {
         let mut node =
@@ -155,16 +157,17 @@ fn image(b: &mut GraphBuilder, variables: &[Variable], p: Output, q: Output) -> 
     let pooled = window(b, "MaxPool", &[features], pool);
     let unpooled = window(b, "MaxPoolGrad", &[features, pooled, gradient], pool);
     let masked = b.op("ReluGrad").inputs([unpooled, features]).build().unwrap();
-    let sizes = b.constant(HostTensor::from_slice([4], &[1i32, 4, 3, 2]).unwrap()).build().unwrap();
-    let by_input = window(b, "Conv2DBackpropInput", &[sizes, filter, masked], None);
-    let by_input = b.op("ReluGrad").inputs([by_input, image]).build().unwrap();
     let sizes = b.constant(HostTensor::from_slice([4], &[3i32, 3, 2, 2]).unwrap()).build().unwrap();
     let by_filter = window(b, "Conv2DBackpropFilter", &[image, sizes, masked], None);
     let by_filter = b.reshape(by_filter, &[COLUMNS as i64, COLUMNS as i64]).build().unwrap();
     let product = b.matmul(q, by_filter).build().unwrap();
-    let flat =
-        [features, pooled, unpooled, masked, by_input].map(|value| b.reshape(value, &[ROWS as i64, COLUMNS as i64]).build().unwrap());
-    let mut made: Vec<Output> = flat.to_vec();
+    let mut images = vec![features, pooled, unpooled, masked];
+    if !many {
+        let sizes = b.constant(HostTensor::from_slice([4], &dims.map(|dim| dim as i32)).unwrap()).build().unwrap();
+        let by_input = window(b, "Conv2DBackpropInput", &[sizes, filter, masked], None);
+        images.push(b.op("ReluGrad").inputs([by_input, image]).build().unwrap());
+    }
+    let mut made: Vec<Output> = images.into_iter().map(|value| b.reshape(value, &[ROWS as i64, COLUMNS as i64]).build().unwrap()).collect();
     made.push(product);
     // What is squashed is what others go on with; the rest is there to be fetched, and so to be fused in other ways.
     made.into_iter().map(|value| tame(b, value)).collect()

@@ -67,7 +67,8 @@ impl std::fmt::Debug for Direct {
     }
 }
 
-pub(super) fn forward(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+/// With `images`, a piece is whole images with all channels. Also how many it is.
+pub(super) fn forward(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, images: bool) -> Result<(Prepared, usize)> {
     let code = code(isa);
     let pass = Pass::new(Side::forward(spec.rows()), Side::forward(spec.columns()), spec.in_c as usize);
     let one_panel = (spec.out_c as usize) <= code.width();
@@ -82,6 +83,7 @@ pub(super) fn forward(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>) -> 
         from: 0,
         filter: 1,
         result: spec.output(),
+        images,
     };
     prepare(isa, code, spec, shape, epilogue)
 }
@@ -109,8 +111,9 @@ pub(super) fn backprop_input(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogu
         from: 1,
         filter: 0,
         result: spec.input(),
+        images: false,
     };
-    prepare(isa, code(isa), spec, shape, epilogue)
+    Ok(prepare(isa, code(isa), spec, shape, epilogue)?.0)
 }
 
 /// What a convolution and a gradient differ in.
@@ -126,6 +129,8 @@ struct Shape {
     filter: usize,
     /// The result's shape.
     result: [u64; 4],
+    /// Whether pieces are whole images.
+    images: bool,
 }
 
 /// Operations that a piece should have, and how many pieces help no number of threads that we expect.
@@ -133,10 +138,12 @@ const PIECE: f64 = 8e6;
 const MOST_PIECES: f64 = 32.0;
 /// A piece that copies the filter should have so many positions.
 const POSITIONS: usize = 256;
+/// Bytes that stay in the second cache beside what they are made from.
+const CACHED: usize = 256 << 10;
 
-fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogue: Option<Epilogue>) -> Result<Prepared> {
+fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogue: Option<Epilogue>) -> Result<(Prepared, usize)> {
     let cost = Cost { flops: spec.flops(), bytes: spec.bytes() };
-    let Shape { passes, rows, batch, out, operand, terms, columns, from, filter, result } = shape;
+    let Shape { passes, rows, batch, out, operand, terms, columns, from, filter, result, images } = shape;
     let panels = code.panels(columns);
 
     let (image, positions) = ((cost.flops / (batch.max(1) as f64)).max(1.0), (out[0] * out[1]).max(1));
@@ -145,7 +152,10 @@ fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogu
     if rows != Rows::There {
         piece_images = piece_images.max(POSITIONS.div_ceil(positions));
     }
-    if piece_images == 1 && image > target {
+    if images {
+        // What a piece makes should stay in the cache.
+        piece_images = piece_images.min((CACHED / (4 * out[0] * out[1] * columns).max(1)).max(1));
+    } else if piece_images == 1 && image > target {
         piece_rows = out[0].div_ceil((image / target).ceil() as usize).max(1);
         if rows != Rows::There {
             piece_rows = piece_rows.max(POSITIONS.div_ceil(out[1].max(1)));
@@ -155,13 +165,15 @@ fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogu
     let mut finish = epilogue.map(|epilogue| Finish::new(isa, result, epilogue)).transpose()?;
     if finish.as_ref().is_some_and(|finish| finish.in_result.is_none()) {
         piece_images = 1;
+    }
+    if piece_images == 1 && !images && finish.as_ref().is_some_and(|finish| finish.in_result.is_none()) {
         piece_rows = piece_rows.min((1usize << 14).div_ceil((out[1] * columns).max(1)));
     }
     piece_images = even(batch, piece_images);
     piece_rows = if piece_images == 1 { even(out[0], piece_rows) } else { out[0].max(1) };
     let pieces = batch.div_ceil(piece_images) * out[0].div_ceil(piece_rows);
     // Few pieces of many panels are cut by panels too.
-    let groups = if panels.is_empty() { 1 } else { (16 / pieces.max(1)).clamp(1, panels.len()) };
+    let groups = if panels.is_empty() || images { 1 } else { (16 / pieces.max(1)).clamp(1, panels.len()) };
     let piece_panels = panels.len().div_ceil(groups).max(1);
     let chunks = pieces.checked_mul(panels.len().div_ceil(piece_panels)).and_then(|pieces| u32::try_from(pieces).ok());
     let chunks = chunks.ok_or_else(|| Error::invalid_argument("a convolution with too many pieces"))?.max(1);
@@ -203,7 +215,7 @@ fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogu
     if let Some(finish) = &kernel.epilogue {
         finish.describe(operands, &mut prepared);
     }
-    Ok(prepared)
+    Ok((prepared, piece_images))
 }
 
 /// How many units each of the parts has, at most, that pieces of `most` divide `all` into, if they are as even as can be.

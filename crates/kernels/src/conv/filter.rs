@@ -10,6 +10,8 @@ use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 use super::ConvSpec;
 use super::axis::{Axis, Run};
 use super::tiles::{Code, Panel, Rows, Tile, code, part};
+use crate::cut::elements;
+use crate::pool::{PoolSpec, UnpoolRows};
 use crate::simd::Isa;
 
 /// Bytes of a panel of the gradient by the result that are walked for all taps of a piece: they should stay in the nearest cache.
@@ -45,6 +47,8 @@ struct FilterGradient {
     pieces: usize,
     /// Into how many parts the images are divided, each with a result of its own.
     parts: usize,
+    /// The pooling whose gradient the gradient by the result is, made in scratch for each block.
+    unpool: Option<UnpoolRows>,
 }
 
 /// Taps of a row of the filter that are one product.
@@ -76,8 +80,9 @@ impl std::fmt::Debug for Code {
     }
 }
 
-/// With `divide`, images may be divided into parts, whose number comes first.
-pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool) -> Result<(u64, Prepared)> {
+/// With `divide`, images may be divided into parts, whose number comes first. With a pooling, the gradient by the result is that
+/// of the pooling by its input, which is made while it is needed: that pays for kernels of one piece for each part.
+pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool, unpool: Option<&PoolSpec>) -> Result<(u64, Prepared)> {
     let code = code(isa);
     let (y, x) = (spec.rows(), spec.columns());
     let panels = code.panels(spec.out_c as usize);
@@ -105,7 +110,14 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool) -> Result<(u64, P
         let small = (work * units as f64).ceil() as usize;
         unhindered.max(units.min(PIECES + PIECES / 2)).min(units.div_ceil(small.max(1))).clamp(1, 256)
     };
-    let cost = Cost { flops: spec.flops(), bytes: spec.bytes() };
+    let mut cost = Cost { flops: spec.flops(), bytes: spec.bytes() };
+    let unpool = unpool.map(|pool| UnpoolRows::new(isa, pool)).transpose()?;
+    let mut per_worker = 0;
+    if let Some(unpool) = &unpool {
+        per_worker = elements(&[block_rows as u64, spec.out_w, spec.out_c])? as u64 * 4;
+        cost = cost + unpool.cost();
+        cost.bytes -= 8.0 * spec.output().iter().map(|size| *size as f64).product::<f64>();
+    }
     let kernel = FilterGradient {
         code,
         spec: *spec,
@@ -120,9 +132,10 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool) -> Result<(u64, P
         panel_parts,
         pieces,
         parts,
+        unpool,
     };
     let chunks = (pieces * parts) as u32;
-    Ok((parts as u64, Prepared { chunks, scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel: Arc::new(kernel) }))
+    Ok((parts as u64, Prepared { chunks, scratch: 0, per_worker, cost, in_place: Vec::new(), kernel: Arc::new(kernel) }))
 }
 
 impl CpuKernel for FilterGradient {
@@ -135,7 +148,7 @@ impl CpuKernel for FilterGradient {
             let (number, piece) = (chunk as usize / self.pieces, chunk as usize % self.pieces);
             let units = part(units, self.pieces, piece);
             let size = self.y.taps * self.x.taps * self.spec.in_c as usize * self.spec.out_c as usize;
-            let to = args.pointers[2].cast::<f32>().wrapping_add(number * size);
+            let to = args.pointers[2 + usize::from(self.unpool.is_some())].cast::<f32>().wrapping_add(number * size);
             for unit in units.clone() {
                 // SAFETY: the unit's elements are written by this piece only.
                 unsafe { self.clear(&self.unit(unit), to) };
@@ -144,9 +157,11 @@ impl CpuKernel for FilterGradient {
             for image in part(self.spec.batch as usize, self.parts, number) {
                 for block in (0..rows).step_by(self.block_rows) {
                     let block = block..(block + self.block_rows).min(rows);
+                    // SAFETY: the rows of a block fit in scratch.
+                    let grad = unsafe { self.gradient(image * rows + block.start..image * rows + block.end, args) };
                     for unit in units.clone() {
                         // SAFETY: the image and the rows are there; the unit's elements are written by this piece only.
-                        unsafe { self.add(&self.unit(unit), image, &block, to, args) };
+                        unsafe { self.add(&self.unit(unit), image, &block, grad, to, args) };
                     }
                 }
             }
@@ -191,7 +206,17 @@ impl FilterGradient {
         }
     }
 
-    unsafe fn add(&self, unit: &Unit<'_>, image: usize, block: &Range<usize>, to: *mut f32, args: &Args<'_>) {
+    /// Where the gradient by the result would begin if all was there: the rows, counted over all images, are.
+    unsafe fn gradient(&self, rows: Range<usize>, args: &Args<'_>) -> *const f32 {
+        let Some(unpool) = &self.unpool else { return args.pointers[1].cast::<f32>().cast_const() };
+        let row = self.spec.out_w as usize * self.spec.out_c as usize;
+        let grad = args.worker.cast::<f32>().wrapping_sub(rows.start * row);
+        // SAFETY: the caller's promise; positions and the gradient by the pooling's result are arguments.
+        unsafe { unpool.run(rows, args.pointers[1].cast_const(), args.pointers[2].cast::<f32>().cast_const(), grad) };
+        grad.cast_const()
+    }
+
+    unsafe fn add(&self, unit: &Unit<'_>, image: usize, block: &Range<usize>, grad: *const f32, to: *mut f32, args: &Args<'_>) {
         let (in_c, out_c) = (self.spec.in_c as usize, self.spec.out_c as usize);
         let (in_w, out_w) = (self.spec.in_w as usize, self.spec.out_w as usize);
         let rows = block.start.max(self.ys[unit.tap_y].start)..block.end.min(self.ys[unit.tap_y].end);
@@ -206,7 +231,7 @@ impl FilterGradient {
             let input_position = (image * self.spec.in_h as usize * in_w) as isize + y * in_w as isize + x;
             let a = args.pointers[0].cast::<f32>().cast_const().wrapping_offset(input_position * in_c as isize);
             let position = (image * self.y.positions + rows.start) * out_w + run.positions.start;
-            let b = args.pointers[1].cast::<f32>().cast_const().wrapping_add(position * out_c);
+            let b = grad.wrapping_add(position * out_c);
             let c = to.wrapping_add((unit.tap_y * self.x.taps + run.taps.start) * in_c * out_c);
             for panel in unit.panels {
                 let count = numbers.len().div_ceil(self.code.rows[panel.vectors - 1]);

@@ -8,6 +8,7 @@ mod filter;
 mod finish;
 mod groups;
 mod pass;
+mod pooled;
 #[cfg(test)]
 mod tests;
 mod tiles;
@@ -17,6 +18,7 @@ use plimsoll_device::Prepared;
 
 use crate::anchor::Epilogue;
 use crate::cut::elements;
+use crate::pool::{PoolSpec, Pooling};
 use crate::simd::Isa;
 
 pub use depthwise::{
@@ -151,7 +153,26 @@ pub fn conv2d(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
 pub fn conv2d_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
     available(isa)?;
     spec.check()?;
-    direct::forward(isa, &spec, epilogue)
+    Ok(direct::forward(isa, &spec, epilogue, false)?.0)
+}
+
+/// [`conv2d`] whose results are pooled while they are in the cache, and go nowhere else. Arguments: input, filter, the epilogue's
+/// further operands, the pooling's results. The epilogue has one result, of floats.
+///
+/// # Errors
+/// As [`conv2d`] and [`crate::pool::max_pool`]; INVALID_ARGUMENT where the two do not fit.
+pub fn conv2d_pooled(spec: ConvSpec, epilogue: Option<Epilogue>, pooling: Pooling) -> Result<Prepared> {
+    conv2d_pooled_on(Isa::best(), spec, epilogue, pooling)
+}
+
+/// As [`conv2d_pooled`], with the code for that instruction set.
+///
+/// # Errors
+/// As [`conv2d_pooled`], and UNIMPLEMENTED where the processor does not have the instruction set.
+pub fn conv2d_pooled_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>, pooling: Pooling) -> Result<Prepared> {
+    available(isa)?;
+    spec.check()?;
+    pooled::prepare(isa, &spec, epilogue, &pooling)
 }
 
 /// `Conv2DBackpropInput` of floats: the gradient by the input, given the one by the result. Arguments: filter, gradient by the
@@ -191,7 +212,7 @@ pub fn conv2d_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
 pub fn conv2d_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
     available(isa)?;
     spec.check()?;
-    Ok(filter::prepare(isa, &spec, false)?.1)
+    Ok(filter::prepare(isa, &spec, false, None)?.1)
 }
 
 /// As [`conv2d_backprop_filter`], with the images divided into parts where every piece would else read much for what it computes:
@@ -211,9 +232,34 @@ pub fn conv2d_backprop_filter_in_parts(spec: ConvSpec) -> Result<(u64, Prepared)
 pub fn conv2d_backprop_filter_in_parts_on(isa: Isa, spec: ConvSpec) -> Result<(u64, Prepared)> {
     available(isa)?;
     spec.check()?;
-    let (parts, prepared) = filter::prepare(isa, &spec, true)?;
+    let (parts, prepared) = filter::prepare(isa, &spec, true, None)?;
     elements(&[parts, spec.k_h, spec.k_w, spec.in_c, spec.out_c])?;
     Ok((parts, prepared))
+}
+
+/// [`conv2d_backprop_filter_in_parts`] of a convolution that is max-pooled: the gradient by its result is that by the pooling's
+/// input, which is made row by row and never as a whole. Arguments: input, positions (see [`crate::pool::max_pool_with_argmax`]),
+/// gradient by the pooling's result, gradient by the filter. None where that would be made several times.
+///
+/// # Errors
+/// As [`conv2d_backprop_filter_in_parts`]; INVALID_ARGUMENT where the pooling does not fit.
+pub fn conv2d_backprop_filter_unpooled(spec: ConvSpec, pool: PoolSpec) -> Result<Option<(u64, Prepared)>> {
+    conv2d_backprop_filter_unpooled_on(Isa::best(), spec, pool)
+}
+
+/// As [`conv2d_backprop_filter_unpooled`], with the code for that instruction set.
+///
+/// # Errors
+/// As [`conv2d_backprop_filter_unpooled`], and UNIMPLEMENTED where the processor does not have the instruction set.
+pub fn conv2d_backprop_filter_unpooled_on(isa: Isa, spec: ConvSpec, pool: PoolSpec) -> Result<Option<(u64, Prepared)>> {
+    available(isa)?;
+    spec.check()?;
+    if pool.input() != spec.output() {
+        return Err(Error::invalid_argument(format!("results {:?} of a convolution pooled as {pool:?}", spec.output())));
+    }
+    let (parts, prepared) = filter::prepare(isa, &spec, true, Some(&pool))?;
+    elements(&[parts, spec.k_h, spec.k_w, spec.in_c, spec.out_c])?;
+    Ok((u64::from(prepared.chunks) == parts).then_some((parts, prepared)))
 }
 
 fn available(isa: Isa) -> Result<()> {

@@ -8,6 +8,7 @@ use plimsoll_base::DataType;
 
 use super::*;
 use crate::expr::{BinaryOp, ExprBuilder, Scalar};
+use crate::pool::{Positions, max_pool_grad_on, max_pool_on, max_pool_with_argmax_on};
 use crate::testing;
 
 fn numbers(count: u64, seed: u64) -> Vec<f32> {
@@ -347,4 +348,75 @@ fn epilogues_that_do_not_fit_are_refused() {
     let mut epilogue = relu(BASE.out_c, false, true);
     epilogue.operands[0] = vec![BASE.out_c + 1];
     assert!(conv2d(BASE, Some(epilogue)).is_err());
+}
+
+fn pooled(spec: &ConvSpec) -> PoolSpec {
+    PoolSpec {
+        batch: spec.batch,
+        in_h: spec.out_h,
+        in_w: spec.out_w,
+        channels: spec.out_c,
+        out_h: spec.out_h.div_ceil(2),
+        out_w: spec.out_w.div_ceil(2),
+        k_h: 3,
+        k_w: 2,
+        stride_h: 2,
+        stride_w: 2,
+        pad_top: 1,
+        pad_left: 0,
+    }
+}
+
+/// What is pooled at once, and what is never made, are the bits of what is made first.
+#[test]
+fn pooling_is_the_same_at_once() {
+    for spec in [
+        BASE,
+        ConvSpec { batch: 40, in_h: 24, in_w: 24, out_h: 24, out_w: 24, in_c: 3, out_c: 64, ..BASE },
+        ConvSpec { batch: 9, in_h: 5, in_w: 7, out_h: 5, out_w: 7, in_c: 20, out_c: 70, ..BASE },
+        ConvSpec { batch: 0, ..BASE },
+    ] {
+        let pool = pooled(&spec);
+        let numbers = [count(spec.input()), count(spec.filter()), spec.out_c, count(pool.output())].map(|count| numbers(count, count));
+        let [x, w, bias, g] = numbers.map(|numbers| testing::bytes(&numbers));
+        let (made, left) = (4 * count(spec.output()) as usize, count(pool.output()) as usize);
+        let run = |prepared: Prepared, inputs: &[&[u8]], sizes: &[usize]| {
+            let mut outputs: Vec<Vec<u8>> = sizes.iter().map(|size| vec![0xEE; *size]).collect();
+            let pieces: Vec<Range<u32>> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
+            testing::run_pieces(&prepared, inputs, &mut outputs, &pieces, &[]).unwrap();
+            outputs
+        };
+        for isa in Isa::available() {
+            let epilogue = || Some(relu(spec.out_c, false, true));
+            let conv = run(conv2d_on(isa, spec, epilogue()).unwrap(), &[&x, &w, &bias], &[made]);
+            let pooling = |positions| conv2d_pooled_on(isa, spec, epilogue(), Pooling { spec: pool, positions }).unwrap();
+            let expected = run(max_pool_on(isa, pool).unwrap(), &[&conv[0]], &[4 * left]);
+            assert_eq!(run(pooling(Positions::None), &[&x, &w, &bias], &[4 * left]), expected, "{isa:?} {spec:?}");
+            for positions in [Positions::All, Positions::Positive] {
+                let separate = max_pool_with_argmax_on(isa, pool, positions == Positions::Positive).unwrap();
+                let expected = run(separate, &[&conv[0]], &[4 * left, left]);
+                let got = run(pooling(positions), &[&x, &w, &bias], &[4 * left, left]);
+                assert_eq!(got, expected, "{isa:?} {spec:?} {positions:?}");
+                let Some((parts, unpooled)) = conv2d_backprop_filter_unpooled_on(isa, spec, pool).unwrap() else { continue };
+                let grad = run(max_pool_grad_on(isa, pool).unwrap(), &[&got[1], &g], &[made]);
+                let (same_parts, prepared) = conv2d_backprop_filter_in_parts_on(isa, spec).unwrap();
+                assert_eq!(parts, same_parts);
+                let size = 4 * (parts * count(spec.filter())) as usize;
+                let expected = run(prepared, &[&x, &grad[0]], &[size]);
+                assert_eq!(run(unpooled, &[&x, &got[1], &g], &[size]), expected, "{isa:?} {spec:?} {positions:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn pooling_at_once_has_to_fit() {
+    let spec = ConvSpec { batch: 40, in_h: 24, in_w: 24, out_h: 24, out_w: 24, in_c: 3, out_c: 64, ..BASE };
+    let pool = pooled(&spec);
+    assert!(conv2d_backprop_filter_unpooled(spec, pool).unwrap().is_some());
+    let other = PoolSpec { in_h: 23, ..pool };
+    assert!(conv2d_backprop_filter_unpooled(spec, other).is_err());
+    assert!(conv2d_pooled(spec, None, Pooling { spec: other, positions: Positions::None }).is_err());
+    let several = Some(relu(64, true, true));
+    assert!(conv2d_pooled(spec, several, Pooling { spec: pool, positions: Positions::None }).is_err());
 }

@@ -36,6 +36,116 @@ impl ArgMax {
     }
 }
 
+/// What a max pooling leaves for its gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// Nothing.
+    None,
+    /// Where every maximum is.
+    All,
+    /// Where every maximum above 0 is.
+    Positive,
+}
+
+/// A max pooling that is done to images where another kernel has just made them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pooling {
+    /// The sizes.
+    pub spec: PoolSpec,
+    /// What is left.
+    pub positions: Positions,
+}
+
+/// A [`Pooling`], prepared.
+#[derive(Debug)]
+pub(crate) struct PoolImages {
+    sizes: Sizes,
+    kept: Option<ArgMax>,
+    positive: bool,
+    isa: Isa,
+}
+
+impl PoolImages {
+    pub(crate) fn new(isa: Isa, pooling: &Pooling) -> Result<PoolImages> {
+        let kept = (pooling.positions != Positions::None).then(|| ArgMax::of(&pooling.spec));
+        Ok(PoolImages { sizes: pooling.spec.check()?, kept, positive: pooling.positions == Positions::Positive, isa })
+    }
+
+    /// Pools `images`. The first pointer is where the first of all images would begin if all were there.
+    ///
+    /// # Safety
+    /// The processor has the instruction set; `images` are at `input`; nobody else writes their results and, if they are wanted,
+    /// positions.
+    pub(crate) unsafe fn run(&self, images: Range<usize>, input: *const f32, output: *mut f32, positions: Option<*mut u8>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.kept {
+                None => self.isa.run(self.find::<u8, false>(images, input, output, None)),
+                Some(ArgMax::U8) => self.isa.run(self.find::<u8, true>(images, input, output, positions)),
+                Some(ArgMax::U32) => self.isa.run(self.find::<u32, true>(images, input, output, positions)),
+            }
+        }
+    }
+
+    fn find<I: Index, const KEPT: bool>(
+        &self,
+        images: Range<usize>,
+        input: *const f32,
+        output: *mut f32,
+        positions: Option<*mut u8>,
+    ) -> Find<I, KEPT> {
+        Find {
+            sizes: self.sizes,
+            rows: images.start * self.sizes.y.positions..images.end * self.sizes.y.positions,
+            channels: 0..self.sizes.channels,
+            input,
+            output: Some(output),
+            kept: positions.map(|positions| (positions.cast(), self.sizes.channels)),
+            positive: self.positive,
+        }
+    }
+}
+
+/// The gradient of a max pooling by rows of its input.
+#[derive(Debug)]
+pub(crate) struct UnpoolRows {
+    sizes: Sizes,
+    kept: ArgMax,
+    isa: Isa,
+}
+
+impl UnpoolRows {
+    pub(crate) fn new(isa: Isa, spec: &PoolSpec) -> Result<UnpoolRows> {
+        Ok(UnpoolRows { sizes: spec.check()?, kept: ArgMax::of(spec), isa })
+    }
+
+    /// What all rows cost.
+    pub(crate) fn cost(&self) -> Cost {
+        let (inputs, outputs) = self.sizes.totals();
+        Cost { flops: self.sizes.flops(), bytes: 4.0 * inputs + 5.0 * outputs }
+    }
+
+    /// Makes `rows`, which count over all images; `to` is where the first of them all would be.
+    ///
+    /// # Safety
+    /// The processor has the instruction set; positions and gradient are those of the pooling's results; nobody else touches the
+    /// rows at `to`.
+    pub(crate) unsafe fn run(&self, rows: Range<usize>, positions: *const u8, grad: *const f32, to: *mut f32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.kept {
+                ArgMax::U8 => self.isa.run(self.gather::<u8>(rows, positions, grad, to)),
+                ArgMax::U32 => self.isa.run(self.gather::<u32>(rows, positions, grad, to)),
+            }
+        }
+    }
+
+    fn gather<I: Index>(&self, rows: Range<usize>, positions: *const u8, grad: *const f32, to: *mut f32) -> Gather<I> {
+        let channels = self.sizes.channels;
+        Gather { sizes: self.sizes, rows, channels: 0..channels, kept: positions.cast(), kept_distance: channels, grad, to }
+    }
+}
+
 /// `MaxPool` of floats. Arguments: input, output. NaN does not count; a window without anything else is the lowest float.
 ///
 /// # Errors

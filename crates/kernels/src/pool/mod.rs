@@ -11,9 +11,11 @@ use plimsoll_base::{Error, Result};
 use crate::conv::Axis;
 use crate::cut::elements;
 
+pub(crate) use max::{PoolImages, UnpoolRows};
+
 pub use average::{avg_pool, avg_pool_grad, avg_pool_grad_on, avg_pool_on};
 pub use max::{
-    ArgMax, max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_grad_of_input_on, max_pool_grad_on, max_pool_on,
+    ArgMax, Pooling, Positions, max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_grad_of_input_on, max_pool_grad_on, max_pool_on,
     max_pool_with_argmax, max_pool_with_argmax_on,
 };
 

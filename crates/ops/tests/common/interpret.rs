@@ -178,7 +178,7 @@ impl Preparation {
             }
             Lower::Anchor(make) => {
                 let call = make(&cx)?;
-                self.call(interpreter, node, Call::new(call.anchor.prepare(None)?, call.inputs), &self.outputs)
+                self.call(interpreter, node, Call::new(call.anchor.prepare(None, None)?, call.inputs), &self.outputs)
             }
             Lower::Kernel(prepare) | Lower::Move(prepare) => self.call(interpreter, node, prepare(&cx)?, &self.outputs),
             other => Err(Error::internal(format!("{other:?} is not interpreted"))),

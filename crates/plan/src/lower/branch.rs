@@ -322,7 +322,7 @@ impl Lowering<'_> {
     /// A work that faults where `condition` does not hold.
     fn require(&mut self, condition: Condition, fault: Fault, id: NodeId, device: DeviceId) -> Result<WorkId> {
         let view = self.bool_of(condition, id)?;
-        let kind = WorkKind::Kernel { prepared: check::require(fault), args: vec![Arg::Input(0)] };
+        let kind = WorkKind::Kernel { prepared: check::require(fault), args: vec![Arg::Input(0)], pooling: None };
         self.lir.work(kind, device, vec![id], vec![view], Vec::new()).is_root = true;
         self.lir.works.ids().next_back().ok_or_else(|| Error::internal("no works"))
     }

@@ -12,9 +12,11 @@ mod variables;
 use std::collections::HashMap;
 
 use plimsoll_base::{DataType, Error, Result};
+use plimsoll_device::Prepared;
 use plimsoll_graph::{HostTensor, Node, NodeId, Output};
 use plimsoll_kernels::expr::{Expr, ExprBuilder, Reg, Scalar};
-use plimsoll_ops::{KernelCx, Lower, Meta};
+use plimsoll_kernels::pool::Pooling;
+use plimsoll_ops::{Call, KernelCx, Lower, Meta};
 
 use self::branch::Branches;
 use crate::Request;
@@ -181,7 +183,7 @@ impl Lowering<'_> {
                 let call = make(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
                 let views = self.read_inputs(id, node, &call.inputs)?;
                 let results = self.results(id, &outputs);
-                self.work(id, WorkKind::Anchor { anchor: call.anchor, epilogue: None }, views, results, false);
+                self.work(id, WorkKind::Anchor { anchor: call.anchor, epilogue: None, pooling: None }, views, results, false);
                 Ok(())
             }
             Lower::Kernel(prepare) | Lower::Move(prepare) => {
@@ -192,14 +194,7 @@ impl Lowering<'_> {
                 let results = self.results(id, &outputs);
                 // What gives nothing is there for what it checks.
                 let is_root = results.is_empty();
-                let Some(then) = call.then else {
-                    self.kernel(id, call.prepared, views, results, is_root);
-                    return Ok(());
-                };
-                let between = self.lir.value(self.device(id), Home::Arena, then.between.bytes(), id);
-                self.kernel(id, call.prepared, views, vec![between], false);
-                let between = View { value: between, data_type: then.between.data_type, shape: then.between.shape };
-                self.kernel(id, then.prepared, vec![between], results, is_root);
+                self.call(id, call, views, results, is_root);
                 Ok(())
             }
             Lower::Stateful(prepare) => {
@@ -212,7 +207,7 @@ impl Lowering<'_> {
                 let mut results = vec![self.write(state, id)?];
                 results.extend(self.results(id, &outputs));
                 let args = (1..views.len()).map(Arg::Input).chain((0..results.len()).map(Arg::Output));
-                self.work(id, WorkKind::Kernel { prepared: call.prepared, args: args.collect() }, views, results, true);
+                self.work(id, WorkKind::Kernel { prepared: call.prepared, args: args.collect(), pooling: None }, views, results, true);
                 Ok(())
             }
             Lower::Restore => self.restore(id, node),
@@ -234,7 +229,7 @@ impl Lowering<'_> {
                 let result = self.write(variable, id)?;
                 let inputs = (1..views.len()).map(Arg::Input);
                 let args = std::iter::once(Arg::Output(0)).chain(inputs).chain(std::iter::once(Arg::Output(0))).collect();
-                self.work(id, WorkKind::Kernel { prepared: call.prepared, args }, views, vec![result], true);
+                self.work(id, WorkKind::Kernel { prepared: call.prepared, args, pooling: None }, views, vec![result], true);
                 self.define_reference(id, variable);
                 Ok(())
             }
@@ -351,10 +346,27 @@ impl Lowering<'_> {
         (work.is_root, work.guard) = (is_root, guard);
     }
 
+    /// The one or two works of a call on those inputs.
+    fn call(&mut self, id: NodeId, call: Call, inputs: Vec<View>, results: Vec<ValueId>, is_root: bool) {
+        let Some(then) = call.then else { return self.kernel(id, call.prepared, call.pooling, inputs, results, is_root) };
+        let between = self.lir.value(self.device(id), Home::Arena, then.between.bytes(), id);
+        self.kernel(id, call.prepared, None, inputs, vec![between], false);
+        let between = View { value: between, data_type: then.between.data_type, shape: then.between.shape };
+        self.kernel(id, then.prepared, None, vec![between], results, is_root);
+    }
+
     /// A work with a kernel of its own, whose arguments are all inputs, then all results.
-    fn kernel(&mut self, id: NodeId, prepared: plimsoll_device::Prepared, inputs: Vec<View>, results: Vec<ValueId>, is_root: bool) {
+    fn kernel(
+        &mut self,
+        id: NodeId,
+        prepared: Prepared,
+        pooling: Option<Pooling>,
+        inputs: Vec<View>,
+        results: Vec<ValueId>,
+        is_root: bool,
+    ) {
         let args = (0..inputs.len()).map(Arg::Input).chain((0..results.len()).map(Arg::Output)).collect();
-        self.work(id, WorkKind::Kernel { prepared, args }, inputs, results, is_root);
+        self.work(id, WorkKind::Kernel { prepared, args, pooling }, inputs, results, is_root);
     }
 
     /// Output `index` is `source`, seen as the output's type and shape.

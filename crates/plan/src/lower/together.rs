@@ -2,21 +2,26 @@
 //!
 //! - MaxPool remembers where its maxima were, and MaxPoolGrad reads that instead of the pooling's input, which need not be kept.
 //! - A ReluGrad behind that, by the pooling's input, only leaves out maxima that are not above 0: the pooling forgets those.
+//! - BiasAddGrad and Conv2DBackpropFilter of what MaxPoolGrad makes work from what MaxPoolGrad works from. Where nobody else reads
+//!   it, it is not made.
 //! - Mean over the first axis of ConcatV2 of pieces of one (how TensorFlow's towers average gradients) is an average element by
 //!   element, and nothing is moved.
 
 use std::collections::{HashMap, HashSet};
 
 use plimsoll_base::{DataType, Result};
-use plimsoll_graph::{HostTensor, Node, NodeId, Output};
+use plimsoll_graph::{AttrsExt, HostTensor, Node, NodeId, Output};
 use plimsoll_kernels::expr::{BinaryOp, ExprBuilder, Scalar};
+use plimsoll_kernels::pool::PoolSpec;
+use plimsoll_kernels::reduce::{ReduceOp, reduce};
 use plimsoll_ops::KernelCx;
+use plimsoll_ops::nn::conv2d::filter_of_unpooled;
 use plimsoll_ops::nn::max_pool::{grad_by_positions, with_positions};
 
 use super::{Lowering, Meaning};
 use crate::Request;
 use crate::infer::Pruned;
-use crate::lir::{Home, View, WorkKind};
+use crate::lir::{Home, ValueId, View, WorkKind};
 
 /// An average of more pieces than this is left as it is.
 const MOST_PIECES: usize = 24;
@@ -34,6 +39,10 @@ pub(super) struct Together {
     positions: HashMap<NodeId, View>,
     /// Gradients that are made from positions.
     made: HashSet<NodeId>,
+    /// What they make, with positions and the gradient by the pooling's result.
+    unpooled: HashMap<ValueId, (PoolSpec, Vec<View>)>,
+    /// Filters' gradients by something that nothing but their kind and BiasAddGrad reads.
+    filters: HashSet<NodeId>,
 }
 
 impl Together {
@@ -64,8 +73,36 @@ impl Together {
         }
         let Together { pools, gradients, relus, .. } = &mut together;
         relus.retain(|_, gradient| pools[&gradients[gradient]]);
+        together.filters = filters(request, pruned, &together);
         together
     }
+}
+
+/// The Conv2DBackpropFilters of gradients of poolings that nothing else reads but BiasAddGrad: there they need not be made.
+fn filters(request: &Request<'_>, pruned: &Pruned, together: &Together) -> HashSet<NodeId> {
+    // Every tensor that is such a gradient, with where it comes from.
+    let mut same: HashMap<Output, NodeId> = HashMap::new();
+    let mut found: Vec<(NodeId, NodeId)> = Vec::new();
+    let mut needed: HashSet<NodeId> = HashSet::new();
+    for &id in pruned.order.iter().filter(|_| !together.gradients.is_empty()) {
+        let node = request.graph.node(id);
+        let output = Output { node: id, index: 0 };
+        if together.gradients.contains_key(&id) {
+            same.insert(output, id);
+        }
+        for (position, input) in node.inputs.iter().enumerate() {
+            let Some(&from) = same.get(input) else { continue };
+            match (node.op.as_str(), position) {
+                ("Identity", 0) => _ = same.insert(output, from),
+                ("ReluGrad", 0) if together.relus.contains_key(&id) => _ = same.insert(output, from),
+                ("BiasAddGrad", 0) => {}
+                ("Conv2DBackpropFilter", 2) => found.push((id, from)),
+                _ => _ = needed.insert(from),
+            }
+        }
+    }
+    needed.extend(pruned.fetches.iter().filter_map(|fetch| same.get(fetch)));
+    found.into_iter().filter(|(_, from)| !needed.contains(from)).map(|(id, _)| id).collect()
 }
 
 /// The MaxPool that `id` is the gradient of, where that runs and nothing in between is fed.
@@ -91,6 +128,8 @@ impl Lowering<'_> {
             "MaxPool" => self.pool(id, node),
             "MaxPoolGrad" => self.pool_gradient(id, node),
             "ReluGrad" => self.relu_gradient(id),
+            "BiasAddGrad" => self.bias_gradient(id, node),
+            "Conv2DBackpropFilter" => self.filter_gradient(id, node),
             "Mean" => self.average(id, node),
             _ => Ok(false),
         }
@@ -100,13 +139,13 @@ impl Lowering<'_> {
         let Some(&positive) = self.together.pools.get(&id) else { return Ok(false) };
         let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
         let values = self.values(node);
-        let (prepared, meta) = with_positions(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values }, positive)?;
+        let (call, meta) = with_positions(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values }, positive)?;
         let views = self.read_inputs(id, node, &[0])?;
         let mut results = self.results(id, &outputs);
         let positions = self.lir.value(self.device(id), Home::Arena, meta.bytes(), id);
         results.push(positions);
         self.together.positions.insert(id, View { value: positions, data_type: meta.data_type, shape: meta.shape });
-        self.kernel(id, prepared, views, results, false);
+        self.call(id, call, views, results, false);
         Ok(true)
     }
 
@@ -115,11 +154,12 @@ impl Lowering<'_> {
         let Some(positions) = pool.and_then(|pool| self.together.positions.get(pool)).cloned() else { return Ok(false) };
         let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
         let values = self.values(node);
-        let prepared = grad_by_positions(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
+        let (prepared, spec) = grad_by_positions(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
         let mut views = vec![positions];
         views.extend(self.read_inputs(id, node, &[2])?);
         let results = self.results(id, &outputs);
-        self.kernel(id, prepared, views, results, false);
+        self.together.unpooled.insert(results[0], (spec, views.clone()));
+        self.kernel(id, prepared, None, views, results, false);
         self.together.made.insert(id);
         Ok(true)
     }
@@ -131,6 +171,53 @@ impl Lowering<'_> {
         let meaning = self.meaning(Output { node: gradient, index: 0 })?.clone();
         self.define(id, 0, meaning);
         Ok(true)
+    }
+
+    /// What pooling leaves out has no gradient by the bias either: the gradient by the pooling's result has all that is added.
+    fn bias_gradient(&mut self, id: NodeId, node: &Node) -> Result<bool> {
+        let Some((_, views)) = self.unpooled(node.inputs[0]) else { return Ok(false) };
+        let [positions, gradient] = &views[..] else { return Ok(false) };
+        let last = node.attrs.text("data_format").is_ok_and(|format| format == "NHWC");
+        if positions.data_type != DataType::Uint8 || !last {
+            return Ok(false);
+        }
+        let outputs = self.output_metas(id)?;
+        let mut builder = ExprBuilder::new();
+        let (place, value) = (builder.input(DataType::Uint8)?, builder.input(DataType::Float)?);
+        let (nowhere, zero) = (builder.constant(Scalar::U8(u8::MAX)), builder.constant(Scalar::F32(0.0)));
+        let is_somewhere = builder.binary(BinaryOp::NotEqual, place, nowhere)?;
+        let kept = builder.select(is_somewhere, value, zero)?;
+        let (expr, shape) = (builder.finish(vec![kept]), gradient.shape.clone());
+        let axes: Vec<usize> = (0..shape.len().saturating_sub(1)).collect();
+        let prepared = reduce(ReduceOp::Sum, DataType::Float, &shape, &axes)?;
+        let between = self.lir.value(self.device(id), Home::Arena, 4 * gradient.elements(), id);
+        self.work(id, WorkKind::Expr { expr, shape: shape.clone() }, views, vec![between], false);
+        let results = self.results(id, &outputs);
+        self.kernel(id, prepared, None, vec![View { value: between, data_type: DataType::Float, shape }], results, false);
+        Ok(true)
+    }
+
+    fn filter_gradient(&mut self, id: NodeId, node: &Node) -> Result<bool> {
+        if !self.together.filters.contains(&id) {
+            return Ok(false);
+        }
+        let Some((pool, unpooled)) = self.unpooled(node.inputs[2]) else { return Ok(false) };
+        let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
+        let values = self.values(node);
+        let cx = KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values };
+        let Some(call) = filter_of_unpooled(&cx, pool)? else { return Ok(false) };
+        let mut views = self.read_inputs(id, node, &call.inputs)?;
+        views.extend(unpooled);
+        let results = self.results(id, &outputs);
+        self.call(id, call, views, results, false);
+        Ok(true)
+    }
+
+    /// The pooling whose gradient a tensor is, with positions and the gradient by its result.
+    fn unpooled(&self, output: Output) -> Option<(PoolSpec, Vec<View>)> {
+        let Some(Meaning::Value(view)) = self.meanings.get(&output) else { return None };
+        let (spec, views) = self.together.unpooled.get(&view.value)?;
+        (view.shape.dims() == spec.input()).then(|| (*spec, views.clone()))
     }
 
     fn average(&mut self, id: NodeId, node: &Node) -> Result<bool> {

@@ -1,9 +1,10 @@
 //! Conv2D and its two gradients, channels last.
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{NodeId, Output, PartialShape};
 use plimsoll_kernels::anchor::Anchor;
-use plimsoll_kernels::conv::{ConvSpec, conv2d_backprop_filter_in_parts};
+use plimsoll_kernels::conv::{ConvSpec, conv2d_backprop_filter_in_parts, conv2d_backprop_filter_unpooled};
+use plimsoll_kernels::pool::PoolSpec;
 use plimsoll_kernels::reduce::{ReduceOp, reduce};
 
 use super::window::{Window, complete, four_dims, require_floats, stated_dims, taken_over};
@@ -167,13 +168,32 @@ fn prepare_filter(cx: &KernelCx<'_>) -> Result<Call> {
     let [input, results] = [0, 2].map(|index| complete(&cx.inputs[index].shape));
     let spec = spec(cx, input?, complete(&cx.outputs[0].shape)?, results?)?;
     let (parts, prepared) = conv2d_backprop_filter_in_parts(spec)?;
-    let call = Call::new(prepared, [0, 2]);
+    sum_of_parts(&spec, parts, Call::new(prepared, [0, 2]))
+}
+
+/// Adds the parts that the call makes.
+fn sum_of_parts(spec: &ConvSpec, parts: u64, call: Call) -> Result<Call> {
     if parts == 1 {
         return Ok(call);
     }
     let shape = [parts, spec.filter().iter().product()];
-    let between = Meta { data_type: cx.outputs[0].data_type, shape: shape.into() };
-    Ok(call.then(between, reduce(ReduceOp::Sum, cx.outputs[0].data_type, &shape, &[0])?))
+    let between = Meta { data_type: DataType::Float, shape: shape.into() };
+    Ok(call.then(between, reduce(ReduceOp::Sum, DataType::Float, &shape, &[0])?))
+}
+
+/// Conv2DBackpropFilter where the gradient by the result is that of MaxPoolGrad, which need not be made for it, in parts if there are
+/// several. Arguments: input, the pooling's positions, the gradient by the pooling's result. None where the plain one is better.
+///
+/// # Errors
+/// As Conv2DBackpropFilter.
+pub fn filter_of_unpooled(cx: &KernelCx<'_>, pool: PoolSpec) -> Result<Option<Call>> {
+    let [input, results] = [0, 2].map(|index| complete(&cx.inputs[index].shape));
+    let spec = spec(cx, input?, complete(&cx.outputs[0].shape)?, results?)?;
+    if pool.input() != spec.output() {
+        return Ok(None);
+    }
+    let call = conv2d_backprop_filter_unpooled(spec, pool)?;
+    call.map(|(parts, prepared)| sum_of_parts(&spec, parts, Call::new(prepared, [0]))).transpose()
 }
 
 /// A convolution or gradient that slides as the node at hand does.

@@ -3,7 +3,7 @@
 use plimsoll_base::Result;
 use plimsoll_device::Prepared;
 use plimsoll_graph::{NodeId, Output};
-use plimsoll_kernels::pool::{ArgMax, PoolSpec, max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_with_argmax};
+use plimsoll_kernels::pool::{ArgMax, PoolSpec, Pooling, Positions, max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_with_argmax};
 
 use super::pooling::{Pool, expect_shape, input_words};
 use super::window::{complete, four_dims, taken_over};
@@ -48,7 +48,9 @@ fn grad_spec(cx: &KernelCx<'_>) -> Result<PoolSpec> {
 }
 
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
-    Ok(Call::new(max_pool(forward_spec(cx)?)?, [0]))
+    let spec = forward_spec(cx)?;
+    let pooling = Pooling { spec, positions: Positions::None };
+    Ok(Call { pooling: Some(pooling), ..Call::new(max_pool(spec)?, [0]) })
 }
 
 fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
@@ -60,18 +62,20 @@ fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
 ///
 /// # Errors
 /// As MaxPool.
-pub fn with_positions(cx: &KernelCx<'_>, positive: bool) -> Result<(Prepared, Meta)> {
+pub fn with_positions(cx: &KernelCx<'_>, positive: bool) -> Result<(Call, Meta)> {
     let spec = forward_spec(cx)?;
-    let positions = Meta { data_type: ArgMax::of(&spec).data_type(), shape: cx.outputs[0].shape.clone() };
-    Ok((max_pool_with_argmax(spec, positive)?, positions))
+    let meta = Meta { data_type: ArgMax::of(&spec).data_type(), shape: cx.outputs[0].shape.clone() };
+    let pooling = Pooling { spec, positions: if positive { Positions::Positive } else { Positions::All } };
+    Ok((Call { pooling: Some(pooling), ..Call::new(max_pool_with_argmax(spec, positive)?, [0]) }, meta))
 }
 
-/// MaxPoolGrad by what [`with_positions`] remembered. Arguments: positions, gradient by the output, gradient by the input.
+/// MaxPoolGrad by what [`with_positions`] remembered, and the sizes. Arguments: positions, gradient by the output, gradient by the input.
 ///
 /// # Errors
 /// As MaxPoolGrad.
-pub fn grad_by_positions(cx: &KernelCx<'_>) -> Result<Prepared> {
-    max_pool_grad(grad_spec(cx)?)
+pub fn grad_by_positions(cx: &KernelCx<'_>) -> Result<(Prepared, PoolSpec)> {
+    let spec = grad_spec(cx)?;
+    Ok((max_pool_grad(spec)?, spec))
 }
 
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

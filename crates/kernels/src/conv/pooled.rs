@@ -1,0 +1,83 @@
+//! A convolution whose results are pooled image by image, so that they exist in a worker's scratch only.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_device::{Args, CpuKernel, Fault, Prepared};
+
+use super::{ConvSpec, direct};
+use crate::anchor::Epilogue;
+use crate::cut::elements;
+use crate::pool::{PoolImages, Pooling, Positions};
+use crate::simd::Isa;
+
+/// The most arguments that there can be.
+const MOST_ARGS: usize = 40;
+
+#[derive(Debug)]
+struct Pooled {
+    conv: Arc<dyn CpuKernel>,
+    pool: PoolImages,
+    batch: usize,
+    /// Images of a piece, and elements of each.
+    images: usize,
+    image: usize,
+    /// Arguments of the convolution before its result.
+    operands: usize,
+    has_positions: bool,
+    /// Where in the worker's scratch a piece of the convolution goes.
+    place: usize,
+}
+
+pub(super) fn prepare(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, pooling: &Pooling) -> Result<Prepared> {
+    let fits =
+        pooling.spec.input() == spec.output() && epilogue.as_ref().is_none_or(|epilogue| epilogue.expr.output_types() == [DataType::Float]);
+    let operands = 2 + epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
+    if !fits || operands + 1 > MOST_ARGS {
+        return Err(Error::invalid_argument(format!("results {:?} of a convolution pooled as {:?}", spec.output(), pooling.spec)));
+    }
+    let pool = PoolImages::new(isa, pooling)?;
+    let (conv, images) = direct::forward(isa, spec, epilogue, true)?;
+    let image = elements(&spec.output()[1..])?;
+    let place = conv.per_worker.next_multiple_of(64);
+    let buffer = elements(&[images as u64, image as u64])? as u64 * 4;
+    let outputs: f64 = pooling.spec.output().iter().map(|size| *size as f64).product();
+    let mut cost = conv.cost;
+    cost.flops += outputs * (pooling.spec.k_h * pooling.spec.k_w) as f64;
+    cost.bytes += 5.0 * outputs - 4.0 * spec.batch as f64 * image as f64;
+    let kernel = Pooled {
+        conv: conv.kernel,
+        pool,
+        batch: spec.batch as usize,
+        images,
+        image,
+        operands,
+        has_positions: pooling.positions != Positions::None,
+        place: place as usize,
+    };
+    Ok(Prepared { chunks: conv.chunks, scratch: 0, per_worker: place + buffer + 64, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
+}
+
+impl CpuKernel for Pooled {
+    unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
+        let mut pointers = [std::ptr::null_mut::<u8>(); MOST_ARGS];
+        pointers[..self.operands].copy_from_slice(&args.pointers[..self.operands]);
+        for chunk in chunks {
+            let first = chunk as usize * self.images;
+            let images = first.min(self.batch)..(first + self.images).min(self.batch);
+            // Where the first of all images would begin if all were there: only this piece's are touched.
+            let result = args.worker.wrapping_add(self.place).wrapping_sub(first * self.image * 4);
+            pointers[self.operands] = result;
+            let inner = Args { pointers: &pointers[..self.operands + 1], scratch: args.scratch, worker: args.worker };
+            let positions = self.has_positions.then(|| args.pointers[self.operands + 1]);
+            // SAFETY: the piece's images fit in the worker's scratch behind the convolution's own; they are made before they are
+            // pooled; the pooling's results of these images are written by this piece only.
+            unsafe {
+                self.conv.run(chunk..chunk + 1, &inner)?;
+                self.pool.run(images, result.cast(), args.pointers[self.operands].cast(), positions);
+            }
+        }
+        Ok(())
+    }
+}
