@@ -50,6 +50,8 @@ fn same(batch: u64, size: u64, in_c: u64, taps: u64, stride: u64, out_c: u64) ->
         k_w: taps,
         stride_h: stride,
         stride_w: stride,
+        dilation_h: 1,
+        dilation_w: 1,
         pad_top: pad,
         pad_left: pad,
     }

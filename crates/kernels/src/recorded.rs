@@ -32,6 +32,8 @@ fn conv(s: &[u64]) -> ConvSpec {
         k_w: s[8],
         stride_h: s[9],
         stride_w: s[10],
+        dilation_h: s.get(13).map_or(1, |dilation| *dilation),
+        dilation_w: s.get(14).map_or(1, |dilation| *dilation),
         pad_top: s[11],
         pad_left: s[12],
     }

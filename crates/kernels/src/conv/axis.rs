@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Position `p` sees with tap `t` the operand's index `p * stride - pad + t`, if there is one.
+/// Position `p` sees with tap `t` the operand's index `p * stride - pad + t * dilation`, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Axis {
     /// How many positions the window takes.
@@ -11,6 +11,8 @@ pub(crate) struct Axis {
     pub taps: usize,
     /// From position to position.
     pub stride: usize,
+    /// From tap to tap; not 0.
+    pub dilation: usize,
     /// How far before the operand the first position begins; negative if it begins inside.
     pub pad: isize,
     /// The operand's size.
@@ -32,9 +34,16 @@ impl Axis {
 
     /// The taps that lie on the operand.
     pub(crate) fn taps_at(&self, position: usize) -> Range<usize> {
-        let (start, taps) = (self.start(position), self.taps as isize);
-        let first = (-start).clamp(0, taps);
-        first as usize..(self.size as isize - start).clamp(first, taps) as usize
+        let (start, taps, dilation) = (self.start(position), self.taps as isize, self.dilation as isize);
+        // The taps before an index.
+        let before = |index: isize| if dilation == 1 { index } else { (index + dilation - 1).div_euclid(dilation) };
+        let first = before(-start).clamp(0, taps);
+        first as usize..before(self.size as isize - start).clamp(first, taps) as usize
+    }
+
+    /// How many indices the window covers from its first tap to its last.
+    fn extent(&self) -> isize {
+        (self.taps as isize - 1) * self.dilation as isize + 1
     }
 
     /// All positions, in runs. Takes time by the number of runs, which is at most about twice the number of taps.
@@ -49,9 +58,9 @@ impl Axis {
             let same = if start >= self.size as isize {
                 self.positions as isize
             } else if taps.is_empty() && start < 0 {
-                (-start - self.taps as isize) / stride + 1
+                (-start - self.extent()) / stride + 1
             } else if taps.len() == self.taps {
-                (self.size as isize - self.taps as isize - start) / stride + 1
+                (self.size as isize - self.extent() - start) / stride + 1
             } else {
                 1
             };
@@ -65,7 +74,8 @@ impl Axis {
         runs
     }
 
-    /// The positions whose windows have the operand's `index`, which they see with tap `index + pad - position * stride`.
+    /// The positions whose windows have the operand's `index`, which they see with tap `index + pad - position * stride`; where the
+    /// dilation is 1.
     pub(crate) fn positions_over(&self, index: usize) -> Range<usize> {
         let (stride, offset) = (self.stride as isize, index as isize + self.pad);
         if offset < 0 {
@@ -79,7 +89,7 @@ impl Axis {
     /// The positions that see tap `tap` on the operand.
     pub(crate) fn positions_of(&self, tap: usize) -> Range<usize> {
         let stride = self.stride as isize;
-        let offset = tap as isize - self.pad;
+        let offset = tap as isize * self.dilation as isize - self.pad;
         let first = if offset >= 0 { 0 } else { (-offset + stride - 1) / stride };
         let last = self.size as isize - 1 - offset;
         let end = if last < 0 { 0 } else { last / stride + 1 };
@@ -102,8 +112,10 @@ mod tests {
             stride in 1usize..4,
             pad in -3isize..9,
             size in 0usize..20,
+            dilation in 1usize..4,
         ) {
-            let axis = Axis { positions, taps, stride, pad, size };
+            let axis = Axis { positions, taps, stride, dilation, pad, size };
+            let index = |position: usize, tap: usize| axis.start(position) + (tap * dilation) as isize;
             let runs = axis.runs();
             let mut next = 0;
             for run in &runs {
@@ -112,17 +124,17 @@ mod tests {
                 next = run.positions.end;
                 for position in run.positions.clone() {
                     let expected: Vec<usize> =
-                        (0..taps).filter(|tap| (0..size as isize).contains(&(axis.start(position) + *tap as isize))).collect();
+                        (0..taps).filter(|tap| (0..size as isize).contains(&index(position, *tap))).collect();
                     prop_assert_eq!(run.taps.clone().collect::<Vec<_>>(), expected);
                 }
             }
             prop_assert_eq!(next, positions);
             for tap in 0..taps {
                 let expected: Vec<usize> =
-                    (0..positions).filter(|position| (0..size as isize).contains(&(axis.start(*position) + tap as isize))).collect();
+                    (0..positions).filter(|position| (0..size as isize).contains(&index(*position, tap))).collect();
                 prop_assert_eq!(axis.positions_of(tap).collect::<Vec<_>>(), expected);
             }
-            for index in 0..size {
+            for index in (0..size).filter(|_| dilation == 1) {
                 let expected: Vec<usize> =
                     (0..positions).filter(|position| (0..taps as isize).contains(&(index as isize - axis.start(*position)))).collect();
                 prop_assert_eq!(axis.positions_over(index).collect::<Vec<_>>(), expected);
@@ -132,7 +144,7 @@ mod tests {
 
     #[test]
     fn long_axes_take_no_time() {
-        let axis = Axis { positions: 1 << 50, taps: 3, stride: 1, pad: 1 << 30, size: 1 << 49 };
+        let axis = Axis { positions: 1 << 50, taps: 3, stride: 1, dilation: 1, pad: 1 << 30, size: 1 << 49 };
         assert_eq!(axis.runs().len(), 7);
     }
 }

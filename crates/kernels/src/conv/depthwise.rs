@@ -98,6 +98,9 @@ impl std::fmt::Debug for Depthwise {
 fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> Result<Prepared> {
     available(isa)?;
     spec.check()?;
+    if (spec.dilation_h, spec.dilation_w) != (1, 1) {
+        return Err(Error::unimplemented("a depthwise convolution with dilation"));
+    }
     let (in_c, out_c) = (spec.in_c as usize, spec.out_c as usize);
     let multiplier = out_c.checked_div(in_c).unwrap_or(0);
     if multiplier * in_c != out_c {

@@ -432,9 +432,11 @@ impl Direct {
         let count = axes[along].0.len().div_ceil(most);
         let table = if self.rows == Rows::There && panel.last < self.code.lanes { &self.code.direct } else { &self.code.packed };
         let (tap_rows, inner) = taps.clone().unwrap_or((0..0, 0..0));
-        let a_first = (y.axis.start(0) + tap_rows.start as isize) * operand_row as isize
+        // What lies between taps that do not follow each other.
+        let skipped = if x.axis.dilation == 1 { 0 } else { inner.start / self.terms.max(1) * (x.axis.dilation - 1) * self.terms };
+        let a_first = (y.axis.start(0) + (tap_rows.start * y.axis.dilation) as isize) * operand_row as isize
             + x.axis.start(0) * self.terms as isize
-            + inner.start as isize;
+            + (inner.start + skipped) as isize;
         let c_first = y.start * self.out[1] + x.start;
         let b_first = tap_rows.start.wrapping_sub(block.rows.start).wrapping_mul(b.outer);
         let b_first = b_first.wrapping_add(inner.start.wrapping_sub(block.inner.start).wrapping_mul(b.term));
@@ -451,7 +453,7 @@ impl Direct {
                         a: from.wrapping_offset(a),
                         a_rows: tiles::Rows::new(axes[along].1),
                         a_term: 1,
-                        a_outer: operand_row,
+                        a_outer: y.axis.dilation * operand_row,
                         b: b.start.wrapping_add(b_first),
                         b_term: b.term,
                         b_outer: b.outer,

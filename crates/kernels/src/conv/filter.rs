@@ -91,7 +91,7 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool, unpool: Option<&P
     let block_rows = (BLOCK / row.max(1)).clamp(1, y.positions.max(1));
     let block_rows = y.positions.div_ceil(y.positions.div_ceil(block_rows).max(1)).max(1);
     // A unit is a tap, or some taps of a row, with some channels of the input and some panels.
-    let group_count = if in_c >= 6 { x.taps } else { (x.taps * in_c).div_ceil(ROWS).clamp(1, x.taps) };
+    let group_count = if in_c >= 6 || x.dilation > 1 { x.taps } else { (x.taps * in_c).div_ceil(ROWS).clamp(1, x.taps) };
     let groups: Vec<Group> = (0..group_count).map(|number| group(&x, part(x.taps, group_count, number))).collect();
     let channel_parts = in_c.div_ceil(256).max(1);
     let unit_panels = (RESULT / 4 / in_c.div_ceil(channel_parts).max(1) / code.width()).clamp(1, panels.len().max(1));
@@ -223,11 +223,11 @@ impl FilterGradient {
         if rows.is_empty() {
             return;
         }
-        let y = self.y.start(rows.start) + unit.tap_y as isize;
+        let y = self.y.start(rows.start) + (unit.tap_y * self.y.dilation) as isize;
         for run in unit.group.runs.iter().filter(|run| !run.positions.is_empty()) {
             // Numbers of the input that follow each other: channels of a tap, or of several taps.
             let numbers = if run.taps.len() == 1 { unit.channels.clone() } else { 0..run.taps.len() * in_c };
-            let x = self.x.start(run.positions.start) + run.taps.start as isize;
+            let x = self.x.start(run.positions.start) + (run.taps.start * self.x.dilation) as isize;
             let input_position = (image * self.spec.in_h as usize * in_w) as isize + y * in_w as isize + x;
             let a = args.pointers[0].cast::<f32>().cast_const().wrapping_offset(input_position * in_c as isize);
             let position = (image * self.y.positions + rows.start) * out_w + run.positions.start;

@@ -31,8 +31,8 @@ pub(crate) use groups::{GROUP, get, groups, put};
 
 /// The sizes of a convolution `[batch, in_h, in_w, in_c] x [k_h, k_w, in_c, out_c] -> [batch, out_h, out_w, out_c]`.
 ///
-/// Result `(y, x)` sees with tap `(i, j)` the input's `(y * stride_h - pad_top + i, x * stride_w - pad_left + j)`; what lies
-/// outside counts as zero, so that padding at the bottom and right is said by `out_h` and `out_w`. Dilation is 1.
+/// Result `(y, x)` sees with tap `(i, j)` the input's `(y * stride_h - pad_top + i * dilation_h, x * stride_w - pad_left + j *
+/// dilation_w)`; what lies outside counts as zero, so that padding at the bottom and right is said by `out_h` and `out_w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvSpec {
     /// Images.
@@ -57,6 +57,10 @@ pub struct ConvSpec {
     pub stride_h: u64,
     /// Columns from result to result; not 0.
     pub stride_w: u64,
+    /// Rows from tap to tap; not 0.
+    pub dilation_h: u64,
+    /// Columns from tap to tap; not 0.
+    pub dilation_w: u64,
     /// Rows of padding at the top.
     pub pad_top: u64,
     /// Columns of padding on the left.
@@ -66,6 +70,8 @@ pub struct ConvSpec {
 /// What a stride or padding, and a row or column of a filter, may be at most.
 const MOST: u64 = 1 << 31;
 const MOST_TAPS: u64 = 1 << 15;
+/// What lies between the first and the last row or column of a filter at most.
+const MOST_EXTENT: u64 = 1 << 16;
 
 impl ConvSpec {
     pub(crate) fn check(&self) -> Result<()> {
@@ -74,6 +80,11 @@ impl ConvSpec {
         for (name, (value, most)) in [("filter", k_h), ("filter", k_w), ("stride", stride_h), ("stride", stride_w)] {
             if value == 0 || value > most {
                 return Err(Error::invalid_argument(format!("a convolution with a {name} of {value}")));
+            }
+        }
+        for (taps, dilation) in [(self.k_h, self.dilation_h), (self.k_w, self.dilation_w)] {
+            if dilation == 0 || (taps - 1).checked_mul(dilation).is_none_or(|extent| extent > MOST_EXTENT) {
+                return Err(Error::invalid_argument(format!("a convolution with {taps} taps and a dilation of {dilation}")));
             }
         }
         if self.pad_top > MOST || self.pad_left > MOST {
@@ -108,6 +119,7 @@ impl ConvSpec {
             positions: self.out_h as usize,
             taps: self.k_h as usize,
             stride: self.stride_h as usize,
+            dilation: self.dilation_h as usize,
             pad: self.pad_top as isize,
             size: self.in_h as usize,
         }
@@ -118,6 +130,7 @@ impl ConvSpec {
             positions: self.out_w as usize,
             taps: self.k_w as usize,
             stride: self.stride_w as usize,
+            dilation: self.dilation_w as usize,
             pad: self.pad_left as isize,
             size: self.in_w as usize,
         }

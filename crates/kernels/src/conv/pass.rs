@@ -28,23 +28,34 @@ impl Side {
 
     /// For the positions of `axis`'s operand whose remainder is `start`.
     pub(super) fn backward(axis: Axis, start: usize) -> Side {
-        let stride = axis.stride as isize;
-        // The operand's index `start` is met by taps `first`, `first + stride` and so on.
+        // The operand's index `start` is met by taps `first`, `first + step` and so on, if there are any.
         let from_start = start as isize + axis.pad;
-        let first = from_start % stride;
-        let taps = if (first as usize) < axis.taps { (axis.taps - first as usize).div_ceil(axis.stride) } else { 0 };
+        let (stride, dilation) = (axis.stride as isize, axis.dilation as isize);
+        let common = gcd(axis.stride, axis.dilation);
+        let step = axis.stride / common;
+        let meets = |tap: &usize| (from_start - *tap as isize * dilation) % stride == 0;
+        let first = if dilation == 1 { Some(from_start as usize % axis.stride) } else { (0..step.min(axis.taps)).find(meets) };
+        let taps = first.map_or(0, |first| axis.taps.saturating_sub(first).div_ceil(step));
+        let first = first.unwrap_or(0) as isize;
         let back = Axis {
             positions: axis.size.saturating_sub(start).div_ceil(axis.stride),
             taps,
             stride: 1,
-            pad: taps as isize - 1 - from_start / stride,
+            dilation: axis.dilation / common,
+            pad: (taps as isize - 1) * (dilation / common as isize) - (from_start - first * dilation) / stride,
             size: axis.positions,
         };
-        Side { runs: back.runs(), axis: back, start, step: axis.stride, tap_start: first + stride * (taps as isize - 1), tap_step: -stride }
+        let (last, step) = (first + step as isize * (taps as isize - 1), step as isize);
+        Side { runs: back.runs(), axis: back, start, step: axis.stride, tap_start: last, tap_step: -step }
     }
 }
 
-/// Taps that are summed in registers: rows of the filter, and of each row the terms of `inner`, which count taps times channels.
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Taps that are summed in registers: rows of the filter, and of each row the terms of `inner`, which count taps times channels and
+/// follow each other in the operand.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub rows: Range<usize>,
@@ -62,18 +73,24 @@ pub(super) struct Pass {
 
 impl Pass {
     pub(super) fn new(y: Side, x: Side, channels: usize) -> Pass {
-        let (rows, inner) = (y.axis.taps, x.axis.taps * channels);
+        // Numbers that follow each other in the operand: those of all taps of a row, or of one.
+        let (groups, inner) = if x.axis.dilation == 1 { (x.axis.taps.min(1), x.axis.taps * channels) } else { (x.axis.taps, channels) };
+        let rows = y.axis.taps;
         let mut blocks = Vec::new();
-        if rows == 0 || inner == 0 {
-            blocks.push(Block { rows: 0..0, inner: 0..0 });
-        } else if inner > TERMS {
-            let count = inner.div_ceil(TERMS);
-            for row in 0..rows {
-                blocks.extend((0..count).map(|number| Block { rows: row..row + 1, inner: part(inner, count, number) }));
+        for group in 0..if inner == 0 { 0 } else { groups } {
+            let of_group = |range: Range<usize>| group * inner + range.start..group * inner + range.end;
+            if inner > TERMS {
+                let count = inner.div_ceil(TERMS);
+                for row in 0..rows {
+                    blocks.extend((0..count).map(|number| Block { rows: row..row + 1, inner: of_group(part(inner, count, number)) }));
+                }
+            } else {
+                let count = rows.div_ceil(TERMS / inner);
+                blocks.extend((0..count).map(|number| Block { rows: part(rows, count, number), inner: of_group(0..inner) }));
             }
-        } else {
-            let count = rows.div_ceil(TERMS / inner);
-            blocks.extend((0..count).map(|number| Block { rows: part(rows, count, number), inner: 0..inner }));
+        }
+        if blocks.is_empty() {
+            blocks.push(Block { rows: 0..0, inner: 0..0 });
         }
         Pass { y, x, blocks }
     }

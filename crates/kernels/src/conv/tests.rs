@@ -29,8 +29,8 @@ fn terms(spec: &ConvSpec, mut visit: impl FnMut(usize, usize, usize)) {
     for n in 0..spec.batch {
         for (oy, ox) in (0..spec.out_h).flat_map(|y| (0..spec.out_w).map(move |x| (y, x))) {
             for (ky, kx) in (0..spec.k_h).flat_map(|y| (0..spec.k_w).map(move |x| (y, x))) {
-                let iy = (oy * spec.stride_h + ky).wrapping_sub(spec.pad_top);
-                let ix = (ox * spec.stride_w + kx).wrapping_sub(spec.pad_left);
+                let iy = (oy * spec.stride_h + ky * spec.dilation_h).wrapping_sub(spec.pad_top);
+                let ix = (ox * spec.stride_w + kx * spec.dilation_w).wrapping_sub(spec.pad_left);
                 if iy >= spec.in_h || ix >= spec.in_w {
                     continue;
                 }
@@ -134,12 +134,12 @@ fn check_depthwise(spec: &ConvSpec, seed: u64) -> std::result::Result<(), TestCa
 }
 
 /// Sizes of a result as SAME, VALID or anything else would have them.
-fn specs() -> impl Strategy<Value = ConvSpec> {
+fn specs(dilation: u64) -> impl Strategy<Value = ConvSpec> {
     let channels = || prop_oneof![1..6u64, Just(16), 15..40u64, Just(67)];
-    let axis = || (0..14u64, 1..6u64, 1..4u64, 0..5u64, 0..4u64);
+    let axis = move || (0..14u64, 1..6u64, 1..4u64, 0..5u64, 0..4u64, 1..=dilation);
     (prop_oneof![Just(1u64), 0..4u64], axis(), axis(), channels(), channels()).prop_map(|(batch, y, x, in_c, out_c)| {
-        let out = |(size, taps, stride, pad, after): (u64, u64, u64, u64, u64)| {
-            (size + pad + after).checked_sub(taps).map_or(0, |room| room / stride + 1)
+        let out = |(size, taps, stride, pad, after, dilation): (u64, u64, u64, u64, u64, u64)| {
+            (size + pad + after).checked_sub((taps - 1) * dilation + 1).map_or(0, |room| room / stride + 1)
         };
         ConvSpec {
             batch,
@@ -153,6 +153,8 @@ fn specs() -> impl Strategy<Value = ConvSpec> {
             k_w: x.1,
             stride_h: y.2,
             stride_w: x.2,
+            dilation_h: y.5,
+            dilation_w: x.5,
             pad_top: y.3,
             pad_left: x.3,
         }
@@ -163,18 +165,23 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn convolutions_and_gradients_agree_with_plain_loops(spec in specs(), seed in any::<u64>()) {
+    fn convolutions_and_gradients_agree_with_plain_loops(spec in specs(1), seed in any::<u64>()) {
         check(&spec, seed)?;
     }
 
     #[test]
-    fn depthwise_convolutions_and_gradients_agree_with_plain_loops(spec in specs(), multiplier in 1..4u64, seed in any::<u64>()) {
+    fn convolutions_with_dilation_and_gradients_agree_with_plain_loops(spec in specs(3), seed in any::<u64>()) {
+        check(&spec, seed)?;
+    }
+
+    #[test]
+    fn depthwise_convolutions_and_gradients_agree_with_plain_loops(spec in specs(1), multiplier in 1..4u64, seed in any::<u64>()) {
         check_depthwise(&ConvSpec { out_c: spec.in_c * multiplier, ..spec }, seed)?;
     }
 
     /// `<conv(x, w), g> = <x, by input> = <w, by filter>`.
     #[test]
-    fn gradients_are_adjoint(spec in specs(), seed in any::<u64>()) {
+    fn gradients_are_adjoint(spec in specs(3), seed in any::<u64>()) {
         let (x, w, g) = (numbers(count(spec.input()), seed), numbers(count(spec.filter()), seed ^ 7), numbers(count(spec.output()), seed ^ 13));
         let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
         let y = run_both(&conv2d(spec, None).unwrap(), &[&x, &w], g.len() as u64);
@@ -198,6 +205,8 @@ const BASE: ConvSpec = ConvSpec {
     k_w: 3,
     stride_h: 1,
     stride_w: 1,
+    dilation_h: 1,
+    dilation_w: 1,
     pad_top: 1,
     pad_left: 1,
 };
@@ -240,6 +249,7 @@ fn depthwise_convolutions_are_cut() {
     check_depthwise(&spec, 6).unwrap();
     assert!(depthwise_conv2d(ConvSpec { out_c: 97, ..spec }, None).is_err());
     assert!(depthwise_conv2d(ConvSpec { in_c: 0, ..spec }, None).is_err());
+    assert!(depthwise_conv2d(ConvSpec { dilation_h: 2, ..spec }, None).is_err());
 }
 
 #[test]
@@ -251,6 +261,8 @@ fn sizes_that_make_no_sense_are_refused() {
         ConvSpec { in_c: u64::MAX, ..BASE },
         ConvSpec { batch: 1 << 40, out_c: 1 << 40, ..BASE },
         ConvSpec { k_w: 1 << 62, ..BASE },
+        ConvSpec { dilation_h: 0, ..BASE },
+        ConvSpec { dilation_w: u64::MAX, ..BASE },
     ] {
         assert!(conv2d(spec, None).is_err(), "{spec:?}");
         assert!(conv2d_backprop_input(spec, None).is_err(), "{spec:?}");

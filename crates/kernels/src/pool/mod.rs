@@ -80,6 +80,7 @@ impl PoolSpec {
             positions: positions as usize,
             taps: taps as usize,
             stride: stride as usize,
+            dilation: 1,
             pad: pad as isize,
             size: size as usize,
         };

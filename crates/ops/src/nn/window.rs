@@ -10,6 +10,8 @@ use crate::{InferCx, KernelCx};
 pub(crate) struct Window {
     /// Rows and columns from position to position; above 0.
     pub(crate) strides: [u64; 2],
+    /// Rows and columns from tap to tap; above 0.
+    pub(crate) dilations: [u64; 2],
     padding: Padding,
 }
 
@@ -36,19 +38,25 @@ impl Window {
     /// What the attributes of operation `op` say.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for attributes that make no sense; UNIMPLEMENTED for channels before rows, dilations, and strides over
-    /// images or channels.
+    /// INVALID_ARGUMENT for attributes that make no sense; UNIMPLEMENTED for channels before rows, and strides and
+    /// dilations over images or channels, or dilations of anything but Conv2D.
     pub(crate) fn of(op: &str, attrs: &Attrs) -> Result<Window> {
         let format = attrs.text("data_format")?;
         if format != "NHWC" {
             return Err(Error::unimplemented(format!("not yet: {op} with data_format {format}")));
         }
+        let mut rates = [1; 4];
         if attrs.contains_key("dilations") {
             let dilations = &attrs.list("dilations")?.ints;
             if let Some(rate) = dilations.iter().find(|rate| **rate < 1) {
                 return Err(Error::invalid_argument(format!("Dilation rate must be >= 1, but got {rate}")));
             }
-            if dilations.iter().any(|rate| *rate != 1) {
+            rates = four(op, "dilations", dilations)?;
+            if rates[0] != 1 || rates[3] != 1 {
+                let words = "Current implementation does not yet support dilations in the batch and depth dimensions.";
+                return Err(Error::unimplemented(words));
+            }
+            if rates != [1; 4] && !op.starts_with("Conv2D") {
                 return Err(Error::unimplemented(format!("not yet: {op} with dilations above 1")));
             }
         }
@@ -59,7 +67,8 @@ impl Window {
         if strides[0] != 1 || strides[3] != 1 {
             return Err(Error::unimplemented("Current implementation does not yet support strides in the batch and depth dimensions."));
         }
-        Ok(Window { strides: [strides[1] as u64, strides[2] as u64], padding: Padding::of(attrs)? })
+        let (strides, dilations) = ([strides[1] as u64, strides[2] as u64], [rates[1] as u64, rates[2] as u64]);
+        Ok(Window { strides, dilations, padding: Padding::of(attrs)? })
     }
 
     /// Positions and padding over `size` rows (axis 0) or columns (axis 1) of an operand, for a window of `taps`.
@@ -67,7 +76,8 @@ impl Window {
     /// # Errors
     /// INVALID_ARGUMENT where the window is larger than what it slides over by more than a stride.
     pub(crate) fn span(&self, axis: usize, size: u64, taps: u64) -> Result<Span> {
-        let (wide, stride, window) = (i128::from(size), i128::from(self.strides[axis]), i128::from(taps));
+        let (wide, stride) = (i128::from(size), i128::from(self.strides[axis]));
+        let window = if taps == 0 { 0 } else { (i128::from(taps) - 1) * i128::from(self.dilations[axis]) + 1 };
         let too_large = || Error::invalid_argument(format!("a dimension of {size} is too large for this padding"));
         if self.padding == Padding::Same {
             let positions = size.div_ceil(self.strides[axis]);
@@ -81,7 +91,7 @@ impl Window {
         let positions = (wide + i128::from(before) + i128::from(after) - window + stride) / stride;
         if positions < 0 {
             return Err(Error::invalid_argument(format!(
-                "Computed output size would be negative: {positions} [input_size: {size}, effective_filter_size: {taps}, stride: {stride}]"
+                "Computed output size would be negative: {positions} [input_size: {size}, effective_filter_size: {window}, stride: {stride}]"
             )));
         }
         Ok(Span { positions: u64::try_from(positions).map_err(|_| too_large())?, before })
@@ -212,7 +222,7 @@ mod tests {
     use super::*;
 
     fn window(stride: u64, padding: Padding) -> Window {
-        Window { strides: [stride; 2], padding }
+        Window { strides: [stride; 2], dilations: [1; 2], padding }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use plimsoll_ops::KernelCx;
 use plimsoll_ops::nn::conv2d::filter_of_unpooled;
 use plimsoll_ops::nn::max_pool::{grad_by_positions, with_positions};
 
-use super::{Lowering, Meaning};
+use super::{Lowering, Meaning, has_effects};
 use crate::Request;
 use crate::infer::Pruned;
 use crate::lir::{Home, ValueId, View, WorkKind};
@@ -49,14 +49,15 @@ impl Together {
     pub(super) fn find(request: &Request<'_>, pruned: &Pruned) -> Together {
         let graph = request.graph;
         let mut together = Together::default();
-        for &id in &pruned.order {
+        let read = read(request, pruned);
+        for &id in pruned.order.iter().filter(|id| read.contains(id)) {
             if let Some(pool) = pooling_of(request, pruned, id) {
                 together.pools.insert(pool, true);
                 together.gradients.insert(id, pool);
             }
         }
         let mut readers: HashMap<Output, Vec<NodeId>> = HashMap::new();
-        for &id in pruned.order.iter().filter(|_| !together.gradients.is_empty()) {
+        for &id in pruned.order.iter().filter(|id| !together.gradients.is_empty() && read.contains(id)) {
             for input in graph.node(id).inputs.iter().filter(|input| together.gradients.contains_key(&input.node)) {
                 readers.entry(*input).or_default().push(id);
             }
@@ -73,18 +74,35 @@ impl Together {
         }
         let Together { pools, gradients, relus, .. } = &mut together;
         relus.retain(|_, gradient| pools[&gradients[gradient]]);
-        together.filters = filters(request, pruned, &together);
+        together.filters = filters(request, pruned, &read, &together);
         together
     }
 }
 
+/// The nodes that something wanted is computed from, or that do something. (Control edges keep more, which computes for nobody.)
+fn read(request: &Request<'_>, pruned: &Pruned) -> HashSet<NodeId> {
+    let acts = |id: &NodeId| {
+        let rules = request.registry.require(&request.graph.node(*id).op);
+        pruned.facts[*id].is_empty() || rules.is_ok_and(|rules| has_effects(rules.lower))
+    };
+    let mut stack: Vec<NodeId> = pruned.order.iter().copied().filter(acts).collect();
+    stack.extend(pruned.fetches.iter().map(|fetch| fetch.node).chain(pruned.targets.iter().copied()));
+    let mut read = HashSet::new();
+    while let Some(id) = stack.pop() {
+        if read.insert(id) {
+            stack.extend(request.graph.node(id).inputs.iter().map(|input| input.node));
+        }
+    }
+    read
+}
+
 /// The Conv2DBackpropFilters of gradients of poolings that nothing else reads but BiasAddGrad: there they need not be made.
-fn filters(request: &Request<'_>, pruned: &Pruned, together: &Together) -> HashSet<NodeId> {
+fn filters(request: &Request<'_>, pruned: &Pruned, read: &HashSet<NodeId>, together: &Together) -> HashSet<NodeId> {
     // Every tensor that is such a gradient, with where it comes from.
     let mut same: HashMap<Output, NodeId> = HashMap::new();
     let mut found: Vec<(NodeId, NodeId)> = Vec::new();
     let mut needed: HashSet<NodeId> = HashSet::new();
-    for &id in pruned.order.iter().filter(|_| !together.gradients.is_empty()) {
+    for &id in pruned.order.iter().filter(|id| !together.gradients.is_empty() && read.contains(id)) {
         let node = request.graph.node(id);
         let output = Output { node: id, index: 0 };
         if together.gradients.contains_key(&id) {

@@ -82,9 +82,10 @@ fn check(label: &str, window: &Window, input: Dims, filter: Dims, results: Dims)
         if computed != actual {
             return refuse(format!(
                 "Size of out_backprop doesn't match computed: actual = {actual}, computed = {computed} spatial_dim: {} \
-                 input: {size} filter: {taps} output: {actual} stride: {} dilation: 1",
+                 input: {size} filter: {taps} output: {actual} stride: {} dilation: {}",
                 axis + 1,
-                window.strides[axis]
+                window.strides[axis],
+                window.dilations[axis]
             ));
         }
     }
@@ -147,6 +148,8 @@ fn spec(cx: &KernelCx<'_>, input: [u64; 4], filter: [u64; 4], results: [u64; 4])
         k_w: filter[1],
         stride_h: window.strides[0],
         stride_w: window.strides[1],
+        dilation_h: window.dilations[0],
+        dilation_w: window.dilations[1],
         pad_top: rows.before,
         pad_left: columns.before,
     })

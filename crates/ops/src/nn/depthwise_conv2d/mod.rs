@@ -130,6 +130,8 @@ fn spec(cx: &KernelCx<'_>, input: [u64; 4], filter: [u64; 4], results: [u64; 4])
         k_w: filter[1],
         stride_h: window.strides[0],
         stride_w: window.strides[1],
+        dilation_h: 1,
+        dilation_w: 1,
         pad_top: rows.before,
         pad_left: columns.before,
     })
