@@ -740,6 +740,19 @@ def windows():
     refuse("LRNGrad", [zeros(3, 3, 1), zeros(3, 3, 1), zeros(3, 3, 1)])
 
 
+def dilated():
+    """What these kernels compute with dilation: results, not gradients."""
+    for shape, filter_shape, strides, padding, dilations in [
+        ((1, 6, 5, 2), (3, 2, 2, 3), (1, 1), "SAME", (2, 3)),
+        ((1, 7, 6, 3), (2, 3, 3, 2), (1, 1), "VALID", (3, 2)),
+        ((2, 5, 6, 1), (3, 3, 1, 2), (2, 2), "SAME", (2, 2)),
+    ]:
+        run("Conv2D", [unit(*shape), unit(*filter_shape)], strides=[1, *strides, 1], padding=padding, dilations=[1, *dilations, 1])
+    wide = dict(strides=[1, 1, 1, 1], padding="VALID", dilations=[1, 2, 2, 1])
+    zeros = lambda *shape: np.zeros(shape, np.float32)
+    refuse("Conv2D", [zeros(1, 3, 3, 2), zeros(3, 3, 2, 2)], **wide)
+
+
 def control():
     for number in [0, 2.5, -0.0, -1]:
         run("ToBool", [n(number, np.float32)])
@@ -775,5 +788,5 @@ def scans():
 
 
 if __name__ == "__main__":
-    for record in [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows, control, scans]:
+    for record in [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows, control, scans, dilated]:
         record()

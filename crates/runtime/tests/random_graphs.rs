@@ -114,7 +114,7 @@ fn one(b: &mut GraphBuilder, step: &Step, variables: &[Variable], values: &mut V
             return;
         }
         11 => {
-            let made = image(b, variables, p, q, step.device % 2 == 0);
+            let made = image(b, variables, p, q, step.device.is_multiple_of(2));
             values.extend(made);
             return;
         }

@@ -148,20 +148,19 @@ impl<const BETA: u8> Vectorised for Call<'_, BETA> {
         for first in self.rows.clone().step_by(TOGETHER) {
             let rows = first..(first + TOGETHER).min(self.rows.end);
             let line = |row: usize| scratch.wrapping_add((row - first) * distance);
-            let mut moderate = [false; TOGETHER];
             for row in rows.clone() {
-                moderate[row - first] = self.square(self.row(usize::from(self.lrn.gradient), row), line(row));
+                self.square(self.row(usize::from(self.lrn.gradient), row), line(row));
             }
             if self.lrn.gradient {
                 for row in rows.clone() {
-                    self.shares::<FMA>(row, moderate[row - first], line(row));
+                    self.shares::<FMA>(row, line(row));
                 }
                 for row in rows {
                     self.gradient(row, line(row));
                 }
             } else {
                 for row in rows {
-                    self.forward::<FMA>(row, moderate[row - first], line(row));
+                    self.forward::<FMA>(row, line(row));
                 }
             }
         }
@@ -176,7 +175,7 @@ impl<const BETA: u8> Call<'_, BETA> {
     }
 
     #[inline(always)]
-    fn forward<const FMA: bool>(&self, row: usize, moderate: bool, squares: *const f32) {
+    fn forward<const FMA: bool>(&self, row: usize, squares: *const f32) {
         let (from, to) = (self.row(0, row), self.row(1, row));
         for (channel, count) in groups(0..self.lrn.channels) {
             let norms = self.norms(squares, channel);
@@ -184,9 +183,8 @@ impl<const BETA: u8> Call<'_, BETA> {
             // channels are read before they are written.
             unsafe {
                 let mut values = get(from.cast_const().add(channel), count, 0.0);
-                let (powers, _) = self.powers::<FMA>(&norms, moderate);
                 for lane in 0..GROUP {
-                    values[lane] *= powers[lane];
+                    values[lane] *= self.power::<FMA>(norms[lane]);
                 }
                 put(to.add(channel), count, values);
             }
@@ -195,7 +193,7 @@ impl<const BETA: u8> Call<'_, BETA> {
 
     /// What each channel has to do with its neighbours, to the second line, and with itself, to the third.
     #[inline(always)]
-    fn shares<const FMA: bool>(&self, row: usize, moderate: bool, squares: *mut f32) {
+    fn shares<const FMA: bool>(&self, row: usize, squares: *mut f32) {
         let (grad, output) = (self.row(0, row), self.row(2, row));
         let (shares, direct) = (squares.wrapping_add(self.lrn.line), squares.wrapping_add(2 * self.lrn.line));
         for (channel, count) in groups(0..self.lrn.channels) {
@@ -205,12 +203,11 @@ impl<const BETA: u8> Call<'_, BETA> {
                 let (mut own, values) =
                     (get(grad.cast_const().add(channel), count, 0.0), get(output.cast_const().add(channel), count, 0.0));
                 let mut share = [0f32; GROUP];
-                let (powers, inverses) = self.powers::<FMA>(&norms, moderate);
                 for lane in 0..GROUP {
-                    let value = own[lane] * values[lane] * inverses[lane];
+                    let value = own[lane] * values[lane] / norms[lane];
                     // Nothing that is beyond the channels may be a neighbour.
                     share[lane] = if lane < count { value } else { 0.0 };
-                    own[lane] *= powers[lane];
+                    own[lane] *= self.power::<FMA>(norms[lane]);
                 }
                 put(shares.add(self.lrn.radius + channel), GROUP, share);
                 put(direct.add(channel), GROUP, own);
@@ -237,24 +234,16 @@ impl<const BETA: u8> Call<'_, BETA> {
         }
     }
 
-    /// The squares of a row, at the line's channels. Whether they leave all sums between 1e-24 and 1e24 (or NaN).
+    /// The squares of a row, at the line's channels.
     #[inline(always)]
-    fn square(&self, from: *const f32, squares: *mut f32) -> bool {
-        let mut most = [0f32; GROUP];
+    fn square(&self, from: *const f32, squares: *mut f32) {
         for (channel, count) in groups(0..self.lrn.channels) {
             // SAFETY: the channels are there; lines have whole groups.
             unsafe {
                 let values = get(from.add(channel), count, 0.0);
-                let values = values.map(|value| value * value);
-                for lane in 0..GROUP {
-                    most[lane] = if values[lane] > most[lane] { values[lane] } else { most[lane] };
-                }
-                put(squares.add(self.lrn.radius + channel), GROUP, values);
+                put(squares.add(self.lrn.radius + channel), GROUP, values.map(|value| value * value));
             }
         }
-        let Lrn { bias, alpha, radius, .. } = *self.lrn;
-        let most = most.iter().fold(0f32, |most, value| most.max(*value));
-        bias > 1e-24 && alpha >= 0.0 && bias + alpha * (2 * radius + 1) as f32 * most < 1e24
     }
 
     /// The sums of the neighbours of a group's channels.
@@ -280,26 +269,6 @@ impl<const BETA: u8> Call<'_, BETA> {
         norms
     }
 
-    /// `norm^-beta` and `1 / norm` of each; `moderate` says that they are far from where their fourth powers leave the range.
-    #[inline(always)]
-    fn powers<const FMA: bool>(&self, norms: &[f32; GROUP], moderate: bool) -> ([f32; GROUP], [f32; GROUP]) {
-        let (mut powers, mut inverses) = ([0f32; GROUP], [0f32; GROUP]);
-        if BETA == THREE_QUARTERS && moderate {
-            for lane in 0..GROUP {
-                let root = fourth_root_inverse::<FMA>(norms[lane]);
-                let square = root * root;
-                powers[lane] = square * root;
-                inverses[lane] = square * square;
-            }
-        } else {
-            for lane in 0..GROUP {
-                powers[lane] = self.power::<FMA>(norms[lane]);
-                inverses[lane] = 1.0 / norms[lane];
-            }
-        }
-        (powers, inverses)
-    }
-
     /// `norm^-beta`.
     #[inline(always)]
     fn power<const FMA: bool>(&self, norm: f32) -> f32 {
@@ -313,17 +282,4 @@ impl<const BETA: u8> Call<'_, BETA> {
             _ => math::exp::<FMA>(-self.lrn.beta * math::log::<FMA>(norm)),
         }
     }
-}
-
-/// `value^(-1/4)` by Newton's method, which takes a fraction of the time of roots and divisions; within 2e-7 of the exact one.
-#[inline(always)]
-fn fourth_root_inverse<const FMA: bool>(value: f32) -> f32 {
-    // The exponent times -1/4, and with it a straight line for the mantissa: within 4 in 100.
-    let mut root = f32::from_bits(0x4F58_5D86_u32.wrapping_sub(value.to_bits() >> 2));
-    for _ in 0..3 {
-        let square = root * root;
-        let ratio = value * square * square;
-        root *= if FMA { ratio.mul_add(-0.25, 1.25) } else { 1.25 - 0.25 * ratio };
-    }
-    root
 }
