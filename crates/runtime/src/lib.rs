@@ -11,6 +11,7 @@ mod lane;
 mod loaded;
 mod profile;
 mod session;
+mod signatures;
 mod times;
 mod variables;
 

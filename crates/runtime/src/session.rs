@@ -9,13 +9,14 @@ use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, Shape};
 use plimsoll_ops::Registry;
-use plimsoll_plan::{Feed, Placement, Plan, Request, Signature, VariableKind, check_limits};
+use plimsoll_plan::{Placement, Plan, Request, Signature, VariableKind, check_limits};
 
 use crate::access::{Accesses, Wish};
 use crate::arenas::Arenas;
 use crate::checkpoints::{self, Checkpoints};
 use crate::lane::WeakLane;
 use crate::loaded::{Attempt, Ends, Loaded, Room};
+use crate::signatures::{key, signature, with_values};
 use crate::variables::{Slot, Variables};
 use crate::{Callable, Devices, Lane};
 
@@ -60,8 +61,6 @@ pub struct VariableInfo {
     pub is_state: bool,
 }
 
-/// Feeds with at most this many elements may decide shapes.
-const MAX_SHAPE_ELEMENTS: u64 = 64;
 /// More plans than this are not kept.
 const MAX_PLANS: usize = 256;
 
@@ -416,36 +415,4 @@ fn note_wait(ends: &mut Ends<'_, '_, '_>, since: Option<Instant>) {
 
 fn closed() -> Error {
     Error::cancelled("Session has been closed.")
-}
-
-fn signature(feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Signature {
-    let feed = |(name, tensor): &(&str, &HostTensor)| Feed {
-        tensor: name.to_string(),
-        data_type: tensor.data_type(),
-        shape: tensor.shape().clone(),
-        value: None,
-    };
-    let texts = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
-    Signature { feeds: feeds.iter().map(feed).collect(), fetches: texts(fetches), targets: texts(targets) }
-}
-
-/// The feeds with the elements of those that may decide shapes, or name files.
-fn with_values(signature: &Signature, feeds: &[(&str, &HostTensor)]) -> Vec<Feed> {
-    let may_decide = |tensor: &HostTensor| {
-        tensor.elements() <= MAX_SHAPE_ELEMENTS && matches!(tensor.data_type(), DataType::Int32 | DataType::Int64 | DataType::String)
-    };
-    let with =
-        |(feed, (_, tensor)): (&Feed, &(&str, &HostTensor))| Feed { value: may_decide(tensor).then(|| (*tensor).clone()), ..feed.clone() };
-    signature.feeds.iter().zip(feeds).map(with).collect()
-}
-
-/// What plans are looked up by, the elements of feeds aside.
-fn key(signature: &Signature) -> String {
-    use std::fmt::Write;
-    let mut key = String::new();
-    for feed in &signature.feeds {
-        let _ = write!(key, "{}={}{};", feed.tensor, feed.data_type, feed.shape);
-    }
-    let _ = write!(key, "|{}|{}", signature.fetches.join(";"), signature.targets.join(";"));
-    key
 }
