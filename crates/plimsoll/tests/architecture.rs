@@ -15,11 +15,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("device", &["base", "memory"]),
     ("kernels", &["base", "device"]),
     ("device-cpu", &["base", "memory", "device"]),
+    ("device-cuda", &["base", "memory", "device"]),
     ("formats", &["base", "graph", "device"]),
     ("ops", &["base", "graph", "device", "kernels"]),
     ("plan", &["base", "memory", "graph", "device", "kernels", "ops"]),
     ("runtime", &["base", "memory", "graph", "device", "ops", "plan", "device-cpu"]),
-    ("plimsoll", &["base", "memory", "graph", "device", "ops", "formats", "plan", "runtime"]),
+    ("plimsoll", &["base", "memory", "graph", "device", "ops", "formats", "plan", "runtime", "device-cuda"]),
     ("train", &["plimsoll"]),
     ("cli", &["plimsoll", "train"]),
 ];

@@ -11,6 +11,18 @@ use plimsoll_base::{Bytes, Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ComputeCapability(pub u32, pub u32);
 
+impl ComputeCapability {
+    /// Single-precision units of a multiprocessor: CUDA cores.
+    pub fn cores(self) -> u32 {
+        match (self.0, self.1) {
+            (0..=2, _) => 32,
+            (3, _) => 192,
+            (6, 0) | (7, _) | (8, 0) => 64,
+            _ => 128,
+        }
+    }
+}
+
 impl std::fmt::Display for ComputeCapability {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.0, self.1)
@@ -30,7 +42,7 @@ pub struct PhysicalDevice {
     pub uuid: String,
     /// What its instructions can do.
     pub compute_capability: ComputeCapability,
-    /// How many multiprocessors it has.
+    /// How many multiprocessors it has; 0 where that is not known.
     pub multiprocessors: u32,
     /// Their clock in MHz.
     pub clock_mhz: u32,
@@ -104,16 +116,6 @@ impl PhysicalDevice {
 
     /// Single-precision operations a second at best: what orders cards from fast to slow.
     pub fn peak_flops(&self) -> f64 {
-        2.0 * f64::from(self.multiprocessors) * f64::from(cores(self.compute_capability)) * f64::from(self.clock_mhz) * 1e6
-    }
-}
-
-/// Single-precision units of a multiprocessor.
-fn cores(capability: ComputeCapability) -> u32 {
-    match (capability.0, capability.1) {
-        (0..=2, _) => 32,
-        (3, _) => 192,
-        (6, 0) | (7, _) | (8, 0) => 64,
-        _ => 128,
+        2.0 * f64::from(self.multiprocessors) * f64::from(self.compute_capability.cores()) * f64::from(self.clock_mhz) * 1e6
     }
 }

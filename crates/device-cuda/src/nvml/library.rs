@@ -1,0 +1,41 @@
+//! A shared library that is loaded while the program runs.
+
+use std::ffi::{CStr, CString, c_void};
+
+/// A loaded library.
+///
+/// It stays loaded until the process ends: a driver's library may have threads and exit handlers of its own, and what would be
+/// won by unloading it is a few pages of address space.
+#[derive(Debug)]
+pub(super) struct Library(*mut c_void);
+
+impl Library {
+    /// Loads a library by the name that the system's loader knows, or by a path.
+    ///
+    /// # Errors
+    /// What the loader says.
+    pub(super) fn load(name: &str) -> Result<Library, String> {
+        let name = CString::new(name).map_err(|_| "its name has a zero in it".to_string())?;
+        // SAFETY: the name ends with a zero. That constructors of the library run is what its user asks for by naming it.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if !handle.is_null() {
+            return Ok(Library(handle));
+        }
+        // SAFETY: dlerror gives null or a text that lives until this thread's next call of the loader.
+        let why = unsafe { libc::dlerror() };
+        if why.is_null() {
+            return Err("it cannot be loaded".into());
+        }
+        // SAFETY: not null, ends with a zero, and copied before the next call.
+        Err(unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned())
+    }
+
+    /// The address of the first of these that it has.
+    pub(super) fn symbol(&self, names: &[&CStr]) -> Option<*mut c_void> {
+        names.iter().find_map(|name| {
+            // SAFETY: the handle is that of a library which is never unloaded, and the name ends with a zero.
+            let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+            (!address.is_null()).then_some(address)
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! NVML: what the driver says of cards and of the processes on them.
+
+mod calls;
+mod card;
+mod library;
+mod process;
+mod raw;
+
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_device::PhysicalDevice;
+
+pub use process::{Process, ProcessKind};
+
+use library::Library;
+use raw::Functions;
+
+/// What the loader is asked for, in turn. The second is where Windows puts the library for its Linux guests.
+const PLACES: [&str; 2] = ["libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"];
+
+/// The management library, loaded and initialised.
+#[derive(Debug)]
+pub struct Nvml {
+    functions: Functions,
+}
+
+// SAFETY: NVML may be called from any thread, several at a time; the functions are never unloaded.
+unsafe impl Send for Nvml {}
+// SAFETY: as above.
+unsafe impl Sync for Nvml {}
+
+/// The versions of the driver and its libraries, as far as they are said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Driver {
+    /// The kernel's driver: `535.104.05`.
+    pub driver: Option<String>,
+    /// The management library: `12.535.104.05`.
+    pub nvml: Option<String>,
+    /// The newest CUDA that the driver runs, major and minor.
+    pub cuda: Option<(u32, u32)>,
+}
+
+/// A card's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// All of it.
+    pub total: Bytes,
+    /// Taken by processes; by old drivers' count also what the driver keeps for itself.
+    pub used: Bytes,
+    /// What nobody holds.
+    pub free: Bytes,
+}
+
+/// A card, with what changes from one look to the next. What is not there the driver did not say: [`NvidiaCard::missing`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct NvidiaCard {
+    /// What it is. Its ordinal is its place in the order of PCI bus ids.
+    pub device: PhysicalDevice,
+    /// Its memory now.
+    pub memory: Option<Memory>,
+    /// Percent of the time in which a kernel ran.
+    pub utilisation: Option<u32>,
+    /// Degrees Celsius.
+    pub temperature: Option<u32>,
+    /// Percent of the fan's full speed.
+    pub fan: Option<u32>,
+    /// Watts drawn now.
+    pub power: Option<u32>,
+    /// Watts that it may draw.
+    pub power_limit: Option<u32>,
+    /// 0 for the fastest of its performance states, to 15.
+    pub performance_state: Option<u32>,
+    /// The clock of its multiprocessors now, in MHz.
+    pub clock_mhz: Option<u32>,
+    /// Whether it is divided into instances (MIG).
+    pub mig: bool,
+    /// The processes on it, by pid.
+    pub processes: Vec<Process>,
+    /// What the driver did not say, and why: `fan: not supported`.
+    pub missing: Vec<String>,
+}
+
+/// What the driver says at one time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Look {
+    /// Versions.
+    pub driver: Driver,
+    /// The cards, in the order of PCI bus ids.
+    pub cards: Vec<NvidiaCard>,
+    /// What could not be looked at, as sentences.
+    pub notes: Vec<String>,
+}
+
+impl Nvml {
+    /// Loads the library: the one at `path`, or the driver's.
+    ///
+    /// # Errors
+    /// NOT_FOUND where there is none, which only says that there is no driver; FAILED_PRECONDITION where it cannot begin.
+    pub fn load(path: Option<&str>) -> Result<Nvml> {
+        let places = path.map_or(PLACES.to_vec(), |path| vec![path]);
+        let mut why = String::new();
+        let library = places.iter().find_map(|place| {
+            // What is said is the reason of the first: the others are for odd systems.
+            Library::load(place)
+                .map_err(|reason| {
+                    if why.is_empty() {
+                        why = reason
+                    }
+                })
+                .ok()
+        });
+        let Some(library) = library else { return Err(Error::not_found(format!("there is no NVIDIA driver: {why}"))) };
+        let nvml = Nvml { functions: Functions::of(&library) };
+        match nvml.begin() {
+            Ok(()) => Ok(nvml),
+            Err(trouble) => Err(Error::failed_precondition(format!("the NVIDIA driver's library cannot begin: {trouble}"))),
+        }
+    }
+
+    /// Looks at everything. What one card does not say leaves the others as they are.
+    pub fn look(&self) -> Look {
+        let mut look = Look { driver: self.driver(), ..Look::default() };
+        let count = match self.count() {
+            Ok(count) => count,
+            Err(trouble) => {
+                look.notes.push(format!("NVIDIA cards cannot be counted: {trouble}"));
+                0
+            }
+        };
+        let mut found = Vec::new();
+        for index in 0..count {
+            match self.handle(index).and_then(|handle| Ok((self.pci(handle)?, handle))) {
+                Ok((pci, handle)) => found.push((pci, handle)),
+                Err(trouble) => look.notes.push(format!("NVIDIA card {index} of {count} cannot be looked at: {trouble}")),
+            }
+        }
+        found.sort_by_key(|(pci, _)| *pci);
+        for (ordinal, (pci, handle)) in found.iter().enumerate() {
+            let mut card = card::look(self, ordinal as u32, *pci, *handle);
+            card.device.peers = self.peers(ordinal, &found, &mut card.missing);
+            look.cards.push(card);
+        }
+        look
+    }
+
+    /// The ordinals of the cards whose memory a card reaches directly.
+    fn peers(&self, ordinal: usize, cards: &[(calls::PciAddress, raw::Handle)], missing: &mut Vec<String>) -> Vec<u32> {
+        let others = (0..cards.len()).filter(|&other| other != ordinal);
+        let reached = others.filter_map(|other| match self.reaches(cards[ordinal].1, cards[other].1) {
+            Ok(reaches) => reaches.then_some(other as u32),
+            Err(trouble) => {
+                let why = format!("peers: {trouble}");
+                if !missing.contains(&why) {
+                    missing.push(why);
+                }
+                None
+            }
+        });
+        reached.collect()
+    }
+}
+
+impl Drop for Nvml {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
