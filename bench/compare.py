@@ -156,7 +156,7 @@ def document(results, first, args, seconds):
 
 Written by `{args.line}` in {seconds:.0f} seconds; nothing here was typed by hand.
 
-- Machine: {machine()}. Load when it began: {args.load:.1f}.
+- Machine: {machine()}. Load when it began: {args.load:.1f}{', all of it run at real-time priority' if args.real_time else ''}.
 - {plimsoll('--version').strip()}; TensorFlow {versions['tensorflow']} (oneDNN on, as by default), NumPy {versions['numpy']}, Python {platform.python_version()}.
 - {args.threads} threads each. {args.rounds} rounds, in each round all sides in turn, {WARM_UP} steps of warming up, then the same number of steps; a round
   counts with its median. Times are medians of rounds, the ratio is the median of the rounds' ratios, beside it the least and the
@@ -193,6 +193,7 @@ def main():
     args = parser.parse_args()
     args.line = " ".join(["python bench/compare.py", *sys.argv[1:]])
     args.load = os.getloadavg()[0]
+    args.real_time = os.sched_getscheduler(0) != os.SCHED_OTHER
     if args.cases:
         for case in args.cases:
             result = Result(case, 1, args.threads, args.rounds, args.seconds)

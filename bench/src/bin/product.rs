@@ -4,8 +4,8 @@
 
 use std::time::Instant;
 
+use plimsoll_device::Args;
 use plimsoll_kernels::product::{ProductSpec, product};
-use plimsoll_kernels::run_on_bytes;
 
 /// `(m, n, k, transpose_a, transpose_b)`: the products of a 784-300-100-10 network at batch 50 and 512, and square ones.
 const SHAPES: &[(u64, u64, u64, bool, bool)] = &[
@@ -40,8 +40,12 @@ fn main() {
         let values = |count: u64| (0..count).map(|i| (i % 7) as f32 - 3.0).collect::<Vec<f32>>();
         let (a, b, mut c) = (values(m * k), values(k * n), vec![0f32; (m * n) as usize]);
         let prepared = product(spec, None).expect("it can be prepared");
-        let mut bound = plimsoll_kernels::testing::Bound::new(&prepared, &[bytes(&a), bytes(&b)], &[m * n * 4]);
-        let ours = median(|| bound.run().expect("it runs"), flops);
+        let mut worker = vec![0u64; prepared.per_worker as usize / 8 + 16];
+        let worker = worker.as_mut_ptr().cast::<u8>();
+        let pointers = [a.as_ptr().cast_mut().cast(), b.as_ptr().cast_mut().cast(), c.as_mut_ptr().cast()];
+        let args = Args { pointers: &pointers, scratch: std::ptr::null_mut(), worker: worker.wrapping_add(worker.align_offset(64)) };
+        // SAFETY: the arguments have as many elements as the product was prepared for, and scratch as much as it asks for.
+        let ours = median(|| unsafe { prepared.kernel.run(0..prepared.chunks, &args) }.expect("it runs"), flops);
         let (m, n, k) = (m as usize, n as usize, k as usize);
         let (a_row, a_column) = if transpose_a { (1, m as isize) } else { (k as isize, 1) };
         let (b_row, b_column) = if transpose_b { (1, k as isize) } else { (n as isize, 1) };
@@ -57,14 +61,8 @@ fn main() {
         );
         println!("{m:5} x {n:4} x {k:4} {}{}  ours {ours:6.1}  gemm {theirs:6.1} GFLOP/s  ratio {:.2}", mark(transpose_a), mark(transpose_b), ours / theirs);
     }
-    let _ = run_on_bytes;
 }
 
 fn mark(transposed: bool) -> char {
     if transposed { 'T' } else { 'N' }
-}
-
-fn bytes(values: &[f32]) -> &[u8] {
-    // SAFETY: any bytes of floats are bytes.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len() * 4) }
 }

@@ -180,6 +180,8 @@ const PACKED_PIECE: f64 = 40_000.0;
 const WHOLE: f64 = 7_000.0;
 /// The most rows of a piece that copies its part of B first.
 const TALL: usize = 256;
+/// Floats of B that do not stay in the second cache beside what else is read.
+const LARGE: usize = 192 << 10;
 /// Columns that are worth a strip of their own.
 const STRIP: usize = 96;
 /// Rows that lie this many floats apart fall onto the same few cache sets.
@@ -205,14 +207,18 @@ fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
     let total = k as f64 * padded * (m as f64 / 128.0).max(1.0 / 8.0);
     let least = if pack_b && m > TALL { PACKED_PIECE } else { PIECE };
     let wanted = if total < WHOLE { 1 } else { ((total / (total / 64.0).clamp(least, PACKED_PIECE)) as usize).max(2) };
-    // A thread gets pieces that follow each other. Where B is much larger than C, threads had better read different columns of
-    // it; else each had better stay in its own rows of A and C.
-    let by_strips = k > 2 * m;
+    // A thread gets pieces that follow each other. Where B is much larger than C, or than the cache, threads had better read
+    // different columns of it; else each had better stay in its own rows of A and C.
+    let by_strips = k > 2 * m || k.saturating_mul(n) > LARGE;
     let strips = if wanted == 1 || n < STRIP || !by_strips { 1 } else { (2 * (n / (4 * STRIP)).max(1)).min(wanted) };
     // Pieces of a few rows read B too often; a copy of B should serve many.
     let row_pieces = if pack_b { m.div_ceil(TALL) } else { (wanted / strips).clamp(1, (m / (3 * code.rows)).max(1)) };
     let strips = strips.max((wanted / row_pieces.max(1)).min(n / width));
-    let rows = evenly(m, m.div_ceil(row_pieces.max(1)), code.rows);
+    // Where they are few, an even number of them: most machines have an even number of threads.
+    let of = |pieces: usize| evenly(m, m.div_ceil(pieces.max(1)), code.rows);
+    let is_even = |rows: &usize| m.div_ceil(*rows).is_multiple_of(2);
+    let few = if strips == 1 && (2..=16).contains(&row_pieces) { row_pieces } else { 0 };
+    let rows = (few / 2..=few).rev().filter(|pieces| *pieces > 1).map(of).find(is_even).unwrap_or_else(|| of(row_pieces));
     let rows = tuning.rows.map_or(rows, |rows| rows.clamp(1, m.max(1)));
     let columns = tuning.columns.unwrap_or_else(|| n.div_ceil(strips.max(1)));
     Cut {
