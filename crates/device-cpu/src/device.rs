@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
+use plimsoll_device::interpret::Loaded;
 use plimsoll_device::{Device, DeviceSpec, Executable, Program, Run, Usage};
 use plimsoll_memory::{Block, Ledger, Loan};
 
-use crate::load::Loaded;
 use crate::pool::CpuPool;
 use crate::queue;
 

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use plimsoll_base::Code;
-use plimsoll_device::{Bindings, Failure, Fault, Run, Wait};
+use plimsoll_device::interpret::{Bound, Loaded, Step, execute, is_wanted};
+use plimsoll_device::{Failure, Fault, Run, Wait};
 
-use crate::execute::{execute, is_wanted};
-use crate::load::{Loaded, Step};
 use crate::offer::Offer;
 use crate::pool::Crew;
 
@@ -28,13 +27,6 @@ pub(crate) struct CpuQueue {
     state: AtomicU32,
     bound: UnsafeCell<Bound>,
     offer: Offer,
-}
-
-/// Addresses for one run.
-#[derive(Debug, Default)]
-struct Bound {
-    pointers: Vec<*mut u8>,
-    last: Bindings,
 }
 
 // SAFETY: `bound` is written by the one who changed the state from IDLE to BINDING, and read by the one who claimed the queue
@@ -62,28 +54,6 @@ pub(crate) fn submit(loaded: &Arc<Loaded>, run: &Run) {
     let bound = unsafe { &mut *queue.bound.get() };
     bound.bind(loaded, &run.bindings);
     queue.state.store(READY, Ordering::SeqCst);
-}
-
-impl Bound {
-    /// Addresses of the program's blocks in `bindings`, which have them all.
-    fn bind(&mut self, loaded: &Loaded, bindings: &Bindings) {
-        let Bindings { arenas, variables, flags, constants, .. } = bindings;
-        let last = &mut self.last;
-        let stayed = *arenas == last.arenas && *variables == last.variables && *flags == last.flags && *constants == last.constants;
-        if stayed && self.pointers.len() == loaded.pointers.len() {
-            for &index in &loaded.moving {
-                let (place, offset) = loaded.pointers[index as usize];
-                self.pointers[index as usize] = bindings.base(place).wrapping_add(offset as usize);
-            }
-            return;
-        }
-        last.arenas.clone_from(arenas);
-        last.variables.clone_from(variables);
-        last.flags.clone_from(flags);
-        last.constants.clone_from(constants);
-        self.pointers.clear();
-        self.pointers.extend(loaded.pointers.iter().map(|&(place, offset)| bindings.base(place).wrapping_add(offset as usize)));
-    }
 }
 
 impl CpuQueue {
@@ -124,12 +94,7 @@ impl CpuQueue {
     /// What the next command waits for, if it has to wait.
     pub fn blocked_by(&self, run: &Run) -> Option<Wait> {
         let next = run.queues[self.loaded.queue as usize].0.load(Ordering::Acquire);
-        self.loaded.steps.get(next as usize).and_then(|step| self.unmet(run, step))
-    }
-
-    fn unmet(&self, run: &Run, step: &Step) -> Option<Wait> {
-        let (first, count) = (step.waits.0 as usize, step.waits.1 as usize);
-        self.loaded.waits[first..first + count].iter().copied().find(|&wait| !run.has_reached(wait))
+        self.loaded.steps.get(next as usize).and_then(|step| self.loaded.unmet(run, step))
     }
 
     /// Runs the queue, which the caller has claimed, until it has to wait, it ends, or others need the thread more. `alone`
@@ -146,7 +111,7 @@ impl CpuQueue {
             if run.has_failed() {
                 break;
             }
-            if step.waits.1 > 0 && self.unmet(run, step).is_some() {
+            if step.waits.1 > 0 && self.loaded.unmet(run, step).is_some() {
                 return leave();
             }
             let start = run.trace.as_ref().map(|trace| (trace, trace.now()));
@@ -227,6 +192,6 @@ impl CpuQueue {
     /// The addresses. Only for one who claimed the queue, or took pieces that are not counted as done.
     fn pointers(&self) -> &[*mut u8] {
         // SAFETY: they are not written before the queue is IDLE, which it is not while the caller has it or its pieces.
-        unsafe { &(*self.bound.get()).pointers }
+        unsafe { (*self.bound.get()).pointers() }
     }
 }

@@ -8,6 +8,7 @@ mod bell;
 mod cards;
 pub mod config;
 mod divide;
+pub mod interpret;
 mod kernel;
 mod name;
 mod options;

@@ -49,7 +49,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     let pruned = infer::prune_and_infer(request)?;
     let mut lir = lower::lower(request, &pruned)?;
     lir.drop_dead();
-    transfer::insert(&mut lir);
+    transfer::insert(&mut lir, request.devices);
     fuse::fuse(&mut lir)?;
     hazard::order_accesses(&mut lir)?;
     let schedule = order::order(request, &lir)?;

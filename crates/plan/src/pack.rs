@@ -112,7 +112,9 @@ fn settle_constants(lir: &mut Lir) {
 fn lanes(lir: &Lir, schedule: &Schedule) -> (Vec<Lane>, IdVec<WorkId, Slot>) {
     let mut lanes: Vec<Lane> = Vec::new();
     let mut slots = IdVec::filled((0, 0), lir.works.len());
-    let mut devices: Vec<DeviceId> = schedule.order.iter().map(|id| lir.works[*id].device).collect();
+    let works = || schedule.order.iter().map(|id| &lir.works[*id]);
+    let made = works().flat_map(|work| &work.outputs).map(|output| &lir.values[*output]).filter(|value| value.home == Home::Arena);
+    let mut devices: Vec<DeviceId> = made.map(|value| value.device).chain(works().map(|work| work.device)).collect();
     devices.sort_unstable();
     devices.dedup();
     for device in devices {
@@ -175,7 +177,11 @@ fn lifetimes(lir: &Lir, lanes: &[Lane], slots: &IdVec<WorkId, Slot>) -> IdVec<Va
         for (position, id) in lane.works.iter().enumerate() {
             for output in &lir.works[*id].outputs {
                 if lir.values[*output].home == Home::Arena {
-                    lifetimes[*output] = Some(Lifetime { first: position as u32, last: position as u32, unread_elsewhere: 0 });
+                    let owner = lanes.iter().position(|lane| lane.device == lir.values[*output].device).unwrap_or(queue);
+                    // What another queue writes may be there as soon as the last command of this one starts that is known to
+                    // have finished by then.
+                    let first = if owner == queue { position as u32 } else { lane.clocks[position][owner].saturating_sub(1) };
+                    lifetimes[*output] = Some(Lifetime { first, last: first, unread_elsewhere: 0 });
                 }
             }
             debug_assert_eq!(slots[*id], (queue, position));
@@ -222,8 +228,8 @@ fn pack_lane(
     let mut buffers: Vec<Buffer> = Vec::new();
     let mut of_group: HashMap<ValueId, usize> = HashMap::new();
     let mut values: Vec<(ValueId, usize)> = Vec::new();
-    for &id in &lane.works {
-        for &output in &lir.works[id].outputs {
+    for &id in &schedule.order {
+        for &output in lir.works[id].outputs.iter().filter(|output| lir.values[**output].device == lane.device) {
             let Some(Lifetime { first, last, .. }) = lifetimes[output] else { continue };
             let root = groups.root(output);
             let buffer = *of_group.entry(root).or_insert_with(|| {

@@ -1,37 +1,50 @@
-//! Copies between devices: one for each value and destination, on the destination's queue.
+//! Copies between devices: one for each value and destination. A card carries what comes and what goes, since the processor
+//! cannot reach its memory; between two of a kind the destination does.
 
 use std::collections::HashMap;
 
+use plimsoll_device::{DeviceKind, DeviceSpec};
+use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, Shape};
 
 use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
 use crate::plan::DeviceId;
 
-pub(crate) fn insert(lir: &mut Lir) {
-    let mut transfers = Transfers { definitions: lir.definitions(), copies: HashMap::new() };
+pub(crate) fn insert(lir: &mut Lir, devices: &[DeviceSpec]) {
+    let mut transfers = Transfers { devices, definitions: lir.definitions(), copies: HashMap::new() };
     let ids: Vec<WorkId> = lir.live().map(|(id, _)| id).collect();
     for id in ids {
+        // A copy to another device reads where the value is: it is a transfer itself.
+        let is_copy = matches!(lir.works[id].kind, WorkKind::Copy);
+        if is_copy {
+            let work = &lir.works[id];
+            let (from, to) = (lir.values[work.inputs[0].value].device, lir.values[work.outputs[0]].device);
+            lir.works[id].device = transfers.carrier(from, to);
+        }
         let (device, rank) = (lir.works[id].device, lir.works[id].rank);
         if let Some(guard) = lir.works[id].guard {
             lir.works[id].guard = Some(transfers.on(lir, guard, device, rank));
         }
-        // A copy to another device reads where the value is: it is a transfer itself.
-        if matches!(lir.works[id].kind, WorkKind::Copy) {
-            continue;
-        }
-        for input in 0..lir.works[id].inputs.len() {
+        for input in 0..lir.works[id].inputs.len() * usize::from(!is_copy) {
             let value = lir.works[id].inputs[input].value;
             lir.works[id].inputs[input].value = transfers.on(lir, value, device, rank);
         }
     }
 }
 
-struct Transfers {
+struct Transfers<'a> {
+    devices: &'a [DeviceSpec],
     definitions: IdVec<ValueId, Option<WorkId>>,
     copies: HashMap<(ValueId, DeviceId), ValueId>,
 }
 
-impl Transfers {
+impl Transfers<'_> {
+    /// The device that copies from one to another.
+    fn carrier(&self, from: DeviceId, to: DeviceId) -> DeviceId {
+        let is_card = |device: DeviceId| self.devices[device.index()].kind == DeviceKind::Gpu;
+        if is_card(from) && !is_card(to) { from } else { to }
+    }
+
     /// The value as `device` can read it. What may not have been made is copied only if it was.
     fn on(&mut self, lir: &mut Lir, value: ValueId, device: DeviceId, rank: u32) -> ValueId {
         let source = &lir.values[value];
@@ -43,11 +56,12 @@ impl Transfers {
         }
         let (bytes, node, in_arena) = (source.bytes, source.node, source.home == Home::Arena);
         let guard = self.definitions.get(value).copied().flatten().filter(|_| in_arena).and_then(|work| lir.works[work].guard);
-        let guard = guard.map(|guard| self.on(lir, guard, device, rank));
+        let carrier = self.carrier(source.device, device);
+        let guard = guard.map(|guard| self.on(lir, guard, carrier, rank));
         let copy = lir.value(device, Home::Arena, bytes, node);
         lir.values[copy].is_copy = true;
         let whole = View { value, data_type: plimsoll_base::DataType::Uint8, shape: Shape::from([bytes]) };
-        let work = lir.work(WorkKind::Copy, device, vec![node], vec![whole], vec![copy]);
+        let work = lir.work(WorkKind::Copy, carrier, vec![node], vec![whole], vec![copy]);
         (work.rank, work.guard) = (rank, guard);
         self.copies.insert((value, device), copy);
         copy

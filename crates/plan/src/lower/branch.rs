@@ -276,14 +276,13 @@ impl Lowering<'_> {
         self.branches.conditions.or(flag, written)
     }
 
-    /// Whether a variable was initialised when the run started, and the newest version of its flag.
+    /// Whether a variable was initialised when the run started, and the newest version of its flag, which is the host's.
     fn flag(&mut self, variable: u32) -> Result<(Condition, ValueId)> {
         if let Some(flag) = self.branches.flags.get(&variable) {
             return Ok(*flag);
         }
-        let (device, version) = (self.lir.variables[variable as usize].device, self.versions[variable as usize]);
-        let node = self.lir.values[version].node;
-        let value = self.lir.value(device, Home::Flag(variable), 1, node);
+        let node = self.lir.values[self.versions[variable as usize]].node;
+        let value = self.lir.value(self.host, Home::Flag(variable), 1, node);
         let flag = (self.branches.conditions.predicate(value)?, value);
         self.branches.flags.insert(variable, flag);
         Ok(flag)
@@ -351,7 +350,9 @@ impl Lowering<'_> {
         let mut builder = ExprBuilder::new();
         let result = builder.constant(Scalar::Bool(true));
         let kind = WorkKind::Expr { expr: builder.finish(vec![result]), shape: Shape::scalar() };
-        self.work(writer, kind, Vec::new(), vec![new], true);
+        let (host, guard) = (self.host, self.branches.guard);
+        let work = self.lir.work(kind, host, vec![writer], Vec::new(), vec![new]);
+        (work.is_root, work.guard) = (true, guard);
         Ok(())
     }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::{Bindings, BufferRef, Command, CpuKernel, Place, Program, Run, Wait, Work};
 use plimsoll_base::{Error, Result};
-use plimsoll_device::{Bindings, BufferRef, Command, CpuKernel, Place, Program, Run, Wait, Work};
 
 /// Copies are cut into pieces of this many bytes.
-pub(crate) const COPY_PIECE: u64 = 256 << 10;
+pub const COPY_PIECE: u64 = 256 << 10;
 
 /// Commands predicted to take less than this many seconds on one thread are offered to threads that are awake, but wake none.
 const WORTH_WAKING: f64 = 2e-5;
@@ -16,15 +16,18 @@ const FLOPS: f64 = 3e10;
 const BANDWIDTH: f64 = 8e9;
 
 /// The index in the table of pointers of one that is not there.
-pub(crate) const NONE: u32 = u32::MAX;
+pub const NONE: u32 = u32::MAX;
 
 /// A program prepared for a number of threads.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub struct Loaded {
+    /// The queue's index in the plan.
     pub queue: u32,
     /// How many threads may compute.
     pub threads: u32,
+    /// The commands, in order.
     pub steps: Vec<Step>,
+    /// What steps wait for.
     pub waits: Vec<Wait>,
     /// Every pointer that the steps use, as block and offset.
     pub pointers: Vec<(Place, u64)>,
@@ -40,7 +43,8 @@ pub(crate) struct Loaded {
 
 /// A command.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub struct Step {
+    /// What it does.
     pub action: Action,
     /// Into how many pieces it is cut.
     pub chunks: u32,
@@ -60,13 +64,21 @@ pub(crate) struct Step {
     pub wakes: bool,
 }
 
+/// What a step does.
 #[derive(Debug)]
-pub(crate) enum Action {
+pub enum Action {
+    /// Calls a kernel.
     Kernel(Arc<dyn CpuKernel>),
-    Copy { bytes: u64 },
+    /// Copies so many bytes.
+    Copy {
+        /// How many.
+        bytes: u64,
+    },
 }
 
 impl Loaded {
+    /// Queue `queue` of a plan for a device that computes with so many threads.
+    ///
     /// # Errors
     /// INTERNAL where the program contradicts itself.
     pub fn new(queue: u32, program: &Program, threads: usize) -> Result<Loaded> {
@@ -171,6 +183,12 @@ impl Loaded {
         Ok(position)
     }
 
+    /// The first thing that `step` waits for and that has not happened.
+    pub fn unmet(&self, run: &Run, step: &Step) -> Option<Wait> {
+        let (first, count) = (step.waits.0 as usize, step.waits.1 as usize);
+        self.waits[first..first + count].iter().copied().find(|&wait| !run.has_reached(wait))
+    }
+
     /// Whether the run has every queue, and its bindings every block, that the program names.
     pub fn fits(&self, run: &Run) -> bool {
         let Bindings { arenas, variables, flags, constants, feeds, fetches } = &run.bindings;
@@ -195,14 +213,14 @@ mod tests {
     struct Nothing;
 
     impl CpuKernel for Nothing {
-        unsafe fn run(&self, _: std::ops::Range<u32>, _: &plimsoll_device::Args<'_>) -> std::result::Result<(), plimsoll_device::Fault> {
+        unsafe fn run(&self, _: std::ops::Range<u32>, _: &crate::Args<'_>) -> std::result::Result<(), crate::Fault> {
             Ok(())
         }
     }
 
     fn call(per_worker: u64, chunks: u32, worker_scratch: Option<BufferRef>) -> Command {
-        let cost = plimsoll_device::Cost::default();
-        let prepared = plimsoll_device::Prepared { chunks, scratch: 0, per_worker, cost, in_place: vec![], kernel: Arc::new(Nothing) };
+        let cost = crate::Cost::default();
+        let prepared = crate::Prepared { chunks, scratch: 0, per_worker, cost, in_place: vec![], kernel: Arc::new(Nothing) };
         Command {
             work: Work::Kernel(prepared),
             args: vec![],

@@ -5,15 +5,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::without_provenance_mut;
 
 use plimsoll_base::Code;
-use plimsoll_device::{Args, Fault};
 
-use crate::load::{Action, COPY_PIECE, NONE, Step};
+use super::load::{Action, COPY_PIECE, NONE, Step};
+use crate::{Args, Fault};
 
 /// Whether the guard of `step` lets it run.
 ///
 /// # Safety
 /// As [`execute`]; the commands that the step waits for are over.
-pub(crate) unsafe fn is_wanted(pointers: &[*mut u8], step: &Step) -> bool {
+pub unsafe fn is_wanted(pointers: &[*mut u8], step: &Step) -> bool {
     // SAFETY: a guard is one byte, which `Loaded::new` checked; the rest is the caller's promise.
     step.guard == NONE || unsafe { pointers[step.guard as usize].read() } != 0
 }
@@ -21,9 +21,9 @@ pub(crate) unsafe fn is_wanted(pointers: &[*mut u8], step: &Step) -> bool {
 /// Runs the pieces `pieces` of `step` with the program's table of pointers and the scratch of slice `slice`.
 ///
 /// # Safety
-/// The pointers are those of a run under way, whose blocks are as [`plimsoll_device::Run::bindings`] says; nobody else runs
+/// The pointers are those of a run under way, whose blocks are as [`crate::Run::bindings`] says; nobody else runs
 /// these pieces, or a command that the plan puts before or after this one, or this one with the same slice.
-pub(crate) unsafe fn execute(pointers: &[*mut u8], step: &Step, pieces: Range<u32>, slice: u32) -> Result<(), Fault> {
+pub unsafe fn execute(pointers: &[*mut u8], step: &Step, pieces: Range<u32>, slice: u32) -> Result<(), Fault> {
     let (first, count) = (step.args.0 as usize, step.args.1 as usize);
     let arguments = &pointers[first..first + count];
     match &step.action {

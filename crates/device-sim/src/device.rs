@@ -1,0 +1,109 @@
+//! A logical device on a simulated card.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plimsoll_base::{Bytes, Code, Result};
+use plimsoll_device::interpret::Loaded;
+use plimsoll_device::{Device, DeviceSpec, Executable, Failure, Fault, Program, Run, Usage};
+use plimsoll_memory::{Block, Ledger, Loan};
+
+use crate::stream::{Job, Streams};
+
+/// A logical device on a simulated card.
+pub struct SimDevice {
+    spec: DeviceSpec,
+    ledger: Arc<Ledger>,
+    streams: Arc<Streams>,
+    lost: Arc<AtomicBool>,
+}
+
+/// What a device that is lost says.
+const LOST: Fault = Fault { code: Code::Unavailable, message: "the device is lost", numbers: [0, 0] };
+
+impl SimDevice {
+    /// A device with that line. A card computes with one thread: `spec.threads` becomes 1.
+    pub fn new(mut spec: DeviceSpec, ledger: Arc<Ledger>) -> SimDevice {
+        spec.threads = 1;
+        SimDevice { spec, ledger, streams: Arc::default(), lost: Arc::default() }
+    }
+
+    /// The device's line.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// The card falls off the bus, as real ones do: from now on every program fails with UNAVAILABLE.
+    pub fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
+    }
+
+    fn refuse_if_lost(&self) -> Result<()> {
+        match self.lost.load(Ordering::Acquire) {
+            true => Err(LOST.to_error().on_device(self.spec.name.to_string())),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Device for SimDevice {
+    fn spec(&self) -> &DeviceSpec {
+        &self.spec
+    }
+
+    fn allocate(&self, bytes: Bytes, holder: &str) -> Result<Block> {
+        self.refuse_if_lost()?;
+        Block::new(&self.ledger, bytes, holder)
+    }
+
+    fn lend(&self, holder: &str) -> Loan {
+        Loan::new(&self.ledger, holder)
+    }
+
+    fn usage(&self) -> Usage {
+        let (in_use, peak) = (self.ledger.in_use(), self.ledger.peak());
+        Usage { in_use, peak, measured: self.ledger.mapped(), measured_peak: self.ledger.mapped_peak() }
+    }
+
+    fn reset_peak(&self) {
+        self.ledger.reset_peak();
+    }
+
+    fn load(&self, queue: u32, program: Arc<Program>) -> Result<Box<dyn Executable>> {
+        self.refuse_if_lost()?;
+        let loaded = Loaded::new(queue, &program, 1).map_err(|error| error.on_device(self.spec.name.to_string()))?;
+        Ok(Box::new(SimExecutable { loaded: Arc::new(loaded), streams: self.streams.clone(), lost: self.lost.clone() }))
+    }
+
+    fn drive(&self, run: &Arc<Run>) {
+        run.wait_over();
+    }
+}
+
+impl Drop for SimDevice {
+    fn drop(&mut self) {
+        self.streams.close();
+    }
+}
+
+/// A program prepared for the card's threads.
+struct SimExecutable {
+    loaded: Arc<Loaded>,
+    streams: Arc<Streams>,
+    lost: Arc<AtomicBool>,
+}
+
+impl Executable for SimExecutable {
+    fn submit(&self, run: &Arc<Run>) {
+        let refuse = |fault| {
+            run.fail(Failure { queue: self.loaded.queue, command: 0, fault });
+            run.queue_ended();
+        };
+        if self.lost.load(Ordering::Acquire) {
+            return refuse(LOST);
+        }
+        if let Err(message) = self.streams.push(Job { loaded: self.loaded.clone(), run: run.clone() }) {
+            refuse(Fault { code: Code::Internal, message, numbers: [0, 0] });
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The threads of a device: one for each run that is under way, of which one computes at a time.
+
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use plimsoll_device::interpret::{Bound, Loaded, Step, execute, is_wanted};
+use plimsoll_device::{Failure, Run};
+
+/// A queue of a run to be run.
+pub(crate) struct Job {
+    pub loaded: Arc<Loaded>,
+    pub run: Arc<Run>,
+}
+
+/// The device's threads, made when they are needed and kept until it closes.
+#[derive(Default)]
+pub(crate) struct Streams {
+    state: Mutex<State>,
+    arrived: Condvar,
+    /// Held while a command runs: a card does one thing at a time.
+    compute: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    /// Threads that wait for a job.
+    idle: usize,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    closed: bool,
+}
+
+/// What the device keeps with a queue of a run: its addresses.
+struct Addresses {
+    loaded: Arc<Loaded>,
+    bound: UnsafeCell<Bound>,
+}
+
+// SAFETY: `bound` is written by the thread that has the job, and there is one job at a time for a queue of a run: a run is
+// submitted again only when it is over.
+unsafe impl Sync for Addresses {}
+
+impl Streams {
+    /// Hands a job to a thread. Allocates only where there are more runs under way than ever before.
+    pub fn push(self: &Arc<Streams>, job: Job) -> Result<(), &'static str> {
+        if !job.loaded.fits(&job.run) {
+            return Err("the run does not have the queues and blocks that the program names");
+        }
+        let mut state = self.state();
+        if state.closed {
+            return Err("the device is closed");
+        }
+        state.jobs.push_back(job);
+        if state.idle < state.jobs.len() {
+            let streams = self.clone();
+            let thread = std::thread::Builder::new().name("plimsoll-sim".to_string()).spawn(move || streams.work());
+            match thread {
+                Ok(thread) => state.threads.push(thread),
+                // Without any thread nobody would ever take the job.
+                Err(_) if state.threads.is_empty() => {
+                    state.jobs.pop_back();
+                    return Err("the system has no thread for the device");
+                }
+                Err(_) => {}
+            }
+        }
+        drop(state);
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// Ends the threads once they have done what they were given.
+    pub fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        let threads = std::mem::take(&mut state.threads);
+        drop(state);
+        self.arrived.notify_all();
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut state = self.state();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                drop(state);
+                self.run(&job);
+                // A run is handed back only when nobody has it any more.
+                drop(job);
+                state = self.state();
+                continue;
+            }
+            if state.closed {
+                return;
+            }
+            state.idle += 1;
+            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+
+    fn run(&self, job: &Job) {
+        let (loaded, run) = (&job.loaded, &*job.run);
+        let kept = run.kept_or(loaded.queue, || Addresses { loaded: loaded.clone(), bound: UnsafeCell::default() });
+        match kept.filter(|kept| Arc::ptr_eq(&kept.loaded, loaded)) {
+            None => {
+                let fault = plimsoll_device::Fault {
+                    code: plimsoll_base::Code::Internal,
+                    message: "the run was made for another program",
+                    numbers: [0, 0],
+                };
+                run.fail(Failure { queue: loaded.queue, command: 0, fault });
+            }
+            Some(addresses) => {
+                // SAFETY: see `Addresses`.
+                let bound = unsafe { &mut *addresses.bound.get() };
+                bound.bind(loaded, &run.bindings);
+                self.steps(loaded, run, bound);
+            }
+        }
+        run.queue_ended();
+    }
+
+    fn steps(&self, loaded: &Loaded, run: &Run, bound: &Bound) {
+        for (number, step) in (0u32..).zip(&loaded.steps) {
+            wait_for(loaded, run, step);
+            if run.has_failed() {
+                return;
+            }
+            let since = run.begins();
+            let start = run.trace.as_ref().map(|trace| (trace, trace.now()));
+            let computing = self.compute.lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: the pointers are those of this run, which is under way; the step's waits are over, and nobody else has
+            // this queue. One thread takes all pieces, with the first slice of scratch.
+            let done = unsafe {
+                match is_wanted(bound.pointers(), step) {
+                    true => execute(bound.pointers(), step, 0..step.chunks, 0),
+                    false => Ok(()),
+                }
+            };
+            drop(computing);
+            run.was_busy(loaded.queue, since);
+            if let Err(fault) = done {
+                return run.fail(Failure { queue: loaded.queue, command: number, fault });
+            }
+            if let Some((trace, start)) = start {
+                trace.record(loaded.queue, number, start);
+            }
+            run.advance(loaded.queue, number + 1);
+        }
+    }
+}
+
+/// Sleeps until what the step waits for has happened, or the run has failed.
+fn wait_for(loaded: &Loaded, run: &Run, step: &Step) {
+    while let Some(wait) = loaded.unmet(run, step) {
+        let ticket = run.bell().ticket();
+        if run.has_failed() {
+            return;
+        }
+        if !run.watch(wait) {
+            run.bell().wait(ticket);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! An interpreter of programs on memory that this process can address, for devices that compute with [`crate::CpuKernel`]s:
+//! a program's tables flattened ([`Loaded`]), its addresses in one run ([`Bound`]), and running pieces of a step ([`execute`]).
+//! Who runs which step when is the device's.
+
+mod bound;
+mod execute;
+mod load;
+
+pub use bound::Bound;
+pub use execute::{execute, is_wanted};
+pub use load::{Action, COPY_PIECE, Loaded, NONE, Step};
