@@ -7,7 +7,7 @@ use plimsoll::{DataType, Devices, Error, Footprint, HostTensor, Session, Shape, 
 use serde::{Deserialize, Serialize};
 
 use crate::device_options::DeviceOptions;
-use crate::failure::{Failure, OrUsage, Result, wrong_use};
+use crate::failure::{Failure, Result, wrong_use};
 use crate::load;
 
 /// A recorded run.
@@ -143,7 +143,7 @@ impl Case {
             return Err(Error::invalid_argument("case.json has no steps").into());
         }
         let config = self.file.config.as_ref().map(|config| self.folder.join(config));
-        let devices = Devices::open(&options.resolve(config.as_deref())?).or_usage()?;
+        let devices = crate::load::open(&options.resolve(config.as_deref())?)?;
         let session = load::session(&devices, &self.folder.join(graph))?;
         let mut replay =
             Replay { case: self, footprint: Footprint::new(devices.specs()), last_peaks: Vec::new(), last_key: None, devices, session };

@@ -1,10 +1,11 @@
 //! The device options, the same on every command, named after ConfigProto.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use plimsoll::formats::read_config;
-use plimsoll::{Bytes, DeviceKind, DeviceName, MemoryLimit, Options, PlacementMode, config, model};
+use plimsoll::{Options, PlacementMode, config, model};
 
 use crate::failure::{Failure, OrUsage, Result, not_yet, wrong_use};
 use crate::output;
@@ -16,22 +17,22 @@ pub struct DeviceOptions {
     /// A ConfigProto, text or binary; the options below override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Which physical GPUs are seen, in which order, as 3,2 (not yet)
+    /// Which physical GPUs are seen, in which order, as 3,2
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub visible_devices: Option<String>,
-    /// The share of each GPU's memory that is reserved (not yet)
+    /// The share of each GPU's memory that is reserved
     #[arg(long, value_name = "FRACTION")]
     pub memory_fraction: Option<f64>,
-    /// A hard limit for each device: CPU:0=64MiB,CPU:1=64MiB
+    /// A hard limit for each device: CPU:0=64MiB,GPU:0=1GiB+1GiB; a size alone limits every GPU
     #[arg(long, value_name = "LIMITS", value_delimiter = ',')]
     pub memory_limit: Vec<String>,
-    /// Reserve nothing beforehand (not yet)
+    /// Reserve nothing beforehand
     #[arg(long)]
     pub allow_growth: bool,
-    /// Touch what is reserved at once (not yet)
+    /// Touch what is reserved at once
     #[arg(long)]
     pub preallocate: bool,
-    /// Wait for memory that others hold, at most that long (not yet)
+    /// Wait for memory that others hold, at most that long: 500ms, 30s, 5min
     #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "forever")]
     pub wait: Option<String>,
     /// Whether a node may go to another device than it asks for [default: true]
@@ -55,7 +56,7 @@ pub struct DeviceOptions {
     /// Logical devices of each type: CPU=2,GPU=0
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     pub device_count: Vec<String>,
-    /// Simulated GPUs, as 2x4GiB (not yet)
+    /// Simulated GPUs, as 2x4GiB
     #[arg(long, value_name = "SPEC")]
     pub sim_gpus: Option<String>,
 }
@@ -99,8 +100,14 @@ impl DeviceOptions {
             };
         }
         for limit in &self.memory_limit {
-            options.memory_limits.push(parse_limit(limit)?);
+            options = options.memory_limit_flag(limit).or_usage()?;
         }
+        options.visible_devices = self.visible_devices.clone().or(options.visible_devices);
+        options.memory_fraction = self.memory_fraction.or(options.memory_fraction);
+        options.allow_growth = self.allow_growth.then_some(true).or(options.allow_growth);
+        options.preallocate |= self.preallocate;
+        options.wait = self.wait.as_deref().map(duration).transpose()?.or(options.wait);
+        options.sim_gpus = self.sim_gpus.clone().or(options.sim_gpus);
         options.soft_placement = self.soft_placement.unwrap_or(options.soft_placement);
         options.log_placement |= self.log_placement;
         options.placement = PlacementMode::TensorFlow;
@@ -110,15 +117,7 @@ impl DeviceOptions {
     }
 
     fn refuse_later_work(&self) -> Result<()> {
-        let environment = std::env::var_os("PLIMSOLL_SIM_GPUS").is_some_and(|value| !value.is_empty());
         let asked = [
-            (self.visible_devices.is_some(), "--visible-devices: GPUs are not supported"),
-            (self.memory_fraction.is_some(), "--memory-fraction: GPUs are not supported"),
-            (self.allow_growth, "--allow-growth: GPUs are not supported"),
-            (self.preallocate, "--preallocate: GPUs are not supported"),
-            (self.wait.is_some(), "--wait: memory is not shared between programs"),
-            (self.sim_gpus.is_some(), "--sim-gpus: there are no simulated GPUs"),
-            (environment, "PLIMSOLL_SIM_GPUS: there are no simulated GPUs"),
             (matches!(self.placement, Some(Placement::Auto)), "--placement auto: nodes go where TensorFlow puts them"),
             (self.fit == Some(Switch::On), "--fit: a plan that is too big is refused, as with --fit=off"),
         ];
@@ -126,34 +125,28 @@ impl DeviceOptions {
     }
 }
 
-/// `CPU:0=64MiB`.
-fn parse_limit(text: &str) -> Result<MemoryLimit> {
-    let Some((device, size)) = text.split_once('=') else {
-        if text.parse::<Bytes>().is_err() {
-            return wrong_use(format!("--memory-limit {text}: write DEVICE=SIZE, as CPU:0=64MiB"));
-        }
-        return wrong_use(format!("--memory-limit {text} would limit every GPU, and there is none: write CPU:0={text}"));
+/// `500ms`, `30s`, `5min`, `forever`.
+fn duration(text: &str) -> Result<Duration> {
+    if text == "forever" {
+        return Ok(Duration::MAX);
+    }
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let unit = match &text[digits..] {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => f64::NAN,
     };
-    let name = DeviceName::parse_full_or_local(device.trim()).or_usage()?;
-    if name.index.is_some_and(|index| !DeviceName::local(name.kind.as_deref().unwrap_or_default(), index).satisfies(&name)) {
-        return wrong_use(format!("--memory-limit {text}: '{device}' is no device of this process; write CPU:0={size}"));
-    }
-    let kind = name.kind.as_deref().and_then(DeviceKind::from_name);
-    match (kind, name.index) {
-        (Some(DeviceKind::Gpu), _) => Err(not_yet(&format!("--memory-limit {text}: GPUs are not supported"))),
-        (Some(DeviceKind::Cpu), Some(index)) if !size.contains('+') => {
-            let bytes = size.parse::<Bytes>().or_else(|error| wrong_use(format!("--memory-limit {text}: {error}")))?;
-            Ok(MemoryLimit { device: Some((DeviceKind::Cpu, index)), parts: vec![bytes] })
-        }
-        (Some(DeviceKind::Cpu), Some(_)) => {
-            wrong_use(format!("--memory-limit {text}: processors are divided with --device-count, as CPU=2"))
-        }
-        _ => wrong_use(format!("--memory-limit {text}: '{device}' is no device; write CPU:0=64MiB")),
-    }
+    let seconds = text[..digits].parse::<f64>().map_or(f64::NAN, |number| number * unit);
+    Duration::try_from_secs_f64(seconds)
+        .or_else(|_| wrong_use(format!("--wait {text}: write 500ms, 30s, 5min, or nothing for as long as it takes")))
 }
 
 #[cfg(test)]
 mod tests {
+    use plimsoll::{Bytes, DeviceKind, MemoryLimit};
+
     use super::*;
 
     fn options(change: impl FnOnce(&mut DeviceOptions)) -> DeviceOptions {
@@ -176,30 +169,42 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_size_is_answered_with_the_form_for_each_device() {
-        let error = parse_limit("2GiB").unwrap_err();
-        assert!(error.error().message().contains("write CPU:0=2GiB"), "{error:?}");
-        for text in ["CPU:0=64", "CPU:0= 64 MiB"] {
-            assert!(parse_limit(text).is_ok(), "{text}");
+    fn limits_that_make_no_sense_are_refused() {
+        let limited = |text: &str| options(|o| o.memory_limit = vec![text.into()]).resolve(None);
+        for text in ["CPU:0=64", "CPU:0= 64 MiB", "GPU:0=1GiB+1GiB", "2GiB"] {
+            assert!(limited(text).is_ok(), "{text}");
         }
-        for text in ["CPU=1", "/job:worker/cpu:0=1MiB", "CPU:0=", "CPU:0=x", "CPU:0=1+1", "x", "=1", "TPU:0=1", "GPU:0=1GiB"] {
-            assert!(parse_limit(text).is_err(), "{text}");
+        for text in ["CPU=1", "CPU:0=", "CPU:0=x", "x", "=1", "TPU:0=1"] {
+            assert!(limited(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn gpu_flags_become_options() {
+        let given = options(|o| {
+            o.visible_devices = Some("3,1".into());
+            o.memory_fraction = Some(0.4);
+            o.allow_growth = true;
+            o.wait = Some("1.5min".into());
+            o.sim_gpus = Some("4x1GiB".into());
+        });
+        let options = given.resolve(None).unwrap();
+        assert_eq!(
+            (options.visible_devices.as_deref(), options.memory_fraction, options.allow_growth),
+            (Some("3,1"), Some(0.4), Some(true))
+        );
+        assert_eq!((options.wait, options.sim_gpus.as_deref()), (Some(Duration::from_secs(90)), Some("4x1GiB")));
+        for (text, expected) in [("forever", Duration::MAX), ("20ms", Duration::from_millis(20)), ("2", Duration::from_secs(2))] {
+            assert_eq!(duration(text).unwrap(), expected);
+        }
+        for text in ["", "s", "-1s", "1d", "1e400h", "ten"] {
+            assert!(duration(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn later_work_is_refused() {
-        let changes: [fn(&mut DeviceOptions); 8] = [
-            |o| o.visible_devices = Some("-1".into()),
-            |o| o.memory_fraction = Some(0.4),
-            |o| o.allow_growth = true,
-            |o| o.preallocate = true,
-            |o| o.wait = Some("forever".into()),
-            |o| o.sim_gpus = Some("2x4GiB".into()),
-            |o| o.placement = Some(Placement::Auto),
-            |o| o.fit = Some(Switch::On),
-        ];
-        for change in changes {
+        for change in [(|o| o.placement = Some(Placement::Auto)) as fn(&mut DeviceOptions), |o| o.fit = Some(Switch::On)] {
             let failure = options(change).resolve(None).unwrap_err();
             assert!(failure.error().message().starts_with("not yet: "), "{failure:?}");
         }

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use plimsoll::model::{self, Model};
-use plimsoll::{Devices, Session};
+use plimsoll::{Code, Devices, Options, Session};
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result};
 
 /// Opens the devices that the command line asks for.
 pub fn devices(options: &DeviceOptions) -> Result<Devices> {
-    Devices::open(&options.resolve(None)?).or_usage()
+    open(&options.resolve(None)?)
 }
 
 /// A session for a model. A file that is not there or of another kind is wrong use, one that makes no sense a failure.
@@ -23,4 +23,12 @@ pub fn session(devices: &Devices, path: &Path) -> Result<Session> {
             Ok(devices.session(graph).map_err(|error| error.context(path.display()))?)
         }
     }
+}
+
+/// The devices that the options make of this machine: wrong use where the options are at fault, a failure where others are.
+pub fn open(options: &Options) -> Result<Devices> {
+    Devices::open(options).map_err(|error| match error.code() {
+        Code::InvalidArgument | Code::NotFound | Code::Unimplemented | Code::Unknown => Failure::usage(error),
+        _ => Failure::from(error),
+    })
 }

@@ -14,6 +14,8 @@ use crate::stream::{Job, Streams};
 pub struct SimDevice {
     spec: DeviceSpec,
     ledger: Arc<Ledger>,
+    /// What the card takes for itself.
+    _overhead: Loan,
     streams: Arc<Streams>,
     lost: Arc<AtomicBool>,
 }
@@ -22,10 +24,16 @@ pub struct SimDevice {
 const LOST: Fault = Fault { code: Code::Unavailable, message: "the device is lost", numbers: [0, 0] };
 
 impl SimDevice {
-    /// A device with that line. A card computes with one thread: `spec.threads` becomes 1.
-    pub fn new(mut spec: DeviceSpec, ledger: Arc<Ledger>) -> SimDevice {
+    /// A device with that line, of which the specification's overhead is taken at once. A card computes with one thread:
+    /// `spec.threads` becomes 1.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where the line has no room for the overhead.
+    pub fn new(mut spec: DeviceSpec, ledger: Arc<Ledger>) -> Result<SimDevice> {
         spec.threads = 1;
-        SimDevice { spec, ledger, streams: Arc::default(), lost: Arc::default() }
+        let mut overhead = Loan::new(&ledger, "context of the card");
+        overhead.set(spec.overhead).map_err(plimsoll_base::Error::from)?;
+        Ok(SimDevice { spec, ledger, _overhead: overhead, streams: Arc::default(), lost: Arc::default() })
     }
 
     /// The device's line.
@@ -67,6 +75,11 @@ impl Device for SimDevice {
 
     fn reset_peak(&self) {
         self.ledger.reset_peak();
+    }
+
+    fn release_unused(&self) {
+        // Where the machine's ledger cannot be used, the bytes come back when the device is closed.
+        let _ = self.ledger.release_unused();
     }
 
     fn load(&self, queue: u32, program: Arc<Program>) -> Result<Box<dyn Executable>> {

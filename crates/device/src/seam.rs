@@ -28,6 +28,9 @@ pub trait Device: Send + Sync {
     /// Forgets the peaks: they become what is in use now.
     fn reset_peak(&self);
 
+    /// Gives back to the machine what is reserved there and not in use here, where the device can get it again.
+    fn release_unused(&self) {}
+
     /// Prepares queue `queue` of a plan.
     ///
     /// # Errors

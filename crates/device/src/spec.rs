@@ -4,7 +4,7 @@ use std::fmt;
 
 use plimsoll_base::Bytes;
 
-use crate::{Cost, DeviceName};
+use crate::{Card, Cost, DeviceName, LogicalDevice};
 
 /// The kinds of device that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +49,8 @@ pub struct DeviceSpec {
     pub kind: DeviceKind,
     /// How many bytes may be reserved on it; none is no limit.
     pub memory_limit: Option<Bytes>,
+    /// Bytes of the limit that the device takes for itself, from the moment when it is opened.
+    pub overhead: Bytes,
     /// Reservations are multiples of this many bytes.
     pub granularity: u64,
     /// Buffers in an arena begin at multiples of this many bytes.
@@ -76,6 +78,7 @@ impl DeviceSpec {
             name: DeviceName::local("CPU", index),
             kind: DeviceKind::Cpu,
             memory_limit,
+            overhead: Bytes::ZERO,
             granularity: DeviceSpec::CPU_GRANULARITY,
             alignment: DeviceSpec::CPU_ALIGNMENT,
             threads,
@@ -83,6 +86,19 @@ impl DeviceSpec {
             // One core draws about half of what two or more do.
             bandwidth: if threads > 1 { 2e10 } else { 1e10 },
             description: format!("{instructions}, {threads} {}", if threads == 1 { "thread" } else { "threads" }),
+        }
+    }
+
+    /// A logical device on a simulated card, whose kernels one thread of the processor runs.
+    pub fn simulated(device: &LogicalDevice, instructions: InstructionSet) -> DeviceSpec {
+        let description = device.card.as_ref().map_or_else(String::new, Card::description);
+        DeviceSpec {
+            name: device.name.clone(),
+            kind: DeviceKind::Gpu,
+            memory_limit: device.line(),
+            overhead: device.overhead,
+            description,
+            ..DeviceSpec::cpu(0, None, 1, instructions)
         }
     }
 

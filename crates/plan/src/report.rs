@@ -77,7 +77,7 @@ pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, mom
         activations: plan.arena - workspace - copies,
         workspace,
         transfer: copies + round(ends),
-        overhead: Bytes::ZERO,
+        overhead: spec.overhead,
     };
     let name = |value: ValueId| request.graph.node(lir.values[value].node).name.clone();
     let mut holders: Vec<Holder> = moment.values.iter().map(|(value, bytes)| Holder { name: name(*value), bytes: Bytes(*bytes) }).collect();

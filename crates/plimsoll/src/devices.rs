@@ -11,7 +11,7 @@ use plimsoll_ops::{GraphBuilder, Registry};
 
 use crate::checkpoint::Files;
 use crate::model::{self, Model};
-use crate::{Options, Session};
+use crate::{Environment, Options, Session};
 
 /// Logical devices, each with its line, opened once and shared by sessions. Cloning shares them.
 ///
@@ -23,12 +23,15 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Opens the devices that the options make of this machine.
+    /// Opens the devices that the options, and the variables that TensorFlow and CUDA look at, make of this machine.
     ///
     /// # Errors
     /// INVALID_ARGUMENT naming option and value for options that make no sense; UNIMPLEMENTED for those of later work.
     pub fn open(options: &Options) -> Result<Devices> {
-        Ok(Devices { inner: plimsoll_runtime::Devices::open(options)?, registry: Arc::new(Registry::standard()) })
+        let environment =
+            Environment::of(std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))));
+        let inner = plimsoll_runtime::Devices::open_in(options, &environment)?;
+        Ok(Devices { inner, registry: Arc::new(Registry::standard()) })
     }
 
     /// A session for the model at `path`: a GraphDef, binary or text (`.pb`, `.pbtxt`).

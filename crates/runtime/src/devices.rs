@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{Device, DeviceSpec, Options};
+use plimsoll_device::{Device, DeviceKind, DeviceSpec, Environment, InstructionSet, LogicalDevice, Options};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 
 /// Logical devices with their lines, and the threads that compute for them. Cloning shares them. Two `Devices` in one
@@ -37,15 +37,32 @@ pub struct DeviceReport {
 }
 
 impl Devices {
-    /// Opens the devices that the options make of this machine.
+    /// Opens the devices that the options make of this machine, whatever the environment says.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT naming option and value for options that make no sense; UNIMPLEMENTED for those of later work.
+    /// As [`Devices::open_in`].
     pub fn open(options: &Options) -> Result<Devices> {
-        let specs = options.resolve()?;
-        let pool = CpuPool::with_inter_op(options.threads()?, options.queues())?;
-        let cpus = specs.into_iter().map(|spec| Arc::new(CpuDevice::new(spec, pool.clone())) as Arc<dyn Device>);
-        Devices::with(cpus.collect(), options)
+        Devices::open_in(options, &Environment::new())
+    }
+
+    /// Opens the devices that options and environment make of this machine. On simulated cards, what has to be held from the
+    /// beginning is reserved.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT naming option and value for options that make no sense; UNIMPLEMENTED for those of later work;
+    /// RESOURCE_EXHAUSTED where a card has no room, with who holds it.
+    pub fn open_in(options: &Options, environment: &Environment) -> Result<Devices> {
+        options.refuse_what_is_not_built()?;
+        let cards = options.simulated_cards(environment)?;
+        let division = plimsoll_device::resolve(&cards, options, environment)?;
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let threads = options.threads_in(environment, cores)?;
+        let pool = CpuPool::with_inter_op(threads, options.queues_in(environment))?;
+        let spec = |cpu: &LogicalDevice| DeviceSpec::cpu(cpu.index(), cpu.memory_limit, threads as u32, InstructionSet::detect());
+        let cpus = division.of(DeviceKind::Cpu).map(spec);
+        let mut devices: Vec<Arc<dyn Device>> = cpus.map(|spec| Arc::new(CpuDevice::new(spec, pool.clone())) as Arc<dyn Device>).collect();
+        devices.extend(crate::cards::open(&division, &cards, options)?);
+        Devices::with(devices, options)
     }
 
     /// Devices that somebody else made.

@@ -5,6 +5,7 @@
 mod access;
 mod arenas;
 mod callable;
+mod cards;
 mod checkpoints;
 mod devices;
 mod lane;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use plimsoll_base::{Bytes, Code, DataType, Error, Result};
-use plimsoll_device::{Bindings, Device, DeviceSpec, Executable, Failure, Run, Trace};
+use plimsoll_device::{Bindings, Device, DeviceKind, DeviceSpec, Executable, Failure, Run, Trace};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_memory::{Block, Loan};
@@ -54,6 +54,8 @@ pub(crate) enum Room<'a> {
 struct Constants {
     /// One for each device: most are read where the graph has them.
     loans: Vec<Loan>,
+    /// Those of devices that have memory of their own, with the device's index.
+    uploaded: Vec<(usize, Block)>,
     /// Those that the graph has compressed, in full.
     full: Vec<HostTensor>,
 }
@@ -106,7 +108,11 @@ impl Loaded {
             let align = device.spec().alignment;
             let here = plan.constants.iter().filter(|constant| constant.device.is_some_and(|device| device.index() == index));
             let bytes: Bytes = here.map(|constant| Bytes(constant.value.byte_len()).round_up(align)).sum();
-            if bytes > Bytes::ZERO {
+            if bytes > Bytes::ZERO && device.spec().kind != DeviceKind::Cpu {
+                constants
+                    .uploaded
+                    .push((index, device.allocate(bytes.round_up(device.spec().granularity), &format!("{holder}: constants"))?));
+            } else if bytes > Bytes::ZERO {
                 let mut loan = device.lend(&format!("{holder}: constants"));
                 loan.set(bytes.round_up(device.spec().granularity)).map_err(Error::from)?;
                 constants.loans.push(loan);
@@ -114,7 +120,17 @@ impl Loaded {
         }
         // Reserved, so that they may be held in full now.
         let mut addresses = Vec::with_capacity(plan.constants.len());
+        let mut used = vec![0u64; devices.len()];
         for constant in &plan.constants {
+            let index = constant.device.map_or(usize::MAX, Id::index);
+            if let Some((_, block)) = constants.uploaded.iter().find(|(device, _)| *device == index) {
+                let at = used[index];
+                used[index] += Bytes(constant.value.byte_len()).round_up(devices[index].spec().alignment).0;
+                let dense = constant.value.dense()?;
+                block.copy_in(at, dense.bytes().unwrap_or_default());
+                addresses.push(block.as_ptr().wrapping_add(at as usize));
+                continue;
+            }
             if constant.value.bytes().is_none() {
                 constants.full.push(constant.value.dense()?);
             }

@@ -399,6 +399,7 @@ impl Inner {
 
     fn release_unused(&self) {
         self.arenas.clear();
+        self.devices.all().iter().for_each(|device| device.release_unused());
         self.plans.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, plans| {
             plans.retain(|(_, loaded)| Arc::strong_count(loaded) > 1);
             !plans.is_empty()

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use plimsoll::model::{self, Model as File};
-use plimsoll::{AttrsExt, Code, DataType, Devices, Error, Graph, GraphDef, Output, PartialShape, Registry};
+use plimsoll::{AttrsExt, Code, DataType, Error, Graph, GraphDef, Output, PartialShape, Registry};
 use plimsoll_train::Trainer;
 use plimsoll_train::data::{Component, DataSet, Examples, arrays};
 use plimsoll_train::model::{Parts, Together};
@@ -55,7 +55,7 @@ impl Model {
     /// Wrong use for names that the graph does not have, and for examples that it cannot be fed; RESOURCE_EXHAUSTED where it does
     /// not fit.
     pub fn plan(self, args: &TrainArgs, options: &DeviceOptions) -> Result<Planned> {
-        let devices = Devices::open(&options.resolve(None)?).or_usage()?;
+        let devices = crate::load::open(&options.resolve(None)?)?;
         let graph = devices.resolve(self.graph).map_err(|error| error.context(self.path.display()))?;
         let parts = parts(args, &graph, devices.registry(), self.examples.components())?;
         let headline = format!(

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use plimsoll::{Bytes, Code, DeviceKind, Devices, Error, MemoryLimit, Options};
+use plimsoll::{Bytes, Code, DeviceKind, Error, MemoryLimit, Options};
 use plimsoll_train::data::{DataSet, cifar10, digits, mnist};
 use plimsoll_train::model::{CIFAR10, DIGITS, MNIST, Model};
 use plimsoll_train::{Config, Trainer};
 
 use super::{Planned, TrainArgs};
 use crate::device_options::DeviceOptions;
-use crate::failure::{Failure, OrUsage, Result, wrong_use};
+use crate::failure::{Failure, Result, wrong_use};
 
 /// Towers, where no number is said.
 const DEFAULT_TOWERS: u32 = 2;
@@ -67,7 +67,7 @@ impl Network {
             is_async: args.is_async,
         };
         let options = self.with_defaults(options.resolve(None)?, &config);
-        let devices = Devices::open(&options).or_usage()?;
+        let devices = crate::load::open(&options)?;
         let data = self.data(args)?;
         let trainer = Trainer::new(&devices, self.model, data, &config).map_err(|error| match error.code() {
             Code::InvalidArgument => Failure::usage(error),
