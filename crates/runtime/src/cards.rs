@@ -65,7 +65,7 @@ fn device(gpu: &LogicalDevice, card: usize, member: &Arc<Member>, wait: Option<W
     } {
         upstream = upstream.growing(step);
         if let Some(wait) = wait {
-            upstream = upstream.waiting(wait);
+            upstream = upstream.waiting(wait, |_| true);
         }
     }
     let ledger = Ledger::with_upstream(spec.name.to_string(), spec.memory_limit, upstream);

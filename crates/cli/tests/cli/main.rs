@@ -1,5 +1,6 @@
 //! The command line from outside.
 
+mod cards;
 mod documents;
 mod evaluation;
 mod golden;
@@ -25,14 +26,23 @@ fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
 }
 
+/// A ledger of simulated cards for this run of the tests.
+fn state_dir() -> PathBuf {
+    std::env::temp_dir().join(format!("plimsoll-tests-{}", std::process::id()))
+}
+
 /// Runs `plimsoll ARGS`, arguments separated by blanks.
 fn plimsoll(args: &str) -> Said {
     said(Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(args.split_whitespace()))
 }
 
 fn said(command: &mut Command) -> Said {
-    let Output { status, stdout, stderr } =
-        command.current_dir(cases()).env_remove("PLIMSOLL_SIM_GPUS").output().expect("the program starts");
+    let Output { status, stdout, stderr } = command
+        .current_dir(cases())
+        .env_remove("PLIMSOLL_SIM_GPUS")
+        .env("PLIMSOLL_STATE_DIR", state_dir())
+        .output()
+        .expect("the program starts");
     let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
     Said { code: status.code().expect("it ends by itself"), out: text(stdout), err: text(stderr) }
 }
