@@ -49,13 +49,13 @@ fn a_cards_line_holds_to_the_byte() {
     }
 }
 
-/// A program that holds 0.4 of each card until it is killed.
+/// A program that holds 0.4 of each card, as soon as there is room, until it is killed.
 struct Holder(Child);
 
 impl Holder {
     fn start() -> Holder {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-        let args = "bench towers2_adam_ref --runs 10000000 --sim-gpus 4x48MiB --memory-fraction 0.4";
+        let args = "bench towers2_adam_ref --runs 10000000 --sim-gpus 4x48MiB --memory-fraction 0.4 --wait=60s";
         command.args(args.split(' ')).current_dir(cases()).env("PLIMSOLL_STATE_DIR", state_dir());
         Holder(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
