@@ -7,6 +7,8 @@
 mod bell;
 mod cards;
 pub mod config;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod divide;
 pub mod interpret;
 mod kernel;

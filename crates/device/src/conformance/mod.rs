@@ -1,0 +1,46 @@
+//! What every device does, as a suite that a device crate runs on its own devices: reserving, loading, submitting, waiting
+//! across queues, copies in every direction, failures, loss, close. Panics where a device does otherwise.
+//!
+//! Nothing here takes it that work is done when a call returns: only [`Device::drive`] says that a run is over.
+
+mod kernel;
+mod memory;
+mod runs;
+
+use std::sync::Arc;
+
+use plimsoll_base::Bytes;
+
+use crate::Device;
+
+/// Makes devices for the suite.
+pub trait Rig {
+    /// So many fresh devices of one process, each with that line, that can take part in one run.
+    fn devices(&self, count: usize, line: Bytes) -> Vec<Arc<dyn Device>>;
+
+    /// Breaks a device, as hardware does. Whether it can be broken.
+    fn lose(&self, _device: &Arc<dyn Device>) -> bool {
+        false
+    }
+}
+
+/// Runs the suite.
+pub fn run_all(rig: &dyn Rig) {
+    memory::a_line_holds_and_everything_comes_back(rig);
+    memory::blocks_are_zeroed_and_aligned(rig);
+    memory::lent_memory_counts(rig);
+    runs::submitting_does_not_wait(rig);
+    runs::queues_wait_for_each_other(rig);
+    runs::copies_go_in_every_direction(rig);
+    runs::a_guard_passes_a_command_over(rig);
+    runs::a_failure_ends_the_run_and_nothing_else(rig);
+    runs::runs_go_side_by_side(rig);
+    runs::programs_that_contradict_themselves_are_refused(rig);
+    runs::a_lost_device_says_so(rig);
+    runs::a_device_closes_when_it_is_dropped(rig);
+}
+
+/// One device.
+fn device(rig: &dyn Rig, line: u64) -> Arc<dyn Device> {
+    rig.devices(1, Bytes(line)).remove(0)
+}

@@ -1,0 +1,226 @@
+//! Programs: order, waits, copies, guards, failures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plimsoll_base::{Bytes, Code};
+use plimsoll_memory::Block;
+
+use super::kernel::{Does, call, cells, copy, mix};
+use super::{Rig, device};
+use crate::{Bindings, BufferRef, Command, Device, Executable, Failure, Place, Program, Run};
+
+const LINE: u64 = 16 << 20;
+
+/// Programs of several queues, queue `i` on device `i`, with an arena of cells on each device.
+struct Loaded {
+    devices: Vec<Arc<dyn Device>>,
+    executables: Arc<Vec<Box<dyn Executable>>>,
+    arenas: Vec<Block>,
+    run: Arc<Run>,
+}
+
+impl Loaded {
+    fn new(devices: &[Arc<dyn Device>], programs: Vec<Vec<Command>>, count: u64) -> Loaded {
+        let load = |(queue, commands): (usize, Vec<Command>)| devices[queue].load(queue as u32, Arc::new(Program { commands })).unwrap();
+        let executables: Vec<_> = programs.into_iter().enumerate().map(load).collect();
+        Loaded::with(devices, Arc::new(executables), count)
+    }
+
+    fn with(devices: &[Arc<dyn Device>], executables: Arc<Vec<Box<dyn Executable>>>, count: u64) -> Loaded {
+        let arenas: Vec<Block> = devices.iter().map(|device| device.allocate(Bytes(count * 8), "arena").unwrap()).collect();
+        let bindings = Bindings { arenas: arenas.iter().map(Block::as_ptr).collect(), ..Bindings::default() };
+        let run = Arc::new(Run::new(executables.len(), bindings));
+        Loaded { devices: devices.to_vec(), executables, arenas, run }
+    }
+
+    fn submit(&mut self) {
+        Run::alone(&mut self.run).restart();
+        self.executables.iter().for_each(|executable| executable.submit(&self.run));
+    }
+
+    fn step(&mut self) -> Option<Failure> {
+        self.submit();
+        self.devices[0].drive(&self.run);
+        assert!(self.run.is_over());
+        self.run.failure()
+    }
+
+    fn cell(&self, device: usize, cell: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.arenas[device].copy_out(cell * 8, &mut bytes);
+        u64::from_ne_bytes(bytes)
+    }
+
+    fn set(&self, device: usize, cell: u64, value: u64) {
+        self.arenas[device].copy_in(cell * 8, &value.to_ne_bytes());
+    }
+}
+
+pub(super) fn submitting_does_not_wait(rig: &dyn Rig) {
+    let devices = rig.devices(2, Bytes(LINE));
+    let now = Arc::new(AtomicBool::new(false));
+    // The first queue waits for the second, which waits for the test.
+    let first = vec![call(Does::Mix(1), 1, vec![cells(1, 0, 1), cells(0, 0, 1)], &[(1, 1)])];
+    let second = vec![call(Does::When(now.clone()), 1, vec![cells(1, 0, 1)], &[])];
+    let mut loaded = Loaded::new(&devices, vec![first, second], 1);
+    loaded.submit();
+    assert!(!loaded.run.is_over());
+    now.store(true, Ordering::Release);
+    loaded.devices[0].drive(&loaded.run);
+    assert_eq!((loaded.run.failure(), loaded.cell(0, 0)), (None, mix(1, 0)));
+}
+
+pub(super) fn queues_wait_for_each_other(rig: &dyn Rig) {
+    const ROUNDS: u32 = 40;
+    const PIECES: u32 = 8;
+    let devices = rig.devices(3, Bytes(LINE));
+    let cell = |round: u32| u64::from(round * PIECES);
+    let program = |queue: u32| {
+        let command = |round: u32| {
+            let others = (0..3).filter(|other| *other != queue && round > 0);
+            let waits: Vec<(u32, u32)> = others.map(|other| (other, round)).collect();
+            let mut args: Vec<BufferRef> =
+                if round == 0 { vec![] } else { (0..3).map(|other| cells(other, cell(round - 1), u64::from(PIECES))).collect() };
+            args.push(cells(queue, cell(round), u64::from(PIECES)));
+            call(Does::Mix(u64::from(queue + 7 * round)), PIECES, args, &waits)
+        };
+        (0..ROUNDS).map(command).collect()
+    };
+    let mut loaded = Loaded::new(&devices, (0..3).map(program).collect(), u64::from(ROUNDS * PIECES));
+    let mut last = [0u64; 3];
+    for round in 0..ROUNDS {
+        let before = last;
+        let value = |queue: u64| {
+            let inputs: &[u64] = if round == 0 { &[] } else { &before };
+            inputs.iter().fold(queue + 7 * u64::from(round), |value, input| mix(value, *input))
+        };
+        last = [value(0), value(1), value(2)];
+    }
+    for _ in 0..20 {
+        assert_eq!(loaded.step(), None);
+        for (device, expected) in last.iter().enumerate() {
+            for piece in 0..u64::from(PIECES) {
+                assert_eq!(loaded.cell(device, cell(ROUNDS - 1) + piece), *expected);
+                loaded.set(device, cell(ROUNDS - 1) + piece, 0);
+            }
+        }
+    }
+}
+
+pub(super) fn copies_go_in_every_direction(rig: &dyn Rig) {
+    let devices = rig.devices(2, Bytes(LINE));
+    for count in [1u64, 32_767, 32_769, 100_003] {
+        let here = |device| BufferRef { place: Place::Arena(device), offset: 0, bytes: count * 8 };
+        let (feed, fetch) = (Place::Feed(0), Place::Fetch(0));
+        let host = |place| BufferRef { place, offset: 0, bytes: count * 8 };
+        // From the host to the first device, to the second, and back to the host.
+        let first = vec![copy(host(feed), here(0), &[])];
+        let second = vec![copy(here(0), here(1), &[(0, 1)]), copy(here(1), host(fetch), &[])];
+        let mut loaded = Loaded::new(&devices, vec![first, second], count);
+        let fed: Vec<u64> = (0..count).map(|at| mix(at, count)).collect();
+        let mut fetched = vec![0u64; count as usize];
+        let run = Run::alone(&mut loaded.run);
+        run.bindings.feeds = vec![fed.as_ptr().cast_mut().cast()];
+        run.bindings.fetches = vec![fetched.as_mut_ptr().cast()];
+        assert_eq!(loaded.step(), None);
+        assert!(fetched == fed);
+    }
+}
+
+pub(super) fn a_guard_passes_a_command_over(rig: &dyn Rig) {
+    let devices = [device(rig, LINE)];
+    let mut guarded = call(Does::Mix(5), 1, vec![cells(0, 1, 1)], &[]);
+    guarded.guard = Some(BufferRef { place: Place::Arena(0), offset: 0, bytes: 1 });
+    let after = call(Does::Mix(6), 1, vec![cells(0, 1, 1), cells(0, 2, 1)], &[]);
+    let mut loaded = Loaded::new(&devices, vec![vec![guarded, after]], 3);
+    for (guard, expected) in [(0u64, 9u64), (1, 5), (0, 9)] {
+        loaded.set(0, 0, guard);
+        loaded.set(0, 1, 9);
+        assert_eq!(loaded.step(), None);
+        assert_eq!((loaded.cell(0, 1), loaded.cell(0, 2)), (expected, mix(6, expected)));
+    }
+}
+
+pub(super) fn a_failure_ends_the_run_and_nothing_else(rig: &dyn Rig) {
+    let devices = rig.devices(2, Bytes(LINE));
+    for (does, code) in [(Does::Fail(3), Code::InvalidArgument), (Does::Panic, Code::Internal)] {
+        let first = vec![call(Does::Mix(1), 1, vec![cells(0, 0, 1)], &[]), call(does, 1, vec![cells(0, 1, 1)], &[])];
+        // Waits for what never happens.
+        let second = vec![call(Does::Mix(2), 1, vec![cells(1, 0, 1)], &[(0, 2)])];
+        let mut loaded = Loaded::new(&devices, vec![first, second], 2);
+        for _ in 0..3 {
+            let failure = loaded.step().expect("it fails");
+            assert_eq!((failure.queue, failure.command, failure.fault.code), (0, 1, code));
+            assert_eq!(loaded.cell(1, 0), 0);
+        }
+    }
+    let mut loaded = Loaded::new(&devices, vec![vec![call(Does::Mix(4), 1, vec![cells(0, 0, 1)], &[])]], 1);
+    assert_eq!((loaded.step(), loaded.cell(0, 0)), (None, 4));
+}
+
+pub(super) fn runs_go_side_by_side(rig: &dyn Rig) {
+    let devices = rig.devices(2, Bytes(LINE));
+    let program = |queue: u32| {
+        let command = |round: u32| {
+            let other = 1 - queue;
+            let waits: &[(u32, u32)] = if round == 0 { &[] } else { &[(other, round)] };
+            call(Does::Mix(u64::from(round)), 1, vec![cells(queue, 0, 1), cells(queue, 0, 1)], waits)
+        };
+        (0..30).map(command).collect::<Vec<_>>()
+    };
+    let load = |queue: u32| devices[queue as usize].load(queue, Arc::new(Program { commands: program(queue) })).unwrap();
+    let executables = Arc::new(vec![load(0), load(1)]);
+    let expected = |start: u64, runs: u64| (0..runs * 30).fold(start, |value, step| mix(step % 30, value));
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (devices, executables) = (&devices, executables.clone());
+            scope.spawn(move || {
+                let mut loaded = Loaded::with(devices, executables, 1);
+                loaded.set(0, 0, thread);
+                for _ in 0..25 {
+                    assert_eq!(loaded.step(), None);
+                }
+                assert_eq!((loaded.cell(0, 0), loaded.cell(1, 0)), (expected(thread, 25), expected(0, 25)));
+            });
+        }
+    });
+}
+
+pub(super) fn programs_that_contradict_themselves_are_refused(rig: &dyn Rig) {
+    let device = device(rig, LINE);
+    let mut guarded = copy(cells(0, 0, 1), cells(0, 1, 1), &[]);
+    guarded.guard = Some(cells(0, 0, 1));
+    for command in [copy(cells(0, 0, 1), cells(0, 1, 2), &[]), guarded] {
+        let refused = device.load(0, Arc::new(Program { commands: vec![command] })).err();
+        assert_eq!(refused.map(|error| error.code()), Some(Code::Internal));
+    }
+}
+
+pub(super) fn a_lost_device_says_so(rig: &dyn Rig) {
+    let devices = rig.devices(2, Bytes(LINE));
+    let first = vec![call(Does::Mix(1), 1, vec![cells(0, 0, 1)], &[(1, 1)])];
+    let second = vec![call(Does::Mix(2), 1, vec![cells(1, 0, 1)], &[])];
+    let mut loaded = Loaded::new(&devices, vec![first, second], 1);
+    assert_eq!(loaded.step(), None);
+    if !rig.lose(&devices[1]) {
+        return;
+    }
+    let failure = loaded.step().expect("the device is lost");
+    assert_eq!((failure.queue, failure.fault.code), (1, Code::Unavailable));
+    let error = devices[1].allocate(Bytes(1), "block").unwrap_err();
+    assert_eq!((error.code(), error.device()), (Code::Unavailable, Some(devices[1].spec().name.to_string().as_str())));
+    // The other one goes on.
+    let mut alone = Loaded::new(&devices[..1], vec![vec![call(Does::Mix(4), 1, vec![cells(0, 0, 1)], &[])]], 1);
+    assert_eq!((alone.step(), alone.cell(0, 0)), (None, 4));
+}
+
+pub(super) fn a_device_closes_when_it_is_dropped(rig: &dyn Rig) {
+    for _ in 0..20 {
+        let devices = rig.devices(2, Bytes(LINE));
+        let program = |queue: u32| vec![call(Does::Mix(1), 4, vec![cells(queue, 0, 4)], &[])];
+        let mut loaded = Loaded::new(&devices, vec![program(0), program(1)], 4);
+        assert_eq!(loaded.step(), None);
+        drop(loaded);
+    }
+}
