@@ -1,12 +1,14 @@
-//! Graphs made at random give the same bits however they are planned: fused or not, on one device or three, in any number of
-//! threads, with buffers packed tightly. The reference fetches every value, so that nothing is fused and nothing shares bytes.
+//! Graphs made at random give the same bits however they are planned: fused or not, on one device or three or with simulated cards, in
+//! any number of threads, with buffers packed tightly. The reference fetches every value, so that nothing is fused and nothing shares bytes.
 
 use std::sync::Arc;
 
 use plimsoll_base::DataType;
-use plimsoll_device::{Device, Options};
+use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec, Options};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
+use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::{AttrValue, Graph, HostTensor, NodeId, Output, PartialShape, Shape};
+use plimsoll_memory::Ledger;
 use plimsoll_ops::builder::{Initializer, Variable, VariableKind};
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_runtime::{Devices, Session};
@@ -42,7 +44,11 @@ struct Made {
 const ROWS: u64 = 4;
 const COLUMNS: u64 = 6;
 
-fn make(steps: &[Step], kind: VariableKind, with_devices: bool) -> Made {
+/// The devices that steps and variables are on; none where the placer chooses.
+const CPUS: &[&str] = &["/cpu:0", "/cpu:1", "/cpu:2"];
+const CARDS: &[&str] = &["/cpu:0", "/gpu:0", "/gpu:1"];
+
+fn make(steps: &[Step], kind: VariableKind, devices: &[&str]) -> Made {
     let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
     b.set_variable_kind(kind);
     let x = b.placeholder("x", DataType::Float, PartialShape::unknown()).build().unwrap();
@@ -52,17 +58,21 @@ fn make(steps: &[Step], kind: VariableKind, with_devices: bool) -> Made {
         let values: Vec<f32> = (0..count).map(|i| from + i as f32 * 0.125).collect();
         Initializer::Value(HostTensor::from_slice(dims.to_vec(), &values).unwrap())
     };
-    let whole = b.get_variable("whole", DataType::Float, [ROWS, COLUMNS], &initial(&[ROWS, COLUMNS], -1.0)).unwrap();
-    let row = b.get_variable("row", DataType::Float, [COLUMNS], &initial(&[COLUMNS], 0.25)).unwrap();
-    let square = b.get_variable("square", DataType::Float, [COLUMNS, COLUMNS], &initial(&[COLUMNS, COLUMNS], -2.0)).unwrap();
+    let on = |index: usize| devices.get(index).copied().unwrap_or_default();
+    let mut variable = |device: usize, name: &str, dims: &[u64], from: f32| {
+        b.device(on(device), |b| b.get_variable(name, DataType::Float, dims.to_vec(), &initial(dims, from)).unwrap())
+    };
+    let whole = variable(0, "whole", &[ROWS, COLUMNS], -1.0);
+    let row = variable(1, "row", &[COLUMNS], 0.25);
+    let square = variable(2, "square", &[COLUMNS, COLUMNS], -2.0);
     b.global_variables_initializer().unwrap();
     let variables = vec![whole, row, square];
     let mut values: Vec<Output> = vec![x, variables[0].value];
     let mut changes: Vec<NodeId> = Vec::new();
     for step in steps {
-        let device = if with_devices && step.device < 3 { format!("/cpu:{}", step.device) } else { String::new() };
+        let device = on(usize::from(step.device));
         let after: Vec<NodeId> = if step.waits { changes.last().copied().into_iter().collect() } else { Vec::new() };
-        b.device(&device, |b| b.control_dependencies(&after, |b| one(b, step, &variables, &mut values, &mut changes)));
+        b.device(device, |b| b.control_dependencies(&after, |b| one(b, step, &variables, &mut values, &mut changes)));
     }
     // Updates are colocated with their variables; all of them run.
     b.group(&changes, "changes").unwrap();
@@ -181,7 +191,18 @@ fn bits(tensor: &HostTensor) -> Vec<u32> {
 fn guarded(options: &Options) -> Devices {
     let pool = CpuPool::new(options.threads().unwrap()).unwrap();
     let device = |spec| Arc::new(CpuDevice::new(spec, pool.clone()).with_guards()) as Arc<dyn Device>;
-    Devices::with(options.resolve().unwrap().into_iter().map(device).collect(), options).unwrap()
+    let mut devices: Vec<Arc<dyn Device>> = options.resolve().unwrap().into_iter().map(device).collect();
+    let cards = options.device_count.get("GPU").copied().unwrap_or(0);
+    let cpu = devices[0].spec().clone();
+    devices.extend((0..cards as u32).map(|index| card(index, &cpu)));
+    Devices::with(devices, options).unwrap()
+}
+
+/// A simulated card without a line.
+fn card(index: u32, cpu: &DeviceSpec) -> Arc<dyn Device> {
+    let spec = DeviceSpec { name: DeviceName::local("GPU", index), kind: DeviceKind::Gpu, ..cpu.clone() };
+    let ledger = Ledger::new(spec.name.to_string(), None);
+    Arc::new(SimDevice::new(spec, ledger).unwrap())
 }
 
 /// Runs twice (so that the second step starts from changed variables) and gives the fetched values and the variables.
@@ -203,19 +224,20 @@ proptest! {
     #[test]
     fn plans_agree_with_the_reference(steps in steps(), chosen in any::<u16>(), resource in any::<bool>()) {
         let kind = if resource { VariableKind::Resource } else { VariableKind::Reference };
-        let plain = make(&steps, kind, false);
+        let plain = make(&steps, kind, &[]);
         // x itself is fed: it cannot be fetched.
         let all: Vec<&str> = plain.values[1..].iter().map(String::as_str).collect();
         let (every, variables) = run(&plain, &Options::new().intra_op(1), &all);
-        let one = chosen as usize % all.len();
-        let expected = vec![every[one].clone(), every[all.len() + one].clone()];
-        let placed = make(&steps, kind, true);
-        prop_assert_eq!(&placed.values, &plain.values);
+        let which = chosen as usize % all.len();
+        let expected = vec![every[which].clone(), every[all.len() + which].clone()];
+        let [on_cpus, on_cards] = [CPUS, CARDS].map(|devices| make(&steps, kind, devices));
+        prop_assert_eq!((&on_cpus.values, &on_cards.values), (&plain.values, &plain.values));
         for threads in [1, 2] {
-            let mut three = Options::new().intra_op(threads);
-            three.device_count.insert("CPU".into(), 3);
-            for (made, options) in [(&plain, Options::new().intra_op(threads)), (&placed, three)] {
-                let (values, after) = run(made, &options, &[all[one]]);
+            let one = Options::new().intra_op(threads);
+            let three = one.clone().device_count(DeviceKind::Cpu, 3);
+            let cards = one.clone().device_count(DeviceKind::Gpu, 2);
+            for (made, options) in [(&plain, one), (&on_cpus, three), (&on_cards, cards)] {
+                let (values, after) = run(made, &options, &[all[which]]);
                 prop_assert_eq!(&values, &expected);
                 prop_assert_eq!(&after, &variables);
             }
