@@ -78,6 +78,9 @@ impl Backing {
         let map_bytes = rounded.checked_add(2 * guard).and_then(|bytes| usize::try_from(bytes).ok());
         let map_bytes =
             map_bytes.filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or_else(|| refused("more than an address space".into()))?;
+        if ledger.is_faulty() {
+            return Err(refused("it is told to refuse this".into()));
+        }
         let protection = if guard == 0 { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_NONE };
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
         let map = unsafe { libc::mmap(null_mut(), map_bytes, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };

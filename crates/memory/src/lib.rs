@@ -17,5 +17,5 @@ mod size;
 
 pub use backing::{Backing, page_size, physical_memory};
 pub use block::{Block, POISON};
-pub use ledger::{Holder, Ledger, Refusal, Reservation, Upstream};
+pub use ledger::{Faults, Holder, Ledger, Refusal, Reservation, Upstream};
 pub use loan::Loan;

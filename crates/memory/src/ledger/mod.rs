@@ -4,15 +4,17 @@
 //! ([`Upstream`]): then what is reserved here is held there, and other processes see it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use plimsoll_base::Bytes;
 
 use crate::physical_memory;
 
+mod faults;
 mod refusal;
 mod upstream;
 
+pub use faults::Faults;
 pub use refusal::Refusal;
 pub use upstream::Upstream;
 
@@ -27,6 +29,7 @@ pub struct Ledger {
     line: Bytes,
     state: Mutex<State>,
     upstream: Option<Upstream>,
+    faults: OnceLock<Arc<Faults>>,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +67,7 @@ impl Ledger {
     pub fn new(device: impl Into<Arc<str>>, limit: Option<Bytes>) -> Arc<Ledger> {
         let line = limit.or_else(physical_memory).unwrap_or(Bytes(u64::MAX));
         let state = Mutex::new(State { held: line, ..State::default() });
-        Arc::new(Ledger { device: device.into(), limit, line, state, upstream: None })
+        Arc::new(Ledger { device: device.into(), limit, line, state, upstream: None, faults: OnceLock::new() })
     }
 
     /// The device's name.
@@ -167,6 +170,11 @@ impl Ledger {
 
     /// The state, and what will be in use when `old` bytes have become `new`: not more than may be.
     fn room(&self, old: Bytes, new: Bytes, holder: &str) -> Result<(MutexGuard<'_, State>, Bytes), Refusal> {
+        if new > old && self.is_faulty() {
+            let state = self.state();
+            // As if the line were here.
+            return Err(Refusal { limit: state.in_use, ..self.refusal(&state, new - old, holder) });
+        }
         let (state, total) = self.within_line(old, new, holder)?;
         match &self.upstream {
             Some(upstream) if total > state.held && new > old => {

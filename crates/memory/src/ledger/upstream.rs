@@ -1,7 +1,7 @@
 //! A part of a machine's card behind a ledger of this process.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use plimsoll_base::{Bytes, Result};
 
@@ -65,7 +65,7 @@ impl Ledger {
         };
         let line = limit.map_or(most, |limit| limit.min(most));
         let state = Mutex::new(State { held: upstream.held, ..State::default() });
-        Arc::new(Ledger { device: device.into(), limit, line, state, upstream: Some(upstream) })
+        Arc::new(Ledger { device: device.into(), limit, line, state, upstream: Some(upstream), faults: OnceLock::new() })
     }
 
     /// Bytes that may be in use without asking anyone: the line, or what is held on the machine's card.
