@@ -10,9 +10,17 @@ use serde::Serialize;
 /// # Errors
 /// RESOURCE_EXHAUSTED for a full disk, UNKNOWN for what else the system says.
 pub fn result(text: impl std::fmt::Display) -> Result<()> {
+    result_if_read(text).map(drop)
+}
+
+/// As [`result`], for one of many: whether there still is a reader.
+///
+/// # Errors
+/// As [`result`].
+pub fn result_if_read(text: impl std::fmt::Display) -> Result<bool> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).or_else(|error| match error.kind() {
-        ErrorKind::BrokenPipe => Ok(()),
+    writeln!(out, "{text}").and_then(|()| out.flush()).map(|()| true).or_else(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Ok(false),
         ErrorKind::StorageFull => Err(Error::resource_exhausted(format!("standard output: {error}"))),
         _ => Err(Error::new(Code::Unknown, format!("standard output: {error}"))),
     })

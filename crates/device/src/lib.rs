@@ -23,7 +23,7 @@ mod trace;
 pub use bell::Bell;
 pub use cards::{ComputeCapability, PhysicalDevice, Simulation};
 pub use divide::{
-    AllocatorKind, AllocatorOptions, Card, Division, LeftOut, Link, LogicalDevice, PinnedHost, Reserve, resolve, system_memory,
+    AllocatorKind, AllocatorOptions, Card, Division, LeftOut, Link, LogicalDevice, PinnedHost, Reserve, resolve, seen, system_memory,
     visible_device_list,
 };
 pub use kernel::{Args, Cost, CpuKernel, Fault, Prepared};

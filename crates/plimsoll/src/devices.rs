@@ -11,7 +11,7 @@ use plimsoll_ops::{GraphBuilder, Registry};
 
 use crate::checkpoint::Files;
 use crate::model::{self, Model};
-use crate::{Environment, Options, Session};
+use crate::{Options, Session, machine};
 
 /// Logical devices, each with its line, opened once and shared by sessions. Cloning shares them.
 ///
@@ -28,9 +28,7 @@ impl Devices {
     /// # Errors
     /// INVALID_ARGUMENT naming option and value for options that make no sense; UNIMPLEMENTED for those of later work.
     pub fn open(options: &Options) -> Result<Devices> {
-        let environment =
-            Environment::of(std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))));
-        let inner = plimsoll_runtime::Devices::open_in(options, &environment)?;
+        let inner = plimsoll_runtime::Devices::open_in(options, &machine::environment())?;
         Ok(Devices { inner, registry: Arc::new(Registry::standard()) })
     }
 

@@ -24,6 +24,7 @@ pub mod checkpoint;
 pub mod config;
 mod devices;
 mod footprint;
+pub mod machine;
 pub mod model;
 mod plan;
 mod session;
@@ -36,8 +37,8 @@ pub use session::{Fed, Session};
 pub use plimsoll_base::{ArgType, Bytes, Code, DataType, Error, ParseBytesError, Result};
 pub use plimsoll_device::config as device_config;
 pub use plimsoll_device::{
-    Card, DeviceKind, DeviceName, DeviceSpec, Division, Environment, GpuConfig, LogicalDevice, MemoryLimit, Options, PhysicalDevice,
-    PlacementMode, Reserve, VirtualDevices, resolve,
+    Card, ComputeCapability, DeviceKind, DeviceName, DeviceSpec, Division, Environment, GpuConfig, Link, LogicalDevice, MemoryLimit,
+    Options, PhysicalDevice, PlacementMode, Reserve, VirtualDevices, resolve,
 };
 pub use plimsoll_graph::{
     AttrValue, Attrs, AttrsExt, Element, Graph, GraphDef, HostTensor, Node, NodeDef, NodeId, Output, PartialShape, Shape,

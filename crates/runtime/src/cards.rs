@@ -7,7 +7,7 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::{Device, DeviceKind, DeviceSpec, Division, InstructionSet, LogicalDevice, Options, PhysicalDevice, Reserve};
 use plimsoll_device_sim::SimDevice;
-use plimsoll_memory::machine::{CardInfo, Denied, Machine, Member, StateDir, Wait, Who};
+use plimsoll_memory::machine::{CardInfo, Denied, Member, StateDir, Wait, Who};
 use plimsoll_memory::{Ledger, Upstream};
 
 /// Memory that grows is reserved on the card in steps of this many bytes.
@@ -21,11 +21,11 @@ const STEP: Bytes = Bytes(2 << 20);
 /// `--wait`, if it is given); what stands in the way of the machine's ledger.
 pub(crate) fn open(division: &Division, cards: &[PhysicalDevice], options: &Options) -> Result<Vec<Arc<dyn Device>>> {
     let gpus: Vec<&LogicalDevice> = division.of(DeviceKind::Gpu).collect();
-    let Some(first) = cards.first().filter(|_| !gpus.is_empty()) else { return Ok(Vec::new()) };
-    let info = |card: &PhysicalDevice| CardInfo { key: card.uuid.clone(), name: card.name.clone(), capacity: card.total };
-    let infos: Vec<CardInfo> = cards.iter().map(info).collect();
-    // UUIDs are a function of the whole set: processes that name the same set have the same ledger.
-    let machine = Machine::open(&StateDir::find()?, &first.uuid, &infos)?;
+    if gpus.is_empty() {
+        return Ok(Vec::new());
+    }
+    let machine = PhysicalDevice::ledger(cards, &StateDir::find()?)?;
+    let infos = machine.cards().to_vec();
     let member = Arc::new(machine.join(&Who::this_process(""))?);
     let wait = options.wait.map(|wait| Wait { priority: 0, timeout: (wait < Duration::MAX).then_some(wait) });
     let mut held: BTreeMap<usize, Bytes> = BTreeMap::new();

@@ -140,8 +140,12 @@ fn a_verification_is_a_list() {
 
 #[test]
 fn devices() {
-    let listing = document("devices --json --device-count CPU=2 --memory-limit CPU:1=64MiB");
+    let text = plimsoll("devices --json --device-count CPU=2 --memory-limit CPU:1=64MiB").out;
+    let listing: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(keys(&text, &listing), ["driver", "cards", "devices", "processes", "waiters", "log", "notes"]);
     let devices = listing["devices"].as_array().unwrap();
+    let device = ["name", "description", "card", "limit_bytes", "overhead_bytes", "reserve", "priority", "numa_node", "links", "reasons"];
+    assert_eq!(keys(&text, &devices[0]), device);
     assert_eq!((&devices[0]["limit_bytes"], &devices[1]["limit_bytes"]), (&Value::Null, &(64u64 << 20).into()));
-    assert!(listing["notes"].to_string().contains("GPUs were not looked for"));
+    assert!(listing["notes"].to_string().contains("NVIDIA cards are not looked for: PLIMSOLL_NVML is empty"));
 }

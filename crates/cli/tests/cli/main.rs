@@ -5,6 +5,7 @@ mod documents;
 mod evaluation;
 mod golden;
 mod limits;
+mod machine;
 mod output;
 mod threads;
 mod transcript;
@@ -37,12 +38,13 @@ fn plimsoll(args: &str) -> Said {
 }
 
 fn said(command: &mut Command) -> Said {
-    let Output { status, stdout, stderr } = command
-        .current_dir(cases())
-        .env_remove("PLIMSOLL_SIM_GPUS")
-        .env("PLIMSOLL_STATE_DIR", state_dir())
-        .output()
-        .expect("the program starts");
+    let command = command.current_dir(cases()).env_remove("PLIMSOLL_SIM_GPUS").env("PLIMSOLL_NVML", "");
+    outcome(command.env("PLIMSOLL_STATE_DIR", state_dir()))
+}
+
+/// Runs a command as it is.
+fn outcome(command: &mut Command) -> Said {
+    let Output { status, stdout, stderr } = command.output().expect("the program starts");
     let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
     Said { code: status.code().expect("it ends by itself"), out: text(stdout), err: text(stderr) }
 }

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::plimsoll;
+use super::{document, plimsoll};
 
 #[test]
 fn says_what_it_said() {
@@ -37,9 +37,9 @@ fn says_what_it_said() {
 
 /// What the listing of devices calls this processor.
 fn architecture() -> String {
-    let listing = plimsoll("devices --intra-op 1").out;
-    let words: Vec<&str> = listing.split_whitespace().collect();
-    words[1..].iter().take_while(|word| **word != "1").copied().collect::<Vec<_>>().join(" ")
+    let listing = document("devices --json --intra-op 1");
+    let description = listing["devices"][0]["description"].as_str().expect("a description");
+    description.split(',').next().unwrap_or_default().to_string()
 }
 
 /// The text with `#` for sizes, times, errors of values, and all else that depends on the processor; blanks in a row become one,

@@ -1,5 +1,6 @@
 //! Cards: graphics cards as they are found on a machine, or simulated.
 
+mod ledger;
 mod models;
 mod simulated;
 

@@ -11,7 +11,7 @@ const ENOUGH_MULTIPROCESSORS: u32 = 8;
 /// The cards that a process sees, as the driver has it: fastest first unless CUDA_DEVICE_ORDER is `PCI_BUS_ID`, and of those the
 /// ones that CUDA_VISIBLE_DEVICES lists, by number or by the beginning of a UUID, in its order. The list ends at the first entry
 /// that is no card; one that lists a card twice shows none. Says in `notes` what was hidden.
-pub(super) fn seen(physical: &[PhysicalDevice], environment: &Environment, notes: &mut Vec<String>) -> Vec<Card> {
+pub fn seen(physical: &[PhysicalDevice], environment: &Environment, notes: &mut Vec<String>) -> Vec<Card> {
     let mut order: Vec<&PhysicalDevice> = physical.iter().collect();
     order.sort_by_key(|device| device.ordinal);
     if environment.get("CUDA_DEVICE_ORDER").map(str::trim) != Some("PCI_BUS_ID") {

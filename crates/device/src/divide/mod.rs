@@ -11,7 +11,7 @@ mod virtual_devices;
 
 use plimsoll_base::{Bytes, Error, Result};
 
-pub use choose::visible_device_list;
+pub use choose::{seen, visible_device_list};
 pub use limit::system_memory;
 pub use logical::{AllocatorKind, AllocatorOptions, Card, Division, LeftOut, Link, LogicalDevice, PinnedHost, Reserve};
 

@@ -1,0 +1,36 @@
+//! `plimsoll devices`: the machine's cards, what they are divided into, and who holds what.
+
+mod document;
+mod table;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use plimsoll::machine::{self, Observer, View};
+
+use crate::device_options::DeviceOptions;
+use crate::failure::{OrUsage, Result};
+use crate::output;
+
+/// How devices are listed.
+#[derive(Args)]
+pub struct DevicesArgs {
+    /// What was found and what was not, and why
+    #[arg(short, long)]
+    verbose: bool,
+    /// Again and again, every second or after so many, until Ctrl-C
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
+    watch: Option<f64>,
+}
+
+/// Lists.
+pub fn run(args: DevicesArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
+    let observer = Observer::open(&options.resolve(None)?, &machine::environment()).or_usage()?;
+    let text = |view: &View| if json { document::of(view) } else { table::of(view, args.verbose) };
+    match args.watch {
+        None => output::result(text(&observer.look()))?,
+        Some(seconds) => watch::watch(seconds, !json, || text(&observer.look()))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

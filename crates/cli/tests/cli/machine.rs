@@ -1,0 +1,234 @@
+//! `plimsoll devices`: cards of a driver (a library of ours plays it), simulated cards, and who holds what.
+
+#[path = "../../../device-cuda/tests/mock/mod.rs"]
+mod mock;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll::{Bytes, PhysicalDevice};
+use plimsoll_memory::machine::{Guarantee, Machine, Member, StateDir, Wait, Who};
+use serde_json::{Value, json};
+
+use super::{Folder, Said, outcome};
+use mock::Mock;
+
+const SET: &str = "k520:2x4GiB,overhead=64MiB,peers=all";
+const MIB: u64 = 1 << 20;
+
+fn command(args: &str, variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    for name in ["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PLIMSOLL_SIM_GPUS"] {
+        command.env_remove(name);
+    }
+    command.args(args.split_whitespace()).env("PLIMSOLL_NVML", "").envs(variables.iter().copied());
+    command
+}
+
+fn devices(args: &str, variables: &[(&str, &str)]) -> Said {
+    let said = outcome(&mut command(&format!("devices --intra-op 1 {args}"), variables));
+    assert_eq!(said.code, 0, "{}", said.err);
+    said
+}
+
+fn document(args: &str, variables: &[(&str, &str)]) -> Value {
+    serde_json::from_str(&devices(&format!("--json {args}"), variables).out).unwrap()
+}
+
+/// The value of a key of each of a list.
+fn all(list: &Value, key: &str) -> Value {
+    list.as_array().unwrap().iter().map(|entry| entry[key].clone()).collect()
+}
+
+/// The ledger that programs meet in which name the set and that folder.
+fn ledger(state: &Path) -> Machine {
+    let cards = PhysicalDevice::simulated("--sim-gpus", SET).unwrap();
+    PhysicalDevice::ledger(&cards, &StateDir::open(state).unwrap()).unwrap()
+}
+
+fn holder(machine: &Machine, number: u64) -> Member {
+    let program = format!("/opt/programs/train --number {number}");
+    let name = if number == 3 { "third".to_string() } else { String::new() };
+    let member = machine.join(&Who { name, program, guarantee: Guarantee::Held }).unwrap();
+    let card = (number % 2) as usize;
+    member.reserve(&[(card, Bytes((512 + number) * MIB))]).unwrap();
+    member.set_used(card, Bytes(300 * MIB));
+    member.set_used(card, Bytes(number * MIB));
+    member
+}
+
+#[test]
+fn holders_and_waiters_are_seen_and_gone_when_they_are_gone() {
+    let folder = Folder::new("machine");
+    let state = folder.0.join("state");
+    let variables = [("PLIMSOLL_STATE_DIR", state.to_str().unwrap()), ("PLIMSOLL_SIM_GPUS", SET)];
+    let machine = ledger(&state);
+    let none = devices("", &variables).out;
+    assert!(none.contains("|  No running processes found  ") && !none.contains("Waiting"), "{none}");
+
+    let holders: Vec<Member> = (0..8).map(|number| holder(&machine, number)).collect();
+    let waiter = machine.join(&Who { name: "w".into(), program: "late".into(), guarantee: Guarantee::Held }).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let wait = Wait { priority: 2, timeout: Some(Duration::from_secs(60)) };
+            waiter.reserve_waiting(&[(1, Bytes(3000 * MIB))], &wait, &mut |_| true).unwrap();
+        });
+        let begin = Instant::now();
+        while machine.look().unwrap().waiters().is_empty() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "nobody waits");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let seen = document("", &variables);
+        let table = devices("-v", &variables).out;
+        // The waiter gets what it waits for.
+        drop(holders);
+        is_documented(&seen);
+        is_drawn(&table);
+    });
+    drop(waiter);
+    let after = document("", &variables);
+    assert_eq!((&after["processes"], &after["waiters"]), (&json!([]), &json!([])));
+    assert_eq!(all(&after["cards"], "free_bytes"), json!([4096 * MIB, 4096 * MIB]));
+}
+
+fn is_documented(seen: &Value) {
+    let cards = &seen["cards"];
+    assert_eq!(all(cards, "name"), json!(["GRID K520", "GRID K520"]));
+    assert_eq!((all(cards, "simulated"), all(cards, "unused")), (json!([true, true]), json!([null, null])));
+    assert_eq!(all(cards, "pci_bus_id"), json!(["0000:00:03.0", "0000:00:04.0"]));
+    assert_eq!((all(cards, "total_bytes"), all(cards, "peers")), (json!([4096 * MIB, 4096 * MIB]), json!([[1], [0]])));
+    // 512 + 0, 2, 4, 6 on the first card, 512 + 1, 3, 5, 7 on the other one.
+    let reserved = [(4 * 512 + 12) * MIB, (4 * 512 + 16) * MIB];
+    assert_eq!(all(cards, "reserved_bytes"), json!(reserved));
+    assert_eq!(all(cards, "free_bytes"), json!(reserved.map(|bytes| 4096 * MIB - bytes)));
+    assert_eq!(all(cards, "used_bytes"), json!([12 * MIB, 16 * MIB]));
+    let processes = &seen["processes"];
+    assert_eq!(all(processes, "card"), json!([0, 0, 0, 0, 1, 1, 1, 1]));
+    assert_eq!(all(processes, "used_bytes"), json!([6 * MIB, 4 * MIB, 2 * MIB, 0, 7 * MIB, 5 * MIB, 3 * MIB, MIB]));
+    let third = json!({
+        "card": 1, "pid": std::process::id(), "type": "C", "program": "/opt/programs/train --number 3", "name": "third",
+        "reserved_bytes": 515 * MIB, "used_bytes": 3 * MIB, "peak_bytes": 300 * MIB, "guarantee": "held"
+    });
+    assert_eq!(processes[6], third);
+    let waiter = &seen["waiters"][0];
+    assert_eq!((&waiter["program"], &waiter["priority"], &waiter["ahead"]), (&json!("late"), &json!(2), &json!(0)));
+    assert_eq!(waiter["asked"], json!([{"card": 1, "bytes": 3000 * MIB}]));
+    assert!(waiter["why"].as_str().unwrap().starts_with("waits for 2.93 GiB of GRID K520"), "{waiter}");
+    let parts = &seen["devices"];
+    assert_eq!((all(parts, "card"), all(parts, "reserve")), (json!([null, 0, 1]), json!(["plan", "plan", "plan"])));
+    assert_eq!(parts[1]["name"], "/job:localhost/replica:0/task:0/device:GPU:0");
+    assert!(seen["log"][0].as_str().unwrap().starts_with("Created device /job:localhost/replica:0/task:0/device:GPU:0 with "), "{seen}");
+}
+
+/// The table is the one in `machine.txt`, process numbers and this processor's name masked. `PLIMSOLL_BLESS=1` writes it anew.
+fn is_drawn(table: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/machine.txt");
+    let pid = format!("{:>8}", std::process::id());
+    let mut got = String::new();
+    for line in table.lines().filter(|line| !line.contains(" cores may be used by this process")) {
+        let line = match line.split_once("as planned    ").filter(|_| line.contains(" CPU:")) {
+            Some((before, _)) => format!("{before}as planned    #"),
+            None => line.replace(&pid, "     PID").replace(env!("CARGO_PKG_VERSION"), "#.#.#"),
+        };
+        got += line.trim_end();
+        got.push('\n');
+    }
+    if std::env::var_os("PLIMSOLL_BLESS").is_some() {
+        std::fs::write(&path, got).unwrap();
+        return;
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(got, wanted, "{} differs; PLIMSOLL_BLESS=1 writes it anew", path.display());
+}
+
+#[test]
+fn what_options_and_variables_choose_is_listed() {
+    let folder = Folder::new("machine-options");
+    let state: PathBuf = folder.0.join("state");
+    let with = |args: &str, more: &[(&str, &str)]| {
+        let variables = [&[("PLIMSOLL_STATE_DIR", state.to_str().unwrap())], more].concat();
+        document(args, &variables)
+    };
+    let seen = with("--sim-gpus 4x1GiB --memory-limit GPU:0=256MiB+128MiB", &[("CUDA_VISIBLE_DEVICES", "3,1")]);
+    assert_eq!(all(&seen["cards"], "cuda_ordinal"), json!([null, 1, null, 0]));
+    assert_eq!(all(&seen["devices"], "card"), json!([null, 3, 3, 1]));
+    assert_eq!(seen["devices"][2]["limit_bytes"], json!(128 * MIB));
+    assert_eq!(seen["devices"][1]["links"][0], json!({"device": 1, "kind": "SAME_DEVICE", "strength": 1000}));
+    assert!(seen["notes"].to_string().contains("CUDA_VISIBLE_DEVICES=3,1 shows 2 of 4 cards"), "{}", seen["notes"]);
+
+    let seen = with("--sim-gpus 1GiB+1GiB,cc=3.0", &[]);
+    assert_eq!(seen["cards"][0]["unused"], Value::Null);
+    assert!(seen["cards"][1]["unused"].as_str().unwrap().contains("The minimum required Cuda capability is 3.5"), "{seen}");
+    assert!(seen["log"][0].as_str().unwrap().starts_with("Ignoring visible gpu device (device: "), "{seen}");
+
+    // A place for ledgers that cannot be used is no reason to see nothing.
+    let file = folder.write("file", "");
+    let seen = document("", &[("PLIMSOLL_STATE_DIR", &file), ("PLIMSOLL_SIM_GPUS", "1GiB")]);
+    assert_eq!((&seen["cards"][0]["total_bytes"], &seen["cards"][0]["free_bytes"]), (&json!(1024 * MIB), &Value::Null));
+    assert!(seen["notes"].to_string().contains("who holds memory of simulated GPUs cannot be seen: "), "{}", seen["notes"]);
+}
+
+#[test]
+fn cards_of_a_driver_are_listed_in_the_order_of_the_bus() {
+    let Some(mock) = Mock::new("cli", false, &["two", "faults"]) else { return };
+    let library = mock.path("two");
+    let seen = |more: &[(&str, &str)]| document("", &[&[("PLIMSOLL_NVML", library.as_str())], more].concat());
+    let plain = seen(&[]);
+    assert_eq!(plain["driver"], json!({"driver_version": "535.104.05", "nvml_version": "12.535.104.05", "cuda_version": "12.2"}));
+    assert_eq!(all(&plain["cards"], "pci_bus_id"), json!(["fade:3b:00.0", "fade:af:00.0"]));
+    assert_eq!(all(&plain["cards"], "cuda_ordinal"), json!([1, 0]), "the faster one first");
+    assert_eq!(all(&plain["cards"], "simulated"), json!([false, false]));
+    assert_eq!(all(&plain["cards"], "utilisation_percent"), json!([0, 37]));
+    assert_eq!(plain["cards"][0]["unused"], "its compute capability is 3.0, and the least that is used is 3.5");
+    assert_eq!(plain["cards"][1]["unused"], "NVIDIA cards are not used to compute yet");
+    assert_eq!(all(&plain["devices"], "card"), json!([null]));
+    let own = &plain["processes"][0];
+    assert_eq!((&own["type"], &own["used_bytes"], &own["reserved_bytes"]), (&json!("C+G"), &json!(1500 * MIB), &Value::Null));
+    assert!(own["program"].as_str().unwrap().contains("plimsoll devices --intra-op 1 --json"), "{own}");
+    assert_eq!(all(&seen(&[("CUDA_DEVICE_ORDER", "PCI_BUS_ID")])["cards"], "cuda_ordinal"), json!([0, 1]));
+    assert_eq!(all(&seen(&[("CUDA_VISIBLE_DEVICES", "1")])["cards"], "cuda_ordinal"), json!([0, null]));
+
+    let faults = devices("-v", &[("PLIMSOLL_NVML", &mock.path("faults"))]).out;
+    for line in [
+        "note: NVML sees 1 NVIDIA card, not used to compute yet",
+        "note: NVIDIA card 1 of 2 cannot be looked at: the GPU is lost",
+        "note: NVIDIA card 0 (Tesla T4) does not say: memory: no permission",
+        "N/A / N/A",
+    ] {
+        assert!(faults.contains(line), "{faults}");
+    }
+}
+
+#[test]
+fn no_driver_is_one_line_and_no_error() {
+    let said = devices("", &[("PLIMSOLL_NVML", "/nowhere/libnvidia-ml.so.1")]);
+    assert!(said.out.contains("No GPUs were found") && said.err.is_empty(), "{}{}", said.out, said.err);
+    assert_eq!(said.out.matches("there is no NVIDIA driver: /nowhere/libnvidia-ml.so.1: ").count(), 1, "{}", said.out);
+    let seen = document("", &[("PLIMSOLL_NVML", "/nowhere/libnvidia-ml.so.1")]);
+    assert_eq!((&seen["driver"], &seen["cards"]), (&Value::Null, &json!([])));
+}
+
+#[test]
+fn watching_goes_on_until_somebody_stops_it() {
+    let mut child = command("devices --watch 0.05 --json", &[]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    for _ in 0..3 {
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert!(serde_json::from_str::<Value>(&line).unwrap()["devices"].is_array(), "{line}");
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    // What it still says is read, so that it is the signal that ends it.
+    out.read_to_end(&mut Vec::new()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+
+    let mut child = command("devices --watch 0.05", &[]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!((first, child.wait().unwrap().code()), (*b"+", Some(0)), "nobody reads any more");
+
+    let said = outcome(&mut command("devices --watch 0", &[]));
+    assert_eq!((said.code, said.out.as_str()), (2, ""), "{}", said.err);
+}

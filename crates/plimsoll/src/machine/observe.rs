@@ -1,0 +1,204 @@
+//! Looking.
+
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_device::{Card, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, Options, PhysicalDevice, resolve, seen};
+use plimsoll_device_cuda::{NvidiaCard, Nvml, ProcessKind};
+use plimsoll_memory::machine::{Machine, Snapshot, StateDir};
+
+use super::{Part, Process, SeenCard, View, Waiter};
+
+/// Looks at a machine, as often as one likes. It opens no device, reserves nothing, and computes nothing.
+#[derive(Debug)]
+pub struct Observer {
+    environment: Environment,
+    /// The driver's library, or why there is none.
+    nvml: Result<Nvml>,
+    /// The simulated cards that are asked for, and who asked.
+    simulated: Vec<PhysicalDevice>,
+    /// Their ledger, or why it cannot be read; none where there are no such cards.
+    ledger: Option<Result<Machine>>,
+    division: Division,
+    threads: usize,
+    /// What is the same at every look.
+    notes: Vec<String>,
+}
+
+impl Observer {
+    /// Gets ready to look at the machine as a program with these options and variables would find it. PLIMSOLL_NVML names
+    /// another library than the driver's; empty, none is loaded.
+    ///
+    /// # Errors
+    /// Those of [`plimsoll_device::resolve`] for options that make no sense. What cannot be looked at is no error: the notes of a
+    /// [`View`] say so.
+    pub fn open(options: &Options, environment: &Environment) -> Result<Observer> {
+        let simulated = options.simulated_cards(environment)?;
+        let division = resolve(&simulated, options, environment)?;
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let threads = options.threads_in(environment, cores)?;
+        let mut notes = vec![format!("{cores} cores may be used by this process, {threads} threads compute (--intra-op)")];
+        let nvml = match environment.get("PLIMSOLL_NVML") {
+            Some("") => Err(Error::not_found("NVIDIA cards are not looked for: PLIMSOLL_NVML is empty")),
+            path => Nvml::load(path),
+        };
+        let ledger = (!simulated.is_empty()).then(|| StateDir::find().and_then(|state| PhysicalDevice::ledger(&simulated, &state)));
+        notes.push(match simulated.len() {
+            0 => "no simulated GPUs are asked for (--sim-gpus, PLIMSOLL_SIM_GPUS)".into(),
+            count => format!("{count} simulated GPUs are asked for: the processor acts them, in the host's memory"),
+        });
+        notes.extend(division.notes.iter().cloned());
+        notes.extend(division.left_out.iter().map(|left| format!("GPU {} is left out {}", left.card.ordinal, left.why)));
+        for device in &division.devices {
+            notes.push(format!("{}: {}", device.name.short(), device.reasons.join("; ")));
+        }
+        Ok(Observer { environment: environment.clone(), nvml, simulated, ledger, division, threads, notes })
+    }
+
+    /// Looks.
+    pub fn look(&self) -> View {
+        let mut view = View { start_log: self.division.start_log(), ..View::default() };
+        match &self.nvml {
+            Ok(nvml) => self.real(nvml, &mut view),
+            Err(error) => {
+                view.no_driver = Some(error.message().into());
+                view.notes.push(error.message().into());
+            }
+        }
+        let first = view.cards.len();
+        view.cards.extend(self.simulated.iter().map(|device| self.simulated_card(device)));
+        match &self.ledger {
+            Some(ledger) => match ledger.as_ref().map_err(Error::clone).and_then(Machine::look) {
+                Ok(snapshot) => held(&snapshot, first, &mut view),
+                Err(error) => view.notes.push(format!("who holds memory of simulated GPUs cannot be seen: {}", error.message())),
+            },
+            None => {}
+        }
+        view.processes.sort_by_key(|process| (process.card, std::cmp::Reverse(process.reserved.max(process.used)), process.pid));
+        view.devices = self.parts(first);
+        view.notes.extend(self.notes.iter().cloned());
+        view
+    }
+
+    /// What the driver says.
+    fn real(&self, nvml: &Nvml, view: &mut View) {
+        let look = nvml.look();
+        let devices: Vec<PhysicalDevice> = look.cards.iter().map(|card| card.device.clone()).collect();
+        let count = devices.len();
+        let plural = if count == 1 { "" } else { "s" };
+        view.notes.push(format!("NVML sees {count} NVIDIA card{plural}{}", if count > 0 { ", not used to compute yet" } else { "" }));
+        view.notes.extend(look.notes);
+        let visible = seen(&devices, &self.environment, &mut view.notes);
+        view.driver = Some(look.driver);
+        for (place, card) in look.cards.into_iter().enumerate() {
+            view.notes.extend(card.missing.iter().map(|what| format!("NVIDIA card {place} ({}) does not say: {what}", card.device.name)));
+            view.processes.extend(card.processes.iter().map(|process| Process {
+                card: place,
+                pid: process.pid,
+                kind: process.kind,
+                program: process.program.clone(),
+                name: String::new(),
+                reserved: None,
+                used: process.bytes,
+                peak: None,
+                guarantee: None,
+            }));
+            let unused = unused(&card.device);
+            if let Some(why) = unused.as_ref().filter(|why| why.as_str() != NOT_YET) {
+                view.notes.push(format!("NVIDIA card {place} ({}) could not be used: {why}", card.device.name));
+            }
+            view.cards.push(real_card(card, &visible, unused));
+        }
+    }
+
+    fn simulated_card(&self, device: &PhysicalDevice) -> SeenCard {
+        let number = |card: &Card| (card.device.ordinal == device.ordinal).then_some(card.ordinal);
+        let left_out = self.division.left_out.iter().find(|left| left.card.device.ordinal == device.ordinal);
+        SeenCard {
+            cuda_ordinal: self.division.seen.iter().find_map(number),
+            unused: left_out.map(|left| left.why.clone()),
+            total: Some(device.total),
+            ..SeenCard::new(device.clone())
+        }
+    }
+
+    /// The logical devices; `first` is the place of the first simulated card.
+    fn parts(&self, first: usize) -> Vec<Part> {
+        let instructions = InstructionSet::detect();
+        let part = |device: &plimsoll_device::LogicalDevice| Part {
+            description: match (&device.card, device.kind) {
+                (Some(card), _) => card.description(),
+                (None, DeviceKind::Cpu) => DeviceSpec::cpu(device.index(), None, self.threads as u32, instructions).description,
+                (None, DeviceKind::Gpu) => String::new(),
+            },
+            card: device.card.as_ref().map(|card| first + card.device.ordinal as usize),
+            device: device.clone(),
+        };
+        self.division.devices.iter().map(part).collect()
+    }
+}
+
+/// Why no real card computes.
+const NOT_YET: &str = "NVIDIA cards are not used to compute yet";
+
+fn unused(device: &PhysicalDevice) -> Option<String> {
+    let (capability, minimum) = (device.compute_capability, device.minimum_capability());
+    Some(match capability < minimum {
+        true => format!("its compute capability is {capability}, and the least that is used is {minimum}"),
+        false => NOT_YET.into(),
+    })
+}
+
+fn real_card(card: NvidiaCard, visible: &[Card], unused: Option<String>) -> SeenCard {
+    SeenCard {
+        cuda_ordinal: visible.iter().find(|seen| seen.device.ordinal == card.device.ordinal).map(|seen| seen.ordinal),
+        unused,
+        total: card.memory.map(|memory| memory.total),
+        reserved: None,
+        used: card.memory.map(|memory| memory.used),
+        free: card.memory.map(|memory| memory.free),
+        utilisation: card.utilisation,
+        temperature: card.temperature,
+        fan: card.fan,
+        power: card.power,
+        power_limit: card.power_limit,
+        performance_state: card.performance_state,
+        clock_mhz: card.clock_mhz,
+        mig: card.mig,
+        device: card.device,
+    }
+}
+
+/// What the ledger says of the simulated cards, the first of which is at place `first`.
+fn held(snapshot: &Snapshot, first: usize, view: &mut View) {
+    for (card, usage) in view.cards[first..].iter_mut().zip(&snapshot.cards) {
+        card.reserved = Some(usage.reserved);
+        card.used = Some(usage.used);
+        card.free = Some(usage.free);
+        card.device.available = usage.free;
+    }
+    for entry in &snapshot.entries {
+        let holds = entry.shares.iter().filter(|share| share.reserved > Bytes::ZERO || share.used > Bytes::ZERO);
+        view.processes.extend(holds.map(|share| Process {
+            card: first + share.card,
+            pid: entry.pid,
+            kind: ProcessKind::Compute,
+            program: Some(entry.program.clone()),
+            name: entry.name.clone(),
+            reserved: Some(share.reserved),
+            used: Some(share.used),
+            peak: Some(share.peak),
+            guarantee: Some(entry.guarantee),
+        }));
+    }
+    for entry in snapshot.waiters() {
+        let Some(waiting) = &entry.waiting else { continue };
+        view.waiters.push(Waiter {
+            pid: entry.pid,
+            program: entry.program.clone(),
+            name: entry.name.clone(),
+            priority: waiting.priority,
+            ahead: waiting.ahead,
+            asked: waiting.asked.iter().map(|&(card, bytes)| (first + card, bytes)).collect(),
+            why: snapshot.why(entry).unwrap_or_default(),
+        });
+    }
+}
