@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use plimsoll::{Bytes, PhysicalDevice};
+use plimsoll::{Bytes, Environment, PhysicalDevice};
 use plimsoll_memory::machine::{Guarantee, Machine, Member, StateDir, Wait, Who};
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 
 fn command(args: &str, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    for name in ["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PLIMSOLL_SIM_GPUS"] {
+    for name in Environment::NAMES {
         command.env_remove(name);
     }
     command.args(args.split_whitespace()).env("PLIMSOLL_NVML", "").envs(variables.iter().copied());

@@ -65,12 +65,11 @@ impl Observer {
         }
         let first = view.cards.len();
         view.cards.extend(self.simulated.iter().map(|device| self.simulated_card(device)));
-        match &self.ledger {
-            Some(ledger) => match ledger.as_ref().map_err(Error::clone).and_then(Machine::look) {
+        if let Some(ledger) = &self.ledger {
+            match ledger.as_ref().map_err(Error::clone).and_then(Machine::look) {
                 Ok(snapshot) => held(&snapshot, first, &mut view),
                 Err(error) => view.notes.push(format!("who holds memory of simulated GPUs cannot be seen: {}", error.message())),
-            },
-            None => {}
+            }
         }
         view.processes.sort_by_key(|process| (process.card, std::cmp::Reverse(process.reserved.max(process.used)), process.pid));
         view.devices = self.parts(first);
@@ -200,5 +199,26 @@ fn held(snapshot: &Snapshot, first: usize, view: &mut View) {
             asked: waiting.asked.iter().map(|&(card, bytes)| (first + card, bytes)).collect(),
             why: snapshot.why(entry).unwrap_or_default(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_make_no_sense_are_errors_and_what_is_not_there_is_none() {
+        let quiet = Environment::new().with("PLIMSOLL_NVML", "");
+        assert!(Observer::open(&Options::new().sim_gpus("much"), &quiet).is_err());
+        assert!(Observer::open(&Options::new().device_count(DeviceKind::Cpu, 0), &quiet).is_err());
+
+        let view = Observer::open(&Options::new().limit("CPU:0", "64MiB").intra_op(3), &quiet).unwrap().look();
+        assert_eq!((view.cards.len(), view.processes.len(), view.waiters.len()), (0, 0, 0));
+        assert_eq!((view.driver, view.no_driver.is_some(), view.start_log.len()), (None, true, 0));
+        assert_eq!((view.devices.len(), view.devices[0].device.memory_limit), (1, Some(Bytes(64 << 20))));
+        assert!(view.devices[0].description.ends_with("3 threads"), "{:?}", view.devices);
+        for note in ["3 threads compute", "no simulated GPUs are asked for", "CPU:0: --memory-limit: 64 MiB"] {
+            assert!(view.notes.iter().any(|said| said.contains(note)), "{:?}", view.notes);
+        }
     }
 }
