@@ -170,12 +170,14 @@ def run(op, inputs, gradient=False, kind="op", **attrs):
         placeholders, operation = case.build()
         feed = {x: value for x, value in zip(placeholders, case.flat) if x.op.type == "Placeholder"}
         values = session.run(list(operation.outputs), feed)
+        if op.startswith("FusedBatchNorm") and "Grad" not in op and (case.flat[0].size == 0 or not attrs.get("is_training", True)):
+            values[3:5] = [np.zeros_like(value) for value in values[3:5]]  # The kernel leaves them unwritten.
         print(f"{kind} {case.head()} | {';'.join(tensor(v) for v in values)}")
         if not gradient:
             return
         ys = [y for y in operation.outputs if y.dtype.is_floating]
         dys = [f(*values[list(operation.outputs).index(y)].shape).astype(y.dtype.as_numpy_dtype) for y in ys]
-        if op.endswith("WithLogits"):
+        if op.endswith("WithLogits") or op.startswith("FusedBatchNorm"):
             ys, dys = ys[:1], dys[:1]
         xs = [x for x in placeholders if x.dtype.is_floating]
         gradients = v1.gradients(ys, xs, [tf.constant(dy) for dy in dys])
@@ -787,6 +789,47 @@ def scans():
     both("Prod", [np.array([[1.5, 0.5, 2], [1, 0, -1]], np.float32), i(0, 1)], keep_dims=False)
 
 
+def batch_norms():
+    none = np.zeros(0, np.float32)
+    shapes = [(2, 3, 2, 2), (3, 2, 1, 5), (1, 1, 1, 3), (2, 2, 3, 19), (0, 2, 2, 3), (2, 3, 2, 0), (5, 1, 1, 1), (1, 33, 2, 4)]
+    for op in ["FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"]:
+        for shape in shapes if op.endswith("V3") else shapes[:2]:
+            c, small = shape[-1], 0 < np.prod(shape) < 40
+            x, scale, offset, mean, variance = f(*shape), f(c, low=0.3), f(c), f(c), f(c, low=0.5)
+            run(op, [x, scale, offset, none, none], gradient=small and shape[0] > 1, epsilon=0.01)
+            if x.size > 0:
+                run(op, [x, scale, offset, mean, variance], exponential_avg_factor=0.25)
+            run(op, [x, scale, offset, mean, variance], gradient=small, epsilon=0.002, is_training=False)
+            rest = [np.zeros((), np.float32)] if op.endswith("V3") else []
+            for training in [True, False]:
+                grad = op.replace("Norm", "NormGrad")
+                run(grad, [f(*shape), x, scale, mean, variance] + rest, epsilon=0.01, is_training=training)
+    x = np.round(1000 + f(4, 3, 3, 2), 3).astype(np.float32)
+    run("FusedBatchNormV3", [x, f(2), f(2), none, none])
+    run("FusedBatchNormV3", [f(2, 1, 2, 2, 3), f(3), f(3), none, none], data_format="NDHWC")
+    x, one, two = f(1, 2, 1, 2), f(1), f(2)
+    for training in [True, False]:
+        attrs = dict(is_training=training, exponential_avg_factor=0.5)
+        refuse("FusedBatchNormV3", [f(2, 1, 2), two, two, two, two], **attrs)
+        refuse("FusedBatchNormV3", [x, one, two, two, two], **attrs)
+        refuse("FusedBatchNormV3", [x, two, one, two, two], **attrs)
+        refuse("FusedBatchNormV3", [x, two, two, one, two], **attrs)
+        refuse("FusedBatchNormV3", [x, two, two, two, one], **attrs)
+        refuse("FusedBatchNormV3", [x, f(1, 2), two, two, two], **attrs)
+        refuse("FusedBatchNormV3", [x, two, f(), two, two], **attrs)
+        refuse("FusedBatchNormV3", [x, two, two, f(1, 2), two], **attrs)
+        refuse("FusedBatchNormV3", [x, two, two, two, f(2, 1)], **attrs)
+    grad = "FusedBatchNormGradV3"
+    refuse(grad, [f(1, 2, 1, 1), x, two, two, two, none])
+    refuse(grad, [f(1, 2, 2), f(1, 2, 2), two, two, two, none])
+    refuse(grad, [x, x, one, two, two, none])
+    refuse(grad, [x, x, two, one, two, none])
+    refuse(grad, [x, x, two, two, one, none])
+    refuse(grad, [x, x, f(2, 1), two, two, none])
+    refuse(grad, [x, x, two, f(2, 1), two, none])
+    refuse(grad, [x, x, two, two, f(2, 1), none])
+
+
 if __name__ == "__main__":
-    for record in [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows, control, scans, dilated]:
+    for record in [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows, control, scans, dilated, batch_norms]:
         record()

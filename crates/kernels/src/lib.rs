@@ -14,6 +14,7 @@ pub mod gather;
 pub mod lrn;
 pub mod movement;
 pub mod nn;
+pub mod norm;
 pub mod pool;
 pub mod product;
 pub mod random;

@@ -90,11 +90,12 @@ fn fold_call(
     }
     // What cannot be prepared here will say why when the plan needs it.
     let Ok(call) = prepare(cx) else { return Ok(None) };
-    let arguments: Option<Vec<&HostTensor>> = call.inputs.iter().map(|input| values[*input].as_ref()).collect();
-    let Some(arguments) = arguments else { return Ok(None) };
-    let Some(then) = call.then else { return run(&call.prepared, &arguments, outputs).map(Some) };
-    let between = run(&call.prepared, &arguments, std::slice::from_ref(&then.between))?;
-    run(&then.prepared, &between.iter().collect::<Vec<_>>(), outputs).map(Some)
+    let arguments = |inputs: &[usize]| inputs.iter().map(|input| values[*input].as_ref()).collect::<Option<Vec<&HostTensor>>>();
+    let further = call.then.as_ref().map_or(&[][..], |then| &then.inputs);
+    let (Some(first), Some(further)) = (arguments(&call.inputs), arguments(further)) else { return Ok(None) };
+    let Some(then) = call.then else { return run(&call.prepared, &first, outputs).map(Some) };
+    let between = run(&call.prepared, &first, std::slice::from_ref(&then.between))?;
+    run(&then.prepared, &between.iter().chain(further).collect::<Vec<_>>(), outputs).map(Some)
 }
 
 fn run(prepared: &plimsoll_device::Prepared, inputs: &[&HostTensor], outputs: &[Meta]) -> Result<Vec<HostTensor>> {

@@ -46,6 +46,11 @@ impl<'a> Grad<'a> {
         self.builder.node(self.node).inputs.len()
     }
 
+    /// The node's operation.
+    pub(crate) fn op_name(&self) -> &str {
+        &self.builder.node(self.node).op
+    }
+
     /// The node's attributes.
     pub(crate) fn attrs(&self) -> &Attrs {
         &self.builder.node(self.node).attrs

@@ -113,8 +113,10 @@ pub struct Call {
 pub struct Then {
     /// What lies in between: the one result of the first kernel.
     pub between: Meta,
-    /// The second kernel. Its arguments are what lies in between, then all outputs of the node.
+    /// The second kernel. Its arguments are what lies in between, then `inputs`, then all outputs of the node.
     pub prepared: Prepared,
+    /// Positions of inputs that the second kernel reads as well.
+    pub inputs: Vec<usize>,
 }
 
 impl Call {
@@ -123,9 +125,9 @@ impl Call {
         Call { prepared, inputs: inputs.into(), then: None, pooling: None }
     }
 
-    /// The same, with a second kernel.
-    pub fn then(self, between: Meta, prepared: Prepared) -> Call {
-        Call { then: Some(Then { between, prepared }), ..self }
+    /// The same, with a second kernel that reads what lies in between, and these inputs.
+    pub fn then(self, between: Meta, prepared: Prepared, inputs: impl Into<Vec<usize>>) -> Call {
+        Call { then: Some(Then { between, prepared, inputs: inputs.into() }), ..self }
     }
 }
 

@@ -24,6 +24,10 @@ pub trait Lanes: Copy {
     unsafe fn madd(self, b: Self, c: Self) -> Self;
     /// The sum.
     unsafe fn add(self, other: Self) -> Self;
+    /// The difference.
+    unsafe fn sub(self, other: Self) -> Self;
+    /// The product.
+    unsafe fn mul(self, other: Self) -> Self;
 
     /// Turns `rows` rows of `columns` elements (each at most `COUNT`), `from_row` apart, into `COUNT` columns `to_row` apart:
     /// `to[c * to_row + r] = from[r * from_row + c]` for all `c < columns` and all `r < COUNT`, with zeros for `r >= rows`.
@@ -89,6 +93,16 @@ impl Lanes for Four {
         let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (self.0, other.0);
         Four([a0 + b0, a1 + b1, a2 + b2, a3 + b3])
     }
+    #[inline(always)]
+    unsafe fn sub(self, other: Four) -> Four {
+        let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (self.0, other.0);
+        Four([a0 - b0, a1 - b1, a2 - b2, a3 - b3])
+    }
+    #[inline(always)]
+    unsafe fn mul(self, other: Four) -> Four {
+        let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (self.0, other.0);
+        Four([a0 * b0, a1 * b1, a2 * b2, a3 * b3])
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -138,6 +152,16 @@ mod x86 {
         unsafe fn add(self, other: __m256) -> __m256 {
             // SAFETY: as above.
             unsafe { _mm256_add_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn sub(self, other: __m256) -> __m256 {
+            // SAFETY: as above.
+            unsafe { _mm256_sub_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn mul(self, other: __m256) -> __m256 {
+            // SAFETY: as above.
+            unsafe { _mm256_mul_ps(self, other) }
         }
         #[inline(always)]
         unsafe fn transpose(from: *const f32, from_row: usize, rows: usize, columns: usize, to: *mut f32, to_row: usize) {
@@ -225,6 +249,16 @@ mod x86 {
         unsafe fn add(self, other: __m512) -> __m512 {
             // SAFETY: as above.
             unsafe { _mm512_add_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn sub(self, other: __m512) -> __m512 {
+            // SAFETY: as above.
+            unsafe { _mm512_sub_ps(self, other) }
+        }
+        #[inline(always)]
+        unsafe fn mul(self, other: __m512) -> __m512 {
+            // SAFETY: as above.
+            unsafe { _mm512_mul_ps(self, other) }
         }
         #[inline(always)]
         unsafe fn transpose(from: *const f32, from_row: usize, rows: usize, columns: usize, to: *mut f32, to_row: usize) {

@@ -8,6 +8,7 @@ pub mod bias;
 pub mod conv2d;
 pub mod cross_entropy;
 pub mod depthwise_conv2d;
+pub mod fused_batch_norm;
 pub mod in_top_k;
 pub mod l2_loss;
 pub mod lrn;
@@ -24,6 +25,7 @@ pub const RULES: &[&[OpRules]] = &[
     conv2d::RULES,
     cross_entropy::RULES,
     depthwise_conv2d::RULES,
+    fused_batch_norm::RULES,
     in_top_k::RULES,
     l2_loss::RULES,
     lrn::RULES,

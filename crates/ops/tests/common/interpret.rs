@@ -192,15 +192,20 @@ impl Preparation {
     }
 
     fn call(&self, interpreter: &mut Interpreter<'_>, node: NodeId, call: Call, outputs: &[Meta]) -> Result<Vec<HostTensor>> {
-        let inputs: Vec<Output> = call.inputs.iter().map(|input| interpreter.builder.node(node).inputs[*input]).collect();
-        let tensors = inputs.into_iter().map(|input| interpreter.value(input)?.dense()).collect::<Result<Vec<_>>>()?;
+        let mut read = |inputs: &[usize]| {
+            let inputs: Vec<Output> = inputs.iter().map(|input| interpreter.builder.node(node).inputs[*input]).collect();
+            inputs.into_iter().map(|input| interpreter.value(input)?.dense()).collect::<Result<Vec<_>>>()
+        };
+        let tensors = read(&call.inputs)?;
         let bytes: Vec<&[u8]> = tensors.iter().map(|tensor| tensor.bytes().unwrap_or_default()).collect();
         let sizes: Vec<u64> = outputs.iter().map(Meta::bytes).collect();
         let results = match &call.then {
             None => run_on_bytes(&call.prepared, &bytes, &sizes)?,
             Some(then) => {
                 let between = run_on_bytes(&call.prepared, &bytes, &[then.between.bytes()])?;
-                run_on_bytes(&then.prepared, &between.iter().map(|bytes| &bytes[..]).collect::<Vec<_>>(), &sizes)?
+                let further = read(&then.inputs)?;
+                let further = further.iter().map(|tensor| tensor.bytes().unwrap_or_default());
+                run_on_bytes(&then.prepared, &between.iter().map(|bytes| &bytes[..]).chain(further).collect::<Vec<_>>(), &sizes)?
             }
         };
         results.iter().zip(outputs).map(|(bytes, meta)| HostTensor::from_bytes(meta.data_type, meta.shape.clone(), bytes)).collect()

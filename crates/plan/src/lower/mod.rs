@@ -191,10 +191,12 @@ impl Lowering<'_> {
                 let values = self.values(node);
                 let call = prepare(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
                 let views = self.read_inputs(id, node, &call.inputs)?;
+                let further = call.then.as_ref().map_or(&[][..], |then| &then.inputs);
+                let further = self.read_inputs(id, node, further)?;
                 let results = self.results(id, &outputs);
                 // What gives nothing is there for what it checks.
                 let is_root = results.is_empty();
-                self.call(id, call, views, results, is_root);
+                self.call(id, call, [views, further], results, is_root);
                 Ok(())
             }
             Lower::Stateful(prepare) => {
@@ -346,13 +348,14 @@ impl Lowering<'_> {
         (work.is_root, work.guard) = (is_root, guard);
     }
 
-    /// The one or two works of a call on those inputs.
-    fn call(&mut self, id: NodeId, call: Call, inputs: Vec<View>, results: Vec<ValueId>, is_root: bool) {
+    /// The one or two works of a call on those inputs: the first kernel's, and what the second reads beside what lies in between.
+    fn call(&mut self, id: NodeId, call: Call, [inputs, further]: [Vec<View>; 2], results: Vec<ValueId>, is_root: bool) {
         let Some(then) = call.then else { return self.kernel(id, call.prepared, call.pooling, inputs, results, is_root) };
         let between = self.lir.value(self.device(id), Home::Arena, then.between.bytes(), id);
         self.kernel(id, call.prepared, None, inputs, vec![between], false);
         let between = View { value: between, data_type: then.between.data_type, shape: then.between.shape };
-        self.kernel(id, then.prepared, None, vec![between], results, is_root);
+        let inputs = std::iter::once(between).chain(further).collect();
+        self.kernel(id, then.prepared, None, inputs, results, is_root);
     }
 
     /// A work with a kernel of its own, whose arguments are all inputs, then all results.

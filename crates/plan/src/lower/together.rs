@@ -163,7 +163,7 @@ impl Lowering<'_> {
         let positions = self.lir.value(self.device(id), Home::Arena, meta.bytes(), id);
         results.push(positions);
         self.together.positions.insert(id, View { value: positions, data_type: meta.data_type, shape: meta.shape });
-        self.call(id, call, views, results, false);
+        self.call(id, call, [views, Vec::new()], results, false);
         Ok(true)
     }
 
@@ -227,7 +227,7 @@ impl Lowering<'_> {
         let mut views = self.read_inputs(id, node, &call.inputs)?;
         views.extend(unpooled);
         let results = self.results(id, &outputs);
-        self.call(id, call, views, results, false);
+        self.call(id, call, [views, Vec::new()], results, false);
         Ok(true)
     }
 

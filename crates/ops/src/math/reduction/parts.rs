@@ -48,7 +48,7 @@ impl Divided {
     fn call(&self, first: Prepared, op: ReduceOp, data_type: DataType) -> Result<Call> {
         let shape = [self.parts, self.results];
         let then = reduce(op, data_type, &shape, &[0])?;
-        Ok(Call::new(first, [0]).then(Meta { data_type, shape: shape.into() }, then))
+        Ok(Call::new(first, [0]).then(Meta { data_type, shape: shape.into() }, then, []))
     }
 }
 

@@ -181,7 +181,7 @@ fn sum_of_parts(spec: &ConvSpec, parts: u64, call: Call) -> Result<Call> {
     }
     let shape = [parts, spec.filter().iter().product()];
     let between = Meta { data_type: DataType::Float, shape: shape.into() };
-    Ok(call.then(between, reduce(ReduceOp::Sum, DataType::Float, &shape, &[0])?))
+    Ok(call.then(between, reduce(ReduceOp::Sum, DataType::Float, &shape, &[0])?, []))
 }
 
 /// Conv2DBackpropFilter where the gradient by the result is that of MaxPoolGrad, which need not be made for it, in parts if there are

@@ -1,0 +1,260 @@
+//! The walk over the elements, with what the parts say of each channel.
+
+use std::ops::Range;
+
+use plimsoll_device::{Args, CpuKernel, Fault};
+
+use super::BatchNormSpec;
+use super::coefficients::{Lines, Statistics};
+use super::isa::{self, OverLanes, load, store};
+use super::parts::Parts;
+use crate::cut::Cut;
+use crate::simd::{Isa, Lanes};
+
+/// What is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Apply {
+    /// `(x - mean) * factor + offset`.
+    Forward {
+        /// Whether there is an output of one number more.
+        reserve_3: bool,
+    },
+    /// The gradients.
+    Gradient,
+}
+
+#[derive(Debug)]
+pub(super) struct Kernel {
+    pub(super) spec: BatchNormSpec,
+    pub(super) statistics: Statistics,
+    pub(super) apply: Apply,
+    pub(super) parts: Parts,
+    pub(super) cut: Cut,
+    pub(super) isa: Isa,
+}
+
+impl CpuKernel for Kernel {
+    unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise; the lines are this worker's.
+        unsafe {
+            let lines = Lines::new(args.worker.cast::<f32>(), self.channels());
+            match self.apply {
+                Apply::Forward { reserve_3 } => self.forward(chunks, args, lines, reserve_3),
+                Apply::Gradient => self.gradient(chunks, args, lines),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Kernel {
+    fn channels(&self) -> usize {
+        self.spec.channels as usize
+    }
+
+    unsafe fn forward(&self, chunks: Range<u32>, args: &Args<'_>, mut lines: Lines<'_>, reserve_3: bool) {
+        let (channels, x) = (self.channels(), usize::from(self.statistics == Statistics::Batch));
+        // SAFETY: the arguments have a number of each channel, but for given statistics that do not count, and these are not
+        // looked at; outputs of channels are written with the first piece, and read by none.
+        unsafe {
+            let input = |index: usize| args.input::<f32>(x + index, channels);
+            match self.statistics {
+                Statistics::Batch => {
+                    lines.moments(&self.parts, args.input(0, 2 * channels * self.parts.count()));
+                    lines.factors_of_moments(&self.spec, input(1));
+                }
+                Statistics::Given => lines.given(&self.spec, input(1), input(3), input(4)),
+            }
+            if chunks.start == 0 {
+                let [means, squares, ..] = &lines.0;
+                self.statistics(args, x, means, squares, reserve_3);
+            }
+            let walk = Forward {
+                x: args.pointers[x].cast::<f32>().cast_const(),
+                y: args.pointers[x + 5].cast(),
+                mean: lines.0[0].as_ptr(),
+                factor: lines.0[2].as_ptr(),
+                offset: args.pointers[x + 2].cast::<f32>().cast_const(),
+                channels,
+                rows: self.cut.units(chunks),
+            };
+            isa::run(self.isa, walk);
+        }
+    }
+
+    /// The outputs that have a number of each channel.
+    unsafe fn statistics(&self, args: &Args<'_>, x: usize, means: &[f32], squares: &[f32], reserve_3: bool) {
+        let (channels, first) = (means.len(), x + 6);
+        let (rows, factor) = (self.spec.rows, self.spec.exponential_avg_factor);
+        // SAFETY: as in `forward`.
+        unsafe {
+            let output = |index: usize| args.output::<f32>(first + index, 0..channels);
+            let [running_mean, running_variance, batch_mean, batch_variance] = [0, 1, 2, 3].map(output);
+            if rows == 0 {
+                running_mean.fill(f32::NAN);
+                running_variance.fill(f32::NAN);
+            } else if self.statistics == Statistics::Batch {
+                // Of a sample.
+                let share = 1.0 / (rows - 1).max(1) as f32;
+                for channel in 0..channels {
+                    running_mean[channel] = means[channel];
+                    running_variance[channel] = squares[channel] * share;
+                }
+                if factor != 1.0 {
+                    let (mean, variance) = (args.input::<f32>(x + 3, channels), args.input::<f32>(x + 4, channels));
+                    for channel in 0..channels {
+                        running_mean[channel] = (1.0 - factor) * mean[channel] + factor * running_mean[channel];
+                        running_variance[channel] = (1.0 - factor) * variance[channel] + factor * running_variance[channel];
+                    }
+                }
+            } else {
+                running_mean.copy_from_slice(args.input(x + 3, channels));
+                running_variance.copy_from_slice(args.input(x + 4, channels));
+            }
+            for channel in 0..channels {
+                let known = self.statistics == Statistics::Batch && rows > 0;
+                batch_mean[channel] = if known { means[channel] } else { 0.0 };
+                batch_variance[channel] = if known { squares[channel] / rows as f32 } else { 0.0 };
+            }
+            if reserve_3 {
+                args.output::<f32>(first + 4, 0..1).fill(0.0);
+            }
+        }
+    }
+
+    unsafe fn gradient(&self, chunks: Range<u32>, args: &Args<'_>, mut lines: Lines<'_>) {
+        let channels = self.channels();
+        // SAFETY: as in `forward`.
+        unsafe {
+            lines.sums(args.input(0, 2 * channels * self.parts.count()));
+            let (scale, variance) = (args.input::<f32>(3, channels), args.input::<f32>(5, channels));
+            if chunks.start == 0 {
+                let [by_scale, by_offset] = [7, 8].map(|index| args.output::<f32>(index, 0..channels));
+                by_offset.copy_from_slice(lines.0[0]);
+                for channel in 0..channels {
+                    by_scale[channel] = lines.0[1][channel] / (variance[channel] + self.spec.epsilon).sqrt();
+                }
+            }
+            lines.gradients(&self.spec, self.statistics, scale, variance);
+            let walk = Gradient {
+                dy: args.pointers[1].cast::<f32>().cast_const(),
+                x: args.pointers[2].cast::<f32>().cast_const(),
+                dx: args.pointers[6].cast(),
+                mean: args.pointers[4].cast::<f32>().cast_const(),
+                taken: lines.0[1].as_ptr(),
+                factor: lines.0[2].as_ptr(),
+                slope: lines.0[3].as_ptr(),
+                channels,
+                rows: self.cut.units(chunks),
+            };
+            match self.statistics {
+                Statistics::Batch => isa::run(self.isa, walk),
+                Statistics::Given => isa::run(self.isa, Scaled(walk)),
+            }
+        }
+    }
+}
+
+/// Calls `group::<TAIL>(element, channel, count)` for every register of channels of every row.
+macro_rules! each_register {
+    ($lanes:ident, $rows:expr, $channels:expr, $group:ident, $walk:expr) => {
+        for row in $rows {
+            let (start, channels) = (row * $channels, $channels);
+            let mut channel = 0;
+            while channel + $lanes::COUNT <= channels {
+                $group::<$lanes, false>($walk, start + channel, channel, $lanes::COUNT);
+                channel += $lanes::COUNT;
+            }
+            if channel < channels {
+                $group::<$lanes, true>($walk, start + channel, channel, channels - channel);
+            }
+        }
+    };
+}
+
+/// Rows that nobody else writes; a row is read before it is written, so that `y` may lie where `x` does.
+struct Forward {
+    x: *const f32,
+    y: *mut f32,
+    mean: *const f32,
+    factor: *const f32,
+    offset: *const f32,
+    channels: usize,
+    rows: Range<usize>,
+}
+
+impl OverLanes for Forward {
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        // SAFETY: the rows and channels are there, as `Kernel::forward` says; the set is the caller's promise.
+        unsafe { each_register!(L, self.rows.clone(), self.channels, normalize, &self) }
+    }
+}
+
+#[inline(always)]
+unsafe fn normalize<L: Lanes, const TAIL: bool>(walk: &Forward, at: usize, channel: usize, count: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let difference = load::<L, TAIL>(walk.x.add(at), count).sub(load::<L, TAIL>(walk.mean.add(channel), count));
+        let factor = load::<L, TAIL>(walk.factor.add(channel), count);
+        let offset = load::<L, TAIL>(walk.offset.add(channel), count);
+        store::<L, TAIL>(difference.madd(factor, offset), walk.y.add(at), count);
+    }
+}
+
+/// As [`Forward`]; `dx` may lie where `dy` or `x` does.
+struct Gradient {
+    dy: *const f32,
+    x: *const f32,
+    dx: *mut f32,
+    mean: *const f32,
+    taken: *const f32,
+    factor: *const f32,
+    slope: *const f32,
+    channels: usize,
+    rows: Range<usize>,
+}
+
+impl OverLanes for Gradient {
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        // SAFETY: as of `Forward`.
+        unsafe { each_register!(L, self.rows.clone(), self.channels, differentiate, &self) }
+    }
+}
+
+#[inline(always)]
+unsafe fn differentiate<L: Lanes, const TAIL: bool>(walk: &Gradient, at: usize, channel: usize, count: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let dy = load::<L, TAIL>(walk.dy.add(at), count).sub(load::<L, TAIL>(walk.taken.add(channel), count));
+        let difference = load::<L, TAIL>(walk.x.add(at), count).sub(load::<L, TAIL>(walk.mean.add(channel), count));
+        let slope = load::<L, TAIL>(walk.slope.add(channel), count);
+        let factor = load::<L, TAIL>(walk.factor.add(channel), count);
+        let dx = dy.sub(difference.mul(slope)).mul(factor);
+        store::<L, TAIL>(dx, walk.dx.add(at), count);
+    }
+}
+
+/// The gradient where statistics are constants: dy times a factor.
+struct Scaled(Gradient);
+
+impl OverLanes for Scaled {
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        // SAFETY: as of `Forward`.
+        unsafe { each_register!(L, self.0.rows.clone(), self.0.channels, multiply, &self.0) }
+    }
+}
+
+#[inline(always)]
+unsafe fn multiply<L: Lanes, const TAIL: bool>(walk: &Gradient, at: usize, channel: usize, count: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let factor = load::<L, TAIL>(walk.factor.add(channel), count);
+        store::<L, TAIL>(load::<L, TAIL>(walk.dy.add(at), count).mul(factor), walk.dx.add(at), count);
+    }
+}

@@ -1,0 +1,55 @@
+//! Loops over channels, compiled for every instruction set.
+
+use crate::simd::{Four, Isa, Lanes};
+
+/// Code over registers of some size. `run` and all that it calls must be `#[inline(always)]`.
+pub(super) trait OverLanes {
+    /// # Safety
+    /// The processor has the instruction set of `L`.
+    unsafe fn run<L: Lanes>(self);
+}
+
+/// Runs `code` as compiled for that set.
+///
+/// # Safety
+/// The processor has the set.
+pub(super) unsafe fn run<C: OverLanes>(isa: Isa, code: C) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2(code),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512(code),
+            _ => code.run::<Four>(),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2<C: OverLanes>(code: C) {
+    // SAFETY: the set is there, as the callers promise.
+    unsafe { code.run::<std::arch::x86_64::__m256>() }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+unsafe fn avx512<C: OverLanes>(code: C) {
+    // SAFETY: as above.
+    unsafe { code.run::<std::arch::x86_64::__m512>() }
+}
+
+/// A register of the channels from one on: all lanes, or with `TAIL` the first `count`.
+#[inline(always)]
+pub(super) unsafe fn load<L: Lanes, const TAIL: bool>(from: *const f32, count: usize) -> L {
+    // SAFETY: the caller has so many channels there, and the set.
+    unsafe { if TAIL { L::load_first(from, count) } else { L::load(from) } }
+}
+
+/// Writes what [`load`] reads.
+#[inline(always)]
+pub(super) unsafe fn store<L: Lanes, const TAIL: bool>(value: L, to: *mut f32, count: usize) {
+    // SAFETY: as above.
+    unsafe { if TAIL { value.store_first(to, count) } else { value.store(to) } }
+}

@@ -1,0 +1,154 @@
+//! Batch normalization and its gradient, channels last: two kernels each, which read what they are given once.
+//!
+//! The first gathers what is needed of each channel: rows are cut by shape alone into parts, and each part leaves its own numbers.
+//! The second puts the parts together, in their order, and walks over the elements.
+
+mod apply;
+mod coefficients;
+mod isa;
+mod parts;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_device::{Cost, Prepared};
+
+use crate::cut::{Cut, elements};
+use crate::simd::Isa;
+use apply::Apply;
+use coefficients::Statistics;
+use parts::{Gather, Parts};
+
+/// Sizes and numbers of a batch normalization.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormSpec {
+    /// Positions: images times rows times columns.
+    pub rows: u64,
+    /// Channels.
+    pub channels: u64,
+    /// What is added to variances.
+    pub epsilon: f32,
+    /// How much of the running statistics this batch becomes; 1 is all of it, and nothing else is read then.
+    pub exponential_avg_factor: f32,
+}
+
+impl BatchNormSpec {
+    /// The shape of what the first kernel leaves for the second: for each part, two numbers of each channel.
+    pub fn between(&self) -> [u64; 3] {
+        [Parts::new(self).count() as u64, 2, self.channels]
+    }
+}
+
+/// The first kernel of training: of each part and channel the mean, and the sum of the squares of what differs from it.
+/// Arguments: x, [`BatchNormSpec::between`].
+///
+/// A block of rows is read into the nearest cache, its mean taken, and then the differences: nothing is lost where a mean is large
+/// beside its deviation.
+///
+/// # Errors
+/// INVALID_ARGUMENT for sizes that no memory holds.
+pub fn moments(spec: BatchNormSpec) -> Result<Prepared> {
+    moments_on(Isa::best(), spec)
+}
+
+/// The second kernel of training. Arguments: what lies in between, x, scale, offset, mean, variance; y, and of each channel: the
+/// running mean and variance, the batch's mean and variance, and with `reserve_3` one number that is 0. Mean and variance are read
+/// where `exponential_avg_factor` is not 1.
+///
+/// Running variances are of a sample (divided by one less than the rows), the batch's own is not. Without rows, running
+/// statistics are NaN and the batch's are 0.
+///
+/// # Errors
+/// As [`moments`].
+pub fn batch_norm(spec: BatchNormSpec, reserve_3: bool) -> Result<Prepared> {
+    normalize_on(Isa::best(), spec, Statistics::Batch, reserve_3)
+}
+
+/// Normalization by given statistics. Arguments: as [`batch_norm`], without what lies in between. The running statistics are those
+/// given, or NaN without rows; the batch's are 0.
+///
+/// # Errors
+/// As [`moments`].
+pub fn batch_norm_inference(spec: BatchNormSpec, reserve_3: bool) -> Result<Prepared> {
+    normalize_on(Isa::best(), spec, Statistics::Given, reserve_3)
+}
+
+/// The first kernel of the gradient: of each part and channel the sum of dy, and that of dy times what x differs from the mean.
+/// Arguments: dy, x, mean, [`BatchNormSpec::between`].
+///
+/// # Errors
+/// As [`moments`].
+pub fn batch_norm_grad_sums(spec: BatchNormSpec) -> Result<Prepared> {
+    grad_sums_on(Isa::best(), spec)
+}
+
+/// The second kernel of the gradient. Arguments: what lies in between, dy, x, scale, mean, variance; gradients by x, scale and
+/// offset, and two tensors without elements. `training` says that mean and variance are x's own, else they are constants.
+///
+/// # Errors
+/// As [`moments`].
+pub fn batch_norm_grad(spec: BatchNormSpec, training: bool) -> Result<Prepared> {
+    grad_on(Isa::best(), spec, if training { Statistics::Batch } else { Statistics::Given })
+}
+
+fn moments_on(isa: Isa, spec: BatchNormSpec) -> Result<Prepared> {
+    gather(isa, spec, Gather::Moments)
+}
+
+fn grad_sums_on(isa: Isa, spec: BatchNormSpec) -> Result<Prepared> {
+    gather(isa, spec, Gather::Gradients)
+}
+
+fn gather(isa: Isa, spec: BatchNormSpec, gather: Gather) -> Result<Prepared> {
+    let total = require(isa, &spec)? as f64;
+    let parts = Parts::new(&spec);
+    elements(&spec.between())?;
+    let (flops, read) = match gather {
+        Gather::Moments => (4.0, 1.0),
+        Gather::Gradients => (4.0, 2.0),
+    };
+    Ok(Prepared {
+        chunks: parts.pieces(),
+        scratch: 0,
+        per_worker: 0,
+        cost: Cost { flops: flops * total, bytes: 4.0 * read * total },
+        in_place: Vec::new(),
+        kernel: Arc::new(parts::Kernel { gather, parts, isa }),
+    })
+}
+
+fn normalize_on(isa: Isa, spec: BatchNormSpec, statistics: Statistics, reserve_3: bool) -> Result<Prepared> {
+    let x = usize::from(statistics == Statistics::Batch);
+    apply(isa, spec, statistics, Apply::Forward { reserve_3 }, vec![(x, 0)])
+}
+
+fn grad_on(isa: Isa, spec: BatchNormSpec, statistics: Statistics) -> Result<Prepared> {
+    apply(isa, spec, statistics, Apply::Gradient, vec![(1, 0), (2, 0)])
+}
+
+fn apply(isa: Isa, spec: BatchNormSpec, statistics: Statistics, apply: Apply, in_place: Vec<(usize, usize)>) -> Result<Prepared> {
+    let total = require(isa, &spec)? as f64;
+    let read = if apply == Apply::Gradient && statistics == Statistics::Batch { 2.0 } else { 1.0 };
+    // Each piece puts the parts together for itself: it should have more rows than there are parts.
+    let rows = if spec.channels == 0 { 0 } else { spec.rows as usize };
+    let cut = Cut::at_most(parts::MOST, rows, spec.channels.saturating_mul(8).min(parts::MOST_ROW_BYTES), 1);
+    let parts = Parts::new(&spec);
+    Ok(Prepared {
+        chunks: cut.pieces(),
+        scratch: 0,
+        per_worker: elements(&[coefficients::LINES as u64, 4, spec.channels])? as u64,
+        cost: Cost { flops: 3.0 * total, bytes: 4.0 * (read + 1.0) * total },
+        in_place,
+        kernel: Arc::new(apply::Kernel { spec, statistics, apply, parts, cut, isa }),
+    })
+}
+
+/// The number of elements.
+fn require(isa: Isa, spec: &BatchNormSpec) -> Result<usize> {
+    if isa > Isa::best() {
+        return Err(Error::unimplemented(format!("this processor does not have {isa:?}")));
+    }
+    elements(&[spec.rows, spec.channels])
+}

@@ -1,0 +1,260 @@
+//! What is gathered of each channel, part by part.
+
+use std::ops::Range;
+
+use plimsoll_device::{Args, CpuKernel, Fault};
+
+use super::BatchNormSpec;
+use super::isa::{self, OverLanes, load, store};
+use crate::cut::Cut;
+use crate::simd::{Isa, Lanes};
+
+/// At most so many parts, and pieces.
+pub(super) const MOST: usize = 32;
+/// A row counts for at most so many bytes, so that parts have rows enough to be worth what they leave.
+pub(super) const MOST_ROW_BYTES: u64 = 1 << 10;
+/// Rows that are read together: of four registers of channels they fit the nearest cache.
+const BLOCK: usize = 64;
+/// Channels are shared between pieces in units of so many.
+const STRIP: usize = 64;
+
+/// How rows are cut into parts, and parts into strips of channels: by the sizes alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts {
+    rows: Cut,
+    strips: Cut,
+    channels: usize,
+}
+
+impl Parts {
+    pub(super) fn new(spec: &BatchNormSpec) -> Parts {
+        let channels = spec.channels as usize;
+        let rows = if channels == 0 { 0 } else { spec.rows as usize };
+        let cut = Cut::at_most(MOST, rows, spec.channels.saturating_mul(4).min(MOST_ROW_BYTES), BLOCK);
+        let strip_bytes = (cut.units(0..1).len() as u64).saturating_mul(4 * STRIP as u64);
+        let strips = Cut::at_most(MOST / cut.pieces() as usize, channels.div_ceil(STRIP), strip_bytes, 1);
+        Parts { rows: cut, strips, channels }
+    }
+
+    /// How many parts: at least one.
+    pub(super) fn count(&self) -> usize {
+        self.rows.pieces() as usize
+    }
+
+    /// The rows of a part; none only where there are no rows at all.
+    pub(super) fn rows(&self, part: usize) -> Range<usize> {
+        self.rows.units(part as u32..part as u32 + 1)
+    }
+
+    pub(super) fn pieces(&self) -> u32 {
+        self.rows.pieces() * self.strips.pieces()
+    }
+
+    /// The channels of a strip.
+    fn strip(&self, strip: u32) -> Range<usize> {
+        let units = self.strips.units(strip..strip + 1);
+        units.start * STRIP..(units.end * STRIP).min(self.channels)
+    }
+}
+
+/// What is gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gather {
+    /// Mean, and sum of squared differences from it.
+    Moments,
+    /// Sums of dy, and of dy times what x differs from a given mean.
+    Gradients,
+}
+
+#[derive(Debug)]
+pub(super) struct Kernel {
+    pub(super) gather: Gather,
+    pub(super) parts: Parts,
+    pub(super) isa: Isa,
+}
+
+impl CpuKernel for Kernel {
+    unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
+        for chunk in chunks {
+            let strips = self.parts.strips.pieces();
+            let (part, channels) = ((chunk / strips) as usize, self.parts.strip(chunk % strips));
+            let pointer = |index: usize| args.pointers[index].cast::<f32>();
+            let x = pointer(usize::from(self.gather == Gather::Gradients)).cast_const();
+            let to = pointer(if self.gather == Gather::Gradients { 3 } else { 1 });
+            let width = self.parts.channels;
+            let piece = Piece {
+                dy: pointer(0).cast_const(),
+                x,
+                mean: if self.gather == Gather::Gradients { pointer(2).cast_const() } else { x },
+                first: to.wrapping_add(2 * part * width),
+                second: to.wrapping_add((2 * part + 1) * width),
+                rows: self.parts.rows(part),
+                channels,
+                width,
+            };
+            // SAFETY: the instruction set was asked for when the kernel was prepared; the arguments are the caller's promise, and
+            // what a part leaves of a strip is written by this piece only.
+            unsafe {
+                match self.gather {
+                    Gather::Moments => isa::run(self.isa, Moments(piece)),
+                    Gather::Gradients => isa::run(self.isa, Gradients(piece)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A part's rows and a strip's channels.
+struct Piece {
+    dy: *const f32,
+    x: *const f32,
+    mean: *const f32,
+    /// The part's first numbers, one of each channel, and its second.
+    first: *mut f32,
+    second: *mut f32,
+    rows: Range<usize>,
+    channels: Range<usize>,
+    /// All channels: from row to row.
+    width: usize,
+}
+
+impl Piece {
+    /// Zeros for all, which is what no rows have.
+    #[inline(always)]
+    unsafe fn clear(&self) {
+        // SAFETY: the strip's channels are there.
+        unsafe {
+            self.first.add(self.channels.start).write_bytes(0, self.channels.len());
+            self.second.add(self.channels.start).write_bytes(0, self.channels.len());
+        }
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let end = self.rows.end;
+        self.rows.clone().step_by(BLOCK).map(move |start| start..(start + BLOCK).min(end))
+    }
+}
+
+/// Registers of channels side by side, so that sums do not wait for each other.
+const WIDE: usize = 4;
+
+/// Something done to a block of rows, for `W` registers of channels at a time.
+trait OverBlock {
+    /// # Safety
+    /// The processor has the set of `L`; the rows are there, and `W` whole registers of channels, or with `TAIL` one of `count`.
+    unsafe fn block<L: Lanes, const W: usize, const TAIL: bool>(&self, rows: &Range<usize>, channel: usize, count: usize);
+}
+
+/// Every block, and in it every channel.
+#[inline(always)]
+unsafe fn walk<L: Lanes, B: OverBlock>(piece: &Piece, over: &B) {
+    // SAFETY: the channels of the strip are there, as are the rows of the part; the rest is the caller's promise.
+    unsafe {
+        piece.clear();
+        for rows in piece.blocks() {
+            let (mut channel, end) = (piece.channels.start, piece.channels.end);
+            while channel + WIDE * L::COUNT <= end {
+                over.block::<L, WIDE, false>(&rows, channel, L::COUNT);
+                channel += WIDE * L::COUNT;
+            }
+            while channel + L::COUNT <= end {
+                over.block::<L, 1, false>(&rows, channel, L::COUNT);
+                channel += L::COUNT;
+            }
+            if channel < end {
+                over.block::<L, 1, true>(&rows, channel, end - channel);
+            }
+        }
+    }
+}
+
+struct Moments(Piece);
+
+impl OverLanes for Moments {
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        // SAFETY: the caller's promise.
+        unsafe { walk::<L, Moments>(&self.0, &self) }
+    }
+}
+
+impl OverBlock for Moments {
+    #[inline(always)]
+    unsafe fn block<L: Lanes, const W: usize, const TAIL: bool>(&self, rows: &Range<usize>, channel: usize, count: usize) {
+        let piece = &self.0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut sums = [L::zero(); W];
+            for row in rows.clone() {
+                let from = piece.x.add(row * piece.width + channel);
+                for (w, sum) in sums.iter_mut().enumerate() {
+                    *sum = sum.add(load::<L, TAIL>(from.add(w * L::COUNT), count));
+                }
+            }
+            let share = L::splat(1.0 / rows.len() as f32);
+            let mut means = [L::zero(); W];
+            for w in 0..W {
+                means[w] = sums[w].mul(share);
+            }
+            let mut squares = [L::zero(); W];
+            for row in rows.clone() {
+                let from = piece.x.add(row * piece.width + channel);
+                for w in 0..W {
+                    let difference = load::<L, TAIL>(from.add(w * L::COUNT), count).sub(means[w]);
+                    squares[w] = difference.madd(difference, squares[w]);
+                }
+            }
+            // With the rows before: Chan, Golub and LeVeque's update.
+            let (before, new) = ((rows.start - piece.rows.start) as f32, rows.len() as f32);
+            let (weight, spread) = (L::splat(new / (before + new)), L::splat(before * new / (before + new)));
+            for w in 0..W {
+                let (first, second) = (piece.first.add(channel + w * L::COUNT), piece.second.add(channel + w * L::COUNT));
+                let mean = load::<L, TAIL>(first, count);
+                let difference = means[w].sub(mean);
+                let both = load::<L, TAIL>(second, count).add(squares[w]);
+                store::<L, TAIL>(difference.madd(weight, mean), first, count);
+                store::<L, TAIL>(difference.mul(difference).madd(spread, both), second, count);
+            }
+        }
+    }
+}
+
+struct Gradients(Piece);
+
+impl OverLanes for Gradients {
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        // SAFETY: the caller's promise.
+        unsafe { walk::<L, Gradients>(&self.0, &self) }
+    }
+}
+
+impl OverBlock for Gradients {
+    #[inline(always)]
+    unsafe fn block<L: Lanes, const W: usize, const TAIL: bool>(&self, rows: &Range<usize>, channel: usize, count: usize) {
+        let piece = &self.0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut means = [L::zero(); W];
+            for (w, mean) in means.iter_mut().enumerate() {
+                *mean = load::<L, TAIL>(piece.mean.add(channel + w * L::COUNT), count);
+            }
+            let (mut sums, mut products) = ([L::zero(); W], [L::zero(); W]);
+            for row in rows.clone() {
+                let at = row * piece.width + channel;
+                for w in 0..W {
+                    let dy = load::<L, TAIL>(piece.dy.add(at + w * L::COUNT), count);
+                    let difference = load::<L, TAIL>(piece.x.add(at + w * L::COUNT), count).sub(means[w]);
+                    sums[w] = sums[w].add(dy);
+                    products[w] = dy.madd(difference, products[w]);
+                }
+            }
+            for w in 0..W {
+                let (first, second) = (piece.first.add(channel + w * L::COUNT), piece.second.add(channel + w * L::COUNT));
+                store::<L, TAIL>(load::<L, TAIL>(first, count).add(sums[w]), first, count);
+                store::<L, TAIL>(load::<L, TAIL>(second, count).add(products[w]), second, count);
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Batch normalization and its gradient against plain loops in double precision.
+
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing;
+
+type Checked = std::result::Result<(), TestCaseError>;
+
+fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(2) | 1;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// What `prepared` gives: in one call, and the same bits piece by piece backwards, and where an input lies.
+fn run(prepared: &Prepared, inputs: &[&[f32]], lengths: &[usize]) -> std::result::Result<Vec<Vec<f32>>, TestCaseError> {
+    let inputs: Vec<Vec<u8>> = inputs.iter().map(|values| testing::bytes(values)).collect();
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let fresh = || lengths.iter().map(|length| vec![0xEE; 4 * length]).collect::<Vec<Vec<u8>>>();
+    let mut outputs = fresh();
+    testing::run(prepared, &inputs, &mut outputs).unwrap();
+    let backwards: Vec<Range<u32>> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
+    for pair in std::iter::once(None).chain(prepared.in_place.iter().copied().map(Some)) {
+        let mut again = fresh();
+        testing::run_pieces(prepared, &inputs, &mut again, &backwards, pair.as_slice()).unwrap();
+        prop_assert_eq!(&again, &outputs, "in place: {:?}", pair);
+    }
+    Ok(outputs.iter().map(|bytes| testing::values(bytes)).collect())
+}
+
+fn close(what: &str, got: &[f32], expected: impl Iterator<Item = f64>, size: f64) -> Checked {
+    for (at, (got, expected)) in got.iter().zip(expected).enumerate() {
+        let near = (f64::from(*got) - expected).abs() <= 2e-5 * (size + expected.abs());
+        prop_assert!(near || (got.is_nan() && expected.is_nan()), "{what}, element {at}: {got} and not {expected}");
+    }
+    Ok(())
+}
+
+/// The column of channel `c`.
+fn column(values: &[f32], channels: usize, c: usize) -> impl Iterator<Item = f64> + Clone + '_ {
+    values.iter().skip(c).step_by(channels.max(1)).map(|value| f64::from(*value))
+}
+
+/// Means and variances, by definition.
+fn statistics(x: &[f32], spec: &BatchNormSpec) -> (Vec<f64>, Vec<f64>) {
+    let (rows, channels) = (spec.rows as f64, spec.channels as usize);
+    let of = |c: usize| {
+        let mean = column(x, channels, c).sum::<f64>() / rows;
+        (mean, column(x, channels, c).map(|value| (value - mean).powi(2)).sum::<f64>() / rows)
+    };
+    (0..channels).map(of).unzip()
+}
+
+fn check(spec: BatchNormSpec, seed: u64, mean: f32) -> Checked {
+    let (rows, channels) = (spec.rows as usize, spec.channels as usize);
+    let total = rows * channels;
+    let x: Vec<f32> = numbers(total, seed).iter().map(|value| value + mean).collect();
+    let dy = numbers(total, seed ^ 5);
+    let [scale, offset, old_mean] = [1, 2, 3].map(|more| numbers(channels, seed + more));
+    let old_variance: Vec<f32> = numbers(channels, seed + 4).iter().map(|value| value.abs() + 0.5).collect();
+    let (means, variances) = statistics(&x, &spec);
+    let at = |values: &[f32], c: usize| f64::from(values[c]);
+    let (epsilon, factor) = (f64::from(spec.epsilon), f64::from(spec.exponential_avg_factor));
+    let between = 2 * channels * spec.between()[0] as usize;
+    // What is rounded in x alone.
+    let rounded = f64::from(mean.abs()) / 50.0 + 1.0;
+    for isa in Isa::available() {
+        let what = |name: &str| format!("{name} {isa:?} {spec:?}");
+        let parts = run(&moments_on(isa, spec).unwrap(), &[&x], &[between])?.remove(0);
+        let second = normalize_on(isa, spec, Statistics::Batch, true).unwrap();
+        let lengths = [total, channels, channels, channels, channels, 1];
+        let y = run(&second, &[&parts, &x, &scale, &offset, &old_mean, &old_variance], &lengths)?;
+        let normal = |i: usize| {
+            let c = i % channels;
+            (f64::from(x[i]) - means[c]) * at(&scale, c) / (variances[c] + epsilon).sqrt() + at(&offset, c)
+        };
+        close(&what("y"), &y[0], (0..total).map(normal), rounded)?;
+        let running_mean = |c| (1.0 - factor) * at(&old_mean, c) + factor * means[c];
+        let sample = if rows == 0 { f64::NAN } else { rows as f64 / (rows as f64 - 1.0).max(1.0) };
+        let running_variance = |c| (1.0 - factor) * at(&old_variance, c) + factor * sample * variances[c];
+        close(&what("running mean"), &y[1], (0..channels).map(running_mean), 1.0)?;
+        close(&what("running variance"), &y[2], (0..channels).map(running_variance), rounded)?;
+        let or_zero = |value: f64| if rows == 0 { 0.0 } else { value };
+        close(&what("mean"), &y[3], means.iter().map(|mean| or_zero(*mean)), 1.0)?;
+        close(&what("variance"), &y[4], variances.iter().map(|variance| or_zero(*variance)), rounded)?;
+        prop_assert_eq!(&y[5], &[0.0]);
+
+        let given = normalize_on(isa, spec, Statistics::Given, false).unwrap();
+        let y_given = run(&given, &[&x, &scale, &offset, &old_mean, &old_variance], &lengths[..5])?;
+        let normal = |i: usize| {
+            let c = i % channels;
+            (f64::from(x[i]) - at(&old_mean, c)) * at(&scale, c) / (at(&old_variance, c) + epsilon).sqrt() + at(&offset, c)
+        };
+        close(&what("y by given"), &y_given[0], (0..total).map(normal), 1.0)?;
+        let kept = |values: &[f32], got: &[f32]| got == values || (rows == 0 && got.iter().all(|value| value.is_nan()));
+        prop_assert!(kept(&old_mean, &y_given[1]) && kept(&old_variance, &y_given[2]), "{}", what("given statistics"));
+        prop_assert!(y_given[3..5].iter().flatten().all(|value| *value == 0.0));
+
+        for (statistics, mean, variance) in [(Statistics::Batch, &y[3], &y[4]), (Statistics::Given, &old_mean, &old_variance)] {
+            let sums = run(&grad_sums_on(isa, spec).unwrap(), &[&dy, &x, mean], &[between])?.remove(0);
+            let second = grad_on(isa, spec, statistics).unwrap();
+            let got = run(&second, &[&sums, &dy, &x, &scale, mean, variance], &[total, channels, channels, 0, 0])?;
+            let root = |c: usize| (at(variance, c) + epsilon).sqrt();
+            let by_offset: Vec<f64> = (0..channels).map(|c| column(&dy, channels, c).sum()).collect();
+            let by_scale: Vec<f64> = (0..channels)
+                .map(|c| column(&dy, channels, c).zip(column(&x, channels, c)).map(|(dy, x)| dy * (x - at(mean, c))).sum::<f64>() / root(c))
+                .collect();
+            let by_x = |i: usize| {
+                let (c, n) = (i % channels, rows as f64);
+                let normal = (f64::from(x[i]) - at(mean, c)) / root(c);
+                let taken = if statistics == Statistics::Batch { (by_offset[c] + normal * by_scale[c]) / n } else { 0.0 };
+                at(&scale, c) / root(c) * (f64::from(dy[i]) - taken)
+            };
+            close(&what("by x"), &got[0], (0..total).map(by_x), 5.0)?;
+            let size = (rows as f64).sqrt() + 1.0;
+            close(&what("by scale"), &got[1], by_scale.iter().copied(), size * rounded)?;
+            close(&what("by offset"), &got[2], by_offset.iter().copied(), size)?;
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn small_sizes(rows in 0u64..200, channels in 0u64..90, factor in prop_oneof![Just(1.0f32), 0.0f32..1.0], seed: u64) {
+        check(BatchNormSpec { rows, channels, epsilon: 0.01, exponential_avg_factor: factor }, seed >> 1, 0.0)?;
+    }
+}
+
+#[test]
+fn many_pieces_and_parts() {
+    for (rows, channels) in [(5000, 33), (300, 1000), (40_000, 1), (70, 5000)] {
+        let spec = BatchNormSpec { rows, channels, epsilon: 0.001, exponential_avg_factor: 1.0 };
+        assert!(moments(spec).unwrap().chunks > 1, "{spec:?}");
+        check(spec, rows, 0.25).unwrap();
+    }
+}
+
+/// Squares would lose all of a deviation that is small beside the mean.
+#[test]
+fn a_large_mean_costs_nothing() {
+    for (rows, channels) in [(3000, 5), (150, 40)] {
+        check(BatchNormSpec { rows, channels, epsilon: 0.01, exponential_avg_factor: 1.0 }, 11, 1000.0).unwrap();
+    }
+}
+
+#[test]
+fn sizes_beyond_memory_are_refused() {
+    for (rows, channels) in [(u64::MAX, 1), (1, u64::MAX), (1 << 40, 1 << 40), (0, u64::MAX)] {
+        let spec = BatchNormSpec { rows, channels, epsilon: 0.01, exponential_avg_factor: 1.0 };
+        for prepared in [moments(spec), batch_norm(spec, true), batch_norm_grad_sums(spec), batch_norm_grad(spec, true)] {
+            assert!(prepared.is_err(), "{spec:?}");
+        }
+    }
+}
