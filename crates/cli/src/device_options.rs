@@ -35,6 +35,9 @@ pub struct DeviceOptions {
     /// Wait for memory that others hold, at most that long: 500ms, 30s, 5min
     #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "forever")]
     pub wait: Option<String>,
+    /// Give back what is kept for the next run when a session has not run for so long: 500ms, 30s, 5min
+    #[arg(long, value_name = "DURATION")]
+    pub idle_release: Option<String>,
     /// Whether a node may go to another device than it asks for [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub soft_placement: Option<bool>,
@@ -106,7 +109,9 @@ impl DeviceOptions {
         options.memory_fraction = self.memory_fraction.or(options.memory_fraction);
         options.allow_growth = self.allow_growth.then_some(true).or(options.allow_growth);
         options.preallocate |= self.preallocate;
-        options.wait = self.wait.as_deref().map(duration).transpose()?.or(options.wait);
+        options.wait = self.wait.as_deref().map(|text| duration("--wait", text)).transpose()?.or(options.wait);
+        let idle_release = self.idle_release.as_deref().map(|text| duration("--idle-release", text)).transpose()?;
+        options.idle_release = idle_release.or(options.idle_release);
         options.sim_gpus = self.sim_gpus.clone().or(options.sim_gpus);
         options.soft_placement = self.soft_placement.unwrap_or(options.soft_placement);
         options.log_placement |= self.log_placement;
@@ -126,7 +131,7 @@ impl DeviceOptions {
 }
 
 /// `500ms`, `30s`, `5min`, `forever`.
-fn duration(text: &str) -> Result<Duration> {
+fn duration(option: &str, text: &str) -> Result<Duration> {
     if text == "forever" {
         return Ok(Duration::MAX);
     }
@@ -139,8 +144,7 @@ fn duration(text: &str) -> Result<Duration> {
         _ => f64::NAN,
     };
     let seconds = text[..digits].parse::<f64>().map_or(f64::NAN, |number| number * unit);
-    Duration::try_from_secs_f64(seconds)
-        .or_else(|_| wrong_use(format!("--wait {text}: write 500ms, 30s, 5min, or nothing for as long as it takes")))
+    Duration::try_from_secs_f64(seconds).or_else(|_| wrong_use(format!("{option} {text}: write 500ms, 30s, 5min or forever")))
 }
 
 #[cfg(test)]
@@ -186,6 +190,7 @@ mod tests {
             o.memory_fraction = Some(0.4);
             o.allow_growth = true;
             o.wait = Some("1.5min".into());
+            o.idle_release = Some("20ms".into());
             o.sim_gpus = Some("4x1GiB".into());
         });
         let options = given.resolve(None).unwrap();
@@ -194,11 +199,12 @@ mod tests {
             (Some("3,1"), Some(0.4), Some(true))
         );
         assert_eq!((options.wait, options.sim_gpus.as_deref()), (Some(Duration::from_secs(90)), Some("4x1GiB")));
+        assert_eq!(options.idle_release, Some(Duration::from_millis(20)));
         for (text, expected) in [("forever", Duration::MAX), ("20ms", Duration::from_millis(20)), ("2", Duration::from_secs(2))] {
-            assert_eq!(duration(text).unwrap(), expected);
+            assert_eq!(duration("--wait", text).unwrap(), expected);
         }
         for text in ["", "s", "-1s", "1d", "1e400h", "ten"] {
-            assert!(duration(text).is_err(), "{text}");
+            assert!(duration("--wait", text).is_err(), "{text}");
         }
     }
 

@@ -70,7 +70,8 @@ impl Device for SimDevice {
 
     fn usage(&self) -> Usage {
         let (in_use, peak) = (self.ledger.in_use(), self.ledger.peak());
-        Usage { in_use, peak, measured: self.ledger.mapped(), measured_peak: self.ledger.mapped_peak() }
+        let (measured, measured_peak) = (self.ledger.mapped(), self.ledger.mapped_peak());
+        Usage { in_use, peak, measured, measured_peak, held: self.ledger.kept() }
     }
 
     fn reset_peak(&self) {

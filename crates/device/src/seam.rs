@@ -54,6 +54,8 @@ pub struct Usage {
     pub measured: Bytes,
     /// The most of them at once.
     pub measured_peak: Bytes,
+    /// Bytes that nobody else can have: what is held on a card beyond what is reserved here, or the same.
+    pub held: Bytes,
 }
 
 /// A program that a device has prepared.

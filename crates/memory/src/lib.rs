@@ -8,6 +8,7 @@
 pub mod arena;
 mod backing;
 mod block;
+mod heap;
 pub mod layout;
 mod ledger;
 mod loan;
@@ -17,5 +18,6 @@ mod size;
 
 pub use backing::{Backing, page_size, physical_memory};
 pub use block::{Block, POISON};
+pub use heap::trim_heap;
 pub use ledger::{Faults, Holder, Ledger, Refusal, Reservation, Upstream};
 pub use loan::Loan;

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_device::config::{find_device, get_memory_info, reset_memory_stats};
 use plimsoll_device::{Device, DeviceKind, DeviceSpec, Environment, InstructionSet, LogicalDevice, Options};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
+
+use crate::idle::Idle;
 
 /// Logical devices with their lines, and the threads that compute for them. Cloning shares them. Two `Devices` in one
 /// process are to each other what two processes are.
@@ -13,6 +16,8 @@ use plimsoll_device_cpu::{CpuDevice, CpuPool};
 pub struct Devices(Arc<Inner>);
 
 struct Inner {
+    /// First: it ends before the devices do.
+    idle: Idle,
     devices: Vec<Arc<dyn Device>>,
     specs: Vec<DeviceSpec>,
     options: Options,
@@ -74,7 +79,8 @@ impl Devices {
             return Err(Error::failed_precondition("there are no devices"));
         }
         let specs = devices.iter().map(|device| device.spec().clone()).collect();
-        Ok(Devices(Arc::new(Inner { devices, specs, options: options.clone(), sessions: AtomicU64::new(0) })))
+        let idle = Idle::new(&devices);
+        Ok(Devices(Arc::new(Inner { idle, devices, specs, options: options.clone(), sessions: AtomicU64::new(0) })))
     }
 
     /// What plans are made for.
@@ -106,6 +112,51 @@ impl Devices {
     /// Forgets the peaks: they become what is in use now.
     pub fn reset_peaks(&self) {
         self.0.devices.iter().for_each(|device| device.reset_peak());
+    }
+
+    /// Bytes of a device (`GPU:0`, `/cpu:0`, or any name that one device alone matches) that sessions have now: variables,
+    /// constants, arenas, those that are kept for the next run too.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for what is no name, no device, or several.
+    pub fn memory_allocated(&self, device: &str) -> Result<Bytes> {
+        get_memory_info(self.all(), device).map(|info| Bytes(info.current))
+    }
+
+    /// The most of [`Devices::memory_allocated`] at once, since the devices were opened or the peak was reset.
+    ///
+    /// # Errors
+    /// As [`Devices::memory_allocated`].
+    pub fn max_memory_allocated(&self, device: &str) -> Result<Bytes> {
+        get_memory_info(self.all(), device).map(|info| Bytes(info.peak))
+    }
+
+    /// Bytes of a device that no other program can have because of this one: on a card, also what was reserved beforehand or
+    /// beyond need. On a processor it is [`Devices::memory_allocated`].
+    ///
+    /// # Errors
+    /// As [`Devices::memory_allocated`].
+    pub fn memory_reserved(&self, device: &str) -> Result<Bytes> {
+        let position = find_device(self.all(), device)?;
+        Ok(self.all().get(position).map_or(Bytes::ZERO, |device| device.usage().held))
+    }
+
+    /// Makes [`Devices::max_memory_allocated`] what is allocated now.
+    ///
+    /// # Errors
+    /// As [`Devices::memory_allocated`].
+    pub fn reset_max_memory_allocated(&self, device: &str) -> Result<()> {
+        reset_memory_stats(self.all(), device)
+    }
+
+    /// Gives back what sessions keep and no run needs now ([`crate::Session::release_unused`], for all sessions), and what growing
+    /// cards hold beyond what is allocated. Variables stay.
+    pub fn empty_cache(&self) {
+        self.0.idle.release_all();
+    }
+
+    pub(crate) fn idle(&self) -> &Idle {
+        &self.0.idle
     }
 
     pub(crate) fn all(&self) -> &[Arc<dyn Device>] {

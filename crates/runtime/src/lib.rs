@@ -8,6 +8,8 @@ mod callable;
 mod cards;
 mod checkpoints;
 mod devices;
+mod idle;
+mod kept;
 mod lane;
 mod loaded;
 mod profile;

@@ -1,9 +1,8 @@
 //! A graph with its variables, constants and plans.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_graph::id::Id;
@@ -12,8 +11,8 @@ use plimsoll_ops::Registry;
 use plimsoll_plan::{Placement, Plan, Request, Signature, VariableKind, check_limits};
 
 use crate::access::{Accesses, Wish};
-use crate::arenas::Arenas;
 use crate::checkpoints::{self, Checkpoints};
+use crate::kept::Kept;
 use crate::lane::WeakLane;
 use crate::loaded::{Attempt, Ends, Loaded, Room};
 use crate::signatures::{key, signature, with_values};
@@ -33,18 +32,26 @@ pub(crate) struct Inner {
     placement: Placement,
     holder: String,
     variables: Mutex<Variables>,
-    /// Plans by what they are for; several where they depend on the elements of feeds.
-    plans: Mutex<Plans>,
     /// Held while a plan is made and loaded: whoever comes meanwhile finds it instead of making another.
     loading: Mutex<()>,
-    arenas: Arenas,
+    /// Plans and idle arenas.
+    kept: Arc<Kept>,
     /// Which variables runs have at the moment.
     accesses: Accesses,
     lanes: Mutex<Vec<WeakLane>>,
     closed: AtomicBool,
+    /// The last to go.
+    _heap: Heap,
 }
 
-type Plans = HashMap<String, Vec<(Signature, Arc<Loaded>)>>;
+/// What freed tensors, graphs and plans took goes back to the system when the session ends.
+struct Heap;
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        plimsoll_memory::trim_heap();
+    }
+}
 
 /// A variable of a session.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +76,7 @@ impl Session {
     ///
     /// # Errors
     /// INVALID_ARGUMENT for device strings that make no sense, and for nodes that ask for a device that is not there where
-    /// soft placement is off.
+    /// soft placement is off; with [`plimsoll_device::Options::idle_release`], as [`Session::idle_release`].
     pub fn new(devices: &Devices, graph: &Graph, registry: Arc<Registry>) -> Result<Session> {
         Session::with_checkpoints(devices, graph, registry, Arc::new(checkpoints::None))
     }
@@ -86,21 +93,27 @@ impl Session {
     ) -> Result<Session> {
         let graph = plimsoll_plan::inline(graph, registry.table())?;
         let placement = plimsoll_plan::place(&graph, &registry, devices.specs(), devices.options().soft_placement)?;
-        Ok(Session(Arc::new(Inner {
+        let kept = Arc::new(Kept::new(devices.all().len()));
+        devices.idle().register(&kept);
+        let session = Session(Arc::new(Inner {
             holder: format!("session {}", devices.next_session()),
-            arenas: Arenas::new(devices.all().len()),
+            kept,
             devices: devices.clone(),
             registry,
             checkpoints,
             graph,
             placement,
             variables: Mutex::default(),
-            plans: Mutex::default(),
             loading: Mutex::new(()),
             accesses: Accesses::default(),
             lanes: Mutex::default(),
             closed: AtomicBool::new(false),
-        })))
+            _heap: Heap,
+        }));
+        if let Some(after) = devices.options().idle_release {
+            session.idle_release(after)?;
+        }
+        Ok(session)
     }
 
     /// The graph that runs.
@@ -243,6 +256,18 @@ impl Session {
     /// Gives memory back that no run needs now: idle arenas and plans that nobody holds.
     pub fn release_unused(&self) {
         self.0.release_unused();
+        plimsoll_memory::trim_heap();
+    }
+
+    /// From now on, gives back what is kept for the next run whenever the session has not run for so long: idle arenas, and what
+    /// the devices hold beyond what is reserved. The next run reserves them again, and is refused where others have taken them
+    /// meanwhile. Variables, constants and lanes stay. [`Duration::MAX`] is never.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where the system has no thread to look after it; there is one for all sessions of the devices.
+    pub fn idle_release(&self, after: Duration) -> Result<()> {
+        self.0.kept.set_limit((after < Duration::MAX).then_some(after));
+        if after < Duration::MAX { self.0.devices.idle().watch() } else { Ok(()) }
     }
 
     /// Ends the session: later runs fail with CANCELLED; runs that are under way come to their end first. All its memory goes
@@ -250,16 +275,18 @@ impl Session {
     pub fn close(&self) {
         self.0.closed.store(true, Ordering::Release);
         let _alone = self.0.accesses.take(&Wish::All);
-        let mut plans = self.0.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plans = self.0.kept.plans();
         // Callables may hold plans, but they run no more.
         plans.values().flatten().for_each(|(_, loaded)| loaded.give_back());
         plans.clear();
         drop(plans);
         *self.0.variables.lock().unwrap_or_else(PoisonError::into_inner) = Variables::default();
-        self.0.arenas.clear();
+        self.0.kept.arenas.clear();
+        self.0.kept.set_limit(None);
         for lane in self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             lane.upgrade().into_iter().for_each(|lane| *lane.memory() = None);
         }
+        plimsoll_memory::trim_heap();
     }
 }
 
@@ -273,6 +300,12 @@ impl Inner {
     }
 
     pub fn run_loaded(&self, loaded: &Loaded, lane: Option<&Lane>, ends: &mut Ends<'_, '_, '_>) -> Result<()> {
+        let result = self.run_in_turn(loaded, lane, ends);
+        self.kept.ran();
+        result
+    }
+
+    fn run_in_turn(&self, loaded: &Loaded, lane: Option<&Lane>, ends: &mut Ends<'_, '_, '_>) -> Result<()> {
         self.check_open()?;
         let asked = ends.times.is_some().then(Instant::now);
         {
@@ -287,7 +320,7 @@ impl Inner {
                 }
                 None => {
                     note_wait(ends, asked);
-                    loaded.run(Room::Shared(&self.arenas), ends, &self.graph)
+                    loaded.run(Room::Shared(&self.kept.arenas), ends, &self.graph)
                 }
             };
             if let Attempt::Over(result) = attempt {
@@ -299,12 +332,12 @@ impl Inner {
         let _alone = self.accesses.take(&Wish::All);
         self.check_open()?;
         note_wait(ends, asked);
-        if let Attempt::Over(result) = loaded.run(Room::Shared(&self.arenas), ends, &self.graph) {
+        if let Attempt::Over(result) = loaded.run(Room::Shared(&self.kept.arenas), ends, &self.graph) {
             return result;
         }
         // What was kept from other runs may stand in the way.
         self.release_unused();
-        match loaded.run(Room::Shared(&self.arenas), ends, &self.graph) {
+        match loaded.run(Room::Shared(&self.kept.arenas), ends, &self.graph) {
             Attempt::NoRoom(error) => Err(error),
             Attempt::Over(result) => result,
         }
@@ -358,7 +391,7 @@ impl Inner {
     }
 
     fn find(&self, key: &str, signature: &Signature) -> Option<Arc<Loaded>> {
-        let plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let plans = self.kept.plans();
         plans.get(key)?.iter().find(|(known, _)| known == signature).map(|(_, loaded)| loaded.clone())
     }
 
@@ -373,7 +406,7 @@ impl Inner {
             other => other?,
         };
         let loaded = Arc::new(loaded);
-        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plans = self.kept.plans();
         if plans.len() >= MAX_PLANS {
             plans.retain(|_, plans| plans.iter().any(|(_, loaded)| Arc::strong_count(loaded) > 1));
         }
@@ -398,12 +431,16 @@ impl Inner {
     }
 
     fn release_unused(&self) {
-        self.arenas.clear();
+        self.kept.release();
         self.devices.all().iter().for_each(|device| device.release_unused());
-        self.plans.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, plans| {
-            plans.retain(|(_, loaded)| Arc::strong_count(loaded) > 1);
-            !plans.is_empty()
-        });
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Now, and not when somebody who happens to look at it lets go.
+        self.kept.arenas.clear();
+        self.kept.plans().clear();
     }
 }
 

@@ -1,6 +1,7 @@
 //! The room of a session: runs and plans that share a line, and what is given back.
 
 use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use plimsoll_base::{Bytes, DataType};
 use plimsoll_device::Options;
@@ -97,4 +98,56 @@ fn close_gives_everything_back_though_callables_are_held() {
     session.close();
     assert_eq!((devices.report()[0].in_use, devices.report()[0].reserved), (Bytes::ZERO, Bytes::ZERO));
     assert!(callable.run(&[&x]).is_err());
+}
+
+#[test]
+fn an_empty_cache_holds_variables_and_nothing_else() {
+    let devices = open(None);
+    let sessions = [session(&devices), session(&devices)];
+    for session in &sessions {
+        session.run(&[], &[], &["init"]).unwrap();
+        session.run(&[("x", &rows(100))], &["y"], &[]).unwrap();
+    }
+    let full = devices.memory_allocated("CPU:0").unwrap();
+    assert_eq!(devices.memory_reserved("/cpu:0").unwrap(), full);
+    let peak = devices.max_memory_allocated("CPU:0").unwrap();
+    devices.empty_cache();
+    // A page for each session's variable.
+    assert!(full > Bytes(8192) && peak >= full && devices.memory_allocated("CPU:0").unwrap() == Bytes(8192));
+    assert_eq!(devices.max_memory_allocated("CPU:0").unwrap(), peak);
+    devices.reset_max_memory_allocated("CPU:0").unwrap();
+    assert_eq!(devices.max_memory_allocated("CPU:0").unwrap(), Bytes(8192));
+    assert!(devices.memory_allocated("GPU:0").is_err() && devices.memory_reserved("x").is_err());
+    drop(sessions);
+    assert_eq!(devices.memory_allocated("CPU:0").unwrap(), Bytes::ZERO);
+}
+
+#[test]
+fn an_idle_session_gives_its_memory_back_and_takes_it_again() {
+    let mut options = Options::new().intra_op(1);
+    options = options.idle_release(Duration::from_millis(5));
+    let devices = Devices::open(&options).unwrap();
+    let (session, other) = (session(&devices), session(&devices));
+    let variables = Bytes(4096);
+    other.idle_release(Duration::MAX).unwrap();
+    session.run(&[], &[], &["init"]).unwrap();
+    // The plan and its constants stay as long as somebody holds them.
+    let x = rows(100);
+    let callable = session.callable_for(&[("x", &x)], &["y"], &[]).unwrap();
+    let constants = devices.memory_allocated("CPU:0").unwrap();
+    let want = callable.run(&[&x]).unwrap();
+    for _ in 0..3 {
+        while devices.memory_allocated("CPU:0").unwrap() > constants {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(callable.run(&[&x]).unwrap(), want);
+    }
+    drop((session, callable));
+    assert_eq!(devices.memory_allocated("CPU:0").unwrap(), Bytes::ZERO);
+    // One that does not want it keeps what it has.
+    other.run(&[], &[], &["init"]).unwrap();
+    other.run(&[("x", &x)], &["y"], &[]).unwrap();
+    let kept = devices.memory_allocated("CPU:0").unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(kept > variables && devices.memory_allocated("CPU:0").unwrap() == kept);
 }

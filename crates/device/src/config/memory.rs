@@ -43,7 +43,7 @@ impl<D: AsRef<dyn Device>> MemoryStats for [D] {
 /// # Errors
 /// INVALID_ARGUMENT for what is no name, no device, or several, and for a device that does not count.
 pub fn get_memory_info(opened: &(impl MemoryStats + ?Sized), device: &str) -> Result<MemoryInfo> {
-    let position = find(opened, device)?;
+    let position = find_device(opened, device)?;
     opened.memory_info(position).ok_or_else(|| Error::invalid_argument(format!("Allocator stats not available for device '{device}'")))
 }
 
@@ -60,14 +60,18 @@ pub fn get_memory_usage(opened: &(impl MemoryStats + ?Sized), device: &str) -> R
 /// # Errors
 /// As [`get_memory_info`].
 pub fn reset_memory_stats(opened: &(impl MemoryStats + ?Sized), device: &str) -> Result<()> {
-    let position = find(opened, device)?;
+    let position = find_device(opened, device)?;
     if opened.reset(position) {
         return Ok(());
     }
     Err(Error::invalid_argument(format!("Cannot reset memory stats for device '{device}'")))
 }
 
-fn find(opened: &(impl MemoryStats + ?Sized), device: &str) -> Result<usize> {
+/// The position of the device of that name: see [`get_memory_info`].
+///
+/// # Errors
+/// INVALID_ARGUMENT for what is no name, no device, or several.
+pub fn find_device(opened: &(impl MemoryStats + ?Sized), device: &str) -> Result<usize> {
     let pattern = DeviceName::parse_full_or_local(device).map_err(|_| {
         Error::invalid_argument(format!("Failed parsing device name: '{device}'"))
             .with_remedy("a device string has at least a device type and a device index, like \"GPU:0\"")

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use plimsoll_base::{Error, Result};
 
-pub use memory::{MemoryInfo, MemoryStats, get_memory_info, get_memory_usage, reset_memory_stats};
+pub use memory::{MemoryInfo, MemoryStats, find_device, get_memory_info, get_memory_usage, reset_memory_stats};
 
 use crate::divide::usable_cards;
 use crate::{Card, ComputeCapability, DeviceKind, Division, Environment, LogicalDevice, Options, PhysicalDevice, resolve};

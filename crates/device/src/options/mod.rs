@@ -55,6 +55,8 @@ pub struct Options {
     pub preallocate: bool,
     /// Wait for memory that others hold, at most that long; [`Duration::MAX`] is without end.
     pub wait: Option<Duration>,
+    /// What a session keeps for its next run is given back when it has not run for so long; never, if nothing is said.
+    pub idle_release: Option<Duration>,
     /// Whether a node may go to another device than the one it names where that has no kernel or is not there. On, as in
     /// TensorFlow 2; a ConfigProto says it explicitly.
     pub soft_placement: bool,
@@ -90,6 +92,7 @@ impl Default for Options {
             allow_growth: None,
             preallocate: false,
             wait: None,
+            idle_release: None,
             soft_placement: true,
             log_placement: false,
             placement: PlacementMode::TensorFlow,
@@ -142,6 +145,12 @@ impl Options {
     /// Which physical GPUs are seen, in which order: `3,2`.
     pub fn visible_devices(mut self, list: impl Into<String>) -> Options {
         self.visible_devices = Some(list.into());
+        self
+    }
+
+    /// Gives back what a session keeps for its next run when it has not run for so long.
+    pub fn idle_release(mut self, after: Duration) -> Options {
+        self.idle_release = Some(after);
         self
     }
 

@@ -73,6 +73,13 @@ impl Ledger {
         self.state().held.min(self.line)
     }
 
+    /// Bytes that nobody else can have because of this ledger: what is held on the machine's card; without a card, what is
+    /// reserved here.
+    pub fn kept(&self) -> Bytes {
+        let state = self.state();
+        if self.upstream.is_some() { state.held } else { state.in_use }
+    }
+
     /// Makes sure that `bytes` more can be reserved without asking the machine, as long as nobody else in this process does.
     ///
     /// # Errors

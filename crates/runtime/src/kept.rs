@@ -1,0 +1,89 @@
+//! What a session keeps for its next run, and when it last ran.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use plimsoll_plan::Signature;
+
+use crate::arenas::Arenas;
+use crate::loaded::Loaded;
+
+/// Plans by what they are for; several where they depend on the elements of feeds.
+pub(crate) type Plans = HashMap<String, Vec<(Signature, Arc<Loaded>)>>;
+
+/// What a session can do without between two runs. Its devices know it weakly: they may give it back at any time. When the
+/// session ends it is emptied, so that nobody who looks at it at that moment delays that.
+pub(crate) struct Kept {
+    pub arenas: Arenas,
+    plans: Mutex<Plans>,
+    born: Instant,
+    /// Nanoseconds from `born` to the end of the last run; counted only while somebody wants to know.
+    last: AtomicU64,
+    /// `last` when the arenas were last given back.
+    released: AtomicU64,
+    /// After how many nanoseconds without a run the arenas are given back; 0 is never.
+    limit: AtomicU64,
+}
+
+impl Kept {
+    pub fn new(devices: usize) -> Kept {
+        let [last, released, limit] = [0; 3].map(AtomicU64::new);
+        Kept { arenas: Arenas::new(devices), plans: Mutex::default(), born: Instant::now(), last, released, limit }
+    }
+
+    pub fn plans(&self) -> MutexGuard<'_, Plans> {
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives idle arenas back, and plans that nobody holds.
+    pub fn release(&self) {
+        self.arenas.clear();
+        self.plans().retain(|_, plans| {
+            plans.retain(|(_, loaded)| Arc::strong_count(loaded) > 1);
+            !plans.is_empty()
+        });
+    }
+
+    /// A run has ended.
+    pub fn ran(&self) {
+        if self.limit.load(Ordering::Relaxed) > 0 {
+            self.last.store(self.now(), Ordering::Relaxed);
+        }
+    }
+
+    /// From now on the session counts as idle after so long; `None` is never.
+    pub fn set_limit(&self, after: Option<Duration>) {
+        self.last.store(self.now(), Ordering::Relaxed);
+        self.limit.store(after.map_or(0, nanoseconds), Ordering::Relaxed);
+    }
+
+    /// Gives idle arenas back where the session has not run for so long, once after each run. When to look again, and whether
+    /// they were given back now; `None` where nobody wants it.
+    pub fn look(&self) -> Option<(Duration, bool)> {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit == 0 {
+            return None;
+        }
+        let last = self.last.load(Ordering::Relaxed);
+        let since = self.now().saturating_sub(last);
+        if since < limit {
+            return Some((Duration::from_nanos(limit - since), false));
+        }
+        let is_new = self.released.swap(last, Ordering::Relaxed) != last;
+        if is_new {
+            self.arenas.clear();
+        }
+        Some((Duration::from_nanos(limit), is_new))
+    }
+
+    fn now(&self) -> u64 {
+        nanoseconds(self.born.elapsed())
+    }
+}
+
+/// At least one: none means something else.
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).max(1)
+}
