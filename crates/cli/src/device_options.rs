@@ -8,7 +8,6 @@ use plimsoll::formats::read_config;
 use plimsoll::{Options, PlacementMode, config, model};
 
 use crate::failure::{Failure, OrUsage, Result, not_yet, wrong_use};
-use crate::output;
 
 /// What is said of devices on the command line.
 #[derive(Args, Clone, Debug, Default)]
@@ -90,9 +89,7 @@ impl DeviceOptions {
         for path in case_config.into_iter().chain(self.config.as_deref()) {
             let bytes = model::read_file(path).or_usage()?;
             let config = read_config(&bytes).map_err(|error| Failure::usage(error.context(path.display())))?;
-            for note in config::apply(&config, &mut options).or_usage()? {
-                output::note(format_args!("note: {}: {note}", path.display()));
-            }
+            config::apply(&config, &mut options).or_usage()?;
         }
         for count in &self.device_count {
             let parsed = count.split_once('=').and_then(|(kind, count)| Some((kind.trim(), count.trim().parse::<i32>().ok()?)));

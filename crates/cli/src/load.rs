@@ -7,6 +7,7 @@ use plimsoll::{Code, Devices, Options, Session};
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result};
+use crate::output;
 
 /// Opens the devices that the command line asks for.
 pub fn devices(options: &DeviceOptions) -> Result<Devices> {
@@ -25,10 +26,15 @@ pub fn session(devices: &Devices, path: &Path) -> Result<Session> {
     }
 }
 
-/// The devices that the options make of this machine: wrong use where the options are at fault, a failure where others are.
+/// The devices that the options make of this machine: wrong use where the options are at fault, a failure where others are. Writes
+/// to standard error which GPU is on which card, where there are cards, and what had no effect.
 pub fn open(options: &Options) -> Result<Devices> {
-    Devices::open(options).map_err(|error| match error.code() {
+    let devices = Devices::open(options).map_err(|error| match error.code() {
         Code::InvalidArgument | Code::NotFound | Code::Unimplemented | Code::Unknown => Failure::usage(error),
         _ => Failure::from(error),
-    })
+    })?;
+    devices.start_log().iter().for_each(output::note);
+    let notes = devices.division().map_or(&[][..], |division| &division.notes);
+    notes.iter().for_each(|note| output::note(format_args!("note: {note}")));
+    Ok(devices)
 }

@@ -2,17 +2,16 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_device::Options;
-use plimsoll_formats::{ConfigProto, GpuOptions, apply_config};
+use plimsoll_formats::{ConfigProto, apply_config};
 
-/// Sets what the ConfigProto says in the options, as [`plimsoll_formats::apply_config`] does. Gives notes about what has no
-/// effect here.
+/// Sets what the ConfigProto says in the options, as [`plimsoll_formats::apply_config`] does.
 ///
-/// As in TensorFlow, what it says of GPUs is not looked at where there is none. Hints for optimisers are not followed, and
-/// sessions always have threads of their own.
+/// As in TensorFlow, what it says of GPUs is not looked at where there is none; the notes of [`crate::Division`] say so. Hints for
+/// optimisers are not followed, and sessions always have threads of their own.
 ///
 /// # Errors
 /// UNIMPLEMENTED for fields that would change what runs and are not built yet.
-pub fn apply(config: &ConfigProto, options: &mut Options) -> Result<Vec<String>> {
+pub fn apply(config: &ConfigProto, options: &mut Options) -> Result<()> {
     let not_yet = |what: &str| Err(Error::unimplemented(format!("not yet: {what} in a ConfigProto")));
     if !config.session_inter_op_thread_pool.is_empty() {
         return not_yet("session_inter_op_thread_pool");
@@ -24,11 +23,7 @@ pub fn apply(config: &ConfigProto, options: &mut Options) -> Result<Vec<String>>
         return not_yet("graph_options.place_pruned_graph");
     }
     apply_config(config, options);
-    let mut notes = Vec::new();
-    if config.gpu_options.as_ref().is_some_and(|gpu| *gpu != GpuOptions::default()) {
-        notes.push("gpu_options has no effect: there is no GPU".to_string());
-    }
-    Ok(notes)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -42,17 +37,21 @@ mod tests {
         let text = "device_count { key: 'CPU' value: 2 } intra_op_parallelism_threads: 3 log_device_placement: true";
         let mut options = Options::new();
         options.inter_op = 5;
-        let notes = apply(&read_config(text.as_bytes()).unwrap(), &mut options).unwrap();
+        apply(&read_config(text.as_bytes()).unwrap(), &mut options).unwrap();
         assert_eq!((options.device_count["CPU"], options.intra_op, options.inter_op), (2, 3, 5));
         assert_eq!((options.soft_placement, options.log_placement), (false, true));
-        assert!(notes.is_empty());
     }
 
     #[test]
     fn nothing_is_ignored_in_silence() {
         let read = |text: &str| apply(&read_config(text.as_bytes()).unwrap(), &mut Options::new());
-        assert_eq!(read("gpu_options { allow_growth: true }").unwrap().len(), 1);
-        assert!(read("gpu_options { }").unwrap().is_empty());
+        let notes = |text: &str| {
+            let mut options = Options::new();
+            apply(&read_config(text.as_bytes()).unwrap(), &mut options).unwrap();
+            crate::Devices::open(&options).unwrap().division().unwrap().notes.clone()
+        };
+        assert_eq!(notes("gpu_options { allow_growth: true }"), ["gpu_options has no effect: no GPU is seen"]);
+        assert!(notes("gpu_options { }").is_empty());
         for text in
             ["session_inter_op_thread_pool { num_threads: 1 }", "operation_timeout_in_ms: 5", "graph_options { place_pruned_graph: true }"]
         {

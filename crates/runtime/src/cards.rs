@@ -20,17 +20,24 @@ const STEP: Bytes = Bytes(2 << 20);
 /// RESOURCE_EXHAUSTED with CUDA_ERROR_OUT_OF_MEMORY, what was asked and who holds the rest, where a card has no room (after
 /// `--wait`, if it is given); what stands in the way of the machine's ledger.
 pub(crate) fn open(division: &Division, cards: &[PhysicalDevice], options: &Options) -> Result<Vec<Arc<dyn Device>>> {
-    let gpus: Vec<&LogicalDevice> = division.of(DeviceKind::Gpu).collect();
-    if gpus.is_empty() {
-        return Ok(Vec::new());
+    match division.of(DeviceKind::Gpu).next() {
+        Some(_) => open_in(&StateDir::find()?, division, cards, options),
+        None => Ok(Vec::new()),
     }
-    let machine = PhysicalDevice::ledger(cards, &StateDir::find()?)?;
+}
+
+/// As [`open`], with the ledger in that folder.
+fn open_in(folder: &StateDir, division: &Division, cards: &[PhysicalDevice], options: &Options) -> Result<Vec<Arc<dyn Device>>> {
+    let gpus: Vec<&LogicalDevice> = division.of(DeviceKind::Gpu).collect();
+    let machine = PhysicalDevice::ledger(cards, folder)?;
     let infos = machine.cards().to_vec();
     let member = Arc::new(machine.join(&Who::this_process(""))?);
     let wait = options.wait.map(|wait| Wait { priority: 0, timeout: (wait < Duration::MAX).then_some(wait) });
-    let mut held: BTreeMap<usize, Bytes> = BTreeMap::new();
+    let (mut held, mut used): (BTreeMap<usize, Bytes>, BTreeMap<usize, Bytes>) = Default::default();
     for gpu in &gpus {
-        *held.entry(card_of(gpu, &infos)?).or_default() += first_bytes(gpu);
+        let card = card_of(gpu, &infos)?;
+        *held.entry(card).or_default() += first_bytes(gpu);
+        *used.entry(card).or_default() += if gpu.preallocate { first_bytes(gpu) } else { gpu.overhead };
     }
     let request: Vec<(usize, Bytes)> = held.into_iter().collect();
     let granted = match &wait {
@@ -38,6 +45,7 @@ pub(crate) fn open(division: &Division, cards: &[PhysicalDevice], options: &Opti
         None => member.reserve(&request),
     };
     granted.map_err(out_of_memory)?;
+    used.into_iter().for_each(|(card, used)| member.set_used(card, used));
     gpus.into_iter().map(|gpu| device(gpu, card_of(gpu, &infos)?, &member, wait)).collect()
 }
 
@@ -68,6 +76,9 @@ fn device(gpu: &LogicalDevice, card: usize, member: &Arc<Member>, wait: Option<W
             upstream = upstream.waiting(wait, |_| true);
         }
     }
+    if gpu.preallocate {
+        upstream = upstream.touched();
+    }
     let ledger = Ledger::with_upstream(spec.name.to_string(), spec.memory_limit, upstream);
     Ok(Arc::new(SimDevice::new(spec, ledger)?))
 }
@@ -75,4 +86,52 @@ fn device(gpu: &LogicalDevice, card: usize, member: &Arc<Member>, wait: Option<W
 /// What the driver calls it, and who is in the way.
 fn out_of_memory(denied: Denied) -> Error {
     Error::from(denied).context("CUDA_ERROR_OUT_OF_MEMORY: out of memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_device::Environment;
+
+    use super::*;
+
+    /// Reserved and used on each card by the process that opens devices so, as another process sees them.
+    fn seen_from_outside(spec: &str, options: &Options, touch: Bytes) -> Vec<(Bytes, Bytes)> {
+        let name = format!("plimsoll-runtime-cards-{}-{:?}", std::process::id(), std::thread::current().id());
+        let path = std::env::temp_dir().join(name);
+        let folder = StateDir::open(&path).unwrap();
+        let options = options.clone().sim_gpus(spec);
+        let cards = options.simulated_cards(&Environment::new()).unwrap();
+        let division = plimsoll_device::resolve(&cards, &options, &Environment::new()).unwrap();
+        let devices = open_in(&folder, &division, &cards, &options).unwrap();
+        let blocks: Vec<_> = devices.iter().map(|device| device.allocate(touch, "a block").unwrap()).collect();
+        let machine = PhysicalDevice::ledger(&cards, &folder).unwrap();
+        let look = || {
+            let seen = machine.look().unwrap();
+            let sum = |card, of: fn(&plimsoll_memory::machine::Share) -> Bytes| seen.holders(card).iter().map(|(_, share)| of(share)).sum();
+            (0..cards.len()).map(|card| (sum(card, |share| share.reserved), sum(card, |share| share.used))).collect::<Vec<(Bytes, Bytes)>>()
+        };
+        let held = look();
+        drop(blocks);
+        drop(devices);
+        assert!(look().iter().all(|card| *card == (Bytes::ZERO, Bytes::ZERO)), "{spec}: all comes back");
+        let _ = std::fs::remove_dir_all(path);
+        held
+    }
+
+    #[test]
+    fn others_see_what_is_reserved_and_what_of_it_is_used() {
+        let mib = |n: u64| Bytes(n << 20);
+        let with_context = "1x256MiB,overhead=6MiB";
+        let fraction = Options::new().memory_fraction(0.25);
+        // Context and block count as used, what is reserved and not touched does not.
+        assert_eq!(seen_from_outside(with_context, &fraction, mib(1)), [(mib(70), mib(7))]);
+        assert_eq!(seen_from_outside(with_context, &Options::new().allow_growth(true), mib(1)), [(mib(8), mib(7))]);
+        // Touched beforehand: all that is reserved, on every card, whatever steps take of it.
+        assert_eq!(seen_from_outside(with_context, &fraction.preallocate(true), mib(1)), [(mib(70), mib(70))]);
+        // Without a fraction the whole card, but for the 225 MiB that TensorFlow leaves to the system.
+        assert_eq!(seen_from_outside("2x256MiB", &Options::new().preallocate(true), mib(1)), [(mib(31), mib(31)); 2]);
+        // Two parts of one card add up.
+        let parts = Options::new().limit("GPU:0", "8MiB+8MiB").preallocate(true);
+        assert_eq!(seen_from_outside(with_context, &parts, mib(1)), [(mib(16), mib(16))]);
+    }
 }

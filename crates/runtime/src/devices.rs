@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::config::{find_device, get_memory_info, reset_memory_stats};
-use plimsoll_device::{Device, DeviceKind, DeviceSpec, Environment, InstructionSet, LogicalDevice, Options};
+use plimsoll_device::{Device, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, LogicalDevice, Options};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 
 use crate::idle::Idle;
@@ -21,6 +21,7 @@ struct Inner {
     devices: Vec<Arc<dyn Device>>,
     specs: Vec<DeviceSpec>,
     options: Options,
+    division: Option<Division>,
     sessions: AtomicU64,
 }
 
@@ -67,7 +68,7 @@ impl Devices {
         let cpus = division.of(DeviceKind::Cpu).map(spec);
         let mut devices: Vec<Arc<dyn Device>> = cpus.map(|spec| Arc::new(CpuDevice::new(spec, pool.clone())) as Arc<dyn Device>).collect();
         devices.extend(crate::cards::open(&division, &cards, options)?);
-        Devices::with(devices, options)
+        Devices::of(devices, options, Some(division))
     }
 
     /// Devices that somebody else made.
@@ -75,12 +76,16 @@ impl Devices {
     /// # Errors
     /// FAILED_PRECONDITION where there is none.
     pub fn with(devices: Vec<Arc<dyn Device>>, options: &Options) -> Result<Devices> {
+        Devices::of(devices, options, None)
+    }
+
+    fn of(devices: Vec<Arc<dyn Device>>, options: &Options, division: Option<Division>) -> Result<Devices> {
         if devices.is_empty() {
             return Err(Error::failed_precondition("there are no devices"));
         }
         let specs = devices.iter().map(|device| device.spec().clone()).collect();
         let idle = Idle::new(&devices);
-        Ok(Devices(Arc::new(Inner { idle, devices, specs, options: options.clone(), sessions: AtomicU64::new(0) })))
+        Ok(Devices(Arc::new(Inner { idle, devices, specs, options: options.clone(), division, sessions: AtomicU64::new(0) })))
     }
 
     /// What plans are made for.
@@ -91,6 +96,17 @@ impl Devices {
     /// The options that they were opened with.
     pub fn options(&self) -> &Options {
         &self.0.options
+    }
+
+    /// How the machine was divided: cards that were found and left out, and why each logical device is as it is. None where
+    /// somebody else made the devices.
+    pub fn division(&self) -> Option<&Division> {
+        self.0.division.as_ref()
+    }
+
+    /// What TensorFlow logs when it creates devices, one line each; see [`Division::start_log`]. Nothing is written anywhere.
+    pub fn start_log(&self) -> Vec<String> {
+        self.division().map_or_else(Vec::new, Division::start_log)
     }
 
     /// How much of each device is in use.

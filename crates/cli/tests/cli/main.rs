@@ -1,5 +1,6 @@
 //! The command line from outside.
 
+mod book;
 mod cards;
 mod documents;
 mod evaluation;

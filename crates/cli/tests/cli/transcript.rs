@@ -44,7 +44,7 @@ fn architecture() -> String {
 
 /// The text with `#` for sizes, times, errors of values, and all else that depends on the processor; blanks in a row become one,
 /// but at the start of a line.
-fn masked(text: &str) -> String {
+pub fn masked(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
         let indent = line.len() - line.trim_start().len();

@@ -12,6 +12,10 @@ const ENOUGH_MULTIPROCESSORS: u32 = 8;
 /// ones that CUDA_VISIBLE_DEVICES lists, by number or by the beginning of a UUID, in its order. The list ends at the first entry
 /// that is no card; one that lists a card twice shows none. Says in `notes` what was hidden.
 pub fn seen(physical: &[PhysicalDevice], environment: &Environment, notes: &mut Vec<String>) -> Vec<Card> {
+    if physical.is_empty() {
+        // The variables are those of a machine with cards; there is nothing to say of them here.
+        return Vec::new();
+    }
     let mut order: Vec<&PhysicalDevice> = physical.iter().collect();
     order.sort_by_key(|device| device.ordinal);
     if environment.get("CUDA_DEVICE_ORDER").map(str::trim) != Some("PCI_BUS_ID") {

@@ -17,9 +17,21 @@ impl Card {
     /// TensorFlow's `physical_device_desc`: `device: 0, name: Tesla T4, pci bus id: 0000:00:1e.0, compute capability: 7.5`, and
     /// `, simulated` where it is.
     pub fn description(&self) -> String {
+        format!("device: {}, {}", self.ordinal, self.properties())
+    }
+
+    /// The line of the start log: `Found device 0 with properties: name: …, total memory: 4 GiB`, and what its context takes where
+    /// that is known.
+    pub fn found(&self) -> String {
+        let PhysicalDevice { total, overhead, .. } = &self.device;
+        let context = if *overhead > Bytes::ZERO { format!(", context: {overhead}") } else { String::new() };
+        format!("Found device {} with properties: {}, total memory: {total}{context}", self.ordinal, self.properties())
+    }
+
+    fn properties(&self) -> String {
         let PhysicalDevice { name, pci_bus_id, compute_capability, .. } = &self.device;
         let simulated = if self.device.is_simulated() { ", simulated" } else { "" };
-        format!("device: {}, name: {name}, pci bus id: {pci_bus_id}, compute capability: {compute_capability}{simulated}", self.ordinal)
+        format!("name: {name}, pci bus id: {pci_bus_id}, compute capability: {compute_capability}{simulated}")
     }
 }
 
@@ -195,9 +207,14 @@ impl Division {
         self.devices.iter().filter(move |device| device.kind == kind)
     }
 
-    /// What TensorFlow logs when it creates devices: the cards that are left out, then the GPUs that were made.
+    /// What TensorFlow logs when it creates devices: the cards that were found, those that are left out, and which GPU is on
+    /// which card. Nothing where no card is asked for.
     pub fn start_log(&self) -> Vec<String> {
+        let created: Vec<String> = self.devices.iter().filter_map(LogicalDevice::created).collect();
+        if created.is_empty() && self.left_out.is_empty() {
+            return Vec::new();
+        }
         let ignored = self.left_out.iter().map(|left| format!("Ignoring visible gpu device ({}) {}", left.card.description(), left.why));
-        ignored.chain(self.devices.iter().filter_map(LogicalDevice::created)).collect()
+        self.seen.iter().map(Card::found).chain(ignored).chain(created).collect()
     }
 }

@@ -18,6 +18,8 @@ pub struct Upstream {
     /// Held when the ledger begins.
     held: Bytes,
     step: Option<Bytes>,
+    /// Whether others are told what is mapped; otherwise they were told once and for all.
+    shows_use: bool,
     wait: Option<(Wait, Told)>,
     /// Only one thread reserves more at a time: two would reserve twice what both lack.
     growing: Mutex<()>,
@@ -29,12 +31,18 @@ type Told = Box<dyn Fn(&Full) -> bool + Send + Sync>;
 impl Upstream {
     /// Takes over `held` bytes that the member has reserved on the card of that number: the ledger gives them back in the end.
     pub fn new(member: &Arc<Member>, card: usize, held: Bytes) -> Upstream {
-        Upstream { member: member.clone(), card, held, step: None, wait: None, growing: Mutex::default() }
+        Upstream { member: member.clone(), card, held, step: None, shows_use: true, wait: None, growing: Mutex::default() }
     }
 
     /// Lets the ledger reserve more when it needs it, in steps of that many bytes.
     pub fn growing(self, step: Bytes) -> Upstream {
         Upstream { step: Some(step), ..self }
+    }
+
+    /// Says that what is held was touched beforehand, so that mapping changes nothing of what is used on the card. Who made the
+    /// reservation tells the machine with [`Member::set_used`].
+    pub fn touched(self) -> Upstream {
+        Upstream { shows_use: false, ..self }
     }
 
     /// Lets it wait for them. `told` is called as [`Member::reserve_waiting`] says, and ends the wait by returning `false`.
@@ -138,7 +146,7 @@ impl Ledger {
 
     /// Tells the machine how much is mapped.
     pub(super) fn show_use(&self, change: impl FnOnce(Bytes) -> Bytes) {
-        if let Some(upstream) = &self.upstream {
+        if let Some(upstream) = self.upstream.as_ref().filter(|upstream| upstream.shows_use) {
             upstream.member.change_used(upstream.card, change);
         }
     }
@@ -156,9 +164,15 @@ impl Drop for Ledger {
 
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Upstream { member, card, held, step, wait, .. } = self;
+        let Upstream { member, card, held, step, shows_use, wait, .. } = self;
         let wait = wait.as_ref().map(|(wait, _)| wait);
         let mut out = f.debug_struct("Upstream");
-        out.field("member", member).field("card", card).field("held", held).field("step", step).field("wait", &wait).finish()
+        out.field("member", member)
+            .field("card", card)
+            .field("held", held)
+            .field("step", step)
+            .field("shows_use", shows_use)
+            .field("wait", &wait)
+            .finish()
     }
 }

@@ -1,0 +1,224 @@
+//! `docs/book.md`: every `console` block is run, and what is printed compared. `PLIMSOLL_BLESS=1` writes anew what differs.
+//!
+//! A line that begins with `$ ` is a command, run in `tests/cases`; below it is what it prints on standard output and standard
+//! error, as a terminal shows it. Process ids, sizes, times and errors of values may differ. A block is a shell of its own on a
+//! machine of its own; of what shells know, it has:
+//!
+//! - `export NAME=VALUE`, and `NAME=VALUE` before a command;
+//! - `plimsoll …` in the foreground: it fails where it prints an error, and only there;
+//! - `plimsoll … &`: runs on; below it is what it prints first. What comes next is run again, as long as that takes, until the
+//!   programs in the background are so far that it prints what stands there;
+//! - `kill -9 %N` for the N-th of those, and `wait %N`, which prints what else it says until it ends.
+
+use std::io::{BufRead, BufReader, PipeReader};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::transcript::masked;
+use super::{Folder, cases};
+
+/// More than any of this takes on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn the_book_is_true() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/book.md");
+    let book = std::fs::read_to_string(&path).unwrap();
+    let bless = std::env::var_os("PLIMSOLL_BLESS").is_some();
+    let (mut written, mut lines, mut count) = (String::new(), book.lines().enumerate(), 0);
+    while let Some((number, line)) = lines.next() {
+        written += &format!("{line}\n");
+        if line != "```console" {
+            continue;
+        }
+        let block: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+        count += 1;
+        let mut shell = Shell::new(count, bless);
+        let mut commands = block.iter().enumerate().filter(|(_, line)| line.starts_with("$ ")).map(|(at, _)| at).peekable();
+        assert_eq!(commands.peek(), Some(&0), "{}:{}: a block begins with a command", path.display(), number + 2);
+        while let Some(at) = commands.next() {
+            let wanted = block[at + 1..*commands.peek().unwrap_or(&block.len())].join("\n");
+            let printed = shell.run(&block[at][2..], &wanted);
+            let same = masks(&printed) == masks(&wanted);
+            if !bless {
+                let place = format!("{}:{}", path.display(), number + 2 + at);
+                assert!(same, "{place}: {}\nprints\n{printed}\nand the book says\n{wanted}", block[at]);
+            }
+            let shown = if same { &wanted } else { &printed };
+            written += &format!("{}\n{shown}{}", block[at], if shown.is_empty() { "" } else { "\n" });
+        }
+        written += "```\n";
+    }
+    assert!(count >= 10, "only {count} blocks were found");
+    if bless {
+        std::fs::write(&path, written).unwrap();
+    }
+}
+
+/// The text without what differs from run to run.
+fn masks(text: &str) -> String {
+    let mut words: Vec<String> = masked(text).split_inclusive([' ', '\n']).map(str::to_string).collect();
+    for at in 1..words.len() {
+        match words[at - 1].trim_start_matches('(') {
+            "pid " => words[at] = words[at].replace(|c: char| c.is_ascii_digit(), ""),
+            // Values, of which processors differ in the last digits.
+            "= " => words[at] = words[at].parse::<f64>().map_or(words[at].clone(), |value| format!("{value:.3}")),
+            _ => {}
+        }
+    }
+    words.concat().trim_end().to_string()
+}
+
+/// Runs the commands of one block.
+struct Shell {
+    bless: bool,
+    /// What is exported; the state folder is the machine.
+    exported: Vec<(String, String)>,
+    jobs: Vec<Job>,
+    _machine: Folder,
+}
+
+impl Shell {
+    fn new(block: usize, bless: bool) -> Shell {
+        let machine = Folder::new(&format!("book-{block}"));
+        let exported = vec![("PLIMSOLL_STATE_DIR".to_string(), machine.0.display().to_string())];
+        Shell { bless, exported, jobs: Vec::new(), _machine: machine }
+    }
+
+    /// Does what the line says. What is printed: as it is wanted, if that is what it comes to in time.
+    fn run(&mut self, line: &str, wanted: &str) -> String {
+        if let Some(assignment) = line.strip_prefix("export ") {
+            self.exported.push(assigned(assignment).unwrap_or_else(|| panic!("{line}: NAME=VALUE")));
+            return String::new();
+        }
+        if let Some(job) = line.strip_prefix("kill -9 %") {
+            self.job(job).kill();
+            return String::new();
+        }
+        if let Some(job) = line.strip_prefix("wait %") {
+            return self.job(job).rest();
+        }
+        if let Some(line) = line.strip_suffix(" &") {
+            let mut job = Job::start(self.command(line));
+            let printed =
+                if self.bless { job.first(usize::MAX, Duration::from_secs(3)) } else { job.first(wanted.lines().count(), PATIENCE) };
+            self.jobs.push(job);
+            return printed;
+        }
+        let start = Instant::now();
+        loop {
+            let mut job = Job::start(self.command(line));
+            let printed = job.rest();
+            let fails = printed.lines().any(|line| line.starts_with("error: ") || line.ends_with(" FAIL") || line.contains(" FAIL "));
+            assert_eq!(job.child.wait().unwrap().success(), !fails, "{line}: {printed}");
+            let is_final = masks(&printed) == masks(wanted) || self.jobs.is_empty() || self.bless || start.elapsed() > PATIENCE;
+            if is_final {
+                return printed;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn job(&mut self, number: &str) -> &mut Job {
+        let job = number.parse::<usize>().ok().and_then(|number| self.jobs.get_mut(number.wrapping_sub(1)));
+        job.unwrap_or_else(|| panic!("there is no %{number}"))
+    }
+
+    fn command(&self, line: &str) -> Command {
+        // By its name, so that it is seen under that.
+        let mut command = Command::new("plimsoll");
+        command.env("PATH", Path::new(env!("CARGO_BIN_EXE_plimsoll")).parent().unwrap());
+        for name in ["PLIMSOLL_SIM_GPUS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_FORCE_GPU_ALLOW_GROWTH"] {
+            command.env_remove(name);
+        }
+        command.current_dir(cases()).envs(self.exported.iter().cloned());
+        let mut words = line.split_whitespace();
+        let program = words.by_ref().find(|word| match assigned(word) {
+            Some((name, value)) => {
+                command.env(name, value);
+                false
+            }
+            None => true,
+        });
+        assert_eq!(program, Some("plimsoll"), "{line}: the book runs plimsoll and nothing else");
+        command.args(words);
+        command
+    }
+}
+
+fn assigned(word: &str) -> Option<(String, String)> {
+    let (name, value) = word.split_once('=')?;
+    name.chars().all(|c| c.is_ascii_uppercase() || c == '_').then(|| (name.to_string(), value.to_string()))
+}
+
+/// A program that runs, and what it has printed. Killed in the end.
+struct Job {
+    child: Child,
+    lines: Arc<Mutex<Vec<String>>>,
+    /// How many of them were shown.
+    shown: usize,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Job {
+    fn start(mut command: Command) -> Job {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let child = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
+        let lines = Arc::default();
+        let reader = Some(std::thread::spawn({
+            let lines = Arc::clone(&lines);
+            move || keep(reader, &lines)
+        }));
+        Job { child, lines, shown: 0, reader }
+    }
+
+    /// The first lines, as soon as there are so many.
+    fn first(&mut self, count: usize, patience: Duration) -> String {
+        let start = Instant::now();
+        while self.lines.lock().unwrap().len() < count && start.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.show(count)
+    }
+
+    /// What it has not shown yet, when it has ended.
+    fn rest(&mut self) -> String {
+        let start = Instant::now();
+        if let Some(reader) = self.reader.take() {
+            while !reader.is_finished() && start.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(reader.is_finished(), "it does not end: {:?}", self.lines);
+            reader.join().unwrap();
+        }
+        self.show(usize::MAX)
+    }
+
+    fn show(&mut self, count: usize) -> String {
+        let lines = self.lines.lock().unwrap();
+        let end = lines.len().min(self.shown.saturating_add(count));
+        let shown = lines[self.shown..end].join("\n");
+        self.shown = end;
+        shown
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn keep(reader: PipeReader, lines: &Mutex<Vec<String>>) {
+    for line in BufReader::new(reader).lines() {
+        lines.lock().unwrap().push(line.unwrap());
+    }
+}
