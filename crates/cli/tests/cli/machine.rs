@@ -119,7 +119,7 @@ fn is_documented(seen: &Value) {
     let parts = &seen["devices"];
     assert_eq!((all(parts, "card"), all(parts, "reserve")), (json!([null, 0, 1]), json!(["plan", "plan", "plan"])));
     assert_eq!(parts[1]["name"], "/job:localhost/replica:0/task:0/device:GPU:0");
-    assert!(seen["log"][0].as_str().unwrap().starts_with("Created device /job:localhost/replica:0/task:0/device:GPU:0 with "), "{seen}");
+    assert!(seen["log"].to_string().contains("\"Created device /job:localhost/replica:0/task:0/device:GPU:0 with "), "{seen}");
 }
 
 /// The table is the one in `machine.txt`, process numbers and this processor's name masked. `PLIMSOLL_BLESS=1` writes it anew.
@@ -161,7 +161,7 @@ fn what_options_and_variables_choose_is_listed() {
     let seen = with("--sim-gpus 1GiB+1GiB,cc=3.0", &[]);
     assert_eq!(seen["cards"][0]["unused"], Value::Null);
     assert!(seen["cards"][1]["unused"].as_str().unwrap().contains("The minimum required Cuda capability is 3.5"), "{seen}");
-    assert!(seen["log"][0].as_str().unwrap().starts_with("Ignoring visible gpu device (device: "), "{seen}");
+    assert!(seen["log"].to_string().contains("\"Ignoring visible gpu device (device: "), "{seen}");
 
     // A place for ledgers that cannot be used is no reason to see nothing.
     let file = folder.write("file", "");
