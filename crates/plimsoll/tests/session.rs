@@ -82,6 +82,11 @@ fn a_file_is_loaded_planned_run_and_saved() -> Result<()> {
     drop(model);
     assert_eq!(devices.report()[0].in_use, Bytes::ZERO);
     assert_eq!(devices.report()[0].reserved, Bytes::ZERO);
+    assert!(devices.max_memory_allocated("CPU:0")? > Bytes::ZERO);
+    devices.empty_cache();
+    devices.reset_max_memory_allocated("CPU:0")?;
+    let left = [devices.memory_allocated("CPU:0")?, devices.memory_reserved("CPU:0")?, devices.max_memory_allocated("CPU:0")?];
+    assert_eq!(left, [Bytes::ZERO; 3]);
     Ok(())
 }
 

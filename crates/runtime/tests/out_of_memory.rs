@@ -1,8 +1,10 @@
 //! Memory runs out at every place in turn, through open, load, run, train and close: once, so that a second try would find some,
-//! or from there on. What cannot be done says so, changes nothing, and can be done when there is memory again.
+//! or from there on. What cannot be done says so, changes nothing, and can be done when there is memory again. And what is kept for
+//! the next step goes back to a card while there is none.
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_base::{Bytes, Code, DataType, Result};
 use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec, InstructionSet, Options};
@@ -259,4 +261,29 @@ fn a_card_that_another_program_fills_refuses_a_step_and_the_session_lives() {
     step(&session, 8_000).unwrap();
     session.close();
     opened.check(true, "closed");
+}
+
+#[test]
+fn a_card_gets_back_what_an_idle_session_does_not_need_and_lends_it_again() {
+    let cards = Cards::new("idle");
+    let opened = Opened::new(Some(&cards), &Arc::default()).unwrap();
+    let session = session(&opened, ["/gpu:0", "/gpu:1"]);
+    session.run(&[], &[], &["init"]).unwrap();
+    session.release_unused();
+    let needed: Vec<Bytes> = ["GPU:0", "GPU:1"].iter().map(|gpu| opened.devices.memory_reserved(gpu).unwrap()).collect();
+    assert_eq!(cards.reserved(), needed);
+    session.idle_release(Duration::from_millis(5)).unwrap();
+    for _ in 0..3 {
+        opened.devices.reset_max_memory_allocated("GPU:0").unwrap();
+        step(&session, 4_000).unwrap();
+        assert!(opened.devices.max_memory_allocated("GPU:0").unwrap() > needed[0]);
+        while cards.reserved() != needed {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        opened.check(false, "idle");
+    }
+    session.close();
+    opened.devices.empty_cache();
+    opened.check(true, "closed");
+    assert_eq!(opened.devices.memory_allocated("GPU:1").unwrap(), OVERHEAD);
 }
