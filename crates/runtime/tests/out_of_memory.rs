@@ -74,10 +74,12 @@ impl Opened {
         Ok(Opened { devices: Devices::with(all, &Options::new())?, ledgers })
     }
 
-    /// What is reserved is what is mapped; nothing but what cards take for themselves is left where `empty`.
+    /// No run is under way: nothing is fed or fetched, and what is reserved is what is mapped; nothing but what cards take for themselves is left where `empty`.
     fn check(&self, empty: bool, at: &str) {
         for ledger in &self.ledgers {
             assert_eq!(ledger.in_use(), ledger.mapped(), "{at}: {}: {:?}", ledger.device(), ledger.holders());
+            let used = ledger.holders().into_iter().find(|holder| holder.name.contains("fetched"));
+            assert!(used.is_none(), "{at}: {}: {used:?}", ledger.device());
             let overhead = if ledger.device().contains("GPU") { OVERHEAD } else { Bytes::ZERO };
             assert!(!empty || ledger.in_use() == overhead, "{at}: {}: {:?}", ledger.device(), ledger.holders());
         }
