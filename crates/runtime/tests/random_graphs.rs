@@ -134,6 +134,10 @@ fn one(b: &mut GraphBuilder, step: &Step, variables: &[Variable], values: &mut V
             let together = b.op("ConcatV2").inputs(pieces).input(first).build().unwrap();
             b.reduce_mean(together, Some(&[0])).build().unwrap()
         }
+        13 => {
+            values.extend(batch_norm(b, variables, p, q, step.device.is_multiple_of(2)));
+            return;
+        }
         _ => {
             let product = b.op("MatMul").inputs([p, q]).attr("transpose_a", AttrValue::Bool(true)).build().unwrap();
             let small = tame(b, product);
@@ -180,6 +184,25 @@ fn image(b: &mut GraphBuilder, variables: &[Variable], p: Output, q: Output, man
     let mut made: Vec<Output> = images.into_iter().map(|value| b.reshape(value, &[ROWS as i64, COLUMNS as i64]).build().unwrap()).collect();
     made.push(product);
     // What is squashed is what others go on with; the rest is there to be fetched, and so to be fused in other ways.
+    made.into_iter().map(|value| tame(b, value)).collect()
+}
+
+/// `p` normalized, by its own statistics or by given ones, and the gradients where `q` is that of the result.
+fn batch_norm(b: &mut GraphBuilder, variables: &[Variable], p: Output, q: Output, training: bool) -> Vec<Output> {
+    let [x, dy] = [p, q].map(|value| b.reshape(value, &[1, 2, 2, COLUMNS as i64]).build().unwrap());
+    let row = b.read(&variables[1]).unwrap();
+    let variance = b.mul(row, row).build().unwrap();
+    let is_training = AttrValue::Bool(training);
+    let normal = b.op("FusedBatchNormV3").inputs([x, row, row, row, variance]).attr("is_training", is_training.clone());
+    let normal = normal.attr("exponential_avg_factor", AttrValue::Float(0.5)).build_node().unwrap();
+    let output = |node: NodeId, index: u32| Output { node, index };
+    let [mean, variance] = if training { [3, 4].map(|index| output(normal, index)) } else { [row, variance] };
+    let gradient = b.op("FusedBatchNormGradV3").inputs([dy, x, row, mean, variance, output(normal, 5)]);
+    let gradient = gradient.attr("is_training", is_training).build_node().unwrap();
+    let images = [output(normal, 0), output(gradient, 0)];
+    let rows = [output(normal, 1), output(normal, 2), output(gradient, 1), output(gradient, 2)];
+    let mut made = images.map(|value| b.reshape(value, &[ROWS as i64, COLUMNS as i64]).build().unwrap()).to_vec();
+    made.extend(rows.map(|row| b.add(q, row).build().unwrap()));
     made.into_iter().map(|value| tame(b, value)).collect()
 }
 
