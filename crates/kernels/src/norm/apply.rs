@@ -6,7 +6,7 @@ use plimsoll_device::{Args, CpuKernel, Fault};
 
 use super::BatchNormSpec;
 use super::coefficients::{Lines, Statistics};
-use super::isa::{self, OverLanes, load, store};
+use super::isa::{self, OverBlock, OverLanes, load, store, walk};
 use super::parts::Parts;
 use crate::cut::Cut;
 use crate::simd::{Isa, Lanes};
@@ -158,24 +158,10 @@ impl Kernel {
     }
 }
 
-/// Calls `group::<TAIL>(element, channel, count)` for every register of channels of every row.
-macro_rules! each_register {
-    ($lanes:ident, $rows:expr, $channels:expr, $group:ident, $walk:expr) => {
-        for row in $rows {
-            let (start, channels) = (row * $channels, $channels);
-            let mut channel = 0;
-            while channel + $lanes::COUNT <= channels {
-                $group::<$lanes, false>($walk, start + channel, channel, $lanes::COUNT);
-                channel += $lanes::COUNT;
-            }
-            if channel < channels {
-                $group::<$lanes, true>($walk, start + channel, channel, channels - channel);
-            }
-        }
-    };
-}
+/// Rows that are walked over with a channel's numbers in registers.
+const BLOCK: usize = 16;
 
-/// Rows that nobody else writes; a row is read before it is written, so that `y` may lie where `x` does.
+/// Rows that nobody else writes; an element is read before it is written, so that `y` may lie where `x` does.
 struct Forward {
     x: *const f32,
     y: *mut f32,
@@ -190,18 +176,40 @@ impl OverLanes for Forward {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
         // SAFETY: the rows and channels are there, as `Kernel::forward` says; the set is the caller's promise.
-        unsafe { each_register!(L, self.rows.clone(), self.channels, normalize, &self) }
+        unsafe { walk::<L, Forward>(self.rows.clone(), BLOCK, 0..self.channels, &self) }
     }
 }
 
+impl OverBlock for Forward {
+    #[inline(always)]
+    unsafe fn block<L: Lanes, const W: usize, const TAIL: bool>(&self, rows: &Range<usize>, channel: usize, count: usize) {
+        let (x, y, width) = (self.x, self.y, self.channels);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let means = registers::<L, W, TAIL>(self.mean.add(channel), count);
+            let factors = registers::<L, W, TAIL>(self.factor.add(channel), count);
+            let offsets = registers::<L, W, TAIL>(self.offset.add(channel), count);
+            for row in rows.clone() {
+                for w in 0..W {
+                    let at = row * width + channel + w * L::COUNT;
+                    let difference = load::<L, TAIL>(x.add(at), count).sub(means[w]);
+                    store::<L, TAIL>(difference.madd(factors[w], offsets[w]), y.add(at), count);
+                }
+            }
+        }
+    }
+}
+
+/// `W` registers of channels, as [`load`].
 #[inline(always)]
-unsafe fn normalize<L: Lanes, const TAIL: bool>(walk: &Forward, at: usize, channel: usize, count: usize) {
+unsafe fn registers<L: Lanes, const W: usize, const TAIL: bool>(from: *const f32, count: usize) -> [L; W] {
     // SAFETY: the caller's promise.
     unsafe {
-        let difference = load::<L, TAIL>(walk.x.add(at), count).sub(load::<L, TAIL>(walk.mean.add(channel), count));
-        let factor = load::<L, TAIL>(walk.factor.add(channel), count);
-        let offset = load::<L, TAIL>(walk.offset.add(channel), count);
-        store::<L, TAIL>(difference.madd(factor, offset), walk.y.add(at), count);
+        let mut made = [L::zero(); W];
+        for (w, register) in made.iter_mut().enumerate() {
+            *register = load::<L, TAIL>(from.add(w * L::COUNT), count);
+        }
+        made
     }
 }
 
@@ -222,20 +230,30 @@ impl OverLanes for Gradient {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
         // SAFETY: as of `Forward`.
-        unsafe { each_register!(L, self.rows.clone(), self.channels, differentiate, &self) }
+        unsafe { walk::<L, Gradient>(self.rows.clone(), BLOCK, 0..self.channels, &self) }
     }
 }
 
-#[inline(always)]
-unsafe fn differentiate<L: Lanes, const TAIL: bool>(walk: &Gradient, at: usize, channel: usize, count: usize) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let dy = load::<L, TAIL>(walk.dy.add(at), count).sub(load::<L, TAIL>(walk.taken.add(channel), count));
-        let difference = load::<L, TAIL>(walk.x.add(at), count).sub(load::<L, TAIL>(walk.mean.add(channel), count));
-        let slope = load::<L, TAIL>(walk.slope.add(channel), count);
-        let factor = load::<L, TAIL>(walk.factor.add(channel), count);
-        let dx = dy.sub(difference.mul(slope)).mul(factor);
-        store::<L, TAIL>(dx, walk.dx.add(at), count);
+impl OverBlock for Gradient {
+    #[inline(always)]
+    unsafe fn block<L: Lanes, const W: usize, const TAIL: bool>(&self, rows: &Range<usize>, channel: usize, count: usize) {
+        let (dy, x, dx, width) = (self.dy, self.x, self.dx, self.channels);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let means = registers::<L, W, TAIL>(self.mean.add(channel), count);
+            let taken = registers::<L, W, TAIL>(self.taken.add(channel), count);
+            let factors = registers::<L, W, TAIL>(self.factor.add(channel), count);
+            let slopes = registers::<L, W, TAIL>(self.slope.add(channel), count);
+            for row in rows.clone() {
+                for w in 0..W {
+                    let at = row * width + channel + w * L::COUNT;
+                    let direct = load::<L, TAIL>(dy.add(at), count).sub(taken[w]);
+                    let difference = load::<L, TAIL>(x.add(at), count).sub(means[w]);
+                    let changed = direct.sub(difference.mul(slopes[w])).mul(factors[w]);
+                    store::<L, TAIL>(changed, dx.add(at), count);
+                }
+            }
+        }
     }
 }
 
@@ -246,15 +264,23 @@ impl OverLanes for Scaled {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
         // SAFETY: as of `Forward`.
-        unsafe { each_register!(L, self.0.rows.clone(), self.0.channels, multiply, &self.0) }
+        unsafe { walk::<L, Scaled>(self.0.rows.clone(), BLOCK, 0..self.0.channels, &self) }
     }
 }
 
-#[inline(always)]
-unsafe fn multiply<L: Lanes, const TAIL: bool>(walk: &Gradient, at: usize, channel: usize, count: usize) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let factor = load::<L, TAIL>(walk.factor.add(channel), count);
-        store::<L, TAIL>(load::<L, TAIL>(walk.dy.add(at), count).mul(factor), walk.dx.add(at), count);
+impl OverBlock for Scaled {
+    #[inline(always)]
+    unsafe fn block<L: Lanes, const W: usize, const TAIL: bool>(&self, rows: &Range<usize>, channel: usize, count: usize) {
+        let (dy, dx, width) = (self.0.dy, self.0.dx, self.0.channels);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let factors = registers::<L, W, TAIL>(self.0.factor.add(channel), count);
+            for row in rows.clone() {
+                for w in 0..W {
+                    let at = row * width + channel + w * L::COUNT;
+                    store::<L, TAIL>(load::<L, TAIL>(dy.add(at), count).mul(factors[w]), dx.add(at), count);
+                }
+            }
+        }
     }
 }

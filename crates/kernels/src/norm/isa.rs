@@ -1,5 +1,7 @@
 //! Loops over channels, compiled for every instruction set.
 
+use std::ops::Range;
+
 use crate::simd::{Four, Isa, Lanes};
 
 /// Code over registers of some size. `run` and all that it calls must be `#[inline(always)]`.
@@ -52,4 +54,42 @@ pub(super) unsafe fn load<L: Lanes, const TAIL: bool>(from: *const f32, count: u
 pub(super) unsafe fn store<L: Lanes, const TAIL: bool>(value: L, to: *mut f32, count: usize) {
     // SAFETY: as above.
     unsafe { if TAIL { value.store_first(to, count) } else { value.store(to) } }
+}
+
+/// Registers of channels side by side, so that sums do not wait for each other.
+const WIDE: usize = 4;
+
+/// Something done to a block of rows, for `W` registers of channels at a time.
+pub(super) trait OverBlock {
+    /// # Safety
+    /// The processor has the set of `L`; the rows are there, and `W` whole registers of channels, or with `TAIL` one of `count`.
+    unsafe fn block<L: Lanes, const W: usize, const TAIL: bool>(&self, rows: &Range<usize>, channel: usize, count: usize);
+}
+
+/// Every block of so many rows, and in it every channel.
+///
+/// # Safety
+/// The processor has the set of `L`; the rows and channels are there.
+#[inline(always)]
+pub(super) unsafe fn walk<L: Lanes, B: OverBlock>(rows: Range<usize>, block: usize, channels: Range<usize>, over: &B) {
+    let mut start = rows.start;
+    while start < rows.end {
+        let block = start..(start + block).min(rows.end);
+        let mut channel = channels.start;
+        // SAFETY: the caller's promise.
+        unsafe {
+            while channel + WIDE * L::COUNT <= channels.end {
+                over.block::<L, WIDE, false>(&block, channel, L::COUNT);
+                channel += WIDE * L::COUNT;
+            }
+            while channel + L::COUNT <= channels.end {
+                over.block::<L, 1, false>(&block, channel, L::COUNT);
+                channel += L::COUNT;
+            }
+            if channel < channels.end {
+                over.block::<L, 1, true>(&block, channel, channels.end - channel);
+            }
+        }
+        start = block.end;
+    }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use plimsoll_device::{Args, CpuKernel, Fault};
 
 use super::BatchNormSpec;
-use super::isa::{self, OverLanes, load, store};
+use super::isa::{self, OverBlock, OverLanes, load, store, walk};
 use crate::cut::Cut;
 use crate::simd::{Isa, Lanes};
 
@@ -129,44 +129,6 @@ impl Piece {
             self.second.add(self.channels.start).write_bytes(0, self.channels.len());
         }
     }
-
-    fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let end = self.rows.end;
-        self.rows.clone().step_by(BLOCK).map(move |start| start..(start + BLOCK).min(end))
-    }
-}
-
-/// Registers of channels side by side, so that sums do not wait for each other.
-const WIDE: usize = 4;
-
-/// Something done to a block of rows, for `W` registers of channels at a time.
-trait OverBlock {
-    /// # Safety
-    /// The processor has the set of `L`; the rows are there, and `W` whole registers of channels, or with `TAIL` one of `count`.
-    unsafe fn block<L: Lanes, const W: usize, const TAIL: bool>(&self, rows: &Range<usize>, channel: usize, count: usize);
-}
-
-/// Every block, and in it every channel.
-#[inline(always)]
-unsafe fn walk<L: Lanes, B: OverBlock>(piece: &Piece, over: &B) {
-    // SAFETY: the channels of the strip are there, as are the rows of the part; the rest is the caller's promise.
-    unsafe {
-        piece.clear();
-        for rows in piece.blocks() {
-            let (mut channel, end) = (piece.channels.start, piece.channels.end);
-            while channel + WIDE * L::COUNT <= end {
-                over.block::<L, WIDE, false>(&rows, channel, L::COUNT);
-                channel += WIDE * L::COUNT;
-            }
-            while channel + L::COUNT <= end {
-                over.block::<L, 1, false>(&rows, channel, L::COUNT);
-                channel += L::COUNT;
-            }
-            if channel < end {
-                over.block::<L, 1, true>(&rows, channel, end - channel);
-            }
-        }
-    }
 }
 
 struct Moments(Piece);
@@ -174,8 +136,12 @@ struct Moments(Piece);
 impl OverLanes for Moments {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
-        // SAFETY: the caller's promise.
-        unsafe { walk::<L, Moments>(&self.0, &self) }
+        let (rows, channels) = (self.0.rows.clone(), self.0.channels.clone());
+        // SAFETY: the channels of the strip are there, as are the rows of the part; the rest is the caller's promise.
+        unsafe {
+            self.0.clear();
+            walk::<L, Moments>(rows, BLOCK, channels, &self);
+        }
     }
 }
 
@@ -225,8 +191,12 @@ struct Gradients(Piece);
 impl OverLanes for Gradients {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
-        // SAFETY: the caller's promise.
-        unsafe { walk::<L, Gradients>(&self.0, &self) }
+        let (rows, channels) = (self.0.rows.clone(), self.0.channels.clone());
+        // SAFETY: the channels of the strip are there, as are the rows of the part; the rest is the caller's promise.
+        unsafe {
+            self.0.clear();
+            walk::<L, Gradients>(rows, BLOCK, channels, &self);
+        }
     }
 }
 
