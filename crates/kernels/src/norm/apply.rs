@@ -276,9 +276,9 @@ impl OverBlock for Scaled {
         unsafe {
             let factors = registers::<L, W, TAIL>(self.0.factor.add(channel), count);
             for row in rows.clone() {
-                for w in 0..W {
+                for (w, factor) in factors.iter().enumerate() {
                     let at = row * width + channel + w * L::COUNT;
-                    store::<L, TAIL>(load::<L, TAIL>(dy.add(at), count).mul(factors[w]), dx.add(at), count);
+                    store::<L, TAIL>(load::<L, TAIL>(dy.add(at), count).mul(*factor), dx.add(at), count);
                 }
             }
         }
