@@ -26,6 +26,26 @@ fn with<'a>(arguments: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
     arguments.iter().map(String::as_str).chain(more.iter().copied()).collect()
 }
 
+/// A file of the recorded SavedModel.
+fn saved(file: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/saved").join(file).display().to_string()
+}
+
+#[test]
+fn a_saved_model_is_trained_by_its_signature() {
+    let losses = npy::read(&std::fs::read(saved("losses.npy")).unwrap()).unwrap().to_vec::<f32>().unwrap();
+    let (model, x, y) = (saved("model"), format!("x={}", saved("x.npy")), format!("y={}", saved("y.npy")));
+    for (step, recorded) in (1..).zip(losses) {
+        let steps = format!("{step}");
+        let arguments = [&model, "--signature", "train", "--data", &x, "--data", &y, "--batch-size", "12", "--steps", &steps];
+        let document = document(&arguments);
+        // All examples are in every batch, in another order.
+        let loss = document["final_loss"].as_f64().unwrap();
+        assert!((loss - f64::from(recorded)).abs() < 1e-5, "step {step}: {loss} {recorded}");
+        assert!(devices(&document).iter().all(|device| device.2 == device.3 && device.2 > 0), "{document}");
+    }
+}
+
 fn recorded_loss(case_name: &str) -> f64 {
     let bytes = std::fs::read(case(&format!("{case_name}/step0_fetch0.npy"))).unwrap();
     f64::from(npy::read(&bytes).unwrap().to_vec::<f32>().unwrap()[0])
@@ -127,9 +147,6 @@ fn what_is_missing_or_does_not_fit_is_said() {
     let whole = std::fs::read(case("mlp_sgd_ref/step0_feed0.npy")).unwrap();
     std::fs::write(&cut, &whole[..whole.len() - 1]).unwrap();
     let (columns, cut) = (format!("x={columns}"), format!("x={cut}"));
-    std::fs::create_dir(folder.0.join("saved")).unwrap();
-    std::fs::write(folder.0.join("saved/saved_model.pb"), b"").unwrap();
-    let saved = folder.text("saved");
     let both = ["--data", &good, "--data", &labels];
     let train_target = ["--target", "train"];
     let cases: &[(&[&[&str]], i32, &str)] = &[
@@ -163,5 +180,14 @@ fn what_is_missing_or_does_not_fit_is_said() {
     for (args, status, fragment) in cases {
         refused(&[&[graph.as_str()][..], &args.concat()].concat(), *status, fragment);
     }
-    refused(&[&saved, "--signature", "train"], 2, "not yet: ");
+    let (model, x) = (saved("model"), format!("x={}", saved("x.npy")));
+    for (args, fragment) in [
+        (&["--data", &x][..], "say which signature trains, with --signature NAME;"),
+        (&["--data", &x, "--signature", "serve"], "the model has no signature 'serve'; there are"),
+        (&["--data", &x.replace("x=", "z="), "--signature", "train"], "the signature 'train' has no argument 'z'; there are x, y"),
+        (&["--data", &x, "--signature", "train"], "a step needs placeholder 'train_y'"),
+        (&["--data", &x, "--signature", "train", "--fetch", "accuracy"], "does not give that; it gives loss"),
+    ] {
+        refused(&[&[model.as_str()][..], args].concat(), 2, fragment);
+    }
 }

@@ -1,10 +1,11 @@
 //! Files that hold a model, told apart by what they are.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use plimsoll_base::{Code, Error, Result};
-use plimsoll_formats::{SavedModel, read_graph_def, read_saved_model};
-use plimsoll_graph::GraphDef;
+use plimsoll_base::{Code, DataType, Error, Result};
+use plimsoll_formats::{SavedModel, SignatureDef, read_graph_def, read_saved_model, variables_prefix};
+use plimsoll_graph::{AttrValue, GraphDef, HostTensor, Shape};
 
 /// What a model file or folder holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,68 @@ pub fn read(path: &Path) -> Result<Model> {
     check(path)?;
     let bytes = read_file(path)?;
     read_graph_def(&bytes).map(Model::Graph).map_err(|error| error.context(path.display()))
+}
+
+/// A SavedModel as one graph that restores itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SavedGraph {
+    /// The graph, with the name of the model's checkpoint where it asks for one.
+    pub graph: GraphDef,
+    /// The operations that give the variables their values.
+    pub restore: Vec<String>,
+    /// What can be called.
+    pub signatures: BTreeMap<String, SignatureDef>,
+}
+
+impl SavedGraph {
+    /// The model in `folder`: its graph that serves, or its only one.
+    ///
+    /// # Errors
+    /// NOT_FOUND where it has several graphs and none serves; INVALID_ARGUMENT where it names nodes that it does not have.
+    pub fn new(model: &SavedModel, folder: &Path) -> Result<SavedGraph> {
+        let meta = match &model.meta_graphs[..] {
+            [one] => one,
+            _ => model.serving()?,
+        };
+        let mut graph = meta.graph_def.clone();
+        let has = |graph: &GraphDef, name: &str| graph.nodes.iter().any(|node| node.name == name);
+        let mut restore = Vec::new();
+        if let Some(saver) = &meta.saver_def {
+            let missing =
+                |name: &str| Error::invalid_argument(format!("the model's saver names '{}', which it does not have", name.escape_debug()));
+            let (prefix, operation) = (node_of(&saver.filename_tensor_name), node_of(&saver.restore_op_name));
+            let node = graph.nodes.iter_mut().find(|node| node.name == prefix).ok_or_else(|| missing(prefix))?;
+            let path = variables_prefix(folder);
+            let path = path.to_str().ok_or_else(|| Error::invalid_argument(format!("{} is not UTF-8", path.display())))?;
+            let value = HostTensor::from_strings(Shape::scalar(), vec![path.as_bytes().to_vec()])?;
+            node.op = "Const".to_string();
+            node.inputs.clear();
+            let attrs = [("dtype", AttrValue::data_type(DataType::String)), ("value", AttrValue::Tensor(value))];
+            node.attrs = attrs.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+            if !has(&graph, operation) {
+                return Err(missing(operation));
+            }
+            restore.push(operation.to_string());
+        }
+        restore.extend(meta.init_op().map(node_of).filter(|name| has(&graph, name)).map(str::to_string));
+        Ok(SavedGraph { graph, restore, signatures: meta.signature_def.clone() })
+    }
+
+    /// The signature of that name.
+    ///
+    /// # Errors
+    /// NOT_FOUND with the names that there are.
+    pub fn signature(&self, name: &str) -> Result<&SignatureDef> {
+        self.signatures.get(name).ok_or_else(|| {
+            let names = self.signatures.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            Error::not_found(format!("the model has no signature '{}'; there are {names}", name.escape_debug()))
+        })
+    }
+}
+
+/// The node of a tensor.
+pub fn node_of(tensor: &str) -> &str {
+    tensor.split(':').next().unwrap_or(tensor)
 }
 
 /// The bytes of a file.

@@ -24,10 +24,10 @@ use report::Document;
 /// What is trained, and how.
 #[derive(Args)]
 pub struct TrainArgs {
-    /// digits, which are built in; mnist or cifar10; a GraphDef (.pb, .pbtxt) with a training target
+    /// digits, which are built in; mnist or cifar10; a GraphDef (.pb, .pbtxt) with a training target, or a SavedModel folder
     #[arg(value_name = "digits|mnist|cifar10|MODEL", default_value = "digits")]
     what: String,
-    /// A signature of a SavedModel (not yet)
+    /// The signature of a SavedModel that a step calls
     #[arg(long, value_name = "NAME")]
     signature: Option<String>,
     /// A model: the operation that every step runs

@@ -1,9 +1,9 @@
 //! Models from files: a graph that has a training target, and examples in `.npy` files.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use plimsoll::model::{self, Model as File};
+use plimsoll::model::{self, Model as File, SavedGraph};
 use plimsoll::{AttrsExt, Code, DataType, Error, Graph, GraphDef, Output, PartialShape, Registry};
 use plimsoll_train::Trainer;
 use plimsoll_train::data::{Component, DataSet, Examples, arrays};
@@ -22,6 +22,61 @@ pub struct Model {
     path: PathBuf,
     graph: GraphDef,
     examples: Examples,
+    wanted: Wanted,
+}
+
+/// What is run and fed, as nodes and tensors of the graph.
+struct Wanted {
+    targets: Vec<String>,
+    fetch: Option<String>,
+    /// What gives the variables their first values, if it was said.
+    init: Vec<String>,
+    data: Vec<(String, PathBuf)>,
+}
+
+impl Wanted {
+    fn of_graph(args: &TrainArgs) -> Result<Wanted> {
+        if let Some(signature) = &args.signature {
+            return wrong_use(format!("--signature {signature}: {} is a graph, and only SavedModels have signatures", args.what));
+        }
+        let data = args.data.iter().map(|text| split(text)).collect::<Result<Vec<_>>>()?;
+        Ok(Wanted { targets: args.target.clone(), fetch: args.fetch.clone(), init: args.init.clone(), data })
+    }
+
+    /// A step calls the signature: its arguments are fed, its results are computed, and with them whatever the call changes.
+    fn of_signature(args: &TrainArgs, saved: &SavedGraph) -> Result<Wanted> {
+        let names = |names: &mut dyn Iterator<Item = &String>| names.cloned().collect::<Vec<_>>().join(", ");
+        let Some(name) = &args.signature else {
+            let all = names(&mut saved.signatures.keys());
+            return wrong_use(format!("say which signature trains, with --signature NAME; {} has {all}", args.what));
+        };
+        let signature = saved.signature(name).or_usage()?;
+        let mut data = Vec::with_capacity(args.data.len());
+        for text in &args.data {
+            let (argument, file) = split(text)?;
+            let Some(info) = signature.inputs.get(&argument) else {
+                let all = names(&mut signature.inputs.keys());
+                return wrong_use(format!("--data {text}: the signature '{name}' has no argument '{argument}'; there are {all}"));
+            };
+            data.push((model::node_of(&info.name).to_string(), file));
+        }
+        let fetch = match &args.fetch {
+            None => signature.outputs.get("loss").map(|info| info.name.clone()),
+            Some(result) => match signature.outputs.get(result) {
+                Some(info) => Some(info.name.clone()),
+                None => {
+                    let all = names(&mut signature.outputs.keys());
+                    return wrong_use(format!("--fetch {result}: the signature '{name}' does not give that; it gives {all}"));
+                }
+            },
+        };
+        let mut targets: Vec<String> = signature.outputs.values().map(|info| model::node_of(&info.name).to_string()).collect();
+        targets.extend(args.target.iter().cloned());
+        targets.sort_unstable();
+        targets.dedup();
+        let init = if args.init.is_empty() { saved.restore.clone() } else { args.init.clone() };
+        Ok(Wanted { targets, fetch, init, data })
+    }
 }
 
 impl Model {
@@ -33,20 +88,29 @@ impl Model {
     pub fn new(args: &TrainArgs) -> Result<Model> {
         let path = PathBuf::from(&args.what);
         model::check(&path).or_usage()?;
-        let graph = match model::read(&path)? {
-            File::SavedModel(_) => return Err(Failure::usage(model::saved_models_not_yet(&path))),
-            File::Graph(graph) => graph,
+        let (graph, wanted) = match model::read(&path)? {
+            File::SavedModel(saved) => {
+                check(args)?;
+                let saved = SavedGraph::new(&saved, &path).map_err(|error| error.context(path.display()))?;
+                let wanted = Wanted::of_signature(args, &saved)?;
+                (saved.graph, wanted)
+            }
+            File::Graph(graph) => {
+                check(args)?;
+                (graph, Wanted::of_graph(args)?)
+            }
         };
-        check(args)?;
         if args.data.is_empty() {
             return wrong_use("say what it learns from: --data NAME=FILE.npy for each placeholder");
         }
-        let files = args.data.iter().map(|text| split(text)).collect::<Result<Vec<_>>>()?;
-        let examples = arrays::open(&files).map_err(|error| match error.code() {
-            Code::DataLoss | Code::Unknown => Failure::from(error),
-            _ => Failure::usage(error),
-        })?;
-        Ok(Model { path, graph, examples })
+        let examples =
+            arrays::open(&wanted.data.iter().map(|(name, file)| (name.clone(), file.as_path())).collect::<Vec<_>>()).map_err(|error| {
+                match error.code() {
+                    Code::DataLoss | Code::Unknown => Failure::from(error),
+                    _ => Failure::usage(error),
+                }
+            })?;
+        Ok(Model { path, graph, examples, wanted })
     }
 
     /// Plans its training.
@@ -57,11 +121,11 @@ impl Model {
     pub fn plan(self, args: &TrainArgs, options: &DeviceOptions) -> Result<Planned> {
         let devices = crate::load::open(&options.resolve(None)?)?;
         let graph = devices.resolve(self.graph).map_err(|error| error.context(self.path.display()))?;
-        let parts = parts(args, &graph, devices.registry(), self.examples.components())?;
+        let parts = parts(args, &self.wanted, &graph, devices.registry(), self.examples.components())?;
         let headline = format!(
             "{}: {}, batches of {} of {} examples, seed {}",
             self.path.display(),
-            args.target.join(", "),
+            self.wanted.targets.join(", "),
             args.batch_size,
             self.examples.count(),
             args.seed
@@ -88,37 +152,34 @@ fn check(args: &TrainArgs) -> Result<()> {
     if let Some((_, option)) = given.into_iter().find(|(is_given, _)| *is_given) {
         return wrong_use(format!("{option}: a model has its own towers, optimizer and learning rate, in its graph"));
     }
-    match &args.signature {
-        Some(signature) => wrong_use(format!("--signature {signature}: {} is a graph, and only SavedModels have signatures", args.what)),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Reads `NAME=FILE.npy`.
-fn split(text: &str) -> Result<(String, &Path)> {
+fn split(text: &str) -> Result<(String, PathBuf)> {
     match text.split_once('=') {
-        Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok((name.to_string(), Path::new(file))),
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok((name.to_string(), PathBuf::from(file))),
         _ => wrong_use(format!("--data {text}: write NAME=FILE.npy")),
     }
 }
 
 /// What of the graph is run, and what it is fed.
-fn parts(args: &TrainArgs, graph: &Graph, registry: &Registry, components: &[Component]) -> Result<Parts> {
-    if args.target.is_empty() {
+fn parts(args: &TrainArgs, wanted: &Wanted, graph: &Graph, registry: &Registry, components: &[Component]) -> Result<Parts> {
+    if wanted.targets.is_empty() {
         let targets = names::list(&names::ends(graph, registry).targets);
         return wrong_use(format!(
             "say what a step runs, with --target OPERATION; nothing else in the graph uses the operations {targets}"
         ));
     }
-    let asked = Asked { fetches: args.fetch.iter().cloned().collect(), targets: args.target.clone() };
+    let asked = Asked { fetches: wanted.fetch.iter().cloned().collect(), targets: wanted.targets.clone() };
     asked.check(std::iter::once(graph))?;
-    args.init.iter().try_for_each(|name| names::check_name(name, std::iter::once(graph)))?;
-    let init = match args.init.as_slice() {
+    wanted.init.iter().try_for_each(|name| names::check_name(name, std::iter::once(graph)))?;
+    let init = match wanted.init.as_slice() {
         [] if graph.find(INIT).is_some() => vec![INIT.to_string()],
         [] => {
             return wrong_use("the graph has no operation 'init': say what gives its variables their first values, with --init OPERATION");
         }
-        [..] => args.init.clone(),
+        [..] => wanted.init.clone(),
     };
     let mut fed = HashSet::new();
     for component in components {
@@ -132,7 +193,7 @@ fn parts(args: &TrainArgs, graph: &Graph, registry: &Registry, components: &[Com
         return wrong_use(format!("a step needs placeholder '{name}': give it with --data {name}=FILE.npy"));
     }
     let feeds = components.iter().map(|component| component.name.clone()).collect();
-    Ok(Parts::new(init, Together { train: asked.targets, loss: args.fetch.clone(), feeds: vec![feeds] }))
+    Ok(Parts::new(init, Together { train: asked.targets, loss: wanted.fetch.clone(), feeds: vec![feeds] }))
 }
 
 /// The tensor that is fed with batches of a component.

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""Writes crates/cli/tests/saved: a SavedModel of TensorFlow 2 with a signature that trains, twelve examples, and the losses of
+three steps on all of them.
+
+    python scripts/record_saved_model.py     (needs tensorflow-cpu 2.21)
+"""
+import os
+import shutil
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import numpy as np
+import tensorflow as tf
+
+FOLDER = os.path.join(os.path.dirname(__file__), "..", "crates", "cli", "tests", "saved")
+
+
+class Model(tf.Module):
+    def __init__(self):
+        values = np.random.default_rng(1)
+        self.w = tf.Variable(values.normal(size=(4, 3)).astype(np.float32), name="w")
+        self.b = tf.Variable(np.zeros(3, np.float32), name="b")
+        self.velocity = tf.Variable(np.zeros((4, 3), np.float32), trainable=False, name="velocity")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32, "x"), tf.TensorSpec([None], tf.int32, "y")])
+    def train(self, x, y):
+        with tf.GradientTape() as tape:
+            logits = tf.matmul(x, self.w) + self.b
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
+        dw, db = tape.gradient(loss, [self.w, self.b])
+        self.velocity.assign(0.9 * self.velocity + dw)
+        self.w.assign_sub(0.1 * self.velocity)
+        self.b.assign_sub(0.1 * db)
+        return {"loss": loss}
+
+
+def main():
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    model = Model()
+    tf.saved_model.save(model, os.path.join(FOLDER, "model"), signatures={"train": model.train})
+    shutil.rmtree(os.path.join(FOLDER, "model", "assets"))
+    os.remove(os.path.join(FOLDER, "model", "fingerprint.pb"))
+    values = np.random.default_rng(2)
+    x, y = values.normal(size=(12, 4)).astype(np.float32), values.integers(0, 3, size=12).astype(np.int32)
+    losses = [float(model.train(x, y)["loss"]) for _ in range(3)]
+    for name, array in [("x", x), ("y", y), ("losses", np.array(losses, np.float32))]:
+        np.save(os.path.join(FOLDER, f"{name}.npy"), array)
+
+
+if __name__ == "__main__":
+    main()
