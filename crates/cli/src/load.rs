@@ -38,3 +38,10 @@ pub fn open(options: &Options) -> Result<Devices> {
     notes.iter().for_each(|note| output::note(format_args!("note: {note}")));
     Ok(devices)
 }
+
+/// Whether the command line makes sense on this machine, with no case's own options. Opens nothing.
+pub fn check(options: &DeviceOptions) -> Result<()> {
+    let (options, environment) = (options.resolve(None)?, plimsoll::machine::environment());
+    let cards = options.simulated_cards(&environment).or_usage()?;
+    plimsoll::resolve(&cards, &options, &environment).or_usage().map(drop)
+}

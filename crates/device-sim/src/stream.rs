@@ -57,12 +57,11 @@ impl Streams {
             let thread = std::thread::Builder::new().name("plimsoll-sim".to_string()).spawn(move || streams.work());
             match thread {
                 Ok(thread) => state.threads.push(thread),
-                // Without any thread nobody would ever take the job.
-                Err(_) if state.threads.is_empty() => {
+                // Those there are may wait for what this job would do.
+                Err(_) => {
                     state.jobs.pop_back();
                     return Err("the system has no thread for the device");
                 }
-                Err(_) => {}
             }
         }
         drop(state);

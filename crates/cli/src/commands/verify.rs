@@ -49,7 +49,7 @@ impl std::fmt::Display for Verdict {
 /// Replays. Exit status 1 where a case fails.
 pub fn run(args: VerifyArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
     args.cases.iter().try_for_each(|folder| Case::check(folder))?;
-    options.resolve(None)?;
+    crate::load::check(options)?;
     let mut verdicts = Vec::with_capacity(args.cases.len());
     for folder in &args.cases {
         let verdict = verify(folder, options);

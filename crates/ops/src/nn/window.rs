@@ -2,6 +2,7 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, Attrs, AttrsExt, PartialShape, Shape};
+use plimsoll_kernels::conv::ConvSpec;
 
 use crate::{InferCx, KernelCx};
 
@@ -35,6 +36,32 @@ pub(crate) struct Span {
 }
 
 impl Window {
+    /// The sizes of a convolution that slides so, from the shapes of its input, its filter and its result.
+    ///
+    /// # Errors
+    /// As [`Window::span`].
+    pub fn conv_spec(&self, input: [u64; 4], filter: [u64; 4], results: [u64; 4]) -> Result<ConvSpec> {
+        let (rows, columns) = (self.span(0, input[1], filter[0])?, self.span(1, input[2], filter[1])?);
+        let ([stride_h, stride_w], [dilation_h, dilation_w]) = (self.strides, self.dilations);
+        Ok(ConvSpec {
+            batch: input[0],
+            in_h: input[1],
+            in_w: input[2],
+            in_c: input[3],
+            out_h: results[1],
+            out_w: results[2],
+            out_c: results[3],
+            k_h: filter[0],
+            k_w: filter[1],
+            stride_h,
+            stride_w,
+            dilation_h,
+            dilation_w,
+            pad_top: rows.before,
+            pad_left: columns.before,
+        })
+    }
+
     /// What the attributes of operation `op` say.
     ///
     /// # Errors

@@ -117,24 +117,7 @@ fn spec(cx: &KernelCx<'_>, input: [u64; 4], filter: [u64; 4], results: [u64; 4])
     require_floats(cx)?;
     let window = window(&cx.node.op, cx.attrs())?;
     check(&cx.node.op, &window, input.map(Some), filter.map(Some), results.map(Some))?;
-    let (rows, columns) = (window.span(0, input[1], filter[0])?, window.span(1, input[2], filter[1])?);
-    Ok(ConvSpec {
-        batch: input[0],
-        in_h: input[1],
-        in_w: input[2],
-        in_c: input[3],
-        out_h: results[1],
-        out_w: results[2],
-        out_c: results[3],
-        k_h: filter[0],
-        k_w: filter[1],
-        stride_h: window.strides[0],
-        stride_w: window.strides[1],
-        dilation_h: 1,
-        dilation_w: 1,
-        pad_top: rows.before,
-        pad_left: columns.before,
-    })
+    window.conv_spec(input, filter, results)
 }
 
 fn forward(cx: &KernelCx<'_>) -> Result<AnchorCall> {
