@@ -21,7 +21,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ops", &["base", "graph", "device", "kernels"]),
     ("plan", &["base", "memory", "graph", "device", "kernels", "ops"]),
     ("runtime", &["base", "memory", "graph", "device", "ops", "plan", "device-cpu", "device-sim"]),
-    ("plimsoll", &["base", "memory", "graph", "device", "ops", "formats", "plan", "runtime", "device-cuda"]),
+    ("share", &["base", "memory", "device", "device-cuda"]),
+    ("plimsoll", &["base", "memory", "graph", "device", "ops", "formats", "plan", "runtime", "share", "device-cuda"]),
     ("train", &["plimsoll"]),
     ("cli", &["plimsoll", "train"]),
 ];
