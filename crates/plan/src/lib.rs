@@ -28,7 +28,7 @@ mod transfer;
 
 pub use evaluate::Evaluation;
 pub use inline::inline;
-pub use place::{Placement, Why, place};
+pub use place::{PlaceOptions, Placement, Why, place};
 pub use plan::{
     Certainty, DeviceId, DevicePlan, Holder, PeakParts, Plan, PlanConstant, PlanFeed, PlanFetch, PlanRestore, PlanSave, PlanVariable,
     Queue, Region, SavedTensor, VariableKind,

@@ -8,7 +8,7 @@ use plimsoll_device::Options;
 use plimsoll_graph::{AttrValue, HostTensor, PartialShape, Shape};
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
-use plimsoll_plan::{Feed, Plan, Request, Signature, check_limits, place, plan};
+use plimsoll_plan::{Feed, PlaceOptions, Plan, Request, Signature, check_limits, place, plan};
 
 fn builder() -> GraphBuilder {
     GraphBuilder::new(Arc::new(Registry::standard()))
@@ -24,7 +24,7 @@ fn try_plan(
     let registry = b.registry().clone();
     let graph = b.finish();
     let devices = options.intra_op(1).resolve()?;
-    let placement = place(&graph, &registry, &devices, true)?;
+    let placement = place(&graph, &registry, &devices, &PlaceOptions::new(true))?;
     let feed = |(name, dims): &(&str, &[u64])| Feed {
         tensor: name.to_string(),
         data_type: DataType::Float,
@@ -198,13 +198,13 @@ fn placement_follows_names_variables_and_softness() {
     let registry = b.registry().clone();
     let graph = b.finish();
     let devices = cpus(2).resolve().unwrap();
-    let placed = place(&graph, &registry, &devices, true).unwrap();
+    let placed = place(&graph, &registry, &devices, &PlaceOptions::new(true)).unwrap();
     let at = |name: &str| placed.devices[graph.find(name).unwrap()];
     assert_eq!(at("x"), at("sum"));
     assert_ne!(at("x"), at("w"));
     assert_eq!(at("relu"), at("w"));
     assert_eq!(placed.devices[update], at("w"));
-    let error = place(&graph, &registry, &devices, false).unwrap_err();
+    let error = place(&graph, &registry, &devices, &PlaceOptions::new(false)).unwrap_err();
     assert_eq!((error.code(), error.node()), (Code::InvalidArgument, Some("sum")));
     assert!(error.message().contains("Cannot assign a device for operation sum"), "{error}");
 }

@@ -45,8 +45,8 @@ pub use plimsoll_graph::{
 };
 pub use plimsoll_ops::{GraphBuilder, Registry};
 pub use plimsoll_plan::{
-    Certainty, DeviceId, DevicePlan, Feed, Holder, PeakParts, Placement, PlanFeed, PlanFetch, PlanVariable, Signature, Transfer,
-    VariableKind, Why,
+    Certainty, DeviceId, DevicePlan, Feed, Holder, PeakParts, PlaceOptions, Placement, PlanFeed, PlanFetch, PlanVariable, Signature,
+    Transfer, VariableKind, Why,
 };
 pub use plimsoll_runtime::{Callable, CommandProfile, DeviceReport, Lane, OperationProfile, Profile, Times, VariableInfo};
 

@@ -89,13 +89,7 @@ impl Session {
     /// Why every node is where it is, in words, in the order of the graph.
     pub fn reasons(&self) -> impl Iterator<Item = String> {
         let graph = self.inner.graph();
-        let why = |why: &crate::Why| match why {
-            crate::Why::Requested => "requested".to_string(),
-            crate::Why::Softened(asked) => format!("soft placement: {asked} is not there"),
-            crate::Why::With(node) => format!("with {}: they share a variable", graph.node(*node).name),
-            crate::Why::Default => "default".to_string(),
-        };
-        self.inner.placement().why.values().map(why)
+        self.inner.placement().why.values().map(|why| why.describe(graph))
     }
 }
 

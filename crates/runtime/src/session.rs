@@ -8,7 +8,7 @@ use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, Shape};
 use plimsoll_ops::Registry;
-use plimsoll_plan::{Placement, Plan, Request, Signature, VariableKind, check_limits};
+use plimsoll_plan::{PlaceOptions, Placement, Plan, Request, Signature, VariableKind, check_limits};
 
 use crate::access::{Accesses, Wish};
 use crate::checkpoints::{self, Checkpoints};
@@ -92,7 +92,9 @@ impl Session {
         checkpoints: Arc<dyn Checkpoints>,
     ) -> Result<Session> {
         let graph = plimsoll_plan::inline(graph, registry.table())?;
-        let placement = plimsoll_plan::place(&graph, &registry, devices.specs(), devices.options().soft_placement)?;
+        let options = devices.options();
+        let options = PlaceOptions { log: options.log_placement, ..PlaceOptions::new(options.soft_placement) };
+        let placement = plimsoll_plan::place(&graph, &registry, devices.specs(), &options)?;
         let kept = Arc::new(Kept::new(devices.all().len()));
         devices.idle().register(&kept);
         let session = Session(Arc::new(Inner {

@@ -4,6 +4,8 @@
 //! A device that is not there is replaced by CPU:0 where soft placement allows it (job, replica and task are never softened,
 //! as in TensorFlow).
 
+use std::collections::BTreeMap;
+
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec};
 use plimsoll_graph::id::Id;
@@ -12,18 +14,9 @@ use plimsoll_ops::Registry;
 
 use crate::plan::DeviceId;
 
-/// Why a node is where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// It names the device.
-    Requested,
-    /// It names another, which is not there.
-    Softened(String),
-    /// It shares a variable with this node.
-    With(NodeId),
-    /// It names none.
-    Default,
-}
+mod why;
+
+pub use why::Why;
 
 /// The device of every node of a graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,8 +25,32 @@ pub struct Placement {
     pub devices: IdVec<NodeId, DeviceId>,
     /// By node.
     pub why: IdVec<NodeId, Why>,
+    /// The nodes, in the order in which they were placed: that of TensorFlow's log.
+    pub order: Vec<NodeId>,
+    /// What TensorFlow tells in its log beside that: requests that were overruled or ignored. Only with [`PlaceOptions::log`].
+    pub notes: Vec<String>,
     /// The device of feeds and fetches: the first CPU.
     pub host: DeviceId,
+}
+
+/// How nodes are placed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlaceOptions {
+    /// Whether a node may go to another device than it asks for (`allow_soft_placement`).
+    pub soft: bool,
+    /// Whether notes are taken (`log_device_placement`).
+    pub log: bool,
+    /// Comes first among the devices that a node can go to: the caller's, where a function's body is placed.
+    pub default_device: Option<DeviceId>,
+    /// Nodes that have devices already, with the full names of these.
+    pub assigned: BTreeMap<NodeId, String>,
+}
+
+impl PlaceOptions {
+    /// With or without soft placement, and nothing else.
+    pub fn new(soft: bool) -> PlaceOptions {
+        PlaceOptions { soft, ..PlaceOptions::default() }
+    }
 }
 
 impl Default for DeviceId {
@@ -47,7 +64,7 @@ impl Default for DeviceId {
 /// # Errors
 /// INVALID_ARGUMENT naming the node, for device strings that make no sense or name no device (without soft placement, or
 /// in another job or task); FAILED_PRECONDITION where there is no CPU.
-pub fn place(graph: &Graph, registry: &Registry, devices: &[DeviceSpec], soft: bool) -> Result<Placement> {
+pub fn place(graph: &Graph, registry: &Registry, devices: &[DeviceSpec], options: &PlaceOptions) -> Result<Placement> {
     let host = devices.iter().position(|device| device.kind == DeviceKind::Cpu).map(DeviceId::from_index);
     let host = host.ok_or_else(|| Error::failed_precondition("there is no CPU device"))?;
     let groups = groups(graph, registry);
@@ -63,16 +80,16 @@ pub fn place(graph: &Graph, registry: &Registry, devices: &[DeviceSpec], soft: b
             *leader = Some(id);
         }
     }
-    let mut placement = Placement { devices: IdVec::new(), why: IdVec::new(), host };
+    let mut placement = Placement { devices: IdVec::new(), why: IdVec::new(), order: graph.topological()?, notes: Vec::new(), host };
     for (id, node) in graph.nodes().iter() {
         let leader = leaders[groups[id]].unwrap_or(id);
         let asked = &graph.node(leader).device;
-        let (device, softened) = find(devices, host, asked, soft)
+        let (device, softened) = find(devices, host, asked, options.soft)
             .map_err(|error| error.context(format!("Cannot assign a device for operation {}", node.name)).at_node(&node.name))?;
         let why = if asked.is_empty() {
             Why::Default
         } else if leader != id {
-            Why::With(leader)
+            Why::Shares(leader)
         } else if softened {
             Why::Softened(asked.clone())
         } else {
