@@ -9,6 +9,7 @@ use plimsoll_device::{Device, DeviceKind, DeviceSpec, Division, Environment, Ins
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 
 use crate::idle::Idle;
+use crate::turns::Turns;
 
 /// Logical devices with their lines, and the threads that compute for them. Cloning shares them. Two `Devices` in one
 /// process are to each other what two processes are.
@@ -18,6 +19,7 @@ pub struct Devices(Arc<Inner>);
 struct Inner {
     /// First: it ends before the devices do.
     idle: Idle,
+    turns: Turns,
     devices: Vec<Arc<dyn Device>>,
     specs: Vec<DeviceSpec>,
     options: Options,
@@ -85,7 +87,8 @@ impl Devices {
         }
         let specs = devices.iter().map(|device| device.spec().clone()).collect();
         let idle = Idle::new(&devices);
-        Ok(Devices(Arc::new(Inner { idle, devices, specs, options: options.clone(), division, sessions: AtomicU64::new(0) })))
+        let (turns, sessions) = (Turns::default(), AtomicU64::new(0));
+        Ok(Devices(Arc::new(Inner { idle, turns, devices, specs, options: options.clone(), division, sessions })))
     }
 
     /// What plans are made for.
@@ -173,6 +176,10 @@ impl Devices {
 
     pub(crate) fn idle(&self) -> &Idle {
         &self.0.idle
+    }
+
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.0.turns
     }
 
     pub(crate) fn all(&self) -> &[Arc<dyn Device>] {

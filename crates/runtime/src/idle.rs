@@ -10,6 +10,7 @@ use plimsoll_device::Device;
 use plimsoll_memory::trim_heap;
 
 use crate::kept::Kept;
+use crate::turns::Others;
 
 /// Sessions of some devices, and the thread that looks after those that want it.
 pub(crate) struct Idle {
@@ -47,10 +48,13 @@ impl Idle {
 
     /// Gives back what sessions keep and devices hold without need.
     pub fn release_all(&self) {
-        let sessions: Vec<Arc<Kept>> = self.shared.state().sessions.iter().filter_map(Weak::upgrade).collect();
-        sessions.iter().for_each(|kept| kept.release());
+        self.sessions().iter().for_each(|kept| kept.release());
         self.shared.devices.iter().for_each(|device| device.release_unused());
         trim_heap();
+    }
+
+    fn sessions(&self) -> Vec<Arc<Kept>> {
+        self.shared.state().sessions.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Sees to it that the thread is there and knows what sessions want now.
@@ -68,6 +72,21 @@ impl Idle {
         let _state = self.shared.state();
         self.shared.changed.notify_all();
         Ok(())
+    }
+}
+
+impl Others for Idle {
+    fn is_any_under_way(&self) -> bool {
+        self.sessions().iter().any(|kept| kept.is_under_way())
+    }
+
+    fn release_arenas(&self) {
+        self.sessions().iter().for_each(|kept| kept.arenas.clear());
+        self.shared.devices.iter().for_each(|device| device.release_unused());
+    }
+
+    fn release_all(&self) {
+        Idle::release_all(self);
     }
 }
 

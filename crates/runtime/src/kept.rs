@@ -1,7 +1,7 @@
 //! What a session keeps for its next run, and when it last ran.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ pub(crate) type Plans = HashMap<String, Vec<(Signature, Arc<Loaded>)>>;
 pub(crate) struct Kept {
     pub arenas: Arenas,
     plans: Mutex<Plans>,
+    /// Runs that take memory from what the session's runs share.
+    under_way: AtomicU32,
     born: Instant,
     /// Nanoseconds from `born` to the end of the last run; counted only while somebody wants to know.
     last: AtomicU64,
@@ -30,7 +32,15 @@ pub(crate) struct Kept {
 impl Kept {
     pub fn new(devices: usize) -> Kept {
         let [last, released, limit] = [0; 3].map(AtomicU64::new);
-        Kept { arenas: Arenas::new(devices), plans: Mutex::default(), born: Instant::now(), last, released, limit }
+        Kept {
+            arenas: Arenas::new(devices),
+            plans: Mutex::default(),
+            under_way: AtomicU32::new(0),
+            born: Instant::now(),
+            last,
+            released,
+            limit,
+        }
     }
 
     pub fn plans(&self) -> MutexGuard<'_, Plans> {
@@ -44,6 +54,17 @@ impl Kept {
             plans.retain(|(_, loaded)| Arc::strong_count(loaded) > 1);
             !plans.is_empty()
         });
+    }
+
+    /// A run is about to take memory, until the guard is dropped.
+    pub fn under_way(&self) -> UnderWay<'_> {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        UnderWay(self)
+    }
+
+    /// Whether a run has memory of what the session's runs share.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.load(Ordering::SeqCst) > 0
     }
 
     /// A run has ended.
@@ -80,6 +101,15 @@ impl Kept {
 
     fn now(&self) -> u64 {
         nanoseconds(self.born.elapsed())
+    }
+}
+
+/// A run that is under way.
+pub(crate) struct UnderWay<'a>(&'a Kept);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -16,6 +16,7 @@ mod profile;
 mod session;
 mod signatures;
 mod times;
+mod turns;
 mod variables;
 
 pub use callable::Callable;

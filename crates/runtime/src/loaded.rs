@@ -16,6 +16,7 @@ use crate::arenas::Arenas;
 use crate::checkpoints::Checkpoints;
 use crate::lane::Memory;
 use crate::times::Times;
+use crate::turns::Attempt;
 use crate::variables::{Slot, Variables};
 
 /// A plan, ready to run.
@@ -70,14 +71,6 @@ pub(crate) struct Ends<'a, 'b, 'c> {
     pub trace: Option<Trace>,
     /// Where to add how the time was spent, if somebody wants to know.
     pub times: Option<&'a mut Times>,
-}
-
-/// What became of a run.
-pub(crate) enum Attempt {
-    /// Nothing: there was no room for it, and it did not start.
-    NoRoom(Error),
-    /// It ran or cannot run.
-    Over(Result<()>),
 }
 
 /// The changing part of a run; used by one run at a time, again and again.
@@ -194,18 +187,27 @@ impl Loaded {
     }
 
     /// Runs the plan once. The session's variables have storage: it is not closed, nor will it be before this returns. The
-    /// caller has been granted the wish.
+    /// caller has been granted the wish. `has_room` is called when the run's memory is there, before it starts.
     ///
     /// # Errors
     /// FAILED_PRECONDITION for variables that were not initialised; what a kernel says, with its node. Where a line has no
     /// room for the run's memory it is not an error yet.
-    pub fn run(&self, room: Room<'_>, ends: &mut Ends<'_, '_, '_>, graph: &plimsoll_graph::Graph) -> Attempt {
+    pub fn run(
+        &self,
+        room: Room<'_>,
+        ends: &mut Ends<'_, '_, '_>,
+        graph: &plimsoll_graph::Graph,
+        has_room: &mut dyn FnMut(),
+    ) -> Attempt<()> {
         if let Err(error) = self.check_initialized(graph) {
             return Attempt::Over(Err(error));
         }
         let mut context = self.context();
         let attempt = match self.reserve(&mut context, &room) {
-            Ok(()) => Attempt::Over(self.execute_with_files(&mut context, &room, ends)),
+            Ok(()) => {
+                has_room();
+                Attempt::Over(self.execute_with_files(&mut context, &room, ends))
+            }
             Err(error) if error.code() == Code::ResourceExhausted => Attempt::NoRoom(error),
             Err(error) => Attempt::Over(Err(error)),
         };

@@ -14,8 +14,9 @@ use crate::access::{Accesses, Wish};
 use crate::checkpoints::{self, Checkpoints};
 use crate::kept::Kept;
 use crate::lane::WeakLane;
-use crate::loaded::{Attempt, Ends, Loaded, Room};
+use crate::loaded::{Ends, Loaded, Room};
 use crate::signatures::{key, signature, with_values};
+use crate::turns::Attempt;
 use crate::variables::{Slot, Variables};
 use crate::{Callable, Devices, Lane};
 
@@ -248,7 +249,7 @@ impl Session {
             return Err(Error::invalid_argument("a lane is for callables of its session"));
         }
         let plans: Vec<&Loaded> = callables.iter().map(|callable| callable.loaded()).collect();
-        let lane = Lane::new(&plans, self.0.devices.all(), &self.0.holder)?;
+        let lane = self.0.make_room(|| Lane::new(&plans, self.0.devices.all(), &self.0.holder))?;
         let mut lanes = self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         lanes.retain(|lane| lane.upgrade().is_some());
         lanes.push(lane.downgrade());
@@ -308,41 +309,51 @@ impl Inner {
     }
 
     fn run_in_turn(&self, loaded: &Loaded, lane: Option<&Lane>, ends: &mut Ends<'_, '_, '_>) -> Result<()> {
-        self.check_open()?;
-        let asked = ends.times.is_some().then(Instant::now);
-        {
-            let _granted = self.accesses.take(&loaded.wish);
-            self.check_open()?;
-            let attempt = match lane {
-                Some(lane) => {
-                    let memory = lane.memory();
-                    let memory = memory.as_ref().ok_or_else(closed)?;
-                    note_wait(ends, asked);
-                    loaded.run(Room::Lane(memory), ends, &self.graph)
-                }
-                None => {
-                    note_wait(ends, asked);
-                    loaded.run(Room::Shared(&self.kept.arenas), ends, &self.graph)
-                }
-            };
+        let turns = self.devices.turns();
+        if lane.is_some() || turns.is_free() {
+            let attempt = self.attempt(loaded, lane, ends, &mut || ());
+            turns.ended();
             if let Attempt::Over(result) = attempt {
                 return result;
             }
         }
-        // A run that found no room beside others of the session waits for them before it starts.
+        // A run that found no room beside others waits for them before it starts.
+        turns.wait(self.devices.idle(), |has_room| self.attempt(loaded, lane, ends, has_room))
+    }
+
+    /// One attempt to run, once the variables are granted; `has_room` is called when its memory is there, before it starts.
+    fn attempt(&self, loaded: &Loaded, lane: Option<&Lane>, ends: &mut Ends<'_, '_, '_>, has_room: &mut dyn FnMut()) -> Attempt<()> {
         let asked = ends.times.is_some().then(Instant::now);
-        let _alone = self.accesses.take(&Wish::All);
-        self.check_open()?;
-        note_wait(ends, asked);
-        if let Attempt::Over(result) = loaded.run(Room::Shared(&self.kept.arenas), ends, &self.graph) {
+        let mut attempt = || {
+            self.check_open()?;
+            let _granted = self.accesses.take(&loaded.wish);
+            self.check_open()?;
+            Ok(match lane {
+                Some(lane) => {
+                    let memory = lane.memory();
+                    let memory = memory.as_ref().ok_or_else(closed)?;
+                    note_wait(ends, asked);
+                    loaded.run(Room::Lane(memory), ends, &self.graph, has_room)
+                }
+                None => {
+                    note_wait(ends, asked);
+                    let _under_way = self.kept.under_way();
+                    loaded.run(Room::Shared(&self.kept.arenas), ends, &self.graph, has_room)
+                }
+            })
+        };
+        attempt().unwrap_or_else(|error| Attempt::Over(Err(error)))
+    }
+
+    /// Takes memory that stays. Where there is no room, waits for runs that are under way, and has given back what is kept.
+    fn make_room<R>(&self, mut take: impl FnMut() -> Result<R>) -> Result<R> {
+        let turns = self.devices.turns();
+        if turns.is_free()
+            && let Attempt::Over(result) = Attempt::of(take())
+        {
             return result;
         }
-        // What was kept from other runs may stand in the way.
-        self.release_unused();
-        match loaded.run(Room::Shared(&self.kept.arenas), ends, &self.graph) {
-            Attempt::NoRoom(error) => Err(error),
-            Attempt::Over(result) => result,
-        }
+        turns.wait(self.devices.idle(), |_| Attempt::of(take()))
     }
 
     /// Does something with a variable that has storage, when no run is in the way.
@@ -400,14 +411,7 @@ impl Inner {
     fn load(&self, key: String, signature: Signature, plan: Plan) -> Result<Arc<Loaded>> {
         self.check_open()?;
         check_limits(&plan)?;
-        let loaded = match self.try_load(plan.clone()) {
-            Err(error) if error.code() == Code::ResourceExhausted => {
-                self.release_unused();
-                self.try_load(plan)?
-            }
-            other => other?,
-        };
-        let loaded = Arc::new(loaded);
+        let loaded = Arc::new(self.make_room(|| self.try_load(plan.clone()))?);
         let mut plans = self.kept.plans();
         if plans.len() >= MAX_PLANS {
             plans.retain(|_, plans| plans.iter().any(|(_, loaded)| Arc::strong_count(loaded) > 1));
@@ -429,7 +433,8 @@ impl Inner {
         }
         // A plan that does nothing but have the variable.
         let signature = Signature { targets: vec![name.to_string()], ..Signature::default() };
-        self.try_load(self.plan(&signature)?).map(drop)
+        let plan = self.plan(&signature)?;
+        self.make_room(|| self.try_load(plan.clone())).map(drop)
     }
 
     fn release_unused(&self) {

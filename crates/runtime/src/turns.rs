@@ -1,0 +1,138 @@
+//! Who found no room on the devices waits for runs that are under way, those of other sessions too, first come, first served.
+//!
+//! Who waits holds no memory but what stays anyway, and no variable while somebody else runs, so that runs that are under way
+//! come to their end whatever waits. While somebody waits, runs that come later wait behind: none is overtaken for ever.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use plimsoll_base::{Code, Error, Result};
+
+/// What became of something that needs room.
+pub(crate) enum Attempt<R> {
+    /// Nothing: there was no room for it, and it did not start.
+    NoRoom(Error),
+    /// It was done, or cannot be done.
+    Over(Result<R>),
+}
+
+impl<R> Attempt<R> {
+    /// Of something that changes nothing where it finds no room.
+    pub fn of(result: Result<R>) -> Attempt<R> {
+        match result {
+            Err(error) if error.code() == Code::ResourceExhausted => Attempt::NoRoom(error),
+            other => Attempt::Over(other),
+        }
+    }
+}
+
+/// The queue of a [`crate::Devices`].
+#[derive(Default)]
+pub(crate) struct Turns {
+    /// How many wait: what every run looks at.
+    waiting: AtomicU32,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The next ticket, and the one whose turn it is.
+    next: u64,
+    first: u64,
+    /// How many runs have ended while somebody waited.
+    ends: u64,
+}
+
+/// The sessions of the devices, as those who wait see them.
+pub(crate) trait Others {
+    /// Whether a run has memory, or is about to take it.
+    fn is_any_under_way(&self) -> bool;
+    /// Gives idle arenas back.
+    fn release_arenas(&self);
+    /// Gives back whatever no run needs now.
+    fn release_all(&self);
+}
+
+impl Turns {
+    /// Whether nobody waits.
+    pub fn is_free(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) == 0
+    }
+
+    /// A run has ended, and says so after it no longer counts as under way.
+    pub fn ended(&self) {
+        if !self.is_free() {
+            self.state().ends += 1;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits for its turn, and then makes attempts until one is over: after every run that ends, and a last one when none is
+    /// under way and everything that can be given back is. An attempt calls what it is given once it has its room: the next
+    /// one's turn comes then.
+    ///
+    /// # Errors
+    /// What the last attempt says.
+    pub fn wait<R>(&self, others: &dyn Others, mut attempt: impl FnMut(&mut dyn FnMut()) -> Attempt<R>) -> Result<R> {
+        let mut turn = Some(self.turn());
+        let mut attempt = || {
+            let attempt = attempt(&mut || drop(turn.take()));
+            if let Attempt::Over(_) = &attempt {
+                turn = None;
+                self.ended();
+            }
+            attempt
+        };
+        loop {
+            let ends = self.state().ends;
+            // What the own session keeps may be enough.
+            if let Attempt::Over(result) = attempt() {
+                return result;
+            }
+            let is_quiet = !others.is_any_under_way();
+            if is_quiet {
+                others.release_all()
+            } else {
+                others.release_arenas()
+            }
+            let error = match attempt() {
+                Attempt::Over(result) => return result,
+                Attempt::NoRoom(error) => error,
+            };
+            let mut state = self.state();
+            if is_quiet && state.ends == ends && !others.is_any_under_way() {
+                return Err(error);
+            }
+            while state.ends == ends && others.is_any_under_way() {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    fn turn(&self) -> Turn<'_> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut state = self.state();
+        let ticket = state.next;
+        state.next += 1;
+        while state.first != ticket {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        Turn(self)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The first place in the queue; the next one's when dropped.
+struct Turn<'a>(&'a Turns);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.state().first += 1;
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.0.changed.notify_all();
+    }
+}
