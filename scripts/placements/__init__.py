@@ -1,0 +1,1 @@
+"""Graphs whose placement is recorded, by subject."""
