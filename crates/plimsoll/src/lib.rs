@@ -55,6 +55,12 @@ pub mod builder {
     pub use plimsoll_ops::builder::*;
 }
 
+/// The machine's cards between programs: leases, programs under a lease.
+pub mod share {
+    pub use plimsoll_memory::machine::{Full, Wait};
+    pub use plimsoll_share::*;
+}
+
 /// numpy's `.npy` files.
 pub mod npy {
     pub use plimsoll_formats::npy::{Layout, read, write};

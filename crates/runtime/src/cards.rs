@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{Device, DeviceKind, DeviceSpec, Division, InstructionSet, LogicalDevice, Options, PhysicalDevice, Reserve};
+use plimsoll_device::{
+    Device, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, LogicalDevice, Options, PhysicalDevice, Reserve,
+};
 use plimsoll_device_sim::SimDevice;
-use plimsoll_memory::machine::{CardInfo, Denied, Member, StateDir, Wait, Who};
+use plimsoll_memory::machine::{CardInfo, Denied, Machine, Member, StateDir, Wait, Who};
 use plimsoll_memory::{Ledger, Upstream};
 
 /// Memory that grows is reserved on the card in steps of this many bytes.
@@ -19,17 +21,32 @@ const STEP: Bytes = Bytes(2 << 20);
 /// # Errors
 /// RESOURCE_EXHAUSTED with CUDA_ERROR_OUT_OF_MEMORY, what was asked and who holds the rest, where a card has no room (after
 /// `--wait`, if it is given); what stands in the way of the machine's ledger.
-pub(crate) fn open(division: &Division, cards: &[PhysicalDevice], options: &Options) -> Result<Vec<Arc<dyn Device>>> {
+pub(crate) fn open(
+    division: &Division,
+    cards: &[PhysicalDevice],
+    leased: Option<Machine>,
+    options: &Options,
+) -> Result<Vec<Arc<dyn Device>>> {
     match division.of(DeviceKind::Gpu).next() {
-        Some(_) => open_in(&StateDir::find()?, division, cards, options),
+        Some(_) => open_on(leased.map_or_else(|| PhysicalDevice::ledger(cards, &StateDir::find()?), Ok)?, division, options),
         None => Ok(Vec::new()),
     }
 }
 
-/// As [`open`], with the ledger in that folder.
-fn open_in(folder: &StateDir, division: &Division, cards: &[PhysicalDevice], options: &Options) -> Result<Vec<Arc<dyn Device>>> {
+/// The ledger of the lease under which this program was started: the cards become what the lease has of them. None without one.
+///
+/// # Errors
+/// FAILED_PRECONDITION where the lease has ended; otherwise what stands in the way of the machine's ledger.
+pub(crate) fn of_a_lease(cards: &mut [PhysicalDevice], environment: &Environment) -> Result<Option<Machine>> {
+    if cards.is_empty() || environment.get("PLIMSOLL_LEASE").is_none_or(str::is_empty) {
+        return Ok(None);
+    }
+    PhysicalDevice::leased_ledger(cards, &StateDir::find()?, environment).map(Some)
+}
+
+/// As [`open`], with that ledger.
+fn open_on(machine: Machine, division: &Division, options: &Options) -> Result<Vec<Arc<dyn Device>>> {
     let gpus: Vec<&LogicalDevice> = division.of(DeviceKind::Gpu).collect();
-    let machine = PhysicalDevice::ledger(cards, folder)?;
     let infos = machine.cards().to_vec();
     let member = Arc::new(machine.join(&Who::this_process(""))?);
     let wait = options.wait.map(|wait| Wait { priority: 0, timeout: (wait < Duration::MAX).then_some(wait) });
@@ -90,8 +107,6 @@ fn out_of_memory(denied: Denied) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_device::Environment;
-
     use super::*;
 
     /// Reserved and used on each card by the process that opens devices so, as another process sees them.
@@ -102,7 +117,7 @@ mod tests {
         let options = options.clone().sim_gpus(spec);
         let cards = options.simulated_cards(&Environment::new()).unwrap();
         let division = plimsoll_device::resolve(&cards, &options, &Environment::new()).unwrap();
-        let devices = open_in(&folder, &division, &cards, &options).unwrap();
+        let devices = open_on(PhysicalDevice::ledger(&cards, &folder).unwrap(), &division, &options).unwrap();
         let blocks: Vec<_> = devices.iter().map(|device| device.allocate(touch, "a block").unwrap()).collect();
         let machine = PhysicalDevice::ledger(&cards, &folder).unwrap();
         let look = || {

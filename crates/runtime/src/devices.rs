@@ -61,7 +61,8 @@ impl Devices {
     /// RESOURCE_EXHAUSTED where a card has no room, with who holds it.
     pub fn open_in(options: &Options, environment: &Environment) -> Result<Devices> {
         options.refuse_what_is_not_built()?;
-        let cards = options.simulated_cards(environment)?;
+        let mut cards = options.simulated_cards(environment)?;
+        let leased = crate::cards::of_a_lease(&mut cards, environment)?;
         let division = plimsoll_device::resolve(&cards, options, environment)?;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let threads = options.threads_in(environment, cores)?;
@@ -69,7 +70,7 @@ impl Devices {
         let spec = |cpu: &LogicalDevice| DeviceSpec::cpu(cpu.index(), cpu.memory_limit, threads as u32, InstructionSet::detect());
         let cpus = division.of(DeviceKind::Cpu).map(spec);
         let mut devices: Vec<Arc<dyn Device>> = cpus.map(|spec| Arc::new(CpuDevice::new(spec, pool.clone())) as Arc<dyn Device>).collect();
-        devices.extend(crate::cards::open(&division, &cards, options)?);
+        devices.extend(crate::cards::open(&division, &cards, leased, options)?);
         Devices::of(devices, options, Some(division))
     }
 

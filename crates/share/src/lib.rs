@@ -2,3 +2,7 @@
 //!
 //! Nothing here knows graphs. The ledger of a machine's cards ([`plimsoll_memory::machine`]) says who holds what and who may
 //! take what; this crate puts programs behind it.
+
+pub mod lease;
+
+pub use lease::{Amount, Cards, Lease, Part, Report, Request, Which};

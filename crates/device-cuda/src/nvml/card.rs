@@ -63,6 +63,7 @@ pub(super) fn look(nvml: &Nvml, ordinal: u32, pci: PciAddress, card: Handle) -> 
         stream_priorities: if capability.0 < 6 { -1..=0 } else { -5..=0 },
         unified_memory: true,
         peers: Vec::new(),
+        leased: false,
         simulation: None,
         pci_bus_id,
     };

@@ -4,18 +4,39 @@ use plimsoll_base::Result;
 use plimsoll_memory::machine::{CardInfo, Machine, StateDir};
 
 use super::PhysicalDevice;
+use crate::Environment;
 
 impl PhysicalDevice {
-    /// The ledger of these simulated cards, a whole set in its order: every process of this user that names the same set, however
-    /// it is written, gets the same one. Its cards have the numbers that they have here.
+    /// The ledger of these cards, a whole set in its order: every process of this user that names the same set of simulated cards,
+    /// however it is written, gets the same one; real cards of a machine, of one kind or another, are all in one. Its cards have
+    /// the numbers that they have here.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for no cards; otherwise as [`Machine::open`].
     pub fn ledger(cards: &[PhysicalDevice], state: &StateDir) -> Result<Machine> {
-        // UUIDs are a function of the whole set.
-        let set = cards.first().map_or("", |card| card.uuid.as_str());
+        let set = match cards.first() {
+            None => "",
+            // UUIDs are a function of the whole set.
+            Some(card) if card.is_simulated() => card.uuid.as_str(),
+            Some(_) => "cards",
+        };
         let info = |card: &PhysicalDevice| CardInfo { key: card.uuid.clone(), name: card.name.clone(), capacity: card.total };
         Machine::open(state, set, &cards.iter().map(info).collect::<Vec<_>>())
+    }
+
+    /// As [`PhysicalDevice::ledger`], for a program that may have been started under a lease: the cards become what the lease has
+    /// of them then, and the ledger is the one of those who share the lease.
+    ///
+    /// # Errors
+    /// As [`PhysicalDevice::ledger`] and [`Machine::under`].
+    pub fn leased_ledger(cards: &mut [PhysicalDevice], state: &StateDir, environment: &Environment) -> Result<Machine> {
+        let machine = PhysicalDevice::ledger(cards, state)?;
+        let inside = environment.get("PLIMSOLL_LEASE").filter(|token| !token.is_empty()).map(|token| machine.under(token)).transpose()?;
+        let Some(inside) = inside.flatten() else { return Ok(machine) };
+        for (card, info) in cards.iter_mut().zip(inside.cards()) {
+            (card.total, card.available, card.leased) = (info.capacity, info.capacity, true);
+        }
+        Ok(inside)
     }
 }
 

@@ -64,6 +64,9 @@ pub struct PhysicalDevice {
     pub unified_memory: bool,
     /// Ordinals of the cards whose memory it reaches directly.
     pub peers: Vec<u32>,
+    /// Whether it is what a lease has of a card: [`PhysicalDevice::total`] is what was leased, and nothing of it is left to the
+    /// system.
+    pub leased: bool,
     /// Set for a card that is acted by the processor.
     pub simulation: Option<Simulation>,
 }

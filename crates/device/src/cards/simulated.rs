@@ -153,6 +153,7 @@ fn card(group: &Group, ordinal: u32, first: u32) -> PhysicalDevice {
         stream_priorities: if capability.0 < 6 { -1..=0 } else { -5..=0 },
         unified_memory: true,
         peers: if group.peers { (first..group_end).filter(|&other| other != ordinal).collect() } else { Vec::new() },
+        leased: false,
         simulation: Some(Simulation { speed: group.speed, model_capability: group.model_capability }),
     }
 }

@@ -67,6 +67,8 @@ pub(super) fn whole_card(
     let mut limit = if configured > 0.0 {
         let reason = format!("per_process_gpu_memory_fraction {configured} of {}", device.total);
         Limit { bytes: of_total(configured), reason, asked: true }
+    } else if device.leased {
+        Limit { bytes: available, reason: format!("{available} of a lease"), asked: false }
     } else {
         let system = system_memory(available, device.compute_capability.0);
         let system = if system < available { system } else { Bytes::ZERO };

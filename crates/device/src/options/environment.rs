@@ -9,11 +9,12 @@ pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
     /// The variables that are looked at.
-    pub const NAMES: [&str; 12] = [
+    pub const NAMES: [&str; 13] = [
         "CUDA_VISIBLE_DEVICES",
         "CUDA_DEVICE_ORDER",
         "PLIMSOLL_SIM_GPUS",
         "PLIMSOLL_NVML",
+        "PLIMSOLL_LEASE",
         "TF_FORCE_GPU_ALLOW_GROWTH",
         "TF_DEVICE_MIN_SYS_MEMORY_IN_MB",
         "TF_MIN_GPU_MULTIPROCESSOR_COUNT",

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 /// Where slots' bytes begin: far behind the contents, so that they are never confused.
-const BASE: i64 = 1 << 40;
+pub(super) const BASE: i64 = 1 << 40;
 
 fn about(kind: libc::c_int, slot: u32, count: i64) -> libc::flock {
     // SAFETY: the structure is numbers only, for which zero is a value; l_pid must be 0 here.

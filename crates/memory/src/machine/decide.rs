@@ -4,6 +4,9 @@
 //! not *spoken for*. The bytes of a request that has to wait are spoken for on each of its cards, so that what is granted behind
 //! it leaves room for it beside: a later request passes it only where it cannot delay it, whoever gives back, and when.
 //!
+//! **Some of several.** A request may want its bytes on some of its cards only, so many of them, whichever they are: it takes the
+//! emptiest. While it waits its bytes are spoken for on all of them, since any may be the one that becomes free.
+//!
 //! **Growth.** A request that can be granted only after others who wait too have given back (because they hold what it needs,
 //! or what somebody before it needs) does not bind those that hold bytes: were they made to wait behind it, everyone would wait
 //! for ever. So if those who wait could end one after another in any order, the queue does not stop ([`deadlocked`] says when
@@ -21,6 +24,8 @@ pub(super) struct Card {
 pub(super) struct Request {
     pub(super) held: Vec<u64>,
     pub(super) asked: Vec<u64>,
+    /// On how many of the cards of which bytes are asked they are wanted; 0 for all.
+    pub(super) some: usize,
 }
 
 /// What becomes of a request.
@@ -38,10 +43,28 @@ impl Request {
     fn holds(&self) -> bool {
         self.held.iter().any(|&bytes| bytes > 0)
     }
+
+    /// The cards of which bytes are asked.
+    fn cards(&self) -> impl Iterator<Item = usize> {
+        (0..self.asked.len()).filter(|&card| self.asked[card] > 0)
+    }
+
+    /// Whether its cards with that property are enough.
+    fn enough(&self, has: impl Fn(usize) -> bool) -> bool {
+        match self.some {
+            0 => self.cards().all(has),
+            some => self.cards().filter(|&card| has(card)).count() >= some,
+        }
+    }
 }
 
 /// What becomes of each request of the queue, first to last. All that are granted may be taken, in any order.
 pub(super) fn verdicts(cards: &[Card], queue: &[Request]) -> Vec<Verdict> {
+    decide(cards, queue).into_iter().map(|(verdict, _)| verdict).collect()
+}
+
+/// As [`verdicts`], each with the cards that it is granted.
+pub(super) fn decide(cards: &[Card], queue: &[Request]) -> Vec<(Verdict, Vec<usize>)> {
     let count = cards.len();
     let mut free: Vec<u64> = cards.iter().map(|card| card.room.saturating_sub(card.taken)).collect();
     let mut held_by_waiting = vec![0u64; count];
@@ -50,24 +73,33 @@ pub(super) fn verdicts(cards: &[Card], queue: &[Request]) -> Vec<Verdict> {
     }
     // Spoken for towards everyone, and towards those only who hold nothing.
     let (mut spoken, mut spoken_to_new) = (vec![0u64; count], vec![0u64; count]);
-    let mut out = Vec::with_capacity(queue.len());
+    let mut out: Vec<(Verdict, Vec<usize>)> = Vec::with_capacity(queue.len());
     for (place, request) in queue.iter().enumerate() {
         let holds = request.holds();
-        let asks = || (0..count).filter(|&card| request.asked[card] > 0);
         let bound = |card: usize| spoken[card].saturating_add(if holds { 0 } else { spoken_to_new[card] });
-        let verdict = if let Some(card) = asks().find(|&card| request.asked[card] > free[card]) {
-            Verdict::Short { card }
-        } else if let Some(card) = asks().find(|&card| request.asked[card].saturating_add(bound(card)) > free[card]) {
-            let waits_for = |before: &usize| out[*before] != Verdict::Granted && queue[*before].asked[card] > 0;
+        let fits = |card: usize| request.asked[card] <= free[card];
+        let passes = |card: usize| request.asked[card].saturating_add(bound(card)) <= free[card];
+        let verdict = if !request.enough(fits) {
+            Verdict::Short { card: request.cards().find(|&card| !fits(card)).unwrap_or(0) }
+        } else if !request.enough(passes) {
+            let card = request.cards().find(|&card| fits(card) && !passes(card)).unwrap_or(0);
+            let waits_for = |before: &usize| out[*before].0 != Verdict::Granted && queue[*before].asked[card] > 0;
             Verdict::Behind { card, place: (0..place).find(waits_for).unwrap_or(0) }
         } else {
             Verdict::Granted
         };
-        out.push(verdict);
+        let mut granted = Vec::new();
         match verdict {
             Verdict::Granted => {
-                for card in 0..count {
+                granted = request.cards().filter(|&card| passes(card)).collect();
+                if request.some > 0 {
+                    granted.sort_by_key(|&card| (std::cmp::Reverse(free[card]), card));
+                    granted.truncate(request.some);
+                }
+                for &card in &granted {
                     free[card] -= request.asked[card];
+                }
+                for card in 0..count {
                     held_by_waiting[card] = held_by_waiting[card].saturating_sub(request.held[card]);
                 }
             }
@@ -75,10 +107,11 @@ pub(super) fn verdicts(cards: &[Card], queue: &[Request]) -> Vec<Verdict> {
                 // When all have ended who do not wait.
                 let free_then = |card: usize| cards[card].room.saturating_sub(held_by_waiting[card]);
                 let spoken_then = |card: usize| if holds { 0 } else { spoken_to_new[card] };
-                let needs_none_that_waits = asks().all(|card| request.asked[card].saturating_add(spoken_then(card)) <= free_then(card));
+                let needs_none_that_waits = request.enough(|card| request.asked[card].saturating_add(spoken_then(card)) <= free_then(card));
                 add(if needs_none_that_waits { &mut spoken } else { &mut spoken_to_new }, &request.asked);
             }
         }
+        out.push((verdict, granted));
     }
     out
 }
@@ -93,7 +126,7 @@ pub(super) fn deadlocked(cards: &[Card], queue: &[Request]) -> Vec<bool> {
     let mut free: Vec<u64> = cards.iter().zip(&held).map(|(card, held)| card.room.saturating_sub(*held)).collect();
     let mut stuck = vec![true; queue.len()];
     loop {
-        let ends = |place: &usize| stuck[*place] && queue[*place].asked.iter().zip(&free).all(|(asked, free)| asked <= free);
+        let ends = |place: &usize| stuck[*place] && queue[*place].enough(|card| queue[*place].asked[card] <= free[card]);
         let Some(place) = (0..queue.len()).find(ends) else { return stuck };
         stuck[place] = false;
         add(&mut free, &queue[place].held);
@@ -114,7 +147,7 @@ mod tests {
     use super::*;
 
     fn request(held: &[u64], asked: &[u64]) -> Request {
-        Request { held: held.to_vec(), asked: asked.to_vec() }
+        Request { held: held.to_vec(), asked: asked.to_vec(), some: 0 }
     }
 
     fn cards(all: &[(u64, u64)]) -> Vec<Card> {
@@ -124,6 +157,7 @@ mod tests {
     #[test]
     fn the_rule_by_examples() {
         let new = |asked: &[u64]| request(&vec![0; asked.len()], asked);
+        let some = |some: usize, asked: &[u64]| Request { some, ..new(asked) };
         // Room and taken per card; the queue; what becomes of it.
         type Example = (&'static str, &'static [(u64, u64)], Vec<Request>, Vec<Verdict>);
         let table: &[Example] = &[
@@ -149,6 +183,13 @@ mod tests {
                 &[(10, 6)],
                 vec![new(&[5]), request(&[2], &[1])],
                 vec![Short { card: 0 }, Behind { card: 0, place: 0 }],
+            ),
+            ("any two of three", &[(10, 8), (10, 0), (10, 4)], vec![some(2, &[5, 5, 5]), new(&[1, 0, 0])], vec![Granted, Granted]),
+            (
+                "any two of which one is free: nothing is taken, and no card may become fuller than it needs",
+                &[(10, 8), (10, 0), (10, 7)],
+                vec![some(2, &[5, 5, 5]), new(&[0, 5, 0]), new(&[0, 1, 0]), new(&[1, 0, 0])],
+                vec![Short { card: 0 }, Granted, Behind { card: 1, place: 0 }, Behind { card: 0, place: 0 }],
             ),
             ("no bytes are always free", &[(10, 12)], vec![new(&[1]), new(&[0])], vec![Short { card: 0 }, Granted]),
         ];
@@ -186,6 +227,14 @@ mod tests {
         fn verdicts(&self) -> Vec<Verdict> {
             verdicts(&self.cards(), &self.queue)
         }
+
+        /// What each of the queue takes now.
+        fn taken(&self) -> Vec<Vec<u64>> {
+            let of = |(request, (_, granted)): (&Request, (Verdict, Vec<usize>))| {
+                (0..self.room.len()).map(|card| if granted.contains(&card) { request.asked[card] } else { 0 }).collect()
+            };
+            self.queue.iter().zip(decide(&self.cards(), &self.queue)).map(of).collect()
+        }
     }
 
     /// Worlds in which no card holds more than it has room for.
@@ -193,7 +242,7 @@ mod tests {
         (1..3usize).prop_flat_map(|count| {
             let bytes = move |most: u64| prop::collection::vec(0..=most, count);
             let running = prop::collection::vec(bytes(6), 0..4);
-            let waiting = (prop_oneof![2 => Just(vec![0; count]), 1 => bytes(4)], bytes(8));
+            let waiting = (prop_oneof![2 => Just(vec![0; count]), 1 => bytes(4)], bytes(8), 0..=count);
             (prop::collection::vec(4..16u64, count), running, prop::collection::vec(waiting, 0..5)).prop_map(|(room, running, waiting)| {
                 let mut world = World { room, running: vec![], queue: vec![] };
                 for held in running {
@@ -202,8 +251,10 @@ mod tests {
                         world.running.pop();
                     }
                 }
-                for (held, asked) in waiting {
-                    world.queue.push(Request { held, asked });
+                for (held, asked, some) in waiting {
+                    // No more than there are.
+                    let some = some.min(asked.iter().filter(|&&bytes| bytes > 0).count());
+                    world.queue.push(Request { held, asked, some });
                     if world.cards().iter().any(|card| card.taken > card.room) {
                         world.queue.pop();
                     }
@@ -218,10 +269,14 @@ mod tests {
 
         #[test]
         fn what_is_granted_fits_together(world in worlds()) {
-            let verdicts = world.verdicts();
+            let (taken, verdicts) = (world.taken(), world.verdicts());
+            for ((request, taken), verdict) in world.queue.iter().zip(&taken).zip(&verdicts) {
+                let cards = taken.iter().filter(|&&bytes| bytes > 0).count();
+                let wanted = if request.some > 0 { request.some } else { request.cards().count() };
+                prop_assert_eq!(cards, if *verdict == Granted { wanted } else { 0 });
+            }
             for (card, facts) in world.cards().iter().enumerate() {
-                let granted: u64 =
-                    world.queue.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Granted).map(|(request, _)| request.asked[card]).sum();
+                let granted: u64 = taken.iter().map(|taken| taken[card]).sum();
                 prop_assert!(facts.taken + granted <= facts.room);
             }
         }
@@ -229,7 +284,8 @@ mod tests {
         #[test]
         fn the_first_is_granted_exactly_if_it_fits(world in worlds()) {
             let Some(first) = world.queue.first() else { return Ok(()) };
-            let fits = world.cards().iter().zip(&first.asked).all(|(card, asked)| card.taken + asked <= card.room);
+            let cards = world.cards();
+            let fits = first.enough(|card| cards[card].taken + first.asked[card] <= cards[card].room);
             prop_assert_eq!(world.verdicts()[0] == Granted, fits);
         }
 
@@ -237,7 +293,7 @@ mod tests {
         /// those who wait is granted just as soon.
         #[test]
         fn who_passes_delays_nobody(world in worlds()) {
-            let verdicts = world.verdicts();
+            let (verdicts, taken) = (world.verdicts(), world.taken());
             let granted = |place: &usize| verdicts[*place] == Granted;
             let mut needing = vec![];
             for place in (0..world.queue.len()).filter(|place| !granted(place)) {
@@ -247,8 +303,7 @@ mod tests {
                 // Whether it can be granted without any of those who wait having ended.
                 let own = &world.queue[place];
                 let first = |card: usize| if own.holds() { 0 } else { needing.iter().map(|&other: &usize| world.queue[other].asked[card]).sum() };
-                let alone = |card: usize| own.asked[card] == 0 || own.asked[card] + first(card) + held_by_waiting(card) <= world.room[card];
-                let alone = (0..world.room.len()).all(alone);
+                let alone = own.enough(|card| own.asked[card] + first(card) + held_by_waiting(card) <= world.room[card]);
                 if !alone {
                     needing.push(place);
                 }
@@ -263,14 +318,14 @@ mod tests {
                             // Holders may pass one that needs others who wait: that is the rule for growth.
                             let exempt = !alone && request.holds();
                             match granted(&other) && (other < place || (also && !exempt)) {
-                                true => later.running.push(request.held.iter().zip(&request.asked).map(|(held, asked)| held + asked).collect()),
+                                true => later.running.push(request.held.iter().zip(&taken[other]).map(|(held, asked)| held + asked).collect()),
                                 false if other <= place => later.queue.push(request.clone()),
                                 false => later.running.push(request.held.clone()),
                             }
                         }
                         let cards = later.cards();
                         let free = |card: usize| cards[card].room.saturating_sub(cards[card].taken);
-                        (0..cards.len()).all(|card| world.queue[place].asked[card] <= free(card))
+                        world.queue[place].enough(|card| world.queue[place].asked[card] <= free(card))
                     };
                     prop_assert!(!after(false) || after(true), "{place} of {verdicts:?} is delayed when {ended:b} end");
                 }

@@ -15,7 +15,7 @@ use super::transaction::Transaction;
 use super::{CardInfo, StateDir, byte_lock, view};
 
 /// What a ledger begins with: the format's name and version. The number of the process in a transaction follows.
-const HEADER: [u8; 12] = *b"PLIMSOLL\x01\0\0\0";
+const HEADER: [u8; 12] = *b"PLIMSOLL\x02\0\0\0";
 
 /// Where in the header the process that is in a transaction says who it is.
 const LOCKED_BY_AT: u64 = HEADER.len() as u64;
@@ -34,14 +34,16 @@ pub(super) struct Inner {
     /// For what is written by nobody in particular. Never locked.
     pub(super) file: File,
     identity: (u64, u64),
+    /// Whether it is inside of a member's place.
+    pub(super) nested: bool,
 }
 
 impl Inner {
     pub(super) fn open(state: &StateDir, set: &str, cards: Vec<CardInfo>, patience: Duration) -> Result<Inner> {
-        Inner::at(state.file_of(set), cards, patience)
+        Inner::at(state.file_of(set), cards, patience, false)
     }
 
-    fn at(path: PathBuf, cards: Vec<CardInfo>, patience: Duration) -> Result<Inner> {
+    pub(super) fn at(path: PathBuf, cards: Vec<CardInfo>, patience: Duration, nested: bool) -> Result<Inner> {
         // The sticky bit asks those who tidy up temporary folders to leave the file alone.
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o1600).custom_flags(libc::O_NOFOLLOW);
@@ -53,13 +55,13 @@ impl Inner {
         }
         let hashes = cards.iter().map(|card| key_hash(&card.key)).collect();
         let outside = cards.iter().map(|_| AtomicU64::new(0)).collect();
-        let inner = Inner { path, cards, hashes, outside, patience, file, identity: (facts.dev(), facts.ino()) };
+        let inner = Inner { path, cards, hashes, outside, patience, file, identity: (facts.dev(), facts.ino()), nested };
         inner.transaction()?;
         Ok(inner)
     }
 
     pub(super) fn reopen(&self, patience: Duration) -> Result<Inner> {
-        Inner::at(self.path.clone(), self.cards.clone(), patience)
+        Inner::at(self.path.clone(), self.cards.clone(), patience, self.nested)
     }
 
     /// The number here of the card with that hash.

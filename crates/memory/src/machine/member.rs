@@ -15,7 +15,7 @@ use super::decide::Verdict;
 use super::file::{Inner, MAX_MEMBERS, offset};
 use super::record::{OnCard, Place, Record, SLOT, USAGE_AT, Use, encode_use};
 use super::transaction::{Scene, Seen, Transaction};
-use super::{Denied, Full, Machine, Who, Why, byte_lock, state_dir};
+use super::{Denied, Full, Machine, Slot, Wait, Who, Why, byte_lock, state_dir};
 
 /// A place in the ledger of a machine: what it reserves is its own until it gives it back, is dropped, or ends with the last
 /// process that has inherited it.
@@ -47,10 +47,18 @@ pub(super) struct State {
     pub(super) busy: bool,
 }
 
+/// The place of one who does not wait: after all who do.
+const LAST: Place = Place { priority: i32::MIN, arrival: u64::MAX, near: true, some: 0 };
+
 /// What a request comes to.
 pub(super) enum Judgement {
-    Granted,
-    Denied { full: Full, ahead: usize, must_give_up: bool },
+    /// Of each card so many bytes.
+    Granted(Vec<u64>),
+    Denied {
+        full: Full,
+        ahead: usize,
+        must_give_up: bool,
+    },
 }
 
 impl Member {
@@ -73,6 +81,9 @@ impl Member {
             let message = format!("the ledger {} has {MAX_MEMBERS} members, which is all it has room for", inner.path.display());
             return Err(Error::resource_exhausted(message).with_remedy("wait until some of them end"));
         }
+        // What was inside of the slot of one who is gone.
+        let _ = std::fs::remove_file(inner.nested_path(slot));
+        inner.keep_peaks(slot);
         let file = inner.open_again(true)?;
         let mut page = record.encode();
         page.resize(SLOT, 0);
@@ -82,7 +93,7 @@ impl Member {
         if !byte_lock::take(&file, slot).map_err(|error| inner.broken(&error))? {
             return Err(Error::internal(format!("slot {slot} of {} is free and locked", inner.path.display())));
         }
-        if members.last().is_none_or(|last| last.slot < slot) {
+        if !inner.nested && members.last().is_none_or(|last| last.slot < slot) {
             inner.cut_to(slot + 1)?;
         }
         drop(transaction);
@@ -120,11 +131,40 @@ impl Member {
         let asked = self.dense(request)?;
         let mut state = self.state();
         let transaction = self.begin()?;
-        let last = Place { priority: i32::MIN, arrival: u64::MAX, near: true };
-        match self.judge(&transaction.members()?, &state.record, &asked, last)? {
-            Judgement::Granted => self.grant(&mut state.record, &asked).map_err(Denied::Broken),
+        match self.judge(&transaction.members()?, &state.record, &asked, LAST)? {
+            Judgement::Granted(taken) => self.grant(&mut state.record, &taken).map_err(Denied::Broken),
             Judgement::Denied { full, .. } => Err(full.into()),
         }
+    }
+
+    /// As [`Member::reserve`], on so many of the cards of the request, whichever have room, the emptiest first. Their numbers, in
+    /// the order of the request. With a `wait`, waits for its turn as [`Member::reserve_waiting`] does.
+    ///
+    /// # Errors
+    /// As those.
+    pub fn reserve_some(
+        &self,
+        request: &[(usize, Bytes)],
+        count: u8,
+        wait: Option<&Wait>,
+        told: &mut dyn FnMut(&Full) -> bool,
+    ) -> Result<Vec<usize>, Denied> {
+        let taken = match wait {
+            Some(wait) => self.wait_for(request, count, wait, told)?,
+            None => {
+                let asked = self.dense(request)?;
+                let mut state = self.state();
+                let transaction = self.begin()?;
+                match self.judge(&transaction.members()?, &state.record, &asked, Place { some: count, ..LAST })? {
+                    Judgement::Granted(taken) => {
+                        self.grant(&mut state.record, &taken)?;
+                        taken
+                    }
+                    Judgement::Denied { full, .. } => return Err(full.into()),
+                }
+            }
+        };
+        Ok(request.iter().map(|&(card, _)| card).filter(|&card| taken[card] > 0).collect())
     }
 
     /// Gives bytes of cards back; more than is held is all of it.
@@ -199,6 +239,11 @@ impl Member {
         Ok(())
     }
 
+    /// Its slot, which outlives it where others have inherited the place.
+    pub fn slot(&self) -> Slot {
+        Slot::new(self.inner.clone(), self.slot)
+    }
+
     /// Leaves the place to those who inherited it: bytes stay taken until the last of them has ended. Commands that were given
     /// the place must have been dropped.
     pub fn detach(mut self) {
@@ -250,13 +295,19 @@ impl Member {
         let ahead = scene.order.iter().position(|&other| other == index).unwrap_or(0);
         let full = |card: usize, why: Why| Full::new(&self.inner, &members, self.slot, card, asked[card], &scene.order[..ahead], why);
         let too_much = |card: &usize| own.cards[*card].reserved.saturating_add(asked[*card]) > self.inner.cards[*card].capacity.0;
-        if let Some(card) = (0..asked.len()).filter(|&card| asked[card] > 0).find(too_much) {
-            return Ok(Judgement::Denied { full: full(card, Why::Never), ahead, must_give_up: true });
+        let cards = || (0..asked.len()).filter(|&card| asked[card] > 0);
+        let wanted = if place.some > 0 { place.some.into() } else { cards().count() };
+        if cards().filter(|card| !too_much(card)).count() < wanted {
+            return Ok(Judgement::Denied { full: full(cards().find(too_much).unwrap_or(0), Why::Never), ahead, must_give_up: true });
         }
-        let full = match scene.verdicts()[ahead] {
-            Verdict::Granted => return Ok(Judgement::Granted),
-            Verdict::Short { card } => full(card, Why::Taken),
-            Verdict::Behind { card, .. } => full(card, Why::Spoken),
+        let full = match &scene.decide()[ahead] {
+            (Verdict::Granted, granted) => {
+                return Ok(Judgement::Granted(
+                    (0..asked.len()).map(|card| if granted.contains(&card) { asked[card] } else { 0 }).collect(),
+                ));
+            }
+            (Verdict::Short { card }, _) => full(*card, Why::Taken),
+            (Verdict::Behind { card, .. }, _) => full(*card, Why::Spoken),
         };
         Ok(Judgement::Denied { full, ahead, must_give_up: scene.must_give_up() == Some(ahead) })
     }
@@ -288,6 +339,7 @@ impl Drop for Member {
         // The slot is free at once, whoever else has the handle; closing it tells those who wait.
         let _ = byte_lock::give_back(&self.file, self.slot);
         if self.shared.load(Relaxed) {
+            let _ = std::fs::remove_file(self.inner.nested_path(self.slot));
             self.inner.ring();
         }
     }

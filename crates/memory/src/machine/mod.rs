@@ -22,7 +22,9 @@ mod decide;
 mod file;
 mod full;
 mod member;
+mod nested;
 mod record;
+mod slot;
 mod state_dir;
 mod transaction;
 mod view;
@@ -36,6 +38,7 @@ use plimsoll_base::{Bytes, Error, Result};
 
 pub use full::{Denied, Full, HolderOn, Why};
 pub use member::Member;
+pub use slot::Slot;
 pub use state_dir::StateDir;
 pub use view::{CardUsage, Entry, Share, Snapshot, Waiting};
 pub use wait::Wait;
@@ -133,6 +136,11 @@ impl Machine {
     /// INVALID_ARGUMENT where there is no such card.
     pub fn set_outside(&self, card: usize, bytes: Bytes) -> Result<()> {
         self.0.set_outside(card, bytes)
+    }
+
+    /// What was said last with [`Machine::set_outside`].
+    pub fn outside(&self, card: usize) -> Bytes {
+        self.0.check(card).map_or(Bytes::ZERO, |()| self.0.outside(card))
     }
 
     /// Becomes a member that holds nothing yet.

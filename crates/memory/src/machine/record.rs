@@ -48,6 +48,8 @@ pub(super) struct Place {
     pub(super) arrival: u64,
     /// Whether it knows that it is near the front, and looks out for itself.
     pub(super) near: bool,
+    /// On how many of the cards of which it asks bytes it wants them; 0 for all.
+    pub(super) some: u8,
 }
 
 /// What a member uses of a card.
@@ -85,9 +87,10 @@ impl Record {
         out.extend(self.uid.to_le_bytes());
         out.extend(self.started.to_le_bytes());
         out.push(self.guarantee as u8);
-        let place = self.waiting.unwrap_or(Place { priority: 0, arrival: 0, near: false });
+        let place = self.waiting.unwrap_or(Place { priority: 0, arrival: 0, near: false, some: 0 });
         out.push(self.waiting.is_some().into());
         out.push(place.near.into());
+        out.push(place.some);
         out.extend(place.priority.to_le_bytes());
         out.extend(place.arrival.to_le_bytes());
         for (text, most) in [(&self.name, NAME), (&self.program, PROGRAM)] {
@@ -125,8 +128,8 @@ impl Record {
             3 => Guarantee::Watched,
             _ => return None,
         };
-        let (waits, near) = (reader.u8()? != 0, reader.u8()? != 0);
-        let place = Place { priority: reader.u32()? as i32, arrival: reader.u64()?, near };
+        let (waits, near, some) = (reader.u8()? != 0, reader.u8()? != 0, reader.u8()?);
+        let place = Place { priority: reader.u32()? as i32, arrival: reader.u64()?, near, some };
         let (name, program) = (reader.text()?, reader.text()?);
         let count = usize::from(reader.u8()?);
         if count > MAX_CARDS {
@@ -188,7 +191,7 @@ mod tests {
     fn records() -> impl Strategy<Value = Record> {
         let card = (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(card, reserved, asked)| OnCard { card, reserved, asked });
         let who = (any::<u32>(), any::<u32>(), any::<u64>(), 1..4u8, ".{0,200}", ".{0,600}");
-        let waiting = prop::option::of((any::<i32>(), any::<u64>(), any::<bool>()));
+        let waiting = prop::option::of((any::<i32>(), any::<u64>(), any::<bool>(), any::<u8>()));
         (who, prop::collection::vec(card, 0..=MAX_CARDS), waiting).prop_map(
             |((pid, uid, started, guarantee, name, program), cards, waiting)| Record {
                 pid,
@@ -198,7 +201,7 @@ mod tests {
                 name: cut(&name, NAME).to_string(),
                 program: cut(&program, PROGRAM).to_string(),
                 cards,
-                waiting: waiting.map(|(priority, arrival, near)| Place { priority, arrival, near }),
+                waiting: waiting.map(|(priority, arrival, near, some)| Place { priority, arrival, near, some }),
             },
         )
     }

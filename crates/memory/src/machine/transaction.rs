@@ -105,6 +105,11 @@ impl Scene {
         decide::verdicts(&self.cards, &self.queue)
     }
 
+    /// As [`Scene::verdicts`], each with the cards that it is granted.
+    pub(super) fn decide(&self) -> Vec<(Verdict, Vec<usize>)> {
+        decide::decide(&self.cards, &self.queue)
+    }
+
     /// Who must give up so that a deadlock ends: the last of those in it that hold something.
     pub(super) fn must_give_up(&self) -> Option<usize> {
         let stuck = decide::deadlocked(&self.cards, &self.queue);
@@ -114,7 +119,8 @@ impl Scene {
 
 /// What a record says that its member holds and asks.
 pub(super) fn request(inner: &Inner, record: &Record) -> Request {
-    Request { held: dense(inner, record, |on| on.reserved), asked: dense(inner, record, |on| on.asked) }
+    let some = record.waiting.map_or(0, |place| place.some.into());
+    Request { held: dense(inner, record, |on| on.reserved), asked: dense(inner, record, |on| on.asked), some }
 }
 
 /// A number for each card that is known here.

@@ -78,6 +78,8 @@ pub struct Waiting {
     pub ahead: usize,
     /// What it asks for on top of what it holds, by card.
     pub asked: Vec<(usize, Bytes)>,
+    /// On how many of these cards it wants them; 0 for all.
+    pub some: usize,
     /// The card that stands in its way; none if it has been granted and is about to take it.
     pub card: Option<usize>,
     /// The process that comes first, where the bytes are free but spoken for.
@@ -96,6 +98,7 @@ impl Snapshot {
                 priority: position.priority,
                 ahead: place,
                 asked: (0..asked.len()).filter(|&card| asked[card] > 0).map(|card| (card, Bytes(asked[card]))).collect(),
+                some: position.some.into(),
                 card: match *verdict {
                     Verdict::Granted => None,
                     Verdict::Short { card } | Verdict::Behind { card, .. } => Some(card),

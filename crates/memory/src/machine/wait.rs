@@ -44,16 +44,33 @@ impl Member {
     /// [`Denied::Full`] after the timeout, where `told` ends it, where the card could never give that much, and where everyone
     /// who holds the bytes waits too, this member last. Nothing has changed then, and nothing is left in the queue.
     pub fn reserve_waiting(&self, request: &[(usize, Bytes)], wait: &Wait, told: &mut dyn FnMut(&Full) -> bool) -> Result<(), Denied> {
+        self.wait_for(request, 0, wait, told).map(drop)
+    }
+
+    /// As [`Member::reserve_waiting`], on `some` of the cards, 0 being all. What was taken of each card.
+    pub(super) fn wait_for(
+        &self,
+        request: &[(usize, Bytes)],
+        some: u8,
+        wait: &Wait,
+        told: &mut dyn FnMut(&Full) -> bool,
+    ) -> Result<Vec<u64>, Denied> {
         let begin = Instant::now();
         let left = || wait.timeout.map_or(Duration::MAX, |timeout| timeout.saturating_sub(begin.elapsed()));
         let asked = self.dense(request)?;
         let Some(_turn) = self.take_turn(&left) else {
-            return self.reserve(request).map_err(|denied| match denied {
+            let now = match some {
+                0 => self.reserve(request).map(|()| asked),
+                some => self
+                    .reserve_some(request, some, None, told)
+                    .map(|cards| (0..asked.len()).map(|card| if cards.contains(&card) { asked[card] } else { 0 }).collect()),
+            };
+            return now.map_err(|denied| match denied {
                 Denied::Full(full) => Full { why: Why::TimedOut(wait.timeout.unwrap_or_default()), ..*full }.into(),
                 broken => broken,
             });
         };
-        self.wait_in_turn(&asked, wait, &left, told)
+        self.wait_in_turn(&asked, some, wait, &left, told)
     }
 
     /// A member has one place in the queue: its threads take turns. None where time is over before.
@@ -73,16 +90,20 @@ impl Member {
     fn wait_in_turn(
         &self,
         asked: &[u64],
+        some: u8,
         wait: &Wait,
         left: &dyn Fn() -> Duration,
         told: &mut dyn FnMut(&Full) -> bool,
-    ) -> Result<(), Denied> {
+    ) -> Result<Vec<u64>, Denied> {
         let bells = Bells::of(&self.inner.file).map_err(|error| self.inner.broken(&error))?;
         let (mut near, mut watch) = (false, None);
         let mut look_again = AFTERWARDS.iter();
         loop {
             let heard = bells.listen(self.slot).map_err(|error| self.inner.broken(&error))?;
-            let Some((mut full, ahead)) = self.attempt(asked, wait.priority, near, &bells)? else { return Ok(()) };
+            let (mut full, ahead) = match self.attempt(asked, some, wait.priority, near, &bells)? {
+                Ok(taken) => return Ok(taken),
+                Err(denied) => denied,
+            };
             if !told(&full) {
                 full.why = Why::Stopped;
                 return Err(full.into());
@@ -108,18 +129,25 @@ impl Member {
     }
 
     /// Takes the bytes if they are granted; else waits, and says what is in the way and how many are before.
-    fn attempt(&self, asked: &[u64], priority: i32, near: bool, bells: &Bells) -> Result<Option<(Full, usize)>, Denied> {
+    fn attempt(
+        &self,
+        asked: &[u64],
+        some: u8,
+        priority: i32,
+        near: bool,
+        bells: &Bells,
+    ) -> Result<Result<Vec<u64>, (Full, usize)>, Denied> {
         let mut state = self.state();
         let transaction = self.begin()?;
         let members = transaction.members()?;
         let arrivals = || members.iter().filter_map(|seen| seen.record.waiting);
         let next = || arrivals().map(|place| place.arrival.saturating_add(1)).max().unwrap_or(0);
-        let place = Place { near, ..state.record.waiting.unwrap_or_else(|| Place { priority, arrival: next(), near }) };
+        let place = Place { near, ..state.record.waiting.unwrap_or_else(|| Place { priority, arrival: next(), near, some }) };
         let outcome = match self.judge(&members, &state.record, asked, place)? {
-            Judgement::Granted => {
+            Judgement::Granted(taken) => {
                 let waited = state.record.waiting.is_some();
-                self.grant(&mut state.record, asked)?;
-                (waited, None)
+                self.grant(&mut state.record, &taken)?;
+                (waited, Ok(taken))
             }
             Judgement::Denied { mut full, must_give_up: true, .. } => {
                 if full.why != Why::Never {
@@ -138,7 +166,7 @@ impl Member {
                     self.write(&waiting)?;
                     state.record = waiting;
                 }
-                (comes, Some((full, ahead)))
+                (comes, Err((full, ahead)))
             }
         };
         drop(transaction);

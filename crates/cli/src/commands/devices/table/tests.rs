@@ -49,6 +49,7 @@ fn real() -> Vec<SeenCard> {
         ordinal,
         compute_capability: capability,
         peers: vec![1 - ordinal],
+        leased: false,
         simulation: None,
         ..simulated(spec).remove(0)
     };

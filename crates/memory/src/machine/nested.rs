@@ -1,0 +1,130 @@
+//! A member's part as a machine of its own: what programs that inherited a place reserve inside of it.
+//!
+//! Such a ledger has the cards of the one around it, each as large as what the member holds of it, and is a file beside that
+//! one's. It belongs to one member: who takes the slot next removes it, and who still uses it then is told so.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use std::os::unix::fs::FileExt;
+
+use plimsoll_base::{Bytes, Error, Result};
+
+use super::file::{Inner, offset};
+use super::record::{Record, SLOT, decode_use};
+use super::transaction::Seen;
+use super::{CardInfo, Machine, Member, PATIENCE, decide};
+
+impl Member {
+    /// What a program that inherits the place needs to know to reserve inside of it: see [`Machine::under`].
+    pub fn token(&self) -> String {
+        let record = &self.state().record;
+        format!("{}.{}.{}@{}", self.slot, record.pid, record.started, self.inner.name())
+    }
+
+    /// The ledger of those who reserve inside of what this member holds. Bytes that it takes later are not in it.
+    ///
+    /// # Errors
+    /// Where one of the ledgers cannot be used.
+    pub fn inside(&self) -> Result<Machine> {
+        let held: Vec<u64> = self.state().record.cards.iter().map(|on| on.reserved).collect();
+        self.inner.nested(self.slot, &held)
+    }
+}
+
+impl Machine {
+    /// The ledger inside of the place that a token names, with the same cards as large as what is held of each; none where the
+    /// token is about other cards.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION where nobody has that place any more; otherwise where the ledger cannot be used.
+    pub fn under(&self, token: &str) -> Result<Option<Machine>> {
+        let Some((place, name)) = token.split_once('@') else {
+            return Err(Error::invalid_argument(format!("'{token}' names no lease")).with_remedy("do not set PLIMSOLL_LEASE by hand"));
+        };
+        if name != self.0.name() {
+            return Ok(None);
+        }
+        let members = self.0.transaction()?.members()?;
+        let is_named = |seen: &&Seen| format!("{}.{}.{}", seen.slot, seen.record.pid, seen.record.started) == place;
+        let Some(holder) = members.iter().find(is_named) else {
+            return Err(Error::failed_precondition("the lease under which this program was started has ended")
+                .with_remedy("start it under a lease of its own, or without the variable PLIMSOLL_LEASE"));
+        };
+        let decide::Request { held, .. } = super::transaction::request(&self.0, &holder.record);
+        self.0.nested(holder.slot, &held).map(Some)
+    }
+}
+
+/// Where in the first page the peaks of those stand whose slots others have now, a number for each card.
+const PEAKS_AT: u64 = 512;
+
+impl Machine {
+    /// The most that one of those used of a card who are or were in this ledger, if it is inside of a place; 0 elsewhere.
+    pub fn peak(&self, card: usize) -> Bytes {
+        let inner = &self.0;
+        if !inner.nested || card >= inner.cards.len() {
+            return Bytes::ZERO;
+        }
+        let mut peak = inner.peaks_before()[card];
+        let mut page = [0; SLOT];
+        for slot in 0.. {
+            if inner.file.read_exact_at(&mut page, offset(slot)).is_err() {
+                break;
+            }
+            peak = peak.max(peaks(inner, &page)[card]);
+        }
+        Bytes(peak)
+    }
+}
+
+/// The peaks in a slot, for each card that is known here.
+fn peaks(inner: &Inner, page: &[u8]) -> Vec<u64> {
+    let mut out = vec![0; inner.cards.len()];
+    let Some(record) = Record::decode(page) else { return out };
+    for (on, usage) in record.cards.iter().zip(decode_use(page, record.cards.len())) {
+        if let Some(card) = inner.card_of(on.card) {
+            out[card] = usage.peak;
+        }
+    }
+    out
+}
+
+impl Inner {
+    fn peaks_before(&self) -> Vec<u64> {
+        let mut bytes = [0; 8 * super::MAX_CARDS];
+        // What was never written is zero.
+        let _ = self.file.read_exact_at(&mut bytes, PEAKS_AT);
+        bytes.as_chunks::<8>().0.iter().take(self.cards.len()).map(|word| u64::from_le_bytes(*word)).collect()
+    }
+
+    /// In a transaction, inside of a place: keeps the peaks of the one who had a slot before.
+    pub(super) fn keep_peaks(&self, slot: u32) {
+        let mut page = [0; SLOT];
+        if !self.nested || self.file.read_exact_at(&mut page, offset(slot)).is_err() {
+            return;
+        }
+        let peaks = self.peaks_before().into_iter().zip(peaks(self, &page)).map(|(before, peak)| before.max(peak));
+        let bytes: Vec<u8> = peaks.flat_map(u64::to_le_bytes).collect();
+        // It is only shown.
+        let _ = self.file.write_all_at(&bytes, PEAKS_AT);
+    }
+
+    /// What the ledger is called among those of its folder.
+    fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// The file of the ledger inside of a slot.
+    pub(super) fn nested_path(&self, slot: u32) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(format!(".{slot}"));
+        path.into()
+    }
+
+    fn nested(&self, slot: u32, held: &[u64]) -> Result<Machine> {
+        let card = |(card, held): (&CardInfo, &u64)| CardInfo { capacity: Bytes(*held), ..card.clone() };
+        let cards = self.cards.iter().zip(held).map(card).collect();
+        Ok(Machine(Arc::new(Inner::at(self.nested_path(slot), cards, PATIENCE, true)?)))
+    }
+}

@@ -1,0 +1,211 @@
+//! The cards that leases are taken from: those of NVIDIA's driver, or simulated ones.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_device::{Environment, Options, PhysicalDevice, seen};
+use plimsoll_device_cuda::Nvml;
+use plimsoll_memory::machine::{Full, Guarantee, Machine, StateDir, Who};
+
+use super::{Amount, Lease, Part, Request, Which, outside};
+
+/// The cards of a machine and their ledger. Inside of a lease they are what the lease has.
+#[derive(Clone, Debug)]
+pub struct Cards(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    all: Vec<PhysicalDevice>,
+    /// CUDA's number of each; none for one that CUDA_VISIBLE_DEVICES hides.
+    visible: Vec<Option<u32>>,
+    /// The same without that variable.
+    ordinals: Vec<u32>,
+    machine: Option<Machine>,
+    nvml: Option<Nvml>,
+    /// Why there are no cards.
+    none: String,
+    simulated: Option<String>,
+}
+
+impl Cards {
+    /// The cards of this machine: simulated ones where the options or PLIMSOLL_SIM_GPUS ask for them, else those that NVIDIA's
+    /// driver knows. PLIMSOLL_NVML names another library than the driver's; empty, none is loaded. Where there are no cards at all,
+    /// leases can be taken that have none.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for simulated cards that are none; otherwise what stands in the way of the machine's ledger.
+    pub fn find(options: &Options, environment: &Environment) -> Result<Cards> {
+        Cards::of(options, environment, None)
+    }
+
+    /// As [`Cards::find`], with the ledger in that folder.
+    ///
+    /// # Errors
+    /// As [`Cards::find`].
+    pub fn find_in(state: &StateDir, options: &Options, environment: &Environment) -> Result<Cards> {
+        Cards::of(options, environment, Some(state))
+    }
+
+    fn of(options: &Options, environment: &Environment, state: Option<&StateDir>) -> Result<Cards> {
+        let mut all = options.simulated_cards(environment)?;
+        let simulated =
+            options.sim_gpus.as_deref().or(environment.get("PLIMSOLL_SIM_GPUS")).filter(|_| !all.is_empty()).map(str::to_string);
+        let (mut nvml, mut none) = (None, String::new());
+        if all.is_empty() {
+            match environment.get("PLIMSOLL_NVML") {
+                Some("") => none = "NVIDIA cards are not looked for: PLIMSOLL_NVML is empty".into(),
+                path => match Nvml::load(path) {
+                    Ok(library) => {
+                        // What has no name by which others know it cannot be shared.
+                        let cards = library.look().cards.into_iter().map(|card| card.device);
+                        all = cards.filter(|device| !device.uuid.is_empty() && device.total > Bytes::ZERO).collect();
+                        none = "the NVIDIA driver sees no cards".into();
+                        nvml = Some(library);
+                    }
+                    Err(error) => none = error.message().into(),
+                },
+            }
+        }
+        // Cards are counted on the whole machine, also inside of a lease.
+        let order = match environment.get("CUDA_DEVICE_ORDER") {
+            Some(order) => Environment::new().with("CUDA_DEVICE_ORDER", order),
+            None => Environment::new(),
+        };
+        let numbers = |environment: &Environment| -> Vec<Option<u32>> {
+            let cards = seen(&all, environment, &mut Vec::new());
+            let number = |device: &PhysicalDevice| cards.iter().find(|card| card.device.uuid == device.uuid).map(|card| card.ordinal);
+            all.iter().map(number).collect()
+        };
+        let (mut visible, ordinals) = (numbers(environment), numbers(&order));
+        let ordinals = ordinals.into_iter().map(Option::unwrap_or_default).collect();
+        let machine = match all.is_empty() {
+            true => None,
+            false => {
+                let state = state.map_or_else(StateDir::find, |state| Ok(state.clone()))?;
+                Some(PhysicalDevice::leased_ledger(&mut all, &state, environment)?)
+            }
+        };
+        for (visible, device) in visible.iter_mut().zip(&all) {
+            // A card of which a lease has nothing is not there.
+            *visible = visible.filter(|_| device.total > Bytes::ZERO);
+        }
+        Ok(Cards(Arc::new(Inner { all, visible, ordinals, machine, nvml, none, simulated })))
+    }
+
+    /// All of them, also those that CUDA_VISIBLE_DEVICES hides.
+    pub fn all(&self) -> &[PhysicalDevice] {
+        &self.0.all
+    }
+
+    /// The numbers in [`Cards::all`] of those that are seen, in CUDA's order.
+    pub fn visible(&self) -> Vec<usize> {
+        let mut visible: Vec<usize> = (0..self.0.all.len()).filter(|&card| self.0.visible[card].is_some()).collect();
+        visible.sort_by_key(|&card| self.0.visible[card]);
+        visible
+    }
+
+    /// Their ledger; none where there are no cards.
+    pub fn machine(&self) -> Option<&Machine> {
+        self.0.machine.as_ref()
+    }
+
+    /// How simulated cards were asked for; none for real ones.
+    pub fn simulated(&self) -> Option<&str> {
+        self.0.simulated.as_deref()
+    }
+
+    pub(super) fn nvml(&self) -> Option<&Nvml> {
+        self.0.nvml.as_ref()
+    }
+
+    /// Takes a lease: what is asked for of all its cards, or nothing. While it waits, `told` is called now and then with what is in
+    /// the way, and ends the wait by returning `false`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for cards that are not there; RESOURCE_EXHAUSTED where a card has no room, with who holds the rest
+    /// (DEADLINE_EXCEEDED after a wait, CANCELLED where `told` ended it); otherwise what stands in the way of the ledger.
+    pub fn lease(&self, request: &Request, told: &mut dyn FnMut(&Full) -> bool) -> Result<Lease> {
+        let (candidates, count) = self.candidates(&request.cards)?;
+        let Some(machine) = self.0.machine.as_ref().filter(|_| count > 0) else {
+            return Ok(Lease { member: None, parts: Vec::new(), cards: self.clone(), guarantee: Guarantee::Held, peaks: Vec::new() });
+        };
+        let guarantee = if self.0.nvml.is_some() { Guarantee::Watched } else { Guarantee::Setting };
+        let mut who = Who { guarantee, ..Who::this_process(request.name.clone()) };
+        if !request.program.is_empty() {
+            who.program.clone_from(&request.program);
+        }
+        outside::subtract(self, machine);
+        let amounts: Vec<(usize, Bytes)> =
+            candidates.iter().map(|&card| Ok((card, self.amount(machine, card, request.memory)?))).collect::<Result<_>>()?;
+        let member = machine.join(&who)?;
+        let mut looked = Instant::now();
+        let mut told = |full: &Full| {
+            if looked.elapsed() >= outside::OFTEN {
+                outside::subtract(self, machine);
+                looked = Instant::now();
+            }
+            told(full)
+        };
+        let granted = match &request.wait {
+            wait if count < candidates.len() => member.reserve_some(&amounts, count as u8, wait.as_ref(), &mut told)?,
+            Some(wait) => member.reserve_waiting(&amounts, wait, &mut told).map(|()| candidates)?,
+            None => member.reserve(&amounts).map(|()| candidates)?,
+        };
+        let part =
+            |card: usize| Part { card, device: self.0.all[card].clone(), ordinal: self.0.ordinals[card], bytes: member.reserved(card) };
+        let parts: Vec<Part> = granted.into_iter().map(part).collect();
+        let peaks = vec![Bytes::ZERO; parts.len()];
+        Ok(Lease { member: Some(member), parts, cards: self.clone(), guarantee, peaks })
+    }
+
+    /// The cards that may be taken, and how many of them are to be.
+    fn candidates(&self, which: &Which) -> Result<(Vec<usize>, usize)> {
+        let visible = self.visible();
+        match which {
+            Which::Count(0) => Ok((Vec::new(), 0)),
+            Which::Count(count) if *count > visible.len() => Err(self.too_few(&format!("{count} cards are asked for"))),
+            Which::Count(count) => Ok((visible, *count)),
+            Which::List(list) => {
+                let find =
+                    |&number: &usize| visible.get(number).copied().ok_or_else(|| self.too_few(&format!("card {number} is asked for")));
+                let chosen = list.iter().map(find).collect::<Result<Vec<usize>>>()?;
+                let count = chosen.len();
+                Ok((chosen, count))
+            }
+        }
+    }
+
+    fn amount(&self, machine: &Machine, card: usize, amount: Amount) -> Result<Bytes> {
+        let info = &machine.cards()[card];
+        let bytes = match amount {
+            Amount::All => info.capacity - machine.outside(card),
+            Amount::Bytes(bytes) => bytes,
+            Amount::Fraction(fraction) => Bytes((info.capacity.0 as f64 * fraction) as u64),
+        };
+        match bytes {
+            Bytes::ZERO => Err(Error::resource_exhausted("programs without a lease use all of its memory")
+                .on_device(info.name.clone())
+                .with_remedy("end them, or choose another card")),
+            bytes => Ok(bytes),
+        }
+    }
+
+    fn too_few(&self, asked: &str) -> Error {
+        let (all, visible) = (self.0.all.len(), self.visible().len());
+        let hidden = match all - visible {
+            0 => String::new(),
+            hidden => format!("; CUDA_VISIBLE_DEVICES hides {hidden}"),
+        };
+        let message = match (all, visible) {
+            (0, _) => format!("{asked}, and there are none: {}", self.0.none),
+            (_, visible) => format!("{asked}, and {visible} are seen{hidden}"),
+        };
+        let remedy = match visible {
+            0 => "ask for none (--gpus 0), or for simulated ones (--sim-gpus 2x4GiB)".into(),
+            1 => "the only card has the number 0".into(),
+            visible => format!("cards have the numbers 0 to {}", visible - 1),
+        };
+        Error::invalid_argument(message).with_remedy(remedy)
+    }
+}

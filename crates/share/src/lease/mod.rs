@@ -1,0 +1,155 @@
+//! Leases: a part of the machine's cards for a program and all that it starts.
+
+mod cards;
+mod environment;
+mod outside;
+mod request;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use plimsoll_base::{Bytes, Result};
+use plimsoll_device::PhysicalDevice;
+use plimsoll_memory::machine::{Guarantee, Machine, Member};
+
+pub use cards::Cards;
+pub use request::{Amount, Request, Which};
+
+/// How long programs that end together with the one that is waited for may take to be gone.
+const GOING: Duration = Duration::from_millis(200);
+
+/// A part of the machine's cards. It is held until it is dropped, or, once a program shares it ([`Lease::inherit`]) and it was
+/// left to it ([`Lease::end`]), until the last process of that program's tree is gone, however it ends.
+#[derive(Debug)]
+pub struct Lease {
+    /// None where no card was asked for.
+    member: Option<Member>,
+    parts: Vec<Part>,
+    cards: Cards,
+    guarantee: Guarantee,
+    peaks: Vec<Bytes>,
+}
+
+/// What a lease has of a card.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// The card's number among those of [`Cards::all`], which the ledger has too.
+    pub card: usize,
+    /// What it is.
+    pub device: PhysicalDevice,
+    /// Its number as CUDA counts on this machine, whatever CUDA_VISIBLE_DEVICES says.
+    pub ordinal: u32,
+    /// How much of it.
+    pub bytes: Bytes,
+}
+
+/// What came of a lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The most that was used of each card, as far as it was seen, in the order of [`Lease::parts`].
+    pub peaks: Vec<Bytes>,
+    /// Who still holds the lease, with the program; empty where everything is back.
+    pub left: Vec<(u32, String)>,
+    /// What those still use of its cards, where the driver says.
+    pub used: Bytes,
+}
+
+impl Report {
+    /// Whether all memory came back.
+    pub fn all_back(&self) -> bool {
+        self.left.is_empty()
+    }
+}
+
+impl Lease {
+    /// Its cards, in the order in which a program under it sees them.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// How sure it is that programs keep to it: what the driver shows is watched, else frameworks are told.
+    pub fn guarantee(&self) -> Guarantee {
+        self.guarantee
+    }
+
+    /// The cards that it was taken from.
+    pub fn cards(&self) -> &Cards {
+        &self.cards
+    }
+
+    /// Lets the program that `command` starts, and all that it starts, share the lease, and tells it so: it inherits an open file
+    /// description, which the kernel closes with the last of them, and gets the variables of [`Lease::environment`]. What was set
+    /// on the command itself is left alone.
+    ///
+    /// # Errors
+    /// Where the process has no handle left.
+    pub fn inherit(&self, command: &mut Command) -> Result<()> {
+        if let Some(member) = &self.member {
+            member.inherit(command)?;
+        }
+        let given: Vec<_> = command.get_envs().map(|(name, _)| name.to_os_string()).collect();
+        let is_given = |name: &str| given.iter().any(|set| set == name);
+        let variables = self.environment(|name| is_given(name) || std::env::var_os(name).is_some());
+        command.envs(variables.into_iter().filter(|(name, _)| !is_given(name)));
+        Ok(())
+    }
+
+    /// The variables by which programs learn of the lease: CUDA_VISIBLE_DEVICES and ours, and of those by which TensorFlow,
+    /// PyTorch and JAX take a share the ones that are not set.
+    pub fn environment(&self, is_set: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+        environment::variables(self, &is_set)
+    }
+
+    /// The ledger of what programs reserve inside of the lease; none where it has no cards.
+    ///
+    /// # Errors
+    /// Where that cannot be used.
+    pub fn inside(&self) -> Result<Option<Machine>> {
+        self.member.as_ref().map(Member::inside).transpose()
+    }
+
+    /// Looks how much of each card is used under the lease now, shows it to others, and keeps the peaks. None for a card of which
+    /// nobody can say.
+    pub fn look(&mut self) -> Vec<Option<Bytes>> {
+        let Some(member) = &self.member else { return Vec::new() };
+        let uses = outside::used_under(&self.cards, member, &self.parts);
+        for ((part, used), peak) in self.parts.iter().zip(&uses).zip(&mut self.peaks) {
+            if let Some(used) = used {
+                member.set_used(part.card, *used);
+                *peak = (*peak).max(*used);
+            }
+        }
+        uses
+    }
+
+    /// Leaves the lease to the programs that still share it, and says what came of it. A command that was given the lease must
+    /// have been dropped: it has it too.
+    pub fn end(mut self) -> Report {
+        self.look();
+        let Some(member) = self.member.take() else { return Report::default() };
+        if let Ok(inside) = member.inside() {
+            for (part, peak) in self.parts.iter().zip(&mut self.peaks) {
+                *peak = (*peak).max(inside.peak(part.card));
+            }
+        }
+        let slot = member.slot();
+        member.detach();
+        let begin = Instant::now();
+        while slot.is_held() && begin.elapsed() < GOING {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let peaks = std::mem::take(&mut self.peaks);
+        if !slot.is_held() {
+            return Report { peaks, ..Report::default() };
+        }
+        let left = slot.holders();
+        let used = outside::used_by(&self.cards, &left, &self.parts);
+        Report { peaks, left: left.into_iter().map(|pid| (pid, program(pid))).collect(), used }
+    }
+}
+
+/// What the system calls a process.
+fn program(pid: u32) -> String {
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ")
+}

@@ -1,0 +1,114 @@
+//! Which cards, how much of them, and what a program is told.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll_base::{Bytes, Code};
+use plimsoll_memory::machine::{Guarantee, Who};
+
+use super::{Folder, numbers, take};
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn cards_by_number_or_the_emptiest() {
+    let folder = Folder::new("which");
+    let cards = folder.cards("4x1GiB", &[]);
+    let first = take(&cards, "3,1", "0.5").unwrap();
+    assert_eq!((numbers(&first), first.parts()[0].bytes), (vec![3, 1], Bytes(512 * MIB)));
+    let second = take(&cards, "1", "100MiB").unwrap();
+    assert_eq!(numbers(&second), [0]);
+    let third = take(&cards, "3", "512MiB").unwrap();
+    assert_eq!(numbers(&third), [0, 1, 2], "the emptiest three, in order");
+    let error = take(&cards, "2", "513MiB").unwrap_err();
+    assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
+    drop((first, second, third));
+    let all = take(&cards, "4", "").unwrap();
+    assert!(all.parts().iter().all(|part| part.bytes == Bytes(1 << 30)));
+    assert_eq!(take(&cards, "1", "1").unwrap_err().code(), Code::ResourceExhausted);
+    assert!(take(&cards, "0", "").unwrap().parts().is_empty(), "no card is always to be had");
+}
+
+#[test]
+fn cards_that_are_not_there_are_refused() {
+    let folder = Folder::new("none");
+    let hidden = folder.cards("4x1GiB", &[("CUDA_VISIBLE_DEVICES", "3,2")]);
+    assert_eq!(numbers(&take(&hidden, "0,", "").unwrap()), [3], "numbers are those that the process sees");
+    for (cards, why) in [("3", "3 cards are asked for, and 2 are seen; CUDA_VISIBLE_DEVICES hides 2"), ("0,2", "card 2 is asked for")] {
+        let error = take(&hidden, cards, "").unwrap_err();
+        assert!(error.code() == Code::InvalidArgument && error.message().starts_with(why), "{error}");
+    }
+    let error = take(&hidden, "1", "2GiB").unwrap_err();
+    assert!(error.code() == Code::ResourceExhausted && error.remedy().unwrap().contains("ask for less"), "{error}");
+}
+
+#[test]
+fn a_program_is_told_its_share() {
+    let folder = Folder::new("told");
+    let cards = folder.cards("4x1GiB", &[("CUDA_VISIBLE_DEVICES", "3,2")]);
+    let lease = take(&cards, "2", "0.25").unwrap();
+    let variables = lease.environment(|name| name == "XLA_CLIENT_MEM_FRACTION");
+    let get = |name: &str| variables.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
+    assert_eq!((get("CUDA_VISIBLE_DEVICES"), get("PLIMSOLL_SIM_GPUS")), (Some("3,2"), Some("4x1GiB")));
+    assert_eq!((get("TF_FORCE_GPU_ALLOW_GROWTH"), get("XLA_PYTHON_CLIENT_PREALLOCATE")), (Some("true"), Some("false")));
+    assert_eq!((get("PYTORCH_CUDA_ALLOC_CONF"), get("XLA_PYTHON_CLIENT_MEM_FRACTION")), (Some("garbage_collection_threshold:0.23"), None));
+    assert_eq!(lease.guarantee(), Guarantee::Setting);
+    let none = take(&cards, "0", "").unwrap();
+    assert_eq!(none.environment(|_| false), [("CUDA_VISIBLE_DEVICES".to_string(), String::new())], "it hides all cards");
+}
+
+#[test]
+fn a_lease_is_a_machine_of_its_own() {
+    let folder = Folder::new("inside");
+    let outside = folder.cards("2x1GiB", &[]);
+    let mut lease = take(&outside, "1,", "400MiB").unwrap();
+    let token = lease.environment(|_| false).into_iter().find(|(name, _)| name == "PLIMSOLL_LEASE").unwrap().1;
+    let cards = folder.cards("2x1GiB", &[("CUDA_VISIBLE_DEVICES", "1"), ("PLIMSOLL_LEASE", &token)]);
+    assert_eq!(cards.all()[1].total, Bytes(400 * MIB));
+    let inner = take(&cards, "1", "0.5").unwrap();
+    assert_eq!((numbers(&inner), inner.parts()[0].bytes), (vec![1], Bytes(200 * MIB)));
+    assert!(take(&cards, "1", "201MiB").is_err() && take(&cards, "2", "1MiB").is_err());
+    // What is used inside is shown outside.
+    let member = cards.machine().unwrap().join(&Who::this_process("")).unwrap();
+    member.set_used(1, Bytes(30 * MIB));
+    assert_eq!(lease.look(), [Some(Bytes(30 * MIB))]);
+    member.set_used(1, Bytes(70 * MIB));
+    drop(member);
+    let seen = outside.machine().unwrap().look().unwrap();
+    assert_eq!((seen.cards[1].reserved, seen.cards[1].used), (Bytes(400 * MIB), Bytes(30 * MIB)), "nothing is counted twice");
+    drop(inner);
+    // A later one of the same place does not hide the peak.
+    drop(cards.machine().unwrap().join(&Who::this_process("")).unwrap());
+    let report = lease.end();
+    assert!(report.all_back() && report.peaks == [Bytes(70 * MIB)], "{report:?}");
+    assert_eq!(outside.machine().unwrap().look().unwrap().cards[1].reserved, Bytes::ZERO);
+    let error = cards.machine().unwrap().look().map(drop).and(outside.machine().unwrap().under(&token).map(drop)).unwrap_err();
+    assert_eq!(error.code(), Code::FailedPrecondition, "{error}");
+}
+
+#[test]
+fn a_lease_lasts_as_long_as_what_shares_it() {
+    let folder = Folder::new("lasts");
+    let cards = folder.cards("1x1GiB", &[]);
+    let lease = take(&cards, "1", "").unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "sleep 300 & echo $!"]).stdout(Stdio::piped());
+    lease.inherit(&mut command).unwrap();
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let mut pid = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut pid).unwrap();
+    let pid: u32 = pid.trim().parse().unwrap();
+    child.wait().unwrap();
+    let slot = cards.machine().unwrap().slot_of(pid);
+    assert_eq!(slot, Some(0), "it is found by what it inherited");
+    let report = lease.end();
+    assert_eq!(report.left, [(pid, "sleep 300".to_string())]);
+    assert!(!report.all_back() && take(&cards, "1", "1").is_err(), "it is held until that has ended");
+    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+    let begin = Instant::now();
+    while take(&cards, "1", "").is_err() {
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
