@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use plimsoll::formats::read_saved_model;
+use plimsoll::model::SavedGraph;
 use plimsoll::{DataType, Devices, Error, Footprint, HostTensor, Session, Shape, model, npy};
 use serde::{Deserialize, Serialize};
 
 use crate::device_options::DeviceOptions;
-use crate::failure::{Failure, Result, wrong_use};
+use crate::failure::{Result, wrong_use};
 use crate::load;
 
 /// A recorded run.
@@ -35,6 +37,8 @@ struct CaseFile {
 /// One call.
 #[derive(Debug, Deserialize)]
 struct Step {
+    /// Of a SavedModel: feeds and fetches are its arguments and results.
+    signature: Option<String>,
     #[serde(default)]
     feeds: BTreeMap<String, String>,
     #[serde(default)]
@@ -107,19 +111,15 @@ impl Case {
         (self.file.rtol, self.file.atol)
     }
 
-    /// What was fed in a step.
-    pub fn feeds(&self, step: usize) -> plimsoll::Result<Vec<(&str, HostTensor)>> {
-        self.file.steps[step].feeds.iter().map(|(name, file)| Ok((name.as_str(), self.array(file)?))).collect()
+    /// What is fed in a step.
+    fn feeds<'a>(&self, call: &'a Call, step: usize) -> plimsoll::Result<Vec<(&'a str, HostTensor)>> {
+        let files = self.file.steps[step].feeds.values();
+        call.feeds.iter().zip(files).map(|(name, file)| Ok((name.as_str(), self.array(file)?))).collect()
     }
 
     /// What was fetched in a step: the name, and the file with the value.
     pub fn fetches(&self, step: usize) -> impl Iterator<Item = (&str, &str)> {
         self.file.steps[step].fetches.iter().map(|(name, file)| (name.as_str(), file.as_str()))
-    }
-
-    /// The names of a step's fetches and targets.
-    fn wanted(&self, step: usize) -> (Vec<&str>, Vec<&str>) {
-        (self.fetches(step).map(|(name, _)| name).collect(), self.file.steps[step].targets.iter().map(String::as_str).collect())
     }
 
     /// An array of the case.
@@ -133,23 +133,57 @@ impl Case {
     /// # Errors
     /// What is wrong with the case; RESOURCE_EXHAUSTED where it does not fit.
     pub fn open(&self, options: &DeviceOptions) -> Result<Replay<'_>> {
-        if let Some(folder) = &self.file.saved_model {
-            return Err(Failure::from(model::saved_models_not_yet(&self.folder.join(folder))));
-        }
-        let Some(graph) = &self.file.graph else {
-            return Err(Error::invalid_argument("case.json names neither a graph nor a saved_model").into());
-        };
         if self.file.steps.is_empty() {
             return Err(Error::invalid_argument("case.json has no steps").into());
         }
         let config = self.file.config.as_ref().map(|config| self.folder.join(config));
         let devices = crate::load::open(&options.resolve(config.as_deref())?)?;
-        let session = load::session(&devices, &self.folder.join(graph))?;
-        let mut replay =
-            Replay { case: self, footprint: Footprint::new(devices.specs()), last_peaks: Vec::new(), last_key: None, devices, session };
+        let mut init = self.file.init.clone();
+        let (session, calls) = match (&self.file.graph, &self.file.saved_model) {
+            (Some(graph), None) => (load::session(&devices, &self.folder.join(graph))?, self.calls(None)?),
+            (None, Some(folder)) => {
+                let path = self.folder.join(folder);
+                let saved = SavedGraph::new(&read_saved_model(&path)?, &path)?;
+                let calls = self.calls(Some(&saved))?;
+                init = [saved.restore, init].concat();
+                (devices.session(devices.resolve(saved.graph)?)?, calls)
+            }
+            _ => return Err(Error::invalid_argument("case.json names neither a graph nor a saved_model, or both").into()),
+        };
+        let footprint = Footprint::new(devices.specs());
+        let mut replay = Replay { case: self, calls, init, footprint, last_peaks: Vec::new(), last_key: None, devices, session };
         replay.plan_all()?;
         Ok(replay)
     }
+
+    /// The names of every step's feeds, fetches and targets in the graph.
+    fn calls(&self, saved: Option<&SavedGraph>) -> plimsoll::Result<Vec<Call>> {
+        let call = |step: &Step| {
+            let mut call = Call {
+                feeds: step.feeds.keys().cloned().collect(),
+                fetches: step.fetches.keys().cloned().collect(),
+                targets: step.targets.clone(),
+            };
+            let (Some(saved), Some(name)) = (saved, &step.signature) else { return Ok(call) };
+            let signature = saved.signature(name)?;
+            let tensor = |infos, argument: &String, what| model::tensor_of(infos, argument, name, what).map(str::to_string);
+            call.feeds = call.feeds.iter().map(|feed| tensor(&signature.inputs, feed, "argument")).collect::<plimsoll::Result<_>>()?;
+            call.fetches = call.fetches.iter().map(|fetch| tensor(&signature.outputs, fetch, "result")).collect::<plimsoll::Result<_>>()?;
+            // A call is made as a whole: what it changes is changed.
+            call.targets.extend(signature.outputs.values().map(|info| model::node_of(&info.name).to_string()));
+            call.targets.sort_unstable();
+            call.targets.dedup();
+            Ok(call)
+        };
+        self.file.steps.iter().map(call).collect()
+    }
+}
+
+/// A step, in names of the graph.
+struct Call {
+    feeds: Vec<String>,
+    fetches: Vec<String>,
+    targets: Vec<String>,
 }
 
 /// What tells the plans of steps apart: names, types and shapes of feeds; fetches; targets.
@@ -158,6 +192,8 @@ type Key = (Vec<(String, DataType, Shape)>, Vec<String>, Vec<String>);
 /// A case on devices.
 pub struct Replay<'a> {
     case: &'a Case,
+    calls: Vec<Call>,
+    init: Vec<String>,
     devices: Devices,
     session: Session,
     footprint: Footprint,
@@ -168,18 +204,18 @@ pub struct Replay<'a> {
 
 impl Replay<'_> {
     fn plan_all(&mut self) -> Result<()> {
-        if !self.case.file.init.is_empty() {
+        if !self.init.is_empty() {
             let plan = self.session.plan(&[], &[], &self.init_targets())?;
             self.footprint.add(&plan);
         }
         let mut known: Vec<(Key, plimsoll::Plan)> = Vec::new();
         for step in 0..self.case.steps() {
-            let feeds = self.case.feeds(step)?;
+            let feeds = self.case.feeds(&self.calls[step], step)?;
             let key = self.key(step, &feeds);
             let plan = match known.iter().position(|(other, _)| *other == key) {
                 Some(position) => &known[position].1,
                 None => {
-                    let (fetches, targets) = self.case.wanted(step);
+                    let (fetches, targets) = self.wanted(step);
                     let plan = self.session.plan(&feeds, &fetches, &targets)?;
                     known.push((key, plan));
                     &known[known.len() - 1].1
@@ -192,18 +228,24 @@ impl Replay<'_> {
 
     fn key(&self, step: usize, feeds: &[(&str, HostTensor)]) -> Key {
         let feed = |(name, tensor): &(&str, HostTensor)| (name.to_string(), tensor.data_type(), tensor.shape().clone());
-        let (fetches, targets) = self.case.wanted(step);
+        let (fetches, targets) = self.wanted(step);
         let owned = |names: Vec<&str>| names.into_iter().map(str::to_string).collect();
         (feeds.iter().map(feed).collect(), owned(fetches), owned(targets))
     }
 
+    /// The names of a step's fetches and targets.
+    fn wanted(&self, step: usize) -> (Vec<&str>, Vec<&str>) {
+        let call = &self.calls[step];
+        (call.fetches.iter().map(String::as_str).collect(), call.targets.iter().map(String::as_str).collect())
+    }
+
     fn init_targets(&self) -> Vec<&str> {
-        self.case.file.init.iter().map(String::as_str).collect()
+        self.init.iter().map(String::as_str).collect()
     }
 
     /// Runs the operations that initialise.
     pub fn init(&self) -> plimsoll::Result<()> {
-        if !self.case.file.init.is_empty() {
+        if !self.init.is_empty() {
             self.session.run(&[], &[], &self.init_targets())?;
             self.session.release_unused();
         }
@@ -212,22 +254,22 @@ impl Replay<'_> {
 
     /// Runs a step; the values of its fetches.
     pub fn step(&mut self, step: usize) -> plimsoll::Result<Vec<HostTensor>> {
-        let feeds = self.case.feeds(step)?;
+        let feeds = self.case.feeds(&self.calls[step], step)?;
         let key = self.key(step, &feeds);
         if self.last_key.as_ref() != Some(&key) {
             // Constants of the plan before would count beside those of this one.
             self.session.release_unused();
             self.last_key = Some(key);
         }
-        let (fetches, targets) = self.case.wanted(step);
+        let (fetches, targets) = self.wanted(step);
         self.session.run(&feeds, &fetches, &targets)
     }
 
     /// The last step, prepared, and what it is fed.
     pub fn last(&self) -> plimsoll::Result<(plimsoll::Callable, Vec<HostTensor>)> {
         let step = self.case.steps() - 1;
-        let feeds = self.case.feeds(step)?;
-        let (fetches, targets) = self.case.wanted(step);
+        let feeds = self.case.feeds(&self.calls[step], step)?;
+        let (fetches, targets) = self.wanted(step);
         let callable = self.session.callable_for(&feeds, &fetches, &targets)?;
         Ok((callable, feeds.into_iter().map(|(_, tensor)| tensor).collect()))
     }

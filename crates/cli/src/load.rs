@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll::model::{self, Model};
+use plimsoll::model::{self, Model, SavedGraph};
 use plimsoll::{Code, Devices, Options, Session};
 
 use crate::device_options::DeviceOptions;
@@ -14,16 +14,18 @@ pub fn devices(options: &DeviceOptions) -> Result<Devices> {
     open(&options.resolve(None)?)
 }
 
-/// A session for a model. A file that is not there or of another kind is wrong use, one that makes no sense a failure.
+/// A session for a model, with nothing run. A file that is not there or of another kind is wrong use, one that makes no sense a
+/// failure.
 pub fn session(devices: &Devices, path: &Path) -> Result<Session> {
     model::check(path).or_usage()?;
-    match model::read(path)? {
-        Model::SavedModel(_) => Err(Failure::usage(model::saved_models_not_yet(path))),
-        Model::Graph(def) => {
-            let graph = devices.resolve(def).map_err(|error| error.context(path.display()))?;
-            Ok(devices.session(graph).map_err(|error| error.context(path.display()))?)
-        }
-    }
+    let session = || {
+        let def = match model::read(path)? {
+            Model::SavedModel(saved) => SavedGraph::new(&saved, path)?.graph,
+            Model::Graph(def) => def,
+        };
+        devices.session(devices.resolve(def)?)
+    };
+    Ok(session().map_err(|error| error.context(path.display()))?)
 }
 
 /// The devices that the options make of this machine: wrong use where the options are at fault, a failure where others are. Writes

@@ -9,6 +9,7 @@ mod compare;
 mod device_options;
 mod failure;
 mod load;
+mod models;
 mod names;
 mod output;
 mod process;

@@ -140,11 +140,17 @@ pub fn output_type(graph: &Graph, registry: &Registry, output: Output) -> Option
 }
 
 /// The signature of what is asked, with a feed for every tensor that has a shape in `shapes` and for every placeholder that
-/// is needed.
+/// is needed. `shown` is what a user calls a placeholder.
 ///
 /// # Errors
 /// Wrong use for names that are not there and for placeholders whose shape is open, with the option to give.
-pub fn signature(graph: &Graph, registry: &Registry, asked: &Asked, shapes: &FeedShapes) -> Result<Signature> {
+pub fn signature(
+    graph: &Graph,
+    registry: &Registry,
+    asked: &Asked,
+    shapes: &FeedShapes,
+    shown: impl Fn(&str) -> String,
+) -> Result<Signature> {
     let mut feeds = Vec::new();
     let mut fed = HashSet::new();
     for (name, shape) in shapes {
@@ -168,7 +174,8 @@ pub fn signature(graph: &Graph, registry: &Registry, asked: &Asked, shapes: &Fee
                 Some(dims) => dims.iter().map(|dim| dim.map_or("N".to_string(), |dim| dim.to_string())).collect::<Vec<_>>().join("x"),
                 None => "2x3".to_string(),
             };
-            return wrong_use(format!("placeholder '{}' has shape {shape}: give it with --feed-shape {0}={example}", node.name));
+            let shown = shown(&node.name);
+            return wrong_use(format!("placeholder '{shown}' has shape {shape}: give it with --feed-shape {shown}={example}"));
         };
         let data_type =
             output_type(graph, registry, Output { node: placeholder, index: 0 }).map_or(DataType::Float, |data_type| data_type.base);

@@ -8,10 +8,12 @@
 
 mod condition;
 mod evaluate;
+mod footprint;
 mod fuse;
 mod hazard;
 mod infer;
 mod inline;
+mod joint;
 mod lir;
 mod lower;
 mod order;
@@ -27,7 +29,9 @@ mod traffic;
 mod transfer;
 
 pub use evaluate::Evaluation;
+pub use footprint::{Footprint, Need};
 pub use inline::inline;
+pub use joint::{Joint, JointNeed, Together};
 pub use place::{PlaceOptions, Placement, Why, place};
 pub use plan::{
     Certainty, DeviceId, DevicePlan, Holder, PeakParts, Plan, PlanConstant, PlanFeed, PlanFetch, PlanRestore, PlanSave, PlanVariable,

@@ -10,7 +10,7 @@ use plimsoll_graph::{Graph, GraphDef};
 use plimsoll_ops::{GraphBuilder, Registry};
 
 use crate::checkpoint::Files;
-use crate::model::{self, Model};
+use crate::model::{self, Model, SavedGraph};
 use crate::{Options, Session, machine};
 
 /// Logical devices, each with its line, opened once and shared by sessions. Cloning shares them.
@@ -32,16 +32,26 @@ impl Devices {
         Ok(Devices { inner, registry: Arc::new(Registry::standard()) })
     }
 
-    /// A session for the model at `path`: a GraphDef, binary or text (`.pb`, `.pbtxt`).
+    /// A session for the model at `path`: a GraphDef, binary or text (`.pb`, `.pbtxt`), or a SavedModel folder, whose variables
+    /// have their values and whose signatures can be called ([`Session::call`]).
     ///
     /// # Errors
-    /// NOT_FOUND where there is no such file; what is wrong with the file, and where; UNIMPLEMENTED for SavedModel folders;
-    /// for files of other kinds the error says what exports them. Otherwise as [`Devices::session`].
+    /// NOT_FOUND where there is no such file; what is wrong with the file, and where; for files of other kinds the error says what
+    /// exports them. Otherwise as [`Devices::session`], and for a SavedModel as [`Session::run`] of what restores it.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Session> {
         let path = path.as_ref();
         match model::read(path)? {
             Model::Graph(def) => self.session(self.resolve(def)?),
-            Model::SavedModel(_) => Err(model::saved_models_not_yet(path)),
+            Model::SavedModel(saved) => {
+                let saved = SavedGraph::new(&saved, path)?;
+                let session = self.session(self.resolve(saved.graph)?)?.with_signatures(saved.signatures);
+                let restore: Vec<&str> = saved.restore.iter().map(String::as_str).collect();
+                if !restore.is_empty() {
+                    session.run(&[], &[], &restore)?;
+                    session.release_unused();
+                }
+                Ok(session)
+            }
         }
     }
 

@@ -23,14 +23,12 @@
 pub mod checkpoint;
 pub mod config;
 mod devices;
-mod footprint;
 pub mod machine;
 pub mod model;
 mod plan;
 mod session;
 
 pub use devices::Devices;
-pub use footprint::{Footprint, Need};
 pub use plan::Plan;
 pub use session::{Fed, Session};
 
@@ -45,8 +43,8 @@ pub use plimsoll_graph::{
 };
 pub use plimsoll_ops::{GraphBuilder, Registry};
 pub use plimsoll_plan::{
-    Certainty, DeviceId, DevicePlan, Feed, Holder, PeakParts, PlaceOptions, Placement, PlanFeed, PlanFetch, PlanVariable, Signature,
-    Transfer, VariableKind, Why,
+    Certainty, DeviceId, DevicePlan, Feed, Footprint, Holder, Joint, JointNeed, Need, PeakParts, PlaceOptions, Placement, PlanFeed,
+    PlanFetch, PlanVariable, Signature, Together, Transfer, VariableKind, Why,
 };
 pub use plimsoll_runtime::{Callable, CommandProfile, DeviceReport, Lane, OperationProfile, Profile, Times, VariableInfo};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use plimsoll_base::{Code, DataType, Error, Result};
-use plimsoll_formats::{SavedModel, SignatureDef, read_graph_def, read_saved_model, variables_prefix};
+use plimsoll_formats::{SavedModel, SignatureDef, TensorInfo, read_graph_def, read_saved_model, variables_prefix};
 use plimsoll_graph::{AttrValue, GraphDef, HostTensor, Shape};
 
 /// What a model file or folder holds.
@@ -80,11 +80,33 @@ impl SavedGraph {
     /// # Errors
     /// NOT_FOUND with the names that there are.
     pub fn signature(&self, name: &str) -> Result<&SignatureDef> {
-        self.signatures.get(name).ok_or_else(|| {
-            let names = self.signatures.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            Error::not_found(format!("the model has no signature '{}'; there are {names}", name.escape_debug()))
-        })
+        find_signature(&self.signatures, name)
     }
+}
+
+/// The signature of that name.
+///
+/// # Errors
+/// NOT_FOUND with the names that there are.
+pub(crate) fn find_signature<'a>(signatures: &'a BTreeMap<String, SignatureDef>, name: &str) -> Result<&'a SignatureDef> {
+    signatures.get(name).ok_or_else(|| {
+        let names = match signatures.is_empty() {
+            true => "none: it is a graph".to_string(),
+            false => signatures.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+        };
+        Error::not_found(format!("the model has no signature '{}'; there are {names}", name.escape_debug()))
+    })
+}
+
+/// The tensor of an argument or a result (`what`) of a signature.
+///
+/// # Errors
+/// INVALID_ARGUMENT with the names that there are.
+pub fn tensor_of<'a>(infos: &'a BTreeMap<String, TensorInfo>, name: &str, signature: &str, what: &str) -> Result<&'a str> {
+    infos.get(name).map(|info| info.name.as_str()).ok_or_else(|| {
+        let names = infos.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        Error::invalid_argument(format!("the signature '{signature}' has no {what} '{}'; there are {names}", name.escape_debug()))
+    })
 }
 
 /// The node of a tensor.
@@ -107,11 +129,6 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>> {
         };
         Error::new(code, format!("{}: {error}", path.display()))
     })
-}
-
-/// The error for SavedModel folders where they would have to run.
-pub fn saved_models_not_yet(path: &Path) -> Error {
-    Error::unimplemented(format!("not yet: {} is a SavedModel, and only graphs in the style of TensorFlow 1 run", path.display()))
 }
 
 /// Whether something is there whose name does not say that it is of a kind that is not read here.

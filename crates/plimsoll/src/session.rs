@@ -1,12 +1,16 @@
 //! A graph on devices, with its variables.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::Arc;
 
 use plimsoll_base::Result;
+use plimsoll_formats::SignatureDef;
 use plimsoll_graph::{HostTensor, Node};
 
 use crate::checkpoint::{self, Restored};
+use crate::model::{find_signature, tensor_of};
 use crate::{Plan, Signature};
 
 /// What a run is fed: the name of a tensor, `x` or `x:0`, and its value.
@@ -19,6 +23,7 @@ pub type Fed<'a> = (&'a str, HostTensor);
 #[derive(Clone)]
 pub struct Session {
     inner: plimsoll_runtime::Session,
+    signatures: Arc<BTreeMap<String, SignatureDef>>,
 }
 
 impl Session {
@@ -28,6 +33,30 @@ impl Session {
     /// TensorFlow's, with its status codes; RESOURCE_EXHAUSTED, before anything runs, where the plan's peak is over a line.
     pub fn run(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<Vec<HostTensor>> {
         self.inner.run(&by_reference(feeds), fetches, targets)
+    }
+
+    /// Calls a signature of a SavedModel (see [`crate::Devices::load`]): arguments and results by the signature's names, results in
+    /// the order of these.
+    ///
+    /// # Errors
+    /// NOT_FOUND where the model has no such signature; INVALID_ARGUMENT for an argument that it does not take, naming those that
+    /// it takes; otherwise as [`Session::run`].
+    pub fn call(&self, signature: &str, arguments: &[Fed<'_>]) -> Result<Vec<(String, HostTensor)>> {
+        let found = find_signature(&self.signatures, signature)?;
+        let feeds = arguments.iter().map(|(name, tensor)| Ok((tensor_of(&found.inputs, name, signature, "argument")?, tensor)));
+        let feeds = feeds.collect::<Result<Vec<_>>>()?;
+        let fetches: Vec<&str> = found.outputs.values().map(|info| info.name.as_str()).collect();
+        let values = self.inner.run(&feeds, &fetches, &[])?;
+        Ok(found.outputs.keys().cloned().zip(values).collect())
+    }
+
+    /// What can be called: the signatures of a SavedModel, none for a graph.
+    pub fn signatures(&self) -> &BTreeMap<String, SignatureDef> {
+        &self.signatures
+    }
+
+    pub(crate) fn with_signatures(self, signatures: BTreeMap<String, SignatureDef>) -> Session {
+        Session { signatures: Arc::new(signatures), ..self }
     }
 
     /// What such a run takes of every device. Limits are not held against it here: see [`Plan::fits`].
@@ -99,7 +128,7 @@ fn by_reference<'a>(feeds: &'a [Fed<'a>]) -> Vec<(&'a str, &'a HostTensor)> {
 
 impl From<plimsoll_runtime::Session> for Session {
     fn from(inner: plimsoll_runtime::Session) -> Session {
-        Session { inner }
+        Session { inner, signatures: Arc::default() }
     }
 }
 

@@ -4,23 +4,26 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll::{Certainty, DevicePlan, Devices, Plan};
+use plimsoll::{Bytes, Certainty, DevicePlan, Devices, Footprint, Joint, Plan, Together};
 use serde::Serialize;
 
 use crate::device_options::DeviceOptions;
-use crate::failure::{Result, not_yet, wrong_use};
-use crate::names::{self, Asked, FeedShapes};
+use crate::failure::{Result, not_yet};
+use crate::models::{Models, Opened, Wanted};
+use crate::names::{self, FeedShapes};
 use crate::{load, output};
 
 /// What is planned.
 #[derive(Args)]
 pub struct PlanArgs {
-    /// GraphDefs (.pb, .pbtxt); several are planned as if they ran at the same time
+    /// GraphDefs (.pb, .pbtxt) or SavedModel folders; several are planned side by side and in turn. A name below is then for every
+    /// model that has it, and MODEL::NAME for one: its path, its file's name with or without extension, or its number from 1
     #[arg(value_name = "MODEL", required = true)]
     models: Vec<PathBuf>,
-    /// The signature of a SavedModel (not yet)
+    /// The signature of a SavedModel that is called: names are those of its arguments and results [default: serving_default, or
+    /// the only one]
     #[arg(long, value_name = "NAME")]
-    signature: Option<String>,
+    signature: Vec<String>,
     /// A tensor that is wanted, as loss:0
     #[arg(long, value_name = "TENSOR")]
     fetch: Vec<String>,
@@ -38,7 +41,7 @@ pub struct PlanArgs {
     html: Option<PathBuf>,
 }
 
-/// Plans. Exit status 1 where it does not fit.
+/// Plans. Exit status 1 where it does not fit, of several models where they do not fit side by side.
 pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
     if args.html.is_some() {
         return Err(not_yet("--html"));
@@ -49,33 +52,43 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
         shapes.insert(name, shape);
     }
     let devices = load::devices(options)?;
-    let asked = Asked { fetches: args.fetch, targets: args.target };
-    let plans = plans(&devices, &args.models, args.signature.as_deref(), &asked, &shapes)?;
+    let plans = plans(&devices, &args, &shapes)?;
     let names: Vec<String> = args.models.iter().map(|model| model.display().to_string()).collect();
-    let document = Document::new(&names, &plans);
+    let joint = joint(&devices, &names, &plans);
+    let document = Document::new(&names, &plans, &joint);
     if json {
         output::result_json(&document)?;
     } else {
-        output::result(text(&names, &plans, &document))?;
+        output::result(text(&names, &plans, &document, &joint))?;
     }
     Ok(ExitCode::from(u8::from(!document.fits)))
 }
 
-fn plans(devices: &Devices, models: &[PathBuf], signature: Option<&str>, asked: &Asked, shapes: &FeedShapes) -> Result<Vec<Plan>> {
-    let sessions = models.iter().map(|model| load::session(devices, model)).collect::<Result<Vec<_>>>()?;
-    if let Some(name) = signature {
-        return wrong_use(format!("--signature {name}: a GraphDef has no signatures; say --fetch and --target"));
+fn plans(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<Vec<Plan>> {
+    let models = Models::open(devices, &args.models, &args.signature)?;
+    let mut fed = vec![FeedShapes::new(); args.models.len()];
+    for (name, shape) in shapes {
+        models.find(name, Opened::feed)?.0.into_iter().for_each(|(model, name)| {
+            fed[model].insert(name, shape.clone());
+        });
     }
-    let graphs = sessions.iter().map(|session| session.graph());
-    asked.check(graphs.clone())?;
-    for name in shapes.keys() {
-        names::check_name(name, graphs.clone())?;
-    }
-    let plan = |session: &plimsoll::Session| {
-        let asked = asked.of_graph(session.graph(), devices.registry())?;
-        Ok(session.plan_signature(&names::signature(session.graph(), devices.registry(), &asked, shapes)?)?)
+    let wanted = models.wanted(devices, &args.fetch, &args.target)?;
+    let plan = |((model, wanted), shapes): ((&Opened, &Wanted), &FeedShapes)| {
+        let shown = |node: &str| model.argument_of(node);
+        let signature = names::signature(model.graph(), devices.registry(), &wanted.asked(), shapes, shown)?;
+        Ok(model.session.plan_signature(&signature)?)
     };
-    sessions.iter().map(plan).collect()
+    models.all().iter().zip(&wanted).zip(&fed).map(plan).collect()
+}
+
+/// What the models take together.
+fn joint(devices: &Devices, names: &[String], plans: &[Plan]) -> Joint {
+    let footprint = |plan: &Plan| {
+        let mut footprint = Footprint::new(devices.specs());
+        footprint.add(plan);
+        footprint
+    };
+    Joint::new(names.iter().cloned().zip(plans.iter().map(footprint)))
 }
 
 #[derive(Serialize)]
@@ -88,6 +101,29 @@ struct Document {
     devices: Vec<DeviceEntry>,
     predicted_step_seconds: f64,
     nodes: Vec<NodeEntry>,
+    /// Of several models, how they can run: `side_by_side` is what `fits` says, `in_turn`, `never`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    together: Option<&'static str>,
+    /// Of several models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_turn: Option<InTurn>,
+}
+
+/// Several models, one after the other or in rounds.
+#[derive(Serialize)]
+struct InTurn {
+    fits: bool,
+    /// Of all devices together, for the model that lacks most on each.
+    shortfall_bytes: u64,
+    /// Rounds, one after the other, of models that run side by side, by their positions; none where one does not fit by itself.
+    rounds: Vec<Vec<usize>>,
+}
+
+/// A model's part of a device.
+#[derive(Serialize)]
+struct Share {
+    model: String,
+    peak_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -102,6 +138,9 @@ struct DeviceEntry {
     workspace_bytes: u64,
     transfer_bytes: u64,
     overhead_bytes: u64,
+    /// Of several models, in their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    models: Vec<Share>,
 }
 
 #[derive(Serialize)]
@@ -116,16 +155,21 @@ struct NodeEntry {
 
 impl Document {
     /// Of models that run at the same time. `plans` is not empty.
-    fn new(names: &[String], plans: &[Plan]) -> Document {
+    fn new(names: &[String], plans: &[Plan], joint: &Joint) -> Document {
         let mut devices: Vec<DeviceEntry> = plans[0].devices.iter().map(DeviceEntry::new).collect();
         for plan in &plans[1..] {
             devices.iter_mut().zip(&plan.devices).for_each(|(entry, device)| entry.join(&DeviceEntry::new(device)));
+        }
+        let several = plans.len() > 1;
+        for (entry, need) in devices.iter_mut().zip(joint.needs()).filter(|_| several) {
+            let share = |(model, share): (&String, &Bytes)| Share { model: model.clone(), peak_bytes: share.0 };
+            entry.models = names.iter().zip(&need.shares).map(share).collect();
         }
         let short = |device: &DeviceEntry| device.limit_bytes.map_or(0, |limit| device.peak_bytes.saturating_sub(limit));
         let is_limited = devices.iter().any(|device| device.limit_bytes.is_some());
         let counts = |device: &&DeviceEntry| device.limit_bytes.is_some() || !is_limited;
         let nodes = names.iter().zip(plans).flat_map(|(model, plan)| {
-            let model = (plans.len() > 1).then(|| model.clone());
+            let model = several.then(|| model.clone());
             plan.node_places().map(move |(name, op, device)| NodeEntry {
                 name: name.to_string(),
                 op: op.to_string(),
@@ -141,7 +185,20 @@ impl Document {
             predicted_step_seconds: plans.iter().map(|plan| plan.seconds).sum(),
             nodes: nodes.collect(),
             devices,
+            together: several.then(|| match joint.together() {
+                Together::SideBySide => "side_by_side",
+                Together::InTurn => "in_turn",
+                Together::Never => "never",
+            }),
+            in_turn: several.then(|| InTurn::new(joint)),
         }
+    }
+}
+
+impl InTurn {
+    fn new(joint: &Joint) -> InTurn {
+        let shortfall_bytes = joint.needs().iter().map(|need| need.shortfall_in_turn().0).sum();
+        InTurn { fits: shortfall_bytes == 0, shortfall_bytes, rounds: joint.rounds().unwrap_or_default() }
     }
 }
 
@@ -162,25 +219,25 @@ impl DeviceEntry {
             workspace_bytes: device.peak.workspace.0,
             transfer_bytes: device.peak.transfer.0,
             overhead_bytes: device.peak.overhead.0,
+            models: Vec::new(),
         }
     }
 
-    /// Two models' peaks need not be at the same time, so that their sum is a bound.
+    /// Two models' peaks need not be at the same time, so that their sum is a bound. What the device takes for itself it takes once.
     fn join(&mut self, other: &DeviceEntry) {
         if self.certainty != "open" {
             self.certainty = if other.certainty == "open" { "open" } else { "at_most" };
         }
-        self.peak_bytes += other.peak_bytes;
+        self.peak_bytes += other.peak_bytes - other.overhead_bytes;
         self.variables_bytes += other.variables_bytes;
         self.constants_bytes += other.constants_bytes;
         self.activations_bytes += other.activations_bytes;
         self.workspace_bytes += other.workspace_bytes;
         self.transfer_bytes += other.transfer_bytes;
-        self.overhead_bytes += other.overhead_bytes;
     }
 }
 
-fn text(names: &[String], plans: &[Plan], document: &Document) -> String {
+fn text(names: &[String], plans: &[Plan], document: &Document, joint: &Joint) -> String {
     if let [plan] = plans {
         return plan.to_string();
     }
@@ -188,10 +245,32 @@ fn text(names: &[String], plans: &[Plan], document: &Document) -> String {
     for (name, plan) in names.iter().zip(plans) {
         text += &format!("{name}\n{plan}\n\n");
     }
+    for need in joint.needs() {
+        let device = need.name.rsplit("device:").next().unwrap_or_default();
+        let shares: Vec<String> = names.iter().zip(&need.shares).map(|(name, share)| format!("{name} {share}")).collect();
+        let limit = need.limit.map_or_else(String::new, |limit| format!(" of {limit}"));
+        text += &format!("{device}: {}{limit} side by side: {}\n", need.peak, shares.join(", "));
+    }
     text += "at the same time: ";
     text += &match document.shortfall_bytes {
         0 => "fit".to_string(),
         bytes => format!("do not fit, {bytes} bytes short"),
     };
-    text + &format!("; the smallest limit that fits is {} bytes", document.minimum_limit_bytes)
+    text += &format!("; the smallest limit that fits is {} bytes", document.minimum_limit_bytes);
+    if let Some(error) = joint.check_side_by_side().err() {
+        text += &format!("\n  {}", error.message());
+    }
+    text + "\n" + &in_turn(names, joint)
+}
+
+/// Whether the models fit one after the other, and in which rounds.
+fn in_turn(names: &[String], joint: &Joint) -> String {
+    match joint.rounds() {
+        Err(error) => format!("one after the other: do not fit\n  {}", error.message()),
+        Ok(rounds) => {
+            let round = |round: &Vec<usize>| round.iter().map(|&index| names[index].as_str()).collect::<Vec<_>>().join(" beside ");
+            let rounds: Vec<String> = rounds.iter().map(round).collect();
+            format!("one after the other: fit; with --parallel they run as {}", rounds.join(", then "))
+        }
+    }
 }

@@ -72,3 +72,39 @@ fn variables_come_from_an_initializer_or_a_checkpoint() {
     assert_eq!(said.code, 1);
     assert!(said.err.contains("NOT_FOUND: there is no checkpoint"), "{}", said.err);
 }
+
+#[test]
+fn a_saved_model_restores_itself_and_its_signatures_are_called_by_their_names() {
+    let saved = |file: &str| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/saved").join(file);
+    let array = |file: &str| npy::read(&std::fs::read(saved(file)).unwrap()).unwrap();
+    let losses = array("losses.npy").to_vec::<f32>().unwrap();
+    let (model, x, y) = (saved("model"), saved("x.npy"), saved("y.npy"));
+    let (model, feeds) = (model.display(), format!("--feed x={} --feed y={}", x.display(), y.display()));
+    // Its only signature need not be named, nor its results.
+    for asked in ["", "--signature train", "--fetch loss", "--signature model::train --fetch 1::loss"] {
+        let json = document(&format!("eval {model} {feeds} {asked} --json"));
+        let fetched = &json["models"][0]["fetches"][0];
+        assert_eq!(fetched["name"], "loss");
+        assert!((fetched["values"][0].as_f64().unwrap() - f64::from(losses[0])).abs() < 1e-5, "{fetched}");
+    }
+    let said = plimsoll(&format!("eval {model} --feed y={}", y.display()));
+    assert_eq!(said.code, 2, "{}", said.err);
+    assert!(said.err.contains("give it with --feed x=FILE.npy"), "{}", said.err);
+    let said = plimsoll(&format!("eval {model} {feeds} --fetch accuracy"));
+    assert!(said.code == 2 && said.err.contains("there is no 'accuracy' in the signature 'train'"), "{}", said.err);
+    let plan = document(&format!("plan {model} --feed-shape x=12x4 --feed-shape y=12 --json"));
+    assert!(plan["devices"][0]["variables_bytes"].as_u64().unwrap() > 0, "{plan}");
+
+    // A step's changes stay.
+    let devices = plimsoll::Devices::open(&plimsoll::Options::new()).unwrap();
+    let session = devices.load(saved("model")).unwrap();
+    for loss in losses {
+        let results = session.call("train", &[("x", array("x.npy")), ("y", array("y.npy"))]).unwrap();
+        assert_eq!(results[0].0, "loss");
+        assert!((results[0].1.to_vec::<f32>().unwrap()[0] - loss).abs() < 1e-5, "{results:?} {loss}");
+    }
+    let error = session.call("train", &[("z", array("x.npy"))]).unwrap_err();
+    assert_eq!(error.message(), "the signature 'train' has no argument 'z'; there are x, y");
+    let error = session.call("serve", &[]).unwrap_err();
+    assert!(error.message().starts_with("the model has no signature 'serve'; there are "), "{error}");
+}

@@ -45,3 +45,10 @@ fn mnist_mlp_by_gradient_descent() {
 fn mnist_mlp_by_adam_on_resource_variables() {
     golden("tf1_mnist_mlp_adam_resource").iter().for_each(|case| verifies(case));
 }
+
+#[test]
+fn keras_models_that_were_exported() {
+    for name in ["keras_mlp_train_sgdm", "keras_cnn_train_adam", "keras_mobilenetv2_infer"] {
+        golden(name).iter().for_each(|case| verifies(case));
+    }
+}

@@ -54,7 +54,7 @@ fn an_evaluation_runs_at_the_minimum_and_is_refused_one_byte_below() {
     let minimum = document("plan scalars/graph.pb --json")["minimum_limit_bytes"].as_u64().unwrap();
     let feeds = "--feed a=scalars/step0_feed0.npy --feed x=scalars/step0_feed1.npy --feed b=scalars/step0_feed2.npy";
     let two = "scalars/graph.pb scalars/graph.pb";
-    for (models, limit) in [("scalars/graph.pb", minimum), (two, minimum), (&format!("{two} --parallel"), 2 * minimum)] {
+    for (models, limit) in [("scalars/graph.pb", minimum), (two, minimum), (&format!("{two} --parallel"), minimum)] {
         let at = |limit: u64| plimsoll(&format!("eval {models} {feeds} --memory-limit CPU:0={limit}"));
         let runs = at(limit);
         assert_eq!(runs.code, 0, "{models}: {}", runs.err);
@@ -62,6 +62,29 @@ fn an_evaluation_runs_at_the_minimum_and_is_refused_one_byte_below() {
         assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{models}");
         assert!(refused.err.contains("1 bytes short"), "{}", refused.err);
     }
+}
+
+#[test]
+fn models_take_turns_where_their_sum_is_over_a_line() {
+    let minimum = document("plan scalars/graph.pb --json")["minimum_limit_bytes"].as_u64().unwrap();
+    let feeds = "--feed a=scalars/step0_feed0.npy --feed x=scalars/step0_feed1.npy --feed b=scalars/step0_feed2.npy";
+    let models = "scalars/graph.pb scalars/graph.pb scalars/graph.pb";
+    let rounds = |limit: u64| document(&format!("eval {models} {feeds} --parallel --json --memory-limit CPU:0={limit}"))["rounds"].clone();
+    assert_eq!(rounds(3 * minimum), serde_json::json!([[0, 1, 2]]));
+    assert_eq!(rounds(3 * minimum - 1), serde_json::json!([[0, 1], [2]]));
+    assert_eq!(rounds(2 * minimum - 1), serde_json::json!([[0], [1], [2]]));
+    let said = plimsoll(&format!("eval {models} {feeds} --parallel --memory-limit CPU:0={}", 2 * minimum - 1));
+    assert!(said.err.starts_with("note: the models take turns (CPU:0 needs "), "{}", said.err);
+
+    // What was planned is how they run.
+    let plan = |limit: u64| {
+        let said = plimsoll(&format!("plan {models} --json --memory-limit CPU:0={limit}"));
+        let plan: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        (said.code, plan["together"].clone(), plan["in_turn"]["fits"].clone(), plan["in_turn"]["rounds"].clone())
+    };
+    assert_eq!(plan(3 * minimum), (0, "side_by_side".into(), true.into(), serde_json::json!([[0, 1, 2]])));
+    assert_eq!(plan(2 * minimum), (1, "in_turn".into(), true.into(), serde_json::json!([[0, 1], [2]])));
+    assert_eq!(plan(minimum - 1), (1, "never".into(), false.into(), serde_json::json!([])));
 }
 
 #[test]

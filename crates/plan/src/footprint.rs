@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::DeviceSpec;
 use plimsoll_graph::id::Id;
-use plimsoll_plan::{DevicePlan, Holder, Plan, PlanVariable, VariableKind};
+
+use crate::plan::{DevicePlan, Holder, Plan, PlanVariable, VariableKind};
 
 /// What one device has to give.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +55,8 @@ impl Footprint {
         peaks
     }
 
-    /// Adds plans that run in lanes ([`plimsoll_runtime::Session::lane`]), all of them loaded at once, after what was added
-    /// before: for each lane the plans that share it.
+    /// Adds plans that run in lanes (memory that a session keeps for some callables), all of them loaded at once, after what was
+    /// added before: for each lane the plans that share it.
     pub fn add_lanes(&mut self, lanes: &[Vec<&Plan>]) {
         lanes.iter().flatten().for_each(|plan| self.settle(plan));
         for index in 0..self.specs.len() {
@@ -108,10 +109,11 @@ impl Footprint {
         self.needs.iter().filter(|need| need.limit.is_some() || !limited).map(|need| need.peak).max().unwrap_or_default()
     }
 
-    /// Adds what another session needs at the same time.
+    /// Adds what another session needs at the same time. What a device takes for itself counts once.
     pub fn join(&mut self, other: &Footprint) {
-        for (need, more) in self.needs.iter_mut().zip(&other.needs) {
-            need.peak += more.peak;
+        for ((need, more), spec) in self.needs.iter_mut().zip(&other.needs).zip(&self.specs) {
+            let shared = if need.peak > Bytes::ZERO { spec.overhead } else { Bytes::ZERO };
+            need.peak += more.peak - shared;
             need.holders.extend(more.holders.iter().cloned());
             sort(&mut need.holders);
         }

@@ -1,0 +1,250 @@
+//! `plimsoll eval`: runs graphs once.
+
+mod array;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use plimsoll::{Code, Devices, Error, Footprint, HostTensor, Joint, Session, Together, checkpoint, model, npy};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::device_options::DeviceOptions;
+use crate::failure::{Failure, OrUsage, Result, wrong_use};
+use crate::models::{Fetch, Models, Opened, Wanted};
+use crate::{load, output, show};
+
+/// What runs.
+#[derive(Args)]
+pub struct EvalArgs {
+    /// GraphDefs (.pb, .pbtxt) or SavedModel folders. Where there are several, a name below is for every model that has it, and
+    /// MODEL::NAME for one: its path, its file's name with or without extension, or its number from 1
+    #[arg(value_name = "MODEL", required = true)]
+    models: Vec<PathBuf>,
+    /// The signature of a SavedModel that is called: names are those of its arguments and results [default: serving_default, or
+    /// the only one]
+    #[arg(long, value_name = "NAME")]
+    signature: Vec<String>,
+    /// A tensor to feed
+    #[arg(long, value_name = "NAME=FILE.npy")]
+    feed: Vec<String>,
+    /// A tensor to print, or to write to a file
+    #[arg(long, value_name = "NAME[=FILE.npy]")]
+    fetch: Vec<String>,
+    /// An operation to run before; a SavedModel restores itself
+    #[arg(long, value_name = "OPERATION")]
+    init: Vec<String>,
+    /// A checkpoint to take variables from: a folder (the latest in it) or a prefix
+    #[arg(long, value_name = "DIR")]
+    restore: Option<PathBuf>,
+    /// Run all models at the same time, as far as the sum of what they take fits: otherwise they take turns. Without this, one
+    /// after the other
+    #[arg(long)]
+    parallel: bool,
+}
+
+#[derive(Serialize)]
+struct Document {
+    models: Vec<ModelEntry>,
+    /// Who ran when: rounds, one after the other, of models that ran side by side, by their positions. With `--parallel`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rounds: Option<Vec<Vec<usize>>>,
+}
+
+#[derive(Serialize)]
+struct ModelEntry {
+    model: String,
+    fetches: Vec<FetchEntry>,
+}
+
+#[derive(Serialize)]
+struct FetchEntry {
+    name: String,
+    data_type: String,
+    shape: Vec<u64>,
+    /// Row-major; none where they went to a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<Vec<Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+}
+
+/// One model's part of the command.
+struct Work {
+    label: String,
+    session: Session,
+    feeds: Vec<(String, HostTensor)>,
+    wanted: Wanted,
+    init: Vec<String>,
+    restore: Option<PathBuf>,
+    footprint: Footprint,
+}
+
+/// Runs.
+pub fn run(args: EvalArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
+    let devices = load::devices(options)?;
+    let works = works(&devices, &args)?;
+    let joint = Joint::new(works.iter().map(|work| (work.label.clone(), work.footprint.clone())));
+    let rounds = if args.parallel { joint.rounds()? } else { in_turn(&joint)? };
+    if args.parallel && joint.together() == Together::InTurn {
+        output::note(turns(&joint, &rounds));
+    }
+    let mut results: Vec<Vec<HostTensor>> = vec![Vec::new(); works.len()];
+    for round in &rounds {
+        for (&index, values) in round.iter().zip(run_together(round.iter().map(|&index| &works[index]).collect())?) {
+            results[index] = values;
+        }
+    }
+    let mut document = Document { models: Vec::new(), rounds: args.parallel.then_some(rounds) };
+    for (work, values) in works.iter().zip(&results) {
+        let fetches = work.wanted.fetches.iter().zip(values).map(|(fetch, value)| deliver(fetch, value, json));
+        document.models.push(ModelEntry { model: work.label.clone(), fetches: fetches.collect::<Result<_>>()? });
+    }
+    if json {
+        output::result_json(&document)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Everything that the command line asks for, planned; nothing has run.
+fn works(devices: &Devices, args: &EvalArgs) -> Result<Vec<Work>> {
+    let mut feeds: Vec<Vec<(String, HostTensor)>> = vec![Vec::new(); args.models.len()];
+    let mut inits: Vec<Vec<String>> = vec![Vec::new(); args.models.len()];
+    let read = args.feed.iter().map(|text| read_feed(text)).collect::<Result<Vec<_>>>()?;
+    let models = Models::open(devices, &args.models, &args.signature)?;
+    for (name, tensor) in &read {
+        models.find(name, Opened::feed)?.0.into_iter().for_each(|(model, name)| feeds[model].push((name, tensor.clone())));
+    }
+    for name in &args.init {
+        models.find(name, Opened::node)?.0.into_iter().for_each(|(model, name)| inits[model].push(name));
+    }
+    let wanted = models.wanted(devices, &args.fetch, &[])?;
+    let each = models.into_all().into_iter().zip(feeds).zip(inits).zip(wanted);
+    each.map(|(((model, feeds), init), wanted)| Work::new(devices, model, feeds, init, wanted, args.restore.as_deref())).collect()
+}
+
+/// One after the other, in the order of the command line.
+fn in_turn(joint: &Joint) -> Result<Vec<Vec<usize>>> {
+    joint.check()?;
+    Ok((0..joint.names().len()).map(|index| vec![index]).collect())
+}
+
+/// Why models that were to run at the same time do not, and who runs when.
+fn turns(joint: &Joint, rounds: &[Vec<usize>]) -> String {
+    let short = joint.needs().into_iter().find(|need| need.shortfall().0 > 0);
+    let why = short.map_or_else(String::new, |need| {
+        let limit = need.limit.unwrap_or_default();
+        format!(" ({} needs {} bytes for all of them and its limit is {} bytes)", short_name(&need.name), need.peak.0, limit.0)
+    });
+    let round = |round: &Vec<usize>| round.iter().map(|&index| joint.names()[index].as_str()).collect::<Vec<_>>().join(" beside ");
+    format!("note: the models take turns{why}: {}", rounds.iter().map(round).collect::<Vec<_>>().join(", then "))
+}
+
+fn short_name(name: &str) -> &str {
+    name.rsplit("device:").next().unwrap_or(name)
+}
+
+/// Runs models side by side; each gives its memory back as it ends.
+fn run_together(works: Vec<&Work>) -> Result<Vec<Vec<HostTensor>>> {
+    if let [work] = works[..] {
+        return Ok(vec![work.run()?]);
+    }
+    let ended = || Error::internal("a thread of ours ended early");
+    let results: Vec<plimsoll::Result<Vec<HostTensor>>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = works.iter().map(|work| scope.spawn(|| work.run())).collect();
+        threads.into_iter().map(|thread| thread.join().map_err(|_| ended())?).collect()
+    });
+    Ok(results.into_iter().collect::<plimsoll::Result<Vec<_>>>()?)
+}
+
+/// Writes a fetched value to its file, or prints it.
+fn deliver(fetch: &Fetch, value: &HostTensor, json: bool) -> Result<FetchEntry> {
+    let Fetch { shown, file, .. } = fetch;
+    if let Some(file) = file {
+        array::write(file, value)?;
+    }
+    if !json {
+        let what = match file {
+            Some(file) => format!("-> {}", file.display()),
+            None => format!("= {}", show::elements(value)),
+        };
+        output::result(format!("{shown} {}{} {what}", value.data_type(), value.shape()))?;
+    }
+    Ok(FetchEntry {
+        name: shown.clone(),
+        data_type: value.data_type().to_string(),
+        shape: value.shape().dims().to_vec(),
+        values: if file.is_none() && json { show::values(value) } else { None },
+        file: file.as_ref().map(|file| file.display().to_string()),
+    })
+}
+
+fn read_feed(text: &str) -> Result<(&str, HostTensor)> {
+    let Some((name, file)) = text.split_once('=') else { return wrong_use(format!("--feed {text}: write NAME=FILE.npy")) };
+    let bytes = model::read_file(Path::new(file)).or_usage()?;
+    let tensor = npy::read(&bytes).map_err(|error| error.context(file))?;
+    Ok((name, tensor))
+}
+
+impl Work {
+    fn new(
+        devices: &Devices,
+        model: Opened,
+        feeds: Vec<(String, HostTensor)>,
+        init: Vec<String>,
+        wanted: Wanted,
+        restore: Option<&Path>,
+    ) -> Result<Work> {
+        let session = &model.session;
+        // What was said takes the place of what the model would do.
+        let init = if init.is_empty() && restore.is_none() { model.restore.clone() } else { init };
+        let mut footprint = Footprint::new(devices.specs());
+        if !init.is_empty() {
+            let plan = session.plan(&[], &[], &texts(&init))?;
+            footprint.add(&plan);
+        }
+        let plan = session.plan(&fed(&feeds), &wanted.tensors(), &wanted.targets()).map_err(|error| match error.code() {
+            Code::InvalidArgument if error.message().starts_with("You must feed") => {
+                let placeholder = error.message().split('\'').nth(1).unwrap_or_default();
+                let argument = model.argument_of(placeholder);
+                let name = if argument == placeholder { "NAME".to_string() } else { argument };
+                Failure::usage(error.with_remedy(format!("give it with --feed {name}=FILE.npy")))
+            }
+            _ => Failure::from(error),
+        })?;
+        footprint.add(&plan);
+        let Opened { label, session, .. } = model;
+        Ok(Work { label, session, feeds, wanted, init, restore: restore.map(Path::to_path_buf), footprint })
+    }
+
+    /// Runs, and gives everything back to the devices.
+    fn run(&self) -> plimsoll::Result<Vec<HostTensor>> {
+        let values = self.values();
+        self.session.close();
+        values
+    }
+
+    fn values(&self) -> plimsoll::Result<Vec<HostTensor>> {
+        if !self.init.is_empty() {
+            self.session.run(&[], &[], &texts(&self.init))?;
+            self.session.release_unused();
+        }
+        let callable = self.session.callable_for(&fed(&self.feeds), &self.wanted.tensors(), &self.wanted.targets())?;
+        if let Some(path) = &self.restore {
+            let restored = checkpoint::restore_prepared(&self.session, path)?;
+            if !restored.missing.is_empty() {
+                output::note(format_args!("note: the checkpoint does not have {}", restored.missing.join(", ")));
+            }
+        }
+        callable.run(&self.feeds.iter().map(|(_, tensor)| tensor).collect::<Vec<_>>())
+    }
+}
+
+fn texts(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
+}
+
+fn fed(feeds: &[(String, HostTensor)]) -> Vec<(&str, HostTensor)> {
+    feeds.iter().map(|(name, tensor)| (name.as_str(), tensor.clone())).collect()
+}

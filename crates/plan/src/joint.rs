@@ -1,0 +1,175 @@
+//! Several models on the same devices: what they take together, and whether they run side by side or in turn.
+
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_graph::id::Id;
+
+use crate::footprint::{Footprint, Need};
+use crate::plan::{DeviceId, Holder};
+
+/// How several models can run on the same devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Together {
+    /// All of them at the same time: the sum of their peaks is under every line.
+    SideBySide,
+    /// Each by itself, and in rounds of those that fit beside one another.
+    InTurn,
+    /// One of them does not even fit by itself.
+    Never,
+}
+
+/// What several models take of one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JointNeed {
+    /// The full name.
+    pub name: String,
+    /// The line, where there is one.
+    pub limit: Option<Bytes>,
+    /// The sum of the models' peaks, with what the device takes for itself once: the most that they can hold at once.
+    pub peak: Bytes,
+    /// Each model's peak, with what the device takes for itself.
+    pub shares: Vec<Bytes>,
+}
+
+impl JointNeed {
+    /// Bytes that are missing if all run at the same time.
+    pub fn shortfall(&self) -> Bytes {
+        self.over(self.peak)
+    }
+
+    /// Bytes that are missing if each runs by itself.
+    pub fn shortfall_in_turn(&self) -> Bytes {
+        self.over(self.shares.iter().copied().max().unwrap_or_default())
+    }
+
+    fn over(&self, bytes: Bytes) -> Bytes {
+        self.limit.map_or(Bytes::ZERO, |limit| bytes - limit)
+    }
+}
+
+/// What several models take of the same devices.
+#[derive(Clone, Debug)]
+pub struct Joint {
+    names: Vec<String>,
+    footprints: Vec<Footprint>,
+}
+
+impl Joint {
+    /// Of models by name, on the same devices.
+    pub fn new(models: impl IntoIterator<Item = (String, Footprint)>) -> Joint {
+        let (names, footprints) = models.into_iter().unzip();
+        Joint { names, footprints }
+    }
+
+    /// The models' names.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// What each of them takes.
+    pub fn footprints(&self) -> &[Footprint] {
+        &self.footprints
+    }
+
+    /// What they take of each device.
+    pub fn needs(&self) -> Vec<JointNeed> {
+        let Some(all) = self.sum(0..self.footprints.len()) else { return Vec::new() };
+        let need = |(index, need): (usize, &Need)| JointNeed {
+            name: need.name.clone(),
+            limit: need.limit,
+            peak: need.peak,
+            shares: self.footprints.iter().map(|footprint| footprint.needs()[index].peak).collect(),
+        };
+        all.needs().iter().enumerate().map(need).collect()
+    }
+
+    /// How they can run.
+    pub fn together(&self) -> Together {
+        let needs = self.needs();
+        if needs.iter().all(|need| need.shortfall() == Bytes::ZERO) {
+            Together::SideBySide
+        } else if needs.iter().all(|need| need.shortfall_in_turn() == Bytes::ZERO) {
+            Together::InTurn
+        } else {
+            Together::Never
+        }
+    }
+
+    /// Who runs when: rounds, one after the other, of models that run side by side, by their positions. Each round takes, in the
+    /// order of the models, those of the rest that fit beside what it has taken. One round where all fit side by side.
+    ///
+    /// # Errors
+    /// As [`Joint::check`].
+    pub fn rounds(&self) -> Result<Vec<Vec<usize>>> {
+        self.check()?;
+        let mut left: Vec<usize> = (0..self.footprints.len()).collect();
+        let mut rounds = Vec::new();
+        while !left.is_empty() {
+            let mut round: Vec<usize> = Vec::new();
+            left.retain(|&model| {
+                let fits = self.sum(round.iter().copied().chain([model])).is_none_or(|sum| sum.check().is_ok());
+                if fits {
+                    round.push(model);
+                }
+                !fits
+            });
+            rounds.push(round);
+        }
+        Ok(rounds)
+    }
+
+    /// Whether they can run at all, side by side or in turn.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED for the first model that does not fit by itself: the device, the shortfall, the largest holders, and
+    /// what would help.
+    pub fn check(&self) -> Result<()> {
+        let several = self.names.len() > 1;
+        let check =
+            |(name, footprint): (&String, &Footprint)| footprint.check().map_err(|error| if several { error.context(name) } else { error });
+        self.names.iter().zip(&self.footprints).try_for_each(check)
+    }
+
+    /// Whether they fit side by side.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED for the first device where they do not: the sum, each model's share, the shortfall, and what would help.
+    pub fn check_side_by_side(&self) -> Result<()> {
+        for (index, need) in self.needs().iter().enumerate() {
+            let Some(limit) = need.limit.filter(|_| need.shortfall() > Bytes::ZERO) else { continue };
+            let shares = self.names.iter().zip(&need.shares).map(|(name, share)| format!("{name} {share}")).collect::<Vec<_>>().join(", ");
+            let holders: Vec<String> = self.holders(DeviceId::from_index(index)).iter().take(3).map(said).collect();
+            let message = format!(
+                "side by side the models need {} bytes ({shares}) and the limit is {} bytes ({limit}): {} bytes short; {} take most",
+                need.peak.0,
+                limit.0,
+                need.shortfall().0,
+                holders.join(", ")
+            );
+            let remedy = format!("raise the limit to {} bytes, or run them one after the other", need.peak.0);
+            return Err(Error::resource_exhausted(message).on_device(&need.name).with_remedy(remedy));
+        }
+        Ok(())
+    }
+
+    /// What takes most of a device when all run at the same time, largest first, named by model and node; some entries only.
+    pub fn holders(&self, device: DeviceId) -> Vec<Holder> {
+        let of_model = |(name, footprint): (&String, &Footprint)| {
+            let holders = footprint.needs().get(device.index()).map_or_else(Vec::new, |need| need.holders.clone());
+            holders.into_iter().map(|holder| Holder { name: format!("{} of {name}", holder.name), ..holder }).collect::<Vec<_>>()
+        };
+        let mut holders: Vec<Holder> = self.names.iter().zip(&self.footprints).flat_map(of_model).collect();
+        holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+        holders
+    }
+
+    fn sum(&self, models: impl IntoIterator<Item = usize>) -> Option<Footprint> {
+        let mut models = models.into_iter();
+        let mut sum = self.footprints.get(models.next()?)?.clone();
+        models.filter_map(|model| self.footprints.get(model)).for_each(|footprint| sum.join(footprint));
+        Some(sum)
+    }
+}
+
+fn said(holder: &Holder) -> String {
+    format!("{} ({})", holder.name, holder.bytes)
+}
