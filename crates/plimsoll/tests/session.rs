@@ -180,13 +180,12 @@ fn at_the_smallest_limit_it_runs_and_one_byte_below_it_does_not() -> Result<()> 
 }
 
 #[test]
-fn saved_models_and_other_files_are_refused_with_what_to_do() -> Result<()> {
+fn models_without_a_graph_and_other_files_are_refused_with_what_to_do() -> Result<()> {
     let folder = Folder::new("others");
     let devices = Devices::open(&Options::new())?;
     std::fs::write(folder.path("saved_model.pbtxt"), "saved_model_schema_version: 1").unwrap();
     let error = devices.load(&folder.0).unwrap_err();
-    assert_eq!(error.code(), Code::Unimplemented);
-    assert!(error.message().starts_with("not yet: "), "{error}");
+    assert_eq!(error.code(), Code::NotFound, "{error}");
     assert_eq!(devices.load(folder.path("none.pb")).unwrap_err().code(), Code::NotFound);
     std::fs::write(folder.path("zip.pb"), b"PK\x03\x04 and more").unwrap();
     assert!(devices.load(folder.path("zip.pb")).unwrap_err().remedy().is_some());
