@@ -137,7 +137,7 @@ impl Case {
             return Err(Error::invalid_argument("case.json has no steps").into());
         }
         let config = self.file.config.as_ref().map(|config| self.folder.join(config));
-        let devices = crate::load::open(&options.resolve(config.as_deref())?)?;
+        let devices = crate::load::open(&options.resolve(config.as_deref())?, options)?;
         let mut init = self.file.init.clone();
         let (session, calls) = match (&self.file.graph, &self.file.saved_model) {
             (Some(graph), None) => (load::session(&devices, &self.folder.join(graph))?, self.calls(None)?),

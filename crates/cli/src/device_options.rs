@@ -40,7 +40,7 @@ pub struct DeviceOptions {
     /// Whether a node may go to another device than it asks for [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub soft_placement: Option<bool>,
-    /// Say for every node where it goes
+    /// Print for every node where it goes, and which device is on which card
     #[arg(long)]
     pub log_placement: bool,
     /// How nodes come to devices (auto: not yet)
@@ -61,6 +61,9 @@ pub struct DeviceOptions {
     /// Simulated GPUs, as 2x4GiB
     #[arg(long, value_name = "SPEC")]
     pub sim_gpus: Option<String>,
+    /// Whether standard output is for one JSON document.
+    #[arg(skip)]
+    pub json: bool,
 }
 
 /// How nodes come to devices: by TensorFlow's rules, or by measured cost and memory.

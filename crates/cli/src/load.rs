@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plimsoll::model::{self, Model, SavedGraph};
-use plimsoll::{Code, Devices, Options, Session};
+use plimsoll::{Code, Devices, Options, PlacementLog, Session};
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result};
@@ -11,7 +11,7 @@ use crate::output;
 
 /// Opens the devices that the command line asks for.
 pub fn devices(options: &DeviceOptions) -> Result<Devices> {
-    open(&options.resolve(None)?)
+    open(&options.resolve(None)?, options)
 }
 
 /// A session for a model, with nothing run. A file that is not there or of another kind is wrong use, one that makes no sense a
@@ -29,8 +29,8 @@ pub fn session(devices: &Devices, path: &Path) -> Result<Session> {
 }
 
 /// The devices that the options make of this machine: wrong use where the options are at fault, a failure where others are. Writes
-/// to standard error which GPU is on which card, where there are cards, and what had no effect.
-pub fn open(options: &Options) -> Result<Devices> {
+/// to standard error which GPU is on which card, where there are cards, and what had no effect. `given` is where `options` come from.
+pub fn open(options: &Options, given: &DeviceOptions) -> Result<Devices> {
     let devices = Devices::open(options).map_err(|error| match error.code() {
         Code::InvalidArgument | Code::NotFound | Code::Unimplemented | Code::Unknown => Failure::usage(error),
         _ => Failure::from(error),
@@ -38,7 +38,7 @@ pub fn open(options: &Options) -> Result<Devices> {
     devices.start_log().iter().for_each(output::note);
     let notes = devices.division().map_or(&[][..], |division| &division.notes);
     notes.iter().for_each(|note| output::note(format_args!("note: {note}")));
-    Ok(devices)
+    Ok(devices.with_placement_log(if given.json { PlacementLog::Stderr } else { PlacementLog::Stdout }))
 }
 
 /// Whether the command line makes sense by itself: what else a recorded case's ConfigProto says is seen when it is opened.

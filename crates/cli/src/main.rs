@@ -1,6 +1,7 @@
 //! The command line: `plimsoll COMMAND`. One file for each command in `commands`.
 //!
-//! Results go to standard output, everything else to standard error. Exit status: 0 done, 1 failed, 2 wrong use.
+//! Results and the log of placements go to standard output (of the two, only the document with `--json`), everything else to
+//! standard error. Exit status: 0 done, 1 failed, 2 wrong use.
 #![forbid(unsafe_code)]
 
 mod case;
@@ -67,16 +68,23 @@ struct On<A: Args> {
     devices: DeviceOptions,
 }
 
+impl<A: Args> On<A> {
+    fn run(mut self, command: impl FnOnce(A, &DeviceOptions, bool) -> Result<ExitCode>) -> Result<ExitCode> {
+        self.devices.json = self.json;
+        command(self.args, &self.devices, self.json)
+    }
+}
+
 impl Command {
     fn run(self) -> Result<ExitCode> {
         match self {
-            Command::Devices(on) => commands::devices::run(on.args, &on.devices, on.json),
-            Command::Train(on) => commands::train::run(on.args, &on.devices, on.json),
-            Command::Plan(on) => commands::plan::run(on.args, &on.devices, on.json),
-            Command::Place(on) => commands::place::run(on.args, &on.devices, on.json),
-            Command::Eval(on) => commands::eval::run(on.args, &on.devices, on.json),
-            Command::Verify(on) => commands::verify::run(on.args, &on.devices, on.json),
-            Command::Bench(on) => commands::bench::run(on.args, &on.devices, on.json),
+            Command::Devices(on) => on.run(commands::devices::run),
+            Command::Train(on) => on.run(commands::train::run),
+            Command::Plan(on) => on.run(commands::plan::run),
+            Command::Place(on) => on.run(commands::place::run),
+            Command::Eval(on) => on.run(commands::eval::run),
+            Command::Verify(on) => on.run(commands::verify::run),
+            Command::Bench(on) => on.run(commands::bench::run),
             Command::Run(_) => Err(failure::not_yet("plimsoll run")),
             Command::Sweep(_) => Err(failure::not_yet("plimsoll sweep")),
         }

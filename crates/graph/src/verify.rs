@@ -1,4 +1,5 @@
-//! Whether a graph makes sense: edges end at outputs that exist and have the right type, `_class` names nodes, no cycles.
+//! Whether a graph makes sense: edges end at outputs that exist and have the right type, no cycles. (`_class` may name what is no node, as in
+//! TensorFlow: such a label is a group.)
 
 use plimsoll_base::{ArgType, Error, Result};
 
@@ -16,7 +17,7 @@ pub(crate) fn verify(graph: &Graph, ops: &OpTable) -> Result<()> {
         .map(|node| ops.get(&node.op).map(|op| op.output_types(&node.attrs)).transpose().map_err(|error| at(node, error)))
         .collect::<Result<_>>()?;
     for node in graph.nodes().values() {
-        check_attrs(graph, ops, node).and_then(|()| check_edges(graph, ops, &outputs, node)).map_err(|error| at(node, error))?;
+        check_attrs(ops, node).and_then(|()| check_edges(graph, ops, &outputs, node)).map_err(|error| at(node, error))?;
     }
     graph.topological().map(drop)
 }
@@ -42,7 +43,7 @@ fn check_edges(graph: &Graph, ops: &OpTable, outputs: &IdVec<NodeId, Option<Vec<
     Ok(())
 }
 
-fn check_attrs(graph: &Graph, ops: &OpTable, node: &Node) -> Result<()> {
+fn check_attrs(ops: &OpTable, node: &Node) -> Result<()> {
     for attr in ops.get(&node.op).iter().flat_map(|op| &op.attrs) {
         let Some(value) = node.attrs.get(&attr.name) else { continue };
         check_kind(&attr.name, &attr.kind, value)?;
@@ -55,15 +56,6 @@ fn check_attrs(graph: &Graph, ops: &OpTable, node: &Node) -> Result<()> {
             && !allowed.bytes.contains(bytes)
         {
             return Err(Error::invalid_argument(format!("attribute '{}' of {} cannot be {value}", attr.name, node.op)));
-        }
-    }
-    let Some(AttrValue::List(classes)) = node.attrs.get("_class") else { return Ok(()) };
-    for class in &classes.bytes {
-        let name = class.strip_prefix(b"loc:@").and_then(|name| std::str::from_utf8(name).ok());
-        if let Some(name) = name
-            && graph.find(name).is_none()
-        {
-            return Err(Error::invalid_argument(format!("'_class' names node '{}', which does not exist", name.escape_debug())));
         }
     }
     Ok(())
@@ -149,10 +141,6 @@ mod tests {
             ),
             (vec![constant("a"), node("b", "Assign", &["a", "a"], &[float()])], vec!["expects float_ref"]),
             (vec![identity("a", "b"), identity("b", "a")], vec!["nodes in a cycle"]),
-            (
-                vec![constant("a"), node("b", "Relu", &["a"], &[float(), ("_class", AttrValue::texts(&["loc:@x"]))])],
-                vec!["'_class' names node 'x'"],
-            ),
             (vec![constant("a"), node("b", "LRN", &["a"], &[("T", AttrValue::data_type(DataType::Double))])], vec!["cannot be double"]),
         ] {
             let text = error(nodes);

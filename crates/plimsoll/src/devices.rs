@@ -11,7 +11,7 @@ use plimsoll_ops::{GraphBuilder, Registry};
 
 use crate::checkpoint::Files;
 use crate::model::{self, Model, SavedGraph};
-use crate::{Options, Session, machine};
+use crate::{DeviceKind, DeviceSpec, Options, Session, machine};
 
 /// Logical devices, each with its line, opened once and shared by sessions. Cloning shares them.
 ///
@@ -20,16 +20,47 @@ use crate::{Options, Session, machine};
 pub struct Devices {
     inner: plimsoll_runtime::Devices,
     registry: Arc<Registry>,
+    log: PlacementLog,
+}
+
+/// Where [`Options::log_placement`] writes the line of every node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlacementLog {
+    /// Standard output, as TensorFlow does.
+    #[default]
+    Stdout,
+    /// Standard error, where standard output is for something else.
+    Stderr,
 }
 
 impl Devices {
-    /// Opens the devices that the options, and the variables that TensorFlow and CUDA look at, make of this machine.
+    /// Opens the devices that the options, and the variables that TensorFlow and CUDA look at, make of this machine. With
+    /// [`Options::log_placement`], the [mapping](Devices::device_mapping) is written to standard error.
     ///
     /// # Errors
     /// INVALID_ARGUMENT naming option and value for options that make no sense; UNIMPLEMENTED for those of later work.
     pub fn open(options: &Options) -> Result<Devices> {
         let inner = plimsoll_runtime::Devices::open_in(options, &machine::environment())?;
-        Ok(Devices { inner, registry: Arc::new(Registry::standard()) })
+        let devices = Devices { inner, registry: Arc::new(Registry::standard()), log: PlacementLog::default() };
+        if options.log_placement {
+            note(devices.device_mapping());
+        }
+        Ok(devices)
+    }
+
+    /// The same devices with the lines of their sessions' nodes going there.
+    pub fn with_placement_log(self, log: PlacementLog) -> Devices {
+        Devices { log, ..self }
+    }
+
+    /// Which logical device is on which card, as TensorFlow logs it with `log_device_placement`: `Device mapping:` and a line
+    /// for each, or that there are none.
+    pub fn device_mapping(&self) -> String {
+        let line = |spec: &DeviceSpec| (spec.kind == DeviceKind::Gpu).then(|| format!("\n{} -> {}", spec.name, spec.description));
+        match self.inner.specs().iter().filter_map(line).collect::<String>() {
+            none if none.is_empty() => "Device mapping: no known devices.".to_string(),
+            lines => format!("Device mapping:{lines}"),
+        }
     }
 
     /// A session for the model at `path`: a GraphDef, binary or text (`.pb`, `.pbtxt`), or a SavedModel folder, whose variables
@@ -63,7 +94,8 @@ impl Devices {
         Graph::resolve(def, self.registry.table())
     }
 
-    /// A session for a graph. With [`Options::log_placement`], every placement is written to standard error.
+    /// A session for a graph. With [`Options::log_placement`], the device of every node is written to standard output, as
+    /// [`Session::placement_log`] has it, and what else the placer has to tell to standard error.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for device strings that make no sense, and for nodes that ask for a device that is not there where
@@ -72,11 +104,13 @@ impl Devices {
         let (registry, files) = (self.registry.clone(), Arc::new(Files));
         let session = Session::from(plimsoll_runtime::Session::with_checkpoints(&self.inner, &graph, registry, files)?);
         if self.inner.options().log_placement {
-            let mut log = std::io::stderr().lock();
-            for (node, device) in session.placements() {
-                // Where it cannot be written to, nobody wants to know.
-                let _ = writeln!(log, "{}: ({}): {device}", node.name, node.op);
-            }
+            session.placement().notes.iter().for_each(note);
+            let lines: String = session.placement_log().map(|line| line + "\n").collect();
+            // Where it cannot be written to, nobody wants to know.
+            let _ = match self.log {
+                PlacementLog::Stdout => std::io::stdout().lock().write_all(lines.as_bytes()),
+                PlacementLog::Stderr => std::io::stderr().lock().write_all(lines.as_bytes()),
+            };
         }
         Ok(session)
     }
@@ -98,4 +132,9 @@ impl Deref for Devices {
     fn deref(&self) -> &plimsoll_runtime::Devices {
         &self.inner
     }
+}
+
+/// Writes a line to standard error.
+fn note(text: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

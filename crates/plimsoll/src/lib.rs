@@ -28,7 +28,7 @@ pub mod model;
 mod plan;
 mod session;
 
-pub use devices::Devices;
+pub use devices::{Devices, PlacementLog};
 pub use plan::Plan;
 pub use session::{Fed, Session};
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use plimsoll_base::Result;
 use plimsoll_formats::SignatureDef;
+use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, Node};
 
 use crate::checkpoint::{self, Restored};
@@ -102,17 +103,25 @@ impl Session {
 
     /// The index, among the devices, of the one that a node is placed on.
     pub fn device_of(&self, node: plimsoll_graph::NodeId) -> Option<usize> {
-        use plimsoll_graph::id::Id;
         self.inner.placement().devices.get(node).map(|device| device.index())
     }
 
     /// Every node that is placed, with the full name of its device.
     pub fn placements(&self) -> impl Iterator<Item = (&Node, String)> {
-        use plimsoll_graph::id::Id;
         let placement = self.inner.placement();
         let specs = self.inner.devices().specs();
         let device = move |id| placement.devices.get(id).and_then(|device| specs.get(device.index())).map(|spec| spec.name.to_string());
         self.inner.graph().nodes().iter().map(move |(id, node)| (node, device(id).unwrap_or_default()))
+    }
+
+    /// What TensorFlow's `log_device_placement` prints: `name: (operation): device` for every node, in the order in which they
+    /// were placed. Nodes of control flow move afterwards: [`Session::placements`] says where they run.
+    pub fn placement_log(&self) -> impl Iterator<Item = String> {
+        let (graph, specs, placement) = (self.inner.graph(), self.inner.devices().specs(), self.inner.placement());
+        placement.order.iter().map(move |id| {
+            let (node, device) = (graph.node(*id), placement.moved.get(id).unwrap_or(&placement.devices[*id]));
+            format!("{}: ({}): {}", node.name, node.op, specs[device.index()].name)
+        })
     }
 
     /// Why every node is where it is, in words, in the order of the graph.

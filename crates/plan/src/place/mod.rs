@@ -14,6 +14,7 @@ use plimsoll_ops::Registry;
 
 use crate::plan::DeviceId;
 
+mod seat;
 mod why;
 
 pub use why::Why;
@@ -21,8 +22,10 @@ pub use why::Why;
 /// The device of every node of a graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// By node.
+    /// By node: where it runs.
     pub devices: IdVec<NodeId, DeviceId>,
+    /// Control flow's own nodes that run elsewhere than TensorFlow's log says, with the device that it says.
+    pub moved: BTreeMap<NodeId, DeviceId>,
     /// By node.
     pub why: IdVec<NodeId, Why>,
     /// The nodes, in the order in which they were placed: that of TensorFlow's log.
@@ -80,7 +83,8 @@ pub fn place(graph: &Graph, registry: &Registry, devices: &[DeviceSpec], options
             *leader = Some(id);
         }
     }
-    let mut placement = Placement { devices: IdVec::new(), why: IdVec::new(), order: graph.topological()?, notes: Vec::new(), host };
+    let order = graph.topological()?;
+    let mut placement = Placement { order, host, ..Placement::default() };
     for (id, node) in graph.nodes().iter() {
         let leader = leaders[groups[id]].unwrap_or(id);
         let asked = &graph.node(leader).device;
@@ -98,6 +102,7 @@ pub fn place(graph: &Graph, registry: &Registry, devices: &[DeviceSpec], options
         placement.devices.push(device);
         placement.why.push(why);
     }
+    placement.moved = seat::seat(graph, &placement.order, &mut placement.devices, &mut placement.why);
     Ok(placement)
 }
 

@@ -19,6 +19,8 @@ pub enum Why {
     /// It goes where this node is: it reads only its input's shape, hands it on, or makes what only this node and others
     /// there read.
     Follows(NodeId),
+    /// It is control flow's own, and stands where this node is, which gives or reads its data, whatever it asks for.
+    Seated(NodeId),
     /// Only devices of this type have a kernel for it.
     OnlyKernel(String),
     /// The kernel for devices of this type has a higher priority than others.
@@ -28,7 +30,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// In words: `requested`, `colocated with X`, `reference or resource edge with X`, `follows X`, `only kernel on CPU`,
+    /// In words: `requested`, `colocated with X`, `reference or resource edge with X`, `follows X`, `control flow, with X`, `only kernel on CPU`,
     /// `kernel priority of CPU`, `softened from GPU:11`, `default`.
     pub fn describe(&self, graph: &Graph) -> String {
         let name = |node: &NodeId| &graph.node(*node).name;
@@ -39,6 +41,7 @@ impl Why {
             Why::Colocated(node) => format!("colocated with {}", name(node)),
             Why::Shares(node) => format!("reference or resource edge with {}", name(node)),
             Why::Follows(node) => format!("follows {}", name(node)),
+            Why::Seated(node) => format!("control flow, with {}", name(node)),
             Why::OnlyKernel(kind) => format!("only kernel on {kind}"),
             Why::Priority(kind) => format!("kernel priority of {kind}"),
             Why::Default => "default".to_string(),

@@ -119,7 +119,7 @@ impl Model {
     /// Wrong use for names that the graph does not have, and for examples that it cannot be fed; RESOURCE_EXHAUSTED where it does
     /// not fit.
     pub fn plan(self, args: &TrainArgs, options: &DeviceOptions) -> Result<Planned> {
-        let devices = crate::load::open(&options.resolve(None)?)?;
+        let devices = crate::load::open(&options.resolve(None)?, options)?;
         let graph = devices.resolve(self.graph).map_err(|error| error.context(self.path.display()))?;
         let parts = parts(args, &self.wanted, &graph, devices.registry(), self.examples.components())?;
         let headline = format!(

@@ -66,8 +66,8 @@ impl Network {
             seed: args.seed,
             is_async: args.is_async,
         };
-        let options = self.with_defaults(options.resolve(None)?, &config);
-        let devices = crate::load::open(&options)?;
+        let resolved = self.with_defaults(options.resolve(None)?, &config);
+        let devices = crate::load::open(&resolved, options)?;
         let data = self.data(args)?;
         let trainer = Trainer::new(&devices, self.model, data, &config).map_err(|error| match error.code() {
             Code::InvalidArgument => Failure::usage(error),

@@ -1,0 +1,61 @@
+//! `plimsoll place`: the device of every node, and why.
+
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::device_options::DeviceOptions;
+use crate::failure::Result;
+use crate::{load, output};
+
+/// What is placed.
+#[derive(Args)]
+pub struct PlaceArgs {
+    /// A GraphDef (.pb, .pbtxt) or the folder of a SavedModel
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// A line for every node, instead of one for nodes of a name scope that go together
+    #[arg(short = 'v', long = "all", visible_alias = "verbose")]
+    all: bool,
+}
+
+#[derive(Serialize)]
+struct Document {
+    nodes: Vec<Entry>,
+}
+
+/// A node of the graph that runs: functions that are called are part of it.
+#[derive(Serialize)]
+struct Entry {
+    name: String,
+    op: String,
+    /// The full name.
+    device: String,
+    why: String,
+    /// The reason without the node that it names.
+    #[serde(skip)]
+    kind: String,
+}
+
+/// Places.
+pub fn run(args: PlaceArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
+    let devices = load::devices(options)?;
+    let session = load::session(&devices, &args.model)?;
+    let graph = session.graph();
+    let reasons = session.placement().why.values().map(|why| (why.describe(graph), table::kind(why, graph)));
+    let nodes = session.placements().zip(reasons).map(|((node, device), (why, kind))| {
+        let (name, op) = (node.name.clone(), node.op.clone());
+        Entry { name, op, device, why, kind }
+    });
+    let document = Document { nodes: nodes.collect() };
+    if json {
+        output::result_json(&document)?;
+    } else {
+        output::result(table::text(&document.nodes, args.all))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
