@@ -14,6 +14,7 @@ mod ledger;
 mod loan;
 pub mod machine;
 mod pages;
+mod sealed;
 mod size;
 
 pub use backing::{Backing, page_size, physical_memory};
@@ -21,3 +22,4 @@ pub use block::{Block, POISON};
 pub use heap::trim_heap;
 pub use ledger::{Faults, Holder, Ledger, Refusal, Reservation, Upstream};
 pub use loan::Loan;
+pub use sealed::Sealed;

@@ -39,7 +39,7 @@ const HEAVY: &[(&str, &str)] = &[
 ];
 
 /// Crates without `unsafe`.
-const SAFE: &[&str] = &["base", "graph", "formats", "ops", "plan", "runtime", "plimsoll", "train", "cli"];
+const SAFE: &[&str] = &["base", "graph", "formats", "ops", "plan", "runtime", "share", "plimsoll", "train", "cli"];
 
 /// Every crate of the workspace with what it depends on (not for tests, not for builds).
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {

@@ -2,7 +2,14 @@
 //!
 //! Nothing here knows graphs. The ledger of a machine's cards ([`plimsoll_memory::machine`]) says who holds what and who may
 //! take what; this crate puts programs behind it.
+#![forbid(unsafe_code)]
 
+pub mod isolate;
 pub mod lease;
+pub mod pool;
+mod wire;
 
+pub use isolate::{Cause, Death, Functions, Outcome, Workers};
 pub use lease::{Amount, Cards, Lease, Part, Report, Request, Which};
+pub use pool::Pool;
+pub use wire::Bulk;

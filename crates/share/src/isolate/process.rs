@@ -1,0 +1,251 @@
+//! A worker, seen from the program that started it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll_base::Error;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use super::failure::{Failure, Panic};
+use super::kernel::Kills;
+use super::table::Key;
+use super::words::Words;
+use super::worker::{News, Order, mark};
+use super::{Cause, Line, Settings, signals};
+use crate::lease::Lease;
+use crate::wire::{Channel, Message, Received};
+
+/// How long a program may take to come to its table of functions.
+const START: Duration = Duration::from_secs(60);
+
+/// How long a process whose connection has ended may take to end.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// A process that waits for calls. Dropped, it and all that it started are ended.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    /// A handle that is readable once the process has ended, where the kernel has such.
+    ended: Option<OwnedFd>,
+    channel: Channel,
+    words: Words,
+    kills: Kills,
+    status: Option<ExitStatus>,
+    /// Its own memory before the first call, and after the last.
+    pub baseline: u64,
+    pub resident: u64,
+}
+
+/// What came of a call.
+pub(crate) struct Called {
+    /// Whether the worker ended before the function began, so that another worker may run it.
+    pub again: bool,
+    pub result: Result<Message, Cause>,
+    /// Whether the worker is there for more.
+    pub alive: bool,
+}
+
+impl Process {
+    /// Starts this executable as a worker, and waits until it is ready.
+    pub fn start(settings: &Settings, lease: Option<&Lease>) -> Result<Process, Cause> {
+        let failed = |what: &str, error: &dyn std::fmt::Display| Cause::Start { message: format!("{what}: {error}") };
+        let (channel, end) = Channel::pair().map_err(|error| failed("no connection", &error))?;
+        // Not by its path: that may be another program by now.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(mark(std::process::id())).args(std::env::args_os().skip(1));
+        command.stdin(end).stderr(Stdio::piped()).process_group(0);
+        command.envs(settings.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(lease) = lease {
+            lease.inherit(&mut command).map_err(|error| failed("its lease cannot be handed down", &error))?;
+        }
+        let kills = Kills::now();
+        let mut child = command.spawn().map_err(|error| failed("this program cannot be started again", &error))?;
+        drop(command);
+        let words = match child.stderr.take().ok_or_else(|| "no standard error".to_string()).and_then(Words::pass_on) {
+            Ok(words) => words,
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(failed("what it says cannot be passed on", &error));
+            }
+        };
+        let ended = Pid::from_raw(child.id() as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let mut process = Process { child, ended, channel, words, kills, status: None, baseline: 0, resident: 0 };
+        let begun = process.channel.send(&Order::Begin(settings.setup()), &Message::empty());
+        begun.or_else(|error| error.map_or(Ok(()), |error| Err(failed("it cannot be told what to do", &error))))?;
+        match process.next(Some(Instant::now() + START)) {
+            Next::News(News::Ready { resident }, _) => {
+                (process.baseline, process.resident) = (resident, resident);
+                Ok(process)
+            }
+            Next::Nothing => Err(Cause::Start {
+                message: format!("the program started again is not ready after {START:?}: call Functions::begin first in main"),
+            }),
+            Next::Broken(error) => Err(failed("it does not answer", &error)),
+            Next::News(..) | Next::End => {
+                process.finish();
+                let said = process.words.last();
+                let status = process.status.map_or("without a trace".into(), |status| status.to_string());
+                Err(Cause::Start {
+                    message: format!(
+                        "the program started again ended ({status}) before it was ready: call Functions::begin first in main{}{}",
+                        if said.is_empty() { "" } else { "; it said: " },
+                        said.trim_end()
+                    ),
+                })
+            }
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Another handle by which the connection can be closed, which ends the worker.
+    pub fn handle(&self) -> Result<Channel, Error> {
+        self.channel.another()
+    }
+
+    /// What it printed last on standard error.
+    pub fn last_words(&self) -> String {
+        self.words.last()
+    }
+
+    /// Has a function run. The process is gone where that is said, and has left nothing.
+    pub fn call(&mut self, key: &Key, input: &Message, timeout: Option<Duration>) -> Called {
+        self.words.forget();
+        self.kills.refresh();
+        // A time beyond all clocks is no bound.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        match self.channel.send(&Order::Call(key.clone()), input) {
+            Ok(()) => {}
+            // It may have ended before, or just now: the news tell.
+            Err(None) => {}
+            Err(Some(error)) => {
+                self.finish_by_force();
+                return Called { again: false, result: Err(Cause::Input { message: error.to_string() }), alive: false };
+            }
+        }
+        let (mut started, mut panic) = (false, None::<Panic>);
+        loop {
+            match self.next(deadline) {
+                Next::News(News::Started, _) => started = true,
+                Next::News(News::Panicking, message) => panic = message.read().ok(),
+                Next::News(News::Returned { resident }, message) => {
+                    self.resident = resident;
+                    return Called { again: false, result: Ok(message), alive: true };
+                }
+                Next::News(News::Failed { resident }, message) => {
+                    self.resident = resident;
+                    let cause = match message.read::<Failure>() {
+                        Ok(failure) => failure.into(),
+                        Err(error) => Cause::Output { message: format!("what went wrong is not to be read: {error}") },
+                    };
+                    return Called { again: false, result: Err(cause), alive: true };
+                }
+                Next::News(News::Ready { .. }, _) => {}
+                Next::Nothing => {
+                    self.finish_by_force();
+                    let after = timeout.unwrap_or_default();
+                    return Called { again: false, result: Err(Cause::Timeout { after }), alive: false };
+                }
+                Next::Broken(error) => {
+                    self.finish_by_force();
+                    return Called { again: false, result: Err(Cause::Output { message: error.to_string() }), alive: false };
+                }
+                Next::End => {
+                    let by_itself = self.finish();
+                    return Called { again: !started, result: Err(self.cause(by_itself, panic)), alive: false };
+                }
+            }
+        }
+    }
+
+    fn next(&self, deadline: Option<Instant>) -> Next {
+        match self.channel.receive::<News>(deadline, self.ended.as_ref().map(AsFd::as_fd)) {
+            Ok(Received::Packet(news, message)) => Next::News(news, message),
+            Ok(Received::Nothing) => Next::Nothing,
+            Ok(Received::End) => Next::End,
+            Err(error) => Next::Broken(error),
+        }
+    }
+
+    /// By what it ended.
+    fn cause(&self, by_itself: bool, panic: Option<Panic>) -> Cause {
+        let Some(status) = self.status.filter(|_| by_itself) else { return Cause::Lost { status: None } };
+        let Some(number) = status.signal() else { return Cause::Lost { status: status.code() } };
+        let name = signals::name(number);
+        const ABORT: i32 = Signal::ABORT.as_raw();
+        const KILL: i32 = Signal::KILL.as_raw();
+        match number {
+            ABORT if panic.is_some() => panic.unwrap_or_default().into(),
+            ABORT => match self.words.about_memory() {
+                Some(message) => Cause::OutOfMemory { of: Line::Allocator, message },
+                None => Cause::Signal { number, name, core: status.core_dumped() },
+            },
+            KILL => match self.kills.since() {
+                Some(message) => Cause::OutOfMemory { of: Line::Kernel, message },
+                None => Cause::Signal { number, name, core: false },
+            },
+            _ => Cause::Signal { number, name, core: status.core_dumped() },
+        }
+    }
+
+    /// Waits until the process, whose connection has ended, has ended too, and ends it where it does not. Whether it did by
+    /// itself.
+    fn finish(&mut self) -> bool {
+        let begin = Instant::now();
+        while !self.has_ended() && begin.elapsed() < ENDING {
+            self.wait(ENDING.saturating_sub(begin.elapsed()));
+        }
+        let by_itself = self.has_ended();
+        self.finish_by_force();
+        by_itself
+    }
+
+    /// Ends the process and its group, and waits for it.
+    fn finish_by_force(&mut self) {
+        if self.status.is_none() {
+            // While nobody has waited for it, its number, and that of its group, is its own.
+            if let Some(group) = Pid::from_raw(self.child.id() as i32) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            let _ = self.child.kill();
+            self.status = self.child.wait().ok();
+        }
+        self.words.rest();
+    }
+
+    /// Whether the process has ended, without waiting for it, so that its number stays.
+    fn has_ended(&self) -> bool {
+        use rustix::process::{WaitId, WaitIdOptions, waitid};
+        if self.status.is_some() {
+            return true;
+        }
+        let Some(pid) = Pid::from_raw(self.child.id() as i32) else { return true };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(waitid(WaitId::Pid(pid), options), Ok(None))
+    }
+
+    fn wait(&self, at_most: Duration) {
+        let Some(ended) = &self.ended else { return std::thread::sleep(Duration::from_millis(1)) };
+        let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
+        let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&timeout));
+    }
+}
+
+enum Next {
+    News(News, Message),
+    Nothing,
+    End,
+    Broken(Error),
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.finish_by_force();
+    }
+}

@@ -1,0 +1,145 @@
+//! What a call took, and whether it is back.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use plimsoll_base::Bytes;
+use plimsoll_memory::machine::Machine;
+
+use crate::lease::Lease;
+
+/// A result, and what it took.
+#[derive(Clone, Debug)]
+pub struct Outcome<O> {
+    /// What the function returned.
+    pub output: O,
+    /// The memory before and after.
+    pub report: Report,
+}
+
+/// The memory of the lease's cards and of the worker, before a call and after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The worker's process; 0 where there was none.
+    pub pid: u32,
+    /// From the call to its end.
+    pub took: Duration,
+    /// The cards of the lease; empty without one.
+    pub cards: Vec<OnCard>,
+    /// The worker's own memory before its first call, and after this one: zero where the process has ended.
+    pub resident: (Bytes, Bytes),
+    /// Whether the worker has ended.
+    pub ended: bool,
+}
+
+/// What a worker has of a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnCard {
+    /// The card's name.
+    pub card: String,
+    /// How much of it the lease has.
+    pub lease: Bytes,
+    /// Reserved of that before the call, by this worker and what it started.
+    pub before: Bytes,
+    /// The most that any program has used under the lease so far, as far as it said.
+    pub peak: Bytes,
+    /// Reserved after the call.
+    pub after: Bytes,
+}
+
+impl Report {
+    /// Whether the devices' memory is what it was.
+    pub fn all_back(&self) -> bool {
+        self.cards.iter().all(|card| card.after <= card.before)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.cards.is_empty() {
+            return f.write_str("no cards");
+        }
+        for (index, card) in self.cards.iter().enumerate() {
+            let OnCard { card, lease, before, peak, after } = card;
+            write!(f, "{}{card}: {before} of {lease} before, at most {peak}, {after} after", if index > 0 { "; " } else { "" })?;
+        }
+        f.write_str(if self.all_back() { ": all memory is back" } else { ": NOT all memory is back" })
+    }
+}
+
+/// How long it may take until processes that were killed are gone.
+const GONE: Duration = Duration::from_secs(1);
+
+/// Looks at what is reserved under a lease.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Look {
+    inside: Option<Machine>,
+    cards: Vec<usize>,
+}
+
+impl Look {
+    pub fn at(lease: Option<&Lease>) -> Look {
+        let inside = lease.and_then(|lease| lease.inside().ok().flatten());
+        let cards = lease.map(|lease| lease.parts().iter().map(|part| part.card).collect()).unwrap_or_default();
+        Look { inside, cards }
+    }
+
+    /// Whether there is anything to look at.
+    pub fn is_blind(&self) -> bool {
+        self.inside.is_none()
+    }
+
+    /// What is reserved of each card: by a worker and those of its group, or by all.
+    pub fn reserved(&self, worker: Option<u32>) -> Vec<Bytes> {
+        let Some(snapshot) = self.inside.as_ref().and_then(|inside| inside.look().ok()) else { return vec![Bytes::ZERO; self.cards.len()] };
+        let of = |pid: u32| worker.is_none_or(|worker| pid == worker || group_of(pid) == Some(worker));
+        let entries: Vec<_> = snapshot.entries.iter().filter(|entry| of(entry.pid)).collect();
+        let on = |card: &usize| {
+            entries.iter().flat_map(|entry| &entry.shares).filter(|share| share.card == *card).map(|share| share.reserved).sum::<Bytes>()
+        };
+        self.cards.iter().map(on).collect()
+    }
+
+    /// What is reserved once processes that were ended with a worker are gone: they are not this program's to wait for.
+    pub fn settled(&self, worker: Option<u32>, before: &[Bytes]) -> Vec<Bytes> {
+        let begin = Instant::now();
+        loop {
+            let after = self.reserved(worker);
+            if self.is_blind() || after.iter().zip(before).all(|(after, before)| after <= before) || begin.elapsed() > GONE {
+                return after;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// What there is to say of the cards.
+    pub fn report(&self, before: &[Bytes], after: &[Bytes]) -> Vec<OnCard> {
+        let Some(inside) = &self.inside else { return Vec::new() };
+        let on = |((card, before), after): ((&usize, &Bytes), &Bytes)| {
+            let info = inside.cards().get(*card)?;
+            let (name, lease) = (info.name.clone(), info.capacity);
+            Some(OnCard { card: name, lease, before: *before, peak: inside.peak(*card), after: *after })
+        };
+        self.cards.iter().zip(before).zip(after).filter_map(on).collect()
+    }
+}
+
+fn group_of(pid: u32) -> Option<u32> {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
+    rustix::process::getpgid(Some(pid)).ok().map(|group| group.as_raw_nonzero().get() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_whether_all_is_back() {
+        let card = OnCard { card: "Simulated GPU".into(), lease: Bytes(4 << 30), before: Bytes(0), peak: Bytes(1 << 30), after: Bytes(0) };
+        let report = Report { cards: vec![card.clone()], ..Report::default() };
+        assert_eq!(report.to_string(), "Simulated GPU: 0 B of 4 GiB before, at most 1 GiB, 0 B after: all memory is back");
+        let report = Report { cards: vec![OnCard { after: Bytes(1), ..card }], ..Report::default() };
+        assert!(!report.all_back() && report.to_string().ends_with("NOT all memory is back"));
+        assert_eq!(Report::default().to_string(), "no cards");
+    }
+}

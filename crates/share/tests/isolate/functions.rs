@@ -1,0 +1,240 @@
+//! What the workers of these tests can do.
+
+use std::fmt;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Error};
+use plimsoll_device::{Environment, Options};
+use plimsoll_memory::machine::Who;
+use plimsoll_share::{Bulk, Cards, Functions};
+use rustix::process::{Pid, Signal, getpid, kill_process};
+use serde::{Deserialize, Serialize, Serializer};
+
+pub fn table() -> Functions {
+    Functions::new()
+        .with(square)
+        .with(nothing)
+        .with(double_all)
+        .with(fails)
+        .with(panics)
+        .with(kills_itself)
+        .with(exits)
+        .with(aborts)
+        .with(sleeps)
+        .with(allocates)
+        .with(asks_for_too_much)
+        .with(reserves)
+        .with(keeps)
+        .with(notes)
+        .with(says)
+        .with(whispers)
+        .with(dies_while_written)
+        .with(panics_while_written)
+        .with(is_not_written)
+        .with(lies_of_its_length)
+        .with(process)
+        .with(leaves_a_child)
+        .with(fills)
+}
+
+pub type Empty = Result<(), Error>;
+
+pub fn square(x: u64) -> Result<u64, Error> {
+    Ok(x * x)
+}
+
+pub fn nothing((): ()) -> Empty {
+    Ok(())
+}
+
+pub fn double_all((numbers, name): (Bulk<f32>, String)) -> Result<(Bulk<f32>, String), Error> {
+    let doubled: Vec<f32> = numbers.iter().map(|number| number * 2.0).collect();
+    Ok((doubled.into(), name))
+}
+
+/// An error with two causes below it.
+#[derive(Debug)]
+pub struct Outer(Option<Box<Outer>>, &'static str);
+
+impl fmt::Display for Outer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.1)
+    }
+}
+
+impl std::error::Error for Outer {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.as_deref().map(|inner| inner as _)
+    }
+}
+
+pub fn fails(how: String) -> Result<u8, Box<dyn std::error::Error + Send + Sync>> {
+    match how.as_str() {
+        "text" => Err("only a text".into()),
+        "ours" => Err(Error::not_found("no graph").with_remedy("name one").into()),
+        _ => Err(Outer(Some(Box::new(Outer(Some(Box::new(Outer(None, "the disk is gone"))), "the file is gone"))), "no data").into()),
+    }
+}
+
+pub fn panics(what: String) -> Empty {
+    panic!("{what} went wrong");
+}
+
+/// By a signal, until it does: the first SIGSEGV of a Rust program is looked at by its own handler.
+pub fn kills_itself(signal: i32) -> Empty {
+    let Some(signal) = Signal::from_named_raw(signal) else { return Err(Error::invalid_argument("no signal")) };
+    for _ in 0..3 {
+        kill_process(getpid(), signal).map_err(|error| Error::internal(error.to_string()))?;
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+pub fn exits(status: i32) -> Empty {
+    std::process::exit(status)
+}
+
+pub fn aborts((): ()) -> Empty {
+    std::process::abort()
+}
+
+pub fn sleeps(milliseconds: u64) -> Result<u64, Error> {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+    Ok(milliseconds)
+}
+
+/// So many bytes, by pieces that are touched.
+pub fn allocates(bytes: u64) -> Result<usize, Error> {
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..bytes / (8 << 20) {
+        all.push(vec![1; 8 << 20]);
+    }
+    Ok(all.len())
+}
+
+pub fn asks_for_too_much((): ()) -> Empty {
+    Err(Error::resource_exhausted("2 GiB asked, 1 GiB left").on_device("/device:GPU:0"))
+}
+
+/// Reserves so much of the first card, as programs under a lease do, and gives it back.
+pub fn reserves(bytes: u64) -> Result<u64, Error> {
+    let cards = Cards::find(&Options::new(), &Environment::of(std::env::vars()))?;
+    let machine = cards.machine().ok_or_else(|| Error::not_found("no cards"))?;
+    let member = machine.join(&Who::this_process("consumer"))?;
+    member.reserve(&[(0, Bytes(bytes))])?;
+    member.set_used(0, Bytes(bytes));
+    Ok(machine.look()?.cards[0].reserved.0)
+}
+
+/// As [`reserves`], and forgets to give it back; or memory of its own.
+pub fn keeps((card, own): (u64, u64)) -> Result<u32, Error> {
+    if card > 0 {
+        let cards = Cards::find(&Options::new(), &Environment::of(std::env::vars()))?;
+        let member = cards.machine().ok_or_else(|| Error::not_found("no cards"))?.join(&Who::this_process("keeps"))?;
+        member.reserve(&[(0, Bytes(card))])?;
+        std::mem::forget(member);
+    }
+    std::mem::forget(vec![1u8; own as usize]);
+    Ok(std::process::id())
+}
+
+/// Writes down that it ran, then may die.
+pub fn notes((folder, name, dies): (PathBuf, u32, bool)) -> Result<u32, Error> {
+    let wrong = |error: std::io::Error| Error::internal(error.to_string());
+    let mut file = std::fs::File::options().create(true).append(true).open(folder.join(name.to_string())).map_err(wrong)?;
+    file.write_all(b"x").map_err(wrong)?;
+    if dies {
+        let _ = kill_process(getpid(), Signal::KILL);
+    }
+    Ok(name)
+}
+
+pub fn says(what: String) -> Empty {
+    println!("{what}");
+    print!("without an end of line");
+    Ok(())
+}
+
+pub fn whispers(what: String) -> Empty {
+    eprintln!("{what}");
+    std::process::abort()
+}
+
+/// A value that does something while it is written.
+#[derive(Debug)]
+pub struct Odd(fn());
+
+impl Serialize for Odd {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        self.0();
+        Err(serde::ser::Error::custom("this value is not for others"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Odd {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Odd, D::Error> {
+        Err(serde::de::Error::custom("there is no such value"))
+    }
+}
+
+pub fn dies_while_written((): ()) -> Result<(Vec<u64>, Odd), Error> {
+    Ok((
+        vec![7; 100_000],
+        Odd(|| {
+            let _ = kill_process(getpid(), Signal::KILL);
+        }),
+    ))
+}
+
+pub fn panics_while_written((): ()) -> Result<Odd, Error> {
+    Ok(Odd(|| panic!("in the middle of it")))
+}
+
+pub fn is_not_written((): ()) -> Result<Odd, Error> {
+    Ok(Odd(|| ()))
+}
+
+/// What it takes cannot be read: the sender wrote one thing and says that it is another.
+#[derive(Debug)]
+pub struct Unreadable;
+
+impl Serialize for Unreadable {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u8(1)
+    }
+}
+
+impl<'de> Deserialize<'de> for Unreadable {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Unreadable, D::Error> {
+        u64::deserialize(deserializer).map(|_| Unreadable)
+    }
+}
+
+pub fn lies_of_its_length(_: Unreadable) -> Result<Unreadable, Error> {
+    Ok(Unreadable)
+}
+
+pub fn process((): ()) -> Result<(u32, Vec<String>), Error> {
+    Ok((std::process::id(), std::env::args().collect()))
+}
+
+/// Starts a program that would go on for long.
+#[expect(clippy::zombie_processes, reason = "it is ended with the worker")]
+pub fn leaves_a_child((): ()) -> Result<u32, Error> {
+    let child = std::process::Command::new("sleep").arg("300").spawn().map_err(|error| Error::internal(error.to_string()))?;
+    Ok(child.id())
+}
+
+/// So many bytes, made in shared memory.
+pub fn fills(length: usize) -> Result<Bulk<u8>, Error> {
+    Bulk::filled(length, |bytes| bytes.fill(7))
+}
+
+/// Whether a process is there, and no zombie.
+pub fn lives(pid: u32) -> bool {
+    let there = Pid::from_raw(pid as i32).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok());
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    there && !status.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'))
+}
