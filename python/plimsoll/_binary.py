@@ -1,0 +1,99 @@
+"""Where the program `plimsoll` is, and the options that it is run with."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Optional, Union
+
+from .errors import BinaryNotFound
+
+Gpus = Union[int, str, Sequence[Union[int, str]]]
+"""How many cards, or which: their places or UUIDs, as a list or with commas between them."""
+Memory = Union[str, int, float]
+"""Of each card: a size ("2GiB", or bytes as an int), or a fraction of it (a float, or "0.4")."""
+
+
+def binary() -> str:
+    """The program's path: PLIMSOLL_BINARY; else where the wheel put it; else on the PATH; else in the source tree around us."""
+    named = os.environ.get("PLIMSOLL_BINARY")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise BinaryNotFound(f"PLIMSOLL_BINARY={named} is not a program that can be run")
+        return named
+    for folder in _scripts():
+        if _is_program(folder / "plimsoll"):
+            return str(folder / "plimsoll")
+    on_path = shutil.which("plimsoll")
+    if on_path:
+        return on_path
+    root = Path(__file__).resolve().parents[2]
+    for build in ("release", "debug"):
+        if (root / "Cargo.toml").is_file() and _is_program(root / "target" / build / "plimsoll"):
+            return str(root / "target" / build / "plimsoll")
+    raise BinaryNotFound(
+        "leases are kept by the program `plimsoll`, which is neither beside this package nor on the PATH; "
+        "build it with `cargo build --release`, and put it on the PATH or name it in PLIMSOLL_BINARY"
+    )
+
+
+def _scripts() -> Iterator[Path]:
+    """Where installers put the programs that belong to this installation of the package."""
+    yield Path(sysconfig.get_path("scripts"))
+    user = f"{os.name}_user"
+    if user in sysconfig.get_scheme_names():
+        yield Path(sysconfig.get_path("scripts", user))
+    yield Path(__file__).resolve().parent.parent / "bin"  # pip install --target
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+@dataclasses.dataclass(frozen=True)
+class LeaseOptions:
+    """What `plimsoll run` is asked for."""
+
+    gpus: Optional[Gpus] = None
+    memory: Optional[Memory] = None
+    wait: Union[bool, float] = False
+    priority: Optional[int] = None
+    name: Optional[str] = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.gpus, bool) or (isinstance(self.gpus, int) and self.gpus < 0):
+            raise ValueError(f"gpus={self.gpus!r}: a number of cards, or a list of them")
+        if isinstance(self.memory, bool) or (isinstance(self.memory, (int, float)) and self.memory <= 0):
+            raise ValueError(f"memory={self.memory!r}: a size such as '2GiB', a number of bytes, or a fraction such as 0.4")
+        if isinstance(self.memory, float) and self.memory > 1:
+            raise ValueError(f"memory={self.memory!r}: a fraction is at most 1.0; bytes are an int")
+        if not isinstance(self.wait, bool) and self.wait < 0:
+            raise ValueError(f"wait={self.wait!r}: True, False, or seconds")
+
+    def needs_lease(self) -> bool:
+        return self.gpus is not None or self.memory is not None
+
+    def command(self) -> list[str]:
+        """What goes before the program to be run under the lease; nothing where none is needed."""
+        if not self.needs_lease():
+            return []
+        command = [binary(), "run"]
+        if isinstance(self.gpus, (int, str)):
+            command += ["--gpus", str(self.gpus)]
+        elif self.gpus is not None:
+            command += ["--gpus", ",".join(str(gpu) for gpu in self.gpus)]
+        if self.memory is not None:
+            command += ["--memory", str(self.memory)]
+        if self.wait is True:
+            command += ["--wait"]
+        elif self.wait is not False:
+            command += [f"--wait={self.wait:f}s"]
+        if self.priority is not None:
+            command += [f"--priority={self.priority}"]
+        if self.name is not None:
+            command += [f"--name={self.name}"]
+        return [*command, "--"]

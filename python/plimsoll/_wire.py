@@ -1,0 +1,261 @@
+"""Messages between a program and its workers, over a socket pair of their own.
+
+A message is a head (`_HEAD`) and a payload: the lengths of the buffers, a pickle stream, and the buffers that the stream left out
+(protocol 5). A large payload does not go through the socket but through a file in memory, which the reader maps: buffers stay where
+they are for as long as somebody uses them. The file is then free for another message, of which its writer is told with the next
+head, since what costs time is not copying, but fresh pages.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import enum
+import errno
+import mmap
+import os
+import socket
+import struct
+import tempfile
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Callable, Optional, Union
+
+Chunk = Union[bytes, bytearray, memoryview]
+
+_HEAD = struct.Struct("<BBxxIQQQ")  # kind, file (or _NO_FILE), buffers, bytes of the stream, of the payload, files that are free
+_NO_FILE = 255
+_FILES = 64
+_ALIGNMENT = 64
+_INLINE = 128 * 1024
+"""Payloads up to this many bytes go through the socket: one that nobody reads yet is not to block its sender."""
+_WORTH_HUGE_PAGES = 8 << 20
+_LENT = 4
+"""Files whose buffers are in use, for each direction; buffers of more are copied, since each takes a descriptor."""
+_KEPT = 256 << 20, 2
+"""Free files that are kept: of at most so many bytes, at most so many."""
+
+
+class Kind(enum.IntEnum):
+    # To the worker.
+    SETUP = 1
+    JOB = 2
+    # From the worker.
+    HELLO = 10
+    STARTED = 11
+    RESULT = 12
+    ERROR = 13
+    NOT_PICKLABLE = 14
+    OUT_OF_MEMORY = 15
+    EXIT = 16
+    IDLE = 17
+    LOG = 18
+    OUTPUT = 19
+
+
+class Closed(Exception):
+    """The other side is gone."""
+
+
+class Message:
+    """A message as it arrived: a stream to unpickle, before the next message is received, and the buffers that belong to it."""
+
+    def __init__(self, kind: int, stream: memoryview, buffers: list[memoryview]) -> None:
+        self.kind = kind
+        self.stream = stream
+        self.buffers = buffers
+
+
+class Channel:
+    """One end of the socket pair. `wait` comes back when there is something to read, and raises where that will not be."""
+
+    def __init__(self, sock: socket.socket, wait: Optional[Callable[[], None]] = None) -> None:
+        self._socket = sock
+        self._wait = wait
+        self._sending = threading.Lock()
+        # Ours: written here, read there.
+        self._files: dict[int, int] = {}
+        self._free: list[int] = []
+        # Theirs: how many are mapped, and those that no longer are, of which they have not been told.
+        self._lent: set[int] = set()
+        self._done: collections.deque[int] = collections.deque()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+        while self._files:
+            os.close(self._files.popitem()[1])
+
+    def send(self, kind: Kind, chunks: Sequence[Chunk] = (), buffers: Sequence[memoryview] = ()) -> None:
+        """Sends a stream, in chunks, and its buffers. Raises `Closed` where nobody is there to read, MemoryError for want of room."""
+        stream = sum(len(chunk) for chunk in chunks)
+        lengths = array.array("Q", [view.nbytes for view in buffers])
+        start = _aligned(8 * len(lengths) + stream)
+        total = start + sum(_aligned(length) for length in lengths)
+        with self._sending:
+            number = _NO_FILE if total <= _INLINE else self._a_file()
+            free = 0
+            while self._done:
+                free |= 1 << self._done.popleft()
+            head = _HEAD.pack(kind, number, len(buffers), stream, total, free)
+            try:
+                if number == _NO_FILE:
+                    parts: list[Chunk] = [head, lengths.tobytes(), *chunks, bytes(start - 8 * len(lengths) - stream)]
+                    for view in buffers:
+                        parts += (view, bytes(-view.nbytes % _ALIGNMENT))
+                    self._socket.sendall(b"".join(parts))
+                    return
+                file = self._files[number]
+                if os.fstat(file).st_size < total:
+                    os.ftruncate(file, total)
+                at = _write(file, lengths.tobytes(), 0)
+                for chunk in chunks:
+                    at = _write(file, chunk, at)
+                at = start
+                for view in buffers:
+                    _write(file, view, at)
+                    at += _aligned(view.nbytes)
+                socket.send_fds(self._socket, [head], [file])
+            except ConnectionError as error:
+                raise Closed from error
+            except OSError as error:
+                if error.errno in (errno.ENOMEM, errno.ENOSPC, errno.EDQUOT):
+                    raise MemoryError(f"no room for a message of {total} bytes") from error
+                raise
+
+    def receive(self) -> Message:
+        """The next message. Raises `Closed` where the other side is gone, even in the middle of it."""
+        head, files = self._head()
+        kind, number, count, stream, total, free = _HEAD.unpack(head)
+        self._reclaim(free)
+        if number == _NO_FILE:
+            payload = self._exactly(total)
+        else:
+            payload = self._map(number, files, total)
+        lengths = array.array("Q", payload[: 8 * count].tobytes())
+        body, rest = payload[8 * count : 8 * count + stream], payload[_aligned(8 * count + stream) :]
+        if number != _NO_FILE and len(rest) and len(self._lent) > _LENT:
+            fresh = _fresh(len(rest))
+            fresh[:] = rest
+            rest = fresh
+        return Message(kind, body, _split(rest, lengths))
+
+    def _a_file(self) -> int:
+        """The number of a file to write to."""
+        if self._free:
+            return self._free.pop()
+        number = next(number for number in range(_FILES + 1) if number not in self._files)
+        if number == _FILES:
+            return _NO_FILE
+        self._files[number] = memory_file()
+        return number
+
+    def _reclaim(self, free: int) -> None:
+        most, count = _KEPT
+        for number in [number for number in self._files if free >> number & 1]:
+            if len(self._free) < count and os.fstat(self._files[number]).st_size <= most:
+                self._free.append(number)
+            else:
+                os.close(self._files.pop(number))
+
+    def _map(self, number: int, files: list[int], size: int) -> memoryview:
+        """The payload in a file, until the last view of it is gone. What is written to it is written to a copy."""
+        if not files:
+            raise Closed
+        try:
+            mapping = mmap.mmap(files[0], size, access=mmap.ACCESS_COPY)
+        finally:
+            os.close(files[0])
+        self._lent.add(number)
+        weakref.finalize(mapping, _given_back, number, self._lent, self._done).atexit = False
+        return memoryview(mapping)
+
+    def _head(self) -> tuple[bytes, list[int]]:
+        head, files = b"", list[int]()
+        while len(head) < _HEAD.size:
+            if self._wait is not None:
+                self._wait()
+            try:
+                flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+                more, ancillary, _, _ = self._socket.recvmsg(_HEAD.size - len(head), socket.CMSG_SPACE(4), flags)
+            except ConnectionError as error:
+                raise Closed from error
+            for level, kind, data in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    files.append(struct.unpack("i", data[:4])[0])
+            if not more:
+                raise Closed
+            head += more
+        return head, files
+
+    def _exactly(self, size: int) -> memoryview:
+        payload = memoryview(bytearray(size))
+        at = 0
+        while at < size:
+            if self._wait is not None:
+                self._wait()
+            try:
+                more = self._socket.recv_into(payload[at:])
+            except ConnectionError as error:
+                raise Closed from error
+            if more == 0:
+                raise Closed
+            at += more
+        return payload
+
+
+def _given_back(number: int, lent: set[int], done: collections.deque[int]) -> None:
+    lent.discard(number)
+    done.append(number)
+
+
+def _split(rest: memoryview, lengths: array.array[int]) -> list[memoryview]:
+    at, views = 0, []
+    for length in lengths:
+        views.append(rest[at : at + length])
+        at += _aligned(length)
+    return views
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _write(file: int, data: Chunk, at: int) -> int:
+    view = memoryview(data)
+    while len(view):
+        written = os.pwrite(file, view, at)
+        at += written
+        view = view[written:]
+    return at
+
+
+def _fresh(size: int) -> memoryview:
+    memory = memoryview(mmap.mmap(-1, size))
+    want_huge_pages(memory)
+    return memory
+
+
+def want_huge_pages(memory: memoryview) -> None:
+    """Asks the kernel for huge pages for memory that is about to be filled: most of what a large copy takes is its page faults."""
+    advice = getattr(mmap, "MADV_HUGEPAGE", None)
+    if advice is None or len(memory) < _WORTH_HUGE_PAGES:
+        return
+    try:
+        import ctypes
+
+        at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        start, end = -(-at // mmap.PAGESIZE) * mmap.PAGESIZE, (at + len(memory)) // mmap.PAGESIZE * mmap.PAGESIZE
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), ctypes.c_int(advice))
+    except (ImportError, OSError, AttributeError, TypeError, ValueError):
+        pass  # then they are small
+
+
+def memory_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("plimsoll")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

@@ -1,0 +1,265 @@
+"""A worker: it runs the functions that it is sent, one after the other, until nobody is there to send more."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import io
+import logging
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from typing import Any, Optional
+
+from . import _main, _pickling
+from ._wire import Channel, Chunk, Closed, Kind, Message
+
+SHOW_AND_DIE = signal.SIGUSR1
+"""What a parent sends to a worker that took too long: it writes down where it is and ends."""
+
+
+def main(sock: int, crashes: int, stderr: int) -> int:
+    """Descriptors: our end of the socket pair, a file for tracebacks of the dying, the standard error to use (-1: as it is)."""
+    for descriptor in (sock, crashes):
+        os.set_inheritable(descriptor, False)
+    if stderr >= 0:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+    # Ends it, as every other signal; a KeyboardInterrupt here would be one there.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    faulthandler.enable(crashes)
+    faulthandler.register(SHOW_AND_DIE, crashes, chain=True)
+    channel = Channel(socket.socket(fileno=sock))
+    try:
+        setup = pickle.loads(channel.receive().stream)
+        _prepare(setup, channel)
+        _say(channel, Kind.HELLO, os.getpid())
+        memory = _Memory(setup["recycle_above"])
+        while True:
+            message = channel.receive()
+            channel.send(Kind.STARTED)
+            _work(channel, message)
+            del message
+            _say(channel, Kind.IDLE, memory.stays())
+    except Closed:
+        return 0
+
+
+def _prepare(setup: dict[str, Any], channel: Channel) -> None:
+    sys.path[:] = setup["path"]
+    sys.argv[:] = setup["argv"]
+    _main.adopt(setup["main"])
+    if setup["watch"]:
+        threading.Thread(target=_end_with_parent, args=(channel.fileno(),), daemon=True).start()
+    for name, forwarded in zip(("stdout", "stderr"), setup["forward"]):
+        if forwarded:
+            setattr(sys, name, _text(_Forwarded(channel, name)))
+        else:
+            stream = getattr(sys, name)
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(line_buffering=True)  # what was said before a crash is seen
+    logging.root.addHandler(_Logs(channel))
+    logging.root.setLevel(setup["logging"][0])
+    for name, level in setup["logging"][1].items():
+        logging.getLogger(name).setLevel(level)
+
+
+def _end_with_parent(sock: int) -> None:
+    """For systems whose kernel does not do it."""
+    poll = select.poll()
+    poll.register(sock, 0)  # only that the other side is gone
+    poll.poll()
+    os.killpg(0, signal.SIGKILL)
+
+
+def _work(channel: Channel, message: Message) -> None:
+    """Runs a job and says what came of it."""
+    try:
+        try:
+            function, args, kwargs = _pickling.loads(message)
+        except MemoryError:
+            raise
+        except BaseException as error:
+            text = f"the function or its arguments cannot be read in the worker: {_short(error)}"
+            return _failed(channel, Kind.NOT_PICKLABLE, text, error)
+        finally:
+            message.stream.release()
+            message.buffers.clear()
+        try:
+            result = getattr(function, "__plimsoll_function__", function)(*args, **kwargs)
+        except SystemExit as exit:
+            code = exit.code if isinstance(exit.code, (int, str, type(None))) else str(exit.code)
+            return _failed(channel, Kind.EXIT, code, exit)
+        except MemoryError:
+            raise
+        except BaseException as error:
+            return _raised(channel, error)
+        finally:
+            function = args = kwargs = None
+        try:
+            chunks, buffers = _pickling.dumps(result)
+        except MemoryError:
+            raise
+        except BaseException as error:
+            text = f"the result, of type {type(result).__qualname__}, cannot be pickled: {_short(error)}"
+            return _failed(channel, Kind.NOT_PICKLABLE, text, error)
+        _flush()
+        channel.send(Kind.RESULT, chunks, buffers)
+    except MemoryError as error:
+        _out_of_memory(channel, error)
+
+
+def _out_of_memory(channel: Channel, error: MemoryError) -> None:
+    text, trace = str(error) or "out of memory", ""
+    # What the frames hold is what there is too much of.
+    traceback.clear_frames(error.__traceback__)
+    gc.collect()
+    try:
+        trace = _trace(error)
+    except MemoryError:
+        pass
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    _flush()
+    _say(channel, Kind.OUT_OF_MEMORY, (text, trace))
+
+
+def _raised(channel: Channel, error: BaseException) -> None:
+    """Says what the function raised: the exception, if it can be pickled, its type and text, and where."""
+    trace = _trace(error)
+    try:
+        pickled: Optional[bytes] = _pickling.to_bytes(error)
+    except MemoryError:
+        raise
+    except BaseException:
+        pickled = None
+    _flush()
+    _say(channel, Kind.ERROR, (pickled, _short(error), trace))
+
+
+def _failed(channel: Channel, kind: Kind, what: Any, error: BaseException) -> None:
+    trace = _trace(error)
+    _flush()
+    _say(channel, kind, (what, trace))
+
+
+def _trace(error: BaseException) -> str:
+    """The traceback as Python prints it, from the function on."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_next is not None and frames.tb_frame.f_globals is globals():
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))
+
+
+def _short(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(type(error), error)).strip()
+
+
+def _say(channel: Channel, kind: Kind, what: Any) -> None:
+    channel.send(kind, [pickle.dumps(what)])
+
+
+def _flush() -> None:
+    """So that what was printed is there before the result is."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, ValueError, OSError):
+            pass  # None, closed, or nobody reads it
+
+
+class _Memory:
+    """Whether the process has kept memory that it did not have after its first job."""
+
+    def __init__(self, above: Optional[int]) -> None:
+        self._above = above
+        self._baseline: Optional[int] = None
+
+    def stays(self) -> bool:
+        if self._above is None:
+            return False
+        if self._baseline is None:
+            # The first job brings the libraries; what it leaves behind beyond them is garbage.
+            gc.collect()
+            self._baseline = _resident()
+        if _resident() <= self._baseline + self._above:
+            return False
+        gc.collect()
+        _give_back()
+        return _resident() > self._baseline + self._above
+
+
+def _resident() -> int:
+    """Bytes of memory of this process alone."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            _, resident, shared = map(int, file.read().split()[:3])
+    except OSError:
+        return 0
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _give_back() -> None:
+    """Has the C library give free memory back, where it is one that must be asked."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).malloc_trim(0)
+    except (ImportError, OSError, AttributeError):
+        pass
+
+
+class _Forwarded(io.RawIOBase):
+    """Standard output or error of a program whose own is not a file: a notebook, or one that has redirected it."""
+
+    _PIECE = 32 * 1024
+
+    def __init__(self, channel: Channel, name: str) -> None:
+        self._channel = channel
+        self._name = name
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        for at in range(0, len(view), self._PIECE):
+            _say(self._channel, Kind.OUTPUT, (self._name, view[at : at + self._PIECE].tobytes()))
+        return len(view)
+
+
+def _text(raw: io.RawIOBase) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=True)
+
+
+class _Logs(logging.Handler):
+    """Gives records to the program, whose handlers decide what becomes of them."""
+
+    _MOST = 32 * 1024
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields = dict(record.__dict__)
+        fields["msg"], fields["args"] = record.getMessage()[: self._MOST], None
+        if record.exc_info:
+            fields["exc_text"] = logging.Formatter().formatException(record.exc_info)[-self._MOST :]
+            fields["exc_info"] = None
+        try:
+            chunk: Chunk = _pickling.to_bytes(fields)
+        except Exception:
+            known = logging.makeLogRecord({}).__dict__
+            chunk = pickle.dumps({name: fields.get(name) for name in known})
+        if len(chunk) > 2 * self._MOST + 4096:
+            known = logging.makeLogRecord({}).__dict__
+            chunk = pickle.dumps({name: fields.get(name) for name in known})
+        try:
+            self._channel.send(Kind.LOG, [chunk])
+        except Closed:
+            pass

@@ -1,0 +1,170 @@
+"""One function, one process: `call` and `@isolated`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, Generic, Optional, TypeVar, Union, overload
+
+from . import _pickling
+from ._binary import Gpus, LeaseOptions, Memory
+from ._process import NotStarted, Worker
+from .errors import NotPicklable
+
+R = TypeVar("R")
+if sys.version_info >= (3, 10):
+    from typing import ParamSpec
+
+    P = ParamSpec("P")
+else:  # annotations are text, so that this is enough
+    P = TypeVar("P")
+
+
+def call(
+    function: Callable[..., R],
+    /,
+    *args: Any,
+    gpus: Optional[Gpus] = None,
+    memory: Optional[Memory] = None,
+    timeout: Optional[float] = None,
+    wait: Union[bool, float] = True,
+    priority: Optional[int] = None,
+    name: Optional[str] = None,
+    **kwargs: Any,
+) -> R:
+    """Runs `function(*args, **kwargs)` in a process of its own and returns its result, when that process is gone.
+
+    gpus: how many cards (or which) it gets, for as long as it runs; memory: how much of each. Without both it runs without a
+    lease, and the `plimsoll` program is not needed. timeout: seconds, from when the function starts. wait: whether, or how many
+    seconds, to wait for the lease (priority, name: as others that wait see it).
+
+    Raises what the function raises, with the traceback in the worker as `__cause__`; `plimsoll.RemoteError` and its subclasses for
+    what else can happen to it; `plimsoll.LeaseRefused`. An argument of the function named like one of these options is handed to
+    it with `functools.partial`.
+    """
+    lease = LeaseOptions(gpus, memory, wait, priority, name or _name(function))
+    return _call(function, args, kwargs, lease, timeout)  # type: ignore[no-any-return]
+
+
+def _call(function: Callable[..., Any], args: Any, kwargs: Any, lease: LeaseOptions, timeout: Optional[float]) -> Any:
+    job = pickled(function, args, kwargs)
+    worker = Worker(lease)
+    try:
+        worker.greet()
+        return worker.run(job, _name(function), timeout)
+    except NotStarted as never:
+        raise never.args[0] from never.args[0].__cause__
+    finally:
+        worker.close()
+
+
+def pickled(function: Callable[..., Any], args: Any, kwargs: Any) -> _pickling.Pickled:
+    """A job for a worker. Raises `NotPicklable`."""
+    try:
+        return _pickling.dumps((function, args, kwargs))
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise NotPicklable(f"{_name(function)} or its arguments cannot be pickled: {type(error).__name__}: {error}") from error
+
+
+def _name(function: Callable[..., Any]) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__qualname__", type(function).__qualname__)).replace("<locals>.", "")
+
+
+class Isolated(Generic[P, R]):
+    """A function that runs in a process of its own each time it is called; made by `@isolated`.
+
+    `f.__wrapped__` is the function itself; `f.options(timeout=5)` is it with other options.
+    """
+
+    __wrapped__: Callable[P, R]
+    __qualname__: str
+
+    def __init__(self, function: Callable[P, R], lease: LeaseOptions, timeout: Optional[float]) -> None:
+        functools.update_wrapper(self, function)
+        self._lease = lease
+        self._timeout = timeout
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        lease = self._lease
+        if lease.name is None:
+            lease = _replaced(lease, name=_name(self.__wrapped__))
+        return _call(self, args, kwargs, lease, self._timeout)  # type: ignore[no-any-return]
+
+    def options(
+        self,
+        *,
+        gpus: Any = ...,
+        memory: Any = ...,
+        timeout: Any = ...,
+        wait: Any = ...,
+        priority: Any = ...,
+        name: Any = ...,
+    ) -> Isolated[P, R]:
+        """The same function with other options; those that are not given stay as they are."""
+        given = {"gpus": gpus, "memory": memory, "wait": wait, "priority": priority, "name": name}
+        lease = _replaced(self._lease, **{option: value for option, value in given.items() if value is not ...})
+        return Isolated(self.__wrapped__, lease, self._timeout if timeout is ... else timeout)
+
+    def __get__(self, instance: object, owner: Optional[type] = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<isolated {self.__wrapped__!r}>"
+
+    @property
+    def __plimsoll_function__(self) -> Callable[P, R]:
+        """What a worker runs when it is sent this."""
+        return self.__wrapped__
+
+    def __reduce__(self) -> Any:
+        found: Any = sys.modules.get(self.__module__)
+        for part in self.__qualname__.split("."):
+            found = getattr(found, part, None)
+        if found is self and self.__module__ != "__main__":
+            return self.__qualname__
+        return Isolated, (self.__wrapped__, self._lease, self._timeout)
+
+
+def _replaced(lease: LeaseOptions, **changes: Any) -> LeaseOptions:
+    return dataclasses.replace(lease, **changes)
+
+
+@overload
+def isolated(function: Callable[P, R], /) -> Isolated[P, R]: ...
+
+
+@overload
+def isolated(
+    *,
+    gpus: Optional[Gpus] = None,
+    memory: Optional[Memory] = None,
+    timeout: Optional[float] = None,
+    wait: Union[bool, float] = True,
+    priority: Optional[int] = None,
+    name: Optional[str] = None,
+) -> Callable[[Callable[P, R]], Isolated[P, R]]: ...
+
+
+def isolated(
+    function: Optional[Callable[..., Any]] = None,
+    /,
+    *,
+    gpus: Optional[Gpus] = None,
+    memory: Optional[Memory] = None,
+    timeout: Optional[float] = None,
+    wait: Union[bool, float] = True,
+    priority: Optional[int] = None,
+    name: Optional[str] = None,
+) -> Any:
+    """Decorates a function so that each call of it is a `call`, with these options: `@isolated` or `@isolated(gpus=1)`."""
+    lease = LeaseOptions(gpus, memory, wait, priority, name)
+    if function is not None:
+        return Isolated(function, lease, timeout)
+    return lambda function: Isolated(function, lease, timeout)

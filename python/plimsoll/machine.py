@@ -1,0 +1,102 @@
+"""What the machine has: `devices`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+from typing import Any, Optional, TypeVar
+
+from ._binary import binary
+from .errors import Error
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+    """A card. Sizes are bytes; None is what is not known."""
+
+    ordinal: int
+    name: str
+    simulated: bool
+    uuid: str
+    pci_bus_id: str
+    compute_capability: str
+    total_bytes: Optional[int] = None
+    reserved_bytes: Optional[int] = None
+    used_bytes: Optional[int] = None
+    free_bytes: Optional[int] = None
+    utilisation_percent: Optional[int] = None
+    cuda_ordinal: Optional[int] = None
+    unused: Optional[str] = None
+    """Why Plimsoll does not compute on it, where it does not."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """A logical device; `card` is a place in `Machine.cards`."""
+
+    name: str
+    description: str
+    card: Optional[int] = None
+    limit_bytes: Optional[int] = None
+    overhead_bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """A process with memory on a card."""
+
+    card: int
+    pid: int
+    name: str
+    program: Optional[str] = None
+    reserved_bytes: Optional[int] = None
+    used_bytes: Optional[int] = None
+    peak_bytes: Optional[int] = None
+    guarantee: Optional[str] = None
+    """What stands behind its share: "held", "setting" or "watched"; None for one without a lease."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Waiter:
+    """Somebody who waits for cards, and why."""
+
+    pid: int
+    name: str
+    program: str
+    priority: int
+    ahead: int
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """Cards, logical devices, who holds what, who waits. `document`: all that `plimsoll devices --json` says."""
+
+    cards: list[Card]
+    devices: list[Device]
+    processes: list[Process]
+    waiters: list[Waiter]
+    document: dict[str, Any] = dataclasses.field(repr=False)
+
+
+def devices() -> Machine:
+    """The machine as it is now."""
+    done = subprocess.run([binary(), "devices", "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Error(done.stderr.strip().partition("error: ")[2] or done.stderr.strip() or f"plimsoll devices: status {done.returncode}")
+    document = json.loads(done.stdout)
+    return Machine(
+        cards=[_made(Card, entry) for entry in document["cards"]],
+        devices=[_made(Device, entry) for entry in document["devices"]],
+        processes=[_made(Process, entry) for entry in document["processes"]],
+        waiters=[_made(Waiter, entry) for entry in document["waiters"]],
+        document=document,
+    )
+
+
+def _made(kind: type[T], entry: dict[str, Any]) -> T:
+    known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in entry.items() if name in known})

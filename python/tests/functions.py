@@ -1,0 +1,136 @@
+"""Functions that tests run in workers; a module that workers import."""
+
+import os
+import sys
+import time
+
+import plimsoll
+
+
+class Awkward(Exception):
+    """It pickles, and cannot be made anew from what it pickles to."""
+
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+
+
+class Unpicklable:
+    def __reduce__(self):
+        raise TypeError("not this one")
+
+
+class DiesWhenPickled:
+    def __reduce__(self):
+        os.kill(os.getpid(), 9)
+
+
+class DiesWhenRead:
+    def __reduce__(self):
+        return os._exit, (7,)
+
+
+class FailsWhenRead:
+    def __reduce__(self):
+        return int, ("nonsense",)
+
+
+def identity(value):
+    return value
+
+
+def raise_(kind, *args):
+    raise kind(*args)
+
+
+def raise_with_attribute():
+    error = ValueError("told")
+    error.code = 42
+    raise error
+
+
+def raise_unpicklable():
+    error = ValueError("with a lock")
+    error.thing = Unpicklable()
+    raise error
+
+
+def die(number):
+    os.kill(os.getpid(), number)
+    time.sleep(10)
+
+
+def leave(status):
+    os._exit(status)
+
+
+def exit_(code):
+    sys.exit(code)
+
+
+def pid(*_):
+    return os.getpid()
+
+
+def sleep(seconds):
+    time.sleep(seconds)
+    return seconds
+
+
+def fill_limited():
+    """Asks for more memory than the process may have."""
+    import resource
+
+    with open("/proc/self/statm") as file:
+        now = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + (64 << 20), resource.RLIM_INFINITY))
+    kept = []
+    while True:
+        kept.append(bytearray(1 << 20))
+
+
+def leave_child():
+    """Leaves a process behind that has everything the worker has, and dies."""
+    if os.fork() == 0:
+        time.sleep(3600)
+        os._exit(0)
+    os.kill(os.getpid(), 9)
+
+
+def start_sleeper():
+    """Leaves a program behind. Its process id."""
+    import subprocess
+
+    return subprocess.Popen(["sleep", "3600"]).pid
+
+
+HELD = []
+
+
+def hold(size):
+    HELD.append(bytearray(os.urandom(1) * size))
+    return os.getpid()
+
+
+def log_line(path, line):
+    with open(path, "a") as file:
+        file.write(f"{line}\n")
+
+
+@plimsoll.isolated
+def double(x):
+    """Doubles."""
+    return 2 * x, os.getpid()
+
+
+@plimsoll.isolated(timeout=30)
+def fibonacci(n):
+    return n if n < 2 else fibonacci.__wrapped__(n - 1) + fibonacci.__wrapped__(n - 2)
+
+
+class Account:
+    def __init__(self, amount):
+        self.amount = amount
+
+    @plimsoll.isolated
+    def times(self, factor):
+        return self.amount * factor, os.getpid()
