@@ -46,7 +46,7 @@ impl Device for CpuDevice {
     fn allocate(&self, bytes: Bytes, holder: &str) -> Result<Block> {
         match self.guarded {
             true => Block::guarded(&self.ledger, bytes, holder),
-            false => Block::new(&self.ledger, bytes, holder),
+            false => Block::host(&self.ledger, bytes, holder),
         }
     }
 

@@ -52,7 +52,8 @@ pub(crate) fn submit(loaded: &Arc<Loaded>, run: &Run) {
     }
     // SAFETY: the state is BINDING by our doing.
     let bound = unsafe { &mut *queue.bound.get() };
-    bound.bind(loaded, &run.bindings);
+    // SAFETY: what a processor's program names is in memory of this process; cards copy theirs here.
+    bound.bind(loaded, &run.bindings, |address| unsafe { address.pointer() });
     queue.state.store(READY, Ordering::SeqCst);
 }
 

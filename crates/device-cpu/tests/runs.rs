@@ -9,6 +9,7 @@ use common::*;
 use plimsoll_base::Code;
 use plimsoll_device::*;
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
+use plimsoll_memory::Address;
 
 #[test]
 fn same_bits_on_any_number_of_threads() {
@@ -60,7 +61,8 @@ fn copies_of_all_lengths() {
             let copy =
                 Command { work: Work::Copy, args, scratch: None, worker_scratch: None, guard: None, waits: vec![], label: "copy".into() };
             let executable = device.load(0, Arc::new(Program { commands: vec![copy] })).unwrap();
-            let bindings = Bindings { feeds: vec![from.as_ptr().cast_mut()], fetches: vec![to.as_mut_ptr()], ..Bindings::default() };
+            let (feed, fetch) = (Address::new(from.as_ptr().cast_mut()), Address::new(to.as_mut_ptr()));
+            let bindings = Bindings { feeds: vec![feed], fetches: vec![fetch], ..Bindings::default() };
             let mut run = Arc::new(Run::new(1, bindings));
             Run::alone(&mut run).restart();
             executable.submit(&run);
@@ -90,9 +92,9 @@ fn fed_and_fetched_memory_may_be_elsewhere_in_every_run() {
     for round in 0..4u64 {
         let (feed, mut arena, mut fetch) = ([0, round], [0u64; 2], [0u64; 2]);
         let alone = Run::alone(&mut run);
-        alone.bindings.arenas = vec![arena.as_mut_ptr().cast()];
-        alone.bindings.feeds = vec![feed.as_ptr().cast_mut().cast()];
-        alone.bindings.fetches = vec![fetch.as_mut_ptr().cast()];
+        alone.bindings.arenas = vec![Address::new(arena.as_mut_ptr().cast())];
+        alone.bindings.feeds = vec![Address::new(feed.as_ptr().cast_mut().cast())];
+        alone.bindings.fetches = vec![Address::new(fetch.as_mut_ptr().cast())];
         alone.restart();
         executable.submit(&run);
         device.drive(&run);

@@ -8,20 +8,19 @@ use plimsoll_device::interpret::Loaded;
 use plimsoll_device::{Device, DeviceSpec, Executable, Failure, Fault, Program, Run, Usage};
 use plimsoll_memory::{Block, Ledger, Loan};
 
+use crate::memory::{CardMemory, LOST};
 use crate::stream::{Job, Streams};
 
 /// A logical device on a simulated card.
 pub struct SimDevice {
     spec: DeviceSpec,
     ledger: Arc<Ledger>,
+    memory: CardMemory,
     /// What the card takes for itself.
     _overhead: Loan,
     streams: Arc<Streams>,
     lost: Arc<AtomicBool>,
 }
-
-/// What a device that is lost says.
-const LOST: Fault = Fault { code: Code::Unavailable, message: "the device is lost", numbers: [0, 0] };
 
 impl SimDevice {
     /// A device with that line, of which the specification's overhead is taken at once. A card computes with one thread:
@@ -33,7 +32,9 @@ impl SimDevice {
         spec.threads = 1;
         let mut overhead = Loan::new(&ledger, "context of the card");
         overhead.set(spec.overhead).map_err(plimsoll_base::Error::from)?;
-        Ok(SimDevice { spec, ledger, _overhead: overhead, streams: Arc::default(), lost: Arc::default() })
+        let lost = Arc::default();
+        let memory = CardMemory::new(&ledger, &lost);
+        Ok(SimDevice { spec, ledger, memory, _overhead: overhead, streams: Arc::default(), lost })
     }
 
     /// The device's line.
@@ -45,13 +46,6 @@ impl SimDevice {
     pub fn lose(&self) {
         self.lost.store(true, Ordering::Release);
     }
-
-    fn refuse_if_lost(&self) -> Result<()> {
-        match self.lost.load(Ordering::Acquire) {
-            true => Err(LOST.to_error().on_device(self.spec.name.to_string())),
-            false => Ok(()),
-        }
-    }
 }
 
 impl Device for SimDevice {
@@ -60,8 +54,8 @@ impl Device for SimDevice {
     }
 
     fn allocate(&self, bytes: Bytes, holder: &str) -> Result<Block> {
-        self.refuse_if_lost()?;
-        Block::new(&self.ledger, bytes, holder)
+        self.memory.refuse_if_lost()?;
+        Block::new(&self.ledger, &self.memory, bytes, holder)
     }
 
     fn lend(&self, holder: &str) -> Loan {
@@ -84,7 +78,7 @@ impl Device for SimDevice {
     }
 
     fn load(&self, queue: u32, program: Arc<Program>) -> Result<Box<dyn Executable>> {
-        self.refuse_if_lost()?;
+        self.memory.refuse_if_lost()?;
         let loaded = Loaded::new(queue, &program, 1).map_err(|error| error.on_device(self.spec.name.to_string()))?;
         Ok(Box::new(SimExecutable { loaded: Arc::new(loaded), streams: self.streams.clone(), lost: self.lost.clone() }))
     }

@@ -1,7 +1,8 @@
-//! Simulated graphics cards: memory of their own under a line, programs run by threads of their own while the caller goes on,
+//! Simulated graphics cards: memory of their own under a line, out of the processor's reach, programs run by threads of their own while the caller goes on,
 //! the processor's kernels. What a card is called and how much it has comes from outside.
 
 mod device;
+mod memory;
 mod stream;
 
 pub use device::SimDevice;

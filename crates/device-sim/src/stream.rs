@@ -4,8 +4,11 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use plimsoll_device::interpret::{Bound, Loaded, Step, execute, is_wanted};
-use plimsoll_device::{Failure, Run};
+use plimsoll_base::Code;
+use plimsoll_device::interpret::{Action, Bound, Loaded, NONE, Step, execute, is_wanted};
+use plimsoll_device::{Bindings, Failure, Fault, Place, Run};
+
+use crate::memory::{is_on_a_card, reach};
 
 /// A queue of a run to be run.
 pub(crate) struct Job {
@@ -108,18 +111,18 @@ impl Streams {
         let kept = run.kept_or(loaded.queue, || Addresses { loaded: loaded.clone(), bound: UnsafeCell::default() });
         match kept.filter(|kept| Arc::ptr_eq(&kept.loaded, loaded)) {
             None => {
-                let fault = plimsoll_device::Fault {
-                    code: plimsoll_base::Code::Internal,
-                    message: "the run was made for another program",
-                    numbers: [0, 0],
-                };
+                let fault = Fault { code: Code::Internal, message: "the run was made for another program", numbers: [0, 0] };
                 run.fail(Failure { queue: loaded.queue, command: 0, fault });
             }
             Some(addresses) => {
                 // SAFETY: see `Addresses`.
                 let bound = unsafe { &mut *addresses.bound.get() };
-                bound.bind(loaded, &run.bindings);
-                self.steps(loaded, run, bound);
+                let is_new = bound.bind(loaded, &run.bindings, reach);
+                if is_new && let Some(command) = beyond_reach(loaded, &run.bindings) {
+                    run.fail(Failure { queue: loaded.queue, command, fault: BEYOND_REACH });
+                } else {
+                    self.steps(loaded, run, bound);
+                }
             }
         }
         run.queue_ended();
@@ -153,6 +156,27 @@ impl Streams {
             run.advance(loaded.queue, number + 1);
         }
     }
+}
+
+/// What a real card could not do.
+const BEYOND_REACH: Fault =
+    Fault { code: Code::Internal, message: "a kernel of a card is given memory of the processor", numbers: [0, 0] };
+
+/// The first command whose kernel would need values that are not in the memory of a card. States of operations are the
+/// processor's: a card is told them with the call.
+fn beyond_reach(loaded: &Loaded, bindings: &Bindings) -> Option<u32> {
+    let is_reached = |index: u32| match loaded.pointers[index as usize].0 {
+        Place::Variable(_) => true,
+        place => is_on_a_card(bindings.base(place)),
+    };
+    let is_fine = |step: &Step| {
+        let args = match step.action {
+            Action::Kernel(_) => step.args.0..step.args.0 + step.args.1,
+            Action::Copy { .. } => 0..0,
+        };
+        args.chain([step.scratch, step.worker.0, step.guard].into_iter().filter(|index| *index != NONE)).all(is_reached)
+    };
+    loaded.steps.iter().position(|step| !is_fine(step)).map(|position| position as u32)
 }
 
 /// Sleeps until what the step waits for has happened, or the run has failed.

@@ -5,33 +5,31 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use plimsoll_memory::Address;
+
 use crate::{Bell, Fault, Place, Trace, Wait};
 
-/// Addresses of the blocks that a program names, in the order of the numbers in [`Place`].
+/// Addresses of the blocks that a program names, in the order of the numbers in [`Place`]. Each is an address of the device in
+/// whose memory the block lies. What is fed and fetched, flags, and constants that are only copied from are the host's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bindings {
     /// One arena for each device of the plan.
-    pub arenas: Vec<*mut u8>,
+    pub arenas: Vec<Address>,
     /// Storage of variables.
-    pub variables: Vec<*mut u8>,
+    pub variables: Vec<Address>,
     /// Their initialised flags.
-    pub flags: Vec<*mut u8>,
+    pub flags: Vec<Address>,
     /// Constants. Never written.
-    pub constants: Vec<*mut u8>,
+    pub constants: Vec<Address>,
     /// Fed tensors. Never written.
-    pub feeds: Vec<*mut u8>,
+    pub feeds: Vec<Address>,
     /// Fetched tensors.
-    pub fetches: Vec<*mut u8>,
+    pub fetches: Vec<Address>,
 }
-
-// SAFETY: the pointers are only followed by the kernels of a run, under the contract of `Run::bindings`.
-unsafe impl Send for Bindings {}
-// SAFETY: as above.
-unsafe impl Sync for Bindings {}
 
 impl Bindings {
     /// The address of a block; `None` where the table has no such entry.
-    pub fn get(&self, place: Place) -> Option<*mut u8> {
+    pub fn get(&self, place: Place) -> Option<Address> {
         let (table, index) = match place {
             Place::Arena(index) => (&self.arenas, index),
             Place::Variable(index) => (&self.variables, index),
@@ -44,7 +42,7 @@ impl Bindings {
     }
 
     /// The address of a block. Panics where the table has no such entry.
-    pub fn base(&self, place: Place) -> *mut u8 {
+    pub fn base(&self, place: Place) -> Address {
         match self.get(place) {
             Some(base) => base,
             None => panic!("the bindings have no {place:?}"),

@@ -113,24 +113,37 @@ impl Backing {
         self.start.as_ptr()
     }
 
-    pub(crate) fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-
     /// Bytes mapped: whole pages.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.bytes)
     }
 
-    /// Writes to every page, so that they exist in memory from now on.
-    pub fn touch(&mut self) {
-        let page = page_size() as usize;
-        for offset in (0..self.bytes as usize).step_by(page) {
-            // SAFETY: inside the mapping, which `&mut` makes ours; a byte is written back as it was.
-            unsafe {
-                let byte = self.start.as_ptr().add(offset);
-                byte.write_volatile(byte.read_volatile());
-            }
+    /// Writes bytes, beginning at `offset`. The caller sees to it that nobody reads or writes them meanwhile.
+    ///
+    /// # Errors
+    /// INTERNAL where the range is not inside the mapping.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check_inside(offset, bytes.len())?;
+        // SAFETY: the range is inside the mapping, which `bytes` cannot overlap: the mapping hands out no references.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(offset as usize), bytes.len()) };
+        Ok(())
+    }
+
+    /// Reads bytes, beginning at `offset`. The caller sees to it that nobody writes them meanwhile.
+    ///
+    /// # Errors
+    /// As [`Backing::write`].
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        self.check_inside(offset, bytes.len())?;
+        // SAFETY: as in `write`; mapped bytes are always initialised.
+        unsafe { std::ptr::copy_nonoverlapping(self.start.as_ptr().add(offset as usize), bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn check_inside(&self, offset: u64, length: usize) -> Result<()> {
+        match offset.checked_add(length as u64) {
+            Some(end) if end <= self.bytes => Ok(()),
+            _ => Err(Error::internal(format!("{length} bytes at {offset} are not inside a mapping of {} bytes", self.bytes))),
         }
     }
 
@@ -229,5 +242,18 @@ mod tests {
         }
         drop(backing);
         assert_eq!(ledger.mapped(), Bytes::ZERO);
+    }
+
+    #[test]
+    fn is_zeroed_and_becomes_resident_when_touched() {
+        let page = page_size();
+        let ledger = Ledger::new("CPU:0", None);
+        let backing = Backing::new(&ledger, Bytes(8 * page)).unwrap();
+        assert_eq!(backing.resident(), Some(Bytes::ZERO));
+        let mut bytes = vec![1; 8 * page as usize];
+        backing.read(0, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|&byte| byte == 0));
+        backing.write(0, &bytes).unwrap();
+        assert_eq!(backing.resident(), Some(Bytes(8 * page)));
     }
 }

@@ -1,61 +1,61 @@
 //! Reserved and backed memory.
 
-use std::ptr::NonNull;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Result};
+use plimsoll_base::{Bytes, Error, Result};
 
-use crate::{Backing, Ledger, Reservation, page_size};
-
-/// The byte that [`Block::poison`] writes: as `f32` a large negative number, as an index out of every range.
-pub const POISON: u8 = 0xCB;
+use crate::{Address, AddressSpace, HostPages, Ledger, Region, Reservation};
 
 /// Arguments of kernels are aligned to this many bytes.
 const ALIGNMENT: u64 = 64;
 
-/// A reservation with its mapping. Dropping it gives both back.
+/// A reservation with memory of a device. Dropping it gives both back.
+///
+/// The host reads and writes it through [`Block::read`] and [`Block::write`], which go to wherever the memory is; programs that a
+/// device runs are told its address.
 #[derive(Debug)]
 pub struct Block {
-    start: NonNull<u8>,
+    address: Address,
     bytes: Bytes,
-    // In this order: the pages go before the promise ends.
-    backing: Backing,
+    /// Where the bytes begin in the region.
+    skipped: u64,
+    // In this order: the memory goes before the promise ends.
+    region: Box<dyn Region>,
     reservation: Reservation,
 }
 
-// SAFETY: `start` points into `backing`, which may be sent; the block hands out nothing but the address.
-unsafe impl Send for Block {}
-// SAFETY: as above.
-unsafe impl Sync for Block {}
-
 impl Block {
-    /// Reserves `bytes`, rounded up to pages, in the name of `holder`, and maps as many zeroed bytes.
+    /// Reserves `bytes`, rounded up to the granularity of `space`, in the name of `holder`, and takes as many zeroed bytes from there.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED if the line or the operating system has not that much.
-    pub fn new(ledger: &Arc<Ledger>, bytes: Bytes, holder: &str) -> Result<Block> {
-        let reservation = ledger.reserve(bytes.round_up(page_size()), holder)?;
-        let backing = Backing::new(ledger, bytes)?;
-        let start = backing.start();
-        Ok(Block { start, bytes, backing, reservation })
+    /// RESOURCE_EXHAUSTED if the line or the space has not that much.
+    pub fn new(ledger: &Arc<Ledger>, space: &dyn AddressSpace, bytes: Bytes, holder: &str) -> Result<Block> {
+        let reservation = ledger.reserve(bytes.round_up(space.granularity()), holder)?;
+        let region = space.reserve(bytes)?;
+        Ok(Block { address: region.start(), bytes, skipped: 0, region, reservation })
     }
 
-    /// As [`Block::new`], for tests: touching the page before the block or the bytes from its end, rounded up to 64, faults.
+    /// As [`Block::new`], of this machine's pages.
+    ///
+    /// # Errors
+    /// As [`Block::new`].
+    pub fn host(ledger: &Arc<Ledger>, bytes: Bytes, holder: &str) -> Result<Block> {
+        Block::new(ledger, &HostPages::new(ledger), bytes, holder)
+    }
+
+    /// As [`Block::host`], for tests: touching the page before the block or the bytes from its end, rounded up to 64, faults.
     ///
     /// # Errors
     /// As [`Block::new`].
     pub fn guarded(ledger: &Arc<Ledger>, bytes: Bytes, holder: &str) -> Result<Block> {
-        let reservation = ledger.reserve(bytes.round_up(page_size()), holder)?;
-        let backing = Backing::guarded(ledger, bytes)?;
-        let slack = backing.bytes() - bytes.round_up(ALIGNMENT);
-        // SAFETY: the slack is at most the length of the mapping.
-        let start = unsafe { backing.start().add(slack.0 as usize) };
-        Ok(Block { start, bytes, backing, reservation })
+        let block = Block::new(ledger, &HostPages::guarded(ledger), bytes, holder)?;
+        let skipped = (block.reserved() - bytes.round_up(ALIGNMENT)).0;
+        Ok(Block { address: block.address.plus(skipped), skipped, ..block })
     }
 
     /// The first byte, aligned to 64 at least. Not null, even where there are no bytes.
-    pub fn as_ptr(&self) -> *mut u8 {
-        self.start.as_ptr()
+    pub fn address(&self) -> Address {
+        self.address
     }
 
     /// How many bytes may be used: as many as were asked for.
@@ -68,62 +68,42 @@ impl Block {
         self.reservation.bytes()
     }
 
-    /// Copies bytes out, beginning at `offset`. The caller sees to it that nobody writes them meanwhile.
+    /// Writes bytes, beginning at `offset`: see [`Region::write`].
     ///
-    /// # Panics
-    /// Where the range is not inside the block.
-    pub fn copy_out(&self, offset: u64, out: &mut [u8]) {
-        assert!(offset.checked_add(out.len() as u64).is_some_and(|end| end <= self.bytes.0), "outside the block");
-        // SAFETY: the range is inside the mapping, whose bytes are always initialised; `out` cannot overlap memory that this
-        // block alone owns.
-        unsafe { std::ptr::copy_nonoverlapping(self.start.as_ptr().add(offset as usize), out.as_mut_ptr(), out.len()) };
+    /// # Errors
+    /// UNAVAILABLE where the device is lost; INTERNAL where the range is not inside the block.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.region.write(self.inside(offset, bytes.len())?, bytes)
     }
 
-    /// Copies bytes in, beginning at `offset`. The caller sees to it that nobody reads or writes them meanwhile.
+    /// Reads bytes, beginning at `offset`: see [`Region::read`].
     ///
-    /// # Panics
-    /// Where the range is not inside the block.
-    pub fn copy_in(&self, offset: u64, bytes: &[u8]) {
-        assert!(offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.bytes.0), "outside the block");
-        // SAFETY: as in `copy_out`.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(offset as usize), bytes.len()) };
+    /// # Errors
+    /// As [`Block::write`].
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        self.region.read(self.inside(offset, bytes.len())?, bytes)
     }
 
-    /// Writes to every page, so that they exist in memory from now on.
-    pub fn touch(&mut self) {
-        self.backing.touch();
-    }
-
-    /// Bytes of the block's pages that are in memory now; `None` where the system does not say.
-    pub fn resident(&self) -> Option<Bytes> {
-        self.backing.resident()
-    }
-
-    /// Fills the block with [`POISON`], so that [`Block::highest_touched`] can tell what was written since.
-    pub fn poison(&mut self) {
-        // SAFETY: `bytes` bytes from `start` are inside the mapping, which `&mut` makes ours.
-        unsafe { self.start.as_ptr().write_bytes(POISON, self.bytes.0 as usize) };
-    }
-
-    /// The number of bytes up to and including the last that is not [`POISON`].
-    pub fn highest_touched(&mut self) -> Bytes {
-        // SAFETY: as in `poison`; mapped bytes are always initialised.
-        let bytes = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes.0 as usize) };
-        Bytes(bytes.iter().rposition(|&byte| byte != POISON).map_or(0, |last| last as u64 + 1))
+    /// Where a range of the block begins in the region.
+    fn inside(&self, offset: u64, length: usize) -> Result<u64> {
+        let end = offset.checked_add(length as u64).filter(|end| *end <= self.bytes.0);
+        let outside = || Error::internal(format!("{length} bytes at {offset} are not inside a block of {} bytes", self.bytes.0));
+        end.map(|_| self.skipped + offset).ok_or_else(outside)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page_size;
 
     #[test]
     fn gives_both_back() {
         let ledger = Ledger::new("CPU:0", Some(Bytes(3 * page_size())));
-        let block = Block::new(&ledger, Bytes(page_size() + 1), "a").unwrap();
+        let block = Block::host(&ledger, Bytes(page_size() + 1), "a").unwrap();
         assert_eq!((ledger.in_use(), ledger.mapped()), (Bytes(2 * page_size()), Bytes(2 * page_size())));
         assert_eq!((block.bytes(), block.reserved()), (Bytes(page_size() + 1), Bytes(2 * page_size())));
-        assert!(Block::new(&ledger, Bytes(page_size() + 1), "b").is_err());
+        assert!(Block::host(&ledger, Bytes(page_size() + 1), "b").is_err());
         drop(block);
         assert_eq!((ledger.in_use(), ledger.mapped()), (Bytes::ZERO, Bytes::ZERO));
         assert_eq!((ledger.peak(), ledger.mapped_peak()), (Bytes(2 * page_size()), Bytes(2 * page_size())));
@@ -132,9 +112,11 @@ mod tests {
     #[test]
     fn no_bytes_are_a_block_too() {
         let ledger = Ledger::new("CPU:0", Some(Bytes::ZERO));
-        for block in [Block::new(&ledger, Bytes::ZERO, "a").unwrap(), Block::guarded(&ledger, Bytes::ZERO, "a").unwrap()] {
-            assert!(!block.as_ptr().is_null() && block.as_ptr().addr().is_multiple_of(64));
-            assert_eq!((block.resident(), ledger.mapped()), (Some(Bytes::ZERO), Bytes::ZERO));
+        for block in [Block::host(&ledger, Bytes::ZERO, "a").unwrap(), Block::guarded(&ledger, Bytes::ZERO, "a").unwrap()] {
+            assert!(block.address() != Address::NULL && block.address().number().is_multiple_of(64));
+            block.write(0, &[]).unwrap();
+            block.read(0, &mut []).unwrap();
+            assert_eq!(ledger.mapped(), Bytes::ZERO);
         }
     }
 
@@ -142,7 +124,7 @@ mod tests {
     fn more_than_there_is_is_an_error() {
         let ledger = Ledger::new("CPU:0", None);
         for bytes in [1 << 62, u64::MAX - page_size(), u64::MAX] {
-            let error = Block::new(&ledger, Bytes(bytes), "greedy").unwrap_err();
+            let error = Block::host(&ledger, Bytes(bytes), "greedy").unwrap_err();
             assert_eq!(error.code(), plimsoll_base::Code::ResourceExhausted, "{error}");
             assert!(Block::guarded(&ledger, Bytes(bytes), "greedy").is_err());
         }
@@ -150,26 +132,18 @@ mod tests {
     }
 
     #[test]
-    fn is_zeroed_and_becomes_resident_when_touched() {
+    fn bytes_go_in_and_out_and_none_beyond_the_end() {
         let ledger = Ledger::new("CPU:0", None);
-        let mut block = Block::new(&ledger, Bytes(8 * page_size()), "a").unwrap();
-        assert_eq!(block.resident(), Some(Bytes::ZERO));
-        block.touch();
-        assert_eq!(block.resident(), Some(Bytes(8 * page_size())));
-        // SAFETY: the block's own bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(block.as_ptr(), 8 * page_size() as usize) };
-        assert!(bytes.iter().all(|&byte| byte == 0));
-    }
-
-    #[test]
-    fn poison_finds_the_last_byte_written() {
-        let ledger = Ledger::new("CPU:0", None);
-        for mut block in [Block::new(&ledger, Bytes(1000), "a").unwrap(), Block::guarded(&ledger, Bytes(1000), "a").unwrap()] {
-            block.poison();
-            assert_eq!(block.highest_touched(), Bytes::ZERO);
-            // SAFETY: byte 776 of 1000.
-            unsafe { block.as_ptr().add(776).write(0) };
-            assert_eq!(block.highest_touched(), Bytes(777));
+        for block in [Block::host(&ledger, Bytes(1000), "a").unwrap(), Block::guarded(&ledger, Bytes(1000), "a").unwrap()] {
+            block.write(993, &[1, 2, 3, 4, 5, 6, 7]).unwrap();
+            let mut out = [9; 9];
+            block.read(991, &mut out).unwrap();
+            assert_eq!(out, [0, 0, 1, 2, 3, 4, 5, 6, 7]);
+            for (offset, length) in [(992, 9), (1001, 0), (u64::MAX, 1), (0, 1001)] {
+                let mut bytes = vec![0; length];
+                let codes = [block.read(offset, &mut bytes), block.write(offset, &bytes)].map(|result| result.unwrap_err().code());
+                assert_eq!(codes, [plimsoll_base::Code::Internal; 2]);
+            }
         }
     }
 
@@ -178,7 +152,8 @@ mod tests {
         let ledger = Ledger::new("CPU:0", None);
         let block = Block::guarded(&ledger, Bytes(128), "a").unwrap();
         for offset in [128_isize, -(page_size() as isize)] {
-            let address = block.as_ptr().wrapping_offset(offset);
+            // SAFETY: pages of this process; whether it may be written is the question.
+            let address = unsafe { block.address().pointer() }.wrapping_offset(offset);
             // SAFETY: the child only writes to the address and ends; it neither allocates nor locks.
             let status = unsafe {
                 match libc::fork() {

@@ -1,10 +1,11 @@
-//! Memory of a device inside this process: the line that holds ([`Ledger`]), mappings that can be given back ([`Backing`]),
-//! both together ([`Block`]), the packing of buffers with known lifetimes into one block ([`layout`]), and an allocator for those
+//! Memory of a device: the line that holds ([`Ledger`]), the seam behind which memory is had and given back ([`AddressSpace`]; pages
+//! of this machine are one: [`HostPages`]), both together ([`Block`]), the packing of buffers with known lifetimes into one block ([`layout`]), and an allocator for those
 //! whose lifetimes or sizes are not known beforehand ([`arena`]).
 //!
 //! There are two counts, made independently: what was promised (reservations) and what was mapped (backings). A test that
 //! compares them compares two facts.
 
+mod address;
 pub mod arena;
 mod backing;
 mod block;
@@ -16,10 +17,13 @@ pub mod machine;
 mod pages;
 mod sealed;
 mod size;
+mod space;
 
+pub use address::Address;
 pub use backing::{Backing, page_size, physical_memory};
-pub use block::{Block, POISON};
+pub use block::Block;
 pub use heap::trim_heap;
 pub use ledger::{Faults, Holder, Ledger, Refusal, Reservation, Upstream};
 pub use loan::Loan;
 pub use sealed::Sealed;
+pub use space::{AddressSpace, HostPages, Region};

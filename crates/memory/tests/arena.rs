@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Code, Error};
-use plimsoll_memory::arena::{Allocation, Arena, HostPages, Options, Request, TimingCounter};
-use plimsoll_memory::{Ledger, page_size};
+use plimsoll_memory::arena::{Allocation, Arena, Options, Request, TimingCounter};
+use plimsoll_memory::{Address, HostPages, Ledger, page_size};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -20,12 +20,12 @@ fn growing(limit: u64) -> Options {
 
 fn pattern(allocation: &Allocation) -> &[u8] {
     // SAFETY: the bytes of the allocation, written by `fill`, and nobody writes to them now.
-    unsafe { std::slice::from_raw_parts(allocation.as_ptr(), allocation.allocated().0 as usize) }
+    unsafe { std::slice::from_raw_parts(allocation.address().pointer(), allocation.allocated().0 as usize) }
 }
 
 fn fill(allocation: &Allocation, byte: u8) {
     // SAFETY: the bytes of the allocation, which nobody else uses now.
-    unsafe { allocation.as_ptr().write_bytes(byte, allocation.allocated().0 as usize) };
+    unsafe { allocation.address().pointer().write_bytes(byte, allocation.allocated().0 as usize) };
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_region_is_under_the_line_before_it_exists() {
     let a = arena.allocate(Bytes(100), "a").unwrap();
     assert_eq!((arena.reserved(), ledger.in_use(), ledger.mapped()), (Bytes(2 * MIB), Bytes(2 * MIB), Bytes(2 * MIB)));
     assert_eq!(ledger.holders()[0].name.as_ref(), "session 1: open");
-    assert_eq!((a.bytes(), a.allocated(), a.as_ptr().addr() % 256), (Bytes(100), Bytes(256), 0));
+    assert_eq!((a.bytes(), a.allocated(), a.address().number() % 256), (Bytes(100), Bytes(256), 0));
     // 4 MiB are next, then 8 of which the line has 2.
     let b = arena.allocate(Bytes(3 * MIB), "b").unwrap();
     let c = arena.allocate(Bytes(2 * MIB), "c").unwrap();
@@ -91,7 +91,7 @@ fn no_bytes_are_an_allocation_too() {
     let ledger = Ledger::new("CPU:0", Some(Bytes::ZERO));
     let arena = Arena::host("arena", &ledger, Options::new(Bytes::ZERO));
     let nothing = arena.allocate(Bytes::ZERO, "a").unwrap();
-    assert_eq!((nothing.bytes(), nothing.as_ptr().addr() % 256, nothing.as_ptr().is_null()), (Bytes::ZERO, 0, false));
+    assert_eq!((nothing.bytes(), nothing.address().number() % 256, nothing.address() == Address::NULL), (Bytes::ZERO, 0, false));
     assert_eq!((arena.stats().num_allocs, arena.reserved()), (0, Bytes::ZERO));
     for bytes in [1, u64::MAX - 300, u64::MAX] {
         assert!(arena.allocate_with(Request { wait: LONG, ..Request::new(Bytes(bytes), "b") }).is_err());
@@ -151,7 +151,7 @@ fn pages_inside_of_a_region_are_given_back_and_come_again() {
     let b = arena.allocate(Bytes(8 * page), "b").unwrap();
     let c = arena.allocate(Bytes(page), "c").unwrap();
     [&a, &b, &c].into_iter().zip([1, 2, 3]).for_each(|(allocation, byte)| fill(allocation, byte));
-    let address = b.as_ptr();
+    let address = b.address();
     drop(b);
     // 7 pages of b lie inside of its chunk, 22 are after the one in which c ends.
     let given = (7 + 22) * page;
@@ -167,7 +167,7 @@ fn pages_inside_of_a_region_are_given_back_and_come_again() {
     assert!(ledger.in_use() <= Bytes(32 * page) && arena.defect().is_none());
     drop((other, small));
     let b = arena.allocate(Bytes(8 * page), "b").unwrap();
-    assert_eq!((b.as_ptr(), ledger.mapped()), (address, arena.reserved()));
+    assert_eq!((b.address(), ledger.mapped()), (address, arena.reserved()));
     fill(&b, 4);
     assert!(pattern(&a).iter().all(|&byte| byte == 1) && pattern(&c).iter().all(|&byte| byte == 3));
     drop((a, b, c));

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::Device;
-use plimsoll_memory::{Block, Loan};
+use plimsoll_memory::{Address, Block, Loan};
 
 use crate::loaded::Loaded;
 
@@ -30,8 +30,8 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// Where the arena of a device is.
-    pub fn arena(&self, device: usize) -> *mut u8 {
-        self.arenas[device].as_ref().map_or(std::ptr::null_mut(), Block::as_ptr)
+    pub fn arena(&self, device: usize) -> Address {
+        self.arenas[device].as_ref().map_or(Address::NULL, Block::address)
     }
 }
 

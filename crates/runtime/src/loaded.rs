@@ -8,7 +8,7 @@ use plimsoll_base::{Bytes, Code, DataType, Error, Result};
 use plimsoll_device::{Bindings, Device, DeviceKind, DeviceSpec, Executable, Failure, Run, Trace};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, Shape};
-use plimsoll_memory::{Block, Loan};
+use plimsoll_memory::{Address, Block, Loan};
 use plimsoll_plan::{Plan, PlanVariable, VariableKind};
 
 use crate::access::{Access, Wish};
@@ -120,15 +120,15 @@ impl Loaded {
                 let at = used[index];
                 used[index] += Bytes(constant.value.byte_len()).round_up(devices[index].spec().alignment).0;
                 let dense = constant.value.dense()?;
-                block.copy_in(at, dense.bytes().unwrap_or_default());
-                addresses.push(block.as_ptr().wrapping_add(at as usize));
+                block.write(at, dense.bytes().unwrap_or_default())?;
+                addresses.push(block.address().plus(at));
                 continue;
             }
             if constant.value.bytes().is_none() {
                 constants.full.push(constant.value.dense()?);
             }
             let bytes = constant.value.bytes().or_else(|| constants.full.last()?.bytes());
-            addresses.push(bytes.map_or(std::ptr::null_mut(), |bytes| bytes.as_ptr().cast_mut()));
+            addresses.push(bytes.map_or(Address::NULL, |bytes| Address::new(bytes.as_ptr().cast_mut())));
         }
         let executables = plan
             .queues()
@@ -137,12 +137,12 @@ impl Loaded {
             .map(|(index, queue)| devices[queue.device.index()].load(index as u32, queue.program.clone()))
             .collect::<Result<Vec<_>>>()?;
         let bindings = Bindings {
-            arenas: vec![std::ptr::null_mut(); devices.len()],
+            arenas: vec![Address::NULL; devices.len()],
             variables: slots.iter().map(|slot| slot.address()).collect(),
-            flags: slots.iter().map(|slot| slot.flag.as_ptr()).collect(),
+            flags: slots.iter().map(|slot| Address::new(slot.flag.as_ptr())).collect(),
             constants: addresses,
-            feeds: vec![std::ptr::null_mut(); plan.sources().count()],
-            fetches: vec![std::ptr::null_mut(); plan.sinks().count()],
+            feeds: vec![Address::NULL; plan.sources().count()],
+            fetches: vec![Address::NULL; plan.sinks().count()],
         };
         let arenas = plan
             .devices
@@ -261,17 +261,19 @@ impl Loaded {
         let Ends { feeds, fetches, trace, times } = ends;
         let run = Run::alone(&mut context.run);
         match room {
-            Room::Shared(_) => context.blocks.iter().for_each(|(device, block)| run.bindings.arenas[*device] = block.as_ptr()),
+            Room::Shared(_) => context.blocks.iter().for_each(|(device, block)| run.bindings.arenas[*device] = block.address()),
             Room::Lane(memory) => self.arenas.iter().for_each(|(device, _)| run.bindings.arenas[*device] = memory.arena(*device)),
         }
         for (address, feed) in run.bindings.feeds.iter_mut().zip(feeds.iter()) {
             // What the plan knows already (strings are only known that way) is not read.
             if feed.data_type() != DataType::String {
-                *address = feed.bytes().ok_or_else(|| Error::internal("a feed is not dense"))?.as_ptr().cast_mut();
+                let bytes = feed.bytes().ok_or_else(|| Error::internal("a feed is not dense"))?;
+                *address = Address::new(bytes.as_ptr().cast_mut());
             }
         }
         for (address, fetch) in run.bindings.fetches.iter_mut().zip(fetches.iter_mut()) {
-            *address = fetch.bytes_mut().ok_or_else(|| Error::internal("a fetch is not dense"))?.as_mut_ptr();
+            let bytes = fetch.bytes_mut().ok_or_else(|| Error::internal("a fetch is not dense"))?;
+            *address = Address::new(bytes.as_mut_ptr());
         }
         run.trace = trace.take();
         run.is_timed = times.is_some();

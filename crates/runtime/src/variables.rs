@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use plimsoll_base::{Bytes, DataType, Error, Result};
 use plimsoll_device::{Device, DeviceSpec};
 use plimsoll_graph::{HostTensor, Shape};
-use plimsoll_memory::{Block, Ledger};
+use plimsoll_memory::{Address, Block, Ledger};
 use plimsoll_plan::{PlanVariable, VariableKind};
 
 /// Where a variable is.
@@ -26,8 +26,8 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub fn address(&self) -> *mut u8 {
-        self.block.as_ptr().wrapping_add(self.offset as usize)
+    pub fn address(&self) -> Address {
+        self.block.address().plus(self.offset)
     }
 
     pub fn is_initialized(&self) -> bool {
@@ -37,7 +37,7 @@ impl Slot {
     pub fn read(&self) -> Result<HostTensor> {
         let mut tensor = HostTensor::zeros(self.data_type, self.shape.clone())?;
         let bytes = tensor.bytes_mut().ok_or_else(|| Error::internal("zeros are dense"))?;
-        self.block.copy_out(self.offset, bytes);
+        self.block.read(self.offset, bytes)?;
         Ok(tensor)
     }
 
@@ -53,7 +53,7 @@ impl Slot {
             )));
         }
         let dense = value.dense()?;
-        self.block.copy_in(self.offset, dense.bytes().unwrap_or_default());
+        self.block.write(self.offset, dense.bytes().unwrap_or_default())?;
         self.flag.store(1, Ordering::Release);
         Ok(())
     }
@@ -102,14 +102,14 @@ impl Variables {
             let total: Bytes = missing.iter().map(|variable| Bytes(variable.bytes()).round_up(align)).sum();
             let block = match index {
                 Some(index) => devices[index].allocate(total, holder)?,
-                None => Block::new(&Ledger::new("states", None), total, holder)?,
+                None => Block::host(&Ledger::new("states", None), total, holder)?,
             };
             let block = Arc::new(block);
             let mut offset = 0;
             for variable in missing {
                 let bytes = variable.bytes();
                 if let Some(initial) = &variable.initial {
-                    block.copy_in(offset, initial);
+                    block.write(offset, initial)?;
                 }
                 let slot = Slot {
                     number: self.slots.len() as u32,

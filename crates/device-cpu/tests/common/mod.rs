@@ -139,7 +139,7 @@ impl Loaded {
     /// Another run of the same programs.
     pub fn with(device: &CpuDevice, executables: Arc<Vec<Box<dyn Executable>>>, cells: usize) -> Loaded {
         let block = device.allocate(Bytes(SCRATCH + cells as u64 * 8), "arena").unwrap();
-        let bindings = Bindings { arenas: vec![block.as_ptr()], ..Bindings::default() };
+        let bindings = Bindings { arenas: vec![block.address()], ..Bindings::default() };
         Loaded { run: Arc::new(Run::new(executables.len(), bindings)), executables, block, cells }
     }
 
@@ -156,12 +156,12 @@ impl Loaded {
 
     pub fn values(&self) -> Vec<u64> {
         let mut bytes = vec![0; self.cells * 8];
-        self.block.copy_out(SCRATCH, &mut bytes);
+        self.block.read(SCRATCH, &mut bytes).unwrap();
         bytes.chunks(8).map(|cell| u64::from_ne_bytes(cell.try_into().unwrap())).collect()
     }
 
     pub fn clear(&mut self) {
-        self.block.copy_in(SCRATCH, &vec![0; self.cells * 8]);
+        self.block.write(SCRATCH, &vec![0; self.cells * 8]).unwrap();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Memory under a line.
 
 use plimsoll_base::{Bytes, Code};
+use plimsoll_memory::Address;
 
 use super::{Rig, device};
 use crate::Usage;
@@ -32,11 +33,46 @@ pub(super) fn blocks_are_zeroed_and_aligned(rig: &dyn Rig) {
     let device = device(rig, 8 << 20);
     for round in 0..3 {
         let block = device.allocate(Bytes(70_000), "block").unwrap();
-        assert!(block.as_ptr().addr().is_multiple_of(device.spec().alignment as usize) && !block.as_ptr().is_null());
+        assert!(block.address() != Address::NULL && block.address().number().is_multiple_of(device.spec().alignment));
         let mut bytes = vec![1u8; 70_000];
-        block.copy_out(0, &mut bytes);
+        block.read(0, &mut bytes).unwrap();
         assert!(bytes.iter().all(|&byte| byte == 0), "round {round}");
-        block.copy_in(69_000, &[7; 1000]);
+        block.write(69_000, &[7; 1000]).unwrap();
+    }
+}
+
+pub(super) fn the_host_reads_what_it_wrote(rig: &dyn Rig) {
+    let devices = rig.devices(2, Bytes(8 << 20));
+    let length = 70_001usize;
+    let blocks = [0, 1].map(|device: usize| devices[device].allocate(Bytes(length as u64), "block").unwrap());
+    let mut plain = [vec![0u8; length], vec![0u8; length]];
+    // Pieces that overlap each other, of both devices in turns; the source is changed as soon as the call is back.
+    for round in 0..60usize {
+        let (device, offset) = (round % 2, round * 7_919 % length);
+        let mut piece = vec![round as u8 + 1; (round * 4_099 % 20_000).min(length - offset)];
+        blocks[device].write(offset as u64, &piece).unwrap();
+        plain[device][offset..offset + piece.len()].copy_from_slice(&piece);
+        piece.fill(0xEE);
+    }
+    // From any thread.
+    std::thread::scope(|scope| {
+        for (block, plain) in blocks.iter().zip(&plain) {
+            scope.spawn(move || {
+                let mut all = vec![0xAA; length];
+                block.read(0, &mut all).unwrap();
+                assert!(all == *plain);
+                for (offset, count) in [(0, 0), (1, 1), (4_097, 12_345), (length - 1, 1), (length, 0)] {
+                    let mut some = vec![0xAA; count];
+                    block.read(offset as u64, &mut some).unwrap();
+                    assert!(some == plain[offset..offset + count]);
+                }
+            });
+        }
+    });
+    for (offset, count) in [(length as u64, 1), (0, length + 1), (u64::MAX, 2)] {
+        let mut bytes = vec![0; count];
+        let codes = [blocks[0].read(offset, &mut bytes), blocks[0].write(offset, &bytes)].map(|result| result.unwrap_err().code());
+        assert_eq!(codes, [Code::Internal; 2]);
     }
 }
 

@@ -1,7 +1,8 @@
 //! What every device does, as a suite that a device crate runs on its own devices: reserving, loading, submitting, waiting
 //! across queues, copies in every direction, failures, loss, close. Panics where a device does otherwise.
 //!
-//! Nothing here takes it that work is done when a call returns: only [`Device::drive`] says that a run is over.
+//! Nothing here takes it that work is done when a call returns: only [`Device::drive`] says that a run is over. Nothing reaches a
+//! device's memory but its own kernels, copies, and [`plimsoll_memory::Block::read`] and `write`.
 
 mod kernel;
 mod memory;
@@ -28,6 +29,7 @@ pub trait Rig {
 pub fn run_all(rig: &dyn Rig) {
     memory::a_line_holds_and_everything_comes_back(rig);
     memory::blocks_are_zeroed_and_aligned(rig);
+    memory::the_host_reads_what_it_wrote(rig);
     memory::lent_memory_counts(rig);
     runs::submitting_does_not_wait(rig);
     runs::queues_wait_for_each_other(rig);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll_base::{Bytes, Code};
-use plimsoll_memory::Block;
+use plimsoll_memory::{Address, Block};
 
 use super::kernel::{Does, call, cells, copy, mix};
 use super::{Rig, device};
@@ -29,7 +29,7 @@ impl Loaded {
 
     fn with(devices: &[Arc<dyn Device>], executables: Arc<Vec<Box<dyn Executable>>>, count: u64) -> Loaded {
         let arenas: Vec<Block> = devices.iter().map(|device| device.allocate(Bytes(count * 8), "arena").unwrap()).collect();
-        let bindings = Bindings { arenas: arenas.iter().map(Block::as_ptr).collect(), ..Bindings::default() };
+        let bindings = Bindings { arenas: arenas.iter().map(Block::address).collect(), ..Bindings::default() };
         let run = Arc::new(Run::new(executables.len(), bindings));
         Loaded { devices: devices.to_vec(), executables, arenas, run }
     }
@@ -48,12 +48,12 @@ impl Loaded {
 
     fn cell(&self, device: usize, cell: u64) -> u64 {
         let mut bytes = [0; 8];
-        self.arenas[device].copy_out(cell * 8, &mut bytes);
+        self.arenas[device].read(cell * 8, &mut bytes).unwrap();
         u64::from_ne_bytes(bytes)
     }
 
     fn set(&self, device: usize, cell: u64, value: u64) {
-        self.arenas[device].copy_in(cell * 8, &value.to_ne_bytes());
+        self.arenas[device].write(cell * 8, &value.to_ne_bytes()).unwrap();
     }
 }
 
@@ -61,33 +61,40 @@ pub(super) fn submitting_does_not_wait(rig: &dyn Rig) {
     let devices = rig.devices(2, Bytes(LINE));
     let now = Arc::new(AtomicBool::new(false));
     // The first queue waits for the second, which waits for the test.
-    let first = vec![call(Does::Mix(1), 1, vec![cells(1, 0, 1), cells(0, 0, 1)], &[(1, 1)])];
+    let first = vec![copy(cells(1, 0, 1), cells(0, 0, 1), &[(1, 1)]), call(Does::Mix(1), 1, vec![cells(0, 0, 1), cells(0, 1, 1)], &[])];
     let second = vec![call(Does::When(now.clone()), 1, vec![cells(1, 0, 1)], &[])];
-    let mut loaded = Loaded::new(&devices, vec![first, second], 1);
+    let mut loaded = Loaded::new(&devices, vec![first, second], 2);
     loaded.submit();
     assert!(!loaded.run.is_over());
     now.store(true, Ordering::Release);
     loaded.devices[0].drive(&loaded.run);
-    assert_eq!((loaded.run.failure(), loaded.cell(0, 0)), (None, mix(1, 0)));
+    assert_eq!((loaded.run.failure(), loaded.cell(0, 1)), (None, mix(1, 0)));
 }
 
 pub(super) fn queues_wait_for_each_other(rig: &dyn Rig) {
     const ROUNDS: u32 = 40;
     const PIECES: u32 = 8;
     let devices = rig.devices(3, Bytes(LINE));
-    let cell = |round: u32| u64::from(round * PIECES);
+    // Of the row of each device and round: what it computes, and what it copies from the two others.
+    let cell = |round: u32, from: u32| u64::from((round * 3 + from) * PIECES);
     let program = |queue: u32| {
-        let command = |round: u32| {
+        let commands = |round: u32| {
+            let count = u64::from(PIECES);
             let others = (0..3).filter(|other| *other != queue && round > 0);
-            let waits: Vec<(u32, u32)> = others.map(|other| (other, round)).collect();
+            // Three commands a round, of which the last computes.
+            let fetch = |other: u32| {
+                let done = 1 + 3 * (round - 1);
+                copy(cells(other, cell(round - 1, other), count), cells(queue, cell(round - 1, other), count), &[(other, done)])
+            };
             let mut args: Vec<BufferRef> =
-                if round == 0 { vec![] } else { (0..3).map(|other| cells(other, cell(round - 1), u64::from(PIECES))).collect() };
-            args.push(cells(queue, cell(round), u64::from(PIECES)));
-            call(Does::Mix(u64::from(queue + 7 * round)), PIECES, args, &waits)
+                if round == 0 { vec![] } else { (0..3).map(|other| cells(queue, cell(round - 1, other), count)).collect() };
+            args.push(cells(queue, cell(round, queue), count));
+            let compute = call(Does::Mix(u64::from(queue + 7 * round)), PIECES, args, &[]);
+            others.map(fetch).chain([compute]).collect::<Vec<_>>()
         };
-        (0..ROUNDS).map(command).collect()
+        (0..ROUNDS).flat_map(commands).collect()
     };
-    let mut loaded = Loaded::new(&devices, (0..3).map(program).collect(), u64::from(ROUNDS * PIECES));
+    let mut loaded = Loaded::new(&devices, (0..3).map(program).collect(), u64::from(ROUNDS * 3 * PIECES));
     let mut last = [0u64; 3];
     for round in 0..ROUNDS {
         let before = last;
@@ -101,8 +108,9 @@ pub(super) fn queues_wait_for_each_other(rig: &dyn Rig) {
         assert_eq!(loaded.step(), None);
         for (device, expected) in last.iter().enumerate() {
             for piece in 0..u64::from(PIECES) {
-                assert_eq!(loaded.cell(device, cell(ROUNDS - 1) + piece), *expected);
-                loaded.set(device, cell(ROUNDS - 1) + piece, 0);
+                let at = cell(ROUNDS - 1, device as u32) + piece;
+                assert_eq!(loaded.cell(device, at), *expected);
+                loaded.set(device, at, 0);
             }
         }
     }
@@ -121,8 +129,8 @@ pub(super) fn copies_go_in_every_direction(rig: &dyn Rig) {
         let fed: Vec<u64> = (0..count).map(|at| mix(at, count)).collect();
         let mut fetched = vec![0u64; count as usize];
         let run = Run::alone(&mut loaded.run);
-        run.bindings.feeds = vec![fed.as_ptr().cast_mut().cast()];
-        run.bindings.fetches = vec![fetched.as_mut_ptr().cast()];
+        run.bindings.feeds = vec![Address::new(fed.as_ptr().cast_mut().cast())];
+        run.bindings.fetches = vec![Address::new(fetched.as_mut_ptr().cast())];
         assert_eq!(loaded.step(), None);
         assert!(fetched == fed);
     }
@@ -210,6 +218,9 @@ pub(super) fn a_lost_device_says_so(rig: &dyn Rig) {
     assert_eq!((failure.queue, failure.fault.code), (1, Code::Unavailable));
     let error = devices[1].allocate(Bytes(1), "block").unwrap_err();
     assert_eq!((error.code(), error.device()), (Code::Unavailable, Some(devices[1].spec().name.to_string().as_str())));
+    // What it held is gone, and can only be given back.
+    let codes = [loaded.arenas[1].read(0, &mut [0]), loaded.arenas[1].write(0, &[0])].map(|result| result.unwrap_err().code());
+    assert_eq!(codes, [Code::Unavailable; 2]);
     // The other one goes on.
     let mut alone = Loaded::new(&devices[..1], vec![vec![call(Does::Mix(4), 1, vec![cells(0, 0, 1)], &[])]], 1);
     assert_eq!((alone.step(), alone.cell(0, 0)), (None, 4));

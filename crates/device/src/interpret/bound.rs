@@ -1,7 +1,9 @@
 //! The addresses of a program's arguments in one run.
 
+use plimsoll_memory::Address;
+
 use super::Loaded;
-use crate::Bindings;
+use crate::{Bindings, Place};
 
 /// Addresses for one run, kept for the next.
 #[derive(Debug, Default)]
@@ -16,25 +18,27 @@ unsafe impl Send for Bound {}
 unsafe impl Sync for Bound {}
 
 impl Bound {
-    /// Addresses of the program's blocks in `bindings`, which have them all. Allocates nothing where the program is the same
-    /// as the last time.
-    pub fn bind(&mut self, loaded: &Loaded, bindings: &Bindings) {
+    /// Addresses of the program's blocks in `bindings`, which have them all, as pointers that the device's threads can follow.
+    /// Allocates nothing where the program is the same as the last time. Returns whether more than what is fed and fetched may
+    /// have moved since.
+    pub fn bind(&mut self, loaded: &Loaded, bindings: &Bindings, reach: impl Fn(Address) -> *mut u8) -> bool {
+        let pointer = |(place, offset): (Place, u64)| reach(bindings.base(place)).wrapping_add(offset as usize);
         let Bindings { arenas, variables, flags, constants, .. } = bindings;
         let last = &mut self.last;
         let stayed = *arenas == last.arenas && *variables == last.variables && *flags == last.flags && *constants == last.constants;
         if stayed && self.pointers.len() == loaded.pointers.len() {
             for &index in &loaded.moving {
-                let (place, offset) = loaded.pointers[index as usize];
-                self.pointers[index as usize] = bindings.base(place).wrapping_add(offset as usize);
+                self.pointers[index as usize] = pointer(loaded.pointers[index as usize]);
             }
-            return;
+            return false;
         }
         last.arenas.clone_from(arenas);
         last.variables.clone_from(variables);
         last.flags.clone_from(flags);
         last.constants.clone_from(constants);
         self.pointers.clear();
-        self.pointers.extend(loaded.pointers.iter().map(|&(place, offset)| bindings.base(place).wrapping_add(offset as usize)));
+        self.pointers.extend(loaded.pointers.iter().copied().map(pointer));
+        true
     }
 
     /// The addresses, in the order of [`Loaded::pointers`].

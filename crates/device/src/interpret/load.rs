@@ -257,7 +257,7 @@ mod tests {
         let program = Program { commands: vec![copy(vec![buffer(Place::Feed(1), 8), buffer(Place::Variable(0), 8)])] };
         let loaded = Loaded::new(0, &program, 1).unwrap();
         assert_eq!((&loaded.moving[..], &loaded.pointers[..]), (&[0][..], &[(Place::Feed(1), 64), (Place::Variable(0), 64)][..]));
-        let null = std::ptr::null_mut();
+        let null = plimsoll_memory::Address::NULL;
         let mut bindings = Bindings { feeds: vec![null; 2], ..Bindings::default() };
         assert!(!loaded.fits(&Run::new(1, bindings.clone())));
         bindings.variables.push(null);

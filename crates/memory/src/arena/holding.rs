@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Error};
 
 use super::policy::{Placed, Refused, Source};
-use super::space::{AddressSpace, Region};
 use crate::pages::{PageSet, total};
-use crate::{Ledger, Refusal, Reservation};
+use crate::{Address, AddressSpace, Ledger, Refusal, Region, Reservation};
 
 /// The source of an arena's policy. A region's address is its number there.
 #[derive(Debug)]
@@ -56,9 +54,8 @@ impl Holding {
     }
 
     /// Where a chunk is.
-    pub fn pointer(&self, placed: &Placed) -> Option<NonNull<u8>> {
-        let start = self.regions.get(&placed.region)?.region.start();
-        NonNull::new(start.as_ptr().wrapping_add(usize::try_from(placed.address - placed.region).ok()?))
+    pub fn address(&self, placed: &Placed) -> Option<Address> {
+        Some(self.regions.get(&placed.region)?.region.start().plus(placed.address - placed.region))
     }
 
     /// Gives back the whole pages inside of a free chunk, and says how many bytes that were. What cannot be given back stays.
@@ -116,7 +113,7 @@ impl Source for Holding {
             self.refused = Some(error);
             Refused::default()
         })?;
-        let start = region.start().addr().get() as u64;
+        let start = region.start().number();
         self.regions.insert(start, Held { region, reservation, away: PageSet::default() });
         Ok(start)
     }

@@ -10,10 +10,8 @@ mod dump;
 mod exhausted;
 mod holding;
 mod policy;
-mod space;
 
 use std::fmt;
-use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,9 +22,8 @@ pub use chunks::{BINS, Chunk, ROUNDING, State};
 pub use dump::{BinSummary, Dump, Failed, RegionDump};
 pub use exhausted::Exhausted;
 pub use policy::{Ask, Options, Placed, Policy, Refused, Source, Stats};
-pub use space::{AddressSpace, HostPages, Region};
 
-use crate::Ledger;
+use crate::{Address, AddressSpace, HostPages, Ledger};
 use holding::Holding;
 
 /// A wait that ends no sooner is one without end.
@@ -126,8 +123,8 @@ impl Arena {
         if bytes == Bytes::ZERO {
             return Ok(Allocation {
                 arena: self.clone(),
-                start: NonNull::without_provenance(EMPTY),
-                address: None,
+                start: Address::from_number(ROUNDING),
+                chunk: None,
                 bytes,
                 allocated: bytes,
             });
@@ -145,10 +142,10 @@ impl Arena {
                 placed = policy.allocate(&ask, holding);
             }
             if let Some(placed) = placed
-                && let Some(start) = holding.pointer(&placed)
+                && let Some(start) = holding.address(&placed)
             {
-                let (address, allocated) = (Some(placed.address), Bytes(placed.bytes));
-                return Ok(Allocation { arena: self.clone(), start, address, bytes, allocated });
+                let (chunk, allocated) = (Some(placed.address), Bytes(placed.bytes));
+                return Ok(Allocation { arena: self.clone(), start, chunk, bytes, allocated });
             }
             let now = Instant::now();
             let until = *deadline.get_or_insert_with(|| now.checked_add(wait).unwrap_or(now + FOREVER));
@@ -230,28 +227,20 @@ fn decommit(policy: &Policy, holding: &mut Holding) -> Bytes {
     policy.idle().map(|chunk| holding.decommit(chunk.region, chunk.address..chunk.end())).sum()
 }
 
-/// Where an allocation of no bytes is: nowhere, but aligned.
-const EMPTY: std::num::NonZero<usize> = std::num::NonZero::new(ROUNDING as usize).unwrap();
-
 /// A chunk of an arena; dropping it gives it back.
 pub struct Allocation {
     arena: Arc<Arena>,
-    start: NonNull<u8>,
-    /// The chunk; none where no bytes were asked for.
-    address: Option<u64>,
+    start: Address,
+    /// What the policy calls it; none where no bytes were asked for.
+    chunk: Option<u64>,
     bytes: Bytes,
     allocated: Bytes,
 }
 
-// SAFETY: `start` points into a region that stays while the chunk is handed out; the value hands out nothing but the address.
-unsafe impl Send for Allocation {}
-// SAFETY: as above.
-unsafe impl Sync for Allocation {}
-
 impl Allocation {
-    /// The first byte, aligned to 256. Not null, even where there are no bytes; then it points nowhere.
-    pub fn as_ptr(&self) -> *mut u8 {
-        self.start.as_ptr()
+    /// The first byte, aligned to 256. Not null, even where there are no bytes; then it is nowhere.
+    pub fn address(&self) -> Address {
+        self.start
     }
 
     /// Bytes asked for, all of which may be used.
@@ -272,14 +261,14 @@ impl Allocation {
 
 impl fmt::Debug for Allocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes of {} at {:p}", self.bytes.0, self.arena.name, self.start)
+        write!(f, "{} bytes of {} at {:?}", self.bytes.0, self.arena.name, self.start)
     }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if let Some(address) = self.address {
-            self.arena.end(address);
+        if let Some(chunk) = self.chunk {
+            self.arena.end(chunk);
         }
     }
 }

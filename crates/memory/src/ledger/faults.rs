@@ -75,7 +75,7 @@ mod tests {
         let mut loan = Loan::new(&ledger, "fed");
         // A block reserves, then maps; a loan asks where it grows.
         let ask = |loan: &mut Loan| {
-            let block = Block::new(&ledger, Bytes(5000), "arena");
+            let block = Block::host(&ledger, Bytes(5000), "arena");
             let lent = loan.set(Bytes(100));
             let _ = loan.set(Bytes::ZERO);
             assert!(ledger.in_use() == Bytes(block.as_ref().map_or(0, |_| 8192)) && ledger.in_use() == ledger.mapped());

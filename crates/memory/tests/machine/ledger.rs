@@ -121,7 +121,7 @@ fn what_is_mapped_is_shown_as_used() {
     let machine = folder.machine(&[10 * page]);
     let member = member(&machine);
     let ledgers = [0, 1].map(|_| Ledger::with_upstream("GPU:0", None, Upstream::new(&member, 0, Bytes::ZERO).growing(Bytes(page))));
-    let blocks = [3, 2].map(|pages| Block::new(&ledgers[pages as usize - 2], Bytes(pages * page), "arena").unwrap());
+    let blocks = [3, 2].map(|pages| Block::host(&ledgers[pages as usize - 2], Bytes(pages * page), "arena").unwrap());
     let share = || machine.look().unwrap().entries[0].shares[0];
     assert_eq!((share().used, share().reserved), (Bytes(5 * page), Bytes(5 * page)));
     drop(blocks);

@@ -1,15 +1,13 @@
 //! The steps of `arena.txt`.
 
 use std::fmt::Write as _;
-use std::num::NonZero;
 use std::ops::Range;
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_memory::Ledger;
-use plimsoll_memory::arena::{AddressSpace, Allocation, Arena, Exhausted, Options, Region, Request, State, TimingCounter};
+use plimsoll_memory::arena::{Allocation, Arena, Exhausted, Options, Request, State, TimingCounter};
+use plimsoll_memory::{Address, AddressSpace, Ledger, Region};
 
 /// What a step says.
 pub enum Step {
@@ -35,7 +33,7 @@ struct Log {
 
 #[derive(Debug)]
 struct Piece {
-    start: NonZero<usize>,
+    start: Address,
     bytes: u64,
     log: Arc<Mutex<Log>>,
 }
@@ -53,14 +51,22 @@ impl AddressSpace for Numbers {
         }
         log.held += bytes.0;
         log.granted += 1;
-        let start = NonZero::new(log.granted << 40).unwrap();
+        let start = Address::from_number((log.granted as u64) << 40);
         Ok(Box::new(Piece { start, bytes: bytes.0, log: self.log.clone() }))
     }
 }
 
 impl Region for Piece {
-    fn start(&self) -> NonNull<u8> {
-        NonNull::without_provenance(self.start)
+    fn start(&self) -> Address {
+        self.start
+    }
+
+    fn write(&self, _offset: u64, _bytes: &[u8]) -> Result<()> {
+        Err(Error::internal("there is no memory"))
+    }
+
+    fn read(&self, _offset: u64, _bytes: &mut [u8]) -> Result<()> {
+        Err(Error::internal("there is no memory"))
     }
 
     fn decommit(&mut self, _pages: Range<u64>) -> Result<()> {
@@ -256,7 +262,7 @@ impl Machine {
 fn address(allocation: &Allocation) -> String {
     match allocation.allocated() {
         Bytes::ZERO => "nowhere".into(),
-        _ => place(allocation.as_ptr().addr() as u64),
+        _ => place(allocation.address().number()),
     }
 }
 
