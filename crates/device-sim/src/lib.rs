@@ -1,5 +1,5 @@
-//! Simulated graphics cards: memory of their own under a line, out of the processor's reach, programs run by threads of their own while the caller goes on,
-//! the processor's kernels. What a card is called and how much it has comes from outside.
+//! Simulated graphics cards: memory of their own under a line and out of the processor's reach, programs run by threads of their own
+//! while the caller goes on, the processor's kernels. What a card is called and how much it has comes from outside.
 
 mod device;
 mod memory;

@@ -114,7 +114,7 @@ mod tests {
                 assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
                 let written = libc::write(ends[1], pointer.cast(), 1);
                 let error = std::io::Error::last_os_error().raw_os_error();
-                ends.map(|end| libc::close(end));
+                ends.into_iter().for_each(|end| assert_eq!(libc::close(end), 0));
                 written == 1 || error != Some(libc::EFAULT)
             }
         };

@@ -159,8 +159,7 @@ impl Streams {
 }
 
 /// What a real card could not do.
-const BEYOND_REACH: Fault =
-    Fault { code: Code::Internal, message: "a kernel of a card is given memory of the processor", numbers: [0, 0] };
+const BEYOND_REACH: Fault = Fault { code: Code::Internal, message: "a kernel of a card is given memory of the processor", numbers: [0, 0] };
 
 /// The first command whose kernel would need values that are not in the memory of a card. States of operations are the
 /// processor's: a card is told them with the call.

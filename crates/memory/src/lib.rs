@@ -1,6 +1,6 @@
 //! Memory of a device: the line that holds ([`Ledger`]), the seam behind which memory is had and given back ([`AddressSpace`]; pages
-//! of this machine are one: [`HostPages`]), both together ([`Block`]), the packing of buffers with known lifetimes into one block ([`layout`]), and an allocator for those
-//! whose lifetimes or sizes are not known beforehand ([`arena`]).
+//! of this machine are one, [`HostPages`]), both together ([`Block`]), the packing of buffers with known lifetimes into one block
+//! ([`layout`]), and an allocator for those whose lifetimes or sizes are not known beforehand ([`arena`]).
 //!
 //! There are two counts, made independently: what was promised (reservations) and what was mapped (backings). A test that
 //! compares them compares two facts.

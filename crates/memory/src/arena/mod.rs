@@ -121,13 +121,7 @@ impl Arena {
     pub fn allocate_with(self: &Arc<Arena>, request: Request<'_>) -> Result<Allocation, Exhausted> {
         let Request { bytes, node, wait, frontier } = request;
         if bytes == Bytes::ZERO {
-            return Ok(Allocation {
-                arena: self.clone(),
-                start: Address::from_number(ROUNDING),
-                chunk: None,
-                bytes,
-                allocated: bytes,
-            });
+            return Ok(Allocation { arena: self.clone(), start: Address::from_number(ROUNDING), chunk: None, bytes, allocated: bytes });
         }
         let mut ask = Ask { bytes: bytes.0, frontier: 0, owner: node };
         let mut inside = self.inside();
