@@ -12,8 +12,8 @@ from typing import Optional, Union
 
 from .errors import BinaryNotFound
 
-Gpus = Union[int, str, Sequence[Union[int, str]]]
-"""How many cards, or which: their places or UUIDs, as a list or with commas between them."""
+Gpus = Union[int, str, Sequence[int]]
+"""How many cards, or which: a list of their numbers, as CUDA_VISIBLE_DEVICES leaves them; or a text as `plimsoll run --gpus` takes it."""
 Memory = Union[str, int, float]
 """Of each card: a size ("2GiB", or bytes as an int), or a fraction of it (a float, or "0.4")."""
 
@@ -32,9 +32,10 @@ def binary() -> str:
     if on_path:
         return on_path
     root = Path(__file__).resolve().parents[2]
+    target = root / os.environ.get("CARGO_TARGET_DIR", "target")
     for build in ("release", "debug"):
-        if (root / "Cargo.toml").is_file() and _is_program(root / "target" / build / "plimsoll"):
-            return str(root / "target" / build / "plimsoll")
+        if (root / "Cargo.toml").is_file() and _is_program(target / build / "plimsoll"):
+            return str(target / build / "plimsoll")
     raise BinaryNotFound(
         "leases are kept by the program `plimsoll`, which is neither beside this package nor on the PATH; "
         "build it with `cargo build --release`, and put it on the PATH or name it in PLIMSOLL_BINARY"
@@ -85,7 +86,7 @@ class LeaseOptions:
         if isinstance(self.gpus, (int, str)):
             command += ["--gpus", str(self.gpus)]
         elif self.gpus is not None:
-            command += ["--gpus", ",".join(str(gpu) for gpu in self.gpus)]
+            command += ["--gpus", f"[{','.join(str(gpu) for gpu in self.gpus)}]"]
         if self.memory is not None:
             command += ["--memory", str(self.memory)]
         if self.wait is True:

@@ -60,8 +60,8 @@ class Worker:
     end is here, and SIGKILL the signal that is sent to the owner when that end closes.
     """
 
-    def __init__(self, lease: LeaseOptions, recycle_above: Optional[int] = None) -> None:
-        """Starts it; `greet` waits until it is there."""
+    def __init__(self, lease: LeaseOptions, recycle_above: Optional[int] = None, waits_alone: bool = False) -> None:
+        """Starts it; `greet` waits until it is there. `waits_alone`: somebody waits for this very worker, and is told why."""
         if _main.running:
             raise RuntimeError(
                 "the program's __main__ is being run in a worker, and asks for a worker itself. In a script, what starts work "
@@ -71,6 +71,7 @@ class Worker:
         self._deadline: Optional[float] = None
         self._said = self._line = b""
         self._trace = ""
+        self._waits_alone = waits_alone
         self._kills = kills()
         self.pid = 0
         ours, theirs = socket.socketpair()
@@ -259,7 +260,8 @@ class Worker:
         trace = self._trace
         if not ended:
             return WorkerLost(None, trace, what)
-        number = -status if status < 0 else status - 128 if self._leased and 128 < status < 128 + signal.NSIG else 0
+        # `plimsoll run` ends by the signal that its program ended by; where it cannot, as shells do.
+        number = -status if status < 0 else status - 128 if self._leased and 128 + 32 <= status < 128 + signal.NSIG else 0
         if not number:
             return WorkerLost(status, trace, what)
         before, now = self._kills, kills()
@@ -291,7 +293,8 @@ class Worker:
             *lines, self._line = (self._line + more).split(b"\n")
             for line in lines:
                 text = line.decode("utf-8", "replace")
-                _log.log(logging.WARNING if "warning" in text else logging.INFO, "%s", text)
+                important = "warning: " in text or (self._waits_alone and "waits: " in text)
+                _log.log(logging.WARNING if important else logging.INFO, "%s", text)
         return False
 
     def _refusal(self) -> Exception:

@@ -51,7 +51,7 @@ def call(
 
 def _call(function: Callable[..., Any], args: Any, kwargs: Any, lease: LeaseOptions, timeout: Optional[float]) -> Any:
     job = pickled(function, args, kwargs)
-    worker = Worker(lease)
+    worker = Worker(lease, waits_alone=True)
     try:
         worker.greet()
         return worker.run(job, _name(function), timeout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,11 +16,22 @@ from ._binary import Gpus, LeaseOptions, Memory
 from ._process import kill_when_closed
 from .errors import LeaseRefused
 
-# Shows what `plimsoll run` has set, and stays for as long as its standard input is open.
+# Sends what `plimsoll run` has set, and the descriptors that it has handed on, and stays for as long as its standard input is open.
 _HOLDER = """
-import json, os, sys
-with open(int(sys.argv[1]), "w") as answer:
-    json.dump(dict(os.environ), answer)
+import json, os, socket, stat, sys
+ours = socket.socket(fileno=int(sys.argv[1]))
+handed_on = []
+for number in range(3, 1024):
+    try:
+        if number != ours.fileno() and stat.S_ISREG(os.fstat(number).st_mode):
+            handed_on.append(number)
+    except OSError:
+        pass
+with open(os.memfd_create("environment"), "w+") as file:
+    json.dump(dict(os.environ), file)
+    file.flush()
+    socket.send_fds(ours, [b"!"], [file.fileno(), *handed_on[:8]])
+ours.close()
 os.read(0, 1)
 """
 _FOR_ITS_EXIT = 5.0
@@ -28,7 +40,8 @@ _FOR_ITS_EXIT = 5.0
 class Lease:
     """What `lease` makes: in its `with` block, cards belong to this process.
 
-    A small program under `plimsoll run` holds them. It ends with the block, and when this process ends, however that comes about.
+    A small program under `plimsoll run` takes them, and hands on the descriptor by which they are held, so that this process counts as
+    one that has them. It ends with the block, and when this process ends, however that comes about.
     """
 
     environment: dict[str, str]
@@ -39,6 +52,7 @@ class Lease:
         self._options = options
         self._holder: Optional[subprocess.Popen[bytes]] = None
         self._lifeline = -1
+        self._held: list[int] = []
         self._before: dict[str, Optional[str]] = {}
 
     def __enter__(self) -> Lease:
@@ -46,40 +60,43 @@ class Lease:
             raise RuntimeError("this lease is held already")
         command = [*self._options.command(), sys.executable, "-I", "-S", "-c", _HOLDER]
         stdin, self._lifeline = os.pipe()
-        answer, theirs = os.pipe()
+        ours, theirs = socket.socketpair()
         try:
             self._holder = subprocess.Popen(
-                [*command, str(theirs)],
+                [*command, str(theirs.fileno())],
                 stdin=stdin,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                pass_fds=[theirs],
+                pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
             kill_when_closed(stdin, self._holder.pid)
         except BaseException:
-            os.close(answer)
+            ours.close()
             os.close(self._lifeline)
             raise
         finally:
-            os.close(theirs)
+            theirs.close()
             os.close(stdin)
         said: list[bytes] = []
         assert self._holder.stderr is not None
         reader = threading.Thread(target=_read, args=(self._holder.stderr, said), daemon=True)
         reader.start()
         try:
-            with open(answer) as file:
-                text = file.read()
+            with ours:
+                said_so, files, _, _ = socket.recv_fds(ours, 1, 16, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
         except BaseException:
             self._end()
             raise
-        if not text:
+        if not said_so:
             status = self._end()
             reader.join()
             message = b"".join(said).decode("utf-8", "replace").strip()
             raise LeaseRefused(message.partition("error: ")[2] or message or f"{command[0]} run ended with status {status}")
-        self._apply(json.loads(text))
+        environment, *self._held = files
+        with open(environment) as file:
+            file.seek(0)
+            self._apply(json.load(file))
         return self
 
     def __exit__(
@@ -107,6 +124,8 @@ class Lease:
         """Lets the holder end, and waits until it has: the cards are free then. Its status."""
         holder, self._holder = self._holder, None
         assert holder is not None
+        while self._held:
+            os.close(self._held.pop())
         os.close(self._lifeline)
         try:
             return holder.wait(_FOR_ITS_EXIT)
@@ -137,4 +156,7 @@ def lease(
     Frameworks look at the environment when they are imported or first used: do that in the block. What they take of a card they
     keep until the process ends; a function that is to give everything back belongs in `call` or a `Pool`.
     """
-    return Lease(LeaseOptions(gpus, memory, wait, priority, name or os.path.basename(sys.argv[0] or "python")))
+    options = LeaseOptions(gpus, memory, wait, priority, name or os.path.basename(sys.argv[0]) or "python")
+    if not options.needs_lease():
+        raise ValueError("gpus=None and memory=None: that is no lease")
+    return Lease(options)
