@@ -18,6 +18,7 @@ mod profile;
 mod progress;
 mod show;
 mod stop;
+mod trace;
 
 use std::process::ExitCode;
 

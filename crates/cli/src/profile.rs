@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
-use plimsoll::{Code, Error, Profile, Result};
+use plimsoll::{Profile, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::trace::{self, microseconds};
 
 /// `bench --profile`'s file. It is a Chrome trace, too: `chrome://tracing` and Perfetto show `traceEvents`.
 #[derive(Serialize)]
@@ -46,11 +48,6 @@ struct Command {
     gflops: Option<f64>,
 }
 
-/// Nanoseconds are the last digit.
-fn microseconds(duration: std::time::Duration) -> f64 {
-    duration.as_nanos() as f64 / 1e3
-}
-
 impl Document {
     /// The profile of a case.
     pub fn new(case: &str, profile: &Profile) -> Document {
@@ -77,14 +74,14 @@ impl Document {
             gflops: command.gflops(),
         };
         let commands: Vec<Command> = profile.commands.iter().map(command).collect();
-        let named = |queue: &plimsoll::CommandProfile| json!({"ph": "M", "pid": 0, "tid": queue.queue, "name": "thread_name", "args": {"name": queue.device}});
-        let mut trace_events: Vec<Value> = profile.commands.chunk_by(|a, b| a.queue == b.queue).map(|queue| named(&queue[0])).collect();
+        let mut trace_events = Vec::new();
+        for queue in profile.commands.chunk_by(|a, b| a.queue == b.queue) {
+            let pid = queue[0].queue as usize + 1;
+            trace_events.extend([trace::process(pid, &queue[0].device), trace::thread(pid, 1, "queue")]);
+        }
         trace_events.extend(profile.commands.iter().zip(&commands).map(|(profile, command)| {
-            json!({
-                "ph": "X", "pid": 0, "tid": profile.queue, "name": command.label, "cat": command.op,
-                "ts": command.start_us, "dur": command.duration_us,
-                "args": {"ops": command.ops, "gflops": command.gflops},
-            })
+            let args = json!({"ops": command.ops, "gflops": command.gflops});
+            trace::slice(profile.queue as usize + 1, 1, &command.label, &command.op, command.start_us, command.duration_us, &args)
         }));
         Document {
             case: case.to_string(),
@@ -102,9 +99,7 @@ impl Document {
     /// # Errors
     /// What the system says.
     pub fn write(&self, path: &std::path::Path) -> Result<()> {
-        // Our documents have text keys only, so there is nothing that JSON lacks.
-        let text = serde_json::to_string(self).unwrap_or_default();
-        std::fs::write(path, text + "\n").map_err(|error| Error::new(Code::Unknown, format!("{}: {error}", path.display())))
+        trace::write(path, self)
     }
 
     /// The operations and the commands that take most.

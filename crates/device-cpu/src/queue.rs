@@ -115,10 +115,11 @@ impl CpuQueue {
             if step.waits.1 > 0 && self.loaded.unmet(run, step).is_some() {
                 return leave();
             }
-            let start = run.trace.as_ref().map(|trace| (trace, trace.now()));
+            let mut start = run.trace.as_ref().map(|trace| (trace, trace.now()));
             // SAFETY: the queue is claimed and the step's waits are over.
             if !unsafe { is_wanted(self.pointers(), step) } {
                 // Passed over.
+                start = None;
             } else if alone || step.chunks == 1 {
                 // SAFETY: the queue is claimed and its waits are over; nobody else has pieces of the command.
                 if let Err(fault) = unsafe { execute(self.pointers(), step, 0..step.chunks, 0) } {

@@ -135,14 +135,17 @@ impl Streams {
                 return;
             }
             let since = run.begins();
-            let start = run.trace.as_ref().map(|trace| (trace, trace.now()));
+            let mut start = run.trace.as_ref().map(|trace| (trace, trace.now()));
             let computing = self.compute.lock().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: the pointers are those of this run, which is under way; the step's waits are over, and nobody else has
             // this queue. One thread takes all pieces, with the first slice of scratch.
             let done = unsafe {
                 match is_wanted(bound.pointers(), step) {
                     true => execute(bound.pointers(), step, 0..step.chunks, 0),
-                    false => Ok(()),
+                    false => {
+                        start = None;
+                        Ok(())
+                    }
                 }
             };
             drop(computing);

@@ -33,6 +33,11 @@ impl Trace {
         self.zero = Instant::now();
     }
 
+    /// The instant from which on nanoseconds count.
+    pub fn began(&self) -> Instant {
+        self.zero
+    }
+
     /// Nanoseconds since the beginning.
     pub fn now(&self) -> u64 {
         self.zero.elapsed().as_nanos() as u64

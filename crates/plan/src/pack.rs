@@ -59,7 +59,8 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, schedule: Schedule) -> R
         let program = program(request, &lir, &schedule, lane, lane_packed, &offsets);
         let seconds = lane.works.iter().map(|id| schedule.prepared[*id].as_ref().map_or(0.0, |prepare| prepare.seconds)).collect();
         let nodes = lane.works.iter().map(|id| lir.works[*id].nodes.clone()).collect();
-        queues.push(Queue { device: lane.device, program: Arc::new(program), seconds, nodes });
+        let bytes = lane.works.iter().map(|id| traffic(&lir, *id)).collect();
+        queues.push(Queue { device: lane.device, program: Arc::new(program), seconds, nodes, bytes });
     }
     note_assignments(&mut lir, &slots);
     for (index, device) in devices.iter_mut().enumerate() {
@@ -364,6 +365,16 @@ fn program(
         });
     }
     Program { commands }
+}
+
+/// Bytes of what a work reads, each value once, and of what it makes.
+fn traffic(lir: &Lir, id: WorkId) -> (u64, u64) {
+    let work = &lir.works[id];
+    let mut read: Vec<ValueId> = work.inputs.iter().map(|view| view.value).collect();
+    read.sort_unstable();
+    read.dedup();
+    let bytes = |values: &[ValueId]| values.iter().map(|value| lir.values[*value].bytes).sum();
+    (bytes(&read), bytes(&work.outputs))
 }
 
 impl Arg {

@@ -196,6 +196,8 @@ pub struct Queue {
     pub seconds: Vec<f64>,
     /// For each command, the nodes that it does, the one that it is named after first.
     pub nodes: Vec<Vec<NodeId>>,
+    /// For each command, bytes of what it reads and of what it makes.
+    pub bytes: Vec<(u64, u64)>,
 }
 
 /// A part of a plan. Only `Static` is made so far; the others have their place in the tree from the first day.

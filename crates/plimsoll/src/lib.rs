@@ -46,7 +46,10 @@ pub use plimsoll_plan::{
     Certainty, DeviceId, DevicePlan, Feed, Footprint, Holder, Joint, JointNeed, Need, PeakParts, PlaceOptions, Placement, PlanFeed,
     PlanFetch, PlanVariable, Signature, Together, Transfer, VariableKind, Why,
 };
-pub use plimsoll_runtime::{Callable, CommandProfile, DeviceReport, Lane, OperationProfile, Profile, Times, VariableInfo};
+pub use plimsoll_runtime::{
+    Callable, CommandProfile, DeviceReport, DeviceStepStats, Lane, NodeExecStats, OperationProfile, Profile, RunMetadata, Times,
+    VariableInfo,
+};
 
 /// Building graphs: scopes, variables, initializers, gradients, optimizers.
 pub mod builder {

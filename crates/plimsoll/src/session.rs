@@ -12,7 +12,7 @@ use plimsoll_graph::{HostTensor, Node};
 
 use crate::checkpoint::{self, Restored};
 use crate::model::{find_signature, tensor_of};
-use crate::{Plan, Signature};
+use crate::{Plan, RunMetadata, Signature};
 
 /// What a run is fed: the name of a tensor, `x` or `x:0`, and its value.
 pub type Fed<'a> = (&'a str, HostTensor);
@@ -34,6 +34,14 @@ impl Session {
     /// TensorFlow's, with its status codes; RESOURCE_EXHAUSTED, before anything runs, where the plan's peak is over a line.
     pub fn run(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<Vec<HostTensor>> {
         self.inner.run(&by_reference(feeds), fetches, targets)
+    }
+
+    /// As [`Session::run`], and says what ran when on which device: TensorFlow's RunMetadata.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_with_stats(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<(Vec<HostTensor>, RunMetadata)> {
+        self.inner.run_with_stats(&by_reference(feeds), fetches, targets)
     }
 
     /// Calls a signature of a SavedModel (see [`crate::Devices::load`]): arguments and results by the signature's names, results in

@@ -12,6 +12,7 @@ use crate::lane::Lane;
 use crate::loaded::{Ends, Loaded};
 use crate::profile::{Profile, Recorder};
 use crate::session::Inner;
+use crate::stats::RunMetadata;
 use crate::times::Times;
 
 /// A signature of a session with its plan. Cloning shares it; any number of threads may run it at once.
@@ -84,6 +85,19 @@ impl Callable {
             return Err(Error::invalid_argument("the times are not of this session"));
         }
         self.run_with(feeds, fetches, None, Some(times)).map(drop)
+    }
+
+    /// As [`Callable::run_into`], and says what ran when on which device.
+    ///
+    /// # Errors
+    /// As [`Callable::run_into`].
+    pub fn run_with_stats(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<RunMetadata> {
+        let trace = Trace::new(self.plan().queues().iter().map(|queue| queue.program.commands.len()));
+        let start = Instant::now();
+        let trace = self.run_with(feeds, fetches, Some(trace), None)?;
+        let elapsed = start.elapsed();
+        let trace = trace.unwrap_or_else(|| Trace::new([]));
+        Ok(RunMetadata::new(self.plan(), self.session.graph(), &trace, elapsed))
     }
 
     /// Runs `runs` times (at least once) and says where the time went.

@@ -16,6 +16,7 @@ use crate::kept::Kept;
 use crate::lane::WeakLane;
 use crate::loaded::{Ends, Loaded, Room};
 use crate::signatures::{key, signature, with_values};
+use crate::stats::RunMetadata;
 use crate::turns::Attempt;
 use crate::variables::{Slot, Variables};
 use crate::{Callable, Devices, Lane};
@@ -142,6 +143,23 @@ impl Session {
     pub fn run(&self, feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Result<Vec<HostTensor>> {
         let tensors: Vec<&HostTensor> = feeds.iter().map(|(_, tensor)| *tensor).collect();
         self.callable_for(feeds, fetches, targets)?.run(&tensors)
+    }
+
+    /// As [`Session::run`], and says what ran when on which device.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_with_stats(
+        &self,
+        feeds: &[(&str, &HostTensor)],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<(Vec<HostTensor>, RunMetadata)> {
+        let tensors: Vec<&HostTensor> = feeds.iter().map(|(_, tensor)| *tensor).collect();
+        let callable = self.callable_for(feeds, fetches, targets)?;
+        let mut outputs = callable.outputs()?;
+        let metadata = callable.run_with_stats(&tensors, &mut outputs.iter_mut().collect::<Vec<_>>())?;
+        Ok((outputs, metadata))
     }
 
     /// The plan of a run with such feeds. Limits are not looked at.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use plimsoll::{Callable, DataType, Error, HostTensor, Lane, Result, Session, Shape, Signature, Times};
+use plimsoll::{Callable, DataType, Error, HostTensor, Lane, Result, RunMetadata, Session, Shape, Signature, Times};
 
 use crate::data::{self, BatchSource, Component};
 use crate::model::Apart;
@@ -154,6 +154,18 @@ impl Stepper {
         Ok((taken, last))
     }
 
+    /// Takes a step of the first tower alone, and says what ran when: its three runs, named.
+    ///
+    /// # Errors
+    /// As [`Stepper::run`].
+    pub fn step_with_stats(&mut self, session: &Session, source: &mut dyn BatchSource) -> Result<(Step, Vec<(&'static str, RunMetadata)>)> {
+        let runs = self.prepare(session)?;
+        match (self.towers.first_mut(), runs.first()) {
+            (Some(tower), Some(runs)) => tower.step_with_stats(runs, source),
+            _ => Err(Error::internal("a training has no towers")),
+        }
+    }
+
     /// Prepares all runs, with the memory that they take: nothing can be refused after that.
     fn prepare(&self, session: &Session) -> Result<Vec<Runs>> {
         let mut runs = Vec::with_capacity(self.towers.len());
@@ -210,8 +222,23 @@ impl Tower {
         let feed = &batch[0];
         with_references(batch.iter(), feed, |feeds| runs.compute.run_timed(feeds, &mut [&mut *loss], times))?;
         runs.push.run_timed(&[], &mut [&mut *pushed], times)?;
+        self.stepped()
+    }
+
+    fn step_with_stats(&mut self, runs: &Runs, source: &mut dyn BatchSource) -> Result<(Step, Vec<(&'static str, RunMetadata)>)> {
+        source.next_into(&mut self.batch)?;
+        let Tower { batch, pulled, loss, pushed, .. } = self;
+        let pull = runs.pull.run_with_stats(&[], &mut [&mut *pulled])?;
+        let feed = &batch[0];
+        let compute = with_references(batch.iter(), feed, |feeds| runs.compute.run_with_stats(feeds, &mut [&mut *loss]))?;
+        let push = runs.push.run_with_stats(&[], &mut [&mut *pushed])?;
+        Ok((self.stepped()?, vec![("pull", pull), ("compute", compute), ("push", push)]))
+    }
+
+    /// Notes a step that was taken.
+    fn stepped(&mut self) -> Result<Step> {
         let count = |tensor: &HostTensor| tensor.as_slice::<i64>().map(|values| values[0] as u64);
-        let (before, after) = (count(pulled)?, count(pushed)?);
+        let (before, after) = (count(&self.pulled)?, count(&self.pushed)?);
         self.staleness.add(after.saturating_sub(before + 1));
         Ok(Step { step: after, loss: Some(self.loss.as_slice::<f32>()?[0]) })
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll::{Callable, Error, HostTensor, Result, Session, Signature, Times, Transfer};
+use plimsoll::{Callable, Error, HostTensor, Result, RunMetadata, Session, Signature, Times, Transfer};
 
 use crate::data::{self, BatchSource, Component};
 use crate::model::Together;
@@ -78,6 +78,25 @@ impl Stepper {
     /// # Errors
     /// What reading the data and running the graph say.
     pub fn step(&mut self, session: &Session, source: &mut dyn BatchSource) -> Result<Option<f32>> {
+        self.step_by(session, source, |callable, feeds, fetches, times| callable.run_timed(feeds, fetches, times))?;
+        self.loss.as_ref().map(number).transpose()
+    }
+
+    /// As [`Stepper::step`], and says what ran when.
+    ///
+    /// # Errors
+    /// As [`Stepper::step`].
+    pub fn step_with_stats(&mut self, session: &Session, source: &mut dyn BatchSource) -> Result<(Option<f32>, RunMetadata)> {
+        let metadata = self.step_by(session, source, |callable, feeds, fetches, _| callable.run_with_stats(feeds, fetches))?;
+        Ok((self.loss.as_ref().map(number).transpose()?, metadata))
+    }
+
+    fn step_by<R>(
+        &mut self,
+        session: &Session,
+        source: &mut dyn BatchSource,
+        run: impl FnOnce(&Callable, &[&HostTensor], &mut [&mut HostTensor], &mut Times) -> Result<R>,
+    ) -> Result<R> {
         let callable = match &self.callable {
             Some(callable) => callable,
             None => self.callable.insert(session.callable(&self.signature)?),
@@ -87,10 +106,9 @@ impl Stepper {
         }
         let Stepper { batches, loss, times, .. } = self;
         with_references(batches.iter().flatten(), &batches[0][0], |feeds| match loss {
-            Some(loss) => callable.run_timed(feeds, &mut [loss], times),
-            None => callable.run_timed(feeds, &mut [], times),
-        })?;
-        self.loss.as_ref().map(number).transpose()
+            Some(loss) => run(callable, feeds, &mut [loss], times),
+            None => run(callable, feeds, &mut [], times),
+        })
     }
 
     /// Gives back what a step takes beside the variables.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll::{DataType, Devices, Error, Feed, Graph, HostTensor, PlanFetch, Result, Session, Signature};
+use plimsoll::{DataType, Devices, Error, Feed, Graph, HostTensor, PlanFetch, Result, RunMetadata, Session, Signature};
 
 use crate::apart;
 use crate::checkpoint::{self, Progress};
@@ -245,6 +245,26 @@ impl Trainer {
             }
         }
         Ok(last)
+    }
+
+    /// Takes a step, and says what ran when on which device: its run, or where each tower takes steps of its own, the runs of one
+    /// tower's step, with what each is.
+    ///
+    /// # Errors
+    /// What running the graph says.
+    pub fn step_with_stats(&mut self) -> Result<(Step, Vec<(&'static str, RunMetadata)>)> {
+        if !self.is_started {
+            self.start(None)?;
+        }
+        let stepped = match &mut self.form {
+            Form::Together(stepper) => {
+                let (loss, metadata) = stepper.step_with_stats(&self.session, &mut *self.source)?;
+                (Step { step: self.step + 1, loss }, vec![("step", metadata)])
+            }
+            Form::Apart(stepper) => stepper.step_with_stats(&self.session, &mut *self.source)?,
+        };
+        self.step += 1;
+        Ok(stepped)
     }
 
     /// How well the network does on the held-out examples now.

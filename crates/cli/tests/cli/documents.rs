@@ -125,6 +125,79 @@ fn a_profile() {
     assert_eq!(list("traceEvents").iter().filter(|event| event["ph"] == "X").count(), commands.len());
 }
 
+/// Whether viewers can show a trace: every event has what its kind needs, devices are processes with names, threads have names
+/// and their slices follow each other. Gives the names of the processes and how many slices there are.
+fn shown(trace: &Value) -> (Vec<String>, usize) {
+    let events = trace["traceEvents"].as_array().expect("events");
+    let (mut processes, mut threads, mut slices) = (Vec::new(), Vec::new(), 0);
+    let mut ends: std::collections::BTreeMap<(u64, u64), f64> = Default::default();
+    for event in events {
+        let number = |key: &str| event[key].as_f64().unwrap_or_else(|| panic!("{key} of {event}"));
+        let thread = (number("pid") as u64, number("tid") as u64);
+        assert!(!event["name"].as_str().expect("a name").is_empty(), "{event}");
+        match event["ph"].as_str() {
+            Some("M") if event["name"] == "process_name" => {
+                processes.push((thread.0, event["args"]["name"].as_str().unwrap().to_string()));
+            }
+            Some("M") if event["name"] == "thread_name" => {
+                assert!(event["args"]["name"].is_string() && !threads.contains(&thread), "{event}");
+                threads.push(thread);
+            }
+            Some("X") => {
+                let (start, duration) = (number("ts"), number("dur"));
+                let before = ends.entry(thread).or_default();
+                // Sums of thousandths are not exact.
+                assert!(
+                    start >= *before - 1e-6 && duration >= 0.0 && event["cat"].is_string() && event["args"].is_object(),
+                    "{before} {event}"
+                );
+                *before = start + duration;
+                slices += 1;
+            }
+            _ => panic!("{event}"),
+        }
+    }
+    let ids: std::collections::BTreeSet<u64> = processes.iter().map(|(pid, _)| *pid).collect();
+    assert_eq!(ids.len(), processes.len(), "a process has one name");
+    assert!(ends.keys().all(|thread| threads.contains(thread) && ids.contains(&thread.0)), "{ends:?} {threads:?}");
+    (processes.into_iter().map(|(_, name)| name).collect(), slices)
+}
+
+#[test]
+fn a_trace_can_be_shown() {
+    let folder = super::Folder::new("trace");
+    let file = folder.write("trace.json", "");
+    let read = || serde_json::from_slice::<Value>(&std::fs::read(&file).unwrap()).unwrap();
+    let device = |name: &str| format!("/job:localhost/replica:0/task:0/device:{name}");
+    let scalars = "scalars/graph.pb --feed a=scalars/step0_feed0.npy --feed x=scalars/step0_feed1.npy --feed b=scalars/step0_feed2.npy";
+    let said = plimsoll(&format!("eval {scalars} --stats --profile {file}"));
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.out.starts_with("y:0 float[] = 6.0\nscalars/graph.pb: "), "{}", said.out);
+    assert!(said.out.contains("  waited us ") && said.out.contains("mul = Mul(a, x)"), "{}", said.out);
+    let (processes, slices) = shown(&read());
+    assert_eq!(processes, [device("CPU:0")]);
+    assert!(slices > 0);
+    // Models that run side by side are threads of the devices.
+    assert_eq!(plimsoll(&format!("eval scalars/graph.pb {scalars} --parallel --profile {file}")).code, 0);
+    assert_eq!(shown(&read()), (vec![device("CPU:0")], 2 * slices));
+
+    // A step of two towers, on two devices; of towers apart, three runs of one of them.
+    for options in ["", "--async"] {
+        let said = plimsoll(&format!("train --steps 3 --profile {file} --stats --json {options}"));
+        assert_eq!(said.code, 0, "{}", said.err);
+        let document: Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!(document["steps"], 3);
+        assert!(said.err.contains("MatMul("), "{}", said.err);
+        let trace = read();
+        assert_eq!(shown(&trace).0, [device("CPU:0"), device("CPU:1")][..if options.is_empty() { 2 } else { shown(&trace).0.len() }]);
+        let copied = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["cat"] == "copy").count();
+        assert!(copied > 0, "{trace}");
+    }
+    let bench = plimsoll(&format!("bench towers --runs 2 --profile {file}"));
+    assert_eq!(bench.code, 0, "{}", bench.err);
+    assert_eq!(shown(&read()).0, [device("CPU:0"), device("CPU:1")]);
+}
+
 #[test]
 fn a_verification_is_a_list() {
     let said = plimsoll("verify scalars towers --json");

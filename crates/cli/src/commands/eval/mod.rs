@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll::{Code, Devices, Error, Footprint, HostTensor, Joint, Session, Together, checkpoint, model, npy};
+use plimsoll::{Code, Devices, Error, Footprint, HostTensor, Joint, RunMetadata, Session, Together, checkpoint, model, npy};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 use crate::models::{Fetch, Models, Opened, Wanted};
+use crate::trace::{TraceArgs, TracedRun};
 use crate::{load, output, show};
 
 /// What runs.
@@ -42,6 +43,8 @@ pub struct EvalArgs {
     /// after the other
     #[arg(long)]
     parallel: bool,
+    #[command(flatten)]
+    trace: TraceArgs,
 }
 
 #[derive(Serialize)]
@@ -79,7 +82,11 @@ struct Work {
     init: Vec<String>,
     restore: Option<PathBuf>,
     footprint: Footprint,
+    is_traced: bool,
 }
+
+/// What came of a run: its values, and when what ran, if somebody asked.
+type Ran = (Vec<HostTensor>, Option<RunMetadata>);
 
 /// Runs.
 pub fn run(args: EvalArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
@@ -91,18 +98,24 @@ pub fn run(args: EvalArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
         output::note(turns(&joint, &rounds));
     }
     let mut results: Vec<Vec<HostTensor>> = vec![Vec::new(); works.len()];
+    let mut traced = Vec::new();
     for round in &rounds {
-        for (&index, values) in round.iter().zip(run_together(round.iter().map(|&index| &works[index]).collect())?) {
+        for (&index, (values, metadata)) in round.iter().zip(run_together(round.iter().map(|&index| &works[index]).collect())?) {
             results[index] = values;
+            traced.extend(metadata.map(|metadata| TracedRun { label: works[index].label.clone(), metadata }));
         }
     }
+    let stats = args.trace.deliver(&traced)?;
     let mut document = Document { models: Vec::new(), rounds: args.parallel.then_some(rounds) };
     for (work, values) in works.iter().zip(&results) {
         let fetches = work.wanted.fetches.iter().zip(values).map(|(fetch, value)| deliver(fetch, value, json));
         document.models.push(ModelEntry { model: work.label.clone(), fetches: fetches.collect::<Result<_>>()? });
     }
     if json {
+        stats.into_iter().for_each(output::note);
         output::result_json(&document)?;
+    } else {
+        stats.into_iter().try_for_each(output::result)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -121,7 +134,7 @@ fn works(devices: &Devices, args: &EvalArgs) -> Result<Vec<Work>> {
     }
     let wanted = models.wanted(devices, &args.fetch, &[])?;
     let each = models.into_all().into_iter().zip(feeds).zip(inits).zip(wanted);
-    each.map(|(((model, feeds), init), wanted)| Work::new(devices, model, feeds, init, wanted, args.restore.as_deref())).collect()
+    each.map(|(((model, feeds), init), wanted)| Work::new(devices, model, feeds, init, wanted, args)).collect()
 }
 
 /// One after the other, in the order of the command line.
@@ -146,12 +159,12 @@ fn short_name(name: &str) -> &str {
 }
 
 /// Runs models side by side; each gives its memory back as it ends.
-fn run_together(works: Vec<&Work>) -> Result<Vec<Vec<HostTensor>>> {
+fn run_together(works: Vec<&Work>) -> Result<Vec<Ran>> {
     if let [work] = works[..] {
         return Ok(vec![work.run()?]);
     }
     let ended = || Error::internal("a thread of ours ended early");
-    let results: Vec<plimsoll::Result<Vec<HostTensor>>> = std::thread::scope(|scope| {
+    let results: Vec<plimsoll::Result<Ran>> = std::thread::scope(|scope| {
         let threads: Vec<_> = works.iter().map(|work| scope.spawn(|| work.run())).collect();
         threads.into_iter().map(|thread| thread.join().map_err(|_| ended())?).collect()
     });
@@ -194,11 +207,11 @@ impl Work {
         feeds: Vec<(String, HostTensor)>,
         init: Vec<String>,
         wanted: Wanted,
-        restore: Option<&Path>,
+        args: &EvalArgs,
     ) -> Result<Work> {
         let session = &model.session;
         // What was said takes the place of what the model would do.
-        let init = if init.is_empty() && restore.is_none() { model.restore.clone() } else { init };
+        let init = if init.is_empty() && args.restore.is_none() { model.restore.clone() } else { init };
         let mut footprint = Footprint::new(devices.specs());
         if !init.is_empty() {
             let plan = session.plan(&[], &[], &texts(&init))?;
@@ -215,17 +228,18 @@ impl Work {
         })?;
         footprint.add(&plan);
         let Opened { label, session, .. } = model;
-        Ok(Work { label, session, feeds, wanted, init, restore: restore.map(Path::to_path_buf), footprint })
+        let (restore, is_traced) = (args.restore.clone(), args.trace.is_asked());
+        Ok(Work { label, session, feeds, wanted, init, restore, footprint, is_traced })
     }
 
     /// Runs, and gives everything back to the devices.
-    fn run(&self) -> plimsoll::Result<Vec<HostTensor>> {
+    fn run(&self) -> plimsoll::Result<Ran> {
         let values = self.values();
         self.session.close();
         values
     }
 
-    fn values(&self) -> plimsoll::Result<Vec<HostTensor>> {
+    fn values(&self) -> plimsoll::Result<Ran> {
         if !self.init.is_empty() {
             self.session.run(&[], &[], &texts(&self.init))?;
             self.session.release_unused();
@@ -237,7 +251,13 @@ impl Work {
                 output::note(format_args!("note: the checkpoint does not have {}", restored.missing.join(", ")));
             }
         }
-        callable.run(&self.feeds.iter().map(|(_, tensor)| tensor).collect::<Vec<_>>())
+        let feeds: Vec<&HostTensor> = self.feeds.iter().map(|(_, tensor)| tensor).collect();
+        if !self.is_traced {
+            return Ok((callable.run(&feeds)?, None));
+        }
+        let mut outputs = callable.outputs()?;
+        let metadata = callable.run_with_stats(&feeds, &mut outputs.iter_mut().collect::<Vec<_>>())?;
+        Ok((outputs, Some(metadata)))
     }
 }
 

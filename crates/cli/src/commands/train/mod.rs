@@ -18,6 +18,7 @@ use crate::case::DevicePeaks;
 use crate::device_options::DeviceOptions;
 use crate::failure::Result;
 use crate::progress::Progress;
+use crate::trace::{TraceArgs, TracedRun};
 use crate::{output, process, stop};
 use report::Document;
 
@@ -73,6 +74,8 @@ pub struct TrainArgs {
     /// Begin with the latest checkpoint there
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
+    #[command(flatten)]
+    trace: TraceArgs,
 }
 
 /// A training that is planned, and nothing run yet.
@@ -108,7 +111,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
     if args.resume.is_some() {
         say(format!("resumed after step {}", trainer.steps()));
     }
-    let (final_loss, seconds) = steps(&mut trainer, args.steps, &stop)?;
+    let Taken { final_loss, seconds, traced } = steps(&mut trainer, args.steps, &stop, args.trace.is_asked())?;
     // What was learnt is said even where it cannot be saved.
     let saved = args.save.as_ref().map(|folder| trainer.save(folder));
     if let Some(Ok(path)) = &saved {
@@ -130,9 +133,12 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         devices: DevicePeaks::of(&devices, &planned),
         max_rss_bytes: process::max_rss_bytes(),
     };
+    let stats = args.trace.deliver(&traced)?;
     if json {
+        stats.into_iter().for_each(output::note);
         output::result_json(&document)?;
     } else {
+        stats.into_iter().try_for_each(output::result)?;
         output::result(report::summary(&document, evaluation, averages, args.steps))?;
         report::towers(&document).into_iter().try_for_each(output::result)?;
         report::last_lines(trainer.promise(), &devices).into_iter().try_for_each(output::result)?;
@@ -153,13 +159,32 @@ fn optimizer(text: &str) -> std::result::Result<OptimizerKind, String> {
     text.parse().map_err(|_| "write sgd, momentum or adam".to_string())
 }
 
-/// Takes steps until there are as many or somebody asks to stop; the last loss, and how long it took.
-fn steps(trainer: &mut Trainer, steps: u64, stop: &stop::Stop) -> plimsoll::Result<(Option<f32>, f64)> {
+/// What came of the steps.
+struct Taken {
+    /// Of the last step.
+    final_loss: Option<f32>,
+    seconds: f64,
+    /// The last step, where that was asked for.
+    traced: Vec<TracedRun>,
+}
+
+/// Takes steps until there are as many or somebody asks to stop, the last one traced where that is asked for.
+fn steps(trainer: &mut Trainer, steps: u64, stop: &stop::Stop, is_traced: bool) -> plimsoll::Result<Taken> {
     let progress = Mutex::new(Progress::new(trainer.steps(), steps));
     let progress = || progress.lock().unwrap_or_else(PoisonError::into_inner);
     let start = Instant::now();
-    let last = trainer.run(steps, &|| stop.is_asked(), &|step| progress().show(step.step, step.loss));
+    let until = if is_traced { steps.saturating_sub(1) } else { steps };
+    let mut last = trainer.run(until, &|| stop.is_asked(), &|step| progress().show(step.step, step.loss));
+    let mut traced = Vec::new();
+    if is_traced && last.is_ok() && trainer.steps() < steps && !stop.is_asked() {
+        last = trainer.step_with_stats().map(|(step, runs)| {
+            progress().show(step.step, step.loss);
+            let run = |(name, metadata)| TracedRun { label: format!("{name} {}", step.step), metadata };
+            traced = runs.into_iter().map(run).collect();
+            Some(step)
+        });
+    }
     let seconds = start.elapsed().as_secs_f64();
     progress().end();
-    Ok((last?.and_then(|step| step.loss), seconds))
+    Ok(Taken { final_loss: last?.and_then(|step| step.loss), seconds, traced })
 }

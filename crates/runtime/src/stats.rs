@@ -1,0 +1,153 @@
+//! What one run did, when, and where: TensorFlow's RunMetadata and StepStats.
+
+use std::time::{Duration, Instant};
+
+use plimsoll_device::{Trace, Work};
+use plimsoll_graph::id::Id;
+use plimsoll_graph::{Graph, NodeId};
+use plimsoll_plan::{Plan, Queue};
+
+/// What a run leaves behind beside its results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunMetadata {
+    /// When the run had its variables and its memory, and started. All times below count from here.
+    pub began: Instant,
+    /// From the call to its return: with what it waited, with what writing down takes.
+    pub elapsed: Duration,
+    /// For each device that did something, what it did.
+    pub step_stats: Vec<DeviceStepStats>,
+}
+
+/// What a device did in a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceStepStats {
+    /// The device's full name.
+    pub device: String,
+    /// What ran, in the order in which it ran. A device runs one of them at a time.
+    pub node_stats: Vec<NodeExecStats>,
+}
+
+/// A kernel or a copy that ran. Nodes that became part of another one's kernel have no entry of their own, those that became
+/// nothing (constants, variables, names for values) have none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeExecStats {
+    /// The node that it mostly is; for a copy, the node whose value it is.
+    pub node_name: String,
+    /// That node's operation; `copy` for a copy that the plan inserted.
+    pub operation: String,
+    /// `name = Op(inputs)`, as TensorFlow's timeline has it.
+    pub timeline_label: String,
+    /// Name and operation of the other nodes that were fused into it.
+    pub fused: Vec<(String, String)>,
+    /// When all that it needed was there and the device had come to it, in nanoseconds since the run began.
+    pub scheduled_nanos: u64,
+    /// When it started.
+    pub all_start_nanos: u64,
+    /// When its kernel started, after [`NodeExecStats::all_start_nanos`].
+    pub op_start_rel_nanos: u64,
+    /// When its kernel was done.
+    pub op_end_rel_nanos: u64,
+    /// When it was over.
+    pub all_end_rel_nanos: u64,
+    /// Bytes of what it read: arguments as they are in memory.
+    pub bytes_read: u64,
+    /// Bytes of what it made.
+    pub bytes_written: u64,
+    /// Bytes of scratch that it had.
+    pub scratch_bytes: u64,
+}
+
+impl NodeExecStats {
+    /// When it was over, in nanoseconds since the run began.
+    pub fn all_end_nanos(&self) -> u64 {
+        self.all_start_nanos + self.all_end_rel_nanos
+    }
+
+    /// How long its kernel took.
+    pub fn duration(&self) -> Duration {
+        Duration::from_nanos(self.op_end_rel_nanos - self.op_start_rel_nanos)
+    }
+
+    /// TensorFlow's `scheduled_micros`.
+    pub fn scheduled_micros(&self) -> u64 {
+        self.scheduled_nanos / 1000
+    }
+
+    /// TensorFlow's `all_start_micros`.
+    pub fn all_start_micros(&self) -> u64 {
+        self.all_start_nanos / 1000
+    }
+
+    /// TensorFlow's `op_start_rel_micros`.
+    pub fn op_start_rel_micros(&self) -> u64 {
+        self.op_start_rel_nanos / 1000
+    }
+
+    /// TensorFlow's `op_end_rel_micros`.
+    pub fn op_end_rel_micros(&self) -> u64 {
+        self.op_end_rel_nanos / 1000
+    }
+
+    /// TensorFlow's `all_end_rel_micros`.
+    pub fn all_end_rel_micros(&self) -> u64 {
+        self.all_end_rel_nanos / 1000
+    }
+}
+
+impl RunMetadata {
+    /// Of a run that is over.
+    pub(crate) fn new(plan: &Plan, graph: &Graph, trace: &Trace, elapsed: Duration) -> RunMetadata {
+        let ends: Vec<Vec<u64>> = plan.queues().iter().enumerate().map(|(index, queue)| ends(trace, index, queue)).collect();
+        let mut step_stats: Vec<DeviceStepStats> = Vec::new();
+        for (index, queue) in plan.queues().iter().enumerate() {
+            let stats = |command| Some(node_stats(queue, command, graph, trace.span(index as u32, command as u32)?, index, &ends));
+            let node_stats: Vec<NodeExecStats> = (0..queue.program.commands.len()).filter_map(stats).collect();
+            if !node_stats.is_empty() {
+                step_stats.push(DeviceStepStats { device: plan.devices[queue.device.index()].name.clone(), node_stats });
+            }
+        }
+        RunMetadata { began: trace.began(), elapsed, step_stats }
+    }
+}
+
+/// For each number of a queue's commands, when the last of them that ran ended.
+fn ends(trace: &Trace, index: usize, queue: &Queue) -> Vec<u64> {
+    let mut ends = vec![0];
+    for command in 0..queue.program.commands.len() {
+        let end = trace.span(index as u32, command as u32).map_or(ends[command], |(_, end)| end);
+        ends.push(end);
+    }
+    ends
+}
+
+fn node_stats(queue: &Queue, position: usize, graph: &Graph, span: (u64, u64), index: usize, ends: &[Vec<u64>]) -> NodeExecStats {
+    let command = &queue.program.commands[position];
+    let waited = command.waits.iter().filter_map(|wait| ends.get(wait.queue as usize)?.get(wait.commands as usize)).copied();
+    let scheduled_nanos = waited.chain([ends[index][position]]).max().unwrap_or(0);
+    let nodes = &queue.nodes[position];
+    let named = |id: &NodeId| (graph.node(*id).name.clone(), graph.node(*id).op.clone());
+    let (node_name, node_op) = nodes.first().map(named).unwrap_or_default();
+    let is_copy = matches!(command.work, Work::Copy);
+    let inputs = nodes.first().map_or_else(Vec::new, |id| graph.node(*id).inputs.iter().map(|input| graph.tensor_name(*input)).collect());
+    let inputs: Vec<&str> = inputs.iter().map(|name: &String| name.strip_suffix(":0").unwrap_or(name)).collect();
+    let timeline_label = match is_copy {
+        true => format!("copy of {node_name}"),
+        false => format!("{node_name} = {node_op}({})", inputs.join(", ")),
+    };
+    let (start, end) = span;
+    let scratch = command.scratch.iter().chain(&command.worker_scratch).map(|scratch| scratch.bytes);
+    NodeExecStats {
+        timeline_label,
+        operation: if is_copy { "copy".to_string() } else { node_op },
+        node_name,
+        fused: nodes.iter().skip(1).map(named).collect(),
+        scheduled_nanos,
+        all_start_nanos: start,
+        op_start_rel_nanos: 0,
+        op_end_rel_nanos: end - start,
+        all_end_rel_nanos: end - start,
+        bytes_read: queue.bytes[position].0,
+        bytes_written: queue.bytes[position].1,
+        scratch_bytes: scratch.sum(),
+    }
+}
