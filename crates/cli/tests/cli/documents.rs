@@ -173,7 +173,7 @@ fn a_trace_can_be_shown() {
     let said = plimsoll(&format!("eval {scalars} --stats --profile {file}"));
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(said.out.starts_with("y:0 float[] = 6.0\nscalars/graph.pb: "), "{}", said.out);
-    assert!(said.out.contains("  waited us ") && said.out.contains("mul = Mul(a, x)"), "{}", said.out);
+    assert!(said.out.contains("  waited us ") && said.out.contains("y = AddV2(mul, b) (+1)"), "{}", said.out);
     let (processes, slices) = shown(&read());
     assert_eq!(processes, [device("CPU:0")]);
     assert!(slices > 0);
