@@ -25,5 +25,5 @@ pub use block::Block;
 pub use heap::trim_heap;
 pub use ledger::{Faults, Holder, Ledger, Refusal, Reservation, Upstream};
 pub use loan::Loan;
-pub use sealed::Sealed;
+pub use sealed::{Sealed, Unsealed};
 pub use space::{AddressSpace, HostPages, Region};

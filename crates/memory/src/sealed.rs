@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Write;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
 use plimsoll_base::{Bytes, Error, Result};
@@ -38,10 +39,9 @@ impl Sealed {
     /// # Errors
     /// RESOURCE_EXHAUSTED where the system has no room, or the process no descriptor left.
     pub fn copy_of(bytes: &[u8]) -> Result<Sealed> {
-        let mut file = create()?;
-        // Writing is faster than copying into a mapping: pages that are written whole are not cleared before.
-        file.write_all(bytes).map_err(|error| refused(bytes.len() as u64, &error))?;
-        Sealed::seal(file, bytes.len())
+        let mut unsealed = Unsealed::new()?;
+        unsealed.append(bytes)?;
+        unsealed.seal()
     }
 
     /// As many bytes, zero at first, as `fill` leaves them.
@@ -59,7 +59,7 @@ impl Sealed {
             if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) } != 0 {
                 return Err(refused(bytes as u64, &std::io::Error::last_os_error()));
             }
-            let mapping = Mapping::new(&file, bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED)?;
+            let mapping = Mapping::new(&file, bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE)?;
             // SAFETY: the mapping has that many bytes, all of them zero; nobody else knows the file, and the slice ends before
             // the mapping does.
             fill(unsafe { std::slice::from_raw_parts_mut(mapping.start.as_ptr(), bytes) });
@@ -138,6 +138,57 @@ impl fmt::Debug for Sealed {
     }
 }
 
+/// A file in memory that is being written.
+#[derive(Debug)]
+pub struct Unsealed {
+    file: File,
+    bytes: usize,
+}
+
+impl Unsealed {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where the process has no descriptor left.
+    pub fn new() -> Result<Unsealed> {
+        Ok(Unsealed { file: create()?, bytes: 0 })
+    }
+
+    /// Its bytes so far.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Writes bytes after all others.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where the system has no room.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        // Writing is faster than copying into a mapping: pages that are written whole are not cleared before.
+        self.file.write_all(bytes).map_err(|error| refused((self.bytes + bytes.len()) as u64, &error))?;
+        self.bytes += bytes.len();
+        Ok(())
+    }
+
+    /// Writes bytes anew.
+    ///
+    /// # Errors
+    /// As [`Unsealed::append`].
+    pub fn write_at(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        self.file.write_all_at(bytes, at as u64).map_err(|error| refused(bytes.len() as u64, &error))?;
+        self.bytes = self.bytes.max(at + bytes.len());
+        Ok(())
+    }
+
+    /// From here on nobody can change it.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where there is no room to map it.
+    pub fn seal(self) -> Result<Sealed> {
+        Sealed::seal(self.file, self.bytes)
+    }
+}
+
 /// A mapping of a file from its start.
 struct Mapping {
     start: NonNull<u8>,
@@ -193,6 +244,17 @@ mod tests {
         let again = Sealed::received(file).unwrap().without_file();
         assert_eq!(&*again, b"abc");
         assert!(again.file().is_none());
+    }
+
+    #[test]
+    fn is_written_in_parts() {
+        let mut unsealed = Unsealed::new().unwrap();
+        unsealed.append(b"....defg").unwrap();
+        unsealed.append(b"hi").unwrap();
+        unsealed.write_at(0, b"0abc").unwrap();
+        unsealed.append(b"j").unwrap();
+        assert_eq!(unsealed.bytes(), 11);
+        assert_eq!(&*unsealed.seal().unwrap(), b"0abcdefghij");
     }
 
     #[test]

@@ -1,15 +1,22 @@
 //! How a call can end without a result.
 
 use std::fmt;
+use std::ops::Deref;
 use std::time::Duration;
 
 use plimsoll_base::{Code, Error};
 
 use super::Report;
 
-/// A call that has no result: why, and what became of the memory.
+/// A call that has no result: why, and what became of the memory. It reads as its [`Details`].
+///
+/// Boxed inside so that a result stays small.
+#[derive(Clone)]
+pub struct Death(Box<Details>);
+
+/// What is known of a call that has no result.
 #[derive(Clone, Debug)]
-pub struct Death {
+pub struct Details {
     /// Why there is no result.
     pub cause: Cause,
     /// The function, as the program calls it.
@@ -18,6 +25,31 @@ pub struct Death {
     pub last_words: String,
     /// The memory before and after.
     pub report: Report,
+}
+
+impl Death {
+    pub(crate) fn new(cause: Cause, function: impl Into<String>, last_words: String, report: Report) -> Death {
+        Death(Box::new(Details { cause, function: function.into(), last_words, report }))
+    }
+
+    /// All of it, to be taken apart.
+    pub fn into_details(self) -> Details {
+        *self.0
+    }
+}
+
+impl Deref for Death {
+    type Target = Details;
+
+    fn deref(&self) -> &Details {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Death {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
 }
 
 /// Why a call has no result.
@@ -153,10 +185,11 @@ mod tests {
     #[test]
     fn says_what_happened_and_where() {
         let cause = Cause::Error { message: "no data".into(), code: Some(Code::NotFound), trace: vec!["no file".into()] };
-        let death = Death { cause, function: "train".into(), last_words: String::new(), report: Report::default() };
+        let death = Death::new(cause, "train", String::new(), Report::default());
         assert_eq!(death.to_string(), "train: no data\n  caused by: no file");
         assert_eq!(Error::from(death.clone()).code(), Code::NotFound);
-        let killed = Death { cause: Cause::Signal { number: 9, name: "SIGKILL".into(), core: false }, ..death };
+        let killed = Cause::Signal { number: 9, name: "SIGKILL".into(), core: false };
+        let killed = Death::new(killed, death.into_details().function, String::new(), Report::default());
         assert_eq!(Error::from(killed).to_string(), "ABORTED: train: ended by SIGKILL");
     }
 }

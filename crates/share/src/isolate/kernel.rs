@@ -55,7 +55,7 @@ impl Kills {
     /// What it did since, if anything; the nearest first.
     pub fn since(&self) -> Option<String> {
         let more = |(counter, before): &(Counter, u64)| counter.read().filter(|now| now > before).map(|_| counter.whose);
-        let whose = self.counters.iter().rev().find_map(|counter| more(counter))?;
+        let whose = self.counters.iter().rev().find_map(more)?;
         Some(format!("killed, and the kernel's out-of-memory killer ended a process {whose} meanwhile"))
     }
 }

@@ -24,7 +24,7 @@ use plimsoll_base::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use death::{Cause, Death, Line};
+pub use death::{Cause, Death, Details, Line};
 pub use report::{OnCard, Outcome, Report};
 pub use table::{BoxError, Functions};
 
@@ -109,7 +109,7 @@ impl Workers {
     {
         let _ = function;
         let (lease, key, begin) = (lease.into(), Key::of::<F>(), Instant::now());
-        let death = |cause: Cause, last_words: String, report: Report| Death { cause, function: key.name.clone(), last_words, report };
+        let death = |cause: Cause, last_words: String, report: Report| Death::new(cause, key.name.as_str(), last_words, report);
         let input = match self.message(&key, &input) {
             Ok(input) => input,
             Err(cause) => return Err(death(cause, String::new(), Report::default())),

@@ -8,13 +8,15 @@ use super::Answer;
 use crate::isolate::{Cause, Death, Key, Outcome, Report, output};
 use crate::wire::Message;
 
+type Done = dyn FnOnce(Result<(Message, Report), Death>) + Send;
+
 /// What is to be run, and what is done with its answer. It is answered once, since answering takes it.
 pub(super) struct Job {
     pub key: Key,
     pub input: Message,
     /// How many workers it was given to that never began it.
     pub tries: u32,
-    done: Box<dyn FnOnce(Result<(Message, Report), Death>) + Send>,
+    done: Box<Done>,
 }
 
 impl Job {
@@ -25,7 +27,7 @@ impl Job {
                 let read = catch_unwind(AssertUnwindSafe(|| output(&message)));
                 match read.unwrap_or_else(|_| Err(Cause::Output { message: "reading it panicked".into() })) {
                     Ok(output) => Ok(Outcome { output, report }),
-                    Err(cause) => Err(Death { cause, function, last_words: String::new(), report }),
+                    Err(cause) => Err(Death::new(cause, function, String::new(), report)),
                 }
             }));
         };
@@ -37,6 +39,6 @@ impl Job {
     }
 
     pub fn fail(self, cause: Cause, last_words: String, report: Report) {
-        (self.done)(Err(Death { cause, function: self.key.name, last_words, report }));
+        (self.done)(Err(Death::new(cause, self.key.name, last_words, report)));
     }
 }

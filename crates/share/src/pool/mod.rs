@@ -171,7 +171,7 @@ impl Pool {
         let key = Key::of::<F>();
         let input = match self.workers.message(&key, input) {
             Ok(input) => input,
-            Err(cause) => return done(Err(Death { cause, function: key.name, last_words: String::new(), report: Report::default() })),
+            Err(cause) => return done(Err(Death::new(cause, key.name, String::new(), Report::default()))),
         };
         let mut state = self.shared.state();
         state.jobs.push_back(Job::new(key, input, done));
@@ -252,6 +252,6 @@ impl<O> Handle<O> {
     }
 
     fn lost(&self) -> Death {
-        Death { cause: Cause::Cancelled, function: self.function.clone(), last_words: String::new(), report: Report::default() }
+        Death::new(Cause::Cancelled, self.function.as_str(), String::new(), Report::default())
     }
 }

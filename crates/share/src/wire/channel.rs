@@ -163,7 +163,7 @@ impl Channel {
     fn wait(&self, deadline: Option<Instant>, beside: Option<BorrowedFd<'_>>) -> Result<bool> {
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let timeout = left.map(|left| timespec(left));
+            let timeout = left.map(timespec);
             let mut ends = [PollFd::new(&self.0, PollFlags::IN), PollFd::from_borrowed_fd(beside.unwrap_or(self.0.as_fd()), PollFlags::IN)];
             let count = if beside.is_some() { 2 } else { 1 };
             match poll(&mut ends[..count], timeout.as_ref()) {

@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use plimsoll_memory::Sealed;
+use plimsoll_memory::{Sealed, Unsealed};
 use serde::ser::{self, Serialize};
 
 use super::bulk::BULK;
+use super::message::Body;
 use super::{DEEPEST, LONG, WireError};
 
 /// A length that says: the next number is that of a segment, which has the bytes.
@@ -15,21 +16,66 @@ pub(super) const IN_SEGMENT: u64 = u64::MAX;
 /// Writes one value.
 #[derive(Default)]
 pub(super) struct Writer {
-    pub body: Vec<u8>,
+    /// What follows `before`.
+    buffer: Vec<u8>,
+    /// What did not fit into the buffer.
+    before: Option<Unsealed>,
     pub segments: Vec<Arc<Sealed>>,
     depth: usize,
 }
 
+/// The buffer stays in a processor's cache.
+const BUFFER: usize = 256 << 10;
+
 type Done = Result<(), WireError>;
 
 impl Writer {
+    #[inline]
     fn put(&mut self, bytes: &[u8]) -> Done {
-        if self.body.capacity() - self.body.len() < bytes.len() {
-            let room = self.body.try_reserve(bytes.len());
-            room.map_err(|_| WireError(format!("there is no memory to write more than {} bytes", self.body.len())))?;
+        if self.buffer.len() + bytes.len() > BUFFER {
+            self.flush()?;
         }
-        self.body.extend_from_slice(bytes);
+        self.buffer.extend_from_slice(bytes);
         Ok(())
+    }
+
+    #[cold]
+    fn flush(&mut self) -> Done {
+        let before = match &mut self.before {
+            Some(before) => before,
+            none => none.insert(Unsealed::new()?),
+        };
+        before.append(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// How much was written.
+    fn written(&self) -> usize {
+        self.before.as_ref().map_or(0, Unsealed::bytes) + self.buffer.len()
+    }
+
+    /// Writes something anew that was written at once.
+    fn patch(&mut self, at: usize, bytes: &[u8]) -> Done {
+        let flushed = self.before.as_ref().map_or(0, Unsealed::bytes);
+        match (at.checked_sub(flushed), &mut self.before) {
+            (Some(at), _) => self.buffer[at..at + bytes.len()].copy_from_slice(bytes),
+            (None, Some(before)) => before.write_at(at, bytes)?,
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    /// All of it, in shared memory if it is long.
+    pub fn finish(mut self) -> Result<(Body, Vec<Arc<Sealed>>), WireError> {
+        if self.before.is_some() || self.buffer.len() >= LONG {
+            self.flush()?;
+        }
+        let body = match self.before {
+            Some(before) => Body::Shared(Arc::new(before.seal()?)),
+            None => Body::Here(self.buffer.into()),
+        };
+        Ok((body, self.segments))
     }
 
     fn length(&mut self, length: usize) -> Done {
@@ -69,7 +115,7 @@ impl Writer {
 
     fn open(&mut self, length: Option<usize>) -> Result<Open<'_>, WireError> {
         self.enter()?;
-        let place = length.map(|length| (self.body.len(), length)).or(Some((self.body.len(), 0)));
+        let place = Some((self.written(), length.unwrap_or(0)));
         self.length(length.unwrap_or(0))?;
         Ok(Open { writer: self, place, count: 0 })
     }
@@ -91,7 +137,7 @@ pub(super) struct Open<'a> {
 impl Open<'_> {
     fn end(self) -> Done {
         if let Some((at, _)) = self.place.filter(|(_, said)| *said != self.count) {
-            self.writer.body[at..at + 8].copy_from_slice(&(self.count as u64).to_le_bytes());
+            self.writer.patch(at, &(self.count as u64).to_le_bytes())?;
         }
         self.writer.depth -= 1;
         Ok(())

@@ -221,7 +221,6 @@ pub fn process((): ()) -> Result<(u32, Vec<String>), Error> {
 }
 
 /// Starts a program that would go on for long.
-#[expect(clippy::zombie_processes, reason = "it is ended with the worker")]
 pub fn leaves_a_child((): ()) -> Result<u32, Error> {
     let child = std::process::Command::new("sleep").arg("300").spawn().map_err(|error| Error::internal(error.to_string()))?;
     Ok(child.id())
