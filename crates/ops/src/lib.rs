@@ -8,6 +8,7 @@ pub mod builder;
 mod evaluate;
 mod gradient;
 pub mod infer;
+mod kernels;
 mod lower;
 mod registry;
 
@@ -24,5 +25,6 @@ pub mod variable;
 pub use builder::{GraphBuilder, Initializer, OpBuilder, Reuse, Variable, VariableKind};
 pub use evaluate::evaluate;
 pub use infer::{Fact, InferCx, infer_node};
+pub use kernels::{Constraint, DEFAULT_DEVICE, Found, KernelDef, KernelRegistry};
 pub use lower::{AnchorCall, Call, KernelCx, Lower, Meta, StatefulCall, Then, Update};
 pub use registry::{OpRules, Registry};

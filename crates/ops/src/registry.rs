@@ -7,6 +7,7 @@ use plimsoll_graph::{NodeId, OpTable, Output};
 
 use crate::GraphBuilder;
 use crate::infer::InferFn;
+use crate::kernels::KernelRegistry;
 use crate::lower::Lower;
 
 /// The rules of one operation.
@@ -46,17 +47,18 @@ impl std::fmt::Debug for Gradient {
 /// A gradient rule: `(builder, node, gradients of its outputs) -> gradients of its inputs`.
 pub type GradientFn = fn(&mut GraphBuilder, NodeId, &[Option<Output>]) -> Result<Vec<Option<Output>>>;
 
-/// The operations that can be run, beside the table of all that exist.
+/// The operations that can be run, beside the table of all that exist and of the kernels that TensorFlow has for them.
 #[derive(Debug)]
 pub struct Registry {
     table: OpTable,
     rules: HashMap<&'static str, OpRules>,
+    kernels: KernelRegistry,
 }
 
 impl Registry {
-    /// TensorFlow's table, and the rules of this crate.
+    /// TensorFlow's table and kernels, and the rules of this crate.
     pub fn standard() -> Registry {
-        let mut registry = Registry::with_table(OpTable::tensorflow());
+        let mut registry = Registry { kernels: KernelRegistry::tensorflow(), ..Registry::with_table(OpTable::tensorflow()) };
         for family in [
             crate::array::RULES,
             crate::checkpoint::RULES,
@@ -73,9 +75,9 @@ impl Registry {
         registry
     }
 
-    /// A table without rules.
+    /// A table without rules and kernels.
     pub fn with_table(table: OpTable) -> Registry {
-        Registry { table, rules: HashMap::new() }
+        Registry { table, rules: HashMap::new(), kernels: KernelRegistry::empty() }
     }
 
     /// Adds rules, or replaces those of the same name.
@@ -86,6 +88,16 @@ impl Registry {
     /// The table of operations.
     pub fn table(&self) -> &OpTable {
         &self.table
+    }
+
+    /// Which kernels there are, by device type: what decides where a node may be placed.
+    pub fn kernels(&self) -> &KernelRegistry {
+        &self.kernels
+    }
+
+    /// Other kernels than before.
+    pub fn with_kernels(self, kernels: KernelRegistry) -> Registry {
+        Registry { kernels, ..self }
     }
 
     /// The rules of an operation.

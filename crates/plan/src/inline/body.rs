@@ -6,7 +6,7 @@ use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, Attrs, AttrsExt, FuncRef, FunctionDef, OpTable};
 
 /// A function's body as a call sees it.
-pub(super) struct Body<'a> {
+pub(crate) struct Body<'a> {
     function: &'a FunctionDef,
     call: &'a str,
     /// The attributes that the call gives.

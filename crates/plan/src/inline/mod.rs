@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef, Graph, GraphDef, Library, NodeDef, OpTable};
 
-use self::body::Body;
+pub(crate) use self::body::Body;
 
 /// More nodes than this are taken for functions that call each other without end.
 const MAX_NODES: usize = 2_000_000;

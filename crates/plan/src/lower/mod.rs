@@ -6,6 +6,7 @@
 
 mod branch;
 mod checkpoint;
+mod space;
 mod together;
 mod variables;
 
@@ -13,7 +14,7 @@ use std::collections::HashMap;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Prepared;
-use plimsoll_graph::{HostTensor, Node, NodeId, Output};
+use plimsoll_graph::{HostTensor, IdVec, Node, NodeId, Output};
 use plimsoll_kernels::expr::{Expr, ExprBuilder, Reg, Scalar};
 use plimsoll_kernels::pool::Pooling;
 use plimsoll_ops::{Call, KernelCx, Lower, Meta};
@@ -49,6 +50,8 @@ struct Lowering<'a> {
     branches: Branches,
     /// The device that feeds and fetches are on.
     host: DeviceId,
+    /// By node: the device that does its work.
+    workers: IdVec<NodeId, DeviceId>,
     together: together::Together,
 }
 
@@ -64,12 +67,13 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
         written: Vec::new(),
         branches: Branches::default(),
         host,
+        workers: space::workers(request, pruned),
         together: together::Together::find(request, pruned),
     };
     lowering.feeds()?;
     for &id in &pruned.order {
         let node = request.graph.node(id);
-        lowering.lir.nodes.push((id, lowering.device(id)));
+        lowering.lir.nodes.push((id, request.placement.devices[id]));
         lowering.node(id, node).map_err(|error| error.at_node(&node.name))?;
     }
     lowering.lir.nodes.sort_unstable_by_key(|(id, _)| *id);
@@ -81,7 +85,7 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
 
 impl Lowering<'_> {
     fn device(&self, id: NodeId) -> DeviceId {
-        self.request.placement.devices[id]
+        self.workers[id]
     }
 
     fn feeds(&mut self) -> Result<()> {

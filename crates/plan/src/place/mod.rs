@@ -1,23 +1,34 @@
-//! Placement of the graph as written: the device a node names, CPU:0 otherwise; nodes joined by references or handles
-//! together.
+//! TensorFlow's placement of a graph as written, once for a session: what nodes ask for and what kernels there are is joined
+//! into groups ([`join`]), and every group gets the best device that it can have ([`choose`]).
 //!
-//! A device that is not there is replaced by CPU:0 where soft placement allows it (job, replica and task are never softened,
-//! as in TensorFlow).
+//! Pure: the same graph, kernels, devices and options give the same placement. Nothing is balanced: what asks for nothing goes
+//! to the first device of the best type that has a kernel for it. The order of nodes is the graph's, every node after its
+//! inputs.
+
+mod calls;
+mod choose;
+mod errors;
+mod groups;
+mod join;
+mod kernels;
+mod seat;
+mod signature;
+mod why;
 
 use std::collections::BTreeMap;
 
-use plimsoll_base::{DataType, Error, Result};
-use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec};
+use plimsoll_base::{Error, Result};
+use plimsoll_device::{DeviceKind, DeviceSpec};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, IdVec, NodeId};
 use plimsoll_ops::Registry;
 
+use self::calls::Stack;
+use self::groups::Context;
+use self::kernels::Devices;
 use crate::plan::DeviceId;
 
-mod seat;
-mod why;
-
-pub use why::Why;
+pub use self::why::Why;
 
 /// The device of every node of a graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,95 +76,34 @@ impl Default for DeviceId {
 /// Places every node.
 ///
 /// # Errors
-/// INVALID_ARGUMENT naming the node, for device strings that make no sense or name no device (without soft placement, or
-/// in another job or task); FAILED_PRECONDITION where there is no CPU.
-pub fn place(graph: &Graph, registry: &Registry, devices: &[DeviceSpec], options: &PlaceOptions) -> Result<Placement> {
-    let host = devices.iter().position(|device| device.kind == DeviceKind::Cpu).map(DeviceId::from_index);
-    let host = host.ok_or_else(|| Error::failed_precondition("there is no CPU device"))?;
-    let groups = groups(graph, registry);
-    // The first node of a group that asks for a device, a variable before others, decides for all.
-    let mut leaders: IdVec<NodeId, Option<NodeId>> = IdVec::filled(None, graph.nodes().len());
-    for (id, node) in graph.nodes().iter() {
-        let leader = &mut leaders[groups[id]];
-        let beats = match leader {
-            None => true,
-            Some(other) => !is_variable(&graph.node(*other).op) && is_variable(&node.op),
-        };
-        if !node.device.is_empty() && beats {
-            *leader = Some(id);
-        }
-    }
-    let order = graph.topological()?;
-    let mut placement = Placement { order, host, ..Placement::default() };
-    for (id, node) in graph.nodes().iter() {
-        let leader = leaders[groups[id]].unwrap_or(id);
-        let asked = &graph.node(leader).device;
-        let (device, softened) = find(devices, host, asked, options.soft)
-            .map_err(|error| error.context(format!("Cannot assign a device for operation {}", node.name)).at_node(&node.name))?;
-        let why = if asked.is_empty() {
-            Why::Default
-        } else if leader != id {
-            Why::Shares(leader)
-        } else if softened {
-            Why::Softened(asked.clone())
-        } else {
-            Why::Requested
-        };
-        placement.devices.push(device);
-        placement.why.push(why);
-    }
-    placement.moved = seat::seat(graph, &placement.order, &mut placement.devices, &mut placement.why);
+/// TensorFlow's, naming the node. INVALID_ARGUMENT for device strings that make no sense; for operations without any kernel
+/// and nodes whose devices are not there or have none (softly only where the job, replica or task is not there, or nothing is
+/// left); for nodes that cannot be together and must. INTERNAL for assigned devices that cannot be; FAILED_PRECONDITION where
+/// there are no devices, or no CPU among them; UNIMPLEMENTED for functions that return resources and call themselves.
+pub fn place(graph: &Graph, registry: &Registry, specs: &[DeviceSpec], options: &PlaceOptions) -> Result<Placement> {
+    let host = specs.iter().position(|device| device.kind == DeviceKind::Cpu);
+    let local = specs.get(host.unwrap_or(0)).map(|spec| spec.name.clone()).unwrap_or_default();
+    let devices = Devices::new(specs, &local, options.default_device.map(Id::index))?;
+    let host = host.map(DeviceId::from_index).ok_or_else(|| Error::failed_precondition("there is no CPU device"))?;
+    let cx = Context { registry, devices: &devices, soft: options.soft, log: options.log };
+    let isolated = calls::isolate(graph, registry.table())?;
+    let whole = isolated.as_ref().unwrap_or(graph);
+    let mut order = graph.topological()?;
+    order.extend(whole.nodes().ids().skip(graph.nodes().len()));
+    let assigned = |id: NodeId| options.assigned.get(&id).map(String::as_str);
+    let mut joined = join::join(whole, &order, cx, &assigned, &Stack::default())?;
+    let choice = choose::choose(&mut joined, &order)?;
+    let why = why::reasons(&mut joined, &choice);
+    let count = graph.nodes().len();
+    let device = |device: &Option<usize>| device.map_or(host, DeviceId::from_index);
+    let mut placement = Placement {
+        devices: choice.devices.values().take(count).map(device).collect(),
+        moved: BTreeMap::new(),
+        why: why.values().take(count).cloned().collect(),
+        order: choice.order.into_iter().filter(|id| id.index() < count).collect(),
+        notes: joined.groups.notes,
+        host,
+    };
+    placement.moved = seat::seat(graph, &order[..count], &mut placement.devices, &mut placement.why);
     Ok(placement)
-}
-
-fn is_variable(op: &str) -> bool {
-    matches!(op, "VariableV2" | "Variable" | "VarHandleOp")
-}
-
-/// For each node, the first node of those that it is joined with by references and handles.
-fn groups(graph: &Graph, registry: &Registry) -> IdVec<NodeId, NodeId> {
-    let mut parents: IdVec<NodeId, NodeId> = graph.nodes().ids().collect();
-    fn root(parents: &mut IdVec<NodeId, NodeId>, mut id: NodeId) -> NodeId {
-        while parents[id] != id {
-            parents[id] = parents[parents[id]];
-            id = parents[id];
-        }
-        id
-    }
-    for (id, node) in graph.nodes().iter() {
-        let Some(types) = registry.table().get(&node.op).and_then(|op| op.input_types(&node.attrs).ok()) else { continue };
-        for (input, wanted) in node.inputs.iter().zip(types) {
-            if wanted.is_ref || wanted.base == DataType::Resource {
-                let (a, b) = (root(&mut parents, id), root(&mut parents, input.node));
-                let (first, second) = (a.min(b), a.max(b));
-                parents[second] = first;
-            }
-        }
-    }
-    graph.nodes().ids().map(|id| root(&mut parents, id)).collect()
-}
-
-/// The device that a string asks for, and whether it is another one than it says.
-fn find(devices: &[DeviceSpec], host: DeviceId, asked: &str, soft: bool) -> Result<(DeviceId, bool)> {
-    if asked.is_empty() {
-        return Ok((host, false));
-    }
-    let pattern = DeviceName::parse(asked)?;
-    let fits = |pattern: &DeviceName| devices.iter().position(|device| device.name.satisfies(pattern)).map(DeviceId::from_index);
-    if pattern.kind.is_none() && pattern.index.is_none() && devices[host.index()].name.satisfies(&pattern) {
-        return Ok((host, false));
-    }
-    if let Some(device) = fits(&pattern) {
-        return Ok((device, false));
-    }
-    let address = DeviceName { kind: None, index: None, ..pattern.clone() };
-    if soft && devices[host.index()].name.satisfies(&address) {
-        return Ok((host, true));
-    }
-    let names: Vec<String> = devices.iter().map(|device| device.name.to_string()).collect();
-    Err(Error::invalid_argument(format!(
-        "the operation was explicitly assigned to {asked} but available devices are [ {} ]",
-        names.join(", ")
-    ))
-    .with_remedy("Make sure the device specification refers to a valid device, or allow soft placement."))
 }

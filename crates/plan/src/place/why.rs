@@ -1,7 +1,10 @@
 //! Why a node is where it is.
 
 use plimsoll_device::DeviceName;
-use plimsoll_graph::{Graph, NodeId};
+use plimsoll_graph::{Graph, IdVec, NodeId};
+
+use super::choose::Choice;
+use super::join::Joined;
 
 /// Why a node is on its device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +33,8 @@ pub enum Why {
 }
 
 impl Why {
-    /// In words: `requested`, `colocated with X`, `reference or resource edge with X`, `follows X`, `control flow, with X`, `only kernel on CPU`,
+    /// In words: `requested`, `colocated with X`, `reference or resource edge with X`, `follows X`,
+    /// `control flow, with X`, `only kernel on CPU`,
     /// `kernel priority of CPU`, `softened from GPU:11`, `default`.
     pub fn describe(&self, graph: &Graph) -> String {
         let name = |node: &NodeId| &graph.node(*node).name;
@@ -54,5 +58,73 @@ fn short(asked: &str) -> String {
     match DeviceName::parse(asked) {
         Ok(name) if name == name.local_part() => name.short(),
         _ => asked.to_string(),
+    }
+}
+
+/// Why every node is where it is: in a group of several, one of them decided.
+pub(super) fn reasons(joined: &mut Joined<'_>, choice: &Choice) -> IdVec<NodeId, Why> {
+    let deciders = deciders(joined, choice);
+    let ids = joined.groups.graph.nodes().ids();
+    ids.map(|id| {
+        let decider = deciders[joined.groups.root(id)].unwrap_or(id);
+        reason(joined, choice, id, decider)
+    })
+    .collect()
+}
+
+/// For every root, the member that decided: one that was assigned before, then one that makes what it asks a device for, then
+/// one that asks for the device, then one that makes a reference or a resource, then the first that was placed.
+fn deciders(joined: &mut Joined<'_>, choice: &Choice) -> IdVec<NodeId, Option<NodeId>> {
+    let count = joined.groups.graph.nodes().len();
+    let mut best: IdVec<NodeId, Option<(u8, NodeId)>> = IdVec::filled(None, count);
+    for &id in &choice.order {
+        let node = joined.groups.node(id);
+        let makes = super::kernels::makes_resource(&joined.signatures, id);
+        let rank = match (joined.assigned[id].is_some(), asks_for(joined, choice, id), makes) {
+            (true, _, _) => 0,
+            (_, true, true) => 1,
+            (_, true, false) => 2,
+            (_, false, true) if node.device.is_empty() => 3,
+            _ => 4,
+        };
+        let root = joined.groups.root(id);
+        if best[root].is_none_or(|(other, _)| rank < other) {
+            best[root] = Some((rank, id));
+        }
+    }
+    best.values().map(|best| best.map(|(_, id)| id)).collect()
+}
+
+/// Whether a node names the device that it is on.
+fn asks_for(joined: &Joined<'_>, choice: &Choice, id: NodeId) -> bool {
+    let node = joined.groups.node(id);
+    let Some(device) = choice.devices[id].filter(|_| !node.device.is_empty()) else { return false };
+    DeviceName::parse(&node.device).is_ok_and(|asked| joined.groups.cx.devices.names[device].satisfies(&asked))
+}
+
+fn reason(joined: &mut Joined<'_>, choice: &Choice, id: NodeId, decider: NodeId) -> Why {
+    if joined.assigned[id].is_some() {
+        return Why::Assigned;
+    }
+    if asks_for(joined, choice, id) {
+        return Why::Requested;
+    }
+    if let Some(other) = choice.follows[id] {
+        return Why::Follows(other);
+    }
+    if decider != id {
+        return if joined.groups.are_tied(id, decider) { Why::Shares(decider) } else { Why::Colocated(decider) };
+    }
+    let node = joined.groups.node(id);
+    if !node.device.is_empty() {
+        return Why::Softened(node.device.clone());
+    }
+    let root = joined.groups.root(id);
+    let devices = joined.groups.cx.devices;
+    let kind = choice.devices[id].map(|device| devices.types[devices.of_type[device] as usize].clone()).unwrap_or_default();
+    match &*joined.groups.members[root].types {
+        [_] if devices.types.len() > 1 => Why::OnlyKernel(kind),
+        several if several.iter().any(|(_, priority)| *priority != 0) => Why::Priority(kind),
+        _ => Why::Default,
     }
 }
