@@ -65,7 +65,8 @@ impl Chooser<'_, '_> {
     fn place(&mut self, id: NodeId, followed: Option<NodeId>) -> Result<()> {
         let candidates = self.candidates(id)?;
         let there = followed.and_then(|other| self.choice.devices[other]).filter(|device| candidates.contains(device));
-        self.choice.follows[id] = followed.filter(|_| there.is_some());
+        // It would have come to the same place anyway: then it follows nobody.
+        self.choice.follows[id] = followed.filter(|_| there.is_some_and(|device| device != candidates[0]));
         self.assign(id, there.unwrap_or(candidates[0]))
     }
 
