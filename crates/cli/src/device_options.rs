@@ -131,7 +131,7 @@ impl DeviceOptions {
 }
 
 /// `500ms`, `30s`, `5min`, `forever`.
-fn duration(option: &str, text: &str) -> Result<Duration> {
+pub fn duration(option: &str, text: &str) -> Result<Duration> {
     if text == "forever" {
         return Ok(Duration::MAX);
     }

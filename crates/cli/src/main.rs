@@ -1,7 +1,7 @@
 //! The command line: `plimsoll COMMAND`. One file for each command in `commands`.
 //!
 //! Results and the log of placements go to standard output (of the two, only the document with `--json`), everything else to
-//! standard error. Exit status: 0 done, 1 failed, 2 wrong use.
+//! standard error. Exit status: 0 done, 1 failed, 2 wrong use; `run` has its program's.
 #![forbid(unsafe_code)]
 
 mod case;
@@ -51,8 +51,8 @@ enum Command {
     Verify(On<commands::verify::VerifyArgs>),
     /// Times the last step of a recorded run
     Bench(On<commands::bench::BenchArgs>),
-    /// Runs any program under a lease (not yet)
-    Run(commands::later::LaterArgs),
+    /// Runs any program under a lease of the machine's cards
+    Run(commands::run::RunArgs),
     /// Runs a grid of programs over the devices (not yet)
     Sweep(commands::later::LaterArgs),
 }
@@ -86,7 +86,7 @@ impl Command {
             Command::Eval(on) => on.run(commands::eval::run),
             Command::Verify(on) => on.run(commands::verify::run),
             Command::Bench(on) => on.run(commands::bench::run),
-            Command::Run(_) => Err(failure::not_yet("plimsoll run")),
+            Command::Run(args) => commands::run::run(args),
             Command::Sweep(_) => Err(failure::not_yet("plimsoll sweep")),
         }
     }

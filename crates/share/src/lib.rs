@@ -7,6 +7,7 @@
 pub mod isolate;
 pub mod lease;
 pub mod pool;
+pub mod run;
 mod wire;
 
 pub use isolate::{Cause, Death, Functions, Outcome, Workers};

@@ -6,5 +6,6 @@ pub mod eval;
 pub mod later;
 pub mod place;
 pub mod plan;
+pub mod run;
 pub mod train;
 pub mod verify;

@@ -130,7 +130,8 @@ impl Cards {
         let Some(machine) = self.0.machine.as_ref().filter(|_| count > 0) else {
             return Ok(Lease { member: None, parts: Vec::new(), cards: self.clone(), guarantee: Guarantee::Held, peaks: Vec::new() });
         };
-        let guarantee = if self.0.nvml.is_some() { Guarantee::Watched } else { Guarantee::Setting };
+        let seen = if self.0.nvml.is_some() { Guarantee::Watched } else { Guarantee::Setting };
+        let guarantee = request.guarantee.unwrap_or(seen);
         let mut who = Who { guarantee, ..Who::this_process(request.name.clone()) };
         if !request.program.is_empty() {
             who.program.clone_from(&request.program);

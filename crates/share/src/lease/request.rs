@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_memory::machine::Wait;
+use plimsoll_memory::machine::{Guarantee, Wait};
 
 /// A lease, as it is asked for.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct Request {
     pub name: String,
     /// The program and its arguments, for listings; this process's where it is empty.
     pub program: String,
+    /// What is known of the program; without it, what the cards allow: use is watched where the driver shows it.
+    pub guarantee: Option<Guarantee>,
 }
 
 /// Which cards.
@@ -42,7 +44,7 @@ pub enum Amount {
 
 impl Default for Request {
     fn default() -> Request {
-        Request { cards: Which::Count(1), memory: Amount::All, wait: None, name: String::new(), program: String::new() }
+        Request { cards: Which::Count(1), memory: Amount::All, wait: None, name: String::new(), program: String::new(), guarantee: None }
     }
 }
 

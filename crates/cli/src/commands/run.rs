@@ -1,0 +1,122 @@
+//! `plimsoll run`: any program under a lease.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use plimsoll::machine::environment;
+use plimsoll::share::run::{Ended, Run, end_by};
+use plimsoll::share::{Amount, Cards, Request, Wait, Which};
+use plimsoll::{Error, Options};
+
+use crate::device_options::duration;
+use crate::failure::{OrUsage, Result};
+use crate::output;
+
+/// The exit status where there was no lease, as other programs that start programs have it.
+const NO_LEASE: u8 = 125;
+/// The exit status where time was over.
+const TIMED_OUT: u8 = 124;
+
+/// What a program runs under.
+#[derive(Args)]
+#[command(after_help = "Exit status: the program's; 124 after --timeout, 125 where there was no lease, 126 or 127 where the program could \
+                        not be started.\nExamples:\n  plimsoll run --gpus 1 --memory 4GiB -- python train.py\n  plimsoll run --gpus 3,2 --wait \
+                        -- python train.py\n  plimsoll run --gpus 2 --memory 0.5 --wait=10min --timeout 8h --name nightly -- ./train.sh")]
+pub struct RunArgs {
+    #[command(flatten)]
+    lease: LeaseArgs,
+    /// Wait for memory that others hold, at most that long: 500ms, 30s, 5min
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "forever")]
+    wait: Option<String>,
+    /// End the program when it has run for so long
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<String>,
+    /// Higher comes first among those who wait
+    #[arg(long, value_name = "P", default_value_t = 0, allow_negative_numbers = true)]
+    priority: i32,
+    /// A name for listings
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// What is done with a program that uses more than its share, where use is seen
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "warn")]
+    enforce: Enforce,
+    /// Say nothing but what goes wrong
+    #[arg(short, long)]
+    quiet: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// A part of the machine's cards.
+#[derive(Args, Clone)]
+pub struct LeaseArgs {
+    /// How many cards, or which: 2, or 3,2, or 3, for that one alone [default: 1]
+    #[arg(long, value_name = "N|LIST")]
+    gpus: Option<String>,
+    /// How much of each card: 2GiB, 0.4 [default: all]
+    #[arg(long, value_name = "SIZE|FRACTION")]
+    memory: Option<String>,
+    /// Simulated GPUs, as 2x4GiB
+    #[arg(long, value_name = "SPEC")]
+    sim_gpus: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Enforce {
+    /// It is reported
+    Warn,
+    /// The program is ended
+    Kill,
+}
+
+impl LeaseArgs {
+    /// The cards of the machine.
+    pub fn cards(&self) -> Result<Cards> {
+        let mut options = Options::new();
+        options.sim_gpus.clone_from(&self.sim_gpus);
+        Ok(Cards::find(&options, &environment())?)
+    }
+
+    /// What is asked for; so many cards if nothing is said.
+    ///
+    /// # Errors
+    /// Wrong use.
+    pub fn request(&self, default: usize) -> Result<Request> {
+        let cards = self.gpus.as_deref().map(|text| text.parse().map_err(|error: Error| error.context("--gpus"))).transpose().or_usage()?;
+        let memory = self.memory.as_deref().map(|text| text.parse().map_err(|error: Error| error.context("--memory"))).transpose();
+        Ok(Request {
+            cards: cards.unwrap_or(Which::Count(default)),
+            memory: memory.or_usage()?.unwrap_or(Amount::All),
+            ..Request::default()
+        })
+    }
+}
+
+/// Runs.
+pub fn run(args: RunArgs) -> Result<ExitCode> {
+    let mut request = args.lease.request(1)?;
+    request.name = args.name.unwrap_or_default();
+    let time = |option: &str, text: &Option<String>| text.as_deref().map(|text| duration(option, text)).transpose();
+    request.wait = time("--wait", &args.wait)?
+        .map(|wait| Wait { priority: args.priority, timeout: Some(wait).filter(|wait| *wait < Duration::MAX) });
+    let run = Run { command: args.command, request, timeout: time("--timeout", &args.timeout)?, enforce: args.enforce == Enforce::Kill };
+    let mut note = |line: &str| {
+        if !args.quiet || line.starts_with("warning") {
+            output::note(format_args!("plimsoll run: {line}"));
+        }
+    };
+    let ended = args.lease.cards().and_then(|cards| Ok(plimsoll::share::run::run(&cards, &run, &mut note)?));
+    Ok(ExitCode::from(match ended {
+        Ok(Ended::Exited(code)) => code,
+        Ok(Ended::Signalled(signal)) => end_by(signal),
+        Ok(Ended::TimedOut) => TIMED_OUT,
+        Ok(Ended::NotStarted(code)) => code,
+        Err(failure) => {
+            failure.report();
+            NO_LEASE
+        }
+    }))
+}

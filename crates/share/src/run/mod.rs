@@ -1,0 +1,200 @@
+//! Any program under a lease.
+//!
+//! The program is a child in the same process group and on the same terminal: what the terminal sends, both get, and the program
+//! alone decides; what somebody sends to this process is passed on. This process ends as the program did. It takes in what the
+//! program leaves behind, and lives as long as the program itself; what outlives that keeps the lease.
+
+mod program;
+mod signals;
+mod words;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_memory::machine::Guarantee;
+use rustix::process::{Pid, set_child_subreaper};
+use signal_hook::consts::signal::{SIGCONT, SIGTERM};
+
+use crate::lease::{Cards, Lease, Request};
+use program::Change;
+use signals::Signals;
+
+pub use signals::end_by;
+
+/// How often use is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How long a program may take to end that was asked to.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A program to run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// What it runs under. The program and the guarantee in it are filled in.
+    pub request: Request,
+    /// How long it may run: then it is asked to end, and a while later it must.
+    pub timeout: Option<Duration>,
+    /// Whether it is ended when it uses more than its share, as far as use can be seen.
+    pub enforce: bool,
+}
+
+/// How a program under a lease ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With that exit status.
+    Exited(u8),
+    /// By a signal: see [`end_by`].
+    Signalled(i32),
+    /// It was not done in time.
+    TimedOut,
+    /// It could not be started; the exit status that shells give for that.
+    NotStarted(u8),
+}
+
+/// Runs a program under a lease of these cards and waits for its end. `note` gets lines for people: why it waits, the guarantee
+/// that the program got, what it uses beyond its share, and at the end its peak and whether all memory came back.
+///
+/// # Errors
+/// As [`Cards::lease`]: the program was not started then.
+pub fn run(cards: &Cards, run: &Run, note: &mut dyn FnMut(&str)) -> Result<Ended> {
+    let Some((program, arguments)) = run.command.split_first() else {
+        return Err(Error::invalid_argument("no program is named").with_remedy("write it after --"));
+    };
+    let held = program::is_own(Path::new(program));
+    let mut request = run.request.clone();
+    request.program = run.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    request.guarantee = held.then_some(Guarantee::Held);
+    let mut waits = false;
+    let mut lease = cards.lease(&request, &mut |full| {
+        if !std::mem::replace(&mut waits, true) {
+            note(&format!("waits: {full}"));
+        }
+        true
+    })?;
+    note(&words::guarantee(&lease, held, run.enforce));
+
+    let mut command = Command::new(program);
+    command.args(arguments).arg0(program);
+    lease.inherit(&mut command)?;
+    let broken = |what: &str, error: std::io::Error| Error::internal(format!("{what}: {error}"));
+    let signals = Signals::listen().map_err(|error| broken("signals cannot be listened to", error))?;
+    // Without it, orphans are not found when the time is over.
+    let _ = set_child_subreaper(Some(rustix::process::getpid()));
+    let begin = Instant::now();
+    let child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            note(&format!("{}: {error}", program.to_string_lossy()));
+            return Ok(Ended::NotStarted(program::not_started(&error)));
+        }
+    };
+    // It has a handle of the lease.
+    drop(command);
+    let Some(pid) = Pid::from_raw(child.id() as i32) else { return Err(Error::internal("a process without a number")) };
+    let ended = Watch { lease: &mut lease, run, signals, pid, begin, term_at: None, beyond: vec![] }.until_the_end(note);
+    let parts = lease.parts().to_vec();
+    let report = lease.end();
+    note(&words::report(ended, begin.elapsed(), &parts, &report));
+    Ok(ended)
+}
+
+/// What is done while the program runs.
+struct Watch<'a> {
+    lease: &'a mut Lease,
+    run: &'a Run,
+    signals: Signals,
+    pid: Pid,
+    begin: Instant,
+    /// When it was asked to end, and why that was.
+    term_at: Option<(Instant, Ended)>,
+    /// Whether it is beyond its share of each card.
+    beyond: Vec<bool>,
+}
+
+impl Watch<'_> {
+    fn until_the_end(mut self, note: &mut dyn FnMut(&str)) -> Ended {
+        let mut next_look = Instant::now() + LOOK;
+        loop {
+            match program::change(self.pid) {
+                Some(Change::Exited(code)) => return self.ended(Ended::Exited(code as u8)),
+                Some(Change::Signalled(signal)) => return self.ended(Ended::Signalled(signal)),
+                Some(Change::Stopped) => {
+                    if signals::stop_here() {
+                        signals::send(self.pid, SIGCONT);
+                    }
+                }
+                None => {}
+            }
+            let now = Instant::now();
+            if now >= next_look {
+                self.look(note);
+                next_look = Instant::now() + LOOK;
+            }
+            self.keep_time(now);
+            let mut wait = next_look.saturating_duration_since(now);
+            if let Some(at) = self.deadline() {
+                wait = wait.min(at.saturating_duration_since(now));
+            }
+            for signal in self.signals.wait(wait) {
+                signals::send(self.pid, signal);
+            }
+        }
+    }
+
+    fn ended(&self, by_itself: Ended) -> Ended {
+        match self.term_at {
+            Some((_, Ended::TimedOut)) => Ended::TimedOut,
+            _ => by_itself,
+        }
+    }
+
+    /// When something is due.
+    fn deadline(&self) -> Option<Instant> {
+        match self.term_at {
+            Some((at, _)) => at.checked_add(GRACE),
+            None => self.begin.checked_add(self.run.timeout?),
+        }
+    }
+
+    fn keep_time(&mut self, now: Instant) {
+        let Some(_) = self.deadline().filter(|deadline| *deadline <= now) else { return };
+        match &mut self.term_at {
+            None => self.ask_to_end(Ended::TimedOut),
+            Some((at, _)) => {
+                *at = now;
+                program::kill_tree(self.pid);
+            }
+        }
+    }
+
+    fn ask_to_end(&mut self, why: Ended) {
+        self.term_at = Some((Instant::now(), why));
+        signals::send(self.pid, SIGTERM);
+        // One that is stopped would not hear it.
+        signals::send(self.pid, SIGCONT);
+    }
+
+    /// Looks what is used, and says so where it is more than the share.
+    fn look(&mut self, note: &mut dyn FnMut(&str)) {
+        let uses = self.lease.look();
+        self.beyond.resize(uses.len(), false);
+        let mut over = false;
+        for ((part, used), beyond) in self.lease.parts().iter().zip(&uses).zip(&mut self.beyond) {
+            let is_beyond = used.unwrap_or(Bytes::ZERO) > part.bytes;
+            if is_beyond && !*beyond {
+                note(&words::beyond(part, used.unwrap_or_default(), self.run.enforce));
+            }
+            *beyond = is_beyond;
+            over |= is_beyond;
+        }
+        if over && self.run.enforce && self.term_at.is_none() {
+            self.ask_to_end(Ended::Signalled(SIGTERM));
+        }
+    }
+}
