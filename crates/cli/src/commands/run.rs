@@ -21,9 +21,11 @@ const TIMED_OUT: u8 = 124;
 
 /// What a program runs under.
 #[derive(Args)]
-#[command(after_help = "Exit status: the program's; 124 after --timeout, 125 where there was no lease, 126 or 127 where the program could \
+#[command(
+    after_help = "Exit status: the program's; 124 after --timeout, 125 where there was no lease, 126 or 127 where the program could \
                         not be started.\nExamples:\n  plimsoll run --gpus 1 --memory 4GiB -- python train.py\n  plimsoll run --gpus 3,2 --wait \
-                        -- python train.py\n  plimsoll run --gpus 2 --memory 0.5 --wait=10min --timeout 8h --name nightly -- ./train.sh")]
+                        -- python train.py\n  plimsoll run --gpus 2 --memory 0.5 --wait=10min --timeout 8h --name nightly -- ./train.sh"
+)]
 pub struct RunArgs {
     #[command(flatten)]
     lease: LeaseArgs,
@@ -100,8 +102,8 @@ pub fn run(args: RunArgs) -> Result<ExitCode> {
     let mut request = args.lease.request(1)?;
     request.name = args.name.unwrap_or_default();
     let time = |option: &str, text: &Option<String>| text.as_deref().map(|text| duration(option, text)).transpose();
-    request.wait = time("--wait", &args.wait)?
-        .map(|wait| Wait { priority: args.priority, timeout: Some(wait).filter(|wait| *wait < Duration::MAX) });
+    request.wait =
+        time("--wait", &args.wait)?.map(|wait| Wait { priority: args.priority, timeout: Some(wait).filter(|wait| *wait < Duration::MAX) });
     let run = Run { command: args.command, request, timeout: time("--timeout", &args.timeout)?, enforce: args.enforce == Enforce::Kill };
     let mut note = |line: &str| {
         if !args.quiet || line.starts_with("warning") {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_memory::machine::Guarantee;
-use rustix::process::{Pid, set_child_subreaper};
+use rustix::process::{Pid, Signal, set_child_subreaper};
 use signal_hook::consts::signal::{SIGCONT, SIGTERM};
 
 use crate::lease::{Cards, Lease, Request};
@@ -147,11 +147,11 @@ impl Watch<'_> {
         }
     }
 
+    /// The program has ended. What is left of a tree that was to end, ends too.
     fn ended(&self, by_itself: Ended) -> Ended {
-        match self.term_at {
-            Some((_, Ended::TimedOut)) => Ended::TimedOut,
-            _ => by_itself,
-        }
+        let Some((_, why)) = self.term_at else { return by_itself };
+        program::signal_tree(Signal::KILL);
+        if why == Ended::TimedOut { why } else { by_itself }
     }
 
     /// When something is due.
@@ -168,16 +168,16 @@ impl Watch<'_> {
             None => self.ask_to_end(Ended::TimedOut),
             Some((at, _)) => {
                 *at = now;
-                program::kill_tree(self.pid);
+                program::signal_tree(Signal::KILL);
             }
         }
     }
 
     fn ask_to_end(&mut self, why: Ended) {
         self.term_at = Some((Instant::now(), why));
-        signals::send(self.pid, SIGTERM);
+        program::signal_tree(Signal::TERM);
         // One that is stopped would not hear it.
-        signals::send(self.pid, SIGCONT);
+        program::signal_tree(Signal::CONT);
     }
 
     /// Looks what is used, and says so where it is more than the share.

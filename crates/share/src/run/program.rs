@@ -54,9 +54,9 @@ fn stat(pid: i32) -> Option<(char, i32)> {
     Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
 }
 
-/// Ends a program and all that descends from it and can still be told so: what is left of a tree whose middle has gone is not
-/// found, unless this process takes in orphans.
-pub(super) fn kill_tree(program: Pid) {
+/// Sends a signal to all that descend from this process: a program and its tree, also what is left of it where its middle has gone,
+/// since this process takes in orphans.
+pub(super) fn signal_tree(signal: Signal) {
     let own = std::process::id() as i32;
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let parents: BTreeMap<i32, i32> = pids.filter_map(|pid| Some((pid, stat(pid)?.1))).collect();
@@ -71,9 +71,8 @@ pub(super) fn kill_tree(program: Pid) {
         false
     };
     for pid in parents.keys().copied().filter(|&pid| descends(pid)).filter_map(Pid::from_raw) {
-        let _ = kill_process(pid, Signal::KILL);
+        let _ = kill_process(pid, signal);
     }
-    let _ = kill_process(program, Signal::KILL);
 }
 
 /// Where a program is found, as `execvp` looks for it.

@@ -10,8 +10,7 @@ use crate::lease::{Lease, Part, Report};
 
 /// `512 MiB of GPU 0 (Tesla T4)`.
 fn part(part: &Part) -> String {
-    let simulated = if part.device.is_simulated() { ", simulated" } else { "" };
-    format!("{} of GPU {} ({}{simulated})", part.bytes, part.ordinal, part.device.name)
+    format!("{} of GPU {} ({})", part.bytes, part.ordinal, part.device.name)
 }
 
 /// The line before the program starts.

@@ -1,0 +1,124 @@
+//! How programs end, and what signals do.
+
+use std::os::unix::process::ExitStatusExt;
+
+use super::{Home, comes, is_there, signal};
+
+#[test]
+fn exit_status_and_signals_are_the_programs() {
+    let home = Home::new("status");
+    for code in [0, 1, 2, 77, 255] {
+        assert_eq!(home.run("", &format!("exit {code}")).status.code(), Some(code));
+    }
+    for (name, number) in [("TERM", 15), ("KILL", 9), ("INT", 2), ("SEGV", 11), ("USR1", 10), ("HUP", 1)] {
+        let said = home.run("", &format!("kill -{name} $$"));
+        assert_eq!(said.status.signal(), Some(number), "{name}: {}", said.err);
+        assert!(said.err.contains(&format!("@ended by SIG{name} after ")), "{}", said.err);
+    }
+    assert_eq!(home.reserved(), 0);
+}
+
+#[test]
+fn output_is_the_programs_and_what_is_said_beside_it_is_little() {
+    let home = Home::new("output");
+    let said = home.run("memory=0.5", "echo out; echo err >&2");
+    assert!(said.out.lines().any(|line| line == "out"), "{}", said.out);
+    let own: Vec<&str> = said.err.lines().filter_map(|line| line.strip_prefix('@')).collect();
+    assert_eq!(own.len(), 2, "{}", said.err);
+    assert_eq!(
+        own[0],
+        "512 MiB of GPU 0 (Simulated GPU); framework setting: TensorFlow, PyTorch and JAX are told their share, nobody watches"
+    );
+    assert!(own[1].starts_with("done after ") && own[1].ends_with("; peak use 0 B of 512 MiB on GPU 0; all memory came back"), "{own:?}");
+}
+
+#[test]
+fn signals_sent_to_it_reach_the_program() {
+    let home = Home::new("signals");
+    for name in ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2"] {
+        let running = home.start("", &format!("trap 'echo got; exit 7' {name}; echo :ready; while :; do sleep 0.01; done"));
+        running.signal(name);
+        let said = running.ends();
+        assert_eq!((said.status.code(), said.out.as_str()), (Some(7), "got\n"), "{name}: {}", said.err);
+    }
+    let running = home.start("", "echo :ready; sleep 300 > /dev/null 2>&1 & wait");
+    running.signal("TERM");
+    assert_eq!(running.ends().status.signal(), Some(15), "as without it");
+}
+
+#[test]
+fn what_was_ignored_stays_ignored() {
+    let home = Home::new("nohup");
+    let mut command = std::process::Command::new("sh");
+    let plain = home.command("", "kill -HUP $$; echo :still here");
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(plain.get_program()).args(plain.get_args());
+    plain.get_envs().for_each(|(name, value)| {
+        value.map(|value| command.env(name, value));
+    });
+    let output = command.output().unwrap();
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains(":still here"), "{output:?}");
+}
+
+#[test]
+fn when_time_is_over_the_tree_ends() {
+    let home = Home::new("timeout");
+    let said = home.run("timeout=100", "sleep 300");
+    assert_eq!(said.status.code(), Some(124), "{}", said.err);
+    // One that does not listen, with a child whose parent is gone.
+    let said = home.run("timeout=100", "trap '' TERM; (sleep 300 & echo :$!); sleep 300");
+    assert_eq!(said.status.code(), Some(124), "{}", said.err);
+    let orphan: u32 = said.out.lines().find_map(|line| line.split_once(':')?.1.parse().ok()).unwrap();
+    comes("the tree has ended", || !is_there(orphan));
+    assert_eq!(home.reserved(), 0);
+    assert_eq!(home.run("timeout=60000", "exit 3").status.code(), Some(3));
+}
+
+#[test]
+fn what_cannot_be_started() {
+    let home = Home::new("start");
+    assert_eq!(home.run("", "exec /no/such/program").status.code(), Some(127));
+    let said = home.run("memory=2GiB", "echo :never");
+    assert_eq!(said.status.code(), Some(125));
+    assert!(!said.out.contains("never") && said.err.contains("@RESOURCE_EXHAUSTED: 2 GiB"), "{}", said.err);
+}
+
+#[test]
+fn a_stopped_program_goes_on() {
+    let home = Home::new("stop");
+    // Not on a terminal: this process stays, so that whoever wakes the program need not know of it.
+    let running = home.start("", "echo :$$; kill -STOP $$; exit 6");
+    let program: u32 = running.first.parse().unwrap();
+    comes("the program has stopped", || std::fs::read_to_string(format!("/proc/{program}/stat")).is_ok_and(|state| state.contains(") T ")));
+    signal(program, "CONT");
+    assert_eq!(running.ends().status.code(), Some(6));
+}
+
+#[test]
+fn whoever_is_killed_the_lease_ends_with_the_last() {
+    let home = Home::new("killed");
+    let running = home.start("", "echo :ready; sleep 300 & echo $! > \"$PLIMSOLL_STATE_DIR/pid\"; wait");
+    let file = home.0.join("pid");
+    comes("its child is there", || std::fs::read_to_string(&file).is_ok_and(|pid| !pid.trim().is_empty()));
+    let sleeps: u32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+    running.signal("KILL");
+    drop(running);
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(home.reserved(), 1 << 30, "the program lives, and holds what it may use");
+    // The shell is the parent of the one that sleeps.
+    let status = std::fs::read_to_string(format!("/proc/{sleeps}/stat")).unwrap();
+    let shell: u32 = status.rsplit_once(") ").unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap();
+    signal(shell, "KILL");
+    signal(sleeps, "KILL");
+    comes("all is back", || home.reserved() == 0);
+}
+
+#[test]
+fn what_a_program_leaves_behind_is_named() {
+    let home = Home::new("left");
+    let said = home.run("", "sleep 300 > /dev/null 2>&1 & echo :$!");
+    let pid: u32 = said.out.lines().find_map(|line| line.split_once(':')?.1.parse().ok()).unwrap();
+    assert!(said.status.success() && said.err.contains(&format!("still held by pid {pid} (sleep 300)")), "{}", said.err);
+    assert_eq!(home.reserved(), 1 << 30);
+    signal(pid, "KILL");
+    comes("all is back", || home.reserved() == 0);
+}

@@ -1,0 +1,165 @@
+//! Programs under a lease. This program starts itself again to be `plimsoll run`.
+
+#[path = "../../../device-cuda/tests/mock/mod.rs"]
+mod mock;
+
+mod ends;
+mod terminal;
+mod watched;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use plimsoll_device::{Environment, Options, PhysicalDevice};
+use plimsoll_memory::machine::{Machine, StateDir};
+use plimsoll_share::Request;
+use plimsoll_share::run::{Ended, Run, end_by, run};
+
+const ARGUMENTS: &str = "PLIMSOLL_TEST_RUN";
+const CARDS: &str = "1x1GiB";
+
+/// Not a test of anything: runs what a test wants run. Options, then a shell's script.
+#[test]
+fn play() {
+    let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
+    let (options, script) = arguments.split_once(" -- ").unwrap();
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    let environment = Environment::of(std::env::vars_os().filter_map(text));
+    let mut wanted = Run {
+        command: ["sh", "-c", script].map(Into::into).to_vec(),
+        request: Request::default(),
+        timeout: None,
+        enforce: options.contains("kill"),
+    };
+    for option in options.split(' ').filter(|option| !option.is_empty()) {
+        match option.split_once('=') {
+            Some(("memory", amount)) => wanted.request.memory = amount.parse().unwrap(),
+            Some(("timeout", ms)) => wanted.timeout = Some(Duration::from_millis(ms.parse().unwrap())),
+            _ => {}
+        }
+    }
+    let cards = plimsoll_share::Cards::find(&Options::new(), &environment).unwrap();
+    let code = match run(&cards, &wanted, &mut |line| eprintln!("@{line}")) {
+        Ok(Ended::Exited(code) | Ended::NotStarted(code)) => code,
+        Ok(Ended::Signalled(signal)) => end_by(signal),
+        Ok(Ended::TimedOut) => 124,
+        Err(error) => {
+            eprintln!("@{error}");
+            125
+        }
+    };
+    std::process::exit(code.into());
+}
+
+/// A machine of a test's own.
+struct Home(PathBuf);
+
+impl Home {
+    fn new(test: &str) -> Home {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let path = std::env::temp_dir().join(format!("plimsoll-run-{}-{}-{test}", std::process::id(), NUMBER.fetch_add(1, Relaxed)));
+        StateDir::open(&path).expect("a folder can be made");
+        Home(path)
+    }
+
+    fn machine(&self) -> Machine {
+        let cards = PhysicalDevice::simulated("--sim-gpus", CARDS).unwrap();
+        PhysicalDevice::ledger(&cards, &StateDir::open(&self.0).unwrap()).unwrap()
+    }
+
+    /// What is reserved now.
+    fn reserved(&self) -> u64 {
+        self.machine().look().unwrap().cards[0].reserved.0
+    }
+
+    fn command(&self, options: &str, script: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["play", "--exact", "--nocapture", "--test-threads=1", "-q"]);
+        for name in Environment::NAMES {
+            command.env_remove(name);
+        }
+        command.env(ARGUMENTS, format!("{options} -- {script}")).env("PLIMSOLL_STATE_DIR", &self.0);
+        command.env("PLIMSOLL_SIM_GPUS", CARDS).env("PLIMSOLL_NVML", "");
+        command
+    }
+
+    /// Runs to the end: how it ended, and what it said on both.
+    fn run(&self, options: &str, script: &str) -> Said {
+        let output = self.command(options, script).stdin(Stdio::null()).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Said { status: output.status, out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Starts it, up to the first line that the script says.
+    fn start(&self, options: &str, script: &str) -> Running {
+        let mut child = self.command(options, script).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut running = Running { out: BufReader::new(child.stdout.take().unwrap()), child, first: String::new() };
+        running.first = running.hears();
+        running
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Said {
+    status: ExitStatus,
+    out: String,
+    err: String,
+}
+
+struct Running {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    /// What it said first.
+    first: String,
+}
+
+impl Running {
+    /// The next thing that the script says after a `:`.
+    fn hears(&mut self) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert!(self.out.read_line(&mut line).unwrap() > 0, "it ended without a word");
+            if let Some((_, word)) = line.trim_end().split_once(':') {
+                return word.to_string();
+            }
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+
+    fn ends(mut self) -> Said {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.out.read_to_string(&mut out).unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        Said { status: self.child.wait().unwrap(), out, err }
+    }
+}
+
+fn signal(pid: u32, name: &str) {
+    assert!(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap().success(), "kill -{name} {pid}");
+}
+
+fn is_there(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    status.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// Waits for what comes soon.
+fn comes(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
