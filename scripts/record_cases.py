@@ -138,6 +138,31 @@ def towers():
     return True
 
 
+def product(operands, result):
+    """The product that books show: operands and result on devices, None for wherever."""
+    def build():
+        with tf1.device(operands):
+            a = tf.constant([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], shape=[2, 3], name="a")
+            b = tf.constant([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], shape=[3, 2], name="b")
+        with tf1.device(result):
+            tf.matmul(a, b, name="c")
+        return False
+    return build
+
+
+def four_products():
+    """One on each of four GPUs, and their sum on the CPU."""
+    products = []
+    for tower in range(4):
+        with tf1.device(f"/gpu:{tower}"), tf1.name_scope(f"tower_{tower}"):
+            a = tf.constant([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], shape=[2, 3], name="a")
+            b = tf.constant([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], shape=[3, 2], name="b")
+            products.append(tf.matmul(a, b, name="c"))
+    with tf1.device("/cpu:0"):
+        tf.add_n(products, name="sum")
+    return False
+
+
 def batches(count, size):
     random = np.random.default_rng(7)
     for _ in range(count):
@@ -153,6 +178,12 @@ def main():
            note="gradient descent on ref variables")
     record("mlp_adam_resource", mlp(lambda: tf1.train.AdamOptimizer(0.05), True), batches(3, 12), ["loss:0"], ["train"], note="Adam on resource variables")
     record("towers", towers, batches(3, 12), ["loss:0"], ["train"], note="two towers on two logical devices", devices=2)
+    for name, build, note in [
+        ("product", product(None, None), "a product, wherever"), ("product_of_cpu", product("/cpu:0", None), "operands on /cpu:0"),
+        ("product_on_gpu2", product("/gpu:2", "/gpu:2"), "all on /gpu:2"),
+    ]:
+        record(name, build, [{}], ["c:0"], note=note, stripped=True)
+    record("products_on_gpus", four_products, [{}], ["sum:0"], note="products on four GPUs, their sum on the CPU", stripped=True)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@ import tensorflow as tf
 from .common import add_case, case, on, tf1, variable
 
 
-def towers(count, resource, optimizer, parameters="/cpu:0", tower="/cpu:{}", first=1, batch=None, average_on=None):
+def towers(count, resource, optimizer, parameters="/cpu:0", tower="/cpu:{}", first=1, average_on=None):
     """Inputs are split; each tower computes a loss and gradients; the mean of those is applied."""
 
     def build():
         with on("/cpu:0"):
-            x = tf1.placeholder_with_default(tf.ones([count * 2, 3]), [count * 2, 3], "x") if batch is None else batch()
-            labels = tf1.constant([0, 1] * count, tf.int32, name="labels")
+            x = tf1.random.uniform([count * 2, 3], seed=1, name="x")
+            labels = tf1.random.uniform([count * 2], maxval=2, dtype=tf.int32, seed=2, name="labels")
             xs, ys = tf.split(x, count), tf.split(labels, count)
             rate = tf1.train.exponential_decay(0.1, tf1.train.get_or_create_global_step(), 10, 0.5, staircase=True)
             opt = optimizer(rate)

@@ -115,8 +115,7 @@ impl DeviceName {
     /// INVALID_ARGUMENT, with `self` as it was, if jobs, replicas or tasks differ, or types or indices without `soft`.
     pub fn merge(&mut self, other: &DeviceName, soft: bool) -> Result<()> {
         self.check_address(other)?;
-        let incompatible =
-            |what: &str| Err(Error::invalid_argument(format!("Cannot merge devices with incompatible {what}: '{self}' and '{other}'")));
+        let incompatible = |what: &str| Err(self.incompatible(other, what));
         if conflict(&self.kind, &other.kind) {
             if !soft {
                 return incompatible("types");
@@ -217,7 +216,22 @@ impl DeviceName {
         } else {
             return Ok(());
         };
-        Err(Error::invalid_argument(format!("Cannot merge devices with incompatible {what}: '{self}' and '{other}'")))
+        Err(self.incompatible(other, what))
+    }
+
+    /// What cannot be merged: this side is shown with the parts before that filled in, as TensorFlow has it then.
+    fn incompatible(&self, other: &DeviceName, what: &str) -> Error {
+        let mut own = self.clone();
+        let parts = ["jobs", "replicas", "tasks", "types", "ids"];
+        for part in parts.iter().take_while(|part| **part != what) {
+            match *part {
+                "jobs" => fill(&mut own.job, &other.job),
+                "replicas" => fill(&mut own.replica, &other.replica),
+                "tasks" => fill(&mut own.task, &other.task),
+                _ => fill(&mut own.kind, &other.kind),
+            }
+        }
+        Error::invalid_argument(format!("Cannot merge devices with incompatible {what}: '{own}' and '{other}'"))
     }
 
     fn fill_address(&mut self, other: &DeviceName) {

@@ -1,38 +1,36 @@
 //! What a plan moves between devices.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use plimsoll_device::{Place, Work};
+use plimsoll_device::{Command, Place, Work};
 use plimsoll_graph::id::Id;
 
 use crate::plan::{DeviceId, Plan};
 
-/// Bytes that a run copies from one device to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A tensor that a run copies from one device to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Where they are: the index of the device in [`Plan::devices`].
+    /// The node that makes it.
+    pub node: Arc<str>,
+    /// Where it is: the index of the device in [`Plan::devices`].
     pub from: usize,
-    /// Where they go.
+    /// Where it goes.
     pub to: usize,
-    /// How many, in a run.
+    /// Its size.
     pub bytes: u64,
 }
 
 impl Plan {
-    /// What a run copies between devices, one entry for each pair of devices, in their order. Fed and fetched tensors are on the
-    /// host's device.
+    /// What a run copies between devices: each tensor once for each device that reads it. Fed and fetched tensors are on the host's
+    /// device. In the order of the queues that copy.
     pub fn transfers(&self) -> Vec<Transfer> {
-        let mut pairs: BTreeMap<(DeviceId, DeviceId), u64> = BTreeMap::new();
         let commands = self.queues().iter().flat_map(|queue| &queue.program.commands);
-        for command in commands.filter(|command| matches!(command.work, Work::Copy)) {
-            let [source, target] = command.args[..] else { continue };
-            if let (Some(from), Some(to)) = (self.device_of(source.place), self.device_of(target.place))
-                && from != to
-            {
-                *pairs.entry((from, to)).or_default() += target.bytes;
-            }
-        }
-        pairs.into_iter().map(|((from, to), bytes)| Transfer { from: from.index(), to: to.index(), bytes }).collect()
+        let transfer = |command: &Command| {
+            let [source, target] = command.args[..] else { return None };
+            let (from, to) = (self.device_of(source.place)?, self.device_of(target.place)?);
+            (from != to).then(|| Transfer { node: Arc::clone(&command.label), from: from.index(), to: to.index(), bytes: target.bytes })
+        };
+        commands.filter(|command| matches!(command.work, Work::Copy)).filter_map(transfer).collect()
     }
 
     fn device_of(&self, place: Place) -> Option<DeviceId> {

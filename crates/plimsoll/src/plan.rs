@@ -1,5 +1,6 @@
 //! A plan for people: whether it fits, and what it takes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 
@@ -129,6 +130,10 @@ impl fmt::Display for Plan {
             let holders: Vec<String> = device.holders.iter().take(3).map(|holder| format!("{} {}", holder.name, holder.bytes)).collect();
             writeln!(f, "most of {}: {}", short(&device.name), holders.join(", "))?;
         }
+        for ((from, to), (count, bytes)) in pairs(&self.inner) {
+            let [from, to] = [from, to].map(|device| short(&self.inner.devices[device].name));
+            writeln!(f, "copied from {from} to {to}: {count} {}, {bytes}", if count == 1 { "tensor" } else { "tensors" })?;
+        }
         writeln!(f, "a step is predicted to take {}", duration(self.inner.seconds))?;
         let minimum = bytes_and_size(self.minimum_limit());
         match self.shortfall() {
@@ -136,6 +141,16 @@ impl fmt::Display for Plan {
             shortfall => write!(f, "does not fit: {} short; the smallest limit that fits is {minimum}", bytes_and_size(shortfall)),
         }
     }
+}
+
+/// For each pair of devices, how many tensors a run copies from one to the other, and their sizes together.
+fn pairs(plan: &plimsoll_plan::Plan) -> BTreeMap<(usize, usize), (usize, Bytes)> {
+    let mut pairs: BTreeMap<(usize, usize), (usize, Bytes)> = BTreeMap::new();
+    for transfer in plan.transfers() {
+        let (count, bytes) = pairs.entry((transfer.from, transfer.to)).or_default();
+        (*count, *bytes) = (*count + 1, *bytes + Bytes(transfer.bytes));
+    }
+    pairs
 }
 
 impl fmt::Debug for Plan {

@@ -101,6 +101,9 @@ struct Document {
     devices: Vec<DeviceEntry>,
     predicted_step_seconds: f64,
     nodes: Vec<NodeEntry>,
+    /// What a step copies between devices, if it does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    transfers: Vec<TransferEntry>,
     /// Of several models, how they can run: `side_by_side` is what `fits` says, `in_turn`, `never`.
     #[serde(skip_serializing_if = "Option::is_none")]
     together: Option<&'static str>,
@@ -153,6 +156,19 @@ struct NodeEntry {
     model: Option<String>,
 }
 
+/// A tensor that is copied to another device: once, however many read it there.
+#[derive(Serialize)]
+struct TransferEntry {
+    /// The node that makes it.
+    node: String,
+    from: String,
+    to: String,
+    bytes: u64,
+    /// Where several models are planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+}
+
 impl Document {
     /// Of models that run at the same time. `plans` is not empty.
     fn new(names: &[String], plans: &[Plan], joint: &Joint) -> Document {
@@ -177,6 +193,16 @@ impl Document {
                 model: model.clone(),
             })
         });
+        let transfers = names.iter().zip(plans).flat_map(|(model, plan)| {
+            let name = |device: usize| plan.devices[device].name.clone();
+            plan.transfers().into_iter().map(move |transfer| TransferEntry {
+                node: transfer.node.to_string(),
+                from: name(transfer.from),
+                to: name(transfer.to),
+                bytes: transfer.bytes,
+                model: several.then(|| model.clone()),
+            })
+        });
         let shortfall_bytes = devices.iter().map(short).sum();
         Document {
             fits: shortfall_bytes == 0,
@@ -184,6 +210,7 @@ impl Document {
             minimum_limit_bytes: devices.iter().filter(counts).map(|device| device.peak_bytes).max().unwrap_or(0),
             predicted_step_seconds: plans.iter().map(|plan| plan.seconds).sum(),
             nodes: nodes.collect(),
+            transfers: transfers.collect(),
             devices,
             together: several.then(|| match joint.together() {
                 Together::SideBySide => "side_by_side",

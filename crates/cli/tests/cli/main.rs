@@ -2,6 +2,7 @@
 
 mod book;
 mod cards;
+mod copies;
 mod documents;
 mod evaluation;
 mod golden;

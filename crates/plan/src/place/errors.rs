@@ -66,8 +66,8 @@ fn attrs(attrs: &Attrs) -> String {
 pub(super) fn incompatible_edge(what: &str, a: &DeviceName, b: &DeviceName, source: &Node, destination: &Node) -> Error {
     Error::invalid_argument(format!(
         "Cannot place the graph because a reference or resource edge connects colocation groups with incompatible {what} devices: {a} vs \
-         {b}. The edge src node is {} , and the dst node is {}",
-        source.name, destination.name
+         {b}. The edge src node is name='{}' (op='{}'), and the dst node is name='{}' (op='{}').",
+        source.name, source.op, destination.name, destination.op
     ))
     .at_node(&destination.name)
 }

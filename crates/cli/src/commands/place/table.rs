@@ -8,7 +8,7 @@ use plimsoll::{Graph, Why};
 use super::Entry;
 
 /// No more lines than this, unless all are asked for, or the outermost scopes alone are more.
-const LINES: usize = 60;
+const LINES: usize = 40;
 /// No more devices or reasons than this in one cell.
 const NAMES: usize = 3;
 
@@ -131,25 +131,22 @@ impl Group {
     }
 }
 
-/// The lines of a graph that is too big to show whole: of what no line can tell, the largest is opened as long as there is room,
-/// scopes before nodes of one scope.
+/// The lines of a graph that is too big to show whole: what no line can tell is opened, a level of scopes at a time and then the
+/// nodes of scopes, as long as there is room for all of it.
 fn grouped(nodes: &[Entry]) -> Vec<Row> {
     let mut groups = Group { scope: String::new(), direct: false, nodes: (0..nodes.len()).collect() }.inside(nodes);
-    let mut closed = vec![false; groups.len()];
-    loop {
-        let open = |at: &usize| !closed[*at] && !groups[*at].is_told(nodes);
-        let Some(at) = (0..groups.len()).filter(open).max_by_key(|at| (!groups[*at].direct, groups[*at].nodes.len(), usize::MAX - at))
-        else {
-            return groups.iter().map(|group| group.row(nodes)).collect();
-        };
-        let inside = groups[at].inside(nodes);
-        if groups.len() - 1 + inside.len() > LINES {
-            closed[at] = true;
-            continue;
+    for direct in [false, true] {
+        loop {
+            let opens = |group: &Group| group.direct == direct && !group.is_told(nodes);
+            let open = |group: Group| if opens(&group) { group.inside(nodes) } else { vec![group] };
+            let opened: usize = groups.iter().map(|group| if opens(group) { group.inside(nodes).len() } else { 1 }).sum();
+            if opened > LINES || !groups.iter().any(opens) {
+                break;
+            }
+            groups = groups.into_iter().flat_map(open).collect();
         }
-        closed.splice(at..=at, vec![false; inside.len()]);
-        groups.splice(at..=at, inside);
     }
+    groups.iter().map(|group| group.row(nodes)).collect()
 }
 
 #[cfg(test)]
@@ -204,6 +201,8 @@ mod tests {
         let told = lines(&nodes, false);
         assert_eq!(told[1], "s/n0, ... 200 nodes CPU:0 follows");
         assert_eq!((told.len(), &*told[2]), (1 + 4 + 1, "s/o0 Op CPU:0 requested"));
+        nodes.extend((0..40).map(|k| node(&format!("s/o{k}/a/b"), k, "requested")));
+        assert_eq!(lines(&nodes, false)[1], "s/* 243 nodes CPU:0 (202), CPU:1 (2), CPU:2 (2), 37 more follows (200), requested (43)");
         let scopes: Vec<Entry> =
             (0..500).flat_map(|k| [node(&format!("a{k}/x"), 0, "default"), node(&format!("a{k}/y"), 1, "default")]).collect();
         assert_eq!(lines(&scopes, false)[1], "a0/* 2 nodes CPU:0 (1), CPU:1 (1) default");

@@ -1,0 +1,190 @@
+//! Nodes are where TensorFlow puts them: `placements/*.jsonl`, recorded with TensorFlow by scripts/record_placements.py on several
+//! CPU devices. `PLIMSOLL_PLACEMENTS` may name another folder of such files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use plimsoll::formats::read_graph_def;
+use plimsoll::{Devices, Error, Options, Session};
+use serde::Deserialize;
+
+/// A graph, and where TensorFlow puts its nodes.
+#[derive(Deserialize)]
+struct Case {
+    name: String,
+    cpus: i32,
+    soft: bool,
+    pruned: bool,
+    /// `node 3` in the order of TensorFlow's log.
+    #[serde(default)]
+    log: Vec<String>,
+    #[serde(default)]
+    runs: Vec<Run>,
+    error: Option<Refusal>,
+    /// A GraphDef as text.
+    graph: String,
+}
+
+/// One run, after which TensorFlow showed its partitions.
+#[derive(Deserialize)]
+struct Run {
+    fetches: Vec<String>,
+    targets: Vec<String>,
+    /// `tensor:0 1>2` for every tensor that was sent, `node:^ 1>2` for control.
+    transfers: Vec<String>,
+    /// How many of the graph's nodes ran.
+    nodes: usize,
+    /// Nodes that run elsewhere than the log says.
+    moved: BTreeMap<String, usize>,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    code: String,
+    message: String,
+}
+
+fn here() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/placements")
+}
+
+fn folder() -> PathBuf {
+    std::env::var_os("PLIMSOLL_PLACEMENTS").map_or_else(here, PathBuf::from)
+}
+
+fn cases() -> Vec<Case> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let read = |path: PathBuf| -> Vec<Case> {
+        let text = std::fs::read_to_string(&path).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{}: {error}", path.display()))).collect()
+    };
+    files.into_iter().flat_map(read).collect()
+}
+
+impl Case {
+    fn devices(&self) -> Devices {
+        let mut options = Options::new();
+        options.soft_placement = self.soft;
+        options.device_count.insert("CPU".to_string(), self.cpus);
+        Devices::open(&options).unwrap()
+    }
+
+    fn session(&self) -> Result<Session, Error> {
+        let devices = self.devices();
+        devices.session(devices.resolve(read_graph_def(self.graph.as_bytes())?)?)
+    }
+
+    /// Node and device of each line of the log.
+    fn log(&self) -> Vec<(&str, usize)> {
+        self.log.iter().map(|line| line.rsplit_once(' ').unwrap()).map(|(name, at)| (name, at.parse().unwrap())).collect()
+    }
+}
+
+/// What is said of every case that is not as it should be.
+fn held(what: &str, check: impl Fn(&Case) -> Result<(), String>) {
+    let cases = cases();
+    assert!(!cases.is_empty());
+    let wrong: Vec<String> = cases.iter().filter_map(|case| check(case).err().map(|why| format!("{}: {why}", case.name))).collect();
+    assert!(wrong.is_empty(), "{what}: {} of {} cases\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+#[test]
+fn the_log_is_tensorflows() {
+    held("another log", |case| {
+        if case.error.is_some() || case.pruned {
+            return Ok(());
+        }
+        let session = case.session().map_err(|error| error.to_string())?;
+        let wanted: BTreeMap<&str, &str> = case.log.iter().map(|line| line.rsplit_once(' ').unwrap()).collect();
+        let line = |(name, at): (&str, &str)| {
+            let node = session.graph().find(name).map(|id| session.graph().node(id).op.as_str());
+            format!("{name}: ({}): /job:localhost/replica:0/task:0/device:CPU:{at}", node.unwrap_or("missing"))
+        };
+        let name = |line: &String| line.split(": (").next().unwrap_or_default().to_string();
+        let mut log: Vec<String> = session.placement_log().filter(|line| wanted.contains_key(&*name(line))).collect();
+        let mut lines: Vec<String> = case.log.iter().map(|text| line(text.rsplit_once(' ').unwrap())).collect();
+        if !session.graph().library.functions.is_empty() {
+            // Calls and branches are lowered under other names than TensorFlow's, and what comes when depends on those.
+            log.sort();
+            lines.sort();
+        }
+        let differs = lines.iter().zip(&log).filter(|(wanted, said)| wanted != said);
+        let differs: Vec<String> = differs.map(|(wanted, said)| format!("{said} instead of {wanted}")).take(4).collect();
+        if differs.is_empty() && log.len() == lines.len() { Ok(()) } else { Err(format!("{} lines: {}", log.len(), differs.join("; "))) }
+    });
+}
+
+#[test]
+fn nodes_run_where_tensorflows_partitions_have_them() {
+    held("nodes run elsewhere", |case| {
+        if case.error.is_some() || case.pruned {
+            return Ok(());
+        }
+        let session = case.session().map_err(|error| error.to_string())?;
+        let moved: BTreeMap<&str, usize> = case.runs.iter().flat_map(|run| &run.moved).map(|(name, at)| (name.as_str(), *at)).collect();
+        let ran = case.runs.iter().any(|run| run.nodes > 1);
+        let wanted: BTreeMap<&str, usize> = case.log().into_iter().collect();
+        let differs = session.placements().filter_map(|(node, device)| {
+            let at = moved.get(&*node.name).or_else(|| wanted.get(&*node.name))?;
+            // Where nothing ran, nobody knows whether control flow would have moved.
+            let is_known = ran || !matches!(&*node.op, "Switch" | "RefSwitch" | "Enter" | "Exit" | "NextIteration");
+            (is_known && device != format!("/job:localhost/replica:0/task:0/device:CPU:{at}"))
+                .then(|| format!("{} is on {device}, not CPU:{at}", node.name))
+        });
+        let differs: Vec<String> = differs.collect();
+        if differs.is_empty() { Ok(()) } else { Err(differs.join("; ")) }
+    });
+}
+
+/// How many tensors go from device to device.
+type Copies = BTreeMap<(usize, usize), usize>;
+
+#[test]
+fn towers_copy_what_tensorflow_sends_and_others_no_more() {
+    let planned = std::cell::Cell::new(0);
+    held("other copies", |case| {
+        if case.error.is_some() || case.pruned || folder() != here() {
+            return Ok(());
+        }
+        let session = case.session().map_err(|error| error.to_string())?;
+        for run in &case.runs {
+            let [fetches, targets] = [&run.fetches, &run.targets].map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
+            // Not every operation is built.
+            let Ok(plan) = session.plan(&[], &fetches, &targets) else { continue };
+            planned.set(planned.get() + 1);
+            let (mut ours, mut theirs) = (Copies::new(), Copies::new());
+            plan.transfers().iter().for_each(|transfer| *ours.entry((transfer.from, transfer.to)).or_default() += 1);
+            for sent in run.transfers.iter().filter(|sent| !sent.contains(":^ ")) {
+                let (from, to) = sent.rsplit_once(' ').unwrap().1.split_once('>').unwrap();
+                *theirs.entry((from.parse().unwrap(), to.parse().unwrap())).or_default() += 1;
+            }
+            // What is known beforehand is not sent, and an identity on a third device is no stop on the way.
+            let total = |copies: &Copies| copies.values().sum::<usize>();
+            if (case.name.starts_with("towers") && ours != theirs) || total(&ours) > total(&theirs) {
+                return Err(format!("{ours:?}, and TensorFlow sends {theirs:?}"));
+            }
+        }
+        Ok(())
+    });
+    assert!(planned.get() > 30 || folder() != here(), "only {} runs were planned", planned.get());
+}
+
+/// The words of a message without the marks around the names of nodes.
+fn bare(message: &str) -> String {
+    message.replace("{{node ", "").replace("{{colocation_node ", "").replace("}}", "")
+}
+
+#[test]
+fn what_tensorflow_refuses_is_refused_with_its_words() {
+    held("refused otherwise", |case| {
+        let Some(wanted) = &case.error else { return Ok(()) };
+        let Err(error) = case.session() else { return Err(format!("accepted, not {}: {}", wanted.code, wanted.message)) };
+        let said = error.to_string();
+        // TensorFlow prints attributes in any order, the whole node where a specification is malformed, and the node once more.
+        let end = |words: &str| ["\n\t [[", " with these attrs", " in node: {"].iter().filter_map(|end| words.find(end)).min();
+        let words = bare(&wanted.message[..end(&wanted.message).unwrap_or(wanted.message.len())]);
+        let same = said.starts_with(&wanted.code) && bare(&said).contains(&words);
+        if same { Ok(()) } else { Err(format!("\n  said   {said}\n  wanted {}: {words}", wanted.code)) }
+    });
+}
