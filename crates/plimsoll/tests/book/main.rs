@@ -1,0 +1,95 @@
+//! The programs in `docs/book.md`: each is a file beside this one, shown whole, and what it prints is what the book says.
+//! `PLIMSOLL_BLESS=1` writes anew what differs. A program of its own, since workers are this executable, started again.
+
+mod memory_consumer;
+mod memory_consumer_fails;
+mod numbers;
+mod pool;
+mod release;
+mod session_memory;
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+type Example = (&'static str, fn() -> plimsoll::Result<()>);
+
+const EXAMPLES: &[Example] = &[
+    ("memory_consumer", memory_consumer::main),
+    ("memory_consumer_fails", memory_consumer_fails::main),
+    ("release", release::main),
+    ("pool", pool::main),
+    ("numbers", numbers::main),
+    ("session_memory", session_memory::main),
+];
+
+/// Which program this is, in processes that play one.
+const NAME: &str = "PLIMSOLL_TEST_EXAMPLE";
+
+fn main() -> ExitCode {
+    if let Ok(name) = std::env::var(NAME) {
+        let (_, example) = EXAMPLES.iter().find(|(known, _)| *known == name).expect("an example has a name");
+        return match example() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/book.md");
+    let book = std::fs::read_to_string(&path).expect("the book can be read");
+    let (written, failed) = read(&book);
+    if std::env::var_os("PLIMSOLL_BLESS").is_some() {
+        std::fs::write(&path, written).expect("the book can be written");
+        return ExitCode::SUCCESS;
+    }
+    failed.iter().for_each(|failed| eprintln!("{failed}"));
+    println!("{} examples of the book, {} failed", EXAMPLES.len(), failed.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The book as it should be, and what is wrong with it. An example is a block ```` ```rust NAME ````, and what it prints the block
+/// ```` ```text ```` after it.
+fn read(book: &str) -> (String, Vec<String>) {
+    let (mut written, mut failed, mut shown) = (String::new(), Vec::new(), Vec::new());
+    let mut lines = book.lines();
+    while let Some(line) = lines.next() {
+        written += &format!("{line}\n");
+        let Some(name) = line.strip_prefix("```rust ") else { continue };
+        let block = |lines: &mut std::str::Lines<'_>| lines.take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect();
+        let program: String = block(&mut lines);
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/book").join(format!("{name}.rs"));
+        // What the file needs to be a module stands in front of the example.
+        let source = std::fs::read_to_string(&file).unwrap_or_default().replace("pub fn main()", "fn main()");
+        if program != source {
+            failed.push(format!("the book's '{name}' is not {}", file.display()));
+        }
+        written += &format!("{source}```\n");
+        let between: Vec<&str> = lines.by_ref().take_while(|line| *line != "```text").collect();
+        between.iter().for_each(|line| written += &format!("{line}\n"));
+        let wanted: String = block(&mut lines);
+        let printed = run(name);
+        if printed != wanted {
+            failed.push(format!("the book's '{name}' prints\n{printed}and the book says\n{wanted}"));
+        }
+        written += &format!("```text\n{printed}```\n");
+        shown.push(name);
+    }
+    failed.extend(EXAMPLES.iter().filter(|(name, _)| !shown.contains(name)).map(|(name, _)| format!("the book does not show '{name}'")));
+    (written, failed)
+}
+
+/// What a program prints, on a machine of its own.
+fn run(name: &str) -> String {
+    let folder = std::env::temp_dir().join(format!("plimsoll-test-book-{}-{name}", std::process::id()));
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command.env(NAME, name).env("PLIMSOLL_STATE_DIR", &folder).env("PLIMSOLL_NVML", "");
+    for name in ["PLIMSOLL_SIM_GPUS", "PLIMSOLL_LEASE", "CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH", "RUST_BACKTRACE"] {
+        command.env_remove(name);
+    }
+    let output = command.output().expect("this program starts");
+    let _ = std::fs::remove_dir_all(folder);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    // Panics of examples say so there; what else is said is an error.
+    if !output.status.success() { format!("{errors}\n") } else { String::from_utf8_lossy(&output.stdout).into_owned() }
+}
