@@ -9,6 +9,9 @@
 //! - `plimsoll … &`: runs on; below it is what it prints first. What comes next is run again, as long as that takes, until the
 //!   programs in the background are so far that it prints what stands there;
 //! - `kill -9 %N` for the N-th of those, and `wait %N`, which prints what else it says until it ends.
+//!
+//! A `python` block is a program, run by `python3` with the package in `python/`, on a machine of its own with two simulated cards of
+//! 4 GiB; the `text` block that follows is what it prints. Where there is no python3 of 3.9 or later, it is skipped.
 
 use std::io::{BufRead, BufReader, PipeReader};
 use std::path::Path;
@@ -31,6 +34,19 @@ fn the_book_is_true() {
     let (mut written, mut lines, mut count) = (String::new(), book.lines().enumerate(), 0);
     while let Some((number, line)) = lines.next() {
         written += &format!("{line}\n");
+        if line == "```python" {
+            let program: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+            let follows: Vec<&str> = lines.by_ref().map(|(_, line)| line).take(2).collect();
+            assert_eq!(follows, ["", "```text"], "{}:{}: what the program prints follows it", path.display(), number + 1);
+            let wanted: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+            let (program, wanted) = (program.join("\n"), wanted.join("\n"));
+            count += 1;
+            let printed = python(&program, count).unwrap_or_else(|| wanted.clone());
+            let same = masks(&printed) == masks(&wanted);
+            assert!(bless || same, "{}:{} prints\n{printed}\nand the book says\n{wanted}", path.display(), number + 1);
+            written += &format!("{program}\n```\n\n```text\n{}\n```\n", if same { wanted } else { printed });
+            continue;
+        }
         if line != "```console" {
             continue;
         }
@@ -81,6 +97,24 @@ fn masks(text: &str) -> String {
         }
     }
     words.concat().trim_end().to_string()
+}
+
+/// What a Python program prints; none where there is no Python that could run it.
+fn python(program: &str, block: usize) -> Option<String> {
+    let is_there = Command::new("python3").args(["-c", "import sys; sys.exit(sys.version_info < (3, 9))"]).output();
+    if !is_there.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: a python block of the book (no python3 of 3.9 or later)");
+        return None;
+    }
+    let machine = Folder::new(&format!("book-{block}"));
+    let file = machine.0.join("example.py");
+    std::fs::write(&file, program).unwrap();
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let mut command = Command::new("python3");
+    command.arg(&file).env("PYTHONPATH", package).env("PLIMSOLL_BINARY", env!("CARGO_BIN_EXE_plimsoll")).env_remove("CUDA_VISIBLE_DEVICES");
+    command.env("PLIMSOLL_STATE_DIR", &machine.0).env("PLIMSOLL_SIM_GPUS", "2x4GiB").env("PLIMSOLL_NVML", "");
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    Some(Job::start(command).rest())
 }
 
 /// Runs the commands of one block.
