@@ -202,7 +202,7 @@ class Worker:
             elif message.kind == Kind.OUTPUT:
                 name, text = pickle.loads(message.stream)
                 stream = getattr(sys, name)
-                if stream is not None:
+                with contextlib.suppress(Exception):  # there is none, or it is closed
                     stream.write(text.decode("utf-8", "replace"))
             else:
                 return message

@@ -35,6 +35,8 @@ def main(sock: int, crashes: int, stderr: int) -> int:
     faulthandler.enable(crashes)
     faulthandler.register(SHOW_AND_DIE, crashes, chain=True)
     channel = Channel(socket.socket(fileno=sock))
+    # What a function forks has no business here: only one speaks, and only once.
+    os.register_at_fork(after_in_child=channel.close)
     try:
         setup = pickle.loads(channel.receive().stream)
         _prepare(setup, channel)
@@ -221,12 +223,15 @@ class _Forwarded(io.RawIOBase):
     def __init__(self, channel: Channel, name: str) -> None:
         self._channel = channel
         self._name = name
+        self._process = os.getpid()
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
         view = memoryview(data)
+        if self._process != os.getpid():  # forked by the function
+            return os.write(1 if self._name == "stdout" else 2, view)
         for at in range(0, len(view), self._PIECE):
             _say(self._channel, Kind.OUTPUT, (self._name, view[at : at + self._PIECE].tobytes()))
         return len(view)
@@ -244,8 +249,13 @@ class _Logs(logging.Handler):
     def __init__(self, channel: Channel) -> None:
         super().__init__()
         self._channel = channel
+        self._process = os.getpid()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if self._process != os.getpid():  # forked by the function
+            if logging.lastResort is not None:
+                logging.lastResort.handle(record)
+            return
         fields = dict(record.__dict__)
         fields["msg"], fields["args"] = record.getMessage()[: self._MOST], None
         if record.exc_info:

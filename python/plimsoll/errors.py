@@ -62,15 +62,17 @@ class WorkerKilled(RemoteError):
     signal: Union[_signal.Signals, int]
     """Which: `error.signal.name` is "SIGSEGV" (a plain number for real-time signals)."""
 
+    @property
+    def signal_name(self) -> str:
+        return getattr(self.signal, "name", f"signal {int(self.signal)}")
+
     def __init__(self, number: int, remote_traceback: str = "", what: str = "the worker") -> None:
         try:
             self.signal = _signal.Signals(number)
-            name = _signal.Signals(number).name
         except ValueError:  # one of the real-time signals
             self.signal = number
-            name = f"signal {number}"
         self._what = what
-        super().__init__(f"{what} was killed by {name}", remote_traceback)
+        super().__init__(f"{what} was killed by {self.signal_name}", remote_traceback)
 
     def _made_of(self) -> tuple[object, ...]:
         return int(self.signal), self.remote_traceback, self._what

@@ -96,6 +96,16 @@ def leave_child():
     os.kill(os.getpid(), 9)
 
 
+def fork_and_return():
+    """Comes back twice, in two processes."""
+    child = os.fork()
+    if child == 0:
+        print("from the child", flush=True)
+        return "child"
+    os.waitpid(child, 0)
+    return "parent"
+
+
 def start_sleeper():
     """Leaves a program behind. Its process id."""
     import subprocess

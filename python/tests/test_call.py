@@ -90,7 +90,7 @@ def test_every_signal_that_kills():
         for number, future in futures.items():
             error = future.exception(30)
             assert isinstance(error, plimsoll.WorkerKilled), (number, error)
-            assert error.signal == number and error.signal.name in str(error)
+            assert error.signal == number and error.signal.name == error.signal_name in str(error)
         assert pool.submit(functions.identity, 1).result(30) == 1
 
 
@@ -114,6 +114,13 @@ def test_a_worker_that_goes_without_a_word():
 def test_a_worker_that_leaves_its_sockets_to_a_child():
     with pytest.raises(plimsoll.WorkerKilled):
         plimsoll.call(functions.leave_child)
+
+
+def test_of_a_function_that_forks_only_one_speaks(capfd):
+    with plimsoll.Pool(1) as pool:
+        assert pool.submit(functions.fork_and_return).result() == "parent"
+        assert pool.submit(functions.identity, 1).result() == 1
+    assert capfd.readouterr().out == "from the child\n"
 
 
 def test_what_a_function_starts_ends_with_it():
