@@ -122,7 +122,8 @@ pub enum Cause {
 /// Who said that there is no more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// A limit or a card, by RESOURCE_EXHAUSTED; the process lived.
+    /// A limit, a card or the system, by an error (RESOURCE_EXHAUSTED) that the function or what sends its values returned; the
+    /// process lived.
     Ledger,
     /// The process's allocator, which the system gave no more: a limit of the address space (`ulimit -v`), as a rule. The
     /// process said so on standard error and aborted.

@@ -33,7 +33,7 @@ pub(crate) use report::Look;
 pub(crate) use table::Key;
 
 use crate::lease::Lease;
-use crate::wire::Message;
+use crate::wire::{Message, WireError};
 
 /// What starts workers: the program's functions, and how they are to be run. Clones are the same table with settings of their own.
 #[derive(Clone)]
@@ -147,11 +147,18 @@ impl Workers {
         if !self.functions.has(key) {
             return Err(Cause::Start { message: self.functions.missing(key) });
         }
-        Message::of(input).map_err(|error| Cause::Input { message: error.to_string() })
+        Message::of(input).map_err(|error| cause(error, |message| Cause::Input { message }))
     }
 }
 
 /// What a function returned.
 pub(crate) fn output<O: DeserializeOwned>(message: &Message) -> Result<O, Cause> {
-    message.read().map_err(|error| Cause::Output { message: error.to_string() })
+    message.read().map_err(|error| cause(error, |message| Cause::Output { message }))
+}
+
+fn cause(error: WireError, value: fn(String) -> Cause) -> Cause {
+    match error {
+        WireError::Value(message) => value(message),
+        WireError::Memory(message) => Cause::OutOfMemory { of: Line::Ledger, message },
+    }
 }

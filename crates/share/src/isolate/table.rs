@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::Workers;
 use super::failure::Failure;
 use super::worker;
-use crate::wire::Message;
+use crate::wire::{Message, WireError};
 
 /// What a function's error is turned into.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -84,12 +84,12 @@ impl Functions {
     {
         const { assert!(size_of::<F>() == 0, "a function, or a closure that captures nothing: what it captured is not in the worker") };
         let call = move |input: &Message| {
-            let input = input.read::<I>().map_err(|error| Failure::Input(error.to_string()))?;
+            let input = input.read::<I>().map_err(|error| Failure::of_wire(error, Failure::Input))?;
             let output = function(input).map_err(|error| Failure::of_error(error.into()))?;
             // What the function hands out may panic or fail while it is written: the worker lives on.
             match catch_unwind(AssertUnwindSafe(|| Message::of(&output))) {
                 Ok(Ok(message)) => Ok(message),
-                Ok(Err(error)) => Err(Failure::Output(error.to_string())),
+                Ok(Err(error)) => Err(Failure::of_wire(error, Failure::Output)),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         };
@@ -129,6 +129,13 @@ impl Functions {
 }
 
 impl Failure {
+    fn of_wire(error: WireError, value: fn(String) -> Failure) -> Failure {
+        match error {
+            WireError::Value(message) => value(message),
+            WireError::Memory(message) => Failure::Error { message, code: Some(Code::ResourceExhausted as u8), trace: Vec::new() },
+        }
+    }
+
     pub(super) fn of_error(error: BoxError) -> Failure {
         let mut trace = Vec::new();
         let mut code = code_of(error.as_ref());

@@ -2,13 +2,21 @@
 
 use std::fmt;
 
-/// A value that cannot be written or read, in words.
+use plimsoll_base::Code;
+
+/// A value that cannot be written or read.
 #[derive(Debug)]
-pub(crate) struct WireError(pub String);
+pub(crate) enum WireError {
+    /// What is wrong with it, in words.
+    Value(String),
+    /// There is no memory for it.
+    Memory(String),
+}
 
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        let (WireError::Value(message) | WireError::Memory(message)) = self;
+        f.write_str(message)
     }
 }
 
@@ -16,18 +24,21 @@ impl std::error::Error for WireError {}
 
 impl serde::ser::Error for WireError {
     fn custom<T: fmt::Display>(message: T) -> WireError {
-        WireError(message.to_string())
+        WireError::Value(message.to_string())
     }
 }
 
 impl serde::de::Error for WireError {
     fn custom<T: fmt::Display>(message: T) -> WireError {
-        WireError(message.to_string())
+        WireError::Value(message.to_string())
     }
 }
 
 impl From<plimsoll_base::Error> for WireError {
     fn from(error: plimsoll_base::Error) -> WireError {
-        WireError(error.to_string())
+        match error.code() {
+            Code::ResourceExhausted => WireError::Memory(error.to_string()),
+            _ => WireError::Value(error.to_string()),
+        }
     }
 }

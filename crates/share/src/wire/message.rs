@@ -55,7 +55,7 @@ impl Message {
         let value = T::deserialize(&mut reader)?;
         match reader.rest.len() {
             0 => Ok(value),
-            left => Err(WireError(format!("{left} bytes are left after it"))),
+            left => Err(WireError::Value(format!("{left} bytes are left after it"))),
         }
     }
 }
@@ -145,7 +145,7 @@ mod tests {
         let message = Message::of(&numbers).unwrap();
         assert!(matches!(message.body, Body::Shared(_)));
         assert_eq!(message.read::<Vec<f32>>().unwrap(), numbers);
-        assert!(Message::of(&Bulk::from(vec![0u8; LONG + 1])).unwrap().read::<Bulk<u32>>().unwrap_err().0.contains("not whole"));
+        assert!(Message::of(&Bulk::from(vec![0u8; LONG + 1])).unwrap().read::<Bulk<u32>>().unwrap_err().to_string().contains("not whole"));
         assert_eq!(*Bulk::<u64>::filled(LONG, |numbers| numbers[9] = 9).unwrap().get(9).unwrap(), 9);
     }
 
@@ -155,20 +155,20 @@ mod tests {
         struct List(Option<Box<List>>);
         let list = |length: usize| (0..length).fold(List(None), |rest, _| List(Some(Box::new(rest))));
         let deep = Message::of(&list(10_000));
-        assert!(deep.unwrap_err().0.contains("deep"));
+        assert!(deep.unwrap_err().to_string().contains("deep"));
         assert!(Message::of(&list(100)).unwrap().read::<List>().is_ok());
-        assert!(cut(&[1; 100_000]).read::<List>().unwrap_err().0.contains("deep"));
+        assert!(cut(&[1; 100_000]).read::<List>().unwrap_err().to_string().contains("deep"));
 
         #[derive(Serialize)]
         struct Skips {
             #[serde(skip_serializing_if = "Option::is_none")]
             maybe: Option<u8>,
         }
-        assert!(Message::of(&Skips { maybe: None }).unwrap_err().0.contains("'maybe'"));
+        assert!(Message::of(&Skips { maybe: None }).unwrap_err().to_string().contains("'maybe'"));
         assert!(Message::of(&1u8).unwrap().read::<u16>().is_err());
-        assert!(Message::of(&1u16).unwrap().read::<u8>().unwrap_err().0.contains("left"));
+        assert!(Message::of(&1u16).unwrap().read::<u8>().unwrap_err().to_string().contains("left"));
         assert!(cut(&[2]).read::<bool>().is_err() && cut(&[2, 0]).read::<Option<u8>>().is_err());
-        assert!(cut(&[0xff; 12]).read::<String>().unwrap_err().0.contains("segment"));
+        assert!(cut(&[0xff; 12]).read::<String>().unwrap_err().to_string().contains("segment"));
         assert!(cut(&[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]).read::<Vec<u64>>().is_err());
     }
 

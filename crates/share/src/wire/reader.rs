@@ -34,20 +34,20 @@ impl<'de> Run<'de> {
 
 impl<'de> Reader<'de> {
     fn take(&mut self, count: usize) -> Result<&'de [u8], WireError> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(|| WireError("it ends too early".into()))?;
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(|| WireError::Value("it ends too early".into()))?;
         self.rest = rest;
         Ok(taken)
     }
 
     #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let (taken, rest) = self.rest.split_first_chunk().ok_or_else(|| WireError("it ends too early".into()))?;
+        let (taken, rest) = self.rest.split_first_chunk().ok_or_else(|| WireError::Value("it ends too early".into()))?;
         self.rest = rest;
         Ok(*taken)
     }
 
     fn length(&mut self) -> Result<usize, WireError> {
-        usize::try_from(u64::from_le_bytes(self.array()?)).map_err(|_| WireError("it has a length beyond all memory".into()))
+        usize::try_from(u64::from_le_bytes(self.array()?)).map_err(|_| WireError::Value("it has a length beyond all memory".into()))
     }
 
     fn run(&mut self) -> Result<Run<'de>, WireError> {
@@ -55,20 +55,20 @@ impl<'de> Reader<'de> {
         if length == IN_SEGMENT {
             let number = u32::from_le_bytes(self.array()?) as usize;
             let segment = self.segments.get(number);
-            return segment.map(Run::Segment).ok_or_else(|| WireError(format!("it has no segment {number}")));
+            return segment.map(Run::Segment).ok_or_else(|| WireError::Value(format!("it has no segment {number}")));
         }
-        let length = usize::try_from(length).map_err(|_| WireError("it has a length beyond all memory".into()))?;
+        let length = usize::try_from(length).map_err(|_| WireError::Value("it has a length beyond all memory".into()))?;
         self.take(length).map(Run::Here)
     }
 
     fn text(&mut self) -> Result<&'de str, WireError> {
         let bytes = self.run()?.bytes();
-        std::str::from_utf8(bytes).map_err(|error| WireError(format!("a text is not UTF-8: {error}")))
+        std::str::from_utf8(bytes).map_err(|error| WireError::Value(format!("a text is not UTF-8: {error}")))
     }
 
     fn nested<T>(&mut self, read: impl FnOnce(&mut Reader<'de>) -> Result<T, WireError>) -> Result<T, WireError> {
         if self.depth >= DEEPEST {
-            return Err(WireError(format!("it has values inside values, more than {DEEPEST} deep")));
+            return Err(WireError::Value(format!("it has values inside values, more than {DEEPEST} deep")));
         }
         self.depth += 1;
         let value = read(self)?;
@@ -101,20 +101,20 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, WireError> {
-        Err(WireError("its type asks what comes next (serde's untagged, flatten or any), which the wire does not say".into()))
+        Err(WireError::Value("its type asks what comes next (serde's untagged, flatten or any), which the wire does not say".into()))
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WireError> {
         match self.array()? {
             [0] => visitor.visit_bool(false),
             [1] => visitor.visit_bool(true),
-            [other] => Err(WireError(format!("{other} is no truth value"))),
+            [other] => Err(WireError::Value(format!("{other} is no truth value"))),
         }
     }
 
     fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WireError> {
         let number = u32::from_le_bytes(self.array()?);
-        visitor.visit_char(char::from_u32(number).ok_or_else(|| WireError(format!("{number} is no character")))?)
+        visitor.visit_char(char::from_u32(number).ok_or_else(|| WireError::Value(format!("{number} is no character")))?)
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WireError> {
@@ -137,7 +137,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         match self.array()? {
             [0] => visitor.visit_none(),
             [1] => self.nested(|reader| visitor.visit_some(reader)),
-            [other] => Err(WireError(format!("{other} says neither some nor none"))),
+            [other] => Err(WireError::Value(format!("{other} says neither some nor none"))),
         }
     }
 

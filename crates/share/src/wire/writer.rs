@@ -101,7 +101,7 @@ impl Writer {
     fn enter(&mut self) -> Done {
         self.depth += 1;
         match self.depth > DEEPEST {
-            true => Err(WireError(format!("it has values inside values, more than {DEEPEST} deep"))),
+            true => Err(WireError::Value(format!("it has values inside values, more than {DEEPEST} deep"))),
             false => Ok(()),
         }
     }
@@ -261,7 +261,9 @@ impl<'a> ser::Serializer for &'a mut Writer {
 macro_rules! skips {
     () => {
         fn skip_field(&mut self, name: &'static str) -> Done {
-            Err(WireError(format!("its field '{name}' is left out at times (serde's skip_serializing_if), which the wire cannot say")))
+            Err(WireError::Value(format!(
+                "its field '{name}' is left out at times (serde's skip_serializing_if), which the wire cannot say"
+            )))
         }
     };
 }

@@ -12,6 +12,7 @@ pub const TESTS: &[Test] = &[
     ("calls::a_result_comes_back", a_result_comes_back),
     ("calls::it_is_another_process_of_this_program", it_is_another_process),
     ("calls::closures_are_functions_too", closures),
+    ("calls::workers_may_have_workers", nested),
     ("calls::many_numbers_come_back_as_they_are", many_numbers),
     ("calls::what_is_printed_goes_through", printing),
     ("calls::what_it_started_ends_with_it", nothing_is_left),
@@ -48,6 +49,11 @@ fn many_numbers(workers: &Workers) {
     assert_eq!(same, text);
     let made = workers.isolate(None, fills, 1 << 20).unwrap().output;
     assert!(made.len() == 1 << 20 && made.iter().all(|byte| *byte == 7));
+}
+
+fn nested(workers: &Workers) {
+    let (worker, of_worker, nine) = workers.isolate(None, isolates, 3).unwrap().output;
+    assert!(worker != of_worker && of_worker != std::process::id() && nine == 9);
 }
 
 fn printing(_: &Workers) {

@@ -74,6 +74,9 @@ fn memory(workers: &Workers) {
     assert_eq!(Error::from(death).code(), Code::ResourceExhausted);
     // And what fits in it does.
     assert_eq!(workers.clone().address_space(Bytes(256 << 20)).isolate(None, allocates, 64 << 20).unwrap().output, 8);
+    // What cannot be made room for while it is sent is out of memory too, and the worker lives.
+    let death = workers.clone().address_space(Bytes(64 << 20)).isolate(None, fills, 200 << 20).unwrap_err();
+    assert!(matches!(death.cause, Cause::OutOfMemory { of: Line::Ledger, .. }), "{death}");
     // To abort is not to be out of memory.
     let death = workers.isolate(None, aborts, ()).unwrap_err();
     assert!(matches!(&death.cause, Cause::Signal { number: 6, name, .. } if name == "SIGABRT"), "{death}");

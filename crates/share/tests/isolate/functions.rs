@@ -37,6 +37,7 @@ pub fn table() -> Functions {
         .with(process)
         .with(leaves_a_child)
         .with(fills)
+        .with(isolates)
 }
 
 pub type Empty = Result<(), Error>;
@@ -229,6 +230,12 @@ pub fn leaves_a_child((): ()) -> Result<u32, Error> {
 /// So many bytes, made in shared memory.
 pub fn fills(length: usize) -> Result<Bulk<u8>, Error> {
     Bulk::filled(length, |bytes| bytes.fill(7))
+}
+
+/// The square by a worker of the worker's own.
+pub fn isolates(x: u64) -> Result<(u32, u32, u64), Error> {
+    let outcome = table().begin().isolate(None, square, x)?;
+    Ok((std::process::id(), outcome.report.pid, outcome.output))
 }
 
 /// Whether a process is there, and no zombie.
