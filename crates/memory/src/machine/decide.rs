@@ -99,8 +99,8 @@ pub(super) fn decide(cards: &[Card], queue: &[Request]) -> Vec<(Verdict, Vec<usi
                 for &card in &granted {
                     free[card] -= request.asked[card];
                 }
-                for card in 0..count {
-                    held_by_waiting[card] = held_by_waiting[card].saturating_sub(request.held[card]);
+                for (waiting, held) in held_by_waiting.iter_mut().zip(&request.held) {
+                    *waiting = waiting.saturating_sub(*held);
                 }
             }
             _ => {
