@@ -15,6 +15,8 @@ pub struct Document {
     runs: u32,
     step_us: f64,
     commands_us: f64,
+    /// The step on the virtual clock; null where no card's speed is modelled.
+    modelled_step_us: Option<f64>,
     operations: Vec<Operation>,
     commands: Vec<Command>,
     #[serde(rename = "traceEvents")]
@@ -42,6 +44,8 @@ struct Command {
     start_us: f64,
     duration_us: f64,
     predicted_us: f64,
+    modelled_start_us: Option<f64>,
+    modelled_us: Option<f64>,
     pieces: u32,
     flops: f64,
     bytes: f64,
@@ -68,6 +72,8 @@ impl Document {
             start_us: microseconds(command.start),
             duration_us: microseconds(command.duration),
             predicted_us: microseconds(command.predicted),
+            modelled_start_us: command.modelled.map(|(start, _)| microseconds(start)),
+            modelled_us: command.modelled.map(|(_, duration)| microseconds(duration)),
             pieces: command.pieces,
             flops: command.cost.flops,
             bytes: command.cost.bytes,
@@ -83,11 +89,13 @@ impl Document {
             let args = json!({"ops": command.ops, "gflops": command.gflops});
             trace::slice(profile.queue as usize + 1, 1, &command.label, &command.op, command.start_us, command.duration_us, &args)
         }));
+        trace_events.extend(virtual_clock(profile));
         Document {
             case: case.to_string(),
             runs: profile.runs,
             step_us: microseconds(profile.step),
             commands_us: microseconds(profile.busy()),
+            modelled_step_us: profile.modelled.map(microseconds),
             operations: profile.operations().into_iter().map(operation).collect(),
             commands,
             trace_events,
@@ -124,6 +132,23 @@ impl Document {
         }
         text
     }
+}
+
+/// The commands on the virtual clock, as devices of their own behind the measured ones.
+fn virtual_clock(profile: &Profile) -> Vec<Value> {
+    let queues = profile.commands.iter().map(|command| command.queue as usize + 1).max().unwrap_or(0);
+    let mut events = Vec::new();
+    for queue in profile.commands.chunk_by(|a, b| a.queue == b.queue) {
+        let pid = queues + queue[0].queue as usize + 1;
+        let modelled: Vec<_> = queue.iter().filter_map(|command| command.modelled.map(|times| (command, times))).collect();
+        if !modelled.is_empty() {
+            events.extend([trace::process(pid, &format!("{} on the virtual clock", queue[0].device)), trace::thread(pid, 1, "queue")]);
+        }
+        events.extend(modelled.into_iter().map(|(command, (start, duration))| {
+            trace::slice(pid, 1, &command.label, &command.operation, microseconds(start), microseconds(duration), &json!({}))
+        }));
+    }
+    events
 }
 
 /// `MatMul+BiasAdd+Relu`; not more than some.

@@ -8,6 +8,7 @@ use plimsoll_device::interpret::Loaded;
 use plimsoll_device::{Device, DeviceSpec, Executable, Failure, Fault, Program, Run, Usage};
 use plimsoll_memory::{Block, Ledger, Loan};
 
+use crate::compute::Compute;
 use crate::memory::{CardMemory, LOST};
 use crate::stream::{Job, Streams};
 
@@ -23,18 +24,27 @@ pub struct SimDevice {
 }
 
 impl SimDevice {
-    /// A device with that line, of which the specification's overhead is taken at once. A card computes with one thread:
-    /// `spec.threads` becomes 1.
+    /// A device that has a card to itself: see [`SimDevice::on`].
+    ///
+    /// # Errors
+    /// As [`SimDevice::on`].
+    pub fn new(spec: DeviceSpec, ledger: Arc<Ledger>) -> Result<SimDevice> {
+        SimDevice::on(&Arc::default(), spec, ledger)
+    }
+
+    /// A device on the card that computes with `compute`, with that line, of which the specification's overhead is taken at once.
+    /// A card computes with one thread: `spec.threads` becomes 1.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where the line has no room for the overhead.
-    pub fn new(mut spec: DeviceSpec, ledger: Arc<Ledger>) -> Result<SimDevice> {
+    pub fn on(compute: &Arc<Compute>, mut spec: DeviceSpec, ledger: Arc<Ledger>) -> Result<SimDevice> {
         spec.threads = 1;
         let mut overhead = Loan::new(&ledger, "context of the card");
         overhead.set(spec.overhead).map_err(plimsoll_base::Error::from)?;
         let lost = Arc::default();
         let memory = CardMemory::new(&ledger, &lost);
-        Ok(SimDevice { spec, ledger, memory, _overhead: overhead, streams: Arc::default(), lost })
+        let streams = Arc::new(Streams::new(compute, spec.card.as_ref().map_or(0, |card| card.priority)));
+        Ok(SimDevice { spec, ledger, memory, _overhead: overhead, streams, lost })
     }
 
     /// The device's line.

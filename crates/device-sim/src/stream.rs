@@ -1,4 +1,5 @@
-//! The threads of a device: one for each run that is under way, of which one computes at a time.
+//! The threads of a device: one for each run that is under way, of which one computes at a time, with those of its card's other
+//! logical devices.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -8,6 +9,7 @@ use plimsoll_base::Code;
 use plimsoll_device::interpret::{Action, Bound, Loaded, NONE, Step, execute, is_wanted};
 use plimsoll_device::{Bindings, Failure, Fault, Place, Run};
 
+use crate::compute::Compute;
 use crate::memory::{is_on_a_card, reach};
 
 /// A queue of a run to be run.
@@ -17,12 +19,13 @@ pub(crate) struct Job {
 }
 
 /// The device's threads, made when they are needed and kept until it closes.
-#[derive(Default)]
 pub(crate) struct Streams {
     state: Mutex<State>,
     arrived: Condvar,
-    /// Held while a command runs: a card does one thing at a time.
-    compute: Mutex<()>,
+    /// Of the card.
+    compute: Arc<Compute>,
+    /// Of this device's commands among those of the card.
+    priority: i32,
 }
 
 #[derive(Default)]
@@ -45,6 +48,11 @@ struct Addresses {
 unsafe impl Sync for Addresses {}
 
 impl Streams {
+    /// Without threads yet.
+    pub fn new(compute: &Arc<Compute>, priority: i32) -> Streams {
+        Streams { state: Mutex::default(), arrived: Condvar::new(), compute: compute.clone(), priority }
+    }
+
     /// Hands a job to a thread. Allocates only where there are more runs under way than ever before.
     pub fn push(self: &Arc<Streams>, job: Job) -> Result<(), &'static str> {
         if !job.loaded.fits(&job.run) {
@@ -136,7 +144,7 @@ impl Streams {
             }
             let since = run.begins();
             let mut start = run.trace.as_ref().map(|trace| (trace, trace.now()));
-            let computing = self.compute.lock().unwrap_or_else(PoisonError::into_inner);
+            let turn = self.compute.turn(self.priority);
             // SAFETY: the pointers are those of this run, which is under way; the step's waits are over, and nobody else has
             // this queue. One thread takes all pieces, with the first slice of scratch.
             let done = unsafe {
@@ -148,7 +156,7 @@ impl Streams {
                     }
                 }
             };
-            drop(computing);
+            drop(turn);
             run.was_busy(loaded.queue, since);
             if let Err(fault) = done {
                 return run.fail(Failure { queue: loaded.queue, command: number, fault });

@@ -32,5 +32,5 @@ pub use options::{Environment, GpuConfig, MemoryLimit, Options, PlacementMode, V
 pub use program::{BufferRef, Command, Place, Program, Wait, Work};
 pub use run::{Bindings, Failure, Progress, Run};
 pub use seam::{Device, Executable, Usage};
-pub use spec::{DeviceKind, DeviceSpec, InstructionSet};
+pub use spec::{CardPart, DeviceKind, DeviceSpec, InstructionSet, ModelledLink};
 pub use trace::Trace;

@@ -61,8 +61,30 @@ pub struct DeviceSpec {
     pub flops: f64,
     /// Bytes read and written in a second, all threads together: an estimate for predictions.
     pub bandwidth: f64,
+    /// The part of a card that it is; none for a processor.
+    pub card: Option<CardPart>,
     /// What it physically is, for listings.
     pub description: String,
+}
+
+/// A logical device's part in its card. Logical devices of one card compute by turns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CardPart {
+    /// The card's number on the machine.
+    pub card: u32,
+    /// The priority of its streams; among those that are ready, a smaller number goes first.
+    pub priority: i32,
+    /// How copies to and from the card are modelled; none where no time is.
+    pub modelled: Option<ModelledLink>,
+}
+
+/// What joins a card of modelled speed to the others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelledLink {
+    /// Bytes carried in a second.
+    pub bandwidth: f64,
+    /// Numbers of the cards whose memory it reaches directly.
+    pub peers: Vec<u32>,
 }
 
 impl DeviceSpec {
@@ -85,20 +107,65 @@ impl DeviceSpec {
             flops: instructions.flops() * f64::from(threads),
             // One core draws about half of what two or more do.
             bandwidth: if threads > 1 { 2e10 } else { 1e10 },
+            card: None,
             description: format!("{instructions}, {threads} {}", if threads == 1 { "thread" } else { "threads" }),
         }
     }
 
-    /// A logical device on a simulated card, whose kernels one thread of the processor runs.
+    /// A logical device on a simulated card, whose kernels one thread of the processor runs. It is as fast as that, or, on the
+    /// virtual clock, as the card's model and `speed=FACTOR` say.
     pub fn simulated(device: &LogicalDevice, instructions: InstructionSet) -> DeviceSpec {
-        let description = device.card.as_ref().map_or_else(String::new, Card::description);
+        let cpu = DeviceSpec::cpu(0, None, 1, instructions);
+        let card = device.card.as_ref();
+        let simulation = card.and_then(|card| card.device.simulation.as_ref());
+        let speed = card.zip(simulation.and_then(|simulation| simulation.speed));
+        let (flops, bandwidth) = match speed {
+            Some((card, speed)) => (speed * card.device.peak_flops(), speed * card.device.bandwidth),
+            None => (cpu.flops, cpu.bandwidth),
+        };
+        let link = |(card, _): (&Card, f64)| ModelledLink {
+            bandwidth: simulation.map_or(bandwidth, |simulation| simulation.link),
+            peers: card.device.peers.clone(),
+        };
+        let part = |card: &Card| CardPart { card: card.device.ordinal, priority: device.priority, modelled: speed.map(link) };
         DeviceSpec {
             name: device.name.clone(),
             kind: DeviceKind::Gpu,
             memory_limit: device.line(),
             overhead: device.overhead,
-            description,
-            ..DeviceSpec::cpu(0, None, 1, instructions)
+            flops,
+            bandwidth,
+            card: card.map(part),
+            description: card.map_or_else(String::new, Card::description),
+            ..cpu
+        }
+    }
+
+    /// Whether its time is that of a virtual clock.
+    pub fn is_modelled(&self) -> bool {
+        self.link().is_some()
+    }
+
+    fn link(&self) -> Option<&ModelledLink> {
+        self.card.as_ref()?.modelled.as_ref()
+    }
+
+    /// The predicted seconds of a copy of `bytes` bytes from the memory of `from` to this device's, when nothing else is copied.
+    /// What leaves or enters a card whose speed is modelled takes its link; between two cards that do not reach each other it
+    /// goes by way of the host.
+    pub fn copy_seconds(&self, from: &DeviceSpec, bytes: f64) -> f64 {
+        let is_one_memory = match (&self.card, &from.card) {
+            (Some(here), Some(there)) => here.card == there.card,
+            _ => false,
+        };
+        match (self.link(), from.link()) {
+            _ if is_one_memory => self.seconds(Cost { flops: 0.0, bytes: 2.0 * bytes }),
+            (Some(here), Some(there)) => {
+                let is_peer = from.card.as_ref().is_some_and(|from| here.peers.contains(&from.card));
+                if is_peer { bytes / here.bandwidth.min(there.bandwidth) } else { bytes / here.bandwidth + bytes / there.bandwidth }
+            }
+            (Some(link), None) | (None, Some(link)) => bytes / link.bandwidth,
+            (None, None) => self.seconds(Cost { flops: 0.0, bytes: 2.0 * bytes }),
         }
     }
 

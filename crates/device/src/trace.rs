@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// When the commands of a run started and ended, in nanoseconds since the run was restarted. A run has a trace where one was
-/// put into [`crate::Run::trace`]; the device that runs a queue writes down its commands.
+/// put into [`crate::Run::trace`]; the device that runs a queue writes down its commands, but for those that are passed over.
 #[derive(Debug)]
 pub struct Trace {
     zero: Instant,

@@ -6,6 +6,7 @@
 //! hazard → order → pack. Each step is a module of that name.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod condition;
 mod evaluate;
 mod footprint;
@@ -28,6 +29,7 @@ mod text;
 mod traffic;
 mod transfer;
 
+pub use clock::Timeline;
 pub use evaluate::Evaluation;
 pub use footprint::{Footprint, Need};
 pub use inline::inline;

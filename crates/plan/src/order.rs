@@ -6,7 +6,7 @@ use plimsoll_base::Result;
 use plimsoll_graph::IdVec;
 
 use crate::Request;
-use crate::evaluate::{Evaluation, evaluate};
+use crate::evaluate::evaluate;
 use crate::lir::{Home, Lir, ValueId, Work, WorkId};
 use crate::prepare::{Prepare, prepare};
 
@@ -14,7 +14,6 @@ use crate::prepare::{Prepare, prepare};
 pub(crate) struct Schedule {
     pub order: Vec<WorkId>,
     pub prepared: IdVec<WorkId, Option<Prepare>>,
-    pub evaluation: Evaluation,
 }
 
 pub(crate) fn order(request: &Request<'_>, lir: &Lir) -> Result<Schedule> {
@@ -29,8 +28,8 @@ pub(crate) fn order(request: &Request<'_>, lir: &Lir) -> Result<Schedule> {
     let schedules = candidates.into_iter().map(|order| (evaluate(lir, &prepared, devices, &order), order));
     // Of equal ones the later, the order as written, stays.
     let best = schedules.reduce(|best, other| if best.0.is_better_than(&other.0) { best } else { other });
-    let (evaluation, order) = best.expect("there are candidates");
-    Ok(Schedule { order, prepared, evaluation })
+    let (_, order) = best.expect("there are candidates");
+    Ok(Schedule { order, prepared })
 }
 
 /// How many of the ready works are looked at for one that frees memory.

@@ -66,7 +66,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, schedule: Schedule) -> R
     for (index, device) in devices.iter_mut().enumerate() {
         peak_parts(request, &lir, DeviceId::from_index(index), &moments[index], device);
     }
-    Ok(Plan {
+    let mut plan = Plan {
         feeds: lir.feeds,
         fetches: lir.fetches,
         restores: lir.restores,
@@ -77,8 +77,10 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, schedule: Schedule) -> R
         host: request.placement.host,
         region: Region::Static(queues),
         nodes: lir.nodes,
-        seconds: schedule.evaluation.makespan,
-    })
+        seconds: 0.0,
+    };
+    plan.seconds = plan.on_the_clock(request.devices, |_, _| true).makespan;
+    Ok(plan)
 }
 
 /// Keeps the constants that works read; those that are only copied somewhere stay in the graph's memory.

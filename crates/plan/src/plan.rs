@@ -234,7 +234,7 @@ pub struct Plan {
     pub region: Region,
     /// The nodes that run (or became part of something that does), with their devices, in the graph's order.
     pub nodes: Vec<(NodeId, DeviceId)>,
-    /// Predicted seconds of a step.
+    /// Predicted seconds of a step in which nothing is passed over: see [`Plan::on_the_clock`].
     pub seconds: f64,
 }
 

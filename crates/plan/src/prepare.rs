@@ -1,13 +1,13 @@
 //! A work's kernel: its code, its scratch and what it costs.
 
 use plimsoll_base::Result;
-use plimsoll_device::{Cost, Prepared};
+use plimsoll_device::Prepared;
 use plimsoll_graph::id::Id;
 use plimsoll_kernels::anchor::{Anchor, Epilogue};
 use plimsoll_kernels::expr::elementwise;
 
 use crate::Request;
-use crate::lir::{Lir, Work, WorkKind};
+use crate::lir::{Lir, ValueId, Work, WorkKind};
 
 /// A work's kernel and predicted time.
 #[derive(Clone, Debug)]
@@ -41,14 +41,20 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
         WorkKind::Kernel { prepared, .. } => Some(prepared.clone()),
         WorkKind::Copy => None,
     };
-    let copied = Cost { flops: 0.0, bytes: 2.0 * work.outputs.first().map_or(0.0, |output| lir.values[*output].bytes as f64) };
-    let cost = kernel.as_ref().map_or(copied, |kernel| kernel.cost);
     let spec = &request.devices[work.device.index()];
-    let seconds = spec.seconds(cost) + SECONDS_PER_COMMAND;
+    let seconds =
+        kernel.as_ref().map_or_else(|| copy_seconds(request, lir, work), |kernel| spec.seconds(kernel.cost)) + SECONDS_PER_COMMAND;
     let shared = kernel.as_ref().map_or(0, |kernel| kernel.scratch.next_multiple_of(64));
     let slices = kernel.as_ref().map_or(0, |kernel| {
         let (slices, bytes) = kernel.worker_slices(spec.threads);
         bytes.saturating_mul(u64::from(slices))
     });
     Ok(Prepare { kernel, seconds, shared, slices })
+}
+
+/// What a copy takes, between devices or in the memory of one.
+fn copy_seconds(request: &Request<'_>, lir: &Lir, work: &Work) -> f64 {
+    let (Some(input), Some(output)) = (work.inputs.first(), work.outputs.first()) else { return 0.0 };
+    let device = |value: ValueId| &request.devices[lir.values[value].device.index()];
+    device(*output).copy_seconds(device(input.value), lir.values[*output].bytes as f64)
 }

@@ -33,7 +33,8 @@ impl Plan {
         commands.filter(|command| matches!(command.work, Work::Copy)).filter_map(transfer).collect()
     }
 
-    fn device_of(&self, place: Place) -> Option<DeviceId> {
+    /// The device in whose memory a place is.
+    pub(crate) fn device_of(&self, place: Place) -> Option<DeviceId> {
         match place {
             Place::Arena(index) => Some(DeviceId::from_index(index as usize)),
             Place::Variable(index) | Place::VariableFlag(index) => self.variables.get(index as usize).map(|variable| variable.device),

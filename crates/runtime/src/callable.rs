@@ -109,7 +109,7 @@ impl Callable {
         for _ in 0..runs.max(1) {
             let start = Instant::now();
             let trace = self.run_with(feeds, fetches, Some(recorder.trace()), None)?;
-            recorder.add(start.elapsed(), trace);
+            recorder.add(start.elapsed(), trace, self.plan(), self.session.devices().specs());
         }
         Ok(recorder.finish(self.plan(), self.session.graph()))
     }

@@ -8,7 +8,7 @@ use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::{
     Device, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, LogicalDevice, Options, PhysicalDevice, Reserve,
 };
-use plimsoll_device_sim::SimDevice;
+use plimsoll_device_sim::{Compute, SimDevice};
 use plimsoll_memory::machine::{CardInfo, Denied, Machine, Member, StateDir, Wait, Who};
 use plimsoll_memory::{Ledger, Upstream};
 
@@ -63,7 +63,12 @@ fn open_on(machine: Machine, division: &Division, options: &Options) -> Result<V
     };
     granted.map_err(out_of_memory)?;
     used.into_iter().for_each(|(card, used)| member.set_used(card, used));
-    gpus.into_iter().map(|gpu| device(gpu, card_of(gpu, &infos)?, &member, wait)).collect()
+    let mut computes: BTreeMap<usize, Arc<Compute>> = BTreeMap::new();
+    let mut open = |gpu| {
+        let card = card_of(gpu, &infos)?;
+        device(gpu, card, computes.entry(card).or_default(), &member, wait)
+    };
+    gpus.into_iter().map(&mut open).collect()
 }
 
 fn card_of(gpu: &LogicalDevice, infos: &[CardInfo]) -> Result<usize> {
@@ -80,7 +85,7 @@ fn first_bytes(gpu: &LogicalDevice) -> Bytes {
     }
 }
 
-fn device(gpu: &LogicalDevice, card: usize, member: &Arc<Member>, wait: Option<Wait>) -> Result<Arc<dyn Device>> {
+fn device(gpu: &LogicalDevice, card: usize, compute: &Arc<Compute>, member: &Arc<Member>, wait: Option<Wait>) -> Result<Arc<dyn Device>> {
     let spec = DeviceSpec::simulated(gpu, InstructionSet::detect());
     let mut upstream = Upstream::new(member, card, first_bytes(gpu));
     if let Some(step) = match gpu.reserve {
@@ -97,7 +102,7 @@ fn device(gpu: &LogicalDevice, card: usize, member: &Arc<Member>, wait: Option<W
         upstream = upstream.touched();
     }
     let ledger = Ledger::with_upstream(spec.name.to_string(), spec.memory_limit, upstream);
-    Ok(Arc::new(SimDevice::new(spec, ledger)?))
+    Ok(Arc::new(SimDevice::on(compute, spec, ledger)?))
 }
 
 /// What the driver calls it, and who is in the way.

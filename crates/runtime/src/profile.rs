@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_device::{Cost, Trace, Work};
+use plimsoll_device::{Cost, DeviceSpec, Trace, Work};
 use plimsoll_graph::Graph;
 use plimsoll_graph::id::Id;
 use plimsoll_plan::Plan;
@@ -15,6 +15,9 @@ pub struct Profile {
     pub runs: u32,
     /// A run from call to return, with what writing down takes.
     pub step: Duration,
+    /// The same step on the virtual clock, where the speed of a card that takes part is modelled: it is the same whatever the
+    /// processor does meanwhile.
+    pub modelled: Option<Duration>,
     /// The commands that ran in any run: queue after queue, in the order in which they run.
     pub commands: Vec<CommandProfile>,
 }
@@ -44,6 +47,8 @@ pub struct CommandProfile {
     pub cost: Cost,
     /// What the plan predicted.
     pub predicted: Duration,
+    /// When it started and how long it took on the virtual clock, where [`Profile::modelled`] is.
+    pub modelled: Option<(Duration, Duration)>,
 }
 
 /// All commands of an operation.
@@ -113,15 +118,24 @@ pub(crate) struct Recorder {
     spare: Option<Trace>,
     lengths: Vec<usize>,
     steps: Vec<Duration>,
-    /// For each command of each queue, its starts and durations in nanoseconds.
-    spans: Vec<Vec<(Vec<u64>, Vec<u64>)>>,
+    /// For each command of each queue.
+    spans: Vec<Vec<Spans>>,
+    /// Of the virtual clock.
+    makespans: Vec<u64>,
+}
+
+/// Starts and durations of a command, in nanoseconds.
+#[derive(Clone, Default)]
+struct Spans {
+    measured: (Vec<u64>, Vec<u64>),
+    modelled: (Vec<u64>, Vec<u64>),
 }
 
 impl Recorder {
     pub fn new(plan: &Plan) -> Recorder {
         let lengths: Vec<usize> = plan.queues().iter().map(|queue| queue.program.commands.len()).collect();
-        let spans = lengths.iter().map(|&length| vec![Default::default(); length]).collect();
-        Recorder { spare: None, lengths, steps: Vec::new(), spans }
+        let spans = lengths.iter().map(|&length| vec![Spans::default(); length]).collect();
+        Recorder { spare: None, lengths, steps: Vec::new(), spans, makespans: Vec::new() }
     }
 
     /// A trace for the next run.
@@ -130,14 +144,21 @@ impl Recorder {
     }
 
     /// Takes a run's trace in.
-    pub fn add(&mut self, step: Duration, trace: Option<Trace>) {
+    pub fn add(&mut self, step: Duration, trace: Option<Trace>, plan: &Plan, devices: &[DeviceSpec]) {
         self.steps.push(step);
         let Some(trace) = trace else { return };
+        let is_modelled = plan.queues().iter().any(|queue| devices[queue.device.index()].is_modelled());
+        let ran = |queue: usize, command: usize| trace.span(queue as u32, command as u32);
+        let timeline = is_modelled.then(|| plan.on_the_clock(devices, |queue, command| ran(queue, command).is_some()));
+        self.makespans.extend(timeline.as_ref().map(|timeline| nanoseconds(timeline.makespan)));
         for (queue, commands) in self.spans.iter_mut().enumerate() {
-            for (command, (starts, durations)) in commands.iter_mut().enumerate() {
-                if let Some((start, end)) = trace.span(queue as u32, command as u32) {
-                    starts.push(start);
-                    durations.push(end - start);
+            for (command, spans) in commands.iter_mut().enumerate() {
+                let Some((start, end)) = ran(queue, command) else { continue };
+                spans.measured.0.push(start);
+                spans.measured.1.push(end - start);
+                if let Some((start, end)) = timeline.as_ref().map(|timeline| timeline.spans[queue][command]) {
+                    spans.modelled.0.push(nanoseconds(start));
+                    spans.modelled.1.push(nanoseconds(end - start));
                 }
             }
         }
@@ -147,7 +168,7 @@ impl Recorder {
     pub fn finish(mut self, plan: &Plan, graph: &Graph) -> Profile {
         let mut commands = Vec::new();
         for (index, (queue, spans)) in plan.queues().iter().zip(&mut self.spans).enumerate() {
-            for (position, (starts, durations)) in spans.iter_mut().enumerate() {
+            for (position, Spans { measured: (starts, durations), modelled }) in spans.iter_mut().enumerate() {
                 if durations.is_empty() {
                     continue;
                 }
@@ -171,11 +192,18 @@ impl Recorder {
                     pieces,
                     cost,
                     predicted: Duration::try_from_secs_f64(queue.seconds[position]).unwrap_or(Duration::MAX),
+                    modelled: (!modelled.0.is_empty())
+                        .then(|| (Duration::from_nanos(median(&mut modelled.0)), Duration::from_nanos(median(&mut modelled.1)))),
                 });
             }
         }
-        Profile { runs: self.steps.len() as u32, step: median(&mut self.steps), commands }
+        let modelled = (!self.makespans.is_empty()).then(|| Duration::from_nanos(median(&mut self.makespans)));
+        Profile { runs: self.steps.len() as u32, step: median(&mut self.steps), modelled, commands }
     }
+}
+
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
 }
 
 /// The middle one of some values.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
-use plimsoll::{Bytes, HostTensor};
+use plimsoll::{Bytes, DeviceSpec, HostTensor};
 use serde::Serialize;
 
 use crate::case::{Case, DevicePeaks};
@@ -34,6 +34,8 @@ struct Document {
     p10_ms: f64,
     p90_ms: f64,
     runs: u32,
+    /// The step on the virtual clock; null where no card's speed is modelled.
+    modelled_ms: Option<f64>,
     devices: Vec<DevicePeaks>,
     max_rss_bytes: u64,
 }
@@ -70,12 +72,15 @@ pub fn run(args: BenchArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         }
     }
     milliseconds.sort_by(f64::total_cmp);
+    let is_modelled = replay.devices().specs().iter().any(DeviceSpec::is_modelled);
+    let modelled = if is_modelled { callable.profile(&feeds, &mut fetches, 1)?.modelled } else { None };
     let document = Document {
         case: case.name().to_string(),
         median_ms: quantile(&milliseconds, 0.5),
         p10_ms: quantile(&milliseconds, 0.1),
         p90_ms: quantile(&milliseconds, 0.9),
         runs: args.runs,
+        modelled_ms: modelled.map(|step| step.as_nanos() as f64 / 1e6),
         devices: DevicePeaks::of(replay.devices(), replay.planned_last()),
         max_rss_bytes: process::max_rss_bytes(),
     };
@@ -106,6 +111,9 @@ fn text(document: &Document) -> String {
         "{}: median {:.4} ms, 10% below {:.4} ms, 10% above {:.4} ms, {} runs",
         document.case, document.median_ms, document.p10_ms, document.p90_ms, document.runs
     );
+    if let Some(modelled) = document.modelled_ms {
+        text += &format!("\non the virtual clock: {modelled:.6} ms");
+    }
     for device in &document.devices {
         text += &format!(
             "\n{}: promised {} bytes, measured {} bytes",

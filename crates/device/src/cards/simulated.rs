@@ -13,6 +13,9 @@ const MOST_CARDS: usize = 64;
 /// More memory than this is taken for a mistake.
 const MOST_BYTES: Bytes = Bytes(1 << 50);
 
+/// Bytes a second that sixteen lanes of PCI Express 3.0 carry in practice.
+const LINK: f64 = 12e9;
+
 /// What is said of a group of cards.
 struct Group {
     model: Model,
@@ -20,6 +23,7 @@ struct Group {
     total: Bytes,
     overhead: Bytes,
     bandwidth: f64,
+    link: f64,
     speed: Option<f64>,
     numa_node: Option<u32>,
     peers: bool,
@@ -76,6 +80,7 @@ fn group(text: &str) -> Result<Group, String> {
         total,
         overhead: Bytes::ZERO,
         bandwidth: f64::from(model.gigabytes_per_second) * 1e9,
+        link: LINK,
         speed: None,
         numa_node: None,
         peers: false,
@@ -96,6 +101,7 @@ fn set(group: &mut Group, key: &str, value: &str) -> Result<(), String> {
     match key {
         "overhead" => group.overhead = bytes(value).map_err(|error| format!("{key}={value}: {error}"))?,
         "bandwidth" => group.bandwidth = bytes(value).map_err(|error| format!("{key}={value}: {error}"))?.0 as f64,
+        "link" => group.link = bytes(value).map_err(|error| format!("{key}={value}: {error}"))?.0 as f64,
         "cc" => {
             let parts = value.split_once('.').unwrap_or((value, "0"));
             let (Some(major), Some(minor)) = (number(parts.0, 1..=99), number(parts.1, 0..=99)) else {
@@ -154,7 +160,7 @@ fn card(group: &Group, ordinal: u32, first: u32) -> PhysicalDevice {
         unified_memory: true,
         peers: if group.peers { (first..group_end).filter(|&other| other != ordinal).collect() } else { Vec::new() },
         leased: false,
-        simulation: Some(Simulation { speed: group.speed, model_capability: group.model_capability }),
+        simulation: Some(Simulation { speed: group.speed, link: group.link, model_capability: group.model_capability }),
     }
 }
 
@@ -166,6 +172,9 @@ fn describe(cards: &[PhysicalDevice]) -> String {
         let (numa, peers, speed) = (card.numa_node, &card.peers, card.simulation.as_ref().and_then(|simulation| simulation.speed));
         let figures = (total.0, overhead.0, multiprocessors, clock_mhz, bandwidth, speed, numa, peers);
         write!(text, "{name} {compute_capability} {figures:?};").expect("a text takes any text");
+        if let Some(link) = card.simulation.as_ref().map(|simulation| simulation.link).filter(|link| *link != LINK) {
+            write!(text, "link {link:?};").expect("a text takes any text");
+        }
     }
     text
 }
@@ -224,6 +233,7 @@ mod tests {
         assert_eq!(uuids("2x4GiB"), uuids("4096MiB+1x4GB"));
         assert_ne!(uuids("2x4GiB")[0], uuids("3x4GiB")[0]);
         assert_ne!(uuids("2x4GiB")[0], uuids("2x4GiB,overhead=1MiB")[0]);
+        assert_ne!(uuids("2x4GiB")[0], uuids("2x4GiB,link=1GiB")[0]);
         let all = uuids("64x1GiB");
         assert!(all.iter().collect::<std::collections::HashSet<_>>().len() == 64 && all.iter().all(|uuid| uuid.len() == 40));
         assert_eq!(uuids("1x1GiB")[0], "GPU-977fa565-70c3-df81-9cf2-4cfb8288f242");
@@ -242,6 +252,7 @@ mod tests {
             ("zx81:2x4GiB", "'zx81' is no model"),
             ("2x4GiB,overhead=5GiB", "an overhead of 5 GiB leaves nothing of 4 GiB"),
             ("2x4GiB,overhead=x", "overhead=x: 'x' is not a size"),
+            ("2x4GiB,link=none", "link=none: 'none' is not a size"),
             ("2x4GiB,cc=banana", "'banana' is not a compute capability"),
             ("2x4GiB,sm=0", "'0' is not a number of multiprocessors"),
             ("2x4GiB,speed=-1", "'-1' is not a factor"),

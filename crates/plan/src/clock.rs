@@ -1,0 +1,102 @@
+//! The virtual clock: when the commands of a plan start and end where every device is as fast as its specification says.
+
+use plimsoll_device::{DeviceSpec, Work};
+use plimsoll_graph::id::Id;
+
+use crate::plan::Plan;
+
+/// When the commands of a run start and end on the virtual clock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timeline {
+    /// For each queue, for each of its commands: start and end, in seconds since the run began. A command that is passed over
+    /// takes no time.
+    pub spans: Vec<Vec<(f64, f64)>>,
+    /// When the last command ends.
+    pub makespan: f64,
+}
+
+/// What one command at a time can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Part {
+    /// The processor: CPU devices share its threads.
+    Processor,
+    /// A device that is on no card.
+    Alone(usize),
+    /// What computes on a card.
+    Card(u32),
+    /// What joins a card to the host and to other cards.
+    Link(u32),
+}
+
+impl Plan {
+    /// Runs the plan on the virtual clock of `devices`, those that it was made for; `ran` says of a queue's command whether it
+    /// is run or passed over. The same plan and answers give the same times, whatever the processor has to do meanwhile.
+    ///
+    /// A queue takes its commands in order, each when what it waits for has happened and the part of the machine that it needs is
+    /// free. Of several that could start, the one that could start first does; where that is the same time, that of the logical
+    /// device with the higher priority (the smaller number).
+    pub fn on_the_clock(&self, devices: &[DeviceSpec], ran: impl Fn(usize, usize) -> bool) -> Timeline {
+        let queues = self.queues();
+        let mut spans: Vec<Vec<(f64, f64)>> = queues.iter().map(|queue| Vec::with_capacity(queue.seconds.len())).collect();
+        let parts: Vec<Vec<usize>> = self.parts(devices);
+        let mut free = vec![0.0f64; parts.iter().flatten().map(|part| part + 1).max().unwrap_or(0)];
+        let priority = |queue: usize| devices[queues[queue].device.index()].card.as_ref().map_or(0, |card| card.priority);
+        // The next command of a queue: when what it waits for has happened, if that is known by now, and when it could start.
+        let next = |queue: usize, spans: &[Vec<(f64, f64)>], free: &[f64]| {
+            let position = spans[queue].len();
+            let command = queues[queue].program.commands.get(position)?;
+            let mut ready = spans[queue].last().map_or(0.0, |span| span.1);
+            for wait in command.waits.iter().filter(|wait| wait.commands > 0) {
+                ready = spans.get(wait.queue as usize)?.get(wait.commands as usize - 1)?.1.max(ready);
+            }
+            let start = if ran(queue, position) { free[parts[queue][position]].max(ready) } else { ready };
+            Some((start, priority(queue), ready, queue))
+        };
+        loop {
+            let could = (0..queues.len()).filter_map(|queue| next(queue, &spans, &free));
+            let first = could.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.total_cmp(&b.2)).then(a.3.cmp(&b.3)));
+            let Some((start, _, _, queue)) = first else { break };
+            let position = spans[queue].len();
+            let seconds = if ran(queue, position) { queues[queue].seconds[position] } else { 0.0 };
+            if seconds > 0.0 {
+                free[parts[queue][position]] = start + seconds;
+            }
+            spans[queue].push((start, start + seconds));
+        }
+        let makespan = spans.iter().flatten().fold(0.0, |latest: f64, span| latest.max(span.1));
+        Timeline { spans, makespan }
+    }
+
+    /// For each command of each queue the number of the part that it needs.
+    fn parts(&self, devices: &[DeviceSpec]) -> Vec<Vec<usize>> {
+        let mut known: Vec<Part> = Vec::new();
+        let mut number = |part: Part| {
+            known.iter().position(|other| *other == part).unwrap_or_else(|| {
+                known.push(part);
+                known.len() - 1
+            })
+        };
+        let card = |device: usize| devices[device].card.as_ref().map(|card| card.card);
+        let mut of_queue = |queue: &crate::plan::Queue| {
+            let device = queue.device.index();
+            let own = match card(device) {
+                Some(card) => Part::Card(card),
+                None if devices[device].kind == plimsoll_device::DeviceKind::Cpu => Part::Processor,
+                None => Part::Alone(device),
+            };
+            let part = |command: &plimsoll_device::Command| {
+                let ends = match (&command.work, &command.args[..]) {
+                    (Work::Copy, [from, to]) => self.device_of(from.place).zip(self.device_of(to.place)),
+                    _ => None,
+                };
+                let leaves = ends.is_some_and(|(from, to)| card(from.index()) != card(to.index()));
+                match card(device).filter(|_| leaves && devices[device].is_modelled()) {
+                    Some(card) => Part::Link(card),
+                    None => own,
+                }
+            };
+            queue.program.commands.iter().map(|command| number(part(command))).collect()
+        };
+        self.queues().iter().map(&mut of_queue).collect()
+    }
+}
