@@ -58,7 +58,7 @@ pub struct DeviceOptions {
     /// Logical devices of each type: CPU=2,GPU=0
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     pub device_count: Vec<String>,
-    /// Simulated GPUs, as 2x4GiB
+    /// Simulated GPUs, as 2x4GiB; with ,speed=FACTOR they are timed on a virtual clock
     #[arg(long, value_name = "SPEC")]
     pub sim_gpus: Option<String>,
     /// Whether standard output is for one JSON document.

@@ -158,7 +158,7 @@ impl Recorder {
                 spans.measured.1.push(end - start);
                 if let Some((start, end)) = timeline.as_ref().map(|timeline| timeline.spans[queue][command]) {
                     spans.modelled.0.push(nanoseconds(start));
-                    spans.modelled.1.push(nanoseconds(end - start));
+                    spans.modelled.1.push(nanoseconds(end) - nanoseconds(start));
                 }
             }
         }

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::DataType;
-use plimsoll_device::{DeviceKind, Options};
+use plimsoll_device::{CardPart, Device, DeviceKind, DeviceName, DeviceSpec, ModelledLink, Options};
+use plimsoll_device_cpu::{CpuDevice, CpuPool};
+use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::{HostTensor, Shape};
+use plimsoll_memory::Ledger;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::{Feed, Signature};
 use plimsoll_runtime::{Devices, Session};
@@ -26,11 +29,15 @@ fn session() -> Session {
     Session::new(&devices, &builder.finish(), registry).unwrap()
 }
 
+fn signature() -> Signature {
+    let feed = |name: &str| Feed { tensor: name.into(), data_type: DataType::Float, shape: Shape::from(vec![8, 8]), value: None };
+    Signature { feeds: ["x", "w"].map(feed).to_vec(), fetches: vec!["y:0".into()], targets: vec![] }
+}
+
 #[test]
 fn a_profile_names_every_command_and_changes_nothing() {
     let session = session();
-    let feed = |name: &str| Feed { tensor: name.into(), data_type: DataType::Float, shape: Shape::from(vec![8, 8]), value: None };
-    let signature = Signature { feeds: ["x", "w"].map(feed).to_vec(), fetches: vec!["y:0".into()], targets: vec![] };
+    let signature = signature();
     let callable = session.callable(&signature).unwrap();
     let values: Vec<f32> = (0..64).map(|i| (i % 7) as f32 / 8.0).collect();
     let x = HostTensor::from_slice([8, 8], &values).unwrap();
@@ -55,4 +62,62 @@ fn a_profile_names_every_command_and_changes_nothing() {
     assert_eq!(operations.iter().map(|operation| operation.duration).sum::<Duration>(), profile.busy());
     assert!((operations.iter().map(|operation| operation.share).sum::<f64>() - 1.0).abs() < 1e-9);
     assert_eq!(callable.run(&[&x, &x]).unwrap()[0], plain);
+}
+
+/// Two parts of the steps on two logical devices of simulated cards of modelled speed.
+fn on_cards(cards: [u32; 2]) -> (Session, Signature) {
+    let mut builder = GraphBuilder::new(Arc::new(Registry::standard()));
+    let shape = Shape::from(vec![64, 64]);
+    let x = builder.placeholder("x", DataType::Float, &shape).build().unwrap();
+    let products = [0, 1].map(|gpu| builder.op("MatMul").inputs([x, x]).device(&format!("/gpu:{gpu}")).build().unwrap());
+    builder.op("AddN").inputs(products).device("/cpu:0").name("sum").build().unwrap();
+    let registry = builder.registry().clone();
+    let options = Options::new();
+    let cpu = options.resolve().unwrap().remove(0);
+    let gpu = |index: usize| {
+        let modelled = Some(ModelledLink { bandwidth: 1e12, peers: vec![] });
+        let card = Some(CardPart { card: cards[index], priority: 0, modelled });
+        let name = DeviceName::local("GPU", index as u32);
+        // A product takes a second.
+        let spec = DeviceSpec { name, kind: DeviceKind::Gpu, flops: 2.0 * 64f64.powi(3), bandwidth: 1e15, card, ..cpu.clone() };
+        Arc::new(SimDevice::new(spec, Ledger::new(format!("GPU:{index}"), None)).unwrap()) as Arc<dyn Device>
+    };
+    let pool = CpuPool::new(options.threads().unwrap()).unwrap();
+    let devices = vec![Arc::new(CpuDevice::new(cpu.clone(), pool)) as Arc<dyn Device>, gpu(0), gpu(1)];
+    let session = Session::new(&Devices::with(devices, &options).unwrap(), &builder.finish(), registry).unwrap();
+    let feed = Feed { tensor: "x".into(), data_type: DataType::Float, shape, value: None };
+    (session, Signature { feeds: vec![feed], fetches: vec!["sum:0".into()], targets: vec![] })
+}
+
+#[test]
+fn the_virtual_clock_does_not_depend_on_the_processor() {
+    let x = HostTensor::from_slice([64, 64], &[0.5f32; 64 * 64]).unwrap();
+    let modelled = |cards| {
+        let (session, signature) = on_cards(cards);
+        let callable = session.callable(&signature).unwrap();
+        let mut sum = callable.outputs().unwrap().remove(0);
+        let profile = callable.profile(&[&x], &mut [&mut sum], 3).unwrap();
+        let modelled = profile.modelled.unwrap();
+        assert_eq!(modelled.as_nanos(), (callable.plan().seconds * 1e9).round() as u128);
+        assert!(profile.commands.iter().all(|command| command.modelled.is_some_and(|(start, took)| start + took <= modelled)));
+        // Products take a second there, and far less here.
+        assert!(
+            profile
+                .commands
+                .iter()
+                .filter(|command| command.operation == "MatMul")
+                .all(|command| command.modelled.unwrap().1 >= Duration::from_secs(1))
+        );
+        modelled
+    };
+    let ([two, one], again) = ([[0, 1], [0, 0]].map(modelled), modelled([0, 1]));
+    assert_eq!(two, again);
+    let about = |duration: Duration, seconds: f64| (seconds..seconds + 0.01).contains(&duration.as_secs_f64());
+    assert!(about(two, 1.0) && about(one, 2.0), "{two:?} {one:?}");
+    // Without a card of modelled speed there is none.
+    let session = session();
+    let callable = session.callable(&signature()).unwrap();
+    let x = HostTensor::from_slice([8, 8], &[0.5f32; 64]).unwrap();
+    let mut y = callable.outputs().unwrap().remove(0);
+    assert_eq!(callable.profile(&[&x, &x], &mut [&mut y], 1).unwrap().modelled, None);
 }
