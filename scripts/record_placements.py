@@ -14,7 +14,7 @@ SUBJECT.jsonl, a line for each case:
     error                     instead of both: code and message
     graph                     the GraphDef as the session got it, without what is a default
 
-With place_pruned_graph there is a log for each run, in the runs.
+With place_pruned_graph there is a log for each run, in the runs, and what ran `before` it.
 """
 import os
 import sys
@@ -99,6 +99,8 @@ def said(error):
     code = next(code for kind, code in CODES.items() if isinstance(error, kind))
     message = error.message.split("\n\nErrors may have originated")[0].split("\n\nOriginal stack trace")[0]
     message = re.split(r"\nNode: '[^']*'\n(?!Detected)", message)[-1].removeprefix("Graph execution error:\n\n")
+    # TensorFlow's order of attributes is that of a hash.
+    message = re.sub(r"attrs: \[(.*?)\]", lambda found: f"attrs: [{', '.join(sorted(found[1].split(', ')))}]", message)
     return dict(code=code, message=message)
 
 
@@ -115,21 +117,26 @@ def record(name, build, cpus, soft, fails, pruned):
     with tf1.Session(graph=graph, config=configuration(cpus, soft, pruned)) as session:
         for before, wanted in runs:
             metadata = tf1.RunMetadata()
-            with Printed() as printed:
+            with Printed() as first:
                 try:
                     for op in before:
                         session.run(op)
-                    session.run(wanted, options=options, run_metadata=metadata)
                 except tuple(CODES) as caught:
                     error = caught
-            log = placed(printed.lines) if pruned else log or placed(printed.lines)
+            with Printed() as printed:
+                try:
+                    error or session.run(wanted, options=options, run_metadata=metadata)
+                except tuple(CODES) as caught:
+                    error = caught
+            log = placed(printed.lines) if pruned else log or placed(first.lines + printed.lines)
             if error:
                 break
             things = tf.nest.flatten(wanted)
             run = dict(fetches=[thing.name for thing in things if isinstance(thing, tf.Tensor)],
                        targets=[thing.name for thing in things if not isinstance(thing, tf.Tensor)])
-            run.update(log=[f"{n} {at}" for n, at in log.items() if n in names] if pruned else None)
-            results.append({key: value for key, value in (run | partitions(names, metadata, log)).items() if value is not None})
+            if pruned:
+                run.update(before=[op.name for op in before], log=[f"{n} {at}" for n, at in log.items() if n in names])
+            results.append(run | partitions(names, metadata, log))
     found = dict(name=name, cpus=cpus, soft=soft, pruned=pruned)
     if error:
         assert fails in (None, True) and not log, (name, said(error))

@@ -158,3 +158,28 @@ def pruned_variables():
     free = tf1.get_variable("free", [], initializer=tf1.zeros_initializer(), use_resource=True)
     z = y + free
     return [([v.initializer, w.initializer, free.initializer], [y]), ([], [z])]
+
+
+@case(cpus=12, soft=False, pruned=True)
+def pruned_constants():
+    """What is fetched has a consumer on the host; what keeps state stays where it was first needed."""
+    with on("/cpu:2"):
+        v = variable("v", resource=True)
+    kept, other = tf.constant(3.0, name="kept"), tf.constant(4.0, name="other")
+    noise = set_device(tf.random.normal([2, 2], seed=1), "/device:CPU:*")
+    with on("/cpu:10"):
+        a = tf.add(kept, other, name="a")
+    with on("/cpu:3"):
+        b = tf.add(tf.identity(v.read_value()), noise, name="b")
+    shape = tf.raw_ops.Shape(input=b)
+    return [([v.initializer], [a]), ([], [kept]), ([], [kept, a]), ([], [b, shape]), ([], [noise, other])]
+
+
+@case(soft=True, pruned=True)
+def pruned_softly():
+    a = set_device(tf.negative(1.0, name="a"), "/gpu:1")
+    with on("/cpu:2"):
+        b = tf.add(a, 1.0, name="b")
+    c = set_class(set_device(tf.negative(b, name="c"), "/cpu:3"), "loc:@b")
+    d = tf.identity(c, name="d")
+    return [([], [b]), ([], [d]), ([], [c, a])]

@@ -32,6 +32,12 @@ struct Run {
     targets: Vec<String>,
     /// `tensor:0 1>2` for every tensor that was sent, `node:^ 1>2` for control.
     transfers: Vec<String>,
+    /// With place_pruned_graph.
+    #[serde(default)]
+    log: Vec<String>,
+    /// Operations that ran before, one by one.
+    #[serde(default)]
+    before: Vec<String>,
     /// How many of the graph's nodes ran.
     nodes: usize,
     /// Nodes that run elsewhere than the log says.
@@ -66,6 +72,7 @@ impl Case {
     fn devices(&self) -> Devices {
         let mut options = Options::new();
         options.soft_placement = self.soft;
+        options.place_pruned_graph = self.pruned;
         options.device_count.insert("CPU".to_string(), self.cpus);
         Devices::open(&options).unwrap()
     }
@@ -77,8 +84,12 @@ impl Case {
 
     /// Node and device of each line of the log.
     fn log(&self) -> Vec<(&str, usize)> {
-        self.log.iter().map(|line| line.rsplit_once(' ').unwrap()).map(|(name, at)| (name, at.parse().unwrap())).collect()
+        parsed(&self.log)
     }
+}
+
+fn parsed(log: &[String]) -> Vec<(&str, usize)> {
+    log.iter().map(|line| line.rsplit_once(' ').unwrap()).map(|(name, at)| (name, at.parse().unwrap())).collect()
 }
 
 /// What is said of every case that is not as it should be.
@@ -134,6 +145,34 @@ fn nodes_run_where_tensorflows_partitions_have_them() {
         });
         let differs: Vec<String> = differs.collect();
         if differs.is_empty() { Ok(()) } else { Err(differs.join("; ")) }
+    });
+}
+
+/// Case P72 among them: what cannot be placed does not matter where it is not needed.
+#[test]
+fn pruned_graphs_are_placed_run_by_run() {
+    held("pruned graphs differ", |case| {
+        if !case.pruned {
+            return Ok(());
+        }
+        let session = case.session().map_err(|error| error.to_string())?;
+        assert_eq!(session.placements().count(), 0);
+        for run in &case.runs {
+            for target in &run.before {
+                session.plan(&[], &[], &[target]).map_err(|error| error.to_string())?;
+            }
+            let [fetches, targets] = [&run.fetches, &run.targets].map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
+            let plan = session.plan(&[], &fetches, &targets).map_err(|error| error.to_string())?;
+            let placed: BTreeMap<&str, &str> = plan.node_places().map(|(name, _, device)| (name, device)).collect();
+            for (name, at) in parsed(&run.log) {
+                let device = placed.get(name).ok_or_else(|| format!("{name} is missing"))?;
+                if *device != format!("/job:localhost/replica:0/task:0/device:CPU:{at}") {
+                    return Err(format!("{name} is on {device}, not CPU:{at}"));
+                }
+            }
+            assert!(!run.log.is_empty());
+        }
+        Ok(())
     });
 }
 

@@ -19,6 +19,7 @@ pub fn to_options(config: &ConfigProto) -> Options {
 pub fn apply_config(config: &ConfigProto, options: &mut Options) {
     options.soft_placement = config.allow_soft_placement;
     options.log_placement |= config.log_device_placement;
+    options.place_pruned_graph |= config.graph_options.as_ref().is_some_and(|graph| graph.place_pruned_graph);
     if config.intra_op_parallelism_threads != 0 {
         options.intra_op = config.intra_op_parallelism_threads;
     }

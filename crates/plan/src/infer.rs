@@ -22,7 +22,22 @@ pub(crate) struct Pruned {
     pub targets: Vec<NodeId>,
 }
 
-pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
+/// What a signature names, and the nodes that it needs.
+pub(crate) struct Reach {
+    /// The tensors that are fed.
+    pub feeds: Vec<Output>,
+    /// The tensors that are wanted.
+    pub fetches: Vec<Output>,
+    /// The nodes that run for what they do.
+    pub targets: Vec<NodeId>,
+    /// The position of every tensor that is fed.
+    pub fed: HashMap<Output, usize>,
+    /// By node.
+    pub needed: IdVec<NodeId, bool>,
+}
+
+/// What the request's signature reaches; the placement is not looked at.
+pub(crate) fn reach(request: &Request<'_>) -> Result<Reach> {
     let graph = request.graph;
     let signature = request.signature;
     if signature.fetches.is_empty() && signature.targets.is_empty() {
@@ -43,7 +58,13 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
     for output in &feeds {
         check_feed(request, &fed, *output)?;
     }
-    let needed = reach(graph, &fed, &fetches, &targets);
+    let needed = needed(graph, &fed, &fetches, &targets);
+    Ok(Reach { feeds, fetches, targets, fed, needed })
+}
+
+pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
+    let (graph, signature) = (request.graph, request.signature);
+    let Reach { feeds, fetches, targets, fed, needed } = reach(request)?;
     let order: Vec<NodeId> = graph.topological()?.into_iter().filter(|id| needed[*id]).collect();
     let mut facts: IdVec<NodeId, Vec<Fact>> = IdVec::filled(Vec::new(), graph.nodes().len());
     // A fed tensor's producer need not run; what is known of it is what is fed.
@@ -99,7 +120,7 @@ fn target(graph: &Graph, name: &str) -> Result<NodeId> {
     graph.find(node).ok_or_else(|| Error::not_found(format!("PruneForTargets: Some target nodes not found: {name}")))
 }
 
-fn reach(graph: &Graph, fed: &HashMap<Output, usize>, fetches: &[Output], targets: &[NodeId]) -> IdVec<NodeId, bool> {
+fn needed(graph: &Graph, fed: &HashMap<Output, usize>, fetches: &[Output], targets: &[NodeId]) -> IdVec<NodeId, bool> {
     let mut needed = IdVec::filled(false, graph.nodes().len());
     let mut stack: Vec<NodeId> = fetches.iter().map(|fetch| fetch.node).chain(targets.iter().copied()).collect();
     while let Some(id) = stack.pop() {
@@ -108,15 +129,14 @@ fn reach(graph: &Graph, fed: &HashMap<Output, usize>, fetches: &[Output], target
         }
         let node = graph.node(id);
         stack.extend(node.inputs.iter().filter(|input| !fed.contains_key(input)).map(|input| input.node));
-        // Control edges out of a fed placeholder come from the feed.
-        stack.extend(
-            node.controls
-                .iter()
-                .copied()
-                .filter(|control| !(is_placeholder(graph, *control) && fed.contains_key(&Output { node: *control, index: 0 }))),
-        );
+        stack.extend(node.controls.iter().copied().filter(|control| fed_instead(graph, fed, *control).is_none()));
     }
     needed
+}
+
+/// The feed that a control edge out of this node comes from instead: that of a placeholder.
+pub(crate) fn fed_instead(graph: &Graph, fed: &HashMap<Output, usize>, id: NodeId) -> Option<usize> {
+    fed.get(&Output { node: id, index: 0 }).copied().filter(|_| is_placeholder(graph, id))
 }
 
 fn is_placeholder(graph: &Graph, id: NodeId) -> bool {

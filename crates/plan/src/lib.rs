@@ -2,7 +2,7 @@
 //! byte of which device's memory. Pure: no device, clock, environment or file is touched, and the same request gives the
 //! same plan.
 //!
-//! The way of a request: [`place()`] (once per session, the graph as written) → prune → infer → lower → transfer → fuse →
+//! The way of a request: [`place()`] (once per session, the graph as written; or [`place_pruned`]) → prune → infer → lower → transfer → fuse →
 //! hazard → order → pack. Each step is a module of that name.
 #![forbid(unsafe_code)]
 
@@ -34,7 +34,7 @@ pub use evaluate::Evaluation;
 pub use footprint::{Footprint, Need};
 pub use inline::inline;
 pub use joint::{Joint, JointNeed, Together};
-pub use place::{PlaceOptions, Placement, Why, place};
+pub use place::{PlaceOptions, Placement, Why, place, place_pruned, stateful};
 pub use plan::{
     Certainty, DeviceId, DevicePlan, Holder, PeakParts, Plan, PlanConstant, PlanFeed, PlanFetch, PlanRestore, PlanSave, PlanVariable,
     Queue, Region, SavedTensor, VariableKind,

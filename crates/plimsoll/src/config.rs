@@ -19,9 +19,6 @@ pub fn apply(config: &ConfigProto, options: &mut Options) -> Result<()> {
     if config.operation_timeout_in_ms != 0 {
         return not_yet("operation_timeout_in_ms");
     }
-    if config.graph_options.as_ref().is_some_and(|graph| graph.place_pruned_graph) {
-        return not_yet("graph_options.place_pruned_graph");
-    }
     apply_config(config, options);
     Ok(())
 }
@@ -34,12 +31,13 @@ mod tests {
 
     #[test]
     fn what_is_said_is_set_and_the_rest_stays() {
-        let text = "device_count { key: 'CPU' value: 2 } intra_op_parallelism_threads: 3 log_device_placement: true";
+        let text = "device_count { key: 'CPU' value: 2 } intra_op_parallelism_threads: 3 log_device_placement: true \
+                    graph_options { place_pruned_graph: true }";
         let mut options = Options::new();
         options.inter_op = 5;
         apply(&read_config(text.as_bytes()).unwrap(), &mut options).unwrap();
         assert_eq!((options.device_count["CPU"], options.intra_op, options.inter_op), (2, 3, 5));
-        assert_eq!((options.soft_placement, options.log_placement), (false, true));
+        assert_eq!((options.soft_placement, options.log_placement, options.place_pruned_graph), (false, true, true));
     }
 
     #[test]
@@ -52,9 +50,7 @@ mod tests {
         };
         assert_eq!(notes("gpu_options { allow_growth: true }"), ["gpu_options has no effect: no GPU is seen"]);
         assert!(notes("gpu_options { }").is_empty());
-        for text in
-            ["session_inter_op_thread_pool { num_threads: 1 }", "operation_timeout_in_ms: 5", "graph_options { place_pruned_graph: true }"]
-        {
+        for text in ["session_inter_op_thread_pool { num_threads: 1 }", "operation_timeout_in_ms: 5"] {
             assert_eq!(read(text).unwrap_err().code(), Code::Unimplemented, "{text}");
         }
     }

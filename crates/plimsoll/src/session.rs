@@ -114,12 +114,13 @@ impl Session {
         self.inner.placement().devices.get(node).map(|device| device.index())
     }
 
-    /// Every node that is placed, with the full name of its device.
+    /// Every node that is placed, with the full name of its device. None, where every run is placed by itself
+    /// ([`place_pruned_graph`](crate::Options::place_pruned_graph)): see [`Plan::node_places`] then.
     pub fn placements(&self) -> impl Iterator<Item = (&Node, String)> {
         let placement = self.inner.placement();
         let specs = self.inner.devices().specs();
-        let device = move |id| placement.devices.get(id).and_then(|device| specs.get(device.index())).map(|spec| spec.name.to_string());
-        self.inner.graph().nodes().iter().map(move |(id, node)| (node, device(id).unwrap_or_default()))
+        let device = move |id| Some(specs.get(placement.devices.get(id)?.index())?.name.to_string());
+        self.inner.graph().nodes().iter().filter_map(move |(id, node)| Some((node, device(id)?)))
     }
 
     /// What TensorFlow's `log_device_placement` prints: `name: (operation): device` for every node, in the order in which they

@@ -1,12 +1,13 @@
 //! A graph with its variables, constants and plans.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{Graph, HostTensor, Shape};
+use plimsoll_graph::{Graph, HostTensor, NodeId, Shape};
 use plimsoll_ops::Registry;
 use plimsoll_plan::{PlaceOptions, Placement, Plan, Request, Signature, VariableKind, check_limits};
 
@@ -32,6 +33,8 @@ pub(crate) struct Inner {
     checkpoints: Arc<dyn Checkpoints>,
     graph: Graph,
     placement: Placement,
+    /// Where every run is placed by itself, the devices of nodes that keep state.
+    placed_before: Option<Mutex<BTreeMap<NodeId, String>>>,
     holder: String,
     variables: Mutex<Variables>,
     /// Held while a plan is made and loaded: whoever comes meanwhile finds it instead of making another.
@@ -74,7 +77,8 @@ pub struct VariableInfo {
 const MAX_PLANS: usize = 256;
 
 impl Session {
-    /// A session for `graph`. Calls are inlined and every node is placed here.
+    /// A session for `graph`. Calls are inlined and every node is placed here, but with
+    /// [`place_pruned_graph`](plimsoll_device::Options::place_pruned_graph).
     ///
     /// # Errors
     /// INVALID_ARGUMENT for device strings that make no sense, and for nodes that ask for a device that is not there where
@@ -96,7 +100,11 @@ impl Session {
         let graph = plimsoll_plan::inline(graph, registry.table())?;
         let options = devices.options();
         let options = PlaceOptions { log: options.log_placement, ..PlaceOptions::new(options.soft_placement) };
-        let placement = plimsoll_plan::place(&graph, &registry, devices.specs(), &options)?;
+        let (placement, placed_before) = if devices.options().place_pruned_graph {
+            (Placement::unplaced(devices.specs())?, Some(Mutex::default()))
+        } else {
+            (plimsoll_plan::place(&graph, &registry, devices.specs(), &options)?, None)
+        };
         let kept = Arc::new(Kept::new(devices.all().len()));
         devices.idle().register(&kept);
         let session = Session(Arc::new(Inner {
@@ -107,6 +115,7 @@ impl Session {
             checkpoints,
             graph,
             placement,
+            placed_before,
             variables: Mutex::default(),
             loading: Mutex::new(()),
             accesses: Accesses::default(),
@@ -125,7 +134,8 @@ impl Session {
         &self.0.graph
     }
 
-    /// Where its nodes are.
+    /// Where its nodes are; of none, where every run is placed by itself
+    /// ([`place_pruned_graph`](plimsoll_device::Options::place_pruned_graph)).
     pub fn placement(&self) -> &Placement {
         &self.0.placement
     }
@@ -397,13 +407,17 @@ impl Inner {
     }
 
     fn plan(&self, signature: &Signature) -> Result<Plan> {
-        plimsoll_plan::plan(&Request {
-            graph: &self.graph,
-            registry: &self.registry,
-            devices: self.devices.specs(),
-            placement: &self.placement,
-            signature,
-        })
+        let (graph, registry, devices) = (&self.graph, &*self.registry, self.devices.specs());
+        let request = Request { graph, registry, devices, placement: &self.placement, signature };
+        let Some(before) = &self.placed_before else { return plimsoll_plan::plan(&request) };
+        let placement = {
+            let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
+            let options = PlaceOptions::new(self.devices.options().soft_placement);
+            let placement = plimsoll_plan::place_pruned(&request, &PlaceOptions { assigned: before.clone(), ..options })?;
+            before.extend(plimsoll_plan::stateful(&request, &placement));
+            placement
+        };
+        plimsoll_plan::plan(&Request { placement: &placement, ..request })
     }
 
     /// The plan, made with the elements of small integer feeds where it cannot be made without them.

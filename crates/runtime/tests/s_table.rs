@@ -31,6 +31,7 @@ const ROWS: &[Row] = &[
     ("S25", run_after_close),
     ("S29", uninitialized_variables),
     ("S32", one_copy_for_two_consumers),
+    ("S34", a_node_that_cannot_be_placed),
 ];
 
 /// Rows that cannot be executed, and why.
@@ -46,7 +47,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("S27", "control flow is later work"),
     ("S30", "partial runs are later work"),
     ("S31", "partial runs are later work"),
-    ("S34", "place_pruned_graph is later work: placement looks at the whole graph"),
     ("S35", "control flow is later work"),
     ("S36", "there is no rendezvous to abort: transfers are copies of the plan"),
     ("S37", "there is no Recv whose type could differ: transfers are copies of the plan"),
@@ -134,6 +134,21 @@ fn unfed_placeholder_without_a_shape() {
     for without in [shape(&[]), PartialShape::unknown()] {
         assert_eq!(unfed(without), "You must feed a value for placeholder tensor 'x' with dtype float");
     }
+}
+
+fn a_node_that_cannot_be_placed() {
+    let graph = || {
+        let mut b = affine();
+        b.device("/gpu:7", |b| b.scalar(1f32)).unwrap();
+        b
+    };
+    let options = Options::new().soft_placement(false);
+    fails(session_on(&options, graph()).map(drop), Code::InvalidArgument, "/device:GPU:7");
+    let session = session_on(&options.place_pruned_graph(true), graph()).unwrap();
+    let two = scalar(2.0);
+    let y = session.run(&[("a", &two), ("x", &two), ("b", &two)], &["y"], &[]).unwrap();
+    assert_eq!(floats(&y[0]), [6.0]);
+    fails(session.run(&[], &["Const"], &[]), Code::InvalidArgument, "/device:GPU:7");
 }
 
 fn wrong_feed_type() {

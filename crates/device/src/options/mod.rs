@@ -62,6 +62,8 @@ pub struct Options {
     pub soft_placement: bool,
     /// Whether every placement is logged.
     pub log_placement: bool,
+    /// Whether the nodes that a run needs are placed before the first such run, instead of all nodes when a session is made.
+    pub place_pruned_graph: bool,
     /// How nodes come to devices.
     pub placement: PlacementMode,
     /// Whether a plan that is too big is made to fit.
@@ -95,6 +97,7 @@ impl Default for Options {
             idle_release: None,
             soft_placement: true,
             log_placement: false,
+            place_pruned_graph: false,
             placement: PlacementMode::TensorFlow,
             fit: true,
             intra_op: 0,
@@ -191,6 +194,8 @@ setters! {
     soft_placement: bool;
     /// Whether every placement is logged.
     log_placement: bool;
+    /// Whether only the nodes that a run needs are placed.
+    place_pruned_graph: bool;
     /// How nodes come to devices.
     placement: PlacementMode;
     /// Whether a plan that is too big is made to fit.

@@ -11,6 +11,7 @@ mod errors;
 mod groups;
 mod join;
 mod kernels;
+mod pruned;
 mod seat;
 mod signature;
 mod why;
@@ -28,6 +29,7 @@ use self::groups::Context;
 use self::kernels::Devices;
 use crate::plan::DeviceId;
 
+pub use self::pruned::{place_pruned, stateful};
 pub use self::why::Why;
 
 /// The device of every node of a graph.
@@ -45,6 +47,18 @@ pub struct Placement {
     pub notes: Vec<String>,
     /// The device of feeds and fetches: the first CPU.
     pub host: DeviceId,
+}
+
+impl Placement {
+    /// Of no node yet.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION where there is no CPU among the devices.
+    pub fn unplaced(specs: &[DeviceSpec]) -> Result<Placement> {
+        let host = specs.iter().position(|device| device.kind == DeviceKind::Cpu).map(DeviceId::from_index);
+        let host = host.ok_or_else(|| Error::failed_precondition("there is no CPU device"))?;
+        Ok(Placement { host, ..Placement::default() })
+    }
 }
 
 /// How nodes are placed.

@@ -33,6 +33,17 @@ pub enum Why {
 }
 
 impl Why {
+    /// The same of another graph, in which the nodes have these ids.
+    pub(super) fn of(self, id: impl Fn(NodeId) -> NodeId) -> Why {
+        match self {
+            Why::Colocated(node) => Why::Colocated(id(node)),
+            Why::Shares(node) => Why::Shares(id(node)),
+            Why::Follows(node) => Why::Follows(id(node)),
+            Why::Seated(node) => Why::Seated(id(node)),
+            other => other,
+        }
+    }
+
     /// In words: `requested`, `colocated with X`, `reference or resource edge with X`, `follows X`,
     /// `control flow, with X`, `only kernel on CPU`,
     /// `kernel priority of CPU`, `softened from GPU:11`, `default`.

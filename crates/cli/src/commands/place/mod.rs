@@ -46,6 +46,9 @@ pub fn run(args: PlaceArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
     let devices = load::devices(options)?;
     let session = load::session(&devices, &args.model)?;
     let graph = session.graph();
+    if devices.options().place_pruned_graph {
+        output::note("note: place_pruned_graph: no node is placed before it is known what is run; see `plimsoll plan`");
+    }
     let reasons = session.placement().why.values().map(|why| (why.describe(graph), table::kind(why, graph)));
     let nodes = session.placements().zip(reasons).map(|((node, device), (why, kind))| {
         let (name, op) = (node.name.clone(), node.op.clone());
