@@ -71,16 +71,18 @@ class Worker:
         self._deadline: Optional[float] = None
         self._said = self._line = b""
         self._trace = ""
+        self._jobs = self._begun = 0
         self._waits_alone = waits_alone
         self._kills = kills()
         self.pid = 0
         ours, theirs = socket.socketpair()
         self._lifeline: Optional[int]
         read_end, self._lifeline = os.pipe()
-        self._crashes = memory_file()
+        self._notes = memory_file()
+        os.lseek(self._notes, _worker.BEGUN, os.SEEK_SET)
         report, stderr = (os.pipe() if self._leased else (None, None))
         self._report = report
-        passed = [theirs.fileno(), self._crashes, read_end]
+        passed = [theirs.fileno(), self._notes, read_end]
         real_stderr = -1
         if stderr is not None:
             # What `plimsoll run` says comes here; the worker speaks to the standard error that is ours.
@@ -90,7 +92,7 @@ class Worker:
                 passed.append(real_stderr)
             except OSError:
                 pass  # there is none
-        arguments = [str(number) for number in (theirs.fileno(), self._crashes, real_stderr)]
+        arguments = [str(number) for number in (theirs.fileno(), self._notes, real_stderr)]
         command = [*lease.command(), sys.executable, *_flags(), _start.__file__, *arguments]
         try:
             self._process = subprocess.Popen(
@@ -98,7 +100,7 @@ class Worker:
             )
             watched = kill_when_closed(read_end, self._process.pid)
         except BaseException:
-            for number in (self._lifeline, self._crashes, self._report):
+            for number in (self._lifeline, self._notes, self._report):
                 if number is not None:
                     os.close(number)
             ours.close()
@@ -135,14 +137,9 @@ class Worker:
         message = self._last_word(job, what, timeout)
         return _outcome(message)
 
-    def settle(self) -> bool:
-        """To be called after a job: whether the worker can have another, being alive and not too big."""
-        if self._process.returncode is not None:
-            return False
-        try:
-            return not pickle.loads(self._answer().stream)
-        except (Closed, _Ended):
-            return False
+    def can_go_on(self) -> bool:
+        """Whether the last job left it alive, as far as is known. One that has grown too big ends when it is asked the next time."""
+        return self._process.returncode is None
 
     def close(self) -> None:
         """Lets the worker end, and waits until it has."""
@@ -171,18 +168,16 @@ class Worker:
         return self._process.returncode
 
     def _last_word(self, job: _pickling.Pickled, what: str, timeout: Optional[float]) -> Message:
-        started = False
+        self._jobs += 1
         try:
             _flush()
             self._channel.send(Kind.JOB, *job)
-            self._answer()
-            started = True
             if timeout is not None:
                 self._deadline = time.monotonic() + timeout
             return self._answer()
         except (Closed, _Ended):
             death: Exception = self._death(what)
-            if not started:
+            if self._begun < self._jobs:
                 death = NotStarted(death)
         except _Late:
             death = WorkerTimeout(timeout or 0.0, self._end_with_trace(), what)
@@ -311,9 +306,10 @@ class Worker:
         if self._lifeline is None:
             return
         with contextlib.suppress(OSError):
-            self._trace = os.pread(self._crashes, 1 << 20, 0).decode("utf-8", "replace")
+            self._begun = int.from_bytes(os.pread(self._notes, _worker.BEGUN, 0), "little")
+            self._trace = os.pread(self._notes, 1 << 20, _worker.BEGUN).decode("utf-8", "replace")
         self._channel.close()
-        for number in (self._lifeline, self._crashes, self._report, self._pidfd):
+        for number in (self._lifeline, self._notes, self._report, self._pidfd):
             if number is not None:
                 os.close(number)
         self._lifeline = self._report = self._pidfd = None

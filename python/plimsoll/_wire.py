@@ -43,13 +43,11 @@ class Kind(enum.IntEnum):
     JOB = 2
     # From the worker.
     HELLO = 10
-    STARTED = 11
     RESULT = 12
     ERROR = 13
     NOT_PICKLABLE = 14
     OUT_OF_MEMORY = 15
     EXIT = 16
-    IDLE = 17
     LOG = 18
     OUTPUT = 19
 

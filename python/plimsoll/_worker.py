@@ -21,19 +21,20 @@ from ._wire import Channel, Chunk, Closed, Kind, Message
 
 SHOW_AND_DIE = signal.SIGUSR1
 """What a parent sends to a worker that took too long: it writes down where it is and ends."""
+BEGUN = 8
 
 
-def main(sock: int, crashes: int, stderr: int) -> int:
-    """Descriptors: our end of the socket pair, a file for tracebacks of the dying, the standard error to use (-1: as it is)."""
-    for descriptor in (sock, crashes):
+def main(sock: int, notes: int, stderr: int) -> int:
+    """Descriptors: our end of the socket pair, the notes (see `begin`), the standard error to use (-1: as it is)."""
+    for descriptor in (sock, notes):
         os.set_inheritable(descriptor, False)
     if stderr >= 0:
         os.dup2(stderr, 2)
         os.close(stderr)
     # Ends it, as every other signal; a KeyboardInterrupt here would be one there.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    faulthandler.enable(crashes)
-    faulthandler.register(SHOW_AND_DIE, crashes, chain=True)
+    faulthandler.enable(notes)
+    faulthandler.register(SHOW_AND_DIE, notes, chain=True)
     channel = Channel(socket.socket(fileno=sock))
     # What a function forks has no business here: only one speaks, and only once.
     os.register_at_fork(after_in_child=channel.close)
@@ -42,14 +43,23 @@ def main(sock: int, crashes: int, stderr: int) -> int:
         _prepare(setup, channel)
         _say(channel, Kind.HELLO, os.getpid())
         memory = _Memory(setup["recycle_above"])
-        while True:
+        jobs = 0
+        while not memory.stays():
             message = channel.receive()
-            channel.send(Kind.STARTED)
+            jobs += 1
+            begin(notes, jobs)
             _work(channel, message)
             del message
-            _say(channel, Kind.IDLE, memory.stays())
+        # The next job goes to another worker, which is not that big.
+        channel.close()
+        return 0
     except Closed:
         return 0
+
+
+def begin(notes: int, jobs: int) -> None:
+    """Notes that so many jobs were begun. Tracebacks of the dying follow in the same file, after these bytes."""
+    os.pwrite(notes, jobs.to_bytes(BEGUN, "little"), 0)
 
 
 def _prepare(setup: dict[str, Any], channel: Channel) -> None:
@@ -180,9 +190,12 @@ class _Memory:
     def __init__(self, above: Optional[int]) -> None:
         self._above = above
         self._baseline: Optional[int] = None
+        self._has_worked = False
 
     def stays(self) -> bool:
-        if self._above is None:
+        """To be called before each job."""
+        if self._above is None or not self._has_worked:
+            self._has_worked = True
             return False
         if self._baseline is None:
             # The first job brings the libraries; what it leaves behind beyond them is garbage.

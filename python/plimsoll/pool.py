@@ -233,7 +233,7 @@ class _Crew:
             break
         with self._lock:
             self._workers[worker] = False
-        if worker.settle():
+        if worker.can_go_on():
             return worker
         self._dismiss(worker)
         return None
