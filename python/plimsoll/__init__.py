@@ -4,54 +4,74 @@
 machine has, who holds it and who waits.
 """
 
-from concurrent.futures import as_completed, wait
+from __future__ import annotations
 
-from ._binary import binary
-from .errors import (
-    BinaryNotFound,
-    Error,
-    LeaseRefused,
-    NotPicklable,
-    RemoteError,
-    RemoteTraceback,
-    WorkerExit,
-    WorkerKilled,
-    WorkerLost,
-    WorkerOutOfMemory,
-    WorkerTimeout,
-)
-from .isolation import Isolated, call, isolated
-from .leases import Lease, lease
-from .machine import Card, Device, Machine, Process, Waiter, devices
-from .pool import Pool
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import as_completed as as_completed
+    from concurrent.futures import wait as wait
+
+    from ._binary import binary as binary
+    from .errors import BinaryNotFound as BinaryNotFound
+    from .errors import Error as Error
+    from .errors import LeaseRefused as LeaseRefused
+    from .errors import NotPicklable as NotPicklable
+    from .errors import RemoteError as RemoteError
+    from .errors import RemoteTraceback as RemoteTraceback
+    from .errors import WorkerExit as WorkerExit
+    from .errors import WorkerKilled as WorkerKilled
+    from .errors import WorkerLost as WorkerLost
+    from .errors import WorkerOutOfMemory as WorkerOutOfMemory
+    from .errors import WorkerTimeout as WorkerTimeout
+    from .isolation import Isolated as Isolated
+    from .isolation import call as call
+    from .isolation import isolated as isolated
+    from .leases import Lease as Lease
+    from .leases import lease as lease
+    from .machine import Card as Card
+    from .machine import Device as Device
+    from .machine import Machine as Machine
+    from .machine import Process as Process
+    from .machine import Waiter as Waiter
+    from .machine import devices as devices
+    from .pool import Pool as Pool
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BinaryNotFound",
-    "Card",
-    "Device",
-    "Error",
-    "Isolated",
-    "Lease",
-    "LeaseRefused",
-    "Machine",
-    "NotPicklable",
-    "Pool",
-    "Process",
-    "RemoteError",
-    "RemoteTraceback",
-    "Waiter",
-    "WorkerExit",
-    "WorkerKilled",
-    "WorkerLost",
-    "WorkerOutOfMemory",
-    "WorkerTimeout",
-    "as_completed",
-    "binary",
-    "call",
-    "devices",
-    "isolated",
-    "lease",
-    "wait",
-]
+# Where names are, for when they are first used: a worker, which starts for every `call`, needs few of them.
+_NAMES = {
+    "concurrent.futures": ["as_completed", "wait"],
+    "plimsoll._binary": ["binary"],
+    "plimsoll.errors": [
+        "BinaryNotFound",
+        "Error",
+        "LeaseRefused",
+        "NotPicklable",
+        "RemoteError",
+        "RemoteTraceback",
+        "WorkerExit",
+        "WorkerKilled",
+        "WorkerLost",
+        "WorkerOutOfMemory",
+        "WorkerTimeout",
+    ],
+    "plimsoll.isolation": ["Isolated", "call", "isolated"],
+    "plimsoll.leases": ["Lease", "lease"],
+    "plimsoll.machine": ["Card", "Device", "Machine", "Process", "Waiter", "devices"],
+    "plimsoll.pool": ["Pool"],
+}
+_WHERE = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = sorted(_WHERE)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'plimsoll' has no attribute '{name}'")
+    value = globals()[name] = getattr(importlib.import_module(_WHERE[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
-import sysconfig
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Optional, Union
@@ -20,6 +18,8 @@ Memory = Union[str, int, float]
 
 def binary() -> str:
     """The program's path: PLIMSOLL_BINARY; else where the wheel put it; else on the PATH; else in the source tree around us."""
+    import shutil
+
     named = os.environ.get("PLIMSOLL_BINARY")
     if named:
         if not os.access(named, os.X_OK):
@@ -44,6 +44,8 @@ def binary() -> str:
 
 def _scripts() -> Iterator[Path]:
     """Where installers put the programs that belong to this installation of the package."""
+    import sysconfig
+
     yield Path(sysconfig.get_path("scripts"))
     user = f"{os.name}_user"
     if user in sysconfig.get_scheme_names():

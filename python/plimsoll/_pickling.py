@@ -1,8 +1,9 @@
 """Objects to messages and back.
 
-cloudpickle is used where it is installed: what `__main__` defines then goes by value, so that notebooks work and scripts need no
-`if __name__ == "__main__"`. What it cannot take, and everything where it is missing, goes as pickle has it: by reference, `__main__`
-as `_main` says; functions that cannot be imported go by value in a plain way (`_functions`).
+What can be imported goes by reference. What cannot, and what `__main__` defines, goes by value where cloudpickle is installed, so that
+notebooks work and scripts need no `if __name__ == "__main__"`. What cloudpickle cannot take either, and everything where it is missing,
+goes as pickle has it: by reference, `__main__` as `_main` says; functions that cannot be imported go by value in a plain way
+(`_functions`).
 """
 
 from __future__ import annotations
@@ -11,15 +12,11 @@ import io
 import pickle
 import sys
 import types
-from typing import Any, Union, cast
+from collections.abc import Iterator
+from typing import Any, Callable, Optional, Union, cast
 
 from . import _functions, _main
 from ._wire import Chunk, Message, want_huge_pages
-
-try:
-    import cloudpickle
-except ImportError:
-    cloudpickle = None
 
 Pickled = tuple[list[Chunk], list[memoryview]]
 
@@ -33,6 +30,21 @@ class _Chunks:
     def write(self, data: Chunk) -> int:
         self.chunks.append(data)
         return len(data)
+
+
+class _ByValue(Exception):
+    """Something has to go by value."""
+
+
+class _ByReference(pickle.Pickler):
+    """What goes the same way with cloudpickle and without it, and without the time that its import takes."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, (types.FunctionType, type)) and (obj.__module__ in ("__main__", "__mp_main__") or not _is_found(obj)):
+            raise _ByValue
+        if isinstance(obj, types.ModuleType):
+            return _module, (obj.__name__,)
+        return NotImplemented
 
 
 class _Plain(pickle.Pickler):
@@ -53,34 +65,18 @@ def _module(name: str) -> types.ModuleType:
     return sys.modules[name]
 
 
-def _is_found(function: types.FunctionType) -> bool:
-    """Whether the worker comes to this function by its module and its name."""
-    if function.__module__ == "__main__" and _main.describe()[0] == "none":
+def _is_found(obj: Union[types.FunctionType, type]) -> bool:
+    """Whether the other side comes to a function or a class by its module and its name."""
+    if obj.__module__ == "__main__" and _main.describe()[0] == "none":
         return False
-    found: Any = sys.modules.get(function.__module__)
-    for part in function.__qualname__.split("."):
+    found: Any = sys.modules.get(obj.__module__)
+    for part in obj.__qualname__.split("."):
         found = getattr(found, part, None)
-    return found is function
+    return found is obj
 
 
 def dumps(obj: Any) -> Pickled:
     """The object as a stream in chunks and the buffers beside it. Raises what pickle raises."""
-    if cloudpickle is not None:
-        try:
-            return _dump(cloudpickle.CloudPickler, obj)
-        except MemoryError:
-            raise
-        except Exception as error:
-            # By reference it may yet go: a function of a script that uses a lock.
-            try:
-                return _dump(_Plain, obj)
-            except Exception:
-                raise error from None
-    return _dump(_Plain, obj)
-
-
-def _dump(pickler: Any, obj: Any) -> Pickled:
-    file = _Chunks()
     buffers: list[pickle.PickleBuffer] = []
 
     def beside(buffer: pickle.PickleBuffer) -> bool:
@@ -92,22 +88,54 @@ def _dump(pickler: Any, obj: Any) -> Pickled:
         buffers.append(buffer)
         return False
 
-    pickler(file, protocol=5, buffer_callback=beside).dump(obj)
-    return file.chunks, [buffer.raw() for buffer in buffers]
+    chunks = _dumped(obj, beside, buffers.clear)
+    return chunks, [buffer.raw() for buffer in buffers]
+
+
+def to_bytes(obj: Any) -> bytes:
+    """The object in one piece."""
+    return b"".join(_dumped(obj, None, lambda: None))
+
+
+def _dumped(obj: Any, beside: Optional[Callable[[pickle.PickleBuffer], bool]], begin: Callable[[], None]) -> list[Chunk]:
+    failed: Optional[Exception] = None
+    for pickler in _picklers():
+        begin()
+        file = _Chunks()
+        try:
+            pickler(file, protocol=5, buffer_callback=beside).dump(obj)
+        except MemoryError:
+            raise
+        except _ByValue:
+            continue
+        except Exception as error:
+            # Of those who take things by value the first says best what is wrong.
+            if pickler is not _ByReference and failed is None:
+                failed = error
+        else:
+            return file.chunks
+    assert failed is not None, "the last of them says what is wrong"
+    raise failed
+
+
+def _picklers() -> Iterator[Any]:
+    """Who is asked, one after the other."""
+    loaded = sys.modules.get("cloudpickle")
+    if loaded is None or not loaded.list_registry_pickle_by_value():
+        yield _ByReference
+    try:
+        import cloudpickle
+    except ImportError:
+        pass
+    else:
+        yield cloudpickle.CloudPickler
+    yield _Plain
 
 
 def loads(message: Message) -> Any:
     """The object of a message. Raises what unpickling raises."""
     stream = cast(Any, _Stream(message.stream))
     return _Unpickler(stream, buffers=message.buffers).load()
-
-
-def to_bytes(obj: Any) -> bytes:
-    """The object in one piece."""
-    file = io.BytesIO()
-    pickler: Any = _Plain if cloudpickle is None else cloudpickle.CloudPickler
-    pickler(file, protocol=5).dump(obj)
-    return file.getvalue()
 
 
 def from_bytes(data: bytes) -> Any:

@@ -11,7 +11,6 @@ from typing import Any, Generic, Optional, TypeVar, Union, overload
 
 from . import _pickling
 from ._binary import Gpus, LeaseOptions, Memory
-from ._process import NotStarted, Worker
 from .errors import NotPicklable
 
 R = TypeVar("R")
@@ -50,6 +49,8 @@ def call(
 
 
 def _call(function: Callable[..., Any], args: Any, kwargs: Any, lease: LeaseOptions, timeout: Optional[float]) -> Any:
+    from ._process import NotStarted, Worker  # not needed in a worker that only has to know its decorated functions
+
     job = pickled(function, args, kwargs)
     worker = Worker(lease, waits_alone=True)
     try:
