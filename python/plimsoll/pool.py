@@ -16,13 +16,14 @@ from typing import Any, Optional, TypeVar, Union, overload
 
 from ._binary import Gpus, LeaseOptions, Memory
 from ._process import NotStarted, Worker
+from .errors import RemoteError
 from .isolation import _name, pickled
 
 R = TypeVar("R")
 _log = logging.getLogger("plimsoll")
 
-_STARTS = 3
-"""How often a job is given to workers that die before they have begun with it."""
+_STARTS = 5
+"""How often a worker is started that dies before it is there, and a job given to workers that die before they have begun with it."""
 
 
 class Pool(concurrent.futures.Executor):
@@ -240,23 +241,28 @@ class _Crew:
 
     def _start(self, busy: bool) -> Optional[Worker]:
         """A new worker, when it is there. None where the pool has come to its end meanwhile."""
-        with self._lock:
-            if self._terminated or (self._closed and not self._pending and not busy):
+        for attempt in range(_STARTS):
+            if self._needs_none(busy):
                 return None
-        worker = Worker(self._lease, self._recycle_above)
-        with self._lock:
-            self._workers[worker] = busy
-            if self._terminated:
-                worker.end()
-        try:
-            worker.greet()
-        except BaseException:
-            self._dismiss(worker)
+            worker = Worker(self._lease, self._recycle_above)
             with self._lock:
-                if self._terminated or (self._closed and not self._pending and not busy):
+                self._workers[worker] = busy
+            try:
+                if self._needs_none(busy):  # who ended the pool just now may not have seen this one
+                    worker.end()
+                worker.greet()
+                return worker
+            except BaseException as error:
+                self._dismiss(worker)
+                if self._needs_none(busy):
                     return None
-            raise
-        return worker
+                if not isinstance(error, RemoteError) or attempt == _STARTS - 1:
+                    raise
+        return None
+
+    def _needs_none(self, busy: bool) -> bool:
+        with self._lock:
+            return self._terminated or (self._closed and not self._pending and not busy)
 
     def _dismiss(self, worker: Worker) -> None:
         worker.close()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -197,3 +198,33 @@ def test_kill_9_of_the_program_frees_its_cards(machine, tmp_path, kind):
         pytest.fail(f"{reserved()} {machine().waiters}")
     if holder is not None:
         holder.shutdown()
+
+
+def test_leases_of_workers_that_are_killed_come_back(machine, tmp_path):
+    """Of a pool under fire no card is lost, none is granted twice, and no job is run twice."""
+    log = tmp_path / "log"
+    done = threading.Event()
+
+    def kill_at_random(pool):
+        chance = random.Random(6)
+        while not done.wait(chance.random()):
+            workers = list(pool._crew._workers)
+            if workers:
+                chance.choice(workers).end()
+
+    with plimsoll.Pool(3, gpus=1, memory="3GiB") as pool:  # two cards of 4 GiB: one of the three waits
+        pool.submit(cards).result()
+        killer = threading.Thread(target=kill_at_random, args=(pool,))
+        killer.start()
+        futures = [pool.submit(functions.log_line, log, i) for i in range(300)]
+        seen = []
+        while not all(future.done() for future in futures):
+            seen += reserved()
+        done.set()
+        killer.join()
+        outcomes = [future.exception() for future in futures]
+    assert set(seen) <= {0, 3 * GIB}
+    ran = [int(line) for line in log.read_text().split()]
+    assert len(ran) == len(set(ran)) and set(ran) >= {i for i, outcome in enumerate(outcomes) if outcome is None}
+    assert {type(outcome) for outcome in outcomes} <= {type(None), plimsoll.WorkerKilled}
+    assert reserved() == [0, 0] and machine().waiters == []

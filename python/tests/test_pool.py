@@ -68,9 +68,9 @@ def test_no_job_is_lost_and_none_is_run_twice(tmp_path):
         def kill_at_random():
             chance = random.Random(6)
             while not done.wait(chance.random() * 0.05):
-                for worker in chance.sample(list(pool._crew._workers), 1):
-                    if worker.is_there:
-                        worker.end()
+                workers = [worker for worker in list(pool._crew._workers) if worker.is_there]
+                if workers:
+                    chance.choice(workers).end()
 
         killer = threading.Thread(target=kill_at_random)
         killer.start()
