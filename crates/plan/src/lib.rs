@@ -9,6 +9,7 @@
 mod clock;
 mod condition;
 mod evaluate;
+mod first_fit;
 mod footprint;
 mod fuse;
 mod hazard;
@@ -31,6 +32,7 @@ mod transfer;
 
 pub use clock::Timeline;
 pub use evaluate::Evaluation;
+pub use first_fit::{FitRequest, Fitted, Piece, Tried, first_fit};
 pub use footprint::{Footprint, Need};
 pub use inline::inline;
 pub use joint::{Joint, JointNeed, Together};

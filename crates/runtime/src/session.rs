@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plimsoll_base::{Code, DataType, Error, Result};
+use plimsoll_base::{Bytes, Code, DataType, Error, Result};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, NodeId, Shape};
 use plimsoll_ops::Registry;
-use plimsoll_plan::{PlaceOptions, Placement, Plan, Request, Signature, VariableKind, check_limits};
+use plimsoll_plan::{FitRequest, Fitted, PlaceOptions, Placement, Plan, Request, Signature, VariableKind, check_limits};
 
 use crate::access::{Accesses, Wish};
 use crate::checkpoints::{self, Checkpoints};
@@ -105,6 +105,16 @@ impl Session {
         } else {
             (plimsoll_plan::place(&graph, &registry, devices.specs(), &options)?, None)
         };
+        Session::placed(devices, graph, (placement, placed_before), registry, checkpoints)
+    }
+
+    fn placed(
+        devices: &Devices,
+        graph: Graph,
+        (placement, placed_before): (Placement, Option<Mutex<BTreeMap<NodeId, String>>>),
+        registry: Arc<Registry>,
+        checkpoints: Arc<dyn Checkpoints>,
+    ) -> Result<Session> {
         let kept = Arc::new(Kept::new(devices.all().len()));
         devices.idle().register(&kept);
         let session = Session(Arc::new(Inner {
@@ -178,6 +188,45 @@ impl Session {
     /// As [`plimsoll_plan::plan()`].
     pub fn plan(&self, feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Result<Plan> {
         self.0.plan_with_values(&signature(feeds, fetches, targets), feeds).map(|(_, plan)| plan)
+    }
+
+    /// The signature of such a run: with the elements of feeds where its plan depends on them.
+    ///
+    /// # Errors
+    /// As [`plimsoll_plan::plan()`].
+    pub fn signature(&self, feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Result<Signature> {
+        self.0.plan_with_values(&signature(feeds, fetches, targets), feeds).map(|(signature, _)| signature)
+    }
+
+    /// Where the nodes go if these runs, one after the other, are to fit beside what others take of each device (see
+    /// [`plimsoll_plan::first_fit`]). Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`plimsoll_plan::first_fit`].
+    pub fn first_fit(&self, runs: &[Signature], taken: &[Bytes]) -> Result<Fitted> {
+        let (devices, options) = (&self.0.devices, self.0.devices.options());
+        plimsoll_plan::first_fit(&FitRequest {
+            graph: &self.0.graph,
+            registry: &self.0.registry,
+            devices: devices.specs(),
+            options: PlaceOptions { log: options.log_placement, ..PlaceOptions::new(options.soft_placement) },
+            runs,
+            taken,
+        })
+    }
+
+    /// Another session for the same graph, placed like this. It shares nothing but the devices.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for the placement of another graph or for other devices; otherwise as [`Session::new`].
+    pub fn with_placement(&self, placement: Placement) -> Result<Session> {
+        let is_ours = placement.devices.len() == self.0.graph.nodes().len()
+            && placement.devices.values().chain([&placement.host]).all(|device| device.index() < self.0.devices.all().len());
+        if !is_ours {
+            return Err(Error::invalid_argument("the placement is of another graph, or for other devices"));
+        }
+        let Inner { devices, registry, checkpoints, graph, .. } = &*self.0;
+        Session::placed(devices, graph.clone(), (placement, None), registry.clone(), checkpoints.clone())
     }
 
     /// The plan of a signature. Limits are not looked at.

@@ -23,6 +23,10 @@ pub enum PlacementMode {
     /// By TensorFlow's rules.
     #[default]
     TensorFlow,
+    /// By TensorFlow's rules, but where nothing is asked for by size: whole models, in their order, on the first device with
+    /// room for them, and a model that fits on none in contiguous pieces. What will be run of them has to be known: the facade's
+    /// `Several` opens such models; a graph that is opened by itself goes where TensorFlow's rules say.
+    FirstFit,
     /// By measured cost and memory.
     Auto,
 }

@@ -28,6 +28,8 @@ pub enum Why {
     OnlyKernel(String),
     /// The kernel for devices of this type has a higher priority than others.
     Priority(String),
+    /// Nothing was asked for: the first device with room for its model, or for its piece of it.
+    FirstFit,
     /// Nothing was asked for: the first device of the best type.
     Default,
 }
@@ -59,6 +61,7 @@ impl Why {
             Why::Seated(node) => format!("control flow, with {}", name(node)),
             Why::OnlyKernel(kind) => format!("only kernel on {kind}"),
             Why::Priority(kind) => format!("kernel priority of {kind}"),
+            Why::FirstFit => "first fit".to_string(),
             Why::Default => "default".to_string(),
         }
     }
