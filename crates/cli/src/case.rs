@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use plimsoll::formats::read_saved_model;
 use plimsoll::model::SavedGraph;
-use plimsoll::{DataType, Devices, Error, Footprint, HostTensor, Session, Shape, model, npy};
+use plimsoll::{DataType, Devices, Error, Footprint, HostTensor, PlacementMode, Session, Shape, Signature, model, npy};
 use serde::{Deserialize, Serialize};
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Result, wrong_use};
-use crate::load;
+use crate::{load, output};
 
 /// A recorded run.
 #[derive(Debug)]
@@ -152,6 +152,11 @@ impl Case {
         };
         let footprint = Footprint::new(devices.specs());
         let mut replay = Replay { case: self, calls, init, footprint, last_peaks: Vec::new(), last_key: None, devices, session };
+        if replay.devices.options().placement == PlacementMode::FirstFit {
+            let placed = load::place(&replay.devices, self.name(), &replay.session, &replay.signatures()?, &[])?;
+            placed.log.iter().for_each(output::note);
+            replay.session = placed.session;
+        }
         replay.plan_all()?;
         Ok(replay)
     }
@@ -224,6 +229,22 @@ impl Replay<'_> {
             self.last_peaks = self.footprint.add(plan).into_iter().map(|bytes| bytes.0).collect();
         }
         Ok(self.footprint.check()?)
+    }
+
+    /// What will be run: the initializer, and every step that is unlike those before it.
+    fn signatures(&self) -> plimsoll::Result<Vec<Signature>> {
+        let mut signatures = Vec::new();
+        if !self.init.is_empty() {
+            signatures.push(Signature { targets: self.init.clone(), ..Signature::default() });
+        }
+        for step in 0..self.case.steps() {
+            let (fetches, targets) = self.wanted(step);
+            let signature = self.session.signature(&self.case.feeds(&self.calls[step], step)?, &fetches, &targets)?;
+            if !signatures.contains(&signature) {
+                signatures.push(signature);
+            }
+        }
+        Ok(signatures)
     }
 
     fn key(&self, step: usize, feeds: &[(&str, HostTensor)]) -> Key {

@@ -43,7 +43,8 @@ pub struct DeviceOptions {
     /// Print for every node where it goes, and which device is on which card
     #[arg(long)]
     pub log_placement: bool,
-    /// How nodes come to devices (auto: not yet)
+    /// How nodes come to devices: by TensorFlow's rules; first-fit: whole models in their order on the first device with room for
+    /// them, cards first, a model that fits on none in pieces (auto: not yet) [default: tensorflow]
     #[arg(long, value_enum, value_name = "HOW")]
     pub placement: Option<Placement>,
     /// Whether a plan that is too big is made to fit (on: not yet) [default: off]
@@ -66,10 +67,11 @@ pub struct DeviceOptions {
     pub json: bool,
 }
 
-/// How nodes come to devices: by TensorFlow's rules, or by measured cost and memory.
+/// How nodes come to devices: by TensorFlow's rules, by size, or by measured cost and memory.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Placement {
     Tensorflow,
+    FirstFit,
     Auto,
 }
 
@@ -115,7 +117,10 @@ impl DeviceOptions {
         options.sim_gpus = self.sim_gpus.clone().or(options.sim_gpus);
         options.soft_placement = self.soft_placement.unwrap_or(options.soft_placement);
         options.log_placement |= self.log_placement;
-        options.placement = PlacementMode::TensorFlow;
+        options.placement = match self.placement {
+            Some(Placement::FirstFit) => PlacementMode::FirstFit,
+            _ => PlacementMode::TensorFlow,
+        };
         options.intra_op = self.intra_op.unwrap_or(options.intra_op);
         options.inter_op = self.inter_op.unwrap_or(options.inter_op);
         Ok(options)

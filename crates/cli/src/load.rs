@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plimsoll::model::{self, Model, SavedGraph};
-use plimsoll::{Code, Devices, Options, PlacementLog, Session};
+use plimsoll::{Code, Devices, Footprint, Options, Placed, PlacementLog, Session, Signature};
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result};
@@ -26,6 +26,16 @@ pub fn session(devices: &Devices, path: &Path) -> Result<Session> {
         devices.session(devices.resolve(def)?)
     };
     Ok(session().map_err(|error| error.context(path.display()))?)
+}
+
+/// Places a model for these runs beside others, by the rule that the devices were opened with. What was tried is named by the model.
+pub fn place(devices: &Devices, label: &str, session: &Session, runs: &[Signature], beside: &[&Footprint]) -> Result<Placed> {
+    let mut placed = devices.place(session, runs, beside).map_err(|error| match error.code() {
+        Code::ResourceExhausted => error.context(label),
+        _ => error,
+    })?;
+    placed.log.iter_mut().for_each(|line| *line = format!("{label}: {line}"));
+    Ok(placed)
 }
 
 /// The devices that the options make of this machine: wrong use where the options are at fault, a failure where others are. Writes

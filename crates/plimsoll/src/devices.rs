@@ -11,7 +11,7 @@ use plimsoll_ops::{GraphBuilder, Registry};
 
 use crate::checkpoint::Files;
 use crate::model::{self, Model, SavedGraph};
-use crate::{DeviceKind, DeviceSpec, Options, Session, machine};
+use crate::{DeviceKind, DeviceSpec, Options, PlacementMode, Session, machine};
 
 /// Logical devices, each with its line, opened once and shared by sessions. Cloning shares them.
 ///
@@ -101,8 +101,20 @@ impl Devices {
     /// INVALID_ARGUMENT for device strings that make no sense, and for nodes that ask for a device that is not there where
     /// soft placement is off.
     pub fn session(&self, graph: Graph) -> Result<Session> {
+        let session = self.unlogged(&graph)?;
+        // By first fit it is placed again, when it is known what will run.
+        if self.inner.options().placement != PlacementMode::FirstFit {
+            self.write_log(&session);
+        }
+        Ok(session)
+    }
+
+    pub(crate) fn unlogged(&self, graph: &Graph) -> Result<Session> {
         let (registry, files) = (self.registry.clone(), Arc::new(Files));
-        let session = Session::from(plimsoll_runtime::Session::with_checkpoints(&self.inner, &graph, registry, files)?);
+        Ok(Session::from(plimsoll_runtime::Session::with_checkpoints(&self.inner, graph, registry, files)?))
+    }
+
+    pub(crate) fn write_log(&self, session: &Session) {
         if self.inner.options().log_placement {
             session.placement().notes.iter().for_each(note);
             let lines: String = session.placement_log().map(|line| line + "\n").collect();
@@ -112,7 +124,6 @@ impl Devices {
                 PlacementLog::Stderr => std::io::stderr().lock().write_all(lines.as_bytes()),
             };
         }
-        Ok(session)
     }
 
     /// An empty graph, to be built of these operations.

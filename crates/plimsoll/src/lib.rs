@@ -27,10 +27,12 @@ pub mod machine;
 pub mod model;
 mod plan;
 mod session;
+mod several;
 
 pub use devices::{Devices, PlacementLog};
 pub use plan::Plan;
 pub use session::{Fed, Session};
+pub use several::{Opened, Placed, Several};
 
 pub use plimsoll_base::{ArgType, Bytes, Code, DataType, Error, ParseBytesError, Result};
 pub use plimsoll_device::config as device_config;

@@ -77,6 +77,15 @@ impl Session {
         Ok(Plan::new(&self.inner, plan))
     }
 
+    /// The signature of such a run, for [`crate::Several`] and [`crate::Devices::place`]: with the elements of feeds where its plan
+    /// depends on them.
+    ///
+    /// # Errors
+    /// As [`Session::plan`].
+    pub fn signature(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<Signature> {
+        self.inner.signature(&by_reference(feeds), fetches, targets)
+    }
+
     /// What a run of the signature takes, without values to feed.
     ///
     /// # Errors

@@ -34,15 +34,7 @@ impl Stepper {
     /// # Errors
     /// INVALID_ARGUMENT where towers are not fed what examples consist of, or the loss is no scalar; what planning says.
     pub fn new(session: &Session, steps: &Together, components: &[Component], each: u64) -> Result<(Stepper, Stage)> {
-        if steps.feeds.is_empty() || steps.feeds.iter().any(|names| names.is_empty() || names.len() != components.len()) {
-            let message = format!("an example has {} components, and towers are fed {:?}", components.len(), steps.feeds);
-            return Err(Error::invalid_argument(message));
-        }
-        let signature = Signature {
-            feeds: steps.feeds.iter().flat_map(|names| feeds(names, components, each)).collect(),
-            fetches: steps.loss.iter().cloned().collect(),
-            targets: steps.train.clone(),
-        };
+        let signature = Stepper::signature(steps, components, each)?;
         let plan = session.plan_signature(&signature)?;
         let devices = steps.feeds.iter().map(|names| device_of(session, &names[0])).collect::<Result<Vec<_>>>()?;
         // Where gradients are applied.
@@ -62,6 +54,22 @@ impl Stepper {
             towers: devices.iter().map(tower).collect(),
         };
         Ok((stepper, Stage::Alone(Box::new(plan))))
+    }
+
+    /// What a step runs.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where towers are not fed what examples consist of.
+    pub fn signature(steps: &Together, components: &[Component], each: u64) -> Result<Signature> {
+        if steps.feeds.is_empty() || steps.feeds.iter().any(|names| names.is_empty() || names.len() != components.len()) {
+            let message = format!("an example has {} components, and towers are fed {:?}", components.len(), steps.feeds);
+            return Err(Error::invalid_argument(message));
+        }
+        Ok(Signature {
+            feeds: steps.feeds.iter().flat_map(|names| feeds(names, components, each)).collect(),
+            fetches: steps.loss.iter().cloned().collect(),
+            targets: steps.train.clone(),
+        })
     }
 
     /// Makes room for batches. The promise was looked at before.

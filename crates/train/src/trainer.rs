@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll::{DataType, Devices, Error, Feed, Graph, HostTensor, PlanFetch, Result, RunMetadata, Session, Signature};
+use plimsoll::{DataType, Devices, Error, Feed, Graph, HostTensor, PlacementMode, PlanFetch, Result, RunMetadata, Session, Signature};
 
 use crate::apart;
 use crate::checkpoint::{self, Progress};
@@ -123,7 +123,19 @@ impl Trainer {
             fetches: vec![scores.loss.clone(), scores.correct.clone()],
             targets: Vec::new(),
         };
-        let session = devices.session(graph)?;
+        let init = Signature { targets: parts.init.clone(), ..Signature::default() };
+        let can_evaluate = |scores: &&Scores| !scores.feeds.is_empty() && evaluation_batch > 0;
+        let [evaluation, averaged] = [&parts.evaluation, &parts.averaged].map(|scores| scores.as_ref().filter(can_evaluate).map(evaluates));
+        let mut session = devices.session(graph)?;
+        if devices.options().placement == PlacementMode::FirstFit {
+            // Towers that step by themselves say where they are.
+            if let Steps::Together(steps) = &parts.steps {
+                let step = together::Stepper::signature(steps, components, each)?;
+                let runs: Vec<Signature> =
+                    [Some(init.clone()), evaluation.clone(), averaged.clone(), Some(step)].into_iter().flatten().collect();
+                session = devices.place(&session, &runs, &[])?.session;
+            }
+        }
         let (mut form, steps) = match &parts.steps {
             Steps::Together(steps) => {
                 let (stepper, stage) = together::Stepper::new(&session, steps, components, each)?;
@@ -134,9 +146,6 @@ impl Trainer {
                 (Form::Apart(stepper), stage)
             }
         };
-        let init = Signature { targets: parts.init.clone(), ..Signature::default() };
-        let can_evaluate = |scores: &&Scores| !scores.feeds.is_empty() && evaluation_batch > 0;
-        let [evaluation, averaged] = [&parts.evaluation, &parts.averaged].map(|scores| scores.as_ref().filter(can_evaluate).map(evaluates));
         let alone = |signature: &Signature| Ok::<_, Error>(Stage::Alone(Box::new(session.plan_signature(signature)?)));
         let mut stages = vec![alone(&init)?, steps];
         for signature in [&evaluation, &averaged].into_iter().flatten() {

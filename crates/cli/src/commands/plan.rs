@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll::{Bytes, Certainty, DevicePlan, Devices, Footprint, Joint, Plan, Together};
+use plimsoll::{Bytes, Certainty, DevicePlan, Devices, Footprint, Joint, Placed, PlacementMode, Plan, Together};
 use serde::Serialize;
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Result, not_yet};
-use crate::models::{Models, Opened, Wanted};
+use crate::models::{Models, Opened};
 use crate::names::{self, FeedShapes};
 use crate::{load, output};
 
@@ -73,12 +73,22 @@ fn plans(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<Vec<
         });
     }
     let wanted = models.wanted(devices, &args.fetch, &args.target)?;
-    let plan = |((model, wanted), shapes): ((&Opened, &Wanted), &FeedShapes)| {
+    let mut plans = Vec::with_capacity(args.models.len());
+    let mut placed: Vec<Placed> = Vec::new();
+    for ((model, wanted), shapes) in models.all().iter().zip(&wanted).zip(&fed) {
         let shown = |node: &str| model.argument_of(node);
         let signature = names::signature(model.graph(), devices.registry(), &wanted.asked(), shapes, shown)?;
-        Ok(model.session.plan_signature(&signature)?)
-    };
-    models.all().iter().zip(&wanted).zip(&fed).map(plan).collect()
+        if devices.options().placement != PlacementMode::FirstFit {
+            plans.push(model.session.plan_signature(&signature)?);
+            continue;
+        }
+        let beside = placed.iter().map(|placed| &placed.footprint).collect::<Vec<_>>();
+        let one = load::place(devices, &model.label, &model.session, std::slice::from_ref(&signature), &beside)?;
+        one.log.iter().for_each(output::note);
+        plans.push(one.session.plan_signature(&signature)?);
+        placed.push(one);
+    }
+    Ok(plans)
 }
 
 /// What the models take together.

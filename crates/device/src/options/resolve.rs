@@ -85,7 +85,7 @@ impl Options {
     pub fn refuse_what_is_not_built(&self) -> Result<()> {
         match self.placement {
             PlacementMode::Auto => Err(Error::unimplemented("not yet: --placement auto").with_remedy("leave the option out")),
-            PlacementMode::TensorFlow => Ok(()),
+            PlacementMode::TensorFlow | PlacementMode::FirstFit => Ok(()),
         }
     }
 }

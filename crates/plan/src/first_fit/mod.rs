@@ -34,7 +34,7 @@ pub struct FitRequest<'a> {
     pub devices: &'a [DeviceSpec],
     /// How the placer deals with requests.
     pub options: PlaceOptions,
-    /// What will be run, one after the other.
+    /// What will be run, one after the other. The last of them says what the topological order is.
     pub runs: &'a [Signature],
     /// What others take of each device at the same time, beside what the device takes for itself.
     pub taken: &'a [Bytes],
@@ -56,7 +56,8 @@ pub struct Fitted {
 pub struct Tried {
     /// The pieces, in order: the device that comes first for their nodes, how many nodes run, and the first of these.
     pub pieces: Vec<Piece>,
-    /// For each device that would hold something: its name, what is needed and what is left for it, if it has a line.
+    /// For each device that would hold something: its name, what is needed and what is left for it, if it has a line; both
+    /// without what the device takes for itself.
     pub needs: Vec<(String, Bytes, Option<Bytes>)>,
 }
 
@@ -115,9 +116,11 @@ pub fn first_fit(request: &FitRequest<'_>) -> Result<Fitted> {
     }
     if search.wholes.len() > 1 && !search.units.free.is_empty() {
         let pieces = search.cut()?;
-        let fitted = search.attempt(&pieces)?;
-        if let Some(fitted) = search.note(fitted) {
-            return Ok(fitted);
+        if pieces.len() > 1 {
+            let fitted = search.attempt(&pieces)?;
+            if let Some(fitted) = search.note(fitted) {
+                return Ok(fitted);
+            }
         }
     }
     let tried = search.tried.iter().map(|tried| format!("\n  {tried}")).collect::<String>();
@@ -186,7 +189,9 @@ impl<'a> Search<'a> {
             footprint.add(&self.plan(&placement, run)?);
         }
         let needs = footprint.needs().iter().zip(self.request.devices).enumerate().filter(|(_, (need, spec))| need.peak > spec.overhead);
-        let needs = needs.map(|(index, (need, spec))| (spec.name.short(), need.peak, self.left(index))).collect();
+        let needs = needs
+            .map(|(index, (need, spec))| (spec.name.short(), need.peak - spec.overhead, self.left(index).map(|left| left - spec.overhead)));
+        let needs = needs.collect();
         let piece = |(piece, &(whole, first)): (usize, &(usize, usize))| {
             let end = cut.get(piece + 1).map_or(self.units.free.len(), |next| next.1);
             let mut nodes = self.units.free[first..end].iter().flatten().copied().filter(|node| self.runs[*node]);

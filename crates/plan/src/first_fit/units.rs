@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use plimsoll_base::DataType;
-use plimsoll_graph::id::Id;
 use plimsoll_graph::{AttrValue, Graph, IdVec, NodeId};
 use plimsoll_ops::Registry;
 
@@ -24,8 +23,26 @@ impl Units {
     /// in all of them is not free.
     pub fn new(request: &FitRequest<'_>, wholes: &[&Placement]) -> (Units, IdVec<NodeId, bool>) {
         let graph = request.graph;
-        let (order, runs) = order(graph, request.runs);
         let mut groups = groups(graph, request.registry);
+        let mut runs = IdVec::filled(false, graph.nodes().len());
+        let mut order: Vec<NodeId> = Vec::with_capacity(graph.nodes().len());
+        // The last run decides; what only others reach goes with what first needs it there: initial values with their variable.
+        for run in request.runs.iter().rev() {
+            let reached = reach(graph, run);
+            let mut consumer: IdVec<NodeId, Option<NodeId>> = IdVec::filled(None, graph.nodes().len());
+            for &id in &reached {
+                for input in &graph.node(id).inputs {
+                    consumer[input.node].get_or_insert(id);
+                }
+            }
+            let new: Vec<NodeId> = reached.into_iter().filter(|id| !runs[*id]).collect();
+            for &id in new.iter().filter(|_| !order.is_empty()) {
+                consumer[id].into_iter().for_each(|consumer| groups.unite(id, consumer));
+            }
+            new.iter().for_each(|id| runs[*id] = true);
+            order.extend(new);
+        }
+        order.extend(graph.nodes().ids().filter(|id| !runs[*id]));
         let is_free = |id: NodeId| wholes.iter().any(|whole| whole.devices[id] != wholes[0].devices[id]);
         let mut position: IdVec<NodeId, Option<usize>> = IdVec::filled(None, graph.nodes().len());
         let mut free: Vec<Vec<NodeId>> = Vec::new();
@@ -39,23 +56,6 @@ impl Units {
         }
         (Units { free }, runs)
     }
-}
-
-/// All nodes, each after what it needs and right before what first needs it, as the greatest run wants them, then those that only
-/// others reach, then the rest; and which of them run.
-fn order(graph: &Graph, runs: &[Signature]) -> (Vec<NodeId>, IdVec<NodeId, bool>) {
-    let mut reached: Vec<Vec<NodeId>> = runs.iter().map(|run| reach(graph, run)).collect();
-    // Of equal ones the first comes first.
-    reached.sort_by_key(|nodes| std::cmp::Reverse(nodes.len()));
-    let mut is_reached = IdVec::filled(false, graph.nodes().len());
-    let mut order = Vec::with_capacity(graph.nodes().len());
-    for id in reached.into_iter().flatten() {
-        if !std::mem::replace(&mut is_reached[id], true) {
-            order.push(id);
-        }
-    }
-    order.extend(graph.nodes().ids().filter(|id| !is_reached[*id]));
-    (order, is_reached)
 }
 
 /// What a run reaches without passing what is fed: depth first, every node after its inputs.

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll::{Code, Devices, Error, Footprint, HostTensor, Joint, RunMetadata, Session, Together, checkpoint, model, npy};
+use plimsoll::{
+    Code, Devices, Error, Footprint, HostTensor, Joint, Placed, RunMetadata, Session, Signature, Together, checkpoint, model, npy,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -134,7 +136,13 @@ fn works(devices: &Devices, args: &EvalArgs) -> Result<Vec<Work>> {
     }
     let wanted = models.wanted(devices, &args.fetch, &[])?;
     let each = models.into_all().into_iter().zip(feeds).zip(inits).zip(wanted);
-    each.map(|(((model, feeds), init), wanted)| Work::new(devices, model, feeds, init, wanted, args)).collect()
+    let mut works: Vec<Work> = Vec::with_capacity(args.models.len());
+    for (((model, feeds), init), wanted) in each {
+        // One after the other, each has the devices to itself.
+        let beside = works.iter().filter(|_| args.parallel).map(|work| &work.footprint).collect::<Vec<_>>();
+        works.push(Work::new(devices, model, feeds, init, wanted, &beside, args)?);
+    }
+    Ok(works)
 }
 
 /// One after the other, in the order of the command line.
@@ -207,17 +215,13 @@ impl Work {
         feeds: Vec<(String, HostTensor)>,
         init: Vec<String>,
         wanted: Wanted,
+        beside: &[&Footprint],
         args: &EvalArgs,
     ) -> Result<Work> {
         let session = &model.session;
         // What was said takes the place of what the model would do.
         let init = if init.is_empty() && args.restore.is_none() { model.restore.clone() } else { init };
-        let mut footprint = Footprint::new(devices.specs());
-        if !init.is_empty() {
-            let plan = session.plan(&[], &[], &texts(&init))?;
-            footprint.add(&plan);
-        }
-        let plan = session.plan(&fed(&feeds), &wanted.tensors(), &wanted.targets()).map_err(|error| match error.code() {
+        let step = session.signature(&fed(&feeds), &wanted.tensors(), &wanted.targets()).map_err(|error| match error.code() {
             Code::InvalidArgument if error.message().starts_with("You must feed") => {
                 let placeholder = error.message().split('\'').nth(1).unwrap_or_default();
                 let argument = model.argument_of(placeholder);
@@ -226,8 +230,11 @@ impl Work {
             }
             _ => Failure::from(error),
         })?;
-        footprint.add(&plan);
-        let Opened { label, session, .. } = model;
+        let initialise = Signature { targets: init.clone(), ..Signature::default() };
+        let runs: Vec<Signature> = Some(initialise).filter(|_| !init.is_empty()).into_iter().chain([step]).collect();
+        let Placed { session, footprint, log } = load::place(devices, &model.label, session, &runs, beside)?;
+        log.iter().for_each(output::note);
+        let label = model.label;
         let (restore, is_traced) = (args.restore.clone(), args.trace.is_asked());
         Ok(Work { label, session, feeds, wanted, init, restore, footprint, is_traced })
     }

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 
-use crate::device_options::DeviceOptions;
-use crate::failure::Result;
+use crate::device_options::{DeviceOptions, Placement};
+use crate::failure::{Result, wrong_use};
 use crate::{load, output};
 
 /// What is placed.
@@ -43,6 +43,9 @@ struct Entry {
 
 /// Places.
 pub fn run(args: PlaceArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
+    if matches!(options.placement, Some(Placement::FirstFit)) {
+        return wrong_use("--placement first-fit: it depends on what is run, which plan and eval are told: see `plimsoll plan --json`");
+    }
     let devices = load::devices(options)?;
     let session = load::session(&devices, &args.model)?;
     let graph = session.graph();

@@ -1,0 +1,165 @@
+//! Several models on the same devices, opened together.
+
+use std::path::Path;
+
+use plimsoll_base::{Bytes, Result};
+use plimsoll_graph::Graph;
+use plimsoll_plan::{Footprint, Joint, Signature};
+
+use crate::model::{self, Model, SavedGraph};
+use crate::{Devices, PlacementMode, Session};
+
+/// Models that are to share devices, each with what will be run of it, one after the other: its initializer, at last its steps. Opened
+/// together they are placed by [`PlacementMode`]: by TensorFlow's rules each for itself, or by first fit, where a model that has
+/// no room beside those before it goes to the next device, or in pieces to several.
+///
+/// ```no_run
+/// # use plimsoll::{Devices, Options, PlacementMode, Signature};
+/// # fn main() -> plimsoll::Result<()> {
+/// # let (run_of_a, run_of_b) = (Signature::default(), Signature::default());
+/// let devices = Devices::open(&Options::new().limit("GPU:0", "8GiB").placement(PlacementMode::FirstFit))?;
+/// let mut several = devices.several();
+/// several.load("a.pb", vec![run_of_a])?.load("b.pb", vec![run_of_b])?;
+/// let opened = several.open()?;
+/// opened.log.iter().for_each(|line| println!("{line}")); // a.pb: whole on GPU:0: fits: …
+/// let [a, b] = &opened.sessions[..] else { unreachable!() };
+/// # let _ = (a, b);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Several<'a> {
+    devices: &'a Devices,
+    models: Vec<OneOfSeveral>,
+}
+
+#[derive(Debug)]
+struct OneOfSeveral {
+    name: String,
+    session: Session,
+    restore: Vec<String>,
+    runs: Vec<Signature>,
+}
+
+/// Models that were opened together.
+#[derive(Debug)]
+pub struct Opened {
+    /// Their sessions, in the order of the models. Variables of SavedModels have their values.
+    pub sessions: Vec<Session>,
+    /// What they take of each device, and whether they run side by side or in turn.
+    pub joint: Joint,
+    /// What was tried to place them by first fit, a line each: the last one of a model is where it is.
+    pub log: Vec<String>,
+}
+
+/// A session that was placed, and what it takes.
+#[derive(Debug)]
+pub struct Placed {
+    /// The session. Nothing has run.
+    pub session: Session,
+    /// What it takes of each device.
+    pub footprint: Footprint,
+    /// What was tried, a line each, the last of it chosen; nothing but by first fit.
+    pub log: Vec<String>,
+}
+
+impl<'a> Several<'a> {
+    pub(crate) fn new(devices: &'a Devices) -> Several<'a> {
+        Several { devices, models: Vec::new() }
+    }
+
+    /// Adds a graph, and what will be run of it.
+    ///
+    /// # Errors
+    /// As [`Devices::session`].
+    pub fn graph(&mut self, name: &str, graph: Graph, runs: Vec<Signature>) -> Result<&mut Self> {
+        let session = self.devices.unlogged(&graph)?;
+        self.models.push(OneOfSeveral { name: name.to_string(), session, restore: Vec::new(), runs });
+        Ok(self)
+    }
+
+    /// Adds the model at `path`, and what will be run of it, beside what restores a SavedModel.
+    ///
+    /// # Errors
+    /// As [`Devices::load`], but for what happens when it is restored.
+    pub fn load(&mut self, path: impl AsRef<Path>, mut runs: Vec<Signature>) -> Result<&mut Self> {
+        let path = path.as_ref();
+        let (def, restore, signatures) = match model::read(path)? {
+            Model::Graph(def) => (def, Vec::new(), Default::default()),
+            Model::SavedModel(saved) => {
+                let saved = SavedGraph::new(&saved, path)?;
+                (saved.graph, saved.restore, saved.signatures)
+            }
+        };
+        let session = self.devices.unlogged(&self.devices.resolve(def)?)?.with_signatures(signatures);
+        if !restore.is_empty() {
+            runs.insert(0, Signature { targets: restore.clone(), ..Signature::default() });
+        }
+        self.models.push(OneOfSeveral { name: path.display().to_string(), session, restore, runs });
+        Ok(self)
+    }
+
+    /// Places them, and restores SavedModels.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where one of them fits in no way, by first fit beside those before it, else by itself; what planning and
+    /// restoring say.
+    pub fn open(self) -> Result<Opened> {
+        let mut placed: Vec<(OneOfSeveral, Footprint)> = Vec::with_capacity(self.models.len());
+        let mut log = Vec::new();
+        for model in self.models {
+            let before: Vec<&Footprint> = placed.iter().map(|(_, footprint)| footprint).collect();
+            let one = self.devices.place(&model.session, &model.runs, &before).map_err(|error| error.context(&model.name))?;
+            log.extend(one.log.iter().map(|line| format!("{}: {line}", model.name)));
+            placed.push((OneOfSeveral { session: one.session, ..model }, one.footprint));
+        }
+        let joint = Joint::new(placed.iter().map(|(model, footprint)| (model.name.clone(), footprint.clone())));
+        joint.check()?;
+        let mut sessions = Vec::with_capacity(placed.len());
+        for (model, _) in placed {
+            // By first fit it was written where it was placed.
+            if self.devices.options().placement != PlacementMode::FirstFit {
+                self.devices.write_log(&model.session);
+            }
+            if !model.restore.is_empty() {
+                model.session.run(&[], &[], &model.restore.iter().map(String::as_str).collect::<Vec<_>>())?;
+                model.session.release_unused();
+            }
+            sessions.push(model.session);
+        }
+        Ok(Opened { sessions, joint, log })
+    }
+}
+
+impl Devices {
+    /// Models to be opened together.
+    pub fn several(&self) -> Several<'_> {
+        Several::new(self)
+    }
+
+    /// Places a session's graph by [`PlacementMode`] for these runs, one after the other, beside models that take this at the same
+    /// time. By TensorFlow's rules it is where it was; by first fit it is a new session, and the old one should go.
+    ///
+    /// # Errors
+    /// By first fit RESOURCE_EXHAUSTED where it fits in no way, with all that was tried; what planning says.
+    pub fn place(&self, session: &Session, runs: &[Signature], beside: &[&Footprint]) -> Result<Placed> {
+        if self.options().placement != PlacementMode::FirstFit {
+            let mut footprint = Footprint::new(self.specs());
+            for run in runs {
+                let plan = session.plan_signature(run)?;
+                footprint.add(&plan);
+            }
+            return Ok(Placed { session: session.clone(), footprint, log: Vec::new() });
+        }
+        let mut taken = vec![Bytes::ZERO; self.specs().len()];
+        for footprint in beside {
+            let others = footprint.needs().iter().zip(self.specs());
+            taken.iter_mut().zip(others).for_each(|(taken, (need, spec))| *taken += need.peak - spec.overhead);
+        }
+        let fitted = session.first_fit(runs, &taken)?;
+        let log = fitted.tried.iter().map(ToString::to_string).collect();
+        let placed = Session::from(session.with_placement(fitted.placement)?).with_signatures(session.signatures().clone());
+        self.write_log(&placed);
+        Ok(Placed { session: placed, footprint: fitted.footprint, log })
+    }
+}
