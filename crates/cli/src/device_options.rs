@@ -196,6 +196,7 @@ mod tests {
             o.allow_growth = true;
             o.wait = Some("1.5min".into());
             o.idle_release = Some("20ms".into());
+            o.placement = Some(Placement::FirstFit);
             o.sim_gpus = Some("4x1GiB".into());
         });
         let options = given.resolve(None).unwrap();
@@ -204,7 +205,7 @@ mod tests {
             (Some("3,1"), Some(0.4), Some(true))
         );
         assert_eq!((options.wait, options.sim_gpus.as_deref()), (Some(Duration::from_secs(90)), Some("4x1GiB")));
-        assert_eq!(options.idle_release, Some(Duration::from_millis(20)));
+        assert_eq!((options.idle_release, options.placement), (Some(Duration::from_millis(20)), PlacementMode::FirstFit));
         for (text, expected) in [("forever", Duration::MAX), ("20ms", Duration::from_millis(20)), ("2", Duration::from_secs(2))] {
             assert_eq!(duration("--wait", text).unwrap(), expected);
         }

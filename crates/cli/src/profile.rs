@@ -81,14 +81,19 @@ impl Document {
         };
         let commands: Vec<Command> = profile.commands.iter().map(command).collect();
         let mut trace_events = Vec::new();
-        for queue in profile.commands.chunk_by(|a, b| a.queue == b.queue) {
-            let pid = queue[0].queue as usize + 1;
-            trace_events.extend([trace::process(pid, &queue[0].device), trace::thread(pid, 1, "queue")]);
-        }
-        trace_events.extend(profile.commands.iter().zip(&commands).map(|(profile, command)| {
+        // Medians may overlap a little, which viewers would show as one inside of the other.
+        let (mut queue, mut end) = (None, 0.0);
+        for (profile, command) in profile.commands.iter().zip(&commands) {
+            let pid = profile.queue as usize + 1;
+            if queue.replace(profile.queue) != Some(profile.queue) {
+                trace_events.extend([trace::process(pid, &profile.device), trace::thread(pid, 1, "queue")]);
+                end = 0.0;
+            }
             let args = json!({"ops": command.ops, "gflops": command.gflops});
-            trace::slice(profile.queue as usize + 1, 1, &command.label, &command.op, command.start_us, command.duration_us, &args)
-        }));
+            let start = command.start_us.max(end);
+            trace_events.push(trace::slice(pid, 1, &command.label, &command.op, start, command.duration_us, &args));
+            end = start + command.duration_us;
+        }
         trace_events.extend(virtual_clock(profile));
         Document {
             case: case.to_string(),

@@ -5,7 +5,7 @@
 //! machine of its own; of what shells know, it has:
 //!
 //! - `export NAME=VALUE`, and `NAME=VALUE` before a command;
-//! - `plimsoll …` in the foreground: it fails where it prints an error, and only there;
+//! - `plimsoll …` in the foreground: it fails where it prints an error, or that a plan does not fit, and only there;
 //! - `plimsoll … &`: runs on; below it is what it prints first. What comes next is run again, as long as that takes, until the
 //!   programs in the background are so far that it prints what stands there;
 //! - `kill -9 %N` for the N-th of those, and `wait %N`, which prints what else it says until it ends.
@@ -157,7 +157,9 @@ impl Shell {
         loop {
             let mut job = Job::start(self.command(line));
             let printed = job.rest();
-            let fails = printed.lines().any(|line| line.starts_with("error: ") || line.ends_with(" FAIL") || line.contains(" FAIL "));
+            let is_short = |line: &str| line.starts_with("does not fit") || line.starts_with("at the same time: do not fit");
+            let fails = |line: &str| line.starts_with("error: ") || line.ends_with(" FAIL") || line.contains(" FAIL ") || is_short(line);
+            let fails = printed.lines().any(fails);
             assert_eq!(job.child.wait().unwrap().success(), !fails, "{line}: {printed}");
             let is_final = masks(&printed) == masks(wanted) || self.jobs.is_empty() || self.bless || start.elapsed() > PATIENCE;
             if is_final {

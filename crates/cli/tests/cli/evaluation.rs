@@ -108,3 +108,39 @@ fn a_saved_model_restores_itself_and_its_signatures_are_called_by_their_names() 
     let error = session.call("serve", &[]).unwrap_err();
     assert!(error.message().starts_with("the model has no signature 'serve'; there are "), "{error}");
 }
+
+/// Of two networks of which one fits on the card, both run, within both limits, with the values that they have on the processor.
+#[test]
+fn networks_go_where_there_is_room() {
+    let values = |json: &serde_json::Value| -> Vec<serde_json::Value> {
+        json["models"].as_array().unwrap().iter().map(|model| model["fetches"][0]["values"].clone()).collect()
+    };
+    let models = "two/big.pb two/small.pb --init init --fetch y --json";
+    let wanted = values(&document(&format!("eval {models}")));
+    let limits = "--sim-gpus 1x4GiB --memory-limit GPU:0=8MiB,CPU:0=8MiB";
+    for how in ["", "--parallel", "--parallel --placement first-fit", "--placement first-fit"] {
+        let got = document(&format!("eval {models} {limits} {how}"));
+        assert_eq!(values(&got), wanted, "{how}");
+    }
+    let sides = document(&format!("eval {models} {limits} --parallel --placement first-fit"));
+    assert_eq!(sides["rounds"], serde_json::json!([[0, 1]]));
+
+    // The plan says the same, node by node.
+    let plan = document(&format!("plan two/big.pb two/small.pb --fetch y --placement first-fit {limits} --json"));
+    assert_eq!((&plan["fits"], &plan["together"]), (&true.into(), &"side_by_side".into()));
+    let nodes = plan["nodes"].as_array().unwrap();
+    for (model, device) in [("two/big.pb", "GPU:0"), ("two/small.pb", "CPU:0")] {
+        let of_model: Vec<_> = nodes.iter().filter(|node| node["model"] == model).collect();
+        assert!(!of_model.is_empty());
+        assert!(of_model.iter().all(|node| node["device"].as_str().unwrap().ends_with(device)), "{of_model:?}");
+    }
+
+    // What was recorded stays what it is, and a case says what was tried.
+    let said = plimsoll("verify mlp_adam_resource --placement first-fit --sim-gpus 1x4GiB --memory-limit GPU:0=8MiB");
+    assert_eq!(said.code, 0, "{}", said.out);
+    assert!(said.err.contains("mlp_adam_resource: whole on GPU:0: fits: "), "{}", said.err);
+    let said = plimsoll("place two/big.pb --placement first-fit");
+    assert!(said.code == 2 && said.err.contains("it depends on what is run"), "{}", said.err);
+    let said = plimsoll(&format!("eval two/huge.pb {models} --sim-gpus 1x4GiB --memory-limit GPU:0=3MiB,CPU:0=3MiB --placement first-fit"));
+    assert!(said.code == 1 && said.err.contains("the model fits nowhere, whole or in pieces"), "{}", said.err);
+}
