@@ -112,6 +112,10 @@ class Worker:
                     os.close(number)
         self._pidfd = _pidfd(self._process.pid)
         self._channel = Channel(ours, self._wait)
+        self._poll = select.poll()
+        for number in (ours.fileno(), self._report, self._pidfd):
+            if number is not None:
+                self._poll.register(number, select.POLLIN)
         self._setup = _setup(watch=not watched, recycle_above=recycle_above)
         self._ending = threading.Lock()
         self.is_there = False
@@ -204,12 +208,6 @@ class Worker:
 
     def _wait(self) -> None:
         """Comes back when the worker has said something, or has closed its end of the socket."""
-        poll = select.poll()
-        poll.register(self._channel, select.POLLIN)
-        if self._report is not None:
-            poll.register(self._report, select.POLLIN)
-        if self._pidfd is not None:
-            poll.register(self._pidfd, select.POLLIN)
         while True:
             patience = None if self._pidfd is not None else 0.1
             if self._deadline is not None:
@@ -217,11 +215,11 @@ class Worker:
                 if left <= 0:
                     raise _Late
                 patience = left if patience is None else min(left, patience)
-            ready = {number for number, _ in poll.poll(None if patience is None else patience * 1000 + 1)}
+            ready = [number for number, _ in self._poll.poll(None if patience is None else patience * 1000 + 1)]
             if self._channel.fileno() in ready:
                 return
-            if self._report in ready and not self._hear():
-                poll.unregister(self._report)
+            if self._report is not None and self._report in ready and not self._hear():
+                self._poll.unregister(self._report)
             if self._pidfd in ready or (self._pidfd is None and self._has_ended()):
                 # Not even the socket says so where the function left a process behind that has it too.
                 raise _Ended

@@ -30,6 +30,7 @@ _FILES = 64
 _ALIGNMENT = 64
 _INLINE = 128 * 1024
 """Payloads up to this many bytes go through the socket: one that nobody reads yet is not to block its sender."""
+_PIECE = 64 * 1024
 _WORTH_HUGE_PAGES = 8 << 20
 _LENT = 4
 """Files whose buffers are in use, for each direction; buffers of more are copied, since each takes a descriptor."""
@@ -72,6 +73,8 @@ class Channel:
         self._socket = sock
         self._wait = wait
         self._sending = threading.Lock()
+        self._arrived = bytearray()
+        self._descriptors: collections.deque[int] = collections.deque()
         # Ours: written here, read there.
         self._files: dict[int, int] = {}
         self._free: list[int] = []
@@ -86,6 +89,8 @@ class Channel:
         self._socket.close()
         while self._files:
             os.close(self._files.popitem()[1])
+        while self._descriptors:
+            os.close(self._descriptors.popleft())
 
     def send(self, kind: Kind, chunks: Sequence[Chunk] = (), buffers: Sequence[memoryview] = ()) -> None:
         """Sends a stream, in chunks, and its buffers. Raises `Closed` where nobody is there to read, MemoryError for want of room."""
@@ -126,13 +131,9 @@ class Channel:
 
     def receive(self) -> Message:
         """The next message. Raises `Closed` where the other side is gone, even in the middle of it."""
-        head, files = self._head()
-        kind, number, count, stream, total, free = _HEAD.unpack(head)
+        kind, number, count, stream, total, free = _HEAD.unpack(self._read(_HEAD.size))
         self._reclaim(free)
-        if number == _NO_FILE:
-            payload = self._exactly(total)
-        else:
-            payload = self._map(number, files, total)
+        payload = memoryview(self._read(total)) if number == _NO_FILE else self._map(number, total)
         lengths = array.array("Q", payload[: 8 * count].tobytes())
         body, rest = payload[8 * count : 8 * count + stream], payload[_aligned(8 * count + stream) :]
         if number != _NO_FILE and len(rest) and len(self._lent) > _LENT:
@@ -159,50 +160,38 @@ class Channel:
             else:
                 os.close(self._files.pop(number))
 
-    def _map(self, number: int, files: list[int], size: int) -> memoryview:
+    def _map(self, number: int, size: int) -> memoryview:
         """The payload in a file, until the last view of it is gone. What is written to it is written to a copy."""
-        if not files:
+        if not self._descriptors:
             raise Closed
+        file = self._descriptors.popleft()
         try:
-            mapping = mmap.mmap(files[0], size, access=mmap.ACCESS_COPY)
+            mapping = mmap.mmap(file, size, access=mmap.ACCESS_COPY)
         finally:
-            os.close(files[0])
+            os.close(file)
         self._lent.add(number)
         weakref.finalize(mapping, _given_back, number, self._lent, self._done).atexit = False
         return memoryview(mapping)
 
-    def _head(self) -> tuple[bytes, list[int]]:
-        head, files = b"", list[int]()
-        while len(head) < _HEAD.size:
+    def _read(self, size: int) -> bytearray:
+        """So many bytes of what the socket brings. What it brings beyond is for later."""
+        while len(self._arrived) < size:
             if self._wait is not None:
                 self._wait()
             try:
                 flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-                more, ancillary, _, _ = self._socket.recvmsg(_HEAD.size - len(head), socket.CMSG_SPACE(4), flags)
+                more, ancillary, _, _ = self._socket.recvmsg(_PIECE, socket.CMSG_SPACE(4), flags)
             except ConnectionError as error:
                 raise Closed from error
             for level, kind, data in ancillary:
                 if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                    files.append(struct.unpack("i", data[:4])[0])
+                    self._descriptors.append(struct.unpack("i", data[:4])[0])
             if not more:
                 raise Closed
-            head += more
-        return head, files
-
-    def _exactly(self, size: int) -> memoryview:
-        payload = memoryview(bytearray(size))
-        at = 0
-        while at < size:
-            if self._wait is not None:
-                self._wait()
-            try:
-                more = self._socket.recv_into(payload[at:])
-            except ConnectionError as error:
-                raise Closed from error
-            if more == 0:
-                raise Closed
-            at += more
-        return payload
+            self._arrived += more
+        piece = self._arrived[:size]
+        del self._arrived[:size]
+        return piece
 
 
 def _given_back(number: int, lent: set[int], done: collections.deque[int]) -> None:
