@@ -70,7 +70,9 @@ def measured(make):
     row = {"start_ms": (time.perf_counter() - start) * 1e3}
     with pool:
         row["latency_us"] = median_seconds(lambda: pool.submit(nothing).result(), 1000) * 1e6
-        row["jobs_per_second"] = 2000 / median_seconds(lambda: [future.result() for future in [pool.submit(nothing) for _ in range(2000)]], 3)
+        row["jobs_per_second"] = 2000 / median_seconds(
+            lambda: [future.result() for future in [pool.submit(nothing) for _ in range(2000)]], 3
+        )
         cases = [("bytes", kept_bytes)] + ([("array", kept_array)] if numpy is not None else [])
         for name, make_data in cases:
             pool.submit(make_data).result()

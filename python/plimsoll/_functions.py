@@ -65,5 +65,3 @@ def _fill(function: types.FunctionType, state: dict[str, Any]) -> None:
     function.__module__ = state["module"]
     function.__qualname__ = state["qualname"]
     function.__doc__ = state["doc"]
-
-

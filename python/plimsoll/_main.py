@@ -67,7 +67,9 @@ def _run(main: Main) -> None:
             code = compile(file.read(), where, "exec")
         module.__file__ = where
     else:
-        raise AttributeError("what a notebook or -c defines goes to a worker by value, for which cloudpickle is needed: pip install cloudpickle")
+        raise AttributeError(
+            "what a notebook or -c defines goes to a worker by value, for which cloudpickle is needed: pip install cloudpickle"
+        )
     before = sys.modules["__main__"]
     sys.modules["__main__"] = sys.modules["__mp_main__"] = module
     running = True

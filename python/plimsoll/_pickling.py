@@ -172,5 +172,3 @@ class _Unpickler(pickle.Unpickler):
         if module in ("__main__", "__mp_main__"):
             return _main.find(name)
         return super().find_class(module, name)
-
-

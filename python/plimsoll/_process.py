@@ -14,25 +14,15 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 import weakref
 from typing import Any, Optional
 
 from . import _main, _pickling, _start, _worker
+from ._answers import hand_on, outcome, show
 from ._binary import LeaseOptions
 from ._oom import kills
 from ._wire import Channel, Closed, Kind, Message, memory_file
-from .errors import (
-    LeaseRefused,
-    NotPicklable,
-    RemoteError,
-    RemoteTraceback,
-    WorkerExit,
-    WorkerKilled,
-    WorkerLost,
-    WorkerOutOfMemory,
-    WorkerTimeout,
-)
+from .errors import LeaseRefused, RemoteError, WorkerKilled, WorkerLost, WorkerOutOfMemory, WorkerTimeout
 
 _log = logging.getLogger("plimsoll")
 
@@ -80,7 +70,7 @@ class Worker:
         read_end, self._lifeline = os.pipe()
         self._notes = memory_file()
         os.lseek(self._notes, _worker.BEGUN, os.SEEK_SET)
-        report, stderr = (os.pipe() if self._leased else (None, None))
+        report, stderr = os.pipe() if self._leased else (None, None)
         self._report = report
         passed = [theirs.fileno(), self._notes, read_end]
         real_stderr = -1
@@ -95,9 +85,7 @@ class Worker:
         arguments = [str(number) for number in (theirs.fileno(), self._notes, real_stderr)]
         command = [*lease.command(), sys.executable, *_flags(), _start.__file__, *arguments]
         try:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stderr=stderr, pass_fds=passed, start_new_session=True
-            )
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=stderr, pass_fds=passed, start_new_session=True)
             watched = kill_when_closed(read_end, self._process.pid)
         except BaseException:
             for number in (self._lifeline, self._notes, self._report):
@@ -139,7 +127,7 @@ class Worker:
     def run(self, job: _pickling.Pickled, what: str, timeout: Optional[float]) -> Any:
         """Runs a job. Its result; raises what the function raised, or what became of the worker."""
         message = self._last_word(job, what, timeout)
-        return _outcome(message)
+        return outcome(message)
 
     def can_go_on(self) -> bool:
         """Whether the last job left it alive, as far as is known. One that has grown too big ends when it is asked the next time."""
@@ -197,12 +185,9 @@ class Worker:
         while True:
             message = self._channel.receive()
             if message.kind == Kind.LOG:
-                _hand_on(message)
+                hand_on(message)
             elif message.kind == Kind.OUTPUT:
-                name, text = pickle.loads(message.stream)
-                stream = getattr(sys, name)
-                with contextlib.suppress(Exception):  # there is none, or it is closed
-                    stream.write(text.decode("utf-8", "replace"))
+                show(message)
             else:
                 return message
 
@@ -326,50 +311,6 @@ def _forget_all() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_all)
-
-
-def _outcome(message: Message) -> Any:
-    if message.kind == Kind.RESULT:
-        try:
-            return _pickling.loads(message)
-        except MemoryError:
-            raise
-        except Exception as error:
-            text = "".join(traceback.format_exception_only(type(error), error)).strip()
-            raise NotPicklable(f"the result cannot be read here: {text}") from error
-    said = pickle.loads(message.stream)
-    if message.kind == Kind.ERROR:
-        pickled, text, trace = said
-        raise _original(pickled, text, trace)
-    text, trace = said
-    if message.kind == Kind.EXIT:
-        raise WorkerExit(text, trace)
-    if message.kind == Kind.OUT_OF_MEMORY:
-        raise WorkerOutOfMemory(text, trace)
-    raise NotPicklable(text, trace)
-
-
-def _original(pickled: Optional[bytes], text: str, trace: str) -> BaseException:
-    """The exception of the function, where it can be had here."""
-    try:
-        error = None if pickled is None else _pickling.from_bytes(pickled)
-    except Exception:
-        error = None
-    if not isinstance(error, BaseException):
-        return RemoteError(text, trace)
-    error.__cause__ = RemoteTraceback(trace)
-    return error
-
-
-def _hand_on(message: Message) -> None:
-    """A record of a worker's log, to the handlers that there are here."""
-    try:
-        record = logging.makeLogRecord(_pickling.loads(message))
-    except Exception:
-        return
-    logger = logging.getLogger(record.name)
-    if logger.isEnabledFor(record.levelno):
-        logger.handle(record)
 
 
 def _setup(watch: bool, recycle_above: Optional[int]) -> dict[str, Any]:

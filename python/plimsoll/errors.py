@@ -122,4 +122,3 @@ class WorkerExit(RemoteError, SystemExit):
 
 class NotPicklable(RemoteError, pickle.PicklingError):
     """The function, its arguments or its result cannot go from process to process."""
-

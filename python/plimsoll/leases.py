@@ -99,9 +99,7 @@ class Lease:
             self._apply(json.load(file))
         return self
 
-    def __exit__(
-        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         for name, value in self._before.items():
             if value is None:
                 os.environ.pop(name, None)

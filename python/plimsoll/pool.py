@@ -89,9 +89,7 @@ class Pool(concurrent.futures.Executor):
         """Ends all workers now. What has not ended is cancelled, or fails with `WorkerKilled`."""
         self._crew.terminate()
 
-    def __exit__(
-        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         if kind is not None and not issubclass(kind, Exception):
             self.terminate()
             return

@@ -22,7 +22,14 @@ def run_program(tmp_path):
         with open(path) as text:
             stdin = text if how == "text" else subprocess.DEVNULL
             done = subprocess.run(
-                [sys.executable, *command], stdin=stdin, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60, **options
+                [sys.executable, *command],
+                stdin=stdin,
+                capture_output=True,
+                text=True,
+                cwd=tmp_path,
+                env=environment,
+                timeout=60,
+                **options,
             )
         assert not check or done.returncode == 0, done.stderr
         return done

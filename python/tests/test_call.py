@@ -249,9 +249,7 @@ def test_isolated_in_isolated():
 
 def test_from_several_threads():
     results = {}
-    threads = [
-        threading.Thread(target=lambda i=i: results.update({i: plimsoll.call(functions.identity, i)})) for i in range(6)
-    ]
+    threads = [threading.Thread(target=lambda i=i: results.update({i: plimsoll.call(functions.identity, i)})) for i in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:

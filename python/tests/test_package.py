@@ -68,7 +68,11 @@ def test_a_wheel_can_be_built_from_the_source_archive(tmp_path):
         archive.extractall(tmp_path)
     folder = tmp_path / names[0].split("/")[0]
     assert (folder / "PKG-INFO").read_text().startswith("Metadata-Version: 2.1\nName: plimsoll\n")
-    build = [sys.executable, "-c", "import sys; sys.path.insert(0, 'backend'); import plimsoll_build; print(plimsoll_build.build_wheel('.'))"]
+    build = [
+        sys.executable,
+        "-c",
+        "import sys; sys.path.insert(0, 'backend'); import plimsoll_build; print(plimsoll_build.build_wheel('.'))",
+    ]
     environment = {name: value for name, value in os.environ.items() if name != "PLIMSOLL_BINARY"}
     done = subprocess.run(build, cwd=folder, capture_output=True, text=True, env=environment)
     assert done.returncode == 0 and done.stdout.strip().endswith("-py3-none-any.whl"), done.stderr

@@ -48,13 +48,19 @@ DEFINED_IN_MAIN = """
             assert pool.submit(lambda: helper(5)).result() == 50
         print("checked")
 """
-GUARDED = DEFINED_IN_MAIN + """
+GUARDED = (
+    DEFINED_IN_MAIN
+    + """
     if __name__ == "__main__":
         check()
 """
-NOT_GUARDED = DEFINED_IN_MAIN + """
+)
+NOT_GUARDED = (
+    DEFINED_IN_MAIN
+    + """
     check()
 """
+)
 
 
 @pytest.mark.parametrize("how", ["script", "module", "text"])
