@@ -1,6 +1,7 @@
 //! The program that started workers is killed: they end, and what they held is free.
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use super::{Test, leases};
 /// What this program plays, where it was started by a test.
 pub const ROLE: &str = "PLIMSOLL_TEST_ROLE";
 
-pub const TESTS: &[Test] = &[("parent::kill_9_ends_all_and_frees_the_lease", kill_9)];
+pub const TESTS: &[Test] =
+    &[("parent::kill_9_ends_all_and_frees_the_lease", kill_9), ("parent::a_control_group_without_room_is_out_of_memory", control_group)];
 
 pub fn play(workers: &Workers, role: &str) {
     match role {
@@ -35,6 +37,8 @@ pub fn play(workers: &Workers, role: &str) {
                 let _ = sleeping.wait();
             });
         }
+        // In a control group that has room for the program, and not for what its worker takes.
+        "allocates" => println!("{:?}", workers.isolate(None, allocates, 1 << 30).unwrap_err().cause),
         role => panic!("no role is called {role}"),
     }
 }
@@ -57,5 +61,47 @@ fn kill_9(_: &Workers) {
     while leases::reserved() > 0 {
         assert!(begin.elapsed().as_secs() < 60, "the lease is not free");
         std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+fn control_group(_: &Workers) {
+    let Some(group) = Group::new(192 << 20) else {
+        eprintln!("skipped: no control group with a limit can be made here");
+        return;
+    };
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo $$ > \"$1/cgroup.procs\" && exec \"$0\""]).arg(std::env::current_exe().unwrap()).arg(&group.0);
+    let output = command.env(ROLE, "allocates").stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("OutOfMemory { of: Kernel") && said.contains("in this control group"), "{output:?}");
+}
+
+/// A control group of a test's own.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(bytes: u64) -> Option<Group> {
+        let name = format!("plimsoll-test-{}", std::process::id());
+        // The first version of control groups, and the second.
+        for (root, limit) in [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")] {
+            let group = Group(Path::new(root).join(&name));
+            if std::fs::create_dir(&group.0).is_err() {
+                continue;
+            }
+            let limited = std::fs::write(group.0.join(limit), bytes.to_string()).is_ok();
+            // Without this it would swap instead of ending.
+            let _ = std::fs::write(group.0.join("memory.swap.max"), "0");
+            let swaps = std::fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1);
+            if limited && (!swaps || limit == "memory.max") {
+                return Some(group);
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
     }
 }
