@@ -1,7 +1,7 @@
 //! One who holds bytes of cards.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -225,7 +225,7 @@ impl Member {
     /// # Errors
     /// Where the process has no handle left.
     pub fn inherit(&self, command: &mut Command) -> Result<()> {
-        let handle = self.file.try_clone().map_err(|error| self.inner.broken(&error))?;
+        let handle = out_of_the_way(&self.file).map_err(|error| self.inner.broken(&error))?;
         self.shared.store(true, Relaxed);
         let pass_on = move || {
             // SAFETY: changes a flag of a descriptor that the closure owns; fcntl may be called between fork and exec.
@@ -328,6 +328,20 @@ impl Member {
     pub(super) fn write(&self, record: &Record) -> Result<()> {
         self.file.write_all_at(&record.encode(), offset(self.slot)).map_err(|error| self.inner.broken(&error))
     }
+}
+
+/// The same open file description under a number that shells do not use for files of their own: a script that opens its third
+/// file must not close it.
+fn out_of_the_way(file: &File) -> std::io::Result<File> {
+    for least in [500, 100] {
+        // SAFETY: makes a new descriptor of an open one and touches nothing else.
+        let raw = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
+        if raw >= 0 {
+            // SAFETY: the descriptor was made just now, and nobody else has it.
+            return Ok(unsafe { File::from_raw_fd(raw) });
+        }
+    }
+    file.try_clone()
 }
 
 impl Drop for Member {

@@ -22,6 +22,14 @@ impl Member {
         format!("{}.{}.{}@{}", self.slot, record.pid, record.started, self.inner.name())
     }
 
+    /// As [`Member::inside`], where anybody has reserved something inside; none otherwise.
+    ///
+    /// # Errors
+    /// Where that ledger cannot be used.
+    pub fn used_inside(&self) -> Result<Option<Machine>> {
+        if self.inner.nested_path(self.slot).exists() { self.inside().map(Some) } else { Ok(None) }
+    }
+
     /// The ledger of those who reserve inside of what this member holds. Bytes that it takes later are not in it.
     ///
     /// # Errors

@@ -125,15 +125,13 @@ impl Lease {
     /// Leaves the lease to the programs that still share it, and says what came of it. A command that was given the lease must
     /// have been dropped: it has it too.
     pub fn end(mut self) -> Report {
-        self.look();
         let Some(member) = self.member.take() else { return Report::default() };
-        if let Ok(inside) = member.inside() {
-            for (part, peak) in self.parts.iter().zip(&mut self.peaks) {
-                *peak = (*peak).max(inside.peak(part.card));
-            }
-        }
-        let slot = member.slot();
+        let (slot, inside) = (member.slot(), member.used_inside().ok().flatten());
+        // First of all: others wait for it.
         member.detach();
+        for (part, peak) in self.parts.iter().zip(&mut self.peaks) {
+            *peak = (*peak).max(inside.as_ref().map_or(Bytes::ZERO, |inside| inside.peak(part.card)));
+        }
         let begin = Instant::now();
         while slot.is_held() && begin.elapsed() < GOING {
             std::thread::sleep(Duration::from_millis(2));

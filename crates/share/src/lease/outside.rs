@@ -18,7 +18,11 @@ pub(super) const OFTEN: Duration = Duration::from_millis(250);
 pub(super) fn used_under(cards: &Cards, member: &Member, parts: &[Part]) -> Vec<Option<Bytes>> {
     let Some(nvml) = cards.nvml() else {
         // On simulated cards our own programs say so themselves, inside of the lease.
-        let Ok(seen) = member.inside().and_then(|inside| inside.look()) else { return vec![None; parts.len()] };
+        let seen = match member.used_inside().and_then(|inside| inside.map(|inside| inside.look()).transpose()) {
+            Ok(Some(seen)) => seen,
+            Ok(None) => return vec![Some(Bytes::ZERO); parts.len()],
+            Err(_) => return vec![None; parts.len()],
+        };
         return parts.iter().map(|part| seen.cards.get(part.card).map(|card| card.used)).collect();
     };
     let look = nvml.look();

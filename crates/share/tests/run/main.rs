@@ -4,6 +4,7 @@
 mod mock;
 
 mod ends;
+mod queue;
 mod terminal;
 mod watched;
 
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use plimsoll_device::{Environment, Options, PhysicalDevice};
-use plimsoll_memory::machine::{Machine, StateDir};
+use plimsoll_memory::machine::{Machine, StateDir, Wait};
 use plimsoll_share::Request;
 use plimsoll_share::run::{Ended, Run, end_by, run};
 
@@ -37,6 +38,8 @@ fn play() {
     for option in options.split(' ').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
             Some(("memory", amount)) => wanted.request.memory = amount.parse().unwrap(),
+            None if option == "wait" => wanted.request.wait = Some(Wait::default()),
+            Some(("priority", value)) => wanted.request.wait = Some(Wait { priority: value.parse().unwrap(), timeout: None }),
             Some(("timeout", ms)) => wanted.timeout = Some(Duration::from_millis(ms.parse().unwrap())),
             _ => {}
         }
