@@ -44,3 +44,9 @@ pub fn print(text: impl std::fmt::Display) {
 pub fn note(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
+
+/// Writes a text as it is to standard output, for a terminal; whether that can still be written to.
+pub fn print_raw(text: &str) -> bool {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
+}

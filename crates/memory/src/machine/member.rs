@@ -7,15 +7,15 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use plimsoll_base::{Bytes, Error, Result};
 
 use super::decide::Verdict;
 use super::file::{Inner, MAX_MEMBERS, offset};
-use super::record::{OnCard, Place, Record, SLOT, USAGE_AT, Use, encode_use};
+use super::record::{HISTORY_AT, OnCard, Place, Record, SLOT, Use, encode_use};
 use super::transaction::{Scene, Seen, Transaction};
-use super::{Denied, Full, Machine, Slot, Wait, Who, Why, byte_lock, state_dir};
+use super::{Denied, Full, History, Machine, Slot, Wait, Who, Why, byte_lock, state_dir};
 
 /// A place in the ledger of a machine: what it reserves is its own until it gives it back, is dropped, or ends with the last
 /// process that has inherited it.
@@ -36,7 +36,17 @@ pub struct Member {
     detached: bool,
     state: Mutex<State>,
     pub(super) turn: Condvar,
-    uses: Mutex<Vec<Use>>,
+    uses: Mutex<Uses>,
+}
+
+/// What is shown of a member without a transaction.
+#[derive(Debug)]
+struct Uses {
+    cards: Vec<Use>,
+    history: History,
+    began: Instant,
+    /// All that is held.
+    held: u64,
 }
 
 #[derive(Debug)]
@@ -97,7 +107,8 @@ impl Member {
             inner.cut_to(slot + 1)?;
         }
         drop(transaction);
-        let uses = vec![Use::default(); inner.cards.len()];
+        let cards = vec![Use::default(); inner.cards.len()];
+        let uses = Uses { cards, history: History::default(), began: Instant::now(), held: 0 };
         let state = State { record, busy: false };
         Ok(Member {
             inner: inner.clone(),
@@ -196,25 +207,28 @@ impl Member {
     /// As [`Member::set_used`], from what was said last.
     pub(crate) fn change_used(&self, card: usize, change: impl FnOnce(Bytes) -> Bytes) {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(on) = uses.get_mut(card) else { return };
+        let Some(on) = uses.cards.get_mut(card) else { return };
         on.used = change(Bytes(on.used)).0;
         on.peak = on.peak.max(on.used);
+        let (used, held, after) = (uses.cards.iter().map(|on| on.used).sum(), uses.held, uses.began.elapsed());
+        uses.history.note(after, used, held);
         self.show(&uses);
     }
 
     /// Forgets the peaks: they become what is used now.
     pub fn reset_peak(&self) {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
-        for on in uses.iter_mut() {
+        for on in uses.cards.iter_mut() {
             on.peak = on.used;
         }
         self.show(&uses);
     }
 
-    fn show(&self, uses: &[Use]) {
+    fn show(&self, uses: &Uses) {
         if self.pid == std::process::id() {
+            let bytes = [&uses.history.encode()[..], &encode_use(&uses.cards)].concat();
             // It is only shown: that it cannot be is no reason to stop.
-            let _ = self.file.write_all_at(&encode_use(uses), offset(self.slot) + USAGE_AT as u64);
+            let _ = self.file.write_all_at(&bytes, offset(self.slot) + HISTORY_AT as u64);
         }
     }
 
@@ -326,6 +340,8 @@ impl Member {
 
     /// In a transaction: makes the slot say so.
     pub(super) fn write(&self, record: &Record) -> Result<()> {
+        let held = record.cards.iter().map(|on| on.reserved).fold(0, u64::saturating_add);
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner).held = held;
         self.file.write_all_at(&record.encode(), offset(self.slot)).map_err(|error| self.inner.broken(&error))
     }
 }

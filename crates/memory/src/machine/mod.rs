@@ -21,6 +21,7 @@ mod byte_lock;
 mod decide;
 mod file;
 mod full;
+mod history;
 mod member;
 mod nested;
 mod record;
@@ -37,6 +38,7 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, Error, Result};
 
 pub use full::{Denied, Full, HolderOn, Why};
+pub use history::History;
 pub use member::Member;
 pub use slot::Slot;
 pub use state_dir::StateDir;

@@ -1,15 +1,18 @@
 //! What stands in a slot.
 //!
-//! A slot is one page. Its first [`USAGE_AT`] bytes are the record (checksum, length, fields, little-endian), written in
-//! transactions; the rest is two numbers for each card, used and peak, which the member writes whenever it likes.
+//! A slot is one page. Its first [`HISTORY_AT`] bytes are the record (checksum, length, fields, little-endian), written in
+//! transactions; the rest the member writes whenever it likes: its history, and two numbers for each card, used and peak.
 
-use super::{Guarantee, MAX_CARDS};
+use super::{Guarantee, MAX_CARDS, history};
 
 /// Bytes of a slot.
 pub(super) const SLOT: usize = 4096;
 
 /// Where in a slot the numbers of use stand.
 pub(super) const USAGE_AT: usize = SLOT - 16 * MAX_CARDS;
+
+/// Where in a slot the history stands.
+pub(super) const HISTORY_AT: usize = USAGE_AT - history::SIZE;
 
 /// How much of a name and of a command line is kept.
 const NAME: usize = 128;
@@ -108,15 +111,15 @@ impl Record {
         out[8..16].copy_from_slice(&length.to_le_bytes());
         let sum = checksum(&out[8..]);
         out[..8].copy_from_slice(&sum.to_le_bytes());
-        debug_assert!(out.len() <= USAGE_AT);
+        debug_assert!(out.len() <= HISTORY_AT);
         out
     }
 
     /// The record of a slot; `None` where there is none that is whole.
     pub(super) fn decode(slot: &[u8]) -> Option<Record> {
-        let mut reader = Reader(slot.get(..USAGE_AT)?);
+        let mut reader = Reader(slot.get(..HISTORY_AT)?);
         let sum = reader.u64()?;
-        let length = usize::try_from(reader.u64()?).ok().filter(|length| (16..=USAGE_AT).contains(length))?;
+        let length = usize::try_from(reader.u64()?).ok().filter(|length| (16..=HISTORY_AT).contains(length))?;
         if sum != checksum(&slot[8..length]) {
             return None;
         }
@@ -212,7 +215,7 @@ mod tests {
         #[test]
         fn records_go_both_ways_and_fit(record in records()) {
             let mut slot = record.encode();
-            prop_assert!(slot.len() <= USAGE_AT);
+            prop_assert!(slot.len() <= HISTORY_AT);
             slot.resize(SLOT, 0xee);
             prop_assert_eq!(Record::decode(&slot), Some(record));
         }

@@ -6,10 +6,10 @@ use std::os::unix::fs::FileExt;
 
 use plimsoll_base::Result;
 
-use super::byte_lock;
 use super::decide::{self, Card, Request, Verdict};
 use super::file::{Inner, MAX_MEMBERS, offset};
-use super::record::{OnCard, Place, Record, SLOT, Use, decode_use};
+use super::record::{HISTORY_AT, OnCard, Place, Record, SLOT, USAGE_AT, Use, decode_use};
+use super::{History, byte_lock};
 
 /// The time in which this process alone looks at the ledger and changes it.
 pub(super) struct Transaction<'a> {
@@ -24,6 +24,7 @@ pub(super) struct Seen {
     pub(super) slot: u32,
     pub(super) record: Record,
     pub(super) uses: Vec<Use>,
+    pub(super) history: History,
 }
 
 impl Transaction<'_> {
@@ -41,7 +42,8 @@ impl Transaction<'_> {
             if self.is_taken(slots)? {
                 let Some(record) = Record::decode(page) else { return Err(self.damaged(slots)) };
                 let uses = decode_use(page, record.cards.len());
-                members.push(Seen { slot: slots, record, uses });
+                let history = History::decode(&page[HISTORY_AT..USAGE_AT]);
+                members.push(Seen { slot: slots, record, uses, history });
             }
             slots += 1;
         }

@@ -9,7 +9,7 @@ use plimsoll_base::Bytes;
 use super::decide::Verdict;
 use super::file::Inner;
 use super::transaction::{Scene, Seen};
-use super::{CardInfo, Guarantee};
+use super::{CardInfo, Guarantee, History};
 
 /// A machine's cards and all who have to do with them, at one instant.
 #[derive(Clone, Debug)]
@@ -52,6 +52,8 @@ pub struct Entry {
     pub guarantee: Guarantee,
     /// Its part in each card on which it has one.
     pub shares: Vec<Share>,
+    /// What it used of what it held, over time.
+    pub history: History,
     /// What it waits for, if it does.
     pub waiting: Option<Waiting>,
 }
@@ -166,6 +168,7 @@ fn entry(inner: &Inner, seen: &Seen) -> Entry {
         started: UNIX_EPOCH.checked_add(Duration::from_secs(record.started)).unwrap_or(UNIX_EPOCH),
         guarantee: record.guarantee,
         shares,
+        history: seen.history.clone(),
         waiting: None,
     }
 }

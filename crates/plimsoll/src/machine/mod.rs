@@ -17,7 +17,7 @@ use plimsoll_device::{Environment, LogicalDevice, PhysicalDevice};
 
 pub use observe::Observer;
 pub use plimsoll_device_cuda::{Driver, ProcessKind};
-pub use plimsoll_memory::machine::Guarantee;
+pub use plimsoll_memory::machine::{Guarantee, History};
 
 /// The variables of this process that decide about devices.
 pub fn environment() -> Environment {
@@ -59,6 +59,8 @@ pub struct SeenCard {
     pub total: Option<Bytes>,
     /// Set aside by programs of ours, whether they use it or not.
     pub reserved: Option<Bytes>,
+    /// Used by programs that set nothing aside.
+    pub outside: Option<Bytes>,
     /// Used by programs.
     pub used: Option<Bytes>,
     /// What may still be taken.
@@ -113,6 +115,8 @@ pub struct Process {
     pub peak: Option<Bytes>,
     /// How sure it is that it keeps to what it set aside; none for programs that are not ours.
     pub guarantee: Option<Guarantee>,
+    /// What it used of what it set aside on all cards, over time; empty for programs that are not ours.
+    pub history: History,
 }
 
 /// A process that waits for memory.
@@ -128,6 +132,8 @@ pub struct Waiter {
     pub priority: i32,
     /// How many wait before it.
     pub ahead: usize,
+    /// On how many of the cards that it names it wants what it asks for; 0 for all.
+    pub some: usize,
     /// What it asks for, by the card's place in [`View::cards`].
     pub asked: Vec<(usize, Bytes)>,
     /// Why it waits, in words.
@@ -143,6 +149,7 @@ impl SeenCard {
             unused: None,
             total: None,
             reserved: None,
+            outside: None,
             used: None,
             free: None,
             utilisation: None,

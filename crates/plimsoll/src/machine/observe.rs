@@ -2,8 +2,9 @@
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::{Card, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, Options, PhysicalDevice, resolve, seen};
-use plimsoll_device_cuda::{NvidiaCard, Nvml, ProcessKind};
-use plimsoll_memory::machine::{Machine, Snapshot, StateDir};
+use plimsoll_device_cuda::{Look, NvidiaCard, Nvml, ProcessKind};
+use plimsoll_memory::machine::{History, Machine, Snapshot, StateDir};
+use plimsoll_share::lease::subtract;
 
 use super::{Part, Process, SeenCard, View, Waiter};
 
@@ -67,7 +68,7 @@ impl Observer {
         view.cards.extend(self.simulated.iter().map(|device| self.simulated_card(device)));
         if let Some(ledger) = &self.ledger {
             match ledger.as_ref().map_err(Error::clone).and_then(Machine::look) {
-                Ok(snapshot) => held(&snapshot, first, &mut view),
+                Ok(snapshot) => held(&snapshot, &(first..view.cards.len()).collect::<Vec<_>>(), &mut view),
                 Err(error) => view.notes.push(format!("who holds memory of simulated GPUs cannot be seen: {}", error.message())),
             }
         }
@@ -84,10 +85,10 @@ impl Observer {
         let count = devices.len();
         let plural = if count == 1 { "" } else { "s" };
         view.notes.push(format!("NVML sees {count} NVIDIA card{plural}{}", if count > 0 { ", not used to compute yet" } else { "" }));
-        view.notes.extend(look.notes);
+        view.notes.extend(look.notes.iter().cloned());
         let visible = seen(&devices, &self.environment, &mut view.notes);
-        view.driver = Some(look.driver);
-        for (place, card) in look.cards.into_iter().enumerate() {
+        view.driver = Some(look.driver.clone());
+        for (place, card) in look.cards.iter().cloned().enumerate() {
             view.notes.extend(card.missing.iter().map(|what| format!("NVIDIA card {place} ({}) does not say: {what}", card.device.name)));
             view.processes.extend(card.processes.iter().map(|process| Process {
                 card: place,
@@ -99,12 +100,33 @@ impl Observer {
                 used: process.bytes,
                 peak: None,
                 guarantee: None,
+                history: History::default(),
             }));
             let unused = unused(&card.device);
             if let Some(why) = unused.as_ref().filter(|why| why.as_str() != NOT_YET) {
                 view.notes.push(format!("NVIDIA card {place} ({}) could not be used: {why}", card.device.name));
             }
             view.cards.push(real_card(card, &visible, unused));
+        }
+        self.leases(&look, &devices, view);
+    }
+
+    /// Who has leases of real cards.
+    fn leases(&self, look: &Look, devices: &[PhysicalDevice], view: &mut View) {
+        let shared = |device: &PhysicalDevice| !device.uuid.is_empty() && device.total > Bytes::ZERO;
+        let (places, cards): (Vec<usize>, Vec<PhysicalDevice>) =
+            devices.iter().cloned().enumerate().filter(|(_, device)| shared(device)).unzip();
+        if cards.is_empty() {
+            return;
+        }
+        let ledger = StateDir::find().and_then(|state| PhysicalDevice::ledger(&cards, &state));
+        let snapshot = ledger.and_then(|ledger| {
+            subtract(look, &cards, &ledger);
+            ledger.look()
+        });
+        match snapshot {
+            Ok(snapshot) => held(&snapshot, &places, view),
+            Err(error) => view.notes.push(format!("who has leases of NVIDIA cards cannot be seen: {}", error.message())),
         }
     }
 
@@ -152,6 +174,7 @@ fn real_card(card: NvidiaCard, visible: &[Card], unused: Option<String>) -> Seen
         unused,
         total: card.memory.map(|memory| memory.total),
         reserved: None,
+        outside: None,
         used: card.memory.map(|memory| memory.used),
         free: card.memory.map(|memory| memory.free),
         utilisation: card.utilisation,
@@ -166,18 +189,22 @@ fn real_card(card: NvidiaCard, visible: &[Card], unused: Option<String>) -> Seen
     }
 }
 
-/// What the ledger says of the simulated cards, the first of which is at place `first`.
-fn held(snapshot: &Snapshot, first: usize, view: &mut View) {
-    for (card, usage) in view.cards[first..].iter_mut().zip(&snapshot.cards) {
+/// What the ledger says of the cards at these places. What is used of a real card its driver knows better.
+fn held(snapshot: &Snapshot, places: &[usize], view: &mut View) {
+    for (&place, usage) in places.iter().zip(&snapshot.cards) {
+        let card = &mut view.cards[place];
         card.reserved = Some(usage.reserved);
-        card.used = Some(usage.used);
-        card.free = Some(usage.free);
-        card.device.available = usage.free;
+        card.outside = Some(usage.outside);
+        if card.device.is_simulated() {
+            card.used = Some(usage.used);
+            card.device.available = usage.free;
+        }
+        card.free = Some(card.free.map_or(usage.free, |free| free.min(usage.free)));
     }
     for entry in &snapshot.entries {
         let holds = entry.shares.iter().filter(|share| share.reserved > Bytes::ZERO || share.used > Bytes::ZERO);
         view.processes.extend(holds.map(|share| Process {
-            card: first + share.card,
+            card: places[share.card],
             pid: entry.pid,
             kind: ProcessKind::Compute,
             program: Some(entry.program.clone()),
@@ -186,6 +213,7 @@ fn held(snapshot: &Snapshot, first: usize, view: &mut View) {
             used: Some(share.used),
             peak: Some(share.peak),
             guarantee: Some(entry.guarantee),
+            history: entry.history.clone(),
         }));
     }
     for entry in snapshot.waiters() {
@@ -196,7 +224,8 @@ fn held(snapshot: &Snapshot, first: usize, view: &mut View) {
             name: entry.name.clone(),
             priority: waiting.priority,
             ahead: waiting.ahead,
-            asked: waiting.asked.iter().map(|&(card, bytes)| (first + card, bytes)).collect(),
+            some: waiting.some,
+            asked: waiting.asked.iter().map(|&(card, bytes)| (places[card], bytes)).collect(),
             why: snapshot.why(entry).unwrap_or_default(),
         });
     }

@@ -136,14 +136,14 @@ impl Cards {
         if !request.program.is_empty() {
             who.program.clone_from(&request.program);
         }
-        outside::subtract(self, machine);
+        self.see_outside(machine);
         let amounts: Vec<(usize, Bytes)> =
             candidates.iter().map(|&card| Ok((card, self.amount(machine, card, request.memory)?))).collect::<Result<_>>()?;
         let member = machine.join(&who)?;
         let mut looked = Instant::now();
         let mut told = |full: &Full| {
             if looked.elapsed() >= outside::OFTEN {
-                outside::subtract(self, machine);
+                self.see_outside(machine);
                 looked = Instant::now();
             }
             told(full)
@@ -158,6 +158,12 @@ impl Cards {
         let parts: Vec<Part> = granted.into_iter().map(part).collect();
         let peaks = vec![Bytes::ZERO; parts.len()];
         Ok(Lease { member: Some(member), parts, cards: self.clone(), guarantee, peaks })
+    }
+
+    fn see_outside(&self, machine: &Machine) {
+        if let Some(nvml) = &self.0.nvml {
+            outside::subtract(&nvml.look(), &self.0.all, machine);
+        }
     }
 
     /// The cards that may be taken, and how many of them are to be.

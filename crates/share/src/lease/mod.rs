@@ -13,6 +13,7 @@ use plimsoll_device::PhysicalDevice;
 use plimsoll_memory::machine::{Guarantee, Machine, Member};
 
 pub use cards::Cards;
+pub use outside::subtract;
 pub use request::{Amount, Request, Which};
 
 /// How long programs that end together with the one that is waited for may take to be gone.

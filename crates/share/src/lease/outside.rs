@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
+use plimsoll_device::PhysicalDevice;
+use plimsoll_device_cuda::Look;
 use plimsoll_memory::machine::{Machine, Member};
 
 use super::{Cards, Part};
@@ -46,12 +48,11 @@ pub(super) fn used_by(cards: &Cards, pids: &[u32], parts: &[Part]) -> Bytes {
     processes.filter(|process| pids.contains(&process.pid)).filter_map(|process| process.bytes).sum()
 }
 
-/// Tells the ledger how much of each card is used by programs without a lease, so that it is not granted.
-pub(super) fn subtract(cards: &Cards, machine: &Machine) {
-    let Some(nvml) = cards.nvml() else { return };
-    let look = nvml.look();
+/// Tells the ledger of these cards how much of each is used by programs without a lease, as the driver was seen to say, so that
+/// it is not granted.
+pub fn subtract(look: &Look, cards: &[PhysicalDevice], machine: &Machine) {
     let mut known = BTreeMap::new();
-    for (number, device) in cards.all().iter().enumerate() {
+    for (number, device) in cards.iter().enumerate() {
         let Some(card) = look.cards.iter().find(|card| card.device.uuid == device.uuid) else { continue };
         let mut is_leased = |pid: u32| known.entry(pid).or_insert_with(|| machine.slot_of(pid)).is_some();
         let leased: Bytes = card.processes.iter().filter(|process| is_leased(process.pid)).filter_map(|process| process.bytes).sum();

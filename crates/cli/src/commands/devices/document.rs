@@ -34,6 +34,7 @@ struct CardEntry<'a> {
     compute_capability: String,
     total_bytes: Option<u64>,
     reserved_bytes: Option<u64>,
+    outside_bytes: Option<u64>,
     used_bytes: Option<u64>,
     free_bytes: Option<u64>,
     overhead_bytes: u64,
@@ -85,6 +86,14 @@ struct ProcessEntry<'a> {
     used_bytes: Option<u64>,
     peak_bytes: Option<u64>,
     guarantee: Option<&'static str>,
+    history: Option<HistoryEntry>,
+}
+
+/// For each step, oldest first, the most that was used of all that is reserved, 1 being all.
+#[derive(Serialize)]
+struct HistoryEntry {
+    step_ms: u64,
+    used: Vec<f32>,
 }
 
 #[derive(Serialize)]
@@ -94,6 +103,7 @@ struct WaiterEntry<'a> {
     name: &'a str,
     priority: i32,
     ahead: usize,
+    some: usize,
     asked: Vec<AskedEntry>,
     why: &'a str,
 }
@@ -137,6 +147,7 @@ fn card(card: &SeenCard) -> CardEntry<'_> {
         compute_capability: device.compute_capability.to_string(),
         total_bytes: card.total.map(|bytes| bytes.0),
         reserved_bytes: card.reserved.map(|bytes| bytes.0),
+        outside_bytes: card.outside.map(|bytes| bytes.0),
         used_bytes: card.used.map(|bytes| bytes.0),
         free_bytes: card.free.map(|bytes| bytes.0),
         overhead_bytes: device.overhead.0,
@@ -192,6 +203,8 @@ fn process(process: &Process) -> ProcessEntry<'_> {
             Guarantee::Setting => "setting",
             Guarantee::Watched => "watched",
         }),
+        history: (process.history.shares().len() > 0)
+            .then(|| HistoryEntry { step_ms: process.history.step().as_millis() as u64, used: process.history.shares().collect() }),
     }
 }
 
@@ -202,6 +215,7 @@ fn waiter(waiter: &Waiter) -> WaiterEntry<'_> {
         name: &waiter.name,
         priority: waiter.priority,
         ahead: waiter.ahead,
+        some: waiter.some,
         asked: waiter.asked.iter().map(|&(card, bytes)| AskedEntry { card, bytes: bytes.0 }).collect(),
         why: &waiter.why,
     }

@@ -1,6 +1,7 @@
 //! `plimsoll devices`: the machine's cards, what they are divided into, and who holds what.
 
 mod document;
+mod screen;
 mod table;
 mod watch;
 
@@ -30,7 +31,7 @@ pub fn run(args: DevicesArgs, options: &DeviceOptions, json: bool) -> Result<Exi
     let text = |view: &View| if json { document::of(view) } else { table::of(view, args.verbose) };
     match args.watch {
         None => output::result(text(&observer.look()))?,
-        Some(seconds) => watch::watch(seconds, !json, || text(&observer.look()))?,
+        Some(seconds) => watch::watch(seconds, !json, || observer.look(), text)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -76,6 +76,10 @@ fn card_rows(label: &str, card: &SeenCard) -> [String; 3] {
     };
     let peers: Vec<String> = device.peers.iter().map(u32::to_string).collect();
     let capability = device.compute_capability.to_string();
+    let reserved = match card.outside.filter(|outside| *outside > Bytes::ZERO) {
+        Some(outside) => format!("{}, others {}", taken(card.reserved), taken(Some(outside))),
+        None => taken(card.reserved),
+    };
     [
         columns(
             &spread(&format!("{label:>3}  {}", plain(&device.name)), &capability, LEFT - 2),
@@ -89,7 +93,7 @@ fn card_rows(label: &str, card: &SeenCard) -> [String; 3] {
         ),
         columns(
             &device.uuid,
-            &right(&taken(card.reserved), MIDDLE - 2),
+            &right(&reserved, MIDDLE - 2),
             &spread(
                 &card.cuda_ordinal.map_or("hidden".into(), |ordinal| ordinal.to_string()),
                 &if peers.is_empty() { "none".into() } else { peers.join(",") },
@@ -150,9 +154,13 @@ fn waiters(view: &View, lines: &mut Vec<String>) {
         let Waiter { pid, name, priority, why, .. } = waiter;
         let asked: Vec<String> =
             waiter.asked.iter().map(|(card, bytes)| format!("{} of {}", taken(Some(*bytes)), view.label(*card))).collect();
+        let asked = match waiter.some {
+            0 => asked.join(", "),
+            some => format!("{some} of: {}", asked.join(", ")),
+        };
         let program = program(Some(&waiter.program), name, PROGRAM);
         let text = cells([&(waiter.ahead + 1).to_string(), &pid.to_string(), &priority.to_string(), &program]);
-        lines.push(row(&spread(&text, &asked.join(", "), WIDTH - 2)));
+        lines.push(row(&spread(&text, &asked, WIDTH - 2)));
         lines.extend(wrapped(&plain(why), WIDTH - 2 - 17).iter().map(|line| row(&format!("{:17}{line}", ""))));
     }
     lines.push(edge());

@@ -40,7 +40,18 @@ fn parts(cards: &[PhysicalDevice], options: &Options, first: usize) -> Vec<Part>
 fn process(card: usize, pid: u32, program: &str, bytes: [u64; 3]) -> Process {
     let [reserved, used, peak] = bytes.map(|bytes| Some(Bytes(bytes)));
     let (kind, guarantee) = (ProcessKind::Compute, Some(Guarantee::Held));
-    Process { card, pid, kind, program: Some(program.into()), name: String::new(), reserved, used, peak, guarantee }
+    Process {
+        card,
+        pid,
+        kind,
+        program: Some(program.into()),
+        name: String::new(),
+        reserved,
+        used,
+        peak,
+        guarantee,
+        history: Default::default(),
+    }
 }
 
 /// Two cards of a driver.
@@ -128,6 +139,7 @@ fn simulated_cards_with_holders_and_waiters() {
         name: String::new(),
         priority: 3,
         ahead: 0,
+        some: 0,
         asked: vec![(0, Bytes(3000 * MIB)), (1, Bytes(4000 * MIB))],
         why: "waits behind pid 5 for 2.93 GiB of Simulated GPU, of which 1.20 GiB are free".into(),
     };
