@@ -53,8 +53,8 @@ enum Command {
     Bench(On<commands::bench::BenchArgs>),
     /// Runs any program under a lease of the machine's cards
     Run(commands::run::RunArgs),
-    /// Runs a grid of programs over the devices (not yet)
-    Sweep(commands::later::LaterArgs),
+    /// Runs a program with many values, as many at once as there are leases
+    Sweep(commands::sweep::SweepArgs),
 }
 
 /// A command that opens devices.
@@ -87,7 +87,7 @@ impl Command {
             Command::Verify(on) => on.run(commands::verify::run),
             Command::Bench(on) => on.run(commands::bench::run),
             Command::Run(args) => commands::run::run(args),
-            Command::Sweep(_) => Err(failure::not_yet("plimsoll sweep")),
+            Command::Sweep(args) => commands::sweep::run(args),
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod isolate;
 pub mod lease;
 pub mod pool;
 pub mod run;
+pub mod sweep;
 pub mod terminal;
 mod wire;
 

@@ -3,9 +3,9 @@
 pub mod bench;
 pub mod devices;
 pub mod eval;
-pub mod later;
 pub mod place;
 pub mod plan;
 pub mod run;
+pub mod sweep;
 pub mod train;
 pub mod verify;

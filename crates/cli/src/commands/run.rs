@@ -55,7 +55,7 @@ pub struct RunArgs {
 /// A part of the machine's cards.
 #[derive(Args, Clone)]
 pub struct LeaseArgs {
-    /// How many cards, or which: 2, or 3,2, or 3, for that one alone [default: 1]
+    /// How many cards, or which: 2, or 3,2, or 3, for that one alone [default: 1, if there is any]
     #[arg(long, value_name = "N|LIST")]
     gpus: Option<String>,
     /// How much of each card: 2GiB, 0.4 [default: all]

@@ -160,6 +160,21 @@ impl Cards {
         Ok(Lease { member: Some(member), parts, cards: self.clone(), guarantee, peaks })
     }
 
+    /// Whether a request could be granted if nobody held anything.
+    ///
+    /// # Errors
+    /// As [`Cards::lease`], why it could not.
+    pub fn could_grant(&self, request: &Request) -> Result<()> {
+        let (candidates, count) = self.candidates(&request.cards)?;
+        let Some(machine) = self.machine() else { return Ok(()) };
+        let fits = |card: &usize| self.amount(machine, *card, request.memory).is_ok_and(|bytes| bytes <= machine.cards()[*card].capacity);
+        match candidates.iter().filter(|card| fits(card)).count() {
+            enough if enough >= count => Ok(()),
+            few => Err(Error::resource_exhausted(format!("{few} cards have that much memory, and {count} are asked for"))
+                .with_remedy("ask for less: the cards have not that much for one program")),
+        }
+    }
+
     fn see_outside(&self, machine: &Machine) {
         if let Some(nvml) = &self.0.nvml {
             outside::subtract(&nvml.look(), &self.0.all, machine);
@@ -171,7 +186,10 @@ impl Cards {
         let visible = self.visible();
         match which {
             Which::Count(0) => Ok((Vec::new(), 0)),
-            Which::Count(count) if *count > visible.len() => Err(self.too_few(&format!("{count} cards are asked for"))),
+            Which::Count(count) if *count > visible.len() => Err(self.too_few(&match count {
+                1 => "a card is asked for".into(),
+                count => format!("{count} cards are asked for"),
+            })),
             Which::Count(count) => Ok((visible, *count)),
             Which::List(list) => {
                 let find =

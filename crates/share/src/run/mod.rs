@@ -5,7 +5,7 @@
 //! program leaves behind, and lives as long as the program itself; what outlives that keeps the lease.
 
 mod program;
-mod signals;
+pub(crate) mod signals;
 mod words;
 
 use std::ffi::OsString;

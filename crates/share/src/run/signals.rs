@@ -20,11 +20,11 @@ const HEARD: [i32; 9] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIG
 const FROM_A_PROCESS: i32 = 0;
 
 /// The signals that this process gets, from now on until this is dropped.
-pub(super) struct Signals(SignalDelivery<UnixStream, WithRawSiginfo>);
+pub(crate) struct Signals(SignalDelivery<UnixStream, WithRawSiginfo>);
 
 impl Signals {
     /// Listens. What this process was told to ignore stays ignored, as for a program under `nohup`.
-    pub(super) fn listen() -> io::Result<Signals> {
+    pub(crate) fn listen() -> io::Result<Signals> {
         let (read, write) = UnixStream::pair()?;
         read.set_nonblocking(true)?;
         write.set_nonblocking(true)?;
@@ -36,10 +36,24 @@ impl Signals {
     /// Waits for the next, at most that long. The numbers of those that are to be passed on to a child: what a process sent to this
     /// one alone, and not what a terminal sent to both.
     pub(super) fn wait(&mut self, most: Duration) -> Vec<i32> {
+        self.receive(most, |code| code <= FROM_A_PROCESS)
+    }
+
+    /// As [`Signals::wait`], all that came: also what a terminal sent, but for a wish to stop for a while.
+    pub(crate) fn wait_for_all(&mut self, most: Duration) -> Vec<i32> {
+        let mut all = self.receive(most, |_| true);
+        if all.contains(&SIGTSTP) {
+            all.retain(|&signal| signal != SIGTSTP);
+            let _ = emulate_default_handler(SIGTSTP);
+        }
+        all
+    }
+
+    fn receive(&mut self, most: Duration, is_wanted: impl Fn(i32) -> bool) -> Vec<i32> {
         let most = Timespec { tv_sec: most.as_secs().min(1 << 20) as i64, tv_nsec: most.subsec_nanos().into() };
         // A signal ends the wait with an error, and is found below.
         let _ = poll(&mut [PollFd::new(self.0.get_read(), PollFlags::IN)], Some(&most));
-        let infos = self.0.pending().filter(|info| info.si_signo != SIGCHLD && info.si_code <= FROM_A_PROCESS);
+        let infos = self.0.pending().filter(|info| info.si_signo != SIGCHLD && is_wanted(info.si_code));
         infos.map(|info| info.si_signo).collect()
     }
 }
@@ -52,7 +66,7 @@ fn ignored() -> u64 {
 }
 
 /// Sends a signal to a process; one that is gone does not mind.
-pub(super) fn send(pid: Pid, signal: i32) {
+pub(crate) fn send(pid: Pid, signal: i32) {
     if let Some(signal) = Signal::from_named_raw(signal) {
         let _ = kill_process(pid, signal);
     }

@@ -1,5 +1,6 @@
 //! `plimsoll train`: a network learns under hard memory limits.
 
+mod ensemble;
 mod model;
 mod network;
 mod report;
@@ -68,6 +69,9 @@ pub struct TrainArgs {
     /// Decides first values and the order of examples; with --resume the order is the checkpoint's
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     seed: i64,
+    /// Train so many networks side by side, with seeds that count up from --seed, and report the averaged accuracy
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000), conflicts_with_all = ["save", "resume"])]
+    ensemble: Option<u32>,
     /// Write a checkpoint there when it ends
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
@@ -90,6 +94,9 @@ struct Planned {
 
 /// Trains.
 pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
+    if let Some(count) = args.ensemble {
+        return ensemble::train(count, args.seed, json);
+    }
     let (stop, planned) = match network::find(&args.what) {
         Some(network) => {
             network.check(&args)?;

@@ -1,0 +1,267 @@
+//! `plimsoll sweep`: one program with many values, as many at once as there are leases.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use plimsoll::Error;
+use plimsoll::share::run::end_by;
+use plimsoll::share::sweep::{Axis, Done, Outcome, Progress, Sweep, points, sweep};
+
+use super::run::LeaseArgs;
+use crate::failure::{OrUsage, Result, wrong_use};
+use crate::output;
+
+/// What is swept, and under what.
+#[derive(Args)]
+#[command(
+    after_help = "The result of a run is the last line of its output that is a JSON object. Runs that ended well are not run again when \
+                        the same sweep is started again.\nExample:\n  plimsoll sweep --set lr=0.1,0.01 --set width=64,128 --gpus 1 --memory 2GiB \
+                        --metric loss -- python train.py --lr {lr} --width {width}"
+)]
+pub struct SweepArgs {
+    /// A name and its values: lr=0.1,0.01; with --random also ranges, lr=0.01..0.1 or lr=log:1e-4..1e-1
+    #[arg(long, value_name = "NAME=VALUES", required = true)]
+    set: Vec<String>,
+    /// So many points, drawn at random, instead of all
+    #[arg(long, value_name = "N")]
+    random: Option<usize>,
+    /// Decides which points are drawn
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    #[command(flatten)]
+    lease: LeaseArgs,
+    /// At most so many at once [default: as many as there are leases for; without GPUs one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: Option<u32>,
+    /// Where results are written, a line of JSON each
+    #[arg(long, value_name = "FILE.jsonl", default_value = "sweep.jsonl")]
+    results: PathBuf,
+    /// The number of the results by which the table is sorted [default: the first]
+    #[arg(long, value_name = "NAME")]
+    metric: Option<String>,
+    /// Which is best [default: max for what is called accuracy, score, reward or the like, else min]
+    #[arg(long, value_enum, value_name = "WHICH")]
+    best: Option<Best>,
+    /// Print all results as one JSON document instead of the table
+    #[arg(long)]
+    json: bool,
+    /// The program and its arguments, names in braces
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    command: Vec<String>,
+}
+
+/// Which value of a metric is best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Best {
+    /// The smallest
+    Min,
+    /// The largest
+    Max,
+}
+
+/// Sweeps.
+pub fn run(args: SweepArgs) -> Result<ExitCode> {
+    let axes = args.set.iter().map(|text| text.parse::<Axis>()).collect::<plimsoll::Result<Vec<_>>>().or_usage()?;
+    let points = points(&axes, args.random, args.seed).or_usage()?;
+    let cards = args.lease.cards()?;
+    let mut request = args.lease.request(cards.visible().len().min(1))?;
+    request.name = "sweep".into();
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let has_cards = request.cards != plimsoll::share::Which::Count(0);
+    let jobs = args.jobs.map_or(if has_cards { 256 } else { cores }, |jobs| jobs as usize);
+    let wanted = Sweep { command: args.command, points, request: Some(request), jobs, results: args.results };
+    let outcome = with_progress(&cards, &wanted)?;
+    let metric = args.metric.or_else(|| first_number(&outcome.done));
+    if let Some(metric) = metric.as_ref().filter(|metric| !outcome.done.iter().flatten().any(|done| done.number(metric).is_some())) {
+        output::note(format_args!("warning: no result has a number called {metric}"));
+    }
+    let sorted = sorted(&outcome, metric.as_deref(), args.best);
+    match args.json {
+        true => output::result_json(&sorted)?,
+        false => output::result(table(&sorted, metric.as_deref()))?,
+    }
+    let missing = outcome.done.len() - sorted.len();
+    if let Some(signal) = outcome.stopped {
+        output::note(format_args!("stopped: {missing} of {} are left; the same command goes on from here", outcome.done.len()));
+        return Ok(ExitCode::from(end_by(signal)));
+    }
+    Ok(if sorted.iter().all(|done| done.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs a sweep and says on standard error how far it is: in place on a terminal, else a line for each run that has ended.
+pub fn with_progress(cards: &plimsoll::share::Cards, wanted: &Sweep) -> Result<Outcome> {
+    if wanted.jobs == 0 || wanted.points.is_empty() {
+        return wrong_use("there is nothing to run");
+    }
+    let (begin, on_terminal) = (Instant::now(), std::io::stderr().is_terminal());
+    let mut before = None;
+    let mut drawn = String::new();
+    let mut told = |done: Option<&Done>, progress: Progress| {
+        let before = *before.get_or_insert(progress.ended);
+        let mut err = std::io::stderr().lock();
+        if let Some(done) = done {
+            let clear = if drawn.is_empty() { "" } else { "\r\x1b[K" };
+            drawn.clear();
+            let _ =
+                writeln!(err, "{clear}{}/{} {}: {}, {:.1} s", progress.ended, progress.total, values(done), summary(done), done.seconds);
+        }
+        let line = bar(progress, before, begin.elapsed());
+        if on_terminal && line != drawn {
+            let _ = write!(err, "\r{line}\x1b[K").and_then(|()| err.flush());
+            drawn = line;
+        }
+    };
+    let outcome = sweep(cards, wanted, &mut told);
+    if !drawn.is_empty() {
+        output::note("");
+    }
+    let outcome = outcome?;
+    if outcome.before > 0 {
+        output::note(format_args!("{} of {} were done before ({})", outcome.before, outcome.done.len(), wanted.results.display()));
+    }
+    Ok(outcome)
+}
+
+/// `[####....] 12 of 40, 4 running, 1 failed, 3 min left`.
+fn bar(progress: Progress, before: usize, elapsed: Duration) -> String {
+    const WIDTH: usize = 24;
+    let Progress { total, ended, failed, running } = progress;
+    let full = WIDTH * ended / total.max(1);
+    let mut line = format!("[{}{}] {ended} of {total}, {running} running", "#".repeat(full), ".".repeat(WIDTH - full));
+    if failed > 0 {
+        line += &format!(", {failed} failed");
+    }
+    let here = ended.saturating_sub(before);
+    if here > 0 && ended < total {
+        let seconds = elapsed.as_secs_f64() / here as f64 * (total - ended) as f64;
+        line += &match seconds {
+            0.0..90.0 => format!(", {seconds:.0} s left"),
+            90.0..5400.0 => format!(", {:.0} min left", seconds / 60.0),
+            _ => format!(", {:.1} h left", seconds / 3600.0),
+        };
+    }
+    line
+}
+
+fn values(done: &Done) -> String {
+    done.set.iter().map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default())).collect::<Vec<_>>().join(" ")
+}
+
+fn summary(done: &Done) -> String {
+    let numbers: Vec<String> = numbers(done).into_iter().take(3).map(|(name, value)| format!("{name} {}", number(value))).collect();
+    match (done.ok, numbers.is_empty()) {
+        (true, true) => "done, without a result".into(),
+        (true, false) => numbers.join(", "),
+        (false, _) => done.status.clone(),
+    }
+}
+
+fn numbers(done: &Done) -> Vec<(String, f64)> {
+    let result = done.result.iter().flatten();
+    result.filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect()
+}
+
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e12 { format!("{value}") } else { format!("{value:.6}") }
+}
+
+fn first_number(done: &[Option<Done>]) -> Option<String> {
+    done.iter().flatten().find_map(|done| numbers(done).into_iter().next()).map(|(name, _)| name)
+}
+
+/// What was run to its end, the best first; what has no such number, last.
+fn sorted(outcome: &Outcome, metric: Option<&str>, best: Option<Best>) -> Vec<Done> {
+    let mut all: Vec<Done> = outcome.done.iter().flatten().cloned().collect();
+    let Some(metric) = metric else { return all };
+    let rises = ["acc", "score", "reward", "auc", "f1", "bleu", "precision", "recall", "right"];
+    let is_max = best.map_or_else(|| rises.iter().any(|name| metric.to_lowercase().contains(name)), |best| best == Best::Max);
+    let key = |done: &Done| done.number(metric).filter(|value| !value.is_nan() && done.ok).map(|value| if is_max { -value } else { value });
+    all.sort_by(|a, b| match (key(a), key(b)) {
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    });
+    all
+}
+
+/// A line for each, values first.
+fn table(all: &[Done], metric: Option<&str>) -> String {
+    let mut heads: Vec<String> = all.first().map(|done| done.set.keys().cloned().collect()).unwrap_or_default();
+    let names = heads.len();
+    heads.extend(metric.map(str::to_string));
+    let mut others: Vec<String> = Vec::new();
+    for (name, _) in all.iter().flat_map(numbers) {
+        if Some(name.as_str()) != metric && !heads.contains(&name) && !others.contains(&name) && others.len() < 4 {
+            others.push(name);
+        }
+    }
+    heads.extend(others);
+    let count = heads.len();
+    heads.extend(["seconds".into(), "status".into()]);
+    let cells = |done: &Done| -> Vec<String> {
+        let named = heads[..names].iter().map(|name| done.set.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_string());
+        let counted = heads[names..count].iter().map(|name| done.number(name).map_or("-".into(), number));
+        named.chain(counted).chain([format!("{:.1}", done.seconds), done.status.clone()]).collect()
+    };
+    let rows: Vec<Vec<String>> = std::iter::once(heads.clone()).chain(all.iter().map(cells)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column + 1 == widths.len() {
+            true => cell.clone(),
+            false => format!("{cell:>width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The mean of a number of all results.
+pub fn mean(outcome: &Outcome, name: &str) -> plimsoll::Result<f64> {
+    let values: Option<Vec<f64>> = outcome.done.iter().map(|done| done.as_ref()?.number(name)).collect();
+    let values = values.filter(|values| !values.is_empty()).ok_or_else(|| Error::not_found(format!("not every run has a {name}")))?;
+    Ok(values.iter().sum::<f64>() / values.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(width: &str, loss: Option<f64>, ok: bool) -> Done {
+        let result = loss.map(|loss| [("loss".to_string(), loss.into()), ("steps".to_string(), 10.into())].into_iter().collect());
+        Done {
+            set: [("width".to_string(), width.into())].into_iter().collect(),
+            command: vec![],
+            ok,
+            status: if ok { "done".into() } else { "exit status 1".into() },
+            seconds: 1.25,
+            peak_bytes: vec![],
+            result,
+        }
+    }
+
+    #[test]
+    fn the_table_is_sorted() {
+        let all = vec![Some(done("64", Some(0.5), true)), Some(done("7", None, false)), None, Some(done("128", Some(0.25), true))];
+        let outcome = Outcome { done: all, before: 0, stopped: None };
+        assert_eq!(first_number(&outcome.done).as_deref(), Some("loss"));
+        let text = table(&sorted(&outcome, Some("loss"), None), Some("loss"));
+        assert_eq!(
+            text,
+            "width      loss  steps  seconds  status\n  128  0.250000     10      1.2  done\n   64  0.500000     10      1.2  done\n    7         -      -      1.2  exit status 1"
+        );
+        let widths = |best| sorted(&outcome, Some("loss"), best).iter().map(values).collect::<Vec<_>>();
+        assert_eq!(widths(Some(Best::Max)), ["width=64", "width=128", "width=7"]);
+        assert!(mean(&outcome, "loss").is_err());
+        assert_eq!(table(&[], None), "seconds  status");
+    }
+
+    #[test]
+    fn how_far_it_is() {
+        let progress = Progress { total: 8, ended: 4, failed: 1, running: 2 };
+        assert_eq!(bar(progress, 2, Duration::from_secs(10)), "[############............] 4 of 8, 2 running, 1 failed, 20 s left");
+        assert!(bar(progress, 4, Duration::ZERO).ends_with("1 failed"));
+    }
+}
