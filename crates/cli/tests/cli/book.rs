@@ -8,7 +8,7 @@
 //! - `plimsoll …` in the foreground: it fails where it prints an error, or that a plan does not fit, and only there;
 //! - `plimsoll … &`: runs on; below it is what it prints first. What comes next is run again, as long as that takes, until the
 //!   programs in the background are so far that it prints what stands there;
-//! - `kill -9 %N` for the N-th of those, and `wait %N`, which prints what else it says until it ends.
+//! - `kill %N` and `kill -9 %N` for the N-th of those, and `wait %N`, which prints what else it says until it ends.
 //!
 //! A `python` block is a program, run by `python3` with the package in `python/`, on a machine of its own with two simulated cards of
 //! 4 GiB; the `text` block that follows is what it prints. Where there is no python3 of 3.9 or later, it is skipped.
@@ -143,6 +143,10 @@ impl Shell {
             self.job(job).kill();
             return String::new();
         }
+        if let Some(job) = line.strip_prefix("kill %") {
+            self.job(job).ask_to_end();
+            return String::new();
+        }
         if let Some(job) = line.strip_prefix("wait %") {
             return self.job(job).rest();
         }
@@ -252,6 +256,10 @@ impl Job {
         shown
     }
 
+    fn ask_to_end(&mut self) {
+        assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
+    }
+
     fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -260,6 +268,11 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
+        // A program under a lease outlives what started it; asked to end, both do.
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            self.ask_to_end();
+            std::thread::sleep(Duration::from_millis(100));
+        }
         self.kill();
     }
 }

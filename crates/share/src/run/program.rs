@@ -55,7 +55,7 @@ fn stat(pid: i32) -> Option<(char, i32)> {
 }
 
 /// Sends a signal to all that descend from this process: a program and its tree, also what is left of it where its middle has gone,
-/// since this process takes in orphans.
+/// since this process takes in orphans. Those that act for another user are left alone.
 pub(super) fn signal_tree(signal: Signal) {
     let own = std::process::id() as i32;
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -70,7 +70,9 @@ pub(super) fn signal_tree(signal: Signal) {
         }
         false
     };
-    for pid in parents.keys().copied().filter(|&pid| descends(pid)).filter_map(Pid::from_raw) {
+    let own_user = rustix::process::geteuid().as_raw();
+    let is_own = |pid: &i32| fs::metadata(format!("/proc/{pid}")).is_ok_and(|facts| facts.uid() == own_user);
+    for pid in parents.keys().copied().filter(|&pid| descends(pid)).filter(is_own).filter_map(Pid::from_raw) {
         let _ = kill_process(pid, signal);
     }
 }

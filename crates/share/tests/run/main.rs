@@ -5,6 +5,7 @@ mod mock;
 
 mod ends;
 mod queue;
+mod safety;
 mod terminal;
 mod watched;
 
@@ -44,8 +45,8 @@ fn play() {
             _ => {}
         }
     }
-    let cards = plimsoll_share::Cards::find(&Options::new(), &environment).unwrap();
-    let code = match run(&cards, &wanted, &mut |line| eprintln!("@{line}")) {
+    let cards = plimsoll_share::Cards::find(&Options::new(), &environment);
+    let code = match cards.and_then(|cards| run(&cards, &wanted, &mut |line| eprintln!("@{line}"))) {
         Ok(Ended::Exited(code) | Ended::NotStarted(code)) => code,
         Ok(Ended::Signalled(signal)) => end_by(signal),
         Ok(Ended::TimedOut) => 124,

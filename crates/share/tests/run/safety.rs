@@ -1,0 +1,127 @@
+//! Folders that are not safe, and another user on the same machine.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use super::{Home, comes, is_there};
+
+/// A user that is not this one.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn a_state_folder_that_is_not_safe_is_refused() {
+    let home = Home::new("folders");
+    let path = |name: &str| home.0.join(name);
+    symlink(&home.0, path("link")).unwrap();
+    fs::write(path("file"), "").unwrap();
+    fs::create_dir(path("open")).unwrap();
+    fs::set_permissions(path("open"), fs::Permissions::from_mode(0o777)).unwrap();
+    for (name, why) in [
+        ("link", "is a link"),
+        ("file", "is not a folder"),
+        ("open", "may be written by others (mode 0777)"),
+        ("none/at/all", "cannot be made"),
+        ("/sys/plimsoll", "cannot be made"),
+    ] {
+        let output = home.command("", "echo :ran").env("PLIMSOLL_STATE_DIR", path(name)).output().unwrap();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(125), "{name}: {err}");
+        assert!(err.contains(why) && !out.contains(":ran"), "{name}: {err}");
+    }
+}
+
+/// What a command that another user starts says, and whether it was done.
+fn as_nobody(mut command: Command) -> (bool, String) {
+    let output = command.uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
+    (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+#[test]
+fn another_user_can_neither_use_nor_fake_nor_end_a_lease() {
+    let home = Home::new("users");
+    let program = std::env::current_exe().unwrap();
+    let reachable = program.ancestors().all(|path| fs::metadata(path).is_ok_and(|facts| facts.permissions().mode() & 0o005 == 0o005));
+    if fs::metadata(&home.0).unwrap().uid() != 0 || !reachable {
+        eprintln!("skipped: only root can act as two users, and the other must be able to start {}", program.display());
+        return;
+    }
+    let mut running = home.start("", "echo :$PLIMSOLL_LEASE; echo :$$; sleep 300");
+    let (token, pid) = (running.first.clone(), running.hears().parse::<u32>().unwrap());
+    // A folder of the other user's own, and one with a link to the ledger.
+    let own = |name: &str| {
+        let path = std::env::temp_dir().join(format!("{}-{name}", home.0.file_name().unwrap().to_str().unwrap()));
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+        path
+    };
+    let (plain, linked) = (own("plain"), own("linked"));
+    let ledger =
+        fs::read_dir(&home.0).unwrap().flatten().find(|entry| entry.path().extension().is_some_and(|end| end == "ledger")).unwrap();
+    symlink(ledger.path(), linked.join(ledger.file_name())).unwrap();
+    let tries = |folder: &Path, with_token: bool| {
+        let mut command = home.command("memory=1MiB", "echo :ran");
+        command.env("PLIMSOLL_STATE_DIR", folder);
+        if with_token {
+            command.env("PLIMSOLL_LEASE", &token);
+        }
+        let (done, said) = as_nobody(command);
+        assert!(!done && !said.contains(":ran"), "{}: {said}", folder.display());
+        said
+    };
+    assert!(tries(&home.0, true).contains("belongs to user 0, and this is user 65534"));
+    assert!(tries(&home.0, false).contains("belongs to user 0, and this is user 65534"));
+    assert!(tries(&linked, false).contains("cannot be opened"));
+    let said = tries(&plain, true);
+    assert!(said.contains("the lease under which this program was started has ended"), "{said}");
+    // What the system itself refuses.
+    let shell = |script: String| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        as_nobody(command)
+    };
+    let (file, handles) = (ledger.path().display().to_string(), format!("/proc/{pid}/fd"));
+    for script in [
+        format!("kill -9 {pid}"),
+        format!("kill -9 {}", running.child.id()),
+        format!("echo x >> {file}"),
+        format!("rm -f {file}"),
+        format!("mv {0} {0}.aside", home.0.display()),
+        format!("ls {handles}"),
+        format!("cat {file}"),
+    ] {
+        assert!(!shell(script.clone()).0, "{script}");
+    }
+    assert!(is_there(pid) && home.reserved() == 1 << 30, "nothing has changed");
+    running.signal("TERM");
+    super::signal(pid, "KILL");
+    comes("all is back", || home.reserved() == 0);
+    running.ends();
+    for folder in [plain, linked] {
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+/// What is ended when time is over is what this user started, and nothing that acts for another.
+#[test]
+fn what_acts_for_another_user_is_not_signalled() {
+    let home = Home::new("foreign");
+    let has = |program: &str| {
+        Command::new("sh").args(["-c", &format!("command -v {program}")]).output().is_ok_and(|output| output.status.success())
+    };
+    if fs::metadata(&home.0).unwrap().uid() != 0 || !has("setpriv") {
+        eprintln!("skipped: only root can act as two users, with setpriv");
+        return;
+    }
+    let script = "setpriv --reuid 65534 --regid 65534 --clear-groups sleep 300 > /dev/null 2>&1 & echo :$!; wait";
+    let said = home.run("timeout=300", script);
+    let pid: u32 = said.out.lines().find_map(|line| line.split_once(':')?.1.parse().ok()).unwrap();
+    assert_eq!(said.status.code(), Some(124), "{}", said.err);
+    assert!(is_there(pid), "it acts for another user");
+    assert!(said.err.contains(&format!("still held by pid {pid}")), "{}", said.err);
+    super::signal(pid, "KILL");
+    comes("all is back", || home.reserved() == 0);
+}
