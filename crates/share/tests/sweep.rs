@@ -113,8 +113,10 @@ fn after_a_crash_it_goes_on_and_repeats_nothing_that_was_done() {
     let repeated: usize = ran.values().map(|count| count - 1).sum();
     assert!(repeated <= 6, "{ran:?}");
     let all = std::fs::read_to_string(folder.join("results.jsonl")).unwrap();
-    let mut values: Vec<String> =
-        all.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["set"]["n"].as_str().unwrap().to_string()).collect();
+    let mut values: Vec<String> = all
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["set"]["n"].as_str().unwrap().to_string())
+        .collect();
     values.sort();
     let count = values.len();
     values.dedup();

@@ -33,7 +33,13 @@ impl Observer {
     /// [`View`] say so.
     pub fn open(options: &Options, environment: &Environment) -> Result<Observer> {
         let simulated = options.simulated_cards(environment)?;
-        let division = resolve(&simulated, options, environment)?;
+        // Under a lease a program gets what the lease has; the cards that are shown are the machine's.
+        let (mut had, mut under) = (simulated.clone(), None);
+        if environment.get("PLIMSOLL_LEASE").is_some_and(|token| !token.is_empty()) && !had.is_empty() {
+            let leased = StateDir::find().and_then(|state| PhysicalDevice::leased_ledger(&mut had, &state, environment));
+            under = Some(leased.map_or_else(|error| error.message().to_string(), |_| "this program was started under a lease".into()));
+        }
+        let division = resolve(&had, options, environment)?;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let threads = options.threads_in(environment, cores)?;
         let mut notes = vec![format!("{cores} cores may be used by this process, {threads} threads compute (--intra-op)")];
@@ -41,6 +47,7 @@ impl Observer {
             Some("") => Err(Error::not_found("NVIDIA cards are not looked for: PLIMSOLL_NVML is empty")),
             path => Nvml::load(path),
         };
+        notes.extend(under);
         let ledger = (!simulated.is_empty()).then(|| StateDir::find().and_then(|state| PhysicalDevice::ledger(&simulated, &state)));
         notes.push(match simulated.len() {
             0 => "no simulated GPUs are asked for (--sim-gpus, PLIMSOLL_SIM_GPUS)".into(),
