@@ -124,12 +124,8 @@ impl Watch<'_> {
             match program::change(self.pid) {
                 Some(Change::Exited(code)) => return self.ended(Ended::Exited(code as u8)),
                 Some(Change::Signalled(signal)) => return self.ended(Ended::Signalled(signal)),
-                Some(Change::Stopped) => {
-                    if signals::stop_here() {
-                        signals::send(self.pid, SIGCONT);
-                    }
-                }
-                None => {}
+                Some(Change::Stopped) if signals::stop_here() => signals::send(self.pid, SIGCONT),
+                Some(Change::Stopped) | None => {}
             }
             let now = Instant::now();
             if now >= next_look {
