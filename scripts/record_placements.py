@@ -10,7 +10,7 @@ SUBJECT.jsonl, a line for each case:
     log                       "node number of the CPU", in the order of log_device_placement: the placer's word, for all nodes of
                               the graph
     runs                      what was run: fetches and targets; `nodes`: how many nodes of the graph the partitions had, of which
-                              `moved` are not where the log says; `transfers`: "tensor from>to" for each _Send (slot ^: control)
+                              `moved` are not where the log says; `pruned`: nodes of control flow that they had not; `transfers`: "tensor from>to" for each _Send (slot ^: control)
     error                     instead of both: code and message
     graph                     the GraphDef as the session got it, without what is a default
 
@@ -39,6 +39,7 @@ from placements.common import CASES, tf1
 
 FOLDER = pathlib.Path(__file__).parent.parent / "crates/cli/tests/placements"
 LINE = re.compile(r"^(.*): \((\w+)\): /job:localhost/replica:0/task:0/device:CPU:(\d+)$")
+SEATED = {"Switch", "RefSwitch", "Enter", "RefEnter", "Exit", "RefExit", "NextIteration", "RefNextIteration"}
 CODES = {
     tf.errors.InvalidArgumentError: "INVALID_ARGUMENT", tf.errors.InternalError: "INTERNAL",
     tf.errors.FailedPreconditionError: "FAILED_PRECONDITION", tf.errors.UnimplementedError: "UNIMPLEMENTED",
@@ -79,8 +80,9 @@ def number(device):
     return int(device.rsplit(":", 1)[1])
 
 
-def partitions(graph, metadata, log):
+def partitions(definition, metadata, log):
     """What `runs` says of the partitions of a run."""
+    graph = {node.name: node.op for node in definition.node}
     nodes, transfers = {}, []
     for partition in metadata.partition_graphs:
         for node in partition.node:
@@ -91,7 +93,8 @@ def partitions(graph, metadata, log):
                 transfers.append(f"{sent}:{slot} {number(node.attr['send_device'].s.decode())}>{number(node.attr['recv_device'].s.decode())}")
             elif node.name in graph:
                 nodes[node.name] = number(node.device)
-    return dict(nodes=len(nodes), moved={name: at for name, at in sorted(nodes.items()) if log.get(name) != at}, transfers=sorted(transfers))
+    pruned = sorted(name for name, op in graph.items() if op in SEATED and name not in nodes)
+    return dict(nodes=len(nodes), pruned=pruned, moved={name: at for name, at in sorted(nodes.items()) if log.get(name) != at}, transfers=sorted(transfers))
 
 
 def said(error):
@@ -136,7 +139,7 @@ def record(name, build, cpus, soft, fails, pruned):
                        targets=[thing.name for thing in things if not isinstance(thing, tf.Tensor)])
             if pruned:
                 run.update(before=[op.name for op in before], log=[f"{n} {at}" for n, at in log.items() if n in names])
-            results.append(run | partitions(names, metadata, log))
+            results.append(run | partitions(definition, metadata, log))
     found = dict(name=name, cpus=cpus, soft=soft, pruned=pruned)
     if error:
         assert fails in (None, True) and not log, (name, said(error))
