@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import subprocess
+from collections.abc import Iterator
 from typing import Any, Optional, TypeVar
 
 from ._binary import binary
@@ -73,13 +74,22 @@ class Waiter:
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """Cards, logical devices, who holds what, who waits. `document`: all that `plimsoll devices --json` says."""
+    """Cards, logical devices, who holds what, who waits. `document`: all that `plimsoll devices --json` says.
+
+    Iterating over it is iterating over its cards.
+    """
 
     cards: list[Card]
     devices: list[Device]
     processes: list[Process]
     waiters: list[Waiter]
     document: dict[str, Any] = dataclasses.field(repr=False)
+
+    def __iter__(self) -> Iterator[Card]:
+        return iter(self.cards)
+
+    def __len__(self) -> int:
+        return len(self.cards)
 
 
 def devices() -> Machine:

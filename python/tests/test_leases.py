@@ -33,7 +33,7 @@ def test_the_machine(machine):
     seen = machine()
     assert [card.total_bytes for card in seen.cards] == [4 * GIB] * 2 and all(card.simulated for card in seen.cards)
     assert [device.name for device in seen.devices][-1].endswith("GPU:1") and seen.processes == [] and seen.waiters == []
-    assert seen.document["cards"][0]["uuid"] == seen.cards[0].uuid
+    assert seen.document["cards"][0]["uuid"] == seen.cards[0].uuid and list(seen) == seen.cards and len(seen) == 2
 
 
 def test_a_function_has_its_card_and_gives_it_back(machine):
