@@ -133,6 +133,17 @@ class Worker:
         """Whether the last job left it alive, as far as is known. One that has grown too big ends when it is asked the next time."""
         return self._process.returncode is None
 
+    @property
+    def keeps_memory(self) -> bool:
+        """Whether shared memory is kept for the next job."""
+        return self._channel.keeps_files
+
+    def rest(self) -> None:
+        """Gives back what is kept for the next job, as far as nobody uses it."""
+        self._channel.rest()
+        with contextlib.suppress(Closed):
+            self._channel.send(Kind.REST)
+
     def close(self) -> None:
         """Lets the worker end, and waits until it has."""
         if self._process.returncode is None:

@@ -42,6 +42,7 @@ class Kind(enum.IntEnum):
     # To the worker.
     SETUP = 1
     JOB = 2
+    REST = 3
     # From the worker.
     HELLO = 10
     RESULT = 12
@@ -72,7 +73,8 @@ class Channel:
     def __init__(self, sock: socket.socket, wait: Optional[Callable[[], None]] = None) -> None:
         self._socket = sock
         self._wait = wait
-        self._sending = threading.Lock()
+        # A destructor that logs may run in the middle of `send`; what it says goes before, since a message is sent by one call.
+        self._sending = threading.RLock()
         self._arrived = bytearray()
         self._descriptors: collections.deque[int] = collections.deque()
         # Ours: written here, read there.
@@ -91,6 +93,16 @@ class Channel:
             os.close(self._files.popitem()[1])
         while self._descriptors:
             os.close(self._descriptors.popleft())
+
+    @property
+    def keeps_files(self) -> bool:
+        """Whether there are files on one side or the other that another message could use."""
+        return bool(self._files or self._lent or self._done)
+
+    def rest(self) -> None:
+        """Gives back the files that are free. The other side is told which of its own are when something is sent."""
+        while self._free:
+            os.close(self._files.pop(self._free.pop()))
 
     def send(self, kind: Kind, chunks: Sequence[Chunk] = (), buffers: Sequence[memoryview] = ()) -> None:
         """Sends a stream, in chunks, and its buffers. Raises `Closed` where nobody is there to read, MemoryError for want of room."""

@@ -46,6 +46,9 @@ def main(sock: int, notes: int, stderr: int) -> int:
         jobs = 0
         while not memory.stays():
             message = channel.receive()
+            while message.kind == Kind.REST:
+                channel.rest()
+                message = channel.receive()
             jobs += 1
             begin(notes, jobs)
             _work(channel, message)

@@ -25,6 +25,9 @@ _log = logging.getLogger("plimsoll")
 _STARTS = 5
 """How often a worker is started that dies before it is there, and a job given to workers that die before they have begun with it."""
 
+_IDLE = 1.0
+"""Seconds without a job after which shared memory is given back that was kept for the next."""
+
 
 class Pool(concurrent.futures.Executor):
     """Up to `workers` processes that run functions; each keeps its lease for as long as it lives.
@@ -116,8 +119,8 @@ class _Crew:
         self._timeout = timeout
         self._recycle_above = recycle_above
         self._jobs: queue.SimpleQueue[Optional[_Job]] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        # What follows is under the lock.
+        # What follows is under the lock, which the finalizer of a pool may find taken by its own thread.
+        self._lock = threading.RLock()
         self._pending = 0  # jobs that no thread has taken
         self._closed = self._terminated = False
         self._living = workers
@@ -173,7 +176,7 @@ class _Crew:
                     worker = self._start(busy=False)
                     if worker is None:
                         return
-                job = self._take()
+                job = self._take(worker)
                 if job is None:
                     return
                 if job.future.set_running_or_notify_cancel():
@@ -185,8 +188,13 @@ class _Crew:
             if worker is not None:
                 self._dismiss(worker)
 
-    def _take(self) -> Optional[_Job]:
-        job = self._jobs.get()
+    def _take(self, worker: Worker) -> Optional[_Job]:
+        while True:
+            try:
+                job = self._jobs.get(timeout=_IDLE if worker.keeps_memory else None)
+                break
+            except queue.Empty:
+                worker.rest()
         if job is None:
             self._jobs.put(None)  # for the others
             return None

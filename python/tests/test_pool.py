@@ -1,6 +1,7 @@
 """Workers that are kept."""
 
 import concurrent.futures
+import contextlib
 import gc
 import os
 import random
@@ -108,6 +109,25 @@ def test_who_keeps_memory_is_replaced():
         second = pool.submit(functions.pid).result()
         assert pool.submit(len, bytes(64 << 20)).result() == 64 << 20
         assert pool.submit(functions.pid).result() == second
+
+
+def test_an_idle_pool_keeps_no_shared_memory():
+    def shared(process):
+        total = 0
+        for number in os.listdir(f"/proc/{process}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                file = f"/proc/{process}/fd/{number}"
+                total += os.stat(file).st_size if "memfd:plimsoll" in os.readlink(file) else 0
+        return total
+
+    with plimsoll.Pool(1) as pool:
+        process = pool.submit(functions.pid).result()
+        data = bytes(20 << 20)
+        kept = pool.submit(functions.identity, data).result()
+        assert kept == data and shared(process) > 20 << 20 and shared(os.getpid()) > 20 << 20
+        while shared(process) > 1 << 20 or shared(os.getpid()) > 1 << 20:
+            time.sleep(0.01)
+        assert pool.submit(functions.identity, data).result() == data and pool.submit(functions.pid).result() == process
 
 
 def test_a_closed_pool_takes_no_jobs():
