@@ -234,3 +234,50 @@ fn watching_goes_on_until_somebody_stops_it() {
     let said = outcome(&mut command("devices --watch 0", &[]));
     assert_eq!((said.code, said.out.as_str()), (2, ""), "{}", said.err);
 }
+
+/// A child that is ended when a test is over.
+struct Started(std::process::Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn leases_of_a_drivers_cards_are_seen_beside_what_others_use() {
+    let Some(mock) = Mock::new("leases", false, &["lived"]) else { return };
+    let folder = Folder::new("leases");
+    let (library, state) = (mock.path("lived"), folder.0.join("state").display().to_string());
+    let variables = [("PLIMSOLL_NVML", library.as_str()), ("PLIMSOLL_STATE_DIR", state.as_str())];
+    let uses = format!("{library}.uses");
+    // This process has no lease. The library's first card is the machine's second.
+    std::fs::write(&uses, format!("0 {} 2000\n", std::process::id())).unwrap();
+    let mut run = command("run --quiet --memory 1GiB --name mine -- sh -c", &variables);
+    let script = format!("echo 0 $$ 300 >> {uses}; exec sleep 300");
+    let _lease = Started(run.arg(&script).spawn().unwrap());
+    let mut late = command("run --quiet --gpus 0, --memory 14GiB --wait --priority 3 --name late -- true", &variables);
+    let _waiter = Started(late.spawn().unwrap());
+    let begin = Instant::now();
+    let seen = loop {
+        let seen = document("", &variables);
+        let lease = seen["processes"].as_array().unwrap().iter().find(|process| process["name"] == "mine").cloned();
+        if lease.is_some_and(|lease| lease["used_bytes"] == json!(300 * MIB)) && seen["waiters"][0]["name"] == "late" {
+            break seen;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "{seen}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let card = &seen["cards"][1];
+    assert_eq!((&card["reserved_bytes"], &card["outside_bytes"]), (&json!(1024 * MIB), &json!(2000 * MIB)), "{card}");
+    assert_eq!((&card["used_bytes"], &card["free_bytes"]), (&json!(2300 * MIB), &json!((15360 - 2000 - 1024) * MIB)));
+    let lease = seen["processes"].as_array().unwrap().iter().find(|process| process["name"] == "mine").unwrap();
+    assert_eq!((&lease["card"], &lease["reserved_bytes"], &lease["guarantee"]), (&json!(1), &json!(1024 * MIB), &json!("watched")));
+    assert_eq!(lease["program"], json!(format!("sh -c {script}")));
+    assert!(lease["history"]["used"].as_array().unwrap().contains(&json!(0.295)), "{lease}");
+    let waiter = &seen["waiters"][0];
+    assert_eq!((&waiter["priority"], &waiter["asked"]), (&json!(3), &json!([{"card": 1, "bytes": 14336 * MIB}])));
+    assert!(waiter["why"].as_str().unwrap().contains("waits for 14 GiB of Tesla T4"), "{waiter}");
+    assert!(devices("", &variables).out.contains("1024MiB, others 2000MiB"));
+}

@@ -35,16 +35,14 @@ fn cards(lease: &Lease) -> String {
 
 /// What frameworks take of a share of a card: a value, and the names of a setting, of which the first is set unless one is set.
 ///
-/// TensorFlow has no variable for a share, only growth: its limit is in its program's options. PyTorch has
-/// `set_per_process_memory_fraction` in the program; versions refuse keys of PYTORCH_CUDA_ALLOC_CONF that they do not know, so
-/// the one that all know is set: unused blocks are given back when most of the share is used. JAX takes a share of the whole card.
+/// TensorFlow has no variable for a share, only growth: its limit is in its program's options. PyTorch takes a share from its program
+/// (`set_per_process_memory_fraction`); versions end where PYTORCH_CUDA_ALLOC_CONF has a key that they do not know, so what all
+/// know is set: blocks that are not used are given back before the program's share is full. JAX takes a share of the whole card,
+/// and ends where both names are set.
 fn frameworks(share: f64) -> Vec<(&'static [&'static str], String)> {
     vec![
         (&["TF_FORCE_GPU_ALLOW_GROWTH"], "true".into()),
-        (
-            &["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"],
-            format!("garbage_collection_threshold:{:.2}", (share * 0.9).clamp(0.01, 0.99)),
-        ),
+        (&["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"], "garbage_collection_threshold:0.80".into()),
         (&["XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_ALLOCATOR"], "false".into()),
         (&["XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"], format!("{:.4}", (share * 1e4).floor().max(1.0) / 1e4)),
     ]

@@ -22,9 +22,9 @@ pub(super) fn guarantee(lease: &Lease, held: bool, enforce: bool) -> String {
     let what = match lease.guarantee() {
         Guarantee::Held => "held: it allocates nothing beyond",
         _ if held => "held: it allocates nothing beyond",
-        Guarantee::Watched if enforce => "watched: ended if it uses more; TensorFlow, PyTorch and JAX are told their share",
-        Guarantee::Watched => "watched: use beyond it is reported; TensorFlow, PyTorch and JAX are told their share",
-        Guarantee::Setting => "framework setting: TensorFlow, PyTorch and JAX are told their share, nobody watches",
+        Guarantee::Watched if enforce => "watched: ended if it uses more; TensorFlow, PyTorch and JAX have settings for a share",
+        Guarantee::Watched => "watched: use beyond it is reported; TensorFlow, PyTorch and JAX have settings for a share",
+        Guarantee::Setting => "framework setting: TensorFlow, PyTorch and JAX have settings for a share, nobody watches",
     };
     format!("{}; {what}", parts.join(", "))
 }
