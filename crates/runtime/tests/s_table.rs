@@ -29,9 +29,12 @@ const ROWS: &[Row] = &[
     ("S15", a_device_that_is_there_or_not),
     ("S16", variables_keep_their_values),
     ("S25", run_after_close),
+    ("S27", the_side_that_was_not_taken),
     ("S29", uninitialized_variables),
     ("S32", one_copy_for_two_consumers),
     ("S34", a_node_that_cannot_be_placed),
+    ("S35", a_switch_before_a_transfer),
+    ("S39", times_of_a_step),
 ];
 
 /// Rows that cannot be executed, and why.
@@ -44,13 +47,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("S22", "session_inter_op_thread_pool is refused with 'not yet'"),
     ("S24", "no operation that can be executed blocks"),
     ("S26", "containers cannot be reset yet"),
-    ("S27", "control flow is later work"),
     ("S30", "partial runs are later work"),
     ("S31", "partial runs are later work"),
-    ("S35", "control flow is later work"),
     ("S36", "there is no rendezvous to abort: transfers are copies of the plan"),
     ("S37", "there is no Recv whose type could differ: transfers are copies of the plan"),
-    ("S39", "there are no step stats yet"),
     ("S40", "there is no GPU yet"),
 ];
 
@@ -300,6 +300,49 @@ fn uninitialized_variables() {
         fails(session.run(&[], &[], &["step"]), Code::FailedPrecondition, text);
         session.run(&[], &[], &["init"]).unwrap();
         session.run(&[], &["r"], &[]).unwrap();
+    }
+}
+
+fn the_side_that_was_not_taken() {
+    let mut b = builder();
+    let x = b.placeholder("x", DataType::Float, shape(&[])).build().unwrap();
+    let p = b.placeholder("p", DataType::Bool, shape(&[])).build().unwrap();
+    b.op("Switch").inputs([x, p]).name("s").build_node().unwrap();
+    let session = session(b);
+    let p = HostTensor::from_bools([0u64; 0], &[true]).unwrap();
+    fails(session.run(&[("x", &scalar(1.0)), ("p", &p)], &["s:0"], &[]), Code::InvalidArgument, "Retval[0] does not have value");
+    assert_eq!(floats(&session.run(&[("x", &scalar(1.0)), ("p", &p)], &["s:1"], &[]).unwrap()[0]), [1.0]);
+}
+
+/// What is alive arrives on the other device, and what is dead is dead there.
+fn a_switch_before_a_transfer() {
+    let mut b = builder();
+    let x = b.placeholder("x", DataType::Float, shape(&[])).build().unwrap();
+    let p = b.placeholder("p", DataType::Bool, shape(&[])).build().unwrap();
+    let switch = b.op("Switch").inputs([x, p]).build_node().unwrap();
+    let yes = plimsoll_graph::Output { node: switch, index: 1 };
+    b.op("Neg").input(yes).device("/cpu:1").name("y").build().unwrap();
+    let mut options = Options::new();
+    options.device_count.insert("CPU".to_string(), 2);
+    let session = session_on(&options, b).unwrap();
+    let run = |p: bool| session.run(&[("x", &scalar(2.0)), ("p", &HostTensor::from_bools([0u64; 0], &[p]).unwrap())], &["y"], &[]);
+    assert_eq!(floats(&run(true).unwrap()[0]), [-2.0]);
+    fails(run(false), Code::InvalidArgument, "Retval[0] does not have value");
+}
+
+/// More of it is in `tests/stats.rs`.
+fn times_of_a_step() {
+    let session = session(affine());
+    let feeds = [("a", &scalar(2.0)), ("x", &scalar(3.0)), ("b", &scalar(1.0))];
+    let (values, metadata) = session.run_with_stats(&feeds, &["y", "mul"], &[]).unwrap();
+    assert_eq!(floats(&values[0]), [7.0]);
+    let nodes: Vec<_> = metadata.step_stats.iter().flat_map(|device| &device.node_stats).collect();
+    assert!(!nodes.is_empty());
+    for node in nodes {
+        let start = node.all_start_nanos;
+        let times = [node.scheduled_nanos, start, start + node.op_start_rel_nanos, start + node.op_end_rel_nanos, node.all_end_nanos()];
+        assert!(times.is_sorted(), "{node:?}");
+        assert_eq!((node.scheduled_micros(), node.all_start_micros()), (node.scheduled_nanos / 1000, start / 1000));
     }
 }
 

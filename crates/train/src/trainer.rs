@@ -60,6 +60,7 @@ pub struct Evaluation {
 /// device memory is taken.
 pub struct Trainer {
     session: Session,
+    placement_log: Vec<String>,
     promise: Promise,
     init: Signature,
     evaluation: Option<Signature>,
@@ -127,13 +128,15 @@ impl Trainer {
         let can_evaluate = |scores: &&Scores| !scores.feeds.is_empty() && evaluation_batch > 0;
         let [evaluation, averaged] = [&parts.evaluation, &parts.averaged].map(|scores| scores.as_ref().filter(can_evaluate).map(evaluates));
         let mut session = devices.session(graph)?;
+        let mut placement_log = Vec::new();
         if devices.options().placement == PlacementMode::FirstFit {
             // Towers that step by themselves say where they are.
             if let Steps::Together(steps) = &parts.steps {
                 let step = together::Stepper::signature(steps, components, each)?;
                 let runs: Vec<Signature> =
                     [Some(init.clone()), evaluation.clone(), averaged.clone(), Some(step)].into_iter().flatten().collect();
-                session = devices.place(&session, &runs, &[])?.session;
+                let placed = devices.place(&session, &runs, &[])?;
+                (session, placement_log) = (placed.session, placed.log);
             }
         }
         let (mut form, steps) = match &parts.steps {
@@ -159,6 +162,7 @@ impl Trainer {
         }
         Ok(Trainer {
             session,
+            placement_log,
             promise,
             init,
             evaluation,
@@ -177,6 +181,11 @@ impl Trainer {
     /// The peaks that it will have.
     pub fn promise(&self) -> &Promise {
         &self.promise
+    }
+
+    /// What was tried to place it by first fit, a line each, the last of it chosen; nothing by TensorFlow's rules.
+    pub fn placement_log(&self) -> &[String] {
+        &self.placement_log
     }
 
     /// The session that it runs in.

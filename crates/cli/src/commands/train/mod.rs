@@ -113,6 +113,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         can_save(folder)?;
     }
     say(headline);
+    trainer.placement_log().iter().for_each(output::note);
     report::promises(trainer.promise()).into_iter().for_each(&say);
     trainer.start(args.resume.as_deref())?;
     if args.resume.is_some() {
