@@ -115,7 +115,7 @@ impl Workers {
             Err(cause) => return Err(death(cause, String::new(), Report::default())),
         };
         let look = Look::at(lease);
-        let before = look.reserved(None);
+        let (before, driver) = (look.reserved(None), lease.and_then(Lease::driver_use));
         let mut process = match Process::start(&self.settings, lease) {
             Ok(process) => process,
             Err(cause) => {
@@ -128,14 +128,9 @@ impl Workers {
         let (pid, baseline) = (process.pid(), process.baseline);
         let last_words = process.last_words();
         drop(process);
-        let after = look.settled(None, &before);
-        let report = Report {
-            pid,
-            took: begin.elapsed(),
-            cards: look.report(&before, &after),
-            resident: (Bytes(baseline), Bytes::ZERO),
-            ended: true,
-        };
+        let mut cards = look.report(&before, &look.settled(None, &before));
+        Look::add_driver(&mut cards, driver, lease);
+        let report = Report { pid, took: begin.elapsed(), cards, resident: (Bytes(baseline), Bytes::ZERO), ended: true };
         match called.result.and_then(|message| output(&message)) {
             Ok(output) => Ok(Outcome { output, report }),
             Err(cause) => Err(death(cause, last_words, report)),

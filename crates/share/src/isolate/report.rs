@@ -45,12 +45,16 @@ pub struct OnCard {
     pub peak: Bytes,
     /// Reserved after the call.
     pub after: Bytes,
+    /// For a real card and a call in a process of its own: what the driver says that all programs under the lease use of it, before
+    /// and after. None where it cannot say.
+    pub driver: Option<(Bytes, Bytes)>,
 }
 
 impl Report {
     /// Whether the devices' memory is what it was.
     pub fn all_back(&self) -> bool {
-        self.cards.iter().all(|card| card.after <= card.before)
+        let is_back = |card: &OnCard| card.after <= card.before && card.driver.is_none_or(|(before, after)| after <= before);
+        self.cards.iter().all(is_back)
     }
 }
 
@@ -60,8 +64,11 @@ impl fmt::Display for Report {
             return f.write_str("no cards");
         }
         for (index, card) in self.cards.iter().enumerate() {
-            let OnCard { card, lease, before, peak, after } = card;
+            let OnCard { card, lease, before, peak, after, driver } = card;
             write!(f, "{}{card}: {before} of {lease} before, at most {peak}, {after} after", if index > 0 { "; " } else { "" })?;
+            if let Some((before, after)) = driver {
+                write!(f, " (by the driver {before} and {after})")?;
+            }
         }
         f.write_str(if self.all_back() { ": all memory is back" } else { ": NOT all memory is back" })
     }
@@ -100,6 +107,22 @@ impl Look {
         self.cards.iter().map(on).collect()
     }
 
+    /// What the driver says, before and after a call: in time, since it takes a moment to notice that a process is gone.
+    pub fn add_driver(report: &mut [OnCard], before: Option<Vec<Option<Bytes>>>, lease: Option<&Lease>) {
+        let Some((before, lease)) = before.zip(lease) else { return };
+        let begin = Instant::now();
+        loop {
+            let Some(after) = lease.driver_use() else { return };
+            for ((on, before), after) in report.iter_mut().zip(&before).zip(after) {
+                on.driver = before.zip(after);
+            }
+            if report.iter().all(|on| on.driver.is_none_or(|(before, after)| after <= before)) || begin.elapsed() > GONE {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// What is reserved once processes that were ended with a worker are gone: they are not this program's to wait for.
     pub fn settled(&self, worker: Option<u32>, before: &[Bytes]) -> Vec<Bytes> {
         let begin = Instant::now();
@@ -118,7 +141,7 @@ impl Look {
         let on = |((card, before), after): ((&usize, &Bytes), &Bytes)| {
             let info = inside.cards().get(*card)?;
             let (name, lease) = (info.name.clone(), info.capacity);
-            Some(OnCard { card: name, lease, before: *before, peak: inside.peak(*card), after: *after })
+            Some(OnCard { card: name, lease, before: *before, peak: inside.peak(*card), after: *after, driver: None })
         };
         self.cards.iter().zip(before).zip(after).filter_map(on).collect()
     }
@@ -135,11 +158,21 @@ mod tests {
 
     #[test]
     fn says_whether_all_is_back() {
-        let card = OnCard { card: "Simulated GPU".into(), lease: Bytes(4 << 30), before: Bytes(0), peak: Bytes(1 << 30), after: Bytes(0) };
+        let card = OnCard {
+            card: "Simulated GPU".into(),
+            lease: Bytes(4 << 30),
+            before: Bytes(0),
+            peak: Bytes(1 << 30),
+            after: Bytes(0),
+            driver: None,
+        };
         let report = Report { cards: vec![card.clone()], ..Report::default() };
         assert_eq!(report.to_string(), "Simulated GPU: 0 B of 4 GiB before, at most 1 GiB, 0 B after: all memory is back");
-        let report = Report { cards: vec![OnCard { after: Bytes(1), ..card }], ..Report::default() };
+        let report = Report { cards: vec![OnCard { after: Bytes(1), ..card.clone() }], ..Report::default() };
         assert!(!report.all_back() && report.to_string().ends_with("NOT all memory is back"));
+        let driver = Some((Bytes(1 << 20), Bytes(2 << 20)));
+        let report = Report { cards: vec![OnCard { driver, ..card }], ..Report::default() };
+        assert!(!report.all_back() && report.to_string().contains("(by the driver 1 MiB and 2 MiB)"), "{report}");
         assert_eq!(Report::default().to_string(), "no cards");
     }
 }

@@ -123,6 +123,13 @@ impl Lease {
         uses
     }
 
+    /// What the driver says is used of each card under the lease; none where it cannot say, and for a lease of simulated cards as a
+    /// whole.
+    pub fn driver_use(&self) -> Option<Vec<Option<Bytes>>> {
+        let member = self.member.as_ref().filter(|_| self.cards.nvml().is_some())?;
+        Some(outside::used_under(&self.cards, member, &self.parts))
+    }
+
     /// Leaves the lease to the programs that still share it, and says what came of it. A command that was given the lease must
     /// have been dropped: it has it too.
     pub fn end(mut self) -> Report {

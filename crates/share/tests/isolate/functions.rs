@@ -38,6 +38,7 @@ pub fn table() -> Functions {
         .with(leaves_a_child)
         .with(fills)
         .with(isolates)
+        .with(uses_a_real_card)
 }
 
 pub type Empty = Result<(), Error>;
@@ -230,6 +231,27 @@ pub fn leaves_a_child((): ()) -> Result<u32, Error> {
 /// So many bytes, made in shared memory.
 pub fn fills(length: usize) -> Result<Bulk<u8>, Error> {
     Bulk::filled(length, |bytes| bytes.fill(7))
+}
+
+/// Is seen by the library that plays the driver to use so many MiB of a card; one that stays has left the worker's group.
+pub fn uses_a_real_card((mebibytes, stays): (u64, bool)) -> Result<u32, Error> {
+    let wrong = |error: std::io::Error| Error::internal(error.to_string());
+    let user = match stays {
+        false => std::process::id(),
+        true => {
+            let mut command = std::process::Command::new("setsid");
+            command.args(["--fork", "sh", "-c", "echo $$; exec sleep 300"]).stdout(std::process::Stdio::piped());
+            let mut child = command.stderr(std::process::Stdio::null()).spawn().map_err(wrong)?;
+            let mut line = String::new();
+            let out = child.stdout.take().ok_or_else(|| Error::internal("no output"))?;
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).map_err(wrong)?;
+            child.wait().map_err(wrong)?;
+            line.trim().parse().map_err(|_| Error::internal(line))?
+        }
+    };
+    let uses = std::env::var("USES").map_err(|error| Error::internal(error.to_string()))?;
+    std::fs::write(uses, format!("0 {user} {mebibytes}\n")).map_err(wrong)?;
+    Ok(user)
 }
 
 /// The square by a worker of the worker's own.

@@ -5,6 +5,8 @@ mod calls;
 mod deaths;
 mod functions;
 mod leases;
+#[path = "../../../device-cuda/tests/mock/mod.rs"]
+mod mock;
 mod parent;
 mod pools;
 

@@ -14,8 +14,11 @@ use super::{Test, leases};
 /// What this program plays, where it was started by a test.
 pub const ROLE: &str = "PLIMSOLL_TEST_ROLE";
 
-pub const TESTS: &[Test] =
-    &[("parent::kill_9_ends_all_and_frees_the_lease", kill_9), ("parent::a_control_group_without_room_is_out_of_memory", control_group)];
+pub const TESTS: &[Test] = &[
+    ("parent::kill_9_ends_all_and_frees_the_lease", kill_9),
+    ("parent::the_driver_of_real_cards_is_asked_too", real_cards),
+    ("parent::a_control_group_without_room_is_out_of_memory", control_group),
+];
 
 pub fn play(workers: &Workers, role: &str) {
     match role {
@@ -39,6 +42,16 @@ pub fn play(workers: &Workers, role: &str) {
         }
         // In a control group that has room for the program, and not for what its worker takes.
         "allocates" => println!("{:?}", workers.isolate(None, allocates, 1 << 30).unwrap_err().cause),
+        // Real cards, played by a library.
+        "real" => {
+            let lease = leases::lease(1 << 30);
+            let back = workers.isolate(&lease, uses_a_real_card, (300, false)).unwrap();
+            println!("{} {}", back.report.all_back(), back.report);
+            let stays = workers.isolate(&lease, uses_a_real_card, (300, true)).unwrap();
+            println!("{} {}", stays.report.all_back(), stays.report);
+            let pid = rustix::process::Pid::from_raw(stays.output as i32).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
         role => panic!("no role is called {role}"),
     }
 }
@@ -62,6 +75,18 @@ fn kill_9(_: &Workers) {
         assert!(begin.elapsed().as_secs() < 60, "the lease is not free");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
+}
+
+fn real_cards(_: &Workers) {
+    let Some(mock) = super::mock::Mock::new("isolate", false, &["lived"]) else { return };
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env(ROLE, "real").env_remove("PLIMSOLL_SIM_GPUS").env("PLIMSOLL_NVML", mock.path("lived"));
+    let output = command.env("USES", mock.path("lived") + ".uses").stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 2, "{output:?}");
+    assert!(lines[0].starts_with("true ") && lines[0].contains("(by the driver 0 B and 0 B): all memory is back"), "{}", lines[0]);
+    assert!(lines[1].starts_with("false ") && lines[1].contains("(by the driver 0 B and 300 MiB): NOT all"), "{}", lines[1]);
 }
 
 fn control_group(_: &Workers) {
