@@ -18,8 +18,9 @@ pub fn devices(options: &DeviceOptions) -> Result<Devices> {
 /// failure.
 pub fn session(devices: &Devices, path: &Path) -> Result<Session> {
     model::check(path).or_usage()?;
+    let model = model::read(path)?;
     let session = || {
-        let def = match model::read(path)? {
+        let def = match model {
             Model::SavedModel(saved) => SavedGraph::new(&saved, path)?.graph,
             Model::Graph(def) => def,
         };

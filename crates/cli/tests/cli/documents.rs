@@ -85,6 +85,19 @@ fn a_placement() {
 }
 
 #[test]
+fn a_log_of_placements_leaves_room_for_the_document() {
+    let lines = "c: (MatMul): /job:localhost/replica:0/task:0/device:GPU:0\n\
+                 a: (Const): /job:localhost/replica:0/task:0/device:CPU:0\n\
+                 b: (Const): /job:localhost/replica:0/task:0/device:CPU:0\n";
+    let command = "eval product_of_cpu/graph.pb --fetch c --log-placement --sim-gpus 1x64MiB";
+    let said = plimsoll(command);
+    assert!(said.out.starts_with(lines) && said.err.contains("Device mapping:\n/job:localhost/replica:0/task:0/device:GPU:0 -> "));
+    let said = plimsoll(&format!("{command} --json"));
+    assert!(said.err.contains(lines), "{}", said.err);
+    assert!(serde_json::from_str::<Value>(&said.out).is_ok(), "{}", said.out);
+}
+
+#[test]
 fn a_bench() {
     let text = plimsoll("bench mlp_sgd_ref --runs 5 --json --memory-limit CPU:0=1MiB").out;
     let bench: Value = serde_json::from_str(&text).unwrap();

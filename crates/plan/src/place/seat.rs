@@ -130,6 +130,6 @@ mod tests {
         let device = |name: &str| devices[graph.find(name).unwrap()].index();
         assert_eq!(["enter", "merge", "switch", "exit", "next", "unread"].map(device), [2, 2, 2, 2, 2, 3]);
         assert!(moved.values().all(|from| from.index() == 3) && moved.len() == 4);
-        assert_eq!(why[graph.find("next").unwrap()].describe(&graph), "control flow, with merge");
+        assert_eq!(why[graph.find("next").unwrap()].describe(&graph), "follows merge");
     }
 }

@@ -46,8 +46,7 @@ impl Why {
         }
     }
 
-    /// In words: `requested`, `colocated with X`, `reference or resource edge with X`, `follows X`,
-    /// `control flow, with X`, `only kernel on CPU`,
+    /// In words: `requested`, `colocated with X` (by `_class`, a reference or a resource), `follows X`, `only kernel on CPU`,
     /// `kernel priority of CPU`, `softened from GPU:11`, `default`.
     pub fn describe(&self, graph: &Graph) -> String {
         let name = |node: &NodeId| &graph.node(*node).name;
@@ -55,10 +54,8 @@ impl Why {
             Why::Assigned => "assigned before".to_string(),
             Why::Requested => "requested".to_string(),
             Why::Softened(asked) => format!("softened from {}", short(asked)),
-            Why::Colocated(node) => format!("colocated with {}", name(node)),
-            Why::Shares(node) => format!("reference or resource edge with {}", name(node)),
-            Why::Follows(node) => format!("follows {}", name(node)),
-            Why::Seated(node) => format!("control flow, with {}", name(node)),
+            Why::Colocated(node) | Why::Shares(node) => format!("colocated with {}", name(node)),
+            Why::Follows(node) | Why::Seated(node) => format!("follows {}", name(node)),
             Why::OnlyKernel(kind) => format!("only kernel on {kind}"),
             Why::Priority(kind) => format!("kernel priority of {kind}"),
             Why::FirstFit => "first fit".to_string(),

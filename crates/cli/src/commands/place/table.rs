@@ -15,10 +15,8 @@ const NAMES: usize = 3;
 /// The reason without the node that it names: what lines are put together by.
 pub fn kind(why: &Why, graph: &Graph) -> String {
     match why {
-        Why::Colocated(_) => "colocated".to_string(),
-        Why::Shares(_) => "reference or resource edge".to_string(),
-        Why::Follows(_) => "follows".to_string(),
-        Why::Seated(_) => "control flow".to_string(),
+        Why::Colocated(_) | Why::Shares(_) => "colocated".to_string(),
+        Why::Follows(_) | Why::Seated(_) => "follows".to_string(),
         other => other.describe(graph),
     }
 }
