@@ -81,14 +81,12 @@ pub(super) fn connection() -> Option<Channel> {
 
 /// Runs what comes until the connection ends, then ends the process.
 pub(super) fn work(functions: &Functions, channel: &Channel) -> ! {
-    let status = match serve(functions, channel) {
-        Ok(()) => 0,
-        Err(why) => {
-            eprintln!("plimsoll worker: {why}");
-            1
-        }
-    };
-    std::process::exit(status);
+    if let Err(why) = serve(functions, channel) {
+        eprintln!("plimsoll worker: {why}");
+        std::process::exit(1);
+    }
+    // What calls have started, and left, ends too.
+    end_all();
 }
 
 fn serve(functions: &Functions, channel: &Channel) -> Result<(), String> {
@@ -161,11 +159,17 @@ fn failure(failure: &Failure) -> Result<Message, String> {
 /// Ends the process and all that it started when the program that it works for is gone, whatever it is doing.
 fn watch(channel: &Channel) {
     channel.wait_for_end();
+    end_all();
+}
+
+/// Ends the process and its group, by a signal that nobody can refuse.
+fn end_all() -> ! {
     // A group of its own, since it was started so; without one, only itself.
     if rustix::process::getpgrp() == rustix::process::getpid() {
         let _ = rustix::process::kill_current_process_group(Signal::KILL);
     }
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
+    std::process::abort()
 }
 
 /// Remembers this thread's panics, beside what is done about them anyway.
