@@ -142,7 +142,7 @@ class Channel:
                 raise
 
     def receive(self) -> Message:
-        """The next message. Raises `Closed` where the other side is gone, even in the middle of it."""
+        """The next message. Raises `Closed` where the other side is gone, even in the middle of it, MemoryError for want of room."""
         kind, number, count, stream, total, free = _HEAD.unpack(self._read(_HEAD.size))
         self._reclaim(free)
         payload = memoryview(self._read(total)) if number == _NO_FILE else self._map(number, total)
@@ -178,7 +178,10 @@ class Channel:
             raise Closed
         file = self._descriptors.popleft()
         try:
-            mapping = mmap.mmap(file, size, access=mmap.ACCESS_COPY)
+            mapping = _map(file, size)
+        except MemoryError:
+            self._done.append(number)
+            raise
         finally:
             os.close(file)
         self._lent.add(number)
@@ -232,8 +235,18 @@ def _write(file: int, data: Chunk, at: int) -> int:
     return at
 
 
+def _map(file: int, size: int) -> mmap.mmap:
+    """What a file holds, in memory of our own that is copied when it is written to; -1 for nothing."""
+    try:
+        return mmap.mmap(file, size, access=mmap.ACCESS_COPY)
+    except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise MemoryError(f"no room for a message of {size} bytes") from error
+        raise
+
+
 def _fresh(size: int) -> memoryview:
-    memory = memoryview(mmap.mmap(-1, size))
+    memory = memoryview(_map(-1, size))
     want_huge_pages(memory)
     return memory
 

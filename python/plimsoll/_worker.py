@@ -45,10 +45,13 @@ def main(sock: int, notes: int, stderr: int) -> int:
         memory = _Memory(setup["recycle_above"])
         jobs = 0
         while not memory.stays():
-            message = channel.receive()
-            while message.kind == Kind.REST:
-                channel.rest()
-                message = channel.receive()
+            try:
+                message = _job(channel)
+            except MemoryError as error:
+                jobs += 1
+                begin(notes, jobs)
+                _out_of_memory(channel, error)
+                continue
             jobs += 1
             begin(notes, jobs)
             _work(channel, message)
@@ -58,6 +61,14 @@ def main(sock: int, notes: int, stderr: int) -> int:
         return 0
     except Closed:
         return 0
+
+
+def _job(channel: Channel) -> Message:
+    while True:
+        message = channel.receive()
+        if message.kind != Kind.REST:
+            return message
+        channel.rest()
 
 
 def begin(notes: int, jobs: int) -> None:

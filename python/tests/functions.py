@@ -76,13 +76,18 @@ def sleep(seconds):
     return seconds
 
 
-def fill_limited():
-    """Asks for more memory than the process may have."""
+def limit_memory():
+    """From now on the process may have 64 MiB more than it has."""
     import resource
 
     with open("/proc/self/statm") as file:
         now = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + (64 << 20), resource.RLIM_INFINITY))
+
+
+def fill_limited():
+    """Asks for more memory than the process may have."""
+    limit_memory()
     kept = []
     while True:
         kept.append(bytearray(1 << 20))

@@ -99,6 +99,16 @@ def test_late_jobs():
         assert isinstance(late.exception(), plimsoll.WorkerTimeout) and fine.result() == 1
 
 
+def test_arguments_and_results_for_which_there_is_no_room():
+    with plimsoll.Pool(1) as pool:
+        pool.submit(functions.limit_memory).result()
+        process = pool.submit(functions.pid).result()
+        for function, arg in ((len, bytes(100 << 20)), (len, bytearray(100 << 20)), (bytes, 40 << 20), (bytes, 100 << 20)):
+            error = pool.submit(function, arg).exception()
+            assert isinstance(error, plimsoll.WorkerOutOfMemory) or (arg == 40 << 20 and error is None), (arg, error)
+        assert pool.submit(functions.pid).result() == process
+
+
 def test_who_keeps_memory_is_replaced():
     with plimsoll.Pool(1, recycle_above=32 << 20) as pool:
         first = pool.submit(functions.pid).result()
