@@ -28,7 +28,7 @@ _log = logging.getLogger("plimsoll")
 
 _FOR_ITS_EXIT = 5.0
 """Seconds that a worker has for what it does at its end (atexit, destructors of libraries), before it is killed."""
-_FOR_ITS_TRACE = 0.5
+_FOR_ITS_TRACE = 2.0
 
 
 class NotStarted(Exception):

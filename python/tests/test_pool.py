@@ -94,7 +94,7 @@ def test_a_worker_that_died_idle_costs_no_job():
 
 
 def test_late_jobs():
-    with plimsoll.Pool(1, timeout=0.3) as pool:
+    with plimsoll.Pool(1, timeout=2) as pool:
         late, fine = pool.submit(functions.sleep, 60), pool.submit(functions.identity, 1)
         assert isinstance(late.exception(), plimsoll.WorkerTimeout) and fine.result() == 1
 
