@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Code, Error};
 use plimsoll_memory::arena::{Allocation, Arena, Options, Request, TimingCounter};
-use plimsoll_memory::{Address, HostPages, Ledger, page_size};
+use plimsoll_memory::{Address, HostPages, Ledger, Loan, Reservation, page_size};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -110,6 +110,28 @@ fn who_gives_back_wakes_who_waits() {
         drop(most);
         assert_eq!(waiting.join().unwrap().unwrap().bytes(), Bytes(MIB / 2));
     });
+}
+
+#[test]
+fn what_others_give_back_under_the_line_wakes_who_waits() {
+    type Held = (Option<Reservation>, Loan, Arc<Arena>);
+    let give_back: [fn(&mut Held); 3] =
+        [|held| held.0 = None, |held| held.1.set(Bytes::ZERO).unwrap(), |held| assert_eq!(held.2.release_unused(), Bytes(MIB))];
+    for give_back in give_back {
+        for _ in 0..50 {
+            let ledger = Ledger::new("CPU:0", Some(Bytes(3 * MIB)));
+            let [arena, other] = ["arena", "other"].map(|name| Arena::host(name, &ledger, Options::new(Bytes(MIB))));
+            drop(other.allocate(Bytes(256), "before").unwrap());
+            let reservation = ledger.reserve(Bytes(MIB), "a program").unwrap();
+            let mut held = (Some(reservation), Loan::new(&ledger, "fed"), other);
+            held.1.set(Bytes(MIB)).unwrap();
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| arena.allocate_with(Request { wait: LONG, ..Request::new(Bytes(MIB), "waits") }).map(drop));
+                give_back(&mut held);
+                waiting.join().unwrap().unwrap();
+            });
+        }
+    }
 }
 
 #[test]

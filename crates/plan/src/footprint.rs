@@ -103,9 +103,10 @@ impl Footprint {
         &self.needs
     }
 
-    /// The smallest limit that is enough, given to every device that has one; to every device, where none has.
+    /// The smallest limit that is enough, given to every device that has one; to every device, where none has, or where those
+    /// that have hold nothing.
     pub fn minimum_limit(&self) -> Bytes {
-        let limited = self.needs.iter().any(|need| need.limit.is_some());
+        let limited = self.needs.iter().any(|need| need.limit.is_some() && need.peak > Bytes::ZERO);
         self.needs.iter().filter(|need| need.limit.is_some() || !limited).map(|need| need.peak).max().unwrap_or_default()
     }
 

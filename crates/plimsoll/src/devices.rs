@@ -33,6 +33,13 @@ pub enum PlacementLog {
     Stderr,
 }
 
+impl From<plimsoll_runtime::Devices> for Devices {
+    /// Devices that somebody else made, with TensorFlow's operations.
+    fn from(inner: plimsoll_runtime::Devices) -> Devices {
+        Devices { inner, registry: Arc::new(Registry::standard()), log: PlacementLog::default() }
+    }
+}
+
 impl Devices {
     /// Opens the devices that the options, and the variables that TensorFlow and CUDA look at, make of this machine. With
     /// [`Options::log_placement`], the [mapping](Devices::device_mapping) is written to standard error.

@@ -44,7 +44,8 @@ impl Plan {
         shortfall(&self.inner.devices)
     }
 
-    /// The smallest limit with which it runs, given to every device that has one (to every device, where none has).
+    /// The smallest limit with which it runs, given to every device that has one (to every device, where none has, or where those
+    /// that have hold nothing).
     pub fn minimum_limit(&self) -> Bytes {
         minimum_limit(&self.inner.devices)
     }
@@ -80,9 +81,9 @@ pub(crate) fn shortfall(devices: &[DevicePlan]) -> Bytes {
     devices.iter().map(|device| device.limit.map_or(Bytes::ZERO, |limit| device.peak.total() - limit)).sum()
 }
 
-/// The largest peak among devices with a line, or among all where none has one.
+/// The largest peak among devices with a line, or among all where none has one, or where those hold nothing.
 pub(crate) fn minimum_limit(devices: &[DevicePlan]) -> Bytes {
-    let limited = devices.iter().any(|device| device.limit.is_some());
+    let limited = devices.iter().any(|device| device.limit.is_some() && device.peak.total() > Bytes::ZERO);
     devices.iter().filter(|device| device.limit.is_some() || !limited).map(|device| device.peak.total()).max().unwrap_or_default()
 }
 

@@ -9,7 +9,7 @@ use plimsoll_device::{
     Device, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, LogicalDevice, Options, PhysicalDevice, Reserve,
 };
 use plimsoll_device_sim::{Compute, SimDevice};
-use plimsoll_memory::machine::{CardInfo, Denied, Machine, Member, StateDir, Wait, Who};
+use plimsoll_memory::machine::{CardInfo, Denied, Machine, Member, OUT_OF_MEMORY, StateDir, Wait, Who};
 use plimsoll_memory::{Ledger, Upstream};
 
 /// Memory that grows is reserved on the card in steps of this many bytes.
@@ -107,7 +107,7 @@ fn device(gpu: &LogicalDevice, card: usize, compute: &Arc<Compute>, member: &Arc
 
 /// What the driver calls it, and who is in the way.
 fn out_of_memory(denied: Denied) -> Error {
-    Error::from(denied).context("CUDA_ERROR_OUT_OF_MEMORY: out of memory")
+    Error::from(denied).context(OUT_OF_MEMORY)
 }
 
 #[cfg(test)]

@@ -109,14 +109,20 @@ impl Stepper {
             Some(callable) => callable,
             None => self.callable.insert(session.callable(&self.signature)?),
         };
+        let position = source.position();
         for batch in &mut self.batches {
             source.next_into(batch)?;
         }
         let Stepper { batches, loss, times, .. } = self;
-        with_references(batches.iter().flatten(), &batches[0][0], |feeds| match loss {
+        let done = with_references(batches.iter().flatten(), &batches[0][0], |feeds| match loss {
             Some(loss) => run(callable, feeds, &mut [loss], times),
             None => run(callable, feeds, &mut [], times),
-        })
+        });
+        if done.is_err() {
+            // Nothing was learned from the examples: they come again.
+            source.seek(position);
+        }
+        done
     }
 
     /// Gives back what a step takes beside the variables.

@@ -192,7 +192,7 @@ impl Document {
             entry.models = names.iter().zip(&need.shares).map(share).collect();
         }
         let short = |device: &DeviceEntry| device.limit_bytes.map_or(0, |limit| device.peak_bytes.saturating_sub(limit));
-        let is_limited = devices.iter().any(|device| device.limit_bytes.is_some());
+        let is_limited = devices.iter().any(|device| device.limit_bytes.is_some() && device.peak_bytes > 0);
         let counts = |device: &&DeviceEntry| device.limit_bytes.is_some() || !is_limited;
         let nodes = names.iter().zip(plans).flat_map(|(model, plan)| {
             let model = several.then(|| model.clone());

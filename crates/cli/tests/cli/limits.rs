@@ -11,6 +11,16 @@ fn minimum_of(case: &str) -> u64 {
 }
 
 #[test]
+fn lines_of_devices_that_hold_nothing_do_not_count() {
+    let minimum = minimum_of("scalars");
+    assert!(minimum > 0);
+    // The card has a line of its own, and nothing is placed on it.
+    assert_eq!(minimum_of("scalars --sim-gpus 1x64MiB"), minimum);
+    let plan = document("plan scalars/graph.pb --sim-gpus 1x64MiB --json");
+    assert_eq!(plan["minimum_limit_bytes"], document("plan scalars/graph.pb --json")["minimum_limit_bytes"]);
+}
+
+#[test]
 fn a_case_runs_at_the_minimum_and_is_refused_one_byte_below() {
     for case in ["scalars", "mlp_sgd_ref", "mlp_adam_resource"] {
         let minimum = minimum_of(case);

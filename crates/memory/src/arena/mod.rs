@@ -12,7 +12,7 @@ mod holding;
 mod policy;
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
@@ -39,16 +39,12 @@ pub struct Arena {
     ledger: Arc<Ledger>,
     timing: Option<Arc<TimingCounter>>,
     state: Mutex<Inside>,
-    /// Something was given back, or became safe.
-    changed: Condvar,
 }
 
 #[derive(Debug)]
 struct Inside {
     policy: Policy,
     holding: Holding,
-    /// How many requests wait. Without any there is nobody to wake, which would be a call of the system.
-    waiting: usize,
 }
 
 /// What is asked for, and how.
@@ -96,8 +92,8 @@ impl Arena {
         let name = name.into();
         let policy = Policy::new(options, space.granularity());
         let holding = Holding::new(ledger, &name, space);
-        let state = Mutex::new(Inside { policy, holding, waiting: 0 });
-        Arc::new(Arena { name, ledger: ledger.clone(), timing, state, changed: Condvar::new() })
+        let state = Mutex::new(Inside { policy, holding });
+        Arc::new(Arena { name, ledger: ledger.clone(), timing, state })
     }
 
     /// The arena's name, in which it reserves.
@@ -113,8 +109,8 @@ impl Arena {
         self.allocate_with(Request::new(bytes, node))
     }
 
-    /// As [`Arena::allocate`]; it may wait. Every allocation that ends and every move of the frontier wakes it. What would not
-    /// fit into an empty arena is not waited for.
+    /// As [`Arena::allocate`]; it may wait. Every allocation that ends, every move of the frontier, and whatever others give back
+    /// in the ledger wakes it. What would not fit into an empty arena is not waited for.
     ///
     /// # Errors
     /// Where there is no room until the wait is over.
@@ -125,7 +121,7 @@ impl Arena {
         }
         let mut ask = Ask { bytes: bytes.0, frontier: 0, owner: node };
         let mut inside = self.inside();
-        let mut deadline = None;
+        let (mut deadline, mut listener) = (None, None);
         loop {
             let Inside { policy, holding, .. } = &mut *inside;
             ask.frontier = frontier.map_or(0, |frontier| frontier());
@@ -149,9 +145,13 @@ impl Arena {
                 let (refused, waited) = (holding.take_refusal(), wait > Duration::ZERO && policy.possible(bytes.0));
                 return Err(Exhausted { device: self.ledger.device().into(), node: ask.owner, asked: bytes, waited, refused, dump });
             }
-            inside.waiting += 1;
-            inside = self.changed.wait_timeout(inside, until - now).unwrap_or_else(PoisonError::into_inner).0;
-            inside.waiting -= 1;
+            drop(inside);
+            match &mut listener {
+                // Once more, now that nothing is missed.
+                None => listener = Some(self.ledger.listen()),
+                Some(listener) => listener.wait(until),
+            }
+            inside = self.inside();
         }
     }
 
@@ -159,8 +159,10 @@ impl Arena {
     /// forward.
     pub fn advance(&self, safe_frontier: u64) {
         let mut inside = self.inside();
-        if inside.policy.advance(safe_frontier) && inside.waiting > 0 {
-            self.changed.notify_all();
+        let is_changed = inside.policy.advance(safe_frontier);
+        drop(inside);
+        if is_changed {
+            self.ledger.ring();
         }
     }
 
@@ -205,9 +207,8 @@ impl Arena {
         let mut inside = self.inside();
         let freed_at = self.timing.as_ref().map_or(0, |timing| timing.next());
         inside.policy.free(address, freed_at);
-        if inside.waiting > 0 {
-            self.changed.notify_all();
-        }
+        drop(inside);
+        self.ledger.ring();
     }
 
     /// A panic half-way through a change would be a broken invariant of the policy; there is nothing better than to go on.

@@ -12,6 +12,7 @@ use crate::physical_memory;
 
 mod faults;
 mod refusal;
+mod room;
 mod upstream;
 
 pub use faults::Faults;
@@ -19,6 +20,8 @@ pub use refusal::Refusal;
 pub use upstream::Upstream;
 
 use refusal::NAMED_HOLDERS;
+pub(crate) use room::Listener;
+use room::Room;
 
 /// What may be reserved on a device and what is. Thread-safe; shared by [`Arc`].
 #[derive(Debug)]
@@ -30,6 +33,7 @@ pub struct Ledger {
     state: Mutex<State>,
     upstream: Option<Upstream>,
     faults: OnceLock<Arc<Faults>>,
+    room: Room,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +71,7 @@ impl Ledger {
     pub fn new(device: impl Into<Arc<str>>, limit: Option<Bytes>) -> Arc<Ledger> {
         let line = limit.or_else(physical_memory).unwrap_or(Bytes(u64::MAX));
         let state = Mutex::new(State { held: line, ..State::default() });
-        Arc::new(Ledger { device: device.into(), limit, line, state, upstream: None, faults: OnceLock::new() })
+        Arc::new(Ledger { device: device.into(), limit, line, state, upstream: None, faults: OnceLock::new(), room: Room::default() })
     }
 
     /// The device's name.
@@ -151,6 +155,10 @@ impl Ledger {
         state.mapped_peak = state.mapped_peak.max(state.mapped);
         let held = state.holders.entry(holder.clone()).or_default();
         *held = *held - old + new;
+        drop(state);
+        if new < old {
+            self.ring();
+        }
         Ok(())
     }
 
@@ -166,6 +174,19 @@ impl Ledger {
         if state.loans == 0 {
             state.holders.retain(|_, bytes| *bytes > Bytes::ZERO);
         }
+        drop(state);
+        self.ring();
+    }
+
+    /// To be woken when something is given back in this ledger; not by what others give back on a card that stands behind it,
+    /// which waits itself where it was told to ([`Upstream::waiting`]).
+    pub(crate) fn listen(&self) -> Listener<'_> {
+        self.room.listen()
+    }
+
+    /// Wakes who listens.
+    pub(crate) fn ring(&self) {
+        self.room.ring();
     }
 
     /// The state, and what will be in use when `old` bytes have become `new`: not more than may be.
@@ -280,6 +301,8 @@ impl Drop for Reservation {
                 state.holders.remove(&self.holder);
             }
         }
+        drop(state);
+        self.ledger.ring();
     }
 }
 

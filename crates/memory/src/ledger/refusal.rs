@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Error};
 
 use super::Holder;
-use crate::machine::Denied;
+use crate::machine::{Denied, OUT_OF_MEMORY};
 use crate::size::exact;
 
 /// How many holders an error names.
@@ -34,7 +34,7 @@ pub struct Refusal {
 
 impl From<Refusal> for Error {
     /// RESOURCE_EXHAUSTED with the device, what was asked, used and allowed, by whom, and what would help; where the machine's
-    /// card is full, the error of that, with what this process holds before it.
+    /// card is full, the error of that, with what the driver says of it and what this process holds before it.
     fn from(refusal: Refusal) -> Error {
         let Refusal { device, holder, asked, in_use, limit, holders, more_holders, upstream } = refusal;
         let mut message = format!("{holder} asks for {}; {} of a limit of {} are reserved", exact(asked), exact(in_use), exact(limit));
@@ -51,7 +51,7 @@ impl From<Refusal> for Error {
             return match *upstream {
                 Denied::Full(full) => {
                     let card = full.card.name.clone();
-                    Error::from(*full).context(format!("{device}: {message}; card {card}"))
+                    Error::from(*full).context(format!("{OUT_OF_MEMORY}: {device}: {message}; card {card}"))
                 }
                 Denied::Broken(error) => error.context(message).on_device(&*device),
             };

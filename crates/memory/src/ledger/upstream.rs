@@ -73,7 +73,15 @@ impl Ledger {
         };
         let line = limit.map_or(most, |limit| limit.min(most));
         let state = Mutex::new(State { held: upstream.held, ..State::default() });
-        Arc::new(Ledger { device: device.into(), limit, line, state, upstream: Some(upstream), faults: OnceLock::new() })
+        Arc::new(Ledger {
+            device: device.into(),
+            limit,
+            line,
+            state,
+            upstream: Some(upstream),
+            faults: OnceLock::new(),
+            room: super::Room::default(),
+        })
     }
 
     /// Bytes that may be in use without asking anyone: the line, or what is held on the machine's card.

@@ -96,6 +96,9 @@ impl Full {
     }
 }
 
+/// What CUDA's driver calls it where a card has no room.
+pub const OUT_OF_MEMORY: &str = "CUDA_ERROR_OUT_OF_MEMORY: out of memory";
+
 fn list(holders: &[HolderOn]) -> String {
     let others: Vec<String> = holders.iter().filter(|holder| !holder.own).map(HolderOn::to_string).collect();
     match others.len() {

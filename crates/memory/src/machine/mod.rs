@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Error, Result};
 
-pub use full::{Denied, Full, HolderOn, Why};
+pub use full::{Denied, Full, HolderOn, OUT_OF_MEMORY, Why};
 pub use history::History;
 pub use member::Member;
 pub use slot::Slot;
