@@ -139,9 +139,9 @@ impl Naive {
         }
         let before = self.current;
         while needed > self.current {
-            self.current *= 2;
+            self.current = self.current.saturating_mul(2);
         }
-        let mut size = (self.current.div_ceil(self.grain) * self.grain).min(available);
+        let mut size = self.current.div_ceil(self.grain).saturating_mul(self.grain).min(available);
         let start = loop {
             match source.reserve(size, needed) {
                 Ok(start) => break start,
@@ -158,7 +158,7 @@ impl Naive {
             }
         };
         if self.current == before {
-            self.current *= 2;
+            self.current = self.current.saturating_mul(2);
         }
         self.pieces.push(Piece { region: start, address: start, bytes: size, requested: 0, age: 0 });
         self.pieces.sort_by_key(|piece| piece.address);
