@@ -1,4 +1,5 @@
-"""Graphs made at random, one for each seed: devices, partial and softened, colocation, variables of both kinds, generators."""
+"""Graphs made at random, one for each seed: devices, partial and softened, colocation, variables of both kinds, queues, lists,
+stacks, references that are handed on, generators and metadata."""
 import random
 
 import tensorflow as tf
@@ -15,59 +16,106 @@ def is_there(device, cpus):
     return "gpu" not in device and (not number.isdigit() or int(number) < cpus)
 
 
+class Maker:
+    """Makes operations; `made` has their outputs by kind: tensor, ref, variable, queue, stack, list, text."""
+
+    def __init__(self, choose):
+        self.choose = choose
+        self.made = {kind: [] for kind in ("tensor", "ref", "variable", "queue", "stack", "list", "text")}
+
+    def pick(self, kind="tensor"):
+        """Mostly one of the last."""
+        found = self.made[kind]
+        return self.choose.choice(found[-8:] if self.choose.random() < 0.6 else found)
+
+    def keep(self, kind, output):
+        self.made[kind].append(output)
+        return output
+
+    def source(self, name):
+        return self.choose.choice([
+            lambda: tf.constant(1.0, name=name),
+            lambda: RAW.Placeholder(dtype=tf.float32, shape=[], name=name),
+            lambda: RAW.RandomStandardNormal(shape=tf.constant([], tf.int32, name=f"{name}_shape"), dtype=tf.float32, seed=1, name=name),
+            lambda: self.keep("ref", RAW.VariableV2(shape=[], dtype=tf.float32, name=name)),
+            lambda: self.keep("variable", RAW.VarHandleOp(dtype=tf.float32, shape=[], shared_name=name, name=name)),
+            lambda: self.keep("queue", RAW.FIFOQueueV2(component_types=[tf.float32], shapes=[[]], shared_name=name, name=name)),
+            lambda: self.keep("stack", RAW.StackV2(max_size=tf.constant(-1, name=f"{name}_size"), elem_type=tf.float32, name=name)),
+            lambda: self.keep("list", RAW.TensorListReserve(
+                element_shape=tf.constant([], tf.int32, name=f"{name}_shape"), num_elements=tf.constant(2, name=f"{name}_size"),
+                element_dtype=tf.float32, name=name)),
+        ])()
+
+    def change(self, name):
+        """Something with a reference, a resource, a variant or a text."""
+        kind = self.choose.choice([kind for kind, made in self.made.items() if made and kind != "tensor"] or [None])
+        of = self.pick(kind) if kind else None
+        return self.choose.choice({
+            "ref": [
+                lambda: RAW.Assign(ref=of, value=self.pick(), name=name),
+                lambda: RAW.AssignAdd(ref=of, value=self.pick(), name=name),
+                lambda: RAW.Identity(input=of, name=name),
+                lambda: self.keep("ref", RAW.RefIdentity(input=of, name=name)),
+                lambda: self.keep("ref", RAW.RefSwitch(data=of, pred=tf.constant(True, name=f"{name}_pred"), name=name)[0]),
+            ],
+            "variable": [
+                lambda: RAW.ReadVariableOp(resource=of, dtype=tf.float32, name=name),
+                lambda: RAW.AssignVariableOp(resource=of, value=self.pick(), name=name),
+                lambda: RAW.ResourceApplyGradientDescent(var=of, alpha=self.pick(), delta=self.pick(), name=name),
+                lambda: self.keep("variable", RAW.Identity(input=of, name=name)),
+                lambda: self.keep("variable", RAW.IdentityN(input=[of, self.pick()], name=name)[0]),
+                lambda: self.keep("variable", RAW.Merge(inputs=[of, self.pick("variable")], name=name)[0]),
+            ],
+            "queue": [
+                lambda: RAW.QueueEnqueueV2(handle=of, components=[self.pick()], name=name),
+                lambda: RAW.QueueDequeueV2(handle=of, component_types=[tf.float32], name=name)[0],
+                lambda: RAW.QueueSizeV2(handle=of, name=name),
+            ],
+            "stack": [lambda: RAW.StackPushV2(handle=of, elem=self.pick(), name=name)],
+            "list": [
+                lambda: self.keep("list", RAW.TensorListSetItem(
+                    input_handle=of, index=tf.constant(0, name=f"{name}_index"), item=self.pick(), name=name)),
+                lambda: self.keep("list", RAW.Identity(input=of, name=name)),
+                lambda: RAW.TensorListLength(input_handle=of, name=name),
+            ],
+            "text": [lambda: self.keep("text", RAW.Identity(input=of, name=name))],
+            None: [lambda: RAW.NoOp(name=name)],
+        }[kind])()
+
+    def step(self, name):
+        return self.choose.choice([
+            lambda: RAW.AddV2(x=self.pick(), y=self.pick(), name=name),
+            lambda: RAW.Neg(x=self.pick(), name=name),
+            lambda: RAW.Identity(input=self.pick(), name=name),
+            lambda: RAW.Identity(input=self.pick(), name=name),
+            lambda: RAW.Shape(input=self.pick(), name=name),
+            lambda: RAW.Size(input=self.pick(), name=name),
+            lambda: RAW.Rank(input=self.pick(), name=name),
+            lambda: RAW.Switch(data=self.pick(), pred=tf.constant(True, name=f"{name}_pred"), name=name)[0],
+            lambda: RAW.Merge(inputs=[self.pick(), self.pick()], name=name)[0],
+            lambda: self.keep("text", RAW.AsString(input=self.pick(), name=name)),
+            lambda: RAW.NoOp(name=name),
+        ])()
+
+
 def graph(seed, cpus, soft):
     def build():
         choose = random.Random(seed)
         there = [device for device in DEVICES if soft or is_there(device, cpus)]
-        tensors, refs, handles, count = [RAW.Placeholder(dtype=tf.float32, shape=[], name="n0")], [], [], choose.randint(6, 40)
-
-        def one():
-            return choose.choice(tensors[-8:] if choose.random() < 0.7 else tensors)
-
-        def add(k):
-            name, kind = f"n{k}", choose.random()
-            if kind < 0.16:
-                return tf.constant(float(k), name=name)
-            if kind < 0.20:
-                return RAW.RandomStandardNormal(shape=tf.constant([], tf.int32, name=f"{name}_shape"), dtype=tf.float32, seed=1, name=name)
-            if kind < 0.26:
-                refs.append(RAW.VariableV2(shape=[], dtype=tf.float32, name=name))
-                return refs[-1]
-            if kind < 0.32:
-                handles.append(RAW.VarHandleOp(dtype=tf.float32, shape=[], shared_name=name, name=name))
-                return handles[-1]
-            if kind < 0.40 and refs:
-                return choose.choice([RAW.Assign, RAW.AssignAdd])(ref=choose.choice(refs), value=one(), name=name)
-            if kind < 0.48 and handles:
-                return RAW.ReadVariableOp(resource=choose.choice(handles), dtype=tf.float32, name=name)
-            if kind < 0.54 and handles:
-                return RAW.AssignVariableOp(resource=choose.choice(handles), value=one(), name=name)
-            if kind < 0.58 and handles:
-                handles.append(RAW.Identity(input=choose.choice(handles), name=name))
-                return handles[-1]
-            if kind < 0.70:
-                return RAW.Identity(input=choose.choice(refs) if refs and choose.random() < 0.3 else one(), name=name)
-            if kind < 0.76:
-                return choose.choice([RAW.Shape, RAW.Size, RAW.Rank])(input=one(), name=name)
-            if kind < 0.80:
-                return RAW.NoOp(name=name)
-            if kind < 0.84:
-                return RAW.Switch(data=one(), pred=tf.constant(True, name=f"{name}_pred"), name=name)[0]
-            return RAW.AddV2(x=one(), y=one(), name=name) if choose.random() < 0.7 else RAW.Neg(x=one(), name=name)
-
-        operations = [tensors[0].op]
-        for k in range(1, count):
+        maker = Maker(choose)
+        operations = [maker.keep("tensor", RAW.Placeholder(dtype=tf.float32, shape=[], name="n0")).op]
+        for k in range(1, choose.randint(6, 40)):
             before = [choose.choice(operations)] if choose.random() < 0.15 else []
             with tf1.control_dependencies(before):
-                made = add(k)
+                made = choose.choices([maker.source, maker.change, maker.step], [0.3, 0.35, 0.35])[0](f"n{k}")
             op = made if isinstance(made, tf.Operation) else made.op
             set_device(op, choose.choice(there))
-            if choose.random() < 0.15:
-                label = choose.choice(operations).name if choose.random() < 0.9 else "no_such_node"
-                set_class(op, *[f"loc:@{label}"] + ([f"loc:@{choose.choice(operations).name}"] if choose.random() < 0.3 else []))
+            if choose.random() < 0.12:
+                labels = [choose.choice(operations).name if choose.random() < 0.9 else "no_such_node" for _ in range(choose.randint(1, 2))]
+                set_class(op, *[f"loc:@{label}" for label in labels])
             operations.append(op)
-            if not isinstance(made, tf.Operation) and made.dtype == tf.float32:
-                tensors.append(made)
+            if not isinstance(made, tf.Operation) and made.dtype == tf.float32 and made.shape.rank in (0, None):
+                maker.keep("tensor", made)
         return [([], [tf.no_op("nothing")])]
 
     return build
@@ -75,4 +123,4 @@ def graph(seed, cpus, soft):
 
 for seed in range(100):
     choose = random.Random(1000 + seed)
-    add_case(f"random_{seed:03}", graph(seed, cpus := choose.choice([1, 2, 3, 4, 12]), soft := choose.random() < 0.6), cpus=cpus, soft=soft, fails=None)
+    add_case(f"random_{seed:03}", graph(seed, cpus := choose.choice([1, 2, 3, 4, 12]), soft := choose.random() < 0.7), cpus=cpus, soft=soft, fails=None)
