@@ -78,6 +78,10 @@ impl Device for SimDevice {
         Usage { in_use, peak, measured, measured_peak, held: self.ledger.kept() }
     }
 
+    fn reach(&self) -> Result<Option<Bytes>> {
+        self.ledger.reach()
+    }
+
     fn reset_peak(&self) {
         self.ledger.reset_peak();
     }

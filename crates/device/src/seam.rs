@@ -25,6 +25,15 @@ pub trait Device: Send + Sync {
     /// What is reserved and mapped now, and the most there ever was since the peak was last reset.
     fn usage(&self) -> Usage;
 
+    /// The most that could be in use here as things are: the line, less what other programs hold of the card. None where there
+    /// is no line.
+    ///
+    /// # Errors
+    /// What stands in the way of finding out.
+    fn reach(&self) -> Result<Option<Bytes>> {
+        Ok(self.spec().memory_limit)
+    }
+
     /// Forgets the peaks: they become what is in use now.
     fn reset_peak(&self);
 

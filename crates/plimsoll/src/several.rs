@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_base::{Bytes, Result};
+use plimsoll_base::Result;
 use plimsoll_graph::Graph;
 use plimsoll_plan::{Footprint, Joint, Signature};
 
@@ -138,7 +138,7 @@ impl Devices {
     }
 
     /// Places a session's graph by [`PlacementMode`] for these runs, one after the other, beside models that take this at the same
-    /// time. By TensorFlow's rules it is where it was; by first fit it is a new session, and the old one should go.
+    /// time, and by first fit beside what other programs have of the cards now. By TensorFlow's rules it is where it was; by first fit it is a new session, and the old one should go.
     ///
     /// # Errors
     /// By first fit RESOURCE_EXHAUSTED where it fits in no way, with all that was tried; what planning says.
@@ -151,7 +151,8 @@ impl Devices {
             }
             return Ok(Placed { session: session.clone(), footprint, log: Vec::new() });
         }
-        let mut taken = vec![Bytes::ZERO; self.specs().len()];
+        // What other programs have of the cards is not there for this one.
+        let mut taken = self.memory_out_of_reach()?;
         for footprint in beside {
             let others = footprint.needs().iter().zip(self.specs());
             taken.iter_mut().zip(others).for_each(|(taken, (need, spec))| *taken += need.peak - spec.overhead);

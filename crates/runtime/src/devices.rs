@@ -161,6 +161,18 @@ impl Devices {
         Ok(self.all().get(position).map_or(Bytes::ZERO, |device| device.usage().held))
     }
 
+    /// For each device, how much of its line other programs hold now, so that it is out of reach.
+    ///
+    /// # Errors
+    /// What stands in the way of finding out.
+    pub fn memory_out_of_reach(&self) -> Result<Vec<Bytes>> {
+        let taken = |device: &Arc<dyn Device>| match (device.spec().memory_limit, device.reach()?) {
+            (Some(limit), Some(reach)) => Ok(limit - reach),
+            _ => Ok(Bytes::ZERO),
+        };
+        self.all().iter().map(taken).collect()
+    }
+
     /// Makes [`Devices::max_memory_allocated`] what is allocated now.
     ///
     /// # Errors

@@ -96,6 +96,20 @@ impl Ledger {
         if self.upstream.is_some() { state.held } else { state.in_use }
     }
 
+    /// The most that could be in use here as things are: the line, or what is held with what is free on the machine's card. None
+    /// where there is neither.
+    ///
+    /// # Errors
+    /// Where the machine's ledger cannot be used.
+    pub fn reach(&self) -> Result<Option<Bytes>> {
+        let Some(upstream) = &self.upstream else { return Ok(self.limit) };
+        let free = match upstream.step {
+            Some(_) => upstream.member.machine().look()?.cards.get(upstream.card).map_or(Bytes::ZERO, |card| card.free),
+            None => Bytes::ZERO,
+        };
+        Ok(Some(self.line.min(self.state().held + free)))
+    }
+
     /// Makes sure that `bytes` more can be reserved without asking the machine, as long as nobody else in this process does.
     ///
     /// # Errors
