@@ -11,6 +11,7 @@ mod graph;
 pub mod id;
 mod op_def;
 mod op_table;
+mod sent;
 mod shape;
 mod tensor;
 mod text;

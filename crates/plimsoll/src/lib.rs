@@ -58,7 +58,7 @@ pub mod builder {
     pub use plimsoll_ops::builder::*;
 }
 
-/// The machine's cards between programs: leases, programs under a lease.
+/// The machine's cards between programs: leases, programs under a lease, functions in processes of their own, pools of them.
 pub mod share {
     pub use plimsoll_memory::machine::{Full, Wait};
     pub use plimsoll_share::*;

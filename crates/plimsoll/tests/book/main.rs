@@ -7,6 +7,7 @@ mod numbers;
 mod pool;
 mod release;
 mod session_memory;
+mod tensors;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -19,6 +20,7 @@ const EXAMPLES: &[Example] = &[
     ("release", release::main),
     ("pool", pool::main),
     ("numbers", numbers::main),
+    ("tensors", tensors::main),
     ("session_memory", session_memory::main),
 ];
 
