@@ -220,7 +220,7 @@ impl Process {
     }
 
     /// Whether the process has ended, without waiting for it, so that its number stays.
-    fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         use rustix::process::{WaitId, WaitIdOptions, waitid};
         if self.status.is_some() {
             return true;

@@ -11,7 +11,7 @@ use crate::isolate::{Cause, Look, Process, Report, Settings};
 use crate::lease::Lease;
 
 /// How many workers a call is given to that end before they begin it, or do not come to be, until it is given up.
-const TRIES: u32 = 3;
+const TRIES: u32 = 5;
 
 /// Keeps one worker alive, and gives it calls.
 pub(super) struct Driver {
@@ -32,6 +32,8 @@ impl Driver {
         // Before the first call, so that it is warm; why it failed is told when there is a call for it.
         let mut process = self.start().ok();
         while let Some(job) = self.next() {
+            // One that has ended while it was idle is replaced before anything is asked of it.
+            process = process.filter(|process| !process.has_ended());
             process = match process.map_or_else(|| self.start(), Ok) {
                 Ok(process) => self.call(process, job),
                 Err(cause) => {

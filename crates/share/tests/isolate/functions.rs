@@ -38,6 +38,7 @@ pub fn table() -> Functions {
         .with(leaves_a_child)
         .with(fills)
         .with(isolates)
+        .with(waits_for)
         .with(uses_a_real_card)
 }
 
@@ -252,6 +253,14 @@ pub fn uses_a_real_card((mebibytes, stays): (u64, bool)) -> Result<u32, Error> {
     let uses = std::env::var("USES").map_err(|error| Error::internal(error.to_string()))?;
     std::fs::write(uses, format!("0 {user} {mebibytes}\n")).map_err(wrong)?;
     Ok(user)
+}
+
+/// Until a file is there.
+pub fn waits_for(path: PathBuf) -> Empty {
+    while !path.exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// The square by a worker of the worker's own.

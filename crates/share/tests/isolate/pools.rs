@@ -30,16 +30,25 @@ fn answers(workers: &Workers) {
     let pool = workers.pool(2).unwrap();
     let squares: Vec<u64> = pool.map(square, 0..50).map(|answer| answer.unwrap().output).collect();
     assert_eq!(squares, (0..50).map(|x| x * x).collect::<Vec<u64>>());
+    // The first ends when the two others have.
+    let there = std::env::current_exe().unwrap();
+    let later = std::env::temp_dir().join(format!("plimsoll-test-later-{}", std::process::id()));
     let mut order = Vec::new();
-    for (number, answer) in pool.as_completed(sleeps, [400u64, 1, 2]) {
-        assert_eq!(answer.unwrap().output, [400, 1, 2][number]);
+    for (number, answer) in pool.as_completed(waits_for, [later.clone(), there.clone(), there]) {
+        answer.unwrap();
         order.push(number);
+        if order.len() == 2 {
+            std::fs::write(&later, "").unwrap();
+        }
     }
     assert_eq!(order, [1, 2, 0]);
+    std::fs::remove_file(&later).unwrap();
     assert!(pool.map(square, []).next().is_none() && pool.as_completed(square, []).next().is_none());
-    let handle = pool.submit(sleeps, 300);
+    let handle = pool.submit(waits_for, later.clone());
     let handle = handle.wait_timeout(Duration::from_millis(1)).unwrap_err();
-    assert_eq!(handle.wait_timeout(Duration::from_secs(60)).unwrap().unwrap().output, 300);
+    std::fs::write(&later, "").unwrap();
+    assert!(handle.wait_timeout(Duration::from_secs(60)).unwrap().is_ok());
+    std::fs::remove_file(later).unwrap();
 }
 
 fn workers_stay(workers: &Workers) {
@@ -59,6 +68,11 @@ fn idle_deaths(workers: &Workers) {
         pool.pids().into_iter().for_each(kill);
         assert_eq!(pool.submit(square, round).wait().unwrap().output, round * round);
     }
+    // More of them than a call is ever given to.
+    let pool = workers.pool(8).unwrap();
+    assert!(pool.map(sleeps, vec![20; 16]).all(|answer| answer.is_ok()));
+    pool.pids().into_iter().for_each(kill);
+    assert!(pool.map(square, 0..16).all(|answer| answer.is_ok()));
 }
 
 fn none_lost_none_twice(workers: &Workers) {
@@ -120,7 +134,7 @@ fn keepers(workers: &Workers) {
 }
 
 fn timeouts(workers: &Workers) {
-    let pool = workers.clone().timeout(Duration::from_millis(100)).pool(1).unwrap();
+    let pool = workers.clone().timeout(Duration::from_secs(1)).pool(1).unwrap();
     let death = pool.submit(sleeps, 600_000).wait().unwrap_err();
     assert!(matches!(death.cause, Cause::Timeout { .. }) && !lives(death.report.pid), "{death}");
     assert_eq!(pool.submit(square, 3).wait().unwrap().output, 9);
