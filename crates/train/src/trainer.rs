@@ -397,7 +397,8 @@ pub(crate) fn with_references<'a, R>(
 pub(crate) fn device_of(session: &Session, tensor: &str) -> Result<usize> {
     let name = tensor.split(':').next().unwrap_or(tensor);
     let id = session.graph().find(name).ok_or_else(|| Error::not_found(format!("the graph has no node '{name}'")))?;
-    session.device_of(id).ok_or_else(|| Error::internal(format!("node {name} is on no device")))
+    // With place_pruned_graph a node has no device before a run is planned.
+    session.device_of(id).ok_or_else(|| Error::unimplemented("not yet: training with graph_options.place_pruned_graph").at_node(name))
 }
 
 /// A tensor for the loss that a step fetches.

@@ -47,11 +47,11 @@ pub fn run(args: PlaceArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         return wrong_use("--placement first-fit: it depends on what is run, which plan and eval are told: see `plimsoll plan --json`");
     }
     let devices = load::devices(options)?;
+    if devices.options().place_pruned_graph {
+        return wrong_use("place_pruned_graph: it depends on what is run, which plan and eval are told: see `plimsoll plan --json`");
+    }
     let session = load::session(&devices, &args.model)?;
     let graph = session.graph();
-    if devices.options().place_pruned_graph {
-        output::note("note: place_pruned_graph: no node is placed before it is known what is run; see `plimsoll plan`");
-    }
     let reasons = session.placement().why.values().map(|why| (why.describe(graph), table::kind(why, graph)));
     let nodes = session.placements().zip(reasons).map(|((node, device), (why, kind))| {
         let (name, op) = (node.name.clone(), node.op.clone());
