@@ -118,7 +118,7 @@ fn check(graph: &Graph, registry: &Registry, specs: &[DeviceSpec], placement: &P
             Why::Colocated(other) | Why::Shares(other) | Why::Follows(other) => assert_eq!(name(id), name(*other)),
             Why::OnlyKernel(wanted) | Why::Priority(wanted) => assert_eq!(*wanted, kind),
             Why::Default => assert!(node.device.is_empty()),
-            Why::Assigned | Why::Seated(_) => panic!("nothing was assigned, nothing is control flow"),
+            why => panic!("nothing was assigned, nothing is control flow: {why:?}"),
         }
     }
 }

@@ -38,7 +38,7 @@ struct Chooser<'a, 'b> {
 pub(super) fn choose(joined: &mut Joined<'_>, order: &[NodeId]) -> Result<Choice> {
     let count = joined.groups.graph.nodes().len();
     let choice = Choice { devices: IdVec::filled(None, count), order: Vec::with_capacity(count), follows: IdVec::filled(None, count) };
-    let Joined { groups, signatures, assigned } = joined;
+    let Joined { groups, signatures, assigned, .. } = joined;
     let mut chooser = Chooser { groups, signatures, choice, known: HashMap::new() };
     // What is assigned is seen by all, also by those that come before it.
     chooser.choice.devices = assigned.clone();

@@ -214,22 +214,17 @@ impl<'a> Groups<'a> {
         }
         let name = &self.cx.devices.names[device];
         let member = &mut self.members[root];
-        let (resource, requested) = (member.resource.clone(), member.requested.clone());
-        let all = [(&mut member.assigned, "assigned"), (&mut member.resource, "resource"), (&mut member.requested, "requested")];
-        for (own, what) in all {
-            let done = match what {
-                "assigned" => Rc::make_mut(own).merge(name, false),
-                _ => Rc::make_mut(own).merge_override(name),
-            };
-            done.map_err(|error| {
-                Error::internal(format!(
-                    "Constraining by assigned device should not cause an error. Original root's resource device name: {resource}, \
-                     requested device name: {requested}, node's assigned device name \"{name}\". Error: {}",
-                    error.message()
-                ))
-                .at_node(&self.graph.node(id).name)
-            })?;
+        // A full name: what it is merged with becomes it, or does not go together with it.
+        let elsewhere = [&member.resource, &member.requested].into_iter().any(|own| !own.is_empty() && !own.may_be_in(name));
+        if !member.assigned.is_compatible(name) || elsewhere {
+            return Err(Error::internal(format!(
+                "Constraining by assigned device should not cause an error. Original root's assigned device name: {}, resource device \
+                 name: {}, requested device name: {}, node's assigned device name \"{name}\"",
+                member.assigned, member.resource, member.requested
+            ))
+            .at_node(&self.graph.node(id).name));
         }
+        (member.assigned, member.resource, member.requested) = (name.clone(), name.clone(), name.clone());
         member.assigned_to = Some(device);
         member.candidates = None;
         Ok(())
@@ -238,6 +233,20 @@ impl<'a> Groups<'a> {
     /// The node of a member.
     pub fn node(&self, id: NodeId) -> &'a Node {
         self.graph.node(id)
+    }
+}
+
+/// Whether a name's job, replica and task may be those of another.
+trait Address {
+    fn may_be_in(&self, other: &DeviceName) -> bool;
+}
+
+impl Address for DeviceName {
+    fn may_be_in(&self, other: &DeviceName) -> bool {
+        fn part<T: PartialEq>(own: &Option<T>, other: &Option<T>) -> bool {
+            own.is_none() || other.is_none() || own == other
+        }
+        part(&self.job, &other.job) && part(&self.replica, &other.replica) && part(&self.task, &other.task)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use plimsoll_base::{DataType, Error, Result};
+use plimsoll_device::DeviceName;
 use plimsoll_graph::{AttrValue, AttrsExt, Graph, IdVec, NodeId};
 
 use super::calls::{self, Stack};
@@ -19,6 +20,8 @@ pub(super) struct Joined<'a> {
     pub signatures: Signatures<'a>,
     /// The devices of nodes that had them before.
     pub assigned: IdVec<NodeId, Option<usize>>,
+    /// What nodes ask for, where they do.
+    pub asked: IdVec<NodeId, Option<Rc<DeviceName>>>,
 }
 
 /// Joins the nodes of a graph. `assigned` are the nodes that have devices already, by full name.
@@ -36,7 +39,8 @@ pub(super) fn join<'a>(
     let signatures = Signatures::new(graph, order, cx.registry);
     let types = supported_types(graph, order, cx.registry, cx.devices)?;
     let none = IdVec::filled(None, graph.nodes().len());
-    let mut joined = Joined { groups: Groups::new(graph, cx, types), signatures, assigned: none };
+    let asked = IdVec::filled(None, graph.nodes().len());
+    let mut joined = Joined { groups: Groups::new(graph, cx, types), signatures, assigned: none, asked };
     joined.initialise(order, assigned)?;
     let calls = joined.along_edges(order)?;
     // The last one first: so they come out of TensorFlow's set, and so its errors name their ends.
@@ -72,6 +76,7 @@ impl<'a> Joined<'a> {
                 continue;
             }
             let name = names.parse(&node.device).ok_or_else(|| errors::malformed(node))?;
+            self.asked[id] = Some(name.clone());
             if makes_resource(&self.signatures, id) {
                 member.resource = name.clone();
             }
@@ -123,6 +128,10 @@ impl<'a> Joined<'a> {
     /// others join.
     fn by_class(&mut self, order: &[NodeId]) -> Result<()> {
         let graph = self.groups.graph;
+        // Without any, every label is the name of one node.
+        if !graph.nodes().values().any(|node| node.attrs.contains_key("_class")) {
+            return Ok(());
+        }
         let mut firsts: HashMap<&[u8], NodeId> = HashMap::with_capacity(order.len());
         for &id in order {
             let node = graph.node(id);

@@ -1,10 +1,11 @@
 //! The devices of a session by type, and the types that a node can be placed on.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use plimsoll_base::{ArgType, Error, Result};
 use plimsoll_device::{DeviceName, DeviceSpec};
-use plimsoll_graph::{Graph, IdVec, Node, NodeId};
+use plimsoll_graph::{AttrValue, Graph, IdVec, Node, NodeId};
 use plimsoll_ops::Registry;
 
 use super::errors;
@@ -17,7 +18,7 @@ pub(super) type Types = Rc<[(u8, i32)]>;
 /// The devices that nodes are placed on.
 pub(super) struct Devices {
     /// In the caller's order.
-    pub names: Vec<DeviceName>,
+    pub names: Vec<Rc<DeviceName>>,
     /// The same as text.
     pub full: Vec<String>,
     /// The types that there are, the best one first.
@@ -48,14 +49,14 @@ impl Devices {
         if specs.is_empty() {
             return Err(Error::failed_precondition("No devices are registered"));
         }
-        let names: Vec<DeviceName> = specs.iter().map(|spec| spec.name.clone()).collect();
-        let full: Vec<String> = names.iter().map(DeviceName::to_string).collect();
+        let names: Vec<Rc<DeviceName>> = specs.iter().map(|spec| Rc::new(spec.name.clone())).collect();
+        let full: Vec<String> = names.iter().map(|name| name.to_string()).collect();
         let kind = |name: &DeviceName| name.kind.clone().unwrap_or_default();
-        let mut types: Vec<String> = names.iter().map(kind).collect();
+        let mut types: Vec<String> = names.iter().map(|name| kind(name)).collect();
         types.sort_by_key(|kind| (-type_priority(kind), kind.clone()));
         types.dedup();
         let number = |name: &DeviceName| types.iter().position(|other| *other == kind(name)).unwrap_or(0) as u8;
-        let of_type = names.iter().map(number).collect();
+        let of_type = names.iter().map(|name| number(name)).collect();
         let local = DeviceName { kind: None, index: None, ..local.clone() };
         let mut preferred: Vec<usize> = (0..names.len()).collect();
         let rank = |device: &usize| {
@@ -70,7 +71,7 @@ impl Devices {
     pub fn find(&self, name: &str) -> Option<usize> {
         self.full.iter().position(|full| full == name).or_else(|| {
             let name = DeviceName::parse(name).ok()?;
-            self.names.iter().position(|other| *other == name)
+            self.names.iter().position(|other| **other == name)
         })
     }
 
@@ -101,20 +102,47 @@ pub(super) fn supported_types(graph: &Graph, order: &[NodeId], registry: &Regist
     let everything: Types = (0..devices.types.len() as u8).map(|kind| (kind, 0)).collect();
     let nothing: Types = Rc::new([]);
     let mut found: IdVec<NodeId, Types> = IdVec::filled(nothing, graph.nodes().len());
-    let mut last: Vec<Types> = Vec::new();
+    let mut ops: HashMap<&str, KnownOp<'_>> = HashMap::new();
     for &id in order {
-        let types = types_of(graph.node(id), registry, devices, &everything).map_err(|error| error.at_node(&graph.node(id).name))?;
-        // Most nodes have one of few lists: they share it.
-        found[id] = match last.iter().find(|other| ***other == *types) {
-            Some(same) => same.clone(),
+        let node = graph.node(id);
+        let op = ops.entry(&node.op).or_insert_with(|| KnownOp::new(&node.op, registry));
+        // What a node asks for decides where there is no kernel at all.
+        let known = op.known.iter().find(|(values, types)| !types.is_empty() && op.is_like(node, values));
+        found[id] = match known {
+            Some((_, types)) => types.clone(),
             None => {
+                let types = types_of(node, registry, devices, &everything).map_err(|error| error.at_node(&node.name))?;
                 let types: Types = types.into();
-                last.push(types.clone());
+                op.known.push((op.deciding.iter().map(|attr| node.attrs.get(attr)).collect(), types.clone()));
                 types
             }
         };
     }
     Ok(found)
+}
+
+/// An operation, and the types of the nodes of it that were seen.
+struct KnownOp<'a> {
+    /// The attributes that decide between its kernels.
+    deciding: Vec<String>,
+    /// By the values of these.
+    known: Vec<(Vec<Option<&'a AttrValue>>, Types)>,
+}
+
+impl KnownOp<'_> {
+    fn new(op: &str, registry: &Registry) -> Self {
+        let kernels = registry.kernels().of(op);
+        let mut deciding: Vec<String> =
+            kernels.iter().flat_map(|kernel| &kernel.constraints).map(|constraint| constraint.attr.clone()).collect();
+        deciding.push("_kernel".to_string());
+        deciding.sort_unstable();
+        deciding.dedup();
+        KnownOp { deciding, known: Vec::new() }
+    }
+
+    fn is_like(&self, node: &Node, values: &[Option<&AttrValue>]) -> bool {
+        self.deciding.iter().zip(values).all(|(attr, value)| node.attrs.get(attr) == *value)
+    }
 }
 
 /// The types of one node. An operation that is in no table is a function's name, which any device takes.

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use plimsoll_base::ArgType;
-use plimsoll_graph::{FunctionDef, Graph, IdVec, Node, NodeId};
+use plimsoll_graph::{FunctionDef, Graph, IdVec, Node, NodeId, OpDef};
 use plimsoll_ops::Registry;
 
 /// The types of a node's inputs, or of its outputs. Nodes of the same types share them.
@@ -46,30 +47,16 @@ impl<'a> Signatures<'a> {
             starts: Vec::new(),
             consumers: Vec::new(),
         };
+        let mut ops: HashMap<&str, Option<Arc<OpDef>>> = HashMap::new();
         for (id, node) in graph.nodes().iter() {
-            let (inputs, outputs) = signatures.types(node, registry);
-            (signatures.inputs[id], signatures.outputs[id]) = (share(inputs), share(outputs));
+            let op = ops.entry(&node.op).or_insert_with(|| registry.table().get(&node.op));
+            let called = || signatures.functions.get(node.op.as_str()).map(|function| &function.signature);
+            let Some(op) = op.as_deref().or_else(called) else { continue };
+            let (inputs, outputs) = (op.input_types(&node.attrs), op.output_types(&node.attrs));
+            (signatures.inputs[id], signatures.outputs[id]) = (share(inputs.unwrap_or_default()), share(outputs.unwrap_or_default()));
         }
         signatures.find_consumers(graph, order);
         signatures
-    }
-
-    fn types(&self, node: &Node, registry: &Registry) -> (Vec<ArgType>, Vec<ArgType>) {
-        let (own, called);
-        let op = match registry.table().get(&node.op) {
-            Some(op) => {
-                own = op;
-                &*own
-            }
-            None => match self.functions.get(node.op.as_str()) {
-                Some(function) => {
-                    called = &function.signature;
-                    called
-                }
-                None => return (Vec::new(), Vec::new()),
-            },
-        };
-        (op.input_types(&node.attrs).unwrap_or_default(), op.output_types(&node.attrs).unwrap_or_default())
     }
 
     fn find_consumers(&mut self, graph: &Graph, order: &[NodeId]) {

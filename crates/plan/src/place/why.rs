@@ -108,9 +108,8 @@ fn deciders(joined: &mut Joined<'_>, choice: &Choice) -> IdVec<NodeId, Option<No
 
 /// Whether a node names the device that it is on.
 fn asks_for(joined: &Joined<'_>, choice: &Choice, id: NodeId) -> bool {
-    let node = joined.groups.node(id);
-    let Some(device) = choice.devices[id].filter(|_| !node.device.is_empty()) else { return false };
-    DeviceName::parse(&node.device).is_ok_and(|asked| joined.groups.cx.devices.names[device].satisfies(&asked))
+    let (Some(device), Some(asked)) = (choice.devices[id], &joined.asked[id]) else { return false };
+    joined.groups.cx.devices.names[device].satisfies(asked)
 }
 
 fn reason(joined: &mut Joined<'_>, choice: &Choice, id: NodeId, decider: NodeId) -> Why {
