@@ -4,7 +4,7 @@
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, Attrs, AttrsExt, FuncRef, HostTensor, NodeDef};
 
-use super::{Inliner, Site, results};
+use super::{Inliner, Site, Wish, results};
 
 pub(super) fn is_branch(op: &str) -> bool {
     matches!(op, "If" | "StatelessIf" | "Case" | "StatelessCase")
@@ -16,7 +16,7 @@ const INT32: i32 = 3;
 /// Nodes under one name, on one device.
 struct Place<'a> {
     prefix: &'a str,
-    device: &'a str,
+    wish: Wish<'a>,
 }
 
 impl Inliner<'_> {
@@ -35,7 +35,8 @@ impl Inliner<'_> {
             _ => node.attrs.list("branches")?.funcs.iter().enumerate().map(|(index, func)| (index.to_string(), func.clone())).collect(),
         };
         let prefix = self.prefix(&format!("{}/{}", node.name, node.op));
-        let place = Place { prefix: &prefix, device: &node.device };
+        let wish = Wish { device: &node.device, caller: Wish::caller_of(&node.attrs) };
+        let place = Place { prefix: &prefix, wish };
         let predicates = self.predicates(&node, selector, &controls, branches.len(), &place);
         // What is left for this branch and those after it, and a node that runs where one of them is taken.
         let mut left = inputs.to_vec();
@@ -62,7 +63,7 @@ impl Inliner<'_> {
                 here.map(|gate| self.make(&place, &format!("{side}_start"), "Identity", vec![gate], vec![("T", AttrValue::Type(BOOL))]));
             let below = format!("{prefix}/{side}");
             let waits: Vec<&String> = if here.is_none() { controls.iter().collect() } else { Vec::new() };
-            let site = Site { prefix: &below, device: &node.device, controls: &waits, start: here.as_deref() };
+            let site = Site { prefix: &below, wish, controls: &waits, start: here.as_deref() };
             let body = self.body(func, &mine, &site)?;
             if body.results.len() != types.len() {
                 let message = format!("'{}' gives {} results where Tout has {}", func.name, body.results.len(), types.len());
@@ -122,8 +123,9 @@ impl Inliner<'_> {
     fn make(&mut self, place: &Place<'_>, name: &str, op: &str, inputs: Vec<String>, attrs: Vec<(&str, AttrValue)>) -> String {
         let name = format!("{}/{name}", place.prefix);
         self.names.insert(name.clone());
-        let attrs: Attrs = attrs.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
-        let (op, device) = (op.to_string(), place.device.to_string());
+        let mut attrs: Attrs = attrs.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        let (op, mut device) = (op.to_string(), String::new());
+        place.wish.give(&mut device, &mut attrs);
         self.nodes.push(NodeDef { name: name.clone(), op, inputs, device, attrs, carried: Default::default() });
         name
     }

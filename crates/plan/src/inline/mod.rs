@@ -58,12 +58,41 @@ struct Inliner<'a> {
 struct Site<'a> {
     /// What its nodes' names begin with.
     prefix: &'a str,
-    /// The device of nodes that name none.
-    device: &'a str,
+    /// What nodes that name no device ask for or prefer.
+    wish: Wish<'a>,
     /// What all its nodes wait for, as control inputs.
     controls: &'a [&'a String],
     /// What those of its nodes wait for that wait for nothing else.
     start: Option<&'a str>,
+}
+
+/// The attribute that says which device a node prefers that names none: that of the call whose body it is in.
+pub(crate) const CALLER_DEVICE: &str = "_caller_device";
+
+/// What the nodes of a body do that name no device.
+#[derive(Clone, Copy)]
+struct Wish<'a> {
+    /// They ask for this one, where it is said: sides of a condition.
+    device: &'a str,
+    /// They prefer this one: bodies of calls.
+    caller: &'a str,
+}
+
+impl<'a> Wish<'a> {
+    /// What a node prefers, as a part of the body of a call.
+    fn caller_of(attrs: &'a Attrs) -> &'a str {
+        attrs.text(CALLER_DEVICE).unwrap_or("")
+    }
+
+    /// Writes it to a node.
+    fn give(self, device: &mut String, attrs: &mut Attrs) {
+        if device.is_empty() {
+            *device = self.device.to_string();
+        }
+        if device.is_empty() && !self.caller.is_empty() {
+            attrs.insert(CALLER_DEVICE.to_string(), AttrValue::text(self.caller));
+        }
+    }
 }
 
 /// What a body gives.
@@ -96,7 +125,9 @@ impl Inliner<'_> {
         let (controls, data): (Vec<&String>, Vec<&String>) = call.inputs.iter().partition(|input| input.starts_with('^'));
         let data: Vec<String> = data.into_iter().cloned().collect();
         let prefix = self.prefix(&call.name);
-        let given = self.body(func, &data, &Site { prefix: &prefix, device: &call.device, controls: &controls, start: None })?;
+        let caller = if call.device.is_empty() { Wish::caller_of(&call.attrs) } else { &call.device };
+        let wish = Wish { device: "", caller };
+        let given = self.body(func, &data, &Site { prefix: &prefix, wish, controls: &controls, start: None })?;
         let waits = given.must_run.into_iter().chain(controls.into_iter().cloned());
         let types = call.attrs.list("Tout").map_or(given.types, |list| list.types.clone());
         let results = results(&call, given.results, types, waits);
@@ -134,8 +165,8 @@ impl Inliner<'_> {
             if inputs.is_empty() {
                 inputs.extend(site.start.map(|start| format!("^{start}")));
             }
-            let device = if node.device.is_empty() { site.device.to_string() } else { node.device.clone() };
-            let mut attrs = body.attrs(&node.attrs)?;
+            let (mut device, mut attrs) = (node.device.clone(), body.attrs(&node.attrs)?);
+            site.wish.give(&mut device, &mut attrs);
             self.colocate(&mut attrs, site.prefix);
             let name = format!("{}/{}", site.prefix, node.name);
             self.node(NodeDef { name, op: node.op.clone(), inputs, device, attrs, carried: node.carried.clone() })?;
@@ -164,10 +195,11 @@ impl Inliner<'_> {
 /// The node that stands where a call stood.
 fn results(call: &NodeDef, mut inputs: Vec<String>, types: Vec<i32>, waits: impl IntoIterator<Item = String>) -> NodeDef {
     inputs.extend(waits);
-    let (op, attrs) = match types.is_empty() {
+    let (op, mut attrs) = match types.is_empty() {
         true => ("NoOp", Attrs::new()),
         false => ("IdentityN", Attrs::from([("T".to_string(), AttrValue::List(Box::new(AttrList { types, ..AttrList::default() })))])),
     };
+    attrs.extend(call.attrs.get_key_value(CALLER_DEVICE).map(|(name, value)| (name.clone(), value.clone())));
     let (name, device, carried) = (call.name.clone(), call.device.clone(), call.carried.clone());
     NodeDef { name, op: op.to_string(), inputs, device, attrs, carried }
 }

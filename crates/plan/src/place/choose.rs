@@ -5,13 +5,14 @@ use std::rc::Rc;
 
 use plimsoll_base::Result;
 use plimsoll_device::DeviceName;
-use plimsoll_graph::{IdVec, NodeId};
+use plimsoll_graph::{AttrsExt, IdVec, NodeId};
 
 use super::errors;
 use super::groups::{Groups, Member};
 use super::join::Joined;
 use super::kernels::Types;
 use super::signature::{Signatures, sources};
+use crate::inline::CALLER_DEVICE;
 
 /// What choosing comes to.
 pub(super) struct Choice {
@@ -67,7 +68,14 @@ impl Chooser<'_, '_> {
         let there = followed.and_then(|other| self.choice.devices[other]).filter(|device| candidates.contains(device));
         // It would have come to the same place anyway: then it follows nobody.
         self.choice.follows[id] = followed.filter(|_| there.is_some_and(|device| device != candidates[0]));
-        self.assign(id, there.unwrap_or(candidates[0]))
+        let device = there.or_else(|| self.callers(id, &candidates)).unwrap_or(candidates[0]);
+        self.assign(id, device)
+    }
+
+    /// Of the candidates, the first that the call prefers in whose body a node is.
+    fn callers(&self, id: NodeId, candidates: &[usize]) -> Option<usize> {
+        let asked = DeviceName::parse(self.groups.node(id).attrs.text(CALLER_DEVICE).ok()?).ok()?;
+        candidates.iter().copied().find(|device| self.groups.cx.devices.names[*device].satisfies(&asked))
     }
 
     fn assign(&mut self, id: NodeId, device: usize) -> Result<()> {

@@ -109,6 +109,8 @@ impl Run<'_> {
         let functions = self.cases.functions.iter().map(|lines| parse_function(lines, registry.table())).collect();
         let library = Library { functions, ..Library::default() };
         let graph = Graph::resolve(GraphDef { nodes, library, ..GraphDef::default() }, registry.table()).unwrap();
+        let is_inlined = self.lines.iter().any(|line| line == "inlined");
+        let graph = if is_inlined { plimsoll_plan::inline(&graph, registry.table()).unwrap() } else { graph };
         let devices = self.devices();
         let mut options = PlaceOptions { log: true, ..PlaceOptions::new(self.soft) };
         for (node, assigned) in parsed {
