@@ -21,6 +21,8 @@ struct Inner {
     visible: Vec<Option<u32>>,
     /// The same without that variable.
     ordinals: Vec<u32>,
+    /// All the memory of each, also inside of a lease.
+    totals: Vec<Bytes>,
     machine: Option<Machine>,
     nvml: Option<Nvml>,
     /// Why there are no cards.
@@ -79,6 +81,7 @@ impl Cards {
         };
         let (mut visible, ordinals) = (numbers(environment), numbers(&order));
         let ordinals = ordinals.into_iter().map(Option::unwrap_or_default).collect();
+        let totals = all.iter().map(|device| device.total).collect();
         let machine = match all.is_empty() {
             true => None,
             false => {
@@ -90,7 +93,7 @@ impl Cards {
             // A card of which a lease has nothing is not there.
             *visible = visible.filter(|_| device.total > Bytes::ZERO);
         }
-        Ok(Cards(Arc::new(Inner { all, visible, ordinals, machine, nvml, none, simulated })))
+        Ok(Cards(Arc::new(Inner { all, visible, ordinals, totals, machine, nvml, none, simulated })))
     }
 
     /// All of them, also those that CUDA_VISIBLE_DEVICES hides.
@@ -113,6 +116,11 @@ impl Cards {
     /// How simulated cards were asked for; none for real ones.
     pub fn simulated(&self) -> Option<&str> {
         self.0.simulated.as_deref()
+    }
+
+    /// All the memory of a card, also inside of a lease.
+    pub(super) fn total(&self, card: usize) -> Bytes {
+        self.0.totals.get(card).copied().unwrap_or_default()
     }
 
     pub(super) fn nvml(&self) -> Option<&Nvml> {
@@ -176,7 +184,9 @@ impl Cards {
     }
 
     fn see_outside(&self, machine: &Machine) {
-        if let Some(nvml) = &self.0.nvml {
+        // Inside of a lease, what others use is no part of it.
+        let is_leased = self.0.all.iter().any(|device| device.leased);
+        if let Some(nvml) = self.0.nvml.as_ref().filter(|_| !is_leased) {
             outside::subtract(&nvml.look(), &self.0.all, machine);
         }
     }

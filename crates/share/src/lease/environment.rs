@@ -16,7 +16,7 @@ pub(super) fn variables(lease: &Lease, is_set: &dyn Fn(&str) -> bool) -> Vec<(St
     }
     out.push(("PLIMSOLL_LEASE".into(), member.token()));
     // A share is said of one card, so the smallest counts.
-    let share = |part: &Part| part.bytes.0 as f64 / (part.device.total.0 as f64).max(1.0);
+    let share = |part: &Part| part.bytes.0 as f64 / (lease.cards.total(part.card).0 as f64).max(1.0);
     for (names, value) in frameworks(lease.parts.iter().map(share).fold(1.0, f64::min)) {
         if !names.iter().any(|name| is_set(name)) {
             out.push((names[0].into(), value));

@@ -67,6 +67,8 @@ fn a_lease_is_a_machine_of_its_own() {
     assert_eq!(cards.all()[1].total, Bytes(400 * MIB));
     let inner = take(&cards, "1", "0.5").unwrap();
     assert_eq!((numbers(&inner), inner.parts()[0].bytes), (vec![1], Bytes(200 * MIB)));
+    let told = inner.environment(|_| false).into_iter().find(|(name, _)| name == "XLA_PYTHON_CLIENT_MEM_FRACTION").unwrap().1;
+    assert_eq!(told, "0.1953", "a share of the whole card");
     assert!(take(&cards, "1", "201MiB").is_err() && take(&cards, "2", "1MiB").is_err());
     // What is used inside is shown outside.
     let member = cards.machine().unwrap().join(&Who::this_process("")).unwrap();

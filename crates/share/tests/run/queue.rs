@@ -141,3 +141,18 @@ fn the_queue_goes_by_priority_and_then_by_arrival() {
     let order: Vec<&str> = text.lines().map(|line| line.split(' ').nth(1).unwrap()).collect();
     assert_eq!(order, ["1", "2", "3", "4", "5"]);
 }
+
+#[test]
+fn many_start_side_by_side() {
+    let (home, count) = (Home::new("starts"), runs(20).min(300));
+    let began = Instant::now();
+    let script = |run: usize| format!("echo start {run} $$ >> $PLIMSOLL_STATE_DIR/log; exec sleep 300 > /dev/null 2>&1");
+    let mut children: Vec<Child> = (0..count).map(|run| start(&home, "memory=3MiB", &script(run))).collect();
+    comes("all start", || std::fs::read_to_string(home.0.join("log")).is_ok_and(|text| text.lines().count() == count));
+    let took = began.elapsed();
+    assert_eq!(home.reserved(), count as u64 * (3 << 20));
+    children.iter().for_each(|child| signal(child.id(), "TERM"));
+    children.iter_mut().for_each(|child| drop(child.wait()));
+    comes("all is back", || home.reserved() == 0);
+    writeln!(std::io::stderr().lock(), "{count} side by side started in {took:?}").unwrap();
+}
