@@ -9,6 +9,7 @@ mod golden;
 mod limits;
 mod machine;
 mod output;
+mod share;
 mod threads;
 mod transcript;
 

@@ -66,15 +66,19 @@ fn a_queue_under_fire() {
         };
         while children.iter_mut().any(|child| child.try_wait().unwrap().is_none()) {
             let run = next(count);
-            match (next(4), log(&home).get(&run).and_then(|starts| starts.last().copied())) {
-                (0, _) if children[run].try_wait().unwrap().is_none() => {
+            match next(8) {
+                0 if children[run].try_wait().unwrap().is_none() => {
                     children[run].kill().unwrap();
                     wrappers[run] = true;
                 }
-                // Where it has just ended the number may be another's only after all numbers were used.
-                (1, Some((pid, false))) => {
-                    let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
-                    programs[run] = true;
+                // One that runs, and where it has just ended, nobody: numbers are used again only after all others.
+                1 | 2 => {
+                    let log = log(&home);
+                    let running = log.iter().find(|(_, starts)| !starts[0].1 && super::is_there(starts[0].0));
+                    if let Some((&run, starts)) = running {
+                        let _ = Command::new("kill").args(["-9", &starts[0].0.to_string()]).stderr(Stdio::null()).status();
+                        programs[run] = true;
+                    }
                 }
                 _ => {}
             }

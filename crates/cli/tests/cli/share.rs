@@ -1,0 +1,92 @@
+//! `plimsoll run`, `plimsoll sweep`, `plimsoll train --ensemble`.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::{Folder, Said, document, said};
+
+/// A call with a script as its last argument.
+fn shell(args: &str, script: &str) -> Said {
+    said(Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(args.split_whitespace()).args(["--", "sh", "-c", script]))
+}
+
+#[test]
+fn a_program_runs_under_a_lease() {
+    let ran = shell("run --sim-gpus 4x1GiB --gpus 3,2 --memory 0.25 --name mine", "echo $CUDA_VISIBLE_DEVICES $PLIMSOLL_SIM_GPUS; exit 7");
+    assert_eq!((ran.code, ran.out.as_str()), (7, "3,2 4x1GiB\n"), "{}", ran.err);
+    assert!(
+        ran.err.starts_with("plimsoll run: 256 MiB of GPU 3 (Simulated GPU), 256 MiB of GPU 2 (Simulated GPU); framework setting: "),
+        "{}",
+        ran.err
+    );
+    assert!(ran.err.contains("all memory came back"), "{}", ran.err);
+    let quiet = shell("run --sim-gpus 1x1GiB --quiet", "true");
+    assert_eq!((quiet.code, quiet.err.as_str()), (0, ""));
+    assert_eq!(shell("run --sim-gpus 1x1GiB --timeout 100ms", "exec sleep 300").code, 124);
+    let own = env!("CARGO_BIN_EXE_plimsoll");
+    let inner = shell(
+        "run --sim-gpus 2x1GiB --memory 600MiB",
+        &format!("{own} run --memory 0.5 -- {own} devices --json; {own} run --memory 601MiB -- true"),
+    );
+    assert_eq!(inner.code, 125, "{}", inner.err);
+    let seen: Value = serde_json::from_str(inner.out.trim()).unwrap();
+    assert_eq!(seen["cards"][0]["reserved_bytes"], json!(600 << 20), "what is leased inside is not counted twice");
+    assert_eq!(seen["devices"][1]["limit_bytes"], json!(300 << 20), "inside of a lease a card is as large as the lease");
+    assert!(inner.err.contains("300 MiB of GPU 0 (Simulated GPU); held: it allocates nothing beyond"), "{}", inner.err);
+}
+
+#[test]
+fn a_network_stays_inside_its_lease() {
+    let run = |memory: &str| {
+        let own = env!("CARGO_BIN_EXE_plimsoll");
+        shell(&format!("run --sim-gpus 2x1GiB --gpus 2 --memory {memory}"), &format!("{own} verify towers2_adam_ref --json"))
+    };
+    let fits = run("1MiB");
+    assert_eq!(fits.code, 0, "{}{}", fits.out, fits.err);
+    let verdict: Value = serde_json::from_str(fits.out.trim()).unwrap();
+    let devices = verdict[0]["devices"].as_array().unwrap();
+    let peak = devices
+        .iter()
+        .filter(|device| device["name"].as_str().unwrap().contains("GPU"))
+        .map(|device| device["measured_peak_bytes"].as_u64().unwrap());
+    let peak = peak.max().unwrap();
+    assert!(peak > 0 && peak <= 1 << 20, "{verdict}");
+    let refused = run("4KiB");
+    assert_eq!(refused.code, 1, "{}{}", refused.out, refused.err);
+}
+
+#[test]
+fn a_sweep_runs_and_goes_on() {
+    let folder = Folder::new("sweep");
+    let results = folder.0.join("results.jsonl").display().to_string();
+    let script = "echo training; echo \"{\\\"accuracy\\\": 0.$0, \\\"steps\\\": 3}\"";
+    let sweep = |set: &str, more: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.args(["sweep", "--set", set, "--sim-gpus", "1x1GiB", "--memory", "400MiB", "--results", &results]);
+        said(command.args(more.split_whitespace()).args(["--", "sh", "-c", script, "{n}"]))
+    };
+    let first = sweep("n=1,3,2", "");
+    assert_eq!(first.code, 0, "{}", first.err);
+    let lines: Vec<Vec<&str>> = first.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["n", "accuracy", "steps", "seconds", "status"]);
+    assert_eq!(lines[1..].iter().map(|line| line[0]).collect::<Vec<_>>(), ["3", "2", "1"], "the best first: {}", first.out);
+    assert_eq!(first.err.lines().count(), 3, "{}", first.err);
+    let second = sweep("n=1,4,3", "--best min --json");
+    assert!(second.err.contains("2 of 3 were done before"), "{}", second.err);
+    let all: Value = serde_json::from_str(&second.out).unwrap();
+    let values: Vec<&str> = all.as_array().unwrap().iter().map(|done| done["set"]["n"].as_str().unwrap()).collect();
+    assert_eq!((values, &all[0]["result"]["steps"]), (vec!["1", "3", "4"], &json!(3)));
+    assert_eq!(sweep("m=1", "").code, 1, "nothing in the command uses it");
+}
+
+#[test]
+fn networks_side_by_side() {
+    let ensemble = document("train digits --ensemble 2 --seed 5 --steps 5 --towers 1 --json");
+    let alone = document("train digits --seed 6 --steps 5 --towers 1 --json");
+    assert_eq!(ensemble["members"].as_array().unwrap().iter().map(|member| member["seed"].as_i64().unwrap()).collect::<Vec<_>>(), [5, 6]);
+    let accuracy = |value: &Value| value["test_accuracy"].as_f64().unwrap();
+    assert_eq!(accuracy(&ensemble["members"][1]), accuracy(&alone), "each is what it would be alone");
+    let mean = (accuracy(&ensemble["members"][0]) + accuracy(&ensemble["members"][1])) / 2.0;
+    assert!((accuracy(&ensemble) - mean).abs() < 1e-12);
+}
