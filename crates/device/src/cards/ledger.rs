@@ -30,13 +30,16 @@ impl PhysicalDevice {
     /// # Errors
     /// As [`PhysicalDevice::ledger`] and [`Machine::under`].
     pub fn leased_ledger(cards: &mut [PhysicalDevice], state: &StateDir, environment: &Environment) -> Result<Machine> {
-        let machine = PhysicalDevice::ledger(cards, state)?;
-        let inside = environment.get("PLIMSOLL_LEASE").filter(|token| !token.is_empty()).map(|token| machine.under(token)).transpose()?;
-        let Some(inside) = inside.flatten() else { return Ok(machine) };
-        for (card, info) in cards.iter_mut().zip(inside.cards()) {
-            (card.total, card.available, card.leased) = (info.capacity, info.capacity, true);
+        let mut machine = PhysicalDevice::ledger(cards, state)?;
+        // A lease inside of another one is named after it.
+        for token in environment.get("PLIMSOLL_LEASE").unwrap_or_default().split('/').filter(|token| !token.is_empty()) {
+            let Some(inside) = machine.under(token)? else { break };
+            machine = inside;
+            for (card, info) in cards.iter_mut().zip(machine.cards()) {
+                (card.total, card.available, card.leased) = (info.capacity, info.capacity, true);
+            }
         }
-        Ok(inside)
+        Ok(machine)
     }
 }
 

@@ -28,6 +28,8 @@ struct Inner {
     /// Why there are no cards.
     none: String,
     simulated: Option<String>,
+    /// The lease that they are what is had of, as a program under it is told.
+    outer: Option<String>,
 }
 
 impl Cards {
@@ -89,11 +91,12 @@ impl Cards {
                 Some(PhysicalDevice::leased_ledger(&mut all, &state, environment)?)
             }
         };
+        let outer = environment.get("PLIMSOLL_LEASE").filter(|_| all.iter().any(|device| device.leased)).map(str::to_string);
         for (visible, device) in visible.iter_mut().zip(&all) {
             // A card of which a lease has nothing is not there.
             *visible = visible.filter(|_| device.total > Bytes::ZERO);
         }
-        Ok(Cards(Arc::new(Inner { all, visible, ordinals, totals, machine, nvml, none, simulated })))
+        Ok(Cards(Arc::new(Inner { all, visible, ordinals, totals, machine, nvml, none, simulated, outer })))
     }
 
     /// All of them, also those that CUDA_VISIBLE_DEVICES hides.
@@ -121,6 +124,11 @@ impl Cards {
     /// All the memory of a card, also inside of a lease.
     pub(super) fn total(&self, card: usize) -> Bytes {
         self.0.totals.get(card).copied().unwrap_or_default()
+    }
+
+    /// The lease under which this program was started, if these cards are what that has.
+    pub(super) fn outer(&self) -> Option<&str> {
+        self.0.outer.as_deref()
     }
 
     pub(super) fn nvml(&self) -> Option<&Nvml> {

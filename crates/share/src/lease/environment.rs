@@ -14,7 +14,8 @@ pub(super) fn variables(lease: &Lease, is_set: &dyn Fn(&str) -> bool) -> Vec<(St
     if let Some(spec) = lease.cards.simulated() {
         out.push(("PLIMSOLL_SIM_GPUS".into(), spec.into()));
     }
-    out.push(("PLIMSOLL_LEASE".into(), member.token()));
+    let token = member.token();
+    out.push(("PLIMSOLL_LEASE".into(), lease.cards.outer().map_or(token.clone(), |outer| format!("{outer}/{token}"))));
     // A share is said of one card, so the smallest counts.
     let share = |part: &Part| part.bytes.0 as f64 / (lease.cards.total(part.card).0 as f64).max(1.0);
     for (names, value) in frameworks(lease.parts.iter().map(share).fold(1.0, f64::min)) {

@@ -4,7 +4,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Code};
-use plimsoll_memory::machine::{Guarantee, Who};
+use plimsoll_memory::machine::{Guarantee, Wait, Who};
+use plimsoll_share::{Request, Which};
 
 use super::{Folder, numbers, take};
 
@@ -69,6 +70,11 @@ fn a_lease_is_a_machine_of_its_own() {
     assert_eq!((numbers(&inner), inner.parts()[0].bytes), (vec![1], Bytes(200 * MIB)));
     let told = inner.environment(|_| false).into_iter().find(|(name, _)| name == "XLA_PYTHON_CLIENT_MEM_FRACTION").unwrap().1;
     assert_eq!(told, "0.1953", "a share of the whole card");
+    let chain = inner.environment(|_| false).into_iter().find(|(name, _)| name == "PLIMSOLL_LEASE").unwrap().1;
+    let innermost = folder.cards("2x1GiB", &[("CUDA_VISIBLE_DEVICES", "1"), ("PLIMSOLL_LEASE", &chain)]);
+    assert_eq!(innermost.all()[1].total, Bytes(200 * MIB), "a lease inside of a lease");
+    let elsewhere = folder.cards("3x1GiB", &[("PLIMSOLL_LEASE", &chain)]);
+    assert_eq!(elsewhere.all()[1].total, Bytes(1 << 30), "other cards have nothing to do with it");
     assert!(take(&cards, "1", "201MiB").is_err() && take(&cards, "2", "1MiB").is_err());
     // What is used inside is shown outside.
     let member = cards.machine().unwrap().join(&Who::this_process("")).unwrap();
@@ -113,4 +119,29 @@ fn a_lease_lasts_as_long_as_what_shares_it() {
         assert!(begin.elapsed() < Duration::from_secs(30));
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+#[test]
+fn whichever_card_becomes_free_is_taken() {
+    let folder = Folder::new("any");
+    let cards = folder.cards("3x1GiB", &[]);
+    let mut held: Vec<_> = ["0,", "1,", "2,"].iter().map(|card| Some(take(&cards, card, "").unwrap())).collect();
+    let request = Request { cards: Which::Count(2), wait: Some(Wait::default()), ..Request::default() };
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| cards.lease(&request, &mut |_| true).unwrap());
+        let machine = cards.machine().unwrap();
+        let begin = Instant::now();
+        while machine.look().unwrap().waiters().is_empty() {
+            assert!(begin.elapsed() < Duration::from_secs(30));
+        }
+        let seen = machine.look().unwrap();
+        let waiting = seen.waiters()[0].waiting.clone().unwrap();
+        assert_eq!((waiting.some, waiting.asked.len()), (2, 3), "two of three");
+        held[2] = None;
+        // One is not enough, and nobody may take it meanwhile.
+        assert!(take(&cards, "2,", "1").is_err());
+        assert_eq!(machine.look().unwrap().cards[2].reserved, Bytes::ZERO);
+        held[0] = None;
+        assert_eq!(numbers(&waits.join().unwrap()), [0, 2]);
+    });
 }
