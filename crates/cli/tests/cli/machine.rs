@@ -254,7 +254,7 @@ fn leases_of_a_drivers_cards_are_seen_beside_what_others_use() {
     let uses = format!("{library}.uses");
     // This process has no lease. The library's first card is the machine's second.
     std::fs::write(&uses, format!("0 {} 2000\n", std::process::id())).unwrap();
-    let mut run = command("run --quiet --memory 1GiB --name mine -- sh -c", &variables);
+    let mut run = command("run --quiet --gpus 0, --memory 1GiB --name mine -- sh -c", &variables);
     let script = format!("echo 0 $$ 300 >> {uses}; exec sleep 300");
     let _lease = Started(run.arg(&script).spawn().unwrap());
     let mut late = command("run --quiet --gpus 0, --memory 14GiB --wait --priority 3 --name late -- true", &variables);
