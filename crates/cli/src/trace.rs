@@ -1,5 +1,6 @@
 //! Step statistics of runs: as a table, and as a Chrome trace that `chrome://tracing` and Perfetto show. Devices are processes,
-//! runs are threads of them; times are microseconds since the first run began.
+//! runs are threads of them; times are microseconds since the first run began. Where the speed of cards is modelled, devices are there
+//! once more on the virtual clock, on which every run begins at 0.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -119,6 +120,31 @@ fn events(runs: &[TracedRun]) -> Vec<Value> {
                 });
                 let start = micros(offset + node.all_start_nanos);
                 slice(pid, tid, &node.node_name, &node.operation, start, micros(node.all_end_rel_nanos), &args)
+            }));
+        }
+    }
+    events.extend(virtual_clock(runs, &devices));
+    events
+}
+
+fn virtual_clock(runs: &[TracedRun], devices: &[&str]) -> Vec<Value> {
+    let mut events = Vec::new();
+    let mut named = Vec::new();
+    for (tid, run) in (1..).zip(runs) {
+        for device in &run.metadata.step_stats {
+            let modelled: Vec<_> = device.node_stats.iter().filter_map(|node| Some((node, node.modelled_nanos?))).collect();
+            if modelled.is_empty() {
+                continue;
+            }
+            let pid = 1 + devices.len() + devices.iter().position(|name| *name == device.device).unwrap_or(0);
+            if !named.contains(&pid) {
+                named.push(pid);
+                events.push(process(pid, &format!("{} on the virtual clock", device.device)));
+            }
+            events.push(thread(pid, tid, &run.label));
+            events.extend(modelled.into_iter().map(|(node, (start, end))| {
+                let args = json!({"label": node.timeline_label, "op": node.operation});
+                slice(pid, tid, &node.node_name, &node.operation, micros(start), micros(end - start), &args)
             }));
         }
     }

@@ -97,7 +97,7 @@ impl Callable {
         let trace = self.run_with(feeds, fetches, Some(trace), None)?;
         let elapsed = start.elapsed();
         let trace = trace.unwrap_or_else(|| Trace::new([]));
-        Ok(RunMetadata::new(self.plan(), self.session.graph(), &trace, elapsed))
+        Ok(RunMetadata::new(self.plan(), self.session.graph(), self.session.devices().specs(), &trace, elapsed))
     }
 
     /// Runs `runs` times (at least once) and says where the time went.

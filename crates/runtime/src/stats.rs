@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use plimsoll_device::{Trace, Work};
+use plimsoll_device::{DeviceSpec, Trace, Work};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, NodeId};
 use plimsoll_plan::{Plan, Queue};
@@ -55,6 +55,8 @@ pub struct NodeExecStats {
     pub bytes_written: u64,
     /// Bytes of scratch that it had.
     pub scratch_bytes: u64,
+    /// When it started and ended on the virtual clock, in nanoseconds, where the speed of a card that takes part is modelled.
+    pub modelled_nanos: Option<(u64, u64)>,
 }
 
 impl NodeExecStats {
@@ -96,11 +98,21 @@ impl NodeExecStats {
 
 impl RunMetadata {
     /// Of a run that is over.
-    pub(crate) fn new(plan: &Plan, graph: &Graph, trace: &Trace, elapsed: Duration) -> RunMetadata {
+    pub(crate) fn new(plan: &Plan, graph: &Graph, devices: &[DeviceSpec], trace: &Trace, elapsed: Duration) -> RunMetadata {
         let ends: Vec<Vec<u64>> = plan.queues().iter().enumerate().map(|(index, queue)| ends(trace, index, queue)).collect();
+        let is_modelled = plan.queues().iter().any(|queue| devices[queue.device.index()].is_modelled());
+        let ran = |queue: usize, command: usize| trace.span(queue as u32, command as u32).is_some();
+        let timeline = is_modelled.then(|| plan.on_the_clock(devices, ran));
+        let modelled = |queue: usize, command: usize| {
+            let (start, end) = *timeline.as_ref()?.spans.get(queue)?.get(command)?;
+            Some(((start * 1e9).round() as u64, (end * 1e9).round() as u64))
+        };
         let mut step_stats: Vec<DeviceStepStats> = Vec::new();
         for (index, queue) in plan.queues().iter().enumerate() {
-            let stats = |command| Some(node_stats(queue, command, graph, trace.span(index as u32, command as u32)?, index, &ends));
+            let stats = |command| {
+                let stats = node_stats(queue, command, graph, trace.span(index as u32, command as u32)?, index, &ends);
+                Some(NodeExecStats { modelled_nanos: modelled(index, command), ..stats })
+            };
             let node_stats: Vec<NodeExecStats> = (0..queue.program.commands.len()).filter_map(stats).collect();
             if !node_stats.is_empty() {
                 step_stats.push(DeviceStepStats { device: plan.devices[queue.device.index()].name.clone(), node_stats });
@@ -149,5 +161,6 @@ fn node_stats(queue: &Queue, position: usize, graph: &Graph, span: (u64, u64), i
         bytes_read: queue.bytes[position].0,
         bytes_written: queue.bytes[position].1,
         scratch_bytes: scratch.sum(),
+        modelled_nanos: None,
     }
 }

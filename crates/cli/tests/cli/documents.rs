@@ -206,6 +206,11 @@ fn a_trace_can_be_shown() {
         let copied = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["cat"] == "copy").count();
         assert!(copied > 0, "{trace}");
     }
+    // Cards whose speed is modelled are there on the virtual clock, too.
+    let modelled = "eval two/big.pb --init init --fetch y --sim-gpus 1x64MiB,speed=2";
+    assert_eq!(plimsoll(&format!("{modelled} --profile {file}")).code, 0);
+    let (processes, _) = shown(&read());
+    assert!(processes.contains(&device("GPU:0")) && processes.contains(&(device("GPU:0") + " on the virtual clock")), "{processes:?}");
     let bench = plimsoll(&format!("bench towers --runs 2 --profile {file}"));
     assert_eq!(bench.code, 0, "{}", bench.err);
     assert_eq!(shown(&read()).0, [device("CPU:0"), device("CPU:1")]);
