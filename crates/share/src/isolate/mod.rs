@@ -126,7 +126,7 @@ impl Workers {
         };
         let called = process.call(&key, &input, self.settings.timeout);
         let (pid, baseline) = (process.pid(), process.baseline);
-        let last_words = process.last_words();
+        let last_words = called.result.as_ref().err().map(|_| process.last_words()).unwrap_or_default();
         drop(process);
         let mut cards = look.report(&before, &look.settled(None, &before));
         Look::add_driver(&mut cards, driver, lease);

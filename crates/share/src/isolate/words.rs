@@ -1,9 +1,12 @@
 //! What a worker says on standard error: passed on as it comes, and the end of it kept.
 
 use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ChildStderr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
 
 /// Bytes kept.
 const KEPT: usize = 4 << 10;
@@ -12,7 +15,11 @@ const KEPT: usize = 4 << 10;
 const REST: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
-pub(super) struct Words(Arc<Shared>);
+pub(super) struct Words {
+    shared: Arc<Shared>,
+    /// The end that is read, to see whether something is in it.
+    pipe: OwnedFd,
+}
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -30,41 +37,53 @@ impl Words {
     /// Passes on what comes out of the pipe until it ends.
     pub fn pass_on(mut pipe: ChildStderr) -> Result<Words, String> {
         let shared = Arc::new(Shared::default());
+        let seen = pipe.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
         let kept = Arc::clone(&shared);
         let passes = move || {
             let mut buffer = [0; 8 << 10];
             loop {
+                let _ = poll(&mut [PollFd::new(&pipe, PollFlags::IN)], None);
+                // What is taken out of the pipe is kept before anybody sees that the pipe is empty.
+                let mut said = kept.said();
                 match pipe.read(&mut buffer) {
                     Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                    Ok(0) | Err(_) => break,
+                    Ok(0) | Err(_) => break said.ended = true,
                     Ok(count) => {
-                        // Kept first: who sees it may ask for it.
-                        kept.keep(&buffer[..count]);
+                        said.keep(&buffer[..count]);
+                        drop(said);
                         let _ = std::io::stderr().write_all(&buffer[..count]);
                     }
                 }
             }
-            kept.said().ended = true;
             kept.ended.notify_all();
         };
         let thread = std::thread::Builder::new().name("plimsoll-words".into()).stack_size(128 << 10).spawn(passes);
-        thread.map(|_| Words(shared)).map_err(|error| error.to_string())
+        thread.map(|_| Words { shared, pipe: seen }).map_err(|error| error.to_string())
     }
 
     /// Forgets what was said, before a new call.
     pub fn forget(&self) {
-        self.0.said().last.clear();
+        self.shared.said().last.clear();
     }
 
-    /// The end of what was said.
+    /// The end of what was said, all that was written by now included.
     pub fn last(&self) -> String {
-        String::from_utf8_lossy(&self.0.said().last).into_owned()
+        let begin = Instant::now();
+        loop {
+            let said = self.shared.said();
+            let is_read = said.ended || rustix::io::ioctl_fionread(&self.pipe).map_or(true, |bytes| bytes == 0);
+            if is_read || begin.elapsed() > REST {
+                return String::from_utf8_lossy(&said.last).into_owned();
+            }
+            drop(said);
+            std::thread::sleep(Duration::from_micros(50));
+        }
     }
 
     /// Waits for all that an ended process has said.
     pub fn rest(&self) {
-        let said = self.0.said();
-        let _ = self.0.ended.wait_timeout_while(said, REST, |said| !said.ended);
+        let said = self.shared.said();
+        let _ = self.shared.ended.wait_timeout_while(said, REST, |said| !said.ended);
     }
 
     /// The line in which the allocator said that it has no more, before it aborted.
@@ -80,11 +99,12 @@ impl Shared {
     fn said(&self) -> MutexGuard<'_, Said> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn keep(&self, bytes: &[u8]) {
-        let last = &mut self.said().last;
-        last.extend_from_slice(bytes);
-        let too_many = last.len().saturating_sub(KEPT);
-        last.drain(..too_many);
+impl Said {
+    fn keep(&mut self, bytes: &[u8]) {
+        self.last.extend_from_slice(bytes);
+        let too_many = self.last.len().saturating_sub(KEPT);
+        self.last.drain(..too_many);
     }
 }

@@ -99,11 +99,15 @@ fn serve(functions: &Functions, channel: &Channel) -> Result<(), String> {
         let _ = rustix::thread::set_name(&name);
     }
     let watched = channel.another().map_err(|error| error.to_string())?;
-    std::thread::Builder::new()
-        .name("plimsoll-watch".into())
-        .stack_size(64 << 10)
-        .spawn(move || watch(&watched))
-        .map_err(|error| format!("no thread: {error}"))?;
+    let (ready, begun) = std::sync::mpsc::channel();
+    let watches = move || {
+        let _ = ready.send(());
+        watch(&watched);
+    };
+    let thread = std::thread::Builder::new().name("plimsoll-watch".into()).stack_size(64 << 10).spawn(watches);
+    thread.map_err(|error| format!("no thread: {error}"))?;
+    // An allocator may reserve much address space for a thread: before that is limited.
+    let _ = begun.recv();
     if let Some(more) = setup.address_space {
         limit_address_space(more)?;
     }

@@ -83,7 +83,7 @@ impl Driver {
             let cards = self.look.report(&before, &after);
             Report { pid, took: begin.elapsed(), cards, resident: (baseline, resident), ended }
         };
-        let words = process.last_words();
+        let words = called.result.as_ref().err().map(|_| process.last_words()).unwrap_or_default();
         if called.alive {
             let report = report(resident, false);
             let keeps = !report.all_back() || resident > baseline + self.settings.keep;
