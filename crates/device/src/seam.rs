@@ -13,7 +13,8 @@ pub trait Device: Send + Sync {
     fn spec(&self) -> &DeviceSpec;
 
     /// Reserves `bytes` under the device's line in the name of `holder`, then backs them with zeroed memory; both end when
-    /// the block is dropped.
+    /// the block is dropped. The host reaches it through [`Block::read`] and [`Block::write`] alone, and gives the device's programs
+    /// its address.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED naming device, bytes asked, in use and allowed, and the holders.

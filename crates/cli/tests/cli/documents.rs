@@ -216,6 +216,32 @@ fn a_trace_can_be_shown() {
     assert_eq!(shown(&read()).0, [device("CPU:0"), device("CPU:1")]);
 }
 
+/// Eight towers on eight cards, and on eight parts of one card: the clock knows what two cores cannot show, and says it again.
+#[test]
+fn the_virtual_clock() {
+    let folder = super::Folder::new("clock");
+    let file = folder.write("profile.json", "");
+    let modelled = |options: &str| {
+        let bench = document(&format!("bench towers8_sgd_ref --runs 2 --json {options}"));
+        bench["modelled_ms"].as_f64().unwrap_or_else(|| panic!("{bench}"))
+    };
+    let cards = format!("--sim-gpus 8x64MiB,speed=0.001 --profile {file}");
+    let eight = modelled(&cards);
+    let profile: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert!((profile["modelled_step_us"].as_f64().unwrap() - 1e3 * eight).abs() < 1e-6, "{profile}");
+    let (processes, _) = shown(&profile);
+    for gpu in 0..8 {
+        let name = format!("device:GPU:{gpu} on the virtual clock");
+        assert_eq!(processes.iter().filter(|process| process.ends_with(&name)).count(), 1, "{processes:?}");
+    }
+    let parts = format!("GPU:0={}", ["8MiB"; 8].join("+"));
+    let one = modelled(&format!("--sim-gpus 1x64MiB,speed=0.001 --memory-limit {parts}"));
+    assert!((5.0..8.0).contains(&(one / eight)), "{one} {eight}");
+    assert_eq!(modelled(&cards), eight);
+    // Cards without a speed are not timed.
+    assert!(document("bench towers8_sgd_ref --runs 2 --json --sim-gpus 8x64MiB")["modelled_ms"].is_null());
+}
+
 #[test]
 fn a_verification_is_a_list() {
     let said = plimsoll("verify scalars towers --json");
