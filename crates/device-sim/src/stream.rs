@@ -37,10 +37,10 @@ struct State {
     closed: bool,
 }
 
-/// What the device keeps with a queue of a run: its addresses.
+/// What the device keeps with a queue of a run: its addresses, and the command that could not reach its arguments there.
 struct Addresses {
     loaded: Arc<Loaded>,
-    bound: UnsafeCell<Bound>,
+    bound: UnsafeCell<(Bound, Option<u32>)>,
 }
 
 // SAFETY: `bound` is written by the thread that has the job, and there is one job at a time for a queue of a run: a run is
@@ -124,12 +124,13 @@ impl Streams {
             }
             Some(addresses) => {
                 // SAFETY: see `Addresses`.
-                let bound = unsafe { &mut *addresses.bound.get() };
-                let is_new = bound.bind(loaded, &run.bindings, reach);
-                if is_new && let Some(command) = beyond_reach(loaded, &run.bindings) {
-                    run.fail(Failure { queue: loaded.queue, command, fault: BEYOND_REACH });
-                } else {
-                    self.steps(loaded, run, bound);
+                let (bound, refused) = unsafe { &mut *addresses.bound.get() };
+                if bound.bind(loaded, &run.bindings, reach) {
+                    *refused = beyond_reach(loaded, &run.bindings);
+                }
+                match *refused {
+                    Some(command) => run.fail(Failure { queue: loaded.queue, command, fault: BEYOND_REACH }),
+                    None => self.steps(loaded, run, bound),
                 }
             }
         }

@@ -1,32 +1,39 @@
-//! Simulated cards pass the suite of all devices.
+//! Simulated cards pass the suite of all devices, and so do parts of one card.
 
 use std::sync::{Arc, Mutex};
 
 use plimsoll_base::Bytes;
 use plimsoll_device::conformance::{Rig, run_all};
-use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec, InstructionSet};
-use plimsoll_device_sim::SimDevice;
+use plimsoll_device::{CardPart, Device, DeviceKind, DeviceName, DeviceSpec, InstructionSet};
+use plimsoll_device_sim::{Compute, SimDevice};
 use plimsoll_memory::Ledger;
 
-/// Cards that take so much for themselves; those made last can be lost.
-struct Cards(Bytes, Mutex<Vec<Arc<SimDevice>>>);
+/// Devices that take so much for themselves, each on a card of its own or all on one; those made last can be lost.
+struct Cards {
+    overhead: Bytes,
+    is_one: bool,
+    made: Mutex<Vec<Arc<SimDevice>>>,
+}
 
 impl Rig for Cards {
     fn devices(&self, count: usize, line: Bytes) -> Vec<Arc<dyn Device>> {
-        let device = |index| {
+        let shared = Arc::new(Compute::default());
+        let device = |index: u32| {
             let name = DeviceName::local("GPU", index);
             let cpu = DeviceSpec::cpu(index, Some(line), 1, InstructionSet::Baseline);
-            let spec = DeviceSpec { name, kind: DeviceKind::Gpu, overhead: self.0, ..cpu };
+            let (card, compute) = if self.is_one { (0, shared.clone()) } else { (index, Arc::default()) };
+            let card = Some(CardPart { card, priority: -(index as i32), modelled: None });
+            let spec = DeviceSpec { name, kind: DeviceKind::Gpu, overhead: self.overhead, card, ..cpu };
             let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
-            Arc::new(SimDevice::new(spec, ledger).unwrap())
+            Arc::new(SimDevice::on(&compute, spec, ledger).unwrap())
         };
         let cards: Vec<Arc<SimDevice>> = (0..count as u32).map(device).collect();
-        *self.1.lock().unwrap() = cards.clone();
+        *self.made.lock().unwrap() = cards.clone();
         cards.into_iter().map(|card| card as Arc<dyn Device>).collect()
     }
 
     fn lose(&self, device: &Arc<dyn Device>) -> bool {
-        let cards = self.1.lock().unwrap();
+        let cards = self.made.lock().unwrap();
         let name = &device.spec().name;
         cards.iter().find(|card| card.spec().name == *name).map(|card| card.lose()).is_some()
     }
@@ -34,7 +41,7 @@ impl Rig for Cards {
 
 #[test]
 fn cards_do_what_devices_do() {
-    for overhead in [0, 256 << 10] {
-        run_all(&Cards(Bytes(overhead), Mutex::default()));
+    for (overhead, is_one) in [(0, false), (256 << 10, false), (0, true)] {
+        run_all(&Cards { overhead: Bytes(overhead), is_one, made: Mutex::default() });
     }
 }
