@@ -257,9 +257,13 @@ fn leases_of_a_drivers_cards_are_seen_beside_what_others_use() {
     let mut run = command("run --quiet --gpus 0, --memory 1GiB --name mine -- sh -c", &variables);
     let script = format!("echo 0 $$ 300 >> {uses}; exec sleep 300");
     let _lease = Started(run.arg(&script).spawn().unwrap());
+    let begin = Instant::now();
+    while !document("", &variables)["processes"].to_string().contains("\"mine\"") {
+        assert!(begin.elapsed() < Duration::from_secs(30));
+    }
+    // Not before: who waits for so much has it kept free.
     let mut late = command("run --quiet --gpus 0, --memory 14GiB --wait --priority 3 --name late -- true", &variables);
     let _waiter = Started(late.spawn().unwrap());
-    let begin = Instant::now();
     let seen = loop {
         let seen = document("", &variables);
         let lease = seen["processes"].as_array().unwrap().iter().find(|process| process["name"] == "mine").cloned();
