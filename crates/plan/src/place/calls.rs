@@ -20,7 +20,14 @@ struct Frame<'a> {
     outer: Stack<'a>,
 }
 
+/// Functions that call each other more deeply than this are not looked into.
+const MAX_DEPTH: usize = 200;
+
 impl Stack<'_> {
+    fn depth(&self) -> usize {
+        self.0.map_or(0, |frame| 1 + frame.outer.depth())
+    }
+
     fn has(&self, function: &str) -> bool {
         self.0.is_some_and(|frame| frame.function == function || frame.outer.has(function))
     }
@@ -136,6 +143,9 @@ pub(super) fn apply(joined: &mut Joined<'_>, call: NodeId, stack: &Stack<'_>) ->
             stack.spell()
         ))
         .at_node(&node.name));
+    }
+    if stack.depth() >= MAX_DEPTH {
+        return Err(Error::unimplemented(format!("functions that return resources call each other {MAX_DEPTH} deep")).at_node(&node.name));
     }
     let (body, args, rets) = body(function, &func, &graph.library, cx.registry.table()).map_err(|error| error.at_node(&node.name))?;
     let isolated = isolate(&body, cx.registry.table())?;
