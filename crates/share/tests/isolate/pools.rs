@@ -52,7 +52,8 @@ fn answers(workers: &Workers) {
 }
 
 fn workers_stay(workers: &Workers) {
-    let pool = workers.pool(1).unwrap();
+    // Symbols are kept once a trace was resolved: tens of MiB where a program has debug information.
+    let pool = workers.clone().keep(Bytes(1 << 30)).pool(1).unwrap();
     let pids: BTreeSet<u32> = pool.map(process, vec![(); 20]).map(|answer| answer.unwrap().output.0).collect();
     assert_eq!(pids.len(), 1);
     // An error and a panic are answers: the worker goes on.
