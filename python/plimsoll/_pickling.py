@@ -120,8 +120,7 @@ def _dumped(obj: Any, beside: Optional[Callable[[pickle.PickleBuffer], bool]], b
 
 def _picklers() -> Iterator[Any]:
     """Who is asked, one after the other."""
-    loaded = sys.modules.get("cloudpickle")
-    if loaded is None or not loaded.list_registry_pickle_by_value():
+    if not _are_modules_by_value():
         yield _ByReference
     try:
         import cloudpickle
@@ -130,6 +129,17 @@ def _picklers() -> Iterator[Any]:
     else:
         yield cloudpickle.CloudPickler
     yield _Plain
+
+
+def _are_modules_by_value() -> bool:
+    """Whether the program told cloudpickle of modules whose contents go by value."""
+    if "cloudpickle" not in sys.modules:
+        return False
+    try:
+        import cloudpickle  # another thread may be about it: this waits until it is whole
+    except ImportError:
+        return False
+    return bool(getattr(cloudpickle, "list_registry_pickle_by_value", tuple)())  # since 2.0
 
 
 def loads(message: Message) -> Any:

@@ -107,6 +107,23 @@ def test_a_notebook_without_cloudpickle(run_program):
     assert "cloudpickle" in run_program(source, "text", cloudpickle=False).stdout
 
 
+@pytest.mark.parametrize("ends", ["raise ImportError('not here')", "list_registry_pickle_by_value = dict\nCloudPickler = pickle.Pickler"])
+def test_a_thread_waits_while_another_imports_cloudpickle(run_program, tmp_path, ends):
+    (tmp_path / "cloudpickle.py").write_text(f"import pickle, time\ntime.sleep(0.3)\n{ends}\n")
+    source = """
+        import sys, threading
+        from plimsoll import _pickling
+
+        other = threading.Thread(target=_pickling.to_bytes, args=(lambda: 1,))
+        other.start()
+        while other.is_alive() and "cloudpickle" not in sys.modules:
+            pass
+        print(len(_pickling.to_bytes(lambda: 2)) > 0)
+        other.join()
+    """
+    assert run_program(source).stdout == "True\n"
+
+
 def test_what_cannot_go_by_value_goes_by_reference(run_program):
     source = """
         import plimsoll, threading
