@@ -99,6 +99,8 @@ fn group(text: &str) -> Result<Group, String> {
 fn set(group: &mut Group, key: &str, value: &str) -> Result<(), String> {
     let wrong = |what: &str| format!("{key}={value}: '{value}' is not {what}");
     match key {
+        // None, as where it is not said.
+        "overhead" if value == "0" => group.overhead = Bytes::ZERO,
         "overhead" => group.overhead = bytes(value).map_err(|error| format!("{key}={value}: {error}"))?,
         "bandwidth" => group.bandwidth = bytes(value).map_err(|error| format!("{key}={value}: {error}"))?.0 as f64,
         "link" => group.link = bytes(value).map_err(|error| format!("{key}={value}: {error}"))?.0 as f64,
@@ -233,6 +235,7 @@ mod tests {
         assert_eq!(uuids("2x4GiB"), uuids("4096MiB+1x4GB"));
         assert_ne!(uuids("2x4GiB")[0], uuids("3x4GiB")[0]);
         assert_ne!(uuids("2x4GiB")[0], uuids("2x4GiB,overhead=1MiB")[0]);
+        assert_eq!(uuids("2x4GiB"), uuids("2x4GiB,overhead=0"));
         assert_ne!(uuids("2x4GiB")[0], uuids("2x4GiB,link=1GiB")[0]);
         let all = uuids("64x1GiB");
         assert!(all.iter().collect::<std::collections::HashSet<_>>().len() == 64 && all.iter().all(|uuid| uuid.len() == 40));

@@ -18,6 +18,8 @@ use super::signature::Signatures;
 pub(super) struct Joined<'a> {
     pub groups: Groups<'a>,
     pub signatures: Signatures<'a>,
+    /// The types that each node's own kernels are for.
+    pub supported: IdVec<NodeId, Types>,
     /// The devices of nodes that had them before.
     pub assigned: IdVec<NodeId, Option<usize>>,
     /// What nodes ask for, where they do.
@@ -40,7 +42,7 @@ pub(super) fn join<'a>(
     let types = supported_types(graph, order, cx.registry, cx.devices)?;
     let none = IdVec::filled(None, graph.nodes().len());
     let asked = IdVec::filled(None, graph.nodes().len());
-    let mut joined = Joined { groups: Groups::new(graph, cx, types), signatures, assigned: none, asked };
+    let mut joined = Joined { supported: types.clone(), groups: Groups::new(graph, cx, types), signatures, assigned: none, asked };
     joined.initialise(order, assigned)?;
     let calls = joined.along_edges(order)?;
     // The last one first: so they come out of TensorFlow's set, and so its errors name their ends.

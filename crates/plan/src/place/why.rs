@@ -88,19 +88,24 @@ pub(super) fn reasons(joined: &mut Joined<'_>, choice: &Choice) -> IdVec<NodeId,
 }
 
 /// For every root, the member that decided: one that was assigned before, then one that makes what it asks a device for, then
-/// one that asks for the device, then one that makes a reference or a resource, then the first that was placed.
+/// one that asks for the device, then one that has kernels for one type only (that makes a reference or a resource, if there is
+/// one), then one that makes a reference or a resource, then one that asks for what it does not get, then the first that was
+/// placed.
 fn deciders(joined: &mut Joined<'_>, choice: &Choice) -> IdVec<NodeId, Option<NodeId>> {
     let count = joined.groups.graph.nodes().len();
+    let has_types = joined.groups.cx.devices.types.len() > 1;
     let mut best: IdVec<NodeId, Option<(u8, NodeId)>> = IdVec::filled(None, count);
     for &id in &choice.order {
         let node = joined.groups.node(id);
         let makes = super::kernels::makes_resource(&joined.signatures, id);
-        let rank = match (joined.assigned[id].is_some(), asks_for(joined, choice, id), makes) {
-            (true, _, _) => 0,
-            (_, true, true) => 1,
-            (_, true, false) => 2,
-            (_, false, true) if node.device.is_empty() => 3,
-            _ => 4,
+        let rank = match (asks_for(joined, choice, id), makes) {
+            _ if joined.assigned[id].is_some() => 0,
+            (true, true) => 1,
+            (true, false) => 2,
+            (false, _) if has_types && joined.supported[id].len() == 1 => if makes { 3 } else { 4 },
+            (false, true) if node.device.is_empty() => 5,
+            _ if !node.device.is_empty() => 6,
+            _ => 7,
         };
         let root = joined.groups.root(id);
         if best[root].is_none_or(|(other, _)| rank < other) {
