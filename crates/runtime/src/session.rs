@@ -1,6 +1,6 @@
 //! A graph with its variables, constants and plans.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -76,13 +76,26 @@ pub struct VariableInfo {
 /// More plans than this are not kept.
 const MAX_PLANS: usize = 256;
 
+/// # Errors
+/// NOT_FOUND naming the first node whose operation is neither registered nor a function of the graph: TensorFlow takes no such
+/// graph, whatever is run of it.
+fn require_operations(graph: &Graph, registry: &Registry) -> Result<()> {
+    let mut known = HashSet::new();
+    for node in graph.nodes().values() {
+        if known.insert(node.op.as_str()) && graph.library.find(&node.op).is_none() {
+            registry.table().require(&node.op).map_err(|error| error.at_node(&node.name))?;
+        }
+    }
+    Ok(())
+}
+
 impl Session {
     /// A session for `graph`. Calls are inlined and every node is placed here, but with
     /// [`place_pruned_graph`](plimsoll_device::Options::place_pruned_graph).
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for device strings that make no sense, and for nodes that ask for a device that is not there where
-    /// soft placement is off; with [`plimsoll_device::Options::idle_release`], as [`Session::idle_release`].
+    /// NOT_FOUND for operations that are neither registered nor functions of the graph, fetched or not; INVALID_ARGUMENT for
+    /// device strings that make no sense, and for nodes that ask for a device that is not there where soft placement is off; with [`plimsoll_device::Options::idle_release`], as [`Session::idle_release`].
     pub fn new(devices: &Devices, graph: &Graph, registry: Arc<Registry>) -> Result<Session> {
         Session::with_checkpoints(devices, graph, registry, Arc::new(checkpoints::None))
     }
@@ -97,6 +110,7 @@ impl Session {
         registry: Arc<Registry>,
         checkpoints: Arc<dyn Checkpoints>,
     ) -> Result<Session> {
+        require_operations(graph, &registry)?;
         let graph = plimsoll_plan::inline(graph, registry.table())?;
         let options = devices.options();
         let options = PlaceOptions { log: options.log_placement, ..PlaceOptions::new(options.soft_placement) };

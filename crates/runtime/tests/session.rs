@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Code, DataType};
 use plimsoll_device::Options;
-use plimsoll_graph::{HostTensor, Output, Shape};
+use plimsoll_graph::{Graph, GraphDef, HostTensor, NodeDef, Output, Shape};
 use plimsoll_ops::builder::{Initializer, VariableKind};
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_runtime::{Devices, Session};
@@ -54,6 +54,18 @@ fn runs_a_graph_once_and_again_with_other_shapes() {
     assert_eq!((floats(&y[0]), y[0].shape().clone()), (vec![7.0], Shape::scalar()));
     let y = session.run(&[("a", &scalar(2.0)), ("x:0", &vector(&[1.0, 2.0])), ("b", &vector(&[10.0, 20.0]))], &["y:0", "y"], &[]).unwrap();
     assert_eq!((floats(&y[0]), floats(&y[1])), (vec![12.0, 24.0], vec![12.0, 24.0]));
+}
+
+/// Nobody fetches the node.
+#[test]
+fn a_graph_with_an_operation_that_nobody_registered_is_refused() {
+    let registry = Arc::new(Registry::standard());
+    let node = |name: &str, op: &str| NodeDef { name: name.to_string(), op: op.to_string(), ..NodeDef::default() };
+    let def = GraphDef { nodes: vec![node("there", "NoOp"), node("odd", "NobodyKnowsThis")], ..GraphDef::default() };
+    let graph = Graph::resolve(def, registry.table()).unwrap();
+    let error = Session::new(&Devices::open(&Options::new()).unwrap(), &graph, registry).err().unwrap();
+    assert_eq!((error.code(), error.node()), (Code::NotFound, Some("odd")));
+    assert!(error.to_string().contains("Op type not registered 'NobodyKnowsThis'"), "{error}");
 }
 
 #[test]

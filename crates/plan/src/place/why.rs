@@ -89,8 +89,8 @@ pub(super) fn reasons(joined: &mut Joined<'_>, choice: &Choice) -> IdVec<NodeId,
 
 /// For every root, the member that decided: one that was assigned before, then one that makes what it asks a device for, then
 /// one that asks for the device, then one that has kernels for one type only (that makes a reference or a resource, if there is
-/// one), then one that makes a reference or a resource, then one that asks for what it does not get, then the first that was
-/// placed.
+/// one), then one that makes a reference or a resource, then one that asks for what it does not get (that makes one, if there is
+/// one), then the first that was placed.
 fn deciders(joined: &mut Joined<'_>, choice: &Choice) -> IdVec<NodeId, Option<NodeId>> {
     let count = joined.groups.graph.nodes().len();
     let has_types = joined.groups.cx.devices.types.len() > 1;
@@ -104,8 +104,9 @@ fn deciders(joined: &mut Joined<'_>, choice: &Choice) -> IdVec<NodeId, Option<No
             (true, false) => 2,
             (false, _) if has_types && joined.supported[id].len() == 1 => if makes { 3 } else { 4 },
             (false, true) if node.device.is_empty() => 5,
-            _ if !node.device.is_empty() => 6,
-            _ => 7,
+            (_, true) => 6,
+            _ if !node.device.is_empty() => 7,
+            _ => 8,
         };
         let root = joined.groups.root(id);
         if best[root].is_none_or(|(other, _)| rank < other) {
