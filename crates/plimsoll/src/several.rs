@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_base::Result;
+use plimsoll_base::{Code, Result};
 use plimsoll_graph::Graph;
 use plimsoll_plan::{Footprint, Joint, Signature};
 
@@ -11,7 +11,7 @@ use crate::{Devices, PlacementMode, Session};
 
 /// Models that are to share devices, each with what will be run of it, one after the other: its initializer, at last its steps. Opened
 /// together they are placed by [`PlacementMode`]: by TensorFlow's rules each for itself, or by first fit, where a model that has
-/// no room beside those before it goes to the next device, or in pieces to several.
+/// no room beside those before it goes to the next device, or in pieces to several, or takes its turn.
 ///
 /// ```no_run
 /// # use plimsoll::{Devices, Options, PlacementMode, Signature};
@@ -102,8 +102,7 @@ impl<'a> Several<'a> {
     /// Places them, and restores SavedModels.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED where one of them fits in no way, by first fit beside those before it, else by itself; what planning and
-    /// restoring say.
+    /// RESOURCE_EXHAUSTED where one of them fits in no way by itself; what planning and restoring say.
     pub fn open(self) -> Result<Opened> {
         let mut placed: Vec<(OneOfSeveral, Footprint)> = Vec::with_capacity(self.models.len());
         let mut log = Vec::new();
@@ -138,10 +137,12 @@ impl Devices {
     }
 
     /// Places a session's graph by [`PlacementMode`] for these runs, one after the other, beside models that take this at the same
-    /// time, and by first fit beside what other programs have of the cards now. By TensorFlow's rules it is where it was; by first fit it is a new session, and the old one should go.
+    /// time, and by first fit beside what other programs have of the cards now. By TensorFlow's rules it is where it was; by first
+    /// fit it is a new session, and the old one should go. What fits in no way beside the other models is placed as if they were
+    /// not there: it has to take its turn, as [`Joint`] says.
     ///
     /// # Errors
-    /// By first fit RESOURCE_EXHAUSTED where it fits in no way, with all that was tried; what planning says.
+    /// By first fit RESOURCE_EXHAUSTED where it fits in no way by itself, with all that was tried; what planning says.
     pub fn place(&self, session: &Session, runs: &[Signature], beside: &[&Footprint]) -> Result<Placed> {
         if self.options().placement != PlacementMode::FirstFit {
             let mut footprint = Footprint::new(self.specs());
@@ -152,13 +153,20 @@ impl Devices {
             return Ok(Placed { session: session.clone(), footprint, log: Vec::new() });
         }
         // What other programs have of the cards is not there for this one.
-        let mut taken = self.memory_out_of_reach()?;
+        let elsewhere = self.memory_out_of_reach()?;
+        let mut taken = elsewhere.clone();
         for footprint in beside {
             let others = footprint.needs().iter().zip(self.specs());
             taken.iter_mut().zip(others).for_each(|(taken, (need, spec))| *taken += need.peak - spec.overhead);
         }
-        let fitted = session.first_fit(runs, &taken)?;
-        let log = fitted.tried.iter().map(ToString::to_string).collect();
+        let (fitted, turn) = match session.first_fit(runs, &taken) {
+            Err(error) if error.code() == Code::ResourceExhausted && !beside.is_empty() => {
+                (session.first_fit(runs, &elsewhere)?, Some("fits nowhere beside the models before it, whole or in pieces: takes its turn"))
+            }
+            fitted => (fitted?, None),
+        };
+        let tried = fitted.tried.iter().map(ToString::to_string);
+        let log = turn.map(str::to_string).into_iter().chain(tried).collect();
         let placed = Session::from(session.with_placement(fitted.placement)?).with_signatures(session.signatures().clone());
         self.write_log(&placed);
         Ok(Placed { session: placed, footprint: fitted.footprint, log })

@@ -68,6 +68,22 @@ fn models_are_placed_in_their_order_on_the_first_device_with_room() {
     }
 }
 
+/// Either fills the one device that has room for it.
+#[test]
+fn a_model_with_room_nowhere_beside_others_takes_its_turn() {
+    let devices = Devices::open(&options(["176KiB", "32KiB"]).placement(PlacementMode::FirstFit)).unwrap();
+    let mut several = devices.several();
+    several.graph("a", network(&devices, 500), runs()).unwrap().graph("b", network(&devices, 400), runs()).unwrap();
+    let opened = several.open().unwrap();
+    assert_eq!((opened.joint.together(), opened.joint.rounds().unwrap()), (Together::InTurn, vec![vec![0], vec![1]]));
+    assert_eq!(opened.log[1], "b: fits nowhere beside the models before it, whole or in pieces: takes its turn");
+    assert!(opened.log[2].starts_with("b: whole on CPU:0: fits: "), "{:?}", opened.log);
+    for session in &opened.sessions {
+        value(session);
+        session.close();
+    }
+}
+
 #[test]
 fn a_model_that_fits_nowhere_is_named() {
     for mode in [PlacementMode::FirstFit, PlacementMode::TensorFlow] {

@@ -125,7 +125,7 @@ pub fn first_fit(request: &FitRequest<'_>) -> Result<Fitted> {
     }
     let tried = search.tried.iter().map(|tried| format!("\n  {tried}")).collect::<String>();
     Err(Error::resource_exhausted(format!("the model fits nowhere, whole or in pieces:{tried}"))
-        .with_remedy("raise a limit, feed a smaller batch, or run the models one after the other"))
+        .with_remedy("raise a limit, or feed a smaller batch"))
 }
 
 /// The pieces of a model: for each, which whole placement its units take their devices from, and the first of its units.

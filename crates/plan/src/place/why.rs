@@ -93,7 +93,7 @@ pub(super) fn reasons(joined: &mut Joined<'_>, choice: &Choice) -> IdVec<NodeId,
 /// one), then the first that was placed.
 fn deciders(joined: &mut Joined<'_>, choice: &Choice) -> IdVec<NodeId, Option<NodeId>> {
     let count = joined.groups.graph.nodes().len();
-    let has_types = joined.groups.cx.devices.types.len() > 1;
+    let is_only = |id: NodeId| joined.groups.cx.devices.types.len() > 1 && joined.supported[id].len() == 1;
     let mut best: IdVec<NodeId, Option<(u8, NodeId)>> = IdVec::filled(None, count);
     for &id in &choice.order {
         let node = joined.groups.node(id);
@@ -102,7 +102,8 @@ fn deciders(joined: &mut Joined<'_>, choice: &Choice) -> IdVec<NodeId, Option<No
             _ if joined.assigned[id].is_some() => 0,
             (true, true) => 1,
             (true, false) => 2,
-            (false, _) if has_types && joined.supported[id].len() == 1 => if makes { 3 } else { 4 },
+            (false, true) if is_only(id) => 3,
+            (false, false) if is_only(id) => 4,
             (false, true) if node.device.is_empty() => 5,
             (_, true) => 6,
             _ if !node.device.is_empty() => 7,
