@@ -82,6 +82,49 @@ fn play() {
     run(Path::new(&folder), SCRIPT, VALUES);
 }
 
+/// The first would run on for long, the second does not let itself be asked to end.
+const STUBBORN: &str = "[ $1 = 1 ] || trap '' TERM; echo begin $1 $$ >> log; if [ $1 = 1 ] && mkdir first; then exec sleep 1000; fi
+    sleep 0.5; echo end $1 $$ >> log; echo '{}'";
+
+/// Not a test of anything: a sweep that is killed.
+#[test]
+fn play_stubborn() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    run(Path::new(&folder), STUBBORN, "1,2");
+}
+
+#[test]
+fn programs_end_with_the_sweep_and_none_runs_beside_itself() {
+    let folder = folder("ends");
+    let play = || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["play_stubborn", "--exact"]).env(FOLDER, &folder).current_dir(&folder).stdout(Stdio::null());
+        command
+    };
+    let log = || std::fs::read_to_string(folder.join("log")).unwrap_or_default();
+    let wait = |what: &str, is_so: &dyn Fn() -> bool| {
+        let begin = Instant::now();
+        while !is_so() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{what}: {}", log());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let mut child = play().spawn().unwrap();
+    wait("both run", &|| log().lines().count() == 2 && folder.join("first").exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let text = log();
+    let first = text.lines().find_map(|line| line.strip_prefix("begin 1 ")).unwrap();
+    // Where nobody has waited for it yet, its number is still there.
+    let is_gone = || std::fs::read_to_string(format!("/proc/{first}/stat")).map_or(true, |stat| stat.contains(") Z"));
+    wait("the first ends with the sweep", &is_gone);
+    assert!(play().status().unwrap().success());
+    let of_second: Vec<String> = log().lines().filter_map(|line| line.split_once(" 2 ").map(|(what, _)| what.into())).collect();
+    assert_eq!(of_second, ["begin", "end", "begin", "end"], "{}", log());
+    assert_eq!(std::fs::read_to_string(folder.join("results.jsonl")).unwrap().lines().count(), 2);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn after_a_crash_it_goes_on_and_repeats_nothing_that_was_done() {
     let folder = folder("crash");

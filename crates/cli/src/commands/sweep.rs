@@ -81,6 +81,8 @@ pub fn run(args: SweepArgs) -> Result<ExitCode> {
     let sorted = sorted(&outcome, metric.as_deref(), args.best);
     match args.json {
         true => output::result_json(&sorted)?,
+        // Nothing has come to its end.
+        false if sorted.is_empty() => {}
         false => output::result(table(&sorted, metric.as_deref()))?,
     }
     let missing = outcome.done.len() - sorted.len();
@@ -98,7 +100,7 @@ pub fn with_progress(cards: &plimsoll::share::Cards, wanted: &Sweep) -> Result<O
     }
     let (begin, on_terminal) = (Instant::now(), std::io::stderr().is_terminal());
     let mut before = None;
-    let mut drawn = String::new();
+    let (mut drawn, mut lingers) = (String::new(), false);
     let mut told = |done: Option<&Done>, progress: Progress| {
         let before = *before.get_or_insert(progress.ended);
         let mut err = std::io::stderr().lock();
@@ -109,6 +111,9 @@ pub fn with_progress(cards: &plimsoll::share::Cards, wanted: &Sweep) -> Result<O
                 writeln!(err, "{clear}{}/{} {}: {}, {:.1} s", progress.ended, progress.total, values(done), summary(done), done.seconds);
         }
         let line = bar(progress, before, begin.elapsed());
+        if progress.lingering > 0 && !std::mem::replace(&mut lingers, true) && !on_terminal {
+            let _ = writeln!(err, "{line}");
+        }
         if on_terminal && line != drawn {
             let _ = write!(err, "\r{line}\x1b[K").and_then(|()| err.flush());
             drawn = line;
@@ -128,11 +133,14 @@ pub fn with_progress(cards: &plimsoll::share::Cards, wanted: &Sweep) -> Result<O
 /// `[####....] 12 of 40, 4 running, 1 failed, 3 min left`.
 fn bar(progress: Progress, before: usize, elapsed: Duration) -> String {
     const WIDTH: usize = 24;
-    let Progress { total, ended, failed, running } = progress;
+    let Progress { total, ended, failed, running, lingering } = progress;
     let full = WIDTH * ended / total.max(1);
     let mut line = format!("[{}{}] {ended} of {total}, {running} running", "#".repeat(full), ".".repeat(WIDTH - full));
     if failed > 0 {
         line += &format!(", {failed} failed");
+    }
+    if lingering > 0 {
+        line += &format!(", {lingering} wait for the end of what an earlier sweep started");
     }
     let here = ended.saturating_sub(before);
     if here > 0 && ended < total {
@@ -260,8 +268,10 @@ mod tests {
 
     #[test]
     fn how_far_it_is() {
-        let progress = Progress { total: 8, ended: 4, failed: 1, running: 2 };
+        let progress = Progress { total: 8, ended: 4, failed: 1, running: 2, lingering: 0 };
         assert_eq!(bar(progress, 2, Duration::from_secs(10)), "[############............] 4 of 8, 2 running, 1 failed, 20 s left");
         assert!(bar(progress, 4, Duration::ZERO).ends_with("1 failed"));
+        let lingering = Progress { lingering: 1, ..progress };
+        assert!(bar(lingering, 4, Duration::ZERO).ends_with("1 failed, 1 wait for the end of what an earlier sweep started"));
     }
 }

@@ -19,6 +19,7 @@
 mod bell;
 mod byte_lock;
 mod decide;
+mod end;
 mod file;
 mod full;
 mod history;
@@ -37,6 +38,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Error, Result};
 
+pub use end::end_with_this_thread;
 pub use full::{Denied, Full, HolderOn, OUT_OF_MEMORY, Why};
 pub use history::History;
 pub use member::Member;

@@ -3,15 +3,16 @@
 mod results;
 mod space;
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Code, Error, Result};
+use plimsoll_memory::machine::end_with_this_thread;
 use rustix::process::Pid;
-use signal_hook::consts::signal::SIGTERM;
+use signal_hook::consts::signal::{SIGKILL, SIGTERM};
 
 use crate::lease::{Cards, Lease, Request};
 use crate::run::signals::{self, Signals};
@@ -22,6 +23,9 @@ pub use space::{Axis, Point, points};
 
 /// How often leases that others hold are asked for again.
 const AGAIN: Duration = Duration::from_millis(200);
+
+/// A wish to end that comes so long after the first is another one.
+const INSISTS: Duration = Duration::from_secs(1);
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -50,6 +54,8 @@ pub struct Progress {
     pub failed: usize,
     /// Those that run now.
     pub running: usize,
+    /// Of those that are left, the ones that wait because what a sweep that was killed had started for them has not ended yet.
+    pub lingering: usize,
 }
 
 /// What a sweep came to.
@@ -63,6 +69,17 @@ pub struct Outcome {
     pub stopped: Option<i32>,
 }
 
+/// What came of the wish to start a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// It runs.
+    Runs,
+    /// There is no lease for it now.
+    NoLease,
+    /// An earlier sweep's program still writes its output.
+    Lingers,
+}
+
 /// A run that goes on.
 struct Job {
     place: usize,
@@ -73,7 +90,9 @@ struct Job {
     command: Vec<String>,
 }
 
-/// Runs a sweep. `told` hears of each run that has ended (none now and then in between) and how far it is.
+/// Runs a sweep. `told` hears of each run that has ended (none now and then in between) and how far it is. Programs are asked to end
+/// when the calling thread ends, however that ends; what of theirs still writes the output of a run then is waited for by the next
+/// sweep before it runs that again.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for a command that does not use a name; RESOURCE_EXHAUSTED where a lease could never be had; otherwise what stands
@@ -90,12 +109,13 @@ pub fn sweep(cards: &Cards, sweep: &Sweep, told: &mut dyn FnMut(Option<&Done>, P
     let before = done.iter().flatten().count();
     let left = (0..done.len()).rev().filter(|&place| done[place].is_none()).collect();
     let signals = Signals::listen().map_err(|error| Error::internal(format!("signals cannot be listened to: {error}")))?;
-    let mut runner = Runner { cards, sweep, commands, logs, results, signals, done, left, running: Vec::new(), stopped: None, told };
+    let mut runner =
+        Runner { cards, sweep, commands, logs, results, signals, done, left, running: Vec::new(), lingering: 0, stopped: None, told };
     let outcome = runner.until_the_end();
     if outcome.is_err() {
         runner.end_all();
     }
-    outcome.map(|()| Outcome { done: runner.done, before, stopped: runner.stopped })
+    outcome.map(|()| Outcome { done: runner.done, before, stopped: runner.stopped.map(|(signal, _)| signal) })
 }
 
 struct Runner<'a> {
@@ -109,7 +129,9 @@ struct Runner<'a> {
     /// Places of points that are still to be run, the last one next.
     left: Vec<usize>,
     running: Vec<Job>,
-    stopped: Option<i32>,
+    lingering: usize,
+    /// The signal that ends the sweep early, and since when.
+    stopped: Option<(i32, Instant)>,
     told: &'a mut dyn FnMut(Option<&Done>, Progress),
 }
 
@@ -122,14 +144,8 @@ impl Runner<'_> {
                 return Ok(());
             }
             let is_time = asked.is_none_or(|asked| asked.elapsed() >= AGAIN);
-            while is_time && self.stopped.is_none() && self.running.len() < self.sweep.jobs.max(1) {
-                let Some(&place) = self.left.last() else { break };
-                if !self.start(place)? {
-                    asked = Some(Instant::now());
-                    break;
-                }
-                asked = None;
-                self.left.pop();
+            if is_time && self.stopped.is_none() {
+                asked = self.start_all()?.then(Instant::now);
             }
             self.tell(None);
             for signal in self.signals.wait_for_all(AGAIN) {
@@ -141,12 +157,30 @@ impl Runner<'_> {
         }
     }
 
+    /// Starts what may run now. Whether something is left that could not.
+    fn start_all(&mut self) -> Result<bool> {
+        self.lingering = 0;
+        let mut at = self.left.len();
+        while at > 0 && self.running.len() < self.sweep.jobs.max(1) {
+            at -= 1;
+            match self.start(self.left[at])? {
+                Start::Runs => drop(self.left.remove(at)),
+                Start::NoLease => return Ok(true),
+                Start::Lingers => self.lingering += 1,
+            }
+        }
+        Ok(self.lingering > 0)
+    }
+
     /// Starts a run, if there is a lease to be had.
-    fn start(&mut self, place: usize) -> Result<bool> {
+    fn start(&mut self, place: usize) -> Result<Start> {
         let command = &self.commands[place];
         let Some((program, arguments)) = command.split_first() else {
             return Err(Error::invalid_argument("no program is named").with_remedy("write it after --"));
         };
+        let output = self.logs.join(format!("{}.out", place + 1));
+        let errors = output.with_extension("err");
+        let Some(out) = take(&output)? else { return Ok(Start::Lingers) };
         let request = self.sweep.request.clone().map(|request| Request { program: command.join(" "), wait: None, ..request });
         let lease = match request.as_ref().map(|request| self.cards.lease(request, &mut |_| true)).transpose() {
             Ok(lease) => lease,
@@ -154,23 +188,23 @@ impl Runner<'_> {
             Err(error)
                 if error.code() == Code::ResourceExhausted && request.is_some_and(|request| self.cards.could_grant(&request).is_ok()) =>
             {
-                return Ok(false);
+                return Ok(Start::NoLease);
             }
             Err(error) => return Err(error),
         };
-        let output = self.logs.join(format!("{}.out", place + 1));
-        let errors = output.with_extension("err");
-        let file = |path: &Path| File::create(path).map_err(|error| refused(path, &error));
-        let (out, err) = (file(&output)?, file(&errors)?);
+        out.set_len(0).map_err(|error| refused(&output, &error))?;
+        let err = File::create(&errors).map_err(|error| refused(&errors, &error))?;
         let mut child = Command::new(program);
         child.args(arguments).stdin(Stdio::null()).stdout(out).stderr(err);
         lease.as_ref().map_or(Ok(()), |lease| lease.inherit(&mut child))?;
+        // Nobody would see what comes of it.
+        end_with_this_thread(&mut child);
         let begin = Instant::now();
         let child = child.spawn().map_err(|error| {
             Error::new(Code::NotFound, format!("{program}: {error}")).with_remedy("write a program that can be started after --")
         })?;
         self.running.push(Job { place, child, lease, begin, output, command: command.clone() });
-        Ok(true)
+        Ok(Start::Runs)
     }
 
     /// Takes note of runs that have ended.
@@ -204,15 +238,17 @@ impl Runner<'_> {
             ended: ended.clone().count(),
             failed: ended.filter(|done| !done.ok).count(),
             running: self.running.len(),
+            lingering: self.lingering,
         };
         (self.told)(place.and_then(|place| self.done[place].as_ref()), progress);
     }
 
-    /// Somebody wants an end: those that run are asked too.
+    /// Somebody wants an end: those that run are asked too, and who wants it again a while later gets it.
     fn stop(&mut self, signal: i32) {
-        self.stopped = Some(signal);
+        let &mut (_, since) = self.stopped.get_or_insert((signal, Instant::now()));
+        let signal = if since.elapsed() < INSISTS { SIGTERM } else { SIGKILL };
         for job in &self.running {
-            Pid::from_raw(job.child.id() as i32).into_iter().for_each(|pid| signals::send(pid, SIGTERM));
+            Pid::from_raw(job.child.id() as i32).into_iter().for_each(|pid| signals::send(pid, signal));
         }
     }
 
@@ -222,6 +258,16 @@ impl Runner<'_> {
             // It is a child: it can be waited for.
             let _ = job.child.wait();
         }
+    }
+}
+
+/// A run's output, which its programs keep locked as long as one of them can write it; none while an earlier run's do.
+fn take(output: &Path) -> Result<Option<File>> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(output).map_err(|error| refused(output, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(refused(output, &error)),
     }
 }
 
