@@ -51,6 +51,7 @@ def call(
 def _call(function: Callable[..., Any], args: Any, kwargs: Any, lease: LeaseOptions, timeout: Optional[float]) -> Any:
     from ._process import NotStarted, Worker  # not needed in a worker that only has to know its decorated functions
 
+    check_timeout(timeout)
     job = pickled(function, args, kwargs)
     worker = Worker(lease, waits_alone=True)
     try:
@@ -60,6 +61,12 @@ def _call(function: Callable[..., Any], args: Any, kwargs: Any, lease: LeaseOpti
         raise never.args[0] from never.args[0].__cause__
     finally:
         worker.close()
+
+
+def check_timeout(timeout: Optional[float]) -> None:
+    """Raises where it is no time: too early beats a function that is ended at once."""
+    if timeout is not None and not timeout >= 0:  # NaN is not either
+        raise ValueError(f"timeout={timeout!r}: seconds, or None")
 
 
 def pickled(function: Callable[..., Any], args: Any, kwargs: Any) -> _pickling.Pickled:
@@ -90,6 +97,7 @@ class Isolated(Generic[P, R]):
     def __init__(self, function: Callable[P, R], lease: LeaseOptions, timeout: Optional[float]) -> None:
         functools.update_wrapper(self, function)
         self._lease = lease
+        check_timeout(timeout)
         self._timeout = timeout
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

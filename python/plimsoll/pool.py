@@ -17,7 +17,7 @@ from typing import Any, Optional, TypeVar, Union, overload
 from ._binary import Gpus, LeaseOptions, Memory
 from ._process import NotStarted, Worker
 from .errors import RemoteError
-from .isolation import _name, pickled
+from .isolation import _name, check_timeout, pickled
 
 R = TypeVar("R")
 _log = logging.getLogger("plimsoll")
@@ -56,6 +56,7 @@ class Pool(concurrent.futures.Executor):
         workers = (os.cpu_count() or 1) if workers is None else workers
         if workers < 1:
             raise ValueError(f"workers={workers}: a pool has at least one")
+        check_timeout(timeout)
         lease = LeaseOptions(gpus, memory, wait, priority, name or "pool")
         if lease.needs_lease():
             lease.command()  # raises here where there is no program `plimsoll`

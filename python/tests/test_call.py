@@ -270,6 +270,6 @@ def test_nothing_stays_open():
 
 
 def test_options_that_make_no_sense():
-    for options in [{"gpus": -1}, {"gpus": True}, {"memory": 0}, {"memory": 1.5}, {"wait": -1}]:
+    for options in [{"gpus": -1}, {"gpus": True}, {"memory": 0}, {"memory": 1.5}, {"wait": -1}, {"timeout": -1}, {"timeout": float("nan")}]:
         with pytest.raises(ValueError, match=next(iter(options))):
             plimsoll.call(functions.identity, 1, **options)

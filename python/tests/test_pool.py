@@ -149,6 +149,8 @@ def test_a_closed_pool_takes_no_jobs():
         pool.submit(functions.identity, 1)
     with pytest.raises(ValueError, match="workers=0"):
         plimsoll.Pool(0)
+    with pytest.raises(ValueError, match="timeout=-1"):
+        plimsoll.Pool(1, timeout=-1)
 
 
 def test_leaving_by_an_exception_cancels_what_has_not_begun():

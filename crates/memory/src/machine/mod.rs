@@ -155,11 +155,15 @@ impl Machine {
         Member::join(&self.0, who)
     }
 
-    /// All members and cards at one instant.
+    /// All members and cards at one instant. A member that lives on in programs that inherited its place, since the process that
+    /// joined has ended, is shown by the oldest of those.
     ///
     /// # Errors
     /// Where the file cannot be used.
     pub fn look(&self) -> Result<Snapshot> {
-        Ok(Snapshot::of(&self.0, &self.0.transaction()?.members()?))
+        let members = self.0.transaction()?.members()?;
+        let mut snapshot = Snapshot::of(&self.0, &members);
+        slot::show_heirs(&self.0.path, &members, &mut snapshot.entries);
+        Ok(snapshot)
     }
 }

@@ -1,11 +1,14 @@
 //! Who has a slot of a ledger: the processes with an open file description that locks its byte, as `/proc` shows them.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::file::Inner;
-use super::{Machine, byte_lock};
+use super::transaction::Seen;
+use super::{Entry, Machine, byte_lock};
 
 /// A slot of a ledger, in use or not.
 #[derive(Clone, Debug)]
@@ -31,8 +34,7 @@ impl Slot {
 
     /// The processes that have it, as far as this user may see them, this one too. Slow: looks at all processes.
     pub fn holders(&self) -> Vec<u32> {
-        let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.filter(|pid| slot_of(&self.inner.path, *pid) == Some(self.number)).collect()
+        processes().filter(|pid| slot_of(&self.inner.path, *pid) == Some(self.number)).collect()
     }
 }
 
@@ -50,6 +52,35 @@ impl Machine {
         }
         None
     }
+}
+
+/// Where the process that joined has ended, names one of those that have its slot now. `members` are those of the entries.
+pub(super) fn show_heirs(ledger: &Path, members: &[Seen], entries: &mut [Entry]) {
+    // Of another user's process it is not to be seen what it has.
+    let may_have = |pid: u32, slot: u32| match fs::read_dir(format!("/proc/{pid}/fd")) {
+        Ok(_) => slot_of(ledger, pid) == Some(slot),
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    };
+    let mut heirs = None::<BTreeMap<u32, u32>>;
+    for (seen, entry) in members.iter().zip(entries).filter(|(seen, entry)| !may_have(entry.pid, seen.slot)) {
+        let heirs = heirs.get_or_insert_with(|| {
+            let mut pids: Vec<u32> = processes().collect();
+            // The lowest number of a slot is the one that stays.
+            pids.sort_by_key(|&pid| std::cmp::Reverse(pid));
+            pids.into_iter().filter_map(|pid| Some((slot_of(ledger, pid)?, pid))).collect()
+        });
+        let Some(&pid) = heirs.get(&seen.slot) else { continue };
+        entry.pid = pid;
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if !words.is_empty() {
+            entry.program = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
+        }
+    }
+}
+
+/// All that this user may see.
+fn processes() -> impl Iterator<Item = u32> {
+    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// The slot that the process itself has.

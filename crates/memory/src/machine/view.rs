@@ -38,7 +38,7 @@ pub struct CardUsage {
 /// A member, as others see it.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The process that joined. Others may have inherited its place.
+    /// The process that joined, or one that inherited its place where that has ended.
     pub pid: u32,
     /// The user on whose behalf it acts.
     pub uid: u32,

@@ -67,7 +67,10 @@ fn a_lease_lasts_as_long_as_the_program() {
     let pids = wrapper.hears();
     let (shares, stranger) = pids.split_once(' ').unwrap();
     assert_eq!(reserved(&machine), [10]);
+    let shown = || machine.look().unwrap().entries.iter().map(|entry| (entry.pid.to_string(), entry.program.clone())).collect::<Vec<_>>();
     wrapper.kill();
+    // Who joined is gone: the program that lives on is shown.
+    assert_eq!(shown(), [(shares.to_string(), "sleep 300".to_string())]);
     assert_eq!(reserved(&machine), [10], "the program lives");
     assert_eq!(machine.look().unwrap().entries[0].name, "lease");
     end(shares);
