@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll::{Bytes, Code, Error, NodeExecStats, Result, RunMetadata};
+use plimsoll::{Bytes, NodeExecStats, Result, RunMetadata};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -75,11 +75,11 @@ pub fn slice(pid: usize, tid: usize, name: &str, category: &str, start_us: f64, 
 /// A document as a file.
 ///
 /// # Errors
-/// What the system says.
+/// As [`plimsoll::model::file_error`].
 pub fn write(path: &Path, document: &impl Serialize) -> Result<()> {
     // Our documents have text keys only, so there is nothing that JSON lacks.
     let text = serde_json::to_string(document).unwrap_or_default();
-    std::fs::write(path, text + "\n").map_err(|error| Error::new(Code::Unknown, format!("{}: {error}", path.display())))
+    std::fs::write(path, text + "\n").map_err(|error| plimsoll::model::file_error(path, &error))
 }
 
 /// Nanoseconds are the last digit.

@@ -119,16 +119,20 @@ pub fn node_of(tensor: &str) -> &str {
 /// # Errors
 /// What the system says, with its status code and the path.
 pub fn read_file(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|error| file_error(path, &error))
+}
+
+/// What the system says of a file, with its status code and the path.
+pub fn file_error(path: &Path, error: &std::io::Error) -> Error {
     use std::io::ErrorKind;
-    std::fs::read(path).map_err(|error| {
-        let code = match error.kind() {
-            ErrorKind::NotFound => Code::NotFound,
-            ErrorKind::PermissionDenied => Code::PermissionDenied,
-            ErrorKind::IsADirectory => Code::InvalidArgument,
-            _ => Code::Unknown,
-        };
-        Error::new(code, format!("{}: {error}", path.display()))
-    })
+    let code = match error.kind() {
+        ErrorKind::NotFound => Code::NotFound,
+        ErrorKind::PermissionDenied => Code::PermissionDenied,
+        ErrorKind::IsADirectory => Code::InvalidArgument,
+        ErrorKind::StorageFull => Code::ResourceExhausted,
+        _ => Code::Unknown,
+    };
+    Error::new(code, format!("{}: {error}", path.display()))
 }
 
 /// Whether something is there whose name does not say that it is of a kind that is not read here.

@@ -3,13 +3,13 @@
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use plimsoll::{Code, Error, HostTensor, npy};
+use plimsoll::{HostTensor, npy};
 
 use crate::failure::Result;
 
 /// Writes an array beside its final name first, so that no half of one is ever there.
 pub fn write(path: &Path, tensor: &HostTensor) -> Result<()> {
-    let failed = |error: std::io::Error| Error::new(Code::Unknown, format!("{}: {error}", path.display()));
+    let failed = |error: std::io::Error| plimsoll::model::file_error(path, &error);
     let mut temporary = path.as_os_str().to_os_string();
     temporary.push(format!(".tmp{}", std::process::id()));
     let temporary = PathBuf::from(temporary);
