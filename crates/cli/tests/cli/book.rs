@@ -8,6 +8,7 @@
 //! - `plimsoll …` in the foreground: it fails where it prints an error, or that a plan does not fit, and only there;
 //! - `plimsoll … &`: runs on; below it is what it prints first. What comes next is run again, as long as that takes, until the
 //!   programs in the background are so far that it prints what stands there;
+//! - `$HOME/` at the beginning of a word, which is the block's own folder;
 //! - `kill %N` and `kill -9 %N` for the N-th of those, and `wait %N`, which prints what else it says until it ends.
 //!
 //! A `python` block is a program, run by `python3` with the package in `python/`, on a machine of its own with two simulated cards of
@@ -81,6 +82,11 @@ fn masks(text: &str) -> String {
         match words[..] {
             ["|", gpu, pid, "C", ..] => line.replacen(pid, "#", if gpu == pid { 2 } else { 1 }),
             ["|", "plimsoll", version, "Driver", ..] => line.replacen(version, "#", 1),
+            // What a sweep says of a run: its numbers are sizes and times.
+            [first, .., "done"] if !first.starts_with('|') => without_numbers(line),
+            [first, .., "s"] if first.split_once('/').is_some_and(|(at, of)| at.parse::<u32>().and(of.parse::<u32>()).is_ok()) => {
+                without_numbers(line)
+            }
             ["|", "CPU:0", ..] => line.split_once(" as planned ").map_or(line, |(before, _)| before).to_string(),
             _ => line.to_string(),
         }
@@ -97,6 +103,13 @@ fn masks(text: &str) -> String {
         }
     }
     words.concat().trim_end().to_string()
+}
+
+/// The line with `#` for numbers, but for the first word.
+fn without_numbers(line: &str) -> String {
+    let is_number = |word: &str| word.trim_end_matches(',').parse::<f64>().is_ok();
+    let words = line.split_whitespace().enumerate().map(|(at, word)| if at > 0 && is_number(word) { "#" } else { word });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// What a Python program prints; none where there is no Python that could run it.
@@ -123,14 +136,14 @@ struct Shell {
     /// What is exported; the state folder is the machine.
     exported: Vec<(String, String)>,
     jobs: Vec<Job>,
-    _machine: Folder,
+    machine: Folder,
 }
 
 impl Shell {
     fn new(block: usize, bless: bool) -> Shell {
         let machine = Folder::new(&format!("book-{block}"));
         let exported = vec![("PLIMSOLL_STATE_DIR".to_string(), machine.0.display().to_string())];
-        Shell { bless, exported, jobs: Vec::new(), _machine: machine }
+        Shell { bless, exported, jobs: Vec::new(), machine }
     }
 
     /// Does what the line says. What is printed: as it is wanted, if that is what it comes to in time.
@@ -195,7 +208,10 @@ impl Shell {
             None => true,
         });
         assert_eq!(program, Some("plimsoll"), "{line}: the book runs plimsoll and nothing else");
-        command.args(words);
+        command.args(words.map(|word| match word.strip_prefix("$HOME/") {
+            Some(file) => self.machine.0.join(file).into_os_string(),
+            None => word.into(),
+        }));
         command
     }
 }
