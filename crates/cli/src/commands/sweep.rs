@@ -74,6 +74,9 @@ pub fn run(args: SweepArgs) -> Result<ExitCode> {
     let jobs = args.jobs.map_or(if has_cards { 256 } else { cores }, |jobs| jobs as usize);
     let wanted = Sweep { command: args.command, points, request: Some(request), jobs, results: args.results };
     let outcome = with_progress(&cards, &wanted)?;
+    if outcome.done.iter().flatten().any(|done| !done.ok) {
+        output::note(format_args!("what the programs printed is in {}.logs", wanted.results.display()));
+    }
     let metric = args.metric.or_else(|| first_number(&outcome.done));
     if let Some(metric) = metric.as_ref().filter(|metric| !outcome.done.iter().flatten().any(|done| done.number(metric).is_some())) {
         output::note(format_args!("warning: no result has a number called {metric}"));

@@ -77,6 +77,12 @@ fn a_sweep_runs_and_goes_on() {
     let all: Value = serde_json::from_str(&second.out).unwrap();
     let values: Vec<&str> = all.as_array().unwrap().iter().map(|done| done["set"]["n"].as_str().unwrap()).collect();
     assert_eq!((values, &all[0]["result"]["steps"]), (vec!["1", "3", "4"], &json!(3)));
+    let mut failing = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let logs = folder.0.join("failing.jsonl.logs");
+    failing.args(["sweep", "--set", "n=1", "--gpus", "0", "--results"]).arg(folder.0.join("failing.jsonl"));
+    let failed = said(failing.args(["--", "sh", "-c", "echo why >&2; exit {n}"]));
+    assert_eq!((failed.code, failed.err.lines().last()), (1, Some(&*format!("what the programs printed is in {}", logs.display()))));
+    assert_eq!(std::fs::read_to_string(logs.join("1.err")).unwrap(), "why\n");
     assert_eq!(sweep("m=1", "").code, 1, "nothing in the command uses it");
 }
 
