@@ -6,9 +6,9 @@
 mod body;
 mod branch;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef, Graph, GraphDef, Library, NodeDef, OpTable};
 
 pub(crate) use self::body::Body;
@@ -29,10 +29,18 @@ pub fn inline(graph: &Graph, ops: &OpTable) -> Result<Graph> {
     }
     let def = graph.to_def();
     let names = def.nodes.iter().map(|node| node.name.clone()).collect();
-    let mut inliner = Inliner { library: &graph.library, ops, nodes: Vec::with_capacity(def.nodes.len()), names, path: Vec::new() };
+    let mut inliner = Inliner {
+        library: &graph.library,
+        ops,
+        nodes: Vec::with_capacity(def.nodes.len()),
+        names,
+        path: Vec::new(),
+        handles: HashMap::new(),
+    };
     for node in def.nodes {
         inliner.node(node)?;
     }
+    inliner.read_handles_where_they_are();
     Graph::resolve(GraphDef { nodes: inliner.nodes, library: def.library, versions: def.versions, carried: def.carried }, ops)
 }
 
@@ -52,6 +60,8 @@ struct Inliner<'a> {
     names: BTreeSet<String>,
     /// The functions that are being inlined, outermost first.
     path: Vec<String>,
+    /// For results of calls that are resources, as `call:k`: what gives them in the body.
+    handles: HashMap<String, String>,
 }
 
 /// Where a body is put.
@@ -130,6 +140,9 @@ impl Inliner<'_> {
         let given = self.body(func, &data, &Site { prefix: &prefix, wish, controls: &controls, start: None })?;
         let waits = given.must_run.into_iter().chain(controls.into_iter().cloned());
         let types = call.attrs.list("Tout").map_or(given.types, |list| list.types.clone());
+        let are_handles = types.iter().map(|kind| *kind == DataType::Resource.number());
+        let handles = given.results.iter().zip(are_handles).enumerate().filter(|(_, (_, is_handle))| *is_handle);
+        self.handles.extend(handles.map(|(slot, (result, _))| (format!("{}:{slot}", call.name), result.clone())));
         let results = results(&call, given.results, types, waits);
         self.nodes.push(results);
         Ok(())
@@ -177,6 +190,30 @@ impl Inliner<'_> {
 }
 
 impl Inliner<'_> {
+    /// Lets those who read a resource that a call returned read it in the body, when the call is over: the IdentityN that stands
+    /// for the call would hide from placement whose device they share.
+    fn read_handles_where_they_are(&mut self) {
+        if self.handles.is_empty() {
+            return;
+        }
+        for node in &mut self.nodes {
+            let mut waits = BTreeSet::new();
+            for input in &mut node.inputs {
+                // A graph may be wrong and go in circles.
+                let mut passed = BTreeSet::new();
+                while let Some(result) = self.handles.get(&if input.contains(':') { input.clone() } else { format!("{input}:0") }) {
+                    if !passed.insert(format!("^{}", input.split(':').next().unwrap_or_default())) {
+                        break;
+                    }
+                    *input = result.clone();
+                }
+                waits.extend(passed);
+            }
+            waits.retain(|wait| !node.inputs.contains(wait));
+            node.inputs.extend(waits);
+        }
+    }
+
     /// `_class` names nodes of the body by what they are called there; what is neither in the body nor outside is forgotten.
     fn colocate(&self, attrs: &mut Attrs, prefix: &str) {
         let Some(AttrValue::List(classes)) = attrs.get_mut("_class") else { return };
