@@ -4,7 +4,9 @@
 mod bytes;
 mod data_type;
 mod error;
+mod read_file;
 
 pub use bytes::{Bytes, ParseBytesError};
 pub use data_type::{ArgType, DataType};
 pub use error::{Code, Error, Result};
+pub use read_file::read_file;

@@ -109,7 +109,7 @@ message! {
 pub fn read_saved_model(folder: &Path) -> Result<SavedModel> {
     for name in ["saved_model.pb", "saved_model.pbtxt"] {
         let path = folder.join(name);
-        match std::fs::read(&path) {
+        match plimsoll_base::read_file(&path) {
             Ok(bytes) => return parse_saved_model(&bytes).map_err(|error| error.context(path.display())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound || error.kind() == std::io::ErrorKind::NotADirectory => {}
             Err(error) => return Err(Error::not_found(format!("{}: {error}", path.display()))),

@@ -119,7 +119,7 @@ pub fn node_of(tensor: &str) -> &str {
 /// # Errors
 /// What the system says, with its status code and the path.
 pub fn read_file(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| file_error(path, &error))
+    plimsoll_base::read_file(path).map_err(|error| file_error(path, &error))
 }
 
 /// What the system says of a file, with its status code and the path.
@@ -128,8 +128,8 @@ pub fn file_error(path: &Path, error: &std::io::Error) -> Error {
     let code = match error.kind() {
         ErrorKind::NotFound => Code::NotFound,
         ErrorKind::PermissionDenied => Code::PermissionDenied,
-        ErrorKind::IsADirectory => Code::InvalidArgument,
-        ErrorKind::StorageFull => Code::ResourceExhausted,
+        ErrorKind::IsADirectory | ErrorKind::InvalidInput => Code::InvalidArgument,
+        ErrorKind::StorageFull | ErrorKind::OutOfMemory => Code::ResourceExhausted,
         _ => Code::Unknown,
     };
     Error::new(code, format!("{}: {error}", path.display()))

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use plimsoll::Error;
 use plimsoll::share::run::end_by;
-use plimsoll::share::sweep::{Axis, Done, Outcome, Progress, Sweep, points, sweep};
+use plimsoll::share::sweep::{Axis, Done, Outcome, Progress, Sweep, command, points, sweep};
 
 use super::run::LeaseArgs;
 use crate::failure::{OrUsage, Result, wrong_use};
@@ -66,6 +66,8 @@ pub enum Best {
 pub fn run(args: SweepArgs) -> Result<ExitCode> {
     let axes = args.set.iter().map(|text| text.parse::<Axis>()).collect::<plimsoll::Result<Vec<_>>>().or_usage()?;
     let points = points(&axes, args.random, args.seed).or_usage()?;
+    // All points have the same names.
+    points.first().map(|point| command(&args.command, point)).transpose().or_usage()?;
     let cards = args.lease.cards()?;
     let mut request = args.lease.request(cards.visible().len().min(1))?;
     request.name = "sweep".into();

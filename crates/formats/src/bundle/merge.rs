@@ -23,7 +23,7 @@ pub fn merge<P: AsRef<Path>>(prefixes: &[P], destination: impl AsRef<Path>) -> R
     let mut merged = Merged::default();
     for prefix in prefixes {
         let path = index_path(prefix.as_ref());
-        let index = std::fs::read(&path).map_err(|error| io_error("reading", &path, error))?;
+        let index = plimsoll_base::read_file(&path).map_err(|error| io_error("reading", &path, error))?;
         merged.add(prefix.as_ref(), read_table(&index)?).map_err(|error| error.context(path.display()))?;
     }
     let Some(mut header) = merged.header else { return Err(Error::invalid_argument("there is no checkpoint to merge")) };

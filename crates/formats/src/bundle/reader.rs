@@ -37,7 +37,7 @@ impl BundleReader {
     pub fn open(prefix: impl AsRef<Path>) -> Result<BundleReader> {
         let prefix = prefix.as_ref();
         let path = index_path(prefix);
-        let index = std::fs::read(&path).map_err(|error| io_error("reading", &path, error))?;
+        let index = plimsoll_base::read_file(&path).map_err(|error| io_error("reading", &path, error))?;
         BundleReader::from_index(prefix, &index).map_err(|error| error.context(path.display()))
     }
 

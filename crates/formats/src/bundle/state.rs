@@ -24,7 +24,7 @@ message! {
 /// INVALID_ARGUMENT where it cannot be read.
 pub fn read_checkpoint_state(folder: &Path) -> Result<Option<CheckpointState>> {
     let path = folder.join("checkpoint");
-    match std::fs::read(&path) {
+    match plimsoll_base::read_file(&path) {
         Ok(bytes) => file::read("CheckpointState", &bytes).map(Some).map_err(|error| error.context(path.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io_error("reading", &path, error)),

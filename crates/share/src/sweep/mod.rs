@@ -19,7 +19,7 @@ use crate::run::signals::{self, Signals};
 use results::{Results, last_object, refused};
 
 pub use results::Done;
-pub use space::{Axis, Point, points};
+pub use space::{Axis, Point, command, points};
 
 /// How often leases that others hold are asked for again.
 const AGAIN: Duration = Duration::from_millis(200);

@@ -62,10 +62,15 @@ impl Results {
     /// Opens the file, and makes it where there is none. What stands in it, but for a line that was cut short.
     ///
     /// # Errors
-    /// UNAVAILABLE where another sweep writes it; DATA_LOSS where it has lines that are no results; otherwise what the system says.
+    /// INVALID_ARGUMENT for what is no plain file; UNAVAILABLE where another sweep writes it; DATA_LOSS where it has lines that are no results; otherwise what the system says.
     pub(super) fn open(path: &Path) -> Result<(Results, Vec<Done>)> {
         let broken = |error: std::io::Error| refused(path, &error);
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(broken)?;
+        if !file.metadata().map_err(broken)?.is_file() {
+            return Err(
+                Error::invalid_argument(format!("{} is no plain file", path.display())).with_remedy("write another file (--results)")
+            );
+        }
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -141,6 +146,13 @@ mod tests {
             seconds: 1.5,
             peak_bytes: vec![3],
             result: serde_json::json!({"loss": loss, "test": {"accuracy": 0.5}}).as_object().cloned(),
+        }
+    }
+
+    #[test]
+    fn a_device_takes_no_results() {
+        for device in ["/dev/full", "/dev/zero"] {
+            assert_eq!(Results::open(Path::new(device)).map(drop).unwrap_err().code(), Code::InvalidArgument, "{device}");
         }
     }
 
