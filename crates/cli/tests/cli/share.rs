@@ -86,6 +86,24 @@ fn a_sweep_runs_and_goes_on() {
     assert_eq!(sweep("m=1", "").code, 2, "nothing in the command uses it");
 }
 
+/// What stands in the way of a sweep ends it, with programs that would rather not.
+#[test]
+fn a_sweep_that_cannot_go_on_ends_its_programs() {
+    let folder = Folder::new("stubborn");
+    let [stubborn, waits, there] = ["stubborn.sh", "waits.sh", "there"].map(|name| folder.0.join(name).display().to_string());
+    std::fs::write(&stubborn, format!("trap '' TERM\necho $$ > {there}.new\nmv {there}.new {there}\nwhile :; do sleep 0.1; done\n"))
+        .unwrap();
+    std::fs::write(&waits, format!("while [ ! -e {there} ]; do sleep 0.01; done\n")).unwrap();
+    // The third cannot start, there is a folder where its output should go; it is its turn when the second has seen the first.
+    std::fs::create_dir_all(folder.0.join("results.jsonl.logs/3.out")).unwrap();
+    let mut sweep = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    sweep.args(["sweep", "--gpus", "0", "--jobs", "2", "--set", &format!("program={stubborn},{waits},other"), "--results"]);
+    let said = said(sweep.arg(folder.0.join("results.jsonl")).args(["--", "sh", "{program}"]));
+    assert!(said.code == 1 && said.err.contains("3.out"), "{} {}", said.code, said.err);
+    let pid = std::fs::read_to_string(&there).unwrap();
+    assert!(!std::path::Path::new("/proc").join(pid.trim()).exists(), "{}", said.err);
+}
+
 #[test]
 fn networks_side_by_side() {
     let ensemble = document("train digits --ensemble 2 --seed 5 --steps 5 --towers 1 --json");

@@ -29,7 +29,7 @@ pub use signals::end_by;
 const LOOK: Duration = Duration::from_millis(250);
 
 /// How long a program may take to end that was asked to.
-const GRACE: Duration = Duration::from_secs(5);
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 /// A program to run.
 #[derive(Clone, Debug)]

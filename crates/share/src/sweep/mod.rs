@@ -15,7 +15,10 @@ use rustix::process::Pid;
 use signal_hook::consts::signal::{SIGKILL, SIGTERM};
 
 use crate::lease::{Cards, Lease, Request};
-use crate::run::signals::{self, Signals};
+use crate::run::{
+    GRACE,
+    signals::{self, Signals},
+};
 use results::{Results, last_object, refused};
 
 pub use results::Done;
@@ -96,7 +99,7 @@ struct Job {
 ///
 /// # Errors
 /// INVALID_ARGUMENT for a command that does not use a name; RESOURCE_EXHAUSTED where a lease could never be had; otherwise what stands
-/// in the way of the results or the ledger. Runs that go on are asked to end then, and waited for.
+/// in the way of the results or the ledger. Runs that go on are asked to end then, and after a while made to.
 pub fn sweep(cards: &Cards, sweep: &Sweep, told: &mut dyn FnMut(Option<&Done>, Progress)) -> Result<Outcome> {
     let commands = sweep.points.iter().map(|point| space::command(&sweep.command, point)).collect::<Result<Vec<_>>>()?;
     let (results, earlier) = Results::open(&sweep.results)?;
@@ -252,9 +255,16 @@ impl Runner<'_> {
         }
     }
 
+    /// Asks those that run to end, and a while later makes them.
     fn end_all(&mut self) {
         self.stop(SIGTERM);
+        let begin = Instant::now();
+        let mut is_running = |job: &mut Job| matches!(job.child.try_wait(), Ok(None));
+        while begin.elapsed() < GRACE && self.running.iter_mut().any(&mut is_running) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         for job in &mut self.running {
+            let _ = job.child.kill();
             // It is a child: it can be waited for.
             let _ = job.child.wait();
         }
