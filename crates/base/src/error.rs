@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::kind::{Kind, Shortage};
+
 /// TensorFlow's status codes, with their wire numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -65,6 +67,8 @@ pub struct Error(Box<Inner>);
 #[derive(Clone, PartialEq, Eq)]
 struct Inner {
     code: Code,
+    /// The kind, where the code does not say it.
+    kind: Option<Kind>,
     message: String,
     node: Option<String>,
     device: Option<String>,
@@ -80,7 +84,7 @@ macro_rules! constructors {
 impl Error {
     /// An error with `code` and a message that says what was asked and why it cannot be.
     pub fn new(code: Code, message: impl Into<String>) -> Error {
-        Error(Box::new(Inner { code, message: message.into(), node: None, device: None, remedy: None }))
+        Error(Box::new(Inner { code, kind: None, message: message.into(), node: None, device: None, remedy: None }))
     }
 
     constructors! {
@@ -104,6 +108,22 @@ impl Error {
         cancelled => Cancelled;
         /// It exists already.
         already_exists => AlreadyExists;
+    }
+
+    /// RESOURCE_EXHAUSTED of the kind [`Kind::NoRoom`].
+    pub fn no_room(message: impl Into<String>, shortage: Shortage) -> Error {
+        Error::resource_exhausted(message).with_kind(Kind::NoRoom(Box::new(shortage)))
+    }
+
+    /// UNIMPLEMENTED of the kind [`Kind::NeedsValues`].
+    pub fn needs_values(message: impl Into<String>) -> Error {
+        Error::unimplemented(message).with_kind(Kind::NeedsValues)
+    }
+
+    /// Says the kind, where the code does not.
+    pub fn with_kind(mut self, kind: Kind) -> Error {
+        self.0.kind = Some(kind);
+        self
     }
 
     /// Names the node; the innermost name stays.
@@ -133,6 +153,24 @@ impl Error {
     /// The status code.
     pub fn code(&self) -> Code {
         self.0.code
+    }
+
+    /// The kind: what a program decides on.
+    pub fn kind(&self) -> Kind {
+        self.0.kind.clone().unwrap_or_else(|| Kind::of(self.0.code))
+    }
+
+    /// Whether memory had no room for the request. It may have room later.
+    pub fn is_no_room(&self) -> bool {
+        matches!(self.0.kind, Some(Kind::NoRoom(_)))
+    }
+
+    /// The numbers of a request for memory that had no room.
+    pub fn shortage(&self) -> Option<&Shortage> {
+        match &self.0.kind {
+            Some(Kind::NoRoom(shortage)) => Some(shortage),
+            _ => None,
+        }
     }
 
     /// The message alone.

@@ -4,9 +4,11 @@
 mod bytes;
 mod data_type;
 mod error;
+mod kind;
 mod read_file;
 
 pub use bytes::{Bytes, ParseBytesError};
 pub use data_type::{ArgType, DataType};
 pub use error::{Code, Error, Result};
+pub use kind::{Kind, Shortage, Unfed};
 pub use read_file::read_file;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_base::{Code, Error};
+use plimsoll_base::{Code, Error, Kind};
 
 /// What a piece of work costs, for predictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,10 +40,20 @@ impl Fault {
         Fault { code: Code::InvalidArgument, message, numbers }
     }
 
+    /// The kind of that error: an operation's own failure, unless the device ended the run.
+    fn kind(self) -> Kind {
+        match self.code {
+            Code::Unavailable => Kind::LostDevice,
+            Code::Cancelled => Kind::Cancelled,
+            Code::DeadlineExceeded => Kind::Deadline,
+            _ => Kind::Operation,
+        }
+    }
+
     /// The error that a caller sees.
     pub fn to_error(self) -> Error {
         let text = self.message.replace("{0}", &self.numbers[0].to_string()).replace("{1}", &self.numbers[1].to_string());
-        Error::new(self.code, text)
+        Error::new(self.code, text).with_kind(self.kind())
     }
 }
 

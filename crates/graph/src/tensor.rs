@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{Bytes, DataType, Error, Result, Shortage};
 
 use crate::Shape;
 
@@ -34,8 +34,11 @@ struct Buffer {
 impl Buffer {
     /// Zeros, on pages that exist only once they are written. Fails where the system has not that much.
     fn zeroed(bytes: usize) -> Result<Buffer> {
-        let lines = bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(64))
-            .map_err(|()| Error::resource_exhausted(format!("the system has no {bytes} bytes for a tensor")))?;
+        let refused = || {
+            let shortage = Shortage { requested: Bytes(bytes as u64), ..Shortage::default() };
+            Error::no_room(format!("the system has no {bytes} bytes for a tensor"), shortage)
+        };
+        let lines = bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(64)).map_err(|()| refused())?;
         Ok(Buffer { lines: Arc::new(lines), bytes })
     }
 

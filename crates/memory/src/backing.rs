@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_base::{Bytes, Error, Result, Shortage};
 
 use crate::Ledger;
 use crate::pages::{PageSet, total};
@@ -70,7 +70,8 @@ impl Backing {
             return Ok(Backing { map: start, map_bytes: 0, start, bytes: 0, away: PageSet::default(), ledger });
         }
         let refused = |cause: String| {
-            Error::resource_exhausted(format!("the operating system has no {bytes} ({} bytes): {cause}", bytes.0))
+            let shortage = Shortage { requested: bytes, used: ledger.in_use(), ..Shortage::default() };
+            Error::no_room(format!("the operating system has no {bytes} ({} bytes): {cause}", bytes.0), shortage)
                 .on_device(ledger.device())
                 .with_remedy("close other programs, or use smaller limits or batches")
         };

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
-use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_base::{Bytes, Error, Result, Shortage};
 
 use crate::physical_memory;
 
@@ -224,7 +224,8 @@ fn create() -> Result<File> {
 }
 
 fn refused(bytes: u64, cause: &std::io::Error) -> Error {
-    Error::resource_exhausted(format!("the system has no {} of shared memory: {cause}", Bytes(bytes)))
+    let shortage = Shortage { requested: Bytes(bytes), ..Shortage::default() };
+    Error::no_room(format!("the system has no {} of shared memory: {cause}", Bytes(bytes)), shortage)
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ impl KernelCx<'_> {
     /// UNIMPLEMENTED where they are known only when the graph runs.
     pub fn ints(&self, index: usize) -> Result<Vec<i64>> {
         self.values[index].as_ref().and_then(HostTensor::to_i64s).ok_or_else(|| {
-            Error::unimplemented(format!(
+            Error::needs_values(format!(
                 "not yet: input {index} of {} is known only when the graph runs, and a shape depends on it",
                 self.node.op
             ))

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use plimsoll_base::{Code, Error, Result};
+use plimsoll_base::{Code, Error, Kind, Result, Unfed};
 use plimsoll_graph::{Graph, IdVec, NodeId, Output};
 use plimsoll_ops::{Fact, Lower, infer_node};
 
@@ -66,6 +66,7 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
     let (graph, signature) = (request.graph, request.signature);
     let Reach { feeds, fetches, targets, fed, needed } = reach(request)?;
     let order: Vec<NodeId> = graph.topological()?.into_iter().filter(|id| needed[*id]).collect();
+    require_fed(request, &fed, &order)?;
     let mut facts: IdVec<NodeId, Vec<Fact>> = IdVec::filled(Vec::new(), graph.nodes().len());
     // A fed tensor's producer need not run; what is known of it is what is fed.
     for (output, index) in &fed {
@@ -149,9 +150,6 @@ fn node_facts(request: &Request<'_>, facts: &IdVec<NodeId, Vec<Fact>>, fed: &Has
     let rules = request.registry.require(&node.op).map_err(at)?;
     let def = request.registry.table().require(&node.op).map_err(at)?;
     let inputs: Vec<Fact> = node.inputs.iter().map(|input| facts[input.node][input.index as usize].clone()).collect();
-    if matches!(rules.lower, Lower::Placeholder) && !fed.contains_key(&Output { node: id, index: 0 }) {
-        return Err(unfed(request, id));
-    }
     let mut outputs = infer_node(request.registry, &def, node, &inputs)?;
     if let (Lower::PlaceholderWithDefault, [output], [default]) = (rules.lower, &mut outputs[..], &inputs[..]) {
         // What is not fed is the default, whatever else the placeholder would take.
@@ -165,19 +163,40 @@ fn node_facts(request: &Request<'_>, facts: &IdVec<NodeId, Vec<Fact>>, fed: &Has
     Ok(outputs)
 }
 
-fn unfed(request: &Request<'_>, id: NodeId) -> Error {
+/// Placeholders that have to run and are not fed: TensorFlow's error for the first, and all of them as data.
+///
+/// # Errors
+/// INVALID_ARGUMENT of the kind [`Kind::NotFed`].
+fn require_fed(request: &Request<'_>, fed: &HashMap<Output, usize>, order: &[NodeId]) -> Result<()> {
+    let is_unfed = |id: &NodeId| {
+        let lower = request.registry.require(&request.graph.node(*id).op).map(|rules| rules.lower);
+        matches!(lower, Ok(Lower::Placeholder)) && !fed.contains_key(&Output { node: *id, index: 0 })
+    };
+    let missing: Vec<Unfed> = order.iter().filter(|id| is_unfed(id)).map(|id| unfed(request, *id)).collect();
+    let Some(first) = missing.first() else { return Ok(()) };
+    let said = |unfed: &Unfed| match unfed.shape.as_str() {
+        "" => format!("'{}' with dtype {}", unfed.name, unfed.data_type),
+        shape => format!("'{}' with dtype {} and shape {shape}", unfed.name, unfed.data_type),
+    };
+    let mut message = format!("You must feed a value for placeholder tensor {}", said(first));
+    if let [_, others @ ..] = &missing[..]
+        && !others.is_empty()
+    {
+        message += &format!("; and for {}", others.iter().map(said).collect::<Vec<_>>().join(", "));
+    }
+    Err(Error::invalid_argument(message).at_node(&first.name).with_kind(Kind::NotFed(missing)))
+}
+
+fn unfed(request: &Request<'_>, id: NodeId) -> Unfed {
     let node = request.graph.node(id);
     let def = request.registry.table().get(&node.op);
     let data_type =
         def.and_then(|def| def.output_types(&node.attrs).ok()).and_then(|types| Some(types.first()?.base.name())).unwrap_or("unknown");
     let shape = match node.attrs.get("shape") {
-        Some(plimsoll_graph::AttrValue::Shape(shape)) if shape.0.as_ref().is_some_and(|dims| !dims.is_empty()) => {
-            format!(" and shape {shape}")
-        }
+        Some(plimsoll_graph::AttrValue::Shape(shape)) if shape.0.as_ref().is_some_and(|dims| !dims.is_empty()) => shape.to_string(),
         _ => String::new(),
     };
-    Error::invalid_argument(format!("You must feed a value for placeholder tensor '{}' with dtype {data_type}{shape}", node.name))
-        .at_node(&node.name)
+    Unfed { name: node.name.clone(), data_type: data_type.to_string(), shape }
 }
 
 fn check_feed(request: &Request<'_>, fed: &HashMap<Output, usize>, output: Output) -> Result<()> {

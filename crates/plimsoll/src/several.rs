@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_base::{Code, Result};
+use plimsoll_base::Result;
 use plimsoll_graph::Graph;
 use plimsoll_plan::{Footprint, Joint, Signature};
 
@@ -160,7 +160,7 @@ impl Devices {
             taken.iter_mut().zip(others).for_each(|(taken, (need, spec))| *taken += need.peak - spec.overhead);
         }
         let (fitted, turn) = match session.first_fit(runs, &taken) {
-            Err(error) if error.code() == Code::ResourceExhausted && !beside.is_empty() => {
+            Err(error) if error.is_no_room() && !beside.is_empty() => {
                 (session.first_fit(runs, &elsewhere)?, Some("fits nowhere beside the models before it, whole or in pieces: takes its turn"))
             }
             fitted => (fitted?, None),

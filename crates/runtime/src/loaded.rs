@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use plimsoll_base::{Bytes, Code, DataType, Error, Result};
+use plimsoll_base::{Bytes, DataType, Error, Result};
 use plimsoll_device::{Bindings, Device, DeviceKind, DeviceSpec, Executable, Failure, Run, Trace};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, Shape};
@@ -208,7 +208,7 @@ impl Loaded {
                 has_room();
                 Attempt::Over(self.execute_with_files(&mut context, &room, ends))
             }
-            Err(error) if error.code() == Code::ResourceExhausted => Attempt::NoRoom(error),
+            Err(error) if error.is_no_room() => Attempt::NoRoom(error),
             Err(error) => Attempt::Over(Err(error)),
         };
         if let Room::Shared(arenas) = room {

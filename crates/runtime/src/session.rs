@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plimsoll_base::{Bytes, Code, DataType, Error, Result};
+use plimsoll_base::{Bytes, DataType, Error, Kind, Result};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, NodeId, Shape};
 use plimsoll_ops::Registry;
@@ -487,7 +487,7 @@ impl Inner {
     fn plan_with_values(&self, signature: &Signature, feeds: &[(&str, &HostTensor)]) -> Result<(Signature, Plan)> {
         match self.plan(signature) {
             Ok(plan) => Ok((signature.clone(), plan)),
-            Err(error) if error.code() == Code::Unimplemented => {
+            Err(error) if error.kind() == Kind::NeedsValues => {
                 let signature = Signature { feeds: with_values(signature, feeds), ..signature.clone() };
                 if signature.feeds.iter().all(|feed| feed.value.is_none()) {
                     return Err(error);

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use plimsoll_base::{Code, Error, Result};
+use plimsoll_base::{Error, Result};
 
 /// What became of something that needs room.
 pub(crate) enum Attempt<R> {
@@ -20,7 +20,7 @@ impl<R> Attempt<R> {
     /// Of something that changes nothing where it finds no room.
     pub fn of(result: Result<R>) -> Attempt<R> {
         match result {
-            Err(error) if error.code() == Code::ResourceExhausted => Attempt::NoRoom(error),
+            Err(error) if error.is_no_room() => Attempt::NoRoom(error),
             other => Attempt::Over(other),
         }
     }

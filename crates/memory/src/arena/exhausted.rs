@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Error};
+use plimsoll_base::{Bytes, Error, Shortage};
 
 use super::dump::Dump;
 
@@ -81,7 +81,12 @@ impl std::error::Error for Exhausted {}
 impl From<Exhausted> for Error {
     /// RESOURCE_EXHAUSTED with the node, the device, what was asked, free and allowed, who holds how much, and what would help.
     fn from(exhausted: Exhausted) -> Error {
-        let error = Error::resource_exhausted(exhausted.to_string()).on_device(&*exhausted.device).with_remedy(exhausted.remedy());
+        let stats = &exhausted.dump.stats;
+        let holders =
+            exhausted.dump.holders().into_iter().take(NAMED_HOLDERS).map(|holder| (holder.name.to_string(), holder.bytes)).collect();
+        let (used, limit) = (stats.bytes_in_use, Some(stats.bytes_limit));
+        let shortage = Shortage { requested: exhausted.asked, used, limit, holders };
+        let error = Error::no_room(exhausted.to_string(), shortage).on_device(&*exhausted.device).with_remedy(exhausted.remedy());
         error.at_node(&*exhausted.node)
     }
 }

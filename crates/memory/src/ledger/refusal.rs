@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Error};
+use plimsoll_base::{Bytes, Error, Shortage};
 
 use super::Holder;
 use crate::machine::{Denied, OUT_OF_MEMORY};
@@ -56,13 +56,14 @@ impl From<Refusal> for Error {
                 Denied::Broken(error) => error.context(message).on_device(&*device),
             };
         }
-        let short = Bytes(in_use.0.saturating_add(asked.0)) - limit;
+        let holders = holders.into_iter().map(|holder| (holder.name.to_string(), holder.bytes)).collect();
+        let shortage = Shortage { requested: asked, used: in_use, limit: Some(limit), holders };
         let mut remedy =
-            format!("{} are missing: raise the memory limit to at least {} bytes", exact(short), in_use.0.saturating_add(asked.0));
-        if !holders.is_empty() {
+            format!("{} are missing: raise the memory limit to at least {} bytes", exact(shortage.missing()), shortage.least().0);
+        if !shortage.holders.is_empty() {
             remedy += ", or close one of the holders";
         }
-        Error::resource_exhausted(message).on_device(&*device).with_remedy(remedy)
+        Error::no_room(message, shortage).on_device(&*device).with_remedy(remedy)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, Error};
+use plimsoll_base::{Bytes, Error, Kind, Shortage};
 
 use super::transaction::Seen;
 use super::{CardInfo, file::Inner};
@@ -90,6 +90,11 @@ impl Full {
         Full { card: info, asked: Bytes(asked), free, outside, holders, ahead, why }
     }
 
+    fn shortage(&self) -> Shortage {
+        let holders = self.holders.iter().map(|holder| (format!("pid {} ({})", holder.pid, holder.program), holder.bytes)).collect();
+        Shortage { requested: self.asked, used: self.card.capacity - self.free, limit: Some(self.card.capacity), holders }
+    }
+
     /// Those in the list but this member, in words: `pid 7 (python train.py) "mine": 2 GiB (2147483648 bytes)`.
     pub fn others(&self) -> String {
         list(&self.holders)
@@ -158,7 +163,9 @@ impl From<Full> for Error {
             Why::Deadlock => (Code::Aborted, "give back what is held, then ask for all of it at once"),
             Why::Stopped => (Code::Cancelled, "wait longer, end one of the holders, or ask for less"),
         };
-        Error::new(code, full.to_string()).on_device(full.card.name).with_remedy(remedy)
+        let error = Error::new(code, full.to_string()).with_remedy(remedy);
+        let error = if code == Code::ResourceExhausted { error.with_kind(Kind::NoRoom(Box::new(full.shortage()))) } else { error };
+        error.on_device(full.card.name)
     }
 }
 

@@ -65,7 +65,7 @@ impl Lowering<'_> {
         let values = self.values(node);
         let texts = |input: usize, what: &str| {
             let strings = values.get(input).and_then(Option::as_ref).and_then(HostTensor::strings);
-            let strings = strings.ok_or_else(|| Error::unimplemented(format!("not yet: {what} of {} that only the run knows", node.op)))?;
+            let strings = strings.ok_or_else(|| Error::needs_values(format!("not yet: {what} of {} that only the run knows", node.op)))?;
             let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone());
             strings
                 .iter()

@@ -12,7 +12,7 @@ mod variables;
 
 use std::collections::HashMap;
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{DataType, Error, Kind, Result};
 use plimsoll_device::Prepared;
 use plimsoll_graph::{HostTensor, IdVec, Node, NodeId, Output};
 use plimsoll_kernels::expr::{Expr, ExprBuilder, Reg, Scalar};
@@ -94,7 +94,8 @@ impl Lowering<'_> {
             let meaning = match &feed.value {
                 Some(value) => Meaning::Known(value.clone()),
                 None => {
-                    let bytes = feed.data_type.bytes_of(feed.shape.elements()?).ok_or_else(|| not_yet(feed.data_type))?;
+                    let bytes = feed.data_type.bytes_of(feed.shape.elements()?);
+                    let bytes = bytes.ok_or_else(|| not_yet(feed.data_type).with_kind(Kind::NeedsValues))?;
                     let value = self.lir.value(self.host, Home::Feed(index as u32), bytes, output.node);
                     Meaning::Value(View { value, data_type: feed.data_type, shape: feed.shape.clone() })
                 }
@@ -325,7 +326,7 @@ impl Lowering<'_> {
         let meta = |(index, fact): (usize, &plimsoll_ops::Fact)| {
             fact.data_type.size().ok_or_else(|| not_yet(fact.data_type))?;
             let shape = fact.shape.complete().ok_or_else(|| {
-                Error::unimplemented(format!("not yet: the shape {} of output {index} is known only when the graph runs", fact.shape))
+                Error::needs_values(format!("not yet: the shape {} of output {index} is known only when the graph runs", fact.shape))
             })?;
             shape.elements()?;
             Ok(Meta { data_type: fact.data_type, shape })
@@ -391,7 +392,7 @@ impl Lowering<'_> {
             Meaning::Value(view) => {
                 let fact = &self.pruned.facts[id][index];
                 let shape = fact.shape.complete().ok_or_else(|| {
-                    Error::unimplemented(format!("not yet: the shape {} of output {index} is known only when the graph runs", fact.shape))
+                    Error::needs_values(format!("not yet: the shape {} of output {index} is known only when the graph runs", fact.shape))
                 })?;
                 // In bytes: an alias may give them another type.
                 let bytes = fact.data_type.bytes_of(shape.elements()?);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::{
-    Code, Devices, Error, Footprint, HostTensor, Joint, Placed, RunMetadata, Session, Signature, Together, checkpoint, model, npy,
+    Devices, Error, Footprint, HostTensor, Joint, Kind, Placed, RunMetadata, Session, Signature, Together, Unfed, checkpoint, model, npy,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -221,12 +221,11 @@ impl Work {
         let session = &model.session;
         // What was said takes the place of what the model would do.
         let init = if init.is_empty() && args.restore.is_none() { model.restore.clone() } else { init };
-        let step = session.signature(&fed(&feeds), &wanted.tensors(), &wanted.targets()).map_err(|error| match error.code() {
-            Code::InvalidArgument if error.message().starts_with("You must feed") => {
-                let placeholder = error.message().split('\'').nth(1).unwrap_or_default();
-                let argument = model.argument_of(placeholder);
-                let name = if argument == placeholder { "NAME".to_string() } else { argument };
-                Failure::usage(error.with_remedy(format!("give it with --feed {name}=FILE.npy")))
+        let step = session.signature(&fed(&feeds), &wanted.tensors(), &wanted.targets()).map_err(|error| match error.kind() {
+            Kind::NotFed(missing) => {
+                let feed = |unfed: &Unfed| format!("--feed {}=FILE.npy", model.argument_of(&unfed.name));
+                let feeds: Vec<String> = missing.iter().map(feed).collect();
+                Failure::usage(error.with_remedy(format!("add {}", feeds.join(" "))))
             }
             _ => Failure::from(error),
         })?;

@@ -70,5 +70,5 @@ fn merged(cx: &InferCx<'_>, count: usize, rows: u64, inner: &Shape) -> Result<Op
 
 /// There is no kernel yet.
 fn late(_cx: &KernelCx<'_>) -> Result<Call> {
-    Err(Error::unimplemented("not yet: DynamicStitch of tensors that are known only when the graph runs"))
+    Err(Error::needs_values("not yet: DynamicStitch of tensors that are known only when the graph runs"))
 }

@@ -87,7 +87,7 @@ fn length(start: f64, limit: f64, delta: f64, text: impl Fn(f64) -> String) -> R
 
 /// There is no kernel: the length of a range has to be known when the plan is made, and so is the range.
 fn late(cx: &KernelCx<'_>) -> Result<Call> {
-    Err(Error::unimplemented(format!(
+    Err(Error::needs_values(format!(
         "not yet: Range of {}, or between numbers that are known only when the graph runs",
         cx.outputs[0].data_type
     )))
