@@ -27,6 +27,21 @@ impl Bytes {
         Bytes(self.0.saturating_add(other.0))
     }
 
+    /// Reads a size that an option gives: as [`FromStr`], but a number without a unit below 1 MiB is refused. It is taken for a
+    /// forgotten unit; `512B` says that bytes are meant, and `0` needs no unit.
+    ///
+    /// # Errors
+    /// The text is not a size, or its unit is missing.
+    pub fn of_option(text: &str) -> Result<Bytes, ParseBytesError> {
+        let bytes: Bytes = text.parse()?;
+        let has_unit = text.trim().ends_with(|c: char| c.is_ascii_alphabetic());
+        let is_zero = text.trim() == "0";
+        if bytes < Bytes(1 << 20) && !has_unit && !is_zero {
+            return Err(ParseBytesError { text: text.trim().to_string(), is_without_unit: true });
+        }
+        Ok(bytes)
+    }
+
     /// The difference, or zero.
     pub fn saturating_sub(self, other: Bytes) -> Bytes {
         Bytes(self.0.saturating_sub(other.0))
@@ -76,11 +91,24 @@ impl fmt::Display for Bytes {
 
 /// Why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseBytesError(String);
+pub struct ParseBytesError {
+    text: String,
+    is_without_unit: bool,
+}
+
+impl ParseBytesError {
+    /// Whether the text is a small number whose unit is missing.
+    pub fn is_without_unit(&self) -> bool {
+        self.is_without_unit
+    }
+}
 
 impl fmt::Display for ParseBytesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not a size: write bytes as 1048576, 512KiB, 64MiB or 2GiB", self.0)
+        match &self.text {
+            text if self.is_without_unit => write!(f, "'{text}' has no unit: write {text}GiB or {text}MiB, or {text}B for bytes"),
+            text => write!(f, "'{text}' is not a size: write bytes as 1048576, 512KiB, 64MiB or 2GiB"),
+        }
     }
 }
 
@@ -90,7 +118,7 @@ impl FromStr for Bytes {
     type Err = ParseBytesError;
 
     fn from_str(text: &str) -> Result<Bytes, ParseBytesError> {
-        let error = || ParseBytesError(text.to_string());
+        let error = || ParseBytesError { text: text.to_string(), is_without_unit: false };
         let trimmed = text.trim();
         let digits = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(digits);
@@ -131,6 +159,20 @@ mod tests {
         for text in ["", "x", "-1", "1.2.3", "5 parsecs", "99999999999999999999", "20000000TiB", "nan", "."] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_option_needs_a_unit_below_a_mebibyte() {
+        for (text, bytes) in [("0", 0), ("2B", 2), ("2GiB", 2 << 30), ("0.5k", 512), ("1048576", 1 << 20), (" 99999999 ", 99_999_999)] {
+            assert_eq!(Bytes::of_option(text), Ok(Bytes(bytes)), "{text}");
+        }
+        for text in ["2", " 64", "1048575", "1.5", "0.5"] {
+            let error = Bytes::of_option(text).unwrap_err();
+            let text = text.trim();
+            assert!(error.is_without_unit(), "{text}");
+            assert_eq!(error.to_string(), format!("'{text}' has no unit: write {text}GiB or {text}MiB, or {text}B for bytes"));
+        }
+        assert!(!Bytes::of_option("much").unwrap_err().is_without_unit());
     }
 
     #[test]

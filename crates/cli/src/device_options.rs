@@ -1,5 +1,6 @@
 //! The device options, the same on every command, named after ConfigProto.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -96,6 +97,7 @@ impl DeviceOptions {
             let config = read_config(&bytes).map_err(|error| Failure::usage(error.context(path.display())))?;
             config::apply(&config, &mut options).or_usage()?;
         }
+        let mut counted = HashSet::new();
         for count in &self.device_count {
             let parsed = count.split_once('=').and_then(|(kind, count)| Some((kind.trim(), count.trim().parse::<i32>().ok()?)));
             match parsed {
@@ -103,6 +105,9 @@ impl DeviceOptions {
                 Some((kind @ "GPU", count)) if count >= 0 => options.device_count.insert(kind.to_string(), count),
                 _ => return wrong_use(format!("--device-count {count}: write CPU=2 or CPU=2,GPU=0")),
             };
+            if !counted.insert(parsed.map(|(kind, _)| kind)) {
+                return wrong_use(format!("--device-count {}: a type has two counts, leave one of them out", self.device_count.join(",")));
+            }
         }
         for limit in &self.memory_limit {
             options = options.memory_limit_flag(limit).or_usage()?;
@@ -180,12 +185,20 @@ mod tests {
     #[test]
     fn limits_that_make_no_sense_are_refused() {
         let limited = |text: &str| options(|o| o.memory_limit = vec![text.into()]).resolve(None);
-        for text in ["CPU:0=64", "CPU:0= 64 MiB", "GPU:0=1GiB+1GiB", "2GiB"] {
+        for text in ["CPU:0=64B", "CPU:0=0", "CPU:0=2000000", "CPU:0= 64 MiB", "GPU:0=1GiB+1GiB", "2GiB"] {
             assert!(limited(text).is_ok(), "{text}");
         }
-        for text in ["CPU=1", "CPU:0=", "CPU:0=x", "x", "=1", "TPU:0=1"] {
+        for text in ["CPU:0=64", "CPU=1", "CPU:0=", "CPU:0=x", "x", "=1", "TPU:0=1"] {
             assert!(limited(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_device_type_is_counted_once() {
+        let counted = |counts: &[&str]| options(|o| o.device_count = counts.iter().map(ToString::to_string).collect()).resolve(None);
+        assert!(counted(&["CPU=2", "GPU=1"]).is_ok());
+        let failure = counted(&["CPU=2", "GPU=1", "CPU=3"]).unwrap_err();
+        assert!(failure.error().message().starts_with("--device-count CPU=2,GPU=1,CPU=3: a type has two counts"), "{failure:?}");
     }
 
     #[test]

@@ -47,7 +47,7 @@ fn the_last_lines_say_what_was_promised_measured_and_refused() {
 fn runs_at_the_promised_peaks_and_is_refused_one_byte_below() {
     let arguments = ["--steps", "3", "--batch-size", "32", "--device-count", "CPU=2"];
     let peaks: Vec<u64> = devices(&document(&arguments)).iter().map(|device| device.2).collect();
-    let limits = |less: [u64; 2]| format!("CPU:0={},CPU:1={}", peaks[0] - less[0], peaks[1] - less[1]);
+    let limits = |less: [u64; 2]| format!("CPU:0={}B,CPU:1={}B", peaks[0] - less[0], peaks[1] - less[1]);
     let limited = devices(&document(&[&arguments[..], &["--memory-limit", &limits([0, 0])]].concat()));
     for (device, peak) in limited.iter().zip(&peaks) {
         assert_eq!((device.1, device.2, device.3), (Some(*peak), *peak, *peak));

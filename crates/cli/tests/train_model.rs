@@ -95,9 +95,9 @@ fn it_says_what_the_digits_say() {
 fn runs_at_the_promised_peak_and_is_refused_one_byte_below() {
     let arguments = arguments("mlp_adam_resource");
     let peak = devices(&document(&with(&arguments, &["--steps", "2"])))[0].2;
-    let limited = document(&with(&arguments, &["--steps", "2", "--memory-limit", &format!("CPU:0={peak}")]));
+    let limited = document(&with(&arguments, &["--steps", "2", "--memory-limit", &format!("CPU:0={peak}B")]));
     assert_eq!(devices(&limited)[0].1, Some(peak));
-    let output = train(&with(&arguments, &["--steps", "2", "--json", "--memory-limit", &format!("CPU:0={}", peak - 1)]));
+    let output = train(&with(&arguments, &["--steps", "2", "--json", "--memory-limit", &format!("CPU:0={}B", peak - 1)]));
     let err = text(&output.stderr);
     assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "{err}");
     assert!(err.starts_with("error: RESOURCE_EXHAUSTED: ") && err.contains(": 1 bytes short; at the peak "), "{err}");

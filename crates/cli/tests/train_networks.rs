@@ -104,7 +104,7 @@ fn one_byte_below_the_promise_of_towers_apart_is_refused() {
     let arguments = ["--async", "--steps", "6", "--batch-size", "16"];
     let promised = document(&arguments);
     let peaks: Vec<u64> = promised["devices"].as_array().unwrap().iter().map(|device| number(&device["planned_peak_bytes"])).collect();
-    let limits = |less: u64| format!("CPU:0={},CPU:1={}", peaks[0], peaks[1] - less);
+    let limits = |less: u64| format!("CPU:0={}B,CPU:1={}B", peaks[0], peaks[1] - less);
     let exact = document(&[&arguments[..], &["--memory-limit", &limits(0)]].concat());
     assert_eq!(number(&exact["devices"][1]["measured_peak_bytes"]), peaks[1]);
     let output = train(&[&arguments[..], &["--memory-limit", &limits(1)]].concat());

@@ -1,5 +1,6 @@
 //! `plimsoll plan`: does it fit, where does everything go, and how big is it.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -36,12 +37,16 @@ pub struct PlanArgs {
     /// A file of such shapes: lines NAME=2x3, or JSON {"NAME": [2, 3]}
     #[arg(long, value_name = "FILE")]
     shapes: Option<PathBuf>,
+    /// Several models: exit status 1 where they do not fit side by side, also where they fit in turn
+    #[arg(long)]
+    together: bool,
     /// A page with the plan (not yet)
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// Plans. Exit status 1 where it does not fit, of several models where they do not fit side by side.
+/// Plans. Exit status 1 where it does not fit; of several models where one does not fit by itself, and with `--together` where they
+/// do not fit side by side.
 pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
     if args.html.is_some() {
         return Err(not_yet("--html"));
@@ -55,13 +60,13 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     let plans = plans(&devices, &args, &shapes)?;
     let names: Vec<String> = args.models.iter().map(|model| model.display().to_string()).collect();
     let joint = joint(&devices, &names, &plans);
-    let document = Document::new(&names, &plans, &joint);
+    let document = Document::new(&names, &plans, &joint, args.together);
     if json {
         output::result_json(&document)?;
     } else {
         output::result(text(&names, &plans, &document, &joint))?;
     }
-    Ok(ExitCode::from(u8::from(!document.fits)))
+    Ok(ExitCode::from(u8::from(!document.answer.fits)))
 }
 
 fn plans(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<Vec<Plan>> {
@@ -103,31 +108,41 @@ fn joint(devices: &Devices, names: &[String], plans: &[Plan]) -> Joint {
 
 #[derive(Serialize)]
 struct Document {
-    fits: bool,
-    /// Of all devices together.
-    shortfall_bytes: u64,
-    /// The smallest limit that is enough, given to every device that has one; to every device, where none has.
-    minimum_limit_bytes: u64,
+    /// Of several models: in turn, and with `--together` side by side. So are the two below.
+    #[serde(flatten)]
+    answer: Answer,
     devices: Vec<DeviceEntry>,
     predicted_step_seconds: f64,
     nodes: Vec<NodeEntry>,
     /// What a step copies between devices, if it does.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     transfers: Vec<TransferEntry>,
-    /// Of several models, how they can run: `side_by_side` is what `fits` says, `in_turn`, `never`.
+    /// Of several models, how they can run: `side_by_side`, `in_turn` or `never`.
     #[serde(skip_serializing_if = "Option::is_none")]
     together: Option<&'static str>,
+    /// Of several models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    side_by_side: Option<Answer>,
     /// Of several models.
     #[serde(skip_serializing_if = "Option::is_none")]
     in_turn: Option<InTurn>,
 }
 
+/// Whether there is room.
+#[derive(Clone, Copy, Serialize)]
+struct Answer {
+    fits: bool,
+    /// Of all devices together; in turn, for the model that lacks most on each.
+    shortfall_bytes: u64,
+    /// The smallest limit that is enough, given to every device that has one; to every device, where none has.
+    minimum_limit_bytes: u64,
+}
+
 /// Several models, one after the other or in rounds.
 #[derive(Serialize)]
 struct InTurn {
-    fits: bool,
-    /// Of all devices together, for the model that lacks most on each.
-    shortfall_bytes: u64,
+    #[serde(flatten)]
+    answer: Answer,
     /// Rounds, one after the other, of models that run side by side, by their positions; none where one does not fit by itself.
     rounds: Vec<Vec<usize>>,
 }
@@ -180,8 +195,8 @@ struct TransferEntry {
 }
 
 impl Document {
-    /// Of models that run at the same time. `plans` is not empty.
-    fn new(names: &[String], plans: &[Plan], joint: &Joint) -> Document {
+    /// Of models on the same devices. `plans` is not empty.
+    fn new(names: &[String], plans: &[Plan], joint: &Joint, is_together: bool) -> Document {
         let mut devices: Vec<DeviceEntry> = plans[0].devices.iter().map(DeviceEntry::new).collect();
         for plan in &plans[1..] {
             devices.iter_mut().zip(&plan.devices).for_each(|(entry, device)| entry.join(&DeviceEntry::new(device)));
@@ -191,9 +206,9 @@ impl Document {
             let share = |(model, share): (&String, &Bytes)| Share { model: model.clone(), peak_bytes: share.0 };
             entry.models = names.iter().zip(&need.shares).map(share).collect();
         }
-        let short = |device: &DeviceEntry| device.limit_bytes.map_or(0, |limit| device.peak_bytes.saturating_sub(limit));
-        let is_limited = devices.iter().any(|device| device.limit_bytes.is_some() && device.peak_bytes > 0);
-        let counts = |device: &&DeviceEntry| device.limit_bytes.is_some() || !is_limited;
+        let side_by_side = Answer::new(&devices, |device| device.peak_bytes);
+        let largest = |device: &DeviceEntry| device.models.iter().map(|share| share.peak_bytes).max().unwrap_or(device.peak_bytes);
+        let in_turn = Answer::new(&devices, largest);
         let nodes = names.iter().zip(plans).flat_map(|(model, plan)| {
             let model = several.then(|| model.clone());
             plan.node_places().map(move |(name, op, device)| NodeEntry {
@@ -213,11 +228,8 @@ impl Document {
                 model: several.then(|| model.clone()),
             })
         });
-        let shortfall_bytes = devices.iter().map(short).sum();
         Document {
-            fits: shortfall_bytes == 0,
-            shortfall_bytes,
-            minimum_limit_bytes: devices.iter().filter(counts).map(|device| device.peak_bytes).max().unwrap_or(0),
+            answer: if is_together { side_by_side } else { in_turn },
             predicted_step_seconds: plans.iter().map(|plan| plan.seconds).sum(),
             nodes: nodes.collect(),
             transfers: transfers.collect(),
@@ -227,15 +239,31 @@ impl Document {
                 Together::InTurn => "in_turn",
                 Together::Never => "never",
             }),
-            in_turn: several.then(|| InTurn::new(joint)),
+            side_by_side: several.then_some(side_by_side),
+            in_turn: several.then(|| InTurn { answer: in_turn, rounds: joint.rounds().unwrap_or_default() }),
         }
     }
 }
 
-impl InTurn {
-    fn new(joint: &Joint) -> InTurn {
-        let shortfall_bytes = joint.needs().iter().map(|need| need.shortfall_in_turn().0).sum();
-        InTurn { fits: shortfall_bytes == 0, shortfall_bytes, rounds: joint.rounds().unwrap_or_default() }
+impl Answer {
+    /// Of devices of which that much is needed.
+    fn new(devices: &[DeviceEntry], needed: impl Fn(&DeviceEntry) -> u64) -> Answer {
+        let short = |device: &DeviceEntry| device.limit_bytes.map_or(0, |limit| needed(device).saturating_sub(limit));
+        let is_limited = devices.iter().any(|device| device.limit_bytes.is_some() && needed(device) > 0);
+        let counts = |device: &&DeviceEntry| device.limit_bytes.is_some() || !is_limited;
+        let shortfall_bytes = devices.iter().map(short).sum();
+        let minimum_limit_bytes = devices.iter().filter(counts).map(&needed).max().unwrap_or(0);
+        Answer { fits: shortfall_bytes == 0, shortfall_bytes, minimum_limit_bytes }
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.shortfall_bytes {
+            0 => f.write_str("fit")?,
+            bytes => write!(f, "do not fit, {bytes} bytes short")?,
+        }
+        write!(f, "; the smallest limit that fits is {} bytes", self.minimum_limit_bytes)
     }
 }
 
@@ -288,26 +316,26 @@ fn text(names: &[String], plans: &[Plan], document: &Document, joint: &Joint) ->
         let limit = need.limit.map_or_else(String::new, |limit| format!(" of {limit}"));
         text += &format!("{device}: {}{limit} side by side: {}\n", need.peak, shares.join(", "));
     }
-    text += "at the same time: ";
-    text += &match document.shortfall_bytes {
-        0 => "fit".to_string(),
-        bytes => format!("do not fit, {bytes} bytes short"),
-    };
-    text += &format!("; the smallest limit that fits is {} bytes", document.minimum_limit_bytes);
+    if let Some(side_by_side) = &document.side_by_side {
+        text += &format!("side by side: {side_by_side}");
+    }
     if let Some(error) = joint.check_side_by_side().err() {
         text += &format!("\n  {}", error.message());
     }
-    text + "\n" + &in_turn(names, joint)
+    if let Some(in_turn) = &document.in_turn {
+        text += &format!("\nin turn: {}", in_turn.answer);
+    }
+    text + &rounds(names, joint)
 }
 
-/// Whether the models fit one after the other, and in which rounds.
-fn in_turn(names: &[String], joint: &Joint) -> String {
+/// In which rounds the models run, or why one of them cannot.
+fn rounds(names: &[String], joint: &Joint) -> String {
     match joint.rounds() {
-        Err(error) => format!("one after the other: do not fit\n  {}", error.message()),
+        Err(error) => format!("\n  {}", error.message()),
         Ok(rounds) => {
             let round = |round: &Vec<usize>| round.iter().map(|&index| names[index].as_str()).collect::<Vec<_>>().join(" beside ");
             let rounds: Vec<String> = rounds.iter().map(round).collect();
-            format!("one after the other: fit; with --parallel they run as {}", rounds.join(", then "))
+            format!("; eval --parallel runs them as {}", rounds.join(", then "))
         }
     }
 }

@@ -11,7 +11,7 @@ use plimsoll::share::{Amount, Cards, Request, Wait, Which};
 use plimsoll::{Error, Options};
 
 use crate::device_options::duration;
-use crate::failure::{OrUsage, Result};
+use crate::failure::{Failure, OrUsage, Result};
 use crate::output;
 
 /// The exit status where there was no lease, as other programs that start programs have it.
@@ -82,11 +82,12 @@ impl LeaseArgs {
         Ok(Cards::find(&options, &environment())?)
     }
 
-    /// What is asked for; so many cards if nothing is said.
+    /// What is asked for. If no cards are named it is one, or none where no card is seen and no memory is asked for.
     ///
     /// # Errors
     /// Wrong use.
-    pub fn request(&self, default: usize) -> Result<Request> {
+    pub fn request(&self, cards_seen: usize) -> Result<Request> {
+        let default = if self.memory.is_some() { 1 } else { cards_seen.min(1) };
         let cards = self.gpus.as_deref().map(|text| text.parse().map_err(|error: Error| error.context("--gpus"))).transpose().or_usage()?;
         let memory = self.memory.as_deref().map(|text| text.parse().map_err(|error: Error| error.context("--memory"))).transpose();
         Ok(Request {
@@ -99,7 +100,16 @@ impl LeaseArgs {
 
 /// Runs.
 pub fn run(args: RunArgs) -> Result<ExitCode> {
-    let mut request = args.lease.request(1)?;
+    // Wrong use comes first.
+    args.lease.request(1)?;
+    let cards = match args.lease.cards() {
+        Ok(cards) => cards,
+        Err(failure) => {
+            failure.report();
+            return Ok(ExitCode::from(NO_LEASE));
+        }
+    };
+    let mut request = args.lease.request(cards.visible().len())?;
     request.name = args.name.unwrap_or_default();
     let time = |option: &str, text: &Option<String>| text.as_deref().map(|text| duration(option, text)).transpose();
     request.wait =
@@ -110,14 +120,13 @@ pub fn run(args: RunArgs) -> Result<ExitCode> {
             output::note(format_args!("plimsoll run: {line}"));
         }
     };
-    let ended = args.lease.cards().and_then(|cards| Ok(plimsoll::share::run::run(&cards, &run, &mut note)?));
-    Ok(ExitCode::from(match ended {
+    Ok(ExitCode::from(match plimsoll::share::run::run(&cards, &run, &mut note) {
         Ok(Ended::Exited(code)) => code,
         Ok(Ended::Signalled(signal)) => end_by(signal),
         Ok(Ended::TimedOut) => TIMED_OUT,
         Ok(Ended::NotStarted(code)) => code,
-        Err(failure) => {
-            failure.report();
+        Err(error) => {
+            Failure::from(error).report();
             NO_LEASE
         }
     }))

@@ -69,7 +69,7 @@ pub fn run(args: SweepArgs) -> Result<ExitCode> {
     // All points have the same names.
     points.first().map(|point| command(&args.command, point)).transpose().or_usage()?;
     let cards = args.lease.cards()?;
-    let mut request = args.lease.request(cards.visible().len().min(1))?;
+    let mut request = args.lease.request(cards.visible().len())?;
     request.name = "sweep".into();
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let has_cards = request.cards != plimsoll::share::Which::Count(0);

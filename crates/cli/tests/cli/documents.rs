@@ -34,11 +34,11 @@ fn a_plan() {
 #[test]
 fn a_plan_that_does_not_fit() {
     let minimum = document(&format!("{MLP} --json"))["minimum_limit_bytes"].as_u64().unwrap();
-    let said = plimsoll(&format!("{MLP} --json --memory-limit CPU:0={}", minimum - 100));
+    let said = plimsoll(&format!("{MLP} --json --memory-limit CPU:0={}B", minimum - 100));
     assert_eq!(said.code, 1);
     let plan: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!((&plan["fits"], &plan["shortfall_bytes"], &plan["minimum_limit_bytes"]), (&false.into(), &100.into(), &minimum.into()));
-    assert_eq!(plimsoll(&format!("{MLP} --memory-limit CPU:0={minimum}")).code, 0);
+    assert_eq!(plimsoll(&format!("{MLP} --memory-limit CPU:0={minimum}B")).code, 0);
 }
 
 #[test]

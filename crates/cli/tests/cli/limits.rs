@@ -23,7 +23,7 @@ fn a_case_runs_at_the_minimum_and_is_refused_one_byte_below() {
     for case in ["scalars", "mlp_sgd_ref", "mlp_adam_resource"] {
         let minimum = minimum_of(case);
         for command in ["verify", "bench --runs 3"] {
-            let at = |limit: u64| plimsoll(&format!("{command} {case} --memory-limit CPU:0={limit}"));
+            let at = |limit: u64| plimsoll(&format!("{command} {case} --memory-limit CPU:0={limit}B"));
             let runs = at(minimum);
             assert_eq!(runs.code, 0, "{command} {case}: {}{}", runs.out, runs.err);
             let refused = at(minimum - 1);
@@ -31,7 +31,7 @@ fn a_case_runs_at_the_minimum_and_is_refused_one_byte_below() {
             assert!(format!("{}{}", refused.out, refused.err).contains("1 bytes short"), "{}{}", refused.out, refused.err);
         }
         // Refused before anything was computed.
-        assert!(plimsoll(&format!("verify {case} --memory-limit CPU:0={}", minimum - 1)).out.contains(" steps=0 "));
+        assert!(plimsoll(&format!("verify {case} --memory-limit CPU:0={}B", minimum - 1)).out.contains(" steps=0 "));
     }
 }
 
@@ -47,7 +47,7 @@ fn what_a_plan_says_is_what_the_steps_of_a_case_take() {
 fn each_device_has_its_own_line() {
     let verdict = document("verify towers --json");
     let peak = |device: usize| verdict[0]["devices"][device]["planned_peak_bytes"].as_u64().unwrap();
-    let run = |first: u64, second: u64| plimsoll(&format!("verify towers --memory-limit CPU:0={first},CPU:1={second}"));
+    let run = |first: u64, second: u64| plimsoll(&format!("verify towers --memory-limit CPU:0={first}B,CPU:1={second}B"));
     let runs = run(peak(0), peak(1));
     assert_eq!(runs.code, 0, "{}", runs.out);
     for (limits, device) in [((peak(0) - 1, peak(1)), "CPU:0"), ((peak(0), peak(1) - 1), "CPU:1")] {
@@ -63,7 +63,7 @@ fn an_evaluation_runs_at_the_minimum_and_is_refused_one_byte_below() {
     let feeds = "--feed a=scalars/step0_feed0.npy --feed x=scalars/step0_feed1.npy --feed b=scalars/step0_feed2.npy";
     let two = "scalars/graph.pb scalars/graph.pb";
     for (models, limit) in [("scalars/graph.pb", minimum), (two, minimum), (&format!("{two} --parallel"), minimum)] {
-        let at = |limit: u64| plimsoll(&format!("eval {models} {feeds} --memory-limit CPU:0={limit}"));
+        let at = |limit: u64| plimsoll(&format!("eval {models} {feeds} --memory-limit CPU:0={limit}B"));
         let runs = at(limit);
         assert_eq!(runs.code, 0, "{models}: {}", runs.err);
         let refused = at(limit - 1);
@@ -77,29 +77,37 @@ fn models_take_turns_where_their_sum_is_over_a_line() {
     let minimum = document("plan scalars/graph.pb --json")["minimum_limit_bytes"].as_u64().unwrap();
     let feeds = "--feed a=scalars/step0_feed0.npy --feed x=scalars/step0_feed1.npy --feed b=scalars/step0_feed2.npy";
     let models = "scalars/graph.pb scalars/graph.pb scalars/graph.pb";
-    let rounds = |limit: u64| document(&format!("eval {models} {feeds} --parallel --json --memory-limit CPU:0={limit}"))["rounds"].clone();
+    let rounds = |limit: u64| document(&format!("eval {models} {feeds} --parallel --json --memory-limit CPU:0={limit}B"))["rounds"].clone();
     assert_eq!(rounds(3 * minimum), serde_json::json!([[0, 1, 2]]));
     assert_eq!(rounds(3 * minimum - 1), serde_json::json!([[0, 1], [2]]));
     assert_eq!(rounds(2 * minimum - 1), serde_json::json!([[0], [1], [2]]));
-    let said = plimsoll(&format!("eval {models} {feeds} --parallel --memory-limit CPU:0={}", 2 * minimum - 1));
+    let said = plimsoll(&format!("eval {models} {feeds} --parallel --memory-limit CPU:0={}B", 2 * minimum - 1));
     assert!(said.err.starts_with("note: the models take turns (CPU:0 needs "), "{}", said.err);
 
     // What was planned is how they run.
-    let plan = |limit: u64| {
-        let said = plimsoll(&format!("plan {models} --json --memory-limit CPU:0={limit}"));
+    let plan = |more: &str, limit: u64| {
+        let said = plimsoll(&format!("plan {models} --json --memory-limit CPU:0={limit}B {more}"));
         let plan: serde_json::Value = serde_json::from_str(&said.out).unwrap();
-        (said.code, plan["together"].clone(), plan["in_turn"]["fits"].clone(), plan["in_turn"]["rounds"].clone())
+        assert_eq!(plan["fits"], said.code == 0, "{more} {limit}");
+        let fits = |how: &str| plan[how]["fits"].clone();
+        let minima = (plan["side_by_side"]["minimum_limit_bytes"].clone(), plan["in_turn"]["minimum_limit_bytes"].clone());
+        assert_eq!(minima, ((3 * minimum).into(), minimum.into()));
+        (said.code, plan["together"].clone(), fits("side_by_side"), fits("in_turn"), plan["in_turn"]["rounds"].clone())
     };
-    assert_eq!(plan(3 * minimum), (0, "side_by_side".into(), true.into(), serde_json::json!([[0, 1, 2]])));
-    assert_eq!(plan(2 * minimum), (1, "in_turn".into(), true.into(), serde_json::json!([[0, 1], [2]])));
-    assert_eq!(plan(minimum - 1), (1, "never".into(), false.into(), serde_json::json!([])));
+    for (more, in_turn) in [("", 0), ("--together", 1)] {
+        let rounds = serde_json::json!([[0, 1, 2]]);
+        assert_eq!(plan(more, 3 * minimum), (0, "side_by_side".into(), true.into(), true.into(), rounds));
+        let rounds = serde_json::json!([[0, 1], [2]]);
+        assert_eq!(plan(more, 2 * minimum), (in_turn, "in_turn".into(), false.into(), true.into(), rounds));
+        assert_eq!(plan(more, minimum - 1), (1, "never".into(), false.into(), false.into(), serde_json::json!([])));
+    }
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn the_process_stays_near_its_lines() {
     let minimum = minimum_of("mlp_adam_resource");
-    let bench = document(&format!("bench mlp_adam_resource --runs 20 --json --memory-limit CPU:0={minimum}"));
+    let bench = document(&format!("bench mlp_adam_resource --runs 20 --json --memory-limit CPU:0={minimum}B"));
     let resident = bench["max_rss_bytes"].as_u64().unwrap();
     assert!(resident > 0 && resident <= minimum + OVERHEAD, "{resident} bytes were resident");
 }
@@ -109,7 +117,7 @@ fn the_process_stays_near_its_lines() {
 fn a_limit_from_outside_is_kept_too() {
     let minimum = minimum_of("mlp_adam_resource");
     let script = format!(
-        "ulimit -d {}; exec {} verify {} --memory-limit CPU:0={minimum}",
+        "ulimit -d {}; exec {} verify {} --memory-limit CPU:0={minimum}B",
         (minimum + OVERHEAD) / 1024,
         env!("CARGO_BIN_EXE_plimsoll"),
         cases().join("mlp_adam_resource").display()

@@ -37,6 +37,18 @@ fn a_program_runs_under_a_lease() {
 }
 
 #[test]
+fn without_a_card_a_program_runs_without_one() {
+    let ran = shell("run", "echo [$CUDA_VISIBLE_DEVICES]; exit 7");
+    assert_eq!(ran.code, 7, "{}{}", ran.out, ran.err);
+    for asked in ["run --gpus 1", "run --memory 1GiB"] {
+        let refused = shell(asked, "true");
+        assert_eq!((refused.code, refused.out.as_str()), (125, ""), "{asked}: {}", refused.err);
+    }
+    let wrong = shell("run --memory 2", "true");
+    assert!(wrong.code == 2 && wrong.err.contains("--memory: '2' has no unit: write 2GiB or 2MiB, or 2B for bytes"), "{}", wrong.err);
+}
+
+#[test]
 fn a_network_stays_inside_its_lease() {
     let run = |memory: &str| {
         let own = env!("CARGO_BIN_EXE_plimsoll");

@@ -72,7 +72,10 @@ fn group(text: &str) -> Result<Group, String> {
     let total = match size {
         "" if model.mebibytes > 0 => Bytes(model.mebibytes << 20),
         "" => return Err(format!("'{text}' does not say how much memory a card has")),
-        size => bytes(size)?,
+        size => bytes(size).map_err(|error| match (amount == size, number(size, 1..=MOST_CARDS as u32)) {
+            (true, Some(count)) => format!("{error}; {count} cards of 4 GiB are {count}x4GiB"),
+            _ => error,
+        })?,
     };
     let mut group = Group {
         model,
@@ -135,7 +138,7 @@ fn number(text: &str, range: std::ops::RangeInclusive<u32>) -> Option<u32> {
 }
 
 fn bytes(text: &str) -> Result<Bytes, String> {
-    let bytes: Bytes = text.parse().map_err(|error: plimsoll_base::ParseBytesError| error.to_string())?;
+    let bytes: Bytes = Bytes::of_option(text).map_err(|error| error.to_string())?;
     if bytes == Bytes::ZERO || bytes > MOST_BYTES {
         return Err(format!("'{text}' is not between 1 B and {MOST_BYTES}"));
     }
@@ -251,6 +254,9 @@ mod tests {
             ("65x1GiB", "'65' is not a number of cards"),
             ("40x1GiB+40x1GiB", "more than 64 cards"),
             ("2x0", "not between"),
+            ("4", "'4' has no unit: write 4GiB or 4MiB, or 4B for bytes; 4 cards of 4 GiB are 4x4GiB"),
+            ("2x4", "'4' has no unit: write 4GiB or 4MiB, or 4B for bytes"),
+            ("2x4GiB,overhead=193", "overhead=193: '193' has no unit"),
             ("9999999TiB", "not between"),
             ("zx81:2x4GiB", "'zx81' is no model"),
             ("2x4GiB,overhead=5GiB", "an overhead of 5 GiB leaves nothing of 4 GiB"),

@@ -1,5 +1,7 @@
 //! The memory limits that flags give, device by device.
 
+use std::collections::HashMap;
+
 use plimsoll_base::{Bytes, Code, Error, Result};
 
 use super::resolve::MOST;
@@ -20,8 +22,23 @@ impl Options {
         if self.preallocate && self.allow_growth == Some(true) {
             return wrong("--preallocate and --allow-growth contradict each other", "leave one of them out");
         }
-        if self.memory_fraction.is_some() && self.memory_limits.iter().any(|limit| limit.device.is_none()) {
-            return wrong("--memory-fraction and a --memory-limit for every GPU contradict each other", "leave one of them out");
+        let of_gpus = |limit: &&MemoryLimit| !matches!(limit.device, Some((DeviceKind::Cpu, _)));
+        if let Some(limit) = self.memory_limits.iter().find(of_gpus).filter(|_| self.memory_fraction.is_some()) {
+            let what = format!("--memory-fraction and --memory-limit {limit} contradict each other: both are for GPUs");
+            return wrong(&what, "leave one of them out");
+        }
+        self.check_that_each_is_limited_once()
+    }
+
+    /// Whether no two limits are for the same device.
+    fn check_that_each_is_limited_once(&self) -> Result<()> {
+        let mut limited = HashMap::new();
+        for limit in &self.memory_limits {
+            if let Some(before) = limited.insert(limit.device, limit) {
+                let device = limit.device.map_or("every GPU".to_string(), |(kind, index)| format!("{kind}:{index}"));
+                return Err(Error::invalid_argument(format!("--memory-limit {before},{limit}: {device} has two limits"))
+                    .with_remedy("leave one of them out"));
+            }
         }
         Ok(())
     }
@@ -45,10 +62,10 @@ impl Options {
         self.memory_fraction.is_none() && self.memory_limits.iter().all(|limit| limit.device.is_some())
     }
 
-    /// What flags say of the card that is GPU `index` before cards are divided; the last one counts.
+    /// What flags say of the card that is GPU `index` before cards are divided: its own limit, else that of every GPU.
     pub(crate) fn gpu_limit(&self, index: u32) -> Option<&MemoryLimit> {
-        let meant = |limit: &&MemoryLimit| limit.device.is_none_or(|device| device == (DeviceKind::Gpu, index));
-        self.memory_limits.iter().rev().find(meant)
+        let of = |device| self.memory_limits.iter().find(|limit| limit.device == device);
+        of(Some((DeviceKind::Gpu, index))).or_else(|| of(None))
     }
 
     /// Whether every GPU that has a limit is there.
@@ -98,7 +115,12 @@ impl Options {
             let wrong = |why: &str| Error::invalid_argument(format!("--memory-limit {limit}: {why}"));
             let there_are = there_are(DeviceKind::Cpu, limits.len());
             if let [size] = limit.parts[..] {
-                *limits.get_mut(index).ok_or_else(|| wrong("there is no such device").with_remedy(there_are))? = Some(size);
+                let place = limits.get_mut(index).ok_or_else(|| wrong("there is no such device").with_remedy(there_are))?;
+                if place.replace(size).is_some() {
+                    return Err(wrong("CPU:0's limits are the limit of this device, too").with_remedy("leave one of them out"));
+                }
+            } else if limits.iter().any(Option::is_some) {
+                return Err(wrong("another limit is for one of these devices").with_remedy("leave one of them out"));
             } else if index != 0 || limit.parts.len() != limits.len() {
                 return Err(wrong("it does not divide the processor into the CPU devices that there are")
                     .with_remedy(format!("{there_are}; give a limit for each")));

@@ -46,7 +46,7 @@ pub struct MemoryLimit {
 /// programs: `Options::new().limit("CPU:0", "64MiB").intra_op(2)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Memory limits in the order given; of two for one device the later counts.
+    /// Memory limits, at most one for a device. That of one GPU counts before that of every GPU.
     pub memory_limits: Vec<MemoryLimit>,
     /// Which of the cards that the process sees are used, in which order: `3,2`; `-1` and the empty text hide all. Counts before
     /// the list of [`Options::gpu`].
@@ -213,7 +213,7 @@ setters! {
 /// A size as it may be read again, exactly: `64MiB`.
 fn exact(bytes: Bytes) -> String {
     let text = bytes.to_string().replace(' ', "");
-    if text.parse() == Ok(bytes) { text } else { bytes.0.to_string() }
+    if text.parse() == Ok(bytes) { text } else { format!("{}B", bytes.0) }
 }
 
 impl fmt::Display for MemoryLimit {

@@ -2,18 +2,18 @@
 
 use std::str::FromStr;
 
-use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_base::{Bytes, Error, ParseBytesError, Result};
 
 use super::{MemoryLimit, PlacementMode};
 use crate::{DeviceKind, DeviceName};
 
 impl MemoryLimit {
-    /// Parses the value of a `--memory-limit`: limits between commas.
+    /// Parses the value of a `--memory-limit`: limits between commas. A number below 1 MiB needs a unit: `512B`.
     ///
     /// # Errors
     /// INVALID_ARGUMENT naming the option, the value, and what may be written.
     pub fn parse_list(text: &str) -> Result<Vec<MemoryLimit>> {
-        text.split(',').map(MemoryLimit::parse).collect()
+        text.split(',').map(|limit| MemoryLimit::parse_with(limit, Bytes::of_option)).collect()
     }
 
     /// Parses one limit: `2GiB`, `GPU:0=2GiB`, `GPU:0=1GiB+1GiB`.
@@ -21,6 +21,10 @@ impl MemoryLimit {
     /// # Errors
     /// INVALID_ARGUMENT naming the option, the value, and what may be written.
     pub fn parse(text: &str) -> Result<MemoryLimit> {
+        MemoryLimit::parse_with(text, str::parse)
+    }
+
+    fn parse_with(text: &str, size: fn(&str) -> Result<Bytes, ParseBytesError>) -> Result<MemoryLimit> {
         let wrong = |why: String| {
             Error::invalid_argument(format!("--memory-limit {}: {why}", text.trim()))
                 .with_remedy("write SIZE for every GPU, or DEVICE=SIZE as in GPU:0=2GiB,CPU:0=64MiB; SIZE+SIZE makes two logical devices")
@@ -29,7 +33,7 @@ impl MemoryLimit {
             Some((device, sizes)) => (limited_device(device.trim()).map_err(wrong)?, sizes),
             None => (None, text),
         };
-        let size = |part: &str| part.parse::<Bytes>().map_err(|error| wrong(error.to_string()));
+        let size = |part: &str| size(part).map_err(|error| wrong(error.to_string()));
         Ok(MemoryLimit { device, parts: sizes.split('+').map(size).collect::<Result<_>>()? })
     }
 }
@@ -96,8 +100,9 @@ mod tests {
             ("2GiB", "2GiB"),
             ("GPU=2G", "2GiB"),
             ("GPU:0=1GiB+1GiB,CPU:0=64MiB", "GPU:0=1GiB+1GiB,CPU:0=64MiB"),
-            (" /gpu:1 = 5 , cpu:0=1.5KiB", "GPU:1=5B,CPU:0=1.50KiB"),
-            ("/job:localhost/replica:0/task:0/device:CPU:3=1000001", "CPU:3=1000001"),
+            (" /gpu:1 = 5B , cpu:0=1.5KiB", "GPU:1=5B,CPU:0=1.50KiB"),
+            ("/job:localhost/replica:0/task:0/device:CPU:3=1000001B", "CPU:3=1000001B"),
+            ("CPU:0=2000001", "CPU:0=2000001B"),
         ] {
             let limits = MemoryLimit::parse_list(text).unwrap();
             let texts: Vec<String> = limits.iter().map(ToString::to_string).collect();
@@ -113,6 +118,9 @@ mod tests {
             ("CPU:0=", "'' is not a size"),
             ("", "'' is not a size"),
             ("CPU:0=1GiB+", "'' is not a size"),
+            ("CPU:0=64", "'64' has no unit: write 64GiB or 64MiB, or 64B for bytes"),
+            ("GPU:0=1GiB+4", "'4' has no unit"),
+            ("2", "'2' has no unit"),
             ("CPU=1GiB", "'CPU' is not a device"),
             ("TPU:0=1GiB", "'TPU:0' is not a device"),
             ("/job:worker/cpu:0=1GiB", "'/job:worker/cpu:0' is not a device"),
@@ -123,6 +131,11 @@ mod tests {
             assert!(error.message().starts_with(&format!("--memory-limit {text}: {why}")), "{error}");
             assert!(error.to_string().contains("hint: write SIZE"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_program_may_leave_the_unit_out() {
+        assert_eq!(MemoryLimit::parse("CPU:0=5").unwrap().parts, [Bytes(5)]);
     }
 
     #[test]

@@ -114,10 +114,8 @@ mod tests {
         let new = Options::new;
         assert_eq!(limits(&new()), Ok(vec![None]));
         assert_eq!(limits(&new().limit("CPU:0", "64MiB")), Ok(vec![Some(64 << 20)]));
-        assert_eq!(limits(&new().limit("CPU:0", "64MiB").limit("/cpu:0", "1k")), Ok(vec![Some(1024)]));
         assert_eq!(limits(&new().device_count_flag("CPU=3,GPU=0").unwrap().limit("cpu:2", "7")), Ok(vec![None, None, Some(7)]));
-        assert_eq!(limits(&new().memory_limit_flag("CPU:0=1+2").unwrap()), Ok(vec![Some(1), Some(2)]));
-        assert_eq!(limits(&new().device_count(DeviceKind::Cpu, 2).limit("CPU:0", "1+2").limit("CPU:1", "3")), Ok(vec![Some(1), Some(3)]));
+        assert_eq!(limits(&new().memory_limit_flag("CPU:0=1B+2B").unwrap()), Ok(vec![Some(1), Some(2)]));
         assert_eq!(limits(&new().visible_devices("-1").device_count(DeviceKind::Gpu, 2)), Ok(vec![None]));
         assert_eq!(new().intra_op(3).resolve().unwrap()[0].threads, 3);
         assert_eq!((new().queues(), new().inter_op(-1).queues(), new().inter_op(4).queues()), (0, 1, 4));
@@ -133,6 +131,11 @@ mod tests {
             (new().device_count(DeviceKind::Cpu, 3).limit("CPU:0", "1+2"), "the devices are CPU:0 to CPU:2; give a limit for each"),
             (new().limit("CPU:1", "1+2"), "does not divide the processor"),
             (new().limit("CPU:0", "much").limit("GPU:0", "1"), "--memory-limit CPU:0=much: 'much' is not a size"),
+            (new().limit("CPU:0", "64MiB").limit("/cpu:0", "1k"), "--memory-limit CPU:0=64MiB,CPU:0=1KiB: CPU:0 has two limits"),
+            (new().limit("GPU", "1GiB").limit("GPU", "2GiB"), "--memory-limit 1GiB,2GiB: every GPU has two limits"),
+            (new().limit("CPU:0", "1+2").limit("CPU:1", "3"), "--memory-limit CPU:1=3B: CPU:0's limits are the limit of this device, too"),
+            (new().limit("CPU:1", "3").limit("CPU:0", "1+2"), "--memory-limit CPU:0=1B+2B: another limit is for one of these devices"),
+            (new().memory_fraction(0.5).limit("GPU:1", "1GiB"), "--memory-fraction and --memory-limit GPU:1=1GiB contradict each other"),
             (new().device_count_flag("CPU=0").unwrap(), "NOT_FOUND: No CPU devices are available in this process"),
             (new().device_count(DeviceKind::Cpu, 1 << 20), "--device-count CPU=1048576: not a number of devices"),
         ] {

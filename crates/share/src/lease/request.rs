@@ -99,7 +99,7 @@ impl FromStr for Which {
 impl FromStr for Amount {
     type Err = Error;
 
-    /// `2GiB`; `0.4` and `40%` are shares; `all`.
+    /// `2GiB`; `0.4` and `40%` are shares; `all`. A number of bytes below 1 MiB needs its unit.
     fn from_str(text: &str) -> Result<Amount> {
         let wrong = |why: &str| {
             Error::invalid_argument(format!("'{text}' {why}")).with_remedy("write a size as 2GiB, a share as 0.4 or 40%, or all")
@@ -110,16 +110,19 @@ impl FromStr for Amount {
         }
         let fraction = match text.strip_suffix('%') {
             Some(percent) => Some(percent.trim().parse::<f64>().map(|percent| percent / 100.0).map_err(|_| wrong("is no share"))?),
-            // A whole number is bytes; 1.0 is all.
+            // 1.0 is all.
             None if text.contains('.') => text.parse::<f64>().ok(),
             None => None,
         };
         match fraction {
             Some(fraction) if fraction > 0.0 && fraction <= 1.0 => Ok(Amount::Fraction(fraction)),
             Some(_) => Err(wrong("is not above 0 and at most 1")),
-            None => match text.parse::<Bytes>() {
+            None => match Bytes::of_option(text) {
                 Ok(Bytes::ZERO) => Err(wrong("is no memory")),
                 Ok(bytes) => Ok(Amount::Bytes(bytes)),
+                Err(error) if error.is_without_unit() => {
+                    Err(Error::invalid_argument(error.to_string()).with_remedy("write a size as 2GiB, a share as 0.4 or 40%, or all"))
+                }
                 Err(error) => Err(wrong(&format!("is no amount: {error}"))),
             },
         }
@@ -152,7 +155,8 @@ mod tests {
         for (text, amount) in [
             ("2GiB", Amount::Bytes(Bytes(2 << 30))),
             ("1.5GiB", Amount::Bytes(Bytes(3 << 29))),
-            ("512", Amount::Bytes(Bytes(512))),
+            ("512B", Amount::Bytes(Bytes(512))),
+            ("2000000", Amount::Bytes(Bytes(2_000_000))),
             ("0.4", Amount::Fraction(0.4)),
             ("25 %", Amount::Fraction(0.25)),
             ("1.0", Amount::Fraction(1.0)),
@@ -160,7 +164,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Amount>().unwrap(), amount, "{text}");
         }
-        for text in ["", "0", "0.0", "1.1", "-0.5", "nan%", "0%", "101%", "much", "2 parsecs"] {
+        for text in ["", "0", "2", "512", "0.0", "1.1", "-0.5", "nan%", "0%", "101%", "much", "2 parsecs"] {
             assert!(text.parse::<Amount>().is_err(), "{text}");
         }
     }

@@ -93,17 +93,23 @@ impl Network {
         })
     }
 
-    /// A logical CPU device for each tower where no number is said, and a line for each where none is.
+    /// A logical CPU device for each tower where no number is said, and a line for each of them that has none.
     fn with_defaults(&self, mut options: Options, config: &Config) -> Options {
         let towers = config.towers as u32;
         let count = *options.device_count.entry("CPU".to_string()).or_insert(towers as i32);
-        if options.memory_limits.is_empty() {
-            let each = if config.is_async { config.batch_size } else { config.batch_size / config.towers as u64 };
-            let [variables, towers_own, more] = self.lines;
-            let images = Bytes(more.0.saturating_mul(each));
-            let limit = |index| if index == 0 { variables + images } else { towers_own + images };
-            let line = |index| MemoryLimit { device: Some((DeviceKind::Cpu, index)), parts: vec![limit(index)] };
-            options.memory_limits = (0..towers.min(count.max(0) as u32)).map(line).collect();
+        let each = if config.is_async { config.batch_size } else { config.batch_size / config.towers as u64 };
+        let [variables, towers_own, more] = self.lines;
+        let images = Bytes(more.0.saturating_mul(each));
+        for index in 0..towers.min(count.max(0) as u32) {
+            // Several sizes for CPU:0 are for the devices from there on.
+            let has_one = |limit: &MemoryLimit| match limit.device {
+                Some((DeviceKind::Cpu, first)) => (0..limit.parts.len()).any(|part| first as usize + part == index as usize),
+                _ => false,
+            };
+            if !options.memory_limits.iter().any(has_one) {
+                let limit = images + if index == 0 { variables } else { towers_own };
+                options.memory_limits.push(MemoryLimit { device: Some((DeviceKind::Cpu, index)), parts: vec![limit] });
+            }
         }
         options
     }
@@ -120,5 +126,33 @@ impl Network {
             (towers, true) => format!("{towers} towers that take steps of {batch_size} images each on its own"),
         };
         format!("{name}: {layers}, {towers}, {optimizer} {rate}, seed {seed}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_a_limit_gets_the_default() {
+        let limits = |towers: usize, text: &str| {
+            let options = if text.is_empty() { Options::new() } else { Options::new().memory_limit_flag(text).unwrap() };
+            let config = Config { towers, batch_size: 128, optimizer: None, learning_rate: None, seed: 0, is_async: false };
+            let options = find("digits").unwrap().with_defaults(options, &config);
+            let mut limits: Vec<String> = options.memory_limits.iter().map(ToString::to_string).collect();
+            limits.sort();
+            limits.join(",")
+        };
+        for (towers, given, all) in [
+            (2, "", "CPU:0=32MiB,CPU:1=16MiB"),
+            (2, "CPU:0=64mb", "CPU:0=64MiB,CPU:1=16MiB"),
+            (3, "CPU:1=64mb", "CPU:0=32MiB,CPU:1=64MiB,CPU:2=16MiB"),
+            (2, "CPU:0=64MiB,CPU:1=1MiB", "CPU:0=64MiB,CPU:1=1MiB"),
+            (2, "CPU:0=64MiB+1MiB", "CPU:0=64MiB+1MiB"),
+            (2, "1GiB", "1GiB,CPU:0=32MiB,CPU:1=16MiB"),
+            (1, "GPU:0=1GiB", "CPU:0=32MiB,GPU:0=1GiB"),
+        ] {
+            assert_eq!(limits(towers, given), all, "{towers} {given}");
+        }
     }
 }
