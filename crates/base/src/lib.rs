@@ -6,9 +6,11 @@ mod data_type;
 mod error;
 mod kind;
 mod read_file;
+mod table;
 
 pub use bytes::{Bytes, ParseBytesError};
 pub use data_type::{ArgType, DataType};
 pub use error::{Code, Error, Result};
 pub use kind::{Kind, Shortage, Unfed};
 pub use read_file::read_file;
+pub use table::{column_width, pad_left, pad_right};

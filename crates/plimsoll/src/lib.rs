@@ -34,7 +34,7 @@ pub use plan::Plan;
 pub use session::{Fed, Session};
 pub use several::{Opened, Placed, Several};
 
-pub use plimsoll_base::{ArgType, Bytes, Code, DataType, Error, Kind, ParseBytesError, Result, Shortage, Unfed};
+pub use plimsoll_base::{ArgType, Bytes, Code, DataType, Error, Kind, ParseBytesError, Result, Shortage, Unfed, column_width, pad_left, pad_right};
 pub use plimsoll_device::config as device_config;
 pub use plimsoll_device::{
     Card, ComputeCapability, DeviceKind, DeviceName, DeviceSpec, Division, Environment, GpuConfig, Link, LogicalDevice, MemoryLimit,

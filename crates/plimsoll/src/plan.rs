@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 
-use plimsoll_base::{Bytes, Result};
+use plimsoll_base::{Bytes, Result, column_width, pad_left, pad_right};
 use plimsoll_device::DeviceName;
 use plimsoll_graph::id::Id;
 use plimsoll_plan::{Certainty, DevicePlan};
@@ -179,13 +179,14 @@ fn duration(seconds: f64) -> String {
 
 /// Columns as wide as their widest cell, the first to the left, the others to the right; the last two to the left again.
 fn write_table<const N: usize>(f: &mut fmt::Formatter<'_>, rows: &[[String; N]]) -> fmt::Result {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| column_width(rows.iter().map(|row| row[column].as_str()));
     for row in rows {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             let width = width(column);
             let is_text = column == 0 || column + 2 >= N;
-            line += &if is_text { format!("{cell:<width$}  ") } else { format!("{cell:>width$}  ") };
+            line += &if is_text { pad_right(cell, width) } else { pad_left(cell, width) };
+            line += "  ";
         }
         writeln!(f, "{}", line.trim_end())?;
     }

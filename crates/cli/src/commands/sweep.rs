@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use plimsoll::Error;
 use plimsoll::share::run::end_by;
 use plimsoll::share::sweep::{Axis, Done, Outcome, Progress, Sweep, command, points, sweep};
+use plimsoll::{Error, column_width, pad_left};
 
 use super::run::LeaseArgs;
 use crate::failure::{OrUsage, Result, wrong_use};
@@ -219,12 +219,12 @@ fn table(all: &[Done], metric: Option<&str>) -> String {
         named.chain(counted).chain([format!("{:.1}", done.seconds), done.status.clone()]).collect()
     };
     let rows: Vec<Vec<String>> = std::iter::once(heads.clone()).chain(all.iter().map(cells)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| column_width(rows.iter().map(|row| row[column].as_str()));
     let widths: Vec<usize> = (0..heads.len()).map(width).collect();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column + 1 == widths.len() {
             true => cell.clone(),
-            false => format!("{cell:>width$}"),
+            false => pad_left(cell, *width),
         });
         cells.collect::<Vec<_>>().join("  ")
     };

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::{Graph, Why};
+use plimsoll::{Graph, Why, column_width, pad_right};
 
 use super::Entry;
 
@@ -26,10 +26,10 @@ pub fn text(nodes: &[Entry], all: bool) -> String {
     let rows = if all || nodes.len() <= LINES { nodes.iter().map(Row::of_node).collect() } else { grouped(nodes) };
     let header = ["node".to_string(), "operation".to_string(), "device".to_string(), "why".to_string()];
     let rows: Vec<[String; 4]> = std::iter::once(header).chain(rows.into_iter().map(|row| row.0)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let width = |column: usize| column_width(rows.iter().map(|row| row[column].as_str()));
     let widths: Vec<usize> = (0..3).map(width).collect();
     let line = |row: &[String; 4]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}  ")).collect::<String>();
+        let cells = row.iter().zip(&widths).map(|(cell, width)| pad_right(cell, *width) + "  ").collect::<String>();
         (cells + &row[3]).trim_end().to_string()
     };
     let mut lines: Vec<String> = rows.iter().map(line).collect();
@@ -175,6 +175,17 @@ mod tests {
         );
         assert_eq!(lines(&nodes[..1], false)[2], "1 node: CPU:0");
         assert_eq!(lines(&[], false)[1], "no nodes");
+    }
+
+    #[test]
+    fn names_of_any_length_make_a_table() {
+        for length in [65_535, 65_536, 1 << 20] {
+            let nodes = [node(&"x".repeat(length), 0, "default"), node("y", 1, &"why".repeat(length))];
+            let told = text(&nodes, true);
+            assert!(told.lines().any(|line| line.starts_with("xxx") && line.ends_with("CPU:0   default")), "{length}");
+            // No row is padded to the width of the longest.
+            assert!(told.len() < 5 * length + 2000, "{length}: {}", told.len());
+        }
     }
 
     #[test]
