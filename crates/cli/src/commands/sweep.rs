@@ -48,7 +48,7 @@ pub struct SweepArgs {
     /// Print all results as one JSON document instead of the table
     #[arg(long)]
     json: bool,
-    /// The program and its arguments, names in braces
+    /// The program and its arguments; {NAME} becomes a value of --set NAME, {{NAME}} the text {NAME}
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     command: Vec<String>,
 }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{Error, Result, closest};
 
 /// A name and its values: `lr=0.1,0.01`; `lr=1e-4..1e-1` is a range to draw from, `lr=log:1e-4..1e-1` one of magnitudes.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,7 @@ impl FromStr for Axis {
         };
         let (name, values) = text.split_once('=').ok_or_else(|| wrong("there is no ="))?;
         let name = name.trim();
-        if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.')) {
+        if !is_name(name) {
             return Err(wrong("a name has letters, digits, '_', '-' and '.'"));
         }
         let (range, is_log) = values.strip_prefix("log:").map_or((values, false), |range| (range, true));
@@ -129,37 +129,62 @@ impl Chance {
     }
 }
 
-/// The command at a point: `{name}` becomes the value; `{{` and `}}` are braces. Braces around what is no name are left alone.
+/// The command at a point: `{name}` becomes the value; `{{` and `}}` are braces, so that `{{name}}` is the text `{name}`. Braces
+/// around what cannot be a name (a space, a quote, nothing) are left alone.
 ///
 /// # Errors
-/// INVALID_ARGUMENT for a name that nothing in the command uses.
+/// INVALID_ARGUMENT for a name that the command does not use, and for a name in braces that has no values.
 pub fn command(template: &[String], point: &Point) -> Result<Vec<String>> {
-    for (name, _) in point {
-        if !template.iter().any(|word| word.contains(&format!("{{{name}}}"))) {
-            return Err(Error::invalid_argument(format!("--set {name}: nothing in the command uses {{{name}}}"))
-                .with_remedy(format!("write it into the command, as --{name} {{{name}}}")));
-        }
+    let mut used = vec![false; point.len()];
+    let filled = template.iter().map(|word| fill(word, point, &mut used)).collect::<Result<Vec<_>>>()?;
+    if let Some(((name, _), _)) = point.iter().zip(used).find(|(_, used)| !used) {
+        return Err(Error::invalid_argument(format!("--set {name}: the command does not use {{{name}}}"))
+            .with_remedy(format!("write it into the command, as --{name} {{{name}}}")));
     }
-    let fill = |word: &String| {
-        let (mut out, mut rest) = (String::new(), word.as_str());
-        while let Some(at) = rest.find(['{', '}']) {
-            out.push_str(&rest[..at]);
-            rest = &rest[at..];
-            let value = point
-                .iter()
-                .find_map(|(name, value)| Some((rest.strip_prefix('{')?.strip_prefix(name.as_str())?.strip_prefix('}')?, value)));
-            let (skipped, text) = match value {
-                Some((after, value)) => (rest.len() - after.len(), value.as_str()),
-                None if rest.starts_with("{{") => (2, "{"),
-                None if rest.starts_with("}}") => (2, "}"),
-                None => (1, &rest[..1]),
-            };
-            out.push_str(text);
-            rest = &rest[skipped..];
-        }
-        out + rest
+    Ok(filled)
+}
+
+/// One word of the command at a point; `used` notes which names it has.
+fn fill(word: &str, point: &Point, used: &mut [bool]) -> Result<String> {
+    let (mut out, mut rest) = (String::new(), word);
+    while let Some(at) = rest.find(['{', '}']) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let named = rest.strip_prefix('{').and_then(|inner| inner.split_once('}')).filter(|(name, _)| is_name(name));
+        rest = match named {
+            _ if rest.starts_with("{{") || rest.starts_with("}}") => {
+                out.push_str(&rest[..1]);
+                &rest[2..]
+            }
+            Some((name, after)) => {
+                let index = point.iter().position(|(other, _)| other == name).ok_or_else(|| unknown(name, word, point))?;
+                used[index] = true;
+                out.push_str(&point[index].1);
+                after
+            }
+            None => {
+                out.push_str(&rest[..1]);
+                &rest[1..]
+            }
+        };
+    }
+    Ok(out + rest)
+}
+
+fn unknown(name: &str, word: &str, point: &Point) -> Error {
+    let shown = word.escape_debug();
+    let escape = format!("write {{{{{name}}}}} where the program is to see {{{name}}}");
+    let names = point.iter().map(|(name, _)| name.as_str());
+    let remedy = match closest(name, names) {
+        Some(other) => format!("did you mean {{{other}}}? Or {escape}"),
+        None => format!("give it values, with --set {name}=VALUES, or {escape}"),
     };
-    Ok(template.iter().map(fill).collect())
+    Error::invalid_argument(format!("no --set gives {{{name}}} in '{shown}' a value")).with_remedy(remedy)
+}
+
+/// Whether a text can be the name of an axis.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
 #[cfg(test)]
@@ -210,8 +235,21 @@ mod tests {
     fn names_in_braces_become_values() {
         let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
         let point = vec![("lr".to_string(), "0.1".to_string()), ("n".to_string(), "{lr}".to_string())];
-        let filled = command(&words(&["t", "--lr={lr}", "{n}x{lr}", "{{lr}} {other} {", "é}}"]), &point).unwrap();
-        assert_eq!(filled, ["t", "--lr=0.1", "{lr}x0.1", "{lr} {other} {", "é}"]);
-        assert!(command(&words(&["t", "{lr}"]), &point).unwrap_err().message().contains("nothing in the command uses {n}"));
+        let filled = command(&words(&["t", "--lr={lr}", "{n}x{lr}", "{{lr}} {{other}} {", "é}}", "{{{n}}}", "{}{a b} {\"a\": 1}"]), &point);
+        assert_eq!(filled.unwrap(), ["t", "--lr=0.1", "{lr}x0.1", "{lr} {other} {", "é}", "{{lr}}", "{}{a b} {\"a\": 1}"]);
+        assert!(command(&words(&["t", "{lr}"]), &point).unwrap_err().message().contains("the command does not use {n}"));
+    }
+
+    #[test]
+    fn a_name_in_braces_that_has_no_values_is_refused() {
+        let point = vec![("width".to_string(), "1".to_string())];
+        for (word, remedy) in [
+            ("--w={widht}", "did you mean {width}? Or write {{widht}} where the program is to see {widht}"),
+            ("${HOME}", "give it values, with --set HOME=VALUES, or write {{HOME}} where the program is to see {HOME}"),
+        ] {
+            let error = command(&["t".to_string(), "{width}".to_string(), word.to_string()], &point).unwrap_err();
+            assert!(error.message().ends_with(&format!("in '{word}' a value")), "{error}");
+            assert_eq!(error.remedy(), Some(remedy));
+        }
     }
 }
