@@ -3,6 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use crate::show;
+
 /// Characters of the bar.
 const WIDTH: u64 = 30;
 /// How often the bar is drawn.
@@ -42,6 +44,12 @@ impl Progress {
         };
     }
 
+    /// Says a line between two steps, above the bar.
+    pub fn say(&mut self, text: impl std::fmt::Display) {
+        let clear = if self.is_drawn { "\r\x1b[K" } else { "" };
+        let _ = writeln!(std::io::stderr().lock(), "{clear}{text}");
+    }
+
     /// There is nothing more to come: the bar goes away.
     pub fn end(&self) {
         if self.is_drawn {
@@ -57,7 +65,7 @@ impl Progress {
 
 /// The loss, where there is one.
 fn after(mark: &str, loss: Option<f32>) -> String {
-    loss.map_or_else(String::new, |loss| format!("{mark}loss {loss:.4}"))
+    loss.map_or_else(String::new, |loss| format!("{mark}loss {}", show::significant(loss)))
 }
 
 fn bar(first: u64, step: u64, last: u64, loss: Option<f32>) -> String {

@@ -73,6 +73,20 @@ pub fn values(tensor: &HostTensor) -> Option<Vec<Value>> {
     )
 }
 
+/// A number with four significant digits: `2.303`, `0.09190`, `4.000e-6`.
+pub fn significant(value: f32) -> String {
+    let magnitude = value.abs();
+    match magnitude {
+        _ if value == 0.0 || !value.is_finite() => value.to_string(),
+        1e-3..1e5 => {
+            // Rounding first: 9.9999 is 10.00, not 10.000.
+            let rounded = format!("{magnitude:.3e}").parse::<f64>().unwrap_or(f64::from(magnitude));
+            format!("{value:.*}", (3 - rounded.log10().floor() as i32).max(0) as usize)
+        }
+        _ => format!("{value:.3e}"),
+    }
+}
+
 /// The shortest digits that are this float32 again.
 fn single(value: f32) -> Value {
     value.to_string().parse().map_or_else(|_| Value::String(value.to_string()), double)
@@ -94,6 +108,14 @@ mod tests {
         assert_eq!(elements(&HostTensor::from_slice([1 << 40, 0], &[0u8; 0]).unwrap()), "[]");
         assert_eq!(elements(&HostTensor::from_bools([2], &[true, false]).unwrap()), "[true false]");
         assert_eq!(elements(&HostTensor::from_slice([2], &[f32::NAN, f32::NEG_INFINITY]).unwrap()), "[NaN -inf]");
+    }
+
+    #[test]
+    fn small_numbers_keep_their_digits() {
+        let cases = [(0.0, "0"), (4e-6, "4.000e-6"), (0.0919, "0.09190"), (0.5, "0.5000"), (2.302585, "2.303"), (9.9999, "10.00")];
+        for (value, text) in cases.into_iter().chain([(-12345.6, "-12346"), (1e9, "1.000e9"), (f32::NAN, "NaN"), (1e-3, "0.001000")]) {
+            assert_eq!(significant(value), text);
+        }
     }
 
     #[test]

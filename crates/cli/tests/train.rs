@@ -85,7 +85,7 @@ fn a_resumed_training_writes_the_checkpoint_of_an_uninterrupted_one() {
 fn ctrl_c_ends_at_a_step_with_a_summary_and_a_checkpoint() {
     let folder = Folder::new("stop");
     let saved = folder.text("saved");
-    for signal in ["INT", "TERM"] {
+    for (signal, status) in [("INT", 130), ("TERM", 143)] {
         let mut child = command(&["--steps", "20000000", "--save", &saved, "--json"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -100,12 +100,64 @@ fn ctrl_c_ends_at_a_step_with_a_summary_and_a_checkpoint() {
         }
         assert!(Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap().success());
         let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{signal}: {:?}", output.status);
+        assert_eq!(output.status.code(), Some(status), "{:?}", output.status);
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         let steps = document["steps"].as_u64().unwrap();
         assert!(steps < 20_000_000, "{document}");
         assert!(Path::new(&saved).join(format!("model.ckpt-{steps}.index")).is_file());
     }
+}
+
+/// Where a training is killed, its latest checkpoint is whole, and a training goes on from it.
+#[test]
+fn a_killed_training_leaves_its_latest_checkpoint() {
+    let folder = Folder::new("killed");
+    let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/mlp_sgd_ref");
+    let file = |name: &str| graph.join(name).display().to_string();
+    let (graph, x, y) = (file("graph.pb"), format!("x={}", file("step0_feed0.npy")), format!("y={}", file("step0_feed1.npy")));
+    let model = [&graph, "--data", &x, "--data", &y, "--target", "train", "--batch-size", "6"];
+    let cases: [(&[&str], &str, &str); 4] = [
+        (&["digits"], "7", ""),
+        (&["digits", "--async"], "7", ""),
+        (&model, "20ms", ""),
+        (&["--ensemble", "2", "--towers", "1"], "7", "seed-1"),
+    ];
+    for (number, (what, every, member)) in cases.into_iter().enumerate() {
+        let saved = folder.0.join(number.to_string());
+        let options = ["--steps", "20000000", "--save-every", every, "--save", saved.to_str().unwrap()];
+        let mut child = command(&[what, &options].concat()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let latest = saved.join(member).join("checkpoint");
+        let has_kept_five = || std::fs::read_to_string(&latest).is_ok_and(|text| text.matches("all_model_checkpoint_paths").count() == 5);
+        let begin = std::time::Instant::now();
+        while !has_kept_five() && begin.elapsed().as_secs() < 60 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(has_kept_five(), "{what:?}: {:?}", std::fs::read_to_string(&latest));
+        let from = saved.join(member).display().to_string();
+        let is_ensemble = !member.is_empty();
+        let what = if is_ensemble { &["--towers", "1"][..] } else { what };
+        let output = train(&[what, &["--steps", "1", "--resume", &from]].concat());
+        let out = text(&output.stdout);
+        assert!(output.status.success(), "{what:?}: {}", text(&output.stderr));
+        let step = out.lines().find_map(|line| line.strip_prefix("resumed after step ")).and_then(|step| step.parse::<u64>().ok());
+        assert!(step.unwrap() > 1 && (every != "7" || step.unwrap() % 7 == 0), "{out}");
+        assert!(out.contains("nothing to do: --steps 1 is not after that"), "{out}");
+    }
+}
+
+#[test]
+fn an_ensemble_saves_and_resumes_each_network() {
+    let folder = Folder::new("ensemble");
+    let saved = folder.text("a{b}");
+    let options = ["--ensemble", "2", "--seed", "3", "--towers", "1", "--save", &saved];
+    let first = document(&[&options[..], &["--steps", "5"]].concat());
+    assert!(["seed-3", "seed-4"].iter().all(|seed| Path::new(&saved).join(seed).join("model.ckpt-5.index").is_file()), "{first}");
+    let resumed = document(&[&options[..], &["--steps", "9", "--resume", &saved]].concat());
+    let at_once = document(&["--ensemble", "2", "--seed", "3", "--towers", "1", "--steps", "9"]);
+    assert_eq!(resumed["test_accuracy"], at_once["test_accuracy"]);
+    assert!(Path::new(&saved).join("seed-4/model.ckpt-9.index").is_file());
 }
 
 #[test]
@@ -125,6 +177,11 @@ fn later_work_and_wrong_use_are_refused() {
         (&["--towers", "3"], "128 cannot be divided evenly among 3 towers"),
         (&["--towers", "0"], "--towers"),
         (&["--batch-size", "0"], "--batch-size"),
+        (&["--batch-size", "5000"], "a step takes 5000 examples, and there are 1437\n  hint: take batches of at most 1437"),
+        (&["--batch-size", "1438", "--async"], "a step takes 1438 examples, and there are 1437"),
+        (&["--save-every", "5"], "--save"),
+        (&["--save", "x", "--save-every", "0"], "a number of steps as 500, or a duration as 10min"),
+        (&["--save", "x", "--save-every", "5 parsecs"], "a number of steps as 500, or a duration as 10min"),
         (&["--learning-rate", "nan"], "learning rate"),
     ];
     for (args, fragment) in cases {
@@ -145,7 +202,7 @@ fn what_cannot_be_is_said_before_the_first_step() {
     let save = folder.text("file");
     for (args, code, fragment) in [
         (vec!["--save", save.as_str()], "FAILED_PRECONDITION", "--save"),
-        (vec!["--batch-size", "1000000000"], "RESOURCE_EXHAUSTED", "bytes short"),
+        (vec!["--batch-size", "1024", "--memory-limit", "CPU:0=100KiB"], "RESOURCE_EXHAUSTED", "bytes short"),
         (vec!["--memory-limit", "CPU:0=0"], "RESOURCE_EXHAUSTED", "bytes short"),
     ] {
         let output = train(&args);

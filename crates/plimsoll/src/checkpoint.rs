@@ -68,6 +68,29 @@ pub fn save_with(session: &Session, prefix: &Path, is_wanted: impl Fn(&VariableI
     write_checkpoint_state(&folder, &state)
 }
 
+/// Removes a checkpoint that [`save`] wrote: the file `checkpoint` no longer names it, then its files go. A later one is the latest
+/// of its folder.
+///
+/// # Errors
+/// FAILED_PRECONDITION where it is the latest; what the file system says.
+pub fn remove(prefix: &Path) -> Result<()> {
+    let (folder, name) = (folder_of(prefix), prefix.file_name().and_then(|name| name.to_str()).unwrap_or_default());
+    if let Some(mut state) = read_checkpoint_state(&folder)? {
+        if state.model_checkpoint_path == name {
+            return Err(Error::failed_precondition(format!("{} is the latest checkpoint of its folder", prefix.display())));
+        }
+        state.all_model_checkpoint_paths.retain(|path| path != name);
+        write_checkpoint_state(&folder, &state)?;
+    }
+    // The index first: without it there is no checkpoint.
+    for suffix in [".index", ".data-00000-of-00001"] {
+        let mut path = prefix.as_os_str().to_os_string();
+        path.push(suffix);
+        std::fs::remove_file(&path).map_err(|error| crate::model::file_error(Path::new(&path), &error))?;
+    }
+    Ok(())
+}
+
 /// Gives the graph's variables the values that `checkpoint` (a prefix, or a folder: the latest in it) has for them. Its
 /// entries that the graph does not know are left alone. Types and shapes are looked at before anything changes.
 ///

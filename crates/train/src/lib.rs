@@ -7,9 +7,11 @@ pub mod data;
 pub mod model;
 mod promise;
 mod report;
+mod saver;
 mod together;
 mod trainer;
 
 pub use promise::{Promise, Stage};
 pub use report::{Report, Staleness, TowerReport};
+pub use saver::{Every, Saver};
 pub use trainer::{Config, Evaluation, Step, Trainer};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use plimsoll::{DataType, Devices, Error, Feed, Graph, HostTensor, PlacementMode, PlanFetch, Result, RunMetadata, Session, Signature};
 
 use crate::apart;
-use crate::checkpoint::{self, Progress};
+use crate::checkpoint::{self, Order, Progress};
 use crate::data::{self, BatchSource, Component, DataSet, digits};
 use crate::model::{self, Model, OptimizerKind, Parts, Recipe, Scores, Steps, Towers, TrainingGraph};
 use crate::promise::{Promise, Stage};
@@ -112,10 +112,18 @@ impl Trainer {
     /// order of the examples.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for names that are not there, for feeds of other types or shapes than the graph's, and for a loss that is
+    /// INVALID_ARGUMENT for a batch of more examples than there are, for names that are not there, for feeds of other types or shapes than the graph's, and for a loss that is
     /// no scalar of float or double; what planning says; RESOURCE_EXHAUSTED, with the shortfall, the largest holders and what
     /// would help, where the peak of the training is over a line.
     pub fn with_graph(devices: &Devices, graph: Graph, parts: Parts, data: DataSet, each: u64, seed: i64) -> Result<Trainer> {
+        let taken = match &parts.steps {
+            Steps::Together(steps) => each.saturating_mul(steps.feeds.len() as u64),
+            Steps::Apart(_) => each,
+        };
+        if taken > data.training.examples() {
+            let error = Error::invalid_argument(format!("a step takes {taken} examples, and there are {}", data.training.examples()));
+            return Err(error.with_remedy(format!("take batches of at most {}", data.training.examples())));
+        }
         let components = data.training.components();
         let held_out = data.held_out.as_ref().map_or(0, |source| source.examples());
         let evaluation_batch = largest_divisor(held_out, each.clamp(EVALUATION_BATCH[0], EVALUATION_BATCH[1]).min(held_out));
@@ -207,7 +215,7 @@ impl Trainer {
     }
 
     /// Gives the variables their first values, or those of a checkpoint. Without this the first step does it. A checkpoint that
-    /// TensorFlow wrote says nothing of the data: the training begins with it at step 0.
+    /// TensorFlow wrote says how many steps were taken (`global_step`), and nothing of the data: examples come from the first on.
     ///
     /// # Errors
     /// As [`checkpoint::restore`]; what running the graph says.
@@ -216,12 +224,14 @@ impl Trainer {
         // The initializer runs before a restore, too: it gives all variables storage, in one piece.
         self.session.callable(&self.init)?.run(&[])?;
         self.release();
-        if let Some(path) = resume
-            && let Some(Progress { step, position, seed }) = checkpoint::restore(path, &self.session, &self.copies)?
-        {
-            (self.step, self.seed) = (step, seed);
-            self.source.reseed(seed);
-            self.source.seek(position);
+        if let Some(path) = resume {
+            let restored = checkpoint::restore(path, &self.session, &self.copies)?;
+            self.step = restored.step;
+            if let Some(Order { position, seed }) = restored.order {
+                self.seed = seed;
+                self.source.reseed(seed);
+                self.source.seek(position);
+            }
         }
         self.is_started = true;
         Ok(())
@@ -341,7 +351,8 @@ impl Trainer {
     /// # Errors
     /// As [`checkpoint::save`].
     pub fn save(&self, folder: &Path) -> Result<PathBuf> {
-        let progress = Progress { step: self.step, position: self.source.position(), seed: self.seed };
+        let order = Order { position: self.source.position(), seed: self.seed };
+        let progress = Progress { step: self.step, order: Some(order) };
         checkpoint::save(folder, &self.session, &self.copies, &progress)
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use plimsoll::formats::bundle::BundleReader;
 use plimsoll::{Bytes, Code, Devices, Options};
 use plimsoll_train::model::OptimizerKind;
-use plimsoll_train::{Config, Trainer};
+use plimsoll_train::{Config, Every, Saver, Trainer};
 
 fn cpus(count: i32) -> Options {
     let mut options = Options::new();
@@ -144,6 +144,59 @@ fn a_resumed_training_is_bit_identical_to_an_uninterrupted_one() {
         }
         assert_eq!(whole.evaluate().unwrap(), second.evaluate().unwrap());
     }
+}
+
+#[test]
+fn a_checkpoint_of_tensorflow_counts_on() {
+    let folder = Folder::new("tensorflow");
+    let config = Config { towers: 1, optimizer: Some(OptimizerKind::Sgd), ..Config::default() };
+    let mut first = trainer(&cpus(1), &config);
+    losses(&mut first, 3);
+    // What TensorFlow writes has the variables alone.
+    for (name, has_counter, expected) in [("model.ckpt-91", true, 3), ("model.ckpt-91", false, 0), ("other", false, 0)] {
+        let wanted = |variable: &plimsoll::VariableInfo| !variable.is_state && (has_counter || variable.name != "global_step");
+        plimsoll::checkpoint::save_with(first.session(), &folder.0.join(name), wanted, &[]).unwrap();
+        let mut second = trainer(&cpus(1), &config);
+        let begun = second.start(Some(&folder.0));
+        match has_counter {
+            true => assert_eq!(begun.map(|()| second.steps()), Ok(expected)),
+            false => assert!(begun.unwrap_err().message().contains("Key global_step not found")),
+        }
+    }
+}
+
+#[test]
+fn checkpoints_on_the_way_are_by_steps_or_time_and_the_latest_five_stay() {
+    let folder = Folder::new("every");
+    let config = Config { towers: 2, batch_size: 32, ..Config::default() };
+    for is_async in [false, true] {
+        let mut trainer = trainer(&cpus(2), &Config { is_async, ..config.clone() });
+        let written = std::sync::Mutex::new(Vec::new());
+        let mut saver = Saver::new(&folder.0, [Every::Steps(4)]);
+        let note = |path: plimsoll::Result<&std::path::Path>| written.lock().unwrap().push(path.unwrap().to_path_buf());
+        trainer.run_and_save(30, &mut saver, &|| false, &|_| {}, &note).unwrap();
+        saver.save(&trainer).unwrap();
+        let steps: Vec<PathBuf> = [4, 8, 12, 16, 20, 24, 28].map(|step| folder.0.join(format!("model.ckpt-{step}"))).into();
+        assert_eq!(*written.lock().unwrap(), steps);
+        let mut left: Vec<String> =
+            std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        left.retain(|name| name.ends_with(".index") || name.contains("tmp") || name.contains("temp"));
+        left.sort();
+        assert_eq!(left, [16, 20, 24, 28, 30].map(|step| format!("model.ckpt-{step}.index")));
+        let state = plimsoll::formats::bundle::read_checkpoint_state(&folder.0).unwrap().unwrap();
+        assert_eq!((state.model_checkpoint_path.as_str(), state.all_model_checkpoint_paths.len()), ("model.ckpt-30", 5));
+        let _ = std::fs::remove_dir_all(&folder.0);
+    }
+    // A period that is over at once: after every step, and never without one.
+    let mut often = trainer(&cpus(2), &config);
+    let count = std::sync::atomic::AtomicU64::new(0);
+    let note = |path: plimsoll::Result<&std::path::Path>| {
+        path.unwrap();
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    };
+    let mut saver = Saver::new(&folder.0, [Every::Time(std::time::Duration::from_nanos(1))]);
+    often.run_and_save(5, &mut saver, &|| false, &|_| {}, &note).unwrap();
+    assert_eq!(count.into_inner(), 4);
 }
 
 #[test]

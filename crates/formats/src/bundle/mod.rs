@@ -86,6 +86,39 @@ fn with_suffix(prefix: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
+/// Puts `bytes` where the file `path` is, or is not yet: whenever the process or the machine ends, either the old or the new bytes
+/// are there as a whole.
+///
+/// # Errors
+/// What the file system says.
+pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let temporary = with_suffix(path, &format!(".tmp{}", std::process::id()));
+    let write = || {
+        let mut file = std::fs::File::create(&temporary)?;
+        std::io::Write::write_all(&mut file, bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)
+    };
+    write().map_err(|error| {
+        let _ = std::fs::remove_file(&temporary);
+        io_error("writing", path, error)
+    })?;
+    sync_folder_of(path)
+}
+
+/// Makes names that were given in the folder of `path` outlast a crash of the machine.
+fn sync_folder_of(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let synced = std::fs::File::open(folder).and_then(|folder| folder.sync_all());
+    match synced {
+        // Some file systems have no such call for folders.
+        Err(error) if !matches!(error.kind(), std::io::ErrorKind::InvalidInput | std::io::ErrorKind::Unsupported) => {
+            Err(io_error("writing", folder, error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The error for a file that cannot be used, by what the system says.
 fn io_error(what: &str, path: &Path, error: std::io::Error) -> Error {
     let message = format!("{what} {} failed: {error}", path.display());

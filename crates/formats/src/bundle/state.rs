@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_base::Result;
 
-use super::{index_path, io_error};
+use super::{index_path, io_error, replace_file};
 use crate::file;
 use crate::message::message;
 
@@ -36,12 +36,7 @@ pub fn read_checkpoint_state(folder: &Path) -> Result<Option<CheckpointState>> {
 /// # Errors
 /// What the file system says.
 pub fn write_checkpoint_state(folder: &Path, state: &CheckpointState) -> Result<()> {
-    let (path, temporary) = (folder.join("checkpoint"), folder.join(format!("checkpoint.tmp{}", std::process::id())));
-    let written = std::fs::write(&temporary, file::print("CheckpointState", state)).and_then(|()| std::fs::rename(&temporary, &path));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&temporary);
-        io_error("writing", &path, error)
-    })
+    replace_file(&folder.join("checkpoint"), file::print("CheckpointState", state).as_bytes())
 }
 
 /// The prefix of the latest checkpoint of a folder; none where no file says so or its index is gone.

@@ -10,7 +10,7 @@ use plimsoll_graph::{HostTensor, Versions};
 
 use super::crc::Crc;
 use super::table::{Table, write_table};
-use super::{BundleEntryProto, BundleHeaderProto, VERSION, data_path, index_path, io_error, strings, with_suffix};
+use super::{BundleEntryProto, BundleHeaderProto, VERSION, data_path, index_path, io_error, strings, sync_folder_of, with_suffix};
 use crate::elements::for_each_piece;
 use crate::message::{Fixed32, encode};
 use crate::tensor_proto::TensorShapeProto;
@@ -99,7 +99,7 @@ impl BundleWriter {
         for (from, to) in [(&self.data_path, data_path(&self.prefix, 0, 1)), (&self.index_path, index_path(&self.prefix))] {
             std::fs::rename(from, &to).map_err(failed(&to))?;
         }
-        Ok(())
+        sync_folder_of(&self.prefix)
     }
 
     fn write(&mut self, tensor: &HostTensor) -> Result<Crc> {

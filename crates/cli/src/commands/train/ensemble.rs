@@ -10,9 +10,10 @@ use plimsoll::share::sweep::Sweep;
 use plimsoll::{Code, Error, Options};
 use serde::Serialize;
 
+use super::TrainArgs;
 use crate::commands::sweep::{mean, with_progress};
 use crate::failure::Result;
-use crate::{output, process};
+use crate::{output, process, show};
 
 /// What came of all.
 #[derive(Serialize)]
@@ -34,11 +35,18 @@ struct Member {
 
 /// Trains so many, with the options of this process, seeds beginning with that one. Each opens the devices itself: limits are those
 /// of one network, and cards are shared as between any programs.
-pub fn train(count: u32, seed: i64, json: bool) -> Result<ExitCode> {
+pub fn train(count: u32, args: &TrainArgs, json: bool) -> Result<ExitCode> {
+    let seed = args.seed;
     let own = std::env::current_exe().map_err(|error| Error::internal(format!("this program's file: {error}")))?;
     let mut command = vec![word(own.into_os_string())?];
     command.extend(without_ensemble(std::env::args_os().skip(1).map(word).collect::<Result<_>>()?));
     command.extend(["--seed".into(), "{seed}".into(), "--json".into()]);
+    for (option, folder) in [("--save", &args.save), ("--resume", &args.resume)] {
+        if let Some(folder) = folder {
+            let folder = word(folder.join("seed-").into_os_string())?;
+            command.extend([option.into(), format!("{}{{seed}}", escaped(&folder))]);
+        }
+    }
     let points = (0..i64::from(count)).map(|number| vec![("seed".to_string(), seed.saturating_add(number).to_string())]).collect();
     let folder = process::own_folder("ensemble")?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
@@ -76,7 +84,7 @@ pub fn train(count: u32, seed: i64, json: bool) -> Result<ExitCode> {
     }
     for Member { seed, test_accuracy, final_loss, seconds } in &document.members {
         let right = test_accuracy.map_or(String::new(), |accuracy| format!("{:.2} % right, ", 100.0 * accuracy));
-        let loss = final_loss.map_or(String::new(), |loss| format!("loss {loss:.4}, "));
+        let loss = final_loss.map_or(String::new(), |loss| format!("loss {}, ", show::significant(loss as f32)));
         output::print(format!("seed {seed}: {right}{loss}{seconds:.1} s"));
     }
     if let Some(accuracy) = document.test_accuracy {
@@ -87,17 +95,22 @@ pub fn train(count: u32, seed: i64, json: bool) -> Result<ExitCode> {
 
 /// The arguments of this process without those that each network has for itself. Braces are not names of ours.
 fn without_ensemble(arguments: Vec<String>) -> Vec<String> {
+    const OWN: [&str; 4] = ["--ensemble", "--seed", "--save", "--resume"];
     let mut out = Vec::new();
     let mut words = arguments.into_iter();
     while let Some(word) = words.next() {
-        match word.as_str() {
-            "--ensemble" | "--seed" => drop(words.next()),
-            "--json" => {}
-            _ if word.starts_with("--ensemble=") || word.starts_with("--seed=") => {}
-            _ => out.push(word.replace('{', "{{").replace('}', "}}")),
+        match word.split_once('=') {
+            _ if OWN.contains(&word.as_str()) => drop(words.next()),
+            Some((option, _)) if OWN.contains(&option) => {}
+            _ if word == "--json" => {}
+            _ => out.push(escaped(&word)),
         }
     }
     out
+}
+
+fn escaped(word: &str) -> String {
+    word.replace('{', "{{").replace('}', "}}")
 }
 
 fn word(word: OsString) -> Result<String> {
@@ -111,7 +124,9 @@ mod tests {
     #[test]
     fn each_network_gets_what_all_got() {
         let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
-        let given = words("train digits --ensemble 3 --steps 5 --seed=4 --json --data a{b} --seed -1 --ensemble=2");
-        assert_eq!(without_ensemble(given), words("train digits --steps 5 --data a{{b}}"));
+        let given = words(
+            "train digits --ensemble 3 --steps 5 --seed=4 --json --data a{b} --seed -1 --ensemble=2 --save d --resume=e --save-every 5",
+        );
+        assert_eq!(without_ensemble(given), words("train digits --steps 5 --data a{{b}} --save-every 5"));
     }
 }

@@ -8,20 +8,23 @@ mod report;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use plimsoll::{Devices, Error};
-use plimsoll_train::Trainer;
 use plimsoll_train::model::OptimizerKind;
+use plimsoll_train::{Every, Saver, Step, Trainer};
 
 use crate::case::DevicePeaks;
-use crate::device_options::DeviceOptions;
+use crate::device_options::{DeviceOptions, duration};
 use crate::failure::Result;
 use crate::progress::Progress;
 use crate::trace::{TraceArgs, TracedRun};
 use crate::{output, process, stop};
 use report::Document;
+
+/// How often a checkpoint is written where that is not said: as often as TensorFlow's MonitoredTrainingSession does.
+const SAVE_EVERY: Duration = Duration::from_secs(600);
 
 /// What is trained, and how.
 #[derive(Args)]
@@ -69,13 +72,18 @@ pub struct TrainArgs {
     /// Decides first values and the order of examples; with --resume the order is the checkpoint's
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     seed: i64,
-    /// Train so many networks side by side, with seeds that count up from --seed, and report the averaged accuracy
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000), conflicts_with_all = ["save", "resume"])]
+    /// Train so many networks side by side, with seeds that count up from --seed, and report the averaged accuracy. --save and
+    /// --resume then name a folder with a folder seed-SEED for each
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
     ensemble: Option<u32>,
-    /// Write a checkpoint there when it ends
+    /// Write checkpoints into this folder: now and then (--save-every) and at the end
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
-    /// Begin with the latest checkpoint there
+    /// How often --save writes a checkpoint: every 500 steps, every 10min, or whichever comes first (500,10min). The latest 5 are
+    /// kept [default: 10min]
+    #[arg(long, value_name = "STEPS|DURATION", value_delimiter = ',', value_parser = every, requires = "save")]
+    save_every: Vec<Every>,
+    /// Begin with the latest checkpoint in this folder, or with the checkpoint of this prefix; TensorFlow's, too
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
     #[command(flatten)]
@@ -95,7 +103,7 @@ struct Planned {
 /// Trains.
 pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
     if let Some(count) = args.ensemble {
-        return ensemble::train(count, args.seed, json);
+        return ensemble::train(count, &args, json);
     }
     let (stop, planned) = match network::find(&args.what) {
         Some(network) => {
@@ -118,10 +126,15 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
     trainer.start(args.resume.as_deref())?;
     if args.resume.is_some() {
         say(format!("resumed after step {}", trainer.steps()));
+        if trainer.steps() >= args.steps {
+            say(format!("nothing to do: --steps {} is not after that", args.steps));
+        }
     }
-    let Taken { final_loss, seconds, traced } = steps(&mut trainer, args.steps, &stop, args.trace.is_asked())?;
+    let every = if args.save_every.is_empty() { vec![Every::Time(SAVE_EVERY)] } else { args.save_every };
+    let mut saver = args.save.map(|folder| Saver::new(folder, every));
+    let Taken { final_loss, seconds, traced } = steps(&mut trainer, args.steps, &stop, saver.as_mut(), args.trace.is_asked())?;
     // What was learnt is said even where it cannot be saved.
-    let saved = args.save.as_ref().map(|folder| trainer.save(folder));
+    let saved = saver.as_mut().map(|saver| saver.save(&trainer));
     if let Some(Ok(path)) = &saved {
         say(format!("checkpoint: {}", path.display()));
     }
@@ -153,7 +166,8 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
     }
     saved.transpose()?;
     report::kept(&document)?;
-    Ok(ExitCode::SUCCESS)
+    // As shells expect of a program that was interrupted.
+    Ok(stop.signal().map_or(ExitCode::SUCCESS, |signal| ExitCode::from((128 + signal) as u8)))
 }
 
 /// Finds out before the first step whether a checkpoint can be written to the folder, which exists from now on.
@@ -176,13 +190,34 @@ struct Taken {
     traced: Vec<TracedRun>,
 }
 
-/// Takes steps until there are as many or somebody asks to stop, the last one traced where that is asked for.
-fn steps(trainer: &mut Trainer, steps: u64, stop: &stop::Stop, is_traced: bool) -> plimsoll::Result<Taken> {
+/// Reads `500` or `10min`.
+fn every(text: &str) -> std::result::Result<Every, String> {
+    let wrong = || "write a number of steps as 500, or a duration as 10min".to_string();
+    match text.parse::<u64>() {
+        Ok(0) => Err(wrong()),
+        Ok(steps) => Ok(Every::Steps(steps)),
+        Err(_) => match duration("--save-every", text) {
+            Ok(period) if period > Duration::ZERO && period < Duration::MAX => Ok(Every::Time(period)),
+            _ => Err(wrong()),
+        },
+    }
+}
+
+/// Takes steps until there are as many or a signal asks to stop, the last one traced where that is asked for.
+fn steps(trainer: &mut Trainer, steps: u64, stop: &stop::Stop, saver: Option<&mut Saver>, is_traced: bool) -> plimsoll::Result<Taken> {
     let progress = Mutex::new(Progress::new(trainer.steps(), steps));
     let progress = || progress.lock().unwrap_or_else(PoisonError::into_inner);
     let start = Instant::now();
     let until = if is_traced { steps.saturating_sub(1) } else { steps };
-    let mut last = trainer.run(until, &|| stop.is_asked(), &|step| progress().show(step.step, step.loss));
+    let (is_over, show) = (|| stop.is_asked(), |step: Step| progress().show(step.step, step.loss));
+    let written = |saved: plimsoll::Result<&Path>| match saved {
+        Ok(path) => progress().say(format_args!("checkpoint: {}", path.display())),
+        Err(error) => progress().say(format_args!("warning: no checkpoint at this step, the training goes on: {error}")),
+    };
+    let mut last = match saver {
+        Some(saver) => trainer.run_and_save(until, saver, &is_over, &show, &written),
+        None => trainer.run(until, &is_over, &show),
+    };
     let mut traced = Vec::new();
     if is_traced && last.is_ok() && trainer.steps() < steps && !stop.is_asked() {
         last = trainer.step_with_stats().map(|(step, runs)| {

@@ -5,6 +5,7 @@ use plimsoll_train::{Evaluation, Promise, Report, TowerReport};
 use serde::Serialize;
 
 use crate::case::DevicePeaks;
+use crate::show;
 
 /// The document of `--json`.
 #[derive(Serialize)]
@@ -101,14 +102,14 @@ pub fn summary(document: &Document, evaluation: Option<Evaluation>, averages: Op
         text += &format!(" of {wanted}, stopped");
     }
     match document.final_loss {
-        Some(loss) => text += &format!(": loss {loss:.4}, {:.2} s", document.seconds),
+        Some(loss) => text += &format!(": loss {}, {:.2} s", show::significant(loss), document.seconds),
         None => text += &format!(": {:.2} s", document.seconds),
     }
     if let Some(evaluation) = evaluation {
-        text += &format!("\nheld-out images: {:.2} % right, loss {:.4}", 100.0 * evaluation.accuracy, evaluation.loss);
+        text += &format!("\nheld-out images: {:.2} % right, loss {}", 100.0 * evaluation.accuracy, show::significant(evaluation.loss));
     }
     if let Some(averages) = averages {
-        text += &format!("\nwith moving averages: {:.2} % right, loss {:.4}", 100.0 * averages.accuracy, averages.loss);
+        text += &format!("\nwith moving averages: {:.2} % right, loss {}", 100.0 * averages.accuracy, show::significant(averages.loss));
     }
     text + &format!("\nmost memory resident: {}", Bytes(document.max_rss_bytes))
 }
