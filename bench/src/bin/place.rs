@@ -1,6 +1,6 @@
 //! Placing graphs: milliseconds, the least and the median of several, and microseconds a node.
 //!
-//!     cargo run --release --manifest-path bench/Cargo.toml --bin place -- ../shared/graphs/keras_resnet50_train_sgdm.pb …
+//!     cargo run --release --manifest-path bench/Cargo.toml --bin place -- target/graphs/keras_resnet50_train_sgdm.pb …
 //!
 //! The files that are named, and graphs made here, of 1,000 to 200,000 nodes: towers on two cards with variables on the CPU,
 //! colocated updates, constants and shapes. Without variables' edges and names there would be nothing to join.
