@@ -1,6 +1,5 @@
 //! The command line from outside.
 
-mod book;
 mod cards;
 mod copies;
 mod documents;
@@ -9,6 +8,7 @@ mod golden;
 mod limits;
 mod machine;
 mod output;
+mod pages;
 mod share;
 mod threads;
 mod transcript;

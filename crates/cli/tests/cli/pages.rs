@@ -1,21 +1,27 @@
-//! `docs/book.md`: every `console` block is run, and what is printed compared. `PLIMSOLL_BLESS=1` writes anew what differs.
+//! The README and the pages in `docs/` are true: their `console` blocks are run, and what is printed compared; their `sh` blocks work as
+//! pasted. `PLIMSOLL_BLESS=1` writes anew what differs.
 //!
-//! A line that begins with `$ ` is a command, run in `tests/cases`; below it is what it prints on standard output and standard
-//! error, as a terminal shows it. Process ids, sizes, times and errors of values may differ. A block is a shell of its own on a
-//! machine of its own; of what shells know, it has:
+//! A line of a `console` block that begins with `$ ` is a command; below it is what it prints on standard output and standard error, as a
+//! terminal shows it. Process ids, sizes, times and errors of values may differ; the sizes in lines that say what was promised may be a
+//! tenth off, since kernels take their scratch by the processor. A block is a shell of its own on a machine of its own; of what shells
+//! know, it has:
 //!
 //! - `export NAME=VALUE`, and `NAME=VALUE` before a command;
-//! - `plimsoll …` in the foreground: it fails where it prints an error, or that a plan does not fit, and only there;
+//! - `plimsoll …`, which may be written `cargo run --release -- …`, in the foreground: it fails where it prints an error, or that a plan
+//!   does not fit, and only there;
 //! - `plimsoll … &`: runs on; below it is what it prints first. What comes next is run again, as long as that takes, until the
 //!   programs in the background are so far that it prints what stands there;
 //! - `$HOME/` at the beginning of a word, which is the block's own folder;
 //! - `kill %N` and `kill -9 %N` for the N-th of those, and `wait %N`, which prints what else it says until it ends.
 //!
+//! In `sh` blocks every line that begins with `cargo run --release -- ` must succeed, in the order of the page. Whatever is written under
+//! `target/` goes to a folder of the test's own.
+//!
 //! A `python` block is a program, run by `python3` with the package in `python/`, on a machine of its own with two simulated cards of
 //! 4 GiB; the `text` block that follows is what it prints. Where there is no python3 of 3.9 or later, it is skipped.
 
 use std::io::{BufRead, BufReader, PipeReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -27,52 +33,105 @@ use super::{Folder, cases};
 /// More than any of this takes on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What a page has at least, so that a page whose blocks are no longer found is noticed.
+struct Least {
+    compared: usize,
+    pasted: usize,
+}
+
 #[test]
 fn the_book_is_true() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/book.md");
-    let book = std::fs::read_to_string(&path).unwrap();
+    page("docs/book.md", &cases(), &Least { compared: 30, pasted: 0 });
+}
+
+#[test]
+fn the_readme_is_true() {
+    page("README.md", &root(), &Least { compared: 4, pasted: 12 });
+}
+
+#[test]
+fn the_page_on_training_is_true() {
+    page("docs/training.md", &root(), &Least { compared: 1, pasted: 2 });
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs the blocks of a page in `place`.
+fn page(name: &str, place: &Path, least: &Least) {
+    let path = root().join(name);
+    let text = std::fs::read_to_string(&path).unwrap();
     let bless = std::env::var_os("PLIMSOLL_BLESS").is_some();
-    let (mut written, mut lines, mut count) = (String::new(), book.lines().enumerate(), 0);
+    let kept = Folder::new(&format!("page-{}", name.replace('/', "-")));
+    let begin = |number: usize| Shell::new(&format!("{}-{number}", name.replace('/', "-")), place, &kept.0, bless);
+    let (mut written, mut lines) = (String::new(), text.lines().enumerate());
+    let (mut count, mut pasted) = (0, 0);
     while let Some((number, line)) = lines.next() {
         written += &format!("{line}\n");
-        if line == "```python" {
-            let program: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
-            let follows: Vec<&str> = lines.by_ref().map(|(_, line)| line).take(2).collect();
-            assert_eq!(follows, ["", "```text"], "{}:{}: what the program prints follows it", path.display(), number + 1);
-            let wanted: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
-            let (program, wanted) = (program.join("\n"), wanted.join("\n"));
-            count += 1;
-            let printed = python(&program, count).unwrap_or_else(|| wanted.clone());
-            let same = masks(&printed) == masks(&wanted);
-            assert!(bless || same, "{}:{} prints\n{printed}\nand the book says\n{wanted}", path.display(), number + 1);
-            written += &format!("{program}\n```\n\n```text\n{}\n```\n", if same { wanted } else { printed });
-            continue;
-        }
-        if line != "```console" {
-            continue;
-        }
-        let block: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
-        count += 1;
-        let mut shell = Shell::new(count, bless);
-        let mut commands = block.iter().enumerate().filter(|(_, line)| line.starts_with("$ ")).map(|(at, _)| at).peekable();
-        assert_eq!(commands.peek(), Some(&0), "{}:{}: a block begins with a command", path.display(), number + 2);
-        while let Some(at) = commands.next() {
-            let wanted = block[at + 1..*commands.peek().unwrap_or(&block.len())].join("\n");
-            let printed = shell.run(&block[at][2..], &wanted);
-            let same = masks(&printed) == masks(&wanted);
-            if !bless {
-                let place = format!("{}:{}", path.display(), number + 2 + at);
-                assert!(same, "{place}: {}\nprints\n{printed}\nand the book says\n{wanted}", block[at]);
+        let place_of = |at: usize| format!("{name}:{}", number + 2 + at);
+        match line {
+            "```python" => {
+                let program: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+                let follows: Vec<&str> = lines.by_ref().map(|(_, line)| line).take(2).collect();
+                assert_eq!(follows, ["", "```text"], "{}: what the program prints follows it", place_of(0));
+                let wanted: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+                let (program, wanted) = (program.join("\n"), wanted.join("\n"));
+                count += 1;
+                let printed = python(&program, &format!("{}-{number}", name.replace('/', "-"))).unwrap_or_else(|| wanted.clone());
+                let same = is_same(&printed, &wanted);
+                assert!(bless || same, "{} prints\n{printed}\nand the page says\n{wanted}", place_of(0));
+                written += &format!("{program}\n```\n\n```text\n{}\n```\n", if same { wanted } else { printed });
             }
-            let shown = if same { &wanted } else { &printed };
-            written += &format!("{}\n{shown}{}", block[at], if shown.is_empty() { "" } else { "\n" });
+            "```console" => {
+                let block: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+                count += 1;
+                let mut shell = begin(number);
+                let mut commands = block.iter().enumerate().filter(|(_, line)| line.starts_with("$ ")).map(|(at, _)| at).peekable();
+                assert_eq!(commands.peek(), Some(&0), "{}: a block begins with a command", place_of(0));
+                while let Some(at) = commands.next() {
+                    let wanted = block[at + 1..*commands.peek().unwrap_or(&block.len())].join("\n");
+                    let printed = shell.run(&block[at][2..], &wanted);
+                    let same = is_same(&printed, &wanted);
+                    let place = place_of(at);
+                    assert!(bless || same, "{place}: {}\nprints\n{printed}\nand the page says\n{wanted}", block[at]);
+                    let shown = if same { &wanted } else { &printed };
+                    written += &format!("{}\n{shown}{}", block[at], if shown.is_empty() { "" } else { "\n" });
+                }
+                written += "```\n";
+            }
+            "```sh" => {
+                let mut shell = begin(number);
+                for (at, line) in lines.by_ref().take_while(|(_, line)| *line != "```") {
+                    written += &format!("{line}\n");
+                    if line.starts_with("cargo run --release -- ") {
+                        let said = shell.run(line, "");
+                        assert!(!said.lines().any(|line| line.starts_with("error: ")), "{name}:{}: {line}\n{said}", at + 1);
+                        pasted += 1;
+                    }
+                }
+                written += "```\n";
+            }
+            _ => {}
         }
-        written += "```\n";
     }
-    assert!(count >= 10, "only {count} blocks were found");
+    let Least { compared, pasted: least } = least;
+    assert!(count >= *compared && pasted >= *least, "{name}: only {count} blocks and {pasted} commands were found");
     if bless {
         std::fs::write(&path, written).unwrap();
     }
+}
+
+/// Whether a command prints what a page says, but for what may differ.
+fn is_same(printed: &str, wanted: &str) -> bool {
+    let promises = |text: &str| -> Vec<f64> {
+        let lines = text.lines().filter(|line| line.contains("promised "));
+        let words = lines.flat_map(str::split_whitespace).collect::<Vec<_>>();
+        words.windows(2).filter(|pair| pair[1].starts_with("bytes")).filter_map(|pair| pair[0].trim_start_matches('(').parse().ok()).collect()
+    };
+    let is_near = |(got, want): (&f64, &f64)| (got - want).abs() <= 0.1 * want;
+    let (got, want) = (promises(printed), promises(wanted));
+    masks(printed) == masks(wanted) && got.len() == want.len() && got.iter().zip(&want).all(is_near)
 }
 
 /// The text without what differs from run to run, or from processor to processor.
@@ -97,12 +156,21 @@ fn masks(text: &str) -> String {
     for at in 1..words.len() {
         match words[at - 1].trim_start_matches('(') {
             "pid " => words[at] = words[at].replace(|c: char| c.is_ascii_digit(), ""),
+            // What a training comes to, and the time it takes to print it.
+            "loss " => words[at] = without_digits(&words[at]),
+            "images: " | "averages: " => words[at] = words[at].trim().parse::<f64>().map_or(words[at].clone(), |value| format!("{value:.0} ")),
             // Values, of which processors differ in the last digits.
             "= " => words[at] = words[at].parse::<f64>().map_or(words[at].clone(), |value| format!("{value:.3}")),
             _ => {}
         }
     }
     words.concat().trim_end().to_string()
+}
+
+/// The word with `#` for the number that it begins with.
+fn without_digits(word: &str) -> String {
+    let rest = word.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | 'e' | '#'));
+    format!("#{rest}")
 }
 
 /// The line with `#` for numbers, but for the first word.
@@ -113,13 +181,13 @@ fn without_numbers(line: &str) -> String {
 }
 
 /// What a Python program prints; none where there is no Python that could run it.
-fn python(program: &str, block: usize) -> Option<String> {
+fn python(program: &str, block: &str) -> Option<String> {
     let is_there = Command::new("python3").args(["-c", "import sys; sys.exit(sys.version_info < (3, 9))"]).output();
     if !is_there.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: a python block of the book (no python3 of 3.9 or later)");
+        eprintln!("skipped: a python block of a page (no python3 of 3.9 or later)");
         return None;
     }
-    let machine = Folder::new(&format!("book-{block}"));
+    let machine = Folder::new(&format!("python-{block}"));
     let file = machine.0.join("example.py");
     std::fs::write(&file, program).unwrap();
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
@@ -133,6 +201,10 @@ fn python(program: &str, block: usize) -> Option<String> {
 /// Runs the commands of one block.
 struct Shell {
     bless: bool,
+    /// Where commands run.
+    place: PathBuf,
+    /// What stands for `target/`.
+    kept: PathBuf,
     /// What is exported; the state folder is the machine.
     exported: Vec<(String, String)>,
     jobs: Vec<Job>,
@@ -140,10 +212,10 @@ struct Shell {
 }
 
 impl Shell {
-    fn new(block: usize, bless: bool) -> Shell {
-        let machine = Folder::new(&format!("book-{block}"));
+    fn new(block: &str, place: &Path, kept: &Path, bless: bool) -> Shell {
+        let machine = Folder::new(&format!("shell-{block}"));
         let exported = vec![("PLIMSOLL_STATE_DIR".to_string(), machine.0.display().to_string())];
-        Shell { bless, exported, jobs: Vec::new(), machine }
+        Shell { bless, place: place.to_path_buf(), kept: kept.to_path_buf(), exported, jobs: Vec::new(), machine }
     }
 
     /// Does what the line says. What is printed: as it is wanted, if that is what it comes to in time.
@@ -170,15 +242,17 @@ impl Shell {
             self.jobs.push(job);
             return printed;
         }
+        let line = line.replacen("cargo run --release -- ", "plimsoll ", 1);
+        let line = line.as_str();
         let start = Instant::now();
         loop {
             let mut job = Job::start(self.command(line));
-            let printed = job.rest();
+            let printed = job.rest().replace(&format!("{}/", self.kept.display()), "target/");
             let is_short = |line: &str| line.starts_with("does not fit") || line.starts_with("at the same time: do not fit");
             let fails = |line: &str| line.starts_with("error: ") || line.ends_with(" FAIL") || line.contains(" FAIL ") || is_short(line);
             let fails = printed.lines().any(fails);
             assert_eq!(job.child.wait().unwrap().success(), !fails, "{line}: {printed}");
-            let is_final = masks(&printed) == masks(wanted) || self.jobs.is_empty() || self.bless || start.elapsed() > PATIENCE;
+            let is_final = is_same(&printed, wanted) || self.jobs.is_empty() || self.bless || start.elapsed() > PATIENCE;
             if is_final {
                 return printed;
             }
@@ -194,11 +268,13 @@ impl Shell {
     fn command(&self, line: &str) -> Command {
         // By its name, so that it is seen under that.
         let mut command = Command::new("plimsoll");
-        command.env("PATH", Path::new(env!("CARGO_BIN_EXE_plimsoll")).parent().unwrap());
+        let own = Path::new(env!("CARGO_BIN_EXE_plimsoll")).parent().unwrap().as_os_str().to_os_string();
+        let others = std::env::var_os("PATH").unwrap_or_default();
+        command.env("PATH", [own, others].join(std::ffi::OsStr::new(":")));
         for name in ["PLIMSOLL_SIM_GPUS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_FORCE_GPU_ALLOW_GROWTH"] {
             command.env_remove(name);
         }
-        command.env("PLIMSOLL_NVML", "").current_dir(cases()).envs(self.exported.iter().cloned());
+        command.env("PLIMSOLL_NVML", "").current_dir(&self.place).envs(self.exported.iter().cloned());
         let mut words = line.split_whitespace();
         let program = words.by_ref().find(|word| match assigned(word) {
             Some((name, value)) => {
@@ -207,10 +283,11 @@ impl Shell {
             }
             None => true,
         });
-        assert_eq!(program, Some("plimsoll"), "{line}: the book runs plimsoll and nothing else");
+        assert_eq!(program, Some("plimsoll"), "{line}: pages run plimsoll and nothing else");
+        let kept = format!("{}/", self.kept.display());
         command.args(words.map(|word| match word.strip_prefix("$HOME/") {
             Some(file) => self.machine.0.join(file).into_os_string(),
-            None => word.into(),
+            None => word.replace("target/", &kept).into(),
         }));
         command
     }
