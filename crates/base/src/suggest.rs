@@ -1,5 +1,7 @@
 //! What a name that does not exist may have meant.
 
+use crate::Error;
+
 /// Longer names are not compared: the cost of a distance grows with the product of the lengths.
 const LONGEST: usize = 96;
 /// No more names than this are compared.
@@ -25,6 +27,16 @@ pub fn closest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
     };
     let alike = names.into_iter().take(MOST).filter_map(|other| Some((distance(other)?, other)));
     alike.min_by_key(|(distance, _)| *distance).map(|(_, other)| other)
+}
+
+impl Error {
+    /// With the question `did you mean 'NAME'?` as what would help, where one of `names` is like `name`.
+    pub fn suggesting<'a>(self, name: &str, names: impl IntoIterator<Item = &'a str>) -> Error {
+        match did_you_mean(name, names) {
+            Some(question) => self.with_remedy(question),
+            None => self,
+        }
+    }
 }
 
 /// `did you mean 'NAME'?` where a name is alike.

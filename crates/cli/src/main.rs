@@ -22,14 +22,15 @@ mod trace;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::{ContextKind, ErrorKind};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use device_options::DeviceOptions;
 use failure::Result;
 
 /// Runs TensorFlow graphs inside the memory you give them, and says before the first step whether they fit.
 #[derive(Parser)]
-#[command(name = "plimsoll", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(name = "plimsoll", version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -92,6 +93,23 @@ impl Command {
     }
 }
 
+/// The command line. A number below 0 is the value of the option before it, never another option; a word that is not known is not
+/// called a value, since `--` would end the options.
+fn parse() -> clap::error::Result<Cli> {
+    let takes_numbers = |arg: clap::Arg| {
+        let takes_value = arg.get_action().takes_values() && !arg.is_positional();
+        if takes_value && !arg.is_allow_hyphen_values_set() { arg.allow_negative_numbers(true) } else { arg }
+    };
+    let command = Cli::command().mut_subcommands(|command| command.mut_args(takes_numbers));
+    let parsed = command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|mut error| {
+        if error.kind() == ErrorKind::UnknownArgument {
+            error.remove(ContextKind::Suggested);
+        }
+        error
+    })
+}
+
 fn main() -> ExitCode {
-    Cli::parse().command.run().unwrap_or_else(|failure| failure.report())
+    parse().unwrap_or_else(|error| error.exit()).command.run().unwrap_or_else(|failure| failure.report())
 }

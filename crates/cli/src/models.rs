@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use plimsoll::formats::{DEFAULT_SIGNATURE, INIT_OP, SignatureDef};
 use plimsoll::model::{self, Model, SavedGraph};
-use plimsoll::{Devices, Graph, Session};
+use plimsoll::{Devices, Error, Graph, Session};
 
-use crate::failure::{OrUsage, Result, wrong_use};
+use crate::failure::{Failure, OrUsage, Result, wrong_use};
 use crate::names::{self, Asked, list};
 
 /// A model with its session.
@@ -151,7 +151,7 @@ impl Models {
     /// Opens the models, the SavedModels among them with the signatures (`[MODEL::]NAME`) that are called.
     ///
     /// # Errors
-    /// Wrong use for files that are not there and signatures that nobody has; what is wrong with a file.
+    /// Wrong use for files that are not there and signatures that no model has; what is wrong with a file.
     pub fn open(devices: &Devices, paths: &[PathBuf], signatures: &[String]) -> Result<Models> {
         let labels: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         let mut calls: Vec<Option<&str>> = vec![None; paths.len()];
@@ -176,7 +176,7 @@ impl Models {
         self.0
     }
 
-    /// Who is meant by `[MODEL::]NAME`: the models, by position, with what the name is in each. Somebody is.
+    /// Who is meant by `[MODEL::]NAME`: the models, by position, with what the name is in each. There is one at least.
     ///
     /// # Errors
     /// Wrong use where no model has it.
@@ -190,18 +190,24 @@ impl Models {
         }
         let signatures: BTreeSet<&str> =
             models.iter().filter_map(|&model| self.0[model].call.as_ref()).map(|(name, _)| name.as_str()).collect();
-        match (signatures.into_iter().next(), models[..] == [models[0]] && self.0.len() > 1) {
-            (Some(signature), _) => wrong_use(format!("there is no '{name}' in the signature '{signature}', nor in the graph")),
-            (None, true) => wrong_use(format!("there is no '{name}' in {}", labels[models[0]])),
-            (None, false) => wrong_use(format!("there is no '{name}' in the graph")),
-        }
+        let message = match (signatures.into_iter().next(), models[..] == [models[0]] && self.0.len() > 1) {
+            (Some(signature), _) => format!("there is no '{name}' in the signature '{signature}', nor in the graph"),
+            (None, true) => format!("there is no '{name}' in {}", labels[models[0]]),
+            (None, false) => format!("there is no '{name}' in the graph"),
+        };
+        // What a signature calls its tensors comes before what the graph does.
+        let calls = models.iter().filter_map(|&model| self.0[model].call.as_ref());
+        let arguments = calls.flat_map(|(_, call)| call.inputs.keys().chain(call.outputs.keys())).map(String::as_str);
+        let nodes = models.iter().flat_map(|&model| self.0[model].graph().node_names());
+        let error = Error::invalid_argument(message).suggesting(names::node_of(name), arguments.chain(nodes));
+        Err(Failure::usage(error))
     }
 
     /// What is wanted of each model: of `[MODEL::]TENSOR[=FILE]` and `[MODEL::]OPERATION`, what it has; where it is asked for
     /// nothing, all that its signature gives, or what nothing else in its graph uses, if that is one thing only.
     ///
     /// # Errors
-    /// Wrong use for names that nobody has, and where it is not clear what to compute.
+    /// Wrong use for names that no model has, and where it is not clear what to compute.
     pub fn wanted(&self, devices: &Devices, fetches: &[String], targets: &[String]) -> Result<Vec<Wanted>> {
         let mut wanted = vec![Wanted::default(); self.0.len()];
         for text in fetches {
@@ -264,7 +270,11 @@ fn scope<'t>(labels: &[String], text: &'t str) -> Result<(Vec<usize>, &'t str)> 
     }
     match found[..] {
         [only] => Ok((vec![only], name)),
-        [] => wrong_use(format!("{text}: there is no model '{model}'; there are {}", list(labels))),
+        [] => {
+            let error = Error::invalid_argument(format!("{text}: there is no model '{model}'; there are {}", list(labels)));
+            let names: Vec<String> = labels.iter().flat_map(|label| [Some(label.clone()), stem(label)]).flatten().collect();
+            Err(Failure::usage(error.suggesting(model, names.iter().map(String::as_str))))
+        }
         [first, second, ..] => {
             wrong_use(format!("{text}: '{model}' is several models: write {}::{name} or {}::{name}", first + 1, second + 1))
         }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use plimsoll::{ArgType, AttrsExt, DataType, Feed, Graph, NodeId, Output, PartialShape, Registry, Shape, Signature};
+use plimsoll::{ArgType, AttrsExt, DataType, Error, Feed, Graph, HostTensor, NodeId, Output, PartialShape, Registry, Shape, Signature};
 
-use crate::failure::{OrUsage, Result, wrong_use};
+use crate::failure::{Failure, OrUsage, Result, wrong_use};
 
 /// Shapes of tensors that will be fed, by the name that was typed.
 pub type FeedShapes = BTreeMap<String, Shape>;
@@ -15,7 +15,7 @@ pub fn parse_feed_shape(text: &str) -> Result<(String, Shape)> {
     let parsed = text.rsplit_once('=').and_then(|(name, dims)| Some((name, parse_shape(dims)?)));
     match parsed {
         Some((name, shape)) if !name.is_empty() => Ok((name.to_string(), shape)),
-        _ => wrong_use(format!("'{text}' is no shape of a feed: write NAME=2x3, and NAME=scalar where it has no dimensions")),
+        _ => wrong_use(format!("'{text}' is not the shape of a feed: write NAME=2x3, or NAME=scalar for a tensor without dimensions")),
     }
 }
 
@@ -68,11 +68,21 @@ impl Asked {
         if self.fetches.is_empty() && self.targets.is_empty() && ends.fetches.len() + ends.targets.len() == 1 {
             return Ok(ends);
         }
-        wrong_use(format!(
-            "say what to compute, with --fetch TENSOR or --target OPERATION; nothing else in the graph uses the tensors {} and the operations {}",
-            list(&ends.fetches),
-            list(&ends.targets)
-        ))
+        wrong_use(format!("say what to compute, with --fetch TENSOR or --target OPERATION; {}", ends.described()))
+    }
+
+    /// What a user may choose from, where this is what nothing else in the graph uses.
+    pub fn described(&self) -> String {
+        let of = |what: &str, names: &[String]| match names {
+            [] => None,
+            [only] => Some(format!("the {what} {only}")),
+            [..] => Some(format!("the {what}s {}", list(names))),
+        };
+        let found: Vec<String> = [of("tensor", &self.fetches), of("operation", &self.targets)].into_iter().flatten().collect();
+        match found.is_empty() {
+            true => "every node of the graph feeds another one".to_string(),
+            false => format!("the graph ends in {}", found.join(" and ")),
+        }
     }
 
     /// Whether every name is in one of the graphs.
@@ -97,11 +107,12 @@ pub fn list(names: &[String]) -> String {
 }
 
 /// Whether a tensor or node of that name is in one of the graphs.
-pub fn check_name<'a>(name: &str, mut graphs: impl Iterator<Item = &'a Graph>) -> Result<()> {
-    if graphs.any(|graph| graph.find(node_of(name)).is_some()) {
+pub fn check_name<'a>(name: &str, graphs: impl Iterator<Item = &'a Graph> + Clone) -> Result<()> {
+    if graphs.clone().any(|graph| graph.find(node_of(name)).is_some()) {
         return Ok(());
     }
-    wrong_use(format!("there is no '{name}' in the graph"))
+    let error = Error::invalid_argument(format!("there is no '{name}' in the graph"));
+    Err(Failure::usage(error.suggesting(node_of(name), graphs.flat_map(Graph::node_names))))
 }
 
 /// The node of a tensor's name.
@@ -139,6 +150,38 @@ pub fn output_type(graph: &Graph, registry: &Registry, output: Output) -> Option
     registry.table().get(&node.op)?.output_types(&node.attrs).ok()?.get(output.index as usize).copied()
 }
 
+/// Whether a tensor of the graph can be fed a value, as far as the graph says it. In old graphs a placeholder of unknown shape says that
+/// it is a scalar: planning decides then.
+///
+/// # Errors
+/// INVALID_ARGUMENT with both types and shapes, and how to convert the value.
+pub fn check_feed(graph: &Graph, registry: &Registry, name: &str, value: &HostTensor) -> plimsoll::Result<()> {
+    let Ok(output) = graph.tensor(name) else { return Ok(()) };
+    let Some(wanted) = output_type(graph, registry, output).map(|wanted| wanted.base) else { return Ok(()) };
+    let node = graph.node(output.node);
+    let is_placeholder = node.op.starts_with("Placeholder");
+    let shape = node.attrs.shape("shape").ok().filter(|_| is_placeholder).cloned().unwrap_or_else(PartialShape::unknown);
+    let dims = shape.0.as_deref().filter(|dims| !dims.is_empty());
+    let (data_type, given) = (value.data_type(), value.shape().dims());
+    let fits = |(wanted, given): (&Option<u64>, &u64)| wanted.is_none_or(|wanted| wanted == *given);
+    if data_type == wanted && dims.is_none_or(|dims| dims.len() == given.len() && dims.iter().zip(given).all(fits)) {
+        return Ok(());
+    }
+    let error = Error::invalid_argument(format!("is {data_type}{}, and '{}' is {wanted}{shape}", value.shape(), node.name));
+    Err(if data_type == wanted { error } else { error.with_remedy(conversion(wanted)) })
+}
+
+/// How a `.npy` file becomes one of another type.
+pub fn conversion(wanted: DataType) -> String {
+    let numpy = match wanted {
+        DataType::Float => "float32".to_string(),
+        DataType::Double => "float64".to_string(),
+        DataType::Half => "float16".to_string(),
+        other => other.to_string(),
+    };
+    format!("convert it: np.save(file, np.load(file).astype('{numpy}'))")
+}
+
 /// The signature of what is asked, with a feed for every tensor that has a shape in `shapes` and for every placeholder that
 /// is needed. `shown` is what a user calls a placeholder.
 ///
@@ -159,27 +202,34 @@ pub fn signature(
         }
         let output = graph.tensor(name).or_usage()?;
         let Some(data_type) = output_type(graph, registry, output) else {
-            return wrong_use(format!("'{name}' cannot be fed: it is no tensor"));
+            return wrong_use(format!("'{name}' cannot be fed: it is an operation without results"));
         };
         if !fed.insert(output) {
             return wrong_use(format!("'{name}' is given twice"));
         }
         feeds.push(Feed { tensor: name.clone(), data_type: data_type.base, shape: shape.clone(), value: None });
     }
+    let (mut open, mut options) = (Vec::new(), Vec::new());
     for placeholder in needed_placeholders(graph, asked, &fed) {
         let node = graph.node(placeholder);
         let shape = node.attrs.shape("shape").cloned().unwrap_or_else(|_| PartialShape::unknown());
+        let data_type =
+            output_type(graph, registry, Output { node: placeholder, index: 0 }).map_or(DataType::Float, |data_type| data_type.base);
         let Some(shape) = shape.complete() else {
             let example = match &shape.0 {
                 Some(dims) => dims.iter().map(|dim| dim.map_or("N".to_string(), |dim| dim.to_string())).collect::<Vec<_>>().join("x"),
                 None => "2x3".to_string(),
             };
             let shown = shown(&node.name);
-            return wrong_use(format!("placeholder '{shown}' has shape {shape}: give it with --feed-shape {shown}={example}"));
+            open.push(format!("'{shown}' is {data_type} and its shape {shape} is open"));
+            options.push(format!("--feed-shape {shown}={example}"));
+            continue;
         };
-        let data_type =
-            output_type(graph, registry, Output { node: placeholder, index: 0 }).map_or(DataType::Float, |data_type| data_type.base);
         feeds.push(Feed { tensor: format!("{}:0", node.name), data_type, shape, value: None });
+    }
+    if !open.is_empty() {
+        let error = Error::invalid_argument(format!("placeholders need shapes: {}", open.join("; ")));
+        return Err(Failure::usage(error.with_remedy(format!("add {}", options.join(" ")))));
     }
     Ok(Signature { feeds, fetches: asked.fetches.clone(), targets: asked.targets.clone() })
 }

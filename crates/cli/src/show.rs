@@ -87,6 +87,24 @@ pub fn significant(value: f32) -> String {
     }
 }
 
+/// A text in lines of at most 110 characters, as far as its words allow, each after so many blanks; those after the first are indented by
+/// two more.
+pub fn wrapped(text: &str, indent: usize) -> String {
+    const WIDTH: usize = 110;
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) => lines.push(format!("{:1$}{word}", "", indent + 2)),
+            None => lines.push(format!("{:1$}{word}", "", indent)),
+        }
+    }
+    lines.join("\n")
+}
+
 /// The shortest digits that are this float32 again.
 fn single(value: f32) -> Value {
     value.to_string().parse().map_or_else(|_| Value::String(value.to_string()), double)
@@ -116,6 +134,14 @@ mod tests {
         for (value, text) in cases.into_iter().chain([(-12345.6, "-12346"), (1e9, "1.000e9"), (f32::NAN, "NaN"), (1e-3, "0.001000")]) {
             assert_eq!(significant(value), text);
         }
+    }
+
+    #[test]
+    fn long_lines_are_wrapped() {
+        assert_eq!(wrapped("a  b", 2), "  a b");
+        let lines = wrapped(&"word ".repeat(50), 2);
+        assert!(lines.lines().all(|line| line.chars().count() <= 110) && lines.lines().count() == 3, "{lines}");
+        assert!(lines.lines().skip(1).all(|line| line.starts_with("    word")), "{lines}");
     }
 
     #[test]

@@ -176,6 +176,7 @@ impl MetaGraphDef {
         self.signature_def.get(name).ok_or_else(|| {
             let names: Vec<&str> = self.signature_def.keys().map(String::as_str).collect();
             Error::not_found(format!("the model has no signature '{}'; there are {}", name.escape_debug(), names.join(", ")))
+                .suggesting(name, names.iter().copied())
         })
     }
 

@@ -112,6 +112,11 @@ impl Graph {
         Ok(id)
     }
 
+    /// The names of all nodes, in the graph's order.
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.values().map(|node| node.name.as_str())
+    }
+
     /// All nodes, in the graph's order.
     pub fn nodes(&self) -> &IdVec<NodeId, Node> {
         &self.nodes
@@ -138,7 +143,9 @@ impl Graph {
     /// INVALID_ARGUMENT for malformed names, NOT_FOUND for nodes that do not exist.
     pub fn tensor(&self, name: &str) -> Result<Output> {
         let name = TensorName::parse(name)?;
-        let node = self.find(&name.node).ok_or_else(|| Error::not_found(format!("there is no node '{}' in the graph", name.node)))?;
+        let node = self.find(&name.node).ok_or_else(|| {
+            Error::not_found(format!("there is no node '{}' in the graph", name.node)).suggesting(&name.node, self.node_names())
+        })?;
         Ok(Output { node, index: name.index })
     }
 

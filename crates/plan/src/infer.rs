@@ -1,6 +1,6 @@
 //! What has to run for a signature, and what is known of every tensor in it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use plimsoll_base::{Code, Error, Kind, Result, Unfed};
 use plimsoll_graph::{Graph, IdVec, NodeId, Output};
@@ -67,6 +67,7 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
     let Reach { feeds, fetches, targets, fed, needed } = reach(request)?;
     let order: Vec<NodeId> = graph.topological()?.into_iter().filter(|id| needed[*id]).collect();
     require_fed(request, &fed, &order)?;
+    require_built(request, &order)?;
     let mut facts: IdVec<NodeId, Vec<Fact>> = IdVec::filled(Vec::new(), graph.nodes().len());
     // A fed tensor's producer need not run; what is known of it is what is fed.
     for (output, index) in &fed {
@@ -102,6 +103,7 @@ fn tensor(request: &Request<'_>, name: &str) -> Result<Output> {
     let output = graph.tensor(name).map_err(|error| match error.code() {
         Code::NotFound => {
             Error::invalid_argument(format!("Tensor {name}, specified in either feed_devices or fetch_devices was not found in the Graph"))
+                .suggesting(name.split(':').next().unwrap_or(name), graph.node_names())
         }
         _ => error,
     })?;
@@ -118,7 +120,9 @@ fn tensor(request: &Request<'_>, name: &str) -> Result<Output> {
 
 fn target(graph: &Graph, name: &str) -> Result<NodeId> {
     let node = name.strip_suffix(":0").unwrap_or(name);
-    graph.find(node).ok_or_else(|| Error::not_found(format!("PruneForTargets: Some target nodes not found: {name}")))
+    graph.find(node).ok_or_else(|| {
+        Error::not_found(format!("PruneForTargets: Some target nodes not found: {name}")).suggesting(node, graph.node_names())
+    })
 }
 
 fn needed(graph: &Graph, fed: &HashMap<Output, usize>, fetches: &[Output], targets: &[NodeId]) -> IdVec<NodeId, bool> {
@@ -185,6 +189,33 @@ fn require_fed(request: &Request<'_>, fed: &HashMap<Output, usize>, order: &[Nod
         message += &format!("; and for {}", others.iter().map(said).collect::<Vec<_>>().join(", "));
     }
     Err(Error::invalid_argument(message).at_node(&first.name).with_kind(Kind::NotFed(missing)))
+}
+
+/// Operations that have to run and have no rules: all of them at once, each with a node.
+///
+/// # Errors
+/// UNIMPLEMENTED at the first of the nodes.
+fn require_built(request: &Request<'_>, order: &[NodeId]) -> Result<()> {
+    let mut counts: BTreeMap<&str, (NodeId, usize)> = BTreeMap::new();
+    for &id in order {
+        let op = request.graph.node(id).op.as_str();
+        if request.registry.get(op).is_none() {
+            counts.entry(op).or_insert((id, 0)).1 += 1;
+        }
+    }
+    let Some(first) = counts.values().map(|(id, _)| *id).min() else { return Ok(()) };
+    let node = request.graph.node(first);
+    let error = request.registry.require(&node.op).err().unwrap_or_else(|| Error::internal("an operation has rules and has none"));
+    if counts.len() == 1 {
+        return Err(error.at_node(&node.name));
+    }
+    let said = |(op, (id, count)): (&&str, &(NodeId, usize))| match count {
+        1 => format!("{op} (node {})", request.graph.node(*id).name),
+        _ => format!("{op} ({count} nodes, the first is {})", request.graph.node(*id).name),
+    };
+    let all: Vec<String> = counts.iter().map(said).collect();
+    let message = format!("{} operations are not built yet: {}", all.len(), all.join(", "));
+    Err(Error::new(error.code(), message).at_node(&node.name))
 }
 
 fn unfed(request: &Request<'_>, id: NodeId) -> Unfed {

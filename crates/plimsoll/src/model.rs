@@ -94,7 +94,8 @@ pub(crate) fn find_signature<'a>(signatures: &'a BTreeMap<String, SignatureDef>,
             true => "none: it is a graph".to_string(),
             false => signatures.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
         };
-        Error::not_found(format!("the model has no signature '{}'; there are {names}", name.escape_debug()))
+        let error = Error::not_found(format!("the model has no signature '{}'; there are {names}", name.escape_debug()));
+        error.suggesting(name, signatures.keys().map(String::as_str))
     })
 }
 
@@ -105,7 +106,9 @@ pub(crate) fn find_signature<'a>(signatures: &'a BTreeMap<String, SignatureDef>,
 pub fn tensor_of<'a>(infos: &'a BTreeMap<String, TensorInfo>, name: &str, signature: &str, what: &str) -> Result<&'a str> {
     infos.get(name).map(|info| info.name.as_str()).ok_or_else(|| {
         let names = infos.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        Error::invalid_argument(format!("the signature '{signature}' has no {what} '{}'; there are {names}", name.escape_debug()))
+        let error =
+            Error::invalid_argument(format!("the signature '{signature}' has no {what} '{}'; there are {names}", name.escape_debug()));
+        error.suggesting(name, infos.keys().map(String::as_str))
     })
 }
 

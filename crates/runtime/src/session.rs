@@ -77,16 +77,28 @@ pub struct VariableInfo {
 const MAX_PLANS: usize = 256;
 
 /// # Errors
-/// NOT_FOUND naming the first node whose operation is neither registered nor a function of the graph: TensorFlow takes no such
-/// graph, whatever is run of it.
+/// NOT_FOUND at the first node whose operation is neither registered nor a function of the graph, naming all such operations:
+/// TensorFlow takes no such graph, whatever is run of it.
 fn require_operations(graph: &Graph, registry: &Registry) -> Result<()> {
     let mut known = HashSet::new();
+    let mut missing: Option<Error> = None;
+    let mut others = Vec::new();
     for node in graph.nodes().values() {
-        if known.insert(node.op.as_str()) && graph.library.find(&node.op).is_none() {
-            registry.table().require(&node.op).map_err(|error| error.at_node(&node.name))?;
+        if known.insert(node.op.as_str())
+            && graph.library.find(&node.op).is_none()
+            && let Err(error) = registry.table().require(&node.op)
+        {
+            match missing {
+                None => missing = Some(error.at_node(&node.name).suggesting(&node.op, registry.table().names())),
+                Some(_) => others.push(format!("'{}' (node {})", node.op.escape_debug(), node.name)),
+            }
         }
     }
-    Ok(())
+    match missing {
+        None => Ok(()),
+        Some(error) if others.is_empty() => Err(error),
+        Some(error) => Err(error.with_remedy(format!("more operations that are not registered: {}", others.join(", ")))),
+    }
 }
 
 impl Session {

@@ -41,7 +41,8 @@ struct Verdict {
 
 impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} steps={} worst_error={:.6e} peak={} {}", self.name, self.steps, self.worst_error, self.peak_bytes, self.status)?;
+        let Verdict { name, steps, worst_error, peak_bytes, status, .. } = self;
+        write!(f, "{name} steps={steps} worst_error={worst_error:.6e} (share of the tolerance) peak={peak_bytes} {status}")?;
         self.reason.as_ref().map_or(Ok(()), |reason| write!(f, " {}", reason.replace('\n', " ")))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use plimsoll_base::{Bytes, Error, ParseBytesError, Result};
+use plimsoll_base::{Bytes, Error, ParseBytesError, Result, closest};
 
 use super::{MemoryLimit, PlacementMode};
 use crate::{DeviceKind, DeviceName};
@@ -48,7 +48,12 @@ impl FromStr for MemoryLimit {
 
 /// The device that a limit is for: one of this process, or every GPU.
 fn limited_device(text: &str) -> Result<Option<(DeviceKind, u32)>, String> {
-    let not_one = || format!("'{text}' is not a device of this process: CPU:N, GPU:N, or GPU for every GPU");
+    let not_one = || {
+        let kind = text.trim_start_matches('/').split(':').next().unwrap_or_default();
+        let meant = closest(kind, ["CPU", "GPU"]).filter(|meant| *meant != kind).map(|meant| text.replacen(kind, meant, 1));
+        let question = meant.map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
+        format!("'{text}' is not a device of this process: CPU:N, GPU:N, or GPU for every GPU{question}")
+    };
     let name = DeviceName::parse_python(text).map_err(|_| not_one())?;
     let here = DeviceName { kind: None, index: None, ..DeviceName::local("", 0) };
     let kind = name.kind.as_deref().and_then(DeviceKind::from_name).filter(|_| name.is_compatible(&here));
@@ -125,6 +130,7 @@ mod tests {
             ("TPU:0=1GiB", "'TPU:0' is not a device"),
             ("/job:worker/cpu:0=1GiB", "'/job:worker/cpu:0' is not a device"),
             ("=1GiB", "'' is not a device"),
+            ("CUP:0=1GiB", "or GPU for every GPU; did you mean 'CPU:0'?"),
             ("GPU:-1=1GiB", "'GPU:-1' is not a device"),
         ] {
             let error = MemoryLimit::parse_list(text).unwrap_err();

@@ -16,7 +16,7 @@ use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 use crate::models::{Fetch, Models, Opened, Wanted};
 use crate::trace::{TraceArgs, TracedRun};
-use crate::{load, output, show};
+use crate::{load, names, output, show};
 
 /// What runs.
 #[derive(Args)]
@@ -87,7 +87,7 @@ struct Work {
     is_traced: bool,
 }
 
-/// What came of a run: its values, and when what ran, if somebody asked.
+/// What a run gives: its values, and with a trace what ran when.
 type Ran = (Vec<HostTensor>, Option<RunMetadata>);
 
 /// Runs.
@@ -128,8 +128,14 @@ fn works(devices: &Devices, args: &EvalArgs) -> Result<Vec<Work>> {
     let mut inits: Vec<Vec<String>> = vec![Vec::new(); args.models.len()];
     let read = args.feed.iter().map(|text| read_feed(text)).collect::<Result<Vec<_>>>()?;
     let models = Models::open(devices, &args.models, &args.signature)?;
-    for (name, tensor) in &read {
-        models.find(name, Opened::feed)?.0.into_iter().for_each(|(model, name)| feeds[model].push((name, tensor.clone())));
+    for (text, (name, tensor)) in args.feed.iter().zip(&read) {
+        for (model, name) in models.find(name, Opened::feed)?.0 {
+            names::check_feed(models.all()[model].graph(), devices.registry(), &name, tensor).map_err(|error| {
+                let file = text.split_once('=').map_or("", |(_, file)| file);
+                Failure::usage(error.context(format_args!("--feed {text}: {file}")))
+            })?;
+            feeds[model].push((name, tensor.clone()));
+        }
     }
     for name in &args.init {
         models.find(name, Opened::node)?.0.into_iter().for_each(|(model, name)| inits[model].push(name));

@@ -1,10 +1,10 @@
 //! Models from files: a graph that has a training target, and examples in `.npy` files.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use plimsoll::model::{self, Model as File, SavedGraph};
-use plimsoll::{AttrsExt, Code, DataType, Error, Graph, GraphDef, Output, PartialShape, Registry};
+use plimsoll::{AttrsExt, Code, DataType, Error, Graph, GraphDef, NodeId, Output, PartialShape, Registry};
 use plimsoll_train::Trainer;
 use plimsoll_train::data::{Component, DataSet, Examples, arrays};
 use plimsoll_train::model::{Parts, Together};
@@ -56,7 +56,9 @@ impl Wanted {
             let (argument, file) = split(text)?;
             let Some(info) = signature.inputs.get(&argument) else {
                 let all = names(&mut signature.inputs.keys());
-                return wrong_use(format!("--data {text}: the signature '{name}' has no argument '{argument}'; there are {all}"));
+                let error =
+                    Error::invalid_argument(format!("--data {text}: the signature '{name}' has no argument '{argument}'; there are {all}"));
+                return Err(Failure::usage(error.suggesting(&argument, signature.inputs.keys().map(String::as_str))));
             };
             data.push((model::node_of(&info.name).to_string(), file));
         }
@@ -66,7 +68,9 @@ impl Wanted {
                 Some(info) => Some(info.name.clone()),
                 None => {
                     let all = names(&mut signature.outputs.keys());
-                    return wrong_use(format!("--fetch {result}: the signature '{name}' does not give that; it gives {all}"));
+                    let error =
+                        Error::invalid_argument(format!("--fetch {result}: the signature '{name}' does not give that; it gives {all}"));
+                    return Err(Failure::usage(error.suggesting(result, signature.outputs.keys().map(String::as_str))));
                 }
             },
         };
@@ -166,10 +170,8 @@ fn split(text: &str) -> Result<(String, PathBuf)> {
 /// What of the graph is run, and what it is fed.
 fn parts(args: &TrainArgs, wanted: &Wanted, graph: &Graph, registry: &Registry, components: &[Component]) -> Result<Parts> {
     if wanted.targets.is_empty() {
-        let targets = names::list(&names::ends(graph, registry).targets);
-        return wrong_use(format!(
-            "say what a step runs, with --target OPERATION; nothing else in the graph uses the operations {targets}"
-        ));
+        let ends = Asked { fetches: Vec::new(), ..names::ends(graph, registry) };
+        return wrong_use(format!("say what a step runs, with --target OPERATION; {}", ends.described()));
     }
     let asked = Asked { fetches: wanted.fetch.iter().cloned().collect(), targets: wanted.targets.clone() };
     asked.check(std::iter::once(graph))?;
@@ -182,28 +184,37 @@ fn parts(args: &TrainArgs, wanted: &Wanted, graph: &Graph, registry: &Registry, 
         [..] => wanted.init.clone(),
     };
     let mut fed = HashSet::new();
-    for component in components {
-        let tensor = feed(graph, registry, component, args.batch_size)?;
+    for (component, (_, file)) in components.iter().zip(&wanted.data) {
+        let tensor = feed(graph, registry, component, file, args.batch_size)?;
         if !fed.insert(tensor) {
             return wrong_use(format!("--data {0}=...: '{0}' is given twice", component.name));
         }
     }
-    if let Some(id) = names::needed_placeholders(graph, &asked, &fed).first() {
-        let name = &graph.node(*id).name;
-        return wrong_use(format!("a step needs placeholder '{name}': give it with --data {name}=FILE.npy"));
+    let missing = names::needed_placeholders(graph, &asked, &fed);
+    if !missing.is_empty() {
+        let said = |id: &NodeId| {
+            let node = graph.node(*id);
+            let data_type = names::output_type(graph, registry, Output { node: *id, index: 0 }).map_or(DataType::Float, |found| found.base);
+            format!("'{}' ({data_type}{})", node.name, node.attrs.shape("shape").cloned().unwrap_or_else(|_| PartialShape::unknown()))
+        };
+        let placeholders: Vec<String> = missing.iter().map(said).collect();
+        let options: Vec<String> = missing.iter().map(|id| format!("--data {}=FILE.npy", graph.node(*id).name)).collect();
+        let what = if missing.len() == 1 { "placeholder" } else { "placeholders" };
+        let error = Error::invalid_argument(format!("a step needs the {what} {}", placeholders.join(", ")));
+        return Err(Failure::usage(error.with_remedy(format!("add {}", options.join(" ")))));
     }
     let feeds = components.iter().map(|component| component.name.clone()).collect();
     Ok(Parts::new(init, Together { train: asked.targets, loss: wanted.fetch.clone(), feeds: vec![feeds] }))
 }
 
 /// The tensor that is fed with batches of a component.
-fn feed(graph: &Graph, registry: &Registry, component: &Component, batch_size: u64) -> Result<Output> {
+fn feed(graph: &Graph, registry: &Registry, component: &Component, file: &Path, batch_size: u64) -> Result<Output> {
     let Component { name, data_type, shape } = component;
     names::check_name(name, std::iter::once(graph))?;
     let tensor = graph.tensor(name).or_usage()?;
     let wanted = match names::output_type(graph, registry, tensor) {
         Some(wanted) => wanted.base,
-        None => return wrong_use(format!("--data {name}=...: '{name}' is no tensor")),
+        None => return wrong_use(format!("--data {name}=...: '{name}' is an operation without results")),
     };
     let node = graph.node(tensor.node);
     if !matches!(node.op.as_str(), "Placeholder" | "PlaceholderV2" | "PlaceholderWithDefault") {
@@ -220,15 +231,12 @@ fn feed(graph: &Graph, registry: &Registry, component: &Component, batch_size: u
         return Ok(tensor);
     }
     let is = format!("{data_type}{}", plimsoll::Shape::new(given));
-    let error =
-        Error::invalid_argument(format!("--data {name}=...: batches of {batch_size} are {is}, and '{name}' is {wanted}{wanted_shape}"));
-    let numpy = match wanted {
-        DataType::Float => "float32".to_string(),
-        DataType::Double => "float64".to_string(),
-        other => other.to_string(),
-    };
+    let error = Error::invalid_argument(format!(
+        "--data {name}={}: batches of {batch_size} are {is}, and '{name}' is {wanted}{wanted_shape}",
+        file.display()
+    ));
     Err(Failure::usage(match fixed_batch {
-        _ if wanted != *data_type => error.with_remedy(format!("save it anew: np.save(file, array.astype('{numpy}'))")),
+        _ if wanted != *data_type => error.with_remedy(names::conversion(wanted)),
         Some(size) if is_tail_right => error.with_remedy(format!("give --batch-size {size}")),
         _ => error,
     }))
