@@ -167,7 +167,7 @@ pub fn check_feed(graph: &Graph, registry: &Registry, name: &str, value: &HostTe
     if data_type == wanted && dims.is_none_or(|dims| dims.len() == given.len() && dims.iter().zip(given).all(fits)) {
         return Ok(());
     }
-    let error = Error::invalid_argument(format!("is {data_type}{}, and '{}' is {wanted}{shape}", value.shape(), node.name));
+    let error = Error::invalid_argument(format!("the file is {data_type}{}, and '{}' is {wanted}{shape}", value.shape(), node.name));
     Err(if data_type == wanted { error } else { error.with_remedy(conversion(wanted)) })
 }
 

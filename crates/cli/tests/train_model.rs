@@ -159,7 +159,7 @@ fn what_is_missing_or_does_not_fit_is_said() {
         (&[&both, &["--target", "trian"]], 2, "there is no 'trian' in the graph\n  hint: did you mean 'train'?"),
         (&[&both, &train_target, &["--fetch", "losses"]], 2, "there is no 'losses' in the graph\n  hint: did you mean 'loss'?"),
         (&[&both, &train_target, &["--init", "start"]], 2, "there is no 'start' in the graph"),
-        (&[&both, &train_target, &["--fetch", "net/Relu"]], 2, "a loss is a scalar of float or double"),
+        (&[&both, &train_target, &["--fetch", "net/Relu", "--batch-size", "12"]], 2, "a loss is a scalar of float or double"),
         (&[&["--data", &good], &train_target], 2, "a step needs the placeholder 'y' (int32[?])\n  hint: add --data y=FILE.npy"),
         (&[&["--data", "x"], &train_target], 2, "--data x: write NAME=FILE.npy"),
         (&[&["--data", "x=nothing.npy"], &train_target], 2, "nothing.npy"),

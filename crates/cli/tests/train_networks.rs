@@ -142,7 +142,7 @@ fn ctrl_c_ends_towers_apart_with_a_checkpoint_to_go_on_from() {
     }
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{:?}", output.status);
+    assert_eq!(output.status.code(), Some(130), "{:?}", output.status);
     let steps = number(&serde_json::from_slice::<Value>(&output.stdout).unwrap()["steps"]);
     assert!(steps < 20_000_000);
     let resumed = document(&["--resume", &saved, "--steps", &(steps + 5).to_string()]);

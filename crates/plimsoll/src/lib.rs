@@ -9,6 +9,7 @@
 //! let devices = plimsoll::Devices::open(&Options::new().limit("CPU:0", "64MiB"))?;
 //! let model = devices.load("model.pb")?; // Session
 //! println!("{}", model.plan(&feeds, &["loss:0"], &["train"])?); // fits? peak per device
+//! model.run(&[], &[], &["init"])?; // first values; or model.restore("checkpoint")
 //! for (x, y) in batches {
 //!     let loss = model.run(&[("x", x), ("y", y)], &["loss:0"], &["train"])?;
 //! }
@@ -34,7 +35,9 @@ pub use plan::Plan;
 pub use session::{Fed, Session};
 pub use several::{Opened, Placed, Several};
 
-pub use plimsoll_base::{ArgType, Bytes, Code, DataType, Error, Kind, ParseBytesError, Result, Shortage, Unfed, column_width, pad_left, pad_right};
+pub use plimsoll_base::{
+    ArgType, Bytes, Code, DataType, Error, Kind, ParseBytesError, Result, Shortage, Unfed, column_width, pad_left, pad_right,
+};
 pub use plimsoll_device::config as device_config;
 pub use plimsoll_device::{
     Card, ComputeCapability, DeviceKind, DeviceName, DeviceSpec, Division, Environment, GpuConfig, Link, LogicalDevice, MemoryLimit,

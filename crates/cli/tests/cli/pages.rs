@@ -3,7 +3,7 @@
 //!
 //! A line of a `console` block that begins with `$ ` is a command; below it is what it prints on standard output and standard error, as a
 //! terminal shows it. Process ids, sizes, times and errors of values may differ; the sizes in lines that say what was promised may be a
-//! tenth off, since kernels take their scratch by the processor. A block is a shell of its own on a machine of its own; of what shells
+//! tenth or two pages off, since kernels take their scratch by the processor. A block is a shell of its own on a machine of its own; of what shells
 //! know, it has:
 //!
 //! - `export NAME=VALUE`, and `NAME=VALUE` before a command;
@@ -46,7 +46,7 @@ fn the_book_is_true() {
 
 #[test]
 fn the_readme_is_true() {
-    page("README.md", &root(), &Least { compared: 4, pasted: 12 });
+    page("README.md", &root(), &Least { compared: 2, pasted: 12 });
 }
 
 #[test]
@@ -127,11 +127,28 @@ fn is_same(printed: &str, wanted: &str) -> bool {
     let promises = |text: &str| -> Vec<f64> {
         let lines = text.lines().filter(|line| line.contains("promised "));
         let words = lines.flat_map(str::split_whitespace).collect::<Vec<_>>();
-        words.windows(2).filter(|pair| pair[1].starts_with("bytes")).filter_map(|pair| pair[0].trim_start_matches('(').parse().ok()).collect()
+        words
+            .windows(2)
+            .filter(|pair| pair[1].starts_with("bytes"))
+            .filter_map(|pair| pair[0].trim_start_matches('(').parse().ok())
+            .collect()
     };
-    let is_near = |(got, want): (&f64, &f64)| (got - want).abs() <= 0.1 * want;
-    let (got, want) = (promises(printed), promises(wanted));
-    masks(printed) == masks(wanted) && got.len() == want.len() && got.iter().zip(&want).all(is_near)
+    let is_near = |(got, want): (&f64, &f64)| (got - want).abs() <= f64::max(0.1 * want, 8192.0);
+    let (printed, wanted) = (unwrapped(printed), unwrapped(wanted));
+    let (got, want) = (promises(&printed), promises(&wanted));
+    masks(&printed) == masks(&wanted) && got.len() == want.len() && got.iter().zip(&want).all(is_near)
+}
+
+/// The text with one line for each refusal that a training wraps: where it does depends on its numbers.
+fn unwrapped(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        match lines.last_mut().filter(|last| last.starts_with("  a limit of ") && line.starts_with("    ")) {
+            Some(last) => *last += &format!(" {}", line.trim_start()),
+            None => lines.push(line.to_string()),
+        }
+    }
+    lines.join("\n")
 }
 
 /// The text without what differs from run to run, or from processor to processor.
@@ -158,7 +175,9 @@ fn masks(text: &str) -> String {
             "pid " => words[at] = words[at].replace(|c: char| c.is_ascii_digit(), ""),
             // What a training comes to, and the time it takes to print it.
             "loss " => words[at] = without_digits(&words[at]),
-            "images: " | "averages: " => words[at] = words[at].trim().parse::<f64>().map_or(words[at].clone(), |value| format!("{value:.0} ")),
+            "images: " | "averages: " => {
+                words[at] = words[at].trim().parse::<f64>().map_or(words[at].clone(), |value| format!("{value:.0} "))
+            }
             // Values, of which processors differ in the last digits.
             "= " => words[at] = words[at].parse::<f64>().map_or(words[at].clone(), |value| format!("{value:.3}")),
             _ => {}

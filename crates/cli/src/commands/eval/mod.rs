@@ -130,10 +130,8 @@ fn works(devices: &Devices, args: &EvalArgs) -> Result<Vec<Work>> {
     let models = Models::open(devices, &args.models, &args.signature)?;
     for (text, (name, tensor)) in args.feed.iter().zip(&read) {
         for (model, name) in models.find(name, Opened::feed)?.0 {
-            names::check_feed(models.all()[model].graph(), devices.registry(), &name, tensor).map_err(|error| {
-                let file = text.split_once('=').map_or("", |(_, file)| file);
-                Failure::usage(error.context(format_args!("--feed {text}: {file}")))
-            })?;
+            let checked = names::check_feed(models.all()[model].graph(), devices.registry(), &name, tensor);
+            checked.map_err(|error| Failure::usage(error.context(format_args!("--feed {text}"))))?;
             feeds[model].push((name, tensor.clone()));
         }
     }
