@@ -40,7 +40,7 @@ fn the_last_lines_say_what_was_promised_measured_and_refused() {
         let last = lines.iter().position(|line| *line == format!("{promise}, measured {promised}")).unwrap_or_else(|| panic!("{out}"));
         let below = lines[last + 1..].iter().take_while(|line| line.starts_with("  ")).copied().collect::<Vec<_>>().join(" ");
         assert!(below.trim_start().starts_with("a limit of ") && below.contains("RESOURCE_EXHAUSTED: "), "{out}");
-        assert!(below.split_whitespace().collect::<Vec<_>>().join(" ").contains("1 bytes short"), "{out}");
+        assert!(below.split_whitespace().collect::<Vec<_>>().join(" ").contains("1 byte short"), "{out}");
     }
     let err = text(&output.stderr);
     assert_eq!(err.lines().filter(|line| line.starts_with("step ") && line.contains(": loss ")).count(), 10, "{err}");
@@ -61,7 +61,7 @@ fn runs_at_the_promised_peaks_and_is_refused_one_byte_below() {
         assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{err}");
         assert!(err.starts_with("error: RESOURCE_EXHAUSTED: ") && err.contains(&format!("device:CPU:{index}")), "{err}");
         assert!(
-            err.contains(": 1 bytes short; at the peak ") && err.contains(&format!("raise the limit to {} bytes", peaks[index])),
+            err.contains(": 1 byte short; at the peak ") && err.contains(&format!("raise the limit to {} bytes", peaks[index])),
             "{err}"
         );
     }

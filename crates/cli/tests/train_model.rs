@@ -83,7 +83,7 @@ fn it_says_what_the_digits_say() {
     assert!(lines[2].starts_with("step 20: loss ") && !out.contains("held-out"), "{out}");
     assert!(
         lines[3..].iter().any(|line| line.starts_with(lines[1]))
-            && out.split_whitespace().collect::<Vec<_>>().join(" ").contains("1 bytes short"),
+            && out.split_whitespace().collect::<Vec<_>>().join(" ").contains("1 byte short"),
         "{out}"
     );
     assert_eq!(text(&output.stderr).lines().filter(|line| line.contains(": loss ")).count(), 10);
@@ -104,7 +104,7 @@ fn runs_at_the_promised_peak_and_is_refused_one_byte_below() {
     let output = train(&with(&arguments, &["--steps", "2", "--json", "--memory-limit", &format!("CPU:0={}B", peak - 1)]));
     let err = text(&output.stderr);
     assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "{err}");
-    assert!(err.starts_with("error: RESOURCE_EXHAUSTED: ") && err.contains(": 1 bytes short; at the peak "), "{err}");
+    assert!(err.starts_with("error: RESOURCE_EXHAUSTED: ") && err.contains(": 1 byte short; at the peak "), "{err}");
 }
 
 #[test]

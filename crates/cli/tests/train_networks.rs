@@ -109,7 +109,7 @@ fn one_byte_below_the_promise_of_towers_apart_is_refused() {
     assert_eq!(number(&exact["devices"][1]["measured_peak_bytes"]), peaks[1]);
     let output = train(&[&arguments[..], &["--memory-limit", &limits(1)]].concat());
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("1 bytes short"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("1 byte short"), "{}", text(&output.stderr));
 }
 
 #[test]

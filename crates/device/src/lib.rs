@@ -4,6 +4,7 @@
 //! A device is handed whole programs ([`Program`]): a queue of commands whose order, waits and memory are decided already.
 //! It chooses nothing; it may look ahead, batch or record, but every command sees the memory that the plan says.
 
+mod account;
 mod bell;
 mod cards;
 pub mod config;
@@ -20,6 +21,7 @@ mod seam;
 mod spec;
 mod trace;
 
+pub use account::Offsets;
 pub use bell::Bell;
 pub use cards::{ComputeCapability, PhysicalDevice, Simulation};
 pub use divide::{

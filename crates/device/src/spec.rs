@@ -49,6 +49,9 @@ pub struct DeviceSpec {
     pub kind: DeviceKind,
     /// How many bytes may be reserved on it; none is no limit.
     pub memory_limit: Option<Bytes>,
+    /// The machine's memory, where the device has its own from there: devices without a limit share it. None where it is not
+    /// known, and for devices with memory of their own.
+    pub machine: Option<Bytes>,
     /// Bytes of the limit that the device takes for itself, from the moment when it is opened.
     pub overhead: Bytes,
     /// Reservations are multiples of this many bytes.
@@ -100,6 +103,7 @@ impl DeviceSpec {
             name: DeviceName::local("CPU", index),
             kind: DeviceKind::Cpu,
             memory_limit,
+            machine: None,
             overhead: Bytes::ZERO,
             granularity: DeviceSpec::CPU_GRANULARITY,
             alignment: DeviceSpec::CPU_ALIGNMENT,

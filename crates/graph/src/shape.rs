@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{Bytes, DataType, Error, Result};
 
 /// A shape whose every dimension is known. A scalar has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,6 +43,18 @@ impl Shape {
             .try_fold(1u64, |product, &dim| product.checked_mul(dim))
             .filter(|&product| product <= i64::MAX as u64)
             .ok_or_else(|| Error::invalid_argument(format!("shape {self} has more than 2^63 elements")))
+    }
+
+    /// Bytes of a tensor of this shape.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED for types whose elements have no fixed size; INVALID_ARGUMENT where the product does not fit 63 bits.
+    pub fn bytes(&self, data_type: DataType) -> Result<Bytes> {
+        if data_type.size().is_none() {
+            return Err(Error::unimplemented(format!("not yet: values of type {data_type} in a plan")));
+        }
+        let bytes = data_type.bytes_of(self.elements()?).filter(|bytes| i64::try_from(*bytes).is_ok());
+        bytes.map(Bytes).ok_or_else(|| Error::invalid_argument(format!("a tensor of {data_type}{self} has more than 2^63 bytes")))
     }
 
     /// The shape that `self` and `other` have together under numpy's broadcasting rules; none where they clash.

@@ -194,9 +194,14 @@ impl HostTensor {
         self.shape.elements().expect("checked when it was made")
     }
 
-    /// Bytes of all the elements, as a kernel would see them (a splat counts in full); 0 for strings and opaque tensors.
+    /// Bytes of all the elements, as a kernel would see them (a splat counts in full); of strings their characters, of opaque
+    /// tensors the bytes that hold them.
     pub fn byte_len(&self) -> u64 {
-        self.data_type.bytes_of(self.elements()).unwrap_or(0)
+        match (self.data_type.bytes_of(self.elements()), &self.data) {
+            (Some(bytes), _) => bytes,
+            (None, TensorData::Strings(strings)) => strings.iter().map(|string| string.len() as u64).sum(),
+            (None, _) => self.bytes().map_or(0, |bytes| bytes.len() as u64),
+        }
     }
 
     /// The same elements in another shape.

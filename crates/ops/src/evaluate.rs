@@ -101,7 +101,8 @@ fn fold_call(
 fn run(prepared: &plimsoll_device::Prepared, inputs: &[&HostTensor], outputs: &[Meta]) -> Result<Vec<HostTensor>> {
     let dense = inputs.iter().map(|tensor| tensor.dense()).collect::<Result<Vec<_>>>()?;
     let bytes: Vec<&[u8]> = dense.iter().map(|tensor| tensor.bytes().unwrap_or_default()).collect();
-    let results = run_on_bytes(prepared, &bytes, &outputs.iter().map(Meta::bytes).collect::<Vec<_>>())?;
+    let sizes = outputs.iter().map(Meta::bytes).collect::<Result<Vec<_>>>()?;
+    let results = run_on_bytes(prepared, &bytes, &sizes)?;
     let tensors =
         results.iter().zip(outputs).map(|(bytes, meta)| HostTensor::from_leading(meta.data_type, Shape::clone(&meta.shape), bytes));
     tensors.collect()

@@ -17,9 +17,12 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// Bytes of all elements; 0 for types whose elements have no fixed size.
-    pub fn bytes(&self) -> u64 {
-        self.shape.elements().ok().and_then(|elements| self.data_type.bytes_of(elements)).unwrap_or(0)
+    /// Bytes of all elements.
+    ///
+    /// # Errors
+    /// As [`Shape::bytes`].
+    pub fn bytes(&self) -> Result<u64> {
+        Ok(self.shape.bytes(self.data_type)?.0)
     }
 
     /// Bytes of one element; 1 for types whose elements have no fixed size.

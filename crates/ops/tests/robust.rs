@@ -192,13 +192,13 @@ fn try_to_run(rules: &OpRules, node: &Node, inputs: &[Fact], outputs: &[Fact]) -
     };
     let bytes = |input: &usize| match &values[*input] {
         Some(value) => value.dense().unwrap().bytes().unwrap().to_vec(),
-        None => (0..inputs_[*input].bytes())
+        None => (0..inputs_[*input].bytes().unwrap_or(0))
             .map(|byte| if inputs_[*input].data_type == DataType::Bool { byte as u8 & 1 } else { (byte * 37) as u8 })
             .collect(),
     };
     let arguments: Vec<Vec<u8>> = call.inputs.iter().map(bytes).collect();
     let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
-    drop(run_on_bytes(&call.prepared, &arguments, &outputs.iter().map(Meta::bytes).collect::<Vec<_>>()));
+    drop(run_on_bytes(&call.prepared, &arguments, &outputs.iter().map(|meta| meta.bytes().unwrap_or(0)).collect::<Vec<_>>()));
     true
 }
 

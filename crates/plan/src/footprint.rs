@@ -2,24 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_base::{Bytes, Result};
 use plimsoll_device::DeviceSpec;
 use plimsoll_graph::id::Id;
 
-use crate::plan::{DevicePlan, Holder, Plan, PlanVariable, VariableKind};
+use crate::need::{Need, Needs, sort};
+use crate::plan::{Certainty, DevicePlan, Holder, PeakParts, Plan, PlanVariable, VariableKind};
 
-/// What one device has to give.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
-    /// The full name.
-    pub name: String,
-    /// The line, where there is one.
-    pub limit: Option<Bytes>,
-    /// The most that is held at once.
-    pub peak: Bytes,
-    /// What takes most at that time, largest first; some entries only.
-    pub holders: Vec<Holder>,
-}
+/// Bytes of the buffer through which values of variables go from files to devices. A plan whose largest stored variable is
+/// smaller has a smaller one.
+pub const LOADING_BUFFER: Bytes = Bytes(64 << 10);
 
 /// The peaks of plans that one session runs one after the other. Variables stay from the first plan that touches them; other
 /// memory is there while its plan runs, and is given back where the next one needs it.
@@ -34,8 +26,15 @@ pub struct Footprint {
 impl Footprint {
     /// Nothing yet, on these devices.
     pub fn new(specs: &[DeviceSpec]) -> Footprint {
-        let need =
-            |spec: &DeviceSpec| Need { name: spec.name.to_string(), limit: spec.memory_limit, peak: Bytes::ZERO, holders: Vec::new() };
+        let need = |spec: &DeviceSpec| Need {
+            name: spec.name.to_string(),
+            limit: spec.memory_limit,
+            machine: spec.machine,
+            peak: Bytes::ZERO,
+            parts: PeakParts::default(),
+            certainty: Certainty::Exact,
+            holders: Vec::new(),
+        };
         Footprint {
             needs: specs.iter().map(need).collect(),
             resident: vec![Bytes::ZERO; specs.len()],
@@ -44,15 +43,17 @@ impl Footprint {
         }
     }
 
-    /// Adds a plan that runs after those before it, and gives what each device holds while it runs.
+    /// Adds a plan that runs after those before it, and gives what each device holds while it runs. The loading of its stored
+    /// variables comes first.
     pub fn add(&mut self, plan: &Plan) -> Vec<Bytes> {
         self.settle(plan);
-        let taken = |(index, device): (usize, &DevicePlan)| self.resident[index] + (device.peak.total() - device.peak.variables);
-        let peaks: Vec<Bytes> = plan.devices.iter().enumerate().map(taken).collect();
+        let taken = |(index, device): (usize, &DevicePlan)| PeakParts { variables: self.resident[index], ..device.peak };
+        let peaks: Vec<PeakParts> = plan.devices.iter().enumerate().map(taken).collect();
         for (index, peak) in peaks.iter().enumerate() {
-            self.raise(index, *peak, || plan.devices[index].holders.clone());
+            let device = &plan.devices[index];
+            self.raise(index, *peak, &device.certainty, || device.holders.clone());
         }
-        peaks
+        peaks.iter().map(PeakParts::total).collect()
     }
 
     /// Adds plans that run in lanes (memory that a session keeps for some callables), all of them loaded at once, after what was
@@ -60,15 +61,15 @@ impl Footprint {
     pub fn add_lanes(&mut self, lanes: &[Vec<&Plan>]) {
         lanes.iter().flatten().for_each(|plan| self.settle(plan));
         for index in 0..self.specs.len() {
-            let mut peak = self.resident[index];
+            let mut peak = PeakParts { variables: self.resident[index], ..PeakParts::default() };
             for lane in lanes {
                 let devices = || lane.iter().map(|plan| &plan.devices[index]);
                 let ends = |device: &DevicePlan| device.peak.total() - device.peak.variables - device.peak.constants - device.arena;
-                peak += devices().map(|device| device.peak.constants).sum::<Bytes>();
-                peak += devices().map(|device| device.arena).max().unwrap_or_default();
-                peak += devices().map(ends).max().unwrap_or_default();
+                peak.constants += devices().map(|device| device.peak.constants).sum::<Bytes>();
+                peak.activations += devices().map(|device| device.arena).max().unwrap_or_default();
+                peak.transfer += devices().map(ends).max().unwrap_or_default();
             }
-            self.raise(index, peak, || {
+            self.raise(index, peak, &Certainty::Exact, || {
                 let mut holders: Vec<Holder> = lanes.iter().flatten().flat_map(|plan| plan.devices[index].holders.clone()).collect();
                 sort(&mut holders);
                 // Variables are the same in every plan.
@@ -78,22 +79,42 @@ impl Footprint {
         }
     }
 
-    /// Gives storage to the variables of a plan that have none.
+    /// Gives storage to the variables of a plan that have none, and values to those of them that are stored.
     fn settle(&mut self, plan: &Plan) {
+        let is_new = |variable: &&PlanVariable| variable.kind != VariableKind::State && !self.variables.contains(&variable.key);
+        let new: Vec<&PlanVariable> = plan.variables.iter().filter(is_new).collect();
         for (index, spec) in self.specs.iter().enumerate() {
-            let is_new = |variable: &&PlanVariable| {
-                variable.device.index() == index && variable.kind != VariableKind::State && !self.variables.contains(&variable.key)
-            };
-            let new: Bytes = plan.variables.iter().filter(is_new).map(|variable| Bytes(variable.bytes()).round_up(spec.alignment)).sum();
-            self.resident[index] += new.round_up(spec.granularity);
+            let here = new.iter().filter(|variable| variable.device.index() == index);
+            self.resident[index] += spec.reserved_for(here.map(|variable| variable.bytes));
         }
+        let buffer = loading_buffer(new.iter().copied());
         self.variables.extend(plan.variables.iter().map(|variable| variable.key.clone()));
+        if buffer == Bytes::ZERO {
+            return;
+        }
+        for index in 0..self.specs.len() {
+            let device = &plan.devices[index];
+            let buffer = if index == plan.host.index() { self.specs[index].reserved(buffer) } else { Bytes::ZERO };
+            let peak =
+                PeakParts { variables: self.resident[index], transfer: buffer, overhead: device.peak.overhead, ..PeakParts::default() };
+            self.raise(index, peak, &Certainty::Exact, || {
+                let here = plan.variables.iter().filter(|variable| variable.device.index() == index);
+                let mut holders: Vec<Holder> = here.map(|variable| Holder { name: variable.name.clone(), bytes: variable.bytes }).collect();
+                holders.push(Holder { name: "loading of variables".to_string(), bytes: buffer });
+                sort(&mut holders);
+                holders.truncate(10);
+                holders
+            });
+        }
     }
 
-    fn raise(&mut self, index: usize, peak: Bytes, holders: impl FnOnce() -> Vec<Holder>) {
+    fn raise(&mut self, index: usize, parts: PeakParts, certainty: &Certainty, holders: impl FnOnce() -> Vec<Holder>) {
         let need = &mut self.needs[index];
-        if peak > need.peak {
-            need.peak = peak;
+        if need.certainty == Certainty::Exact {
+            need.certainty = certainty.clone();
+        }
+        if parts.total() > need.peak {
+            (need.peak, need.parts) = (parts.total(), parts);
             need.holders = holders();
         }
     }
@@ -103,11 +124,9 @@ impl Footprint {
         &self.needs
     }
 
-    /// The smallest limit that is enough, given to every device that has one; to every device, where none has, or where those
-    /// that have hold nothing.
+    /// The smallest limit that is enough: see [`Needs::minimum_limit`].
     pub fn minimum_limit(&self) -> Bytes {
-        let limited = self.needs.iter().any(|need| need.limit.is_some() && need.peak > Bytes::ZERO);
-        self.needs.iter().filter(|need| need.limit.is_some() || !limited).map(|need| need.peak).max().unwrap_or_default()
+        self.needs.minimum_limit()
     }
 
     /// Adds what another session needs at the same time. What a device takes for itself counts once.
@@ -115,6 +134,11 @@ impl Footprint {
         for ((need, more), spec) in self.needs.iter_mut().zip(&other.needs).zip(&self.specs) {
             let shared = if need.peak > Bytes::ZERO { spec.overhead } else { Bytes::ZERO };
             need.peak += more.peak - shared;
+            need.parts = need.parts.plus(&PeakParts { overhead: more.parts.overhead - shared, ..more.parts });
+            // The peaks need not be at the same time: their sum is a bound.
+            if need.certainty == Certainty::Exact {
+                need.certainty = if more.certainty == Certainty::Exact { Certainty::AtMost } else { more.certainty.clone() };
+            }
             need.holders.extend(more.holders.iter().cloned());
             sort(&mut need.holders);
         }
@@ -123,27 +147,14 @@ impl Footprint {
     /// Whether every need stays under its line.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED for the first device where it does not: the least limit, the shortfall, the three largest holders,
-    /// and what would help.
+    /// As [`Needs::check`].
     pub fn check(&self) -> Result<()> {
-        for need in &self.needs {
-            let Some(limit) = need.limit.filter(|limit| need.peak > *limit) else { continue };
-            let holders: Vec<String> = need.holders.iter().take(3).map(|holder| format!("{} ({})", holder.name, holder.bytes)).collect();
-            let holders = if holders.is_empty() { String::new() } else { format!("; at the peak {} take most", holders.join(", ")) };
-            let message = format!(
-                "{} bytes are needed and the limit is {} bytes ({limit}): {} bytes short{holders}",
-                need.peak.0,
-                limit.0,
-                (need.peak - limit).0
-            );
-            let remedy = format!("raise the limit to {} bytes, feed a smaller batch, or move nodes to another device", need.peak.0);
-            return Err(Error::resource_exhausted(message).on_device(&need.name).with_remedy(remedy));
-        }
-        Ok(())
+        self.needs.check()
     }
 }
 
-/// The largest first.
-fn sort(holders: &mut [Holder]) {
-    holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+/// The buffer through which the values of these variables are loaded; none where none of them is stored.
+pub fn loading_buffer<'a>(variables: impl Iterator<Item = &'a PlanVariable>) -> Bytes {
+    let stored = variables.filter(|variable| variable.stored).map(|variable| variable.bytes);
+    stored.max().unwrap_or_default().min(LOADING_BUFFER)
 }

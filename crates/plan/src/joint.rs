@@ -1,9 +1,10 @@
 //! Several models on the same devices: what they take together, and whether they run side by side or in turn.
 
-use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_base::{Bytes, Result};
 use plimsoll_graph::id::Id;
 
-use crate::footprint::{Footprint, Need};
+use crate::footprint::Footprint;
+use crate::need::{Need, Needs, over, sort};
 use crate::plan::{DeviceId, Holder};
 
 /// How several models can run on the same devices.
@@ -33,16 +34,12 @@ pub struct JointNeed {
 impl JointNeed {
     /// Bytes that are missing if all run at the same time.
     pub fn shortfall(&self) -> Bytes {
-        self.over(self.peak)
+        over(self.peak, self.limit)
     }
 
     /// Bytes that are missing if each runs by itself.
     pub fn shortfall_in_turn(&self) -> Bytes {
-        self.over(self.shares.iter().copied().max().unwrap_or_default())
-    }
-
-    fn over(&self, bytes: Bytes) -> Bytes {
-        self.limit.map_or(Bytes::ZERO, |limit| bytes - limit)
+        over(self.shares.iter().copied().max().unwrap_or_default(), self.limit)
     }
 }
 
@@ -72,22 +69,25 @@ impl Joint {
 
     /// What they take of each device.
     pub fn needs(&self) -> Vec<JointNeed> {
-        let Some(all) = self.sum(0..self.footprints.len()) else { return Vec::new() };
-        let need = |(index, need): (usize, &Need)| JointNeed {
-            name: need.name.clone(),
+        let need = |(index, need): (usize, Need)| JointNeed {
+            name: need.name,
             limit: need.limit,
             peak: need.peak,
             shares: self.footprints.iter().map(|footprint| footprint.needs()[index].peak).collect(),
         };
-        all.needs().iter().enumerate().map(need).collect()
+        self.together_needs().into_iter().enumerate().map(need).collect()
+    }
+
+    /// What each device has to give if all run at the same time.
+    pub fn together_needs(&self) -> Vec<Need> {
+        self.sum(0..self.footprints.len()).map_or_else(Vec::new, |sum| sum.needs().to_vec())
     }
 
     /// How they can run.
     pub fn together(&self) -> Together {
-        let needs = self.needs();
-        if needs.iter().all(|need| need.shortfall() == Bytes::ZERO) {
+        if self.together_needs().shortfall() == Bytes::ZERO {
             Together::SideBySide
-        } else if needs.iter().all(|need| need.shortfall_in_turn() == Bytes::ZERO) {
+        } else if self.check().is_ok() {
             Together::InTurn
         } else {
             Together::Never
@@ -134,21 +134,18 @@ impl Joint {
     /// # Errors
     /// RESOURCE_EXHAUSTED for the first device where they do not: the sum, each model's share, the shortfall, and what would help.
     pub fn check_side_by_side(&self) -> Result<()> {
-        for (index, need) in self.needs().iter().enumerate() {
-            let Some(limit) = need.limit.filter(|_| need.shortfall() > Bytes::ZERO) else { continue };
-            let shares = self.names.iter().zip(&need.shares).map(|(name, share)| format!("{name} {share}")).collect::<Vec<_>>().join(", ");
-            let holders: Vec<String> = self.holders(DeviceId::from_index(index)).iter().take(3).map(said).collect();
-            let message = format!(
-                "side by side the models need {} bytes ({shares}) and the limit is {} bytes ({limit}): {} bytes short; {} take most",
-                need.peak.0,
-                limit.0,
-                need.shortfall().0,
-                holders.join(", ")
-            );
-            let remedy = format!("raise the limit to {} bytes, or run them one after the other", need.peak.0);
-            return Err(Error::resource_exhausted(message).on_device(&need.name).with_remedy(remedy));
+        let else_do = "or run them one after the other";
+        let shares = |share: &dyn Fn(&Footprint) -> Bytes| {
+            let share = |(name, footprint): (&String, &Footprint)| format!("{name} {}", share(footprint));
+            format!(" side by side ({})", self.names.iter().zip(&self.footprints).map(share).collect::<Vec<_>>().join(", "))
+        };
+        let needs = self.together_needs();
+        for (index, need) in needs.iter().enumerate() {
+            let need = Need { holders: self.holders(DeviceId::from_index(index)), ..need.clone() };
+            need.refuse(&shares(&|footprint| footprint.needs()[index].peak), else_do)?;
         }
-        Ok(())
+        let Some(machine) = needs.machine() else { return Ok(()) };
+        machine.refuse(&shares(&|footprint| footprint.needs().machine().map_or(Bytes::ZERO, |need| need.peak)), else_do)
     }
 
     /// What takes most of a device when all run at the same time, largest first, named by model and node; some entries only.
@@ -158,7 +155,7 @@ impl Joint {
             holders.into_iter().map(|holder| Holder { name: format!("{} of {name}", holder.name), ..holder }).collect::<Vec<_>>()
         };
         let mut holders: Vec<Holder> = self.names.iter().zip(&self.footprints).flat_map(of_model).collect();
-        holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+        sort(&mut holders);
         holders
     }
 
@@ -168,8 +165,4 @@ impl Joint {
         models.filter_map(|model| self.footprints.get(model)).for_each(|footprint| sum.join(footprint));
         Some(sum)
     }
-}
-
-fn said(holder: &Holder) -> String {
-    format!("{} ({})", holder.name, holder.bytes)
 }

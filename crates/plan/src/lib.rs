@@ -18,12 +18,12 @@ mod inline;
 mod joint;
 mod lir;
 mod lower;
+mod need;
 mod order;
 mod pack;
 mod place;
 mod plan;
 mod prepare;
-mod refuse;
 mod report;
 mod request;
 mod text;
@@ -33,15 +33,15 @@ mod transfer;
 pub use clock::Timeline;
 pub use evaluate::Evaluation;
 pub use first_fit::{FitRequest, Fitted, Piece, Tried, first_fit};
-pub use footprint::{Footprint, Need};
+pub use footprint::{Footprint, LOADING_BUFFER, loading_buffer};
 pub use inline::inline;
 pub use joint::{Joint, JointNeed, Together};
+pub use need::{Need, Needs, check_limits};
 pub use place::{PlaceOptions, Placement, Why, place, place_pruned, stateful};
 pub use plan::{
     Certainty, DeviceId, DevicePlan, Holder, PeakParts, Plan, PlanConstant, PlanFeed, PlanFetch, PlanRestore, PlanSave, PlanVariable,
     Queue, Region, SavedTensor, VariableKind,
 };
-pub use refuse::check_limits;
 pub use request::{Feed, Request, Signature};
 pub use traffic::Transfer;
 

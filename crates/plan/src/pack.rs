@@ -40,6 +40,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, schedule: Schedule) -> R
         .map(|spec| DevicePlan {
             name: spec.name.to_string(),
             limit: spec.memory_limit,
+            machine: spec.machine,
             peak: Default::default(),
             certainty: Certainty::Exact,
             arena: Bytes::ZERO,
@@ -51,7 +52,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, schedule: Schedule) -> R
     for lane in &lanes {
         let spec = &request.devices[lane.device.index()];
         let lane_packed = pack_lane(&lir, &schedule, lane, &lifetimes, spec.alignment, &mut offsets);
-        devices[lane.device.index()].arena = Bytes(lane_packed.bytes).round_up(spec.granularity);
+        devices[lane.device.index()].arena = spec.reserved(Bytes(lane_packed.bytes));
         moments[lane.device.index()] = lane_packed.moment.clone();
         packed.push(lane_packed);
     }

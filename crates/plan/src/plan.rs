@@ -44,6 +44,18 @@ impl PeakParts {
     pub fn total(&self) -> Bytes {
         [self.variables, self.constants, self.activations, self.workspace, self.transfer, self.overhead].into_iter().sum()
     }
+
+    /// Both, part by part.
+    pub fn plus(&self, other: &PeakParts) -> PeakParts {
+        PeakParts {
+            variables: self.variables + other.variables,
+            constants: self.constants + other.constants,
+            activations: self.activations + other.activations,
+            workspace: self.workspace + other.workspace,
+            transfer: self.transfer + other.transfer,
+            overhead: self.overhead + other.overhead,
+        }
+    }
 }
 
 /// Something that takes memory at the peak.
@@ -62,6 +74,8 @@ pub struct DevicePlan {
     pub name: String,
     /// The line, where there is one.
     pub limit: Option<Bytes>,
+    /// The memory of the machine, where the device takes its part of that.
+    pub machine: Option<Bytes>,
     /// The predicted peak.
     pub peak: PeakParts,
     /// How sure it is.
@@ -96,6 +110,8 @@ pub struct PlanVariable {
     pub data_type: DataType,
     /// The shape.
     pub shape: Shape,
+    /// Bytes of its elements.
+    pub bytes: Bytes,
     /// Where it lives.
     pub device: DeviceId,
     /// Its bytes before anybody wrote them, where they are defined from the start.
@@ -106,13 +122,8 @@ pub struct PlanVariable {
     pub assigned_by: Option<(u32, u32)>,
     /// Whether the plan writes it at all.
     pub written: bool,
-}
-
-impl PlanVariable {
-    /// Bytes of its elements.
-    pub fn bytes(&self) -> u64 {
-        self.shape.elements().ok().and_then(|elements| self.data_type.bytes_of(elements)).unwrap_or(0)
-    }
+    /// Whether the session reads its value from a file when it gets its storage.
+    pub stored: bool,
 }
 
 /// A constant that the plan reads.
@@ -135,6 +146,8 @@ pub struct PlanFeed {
     pub data_type: DataType,
     /// Its shape.
     pub shape: Shape,
+    /// Bytes of its elements.
+    pub bytes: Bytes,
 }
 
 /// A fetched tensor.
@@ -146,6 +159,8 @@ pub struct PlanFetch {
     pub data_type: DataType,
     /// Its shape.
     pub shape: Shape,
+    /// Bytes of its elements.
+    pub bytes: Bytes,
 }
 
 /// A tensor that a run reads from a checkpoint before it starts, and is then fed.
@@ -159,6 +174,8 @@ pub struct PlanRestore {
     pub data_type: DataType,
     /// Its shape.
     pub shape: Shape,
+    /// Bytes of its elements.
+    pub bytes: Bytes,
     /// The RestoreV2.
     pub node: NodeId,
 }
@@ -183,6 +200,8 @@ pub struct SavedTensor {
     pub data_type: DataType,
     /// Its shape.
     pub shape: Shape,
+    /// Bytes of its elements.
+    pub bytes: Bytes,
 }
 
 /// The commands of one device.
@@ -243,6 +262,13 @@ impl Plan {
     pub fn sources(&self) -> impl Iterator<Item = (DataType, &Shape)> {
         let restored = self.restores.iter().map(|restore| (restore.data_type, &restore.shape));
         self.feeds.iter().map(|feed| (feed.data_type, &feed.shape)).chain(restored)
+    }
+
+    /// Bytes of every tensor that is fed, fetched, restored and saved: what they count for on the host while a run uses them.
+    pub fn ends(&self) -> impl Iterator<Item = Bytes> {
+        let fed = self.feeds.iter().map(|feed| feed.bytes).chain(self.restores.iter().map(|restore| restore.bytes));
+        let saved = self.saves.iter().flat_map(|save| &save.tensors).map(|tensor| tensor.bytes);
+        fed.chain(self.fetches.iter().map(|fetch| fetch.bytes)).chain(saved)
     }
 
     /// Types and shapes of what lies in `Place::Fetch`, in order.

@@ -6,8 +6,9 @@ use plimsoll_memory::layout::Buffer;
 
 use crate::Request;
 use crate::lir::{Lir, ValueId};
+use crate::need::sort;
 use crate::pack::Lane;
-use crate::plan::{DeviceId, DevicePlan, Holder, PeakParts, VariableKind};
+use crate::plan::{DeviceId, DevicePlan, Holder, PeakParts, PlanFeed, VariableKind};
 
 /// What is live in an arena when most is.
 #[derive(Clone, Debug, Default)]
@@ -54,45 +55,34 @@ impl PeakMoment {
 /// Fills in the peak of a device and who takes most of it.
 pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, moment: &PeakMoment, plan: &mut DevicePlan) {
     let spec = &request.devices[device.index()];
-    let round = |bytes: u64| Bytes(bytes).round_up(spec.granularity);
-    let lines = |bytes: u64| Bytes(bytes).round_up(spec.alignment).0;
     // States of random generators are a few bytes of the host's, whatever the device: they count as the process's overhead.
     let variables = || lir.variables.iter().filter(|variable| variable.device == device && variable.kind != VariableKind::State);
-    let stored: u64 = variables().map(|variable| lines(variable.bytes())).sum();
-    let constants: u64 =
-        lir.constants.iter().filter(|constant| constant.device == Some(device)).map(|constant| lines(constant.value.byte_len())).sum();
+    let on_device = || lir.constants.iter().filter(|constant| constant.device == Some(device));
     let on_host = device == request.placement.host;
-    let saved = lir.saves.iter().flat_map(|save| &save.tensors);
-    let ends = (lir.feeds.iter().map(|feed| (feed.data_type, &feed.shape)))
-        .chain(lir.fetches.iter().map(|fetch| (fetch.data_type, &fetch.shape)))
-        .chain(lir.restores.iter().map(|restore| (restore.data_type, &restore.shape)))
-        .chain(saved.map(|tensor| (tensor.data_type, &tensor.shape)));
-    let ends: u64 =
-        ends.filter(|_| on_host).map(|(data_type, shape)| lines(data_type.bytes_of(shape.elements().unwrap_or(0)).unwrap_or(0))).sum();
+    let saved = lir.saves.iter().flat_map(|save| &save.tensors).map(|tensor| tensor.bytes);
+    let fed = lir.feeds.iter().map(|feed| feed.bytes).chain(lir.restores.iter().map(|restore| restore.bytes));
+    let ends = fed.chain(lir.fetches.iter().map(|fetch| fetch.bytes)).chain(saved).filter(|_| on_host);
     let workspace = Bytes(moment.scratch);
     let copies = Bytes(moment.copies);
     plan.peak = PeakParts {
-        variables: round(stored),
-        constants: round(constants),
+        variables: spec.reserved_for(variables().map(|variable| variable.bytes)),
+        constants: spec.reserved_for(on_device().map(|constant| Bytes(constant.value.byte_len()))),
         activations: plan.arena - workspace - copies,
         workspace,
-        transfer: copies + round(ends),
+        transfer: copies + spec.reserved_for(ends),
         overhead: spec.overhead,
     };
     let name = |value: ValueId| request.graph.node(lir.values[value].node).name.clone();
     let mut holders: Vec<Holder> = moment.values.iter().map(|(value, bytes)| Holder { name: name(*value), bytes: Bytes(*bytes) }).collect();
-    holders.extend(variables().map(|variable| Holder { name: variable.name.clone(), bytes: Bytes(variable.bytes()) }));
-    let on_device = lir.constants.iter().filter(|constant| constant.device == Some(device));
-    holders.extend(on_device.map(|constant| Holder { name: constant.name.clone(), bytes: Bytes(constant.value.byte_len()) }));
+    holders.extend(variables().map(|variable| Holder { name: variable.name.clone(), bytes: variable.bytes }));
+    holders.extend(on_device().map(|constant| Holder { name: constant.name.clone(), bytes: Bytes(constant.value.byte_len()) }));
     if on_host {
-        holders.extend(lir.feeds.iter().map(|feed| Holder {
-            name: request.graph.tensor_name(feed.tensor),
-            bytes: Bytes(feed.data_type.bytes_of(feed.shape.elements().unwrap_or(0)).unwrap_or(0)),
-        }));
+        let fed = |feed: &PlanFeed| Holder { name: request.graph.tensor_name(feed.tensor), bytes: feed.bytes };
+        holders.extend(lir.feeds.iter().map(fed));
     }
     holders.push(Holder { name: "scratch of kernels".to_string(), bytes: workspace });
     holders.retain(|holder| holder.bytes > Bytes::ZERO);
-    holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+    sort(&mut holders);
     holders.truncate(10);
     plan.holders = holders;
 }

@@ -37,7 +37,7 @@ impl Display for Plan {
             writeln!(f, "feed {}: {name} {data_type}{shape} from {prefix}", self.feeds.len() + index)?;
         }
         let saved = self.saves.iter().flat_map(|save| save.tensors.iter().map(move |tensor| (save, tensor)));
-        for (index, (save, SavedTensor { name, data_type, shape })) in saved.enumerate() {
+        for (index, (save, SavedTensor { name, data_type, shape, .. })) in saved.enumerate() {
             writeln!(f, "fetch {}: {name} {data_type}{shape} to {}", self.fetches.len() + index, save.prefix)?;
         }
         let Region::Static(queues) = &self.region else { return writeln!(f, "{:?}", self.region) };

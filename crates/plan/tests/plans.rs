@@ -179,8 +179,7 @@ fn over_the_line_the_error_says_by_how_much_and_who() {
         if let Err(error) = result {
             assert_eq!(error.code(), Code::ResourceExhausted);
             let text = error.to_string();
-            for fragment in ["1 bytes short", "w (16 KiB)", "x:0 (16 KiB)", "product (16 KiB)", "device:CPU:0", "hint: raise the limit to"]
-            {
+            for fragment in ["1 byte short", "w (16 KiB)", "x:0 (16 KiB)", "product (16 KiB)", "device:CPU:0", "hint: raise the limit to"] {
                 assert!(text.contains(fragment), "{text} lacks {fragment}");
             }
         }

@@ -48,7 +48,7 @@ pub use plimsoll_graph::{
 };
 pub use plimsoll_ops::{GraphBuilder, Registry};
 pub use plimsoll_plan::{
-    Certainty, DeviceId, DevicePlan, Feed, Footprint, Holder, Joint, JointNeed, Need, PeakParts, PlaceOptions, Placement, PlanFeed,
+    Certainty, DeviceId, DevicePlan, Feed, Footprint, Holder, Joint, JointNeed, Need, Needs, PeakParts, PlaceOptions, Placement, PlanFeed,
     PlanFetch, PlanVariable, Signature, Together, Transfer, VariableKind, Why,
 };
 pub use plimsoll_runtime::{

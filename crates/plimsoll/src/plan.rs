@@ -7,7 +7,7 @@ use std::ops::Deref;
 use plimsoll_base::{Bytes, Result, column_width, pad_left, pad_right};
 use plimsoll_device::DeviceName;
 use plimsoll_graph::id::Id;
-use plimsoll_plan::{Certainty, DevicePlan};
+use plimsoll_plan::{Certainty, DevicePlan, Footprint, Needs};
 use plimsoll_runtime::Session;
 
 /// How a signature would run, and what that takes of every device. Prints as a table.
@@ -16,6 +16,8 @@ use plimsoll_runtime::Session;
 #[derive(Clone)]
 pub struct Plan {
     inner: plimsoll_plan::Plan,
+    footprint: Footprint,
+    is_modelled: bool,
     /// Name and operation of each node of the plan. The session itself is not held: it would keep its memory.
     nodes: Vec<(String, String)>,
     /// For each device, the name of the node from which on its peak is open.
@@ -31,7 +33,21 @@ impl Plan {
             _ => None,
         };
         let open_from = inner.devices.iter().map(open_from).collect();
-        Plan { inner, nodes, open_from }
+        let specs = session.devices().specs();
+        let mut footprint = Footprint::new(specs);
+        footprint.add(&inner);
+        let is_modelled = inner.queues().iter().any(|queue| specs[queue.device.index()].is_modelled());
+        Plan { inner, footprint, is_modelled, nodes, open_from }
+    }
+
+    /// What every device has to give: to load the variables that are stored, and to run.
+    pub fn footprint(&self) -> &Footprint {
+        &self.footprint
+    }
+
+    /// The seconds of a step on the virtual clock; none where no device that takes part has one.
+    pub fn modelled_seconds(&self) -> Option<f64> {
+        self.is_modelled.then_some(self.inner.seconds)
     }
 
     /// Whether every device's peak stays under its line.
@@ -39,15 +55,14 @@ impl Plan {
         self.shortfall() == Bytes::ZERO
     }
 
-    /// Bytes that are missing, of all devices together.
+    /// Bytes that are missing: under the lines of all devices together or, where it is more, of the machine.
     pub fn shortfall(&self) -> Bytes {
-        shortfall(&self.inner.devices)
+        self.footprint.needs().shortfall()
     }
 
-    /// The smallest limit with which it runs, given to every device that has one (to every device, where none has, or where those
-    /// that have hold nothing).
+    /// The smallest limit with which it is loaded and runs: see [`Needs::minimum_limit`].
     pub fn minimum_limit(&self) -> Bytes {
-        minimum_limit(&self.inner.devices)
+        self.footprint.minimum_limit()
     }
 
     /// Whether every device's peak stays under its line.
@@ -55,7 +70,7 @@ impl Plan {
     /// # Errors
     /// RESOURCE_EXHAUSTED: the shortfall, the three largest holders by node, and what would help.
     pub fn check(&self) -> Result<()> {
-        plimsoll_plan::check_limits(&self.inner)
+        self.footprint.check()
     }
 
     /// The nodes that run: name, operation, full name of the device.
@@ -76,17 +91,6 @@ impl Plan {
     }
 }
 
-/// Bytes that are missing under the lines of all devices together.
-pub(crate) fn shortfall(devices: &[DevicePlan]) -> Bytes {
-    devices.iter().map(|device| device.limit.map_or(Bytes::ZERO, |limit| device.peak.total() - limit)).sum()
-}
-
-/// The largest peak among devices with a line, or among all where none has one, or where those hold nothing.
-pub(crate) fn minimum_limit(devices: &[DevicePlan]) -> Bytes {
-    let limited = devices.iter().any(|device| device.limit.is_some() && device.peak.total() > Bytes::ZERO);
-    devices.iter().filter(|device| device.limit.is_some() || !limited).map(|device| device.peak.total()).max().unwrap_or_default()
-}
-
 impl Deref for Plan {
     type Target = plimsoll_plan::Plan;
 
@@ -101,19 +105,19 @@ impl fmt::Display for Plan {
             ["device", "limit", "peak", "variables", "constants", "activations", "workspace", "transfer", "overhead", "certainty", ""]
                 .map(str::to_string),
         ];
-        for (device, certainty) in self.inner.devices.iter().zip(self.certainties()) {
-            let peak = &device.peak;
-            let verdict = match device.limit {
-                None => String::new(),
-                Some(limit) if peak.total() <= limit => "fits".to_string(),
-                Some(limit) => format!("{} short", bytes_and_size(peak.total() - limit)),
+        for (need, certainty) in self.footprint.needs().iter().zip(self.certainties()) {
+            let peak = &need.parts;
+            let verdict = match (need.limit, need.shortfall()) {
+                (None, _) => String::new(),
+                (Some(_), Bytes::ZERO) => "fits".to_string(),
+                (Some(_), short) => format!("{} short", bytes_and_size(short)),
             };
-            let limit = device.limit.map_or("none".to_string(), |limit| limit.to_string());
+            let limit = need.limit.map_or("none".to_string(), |limit| limit.to_string());
             let sizes = [peak.total(), peak.variables, peak.constants, peak.activations, peak.workspace, peak.transfer, peak.overhead];
             let sizes = sizes.map(|size| size.to_string());
             let [total, variables, constants, activations, workspace, transfer, overhead] = sizes;
             rows.push([
-                short(&device.name),
+                short(&need.name),
                 limit,
                 total,
                 variables,
@@ -127,18 +131,24 @@ impl fmt::Display for Plan {
             ]);
         }
         write_table(f, &rows)?;
-        for device in self.inner.devices.iter().filter(|device| !device.holders.is_empty()) {
-            let holders: Vec<String> = device.holders.iter().take(3).map(|holder| format!("{} {}", holder.name, holder.bytes)).collect();
-            writeln!(f, "most of {}: {}", short(&device.name), holders.join(", "))?;
+        for need in self.footprint.needs().iter().filter(|need| !need.holders.is_empty()) {
+            let holders: Vec<String> = need.holders.iter().take(3).map(|holder| format!("{} {}", holder.name, holder.bytes)).collect();
+            writeln!(f, "most of {}: {}", short(&need.name), holders.join(", "))?;
         }
         for ((from, to), (count, bytes)) in pairs(&self.inner) {
             let [from, to] = [from, to].map(|device| short(&self.inner.devices[device].name));
             writeln!(f, "copied from {from} to {to}: {count} {}, {bytes}", if count == 1 { "tensor" } else { "tensors" })?;
         }
-        writeln!(f, "a step is predicted to take {}", duration(self.inner.seconds))?;
+        if let Some(seconds) = self.modelled_seconds() {
+            writeln!(f, "a step takes {} on the virtual clock", duration(seconds))?;
+        }
         let minimum = bytes_and_size(self.minimum_limit());
         match self.shortfall() {
             Bytes::ZERO => write!(f, "fits; the smallest limit that does is {minimum}"),
+            _ if self.footprint.needs().iter().all(|need| need.shortfall() == Bytes::ZERO) => match self.check() {
+                Err(error) => write!(f, "does not fit the machine: {}", error.message()),
+                Ok(()) => Ok(()),
+            },
             shortfall => write!(f, "does not fit: {} short; the smallest limit that fits is {minimum}", bytes_and_size(shortfall)),
         }
     }
@@ -166,7 +176,11 @@ fn short(name: &str) -> String {
 }
 
 fn bytes_and_size(bytes: Bytes) -> String {
-    if bytes.0 < 1024 { format!("{} bytes", bytes.0) } else { format!("{} bytes ({bytes})", bytes.0) }
+    match bytes.0 {
+        1 => "1 byte".to_string(),
+        0..1024 => format!("{} bytes", bytes.0),
+        _ => format!("{} bytes ({bytes})", bytes.0),
+    }
 }
 
 fn duration(seconds: f64) -> String {

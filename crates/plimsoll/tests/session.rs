@@ -171,10 +171,10 @@ fn at_the_smallest_limit_it_runs_and_one_byte_below_it_does_not() -> Result<()> 
     let session = devices.session(build(&devices, VariableKind::Reference)?)?;
     let plan = session.plan(&feeds(), &["loss"], &["train"])?;
     assert_eq!((plan.fits(), plan.shortfall(), plan.minimum_limit()), (false, Bytes(1), Bytes(needed)));
-    assert!(plan.to_string().contains("does not fit: 1 bytes short"), "{plan}");
+    assert!(plan.to_string().contains("does not fit: 1 byte short"), "{plan}");
     let error = session.run(&feeds(), &["loss"], &["train"]).unwrap_err();
     assert_eq!(error.code(), Code::ResourceExhausted);
-    assert!(error.message().contains("1 bytes short"), "{error}");
+    assert!(error.message().contains("1 byte short"), "{error}");
     assert_eq!(devices.report()[0].peak, Bytes::ZERO, "it is refused before anything is taken");
     Ok(())
 }

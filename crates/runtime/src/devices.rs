@@ -67,7 +67,10 @@ impl Devices {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let threads = options.threads_in(environment, cores)?;
         let pool = CpuPool::with_inter_op(threads, options.queues_in(environment))?;
-        let spec = |cpu: &LogicalDevice| DeviceSpec::cpu(cpu.index(), cpu.memory_limit, threads as u32, InstructionSet::detect());
+        let spec = |cpu: &LogicalDevice| DeviceSpec {
+            machine: plimsoll_memory::physical_memory(),
+            ..DeviceSpec::cpu(cpu.index(), cpu.memory_limit, threads as u32, InstructionSet::detect())
+        };
         let cpus = division.of(DeviceKind::Cpu).map(spec);
         let mut devices: Vec<Arc<dyn Device>> = cpus.map(|spec| Arc::new(CpuDevice::new(spec, pool.clone())) as Arc<dyn Device>).collect();
         devices.extend(crate::cards::open(&division, &cards, leased, options)?);

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use plimsoll_base::{Bytes, DataType, Error, Result};
-use plimsoll_device::{Bindings, Device, DeviceKind, DeviceSpec, Executable, Failure, Run, Trace};
+use plimsoll_device::{Bindings, Device, DeviceKind, Executable, Failure, Offsets, Run, Trace};
+use plimsoll_graph::HostTensor;
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_memory::{Address, Block, Loan};
 use plimsoll_plan::{Plan, PlanVariable, VariableKind};
 
@@ -98,27 +98,23 @@ impl Loaded {
         let slots = storage.collect::<Result<Vec<_>>>()?;
         let mut constants = Constants::default();
         for (index, device) in devices.iter().enumerate() {
-            let align = device.spec().alignment;
             let here = plan.constants.iter().filter(|constant| constant.device.is_some_and(|device| device.index() == index));
-            let bytes: Bytes = here.map(|constant| Bytes(constant.value.byte_len()).round_up(align)).sum();
+            let bytes = device.spec().reserved_for(here.map(|constant| Bytes(constant.value.byte_len())));
             if bytes > Bytes::ZERO && device.spec().kind != DeviceKind::Cpu {
-                constants
-                    .uploaded
-                    .push((index, device.allocate(bytes.round_up(device.spec().granularity), &format!("{holder}: constants"))?));
+                constants.uploaded.push((index, device.allocate(bytes, &format!("{holder}: constants"))?));
             } else if bytes > Bytes::ZERO {
                 let mut loan = device.lend(&format!("{holder}: constants"));
-                loan.set(bytes.round_up(device.spec().granularity)).map_err(Error::from)?;
+                loan.set(bytes).map_err(Error::from)?;
                 constants.loans.push(loan);
             }
         }
         // Reserved, so that they may be held in full now.
         let mut addresses = Vec::with_capacity(plan.constants.len());
-        let mut used = vec![0u64; devices.len()];
+        let mut used: Vec<Offsets> = devices.iter().map(|device| Offsets::new(device.spec())).collect();
         for constant in &plan.constants {
             let index = constant.device.map_or(usize::MAX, Id::index);
             if let Some((_, block)) = constants.uploaded.iter().find(|(device, _)| *device == index) {
-                let at = used[index];
-                used[index] += Bytes(constant.value.byte_len()).round_up(devices[index].spec().alignment).0;
+                let at = used[index].push(Bytes(constant.value.byte_len()));
                 let dense = constant.value.dense()?;
                 block.write(at, dense.bytes().unwrap_or_default())?;
                 addresses.push(block.address().plus(at));
@@ -163,7 +159,7 @@ impl Loaded {
             contexts: Mutex::new(Vec::with_capacity(MAX_IDLE)),
             arenas,
             host,
-            ends: ends(&plan, devices[host].spec()),
+            ends: devices[host].spec().reserved_for(plan.ends()),
             holder: holder.to_string(),
             checkpoints: checkpoints.clone(),
             wish: Wish::Some(accesses.into()),
@@ -348,13 +344,4 @@ impl Loaded {
         let device = self.devices[queue.device.index()].spec().name.to_string();
         failure.fault.to_error().at_node(label.to_string()).on_device(device)
     }
-}
-
-/// What a plan's fed and fetched tensors count for.
-fn ends(plan: &Plan, spec: &DeviceSpec) -> Bytes {
-    let lines = |data_type: DataType, shape: &Shape| {
-        let bytes = shape.elements().ok().and_then(|elements| data_type.bytes_of(elements)).unwrap_or(0);
-        Bytes(bytes).round_up(spec.alignment)
-    };
-    plan.sources().chain(plan.sinks()).map(|(data_type, shape)| lines(data_type, shape)).sum::<Bytes>().round_up(spec.granularity)
 }

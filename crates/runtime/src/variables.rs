@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use plimsoll_base::{Bytes, DataType, Error, Result};
-use plimsoll_device::{Device, DeviceSpec};
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_device::{Device, Offsets};
 use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_memory::{Address, Block, Ledger};
 use plimsoll_plan::{PlanVariable, VariableKind};
@@ -87,8 +87,8 @@ impl Variables {
                 return Err(Error::invalid_argument(format!("variable '{}' exists as {}{}", variable.name, slot.data_type, slot.shape)));
             }
         }
-        let lines = devices.iter().enumerate().map(|(index, device)| (Some(index), device.spec().alignment));
-        for (index, align) in lines.chain([(None, DeviceSpec::CPU_ALIGNMENT)]) {
+        let lines = devices.iter().enumerate().map(|(index, device)| (Some(index), Offsets::new(device.spec())));
+        for (index, mut offsets) in lines.chain([(None, Offsets::of_host())]) {
             use plimsoll_graph::id::Id;
             let is_here = |variable: &&PlanVariable| match variable.kind {
                 VariableKind::State => index.is_none(),
@@ -99,15 +99,14 @@ impl Variables {
             if missing.is_empty() {
                 continue;
             }
-            let total: Bytes = missing.iter().map(|variable| Bytes(variable.bytes()).round_up(align)).sum();
+            let placed: Vec<(u64, &PlanVariable)> = missing.into_iter().map(|variable| (offsets.push(variable.bytes), variable)).collect();
+            let total = offsets.end();
             let block = match index {
                 Some(index) => devices[index].allocate(total, holder)?,
                 None => Block::host(&Ledger::new("states", None), total, holder)?,
             };
             let block = Arc::new(block);
-            let mut offset = 0;
-            for variable in missing {
-                let bytes = variable.bytes();
+            for (offset, variable) in placed {
                 if let Some(initial) = &variable.initial {
                     block.write(offset, initial)?;
                 }
@@ -122,7 +121,6 @@ impl Variables {
                     flag: Arc::new(AtomicU8::new(u8::from(variable.initial.is_some()))),
                 };
                 self.slots.insert(variable.key.clone(), slot);
-                offset += Bytes(bytes).round_up(align).0;
             }
         }
         Ok(())

@@ -217,7 +217,7 @@ fn measured_is_promised_and_one_byte_less_is_refused() {
                 (error.code(), error.to_string())
             };
             assert_eq!(code, Code::ResourceExhausted, "{message}");
-            assert!(message.contains("1 bytes short") && message.contains("hint: "), "{message}");
+            assert!(message.contains("1 byte short") && message.contains("hint: "), "{message}");
         }
         let (bits, _) = losses(limits, device, 3);
         assert_eq!(bits, losses(options, device, 3).0);

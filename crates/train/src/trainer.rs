@@ -414,7 +414,7 @@ pub(crate) fn device_of(session: &Session, tensor: &str) -> Result<usize> {
 
 /// A tensor for the loss that a step fetches.
 pub(crate) fn loss_tensor(fetch: &PlanFetch) -> Result<HostTensor> {
-    let PlanFetch { name, data_type, shape } = fetch;
+    let PlanFetch { name, data_type, shape, .. } = fetch;
     if shape.rank() != 0 || !matches!(data_type, DataType::Float | DataType::Double) {
         return Err(Error::invalid_argument(format!("'{name}' is {data_type}{shape}, and a loss is a scalar of float or double")));
     }

@@ -192,8 +192,8 @@ fn in_both_forms_measured_is_promised_and_one_byte_less_is_refused() {
             let devices = limited(less);
             let error = cifar10(&devices, &config).err().unwrap();
             assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
-            assert!(error.message().contains(": 1 bytes short; at the peak"), "{error}");
-            assert!(trainer.promise().one_byte_less(index).unwrap().message().contains("1 bytes short"));
+            assert!(error.message().contains(": 1 byte short; at the peak"), "{error}");
+            assert!(trainer.promise().one_byte_less(index).unwrap().message().contains("1 byte short"));
             assert!(devices.report().iter().all(|device| device.peak == Bytes::ZERO));
         }
         drop(trainer);

@@ -115,9 +115,9 @@ fn runs_at_the_promised_peaks_and_is_refused_one_byte_below() {
         let devices = limited(less);
         let error = Trainer::digits(&devices, &config).err().unwrap();
         assert_eq!((error.code(), error.device()), (Code::ResourceExhausted, Some(promised[index].name.as_str())));
-        assert!(error.message().contains(": 1 bytes short; at the peak"), "{error}");
+        assert!(error.message().contains(": 1 byte short; at the peak"), "{error}");
         assert!(error.remedy().unwrap().contains(&promised[index].peak.0.to_string()), "{error}");
-        assert!(trainer.promise().one_byte_less(index).unwrap().message().contains("1 bytes short"));
+        assert!(trainer.promise().one_byte_less(index).unwrap().message().contains("1 byte short"));
         assert!(devices.report().iter().all(|device| device.peak == Bytes::ZERO));
     }
 }

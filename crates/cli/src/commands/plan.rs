@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll::{Bytes, Certainty, DevicePlan, Devices, Footprint, Joint, Placed, PlacementMode, Plan, Together};
+use plimsoll::{Bytes, Certainty, Devices, Footprint, Joint, Need, Needs, Placed, PlacementMode, Plan, Together};
 use serde::Serialize;
 
 use crate::device_options::DeviceOptions;
@@ -59,7 +59,7 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     let devices = load::devices(options)?;
     let plans = plans(&devices, &args, &shapes)?;
     let names: Vec<String> = args.models.iter().map(|model| model.display().to_string()).collect();
-    let joint = joint(&devices, &names, &plans);
+    let joint = joint(&names, &plans);
     let document = Document::new(&names, &plans, &joint, args.together);
     if json {
         output::result_json(&document)?;
@@ -97,13 +97,8 @@ fn plans(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<Vec<
 }
 
 /// What the models take together.
-fn joint(devices: &Devices, names: &[String], plans: &[Plan]) -> Joint {
-    let footprint = |plan: &Plan| {
-        let mut footprint = Footprint::new(devices.specs());
-        footprint.add(plan);
-        footprint
-    };
-    Joint::new(names.iter().cloned().zip(plans.iter().map(footprint)))
+fn joint(names: &[String], plans: &[Plan]) -> Joint {
+    Joint::new(names.iter().cloned().zip(plans.iter().map(|plan| plan.footprint().clone())))
 }
 
 #[derive(Serialize)]
@@ -112,7 +107,8 @@ struct Document {
     #[serde(flatten)]
     answer: Answer,
     devices: Vec<DeviceEntry>,
-    predicted_step_seconds: f64,
+    /// On the virtual clock, of all models; null where no device has one.
+    predicted_step_seconds: Option<f64>,
     nodes: Vec<NodeEntry>,
     /// What a step copies between devices, if it does.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -132,7 +128,7 @@ struct Document {
 #[derive(Clone, Copy, Serialize)]
 struct Answer {
     fits: bool,
-    /// Of all devices together; in turn, for the model that lacks most on each.
+    /// Of all devices together; in turn, for the model that lacks most.
     shortfall_bytes: u64,
     /// The smallest limit that is enough, given to every device that has one; to every device, where none has.
     minimum_limit_bytes: u64,
@@ -197,18 +193,15 @@ struct TransferEntry {
 impl Document {
     /// Of models on the same devices. `plans` is not empty.
     fn new(names: &[String], plans: &[Plan], joint: &Joint, is_together: bool) -> Document {
-        let mut devices: Vec<DeviceEntry> = plans[0].devices.iter().map(DeviceEntry::new).collect();
-        for plan in &plans[1..] {
-            devices.iter_mut().zip(&plan.devices).for_each(|(entry, device)| entry.join(&DeviceEntry::new(device)));
-        }
+        let needs = joint.together_needs();
+        let mut devices: Vec<DeviceEntry> = needs.iter().map(DeviceEntry::new).collect();
         let several = plans.len() > 1;
         for (entry, need) in devices.iter_mut().zip(joint.needs()).filter(|_| several) {
             let share = |(model, share): (&String, &Bytes)| Share { model: model.clone(), peak_bytes: share.0 };
             entry.models = names.iter().zip(&need.shares).map(share).collect();
         }
-        let side_by_side = Answer::new(&devices, |device| device.peak_bytes);
-        let largest = |device: &DeviceEntry| device.models.iter().map(|share| share.peak_bytes).max().unwrap_or(device.peak_bytes);
-        let in_turn = Answer::new(&devices, largest);
+        let side_by_side = Answer::of(&needs);
+        let in_turn = Answer::in_turn(joint);
         let nodes = names.iter().zip(plans).flat_map(|(model, plan)| {
             let model = several.then(|| model.clone());
             plan.node_places().map(move |(name, op, device)| NodeEntry {
@@ -230,7 +223,7 @@ impl Document {
         });
         Document {
             answer: if is_together { side_by_side } else { in_turn },
-            predicted_step_seconds: plans.iter().map(|plan| plan.seconds).sum(),
+            predicted_step_seconds: plans.iter().map(Plan::modelled_seconds).sum(),
             nodes: nodes.collect(),
             transfers: transfers.collect(),
             devices,
@@ -246,14 +239,21 @@ impl Document {
 }
 
 impl Answer {
-    /// Of devices of which that much is needed.
-    fn new(devices: &[DeviceEntry], needed: impl Fn(&DeviceEntry) -> u64) -> Answer {
-        let short = |device: &DeviceEntry| device.limit_bytes.map_or(0, |limit| needed(device).saturating_sub(limit));
-        let is_limited = devices.iter().any(|device| device.limit_bytes.is_some() && needed(device) > 0);
-        let counts = |device: &&DeviceEntry| device.limit_bytes.is_some() || !is_limited;
-        let shortfall_bytes = devices.iter().map(short).sum();
-        let minimum_limit_bytes = devices.iter().filter(counts).map(&needed).max().unwrap_or(0);
-        Answer { fits: shortfall_bytes == 0, shortfall_bytes, minimum_limit_bytes }
+    fn of(needs: &[Need]) -> Answer {
+        let shortfall = needs.shortfall();
+        Answer { fits: shortfall == Bytes::ZERO, shortfall_bytes: shortfall.0, minimum_limit_bytes: needs.minimum_limit().0 }
+    }
+
+    /// Of models that run one after the other.
+    fn in_turn(joint: &Joint) -> Answer {
+        let of = |footprint: &Footprint| Answer::of(footprint.needs());
+        let worse = |one: Answer, other: Answer| Answer {
+            fits: one.fits && other.fits,
+            shortfall_bytes: one.shortfall_bytes.max(other.shortfall_bytes),
+            minimum_limit_bytes: one.minimum_limit_bytes.max(other.minimum_limit_bytes),
+        };
+        let none = Answer { fits: true, shortfall_bytes: 0, minimum_limit_bytes: 0 };
+        joint.footprints().iter().map(of).fold(none, worse)
     }
 }
 
@@ -268,37 +268,24 @@ impl fmt::Display for Answer {
 }
 
 impl DeviceEntry {
-    fn new(device: &DevicePlan) -> DeviceEntry {
+    fn new(need: &Need) -> DeviceEntry {
         DeviceEntry {
-            name: device.name.clone(),
-            limit_bytes: device.limit.map(|limit| limit.0),
-            peak_bytes: device.peak.total().0,
-            certainty: match device.certainty {
+            name: need.name.clone(),
+            limit_bytes: need.limit.map(|limit| limit.0),
+            peak_bytes: need.peak.0,
+            certainty: match need.certainty {
                 Certainty::Exact => "exact",
                 Certainty::AtMost => "at_most",
                 Certainty::OpenFrom(_) => "open",
             },
-            variables_bytes: device.peak.variables.0,
-            constants_bytes: device.peak.constants.0,
-            activations_bytes: device.peak.activations.0,
-            workspace_bytes: device.peak.workspace.0,
-            transfer_bytes: device.peak.transfer.0,
-            overhead_bytes: device.peak.overhead.0,
+            variables_bytes: need.parts.variables.0,
+            constants_bytes: need.parts.constants.0,
+            activations_bytes: need.parts.activations.0,
+            workspace_bytes: need.parts.workspace.0,
+            transfer_bytes: need.parts.transfer.0,
+            overhead_bytes: need.parts.overhead.0,
             models: Vec::new(),
         }
-    }
-
-    /// Two models' peaks need not be at the same time, so that their sum is a bound. What the device takes for itself it takes once.
-    fn join(&mut self, other: &DeviceEntry) {
-        if self.certainty != "open" {
-            self.certainty = if other.certainty == "open" { "open" } else { "at_most" };
-        }
-        self.peak_bytes += other.peak_bytes - other.overhead_bytes;
-        self.variables_bytes += other.variables_bytes;
-        self.constants_bytes += other.constants_bytes;
-        self.activations_bytes += other.activations_bytes;
-        self.workspace_bytes += other.workspace_bytes;
-        self.transfer_bytes += other.transfer_bytes;
     }
 }
 

@@ -26,7 +26,7 @@ fn a_plan() {
     let sum: u64 = parts.iter().map(|part| device[part].as_u64().unwrap()).sum();
     assert_eq!(device["peak_bytes"].as_u64(), Some(sum));
     assert_eq!(plan["minimum_limit_bytes"], device["peak_bytes"]);
-    assert!(plan["predicted_step_seconds"].as_f64().unwrap() > 0.0);
+    assert!(plan["predicted_step_seconds"].is_null(), "no device has a virtual clock");
     let names: Vec<&str> = plan["nodes"].as_array().unwrap().iter().map(|node| node["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"loss") && names.contains(&"net/w1") && !names.contains(&"w1_now"), "{names:?}");
 }

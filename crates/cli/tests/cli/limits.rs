@@ -28,7 +28,7 @@ fn a_case_runs_at_the_minimum_and_is_refused_one_byte_below() {
             assert_eq!(runs.code, 0, "{command} {case}: {}{}", runs.out, runs.err);
             let refused = at(minimum - 1);
             assert_eq!(refused.code, 1, "{command} {case}: {}", refused.out);
-            assert!(format!("{}{}", refused.out, refused.err).contains("1 bytes short"), "{}{}", refused.out, refused.err);
+            assert!(format!("{}{}", refused.out, refused.err).contains("1 byte short"), "{}{}", refused.out, refused.err);
         }
         // Refused before anything was computed.
         assert!(plimsoll(&format!("verify {case} --memory-limit CPU:0={}B", minimum - 1)).out.contains(" steps=0 "));
@@ -53,7 +53,7 @@ fn each_device_has_its_own_line() {
     for (limits, device) in [((peak(0) - 1, peak(1)), "CPU:0"), ((peak(0), peak(1) - 1), "CPU:1")] {
         let refused = run(limits.0, limits.1);
         assert_eq!(refused.code, 1);
-        assert!(refused.out.contains("1 bytes short") && refused.out.contains(device), "{}", refused.out);
+        assert!(refused.out.contains("1 byte short") && refused.out.contains(device), "{}", refused.out);
     }
 }
 
@@ -68,7 +68,7 @@ fn an_evaluation_runs_at_the_minimum_and_is_refused_one_byte_below() {
         assert_eq!(runs.code, 0, "{models}: {}", runs.err);
         let refused = at(limit - 1);
         assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{models}");
-        assert!(refused.err.contains("1 bytes short"), "{}", refused.err);
+        assert!(refused.err.contains("1 byte short"), "{}", refused.err);
     }
 }
 

@@ -198,11 +198,11 @@ impl Preparation {
         };
         let tensors = read(&call.inputs)?;
         let bytes: Vec<&[u8]> = tensors.iter().map(|tensor| tensor.bytes().unwrap_or_default()).collect();
-        let sizes: Vec<u64> = outputs.iter().map(Meta::bytes).collect();
+        let sizes = outputs.iter().map(Meta::bytes).collect::<Result<Vec<u64>>>()?;
         let results = match &call.then {
             None => run_on_bytes(&call.prepared, &bytes, &sizes)?,
             Some(then) => {
-                let between = run_on_bytes(&call.prepared, &bytes, &[then.between.bytes()])?;
+                let between = run_on_bytes(&call.prepared, &bytes, &[then.between.bytes()?])?;
                 let further = read(&then.inputs)?;
                 let further = further.iter().map(|tensor| tensor.bytes().unwrap_or_default());
                 run_on_bytes(&then.prepared, &between.iter().map(|bytes| &bytes[..]).chain(further).collect::<Vec<_>>(), &sizes)?

@@ -256,7 +256,7 @@ impl Lowering<'_> {
         let (mut result, _) = picks.pop().ok_or_else(|| Error::internal("a Merge without living inputs"))?;
         while let Some((pick, alive)) = picks.pop() {
             let alive = self.bool_of(alive, id)?;
-            let value = self.lir.value(device, Home::Arena, meta.bytes(), id);
+            let value = self.lir.value(device, Home::Arena, meta.bytes()?, id);
             self.pick(id, alive, pick, result, &meta.shape, value)?;
             result = Pick::Value(View { value, data_type: meta.data_type, shape: meta.shape.clone() });
         }

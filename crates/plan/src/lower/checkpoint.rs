@@ -1,10 +1,10 @@
 //! RestoreV2 and SaveV2: what a run reads from files before it starts is fed to it, and what it writes to files when it is over
 //! is fetched from it.
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_graph::{HostTensor, Node, NodeId, Output, Shape};
 
-use super::{Lowering, Meaning, not_yet};
+use super::{Lowering, Meaning};
 use crate::lir::{Home, View, WorkKind};
 use crate::plan::{PlanRestore, PlanSave, SavedTensor};
 
@@ -31,11 +31,11 @@ impl Lowering<'_> {
     /// The tensor `stored`, of this type and shape, as a value.
     pub(super) fn fed_from_file(&mut self, source: Output, stored: Stored, shape: Shape) -> Result<View> {
         let data_type = self.pruned.facts[source.node][source.index as usize].data_type;
-        let bytes = data_type.bytes_of(shape.elements()?).ok_or_else(|| not_yet(data_type))?;
+        let bytes = shape.bytes(data_type)?;
         let Stored { prefix, name, node } = stored;
         let index = self.pruned.feeds.len() + self.lir.restores.len();
-        let value = self.lir.value(self.host, Home::Feed(index as u32), bytes, node);
-        self.lir.restores.push(PlanRestore { prefix, name, data_type, shape: shape.clone(), node });
+        let value = self.lir.value(self.host, Home::Feed(index as u32), bytes.0, node);
+        self.lir.restores.push(PlanRestore { prefix, name, data_type, shape: shape.clone(), bytes, node });
         Ok(View { value, data_type, shape })
     }
 
@@ -53,7 +53,7 @@ impl Lowering<'_> {
             let index = self.pruned.fetches.len() + saved + tensors.len();
             let bytes = self.lir.values[view.value].bytes;
             let copy = self.lir.value(self.host, Home::Fetch(index as u32), bytes, id);
-            tensors.push(SavedTensor { name, data_type: view.data_type, shape: view.shape.clone() });
+            tensors.push(SavedTensor { name, data_type: view.data_type, shape: view.shape.clone(), bytes: Bytes(bytes) });
             self.lir.work(WorkKind::Copy, self.host, vec![id], vec![view], vec![copy]).is_root = true;
         }
         self.lir.saves.push(PlanSave { prefix, tensors, node: id });

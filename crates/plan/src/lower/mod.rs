@@ -12,7 +12,7 @@ mod variables;
 
 use std::collections::HashMap;
 
-use plimsoll_base::{DataType, Error, Kind, Result};
+use plimsoll_base::{Bytes, DataType, Error, Kind, Result};
 use plimsoll_device::Prepared;
 use plimsoll_graph::{HostTensor, IdVec, Node, NodeId, Output};
 use plimsoll_kernels::expr::{Expr, ExprBuilder, Reg, Scalar};
@@ -90,13 +90,16 @@ impl Lowering<'_> {
 
     fn feeds(&mut self) -> Result<()> {
         for (index, (output, feed)) in self.pruned.feeds.iter().zip(&self.request.signature.feeds).enumerate() {
-            self.lir.feeds.push(PlanFeed { tensor: *output, data_type: feed.data_type, shape: feed.shape.clone() });
+            let bytes = match &feed.value {
+                Some(value) => Bytes(value.byte_len()),
+                None if feed.data_type.size().is_none() => return Err(not_yet(feed.data_type).with_kind(Kind::NeedsValues)),
+                None => feed.shape.bytes(feed.data_type)?,
+            };
+            self.lir.feeds.push(PlanFeed { tensor: *output, data_type: feed.data_type, shape: feed.shape.clone(), bytes });
             let meaning = match &feed.value {
                 Some(value) => Meaning::Known(value.clone()),
                 None => {
-                    let bytes = feed.data_type.bytes_of(feed.shape.elements()?);
-                    let bytes = bytes.ok_or_else(|| not_yet(feed.data_type).with_kind(Kind::NeedsValues))?;
-                    let value = self.lir.value(self.host, Home::Feed(index as u32), bytes, output.node);
+                    let value = self.lir.value(self.host, Home::Feed(index as u32), bytes.0, output.node);
                     Meaning::Value(View { value, data_type: feed.data_type, shape: feed.shape.clone() })
                 }
             };
@@ -129,7 +132,8 @@ impl Lowering<'_> {
     fn fetch(&mut self, index: u32, output: Output, name: &str) -> Result<()> {
         self.require_alive(index, output)?;
         let view = self.read(output, self.host)?;
-        self.lir.fetches.push(PlanFetch { name: name.to_string(), data_type: view.data_type, shape: view.shape.clone() });
+        let bytes = view.shape.bytes(view.data_type)?;
+        self.lir.fetches.push(PlanFetch { name: name.to_string(), data_type: view.data_type, shape: view.shape.clone(), bytes });
         let value = &self.lir.values[view.value];
         // A value that a kernel makes is made where the caller will find it; everything else is copied there.
         let made_here = value.home == Home::Arena && value.device == self.host;
@@ -187,7 +191,7 @@ impl Lowering<'_> {
                 let values = self.values(node);
                 let call = make(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
                 let views = self.read_inputs(id, node, &call.inputs)?;
-                let results = self.results(id, &outputs);
+                let results = self.results(id, &outputs)?;
                 self.work(id, WorkKind::Anchor { anchor: call.anchor, epilogue: None, pooling: None }, views, results, false);
                 Ok(())
             }
@@ -198,11 +202,10 @@ impl Lowering<'_> {
                 let views = self.read_inputs(id, node, &call.inputs)?;
                 let further = call.then.as_ref().map_or(&[][..], |then| &then.inputs);
                 let further = self.read_inputs(id, node, further)?;
-                let results = self.results(id, &outputs);
+                let results = self.results(id, &outputs)?;
                 // What gives nothing is there for what it checks.
                 let is_root = results.is_empty();
-                self.call(id, call, [views, further], results, is_root);
-                Ok(())
+                self.call(id, call, [views, further], results, is_root)
             }
             Lower::Stateful(prepare) => {
                 let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
@@ -212,7 +215,7 @@ impl Lowering<'_> {
                 let mut views = vec![self.current(state)];
                 views.extend(self.read_inputs(id, node, &call.inputs)?);
                 let mut results = vec![self.write(state, id)?];
-                results.extend(self.results(id, &outputs));
+                results.extend(self.results(id, &outputs)?);
                 let args = (1..views.len()).map(Arg::Input).chain((0..results.len()).map(Arg::Output));
                 self.work(id, WorkKind::Kernel { prepared: call.prepared, args: args.collect(), pooling: None }, views, results, true);
                 Ok(())
@@ -324,26 +327,25 @@ impl Lowering<'_> {
     fn output_metas(&self, id: NodeId) -> Result<Vec<Meta>> {
         let facts = self.pruned.facts[id].iter().enumerate();
         let meta = |(index, fact): (usize, &plimsoll_ops::Fact)| {
-            fact.data_type.size().ok_or_else(|| not_yet(fact.data_type))?;
             let shape = fact.shape.complete().ok_or_else(|| {
                 Error::needs_values(format!("not yet: the shape {} of output {index} is known only when the graph runs", fact.shape))
             })?;
-            shape.elements()?;
+            shape.bytes(fact.data_type)?;
             Ok(Meta { data_type: fact.data_type, shape })
         };
         facts.map(meta).collect()
     }
 
     /// New values for all outputs of a node that are not fed.
-    fn results(&mut self, id: NodeId, outputs: &[Meta]) -> Vec<ValueId> {
+    fn results(&mut self, id: NodeId, outputs: &[Meta]) -> Result<Vec<ValueId>> {
         let device = self.device(id);
         let mut results = Vec::with_capacity(outputs.len());
         for (index, meta) in outputs.iter().enumerate() {
-            let value = self.lir.value(device, Home::Arena, meta.bytes(), id);
+            let value = self.lir.value(device, Home::Arena, meta.bytes()?, id);
             self.define(id, index, Meaning::Value(View { value, data_type: meta.data_type, shape: meta.shape.clone() }));
             results.push(value);
         }
-        results
+        Ok(results)
     }
 
     fn work(&mut self, id: NodeId, kind: WorkKind, inputs: Vec<View>, outputs: Vec<ValueId>, is_root: bool) {
@@ -354,13 +356,17 @@ impl Lowering<'_> {
     }
 
     /// The one or two works of a call on those inputs: the first kernel's, and what the second reads beside what lies in between.
-    fn call(&mut self, id: NodeId, call: Call, [inputs, further]: [Vec<View>; 2], results: Vec<ValueId>, is_root: bool) {
-        let Some(then) = call.then else { return self.kernel(id, call.prepared, call.pooling, inputs, results, is_root) };
-        let between = self.lir.value(self.device(id), Home::Arena, then.between.bytes(), id);
+    fn call(&mut self, id: NodeId, call: Call, [inputs, further]: [Vec<View>; 2], results: Vec<ValueId>, is_root: bool) -> Result<()> {
+        let Some(then) = call.then else {
+            self.kernel(id, call.prepared, call.pooling, inputs, results, is_root);
+            return Ok(());
+        };
+        let between = self.lir.value(self.device(id), Home::Arena, then.between.bytes()?, id);
         self.kernel(id, call.prepared, None, inputs, vec![between], false);
         let between = View { value: between, data_type: then.between.data_type, shape: then.between.shape };
         let inputs = std::iter::once(between).chain(further).collect();
         self.kernel(id, then.prepared, None, inputs, results, is_root);
+        Ok(())
     }
 
     /// A work with a kernel of its own, whose arguments are all inputs, then all results.
@@ -415,7 +421,7 @@ impl Lowering<'_> {
     fn expression(&mut self, id: NodeId, node: &Node, expr: &Expr, outputs: &[Meta]) -> Result<()> {
         let inputs: Vec<Output> = node.inputs.clone();
         let (expr, views) = self.operands(id, expr, &inputs)?;
-        let results = self.results(id, outputs);
+        let results = self.results(id, outputs)?;
         let shape = outputs[0].shape.clone();
         self.work(id, WorkKind::Expr { expr, shape }, views, results, false);
         Ok(())

@@ -159,11 +159,11 @@ impl Lowering<'_> {
         let values = self.values(node);
         let (call, meta) = with_positions(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values }, positive)?;
         let views = self.read_inputs(id, node, &[0])?;
-        let mut results = self.results(id, &outputs);
-        let positions = self.lir.value(self.device(id), Home::Arena, meta.bytes(), id);
+        let mut results = self.results(id, &outputs)?;
+        let positions = self.lir.value(self.device(id), Home::Arena, meta.bytes()?, id);
         results.push(positions);
         self.together.positions.insert(id, View { value: positions, data_type: meta.data_type, shape: meta.shape });
-        self.call(id, call, [views, Vec::new()], results, false);
+        self.call(id, call, [views, Vec::new()], results, false)?;
         Ok(true)
     }
 
@@ -175,7 +175,7 @@ impl Lowering<'_> {
         let (prepared, spec) = grad_by_positions(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
         let mut views = vec![positions];
         views.extend(self.read_inputs(id, node, &[2])?);
-        let results = self.results(id, &outputs);
+        let results = self.results(id, &outputs)?;
         self.together.unpooled.insert(results[0], (spec, views.clone()));
         self.kernel(id, prepared, None, views, results, false);
         self.together.made.insert(id);
@@ -210,7 +210,7 @@ impl Lowering<'_> {
         let prepared = reduce(ReduceOp::Sum, DataType::Float, &shape, &axes)?;
         let between = self.lir.value(self.device(id), Home::Arena, 4 * gradient.elements(), id);
         self.work(id, WorkKind::Expr { expr, shape: shape.clone() }, views, vec![between], false);
-        let results = self.results(id, &outputs);
+        let results = self.results(id, &outputs)?;
         self.kernel(id, prepared, None, vec![View { value: between, data_type: DataType::Float, shape }], results, false);
         Ok(true)
     }
@@ -226,8 +226,8 @@ impl Lowering<'_> {
         let Some(call) = filter_of_unpooled(&cx, pool)? else { return Ok(false) };
         let mut views = self.read_inputs(id, node, &call.inputs)?;
         views.extend(unpooled);
-        let results = self.results(id, &outputs);
-        self.call(id, call, [views, Vec::new()], results, false);
+        let results = self.results(id, &outputs)?;
+        self.call(id, call, [views, Vec::new()], results, false)?;
         Ok(true)
     }
 
@@ -254,7 +254,7 @@ impl Lowering<'_> {
         let (expr, mut views) = self.operands(id, &builder.finish(vec![average]), &pieces)?;
         // The axis of one is gone.
         views.iter_mut().for_each(|view| view.shape = outputs[0].shape.clone());
-        let results = self.results(id, &outputs);
+        let results = self.results(id, &outputs)?;
         self.work(id, WorkKind::Expr { expr, shape: outputs[0].shape.clone() }, views, results, false);
         Ok(true)
     }

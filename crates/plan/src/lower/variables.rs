@@ -5,7 +5,7 @@ use plimsoll_graph::{AttrValue, AttrsExt, HostTensor, Node, NodeId, Output, Shap
 use plimsoll_kernels::expr::{ExprBuilder, Scalar};
 use plimsoll_ops::Meta;
 
-use super::{Lowering, Meaning, not_yet};
+use super::{Lowering, Meaning};
 use crate::condition::Condition;
 use crate::lir::{Home, ValueId, View, WorkKind};
 use crate::plan::{PlanVariable, VariableKind};
@@ -69,14 +69,26 @@ impl Lowering<'_> {
             }
             return Ok(known);
         }
-        let bytes = data_type.bytes_of(shape.elements()?).ok_or_else(|| not_yet(data_type))?;
+        let bytes = shape.bytes(data_type)?;
         let index = self.lir.variables.len() as u32;
         let name = node.name.clone();
         self.variables.insert(key.clone(), index);
-        let variable =
-            PlanVariable { key, name, kind, data_type, shape, device, initial, read_first_by: None, assigned_by: None, written: false };
+        let variable = PlanVariable {
+            key,
+            name,
+            kind,
+            data_type,
+            shape,
+            bytes,
+            device,
+            initial,
+            read_first_by: None,
+            assigned_by: None,
+            written: false,
+            stored: false,
+        };
         self.lir.variables.push(variable);
-        let value = self.lir.value(device, Home::Variable(index), bytes, id);
+        let value = self.lir.value(device, Home::Variable(index), bytes.0, id);
         self.versions.push(value);
         self.written.push(Condition::known(kind == VariableKind::State));
         Ok(index)
