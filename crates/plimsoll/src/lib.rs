@@ -63,7 +63,7 @@ pub mod builder {
 
 /// The machine's cards between programs: leases, programs under a lease, functions in processes of their own, pools of them.
 pub mod share {
-    pub use plimsoll_memory::machine::{Full, Wait};
+    pub use plimsoll_memory::machine::{Full, Locked, Obstacle, Wait};
     pub use plimsoll_share::*;
 }
 

@@ -48,8 +48,12 @@ pub(crate) fn of_a_lease(cards: &mut [PhysicalDevice], environment: &Environment
 fn open_on(machine: Machine, division: &Division, options: &Options) -> Result<Vec<Arc<dyn Device>>> {
     let gpus: Vec<&LogicalDevice> = division.of(DeviceKind::Gpu).collect();
     let infos = machine.cards().to_vec();
-    let member = Arc::new(machine.join(&Who::this_process(""))?);
     let wait = options.wait.map(|wait| Wait { priority: 0, timeout: (wait < Duration::MAX).then_some(wait) });
+    let who = Who::this_process("");
+    let member = Arc::new(match &wait {
+        Some(wait) => machine.join_waiting(&who, wait, &mut |_| true)?,
+        None => machine.join(&who)?,
+    });
     let (mut held, mut used): (BTreeMap<usize, Bytes>, BTreeMap<usize, Bytes>) = Default::default();
     for gpu in &gpus {
         let card = card_of(gpu, &infos)?;

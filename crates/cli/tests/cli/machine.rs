@@ -169,7 +169,7 @@ fn what_options_and_variables_choose_is_listed() {
     let file = folder.write("file", "");
     let seen = document("", &[("PLIMSOLL_STATE_DIR", &file), ("PLIMSOLL_SIM_GPUS", "1GiB")]);
     assert_eq!((&seen["cards"][0]["total_bytes"], &seen["cards"][0]["free_bytes"]), (&json!(1024 * MIB), &Value::Null));
-    assert!(seen["notes"].to_string().contains("who holds memory of simulated GPUs cannot be seen: "), "{}", seen["notes"]);
+    assert!(seen["warnings"].to_string().contains("who holds memory of simulated GPUs cannot be seen: "), "{}", seen["warnings"]);
 }
 
 #[test]
@@ -284,4 +284,44 @@ fn leases_of_a_drivers_cards_are_seen_beside_what_others_use() {
     assert_eq!((&waiter["priority"], &waiter["asked"]), (&json!(3), &json!([{"card": 1, "bytes": 14336 * MIB}])));
     assert!(waiter["why"].as_str().unwrap().contains("waits for 14 GiB of Tesla T4"), "{waiter}");
     assert!(devices("", &variables).out.contains("1024MiB, others 2000MiB"));
+}
+
+/// A process that is stopped in a change of the ledger is in nobody's way who only looks.
+#[test]
+fn a_process_stopped_in_a_change_is_named() {
+    let has = Command::new("sh").args(["-c", "command -v flock"]).output().is_ok_and(|output| output.status.success());
+    if !has {
+        eprintln!("skipped: there is no flock(1)");
+        return;
+    }
+    let folder = Folder::new("stopped");
+    let state = folder.0.join("state");
+    let variables = [("PLIMSOLL_STATE_DIR", state.to_str().unwrap()), ("PLIMSOLL_SIM_GPUS", SET)];
+    let _held = holder(&ledger(&state), 3);
+    let files = std::fs::read_dir(&state).unwrap().flatten().map(|entry| entry.path());
+    let file = files.into_iter().find(|path| path.extension().is_some_and(|end| end == "ledger")).unwrap();
+    let script = "exec 9<> \"$1\"; flock 9; echo locked; kill -STOP $$; exec sleep 300";
+    let child = Command::new("sh").args(["-c", script, "sh", file.to_str().unwrap()]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stopped = Killed(child);
+    let mut line = String::new();
+    BufReader::new(stopped.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let pid = stopped.0.id();
+    // As a process that changes the ledger says who it is.
+    let ledger = std::fs::File::options().write(true).open(&file).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&ledger, &pid.to_le_bytes(), 12).unwrap();
+    let seen = document("", &variables);
+    let warning = seen["warnings"][0].as_str().unwrap();
+    assert!(warning.starts_with("nothing is granted: the ledger ") && warning.contains(&format!("by pid {pid} (sh -c ")), "{warning}");
+    assert_eq!(seen["processes"][0]["reserved_bytes"], json!(515 * MIB), "what the ledger says is shown");
+    assert!(devices("", &variables).out.contains("\nwarning: nothing is granted: the ledger "));
+}
+
+/// A child that is killed when a test is over.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use plimsoll_base::{Bytes, Result};
 
 use super::{Ledger, Refusal, State};
-use crate::machine::{Denied, Full, Member, Wait};
+use crate::machine::{Denied, Member, Obstacle, Wait};
 
 /// What a ledger reserves on a card of the machine, through a member.
 ///
@@ -26,7 +26,7 @@ pub struct Upstream {
 }
 
 /// Is told what is in the way, and says whether to wait on.
-type Told = Box<dyn Fn(&Full) -> bool + Send + Sync>;
+type Told = Box<dyn Fn(Obstacle<'_>) -> bool + Send + Sync>;
 
 impl Upstream {
     /// Takes over `held` bytes that the member has reserved on the card of that number: the ledger gives them back in the end.
@@ -47,7 +47,7 @@ impl Upstream {
 
     /// Lets it wait for them. `told` is called as [`Member::reserve_waiting`] says, and ends the wait by returning `false`.
     /// Others of this process who need more wait behind it; who finds enough in what is held does not.
-    pub fn waiting(self, wait: Wait, told: impl Fn(&Full) -> bool + Send + Sync + 'static) -> Upstream {
+    pub fn waiting(self, wait: Wait, told: impl Fn(Obstacle<'_>) -> bool + Send + Sync + 'static) -> Upstream {
         Upstream { wait: Some((wait, Box::new(told))), ..self }
     }
 
@@ -56,7 +56,7 @@ impl Upstream {
             return Ok(wish);
         }
         match &self.wait {
-            Some((wait, told)) => self.member.reserve_waiting(&[(self.card, least)], wait, &mut |full| told(full))?,
+            Some((wait, told)) => self.member.reserve_waiting(&[(self.card, least)], wait, &mut |obstacle| told(obstacle))?,
             None => self.member.reserve(&[(self.card, least)])?,
         }
         Ok(least)

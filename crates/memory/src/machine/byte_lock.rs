@@ -7,17 +7,26 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
+use super::mark::Mark;
+
 /// Where slots' bytes begin: far behind the contents, so that they are never confused.
 pub(super) const BASE: i64 = 1 << 40;
 
-fn about(kind: libc::c_int, slot: u32, count: i64) -> libc::flock {
+/// Where the ranges begin that say which ledger a lock belongs to.
+pub(super) const MARKS: i64 = 1 << 60;
+
+fn about(kind: libc::c_int, start: i64, count: i64) -> libc::flock {
     // SAFETY: the structure is numbers only, for which zero is a value; l_pid must be 0 here.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
-    lock.l_start = (BASE + i64::from(slot)) as libc::off_t;
+    lock.l_start = start as libc::off_t;
     lock.l_len = count as libc::off_t;
     lock
+}
+
+fn byte(slot: u32) -> i64 {
+    BASE + i64::from(slot)
 }
 
 fn control(file: &File, command: libc::c_int, lock: &mut libc::flock) -> io::Result<()> {
@@ -30,30 +39,40 @@ fn control(file: &File, command: libc::c_int, lock: &mut libc::flock) -> io::Res
 
 /// Locks a slot's byte; `false` where another handle has it. The file must be open for writing.
 pub(super) fn take(file: &File, slot: u32) -> io::Result<bool> {
-    match control(file, libc::F_OFD_SETLK, &mut about(libc::F_WRLCK, slot, 1)) {
+    match control(file, libc::F_OFD_SETLK, &mut about(libc::F_WRLCK, byte(slot), 1)) {
         Ok(()) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Gives a slot's byte back, also for those who inherited the handle.
-pub(super) fn give_back(file: &File, slot: u32) -> io::Result<()> {
-    control(file, libc::F_OFD_SETLK, &mut about(libc::F_UNLCK, slot, 1))
+/// As [`take`] for a file that is open for reading only and that no other member uses.
+pub(super) fn share(file: &File, slot: u32) -> io::Result<()> {
+    control(file, libc::F_OFD_SETLK, &mut about(libc::F_RDLCK, byte(slot), 1))
+}
+
+/// Says in the kernel's list of locks which ledger the handle belongs to. Any number of handles may say the same.
+pub(super) fn mark(file: &File, mark: Mark) -> io::Result<()> {
+    control(file, libc::F_OFD_SETLK, &mut about(libc::F_RDLCK, mark.first(), mark.last() - mark.first() + 1))
+}
+
+/// Gives back all that the handle has locked, also for the processes that inherited it.
+pub(super) fn give_back(file: &File) -> io::Result<()> {
+    control(file, libc::F_OFD_SETLK, &mut about(libc::F_UNLCK, 0, 0))
 }
 
 /// Whether another handle than `file` has the slot's byte.
 pub(super) fn is_taken(file: &File, slot: u32) -> io::Result<bool> {
-    any_taken(file, slot, 1)
+    any_taken(file, byte(slot), 1)
 }
 
 /// Whether another handle than `file` has the byte of this slot or of one behind it.
 pub(super) fn any_taken_from(file: &File, slot: u32) -> io::Result<bool> {
-    any_taken(file, slot, 0)
+    any_taken(file, byte(slot), MARKS - byte(slot))
 }
 
-fn any_taken(file: &File, slot: u32, count: i64) -> io::Result<bool> {
-    let mut lock = about(libc::F_WRLCK, slot, count);
+fn any_taken(file: &File, start: i64, count: i64) -> io::Result<bool> {
+    let mut lock = about(libc::F_WRLCK, start, count);
     control(file, libc::F_OFD_GETLK, &mut lock)?;
     Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
 }

@@ -1,6 +1,6 @@
 //! The file of a set of cards: where it is, whether it is the one it was, and whether it is a ledger.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -9,19 +9,32 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Code, Error, Result};
 
-use super::record::{SLOT, key_hash};
+use super::mark::Mark;
+use super::record::{SLOT, key_hash, word};
 use super::state_dir::{refused, user};
 use super::transaction::Transaction;
-use super::{CardInfo, StateDir, byte_lock, view};
+use super::{CardInfo, Locked, StateDir, byte_lock, process, slot};
 
-/// What a ledger begins with: the format's name and version. The number of the process in a transaction follows.
-const HEADER: [u8; 12] = *b"PLIMSOLL\x02\0\0\0";
+/// What a ledger begins with: the format's name and version. Four numbers follow.
+const HEADER: [u8; 12] = *b"PLIMSOLL\x03\0\0\0";
 
 /// Where in the header the process that is in a transaction says who it is.
 const LOCKED_BY_AT: u64 = HEADER.len() as u64;
 
+/// Where in the header the file's device and number stand: a copy is no ledger.
+const IDENTITY_AT: usize = 16;
+
+/// Where in the header stands how many slots the file has at least: one that is shorter was cut.
+const SLOTS_AT: usize = 32;
+
+/// Bytes of the header.
+const HEADER_SIZE: usize = 40;
+
 /// How many members a ledger may have: its file stays below 16 MiB, whatever is written into it.
 pub(super) const MAX_MEMBERS: u32 = 4000;
+
+/// How often it is looked whether the process that has the lock is stopped.
+const STOPPED: Duration = Duration::from_millis(20);
 
 /// A ledger's file, opened.
 #[derive(Debug)]
@@ -30,20 +43,50 @@ pub(super) struct Inner {
     pub(super) cards: Vec<CardInfo>,
     hashes: Vec<u64>,
     outside: Vec<AtomicU64>,
-    patience: Duration,
+    pub(super) patience: Duration,
     /// For what is written by nobody in particular. Never locked.
     pub(super) file: File,
     identity: (u64, u64),
+    /// By what the ledger is known where its file is not.
+    pub(super) mark: Mark,
+    /// What that is made of.
+    key: String,
     /// Whether it is inside of a member's place.
     pub(super) nested: bool,
 }
 
+/// How long to wait for the transaction of another process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// Where that process is stopped.
+    pub(super) stopped: Duration,
+    /// In any case.
+    pub(super) most: Duration,
+}
+
+impl From<Duration> for Patience {
+    fn from(most: Duration) -> Patience {
+        Patience { stopped: most, most }
+    }
+}
+
+/// Why a transaction did not begin.
+pub(super) enum NotBegun {
+    /// Another one goes on.
+    Locked(Locked),
+    /// The ledger cannot be used.
+    Broken(Error),
+}
+
 impl Inner {
     pub(super) fn open(state: &StateDir, set: &str, cards: Vec<CardInfo>, patience: Duration) -> Result<Inner> {
-        Inner::at(state.file_of(set), cards, patience, false)
+        let path = state.file_of(set);
+        let key = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Inner::at(path, key, cards, patience, false)
     }
 
-    pub(super) fn at(path: PathBuf, cards: Vec<CardInfo>, patience: Duration, nested: bool) -> Result<Inner> {
+    /// The ledger in that file; `key` is its name among all ledgers that the folder ever had.
+    pub(super) fn at(path: PathBuf, key: String, cards: Vec<CardInfo>, patience: Duration, nested: bool) -> Result<Inner> {
         // The sticky bit asks those who tidy up temporary folders to leave the file alone.
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o1600).custom_flags(libc::O_NOFOLLOW);
@@ -53,15 +96,23 @@ impl Inner {
             let message = format!("{} is not a file that user {} alone can write", path.display(), user());
             return Err(Error::new(Code::PermissionDenied, message).with_remedy("remove it"));
         }
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let mark = Mark::of(folder, &key).map_err(|error| refused("cannot be looked at", folder, &error))?;
         let hashes = cards.iter().map(|card| key_hash(&card.key)).collect();
         let outside = cards.iter().map(|_| AtomicU64::new(0)).collect();
-        let inner = Inner { path, cards, hashes, outside, patience, file, identity: (facts.dev(), facts.ino()), nested };
-        inner.transaction()?;
+        let inner = Inner { path, cards, hashes, outside, patience, file, identity: (facts.dev(), facts.ino()), mark, key, nested };
+        if inner.check_header().is_err() {
+            match inner.transaction_within(Duration::ZERO.into()) {
+                // The process that has the lock makes the ledger, or a later transaction does.
+                Ok(_) | Err(NotBegun::Locked(_)) => {}
+                Err(NotBegun::Broken(error)) => return Err(error),
+            }
+        }
         Ok(inner)
     }
 
     pub(super) fn reopen(&self, patience: Duration) -> Result<Inner> {
-        Inner::at(self.path.clone(), self.cards.clone(), patience, self.nested)
+        Inner::at(self.path.clone(), self.key.clone(), self.cards.clone(), patience, self.nested)
     }
 
     /// The number here of the card with that hash.
@@ -97,78 +148,137 @@ impl Inner {
     /// # Errors
     /// Where the file is not the one that was opened, another process is stuck in a transaction, or it is no ledger but in use.
     pub(super) fn transaction(&self) -> Result<Transaction<'_>> {
+        Ok(self.transaction_within(self.patience.into())?)
+    }
+
+    /// As [`Inner::transaction`], with another bound on waiting for the transaction of another process.
+    pub(super) fn transaction_within(&self, patience: Patience) -> Result<Transaction<'_>, NotBegun> {
         let lock = self.open_again(false)?;
-        self.wait_for(&lock)?;
+        self.wait_for(&lock, patience)?;
         let transaction = Transaction { inner: self, lock };
+        if let Err(why) = self.check_header() {
+            self.begin_anew(&transaction.lock, &why)?;
+        }
         // Who is stuck in a transaction is found here; that it cannot be written is no reason to stop.
         let _ = self.file.write_at(&std::process::id().to_le_bytes(), LOCKED_BY_AT);
-        self.check_header(&transaction.lock)?;
         Ok(transaction)
+    }
+
+    /// The process that was in a transaction last, if it is there and may have the file open: else it has another number here, and
+    /// this is the number of another one.
+    pub(super) fn locked_by(&self) -> Option<u32> {
+        let mut pid = [0; 4];
+        self.file.read_exact_at(&mut pid, LOCKED_BY_AT).ok()?;
+        Some(u32::from_le_bytes(pid)).filter(|&pid| process::may_have(pid, &self.path))
     }
 
     /// A new open file description of the same file.
     pub(super) fn open_again(&self, write: bool) -> Result<File> {
         let opened = OpenOptions::new().read(true).write(write).custom_flags(libc::O_NOFOLLOW).open(&self.path);
-        let same = |file: &File| file.metadata().is_ok_and(|facts| (facts.dev(), facts.ino()) == self.identity);
         match opened {
-            Ok(file) if same(&file) => Ok(file),
+            Ok(file) if file.metadata().is_ok_and(|facts| self.is_this(&facts)) => Ok(file),
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused("cannot be opened", &self.path, &error)),
-            _ => Err(Error::failed_precondition(format!(
-                "the ledger {} was removed or replaced while it was in use: other programs do not see what this one holds",
-                self.path.display()
-            ))
-            .with_remedy("close everything on these cards, then start again")),
+            _ => Err(self.replaced()),
         }
     }
 
+    fn is_this(&self, facts: &fs::Metadata) -> bool {
+        (facts.dev(), facts.ino()) == self.identity
+    }
+
+    /// That the file is still where it was: else other programs do not see it.
+    pub(super) fn check_place(&self) -> Result<()> {
+        match fs::symlink_metadata(&self.path) {
+            Ok(facts) if self.is_this(&facts) => Ok(()),
+            _ => Err(self.replaced()),
+        }
+    }
+
+    fn replaced(&self) -> Error {
+        let path = self.path.display();
+        let message =
+            format!("the ledger {path} was removed or replaced while it was in use: other programs do not see what this one holds");
+        Error::failed_precondition(message).with_remedy("close everything on these cards, then start again")
+    }
+
     /// Takes the lock of the file, again and again, with ever longer naps.
-    fn wait_for(&self, lock: &File) -> Result<()> {
+    fn wait_for(&self, lock: &File, patience: Patience) -> Result<(), NotBegun> {
         let begin = Instant::now();
-        let mut nap = Duration::from_micros(10);
+        let (mut nap, mut next_look) = (Duration::from_micros(10), patience.stopped);
         loop {
             match lock.try_lock() {
                 Ok(()) => return Ok(()),
-                Err(std::fs::TryLockError::WouldBlock) if begin.elapsed() >= self.patience => return Err(self.stuck()),
                 Err(std::fs::TryLockError::WouldBlock) => {
+                    let after = begin.elapsed();
+                    if after >= patience.most {
+                        return Err(NotBegun::Locked(Locked::of(self, patience.most)));
+                    }
+                    if after >= next_look {
+                        if self.locked_by().is_some_and(process::is_stopped) {
+                            return Err(NotBegun::Locked(Locked::of(self, patience.stopped)));
+                        }
+                        next_look = after + STOPPED;
+                    }
                     std::thread::sleep(nap);
                     nap = (nap * 2).min(Duration::from_millis(1));
                 }
                 Err(std::fs::TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(std::fs::TryLockError::Error(error)) => return Err(refused("cannot be locked", &self.path, &error)),
+                Err(std::fs::TryLockError::Error(error)) => return Err(refused("cannot be locked", &self.path, &error).into()),
             }
         }
     }
 
-    fn stuck(&self) -> Error {
-        let mut pid = [0; 4];
-        let who = match self.file.read_exact_at(&mut pid, LOCKED_BY_AT).map(|()| u32::from_le_bytes(pid)) {
-            Ok(pid) if Path::new(&format!("/proc/{pid}")).exists() => view::describe_process(pid),
-            // It was killed there, and a fork of it has the lock.
-            _ => format!("a process that is gone, by way of one of these: {}", self.users()),
-        };
-        let message = format!("the ledger {} has been locked for {:?} by {who}", self.path.display(), self.patience);
-        Error::new(Code::Unavailable, message).with_remedy("let that process go on, or end it")
+    /// Whether the file is a ledger, the one that was made here, and whole; else why it is not.
+    pub(super) fn check_header(&self) -> Result<(), String> {
+        let length = self.file.metadata().map_or(0, |facts| facts.len());
+        let mut found = [0; HEADER_SIZE];
+        if length < SLOT as u64 || self.file.read_exact_at(&mut found, 0).is_err() {
+            return Err(format!("was removed, replaced or cut short to {length} bytes"));
+        }
+        if found[..HEADER.len()] != HEADER {
+            let is_old = found[..8] == HEADER[..8];
+            return Err(if is_old { "is of another version".into() } else { "is damaged".into() });
+        }
+        if (word(&found, IDENTITY_AT), word(&found, IDENTITY_AT + 8)) != self.identity {
+            return Err("was replaced by a copy".into());
+        }
+        match u32::try_from(word(&found, SLOTS_AT)) {
+            Ok(slots) if length >= offset(slots) => Ok(()),
+            _ => Err(format!("was cut short to {length} bytes")),
+        }
     }
 
-    /// In a transaction: makes a ledger of a file that is none, if nobody uses it.
-    fn check_header(&self, lock: &File) -> Result<()> {
-        let mut found = [0; HEADER.len()];
-        if lock.read_exact_at(&mut found, 0).is_ok() && found == HEADER {
-            return Ok(());
-        }
-        if byte_lock::any_taken_from(lock, 0).map_err(|error| self.broken(&error))? {
-            let what = if found[..8] == HEADER[..8] { "of another version" } else { "damaged" };
-            return Err(self.unusable(&format!("is {what} and in use")));
+    /// In a transaction: makes a ledger of a file that is none, if it has no members.
+    fn begin_anew(&self, lock: &File, why: &str) -> Result<()> {
+        let is_used = byte_lock::any_taken_from(lock, 0).map_err(|error| self.broken(&error))?;
+        if is_used || self.mark.is_held() {
+            return Err(self.unusable(&format!("{why} and in use: what its members hold is not known")));
         }
         let mut page = vec![0; SLOT];
         page[..HEADER.len()].copy_from_slice(&HEADER);
-        page[HEADER.len()..HEADER.len() + 4].copy_from_slice(&std::process::id().to_le_bytes());
+        page[IDENTITY_AT..][..8].copy_from_slice(&self.identity.0.to_le_bytes());
+        page[IDENTITY_AT + 8..][..8].copy_from_slice(&self.identity.1.to_le_bytes());
         self.file.set_len(0).and_then(|()| self.file.write_all_at(&page, 0)).map_err(|error| self.broken(&error))
     }
 
-    /// Forgets the slots from this one on. Their members must be gone.
-    pub(super) fn cut_to(&self, slots: u32) -> Result<()> {
-        self.file.set_len(offset(slots)).map_err(|error| self.broken(&error))
+    /// In a transaction: the file ends with this slot from now on. What is behind is forgotten; its members must be gone.
+    pub(super) fn end_with(&self, slot: u32) -> Result<()> {
+        let done = self.say_slots(slot + 1).and_then(|()| self.file.set_len(offset(slot + 1)));
+        done.map_err(|error| self.broken(&error))
+    }
+
+    /// In a transaction: the file has this slot.
+    pub(super) fn extend_to(&self, slot: u32) -> Result<()> {
+        let mut slots = [0; 8];
+        self.file.read_exact_at(&mut slots, SLOTS_AT as u64).map_err(|error| self.broken(&error))?;
+        match u64::from_le_bytes(slots) > u64::from(slot) {
+            true => Ok(()),
+            false => self.say_slots(slot + 1).map_err(|error| self.broken(&error)),
+        }
+    }
+
+    fn say_slots(&self, slots: u32) -> io::Result<()> {
+        self.file.write_all_at(&u64::from(slots).to_le_bytes(), SLOTS_AT as u64)
     }
 
     /// Tells those who wait near the front to look again.
@@ -179,20 +289,37 @@ impl Inner {
 
     /// An error of the operating system while the file is used.
     pub(super) fn broken(&self, error: &io::Error) -> Error {
-        refused("cannot be used", &self.path, error)
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => self.unusable("was cut short while it was in use"),
+            _ => refused("cannot be used", &self.path, error),
+        }
     }
 
     /// The file is not what it should be, and there are programs that rely on it.
     pub(super) fn unusable(&self, why: &str) -> Error {
-        let users = self.users();
-        Error::data_loss(format!("the ledger {} {why}; it is open in {users}", self.path.display()))
+        let members = process::list(slot::members(self));
+        Error::data_loss(format!("the ledger {} {why}; its members are {members}", self.path.display()))
             .with_remedy("end those programs: a ledger that nobody uses is made anew")
     }
 
     /// The processes that have the file open, in words.
-    fn users(&self) -> String {
-        let users: Vec<String> = view::processes_with(&self.path).into_iter().map(view::describe_process).collect();
-        if users.is_empty() { "processes that this user cannot see".into() } else { users.join(", ") }
+    pub(super) fn users(&self) -> String {
+        process::list(process::with(&self.path))
+    }
+}
+
+impl From<NotBegun> for Error {
+    fn from(not: NotBegun) -> Error {
+        match not {
+            NotBegun::Locked(locked) => locked.into(),
+            NotBegun::Broken(error) => error,
+        }
+    }
+}
+
+impl From<Error> for NotBegun {
+    fn from(error: Error) -> NotBegun {
+        NotBegun::Broken(error)
     }
 }
 

@@ -43,7 +43,7 @@ pub struct Full {
 /// A member's part in a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderOn {
-    /// The process that joined.
+    /// The process that joined, or one that inherited its place where that has ended.
     pub pid: u32,
     /// Its program and arguments.
     pub program: String,
@@ -53,6 +53,7 @@ pub struct HolderOn {
     pub bytes: Bytes,
     /// Whether it is the member that asks.
     pub own: bool,
+    pub(super) slot: u32,
 }
 
 /// What stood in the way.
@@ -79,7 +80,7 @@ impl Full {
         let holder = |seen: &Seen, bytes: u64| {
             let record = &seen.record;
             let (program, name) = (record.program.clone(), record.name.clone());
-            HolderOn { pid: record.pid, program, name, bytes: Bytes(bytes), own: seen.slot == slot }
+            HolderOn { pid: record.pid, program, name, bytes: Bytes(bytes), own: seen.slot == slot, slot: seen.slot }
         };
         let some = |holder: &HolderOn| holder.bytes > Bytes::ZERO;
         let mut holders: Vec<HolderOn> = members.iter().map(|seen| holder(seen, on(seen).reserved)).filter(some).collect();

@@ -5,24 +5,23 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use plimsoll_base::{Bytes, Error, Result};
 
 use super::decide::Verdict;
-use super::file::{Inner, MAX_MEMBERS, offset};
-use super::record::{HISTORY_AT, OnCard, Place, Record, SLOT, Use, encode_use};
+use super::file::{Inner, MAX_MEMBERS, NotBegun, Patience, offset};
+use super::record::{GIVEN_UP_AT, HISTORY_AT, LEASE_AT, OnCard, Place, Record, SLOT, Use, encode_use};
 use super::transaction::{Scene, Seen, Transaction};
-use super::{Denied, Full, History, Machine, Slot, Wait, Who, Why, byte_lock, state_dir};
+use super::{Denied, Full, History, Machine, Obstacle, Slot, Wait, Who, Why, byte_lock, slot, state_dir};
 
 /// A place in the ledger of a machine: what it reserves is its own until it gives it back, is dropped, or ends with the last
 /// process that has inherited it.
 ///
 /// Every member stands for itself: two of one process are to each other what two of different processes are. A process that
 /// was forked without starting another program has its parent's handle and so keeps the place alive, but cannot use it; a
-/// program that is started does not get the handle unless [`Member::inherit`] says so.
+/// program that is started gets a handle only where [`Member::inherit`] says so, and nothing can be changed with that one.
 #[derive(Debug)]
 pub struct Member {
     pub(super) inner: Arc<Inner>,
@@ -31,8 +30,8 @@ pub struct Member {
     pub(super) slot: u32,
     /// The process that joined, which alone may change what is held.
     pid: u32,
-    /// Whether others may have the handle on purpose.
-    shared: AtomicBool,
+    /// The file that programs inherit, and its number, once one does.
+    lease: Mutex<Option<(File, u64)>>,
     detached: bool,
     state: Mutex<State>,
     pub(super) turn: Condvar,
@@ -72,7 +71,7 @@ pub(super) enum Judgement {
 }
 
 impl Member {
-    pub(super) fn join(inner: &Arc<Inner>, who: &Who) -> Result<Member> {
+    pub(super) fn join(inner: &Arc<Inner>, who: &Who, transaction: Transaction<'_>) -> Result<Member> {
         let pid = std::process::id();
         let record = Record {
             pid,
@@ -84,7 +83,6 @@ impl Member {
             cards: inner.hashes().iter().map(|&card| OnCard { card, ..OnCard::default() }).collect(),
             waiting: None,
         };
-        let transaction = inner.transaction()?;
         let members = transaction.members()?;
         let slot = (0..).zip(&members).find(|(slot, seen)| *slot != seen.slot).map_or(members.len() as u32, |(slot, _)| slot);
         if slot >= MAX_MEMBERS {
@@ -92,7 +90,7 @@ impl Member {
             return Err(Error::resource_exhausted(message).with_remedy("wait until some of them end"));
         }
         // What was inside of the slot of one who is gone.
-        let _ = std::fs::remove_file(inner.nested_path(slot));
+        inner.remove_nested(slot);
         inner.keep_peaks(slot);
         let file = inner.open_again(true)?;
         let mut page = record.encode();
@@ -103,9 +101,14 @@ impl Member {
         if !byte_lock::take(&file, slot).map_err(|error| inner.broken(&error))? {
             return Err(Error::internal(format!("slot {slot} of {} is free and locked", inner.path.display())));
         }
-        if !inner.nested && members.last().is_none_or(|last| last.slot < slot) {
-            inner.cut_to(slot + 1)?;
+        byte_lock::mark(&file, inner.mark).map_err(|error| inner.broken(&error))?;
+        match !inner.nested && members.last().is_none_or(|last| last.slot < slot) {
+            true => inner.end_with(slot)?,
+            false => inner.extend_to(slot)?,
         }
+        // Who makes a new ledger in the place of this one sees the mark, or this sees that the file has gone.
+        inner.check_place()?;
+        inner.remove_lease(slot);
         drop(transaction);
         let cards = vec![Use::default(); inner.cards.len()];
         let uses = Uses { cards, history: History::default(), began: Instant::now(), held: 0 };
@@ -115,7 +118,7 @@ impl Member {
             file,
             slot,
             pid,
-            shared: AtomicBool::new(false),
+            lease: Mutex::new(None),
             detached: false,
             state: Mutex::new(state),
             turn: Condvar::new(),
@@ -139,13 +142,32 @@ impl Member {
     /// # Errors
     /// [`Denied::Full`] where a card has no room, or what room there is, is spoken for. Nothing has changed then.
     pub fn reserve(&self, request: &[(usize, Bytes)]) -> Result<(), Denied> {
-        let asked = self.dense(request)?;
+        self.reserve_now(&self.dense(request)?, 0).map(drop)
+    }
+
+    /// What was taken of each card; `some` as in [`Place`].
+    pub(super) fn reserve_now(&self, asked: &[u64], some: u8) -> Result<Vec<u64>, Denied> {
+        let done = self.reserve_within(asked, some, self.inner.patience.into()).map_err(Error::from)?;
+        done.map_err(|full| self.named(full))
+    }
+
+    /// As [`Member::reserve_now`], with another bound on waiting for the transaction of another process.
+    pub(super) fn reserve_within(&self, asked: &[u64], some: u8, patience: Patience) -> Result<Result<Vec<u64>, Full>, NotBegun> {
         let mut state = self.state();
-        let transaction = self.begin()?;
-        match self.judge(&transaction.members()?, &state.record, &asked, LAST)? {
-            Judgement::Granted(taken) => self.grant(&mut state.record, &taken).map_err(Denied::Broken),
-            Judgement::Denied { full, .. } => Err(full.into()),
+        let transaction = self.begin_within(patience)?;
+        match self.judge(&transaction.members()?, &state.record, asked, Place { some, ..LAST })? {
+            Judgement::Granted(taken) => {
+                self.grant(&mut state.record, &taken)?;
+                Ok(Ok(taken))
+            }
+            Judgement::Denied { full, .. } => Ok(Err(full)),
         }
+    }
+
+    /// A refusal that names the processes that live.
+    pub(super) fn named(&self, mut full: Full) -> Denied {
+        slot::name_heirs(&self.inner, &mut full);
+        full.into()
     }
 
     /// As [`Member::reserve`], on so many of the cards of the request, whichever have room, the emptiest first. Their numbers, in
@@ -158,22 +180,11 @@ impl Member {
         request: &[(usize, Bytes)],
         count: u8,
         wait: Option<&Wait>,
-        told: &mut dyn FnMut(&Full) -> bool,
+        told: &mut dyn FnMut(Obstacle<'_>) -> bool,
     ) -> Result<Vec<usize>, Denied> {
         let taken = match wait {
             Some(wait) => self.wait_for(request, count, wait, told)?,
-            None => {
-                let asked = self.dense(request)?;
-                let mut state = self.state();
-                let transaction = self.begin()?;
-                match self.judge(&transaction.members()?, &state.record, &asked, Place { some: count, ..LAST })? {
-                    Judgement::Granted(taken) => {
-                        self.grant(&mut state.record, &taken)?;
-                        taken
-                    }
-                    Judgement::Denied { full, .. } => return Err(full.into()),
-                }
-            }
+            None => self.reserve_now(&self.dense(request)?, count)?,
         };
         Ok(request.iter().map(|&(card, _)| card).filter(|&card| taken[card] > 0).collect())
     }
@@ -234,13 +245,20 @@ impl Member {
 
     /// Lets the program that `command` starts, and all that it starts, share this place: it lasts until the last of them has
     /// ended, unless this member is dropped before; see [`Member::detach`]. A program that closes handles that it does not know
-    /// gives up its part in the place.
+    /// gives up its part in the place. What it inherits is no handle of the ledger: it proves the place and changes nothing.
     ///
     /// # Errors
-    /// Where the process has no handle left.
+    /// Where the process has no handle left, and where the file of the lease cannot be made.
     pub fn inherit(&self, command: &mut Command) -> Result<()> {
-        let handle = out_of_the_way(&self.file).map_err(|error| self.inner.broken(&error))?;
-        self.shared.store(true, Relaxed);
+        self.check_process()?;
+        let handle = {
+            let mut lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+            let (file, _) = match &mut *lease {
+                Some(made) => made,
+                none => none.insert(self.make_lease()?),
+            };
+            out_of_the_way(file).map_err(|error| self.inner.broken(&error))?
+        };
         let pass_on = move || {
             // SAFETY: changes a flag of a descriptor that the closure owns; fcntl may be called between fork and exec.
             match unsafe { libc::fcntl(handle.as_raw_fd(), libc::F_SETFD, 0) } {
@@ -253,9 +271,29 @@ impl Member {
         Ok(())
     }
 
+    fn make_lease(&self) -> Result<(File, u64)> {
+        let (file, number) = self.inner.make_lease(self.slot)?;
+        self.say(LEASE_AT, number).map_err(|error| self.inner.broken(&error))?;
+        Ok((file, number))
+    }
+
+    /// Writes a word of the slot, outside of transactions.
+    fn say(&self, at: usize, word: u64) -> std::io::Result<()> {
+        self.file.write_all_at(&word.to_le_bytes(), offset(self.slot) + at as u64)
+    }
+
+    /// That others see this member: its ledger is where it was.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION where it was removed or replaced: others do not see what this member holds then.
+    pub fn check_place(&self) -> Result<()> {
+        self.inner.check_place()
+    }
+
     /// Its slot, which outlives it where others have inherited the place.
     pub fn slot(&self) -> Slot {
-        Slot::new(self.inner.clone(), self.slot)
+        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        Slot::new(self.inner.clone(), self.slot, lease.as_ref().map_or(0, |(_, number)| *number))
     }
 
     /// Leaves the place to those who inherited it: bytes stay taken until the last of them has ended. Commands that were given
@@ -271,6 +309,12 @@ impl Member {
     pub(super) fn begin(&self) -> Result<Transaction<'_>> {
         self.check_process()?;
         self.inner.transaction()
+    }
+
+    /// As [`Member::begin`], with another bound.
+    pub(super) fn begin_within(&self, patience: Patience) -> Result<Transaction<'_>, NotBegun> {
+        self.check_process()?;
+        self.inner.transaction_within(patience)
     }
 
     fn check_process(&self) -> Result<()> {
@@ -344,6 +388,17 @@ impl Member {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner).held = held;
         self.file.write_all_at(&record.encode(), offset(self.slot)).map_err(|error| self.inner.broken(&error))
     }
+
+    /// Says without a transaction that a place in the queue is given up.
+    pub(super) fn give_up(&self, place: Place) {
+        // Where this fails, the place in the queue stays until the member's next change.
+        let _ = self.say(GIVEN_UP_AT, place.arrival.wrapping_add(1));
+    }
+
+    /// In a transaction, before a new place in the queue is taken: arrivals are counted anew when nobody waits.
+    pub(super) fn give_nothing_up(&self) -> Result<()> {
+        self.say(GIVEN_UP_AT, 0).map_err(|error| self.inner.broken(&error))
+    }
 }
 
 /// The same open file description under a number that shells do not use for files of their own: a script that opens its third
@@ -367,9 +422,15 @@ impl Drop for Member {
             return;
         }
         // The slot is free at once, whoever else has the handle; closing it tells those who wait.
-        let _ = byte_lock::give_back(&self.file, self.slot);
-        if self.shared.load(Relaxed) {
-            let _ = std::fs::remove_file(self.inner.nested_path(self.slot));
+        let lease = self.lease.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((lease, _)) = &lease {
+            let _ = byte_lock::give_back(lease);
+            let _ = self.say(LEASE_AT, 0);
+            self.inner.remove_lease(self.slot);
+            self.inner.remove_nested(self.slot);
+        }
+        let _ = byte_lock::give_back(&self.file);
+        if lease.is_some() {
             self.inner.ring();
         }
     }

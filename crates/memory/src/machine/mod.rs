@@ -5,6 +5,13 @@
 //! the lock back when the last process that has the description ends, however it ends. What stands in a slot that nobody
 //! locks does not exist: there is nothing to clean up, nothing can leak, and a process id is only ever shown.
 //!
+//! **Leases.** Programs that share a slot do not get the ledger: they inherit an empty file of the lease's own, open for reading,
+//! whose lock keeps the slot in use as the member's does ([`lease`]).
+//!
+//! **The mark.** All members lock one more range, whose numbers say which ledger it is. The kernel's list of locks shows it
+//! whatever becomes of the files ([`mark`]). A process that finds no ledger, or another one than was there, looks for members first,
+//! and makes no second ledger beside them.
+//!
 //! **Transactions.** Whoever reads to decide, or changes what he reserves, does it under one lock of the whole file, looks at
 //! all slots in use, and writes his own slot and no other, in one write inside one page. A process killed on the way leaves
 //! what stood there before or what it wanted to write, in a slot that is free from then on. What a member *uses* of what it
@@ -23,8 +30,12 @@ mod end;
 mod file;
 mod full;
 mod history;
+mod lease;
+mod locked;
+mod mark;
 mod member;
 mod nested;
+mod process;
 mod record;
 mod slot;
 mod state_dir;
@@ -41,6 +52,7 @@ use plimsoll_base::{Bytes, Error, Result};
 pub use end::end_with_this_thread;
 pub use full::{Denied, Full, HolderOn, OUT_OF_MEMORY, Why};
 pub use history::History;
+pub use locked::{Locked, Obstacle};
 pub use member::Member;
 pub use slot::Slot;
 pub use state_dir::StateDir;
@@ -152,18 +164,28 @@ impl Machine {
     /// # Errors
     /// Where the file cannot be used or has no room.
     pub fn join(&self, who: &Who) -> Result<Member> {
-        Member::join(&self.0, who)
+        Member::join(&self.0, who, self.0.transaction()?)
+    }
+
+    /// As [`Machine::join`], for a request that may wait: also for a process that is stuck in a change of the ledger. `told` is called
+    /// now and then with that process, and ends the wait by returning `false`.
+    ///
+    /// # Errors
+    /// As [`Machine::join`]; DEADLINE_EXCEEDED after the timeout, CANCELLED where `told` ended it.
+    pub fn join_waiting(&self, who: &Who, wait: &Wait, told: &mut dyn FnMut(Obstacle<'_>) -> bool) -> Result<Member> {
+        Member::join(&self.0, who, wait::begin(&self.0, wait.timeout, told)?)
     }
 
     /// All members and cards at one instant. A member that lives on in programs that inherited its place, since the process that
-    /// joined has ended, is shown by the oldest of those.
+    /// joined has ended, is shown by the oldest of those. A process that is stuck in a change of the ledger is named, and does
+    /// not delay the look.
     ///
     /// # Errors
     /// Where the file cannot be used.
     pub fn look(&self) -> Result<Snapshot> {
-        let members = self.0.transaction()?.members()?;
-        let mut snapshot = Snapshot::of(&self.0, &members);
-        slot::show_heirs(&self.0.path, &members, &mut snapshot.entries);
+        let (members, locked) = self.0.look()?;
+        let mut snapshot = Snapshot::of(&self.0, &members, locked);
+        slot::show_heirs(&self.0, &members, &mut snapshot.entries);
         Ok(snapshot)
     }
 }

@@ -3,6 +3,7 @@
 //! Such a ledger has the cards of the one around it, each as large as what the member holds of it, and is a file beside that
 //! one's. It belongs to one member: who takes the slot next removes it, and who still uses it then is told so.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use plimsoll_base::{Bytes, Error, Result};
 
 use super::file::{Inner, offset};
+use super::lease::LEASES;
 use super::record::{Record, SLOT, decode_use};
 use super::transaction::Seen;
 use super::{CardInfo, Machine, Member, PATIENCE, decide};
@@ -19,7 +21,7 @@ impl Member {
     /// What a program that inherits the place needs to know to reserve inside of it: see [`Machine::under`].
     pub fn token(&self) -> String {
         let record = &self.state().record;
-        format!("{}.{}.{}@{}", self.slot, record.pid, record.started, self.inner.name())
+        format!("{}@{}", place(self.slot, record), self.inner.name())
     }
 
     /// As [`Member::inside`], where anybody has reserved something inside; none otherwise.
@@ -35,8 +37,9 @@ impl Member {
     /// # Errors
     /// Where one of the ledgers cannot be used.
     pub fn inside(&self) -> Result<Machine> {
-        let held: Vec<u64> = self.state().record.cards.iter().map(|on| on.reserved).collect();
-        self.inner.nested(self.slot, &held)
+        let record = self.state().record.clone();
+        let held: Vec<u64> = record.cards.iter().map(|on| on.reserved).collect();
+        self.inner.nested(self.slot, &record, &held)
     }
 }
 
@@ -47,21 +50,26 @@ impl Machine {
     /// # Errors
     /// FAILED_PRECONDITION where nobody has that place any more; otherwise where the ledger cannot be used.
     pub fn under(&self, token: &str) -> Result<Option<Machine>> {
-        let Some((place, name)) = token.split_once('@') else {
+        let Some((named, name)) = token.split_once('@') else {
             return Err(Error::invalid_argument(format!("'{token}' names no lease")).with_remedy("do not set PLIMSOLL_LEASE by hand"));
         };
         if name != self.0.name() {
             return Ok(None);
         }
-        let members = self.0.transaction()?.members()?;
-        let is_named = |seen: &&Seen| format!("{}.{}.{}", seen.slot, seen.record.pid, seen.record.started) == place;
+        let (members, _) = self.0.look()?;
+        let is_named = |seen: &&Seen| place(seen.slot, &seen.record) == named;
         let Some(holder) = members.iter().find(is_named) else {
             return Err(Error::failed_precondition("the lease under which this program was started has ended")
                 .with_remedy("start it under a lease of its own, or without the variable PLIMSOLL_LEASE"));
         };
         let decide::Request { held, .. } = super::transaction::request(&self.0, &holder.record);
-        self.0.nested(holder.slot, &held).map(Some)
+        self.0.nested(holder.slot, &holder.record, &held).map(Some)
     }
+}
+
+/// A member of a ledger, apart from those who had the slot before.
+fn place(slot: u32, record: &Record) -> String {
+    format!("{slot}.{}.{}", record.pid, record.started)
 }
 
 /// Where in the first page the peaks of those stand whose slots others have now, a number for each card.
@@ -130,9 +138,18 @@ impl Inner {
         path.into()
     }
 
-    fn nested(&self, slot: u32, held: &[u64]) -> Result<Machine> {
+    /// Removes what was inside of a slot whose member is gone.
+    pub(super) fn remove_nested(&self, slot: u32) {
+        let mut leases = self.nested_path(slot).into_os_string();
+        let _ = fs::remove_file(&leases);
+        leases.push(LEASES);
+        let _ = fs::remove_dir_all(leases);
+    }
+
+    fn nested(&self, slot: u32, holder: &Record, held: &[u64]) -> Result<Machine> {
         let card = |(card, held): (&CardInfo, &u64)| CardInfo { capacity: Bytes(*held), ..card.clone() };
         let cards = self.cards.iter().zip(held).map(card).collect();
-        Ok(Machine(Arc::new(Inner::at(self.nested_path(slot), cards, PATIENCE, true)?)))
+        let key = format!("{}.{}", self.name(), place(slot, holder));
+        Ok(Machine(Arc::new(Inner::at(self.nested_path(slot), key, cards, PATIENCE, true)?)))
     }
 }

@@ -1,7 +1,7 @@
 //! What stands in a slot.
 //!
-//! A slot is one page. Its first [`HISTORY_AT`] bytes are the record (checksum, length, fields, little-endian), written in
-//! transactions; the rest the member writes whenever it likes: its history, and two numbers for each card, used and peak.
+//! A slot is one page. Its first [`LEASE_AT`] bytes are the record (checksum, length, fields, little-endian), written in
+//! transactions; the rest the member writes whenever it likes: two words, its history, and for each card used and peak.
 
 use super::{Guarantee, MAX_CARDS, history};
 
@@ -13,6 +13,14 @@ pub(super) const USAGE_AT: usize = SLOT - 16 * MAX_CARDS;
 
 /// Where in a slot the history stands.
 pub(super) const HISTORY_AT: usize = USAGE_AT - history::SIZE;
+
+/// Where in a slot the member says, outside of transactions, which of its places in the queue it has given up: the number of its
+/// arrival and one, 0 for none.
+pub(super) const GIVEN_UP_AT: usize = HISTORY_AT - 8;
+
+/// Where in a slot the number of the file stands by which programs share the slot; 0 for none. Written outside of transactions: it
+/// counts only once the process that wrote it is gone.
+pub(super) const LEASE_AT: usize = GIVEN_UP_AT - 8;
 
 /// How much of a name and of a command line is kept.
 const NAME: usize = 128;
@@ -83,6 +91,12 @@ fn cut(text: &str, most: usize) -> &str {
 }
 
 impl Record {
+    /// Takes it out of the queue.
+    pub(super) fn waits_no_longer(&mut self) {
+        self.waiting = None;
+        self.cards.iter_mut().for_each(|on| on.asked = 0);
+    }
+
     /// The bytes that stand at the beginning of the slot.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = vec![0; 16];
@@ -111,15 +125,15 @@ impl Record {
         out[8..16].copy_from_slice(&length.to_le_bytes());
         let sum = checksum(&out[8..]);
         out[..8].copy_from_slice(&sum.to_le_bytes());
-        debug_assert!(out.len() <= HISTORY_AT);
+        debug_assert!(out.len() <= LEASE_AT);
         out
     }
 
     /// The record of a slot; `None` where there is none that is whole.
     pub(super) fn decode(slot: &[u8]) -> Option<Record> {
-        let mut reader = Reader(slot.get(..HISTORY_AT)?);
+        let mut reader = Reader(slot.get(..LEASE_AT)?);
         let sum = reader.u64()?;
-        let length = usize::try_from(reader.u64()?).ok().filter(|length| (16..=HISTORY_AT).contains(length))?;
+        let length = usize::try_from(reader.u64()?).ok().filter(|length| (16..=LEASE_AT).contains(length))?;
         if sum != checksum(&slot[8..length]) {
             return None;
         }
@@ -153,6 +167,11 @@ pub(super) fn encode_use(uses: &[Use]) -> Vec<u8> {
 pub(super) fn decode_use(slot: &[u8], count: usize) -> Vec<Use> {
     let mut reader = Reader(slot.get(USAGE_AT..).unwrap_or_default());
     (0..count).map(|_| Use { used: reader.u64().unwrap_or(0), peak: reader.u64().unwrap_or(0) }).collect()
+}
+
+/// A word of a slot; 0 where the slot has none.
+pub(super) fn word(slot: &[u8], at: usize) -> u64 {
+    Reader(slot.get(at..).unwrap_or_default()).u64().unwrap_or(0)
 }
 
 /// Takes numbers off the front of bytes.
@@ -215,7 +234,7 @@ mod tests {
         #[test]
         fn records_go_both_ways_and_fit(record in records()) {
             let mut slot = record.encode();
-            prop_assert!(slot.len() <= HISTORY_AT);
+            prop_assert!(slot.len() <= LEASE_AT);
             slot.resize(SLOT, 0xee);
             prop_assert_eq!(Record::decode(&slot), Some(record));
         }

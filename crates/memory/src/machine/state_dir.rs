@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use plimsoll_base::{Code, Error, Result};
 
@@ -15,8 +15,8 @@ pub struct StateDir(PathBuf);
 const REMEDY: &str = "set PLIMSOLL_STATE_DIR to a folder on a local disk that is yours alone";
 
 impl StateDir {
-    /// `$PLIMSOLL_STATE_DIR`; else `plimsoll` in `$XDG_RUNTIME_DIR`, where that folder exists; else `/tmp/plimsoll-<uid>`.
-    /// Made (mode 0700) where it is missing.
+    /// `$PLIMSOLL_STATE_DIR`; else `plimsoll` in `$XDG_RUNTIME_DIR`, where that is a folder of this user (after `su` and `sudo -E` it
+    /// is another one's); else `/tmp/plimsoll-<uid>`. Made (mode 0700) where it is missing.
     ///
     /// # Errors
     /// As [`StateDir::open`].
@@ -27,19 +27,23 @@ impl StateDir {
     /// That folder, made (mode 0700) where it is missing.
     ///
     /// # Errors
-    /// PERMISSION_DENIED where it is a link, is not this user's, or may be written by others: somebody else could alter what
-    /// the ledger says. Otherwise why it cannot be made.
+    /// PERMISSION_DENIED where it is a link (also with a slash behind it), is not this user's, or may be written by others: another
+    /// user could alter what the ledger says. The same where it is missing and would be made in a folder of another user, whom it
+    /// would lock out. Otherwise why it cannot be made.
     pub fn open(path: impl Into<PathBuf>) -> Result<StateDir> {
-        let path: PathBuf = path.into();
+        let path = named(&path.into()).map_err(|error| refused("cannot be looked at", Path::new("."), &error))?;
+        let unsafe_because = |why: String| {
+            let message = format!("the folder for ledgers {} {why}", path.display());
+            Err(Error::new(Code::PermissionDenied, message).with_remedy(REMEDY))
+        };
+        if let Some(owner) = fs::symlink_metadata(&path).is_err().then(|| owner_around(&path)).flatten() {
+            return unsafe_because(format!("would be made in a folder of user {owner}, and this is user {}", user()));
+        }
         match DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(refused("cannot be made", &path, &error)),
             _ => {}
         }
         let facts = fs::symlink_metadata(&path).map_err(|error| refused("cannot be looked at", &path, &error))?;
-        let unsafe_because = |why: String| {
-            let message = format!("the folder for ledgers {} {why}", path.display());
-            Err(Error::new(Code::PermissionDenied, message).with_remedy(REMEDY))
-        };
         if facts.is_symlink() {
             return unsafe_because("is a link: whoever made it could change where it points".into());
         }
@@ -78,13 +82,35 @@ impl StateDir {
     }
 }
 
+/// The path as it is checked: from the root, and without a slash or a dot behind the folder's name, which would hide a link.
+fn named(path: &Path) -> io::Result<PathBuf> {
+    let path: PathBuf = std::path::absolute(path)?.components().collect();
+    match path.components().next_back() {
+        Some(Component::ParentDir) => path.canonicalize(),
+        _ => Ok(path),
+    }
+}
+
+/// The owner of the folder around a path, where that is another user in whose folder nothing is to be made: neither this one nor
+/// root, and not a folder in which all may make their own, as /tmp.
+fn owner_around(path: &Path) -> Option<u32> {
+    let around = fs::metadata(path.parent()?).ok()?;
+    let is_for_all = around.mode() & 0o1002 == 0o1002;
+    Some(around.uid()).filter(|&owner| owner != user() && owner != 0 && !is_for_all)
+}
+
+/// Whether it is a folder of this user.
+fn is_own(folder: &Path) -> bool {
+    fs::metadata(folder).is_ok_and(|facts| facts.is_dir() && facts.uid() == user())
+}
+
 /// Where the folder is, by the environment.
 fn location(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> PathBuf {
     let folder = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(folder) = folder("PLIMSOLL_STATE_DIR") {
         return folder;
     }
-    match folder("XDG_RUNTIME_DIR").filter(|folder| folder.is_absolute() && folder.is_dir()) {
+    match folder("XDG_RUNTIME_DIR").filter(|folder| folder.is_absolute() && is_own(folder)) {
         Some(folder) => folder.join("plimsoll"),
         None => format!("/tmp/plimsoll-{user}").into(),
     }
@@ -122,11 +148,22 @@ mod tests {
             };
             location(variable, 7).to_str().unwrap().to_string()
         };
-        assert_eq!(at(Some("/a"), Some("/")), "/a");
-        assert_eq!(at(Some(""), Some("/")), "/plimsoll");
-        for theirs in [None, Some(""), Some("relative"), Some("/no/such/folder")] {
+        let own = std::env::temp_dir().join(format!("plimsoll-state-dir-{}", std::process::id()));
+        fs::create_dir(&own).unwrap();
+        let own_text = own.to_str().unwrap();
+        assert_eq!(at(Some("/a"), Some(own_text)), "/a");
+        assert_eq!(at(Some(""), Some(own_text)), format!("{own_text}/plimsoll"));
+        for theirs in [None, Some(""), Some("relative"), Some("/no/such/folder"), Some("/dev/null")] {
             assert_eq!(at(None, theirs), "/tmp/plimsoll-7");
         }
+        let folder_of_another = if user() == 0 {
+            std::os::unix::fs::chown(&own, Some(65534), None).unwrap();
+            own_text
+        } else {
+            "/"
+        };
+        assert_eq!(at(None, Some(folder_of_another)), "/tmp/plimsoll-7");
+        fs::remove_dir(&own).unwrap();
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 use plimsoll_base::Result;
 
 use super::decide::{self, Card, Request, Verdict};
-use super::file::{Inner, MAX_MEMBERS, offset};
-use super::record::{HISTORY_AT, OnCard, Place, Record, SLOT, USAGE_AT, Use, decode_use};
-use super::{History, byte_lock};
+use super::file::{Inner, MAX_MEMBERS, NotBegun, Patience, offset};
+use super::record::{GIVEN_UP_AT, HISTORY_AT, LEASE_AT, OnCard, Place, Record, SLOT, USAGE_AT, Use, decode_use, word};
+use super::{History, Locked, byte_lock};
 
 /// The time in which this process alone looks at the ledger and changes it.
 pub(super) struct Transaction<'a> {
@@ -33,34 +33,74 @@ impl Transaction<'_> {
     /// # Errors
     /// DATA_LOSS where a slot in use cannot be read: nobody knows then what is free.
     pub(super) fn members(&self) -> Result<Vec<Seen>> {
-        let length = self.lock.metadata().map_err(|error| self.inner.broken(&error))?.len().min(offset(MAX_MEMBERS));
+        self.inner.members(&self.lock)
+    }
+}
+
+impl Inner {
+    /// All members, by slot, as a handle of the file without a slot's byte shows them.
+    ///
+    /// # Errors
+    /// As [`Transaction::members`].
+    fn members(&self, file: &File) -> Result<Vec<Seen>> {
+        let broken = |error: std::io::Error| self.broken(&error);
+        let length = file.metadata().map_err(broken)?.len().min(offset(MAX_MEMBERS));
         let mut pages = vec![0; length.saturating_sub(offset(0)) as usize];
-        self.lock.read_exact_at(&mut pages, offset(0)).map_err(|error| self.inner.broken(&error))?;
+        file.read_exact_at(&mut pages, offset(0)).map_err(broken)?;
         let mut members = Vec::new();
         let mut slots = 0;
         for page in pages.chunks_exact(SLOT) {
-            if self.is_taken(slots)? {
-                let Some(record) = Record::decode(page) else { return Err(self.damaged(slots)) };
+            if byte_lock::is_taken(file, slots).map_err(broken)? || self.is_leased(slots, word(page, LEASE_AT))? {
+                let Some(mut record) = Record::decode(page) else {
+                    return Err(self.unusable(&format!("is damaged: slot {slots} is in use and cannot be read")));
+                };
+                if record.waiting.is_some_and(|place| place.arrival.wrapping_add(1) == word(page, GIVEN_UP_AT)) {
+                    record.waits_no_longer();
+                }
                 let uses = decode_use(page, record.cards.len());
                 let history = History::decode(&page[HISTORY_AT..USAGE_AT]);
                 members.push(Seen { slot: slots, record, uses, history });
             }
             slots += 1;
         }
-        if byte_lock::any_taken_from(&self.lock, slots).map_err(|error| self.inner.broken(&error))? {
-            return Err(self.damaged(slots));
+        if byte_lock::any_taken_from(file, slots).map_err(broken)? {
+            return Err(self.unusable(&format!("was cut short to {length} bytes: slot {slots} or one behind it is in use")));
         }
         Ok(members)
     }
 
-    fn is_taken(&self, slot: u32) -> Result<bool> {
-        byte_lock::is_taken(&self.lock, slot).map_err(|error| self.inner.broken(&error))
-    }
-
-    fn damaged(&self, slot: u32) -> plimsoll_base::Error {
-        self.inner.unusable(&format!("is damaged: slot {slot} is in use and cannot be read"))
+    /// All members at one instant, for callers that only look. Where another process is stuck in a transaction, the file is read as it
+    /// is: nothing changes meanwhile, since no other transaction begins.
+    ///
+    /// # Errors
+    /// As [`Transaction::members`].
+    pub(super) fn look(&self) -> Result<(Vec<Seen>, Option<Locked>)> {
+        let mut tries = TRIES;
+        loop {
+            let locked = match self.transaction_within(Patience { stopped: GLANCE, most: self.patience }) {
+                Ok(transaction) => return Ok((transaction.members()?, None)),
+                Err(NotBegun::Locked(locked)) => locked,
+                Err(NotBegun::Broken(error)) => return Err(error),
+            };
+            let seen = match self.check_header() {
+                Ok(()) => self.members(&self.open_again(false)?),
+                Err(_) => return Err(locked.into()),
+            };
+            match seen {
+                Ok(members) => return Ok((members, Some(locked))),
+                // It may go on just now.
+                Err(_) if tries > 1 => tries -= 1,
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
+
+/// How long a look waits for a process that is stopped in a transaction.
+const GLANCE: std::time::Duration = std::time::Duration::from_millis(250);
+
+/// How often what cannot be read is read again.
+const TRIES: u32 = 3;
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {

@@ -1,7 +1,5 @@
 //! What people are shown: cards, members, those who wait and why, and processes by name.
 
-use std::fs;
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_base::Bytes;
@@ -9,7 +7,7 @@ use plimsoll_base::Bytes;
 use super::decide::Verdict;
 use super::file::Inner;
 use super::transaction::{Scene, Seen};
-use super::{CardInfo, Guarantee, History};
+use super::{CardInfo, Guarantee, History, Locked};
 
 /// A machine's cards and all who have to do with them, at one instant.
 #[derive(Clone, Debug)]
@@ -18,6 +16,8 @@ pub struct Snapshot {
     pub cards: Vec<CardUsage>,
     /// All members, those who only wait included.
     pub entries: Vec<Entry>,
+    /// The process that keeps the ledger locked, where one does: nothing is granted until it goes on or ends.
+    pub locked: Option<Locked>,
 }
 
 /// How much of a card is taken.
@@ -89,7 +89,7 @@ pub struct Waiting {
 }
 
 impl Snapshot {
-    pub(super) fn of(inner: &Inner, members: &[Seen]) -> Snapshot {
+    pub(super) fn of(inner: &Inner, members: &[Seen], locked: Option<Locked>) -> Snapshot {
         let scene = Scene::of(inner, members);
         let verdicts = scene.verdicts();
         let mut entries: Vec<Entry> = members.iter().map(|seen| entry(inner, seen)).collect();
@@ -119,7 +119,7 @@ impl Snapshot {
             let (reserved, used) = (share(|share| share.reserved), share(|share| share.used));
             CardUsage { free: card.capacity - outside - reserved, card, reserved, used, outside }
         };
-        Snapshot { cards: (0..inner.cards.len()).map(card).collect(), entries }
+        Snapshot { cards: (0..inner.cards.len()).map(card).collect(), entries, locked }
     }
 
     /// Those who hold bytes of a card, with their part in it, most first.
@@ -171,33 +171,4 @@ fn entry(inner: &Inner, seen: &Seen) -> Entry {
         history: seen.history.clone(),
         waiting: None,
     }
-}
-
-/// A process in words, as far as the system tells: `pid 7 (python train.py), which is stopped`.
-pub(super) fn describe_process(pid: u32) -> String {
-    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let program = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
-    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = match status.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()) {
-        Some('T' | 't') => ", which is stopped",
-        Some('Z' | 'X') => ", which has ended",
-        Some(_) => "",
-        None => ", which is not to be found",
-    };
-    match program.is_empty() {
-        true => format!("pid {pid}{state}"),
-        false => format!("pid {pid} ({}){state}", program.chars().take(200).collect::<String>()),
-    }
-}
-
-/// The processes that have a file open, as far as this user may see them. Slow: for errors.
-pub(super) fn processes_with(path: &Path) -> Vec<u32> {
-    let own = std::process::id();
-    let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let has = |pid: &u32| {
-        let handles = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        // This process has the file open to look at it; that is twice, and a third time if it is a member.
-        handles.filter(|handle| fs::read_link(handle.path()).is_ok_and(|target| target == path)).count() > if *pid == own { 2 } else { 0 }
-    };
-    pids.filter(has).collect()
 }

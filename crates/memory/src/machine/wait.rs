@@ -1,14 +1,18 @@
 //! Waiting for bytes.
 
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use plimsoll_base::{Code, Result};
+
 use super::bell::Bells;
+use super::file::{Inner, NotBegun, Patience};
 use super::member::Judgement;
 use super::record::Place;
-use super::transaction::{Scene, Seen};
+use super::transaction::{Scene, Seen, Transaction};
 use super::watch::Watch;
-use super::{Bytes, Denied, Full, Member, Why};
+use super::{Bytes, Denied, Full, Member, Obstacle, Why, slot};
 
 /// How many at the front are told by the kernel when a member goes. Few: users may have 128 watches, and not all must wake for
 /// each death.
@@ -26,6 +30,12 @@ const FAR: Duration = Duration::from_secs(1);
 /// When to look again after being told: the kernel tells of a death just before it gives the locks back.
 const AFTERWARDS: [Duration; 3] = [Duration::from_micros(300), Duration::from_millis(2), Duration::from_millis(10)];
 
+/// How often a waiter is told of a process that is stuck in a transaction.
+const STUCK: Duration = Duration::from_secs(1);
+
+/// How often it is looked which process has what a member left that has ended.
+const HEIRS: Duration = Duration::from_secs(1);
+
 /// How to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wait {
@@ -38,12 +48,19 @@ pub struct Wait {
 impl Member {
     /// As [`Member::reserve`], but waits for its turn, in order of priority and then of arrival. Those behind may pass only
     /// where they cannot delay those before them (`decide.rs` has the rule). `told` is called when waiting begins and each time
-    /// it goes on, with what is in the way; it ends the wait by returning `false`.
+    /// it goes on, with what is in the way; it ends the wait by returning `false`. A process that is stuck in a change of the ledger
+    /// is one more thing that is waited for.
     ///
     /// # Errors
     /// [`Denied::Full`] after the timeout, where `told` ends it, where the card could never give that much, and where everyone
-    /// who holds the bytes waits too, this member last. Nothing has changed then, and nothing is left in the queue.
-    pub fn reserve_waiting(&self, request: &[(usize, Bytes)], wait: &Wait, told: &mut dyn FnMut(&Full) -> bool) -> Result<(), Denied> {
+    /// who holds the bytes waits too, this member last. DEADLINE_EXCEEDED or CANCELLED where the ledger is locked at that time.
+    /// Nothing has changed then, and nothing is left in the queue.
+    pub fn reserve_waiting(
+        &self,
+        request: &[(usize, Bytes)],
+        wait: &Wait,
+        told: &mut dyn FnMut(Obstacle<'_>) -> bool,
+    ) -> Result<(), Denied> {
         self.wait_for(request, 0, wait, told).map(drop)
     }
 
@@ -53,68 +70,72 @@ impl Member {
         request: &[(usize, Bytes)],
         some: u8,
         wait: &Wait,
-        told: &mut dyn FnMut(&Full) -> bool,
+        told: &mut dyn FnMut(Obstacle<'_>) -> bool,
     ) -> Result<Vec<u64>, Denied> {
-        let begin = Instant::now();
-        let left = || wait.timeout.map_or(Duration::MAX, |timeout| timeout.saturating_sub(begin.elapsed()));
+        let clock = Clock { begin: Instant::now(), timeout: wait.timeout };
         let asked = self.dense(request)?;
-        let Some(_turn) = self.take_turn(&left) else {
-            let now = match some {
-                0 => self.reserve(request).map(|()| asked),
-                some => self
-                    .reserve_some(request, some, None, told)
-                    .map(|cards| (0..asked.len()).map(|card| if cards.contains(&card) { asked[card] } else { 0 }).collect()),
-            };
-            return now.map_err(|denied| match denied {
-                Denied::Full(full) => Full { why: Why::TimedOut(wait.timeout.unwrap_or_default()), ..*full }.into(),
-                broken => broken,
-            });
-        };
-        self.wait_in_turn(&asked, some, wait, &left, told)
+        match self.take_turn(&clock) {
+            Some(mut turn) => self.wait_in_turn(&mut turn, &asked, some, wait, &clock, told),
+            None => until_it_begins(&self.inner, &clock, told, &mut |patience| self.reserve_within(&asked, some, patience))?
+                .map_err(|full| self.named(Full { why: Why::TimedOut(wait.timeout.unwrap_or_default()), ..full })),
+        }
     }
 
     /// A member has one place in the queue: its threads take turns. None where time is over before.
-    fn take_turn(&self, left: &dyn Fn() -> Duration) -> Option<Turn<'_>> {
+    fn take_turn(&self, clock: &Clock) -> Option<Turn<'_>> {
         let mut state = self.state();
         while state.busy {
-            let left = left();
+            let left = clock.left();
             if left.is_zero() {
                 return None;
             }
             state = self.turn.wait_timeout(state, left.min(LOOK)).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.busy = true;
-        Some(Turn(self))
+        Some(Turn { member: self, is_stuck: false })
     }
 
     fn wait_in_turn(
         &self,
+        turn: &mut Turn<'_>,
         asked: &[u64],
         some: u8,
         wait: &Wait,
-        left: &dyn Fn() -> Duration,
-        told: &mut dyn FnMut(&Full) -> bool,
+        clock: &Clock,
+        told: &mut dyn FnMut(Obstacle<'_>) -> bool,
     ) -> Result<Vec<u64>, Denied> {
         let bells = Bells::of(&self.inner.file).map_err(|error| self.inner.broken(&error))?;
-        let (mut near, mut watch) = (false, None);
+        let (mut near, mut watch, mut heirs) = (false, None, Heirs::default());
         let mut look_again = AFTERWARDS.iter();
         loop {
             let heard = bells.listen(self.slot).map_err(|error| self.inner.broken(&error))?;
-            let (mut full, ahead) = match self.attempt(asked, some, wait.priority, near, &bells)? {
-                Ok(taken) => return Ok(taken),
-                Err(denied) => denied,
+            turn.is_stuck = true;
+            let attempt = until_it_begins(&self.inner, clock, told, &mut |patience| {
+                self.attempt(asked, Place { priority: wait.priority, arrival: 0, near, some }, &bells, patience)
+            })?;
+            turn.is_stuck = false;
+            let (mut full, ahead) = match attempt {
+                Attempt::Granted(taken) => return Ok(taken),
+                Attempt::Denied { mut full, ahead, must_give_up } => {
+                    heirs.name(&self.inner, &mut full);
+                    if must_give_up {
+                        return Err(full.into());
+                    }
+                    (full, ahead)
+                }
             };
-            if !told(&full) {
+            if !told(Obstacle::Full(&full)) {
                 full.why = Why::Stopped;
                 return Err(full.into());
             }
-            let left = left();
+            let left = clock.left();
             if left.is_zero() {
                 full.why = Why::TimedOut(wait.timeout.unwrap_or_default());
                 return Err(full.into());
             }
             if ahead < NEAR && !near {
-                (near, watch) = (true, Watch::on(&self.inner.path));
+                let leases = self.inner.make_leases().map(|()| self.inner.leases());
+                (near, watch) = (true, leases.ok().and_then(|leases| Watch::on(&self.inner.path, &leases)));
                 // What happened before the watch is not told.
                 continue;
             }
@@ -128,35 +149,32 @@ impl Member {
         }
     }
 
-    /// Takes the bytes if they are granted; else waits, and says what is in the way and how many are before.
-    fn attempt(
-        &self,
-        asked: &[u64],
-        some: u8,
-        priority: i32,
-        near: bool,
-        bells: &Bells,
-    ) -> Result<Result<Vec<u64>, (Full, usize)>, Denied> {
+    /// Takes the bytes if they are granted; else waits, and says what is in the way and how many are before. The number of the arrival
+    /// in `place` is that of the first time.
+    fn attempt(&self, asked: &[u64], place: Place, bells: &Bells, patience: Patience) -> Result<Attempt, NotBegun> {
         let mut state = self.state();
-        let transaction = self.begin()?;
+        let transaction = self.begin_within(patience)?;
         let members = transaction.members()?;
         let arrivals = || members.iter().filter_map(|seen| seen.record.waiting);
         let next = || arrivals().map(|place| place.arrival.saturating_add(1)).max().unwrap_or(0);
-        let place = Place { near, ..state.record.waiting.unwrap_or_else(|| Place { priority, arrival: next(), near, some }) };
+        let place = Place { near: place.near, ..state.record.waiting.unwrap_or_else(|| Place { arrival: next(), ..place }) };
         let outcome = match self.judge(&members, &state.record, asked, place)? {
             Judgement::Granted(taken) => {
                 let waited = state.record.waiting.is_some();
                 self.grant(&mut state.record, &taken)?;
-                (waited, Ok(taken))
+                (waited, Attempt::Granted(taken))
             }
-            Judgement::Denied { mut full, must_give_up: true, .. } => {
+            Judgement::Denied { mut full, ahead, must_give_up: true } => {
                 if full.why != Why::Never {
                     full.why = Why::Deadlock;
                 }
-                return Err(full.into());
+                return Ok(Attempt::Denied { full, ahead, must_give_up: true });
             }
-            Judgement::Denied { full, ahead, .. } => {
+            Judgement::Denied { full, ahead, must_give_up } => {
                 let comes = state.record.waiting.is_none();
+                if comes {
+                    self.give_nothing_up()?;
+                }
                 if state.record.waiting != Some(place) {
                     let mut waiting = state.record.clone();
                     waiting.waiting = Some(place);
@@ -166,7 +184,7 @@ impl Member {
                     self.write(&waiting)?;
                     state.record = waiting;
                 }
-                (comes, Err((full, ahead)))
+                (comes, Attempt::Denied { full, ahead, must_give_up })
             }
         };
         drop(transaction);
@@ -190,22 +208,126 @@ impl Member {
     }
 }
 
+/// What came of looking whether a request is granted.
+enum Attempt {
+    /// So much was taken of each card.
+    Granted(Vec<u64>),
+    Denied {
+        full: Full,
+        /// How many come before.
+        ahead: usize,
+        must_give_up: bool,
+    },
+}
+
+/// How long a wait may last.
+struct Clock {
+    begin: Instant,
+    timeout: Option<Duration>,
+}
+
+impl Clock {
+    fn left(&self) -> Duration {
+        self.timeout.map_or(Duration::MAX, |timeout| timeout.saturating_sub(self.begin.elapsed()))
+    }
+}
+
+/// Begins a transaction for a request that waits.
+pub(super) fn begin<'a>(
+    inner: &'a Inner,
+    timeout: Option<Duration>,
+    told: &mut dyn FnMut(Obstacle<'_>) -> bool,
+) -> Result<Transaction<'a>> {
+    let clock = Clock { begin: Instant::now(), timeout };
+    until_it_begins(inner, &clock, told, &mut |patience| inner.transaction_within(patience))
+}
+
+/// Tries what begins a transaction until it does. A wait with a bound ends with it where that process is stopped, else when the ledger's patience is over as well.
+fn until_it_begins<T>(
+    inner: &Inner,
+    clock: &Clock,
+    told: &mut dyn FnMut(Obstacle<'_>) -> bool,
+    attempt: &mut dyn FnMut(Patience) -> Result<T, NotBegun>,
+) -> Result<T> {
+    let since = Instant::now();
+    loop {
+        let most = STUCK.min(inner.patience);
+        let mut locked = match attempt(Patience { stopped: clock.left().min(most), most }) {
+            Ok(done) => return Ok(done),
+            Err(NotBegun::Broken(error)) => return Err(error),
+            Err(NotBegun::Locked(locked)) => locked,
+        };
+        let after = since.elapsed();
+        locked.after = in_words(after);
+        if !told(Obstacle::Locked(&locked)) {
+            return Err(locked.ends(Code::Cancelled, "the wait was ended"));
+        }
+        if clock.left().is_zero() && (locked.stopped || after >= inner.patience) {
+            let timeout = clock.timeout.unwrap_or_default();
+            return Err(locked.ends(Code::DeadlineExceeded, &format!("waited for {timeout:?}")));
+        }
+    }
+}
+
+/// Rounded to what people read.
+fn in_words(time: Duration) -> Duration {
+    match time.as_secs() {
+        0 => Duration::from_millis(time.as_millis() as u64),
+        seconds => Duration::from_secs(seconds),
+    }
+}
+
+/// The processes that have what members left that have ended, as they were seen last.
+#[derive(Default)]
+struct Heirs {
+    looked: Option<Instant>,
+    /// By slot and the process that joined.
+    known: BTreeMap<(u32, u32), (u32, String)>,
+}
+
+impl Heirs {
+    fn name(&mut self, inner: &Inner, full: &mut Full) {
+        let members = |full: &Full| full.holders.iter().chain(&full.ahead).map(|holder| (holder.slot, holder.pid)).collect::<Vec<_>>();
+        if self.looked.is_none_or(|at| at.elapsed() >= HEIRS) {
+            let before = members(full);
+            slot::name_heirs(inner, full);
+            let after = full.holders.iter().chain(&full.ahead).map(|holder| (holder.pid, holder.program.clone()));
+            self.known = before.into_iter().zip(after).filter(|((_, pid), (heir, _))| pid != heir).collect();
+            self.looked = Some(Instant::now());
+            return;
+        }
+        for holder in full.holders.iter_mut().chain(&mut full.ahead) {
+            if let Some(heir) = self.known.get(&(holder.slot, holder.pid)) {
+                (holder.pid, holder.program) = heir.clone();
+            }
+        }
+    }
+}
+
 /// The time in which a thread of a member may wait. Nothing is left of it in the queue afterwards, however it ends.
-struct Turn<'a>(&'a Member);
+struct Turn<'a> {
+    member: &'a Member,
+    /// Whether it ends because another process is stuck in a transaction.
+    is_stuck: bool,
+}
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let member = self.member;
+        let mut state = member.state();
         state.busy = false;
-        self.0.turn.notify_one();
-        if state.record.waiting.take().is_some() {
-            state.record.cards.iter_mut().for_each(|on| on.asked = 0);
-            // Where this fails, the place in the queue stays until the member's next change.
-            let Ok(transaction) = self.0.begin() else { return };
-            let _ = self.0.write(&state.record);
-            drop(transaction);
-            // Those at the front look, and wake who comes after them.
-            self.0.inner.ring();
+        member.turn.notify_one();
+        let Some(place) = state.record.waiting else { return };
+        state.record.waits_no_longer();
+        let patience = if self.is_stuck { Duration::ZERO } else { member.inner.patience };
+        match member.begin_within(patience.into()) {
+            Ok(transaction) => {
+                let _ = member.write(&state.record);
+                drop(transaction);
+            }
+            Err(_) => member.give_up(place),
         }
+        // Those at the front look, and wake who comes after them.
+        member.inner.ring();
     }
 }

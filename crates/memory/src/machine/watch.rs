@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Wakes when somebody closes a handle of the file that could write: a member that leaves or dies, or a ring.
+/// Wakes when a handle of the ledger that could write is closed, by a member that leaves or dies or by a ring, and when the last
+/// program of a lease closes the file of the lease.
 pub(super) struct Watch(OwnedFd);
 
 impl Watch {
-    /// A watch on that file; `None` where the system has none to give (users may have 128).
-    pub(super) fn on(path: &Path) -> Option<Watch> {
-        let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    /// A watch on that ledger and on the folder of its leases; `None` where the system has none to give (users may have 128).
+    pub(super) fn on(ledger: &Path, leases: &Path) -> Option<Watch> {
         // SAFETY: makes a new descriptor and touches nothing else.
         let raw = unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) };
         if raw < 0 {
@@ -20,9 +20,14 @@ impl Watch {
         }
         // SAFETY: the descriptor was made just now, and nobody else has it.
         let watch = Watch(unsafe { OwnedFd::from_raw_fd(raw) });
+        // A lease's file is open for reading in the programs that have it, and for writing in those that only look.
+        (watch.add(ledger, libc::IN_CLOSE_WRITE) && watch.add(leases, libc::IN_CLOSE_NOWRITE)).then_some(watch)
+    }
+
+    fn add(&self, path: &Path, events: u32) -> bool {
+        let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
         // SAFETY: the descriptor is open and the path ends in a zero.
-        let added = unsafe { libc::inotify_add_watch(watch.0.as_raw_fd(), path.as_ptr(), libc::IN_CLOSE_WRITE) };
-        (added >= 0).then_some(watch)
+        unsafe { libc::inotify_add_watch(self.0.as_raw_fd(), path.as_ptr(), events) >= 0 }
     }
 
     /// Sleeps until something is closed, at most that long. Whether something was.

@@ -18,6 +18,7 @@ pub struct Player {
     child: Child,
     said: BufReader<ChildStdout>,
     stdin: ChildStdin,
+    apart: bool,
 }
 
 /// This program in a role: a word and its numbers.
@@ -33,10 +34,41 @@ impl Player {
         Player::start(command(role, state))
     }
 
+    /// In namespaces of its own, as `unshare` makes them with these options; none without any.
+    pub fn apart(role: &str, state: &Path, options: &str) -> Player {
+        let plain = command(role, state);
+        if options.is_empty() {
+            return Player::start(plain);
+        }
+        let mut apart = Command::new("unshare");
+        // A shell is the first process there, so that what the role leaves behind lives on without it.
+        apart.args(options.split(' ')).args(["sh", "-c", "\"$@\"; sleep 300", "sh"]).arg(plain.get_program()).args(plain.get_args());
+        plain.get_envs().for_each(|(name, value)| {
+            value.map(|value| apart.env(name, value));
+        });
+        apart.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Player::start(apart)
+    }
+
+    /// Kills the process that plays the role, and what started it only if that is the same.
+    pub fn kill_inside(&mut self) {
+        let text = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+        let children = |pid: u32| text(format!("/proc/{pid}/task/{pid}/children"));
+        let first = |list: String| list.split_whitespace().next().and_then(|pid| pid.parse::<u32>().ok());
+        // unshare, the shell, the role.
+        let role = first(children(self.pid())).filter(|_| self.apart).and_then(|shell| first(children(shell))).unwrap_or(self.pid());
+        // SAFETY: a process that this test started and that waits to be told to end.
+        assert_eq!(unsafe { libc::kill(role as i32, libc::SIGKILL) }, 0);
+        let begin = std::time::Instant::now();
+        while text(format!("/proc/{role}/stat")).rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z')) {
+            assert!(begin.elapsed() < Duration::from_secs(30));
+        }
+    }
+
     pub fn start(mut command: Command) -> Player {
         let mut child = command.spawn().unwrap();
         let (said, stdin) = (BufReader::new(child.stdout.take().unwrap()), child.stdin.take().unwrap());
-        Player { child, said, stdin }
+        Player { child, said, stdin, apart: command.get_program() == "unshare" }
     }
 
     pub fn pid(&self) -> u32 {

@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Code, Error};
-use plimsoll_memory::machine::{Machine, StateDir};
+use plimsoll_memory::machine::{Machine, StateDir, Wait};
 
 use super::child::{Player, command};
 use super::{Folder, SET, cards, holder, reserved, who};
@@ -31,7 +32,9 @@ fn folders_of_others_are_refused() {
         assert!(error.message().contains(words), "{error}");
         assert!(error.remedy().is_some_and(|remedy| remedy.contains("PLIMSOLL_STATE_DIR")), "{error}");
     };
-    refused(&folder.0.join("link"), Code::PermissionDenied, "is a link");
+    for end in ["", "/", "//", "/.", "/./"] {
+        refused(&folder.0.join(format!("link{end}")), Code::PermissionDenied, "is a link");
+    }
     refused(&folder.0.join("file"), Code::PermissionDenied, "is not a folder");
     refused(&folder.0.join("open"), Code::PermissionDenied, "may be written by others (mode 0770)");
     refused(&folder.0.join("no/such"), Code::NotFound, "cannot be made");
@@ -44,6 +47,13 @@ fn folders_of_others_are_refused() {
         "/".into()
     };
     refused(&others, Code::PermissionDenied, "belongs to user");
+    if root() {
+        // As after `su` and `sudo -E`: what is made there would lock its user out.
+        refused(&others.join("missing"), Code::PermissionDenied, "would be made in a folder of user 65534, and this is user 0");
+        assert!(!others.join("missing").exists());
+    } else {
+        eprintln!("skipped: only root can make folders of another user");
+    }
     let made = folder.0.join("new");
     StateDir::open(&made).unwrap();
     assert_eq!(fs::metadata(&made).unwrap().permissions().mode() & 0o777, 0o700);
@@ -189,8 +199,6 @@ fn damage_to_those_who_live_is_named() {
     };
     file.write_all_at(&[0x55; 40], 4096 + 30).unwrap();
     refused("slot 0 is in use and cannot be read");
-    file.set_len(4096).unwrap();
-    refused("slot 0 is in use and cannot be read");
     file.write_all_at(&before, 0).unwrap();
     file.write_all_at(&[9], 8).unwrap();
     refused("is of another version and in use");
@@ -208,11 +216,13 @@ fn a_file_that_is_replaced_is_noticed() {
     let folder = Folder::new("replaced");
     let machine = folder.machine(&[10]);
     let held = holder(&machine, "", 4);
+    held.check_place().unwrap();
     fs::remove_file(folder.file()).unwrap();
     for replaced in [false, true] {
         if replaced {
-            folder.machine(&[10]);
+            fs::write(folder.file(), "").unwrap();
         }
+        held.check_place().unwrap_err();
         let error = Error::from(held.reserve(&[(0, Bytes(1))]).unwrap_err());
         assert_eq!(error.code(), Code::FailedPrecondition, "{error}");
         assert!(machine.look().is_err() && machine.join(&who("")).is_err() && held.release(&[(0, Bytes(1))]).is_err());
@@ -228,15 +238,18 @@ fn who_is_stuck_in_a_transaction_is_named() {
     assert_eq!(stuck.hears(), "locked");
     stuck.signal(libc::SIGSTOP);
     let name = format!("has been locked for 100ms by pid {} (", stuck.pid());
-    let mut error = machine.look().unwrap_err();
+    let mut error = machine.join(&who("")).unwrap_err();
     // A signal takes its time.
     for _ in 0..100 {
         if error.message().contains("which is stopped") {
             break;
         }
-        error = machine.look().unwrap_err();
+        error = machine.join(&who("")).unwrap_err();
     }
     assert!(error.message().contains(&name) && error.message().ends_with("which is stopped"), "{error}");
+    let seen = machine.look().unwrap();
+    assert!(seen.locked.is_some_and(|locked| locked.stopped && locked.by.contains(&format!("pid {} (", stuck.pid()))));
+    assert_eq!(seen.cards[0].reserved, Bytes(4), "who only looks sees what is there");
     assert!(machine.join(&who("")).is_err() && held.reserve(&[(0, Bytes(1))]).is_err());
     assert!(held.release(&[(0, Bytes(1))]).is_err());
     // Leaving needs no transaction.
@@ -257,4 +270,136 @@ fn what_could_not_be_given_back_is_with_the_next_change() {
     assert_eq!(reserved(&machine), [9]);
     held.reserve(&[(0, Bytes(6))]).unwrap();
     assert_eq!((reserved(&machine), held.reserved(0)), (vec![10], Bytes(10)));
+}
+
+/// A ledger that is shorter than it was, by any number of bytes.
+#[test]
+fn a_file_that_was_cut_short_is_said_to_be_so() {
+    let folder = Folder::new("short");
+    let machine = folder.machine(&[10]);
+    let held = holder(&machine, "", 4);
+    let whole = fs::read(folder.file()).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(folder.file()).unwrap();
+    let own = format!("pid {} (", std::process::id());
+    for length in [0, 1, 8, 11, 12, 40, 100, 4095, 4096, 5000, 8191] {
+        file.set_len(length).unwrap();
+        let newcomer =
+            Machine::open(&StateDir::open(folder.state()).unwrap(), SET, &cards(&[10])).and_then(|machine| machine.look()).map(drop);
+        let reserved = held.reserve(&[(0, Bytes(1))]).map_err(Error::from);
+        let waited = held.reserve_waiting(&[(0, Bytes(1))], &Wait::default(), &mut |_| true).map_err(Error::from);
+        for error in [newcomer, reserved, waited].map(Result::unwrap_err) {
+            assert_eq!(error.code(), Code::DataLoss, "{length}: {error}");
+            assert!(error.message().contains("cut short") && error.message().contains(&own), "{length}: {error}");
+        }
+        file.set_len(0).unwrap();
+        file.write_all_at(&whole, 0).unwrap();
+    }
+    assert_eq!(reserved(&machine), [4]);
+    file.set_len(100).unwrap();
+    drop(held);
+    assert_eq!(reserved(&machine), [0], "a ledger that has no members is made anew");
+}
+
+/// What newcomers say who find no ledger, or another one than was there.
+fn newcomers_are_told(folder: &Folder, pid: u32, what: &str) {
+    let opened = Machine::open(&StateDir::open(folder.state()).unwrap(), SET, &cards(&[10]));
+    let error = opened.and_then(|machine| machine.join(&who("newcomer"))).map(drop).unwrap_err();
+    assert_eq!(error.code(), Code::DataLoss, "{what}: {error}");
+    assert!(error.message().contains(&format!("pid {pid} (")), "{what}: {error}");
+}
+
+/// What is done to a ledger, in words and in deed.
+type Removal = (&'static str, fn(&Folder));
+
+fn removals() -> [Removal; 4] {
+    [
+        ("the file is removed", |folder| fs::remove_file(folder.file()).unwrap()),
+        ("the file is moved", |folder| fs::rename(folder.file(), folder.0.join("aside")).unwrap()),
+        ("the file is replaced by a copy", |folder| {
+            fs::copy(folder.file(), folder.0.join("copy")).unwrap();
+            fs::rename(folder.0.join("copy"), folder.file()).unwrap();
+        }),
+        ("the folder is removed", |folder| fs::remove_dir_all(folder.state()).unwrap()),
+    ]
+}
+
+#[test]
+fn no_second_ledger_is_made_beside_members() {
+    for (what, remove) in removals() {
+        let folder = Folder::new("second");
+        let machine = folder.machine(&[10]);
+        let mut child = Player::new("hold 10 4", &folder.state());
+        assert_eq!(child.hears(), "holds");
+        remove(&folder);
+        newcomers_are_told(&folder, child.pid(), what);
+        newcomers_are_told(&folder, child.pid(), what);
+        assert!(machine.look().is_err(), "{what}");
+        child.kill();
+        // A ledger that was opened before is not the one that is there now.
+        assert_eq!(reserved(&folder.machine(&[10])), [0], "{what}");
+    }
+}
+
+/// The same where programs hold what a process left to them, and where these and the newcomer see other process ids, mounts and
+/// networks than each other.
+#[test]
+fn no_second_ledger_is_made_beside_leases() {
+    let apart = ["", "--mount --pid --fork --kill-child --net"];
+    let can = |options: &str| {
+        let mut command = Command::new("unshare");
+        options.is_empty() || command.args(options.split(' ')).arg("true").output().is_ok_and(|output| output.status.success())
+    };
+    for options in apart {
+        if !can(options) {
+            eprintln!("skipped: unshare {options} is not to be had");
+            continue;
+        }
+        for (what, remove) in removals() {
+            let folder = Folder::new("leases");
+            folder.machine(&[10]);
+            let mut wrapper = Player::apart("lease", &folder.state(), options);
+            let heard = wrapper.hears();
+            let (shares, stranger) = heard.split_once(' ').unwrap();
+            wrapper.kill_inside();
+            remove(&folder);
+            if options.is_empty() {
+                newcomers_are_told(&folder, shares.parse().unwrap(), what);
+                super::leases::end(shares);
+                super::leases::end(stranger);
+            } else {
+                let state = StateDir::open(folder.state()).unwrap();
+                let error = Machine::open(&state, SET, &cards(&[10])).and_then(|machine| machine.look()).map(drop).unwrap_err();
+                assert_eq!(error.code(), Code::DataLoss, "{what}: {error}");
+                // The first process of the namespace ends all in it.
+                wrapper.kill();
+            }
+            let begin = Instant::now();
+            while Machine::open(&StateDir::open(folder.state()).unwrap(), SET, &cards(&[10])).and_then(|machine| machine.look()).is_err() {
+                assert!(begin.elapsed() < Duration::from_secs(30), "{what}");
+            }
+        }
+    }
+}
+
+/// The files of leases are removed, and the ledger is not: the leases count all the same.
+#[test]
+fn a_lease_whose_file_is_removed_counts() {
+    let folder = Folder::new("lease-file");
+    let machine = folder.machine(&[10]);
+    let mut wrapper = Player::new("lease", &folder.state());
+    let heard = wrapper.hears();
+    let (shares, stranger) = heard.split_once(' ').unwrap();
+    wrapper.kill();
+    let leases = folder.state().join(format!("{SET}.ledger.leases"));
+    fs::remove_dir_all(&leases).unwrap();
+    assert_eq!(reserved(&machine), [10]);
+    fs::create_dir(&leases).unwrap();
+    fs::write(leases.join("0"), "").unwrap();
+    assert_eq!(reserved(&machine), [10], "another file in its place");
+    super::leases::end(shares);
+    super::leases::end(stranger);
+    let begin = Instant::now();
+    while reserved(&machine) != [0] {
+        assert!(begin.elapsed() < Duration::from_secs(30));
+    }
 }

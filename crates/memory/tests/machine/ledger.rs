@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Code, Error};
-use plimsoll_memory::machine::{Denied, Machine, Member, Wait};
+use plimsoll_memory::machine::{Denied, Machine, Member, Obstacle, Wait};
 use plimsoll_memory::{Block, Ledger, Loan, Upstream, page_size};
 
 use super::child::Player;
@@ -109,7 +109,9 @@ fn a_growing_line_may_wait() {
         assert_eq!(waits.join().unwrap().unwrap().bytes(), Bytes(50));
     });
     let _other = holder(&machine, "other", 30);
-    let stops = Upstream::new(&member, 0, Bytes::ZERO).growing(Bytes(1)).waiting(wait, |full| full.free != Bytes(20));
+    let stops = Upstream::new(&member, 0, Bytes::ZERO)
+        .growing(Bytes(1))
+        .waiting(wait, |obstacle| !matches!(obstacle, Obstacle::Full(full) if full.free == Bytes(20)));
     let stopped = Ledger::with_upstream("GPU:0", None, stops).reserve(Bytes(40), "step").unwrap_err();
     assert_eq!(Error::from(stopped).code(), Code::Cancelled);
 }

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Code, Error};
-use plimsoll_memory::machine::{Denied, Machine, Member, Wait, Why};
+use plimsoll_memory::machine::{Denied, Machine, Member, Obstacle, Wait, Why};
 
 use super::child::Player;
 use super::{Folder, holder, reserved, who};
@@ -239,4 +239,86 @@ fn a_long_queue_moves_on() {
         println!("{count} in line, from one to the next: median {:?}, worst {:?}", steps[count / 2], steps[count - 1]);
     });
     assert_eq!(machine.look().unwrap().entries.len(), 0);
+}
+
+/// A process that is stopped in the middle of a change.
+fn stopped(folder: &Folder) -> Player {
+    let mut stuck = Player::new("stuck", &folder.state());
+    assert_eq!(stuck.hears(), "locked");
+    stuck.signal(libc::SIGSTOP);
+    let state = || std::fs::read_to_string(format!("/proc/{}/stat", stuck.pid())).unwrap();
+    while !state().rsplit_once(") ").unwrap().1.starts_with('T') {
+        std::thread::yield_now();
+    }
+    stuck
+}
+
+#[test]
+fn a_process_stopped_in_a_change_is_waited_for() {
+    let folder = Folder::new("stopped");
+    // Shorter than the wait is: that a transaction has a bound is none of who waits without one.
+    let machine = folder.machine(&[10]).with_patience(Duration::from_millis(20)).unwrap();
+    for (what, killed) in [("killed", true), ("continued", false)] {
+        let stuck = stopped(&folder);
+        let (told, hears) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let (machine, told) = (&machine, &told);
+            let waits = scope.spawn(move || {
+                let mut tell = |obstacle: Obstacle<'_>| told.send((obstacle.to_string(), matches!(obstacle, Obstacle::Locked(_)))).is_ok();
+                let member = machine.join_waiting(&who(""), &Wait::default(), &mut tell).unwrap();
+                member.reserve_waiting(&[(0, Bytes(10))], &Wait::default(), &mut tell).unwrap();
+                member
+            });
+            for _ in 0..3 {
+                let (words, is_locked) = hears.recv().unwrap();
+                let pid = format!("by pid {} (", stuck.pid());
+                assert!(is_locked && words.contains(&pid) && words.ends_with("which is stopped"), "{what}: {words}");
+            }
+            if killed {
+                stuck.kill();
+            } else {
+                stuck.signal(libc::SIGCONT);
+                drop(stuck);
+            }
+            assert_eq!(waits.join().unwrap().reserved(0), Bytes(10), "{what}");
+        });
+        assert_eq!(reserved(&machine), [0]);
+    }
+}
+
+#[test]
+fn a_wait_with_a_bound_ends_while_a_process_is_stopped_in_a_change() {
+    let folder = Folder::new("bounded");
+    let machine = folder.machine(&[10]).with_patience(Duration::from_millis(20)).unwrap();
+    let running = holder(&machine, "", 6);
+    let member = machine.join(&who("waits")).unwrap();
+    // It is in the queue when the other process is stopped.
+    let mut stuck = None;
+    let wait = Wait { priority: 0, timeout: Some(Duration::from_millis(300)) };
+    let ended = member.reserve_waiting(&[(0, Bytes(10))], &wait, &mut |_| {
+        stuck.get_or_insert_with(|| stopped(&folder));
+        true
+    });
+    let stuck = stuck.unwrap();
+    let named = |error: &Error| error.message().contains(&format!("by pid {} (", stuck.pid())) && error.message().contains("is stopped");
+    let error = Error::from(ended.unwrap_err());
+    assert!(error.code() == Code::DeadlineExceeded && named(&error), "{error}");
+    let error = machine.join_waiting(&who(""), &wait, &mut |_| true).map(drop).unwrap_err();
+    assert!(error.code() == Code::DeadlineExceeded && named(&error), "{error}");
+    let error = Error::from(member.reserve_waiting(&[(0, Bytes(1))], &Wait::default(), &mut |_| false).unwrap_err());
+    assert!(error.code() == Code::Cancelled && named(&error), "{error}");
+    // Nothing of it is left in the queue, though nothing could be changed when it ended.
+    let seen = machine.look().unwrap();
+    assert!(seen.locked.is_some_and(|locked| locked.stopped) && seen.entries.iter().all(|entry| entry.waiting.is_none()));
+    stuck.kill();
+    let later = machine.join(&who("later")).unwrap();
+    later.reserve(&[(0, Bytes(4))]).unwrap();
+    // A new place in the queue has the same number as the one that was given up.
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| wait_for(&member, 10, 0));
+        until_waiting(&machine, 1);
+        drop((running, later));
+        waits.join().unwrap().unwrap();
+    });
+    assert_eq!(reserved(&machine), [10]);
 }

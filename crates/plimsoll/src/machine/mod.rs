@@ -42,6 +42,8 @@ pub struct View {
     pub waiters: Vec<Waiter>,
     /// What TensorFlow logs when it creates these devices.
     pub start_log: Vec<String>,
+    /// What is wrong with a ledger: it cannot be used, or a process keeps it locked.
+    pub warnings: Vec<String>,
     /// What was found, what was not, and why, as sentences.
     pub notes: Vec<String>,
 }

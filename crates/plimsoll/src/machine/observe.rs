@@ -76,7 +76,7 @@ impl Observer {
         if let Some(ledger) = &self.ledger {
             match ledger.as_ref().map_err(Error::clone).and_then(Machine::look) {
                 Ok(snapshot) => held(&snapshot, &(first..view.cards.len()).collect::<Vec<_>>(), &mut view),
-                Err(error) => view.notes.push(format!("who holds memory of simulated GPUs cannot be seen: {}", error.message())),
+                Err(error) => view.warnings.push(format!("who holds memory of simulated GPUs cannot be seen: {}", error.message())),
             }
         }
         view.processes.sort_by_key(|process| (process.card, std::cmp::Reverse(process.reserved.max(process.used)), process.pid));
@@ -133,7 +133,7 @@ impl Observer {
         });
         match snapshot {
             Ok(snapshot) => held(&snapshot, &places, view),
-            Err(error) => view.notes.push(format!("who has leases of NVIDIA cards cannot be seen: {}", error.message())),
+            Err(error) => view.warnings.push(format!("who has leases of NVIDIA cards cannot be seen: {}", error.message())),
         }
     }
 
@@ -198,6 +198,7 @@ fn real_card(card: NvidiaCard, visible: &[Card], unused: Option<String>) -> Seen
 
 /// What the ledger says of the cards at these places. What is used of a real card its driver knows better.
 fn held(snapshot: &Snapshot, places: &[usize], view: &mut View) {
+    view.warnings.extend(snapshot.locked.iter().map(|locked| format!("nothing is granted: {locked}")));
     for (&place, usage) in places.iter().zip(&snapshot.cards) {
         let card = &mut view.cards[place];
         card.reserved = Some(usage.reserved);

@@ -6,7 +6,7 @@ use std::time::Instant;
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::{Environment, Options, PhysicalDevice, seen};
 use plimsoll_device_cuda::Nvml;
-use plimsoll_memory::machine::{Full, Guarantee, Machine, StateDir, Who};
+use plimsoll_memory::machine::{Guarantee, Machine, Obstacle, StateDir, Wait, Who};
 
 use super::{Amount, Lease, Part, Request, Which, outside};
 
@@ -141,7 +141,7 @@ impl Cards {
     /// # Errors
     /// INVALID_ARGUMENT for cards that are not there; RESOURCE_EXHAUSTED where a card has no room, with who holds the rest
     /// (DEADLINE_EXCEEDED after a wait, CANCELLED where `told` ended it); otherwise what stands in the way of the ledger.
-    pub fn lease(&self, request: &Request, told: &mut dyn FnMut(&Full) -> bool) -> Result<Lease> {
+    pub fn lease(&self, request: &Request, told: &mut dyn FnMut(Obstacle<'_>) -> bool) -> Result<Lease> {
         let (candidates, count) = self.candidates(&request.cards)?;
         let Some(machine) = self.0.machine.as_ref().filter(|_| count > 0) else {
             return Ok(Lease { member: None, parts: Vec::new(), cards: self.clone(), guarantee: Guarantee::Held, peaks: Vec::new() });
@@ -155,16 +155,23 @@ impl Cards {
         self.see_outside(machine);
         let amounts: Vec<(usize, Bytes)> =
             candidates.iter().map(|&card| Ok((card, self.amount(machine, card, request.memory)?))).collect::<Result<_>>()?;
-        let member = machine.join(&who)?;
+        let began = Instant::now();
+        let member = match &request.wait {
+            Some(wait) => machine.join_waiting(&who, wait, told)?,
+            None => machine.join(&who)?,
+        };
+        // One bound for all of it.
+        let left = |wait: &Wait| Wait { timeout: wait.timeout.map(|timeout| timeout.saturating_sub(began.elapsed())), ..*wait };
+        let wait = request.wait.as_ref().map(left);
         let mut looked = Instant::now();
-        let mut told = |full: &Full| {
+        let mut told = |obstacle: Obstacle<'_>| {
             if looked.elapsed() >= outside::OFTEN {
                 self.see_outside(machine);
                 looked = Instant::now();
             }
-            told(full)
+            told(obstacle)
         };
-        let granted = match &request.wait {
+        let granted = match &wait {
             wait if count < candidates.len() => member.reserve_some(&amounts, count as u8, wait.as_ref(), &mut told)?,
             Some(wait) => member.reserve_waiting(&amounts, wait, &mut told).map(|()| candidates)?,
             None => member.reserve(&amounts).map(|()| candidates)?,

@@ -79,11 +79,11 @@ impl Lease {
     }
 
     /// Lets the program that `command` starts, and all that it starts, share the lease, and tells it so: it inherits an open file
-    /// description, which the kernel closes with the last of them, and gets the variables of [`Lease::environment`]. What was set
+    /// description, which the kernel closes with the last of them and with which nothing can be changed, and gets the variables of [`Lease::environment`]. What was set
     /// on the command itself is left alone.
     ///
     /// # Errors
-    /// Where the process has no handle left.
+    /// Where the process has no handle left, and where the file of the lease cannot be made.
     pub fn inherit(&self, command: &mut Command) -> Result<()> {
         if let Some(member) = &self.member {
             member.inherit(command)?;
@@ -121,6 +121,14 @@ impl Lease {
             }
         }
         uses
+    }
+
+    /// That other programs see the lease: the machine's ledger is where it was.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION where it was removed or replaced.
+    pub fn check_place(&self) -> Result<()> {
+        self.member.as_ref().map_or(Ok(()), Member::check_place)
     }
 
     /// What the driver says is used of each card under the lease; none where it cannot say, and for a lease of simulated cards as a

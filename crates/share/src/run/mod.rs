@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_memory::machine::Guarantee;
+use plimsoll_memory::machine::{Guarantee, Obstacle};
 use rustix::process::{Pid, Signal, set_child_subreaper};
 use signal_hook::consts::signal::{SIGCONT, SIGTERM};
 
@@ -70,10 +70,11 @@ pub fn run(cards: &Cards, run: &Run, note: &mut dyn FnMut(&str)) -> Result<Ended
     let mut request = run.request.clone();
     request.program = run.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     request.guarantee = held.then_some(Guarantee::Held);
-    let mut waits = false;
-    let mut lease = cards.lease(&request, &mut |full| {
-        if !std::mem::replace(&mut waits, true) {
-            note(&format!("waits: {full}"));
+    let mut waits = None;
+    let mut lease = cards.lease(&request, &mut |obstacle| {
+        let is_locked = matches!(obstacle, Obstacle::Locked(_));
+        if waits.replace(is_locked) != Some(is_locked) {
+            note(&format!("waits: {obstacle}"));
         }
         true
     })?;
@@ -97,7 +98,7 @@ pub fn run(cards: &Cards, run: &Run, note: &mut dyn FnMut(&str)) -> Result<Ended
     // It has a handle of the lease.
     drop(command);
     let Some(pid) = Pid::from_raw(child.id() as i32) else { return Err(Error::internal("a process without a number")) };
-    let ended = Watch { lease: &mut lease, run, signals, pid, begin, term_at: None, beyond: vec![] }.until_the_end(note);
+    let ended = Watch { lease: &mut lease, run, signals, pid, begin, term_at: None, beyond: vec![], is_lost: false }.until_the_end(note);
     let parts = lease.parts().to_vec();
     let report = lease.end();
     note(&words::report(ended, begin.elapsed(), &parts, &report));
@@ -115,6 +116,8 @@ struct Watch<'a> {
     term_at: Option<(Instant, Ended)>,
     /// Whether it is beyond its share of each card.
     beyond: Vec<bool>,
+    /// Whether it was said that others do not see the lease.
+    is_lost: bool,
 }
 
 impl Watch<'_> {
@@ -178,6 +181,11 @@ impl Watch<'_> {
 
     /// Looks what is used, and says so where it is more than the share.
     fn look(&mut self, note: &mut dyn FnMut(&str)) {
+        if let Err(error) = self.lease.check_place().map_err(|error| error.message().to_string())
+            && !std::mem::replace(&mut self.is_lost, true)
+        {
+            note(&format!("warning: {error}"));
+        }
         let uses = self.lease.look();
         self.beyond.resize(uses.len(), false);
         let mut over = false;

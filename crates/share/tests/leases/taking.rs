@@ -26,7 +26,7 @@ fn cards_by_number_or_the_emptiest() {
     drop((first, second, third));
     let all = take(&cards, "4", "").unwrap();
     assert!(all.parts().iter().all(|part| part.bytes == Bytes(1 << 30)));
-    assert_eq!(take(&cards, "1", "1").unwrap_err().code(), Code::ResourceExhausted);
+    assert_eq!(take(&cards, "1", "1MiB").unwrap_err().code(), Code::ResourceExhausted);
     assert!(take(&cards, "0", "").unwrap().parts().is_empty(), "no card is always to be had");
 }
 
@@ -112,7 +112,7 @@ fn a_lease_lasts_as_long_as_what_shares_it() {
     assert_eq!(slot, Some(0), "it is found by what it inherited");
     let report = lease.end();
     assert_eq!(report.left, [(pid, "sleep 300".to_string())]);
-    assert!(!report.all_back() && take(&cards, "1", "1").is_err(), "it is held until that has ended");
+    assert!(!report.all_back() && take(&cards, "1", "1MiB").is_err(), "it is held until that has ended");
     assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
     let begin = Instant::now();
     while take(&cards, "1", "").is_err() {
@@ -139,7 +139,7 @@ fn whichever_card_becomes_free_is_taken() {
         assert_eq!((waiting.some, waiting.asked.len()), (2, 3), "two of three");
         held[2] = None;
         // One is not enough, and nobody may take it meanwhile.
-        assert!(take(&cards, "2,", "1").is_err());
+        assert!(take(&cards, "2,", "1MiB").is_err());
         assert_eq!(machine.look().unwrap().cards[2].reserved, Bytes::ZERO);
         held[0] = None;
         assert_eq!(numbers(&waits.join().unwrap()), [0, 2]);

@@ -1,6 +1,7 @@
 //! Folders that are not safe, and another user on the same machine.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -123,4 +124,70 @@ fn what_acts_for_another_user_is_not_signalled() {
     assert!(said.err.contains(&format!("still held by pid {pid}")), "{}", said.err);
     super::signal(pid, "KILL");
     comes("all is back", || home.reserved() == 0);
+}
+
+/// What root runs as another user inherits the lease, and no handle of a ledger.
+#[test]
+fn a_program_of_another_user_keeps_its_lease_and_changes_none() {
+    let home = Home::new("setpriv");
+    let has = |program: &str| {
+        Command::new("sh").args(["-c", &format!("command -v {program}")]).output().is_ok_and(|output| output.status.success())
+    };
+    if fs::metadata(&home.0).unwrap().uid() != 0 || !has("setpriv") {
+        eprintln!("skipped: only root can act as two users, with setpriv");
+        return;
+    }
+    let tries = "for handle in /proc/self/fd/*; do case $(readlink $handle) in *ledger*) echo :has; (: >> $handle) && echo :writes; \
+                 truncate -s 0 $handle && echo :cuts;; esac; done 2> /dev/null";
+    let script = format!("exec setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '{tries}; echo :end; exec sleep 300'");
+    let mut running = home.start("", &script);
+    assert_eq!([running.first.clone(), running.hears()], ["has", "end"]);
+    assert_eq!(home.reserved(), 1 << 30);
+    let said = home.run("memory=1MiB", "echo :ran");
+    assert_eq!(said.status.code(), Some(125), "{}", said.err);
+    running.signal("TERM");
+    comes("all is back", || home.reserved() == 0);
+}
+
+/// The ledger is removed under a program: newcomers get no lease beside it, and the one who waits for the program says so.
+#[test]
+fn a_ledger_that_is_removed_is_noticed_by_both_sides() {
+    let home = Home::new("removed");
+    let mut running = home.start("", "echo :$$; exec sleep 300 > /dev/null");
+    let pid: u32 = running.first.parse().unwrap();
+    let ledgers = || fs::read_dir(&home.0).unwrap().flatten().filter(|entry| entry.path().extension().is_some_and(|end| end == "ledger"));
+    ledgers().for_each(|ledger| fs::remove_file(ledger.path()).unwrap());
+    for options in ["memory=1MiB", "memory=1MiB wait"] {
+        let said = home.run(options, "echo :ran");
+        assert_eq!(said.status.code(), Some(125), "{}", said.err);
+        assert!(said.err.contains("@DATA_LOSS") && said.err.contains(&format!("pid {pid} (sleep 300)")), "{}", said.err);
+    }
+    let mut err = BufReader::new(running.child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("@warning: the ledger") {
+        assert!(err.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    running.signal("KILL");
+    running.child.wait().unwrap();
+    assert_eq!(home.run("memory=1MiB", "echo :ran").status.code(), Some(125), "the program lives");
+    super::signal(pid, "KILL");
+    comes("a new ledger is made", || home.run("memory=1MiB", "true").status.success());
+}
+
+/// After `su` and `sudo -E` the environment names a folder of another user: nothing is made there.
+#[test]
+fn no_state_folder_is_made_in_a_folder_of_another_user() {
+    let home = Home::new("theirs");
+    if fs::metadata(&home.0).unwrap().uid() != 0 {
+        eprintln!("skipped: only root can make folders of another user");
+        return;
+    }
+    let theirs = home.0.join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    chown(&theirs, Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut command = home.command("", "echo :ran");
+    let output = command.env("PLIMSOLL_STATE_DIR", theirs.join("state")).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(125) && err.contains("would be made in a folder of user 65534"), "{err}");
+    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0);
 }

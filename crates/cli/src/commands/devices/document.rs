@@ -12,6 +12,7 @@ struct Document<'a> {
     processes: Vec<ProcessEntry<'a>>,
     waiters: Vec<WaiterEntry<'a>>,
     log: &'a [String],
+    warnings: &'a [String],
     notes: &'a [String],
 }
 
@@ -127,6 +128,7 @@ pub fn of(view: &View) -> String {
         processes: view.processes.iter().map(process).collect(),
         waiters: view.waiters.iter().map(waiter).collect(),
         log: &view.start_log,
+        warnings: &view.warnings,
         notes: &view.notes,
     };
     // Our documents have text keys only, so there is nothing that JSON lacks.

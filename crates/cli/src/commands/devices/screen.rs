@@ -11,6 +11,7 @@ const LEAST: (usize, usize) = (60, 12);
 pub fn of(view: &View, (columns, rows): (usize, usize), turn: usize) -> String {
     let (columns, rows) = (columns.max(LEAST.0), rows.max(LEAST.1));
     let mut lines = vec![summary(view)];
+    lines.extend(view.warnings.iter().take(rows / 6).map(|warning| plain(&format!("warning: {warning}"))));
     let cards: Vec<String> = view.cards.iter().enumerate().map(|(place, seen)| card(&view.label(place), seen, columns)).collect();
     // Heads and what is left out take a line each.
     let room = rows.saturating_sub(lines.len());

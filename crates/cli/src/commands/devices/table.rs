@@ -23,6 +23,7 @@ pub fn of(view: &View, verbose: bool) -> String {
         lines.push(String::new());
         waiters(view, &mut lines);
     }
+    lines.extend(view.warnings.iter().map(|warning| format!("warning: {}", plain(warning))));
     if verbose {
         lines.extend(view.notes.iter().map(|note| format!("note: {}", plain(note))));
         lines.extend(view.start_log.iter().map(|line| format!("log: {}", plain(line))));

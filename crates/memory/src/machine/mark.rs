@@ -1,0 +1,147 @@
+//! A name for a ledger that does not live in the file system: a range of bytes that its members lock.
+//!
+//! The kernel lists all locks in `/proc/locks`, also those on files that were removed, of all processes and users, whatever their
+//! namespaces of processes, mounts and network. The range has two ends: one is made of the folder's identity, the other of its place
+//! (its name in the folder around it). So a ledger is found again where its file was removed or replaced, and where its folder was.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::byte_lock::{BASE, MARKS};
+use super::record::key_hash;
+
+/// The range of a ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Where the folder is.
+    place: i64,
+    /// Which folder it is.
+    folder: i64,
+}
+
+impl Mark {
+    /// That of the ledger with this name in a folder.
+    pub(super) fn of(folder: &Path, name: &str) -> io::Result<Mark> {
+        let facts = fs::metadata(folder)?;
+        let around = fs::metadata(folder.join(".."))?;
+        let own = folder.file_name().unwrap_or_default().as_encoded_bytes();
+        let place = format!("{}:{}/{}/{name}", around.dev(), around.ino(), own.escape_ascii());
+        Ok(Mark { place: number(&place), folder: number(&format!("{}:{}/{name}", facts.dev(), facts.ino())) })
+    }
+
+    /// Its first byte.
+    pub(super) fn first(self) -> i64 {
+        MARKS | self.place
+    }
+
+    /// Its last byte.
+    pub(super) fn last(self) -> i64 {
+        (2 * MARKS) | self.folder
+    }
+
+    fn is_in(self, lock: &Lock) -> bool {
+        lock.first == self.first() || lock.last == self.last()
+    }
+
+    /// Whether a member of the ledger lives, wherever its files are.
+    pub(super) fn is_held(self) -> bool {
+        locks().iter().any(|lock| self.is_in(lock))
+    }
+
+    /// Whether a member of the ledger lives that shares that slot with programs.
+    pub(super) fn is_shared(self, slot: u32) -> bool {
+        let locks = locks();
+        let marked: BTreeSet<&str> = locks.iter().filter(|lock| self.is_in(lock)).map(|lock| lock.file.as_str()).collect();
+        locks.iter().any(|lock| lock.is_read && lock.slot() == Some(slot) && marked.contains(lock.file.as_str()))
+    }
+
+    /// The slot that a process has by one of these locks: what `/proc/<pid>/fdinfo/<number>` says of one of its handles.
+    pub(super) fn slot_in(self, facts: &str) -> Option<u32> {
+        let locks = || facts.lines().filter_map(|line| Lock::parse(line.strip_prefix("lock:")?));
+        locks().find(|lock| self.is_in(lock))?;
+        locks().find_map(|lock| lock.slot())
+    }
+}
+
+fn number(text: &str) -> i64 {
+    (key_hash(text) & (MARKS as u64 - 1)) as i64
+}
+
+/// A lock of an open file description, as the kernel shows it.
+#[derive(Debug, PartialEq, Eq)]
+struct Lock {
+    /// The file's device and number.
+    file: String,
+    is_read: bool,
+    first: i64,
+    last: i64,
+}
+
+impl Lock {
+    /// `1: OFDLCK ADVISORY  WRITE -1 00:2c:17 FIRST LAST`
+    fn parse(line: &str) -> Option<Lock> {
+        let mut words = line.split_once(':')?.1.split_whitespace();
+        if words.next()? != "OFDLCK" {
+            return None;
+        }
+        let (is_read, file) = (words.nth(1)? == "READ", words.nth(1)?.to_string());
+        let first = words.next()?.parse().ok()?;
+        let last = words.next().map(|word| if word == "EOF" { Ok(i64::MAX) } else { word.parse() })?.ok()?;
+        Some(Lock { file, is_read, first, last })
+    }
+
+    /// The slot whose byte it is.
+    fn slot(&self) -> Option<u32> {
+        u32::try_from(self.first.checked_sub(BASE)?).ok().filter(|_| self.first == self.last)
+    }
+}
+
+/// All locks of this machine; where the kernel has no list, those of processes that this user may see.
+fn locks() -> Vec<Lock> {
+    if let Ok(list) = fs::read_to_string("/proc/locks") {
+        return list.lines().filter_map(Lock::parse).collect();
+    }
+    let pids =
+        fs::read_dir("/proc").into_iter().flatten().flatten().filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());
+    let handles = pids.flat_map(|process| fs::read_dir(process.path().join("fdinfo")).into_iter().flatten().flatten());
+    let facts = handles.filter_map(|handle| fs::read_to_string(handle.path()).ok());
+    facts.flat_map(|facts| facts.lines().filter_map(|line| Lock::parse(line.strip_prefix("lock:")?)).collect::<Vec<_>>()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARK: Mark = Mark { place: 5, folder: 9 };
+
+    #[test]
+    fn lines_of_locks_are_read() {
+        let line = format!("lock:\t1: OFDLCK  ADVISORY  WRITE -1 00:2c:17 {0} {0}", BASE + 7);
+        let mark = format!("lock:\t2: OFDLCK ADVISORY  READ -1 00:2c:17 {} {}", MARK.first(), MARK.last());
+        assert_eq!(MARK.slot_in(&format!("pos:\t0\n{line}\n{mark}\n")), Some(7));
+        assert_eq!(MARK.slot_in(&mark), None);
+        assert_eq!(MARK.slot_in(&line), None, "a lock of another ledger");
+        for other in [
+            "1: POSIX  ADVISORY  WRITE 5 00:2c:17 3 3",
+            "1: -> OFDLCK ADVISORY READ -1 0:1:2 3 3",
+            "1: OFDLCK",
+            "",
+            "1: OFDLCK A READ -1 0:1:2 x 4",
+        ] {
+            assert_eq!(Lock::parse(other), None, "{other}");
+        }
+        let whole = Lock { file: "0:1:2".into(), is_read: true, first: 0, last: i64::MAX };
+        assert_eq!(Lock::parse("7: OFDLCK ADVISORY  READ -1 0:1:2 0 EOF"), Some(whole));
+    }
+
+    #[test]
+    fn either_end_is_enough() {
+        let lock = |first, last| Lock { file: String::new(), is_read: true, first, last };
+        assert!(MARK.is_in(&lock(MARK.first(), 2 * MARKS)) && MARK.is_in(&lock(MARKS, MARK.last())));
+        assert!(!MARK.is_in(&lock(MARKS, 2 * MARKS)));
+        assert!(MARK.first() < MARK.last());
+    }
+}
