@@ -12,7 +12,7 @@ import shutil
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import config_pb2
+from tensorflow.core.protobuf import config_pb2, error_codes_pb2
 from tensorflow.python.framework import op_def_registry
 
 CASES = pathlib.Path(__file__).parent.parent / "crates/cli/tests/cases"
@@ -21,7 +21,8 @@ tf1 = tf.compat.v1
 
 def record(name, build, steps, fetches=(), targets=(), note="", devices=1, rtol=2e-5, atol=1e-6, as_written=False, stripped=False):
     """`build` makes the graph and says whether it has variables, which the operation `init` then initialises. A step is what
-    is fed, and fetches `fetches` and runs `targets`; or all three, one after the other. Arrays that are equal share a file.
+    is fed, and fetches `fetches` and runs `targets`; or all three, one after the other, and then maybe the code with which the step
+    fails. Arrays that are equal share a file.
     With `as_written`, TensorFlow's optimisers leave the graph as it is; `stripped` leaves out attributes that have their default,
     as saved models do.
     """
@@ -55,15 +56,28 @@ def record(name, build, steps, fetches=(), targets=(), note="", devices=1, rtol=
         if has_variables:
             session.run("init")
         for number, step in enumerate(steps):
-            feeds, wanted, run = step if isinstance(step, tuple) else (step, fetches, targets)
-            values, _ = session.run([list(wanted), list(run)], feeds)
+            feeds, wanted, run, *error = step if isinstance(step, tuple) else (step, fetches, targets)
+            values = run_step(session, name, number, feeds, wanted, run, *error)
             case["steps"].append({
+                **({"error": error[0]} if error else {}),
                 "feeds": {tensor: save(array, f"step{number}_feed{index}.npy") for index, (tensor, array) in enumerate(feeds.items())},
                 "targets": list(run),
                 "fetches": {tensor: save(array, f"step{number}_fetch{index}.npy") for index, (tensor, array) in enumerate(zip(wanted, values))},
             })
     (folder / "case.json").write_text(json.dumps(case, indent=1) + "\n")
     print(f"{name}: {sum(file.stat().st_size for file in folder.iterdir())} bytes")
+
+
+def run_step(session, name, number, feeds, wanted, run, error=None):
+    """What the step fetches; nothing where it fails, which it has to do with that code."""
+    try:
+        values, _ = session.run([list(wanted), list(run)], feeds)
+    except tf.errors.OpError as failure:
+        code = error_codes_pb2.Code.Name(failure.error_code)
+        assert code == error, f"{name}, step {number}: {failure}"
+        return []
+    assert error is None, f"{name}, step {number} does not fail"
+    return values
 
 
 def strip_default_attrs(def_):

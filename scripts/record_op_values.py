@@ -830,6 +830,11 @@ def batch_norms():
     refuse(grad, [x, x, two, two, f(2, 1), none])
 
 
+def checks():
+    both("CheckNumerics", [f(2, 3)], message="here")
+    both("CheckNumericsV2", [f(3).astype(np.float64)], message="here")
+
+
 if __name__ == "__main__":
-    for record in [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows, control, scans, dilated, batch_norms]:
+    for record in [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows, control, scans, dilated, batch_norms, checks]:
         record()

@@ -45,6 +45,8 @@ struct Step {
     fetches: BTreeMap<String, String>,
     #[serde(default)]
     targets: Vec<String>,
+    /// The code with which the step fails; what it fetches is not compared then.
+    error: Option<String>,
 }
 
 /// What a device promised and gave.
@@ -104,6 +106,20 @@ impl Case {
     /// How many steps were recorded.
     pub fn steps(&self) -> usize {
         self.file.steps.len()
+    }
+
+    /// The code with which a step has to fail, where it does.
+    pub fn error(&self, step: usize) -> Option<&str> {
+        self.file.steps[step].error.as_deref()
+    }
+
+    /// The last step that does not fail: the one to time.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where there is none.
+    pub fn last(&self) -> plimsoll::Result<usize> {
+        let last = (0..self.steps()).rev().find(|step| self.error(*step).is_none());
+        last.ok_or_else(|| Error::invalid_argument(format!("every step of {} fails", self.name)))
     }
 
     /// Relative and absolute tolerance.
@@ -221,12 +237,19 @@ impl Replay<'_> {
                 Some(position) => &known[position].1,
                 None => {
                     let (fetches, targets) = self.wanted(step);
-                    let plan = self.session.plan(&feeds, &fetches, &targets)?;
+                    let plan = match (self.session.plan(&feeds, &fetches, &targets), self.case.error(step)) {
+                        // The step fails before it starts.
+                        (Err(error), Some(code)) if error.code().name() == code => continue,
+                        (plan, _) => plan?,
+                    };
                     known.push((key, plan));
                     &known[known.len() - 1].1
                 }
             };
-            self.last_peaks = self.footprint.add(plan).into_iter().map(|bytes| bytes.0).collect();
+            let peaks = self.footprint.add(plan);
+            if self.case.last().is_ok_and(|last| last == step) {
+                self.last_peaks = peaks.into_iter().map(|bytes| bytes.0).collect();
+            }
         }
         Ok(self.footprint.check()?)
     }
@@ -273,6 +296,19 @@ impl Replay<'_> {
         Ok(())
     }
 
+    /// Runs a step that has to fail, if it is one.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where it does not, or not with the code that it has to fail with.
+    pub fn fail(&mut self, step: usize) -> plimsoll::Result<bool> {
+        let Some(code) = self.case.error(step) else { return Ok(false) };
+        match self.step(step) {
+            Err(error) if error.code().name() == code => Ok(true),
+            Err(error) => Err(Error::invalid_argument(format!("fails with another code than {code}: {error}"))),
+            Ok(_) => Err(Error::invalid_argument(format!("does not fail with {code}"))),
+        }
+    }
+
     /// Runs a step; the values of its fetches.
     pub fn step(&mut self, step: usize) -> plimsoll::Result<Vec<HostTensor>> {
         let feeds = self.case.feeds(&self.calls[step], step)?;
@@ -286,9 +322,9 @@ impl Replay<'_> {
         self.session.run(&feeds, &fetches, &targets)
     }
 
-    /// The last step, prepared, and what it is fed.
+    /// The step that is timed, prepared, and what it is fed.
     pub fn last(&self) -> plimsoll::Result<(plimsoll::Callable, Vec<HostTensor>)> {
-        let step = self.case.steps() - 1;
+        let step = self.case.last()?;
         let feeds = self.case.feeds(&self.calls[step], step)?;
         let (fetches, targets) = self.wanted(step);
         let callable = self.session.callable_for(&feeds, &fetches, &targets)?;

@@ -72,6 +72,12 @@ pub trait CpuKernel: Send + Sync + fmt::Debug {
     /// # Errors
     /// A fault where a value (an index, say) makes no sense. Outputs are then unspecified.
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault>;
+
+    /// Whether some elements make [`CpuKernel::run`] return a fault. A plan keeps effects that follow such a kernel behind it.
+    /// A kernel that says `false` never faults; `true` is safe for every kernel, and costs freedom of order.
+    fn can_fail(&self) -> bool {
+        true
+    }
 }
 
 /// A kernel with what the plan needs to know of it.

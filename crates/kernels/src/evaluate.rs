@@ -21,6 +21,9 @@ pub fn run_on_bytes(prepared: &Prepared, inputs: &[&[u8]], output_bytes: &[u64])
     let args = Args { pointers: &pointers, scratch: scratch.as_mut_ptr(), worker: worker.as_mut_ptr() };
     // SAFETY: every buffer is its own, 64-byte aligned and as long as the caller says the kernel was prepared for; one
     // thread runs all pieces.
-    unsafe { prepared.kernel.run(0..prepared.chunks, &args) }.map_err(|fault| fault.to_error())?;
+    unsafe { prepared.kernel.run(0..prepared.chunks, &args) }.map_err(|fault| {
+        debug_assert!(prepared.kernel.can_fail(), "{:?} failed: {fault:?}", prepared.kernel);
+        fault.to_error()
+    })?;
     Ok(outputs.iter().map(|output| output.as_slice().to_vec()).collect())
 }

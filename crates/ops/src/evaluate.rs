@@ -11,10 +11,10 @@ use crate::{Call, Fact, KernelCx, Lower, Meta, OpRules};
 const MAX_ELEMENTS: u64 = 1024;
 
 /// The outputs of a node, where they follow from known inputs and are cheap to hold: splats, or small tensors.
-/// Nothing stateful is ever folded.
+/// Nothing stateful is ever folded, nor what fails (an integer division by zero, say): that fails when the graph runs, if it does.
 ///
 /// # Errors
-/// What the kernel says of inputs that make no sense (an integer division by zero, say).
+/// What cannot be held.
 pub fn evaluate(rules: &OpRules, node: &Node, inputs: &[Fact], outputs: &[Fact]) -> Result<Option<Vec<HostTensor>>> {
     let Some(output_metas) = outputs.iter().map(meta).collect::<Option<Vec<Meta>>>() else { return Ok(None) };
     if let Lower::Alias = rules.lower {
@@ -68,7 +68,8 @@ fn fold_expression(expr: &Expr, values: &[&HostTensor], outputs: &[Meta]) -> Res
     let splats: Option<Vec<&[u8]>> = values.iter().map(|value| value.splat()).collect();
     if let Some(splats) = splats {
         let scalars = vec![Vec::new(); splats.len()];
-        let results = run_on_bytes(&elementwise(expr, &[], &scalars)?, &splats, &outputs.iter().map(Meta::element).collect::<Vec<_>>())?;
+        let sizes = outputs.iter().map(Meta::element).collect::<Vec<_>>();
+        let Ok(results) = run_on_bytes(&elementwise(expr, &[], &scalars)?, &splats, &sizes) else { return Ok(None) };
         let tensors = results.iter().zip(outputs).map(|(bytes, meta)| HostTensor::from_leading(meta.data_type, meta.shape.clone(), bytes));
         return tensors.collect::<Result<_>>().map(Some);
     }
@@ -76,7 +77,7 @@ fn fold_expression(expr: &Expr, values: &[&HostTensor], outputs: &[Meta]) -> Res
         return Ok(None);
     }
     let shapes: Vec<Vec<u64>> = values.iter().map(|value| value.shape().to_vec()).collect();
-    run(&elementwise(expr, outputs[0].shape.dims(), &shapes)?, values, outputs).map(Some)
+    run(&elementwise(expr, outputs[0].shape.dims(), &shapes)?, values, outputs)
 }
 
 fn fold_call(
@@ -93,17 +94,18 @@ fn fold_call(
     let arguments = |inputs: &[usize]| inputs.iter().map(|input| values[*input].as_ref()).collect::<Option<Vec<&HostTensor>>>();
     let further = call.then.as_ref().map_or(&[][..], |then| &then.inputs);
     let (Some(first), Some(further)) = (arguments(&call.inputs), arguments(further)) else { return Ok(None) };
-    let Some(then) = call.then else { return run(&call.prepared, &first, outputs).map(Some) };
-    let between = run(&call.prepared, &first, std::slice::from_ref(&then.between))?;
-    run(&then.prepared, &between.iter().chain(further).collect::<Vec<_>>(), outputs).map(Some)
+    let Some(then) = call.then else { return run(&call.prepared, &first, outputs) };
+    let Some(between) = run(&call.prepared, &first, std::slice::from_ref(&then.between))? else { return Ok(None) };
+    run(&then.prepared, &between.iter().chain(further).collect::<Vec<_>>(), outputs)
 }
 
-fn run(prepared: &plimsoll_device::Prepared, inputs: &[&HostTensor], outputs: &[Meta]) -> Result<Vec<HostTensor>> {
+/// What the kernel makes of the inputs; none where it fails.
+fn run(prepared: &plimsoll_device::Prepared, inputs: &[&HostTensor], outputs: &[Meta]) -> Result<Option<Vec<HostTensor>>> {
     let dense = inputs.iter().map(|tensor| tensor.dense()).collect::<Result<Vec<_>>>()?;
     let bytes: Vec<&[u8]> = dense.iter().map(|tensor| tensor.bytes().unwrap_or_default()).collect();
     let sizes = outputs.iter().map(Meta::bytes).collect::<Result<Vec<_>>>()?;
-    let results = run_on_bytes(prepared, &bytes, &sizes)?;
+    let Ok(results) = run_on_bytes(prepared, &bytes, &sizes) else { return Ok(None) };
     let tensors =
         results.iter().zip(outputs).map(|(bytes, meta)| HostTensor::from_leading(meta.data_type, Shape::clone(&meta.shape), bytes));
-    tensors.collect()
+    tensors.collect::<Result<_>>().map(Some)
 }

@@ -251,3 +251,31 @@ fn every_rule_has_an_operation_and_a_recorded_case() {
     ];
     assert_eq!(missing, expected);
 }
+
+/// What a failure must not be followed by waits for these alone. The kernels of anchors are asked with what is fused into them.
+#[test]
+fn it_is_known_which_operations_can_fail() {
+    let registry = Arc::new(Registry::standard());
+    let mut found = BTreeSet::new();
+    for case in ["op", "apply", "random"].into_iter().flat_map(cases) {
+        if matches!(registry.require(case.op).unwrap().lower, Lower::Anchor(_)) {
+            continue;
+        }
+        let mut builder = GraphBuilder::new(registry.clone());
+        let (node, inputs) = build(&mut builder, &case, |shape| shape.into()).unwrap();
+        let feeds = inputs.iter().zip(&case.inputs).filter(|(_, (kind, _))| *kind != Kind::Known);
+        let feeds: Vec<(Output, HostTensor)> = feeds.map(|(input, (_, value))| (*input, value.clone())).collect();
+        let mut interpreter = Interpreter::new(&builder, feeds);
+        // What cannot be run in this way needs no kernel.
+        let _ = match registry.require(case.op).unwrap().lower {
+            Lower::Stateful(_) => interpreter.first_draw(node).map(drop),
+            Lower::Update(_) | Lower::UpdateInPlace(_) => interpreter.update(node).map(drop),
+            _ => interpreter.value(Output { node, index: 0 }).map(drop),
+        };
+        if interpreter.can_fail {
+            found.insert(case.op);
+        }
+    }
+    let expected = include_str!("data/can_fail.txt");
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), expected.lines().collect::<Vec<_>>());
+}

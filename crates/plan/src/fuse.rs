@@ -16,8 +16,10 @@ const MAX_STEPS: usize = 256;
 pub(crate) fn fuse(lir: &mut Lir) -> Result<()> {
     let mut uses = lir.uses();
     let mut definitions = lir.definitions();
+    let mut is_awaited: IdVec<WorkId, bool> = IdVec::filled(false, lir.works.len());
+    lir.live().flat_map(|(_, work)| &work.after).for_each(|before| is_awaited[*before] = true);
     for id in lir.topological()? {
-        while let Some((producer, value)) = candidate(lir, &uses, &definitions, id) {
+        while let Some((producer, value)) = candidate(lir, &uses, &definitions, &is_awaited, id) {
             if !join(lir, producer, value, id)? {
                 break;
             }
@@ -49,6 +51,7 @@ fn candidate(
     lir: &Lir,
     uses: &IdVec<ValueId, Vec<WorkId>>,
     definitions: &IdVec<ValueId, Option<WorkId>>,
+    is_awaited: &IdVec<WorkId, bool>,
     id: WorkId,
 ) -> Option<(WorkId, ValueId)> {
     let consumer = &lir.works[id];
@@ -70,6 +73,10 @@ fn candidate(
             return None;
         }
         let only_here = |output: &ValueId| lir.values[*output].home == Home::Arena && uses[*output].iter().all(|user| *user == id);
+        // An effect that is joined with a failure is half done when that comes; and what others wait for stays where it is.
+        if producer.can_fail() && (is_awaited[producer_id] || lir.has_effect(consumer)) {
+            return None;
+        }
         if producer.gone || producer.device != consumer.device || producer.is_root || !producer.outputs.iter().all(only_here) {
             return None;
         }
@@ -134,7 +141,7 @@ fn join_poolings(lir: &mut Lir) {
         let only_here = producer.outputs == [pooled.value] && uses[pooled.value] == [id] && lir.values[pooled.value].home == Home::Arena;
         let made = epilogue.as_ref().map_or(vec![anchor.data_type()], Expr::output_types);
         let alike = producer.device == work.device && producer.guard == work.guard && !producer.is_root;
-        if !only_here || !alike || made != [pooled.data_type] || work.inputs.len() != 1 || !anchor.takes(pooling) {
+        if !only_here || !alike || producer.can_fail() || made != [pooled.data_type] || work.inputs.len() != 1 || !anchor.takes(pooling) {
             continue;
         }
         let kind = WorkKind::Anchor { anchor: *anchor, epilogue: epilogue.clone(), pooling: Some(*pooling) };

@@ -103,6 +103,16 @@ pub(crate) struct Work {
 }
 
 impl Work {
+    /// Whether some elements make it fail.
+    pub fn can_fail(&self) -> bool {
+        match &self.kind {
+            WorkKind::Expr { expr, .. } => expr.can_fail(),
+            WorkKind::Anchor { epilogue, .. } => epilogue.as_ref().is_some_and(Expr::can_fail),
+            WorkKind::Kernel { prepared, .. } => prepared.kernel.can_fail(),
+            WorkKind::Copy => false,
+        }
+    }
+
     /// The values that it reads, some of them more than once.
     pub fn reads(&self) -> impl Iterator<Item = ValueId> + '_ {
         self.inputs.iter().map(|view| view.value).chain(self.guard)
@@ -181,16 +191,21 @@ impl Lir {
         uses
     }
 
+    /// Whether the work changes what outlives the run.
+    pub fn has_effect(&self, work: &Work) -> bool {
+        work.outputs.iter().any(|output| matches!(self.values[*output].home, Home::Variable(_) | Home::Flag(_)))
+    }
+
     /// The works that are still there, in the order of their ids.
     pub fn live(&self) -> impl Iterator<Item = (WorkId, &Work)> {
         self.works.iter().filter(|(_, work)| !work.gone)
     }
 
-    /// Drops works that define nothing that anybody reads.
+    /// Drops works that define nothing that anybody reads, and cannot fail.
     pub fn drop_dead(&mut self) {
         let definitions = self.definitions();
         let mut needed: IdVec<WorkId, bool> = IdVec::filled(false, self.works.len());
-        let mut stack: Vec<WorkId> = self.live().filter(|(_, work)| work.is_root).map(|(id, _)| id).collect();
+        let mut stack: Vec<WorkId> = self.live().filter(|(_, work)| work.is_root || work.can_fail()).map(|(id, _)| id).collect();
         while let Some(id) = stack.pop() {
             if !std::mem::replace(&mut needed[id], true) {
                 stack.extend(self.works[id].reads().filter_map(|value| definitions[value]));

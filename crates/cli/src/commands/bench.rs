@@ -53,8 +53,10 @@ pub fn run(args: BenchArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
     let case = Case::read(&args.case)?;
     let mut replay = case.open(options)?;
     replay.init()?;
-    for step in 0..case.steps() - 1 {
-        replay.step(step)?;
+    for step in 0..case.last()? {
+        if !replay.fail(step)? {
+            replay.step(step)?;
+        }
     }
     // Only the last step's own memory is left, so that its peak can be held against its plan.
     replay.session().release_unused();

@@ -35,6 +35,7 @@ struct Step {
     feeds: BTreeMap<String, String>,
     fetches: BTreeMap<String, String>,
     targets: Vec<String>,
+    error: Option<String>,
 }
 
 impl Case {
@@ -64,16 +65,16 @@ impl Case {
         Ok((devices, session))
     }
 
-    /// Hands the feeds, fetches and targets of every run to `call`: of the initialisation, if there is one, then of the steps.
-    fn each(&self, mut call: impl FnMut(&[Fed<'_>], &[&str], &[&str]) -> Result<()>) -> Result<()> {
+    /// Hands the feeds, fetches and targets of every run to `call`, and the code with which it has to fail: of the initialisation, if there is one, then of the steps.
+    fn each(&self, mut call: impl FnMut(&[Fed<'_>], &[&str], &[&str], Option<&str>) -> Result<()>) -> Result<()> {
         if !self.init.is_empty() {
-            call(&[], &[], &self.init.iter().map(String::as_str).collect::<Vec<_>>()).map_err(|error| error.context("init"))?;
+            call(&[], &[], &self.init.iter().map(String::as_str).collect::<Vec<_>>(), None).map_err(|error| error.context("init"))?;
         }
         for (number, step) in self.steps.iter().enumerate() {
             let feeds = step.feeds.iter().map(|(name, file)| Ok((name.as_str(), self.array(file)?))).collect::<Result<Vec<_>>>()?;
             let fetches: Vec<&str> = step.fetches.keys().map(String::as_str).collect();
             let targets: Vec<&str> = step.targets.iter().map(String::as_str).collect();
-            call(&feeds, &fetches, &targets).map_err(|error| error.context(format!("step {number}")))?;
+            call(&feeds, &fetches, &targets, step.error.as_deref()).map_err(|error| error.context(format!("step {number}")))?;
         }
         Ok(())
     }
@@ -81,9 +82,14 @@ impl Case {
     /// The values of all fetches of all steps, in order.
     fn run(&self, devices: u32, threads: i32) -> Result<Vec<HostTensor>> {
         let (_devices, session) = self.open(devices, threads, &[])?;
+        self.values(&session)
+    }
+
+    /// As [`Case::run`].
+    fn values(&self, session: &Session) -> Result<Vec<HostTensor>> {
         let mut values = Vec::new();
-        self.each(|feeds, fetches, targets| {
-            values.extend(session.run(feeds, fetches, targets)?);
+        self.each(|feeds, fetches, targets, code| {
+            values.extend(ran(session.run(feeds, fetches, targets), code)?);
             Ok(())
         })?;
         Ok(values)
@@ -93,7 +99,7 @@ impl Case {
     fn promised(&self, devices: u32, limits: &[Bytes]) -> Result<Footprint> {
         let (devices, session) = self.open(devices, 1, limits)?;
         let mut footprint = Footprint::new(devices.specs());
-        self.each(|feeds, fetches, targets| {
+        self.each(|feeds, fetches, targets, _| {
             footprint.add(&*session.plan(feeds, fetches, targets)?);
             Ok(())
         })?;
@@ -108,8 +114,8 @@ impl Case {
         let text = |error: Error| error.to_string();
         let peaks: Vec<Bytes> = self.promised(count, &[]).map_err(text)?.needs().iter().map(|need| need.peak).collect();
         let (devices, session) = self.open(count, 2, &peaks).map_err(text)?;
-        let run = self.each(|feeds, fetches, targets| {
-            session.run(feeds, fetches, targets)?;
+        let run = self.each(|feeds, fetches, targets, code| {
+            ran(session.run(feeds, fetches, targets), code)?;
             session.release_unused();
             Ok(())
         });
@@ -127,6 +133,21 @@ impl Case {
             }
         }
         Ok(())
+    }
+
+    /// Writes the case to another folder, with what was on the second processor on `device`.
+    fn copy_moved(&self, to: &Path, device: String) {
+        std::fs::create_dir_all(to).expect("a folder can be made");
+        for entry in std::fs::read_dir(&self.folder).expect("the case can be listed") {
+            let path = entry.expect("it can be listed").path();
+            std::fs::copy(&path, to.join(path.file_name().expect("it has a name"))).expect("a file can be copied");
+        }
+        let mut graph =
+            formats::read_graph_def(&std::fs::read(self.folder.join(&self.graph)).expect("there is a graph")).expect("it is one");
+        for node in graph.nodes.iter_mut().filter(|node| node.device.to_lowercase().ends_with("cpu:1")) {
+            node.device.clone_from(&device);
+        }
+        std::fs::write(to.join(&self.graph), formats::write_graph_def(&graph)).expect("it can be written");
     }
 
     /// What of the values is not what TensorFlow gave.
@@ -184,6 +205,15 @@ impl Case {
     }
 }
 
+/// What a run gives; nothing where it has to fail, and does.
+fn ran(values: Result<Vec<HostTensor>>, code: Option<&str>) -> Result<Vec<HostTensor>> {
+    match (values, code) {
+        (Err(error), Some(code)) if error.code().name() == code => Ok(Vec::new()),
+        (Ok(_), Some(code)) => Err(Error::internal(format!("does not fail with {code}"))),
+        (values, _) => values,
+    }
+}
+
 fn bits(tensor: &HostTensor) -> Result<Vec<u8>> {
     Ok(tensor.dense()?.bytes().unwrap_or_default().to_vec())
 }
@@ -204,6 +234,33 @@ fn every_case_gives_tensorflows_values_and_the_same_bits_everywhere() {
     let failures: Vec<String> = cases.iter().filter(|case| !NOT_YET.contains(&case.name().as_str())).flat_map(Case::failures).collect();
     assert!(cases.len() > 10, "only {} cases were found", cases.len());
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Steps that fail, on a simulated card: with all on it that TensorFlow had on its second processor, and placed by default. Several
+/// times, since queues race.
+#[test]
+fn failures_on_cards_change_what_they_change_with_tensorflow() {
+    let folder = std::env::temp_dir().join(format!("plimsoll-recorded-{}", std::process::id()));
+    let mut folders = Vec::new();
+    for case in cases().iter().filter(|case| case.name().starts_with("fail_")) {
+        for device in ["GPU:0", ""] {
+            let copy = folder.join(format!("{}-{}", case.name(), device.to_lowercase()));
+            case.copy_moved(&copy, if device.is_empty() { String::new() } else { format!("/device:{device}") });
+            folders.extend([copy.clone(), copy.clone(), copy]);
+        }
+    }
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(["verify", "--sim-gpus", "1x64MiB"]).args(&folders).env("PLIMSOLL_STATE_DIR", folder.join("state"));
+    let output = command.output().expect("the program runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let failures: Vec<&str> = text.lines().filter(|line| !line.ends_with("OK")).collect();
+    let _ = std::fs::remove_dir_all(folder);
+    assert!(
+        output.status.success() && text.lines().count() == folders.len(),
+        "{}\n{}",
+        failures.join("\n"),
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[test]

@@ -39,7 +39,9 @@ pub unsafe fn execute(pointers: &[*mut u8], step: &Step, pieces: Range<u32>, sli
             // SAFETY: the plan gives the kernel arguments as it was prepared for; `Loaded::new` checked the scratch; the rest is
             // the caller's promise.
             let run = || unsafe { kernel.run(pieces, &args) };
-            catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(PANICKED))
+            let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(PANICKED));
+            debug_assert!(done.is_ok() || done == Err(PANICKED) || kernel.can_fail(), "{kernel:?} failed: {done:?}");
+            done
         }
         Action::Copy { bytes } => {
             let start = u64::from(pieces.start) * COPY_PIECE;

@@ -138,6 +138,10 @@ fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> 
 }
 
 impl CpuKernel for Depthwise {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let units = self.cut.units(chunks);
         let Some(Finish { program, in_result, place }) = &self.epilogue else {

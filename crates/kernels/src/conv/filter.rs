@@ -139,6 +139,10 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool, unpool: Option<&P
 }
 
 impl CpuKernel for FilterGradient {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         if self.spec.in_c == 0 || self.spec.out_c == 0 {
             return Ok(());

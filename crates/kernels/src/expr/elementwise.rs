@@ -45,7 +45,7 @@ pub fn elementwise_on(isa: Isa, expr: &Expr, shape: &[u64], operands: &[Vec<u64>
         per_worker: program.scratch(),
         cost: program.cost(),
         in_place: program.in_place(),
-        kernel: Arc::new(Elementwise { program, piece }),
+        kernel: Arc::new(Elementwise { program, piece, can_fail: expr.can_fail() }),
     })
 }
 
@@ -53,9 +53,14 @@ pub fn elementwise_on(isa: Isa, expr: &Expr, shape: &[u64], operands: &[Vec<u64>
 struct Elementwise {
     program: TileProgram,
     piece: usize,
+    can_fail: bool,
 }
 
 impl CpuKernel for Elementwise {
+    fn can_fail(&self) -> bool {
+        self.can_fail
+    }
+
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let total = self.program.total();
         let range = (chunks.start as usize * self.piece).min(total)..(chunks.end as usize * self.piece).min(total);

@@ -193,6 +193,24 @@ impl Expr {
         self.outputs.iter().map(|reg| self.type_of(*reg)).collect()
     }
 
+    /// Whether some elements make it fault: a division of integers by what may be 0, or a power of integers with an exponent
+    /// that may be negative.
+    pub fn can_fail(&self) -> bool {
+        let is_safe = |divisor: Reg, safe: fn(i128) -> bool| match self.instrs[divisor.0 as usize] {
+            Instr::Const(Scalar::I32(value)) => safe(value.into()),
+            Instr::Const(Scalar::I64(value)) => safe(value.into()),
+            Instr::Const(Scalar::U8(value)) => safe(value.into()),
+            _ => false,
+        };
+        self.instrs.iter().any(|instr| match *instr {
+            Instr::Binary(BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::FloorMod, _, divisor) => {
+                self.type_of(divisor).is_integer() && !is_safe(divisor, |value| value != 0)
+            }
+            Instr::Binary(BinaryOp::Pow, _, exponent) => self.type_of(exponent).is_integer() && !is_safe(exponent, |value| value >= 0),
+            _ => false,
+        })
+    }
+
     /// Arithmetic operations per element, roughly.
     pub fn flops(&self) -> f64 {
         let weight = |instr: &Instr| match instr {

@@ -81,7 +81,7 @@ pub fn unsorted_segment(
 ///
 /// # Errors
 /// INVALID_ARGUMENT for a scalar variable; UNIMPLEMENTED for other types. At run time a fault for an index outside,
-/// "indices[position] is not in [0, limit)", with part of the updates done; INVALID_ARGUMENT where an integer is divided by 0.
+/// "indices[position] is not in [0, limit)", and INVALID_ARGUMENT where an integer is divided by 0; the variable is then as before.
 pub fn scatter(
     op: ScatterOp,
     data_type: DataType,
@@ -238,6 +238,15 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combine<T>>
                 args.output::<T>(output, own.start * inner..own.end * inner),
             )
         };
+        let text = if variable { "indices[{0}] is not in [0, {1})" } else { "segment_ids[{0}] is out of range [0, {1})" };
+        let is_outside = |index: &I| index.wide() >= rows as i64 || (index.wide() < 0 && variable);
+        // Before anything is written: every piece finds the same fault, and no row of a variable changes.
+        if let Some(number) = index.iter().position(is_outside) {
+            return Err(Fault::invalid(text, [number as i64, rows as i64]));
+        }
+        if variable && updates.iter().any(|update| F::combine(F::EMPTY, *update).is_none()) {
+            return Err(Fault::invalid("Integer division by zero", [0, 0]));
+        }
         if !variable {
             result.fill(F::EMPTY);
         } else if args.pointers[0] != args.pointers[3] {
@@ -246,10 +255,6 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combine<T>>
         }
         for (number, index) in index.iter().enumerate() {
             let index = index.wide();
-            if index >= rows as i64 || (index < 0 && variable) {
-                let text = if variable { "indices[{0}] is not in [0, {1})" } else { "segment_ids[{0}] is out of range [0, {1})" };
-                return Err(Fault::invalid(text, [number as i64, rows as i64]));
-            }
             if index < own.start as i64 || index >= own.end as i64 {
                 continue;
             }

@@ -109,6 +109,10 @@ struct Lrn {
 }
 
 impl CpuKernel for Lrn {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let rows = self.cut.units(chunks);
         // SAFETY: the instruction set was asked for when the kernel was prepared; the arguments are the caller's promise.

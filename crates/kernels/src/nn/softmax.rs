@@ -53,6 +53,10 @@ struct Softmax<T, const LOG: bool> {
 }
 
 impl<T: Real, const LOG: bool> CpuKernel for Softmax<T, LOG> {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let rows = self.cut.units(chunks);
         let call = Call::<T, LOG> { classes: self.classes, rows, from: args.pointers[0].cast(), to: args.pointers[1].cast() };

@@ -76,6 +76,10 @@ struct CrossEntropy<T> {
 }
 
 impl<T: Real> CpuKernel for CrossEntropy<T> {
+    fn can_fail(&self) -> bool {
+        self.labels != Labels::Dense
+    }
+
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let call = Call { kernel: self, rows: self.cut.units(chunks), args };
         // SAFETY: the processor has the instruction set: it was asked when the kernel was prepared.

@@ -34,6 +34,10 @@ pub(super) struct Kernel {
 }
 
 impl CpuKernel for Kernel {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         if chunks.is_empty() {
             return Ok(());

@@ -71,6 +71,10 @@ struct Average<const GRADIENT: bool> {
 }
 
 impl<const GRADIENT: bool> CpuKernel for Average<GRADIENT> {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let rows = self.cut.units(chunks);
         let call = Call::<GRADIENT> { sizes: self.sizes, rows, from: args.pointers[0].cast(), to: args.pointers[1].cast() };

@@ -293,6 +293,10 @@ struct Maxima<I, const KEPT: bool> {
 }
 
 impl<I: Index, const KEPT: bool> CpuKernel for Maxima<I, KEPT> {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let find = Find::<I, KEPT> {
             sizes: self.sizes,
@@ -389,6 +393,10 @@ struct Gradient<I> {
 }
 
 impl<I: Index> CpuKernel for Gradient<I> {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let gather = Gather::<I> {
             sizes: self.sizes,
@@ -466,6 +474,10 @@ struct AnewGradient<I> {
 }
 
 impl<I: Index> CpuKernel for AnewGradient<I> {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let Sizes { batch, channels, y, x } = self.sizes;
         if batch == 0 {

@@ -84,6 +84,10 @@ struct Generic<T> {
 }
 
 impl<T: Number> CpuKernel for Generic<T> {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let (m, n, k, batch) = (self.spec.m as usize, self.spec.n as usize, self.spec.k as usize, self.spec.batch as usize);
         let rows = (chunks.start as usize * self.rows).min(self.all)..(chunks.end as usize * self.rows).min(self.all);

@@ -107,6 +107,10 @@ impl<T, J> Scan<T, J> {
 }
 
 impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, J: Join<T>> CpuKernel for Scan<T, J> {
+    fn can_fail(&self) -> bool {
+        false
+    }
+
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let View { outer, size, inner, exclusive, reverse, cut } = self.view;
         let (outers, plane) = (cut.units(chunks), size * inner);

@@ -8,6 +8,7 @@ use crate::{GraphBuilder, InferCx, OpRules};
 
 pub mod bitcast;
 pub mod broadcast;
+pub mod check_numerics;
 pub mod concat;
 pub mod dynamic_stitch;
 pub mod fill;
@@ -29,6 +30,7 @@ pub mod transpose;
 pub const RULES: &[&[OpRules]] = &[
     bitcast::RULES,
     broadcast::RULES,
+    check_numerics::RULES,
     concat::RULES,
     dynamic_stitch::RULES,
     fill::RULES,

@@ -42,6 +42,8 @@ pub struct Interpreter<'a> {
     builder: &'a GraphBuilder,
     facts: HashMap<NodeId, Vec<Fact>>,
     values: HashMap<Output, HostTensor>,
+    /// Whether some kernel so far says that it can fail.
+    pub can_fail: bool,
 }
 
 impl<'a> Interpreter<'a> {
@@ -56,7 +58,7 @@ impl<'a> Interpreter<'a> {
             }
             (output.node, vec![fact])
         });
-        Interpreter { builder, facts: facts.collect(), values }
+        Interpreter { builder, facts: facts.collect(), values, can_fail: false }
     }
 
     /// What is known of a node's outputs when the shapes (not the values) of all feeds are.
@@ -192,6 +194,8 @@ impl Preparation {
     }
 
     fn call(&self, interpreter: &mut Interpreter<'_>, node: NodeId, call: Call, outputs: &[Meta]) -> Result<Vec<HostTensor>> {
+        let second = call.then.as_ref().is_some_and(|then| then.prepared.kernel.can_fail());
+        interpreter.can_fail |= call.prepared.kernel.can_fail() || second;
         let mut read = |inputs: &[usize]| {
             let inputs: Vec<Output> = inputs.iter().map(|input| interpreter.builder.node(node).inputs[*input]).collect();
             inputs.into_iter().map(|input| interpreter.value(input)?.dense()).collect::<Result<Vec<_>>>()

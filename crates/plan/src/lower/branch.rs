@@ -365,7 +365,8 @@ impl Lowering<'_> {
             return Err(Error::invalid_argument(MESSAGE.replace("{0}", &index.to_string())));
         }
         if alive != Condition::ALWAYS {
-            self.require(alive, Fault::invalid(MESSAGE, [i64::from(index), 0]), output.node, self.host)?;
+            let check = self.require(alive, Fault::invalid(MESSAGE, [i64::from(index), 0]), output.node, self.host)?;
+            self.put_last(check);
         }
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! From nodes to works: aliases vanish, known values become constants, variables get versions.
 //!
 //! Nodes are taken in the graph's order, which decides what a read of a variable sees where TensorFlow leaves it open: all
-//! writes by earlier nodes and none by later ones. Control edges have then done all that they can do, since variables are
-//! the only state: they are not carried further. What they make dead is known by then: see `branch`.
+//! writes by earlier nodes and none by later ones. Beyond that, edges of control are carried on only from what may fail to what
+//! has an effect, and back: see `effects`. What they make dead is known by then: see `branch`.
 
 mod branch;
 mod checkpoint;
+mod effects;
 mod space;
 mod together;
 mod variables;
@@ -48,6 +49,7 @@ struct Lowering<'a> {
     /// When each of them has been written so far, or seen to be initialised.
     written: Vec<Condition>,
     branches: Branches,
+    effects: effects::Effects,
     /// The device that feeds and fetches are on.
     host: DeviceId,
     /// By node: the device that does its work.
@@ -66,6 +68,7 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
         versions: Vec::new(),
         written: Vec::new(),
         branches: Branches::default(),
+        effects: effects::Effects::new(request.graph.nodes().len(), pruned),
         host,
         workers: space::workers(request, pruned),
         together: together::Together::find(request, pruned),
@@ -74,11 +77,14 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
     for &id in &pruned.order {
         let node = request.graph.node(id);
         lowering.lir.nodes.push((id, request.placement.devices[id]));
+        let first = lowering.lir.works.len();
         lowering.node(id, node).map_err(|error| error.at_node(&node.name))?;
+        lowering.settle_effects(id, node, first);
     }
     lowering.lir.nodes.sort_unstable_by_key(|(id, _)| *id);
     lowering.targets();
     lowering.fetches()?;
+    lowering.settle_last();
     lowering.order_checks();
     Ok(lowering.lir)
 }
@@ -124,7 +130,9 @@ impl Lowering<'_> {
     fn fetches(&mut self) -> Result<()> {
         for (index, (output, name)) in self.pruned.fetches.iter().zip(&self.request.signature.fetches).enumerate() {
             let node = self.request.graph.node(output.node);
+            let first = self.lir.works.len();
             self.fetch(index as u32, *output, name).map_err(|error| error.at_node(&node.name))?;
+            self.settle_effects_after(output.node, first);
         }
         Ok(())
     }

@@ -1,0 +1,121 @@
+//! What follows a failure, by data or by control, must not have happened.
+//!
+//! Failing is an effect, as is a write: a work that may fail waits for the works with effects before it in the graph, and a
+//! work with an effect for those that may fail. Every node has a [`Frontier`]: the last of such works before it, along edges of
+//! data and control, through nodes that become no work at all. What cannot fail and changes nothing is not ordered.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use plimsoll_graph::id::Id;
+use plimsoll_graph::{IdVec, Node, NodeId, Output};
+use plimsoll_kernels::check;
+
+use super::Lowering;
+use crate::infer::Pruned;
+use crate::lir::{WorkId, WorkKind};
+
+/// Where more works than this meet, one work waits for all of them in the place of the many that come after: sets stay small.
+const MOST: usize = 16;
+
+/// Works, sorted, each once. Shared between nodes.
+type Works = Rc<[WorkId]>;
+
+/// What a node comes after.
+#[derive(Clone, Default)]
+struct Frontier {
+    /// Works that may fail. What they waited for themselves is left out.
+    faults: Option<Works>,
+    /// Works with effects that none of `faults` waited for.
+    effects: Option<Works>,
+}
+
+/// What every node comes after, as far as nodes have been lowered.
+pub(super) struct Effects {
+    frontiers: IdVec<NodeId, Frontier>,
+    fed: HashSet<Output>,
+    last: Vec<WorkId>,
+}
+
+impl Effects {
+    pub(super) fn new(nodes: usize, pruned: &Pruned) -> Effects {
+        Effects { frontiers: IdVec::filled(Frontier::default(), nodes), fed: pruned.feeds.iter().copied().collect(), last: Vec::new() }
+    }
+}
+
+impl Lowering<'_> {
+    /// Orders the works from `first` on, which are those of the node, and says what comes after it.
+    pub(super) fn settle_effects(&mut self, id: NodeId, node: &Node, first: usize) {
+        let inputs = node.inputs.iter().filter(|input| !self.effects.fed.contains(input)).map(|input| input.node);
+        let before: Vec<NodeId> = inputs.chain(node.controls.iter().copied()).collect();
+        let faults = self.meet(id, before.iter().map(|node| self.effects.frontiers[*node].faults.clone()).collect());
+        let effects = self.meet(id, before.iter().map(|node| self.effects.frontiers[*node].effects.clone()).collect());
+        let frontier = self.order_effects(id, Frontier { faults, effects }, first);
+        self.effects.frontiers[id] = frontier;
+    }
+
+    /// Orders the works from `first` on, which come after what the node comes after.
+    pub(super) fn settle_effects_after(&mut self, id: NodeId, first: usize) {
+        let frontier = self.effects.frontiers[id].clone();
+        self.order_effects(id, frontier, first);
+    }
+
+    fn order_effects(&mut self, id: NodeId, mut frontier: Frontier, first: usize) -> Frontier {
+        for work in (first..self.lir.works.len()).map(WorkId::from_index) {
+            let (can_fail, has_effect) = (self.lir.works[work].can_fail(), self.lir.has_effect(&self.lir.works[work]));
+            if can_fail || has_effect {
+                self.wait_for(work, &frontier.faults);
+            }
+            if can_fail {
+                self.wait_for(work, &frontier.effects);
+                frontier = Frontier { faults: Some(Rc::new([work])), effects: None };
+            } else if has_effect {
+                frontier.effects = self.meet(id, vec![frontier.effects.take(), Some(Rc::new([work]))]);
+            }
+        }
+        frontier
+    }
+
+    fn wait_for(&mut self, work: WorkId, before: &Option<Works>) {
+        self.lir.works[work].after.extend(before.iter().flat_map(|works| works.iter()));
+    }
+
+    /// All of the works, or one that waits for all of them.
+    fn meet(&mut self, id: NodeId, sets: Vec<Option<Works>>) -> Option<Works> {
+        let mut distinct: Vec<Works> = Vec::new();
+        for set in sets.into_iter().flatten() {
+            // Neighbours have their set from one node, as a rule.
+            if distinct.last().is_none_or(|last| !Rc::ptr_eq(last, &set)) {
+                distinct.push(set);
+            }
+        }
+        if distinct.len() < 2 {
+            return distinct.pop();
+        }
+        let mut works: Vec<WorkId> = distinct.iter().flat_map(|set| set.iter().copied()).collect();
+        works.sort_unstable();
+        works.dedup();
+        if works.len() > MOST {
+            let kind = WorkKind::Kernel { prepared: check::nothing(), args: Vec::new(), pooling: None };
+            let device = self.device(id);
+            self.lir.work(kind, device, vec![id], Vec::new(), Vec::new()).after = works;
+            works = self.lir.works.ids().next_back().into_iter().collect();
+        }
+        Some(works.into())
+    }
+
+    /// Works that fail because of what the whole run came to are behind all effects of the run.
+    pub(super) fn settle_last(&mut self) {
+        let last = std::mem::take(&mut self.effects.last);
+        let Some(&one) = last.first() else { return };
+        let effects = self.lir.works.iter().filter(|(_, work)| self.lir.has_effect(work));
+        let effects: Vec<Option<Works>> = effects.map(|(id, _)| Some(Rc::from([id]))).collect();
+        let effects = self.meet(self.lir.works[one].nodes[0], effects);
+        last.into_iter().for_each(|work| self.wait_for(work, &effects));
+    }
+
+    /// The work is behind all effects of the run.
+    pub(super) fn put_last(&mut self, work: WorkId) {
+        self.effects.last.push(work);
+    }
+}
