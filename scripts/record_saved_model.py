@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes crates/cli/tests/saved: a SavedModel of TensorFlow 2 with a signature that trains, twelve examples, and the losses of
-three steps on all of them.
+three steps on all of them; a Keras model as tf.saved_model.save writes it, whose functions use other variables than those that its
+own restoring gives values to, and what it gives for the examples.
 
     python scripts/record_saved_model.py     (needs tensorflow-cpu 2.21)
 """
@@ -9,6 +10,7 @@ import shutil
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import numpy as np
+import keras
 import tensorflow as tf
 
 FOLDER = os.path.join(os.path.dirname(__file__), "..", "crates", "cli", "tests", "saved")
@@ -33,16 +35,25 @@ class Model(tf.Module):
         return {"loss": loss}
 
 
+def clean(model):
+    shutil.rmtree(os.path.join(FOLDER, model, "assets"), ignore_errors=True)
+    os.remove(os.path.join(FOLDER, model, "fingerprint.pb"))
+
+
 def main():
     shutil.rmtree(FOLDER, ignore_errors=True)
     model = Model()
     tf.saved_model.save(model, os.path.join(FOLDER, "model"), signatures={"train": model.train})
-    shutil.rmtree(os.path.join(FOLDER, "model", "assets"))
-    os.remove(os.path.join(FOLDER, "model", "fingerprint.pb"))
+    clean("model")
     values = np.random.default_rng(2)
     x, y = values.normal(size=(12, 4)).astype(np.float32), values.integers(0, 3, size=12).astype(np.int32)
     losses = [float(model.train(x, y)["loss"]) for _ in range(3)]
-    for name, array in [("x", x), ("y", y), ("losses", np.array(losses, np.float32))]:
+    tf.random.set_seed(1)
+    layers = [keras.layers.Input((4,)), keras.layers.Dense(5, activation="relu"), keras.layers.Dense(3, activation="softmax")]
+    network = keras.Sequential(layers)
+    tf.saved_model.save(network, os.path.join(FOLDER, "keras"))
+    clean("keras")
+    for name, array in [("x", x), ("y", y), ("losses", np.array(losses, np.float32)), ("keras_y", network(x).numpy())]:
         np.save(os.path.join(FOLDER, f"{name}.npy"), array)
 
 

@@ -33,10 +33,23 @@ impl Bytes {
     /// # Errors
     /// The text is not a size, or its unit is missing.
     pub fn of_option(text: &str) -> Result<Bytes, ParseBytesError> {
+        Bytes::with_unit_below(Bytes(1 << 20), text)
+    }
+
+    /// As [`Bytes::of_option`], for limits: plans print the smallest that fits in bytes, so that a number without a unit is
+    /// refused below 1 KiB only.
+    ///
+    /// # Errors
+    /// As [`Bytes::of_option`].
+    pub fn of_limit(text: &str) -> Result<Bytes, ParseBytesError> {
+        Bytes::with_unit_below(Bytes(1 << 10), text)
+    }
+
+    fn with_unit_below(least: Bytes, text: &str) -> Result<Bytes, ParseBytesError> {
         let bytes: Bytes = text.parse()?;
         let has_unit = text.trim().ends_with(|c: char| c.is_ascii_alphabetic());
         let is_zero = text.trim() == "0";
-        if bytes < Bytes(1 << 20) && !has_unit && !is_zero {
+        if bytes < least && !has_unit && !is_zero {
             return Err(ParseBytesError { text: text.trim().to_string(), is_without_unit: true });
         }
         Ok(bytes)

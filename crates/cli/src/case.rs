@@ -161,13 +161,14 @@ impl Case {
                 let path = self.folder.join(folder);
                 let saved = SavedGraph::new(&read_saved_model(&path)?, &path)?;
                 let calls = self.calls(Some(&saved))?;
-                init = [saved.restore, init].concat();
-                (devices.session(devices.resolve(saved.graph)?)?, calls)
+                let session = devices.session_with(devices.resolve(saved.graph)?, &saved.values, saved.init)?;
+                init = [session.preparation(), &init].concat();
+                (session, calls)
             }
             _ => return Err(Error::invalid_argument("case.json names neither a graph nor a saved_model, or both").into()),
         };
         let footprint = Footprint::new(devices.specs());
-        let mut replay = Replay { case: self, calls, init, footprint, last_peaks: Vec::new(), last_key: None, devices, session };
+        let mut replay = Replay { case: self, calls, init, footprint, last_key: None, devices, session };
         if replay.devices.options().placement == PlacementMode::FirstFit {
             let placed = load::place(&replay.devices, self.name(), &replay.session, &replay.signatures()?, &[])?;
             placed.log.iter().for_each(output::note);
@@ -218,8 +219,6 @@ pub struct Replay<'a> {
     devices: Devices,
     session: Session,
     footprint: Footprint,
-    /// What each device holds while the last step runs.
-    last_peaks: Vec<u64>,
     last_key: Option<Key>,
 }
 
@@ -246,10 +245,7 @@ impl Replay<'_> {
                     &known[known.len() - 1].1
                 }
             };
-            let peaks = self.footprint.add(plan);
-            if self.case.last().is_ok_and(|last| last == step) {
-                self.last_peaks = peaks.into_iter().map(|bytes| bytes.0).collect();
-            }
+            self.footprint.add(plan);
         }
         Ok(self.footprint.check()?)
     }
@@ -344,11 +340,6 @@ impl Replay<'_> {
     /// What each device will have held in the end.
     pub fn planned(&self) -> Vec<u64> {
         self.footprint.needs().iter().map(|need| need.peak.0).collect()
-    }
-
-    /// What each device holds while the last step runs.
-    pub fn planned_last(&self) -> &[u64] {
-        &self.last_peaks
     }
 
     /// The smallest limit that is enough, given to every device that has one; to every device, where none has.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll::formats::{DEFAULT_SIGNATURE, INIT_OP, SignatureDef};
 use plimsoll::model::{self, Model, SavedGraph};
-use plimsoll::{Devices, Error, Graph, Session};
+use plimsoll::{Devices, Error, Graph, Session, Values};
 
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 use crate::names::{self, Asked, list};
@@ -20,8 +20,6 @@ pub struct Opened {
     pub label: String,
     /// Nothing has run.
     pub session: Session,
-    /// What gives the variables of a SavedModel their values.
-    pub restore: Vec<String>,
     /// The signature that is called, of a SavedModel.
     call: Option<(String, SignatureDef)>,
 }
@@ -64,12 +62,12 @@ impl Wanted {
 }
 
 impl Opened {
-    fn new(devices: &Devices, path: &Path, signature: Option<&str>) -> Result<Opened> {
+    fn new(devices: &Devices, path: &Path, signature: Option<&str>, checkpoint: Option<&Path>) -> Result<Opened> {
         model::check(path).or_usage()?;
         let label = path.display().to_string();
         let read = model::read(path)?;
-        let (def, restore, call) = match read {
-            Model::Graph(def) => (def, Vec::new(), None),
+        let (def, values, init, call) = match read {
+            Model::Graph(def) => (def, Values::default(), Vec::new(), None),
             Model::SavedModel(saved) => {
                 let saved = SavedGraph::new(&saved, path).map_err(|error| error.context(&label))?;
                 let name = match signature {
@@ -77,12 +75,13 @@ impl Opened {
                     None => only_signature(&label, &saved)?,
                 };
                 let call = (name.to_string(), saved.signature(name).map_err(|error| error.context(&label)).or_usage()?.clone());
-                (saved.graph, saved.restore, Some(call))
+                (saved.graph, saved.values, saved.init, Some(call))
             }
         };
         let graph = devices.resolve(def).map_err(|error| error.context(&label))?;
-        let session = devices.session(graph).map_err(|error| error.context(&label))?;
-        Ok(Opened { label, session, restore, call })
+        let values = values.with_checkpoint(checkpoint);
+        let session = devices.session_with(graph, &values, init).map_err(|error| error.context(&label))?;
+        Ok(Opened { label, session, call })
     }
 
     /// The graph that runs.
@@ -148,11 +147,12 @@ fn only_signature<'a>(label: &str, saved: &'a SavedGraph) -> Result<&'a str> {
 pub struct Models(Vec<Opened>);
 
 impl Models {
-    /// Opens the models, the SavedModels among them with the signatures (`[MODEL::]NAME`) that are called.
+    /// Opens the models, the SavedModels among them with the signatures (`[MODEL::]NAME`) that are called. Variables have the
+    /// values of `checkpoint`, where it has any for them.
     ///
     /// # Errors
     /// Wrong use for files that are not there and signatures that no model has; what is wrong with a file.
-    pub fn open(devices: &Devices, paths: &[PathBuf], signatures: &[String]) -> Result<Models> {
+    pub fn open(devices: &Devices, paths: &[PathBuf], signatures: &[String], checkpoint: Option<&Path>) -> Result<Models> {
         let labels: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         let mut calls: Vec<Option<&str>> = vec![None; paths.len()];
         for text in signatures {
@@ -163,7 +163,7 @@ impl Models {
             }
             saved.into_iter().for_each(|model| calls[model] = Some(name));
         }
-        paths.iter().zip(calls).map(|(path, call)| Opened::new(devices, path, call)).collect::<Result<Vec<_>>>().map(Models)
+        paths.iter().zip(calls).map(|(path, call)| Opened::new(devices, path, call, checkpoint)).collect::<Result<Vec<_>>>().map(Models)
     }
 
     /// The models.

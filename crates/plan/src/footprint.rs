@@ -9,16 +9,14 @@ use plimsoll_graph::id::Id;
 use crate::need::{Need, Needs, sort};
 use crate::plan::{Certainty, DevicePlan, Holder, PeakParts, Plan, PlanVariable, VariableKind};
 
-/// Bytes of the buffer through which values of variables go from files to devices. A plan whose largest stored variable is
-/// smaller has a smaller one.
-pub const LOADING_BUFFER: Bytes = Bytes(64 << 10);
-
 /// The peaks of plans that one session runs one after the other. Variables stay from the first plan that touches them; other
 /// memory is there while its plan runs, and is given back where the next one needs it.
 #[derive(Clone, Debug)]
 pub struct Footprint {
     specs: Vec<DeviceSpec>,
     variables: BTreeSet<String>,
+    /// Those of them that have their values from files.
+    loaded: BTreeSet<String>,
     resident: Vec<Bytes>,
     needs: Vec<Need>,
 }
@@ -39,6 +37,7 @@ impl Footprint {
             needs: specs.iter().map(need).collect(),
             resident: vec![Bytes::ZERO; specs.len()],
             variables: BTreeSet::new(),
+            loaded: BTreeSet::new(),
             specs: specs.to_vec(),
         }
     }
@@ -87,8 +86,9 @@ impl Footprint {
             let here = new.iter().filter(|variable| variable.device.index() == index);
             self.resident[index] += spec.reserved_for(here.map(|variable| variable.bytes));
         }
-        let buffer = loading_buffer(new.iter().copied());
         self.variables.extend(plan.variables.iter().map(|variable| variable.key.clone()));
+        let stored = plan.variables.iter().filter(|variable| variable.stored.is_some());
+        let buffer = loading_buffer(stored.filter(|variable| self.loaded.insert(variable.key.clone())));
         if buffer == Bytes::ZERO {
             return;
         }
@@ -155,6 +155,5 @@ impl Footprint {
 
 /// The buffer through which the values of these variables are loaded; none where none of them is stored.
 pub fn loading_buffer<'a>(variables: impl Iterator<Item = &'a PlanVariable>) -> Bytes {
-    let stored = variables.filter(|variable| variable.stored).map(|variable| variable.bytes);
-    stored.max().unwrap_or_default().min(LOADING_BUFFER)
+    variables.filter_map(|variable| variable.stored).max().unwrap_or_default()
 }

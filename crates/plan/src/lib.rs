@@ -33,9 +33,10 @@ mod transfer;
 pub use clock::Timeline;
 pub use evaluate::Evaluation;
 pub use first_fit::{FitRequest, Fitted, Piece, Tried, first_fit};
-pub use footprint::{Footprint, LOADING_BUFFER, loading_buffer};
+pub use footprint::{Footprint, loading_buffer};
 pub use inline::inline;
 pub use joint::{Joint, JointNeed, Together};
+pub use lower::variable_key;
 pub use need::{Need, Needs, check_limits};
 pub use place::{PlaceOptions, Placement, Why, place, place_pruned, stateful};
 pub use plan::{

@@ -122,8 +122,8 @@ pub struct PlanVariable {
     pub assigned_by: Option<(u32, u32)>,
     /// Whether the plan writes it at all.
     pub written: bool,
-    /// Whether the session reads its value from a file when it gets its storage.
-    pub stored: bool,
+    /// Where the session reads its value from a file before the plan runs: bytes of the buffer that this takes.
+    pub stored: Option<Bytes>,
 }
 
 /// A constant that the plan reads.

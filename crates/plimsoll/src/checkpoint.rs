@@ -15,7 +15,7 @@ use plimsoll_graph::{AttrsExt, Graph, HostTensor};
 use plimsoll_plan::{PlanRestore, PlanSave};
 use plimsoll_runtime::{Checkpoints, Session, VariableInfo};
 
-use crate::Signature;
+use crate::{Signature, values};
 
 /// What the keys of random generators' states begin with; the node's name follows.
 pub const STATE_PREFIX: &str = "_PLIMSOLL_STATE/";
@@ -112,6 +112,16 @@ pub fn restore(session: &Session, checkpoint: &Path) -> Result<Restored> {
     restore_from(session, &reader)
 }
 
+/// Names of the session's variables that have storage and no value in `checkpoint`.
+///
+/// # Errors
+/// NOT_FOUND where there is no checkpoint; DATA_LOSS where it is damaged.
+pub fn missing(session: &Session, checkpoint: &Path) -> Result<Vec<String>> {
+    let reader = BundleReader::open(find(checkpoint)?)?;
+    let is_missing = |variable: &VariableInfo| !reader.contains(&key(&variable.name, variable.is_state));
+    Ok(session.variables().into_iter().filter(is_missing).map(|variable| variable.name).collect())
+}
+
 /// As [`restore`], but only for variables that have storage already: those of the callables that were prepared. Takes no
 /// memory of any device.
 ///
@@ -139,7 +149,9 @@ fn restore_from(session: &Session, reader: &BundleReader) -> Result<Restored> {
         }
     }
     for variable in &here {
-        session.write_variable(&variable.name, &reader.read(&key(&variable.name, variable.is_state))?)?;
+        let key = key(&variable.name, variable.is_state);
+        let bytes = variable.shape.bytes(variable.data_type)?;
+        session.fill_variable(&variable.name, values::piece(bytes), &mut |buffer, give| reader.read_in_pieces(&key, buffer, give))?;
     }
     let names = |variables: Vec<VariableInfo>| variables.into_iter().map(|variable| variable.name).collect();
     Ok(Restored { restored: names(here), missing: names(absent) })
@@ -204,7 +216,8 @@ impl Checkpoints for Files {
     }
 }
 
-fn key(name: &str, is_state: bool) -> String {
+/// The key of a variable, or of the state of an operation, in a checkpoint.
+pub(crate) fn key(name: &str, is_state: bool) -> String {
     if is_state { format!("{STATE_PREFIX}{name}") } else { name.to_string() }
 }
 

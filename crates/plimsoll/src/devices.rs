@@ -11,6 +11,7 @@ use plimsoll_ops::{GraphBuilder, Registry};
 
 use crate::checkpoint::Files;
 use crate::model::{self, Model, SavedGraph};
+use crate::values::Values;
 use crate::{DeviceKind, DeviceSpec, Options, PlacementMode, Session, machine};
 
 /// Logical devices, each with its line, opened once and shared by sessions. Cloning shares them.
@@ -82,12 +83,8 @@ impl Devices {
             Model::Graph(def) => self.session(self.resolve(def)?),
             Model::SavedModel(saved) => {
                 let saved = SavedGraph::new(&saved, path)?;
-                let session = self.session(self.resolve(saved.graph)?)?.with_signatures(saved.signatures);
-                let restore: Vec<&str> = saved.restore.iter().map(String::as_str).collect();
-                if !restore.is_empty() {
-                    session.run(&[], &[], &restore)?;
-                    session.release_unused();
-                }
+                let session = self.session_with(self.resolve(saved.graph)?, &saved.values, saved.init)?.with_signatures(saved.signatures);
+                session.prepare()?;
                 Ok(session)
             }
         }
@@ -108,7 +105,16 @@ impl Devices {
     /// INVALID_ARGUMENT for device strings that make no sense, and for nodes that ask for a device that is not there where
     /// soft placement is off.
     pub fn session(&self, graph: Graph) -> Result<Session> {
-        let session = self.unlogged(&graph)?;
+        self.session_with(graph, &Values::default(), Vec::new())
+    }
+
+    /// As [`Devices::session`], with values of variables from files, and operations that [`Session::prepare`] runs. The values
+    /// are read when a run first needs the variables.
+    ///
+    /// # Errors
+    /// As [`Devices::session`]; NOT_FOUND where files are not there; what is wrong with them.
+    pub fn session_with(&self, graph: Graph, values: &Values, init: Vec<String>) -> Result<Session> {
+        let session = self.unlogged(&graph, values, init)?;
         // By first fit it is placed again, when it is known what will run.
         if self.inner.options().placement != PlacementMode::FirstFit {
             self.write_log(&session);
@@ -116,9 +122,17 @@ impl Devices {
         Ok(session)
     }
 
-    pub(crate) fn unlogged(&self, graph: &Graph) -> Result<Session> {
+    pub(crate) fn unlogged(&self, graph: &Graph, values: &Values, init: Vec<String>) -> Result<Session> {
         let (registry, files) = (self.registry.clone(), Arc::new(Files));
-        Ok(Session::from(plimsoll_runtime::Session::with_checkpoints(&self.inner, graph, registry, files)?))
+        let mut run = Vec::new();
+        let mut stored = |graph: &Graph| {
+            let mut opened = values.open(graph)?;
+            run.append(&mut opened.run);
+            Ok(opened.stored())
+        };
+        let inner = plimsoll_runtime::Session::with_files(&self.inner, graph, registry, files, &mut stored)?;
+        run.extend(init);
+        Ok(Session::from(inner).with_preparation(run))
     }
 
     pub(crate) fn write_log(&self, session: &Session) {

@@ -29,11 +29,13 @@ pub mod model;
 mod plan;
 mod session;
 mod several;
+mod values;
 
 pub use devices::{Devices, PlacementLog};
 pub use plan::Plan;
 pub use session::{Fed, Session};
 pub use several::{Opened, Placed, Several};
+pub use values::Values;
 
 pub use plimsoll_base::{
     ArgType, Bytes, Code, DataType, Error, Kind, ParseBytesError, Result, Shortage, Unfed, column_width, pad_left, pad_right,

@@ -7,6 +7,8 @@ use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_formats::{SavedModel, SignatureDef, TensorInfo, read_graph_def, read_saved_model, variables_prefix};
 use plimsoll_graph::{AttrValue, GraphDef, HostTensor, Shape};
 
+use crate::values::{SavedValues, Values};
+
 /// What a model file or folder holds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Model {
@@ -31,12 +33,14 @@ pub fn read(path: &Path) -> Result<Model> {
 }
 
 /// A SavedModel as one graph that restores itself.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct SavedGraph {
     /// The graph, with the name of the model's checkpoint where it asks for one.
     pub graph: GraphDef,
-    /// The operations that give the variables their values.
-    pub restore: Vec<String>,
+    /// Where the variables have their values from: [`crate::Devices::session_with`].
+    pub values: Values,
+    /// The operations to run before the first call.
+    pub init: Vec<String>,
     /// What can be called.
     pub signatures: BTreeMap<String, SignatureDef>,
 }
@@ -53,7 +57,7 @@ impl SavedGraph {
         };
         let mut graph = meta.graph_def.clone();
         let has = |graph: &GraphDef, name: &str| graph.nodes.iter().any(|node| node.name == name);
-        let mut restore = Vec::new();
+        let mut values = Values::default();
         if let Some(saver) = &meta.saver_def {
             let missing =
                 |name: &str| Error::invalid_argument(format!("the model's saver names '{}', which it does not have", name.escape_debug()));
@@ -69,10 +73,12 @@ impl SavedGraph {
             if !has(&graph, operation) {
                 return Err(missing(operation));
             }
-            restore.push(operation.to_string());
+            let (filename, restore) = (prefix.to_string(), operation.to_string());
+            values.saved = Some(SavedValues { prefix: variables_prefix(folder), filename, restore });
         }
-        restore.extend(meta.init_op().map(node_of).filter(|name| has(&graph, name)).map(str::to_string));
-        Ok(SavedGraph { graph, restore, signatures: meta.signature_def.clone() })
+        let works = |name: &&str| graph.nodes.iter().any(|node| node.name == **name && !(node.op == "NoOp" && node.inputs.is_empty()));
+        let init = meta.init_op().map(node_of).filter(works).map(str::to_string).into_iter().collect();
+        Ok(SavedGraph { graph, values, init, signatures: meta.signature_def.clone() })
     }
 
     /// The signature of that name.

@@ -40,6 +40,11 @@ impl Plan {
         Plan { inner, footprint, is_modelled, nodes, open_from }
     }
 
+    /// The same, as the last of several runs that take `footprint` together.
+    pub fn with_footprint(&self, footprint: &Footprint) -> Plan {
+        Plan { footprint: footprint.clone(), ..self.clone() }
+    }
+
     /// What every device has to give: to load the variables that are stored, and to run.
     pub fn footprint(&self) -> &Footprint {
         &self.footprint

@@ -25,6 +25,7 @@ pub type Fed<'a> = (&'a str, HostTensor);
 pub struct Session {
     inner: plimsoll_runtime::Session,
     signatures: Arc<BTreeMap<String, SignatureDef>>,
+    preparation: Arc<Vec<String>>,
 }
 
 impl Session {
@@ -62,6 +63,27 @@ impl Session {
     /// What can be called: the signatures of a SavedModel, none for a graph.
     pub fn signatures(&self) -> &BTreeMap<String, SignatureDef> {
         &self.signatures
+    }
+
+    /// Operations to run before the first call, of a SavedModel; mostly none: values of variables are read where runs need them.
+    pub fn preparation(&self) -> &[String] {
+        &self.preparation
+    }
+
+    /// Runs the [preparation](Session::preparation), and gives back what only that needed.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn prepare(&self) -> Result<()> {
+        if !self.preparation.is_empty() {
+            self.run(&[], &[], &self.preparation.iter().map(String::as_str).collect::<Vec<_>>())?;
+            self.release_unused();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn with_preparation(self, preparation: Vec<String>) -> Session {
+        Session { preparation: Arc::new(preparation), ..self }
     }
 
     pub(crate) fn with_signatures(self, signatures: BTreeMap<String, SignatureDef>) -> Session {
@@ -155,7 +177,7 @@ fn by_reference<'a>(feeds: &'a [Fed<'a>]) -> Vec<(&'a str, &'a HostTensor)> {
 
 impl From<plimsoll_runtime::Session> for Session {
     fn from(inner: plimsoll_runtime::Session) -> Session {
-        Session { inner, signatures: Arc::default() }
+        Session { inner, signatures: Arc::default(), preparation: Arc::default() }
     }
 }
 

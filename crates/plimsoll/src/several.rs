@@ -7,6 +7,7 @@ use plimsoll_graph::Graph;
 use plimsoll_plan::{Footprint, Joint, Signature};
 
 use crate::model::{self, Model, SavedGraph};
+use crate::values::Values;
 use crate::{Devices, PlacementMode, Session};
 
 /// Models that are to share devices, each with what will be run of it, one after the other: its initializer, at last its steps. Opened
@@ -37,7 +38,6 @@ pub struct Several<'a> {
 struct OneOfSeveral {
     name: String,
     session: Session,
-    restore: Vec<String>,
     runs: Vec<Signature>,
 }
 
@@ -73,8 +73,8 @@ impl<'a> Several<'a> {
     /// # Errors
     /// As [`Devices::session`].
     pub fn graph(&mut self, name: &str, graph: Graph, runs: Vec<Signature>) -> Result<&mut Self> {
-        let session = self.devices.unlogged(&graph)?;
-        self.models.push(OneOfSeveral { name: name.to_string(), session, restore: Vec::new(), runs });
+        let session = self.devices.unlogged(&graph, &Values::default(), Vec::new())?;
+        self.models.push(OneOfSeveral { name: name.to_string(), session, runs });
         Ok(self)
     }
 
@@ -84,18 +84,18 @@ impl<'a> Several<'a> {
     /// As [`Devices::load`], but for what happens when it is restored.
     pub fn load(&mut self, path: impl AsRef<Path>, mut runs: Vec<Signature>) -> Result<&mut Self> {
         let path = path.as_ref();
-        let (def, restore, signatures) = match model::read(path)? {
-            Model::Graph(def) => (def, Vec::new(), Default::default()),
+        let (def, values, init, signatures) = match model::read(path)? {
+            Model::Graph(def) => (def, Values::default(), Vec::new(), Default::default()),
             Model::SavedModel(saved) => {
                 let saved = SavedGraph::new(&saved, path)?;
-                (saved.graph, saved.restore, saved.signatures)
+                (saved.graph, saved.values, saved.init, saved.signatures)
             }
         };
-        let session = self.devices.unlogged(&self.devices.resolve(def)?)?.with_signatures(signatures);
-        if !restore.is_empty() {
-            runs.insert(0, Signature { targets: restore.clone(), ..Signature::default() });
+        let session = self.devices.unlogged(&self.devices.resolve(def)?, &values, init)?.with_signatures(signatures);
+        if !session.preparation().is_empty() {
+            runs.insert(0, Signature { targets: session.preparation().to_vec(), ..Signature::default() });
         }
-        self.models.push(OneOfSeveral { name: path.display().to_string(), session, restore, runs });
+        self.models.push(OneOfSeveral { name: path.display().to_string(), session, runs });
         Ok(self)
     }
 
@@ -120,10 +120,7 @@ impl<'a> Several<'a> {
             if self.devices.options().placement != PlacementMode::FirstFit {
                 self.devices.write_log(&model.session);
             }
-            if !model.restore.is_empty() {
-                model.session.run(&[], &[], &model.restore.iter().map(String::as_str).collect::<Vec<_>>())?;
-                model.session.release_unused();
-            }
+            model.session.prepare()?;
             sessions.push(model.session);
         }
         Ok(Opened { sessions, joint, log })
@@ -168,6 +165,7 @@ impl Devices {
         let tried = fitted.tried.iter().map(ToString::to_string);
         let log = turn.map(str::to_string).into_iter().chain(tried).collect();
         let placed = Session::from(session.with_placement(fitted.placement)?).with_signatures(session.signatures().clone());
+        let placed = placed.with_preparation(session.preparation().to_vec());
         self.write_log(&placed);
         Ok(Placed { session: placed, footprint: fitted.footprint, log })
     }

@@ -2,22 +2,24 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, DataType, Error, Kind, Result};
+use plimsoll_device::Device;
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, NodeId, Shape};
 use plimsoll_ops::Registry;
-use plimsoll_plan::{FitRequest, Fitted, PlaceOptions, Placement, Plan, Request, Signature, VariableKind, check_limits};
+use plimsoll_plan::{FitRequest, Fitted, Footprint, PlaceOptions, Placement, Plan, PlanVariable, Request, Signature, VariableKind};
 
-use crate::access::{Accesses, Wish};
+use crate::access::{Access, Accesses, Wish};
 use crate::checkpoints::{self, Checkpoints};
 use crate::kept::Kept;
 use crate::lane::WeakLane;
 use crate::loaded::{Ends, Loaded, Room};
 use crate::signatures::{key, signature, with_values};
 use crate::stats::RunMetadata;
+use crate::stored::{self, Stored};
 use crate::turns::Attempt;
 use crate::variables::{Slot, Variables};
 use crate::{Callable, Devices, Lane};
@@ -31,6 +33,7 @@ pub(crate) struct Inner {
     devices: Devices,
     registry: Arc<Registry>,
     checkpoints: Arc<dyn Checkpoints>,
+    stored: Option<Arc<dyn Stored>>,
     graph: Graph,
     placement: Placement,
     /// Where every run is placed by itself, the devices of nodes that keep state.
@@ -73,6 +76,12 @@ pub struct VariableInfo {
     pub is_state: bool,
 }
 
+/// Finds files with values of a graph's variables, if there are any.
+pub type FindStored<'a> = dyn FnMut(&Graph) -> Result<Option<Arc<dyn Stored>>> + 'a;
+
+/// Writes the value of a variable: with a buffer, and a function that takes a piece and its offset.
+pub type Fill<'a> = dyn FnMut(&mut [u8], &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> + 'a;
+
 /// More plans than this are not kept.
 const MAX_PLANS: usize = 256;
 
@@ -109,21 +118,24 @@ impl Session {
     /// NOT_FOUND for operations that are neither registered nor functions of the graph, fetched or not; INVALID_ARGUMENT for
     /// device strings that make no sense, and for nodes that ask for a device that is not there where soft placement is off; with [`plimsoll_device::Options::idle_release`], as [`Session::idle_release`].
     pub fn new(devices: &Devices, graph: &Graph, registry: Arc<Registry>) -> Result<Session> {
-        Session::with_checkpoints(devices, graph, registry, Arc::new(checkpoints::None))
+        Session::with_files(devices, graph, registry, Arc::new(checkpoints::None), &mut |_| Ok(None))
     }
 
-    /// As [`Session::new`], with RestoreV2 and SaveV2 going to `checkpoints`.
+    /// As [`Session::new`], with RestoreV2 and SaveV2 going to `checkpoints`. `stored` is asked once, with calls inlined, for files
+    /// with values of the graph's variables: a variable that a run reads has its value from there, unless it was given one before.
     ///
     /// # Errors
-    /// As [`Session::new`].
-    pub fn with_checkpoints(
+    /// As [`Session::new`]; what `stored` says.
+    pub fn with_files(
         devices: &Devices,
         graph: &Graph,
         registry: Arc<Registry>,
         checkpoints: Arc<dyn Checkpoints>,
+        stored: &mut FindStored<'_>,
     ) -> Result<Session> {
         require_operations(graph, &registry)?;
         let graph = plimsoll_plan::inline(graph, registry.table())?;
+        let stored = stored(&graph)?;
         let options = devices.options();
         let options = PlaceOptions { log: options.log_placement, ..PlaceOptions::new(options.soft_placement) };
         let (placement, placed_before) = if devices.options().place_pruned_graph {
@@ -131,7 +143,7 @@ impl Session {
         } else {
             (plimsoll_plan::place(&graph, &registry, devices.specs(), &options)?, None)
         };
-        Session::placed(devices, graph, (placement, placed_before), registry, checkpoints)
+        Session::placed(devices, graph, (placement, placed_before), registry, checkpoints, stored)
     }
 
     fn placed(
@@ -140,6 +152,7 @@ impl Session {
         (placement, placed_before): (Placement, Option<Mutex<BTreeMap<NodeId, String>>>),
         registry: Arc<Registry>,
         checkpoints: Arc<dyn Checkpoints>,
+        stored: Option<Arc<dyn Stored>>,
     ) -> Result<Session> {
         let kept = Arc::new(Kept::new(devices.all().len()));
         devices.idle().register(&kept);
@@ -149,6 +162,7 @@ impl Session {
             devices: devices.clone(),
             registry,
             checkpoints,
+            stored,
             graph,
             placement,
             placed_before,
@@ -238,6 +252,7 @@ impl Session {
             options: PlaceOptions { log: options.log_placement, ..PlaceOptions::new(options.soft_placement) },
             runs,
             taken,
+            mark: &|variables| self.0.mark(variables),
         })
     }
 
@@ -251,8 +266,8 @@ impl Session {
         if !is_ours {
             return Err(Error::invalid_argument("the placement is of another graph, or for other devices"));
         }
-        let Inner { devices, registry, checkpoints, graph, .. } = &*self.0;
-        Session::placed(devices, graph.clone(), (placement, None), registry.clone(), checkpoints.clone())
+        let Inner { devices, registry, checkpoints, stored, graph, .. } = &*self.0;
+        Session::placed(devices, graph.clone(), (placement, None), registry.clone(), checkpoints.clone(), stored.clone())
     }
 
     /// The plan of a signature. Limits are not looked at.
@@ -337,6 +352,24 @@ impl Session {
         self.0.ensure_named(name)?;
         let missing = || Error::not_found(format!("the graph has no variable '{name}'"));
         self.0.with_variable(name, true, missing, |slot| slot.write(value))
+    }
+
+    /// Gives a variable that has storage a value piece by piece. `fill` gets a buffer of `most` bytes, or fewer where the line of
+    /// the host has not as much room, and gives pieces of the value with their offsets. Where it fails, the variable keeps what
+    /// was written, and counts as initialised if it was before.
+    ///
+    /// # Errors
+    /// NOT_FOUND where none of that name has storage; RESOURCE_EXHAUSTED where there is no room for a buffer at all; what `fill`
+    /// says.
+    pub fn fill_variable(&self, name: &str, most: Bytes, fill: &mut Fill<'_>) -> Result<()> {
+        self.0.check_open()?;
+        let missing = || Error::not_found(format!("no variable '{name}' has storage"));
+        let host = &self.0.devices.all()[self.0.placement.host.index()];
+        self.0.with_variable(name, true, missing, |slot| {
+            stored::with_buffer(host, most, &self.0.holder, |buffer| fill(buffer, &mut |offset, piece| slot.write_piece(offset, piece)))?;
+            slot.set_initialized();
+            Ok(())
+        })
     }
 
     /// Keeps memory for the runs of these callables, one run at a time: as much as the greatest of them takes of each device.
@@ -484,6 +517,19 @@ impl Inner {
     fn plan(&self, signature: &Signature) -> Result<Plan> {
         let (graph, registry, devices) = (&self.graph, &*self.registry, self.devices.specs());
         let request = Request { graph, registry, devices, placement: &self.placement, signature };
+        let mut plan = self.plan_placed(request)?;
+        self.mark(&mut plan.variables);
+        Ok(plan)
+    }
+
+    /// Marks the variables whose values are in files.
+    fn mark(&self, variables: &mut [PlanVariable]) {
+        if let Some(stored) = &self.stored {
+            stored::mark(variables, &**stored);
+        }
+    }
+
+    fn plan_placed(&self, request: Request<'_>) -> Result<Plan> {
         let Some(before) = &self.placed_before else { return plimsoll_plan::plan(&request) };
         let placement = {
             let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
@@ -517,7 +563,11 @@ impl Inner {
 
     fn load(&self, key: String, signature: Signature, plan: Plan) -> Result<Arc<Loaded>> {
         self.check_open()?;
-        check_limits(&plan)?;
+        let mut plan = plan;
+        self.forget_loaded(&mut plan.variables);
+        let mut footprint = Footprint::new(self.devices.specs());
+        footprint.add(&plan);
+        footprint.check()?;
         let loaded = Arc::new(self.make_room(|| self.try_load(plan.clone()))?);
         let mut plans = self.kept.plans();
         if plans.len() >= MAX_PLANS {
@@ -527,10 +577,53 @@ impl Inner {
         Ok(loaded)
     }
 
+    /// Takes the mark from variables that have values: they are not read again.
+    fn forget_loaded(&self, wanted: &mut [PlanVariable]) {
+        let variables = self.variables();
+        for variable in wanted.iter_mut().filter(|variable| variable.stored.is_some()) {
+            if variables.get(&variable.key).is_some_and(|slot| !self.awaits_value(variable, slot)) {
+                variable.stored = None;
+            }
+        }
+    }
+
+    /// Whether the value of a marked variable is still to be read.
+    fn awaits_value(&self, variable: &PlanVariable, slot: &Slot) -> bool {
+        match &self.stored {
+            Some(stored) if stored.overrides(variable) => !slot.is_loaded(),
+            _ => !slot.is_initialized(),
+        }
+    }
+
     fn try_load(&self, plan: Plan) -> Result<Loaded> {
-        let mut variables = self.variables.lock().unwrap_or_else(PoisonError::into_inner);
-        variables.ensure(&plan.variables, self.devices.all(), &format!("{}: variables", self.holder))?;
-        Loaded::new(plan, self.placement.host.index(), self.devices.all(), &variables, &self.holder, &self.checkpoints)
+        self.variables().ensure(&plan.variables, self.devices.all(), &format!("{}: variables", self.holder))?;
+        let host = self.placement.host.index();
+        if let Some(stored) = &self.stored {
+            self.load_stored(&plan.variables, &**stored, &self.devices.all()[host])?;
+        }
+        let variables = self.variables();
+        self.check_open()?;
+        Loaded::new(plan, host, self.devices.all(), &variables, &self.holder, &self.checkpoints)
+    }
+
+    /// Gives marked variables without a value theirs, when no run is in the way.
+    fn load_stored(&self, wanted: &[PlanVariable], stored: &dyn Stored, host: &Arc<dyn Device>) -> Result<()> {
+        let slot = |variable: &PlanVariable| self.variables().get(&variable.key).cloned();
+        let missing = |variable: &PlanVariable| Some((variable.clone(), slot(variable).filter(|slot| self.awaits_value(variable, slot))?));
+        let missing: Vec<(PlanVariable, Slot)> = wanted.iter().filter(|variable| variable.stored.is_some()).filter_map(missing).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut accesses: Vec<Access> = missing.iter().map(|(_, slot)| Access { variable: slot.number, writes: true }).collect();
+        accesses.sort_unstable_by_key(|access| access.variable);
+        let wish = Wish::Some(accesses.into());
+        let _granted = self.accesses.take(&wish);
+        self.check_open()?;
+        stored::load(&missing, stored, host, &self.holder)
+    }
+
+    fn variables(&self) -> MutexGuard<'_, Variables> {
+        self.variables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ensure_named(&self, name: &str) -> Result<()> {

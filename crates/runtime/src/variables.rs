@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{Bytes, DataType, Error, Result};
 use plimsoll_device::{Device, Offsets};
 use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_memory::{Address, Block, Ledger};
@@ -19,10 +19,13 @@ pub(crate) struct Slot {
     pub kind: VariableKind,
     pub data_type: DataType,
     pub shape: Shape,
+    pub bytes: Bytes,
     pub block: Arc<Block>,
     pub offset: u64,
     /// 1 once something was assigned.
     pub flag: Arc<AtomicU8>,
+    /// Whether its value was read from files.
+    pub loaded: Arc<AtomicBool>,
 }
 
 impl Slot {
@@ -41,6 +44,28 @@ impl Slot {
         Ok(tensor)
     }
 
+    /// Writes a part of the value. The whole of it is there once [`Slot::set_initialized`] says so.
+    pub fn write_piece(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.bytes.0);
+        end.ok_or_else(|| Error::internal(format!("variable '{}' has no {} bytes at {offset}", self.name, bytes.len())))?;
+        self.block.write(self.offset + offset, bytes)
+    }
+
+    /// Whether its value was read from files.
+    pub fn is_loaded(&self) -> bool {
+        self.loaded.load(Ordering::Acquire)
+    }
+
+    /// Its value was read from files.
+    pub fn set_loaded(&self) {
+        self.loaded.store(true, Ordering::Release);
+        self.set_initialized();
+    }
+
+    pub fn set_initialized(&self) {
+        self.flag.store(1, Ordering::Release);
+    }
+
     pub fn write(&self, value: &HostTensor) -> Result<()> {
         if value.data_type() != self.data_type || *value.shape() != self.shape {
             return Err(Error::invalid_argument(format!(
@@ -54,7 +79,7 @@ impl Slot {
         }
         let dense = value.dense()?;
         self.block.write(self.offset, dense.bytes().unwrap_or_default())?;
-        self.flag.store(1, Ordering::Release);
+        self.set_initialized();
         Ok(())
     }
 }
@@ -116,8 +141,10 @@ impl Variables {
                     kind: variable.kind,
                     data_type: variable.data_type,
                     shape: variable.shape.clone(),
+                    bytes: variable.bytes,
                     block: block.clone(),
                     offset,
+                    loaded: Arc::default(),
                     flag: Arc::new(AtomicU8::new(u8::from(variable.initial.is_some()))),
                 };
                 self.slots.insert(variable.key.clone(), slot);

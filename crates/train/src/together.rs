@@ -99,6 +99,15 @@ impl Stepper {
         Ok((self.loss.as_ref().map(number).transpose()?, metadata))
     }
 
+    /// Prepares a step: its variables have storage, and those in files their values.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where a line has no room; what is wrong with the files.
+    pub fn load(&mut self, session: &Session) -> Result<()> {
+        self.callable = Some(session.callable(&self.signature)?);
+        Ok(())
+    }
+
     fn step_by<R>(
         &mut self,
         session: &Session,

@@ -62,7 +62,8 @@ pub struct Trainer {
     session: Session,
     placement_log: Vec<String>,
     promise: Promise,
-    init: Signature,
+    /// What gives variables their first values; none where they are all in files.
+    init: Option<Signature>,
     evaluation: Option<Signature>,
     averaged: Option<Signature>,
     evaluation_batch: u64,
@@ -132,17 +133,17 @@ impl Trainer {
             fetches: vec![scores.loss.clone(), scores.correct.clone()],
             targets: Vec::new(),
         };
-        let init = Signature { targets: parts.init.clone(), ..Signature::default() };
         let can_evaluate = |scores: &&Scores| !scores.feeds.is_empty() && evaluation_batch > 0;
         let [evaluation, averaged] = [&parts.evaluation, &parts.averaged].map(|scores| scores.as_ref().filter(can_evaluate).map(evaluates));
-        let mut session = devices.session(graph)?;
+        let mut session = devices.session_with(graph, &parts.values, Vec::new())?;
+        let targets = if parts.init.is_empty() { session.preparation().to_vec() } else { parts.init.clone() };
+        let init = Some(Signature { targets, ..Signature::default() }).filter(|init| !init.targets.is_empty());
         let mut placement_log = Vec::new();
         if devices.options().placement == PlacementMode::FirstFit {
             // Towers that step by themselves say where they are.
             if let Steps::Together(steps) = &parts.steps {
                 let step = together::Stepper::signature(steps, components, each)?;
-                let runs: Vec<Signature> =
-                    [Some(init.clone()), evaluation.clone(), averaged.clone(), Some(step)].into_iter().flatten().collect();
+                let runs: Vec<Signature> = [init.clone(), evaluation.clone(), averaged.clone(), Some(step)].into_iter().flatten().collect();
                 let placed = devices.place(&session, &runs, &[])?;
                 (session, placement_log) = (placed.session, placed.log);
             }
@@ -158,7 +159,8 @@ impl Trainer {
             }
         };
         let alone = |signature: &Signature| Ok::<_, Error>(Stage::Alone(Box::new(session.plan_signature(signature)?)));
-        let mut stages = vec![alone(&init)?, steps];
+        let mut stages = init.iter().map(alone).collect::<Result<Vec<_>>>()?;
+        stages.push(steps);
         for signature in [&evaluation, &averaged].into_iter().flatten() {
             stages.push(alone(signature)?);
         }
@@ -222,7 +224,11 @@ impl Trainer {
     pub fn start(&mut self, resume: Option<&Path>) -> Result<()> {
         self.release();
         // The initializer runs before a restore, too: it gives all variables storage, in one piece.
-        self.session.callable(&self.init)?.run(&[])?;
+        match (&self.init, &mut self.form) {
+            (Some(init), _) => drop(self.session.callable(init)?.run(&[])?),
+            (None, Form::Together(stepper)) => stepper.load(&self.session)?,
+            (None, Form::Apart(_)) => {}
+        }
         self.release();
         if let Some(path) = resume {
             let restored = checkpoint::restore(path, &self.session, &self.copies)?;

@@ -58,10 +58,8 @@ pub fn run(args: BenchArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
             replay.step(step)?;
         }
     }
-    // Only the last step's own memory is left, so that its peak can be held against its plan.
     replay.session().release_unused();
     let (callable, feeds) = replay.last()?;
-    replay.devices().reset_peaks();
     let feeds: Vec<&HostTensor> = feeds.iter().collect();
     let mut outputs = callable.outputs()?;
     let mut fetches: Vec<&mut HostTensor> = outputs.iter_mut().collect();
@@ -83,7 +81,7 @@ pub fn run(args: BenchArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         p90_ms: quantile(&milliseconds, 0.9),
         runs: args.runs,
         modelled_ms: modelled.map(|step| step.as_nanos() as f64 / 1e6),
-        devices: DevicePeaks::of(replay.devices(), replay.planned_last()),
+        devices: DevicePeaks::of(replay.devices(), &replay.planned()),
         max_rss_bytes: process::max_rss_bytes(),
     };
     let mut said = text(&document);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll::{Bytes, Certainty, Devices, Footprint, Joint, Need, Needs, Placed, PlacementMode, Plan, Together};
+use plimsoll::{Bytes, Certainty, Devices, Footprint, Joint, Need, Needs, PlacementMode, Plan, Signature, Together};
 use serde::Serialize;
 
 use crate::device_options::DeviceOptions;
@@ -37,6 +37,12 @@ pub struct PlanArgs {
     /// A file of such shapes: lines NAME=2x3, or JSON {"NAME": [2, 3]}
     #[arg(long, value_name = "FILE")]
     shapes: Option<PathBuf>,
+    /// An operation that runs before, as `eval` and `train` run it; the answer covers it, too
+    #[arg(long, value_name = "OPERATION")]
+    init: Vec<String>,
+    /// A checkpoint that variables are taken from: a folder (the latest in it) or a prefix; the answer covers the loading
+    #[arg(long, value_name = "DIR")]
+    restore: Option<PathBuf>,
     /// Several models: exit status 1 where they do not fit side by side, also where they fit in turn
     #[arg(long)]
     together: bool,
@@ -57,9 +63,9 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
         shapes.insert(name, shape);
     }
     let devices = load::devices(options)?;
-    let plans = plans(&devices, &args, &shapes)?;
+    let (plans, footprints): (Vec<Plan>, Vec<Footprint>) = plans(&devices, &args, &shapes)?.into_iter().unzip();
     let names: Vec<String> = args.models.iter().map(|model| model.display().to_string()).collect();
-    let joint = joint(&names, &plans);
+    let joint = Joint::new(names.iter().cloned().zip(footprints.iter().cloned()));
     let document = Document::new(&names, &plans, &joint, args.together);
     if json {
         output::result_json(&document)?;
@@ -69,36 +75,42 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     Ok(ExitCode::from(u8::from(!document.answer.fits)))
 }
 
-fn plans(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<Vec<Plan>> {
-    let models = Models::open(devices, &args.models, &args.signature)?;
+/// The step's plan of each model, and what the model takes over all that runs.
+fn plans(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<Vec<(Plan, Footprint)>> {
+    let models = Models::open(devices, &args.models, &args.signature, args.restore.as_deref())?;
     let mut fed = vec![FeedShapes::new(); args.models.len()];
     for (name, shape) in shapes {
         models.find(name, Opened::feed)?.0.into_iter().for_each(|(model, name)| {
             fed[model].insert(name, shape.clone());
         });
     }
+    let mut inits: Vec<Vec<String>> = models.all().iter().map(|model| model.session.preparation().to_vec()).collect();
+    let mut is_said = vec![false; inits.len()];
+    for name in &args.init {
+        for (model, name) in models.find(name, Opened::node)?.0 {
+            if !std::mem::replace(&mut is_said[model], true) {
+                inits[model].clear();
+            }
+            inits[model].push(name);
+        }
+    }
     let wanted = models.wanted(devices, &args.fetch, &args.target)?;
-    let mut plans = Vec::with_capacity(args.models.len());
-    let mut placed: Vec<Placed> = Vec::new();
-    for ((model, wanted), shapes) in models.all().iter().zip(&wanted).zip(&fed) {
+    let mut planned: Vec<(Plan, Footprint)> = Vec::with_capacity(args.models.len());
+    for (((model, wanted), shapes), init) in models.all().iter().zip(&wanted).zip(&fed).zip(inits) {
         let shown = |node: &str| model.argument_of(node);
         let signature = names::signature(model.graph(), devices.registry(), &wanted.asked(), shapes, shown)?;
-        if devices.options().placement != PlacementMode::FirstFit {
-            plans.push(model.session.plan_signature(&signature)?);
-            continue;
-        }
-        let beside = placed.iter().map(|placed| &placed.footprint).collect::<Vec<_>>();
-        let one = load::place(devices, &model.label, &model.session, std::slice::from_ref(&signature), &beside)?;
+        let initialise = Signature { targets: init, ..Signature::default() };
+        let runs: Vec<Signature> =
+            Some(initialise).filter(|init| !init.targets.is_empty()).into_iter().chain([signature.clone()]).collect();
+        let beside: Vec<&Footprint> = match devices.options().placement {
+            PlacementMode::FirstFit => planned.iter().map(|(_, footprint)| footprint).collect(),
+            _ => Vec::new(),
+        };
+        let one = load::place(devices, &model.label, &model.session, &runs, &beside)?;
         one.log.iter().for_each(output::note);
-        plans.push(one.session.plan_signature(&signature)?);
-        placed.push(one);
+        planned.push((one.session.plan_signature(&signature)?, one.footprint));
     }
-    Ok(plans)
-}
-
-/// What the models take together.
-fn joint(names: &[String], plans: &[Plan]) -> Joint {
-    Joint::new(names.iter().cloned().zip(plans.iter().map(|plan| plan.footprint().clone())))
+    Ok(planned)
 }
 
 #[derive(Serialize)]
@@ -290,12 +302,12 @@ impl DeviceEntry {
 }
 
 fn text(names: &[String], plans: &[Plan], document: &Document, joint: &Joint) -> String {
-    if let [plan] = plans {
-        return plan.to_string();
+    if let ([plan], [footprint]) = (plans, joint.footprints()) {
+        return plan.with_footprint(footprint).to_string();
     }
     let mut text = String::new();
-    for (name, plan) in names.iter().zip(plans) {
-        text += &format!("{name}\n{plan}\n\n");
+    for ((name, plan), footprint) in names.iter().zip(plans).zip(joint.footprints()) {
+        text += &format!("{name}\n{}\n\n", plan.with_footprint(footprint));
     }
     for need in joint.needs() {
         let device = need.name.rsplit("device:").next().unwrap_or_default();

@@ -43,6 +43,74 @@ fn what_a_plan_says_is_what_the_steps_of_a_case_take() {
     }
 }
 
+/// The smallest limit that `plan` prints is the one at which `eval` restores, initialises and runs.
+#[test]
+fn plan_and_eval_agree_on_one_number() {
+    let saved = |name: &str| super::saved(name).display().to_string();
+    let [model, keras, x, y] = [saved("model"), saved("keras"), saved("x.npy"), saved("y.npy")];
+    let mlp = "mlp_sgd_ref/graph.pb --init init --fetch loss:0";
+    let feeds = "--feed x=mlp_sgd_ref/step0_feed0.npy --feed y=mlp_sgd_ref/step0_feed1.npy";
+    let cases = [
+        (format!("{mlp} --feed-shape x=12x6 --feed-shape y=12"), format!("{mlp} {feeds}")),
+        (format!("{keras} --feed-shape inputs=12x4"), format!("{keras} --feed inputs={x}")),
+        (format!("{model} --feed-shape x=12x4 --feed-shape y=12"), format!("{model} --feed x={x} --feed y={y}")),
+    ];
+    for (planned, evaluated) in cases {
+        for cards in ["", "--sim-gpus 1x64MiB"] {
+            let document = document(&format!("plan {planned} {cards} --json"));
+            let needs = document["devices"].as_array().unwrap();
+            let limits = |less: u64, of: usize| {
+                let name = |device: &serde_json::Value| device["name"].as_str().unwrap().rsplit("device:").next().unwrap().to_string();
+                let limit = |(index, device): (usize, &serde_json::Value)| {
+                    let peak = device["peak_bytes"].as_u64().unwrap();
+                    format!("{}={}B", name(device), peak - if index == of { less } else { 0 })
+                };
+                needs.iter().enumerate().map(limit).collect::<Vec<_>>().join(",")
+            };
+            for (index, need) in needs.iter().enumerate() {
+                let at = |less: u64| plimsoll(&format!("eval {evaluated} {cards} --memory-limit {}", limits(less, index)));
+                let runs = at(0);
+                assert_eq!(runs.code, 0, "{evaluated}: {}", runs.err);
+                if need["peak_bytes"].as_u64() > Some(0) {
+                    let refused = at(1);
+                    assert!(refused.code == 1 && refused.err.contains("1 byte short"), "{evaluated} {cards}: {}", refused.err);
+                }
+            }
+        }
+    }
+}
+
+/// A checkpoint takes the place of what the initializer gave, and its loading belongs to the promise.
+#[test]
+fn a_checkpoint_is_restored_within_the_limit_that_plan_prints() {
+    let folder = super::Folder::new("restored");
+    let graph = "mlp_sgd_ref/graph.pb";
+    let feeds = "--feed x=mlp_sgd_ref/step0_feed0.npy --feed y=mlp_sgd_ref/step0_feed1.npy --fetch loss:0";
+    let checkpoint = folder.0.join("trained").display().to_string();
+    let data = "--data x=mlp_sgd_ref/step0_feed0.npy --data y=mlp_sgd_ref/step0_feed1.npy --target train --batch-size 6";
+    let trained = plimsoll(&format!("train {graph} {data} --steps 20 --save {checkpoint}"));
+    assert_eq!(trained.code, 0, "{}", trained.err);
+    let shapes = "--fetch loss:0 --feed-shape x=12x6 --feed-shape y=12 --json";
+    let value = |options: &str| document(&format!("eval {graph} {feeds} {options} --json"))["models"][0]["fetches"][0]["values"].clone();
+    let (first, restored) = (value("--init init"), value(&format!("--restore {checkpoint}")));
+    assert!(restored[0].as_f64() < first[0].as_f64(), "{restored} {first}");
+    for options in [format!("--restore {checkpoint}"), format!("--init init --restore {checkpoint}")] {
+        let minimum = document(&format!("plan {graph} {options} {shapes}"))["minimum_limit_bytes"].as_u64().unwrap();
+        assert_eq!(value(&format!("{options} --memory-limit CPU:0={minimum}")), restored, "{options}");
+        let refused = plimsoll(&format!("eval {graph} {feeds} {options} --memory-limit CPU:0={}", minimum - 1));
+        assert!(refused.code == 1 && refused.err.contains("1 byte short"), "{options}: {}", refused.err);
+    }
+}
+
+#[test]
+fn the_machine_is_a_line_too() {
+    let planned = document("plan mlp_sgd_ref/graph.pb --fetch loss:0 --feed-shape x=900000000000x6 --feed-shape y=900000000000 --json");
+    assert_eq!((&planned["fits"], &planned["devices"][0]["limit_bytes"]), (&false.into(), &serde_json::Value::Null));
+    assert!(planned["shortfall_bytes"].as_u64() > Some(0));
+    let said = plimsoll("plan mlp_sgd_ref/graph.pb --fetch loss:0 --feed-shape x=900000000000x6 --feed-shape y=900000000000");
+    assert!(said.code == 1 && said.out.contains("does not fit the machine"), "{}", said.out);
+}
+
 #[test]
 fn each_device_has_its_own_line() {
     let verdict = document("verify towers --json");

@@ -58,6 +58,11 @@ fn document(args: &str) -> Value {
     serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{args}: {error}: {}{}", said.out, said.err))
 }
 
+/// A recorded SavedModel, or an array beside it.
+fn saved(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/saved").join(name)
+}
+
 /// A folder of its own, removed at the end.
 struct Folder(PathBuf);
 

@@ -8,12 +8,12 @@ use super::{MemoryLimit, PlacementMode};
 use crate::{DeviceKind, DeviceName};
 
 impl MemoryLimit {
-    /// Parses the value of a `--memory-limit`: limits between commas. A number below 1 MiB needs a unit: `512B`.
+    /// Parses the value of a `--memory-limit`: limits between commas. A number below 1 KiB needs a unit: `512B`.
     ///
     /// # Errors
     /// INVALID_ARGUMENT naming the option, the value, and what may be written.
     pub fn parse_list(text: &str) -> Result<Vec<MemoryLimit>> {
-        text.split(',').map(|limit| MemoryLimit::parse_with(limit, Bytes::of_option)).collect()
+        text.split(',').map(|limit| MemoryLimit::parse_with(limit, Bytes::of_limit)).collect()
     }
 
     /// Parses one limit: `2GiB`, `GPU:0=2GiB`, `GPU:0=1GiB+1GiB`.
@@ -107,7 +107,7 @@ mod tests {
             ("GPU:0=1GiB+1GiB,CPU:0=64MiB", "GPU:0=1GiB+1GiB,CPU:0=64MiB"),
             (" /gpu:1 = 5B , cpu:0=1.5KiB", "GPU:1=5B,CPU:0=1.50KiB"),
             ("/job:localhost/replica:0/task:0/device:CPU:3=1000001B", "CPU:3=1000001B"),
-            ("CPU:0=2000001", "CPU:0=2000001B"),
+            ("CPU:0=12287", "CPU:0=12287B"),
         ] {
             let limits = MemoryLimit::parse_list(text).unwrap();
             let texts: Vec<String> = limits.iter().map(ToString::to_string).collect();
@@ -130,7 +130,7 @@ mod tests {
             ("TPU:0=1GiB", "'TPU:0' is not a device"),
             ("/job:worker/cpu:0=1GiB", "'/job:worker/cpu:0' is not a device"),
             ("=1GiB", "'' is not a device"),
-            ("CUP:0=1GiB", "or GPU for every GPU; did you mean 'CPU:0'?"),
+            ("CUP:0=1GiB", "'CUP:0' is not a device of this process: CPU:N, GPU:N, or GPU for every GPU; did you mean 'CPU:0'?"),
             ("GPU:-1=1GiB", "'GPU:-1' is not a device"),
         ] {
             let error = MemoryLimit::parse_list(text).unwrap_err();

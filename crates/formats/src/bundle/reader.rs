@@ -17,6 +17,7 @@ use super::{
 };
 use crate::elements::swap_bytes;
 use crate::message::decode;
+use crate::object_graph::{OBJECT_GRAPH_KEY, read_object_graph};
 use crate::wire::Reader;
 
 /// A checkpoint that is there to be read. Holds the index in memory and no file open.
@@ -124,6 +125,76 @@ impl BundleReader {
             return self.fill(entry, data_type, &shape, out).map_err(|error| error.context(format!("'{name}'")));
         }
         self.read(name)?.write_to(out)
+    }
+
+    /// Reads a tensor of fixed-size elements piece by piece: `give` gets the offset of every piece and its bytes, in order. No
+    /// more than `buffer` is held beside the file, but for tensors that were saved in slices. The checksum is known at the end:
+    /// where it differs, all pieces were given before.
+    ///
+    /// # Errors
+    /// As [`BundleReader::read`]; what `give` says; INVALID_ARGUMENT where the buffer does not hold an element.
+    pub fn read_in_pieces(&self, name: &str, buffer: &mut [u8], give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        let Entry { data_type, shape } = self.entry(name)?;
+        let entry = self.find(name)?;
+        let number = number_size(data_type).max(1);
+        let usable = buffer.len() - buffer.len() % number;
+        if usable == 0 {
+            return Err(Error::invalid_argument(format!("a buffer of {} bytes holds no element of '{name}'", buffer.len())));
+        }
+        let mut read = || {
+            if !entry.slices.is_empty() {
+                return give(0, self.assemble(name, entry, data_type, shape.clone())?.bytes().unwrap_or_default());
+            }
+            self.length(entry, data_type, &shape)?;
+            let mut extent = self.open_at(entry)?;
+            let (mut crc, mut offset) = (Crc::new(), 0);
+            extent.seek()?;
+            while offset < extent.size {
+                let piece = &mut buffer[..usable.min(extent.size - offset)];
+                extent.read_next(piece)?;
+                crc.update(piece);
+                if self.big_endian {
+                    swap_bytes(piece, number);
+                }
+                if data_type == DataType::Bool {
+                    piece.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+                }
+                give(offset as u64, piece)?;
+                offset += piece.len();
+            }
+            check(crc, entry)
+        };
+        read().map_err(|error| error.context(format!("'{name}'")))
+    }
+
+    /// Whether a tensor was saved in slices, so that it is put together in memory before any of it is given.
+    pub fn is_sliced(&self, name: &str) -> bool {
+        self.entries.get(name).is_some_and(|entry| !entry.slices.is_empty())
+    }
+
+    /// The keys of variables in a checkpoint of TensorFlow 2, by the names that TensorFlow 1 would give them; a name of several
+    /// variables is left out. Empty where the checkpoint holds no objects.
+    ///
+    /// # Errors
+    /// As [`BundleReader::read`]; what is wrong with the objects.
+    pub fn keys_of_objects(&self) -> Result<BTreeMap<String, String>> {
+        if !self.contains(OBJECT_GRAPH_KEY) {
+            return Ok(BTreeMap::new());
+        }
+        let tensor = self.read(OBJECT_GRAPH_KEY)?;
+        let Some([bytes]) = tensor.strings() else {
+            return Err(Error::data_loss(format!("'{OBJECT_GRAPH_KEY}' is not one string")));
+        };
+        let objects = read_object_graph(bytes).map_err(|error| error.context(OBJECT_GRAPH_KEY))?;
+        let mut keys: BTreeMap<String, Option<String>> = BTreeMap::new();
+        for tensor in objects.nodes.into_iter().flat_map(|object| object.attributes) {
+            if tensor.full_name.is_empty() || !self.contains(&tensor.checkpoint_key) {
+                continue;
+            }
+            let known = keys.entry(tensor.full_name).or_insert_with(|| Some(tensor.checkpoint_key.clone()));
+            known.take_if(|known| *known != tensor.checkpoint_key);
+        }
+        Ok(keys.into_iter().filter_map(|(name, key)| Some((name, key?))).collect())
     }
 
     fn find(&self, name: &str) -> Result<&BundleEntryProto> {
@@ -281,9 +352,17 @@ impl DataExtent {
     }
 
     fn read_into(mut self, out: &mut [u8]) -> Result<()> {
-        self.file
-            .seek(SeekFrom::Start(self.offset))
-            .and_then(|_| self.file.read_exact(out))
-            .map_err(|error| io_error("reading", &self.path, error))
+        self.seek()?;
+        self.read_next(out)
+    }
+
+    /// Goes to the first byte.
+    fn seek(&mut self) -> Result<()> {
+        self.file.seek(SeekFrom::Start(self.offset)).map(drop).map_err(|error| io_error("reading", &self.path, error))
+    }
+
+    /// The bytes that follow.
+    fn read_next(&mut self, out: &mut [u8]) -> Result<()> {
+        self.file.read_exact(out).map_err(|error| io_error("reading", &self.path, error))
     }
 }

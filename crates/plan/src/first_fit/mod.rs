@@ -11,7 +11,7 @@ mod units;
 
 use std::fmt;
 
-use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_base::{Bytes, Error, Result, Shortage};
 use plimsoll_device::{DeviceKind, DeviceSpec};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, IdVec, NodeId};
@@ -19,12 +19,12 @@ use plimsoll_ops::Registry;
 
 use crate::footprint::Footprint;
 use crate::place::{PlaceOptions, Placement, Why, place};
-use crate::plan::{DeviceId, Plan};
+use crate::plan::{DeviceId, Plan, PlanVariable};
 use crate::request::{Request, Signature};
 use units::Units;
 
 /// What first fit looks at.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct FitRequest<'a> {
     /// The graph, calls inlined.
     pub graph: &'a Graph,
@@ -38,6 +38,8 @@ pub struct FitRequest<'a> {
     pub runs: &'a [Signature],
     /// What others take of each device at the same time, beside what the device takes for itself.
     pub taken: &'a [Bytes],
+    /// Marks the variables of a plan whose values are in files: [`PlanVariable::stored`].
+    pub mark: &'a dyn Fn(&mut [PlanVariable]),
 }
 
 /// A model that was placed.
@@ -124,7 +126,10 @@ pub fn first_fit(request: &FitRequest<'_>) -> Result<Fitted> {
         }
     }
     let tried = search.tried.iter().map(|tried| format!("\n  {tried}")).collect::<String>();
-    Err(Error::resource_exhausted(format!("the model fits nowhere, whole or in pieces:{tried}"))
+    let last = search.tried.last().and_then(|tried| tried.needs.iter().find(|(_, needed, left)| left.is_some_and(|left| *needed > left)));
+    let (requested, limit) = last.map_or_else(Default::default, |(_, needed, left)| (*needed, *left));
+    let shortage = Shortage { requested, limit, ..Shortage::default() };
+    Err(Error::no_room(format!("the model fits nowhere, whole or in pieces:{tried}"), shortage)
         .with_remedy("raise a limit, or feed a smaller batch"))
 }
 
@@ -204,7 +209,9 @@ impl<'a> Search<'a> {
 
     fn plan(&self, placement: &Placement, run: &Signature) -> Result<Plan> {
         let FitRequest { graph, registry, devices, .. } = *self.request;
-        crate::plan(&Request { graph, registry, devices, placement, signature: run })
+        let mut plan = crate::plan(&Request { graph, registry, devices, placement, signature: run })?;
+        (self.request.mark)(&mut plan.variables);
+        Ok(plan)
     }
 
     /// What others leave of a device.

@@ -21,6 +21,7 @@ use plimsoll_kernels::pool::Pooling;
 use plimsoll_ops::{Call, KernelCx, Lower, Meta};
 
 use self::branch::Branches;
+pub use self::variables::variable_key;
 use crate::Request;
 use crate::condition::Condition;
 use crate::infer::Pruned;

@@ -33,13 +33,7 @@ impl Lowering<'_> {
             None => (fact.data_type, &fact.shape, VariableKind::Reference),
         };
         let shape = shape.complete().ok_or_else(|| Error::unimplemented(format!("not yet: a variable of shape {shape}")))?;
-        let text = |name: &str| match node.attrs.get(name) {
-            Some(AttrValue::Bytes(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
-            _ => String::new(),
-        };
-        let (container, shared) = (text("container"), text("shared_name"));
-        let key = format!("{container};{}", if shared.is_empty() { &node.name } else { &shared });
-        let variable = self.new_variable(key, id, node, kind, data_type, shape, None)?;
+        let variable = self.new_variable(variable_key(node), id, node, kind, data_type, shape, None)?;
         self.define(id, 0, Meaning::Variable(variable));
         Ok(())
     }
@@ -85,7 +79,7 @@ impl Lowering<'_> {
             read_first_by: None,
             assigned_by: None,
             written: false,
-            stored: false,
+            stored: None,
         };
         self.lir.variables.push(variable);
         let value = self.lir.value(device, Home::Variable(index), bytes.0, id);
@@ -225,4 +219,14 @@ impl Lowering<'_> {
         self.define_reference(id, targets[0]);
         Ok(())
     }
+}
+
+/// The key of a variable's node: nodes of one key are one variable.
+pub fn variable_key(node: &Node) -> String {
+    let text = |name: &str| match node.attrs.get(name) {
+        Some(AttrValue::Bytes(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
+        _ => String::new(),
+    };
+    let (container, shared) = (text("container"), text("shared_name"));
+    format!("{container};{}", if shared.is_empty() { &node.name } else { &shared })
 }

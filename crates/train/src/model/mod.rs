@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use plimsoll::builder::optimizer::{Adam, GradientDescent, Hyper, Momentum, Optimizer, compute_gradients};
 use plimsoll::builder::{Initializer, Reuse, Variable};
-use plimsoll::{DataType, Error, Graph, GraphBuilder, Output, PartialShape, Registry, Result};
+use plimsoll::{DataType, Error, Graph, GraphBuilder, Output, PartialShape, Registry, Result, Values};
 
 use crate::data::Component;
 pub use apart::Apart;
@@ -134,6 +134,8 @@ pub struct Recipe {
 pub struct Parts {
     /// The targets that give all variables their first values.
     pub init: Vec<String>,
+    /// Files with first values of variables, which then need no initializer.
+    pub values: Values,
     /// How steps are taken.
     pub steps: Steps,
     /// What tells how well the network does, where the graph has it.
@@ -147,7 +149,7 @@ pub struct Parts {
 impl Parts {
     /// A graph that is initialised and takes steps; nothing else is known of it.
     pub fn new(init: Vec<String>, steps: Together) -> Parts {
-        Parts { init, steps: Steps::Together(steps), evaluation: None, averaged: None, copies: Vec::new() }
+        Parts { init, values: Values::default(), steps: Steps::Together(steps), evaluation: None, averaged: None, copies: Vec::new() }
     }
 }
 
@@ -272,7 +274,8 @@ fn finish(mut b: GraphBuilder, steps: Steps, evaluation: Scores, averaged: Optio
     let init = b.global_variables_initializer()?;
     let variables = b.variables().iter().filter(|variable| !copies.contains(variable)).cloned().collect();
     let copies = copies.iter().map(|variable| variable.name.clone()).collect();
-    let parts = Parts { init: vec![b.node(init).name.clone()], steps, evaluation: Some(evaluation), averaged, copies };
+    let parts =
+        Parts { init: vec![b.node(init).name.clone()], values: Values::default(), steps, evaluation: Some(evaluation), averaged, copies };
     Ok(TrainingGraph { parts, variables, graph: b.finish() })
 }
 

@@ -127,7 +127,7 @@ fn works(devices: &Devices, args: &EvalArgs) -> Result<Vec<Work>> {
     let mut feeds: Vec<Vec<(String, HostTensor)>> = vec![Vec::new(); args.models.len()];
     let mut inits: Vec<Vec<String>> = vec![Vec::new(); args.models.len()];
     let read = args.feed.iter().map(|text| read_feed(text)).collect::<Result<Vec<_>>>()?;
-    let models = Models::open(devices, &args.models, &args.signature)?;
+    let models = Models::open(devices, &args.models, &args.signature, args.restore.as_deref())?;
     for (text, (name, tensor)) in args.feed.iter().zip(&read) {
         for (model, name) in models.find(name, Opened::feed)?.0 {
             let checked = names::check_feed(models.all()[model].graph(), devices.registry(), &name, tensor);
@@ -224,7 +224,7 @@ impl Work {
     ) -> Result<Work> {
         let session = &model.session;
         // What was said takes the place of what the model would do.
-        let init = if init.is_empty() && args.restore.is_none() { model.restore.clone() } else { init };
+        let init = if init.is_empty() { session.preparation().to_vec() } else { init };
         let step = session.signature(&fed(&feeds), &wanted.tensors(), &wanted.targets()).map_err(|error| match error.kind() {
             Kind::NotFed(missing) => {
                 let feed = |unfed: &Unfed| format!("--feed {}=FILE.npy", model.argument_of(&unfed.name));
@@ -256,9 +256,9 @@ impl Work {
         }
         let callable = self.session.callable_for(&fed(&self.feeds), &self.wanted.tensors(), &self.wanted.targets())?;
         if let Some(path) = &self.restore {
-            let restored = checkpoint::restore_prepared(&self.session, path)?;
-            if !restored.missing.is_empty() {
-                output::note(format_args!("note: the checkpoint does not have {}", restored.missing.join(", ")));
+            let missing = checkpoint::missing(&self.session, path)?;
+            if !missing.is_empty() {
+                output::note(format_args!("note: the checkpoint does not have {}", missing.join(", ")));
             }
         }
         let feeds: Vec<&HostTensor> = self.feeds.iter().map(|(_, tensor)| tensor).collect();

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use plimsoll::model::{self, Model as File, SavedGraph};
-use plimsoll::{AttrsExt, Code, DataType, Error, Graph, GraphDef, NodeId, Output, PartialShape, Registry};
+use plimsoll::{AttrsExt, Code, DataType, Error, Graph, GraphDef, NodeId, Output, PartialShape, Registry, Values};
 use plimsoll_train::Trainer;
 use plimsoll_train::data::{Component, DataSet, Examples, arrays};
 use plimsoll_train::model::{Parts, Together};
@@ -31,6 +31,7 @@ struct Wanted {
     fetch: Option<String>,
     /// What gives the variables their first values, if it was said.
     init: Vec<String>,
+    values: Values,
     data: Vec<(String, PathBuf)>,
 }
 
@@ -40,7 +41,7 @@ impl Wanted {
             return wrong_use(format!("--signature {signature}: {} is a graph, and only SavedModels have signatures", args.what));
         }
         let data = args.data.iter().map(|text| split(text)).collect::<Result<Vec<_>>>()?;
-        Ok(Wanted { targets: args.target.clone(), fetch: args.fetch.clone(), init: args.init.clone(), data })
+        Ok(Wanted { targets: args.target.clone(), fetch: args.fetch.clone(), init: args.init.clone(), values: Values::default(), data })
     }
 
     /// A step calls the signature: its arguments are fed, its results are computed, and with them whatever the call changes.
@@ -78,8 +79,7 @@ impl Wanted {
         targets.extend(args.target.iter().cloned());
         targets.sort_unstable();
         targets.dedup();
-        let init = if args.init.is_empty() { saved.restore.clone() } else { args.init.clone() };
-        Ok(Wanted { targets, fetch, init, data })
+        Ok(Wanted { targets, fetch, init: args.init.clone(), values: saved.values.clone(), data })
     }
 }
 
@@ -177,6 +177,7 @@ fn parts(args: &TrainArgs, wanted: &Wanted, graph: &Graph, registry: &Registry, 
     asked.check(std::iter::once(graph))?;
     wanted.init.iter().try_for_each(|name| names::check_name(name, std::iter::once(graph)))?;
     let init = match wanted.init.as_slice() {
+        [] if wanted.values.are_saved() => Vec::new(),
         [] if graph.find(INIT).is_some() => vec![INIT.to_string()],
         [] => {
             return wrong_use("the graph has no operation 'init': say what gives its variables their first values, with --init OPERATION");
@@ -204,7 +205,8 @@ fn parts(args: &TrainArgs, wanted: &Wanted, graph: &Graph, registry: &Registry, 
         return Err(Failure::usage(error.with_remedy(format!("add {}", options.join(" ")))));
     }
     let feeds = components.iter().map(|component| component.name.clone()).collect();
-    Ok(Parts::new(init, Together { train: asked.targets, loss: wanted.fetch.clone(), feeds: vec![feeds] }))
+    let steps = Together { train: asked.targets, loss: wanted.fetch.clone(), feeds: vec![feeds] };
+    Ok(Parts { values: wanted.values.clone(), ..Parts::new(init, steps) })
 }
 
 /// The tensor that is fed with batches of a component.

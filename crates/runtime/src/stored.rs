@@ -1,0 +1,82 @@
+//! Values of variables that are in files: a session reads them when a plan first needs the variables.
+
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_device::Device;
+use plimsoll_plan::{PlanVariable, loading_buffer};
+
+use crate::variables::Slot;
+
+/// Files with values of variables.
+pub trait Stored: Send + Sync {
+    /// Bytes that are held beside the variable while its value is read, at least one; none where there is no value for it.
+    fn buffer(&self, variable: &PlanVariable) -> Option<Bytes>;
+
+    /// Whether the value takes the place of one that the variable has already; it does so once.
+    fn overrides(&self, variable: &PlanVariable) -> bool;
+
+    /// Reads the value, of the variable's type and shape, through `buffer`, which is as large as [`Stored::buffer`] says at
+    /// least: `give` gets every piece with its offset.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for another type or shape; what is wrong with the file.
+    fn read(&self, variable: &PlanVariable, buffer: &mut [u8], give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()>;
+}
+
+/// Marks the variables of a plan that have a value in files, but for those that the plan assigns before it reads them.
+pub(crate) fn mark(variables: &mut [PlanVariable], stored: &dyn Stored) {
+    let is_assigned_first = |variable: &PlanVariable| variable.assigned_by.is_some() && variable.read_first_by.is_none();
+    for variable in variables.iter_mut().filter(|variable| !is_assigned_first(variable)) {
+        variable.stored = stored.buffer(variable);
+    }
+}
+
+/// Gives variables without a value theirs. The buffer counts under the line of `host`.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED where the line has no room for the buffer; what reading says. A variable is then without a value.
+pub(crate) fn load(wanted: &[(PlanVariable, Slot)], stored: &dyn Stored, host: &Arc<dyn Device>, holder: &str) -> Result<()> {
+    let bytes = loading_buffer(wanted.iter().map(|(variable, _)| variable));
+    with_exact_buffer(host, bytes, holder, |buffer| {
+        for (variable, slot) in wanted {
+            let mut give = |offset: u64, piece: &[u8]| slot.write_piece(offset, piece);
+            stored.read(variable, buffer, &mut give).map_err(|error| error.at_node(&variable.name))?;
+            slot.set_loaded();
+        }
+        Ok(())
+    })
+}
+
+/// Does something with a buffer that counts under the line of `host`: of `most` bytes, or fewer where there is less room.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED where there is no room for the smallest reservation; what `action` says.
+pub(crate) fn with_buffer(
+    host: &Arc<dyn Device>,
+    most: Bytes,
+    holder: &str,
+    mut action: impl FnMut(&mut [u8]) -> Result<()>,
+) -> Result<()> {
+    let least = Bytes(host.spec().granularity);
+    let mut bytes = most.max(Bytes(1));
+    loop {
+        // A failure after the buffer was granted is not tried again.
+        let mut granted = false;
+        let result = with_exact_buffer(host, bytes, holder, |buffer| {
+            granted = true;
+            action(buffer)
+        });
+        match result {
+            Err(error) if !granted && error.is_no_room() && bytes > least => bytes = Bytes(bytes.0 / 2).max(least),
+            result => return result,
+        }
+    }
+}
+
+fn with_exact_buffer(host: &Arc<dyn Device>, bytes: Bytes, holder: &str, action: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+    let mut loan = host.lend(&format!("{holder}: loading of variables"));
+    loan.set(host.spec().reserved(bytes)).map_err(Error::from)?;
+    let length = usize::try_from(bytes.0).map_err(|_| Error::internal("a buffer larger than an address space"))?;
+    action(&mut vec![0; length])
+}
