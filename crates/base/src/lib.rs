@@ -4,15 +4,19 @@
 mod bytes;
 mod data_type;
 mod error;
+mod file;
 mod kind;
-mod read_file;
 mod suggest;
 mod table;
+pub mod memory;
 
 pub use bytes::{Bytes, ParseBytesError};
 pub use data_type::{ArgType, DataType};
 pub use error::{Code, Error, Result};
+pub use file::{
+    Input, check_memory, create_file, create_output, file_error, keep_file, open_file, open_input, read_file, read_input, read_pipe,
+    read_whole, write_file,
+};
 pub use kind::{Kind, Shortage, Unfed};
-pub use read_file::read_file;
 pub use suggest::{closest, did_you_mean};
 pub use table::{column_width, pad_left, pad_right};

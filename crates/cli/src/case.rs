@@ -1,7 +1,7 @@
 //! Recorded TensorFlow runs: a folder with `case.json`, a graph, what was fed and what came out.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use plimsoll::formats::read_saved_model;
 use plimsoll::model::SavedGraph;
@@ -140,8 +140,41 @@ impl Case {
 
     /// An array of the case.
     pub fn array(&self, file: &str) -> plimsoll::Result<HostTensor> {
-        let path = self.folder.join(file);
-        npy::read(&model::read_file(&path)?).map_err(|error| error.context(path.display()))
+        npy::read_plain_file(&self.path(file)?)
+    }
+
+    /// A file or folder that the case names. A case is a folder that others may have made: what it names stays inside of it, also
+    /// where a link leads.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for a path that leads out of the case's folder; NOT_FOUND.
+    fn path(&self, named: &str) -> plimsoll::Result<PathBuf> {
+        let error = |what: &str| {
+            let shown = named.escape_debug();
+            Error::invalid_argument(format!("case.json names '{shown}', {what}"))
+                .with_remedy("keep the files of a case inside of its folder")
+        };
+        if !Path::new(named).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+            return Err(error("a path that is absolute or leads up"));
+        }
+        let path = self.folder.join(named);
+        let real = |path: &Path| path.canonicalize().map_err(|error| model::file_error(path, &error));
+        let folder = real(&self.folder)?;
+        let is_inside = |path: &Path| Ok::<bool, Error>(real(path)?.starts_with(&folder));
+        if !is_inside(&path)? {
+            return Err(error("a link that leads out of the case's folder"));
+        }
+        if path.is_dir() {
+            for part in ["saved_model.pb", "saved_model.pbtxt", "variables"].map(|name| path.join(name)) {
+                let of_folder = std::fs::read_dir(&part).into_iter().flatten().flatten().map(|entry| entry.path());
+                for file in std::iter::once(part.clone()).chain(of_folder).filter(|file| file.exists()) {
+                    if !is_inside(&file)? {
+                        return Err(error("a model with a link that leads out of the case's folder"));
+                    }
+                }
+            }
+        }
+        Ok(path)
     }
 
     /// Opens devices, loads the graph and plans all that will run.
@@ -152,13 +185,13 @@ impl Case {
         if self.file.steps.is_empty() {
             return Err(Error::invalid_argument("case.json has no steps").into());
         }
-        let config = self.file.config.as_ref().map(|config| self.folder.join(config));
+        let config = self.file.config.as_ref().map(|config| self.path(config)).transpose()?;
         let devices = crate::load::open(&options.resolve(config.as_deref())?, options)?;
         let mut init = self.file.init.clone();
         let (session, calls) = match (&self.file.graph, &self.file.saved_model) {
-            (Some(graph), None) => (load::session(&devices, &self.folder.join(graph))?, self.calls(None)?),
+            (Some(graph), None) => (load::session(&devices, &self.path(graph)?)?, self.calls(None)?),
             (None, Some(folder)) => {
-                let path = self.folder.join(folder);
+                let path = self.path(folder)?;
                 let saved = SavedGraph::new(&read_saved_model(&path)?, &path)?;
                 let calls = self.calls(Some(&saved))?;
                 let session = devices.session_with(devices.resolve(saved.graph)?, &saved.values, saved.init)?;

@@ -79,7 +79,8 @@ pub fn slice(pid: usize, tid: usize, name: &str, category: &str, start_us: f64, 
 pub fn write(path: &Path, document: &impl Serialize) -> Result<()> {
     // Our documents have text keys only, so there is nothing that JSON lacks.
     let text = serde_json::to_string(document).unwrap_or_default();
-    std::fs::write(path, text + "\n").map_err(|error| plimsoll::model::file_error(path, &error))
+    let mut out = plimsoll::model::create_output(path)?;
+    std::io::Write::write_all(&mut out, (text + "\n").as_bytes()).map_err(|error| plimsoll::model::file_error(path, &error))
 }
 
 /// Nanoseconds are the last digit.

@@ -1,8 +1,9 @@
 //! numpy's `.npy` files, versions 1 to 3 of the format, to host tensors and back.
 
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{DataType, Error, Input, Result};
 use plimsoll_graph::{HostTensor, Shape};
 
 use crate::elements::{for_each_piece, swap_bytes};
@@ -61,6 +62,33 @@ impl Layout {
         let is_fortran_order = header.fortran_order;
         Ok(Layout { data_type, shape: Shape::new(header.shape), is_big_endian, is_fortran_order, begin: begin + length })
     }
+
+    /// Whether the elements take so many bytes.
+    fn check_length(&self, there: u64) -> Result<()> {
+        let Layout { data_type, shape, .. } = self;
+        let expected = data_type.bytes_of(shape.elements()?);
+        if expected == Some(there) {
+            return Ok(());
+        }
+        let expected = expected.map_or_else(|| "more than all".to_string(), |bytes| bytes.to_string());
+        Err(broken(&format!("{data_type}{shape} takes {expected} bytes and {there} are there")))
+    }
+
+    /// Whether the elements lie in another order than a tensor's.
+    fn is_turned(&self) -> bool {
+        self.is_big_endian || self.is_fortran_order && self.shape.rank() > 1
+    }
+
+    /// The tensor of these elements, as many as there should be.
+    fn tensor(self, mut data: Vec<u8>) -> Result<HostTensor> {
+        if self.is_big_endian {
+            swap_bytes(&mut data, number_size(self.data_type));
+        }
+        if self.is_fortran_order && self.shape.rank() > 1 {
+            data = to_row_major(&data, &self.shape, self.data_type.size().unwrap_or(1));
+        }
+        HostTensor::from_bytes(self.data_type, self.shape, &data)
+    }
 }
 
 fn broken(what: &str) -> Error {
@@ -73,28 +101,70 @@ fn broken(what: &str) -> Error {
 /// DATA_LOSS where the bytes are no `.npy` file or not as many as its header says; UNIMPLEMENTED for types that no tensor has
 /// (text, objects, records).
 pub fn read(bytes: &[u8]) -> Result<HostTensor> {
-    let Layout { data_type, shape, is_big_endian, is_fortran_order, begin } = Layout::read(|buffer, offset| {
+    let layout = Layout::read(|buffer, offset| {
         let there = bytes.get(offset as usize..).and_then(|rest| rest.get(..buffer.len()));
         buffer.copy_from_slice(there.ok_or_else(|| broken("it is cut off"))?);
         Ok(())
     })?;
-    let data = &bytes[begin as usize..];
-    let expected = data_type.bytes_of(shape.elements()?);
-    if expected != Some(data.len() as u64) {
-        let expected = expected.map_or_else(|| "more than all".to_string(), |bytes| bytes.to_string());
-        return Err(broken(&format!("{data_type}{shape} takes {expected} bytes and {} are there", data.len())));
+    let data = &bytes[layout.begin as usize..];
+    layout.check_length(data.len() as u64)?;
+    if !layout.is_turned() {
+        return HostTensor::from_bytes(layout.data_type, layout.shape, data);
     }
-    if !(is_big_endian || is_fortran_order && shape.rank() > 1) {
-        return HostTensor::from_bytes(data_type, shape, data);
+    layout.tensor(data.to_vec())
+}
+
+/// Reads the array of a file that the command line names, or of an anonymous pipe. Nothing is read and no memory taken before the
+/// file's length, its header and the memory of this machine are found to agree.
+///
+/// # Errors
+/// As [`read`], with the path; what the system says; RESOURCE_EXHAUSTED where this machine has not so much memory.
+pub fn read_file(path: &Path) -> Result<HostTensor> {
+    read_input(plimsoll_base::open_input(path), path)
+}
+
+/// As [`read_file`], for a plain file only.
+///
+/// # Errors
+/// As [`read_file`].
+pub fn read_plain_file(path: &Path) -> Result<HostTensor> {
+    let open = || {
+        let file = plimsoll_base::open_file(path)?;
+        let length = file.metadata()?.len();
+        Ok(Input::Plain(file, length))
+    };
+    read_input(open(), path)
+}
+
+fn read_input(input: std::io::Result<Input>, path: &Path) -> Result<HostTensor> {
+    /// A pipe that gives more is taken for a mistake.
+    const MOST: u64 = 2 << 30;
+    let failed = |error: std::io::Error| plimsoll_base::file_error(path, &error);
+    let shown = |error: Error| error.context(path.display());
+    let (mut file, length) = match input.map_err(failed)? {
+        Input::Plain(file, length) => (file, length),
+        Input::Pipe(pipe) => return read(&plimsoll_base::read_pipe(pipe, MOST).map_err(failed)?).map_err(shown),
+    };
+    let layout = Layout::read(|buffer, offset| {
+        if offset + buffer.len() as u64 > length {
+            return Err(broken("it is cut off"));
+        }
+        file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(buffer)).map_err(|error| Error::data_loss(error.to_string()))
+    });
+    let layout = layout.map_err(shown)?;
+    let there = length.saturating_sub(layout.begin);
+    layout.check_length(there).map_err(shown)?;
+    let is_as_tensors = !layout.is_turned() && layout.data_type != DataType::Bool;
+    plimsoll_base::check_memory(if is_as_tensors { there } else { there.saturating_mul(2) }).map_err(failed)?;
+    file.seek(SeekFrom::Start(layout.begin)).map_err(failed)?;
+    if is_as_tensors {
+        let mut tensor = HostTensor::zeros(layout.data_type, layout.shape)?;
+        file.read_exact(tensor.bytes_mut().unwrap_or_default()).map_err(failed)?;
+        return Ok(tensor);
     }
-    let mut data = data.to_vec();
-    if is_big_endian {
-        swap_bytes(&mut data, number_size(data_type));
-    }
-    if is_fortran_order {
-        data = to_row_major(&data, &shape, data_type.size().unwrap_or(1));
-    }
-    HostTensor::from_bytes(data_type, shape, &data)
+    let mut data = vec![0; there as usize];
+    file.read_exact(&mut data).map_err(failed)?;
+    layout.tensor(data).map_err(shown)
 }
 
 /// Writes an array, row-major and little-endian. A compressed tensor is not made whole in memory.

@@ -112,7 +112,7 @@ pub fn read_saved_model(folder: &Path) -> Result<SavedModel> {
         match plimsoll_base::read_file(&path) {
             Ok(bytes) => return parse_saved_model(&bytes).map_err(|error| error.context(path.display())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound || error.kind() == std::io::ErrorKind::NotADirectory => {}
-            Err(error) => return Err(Error::not_found(format!("{}: {error}", path.display()))),
+            Err(error) => return Err(plimsoll_base::file_error(&path, &error)),
         }
     }
     if folder.join("saved_model.cpb").exists() {

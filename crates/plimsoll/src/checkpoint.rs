@@ -165,9 +165,23 @@ pub fn find(path: &Path) -> Result<PathBuf> {
     if exists(path) {
         return Ok(path.to_path_buf());
     }
-    let latest = if path.is_dir() { latest_checkpoint(path)? } else { None };
-    latest.ok_or_else(|| {
-        Error::not_found(format!("there is no checkpoint {}: neither {0}.index nor a folder with a file 'checkpoint'", path.display()))
+    let shown = path.display();
+    if !path.is_dir() {
+        return Err(Error::not_found(format!(
+            "there is no checkpoint {shown}: neither {shown}.index nor a folder with a file 'checkpoint'"
+        )));
+    }
+    let Some(state) = read_checkpoint_state(path)? else {
+        return Err(Error::not_found(format!("the folder {shown} has no file 'checkpoint' that names its latest checkpoint"))
+            .with_remedy("name a checkpoint: the part of its files' names before .index"));
+    };
+    let named = state.model_checkpoint_path.escape_debug().to_string();
+    if named.is_empty() {
+        return Err(Error::not_found(format!("the file {} names no checkpoint", path.join("checkpoint").display())));
+    }
+    latest_checkpoint(path)?.ok_or_else(|| {
+        Error::not_found(format!("{} names '{named}' as the latest, and there is no {named}.index", path.join("checkpoint").display()))
+            .with_remedy("name another checkpoint: the part of its files' names before .index")
     })
 }
 

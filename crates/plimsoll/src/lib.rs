@@ -71,7 +71,7 @@ pub mod share {
 
 /// numpy's `.npy` files.
 pub mod npy {
-    pub use plimsoll_formats::npy::{Layout, read, write};
+    pub use plimsoll_formats::npy::{Layout, read, read_file, read_plain_file, write};
 }
 
 /// Files of TensorFlow: graphs, options, saved models, tensor bundles.

@@ -1,9 +1,10 @@
 //! Files that hold a model, told apart by what they are.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
 
-use plimsoll_base::{Code, DataType, Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_formats::{SavedModel, SignatureDef, TensorInfo, read_graph_def, read_saved_model, variables_prefix};
 use plimsoll_graph::{AttrValue, GraphDef, HostTensor, Shape};
 
@@ -123,25 +124,31 @@ pub fn node_of(tensor: &str) -> &str {
     tensor.split(':').next().unwrap_or(tensor)
 }
 
-/// The bytes of a file.
+pub use plimsoll_base::file_error;
+
+/// The bytes of a file that the command line names, or of an anonymous pipe (`<(…)`).
 ///
 /// # Errors
-/// What the system says, with its status code and the path.
+/// What the system says, with its status code and the path; INVALID_ARGUMENT for a named pipe, a device, or more than 2 GiB;
+/// RESOURCE_EXHAUSTED where this machine has less memory.
 pub fn read_file(path: &Path) -> Result<Vec<u8>> {
-    plimsoll_base::read_file(path).map_err(|error| file_error(path, &error))
+    plimsoll_base::read_input(path).map_err(|error| file_error(path, &error))
 }
 
-/// What the system says of a file, with its status code and the path.
-pub fn file_error(path: &Path, error: &std::io::Error) -> Error {
-    use std::io::ErrorKind;
-    let code = match error.kind() {
-        ErrorKind::NotFound => Code::NotFound,
-        ErrorKind::PermissionDenied => Code::PermissionDenied,
-        ErrorKind::IsADirectory | ErrorKind::InvalidInput => Code::InvalidArgument,
-        ErrorKind::StorageFull | ErrorKind::OutOfMemory => Code::ResourceExhausted,
-        _ => Code::Unknown,
-    };
-    Error::new(code, format!("{}: {error}", path.display()))
+/// A plain file of a folder or a data set, open for reading.
+///
+/// # Errors
+/// What the system says, with its status code and the path; INVALID_ARGUMENT for a pipe, a folder or a device.
+pub fn open_file(path: &Path) -> Result<File> {
+    plimsoll_base::open_file(path).map_err(|error| file_error(path, &error))
+}
+
+/// A file that the command line names, created or emptied; or a device, or a pipe that has a reader.
+///
+/// # Errors
+/// What the system says, with its status code and the path; INVALID_ARGUMENT for a named pipe that no process reads.
+pub fn create_output(path: &Path) -> Result<File> {
+    plimsoll_base::create_output(path).map_err(|error| file_error(path, &error))
 }
 
 /// Whether something is there whose name does not say that it is of a kind that is not read here.
@@ -176,6 +183,8 @@ pub fn check(path: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_base::Code;
+
     use super::*;
 
     #[test]

@@ -4,6 +4,8 @@ mod cards;
 mod copies;
 mod documents;
 mod evaluation;
+#[cfg(unix)]
+mod files;
 mod golden;
 mod limits;
 mod machine;

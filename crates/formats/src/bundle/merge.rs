@@ -36,7 +36,7 @@ pub fn merge<P: AsRef<Path>>(prefixes: &[P], destination: impl AsRef<Path>) -> R
     }
     let (path, temporary) = (index_path(destination), with_suffix(&index_path(destination), &format!(".tempstate{}", std::process::id())));
     let mut bytes = Vec::new();
-    let written = write_table(&table, &mut bytes).and_then(|()| std::fs::File::create(&temporary)?.write_all(&bytes));
+    let written = write_table(&table, &mut bytes).and_then(|()| plimsoll_base::create_file(&temporary)?.write_all(&bytes));
     written.and_then(|()| std::fs::rename(&temporary, &path)).map_err(|error| {
         let _ = std::fs::remove_file(&temporary);
         io_error("writing", &path, error)

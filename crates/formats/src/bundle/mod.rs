@@ -122,13 +122,7 @@ fn sync_folder_of(path: &Path) -> Result<()> {
 /// The error for a file that cannot be used, by what the system says.
 fn io_error(what: &str, path: &Path, error: std::io::Error) -> Error {
     let message = format!("{what} {} failed: {error}", path.display());
-    match error.kind() {
-        std::io::ErrorKind::NotFound => Error::not_found(message),
-        std::io::ErrorKind::StorageFull => Error::resource_exhausted(message),
-        std::io::ErrorKind::PermissionDenied => Error::new(plimsoll_base::Code::PermissionDenied, message),
-        std::io::ErrorKind::UnexpectedEof => Error::data_loss(message),
-        _ => Error::new(plimsoll_base::Code::Unknown, message),
-    }
+    Error::new(plimsoll_base::file_error(path, &error).code(), message)
 }
 
 /// How many bytes one number of an element takes, for turning them around.

@@ -210,12 +210,14 @@ impl BundleReader {
                 HostTensor::from_strings(shape, values)
             }
             DataType::Bool => {
-                let mut bytes = vec![0; self.length(entry, data_type, &shape)?];
+                let length = self.length(entry, data_type, &shape)?;
+                check_memory(length as u64)?;
+                let mut bytes = vec![0; length];
                 self.fill(entry, data_type, &shape, &mut bytes)?;
                 HostTensor::from_bytes(data_type, shape, &bytes)
             }
             _ => {
-                self.length(entry, data_type, &shape)?;
+                check_memory(self.length(entry, data_type, &shape)? as u64)?;
                 let mut tensor = HostTensor::zeros(data_type, shape.clone())?;
                 self.fill(entry, data_type, &shape, tensor.bytes_mut().unwrap_or_default())?;
                 Ok(tensor)
@@ -252,7 +254,7 @@ impl BundleReader {
             return Err(Error::data_loss(format!("shard {} of {} is named", entry.shard_id, self.shards)));
         }
         let path = data_path(&self.prefix, entry.shard_id, self.shards);
-        let file = File::open(&path).map_err(|error| io_error("opening", &path, error))?;
+        let file = plimsoll_base::open_file(&path).map_err(|error| io_error("opening", &path, error))?;
         let length = file.metadata().map_err(|error| io_error("reading", &path, error))?.len();
         let (offset, size) = (u64::try_from(entry.offset).ok(), u64::try_from(entry.size).ok());
         let (Some(offset), Some(size)) = (offset, size) else {
@@ -275,6 +277,7 @@ impl BundleReader {
         if total > shards.into_iter().map(file_len).fold(0, u64::saturating_add) {
             return Err(insufficient(name));
         }
+        check_memory(total.saturating_add(total / size as u64))?;
         let mut tensor = HostTensor::zeros(data_type, shape.clone())?;
         let mut covered = vec![false; total as usize / size];
         for (extents, part) in parts {
@@ -303,6 +306,11 @@ impl BundleReader {
         let part = self.slices.get(&key).ok_or_else(|| Error::data_loss("a slice that the index names is not there"))?;
         Ok((extents, decode(Reader::of_bytes(part)).map_err(Error::from)?))
     }
+}
+
+/// Whether this machine can hold so many bytes, which a file is known to have.
+fn check_memory(bytes: u64) -> Result<()> {
+    plimsoll_base::check_memory(bytes).map_err(|error| Error::resource_exhausted(error.to_string()))
 }
 
 fn insufficient(name: &str) -> Error {
@@ -346,6 +354,7 @@ struct DataExtent {
 
 impl DataExtent {
     fn read_all(self) -> Result<Vec<u8>> {
+        check_memory(self.size as u64)?;
         let mut bytes = vec![0; self.size];
         self.read_into(&mut bytes)?;
         Ok(bytes)

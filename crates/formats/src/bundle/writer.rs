@@ -92,7 +92,7 @@ impl BundleWriter {
         let Some(data) = self.data.take() else { return Err(Error::internal("a checkpoint was finished twice")) };
         let data = data.into_inner().map_err(|error| failed(&self.data_path)(error.into_error()))?;
         data.sync_all().map_err(failed(&self.data_path))?;
-        let mut index = BufWriter::new(File::create(&self.index_path).map_err(failed(&self.index_path))?);
+        let mut index = BufWriter::new(plimsoll_base::create_file(&self.index_path).map_err(failed(&self.index_path))?);
         write_table(&self.entries, &mut index).map_err(failed(&self.index_path))?;
         let index = index.into_inner().map_err(|error| failed(&self.index_path)(error.into_error()))?;
         index.sync_all().map_err(failed(&self.index_path))?;

@@ -3,7 +3,7 @@
 mod results;
 mod space;
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -196,7 +196,7 @@ impl Runner<'_> {
             Err(error) => return Err(error),
         };
         out.set_len(0).map_err(|error| refused(&output, &error))?;
-        let err = File::create(&errors).map_err(|error| refused(&errors, &error))?;
+        let err = plimsoll_base::create_file(&errors).map_err(|error| refused(&errors, &error))?;
         let mut child = Command::new(program);
         child.args(arguments).stdin(Stdio::null()).stdout(out).stderr(err);
         lease.as_ref().map_or(Ok(()), |lease| lease.inherit(&mut child))?;
@@ -273,7 +273,7 @@ impl Runner<'_> {
 
 /// A run's output, which its programs keep locked as long as one of them can write it; none while an earlier run's do.
 fn take(output: &Path) -> Result<Option<File>> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(output).map_err(|error| refused(output, &error))?;
+    let file = plimsoll_base::keep_file(output).map_err(|error| refused(output, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),

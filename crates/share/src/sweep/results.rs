@@ -1,6 +1,6 @@
 //! What came of each point: a line of JSON in a file, from which a sweep goes on after a crash.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -65,12 +65,12 @@ impl Results {
     /// INVALID_ARGUMENT for what is no plain file; UNAVAILABLE where another sweep writes it; DATA_LOSS where it has lines that are no results; otherwise what the system says.
     pub(super) fn open(path: &Path) -> Result<(Results, Vec<Done>)> {
         let broken = |error: std::io::Error| refused(path, &error);
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(broken)?;
-        if !file.metadata().map_err(broken)?.is_file() {
-            return Err(
+        let mut file = plimsoll_base::keep_file(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidInput | std::io::ErrorKind::IsADirectory => {
                 Error::invalid_argument(format!("{} is no plain file", path.display())).with_remedy("write another file (--results)")
-            );
-        }
+            }
+            _ => broken(error),
+        })?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -79,8 +79,7 @@ impl Results {
             }
             Err(TryLockError::Error(error)) => return Err(broken(error)),
         }
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(broken)?;
+        let text = plimsoll_base::read_whole(&mut file).map_err(broken)?;
         // What is written is whole lines: the rest was cut short by a crash.
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         let mut done = Vec::new();
@@ -116,7 +115,7 @@ pub(super) fn refused(path: &Path, error: &std::io::Error) -> Error {
 pub(super) fn last_object(path: &Path) -> Option<Map<String, Value>> {
     /// More is not looked through.
     const TAIL: u64 = 4 << 20;
-    let mut file = File::open(path).ok()?;
+    let mut file = plimsoll_base::open_file(path).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
     let mut text = Vec::new();

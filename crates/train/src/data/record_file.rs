@@ -20,19 +20,8 @@ impl RecordFile {
     /// # Errors
     /// NOT_FOUND, PERMISSION_DENIED or what else the system says, with the path; INVALID_ARGUMENT for what is no plain file.
     pub fn open(path: &Path) -> Result<RecordFile> {
-        let failed = |error: std::io::Error| {
-            let code = match error.kind() {
-                ErrorKind::NotFound => Code::NotFound,
-                ErrorKind::PermissionDenied => Code::PermissionDenied,
-                _ => Code::Unknown,
-            };
-            Error::new(code, format!("{}: {error}", path.display()))
-        };
-        // A pipe would block in `open` until somebody writes to it.
-        if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(Error::invalid_argument(format!("{} is no plain file", path.display())));
-        }
-        let file = File::open(path).map_err(failed)?;
+        let failed = |error: std::io::Error| plimsoll::model::file_error(path, &error);
+        let file = plimsoll::model::open_file(path)?;
         let length = file.metadata().map_err(failed)?.len();
         Ok(RecordFile { path: path.to_path_buf(), file: Positioned::new(file), length })
     }

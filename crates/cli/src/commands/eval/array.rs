@@ -17,7 +17,7 @@ pub fn write(path: &Path, tensor: &HostTensor) -> Result<()> {
     let is_special = std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
     let target = if is_special { path } else { &temporary };
     let attempt = || -> plimsoll::Result<()> {
-        let mut out = BufWriter::new(std::fs::File::create(target).map_err(failed)?);
+        let mut out = BufWriter::new(plimsoll::model::create_output(target)?);
         npy::write(tensor, &mut out)?;
         out.flush().map_err(failed)?;
         if is_special {

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::{
-    Devices, Error, Footprint, HostTensor, Joint, Kind, Placed, RunMetadata, Session, Signature, Together, Unfed, checkpoint, model, npy,
+    Code, Devices, Error, Footprint, HostTensor, Joint, Kind, Placed, RunMetadata, Session, Signature, Together, Unfed, checkpoint, npy,
 };
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::device_options::DeviceOptions;
-use crate::failure::{Failure, OrUsage, Result, wrong_use};
+use crate::failure::{Failure, Result, wrong_use};
 use crate::models::{Fetch, Models, Opened, Wanted};
 use crate::trace::{TraceArgs, TracedRun};
 use crate::{load, names, output, show};
@@ -207,8 +207,11 @@ fn deliver(fetch: &Fetch, value: &HostTensor, json: bool) -> Result<FetchEntry> 
 
 fn read_feed(text: &str) -> Result<(&str, HostTensor)> {
     let Some((name, file)) = text.split_once('=') else { return wrong_use(format!("--feed {text}: write NAME=FILE.npy")) };
-    let bytes = model::read_file(Path::new(file)).or_usage()?;
-    let tensor = npy::read(&bytes).map_err(|error| error.context(file))?;
+    let tensor = npy::read_file(Path::new(file)).map_err(|error| match error.code() {
+        // A damaged file and a lack of memory are no mistakes in the command.
+        Code::DataLoss | Code::ResourceExhausted | Code::Unimplemented => Failure::from(error),
+        _ => Failure::usage(error),
+    })?;
     Ok((name, tensor))
 }
 
