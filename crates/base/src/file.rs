@@ -114,7 +114,8 @@ pub fn check_memory(length: u64) -> io::Result<()> {
 /// # Errors
 /// As [`open_file`].
 pub fn create_file(path: &Path) -> io::Result<File> {
-    let (file, facts) = open(path, OpenOptions::new().write(true).create(true).truncate(true))?;
+    let opened = open(path, OpenOptions::new().write(true).create(true).truncate(true));
+    let (file, facts) = opened.map_err(|error| std::fs::metadata(path).ok().and_then(|facts| plain(&facts).err()).unwrap_or(error))?;
     plain(&facts)?;
     Ok(file)
 }

@@ -6,9 +6,9 @@ mod data_type;
 mod error;
 mod file;
 mod kind;
+pub mod memory;
 mod suggest;
 mod table;
-pub mod memory;
 
 pub use bytes::{Bytes, ParseBytesError};
 pub use data_type::{ArgType, DataType};

@@ -2,7 +2,7 @@
 
 use plimsoll_base::Result;
 use plimsoll_graph::{HostTensor, Node, Shape};
-use plimsoll_kernels::expr::{Expr, elementwise};
+use plimsoll_kernels::expr::{Expr, PartOperand, elementwise};
 use plimsoll_kernels::run_on_bytes;
 
 use crate::{Call, Fact, KernelCx, Lower, Meta, OpRules};
@@ -64,7 +64,30 @@ fn alias(inputs: &[Fact], outputs: &[Meta]) -> Result<Option<Vec<HostTensor>>> {
     Ok(reshaped.collect::<Option<Vec<_>>>().filter(|values| values.len() == outputs.len()))
 }
 
+/// As [`fold_part`], in parts where there are many operands.
 fn fold_expression(expr: &Expr, values: &[&HostTensor], outputs: &[Meta]) -> Result<Option<Vec<HostTensor>>> {
+    /// An expression with more operands is folded in parts of fewer.
+    const MOST_OPERANDS: usize = 32;
+    const PART_OPERANDS: usize = 25;
+    if values.len() <= MOST_OPERANDS {
+        return fold_part(expr, values, outputs);
+    }
+    let mut made: Vec<Vec<HostTensor>> = Vec::new();
+    for part in expr.split(PART_OPERANDS)? {
+        let operand = |operand: &PartOperand| match *operand {
+            PartOperand::Input(input) => values[input],
+            PartOperand::Made { part, result } => &made[part][result],
+        };
+        let operands: Vec<&HostTensor> = part.operands.iter().map(operand).collect();
+        let meta = |data_type| Meta { data_type, shape: outputs[0].shape.clone() };
+        let results: Vec<Meta> = part.expr.output_types().into_iter().map(meta).collect();
+        let Some(results) = fold_part(&part.expr, &operands, &results)? else { return Ok(None) };
+        made.push(results);
+    }
+    Ok(made.pop())
+}
+
+fn fold_part(expr: &Expr, values: &[&HostTensor], outputs: &[Meta]) -> Result<Option<Vec<HostTensor>>> {
     let splats: Option<Vec<&[u8]>> = values.iter().map(|value| value.splat()).collect();
     if let Some(splats) = splats {
         let scalars = vec![Vec::new(); splats.len()];

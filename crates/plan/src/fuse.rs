@@ -1,12 +1,12 @@
 //! Joins elementwise works with the works that make their operands: chains of expressions become one expression, and an
 //! expression on an anchor becomes its epilogue. What is joined need not exist in memory.
 
-use plimsoll_base::Result;
+use plimsoll_base::{Error, Result};
 use plimsoll_graph::{IdVec, Shape};
 use plimsoll_kernels::anchor::Anchor;
 use plimsoll_kernels::expr::{Expr, ExprBuilder, Reg};
 
-use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
+use crate::lir::{Home, Lir, ValueId, View, Work, WorkId, WorkKind};
 
 /// A kernel is handed at most this many arguments.
 const MAX_ARGS: usize = 32;
@@ -14,16 +14,19 @@ const MAX_ARGS: usize = 32;
 const MAX_STEPS: usize = 256;
 
 pub(crate) fn fuse(lir: &mut Lir) -> Result<()> {
-    let mut uses = lir.uses();
+    let mut readers = readers(lir);
     let mut definitions = lir.definitions();
     let mut is_awaited: IdVec<WorkId, bool> = IdVec::filled(false, lir.works.len());
     lir.live().flat_map(|(_, work)| &work.after).for_each(|before| is_awaited[*before] = true);
     for id in lir.topological()? {
-        while let Some((producer, value)) = candidate(lir, &uses, &definitions, &is_awaited, id) {
-            if !join(lir, producer, value, id)? {
+        while let Some(producer) = candidate(lir, &readers, &definitions, &is_awaited, id) {
+            let before = [read_once(&lir.works[producer]), read_once(&lir.works[id])];
+            if !join(lir, producer, id)? {
                 break;
             }
-            uses = recount(lir, uses, producer, id);
+            // What the producer read is read by `id` now.
+            before.iter().flatten().for_each(|value| readers[*value] -= 1);
+            read_once(&lir.works[id]).into_iter().for_each(|value| readers[value] += 1);
             for &output in &lir.works[id].outputs {
                 definitions[output] = Some(id);
             }
@@ -33,32 +36,38 @@ pub(crate) fn fuse(lir: &mut Lir) -> Result<()> {
     Ok(())
 }
 
-/// After `producer` went into `id`: the producer's inputs are read by `id` now.
-fn recount(lir: &Lir, mut uses: IdVec<ValueId, Vec<WorkId>>, producer: WorkId, id: WorkId) -> IdVec<ValueId, Vec<WorkId>> {
-    for value in lir.works[producer].reads() {
-        uses[value].retain(|user| *user != producer && *user != id);
-    }
-    for value in lir.works[id].reads() {
-        if !uses[value].contains(&id) {
-            uses[value].push(id);
-        }
-    }
-    uses
+/// How many works read each value.
+fn readers(lir: &Lir) -> IdVec<ValueId, u32> {
+    lir.uses().values().map(|works| works.len() as u32).collect()
 }
 
-/// A work whose only reader is `id` and that can go into it, with the value that `id` reads.
+/// The values that a work reads, each once.
+fn read_once(work: &Work) -> Vec<ValueId> {
+    let mut values: Vec<ValueId> = work.reads().collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+/// A work whose only reader is `id` and that can go into it.
 fn candidate(
     lir: &Lir,
-    uses: &IdVec<ValueId, Vec<WorkId>>,
+    readers: &IdVec<ValueId, u32>,
     definitions: &IdVec<ValueId, Option<WorkId>>,
     is_awaited: &IdVec<WorkId, bool>,
     id: WorkId,
-) -> Option<(WorkId, ValueId)> {
+) -> Option<WorkId> {
     let consumer = &lir.works[id];
     let WorkKind::Expr { expr, shape } = &consumer.kind else { return None };
+    if consumer.inputs.len() + consumer.outputs.len() > MAX_ARGS {
+        return None;
+    }
     consumer.inputs.iter().find_map(|view| {
         let producer_id = definitions[view.value]?;
         let producer = &lir.works[producer_id];
+        if !matches!(producer.kind, WorkKind::Expr { .. } | WorkKind::Anchor { pooling: None, .. }) {
+            return None;
+        }
         // Bytes that are read as another type have to be in memory.
         let type_of = |output: &ValueId| match &producer.kind {
             WorkKind::Expr { expr, .. } | WorkKind::Anchor { epilogue: Some(expr), pooling: None, .. } => {
@@ -72,11 +81,14 @@ fn candidate(
         if !consumer.inputs.iter().all(as_made) {
             return None;
         }
-        let only_here = |output: &ValueId| lir.values[*output].home == Home::Arena && uses[*output].iter().all(|user| *user == id);
         // An effect that is joined with a failure is half done when that comes; and what others wait for stays where it is.
         if producer.can_fail() && (is_awaited[producer_id] || lir.has_effect(consumer)) {
             return None;
         }
+        let only_here = |output: &ValueId| {
+            let here = u32::from(consumer.reads().any(|value| value == *output));
+            lir.values[*output].home == Home::Arena && readers[*output] == here
+        };
         if producer.gone || producer.device != consumer.device || producer.is_root || !producer.outputs.iter().all(only_here) {
             return None;
         }
@@ -123,7 +135,7 @@ fn candidate(
             }
             _ => return None,
         };
-        (steps + expr.instrs().len() <= MAX_STEPS).then_some((producer_id, view.value))
+        (steps + expr.instrs().len() <= MAX_STEPS).then_some(producer_id)
     })
 }
 
@@ -170,77 +182,119 @@ fn is_flexible(inputs: &[View], shape: &Shape) -> bool {
 }
 
 /// Puts `producer` into `id`. Whether it could.
-fn join(lir: &mut Lir, producer: WorkId, _value: ValueId, id: WorkId) -> Result<bool> {
-    let (made, user) = (lir.works[producer].clone(), lir.works[id].clone());
+fn join(lir: &mut Lir, producer: WorkId, id: WorkId) -> Result<bool> {
+    let user = lir.works[id].clone();
     let WorkKind::Expr { expr, shape } = &user.kind else { return Ok(false) };
-    let shape = match &made.kind {
+    if !matches!(lir.works[producer].kind, WorkKind::Expr { .. } | WorkKind::Anchor { pooling: None, .. }) {
+        return Ok(false);
+    }
+    let made = &mut lir.works[producer];
+    made.gone = true;
+    let (made_kind, made_inputs) = (std::mem::replace(&mut made.kind, WorkKind::Copy), std::mem::take(&mut made.inputs));
+    let (made_nodes, made_after) = (std::mem::take(&mut made.nodes), std::mem::take(&mut made.after));
+    let made_outputs = made.outputs.clone();
+    let shape = match &made_kind {
         WorkKind::Anchor { anchor, .. } => anchor.shape().map_or_else(|| shape.clone(), Shape::from),
         _ => shape.clone(),
     };
-    let mut builder = ExprBuilder::new();
-    let mut inputs: Vec<View> = Vec::new();
-    let mut registers: Vec<Reg> = Vec::new();
-    let mut operand = |builder: &mut ExprBuilder, view: &View| -> Result<Reg> {
-        // An operand of another shape with as many elements is whole: see `is_flexible`.
-        let is_whole = view.elements() == shape.elements()? && view.elements() != 1;
-        let fitted = if is_whole {
-            View { shape: shape.clone(), ..view.clone() }
-        } else if view.elements() == 1 && view.shape.rank() > shape.rank() {
-            View { shape: Shape::scalar(), ..view.clone() }
-        } else {
-            view.clone()
-        };
-        if let Some(position) = inputs.iter().position(|other| *other == fitted) {
-            return Ok(registers[position]);
-        }
-        let register = builder.input(view.data_type)?;
-        inputs.push(fitted);
-        registers.push(register);
-        Ok(register)
-    };
-    let (results, leading) = match &made.kind {
-        WorkKind::Expr { expr, .. } => {
-            let operands = made.inputs.iter().map(|view| operand(&mut builder, view)).collect::<Result<Vec<_>>>()?;
-            (builder.inline(expr, &operands)?, 0)
-        }
-        WorkKind::Anchor { anchor, epilogue, pooling: None } => {
-            let element = builder.input(anchor.data_type())?;
+    let mut operands = Operands::new(shape.clone());
+    let (results, leading, anchor) = match made_kind {
+        WorkKind::Anchor { anchor, epilogue, .. } => {
+            let element = operands.builder.input(anchor.data_type())?;
             match epilogue {
-                None => (vec![element], Anchor::INPUTS),
+                None => (vec![element], Anchor::INPUTS, Some(anchor)),
                 Some(expr) => {
-                    let mut operands = vec![element];
-                    for view in &made.inputs[Anchor::INPUTS..] {
-                        operands.push(operand(&mut builder, view)?);
+                    let mut registers = vec![element];
+                    for view in &made_inputs[Anchor::INPUTS..] {
+                        registers.push(operands.register(view)?);
                     }
-                    (builder.inline(expr, &operands)?, Anchor::INPUTS)
+                    (operands.builder.inline(&expr, &registers)?, Anchor::INPUTS, Some(anchor))
                 }
             }
         }
-        _ => return Ok(false),
+        WorkKind::Expr { expr, .. } => (operands.begin(expr, &made_inputs)?, 0, None),
+        _ => return Err(Error::internal("a work that cannot be joined")),
     };
-    let mut operands = Vec::with_capacity(user.inputs.len());
+    let mut registers = Vec::with_capacity(user.inputs.len());
     for view in &user.inputs {
-        operands.push(match made.outputs.iter().position(|output| *output == view.value) {
+        registers.push(match made_outputs.iter().position(|output| *output == view.value) {
             Some(position) => results[position],
-            None => operand(&mut builder, view)?,
+            None => operands.register(view)?,
         });
     }
-    let outputs = builder.inline(expr, &operands)?;
-    let joined: Expr = builder.finish(outputs);
-    let mut all = made.inputs[..leading].to_vec();
-    all.extend(inputs);
-    let kind = match made.kind {
-        WorkKind::Anchor { anchor, .. } => WorkKind::Anchor { anchor, epilogue: Some(joined), pooling: None },
-        _ => WorkKind::Expr { expr: joined, shape },
-    };
-    let nodes = match kind {
-        // An anchor gives the work its name, however much is fused into it.
-        WorkKind::Anchor { .. } => made.nodes.iter().chain(&user.nodes).copied().collect(),
-        _ => user.nodes.iter().chain(&made.nodes).copied().collect(),
-    };
+    let outputs = operands.builder.inline(expr, &registers)?;
+    let joined: Expr = operands.builder.finish(outputs);
+    let mut inputs = made_inputs;
+    inputs.truncate(leading);
+    inputs.extend(operands.views);
     let work = &mut lir.works[id];
-    (work.kind, work.inputs, work.nodes) = (kind, all, nodes);
-    work.after.extend(made.after);
-    lir.works[producer].gone = true;
+    work.inputs = inputs;
+    work.after.extend(made_after);
+    match anchor {
+        // An anchor gives the work its name, however much is fused into it.
+        Some(anchor) => {
+            work.nodes = made_nodes.into_iter().chain(user.nodes).collect();
+            work.kind = WorkKind::Anchor { anchor, epilogue: Some(joined), pooling: None };
+        }
+        None => {
+            work.nodes.extend(made_nodes);
+            work.kind = WorkKind::Expr { expr: joined, shape };
+        }
+    }
     Ok(true)
+}
+
+/// The operands of an expression that is being joined, each once.
+struct Operands {
+    builder: ExprBuilder,
+    /// What the expression is computed for.
+    shape: Shape,
+    views: Vec<View>,
+    registers: Vec<Reg>,
+}
+
+impl Operands {
+    fn new(shape: Shape) -> Operands {
+        Operands { builder: ExprBuilder::new(), shape, views: Vec::new(), registers: Vec::new() }
+    }
+
+    /// Begins with an expression on these operands; its results.
+    fn begin(&mut self, expr: Expr, inputs: &[View]) -> Result<Vec<Reg>> {
+        for (number, view) in inputs.iter().enumerate() {
+            let fitted = self.fit(view)?;
+            if fitted != *view || inputs[..number].contains(view) {
+                let registers = inputs.iter().map(|view| self.register(view)).collect::<Result<Vec<_>>>()?;
+                return self.builder.inline(&expr, &registers);
+            }
+        }
+        // The operands stay what they are: its steps need not be built again.
+        let (builder, results) = ExprBuilder::resume(expr);
+        self.registers = builder.inputs();
+        (self.builder, self.views) = (builder, inputs.to_vec());
+        Ok(results)
+    }
+
+    /// The operand as the expression's shape has it.
+    fn fit(&self, view: &View) -> Result<View> {
+        // An operand of another shape with as many elements is whole: see `is_flexible`.
+        let is_whole = view.elements() == self.shape.elements()? && view.elements() != 1;
+        Ok(if is_whole {
+            View { shape: self.shape.clone(), ..view.clone() }
+        } else if view.elements() == 1 && view.shape.rank() > self.shape.rank() {
+            View { shape: Shape::scalar(), ..view.clone() }
+        } else {
+            view.clone()
+        })
+    }
+
+    fn register(&mut self, view: &View) -> Result<Reg> {
+        let fitted = self.fit(view)?;
+        if let Some(position) = self.views.iter().position(|other| *other == fitted) {
+            return Ok(self.registers[position]);
+        }
+        let register = self.builder.input(view.data_type)?;
+        self.views.push(fitted);
+        self.registers.push(register);
+        Ok(register)
+    }
 }

@@ -1,6 +1,6 @@
 //! What has to run for a signature, and what is known of every tensor in it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use plimsoll_base::{Code, Error, Kind, Result, Unfed};
 use plimsoll_graph::{Graph, IdVec, NodeId, Output};
@@ -20,6 +20,20 @@ pub(crate) struct Pruned {
     pub fetches: Vec<Output>,
     /// The nodes that run for what they do.
     pub targets: Vec<NodeId>,
+    fed: HashSet<Output>,
+    fetched: HashSet<Output>,
+}
+
+impl Pruned {
+    /// Whether a tensor is fed.
+    pub fn is_fed(&self, tensor: Output) -> bool {
+        self.fed.contains(&tensor)
+    }
+
+    /// Whether a tensor is wanted.
+    pub fn is_fetched(&self, tensor: Output) -> bool {
+        self.fetched.contains(&tensor)
+    }
 }
 
 /// What a signature names, and the nodes that it needs.
@@ -80,7 +94,8 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
         let outputs = node_facts(request, &facts, &fed, id)?;
         facts[id] = outputs;
     }
-    Ok(Pruned { order, facts, feeds, fetches, targets })
+    let (fed, fetched) = (feeds.iter().copied().collect(), fetches.iter().copied().collect());
+    Ok(Pruned { order, facts, feeds, fetches, targets, fed, fetched })
 }
 
 fn feed_fact(feed: &crate::Feed) -> Fact {

@@ -4,7 +4,7 @@
 //! it holds when the run starts, and every write defines the next.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Prepared;
@@ -48,7 +48,7 @@ pub(crate) struct Value {
 }
 
 /// A value, seen in some type and shape.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct View {
     pub value: ValueId,
     pub data_type: DataType,
@@ -126,6 +126,8 @@ pub(crate) struct Lir {
     pub works: IdVec<WorkId, Work>,
     pub variables: Vec<PlanVariable>,
     pub constants: Vec<PlanConstant>,
+    /// The constants of a name on a device.
+    constants_by_name: HashMap<(DeviceId, String), Vec<u32>>,
     pub feeds: Vec<PlanFeed>,
     pub fetches: Vec<PlanFetch>,
     pub restores: Vec<PlanRestore>,
@@ -152,14 +154,16 @@ impl Lir {
 
     /// A constant's value on `device`.
     pub fn constant(&mut self, tensor: &HostTensor, device: DeviceId, node: NodeId, name: &str) -> Result<ValueId> {
-        let same = |constant: &PlanConstant| constant.device == Some(device) && constant.name == name && constant.value == *tensor;
-        let index = match self.constants.iter().position(same) {
-            Some(index) => index,
+        let of_name = self.constants_by_name.entry((device, name.to_string())).or_default();
+        let same = |index: &&u32| self.constants[**index as usize].value == *tensor;
+        let index = match of_name.iter().find(same) {
+            Some(index) => *index as usize,
             None => {
                 const MAX_DENSE: u64 = 1 << 40;
                 if tensor.byte_len() > MAX_DENSE {
                     return Err(Error::resource_exhausted(format!("a constant of {} bytes", tensor.byte_len())));
                 }
+                of_name.push(self.constants.len() as u32);
                 self.constants.push(PlanConstant { value: tensor.clone(), device: Some(device), name: name.to_string() });
                 self.constants.len() - 1
             }

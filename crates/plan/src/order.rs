@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use plimsoll_base::Result;
 use plimsoll_graph::IdVec;
+use plimsoll_graph::id::Id;
 
 use crate::Request;
 use crate::evaluate::evaluate;
@@ -41,7 +42,7 @@ fn eager(lir: &Lir, as_written: &[WorkId], prepared: &IdVec<WorkId, Option<Prepa
     let mut position: IdVec<WorkId, usize> = IdVec::filled(0, lir.works.len());
     let mut waiting: IdVec<WorkId, usize> = IdVec::filled(0, lir.works.len());
     let mut followers: IdVec<WorkId, Vec<WorkId>> = IdVec::filled(Vec::new(), lir.works.len());
-    let mut readers: IdVec<ValueId, usize> = lir.uses().values().map(Vec::len).collect();
+    let mut growth = Growth::new(lir, prepared);
     for (index, &id) in as_written.iter().enumerate() {
         position[id] = index;
         for before in lir.predecessors(&lir.works[id], &definitions) {
@@ -50,19 +51,27 @@ fn eager(lir: &Lir, as_written: &[WorkId], prepared: &IdVec<WorkId, Option<Prepa
         }
     }
     let mut ready: BTreeSet<(usize, WorkId)> = as_written.iter().filter(|id| waiting[**id] == 0).map(|id| (position[*id], *id)).collect();
+    // Those of them that free as much as they take.
+    let mut freeing: BTreeSet<(usize, WorkId)> = ready.iter().copied().filter(|(_, id)| growth.of[*id] <= 0).collect();
     let mut order = Vec::with_capacity(as_written.len());
     while let Some(&first) = ready.first() {
-        let frees = |(_, id): &&(usize, WorkId)| growth(lir, &readers, prepared, *id) <= 0;
-        let next = *ready.iter().take(LOOK_AHEAD).find(frees).unwrap_or(&first);
+        let near = |wanted: &&(usize, WorkId)| ready.iter().take(LOOK_AHEAD).any(|one| one == *wanted);
+        let next = *freeing.first().filter(near).unwrap_or(&first);
         ready.remove(&next);
+        freeing.remove(&next);
         order.push(next.1);
-        for value in distinct_inputs(&lir.works[next.1]) {
-            readers[value] -= 1;
-        }
+        growth.done(lir, next.1, |id| {
+            if ready.contains(&(position[id], id)) {
+                freeing.insert((position[id], id));
+            }
+        });
         for &follower in &followers[next.1] {
             waiting[follower] -= 1;
             if waiting[follower] == 0 {
                 ready.insert((position[follower], follower));
+                if growth.of[follower] <= 0 {
+                    freeing.insert((position[follower], follower));
+                }
             }
         }
     }
@@ -76,11 +85,51 @@ fn distinct_inputs(work: &Work) -> Vec<ValueId> {
     values
 }
 
-/// By how many bytes the arenas grow when the work has been done (scratch counts, since it is needed on the way).
-fn growth(lir: &Lir, readers: &IdVec<ValueId, usize>, prepared: &IdVec<WorkId, Option<Prepare>>, id: WorkId) -> i64 {
-    let work = &lir.works[id];
-    let bytes = |value: ValueId| if lir.values[value].home == Home::Arena { lir.values[value].bytes as i64 } else { 0 };
-    let taken: i64 = work.outputs.iter().map(|output| bytes(*output)).sum();
-    let freed: i64 = distinct_inputs(work).into_iter().filter(|value| readers[*value] == 1).map(bytes).sum();
-    taken - freed + prepared[id].as_ref().map_or(0, |prepare| prepare.scratch() as i64)
+/// By how many bytes the arenas grow when a work has been done (scratch counts, since it is needed on the way).
+struct Growth {
+    of: IdVec<WorkId, i64>,
+    /// For each value how many works still read it, and the sum of their numbers: of one reader, its number.
+    readers: IdVec<ValueId, (u64, u64)>,
+}
+
+impl Growth {
+    fn new(lir: &Lir, prepared: &IdVec<WorkId, Option<Prepare>>) -> Growth {
+        let mut growth = Growth { of: IdVec::filled(0, lir.works.len()), readers: IdVec::filled((0, 0), lir.values.len()) };
+        for (id, work) in lir.live() {
+            let taken: i64 = work.outputs.iter().map(|output| in_arena(lir, *output)).sum();
+            growth.of[id] = taken + prepared[id].as_ref().map_or(0, |prepare| prepare.scratch() as i64);
+            for value in distinct_inputs(work) {
+                let (count, sum) = growth.readers[value];
+                growth.readers[value] = (count + 1, sum + id.index() as u64);
+            }
+        }
+        let last: Vec<(WorkId, ValueId)> = growth.readers.iter().filter_map(|(value, readers)| Some((only(*readers)?, value))).collect();
+        for (reader, value) in last {
+            growth.of[reader] -= in_arena(lir, value);
+        }
+        growth
+    }
+
+    /// The work has been done; `frees` is told of works that now free as much as they take.
+    fn done(&mut self, lir: &Lir, id: WorkId, mut frees: impl FnMut(WorkId)) {
+        for value in distinct_inputs(&lir.works[id]) {
+            let (count, sum) = self.readers[value];
+            self.readers[value] = (count - 1, sum - id.index() as u64);
+            if let Some(reader) = only(self.readers[value]) {
+                self.of[reader] -= in_arena(lir, value);
+                if self.of[reader] <= 0 {
+                    frees(reader);
+                }
+            }
+        }
+    }
+}
+
+/// The only work of a count and a sum of works.
+fn only((count, sum): (u64, u64)) -> Option<WorkId> {
+    (count == 1).then(|| WorkId::from_index(sum as usize))
+}
+
+fn in_arena(lir: &Lir, value: ValueId) -> i64 {
+    if lir.values[value].home == Home::Arena { lir.values[value].bytes as i64 } else { 0 }
 }

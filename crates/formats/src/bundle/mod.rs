@@ -94,7 +94,7 @@ fn with_suffix(prefix: &Path, suffix: &str) -> PathBuf {
 pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = with_suffix(path, &format!(".tmp{}", std::process::id()));
     let write = || {
-        let mut file = std::fs::File::create(&temporary)?;
+        let mut file = plimsoll_base::create_file(&temporary)?;
         std::io::Write::write_all(&mut file, bytes)?;
         file.sync_all()?;
         std::fs::rename(&temporary, path)

@@ -2,6 +2,7 @@
 
 use plimsoll_base::{Error, Result};
 
+use super::ir::operands_of;
 use super::ops::{self, StepFn};
 use super::{BinaryOp, Expr, Instr, Reg, Scalar};
 use crate::simd::Isa;
@@ -40,22 +41,13 @@ pub(super) fn size_of_type(data_type: plimsoll_base::DataType) -> Result<usize> 
     }
 }
 
-fn operands_of(instr: &Instr) -> [Option<Reg>; 3] {
-    match instr {
-        Instr::Input(_) | Instr::Const(_) => [None; 3],
-        Instr::Unary(_, a) | Instr::Cast(_, a) => [Some(*a), None, None],
-        Instr::Binary(_, a, b) => [Some(*a), Some(*b), None],
-        Instr::Select(a, b, c) => [Some(*a), Some(*b), Some(*c)],
-    }
-}
-
 /// The last step that reads each register, after dropping what no output needs.
-struct Uses {
-    needed: Vec<bool>,
-    last: Vec<usize>,
+pub(super) struct Uses {
+    pub needed: Vec<bool>,
+    pub last: Vec<usize>,
 }
 
-fn uses(expr: &Expr) -> Uses {
+pub(super) fn uses(expr: &Expr) -> Uses {
     let instrs = expr.instrs();
     let mut needed = vec![false; instrs.len()];
     let mut last = vec![0; instrs.len()];
@@ -78,6 +70,9 @@ fn uses(expr: &Expr) -> Uses {
 pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
     let instrs = expr.instrs();
     let (inputs, outputs) = (expr.inputs().len(), expr.outputs().len());
+    if inputs + outputs + instrs.len() > usize::from(Slot::MAX) {
+        return Err(Error::unimplemented(format!("an expression of {inputs} operands and {} steps in one kernel", instrs.len())));
+    }
     let Uses { needed, last } = uses(expr);
     let mut width = 1;
     for data_type in expr.inputs().iter().copied().chain(expr.output_types()) {
@@ -100,11 +95,11 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
         if !needed[at] {
             continue;
         }
-        compiled.width = compiled.width.max(size_of_type(expr.type_of(Reg(at as u16)))?);
+        compiled.width = compiled.width.max(size_of_type(expr.type_of(Reg(at as u32)))?);
         let reads = operands_of(instr);
         match instr {
             Instr::Input(input) => {
-                slot_of[at] = *input;
+                slot_of[at] = *input as Slot;
                 continue;
             }
             Instr::Const(value) => {
@@ -135,7 +130,7 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
                 continue;
             }
             released.push(slot);
-            if size(*reg) == size(Reg(at as u16)) {
+            if size(*reg) == size(Reg(at as u32)) {
                 reuse = Some(slot);
             }
         }

@@ -1,12 +1,13 @@
 //! The expressions: straight-line code over one element of each operand.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use plimsoll_base::{DataType, Error, Result};
 
 /// A value of an expression: the result of the instruction with that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Reg(pub u16);
+pub struct Reg(pub u32);
 
 /// A number in an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,6 +31,18 @@ impl Scalar {
             Scalar::I64(_) => DataType::Int64,
             Scalar::U8(_) => DataType::Uint8,
             Scalar::Bool(_) => DataType::Bool,
+        }
+    }
+
+    /// Its bits.
+    fn bits(self) -> u64 {
+        match self {
+            Scalar::F32(value) => u64::from(value.to_bits()),
+            Scalar::F64(value) => value.to_bits(),
+            Scalar::I32(value) => value as u64,
+            Scalar::I64(value) => value as u64,
+            Scalar::U8(value) => u64::from(value),
+            Scalar::Bool(value) => u64::from(value),
         }
     }
 
@@ -144,7 +157,7 @@ impl BinaryOp {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Instr {
     /// The element of the operand with this number.
-    Input(u16),
+    Input(u32),
     /// The same number for every element.
     Const(Scalar),
     /// An operation on one value.
@@ -155,6 +168,29 @@ pub enum Instr {
     Select(Reg, Reg, Reg),
     /// The value in another type; floats to integers truncate towards zero and saturate, everything to bool asks `!= 0`.
     Cast(DataType, Reg),
+}
+
+/// The steps that a step reads.
+pub(super) fn operands_of(instr: &Instr) -> [Option<Reg>; 3] {
+    match instr {
+        Instr::Input(_) | Instr::Const(_) => [None; 3],
+        Instr::Unary(_, a) | Instr::Cast(_, a) => [Some(*a), None, None],
+        Instr::Binary(_, a, b) => [Some(*a), Some(*b), None],
+        Instr::Select(a, b, c) => [Some(*a), Some(*b), Some(*c)],
+    }
+}
+
+impl Instr {
+    /// The step with other steps as its operands.
+    pub(super) fn with_operands(&self, at: impl Fn(Reg) -> Reg) -> Instr {
+        match *self {
+            Instr::Input(_) | Instr::Const(_) => *self,
+            Instr::Unary(op, a) => Instr::Unary(op, at(a)),
+            Instr::Binary(op, a, b) => Instr::Binary(op, at(a), at(b)),
+            Instr::Select(c, a, b) => Instr::Select(at(c), at(a), at(b)),
+            Instr::Cast(data_type, a) => Instr::Cast(data_type, at(a)),
+        }
+    }
 }
 
 /// Straight-line code from operands to results, applied to every element of a shape.
@@ -251,12 +287,21 @@ pub struct ExprBuilder {
     inputs: Vec<DataType>,
     instrs: Vec<Instr>,
     types: Vec<DataType>,
+    /// The numbers of the first `known` steps, where there are many.
+    numbers: HashMap<Key, u32>,
+    known: usize,
 }
 
 impl ExprBuilder {
     /// No operands, no steps.
     pub fn new() -> ExprBuilder {
         ExprBuilder::default()
+    }
+
+    /// Goes on with an expression: its operands and steps are the first of the builder. Its results come with it.
+    pub fn resume(expr: Expr) -> (ExprBuilder, Vec<Reg>) {
+        let Expr { inputs, instrs, types, outputs } = expr;
+        (ExprBuilder { inputs, instrs, types, ..ExprBuilder::default() }, outputs)
     }
 
     /// A new operand.
@@ -268,7 +313,7 @@ impl ExprBuilder {
             return Err(Error::unimplemented(format!("elementwise operations on {data_type}")));
         }
         self.inputs.push(data_type);
-        Ok(self.step(Instr::Input((self.inputs.len() - 1) as u16), data_type))
+        Ok(self.step(Instr::Input((self.inputs.len() - 1) as u32), data_type))
     }
 
     /// A number.
@@ -355,18 +400,11 @@ impl ExprBuilder {
         }
         let mut map: Vec<Reg> = Vec::with_capacity(expr.instrs.len());
         for (number, instr) in expr.instrs.iter().enumerate() {
-            let at = |reg: &Reg| map[reg.0 as usize];
-            let step = match instr {
-                Instr::Input(input) => {
-                    map.push(operands[*input as usize]);
-                    continue;
-                }
-                Instr::Const(value) => Instr::Const(*value),
-                Instr::Unary(op, a) => Instr::Unary(*op, at(a)),
-                Instr::Binary(op, a, b) => Instr::Binary(*op, at(a), at(b)),
-                Instr::Select(c, a, b) => Instr::Select(at(c), at(a), at(b)),
-                Instr::Cast(data_type, a) => Instr::Cast(*data_type, at(a)),
-            };
+            if let Instr::Input(input) = instr {
+                map.push(operands[*input as usize]);
+                continue;
+            }
+            let step = instr.with_operands(|reg| map[reg.0 as usize]);
             map.push(self.step(step, expr.types[number]));
         }
         Ok(expr.outputs.iter().map(|reg| map[reg.0 as usize]).collect())
@@ -375,6 +413,17 @@ impl ExprBuilder {
     /// The type of a step's value.
     pub fn type_of(&self, reg: Reg) -> DataType {
         self.types[reg.0 as usize]
+    }
+
+    /// The operands, in order.
+    pub fn inputs(&self) -> Vec<Reg> {
+        let mut inputs = vec![Reg(0); self.inputs.len()];
+        for (number, instr) in self.instrs.iter().enumerate() {
+            if let Instr::Input(input) = instr {
+                inputs[*input as usize] = Reg(number as u32);
+            }
+        }
+        inputs
     }
 
     /// How many steps there are.
@@ -392,18 +441,57 @@ impl ExprBuilder {
         Expr { inputs: self.inputs, instrs: self.instrs, types: self.types, outputs }
     }
 
-    fn step(&mut self, instr: Instr, data_type: DataType) -> Reg {
-        let same = |other: &Instr| match (other, &instr) {
-            // NaN is not equal to itself and 0.0 equals -0.0: constants are the same where their bits are.
-            (Instr::Const(a), Instr::Const(b)) => a.data_type() == b.data_type() && format!("{a:?}") == format!("{b:?}"),
-            (a, b) => a == b,
+    /// The step, which exists once.
+    pub(super) fn step(&mut self, instr: Instr, data_type: DataType) -> Reg {
+        /// So many steps are compared one by one.
+        const NEAR: usize = 512;
+        let key = Key::of(&instr);
+        // An equal step comes after its operands.
+        let from = match instr {
+            Instr::Input(_) => self.instrs.len(),
+            Instr::Const(_) => 0,
+            _ => operands_of(&instr).into_iter().flatten().map(|reg| reg.0 as usize + 1).max().unwrap_or(0),
         };
-        if let Some(number) = self.instrs.iter().position(same) {
-            return Reg(number as u16);
+        if self.instrs.len() - from <= NEAR {
+            if let Some(near) = self.instrs[from..].iter().position(|other| Key::of(other) == key) {
+                return Reg((from + near) as u32);
+            }
+        } else {
+            for number in self.known..self.instrs.len() {
+                self.numbers.insert(Key::of(&self.instrs[number]), number as u32);
+            }
+            self.known = self.instrs.len();
+            if let Some(number) = self.numbers.get(&key) {
+                return Reg(*number);
+            }
         }
         self.instrs.push(instr);
         self.types.push(data_type);
-        Reg((self.instrs.len() - 1) as u16)
+        Reg((self.instrs.len() - 1) as u32)
+    }
+}
+
+/// What tells steps apart: constants by their bits, since NaN is not equal to itself and 0.0 equals -0.0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Input(u32),
+    Const(DataType, u64),
+    Unary(UnaryOp, Reg),
+    Binary(BinaryOp, Reg, Reg),
+    Select(Reg, Reg, Reg),
+    Cast(DataType, Reg),
+}
+
+impl Key {
+    fn of(instr: &Instr) -> Key {
+        match *instr {
+            Instr::Input(input) => Key::Input(input),
+            Instr::Const(value) => Key::Const(value.data_type(), value.bits()),
+            Instr::Unary(op, a) => Key::Unary(op, a),
+            Instr::Binary(op, a, b) => Key::Binary(op, a, b),
+            Instr::Select(c, a, b) => Key::Select(c, a, b),
+            Instr::Cast(data_type, a) => Key::Cast(data_type, a),
+        }
     }
 }
 

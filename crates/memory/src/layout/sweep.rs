@@ -1,7 +1,7 @@
 //! In the order of time, from a list of gaps: cheap however many buffers live at the same time.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::{Buffer, Packed, align_up};
 
@@ -12,7 +12,8 @@ pub(super) fn pack(buffers: &[Buffer], of: &[u32], base: u64) -> Packed {
     let mut offsets = vec![0u64; buffers.len()];
     let mut ending: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
     // Gaps from their beginning to their end; the last reaches to the end of all numbers.
-    let mut gaps = BTreeMap::from([(base, u64::MAX)]);
+    let mut gaps = Gaps::default();
+    gaps.insert(base, u64::MAX);
     let mut peak = base;
     for index in order {
         let buffer = &buffers[index as usize];
@@ -21,23 +22,23 @@ pub(super) fn pack(buffers: &[Buffer], of: &[u32], base: u64) -> Packed {
             ending.pop();
             let mut start = offsets[ended as usize];
             let mut end = start.saturating_add(buffers[ended as usize].bytes);
-            if let Some((&before, _)) = gaps.range(..start).next_back().filter(|(_, before)| **before == start) {
+            if let Some(before) = gaps.ending_at(start) {
                 start = before;
             }
-            if let Some(after) = gaps.remove(&end) {
+            if let Some(after) = gaps.by_start.get(&end).copied() {
+                gaps.remove(end, after);
                 end = after;
+            }
+            if start < offsets[ended as usize] {
+                gaps.remove(start, offsets[ended as usize]);
             }
             gaps.insert(start, end);
         }
-        let fits = |(&start, &end): (&u64, &u64)| {
-            let offset = align_up(start, buffer.align);
-            offset.checked_add(buffer.bytes).filter(|&top| top <= end).map(|top| (end - start, start, end, offset, top))
-        };
-        let Some((_, start, end, offset, top)) = gaps.iter().filter_map(fits).min() else {
+        let Some((start, end, offset, top)) = gaps.smallest(buffer) else {
             // More than can be counted: no arena is that large.
             return Packed { offsets, peak: u64::MAX };
         };
-        gaps.remove(&start);
+        gaps.remove(start, end);
         if start < offset {
             gaps.insert(start, offset);
         }
@@ -49,4 +50,38 @@ pub(super) fn pack(buffers: &[Buffer], of: &[u32], base: u64) -> Packed {
         ending.push(Reverse((buffer.last.max(buffer.first), index)));
     }
     Packed { offsets, peak }
+}
+
+/// Gaps between buffers.
+#[derive(Default)]
+struct Gaps {
+    /// From their beginning to their end.
+    by_start: BTreeMap<u64, u64>,
+    /// Their sizes and beginnings.
+    by_size: BTreeSet<(u64, u64)>,
+}
+
+impl Gaps {
+    fn insert(&mut self, start: u64, end: u64) {
+        self.by_start.insert(start, end);
+        self.by_size.insert((end - start, start));
+    }
+
+    fn remove(&mut self, start: u64, end: u64) {
+        self.by_start.remove(&start);
+        self.by_size.remove(&(end - start, start));
+    }
+
+    /// The beginning of the gap that ends there.
+    fn ending_at(&self, end: u64) -> Option<u64> {
+        self.by_start.range(..end).next_back().filter(|(_, other)| **other == end).map(|(start, _)| *start)
+    }
+
+    /// The smallest gap that holds the buffer, of equal ones the lowest; and the buffer's extent in it.
+    fn smallest(&self, buffer: &Buffer) -> Option<(u64, u64, u64, u64)> {
+        self.by_size.range((buffer.bytes, 0)..).find_map(|&(size, start)| {
+            let (end, offset) = (start + size, align_up(start, buffer.align));
+            offset.checked_add(buffer.bytes).filter(|&top| top <= end).map(|top| (start, end, offset, top))
+        })
+    }
 }

@@ -32,6 +32,8 @@ pub(super) struct Branches {
     pub guard: Option<ValueId>,
     /// Bools that say whether a condition holds.
     bools: HashMap<Condition, ValueId>,
+    /// The condition that a bool says.
+    made_of: HashMap<ValueId, Condition>,
     /// Whether variables were initialised when the run started, and the newest version of their flags.
     flags: HashMap<u32, (Condition, ValueId)>,
     /// Works that fault where a variable is read that is not initialised, by the version that they stand for.
@@ -45,7 +47,7 @@ impl Lowering<'_> {
 
     /// When an output is alive.
     fn alive(&self, output: Output) -> Condition {
-        let is_fed = || self.pruned.feeds.contains(&output);
+        let is_fed = || self.pruned.is_fed(output);
         match self.branches.outputs.get(&output).or(self.branches.nodes.get(&output.node)) {
             None => Condition::ALWAYS,
             Some(_) if is_fed() => Condition::ALWAYS,
@@ -118,9 +120,8 @@ impl Lowering<'_> {
         if view.data_type != DataType::Bool || view.elements() != 1 {
             return Err(Error::invalid_argument(format!("the predicate of Switch is {}{}, not one bool", view.data_type, view.shape)));
         }
-        let made_of = self.branches.bools.iter().find(|(_, value)| **value == view.value).map(|(condition, _)| *condition);
-        match made_of {
-            Some(condition) => Ok(condition),
+        match self.branches.made_of.get(&view.value) {
+            Some(condition) => Ok(*condition),
             None => self.branches.conditions.predicate(view.value),
         }
     }
@@ -132,6 +133,7 @@ impl Lowering<'_> {
             None => {
                 let value = self.make_bool(condition, id)?;
                 self.branches.bools.insert(condition, value);
+                self.branches.made_of.entry(value).or_insert(condition);
                 value
             }
         };
@@ -373,12 +375,16 @@ impl Lowering<'_> {
 
     /// Who reads a variable waits for the checks before that it is initialised.
     pub(super) fn order_checks(&mut self) {
+        let mut checks: HashMap<ValueId, Vec<WorkId>> = HashMap::new();
         for &(version, check) in &self.branches.checks {
-            for (id, work) in self.lir.works.iter_mut() {
-                if id > check && work.inputs.iter().any(|view| view.value == version) {
-                    work.after.push(check);
-                }
-            }
+            checks.entry(version).or_default().push(check);
+        }
+        for (id, work) in self.lir.works.iter_mut().filter(|_| !checks.is_empty()) {
+            let mut waits: Vec<WorkId> = work.inputs.iter().filter_map(|view| checks.get(&view.value)).flatten().copied().collect();
+            waits.retain(|check| id > *check);
+            waits.sort_unstable();
+            waits.dedup();
+            work.after.extend(waits);
         }
     }
 }

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use plimsoll_base::{Bytes, DataType, Error, Kind, Result};
 use plimsoll_device::Prepared;
 use plimsoll_graph::{HostTensor, IdVec, Node, NodeId, Output};
-use plimsoll_kernels::expr::{Expr, ExprBuilder, Reg, Scalar};
+use plimsoll_kernels::expr::{Expr, ExprBuilder, Part, PartOperand, Reg, Scalar};
 use plimsoll_kernels::pool::Pooling;
 use plimsoll_ops::{Call, KernelCx, Lower, Meta};
 
@@ -25,7 +25,7 @@ pub use self::variables::variable_key;
 use crate::Request;
 use crate::condition::Condition;
 use crate::infer::Pruned;
-use crate::lir::{Arg, Home, Lir, ValueId, View, WorkKind};
+use crate::lir::{Arg, Home, Lir, ValueId, View, WorkId, WorkKind};
 use crate::plan::{DeviceId, PlanFeed, PlanFetch};
 
 /// What an output of a node is.
@@ -90,6 +90,13 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
     Ok(lowering.lir)
 }
 
+/// An expression with more operands is several works.
+const MOST_OPERANDS: usize = 32;
+/// So is one with more steps.
+const MOST_STEPS: usize = 512;
+/// So many operands has one of them, about: in AddN the sum so far and three groups of eight.
+const PART_OPERANDS: usize = 25;
+
 impl Lowering<'_> {
     fn device(&self, id: NodeId) -> DeviceId {
         self.workers[id]
@@ -129,16 +136,17 @@ impl Lowering<'_> {
     }
 
     fn fetches(&mut self) -> Result<()> {
+        let mut made = Made::default();
         for (index, (output, name)) in self.pruned.fetches.iter().zip(&self.request.signature.fetches).enumerate() {
             let node = self.request.graph.node(output.node);
             let first = self.lir.works.len();
-            self.fetch(index as u32, *output, name).map_err(|error| error.at_node(&node.name))?;
+            self.fetch(index as u32, *output, name, &mut made).map_err(|error| error.at_node(&node.name))?;
             self.settle_effects_after(output.node, first);
         }
         Ok(())
     }
 
-    fn fetch(&mut self, index: u32, output: Output, name: &str) -> Result<()> {
+    fn fetch(&mut self, index: u32, output: Output, name: &str, made: &mut Made) -> Result<()> {
         self.require_alive(index, output)?;
         let view = self.read(output, self.host)?;
         let bytes = view.shape.bytes(view.data_type)?;
@@ -148,7 +156,7 @@ impl Lowering<'_> {
         let made_here = value.home == Home::Arena && value.device == self.host;
         if made_here {
             self.lir.values[view.value].home = Home::Fetch(index);
-            if let Some(work) = self.lir.definitions()[view.value] {
+            if let Some(work) = made.by(&self.lir, view.value) {
                 self.lir.works[work].is_root = true;
             }
             return Ok(());
@@ -430,9 +438,35 @@ impl Lowering<'_> {
     fn expression(&mut self, id: NodeId, node: &Node, expr: &Expr, outputs: &[Meta]) -> Result<()> {
         let inputs: Vec<Output> = node.inputs.clone();
         let (expr, views) = self.operands(id, expr, &inputs)?;
-        let results = self.results(id, outputs)?;
         let shape = outputs[0].shape.clone();
-        self.work(id, WorkKind::Expr { expr, shape }, views, results, false);
+        let is_large = views.len() > MOST_OPERANDS || expr.instrs().len() > MOST_STEPS;
+        let parts = if is_large { expr.split(PART_OPERANDS)? } else { Vec::new() };
+        let Some((last, first)) = parts.split_last() else {
+            let results = self.results(id, outputs)?;
+            self.work(id, WorkKind::Expr { expr, shape }, views, results, false);
+            return Ok(());
+        };
+        let mut made: Vec<Vec<View>> = Vec::with_capacity(first.len());
+        let inputs = |part: &Part, made: &[Vec<View>]| {
+            let view = |operand: &PartOperand| match *operand {
+                PartOperand::Input(input) => views[input].clone(),
+                PartOperand::Made { part, result } => made[part][result].clone(),
+            };
+            part.operands.iter().map(view).collect::<Vec<View>>()
+        };
+        for part in first {
+            let mut results = Vec::new();
+            for data_type in part.expr.output_types() {
+                let meta = Meta { data_type, shape: shape.clone() };
+                let value = self.lir.value(self.device(id), Home::Arena, meta.bytes()?, id);
+                results.push(View { value, data_type, shape: shape.clone() });
+            }
+            let outputs = results.iter().map(|view| view.value).collect();
+            self.work(id, WorkKind::Expr { expr: part.expr.clone(), shape: shape.clone() }, inputs(part, &made), outputs, false);
+            made.push(results);
+        }
+        let results = self.results(id, outputs)?;
+        self.work(id, WorkKind::Expr { expr: last.expr.clone(), shape }, inputs(last, &made), results, false);
         Ok(())
     }
 
@@ -441,7 +475,7 @@ impl Lowering<'_> {
         let mut builder = ExprBuilder::new();
         let mut views: Vec<View> = Vec::new();
         let mut registers: Vec<Reg> = Vec::new();
-        let mut view_registers: Vec<Reg> = Vec::new();
+        let mut known: HashMap<View, Reg> = HashMap::new();
         let device = self.device(id);
         for input in inputs {
             let meaning = self.meaning(*input)?.clone();
@@ -456,18 +490,35 @@ impl Lowering<'_> {
                 _ => self.read(*input, device)?,
             };
             // The same tensor twice is one operand.
-            match views.iter().position(|other| *other == view) {
-                Some(position) => registers.push(view_registers[position]),
+            match known.get(&view) {
+                Some(register) => registers.push(*register),
                 None => {
                     let register = builder.input(view.data_type)?;
                     registers.push(register);
-                    view_registers.push(register);
+                    known.insert(view.clone(), register);
                     views.push(view);
                 }
             }
         }
         let results = builder.inline(expr, &registers)?;
         Ok((builder.finish(results), views))
+    }
+}
+
+/// Which work makes a value, kept while works are added.
+#[derive(Default)]
+struct Made {
+    by: HashMap<ValueId, WorkId>,
+    seen: usize,
+}
+
+impl Made {
+    fn by(&mut self, lir: &Lir, value: ValueId) -> Option<WorkId> {
+        for id in lir.works.ids().skip(self.seen) {
+            self.by.extend(lir.works[id].outputs.iter().map(|output| (*output, id)));
+        }
+        self.seen = lir.works.len();
+        self.by.get(&value).copied()
     }
 }
 

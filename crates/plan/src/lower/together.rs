@@ -66,7 +66,7 @@ impl Together {
             let (output, pooled) = (Output { node: gradient, index: 0 }, graph.node(gradient).inputs[0]);
             let readers = readers.remove(&output).unwrap_or_default();
             let relu = |id: &NodeId| graph.node(*id).op == "ReluGrad" && graph.node(*id).inputs == [output, pooled];
-            if !readers.is_empty() && readers.iter().all(relu) && !pruned.fetches.contains(&output) && !pruned.feeds.contains(&output) {
+            if !readers.is_empty() && readers.iter().all(relu) && !pruned.is_fetched(output) && !pruned.is_fed(output) {
                 together.relus.extend(readers.into_iter().map(|reader| (reader, gradient)));
             } else {
                 together.pools.insert(*pool, false);
@@ -133,7 +133,7 @@ fn pooling_of(request: &Request<'_>, pruned: &Pruned, id: NodeId) -> Option<Node
         && pool.op == "MaxPool"
         && pool.inputs == [pooled]
         && ["ksize", "strides", "padding", "explicit_paddings", "data_format"].into_iter().all(same)
-        && !pruned.feeds.contains(&output)
+        && !pruned.is_fed(output)
         // A variable may have changed in between.
         && !pruned.facts[pooled.node][pooled.index as usize].is_ref;
     fits.then_some(output.node)
@@ -263,7 +263,7 @@ impl Lowering<'_> {
     fn pieces(&self, mean: &Node) -> Option<Vec<Output>> {
         let (all, axes) = (*mean.inputs.first()?, self.values(mean).pop()??);
         let concat = self.request.graph.node(all.node);
-        if concat.op != "ConcatV2" || !matches!(self.meanings.get(&all), Some(Meaning::Value(_))) || self.pruned.feeds.contains(&all) {
+        if concat.op != "ConcatV2" || !matches!(self.meanings.get(&all), Some(Meaning::Value(_))) || self.pruned.is_fed(all) {
             return None;
         }
         let rank = self.pruned.facts[all.node].first()?.shape.0.as_ref()?.len() as i64;

@@ -97,7 +97,7 @@ impl Lowering<'_> {
     }
 
     fn is_reference(&self, tensor: Output) -> bool {
-        !self.pruned.feeds.contains(&tensor) && self.pruned.facts[tensor.node][tensor.index as usize].is_ref
+        !self.pruned.is_fed(tensor) && self.pruned.facts[tensor.node][tensor.index as usize].is_ref
     }
 
     /// The variable as the nodes so far leave it, seen as a value.

@@ -1,10 +1,13 @@
 //! Writes of variables wait for those who read the version before; where one cannot wait, the reader gets a copy.
 
+mod precedence;
+
 use plimsoll_base::{DataType, Result};
-use plimsoll_graph::{IdVec, Shape};
+use plimsoll_graph::Shape;
 use plimsoll_kernels::anchor::Anchor;
 
 use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
+use precedence::Precedence;
 
 pub(crate) fn order_accesses(lir: &mut Lir) -> Result<()> {
     let versions = lir.next_version.clone();
@@ -17,47 +20,42 @@ pub(crate) fn order_accesses(lir: &mut Lir) -> Result<()> {
             lir.works[writer].after.push(previous);
         }
     }
-    let mut position = positions(lir)?;
+    // A copy that is made reads `old` alone, and `old` is read by no copy before: what reads what is known beforehand.
+    let uses = lir.uses();
+    let mut precedence = Precedence::new(lir, &definitions)?;
     for (old, new) in versions {
         let Some(writer) = definitions[new] else { continue };
-        let readers: Vec<WorkId> = lir.live().filter(|(_, work)| work.reads().any(|value| value == old)).map(|(id, _)| id).collect();
+        let readers = &uses[old];
+        let late: Vec<WorkId> = readers.iter().copied().filter(|&reader| reader != writer && precedence.is_after(reader, writer)).collect();
+        let reached = precedence.reached(writer, &late);
         let mut copied: Option<ValueId> = None;
-        for reader in readers {
+        let mut waits: Vec<WorkId> = Vec::new();
+        for &reader in readers {
             if reader == writer {
                 if reads_out_of_step(lir, writer, old) {
                     let copy = *copied.get_or_insert_with(|| copy_before(lir, old, writer));
                     replace_operand(lir, writer, old, copy);
                 }
-                continue;
-            }
-            if position[reader] > position[writer] && reaches(lir, writer, reader) {
+            } else if reached.contains(&reader) {
                 let copy = *copied.get_or_insert_with(|| copy_before(lir, old, writer));
                 replace(lir, reader, old, copy);
-                continue;
-            }
-            let was_late = position[reader] > position[writer];
-            lir.works[writer].after.push(reader);
-            if was_late {
-                position = positions(lir)?;
+            } else {
+                waits.push(reader);
             }
         }
-        if position.len() != lir.works.len() {
-            position = positions(lir)?;
-        }
+        lir.works[writer].after.extend(&waits);
+        precedence.add(&waits, writer);
     }
+    settle(lir);
+    Ok(())
+}
+
+/// Every wait once.
+fn settle(lir: &mut Lir) {
     for work in lir.works.iter_mut().map(|(_, work)| work) {
         work.after.sort_unstable();
         work.after.dedup();
     }
-    Ok(())
-}
-
-fn positions(lir: &Lir) -> Result<IdVec<WorkId, u32>> {
-    let mut positions = IdVec::filled(u32::MAX, lir.works.len());
-    for (index, id) in lir.topological()?.into_iter().enumerate() {
-        positions[id] = index as u32;
-    }
-    Ok(positions)
 }
 
 /// Whether the work reads the variable that it writes otherwise than element by element at the place that it writes.
@@ -108,20 +106,4 @@ fn replace_operand(lir: &mut Lir, reader: WorkId, old: ValueId, copy: ValueId) {
             view.value = copy;
         }
     }
-}
-
-/// Whether `to` has to wait for `from`.
-fn reaches(lir: &Lir, from: WorkId, to: WorkId) -> bool {
-    let definitions = lir.definitions();
-    let mut seen: IdVec<WorkId, bool> = IdVec::filled(false, lir.works.len());
-    let mut stack = vec![to];
-    while let Some(id) = stack.pop() {
-        if id == from {
-            return true;
-        }
-        if !std::mem::replace(&mut seen[id], true) {
-            stack.extend(lir.predecessors(&lir.works[id], &definitions));
-        }
-    }
-    false
 }
