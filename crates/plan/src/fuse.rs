@@ -82,7 +82,7 @@ fn candidate(
             return None;
         }
         // An effect that is joined with a failure is half done when that comes; and what others wait for stays where it is.
-        if producer.can_fail() && (is_awaited[producer_id] || lir.has_effect(consumer)) {
+        if (is_awaited[producer_id] || lir.has_effect(consumer)) && producer.can_fail() {
             return None;
         }
         let only_here = |output: &ValueId| {
