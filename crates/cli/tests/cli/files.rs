@@ -90,7 +90,11 @@ fn a_named_pipe_in_the_place_of_a_file_is_refused() {
 #[test]
 fn a_file_of_holes_is_not_read_whole() {
     let holes = |path: &Path| std::fs::File::create(path).unwrap().set_len(1 << 40).unwrap();
-    in_the_place_of_a_file("holes", holes, &["are too many", "no .npy file", "checksum", "the magic number", "ends 2466 bytes into a record"]);
+    in_the_place_of_a_file(
+        "holes",
+        holes,
+        &["are too many", "no .npy file", "checksum", "the magic number", "ends 2466 bytes into a record"],
+    );
     let folder = Folder::new("claims");
     let path = folder.0.join("x.npy");
     let mut header = b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }".to_vec();

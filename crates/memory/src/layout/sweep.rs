@@ -12,7 +12,8 @@ pub(super) fn pack(buffers: &[Buffer], of: &[u32], base: u64) -> Packed {
     let mut offsets = vec![0u64; buffers.len()];
     let mut ending: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
     // Gaps from their beginning to their end; the last reaches to the end of all numbers.
-    let mut gaps = Gaps::default();
+    let align = of.iter().map(|&index| buffers[index as usize].align.max(1)).fold(0, divisor);
+    let mut gaps = Gaps { align, by_start: BTreeMap::new(), by_size: BTreeSet::new() };
     gaps.insert(base, u64::MAX);
     let mut peak = base;
     for index in order {
@@ -52,19 +53,27 @@ pub(super) fn pack(buffers: &[Buffer], of: &[u32], base: u64) -> Packed {
     Packed { offsets, peak }
 }
 
+/// The greatest common divisor.
+fn divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { divisor(b, a % b) }
+}
+
 /// Gaps between buffers.
-#[derive(Default)]
 struct Gaps {
+    /// What divides the alignment of every buffer.
+    align: u64,
     /// From their beginning to their end.
     by_start: BTreeMap<u64, u64>,
-    /// Their sizes and beginnings.
+    /// Their sizes and beginnings, without those that are left between an end and the next place where a buffer may begin.
     by_size: BTreeSet<(u64, u64)>,
 }
 
 impl Gaps {
     fn insert(&mut self, start: u64, end: u64) {
         self.by_start.insert(start, end);
-        self.by_size.insert((end - start, start));
+        if align_up(start, self.align) < end {
+            self.by_size.insert((end - start, start));
+        }
     }
 
     fn remove(&mut self, start: u64, end: u64) {
