@@ -1,8 +1,8 @@
 //! Functions and the library that holds them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use crate::{Attrs, NodeDef, OpDef};
+use crate::{AttrValue, Attrs, FuncRef, NodeDef, OpDef};
 
 /// A function, as a file spells it. Inside the body data inputs are `arg` or `node:output:k`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,5 +40,59 @@ impl Library {
     /// The function of that name.
     pub fn find(&self, name: &str) -> Option<&FunctionDef> {
         self.functions.iter().find(|function| function.signature.name == name)
+    }
+}
+
+impl Library {
+    /// The library without functions that nothing of `used` calls, directly or through others: `used` are nodes' operations and
+    /// attributes.
+    pub(crate) fn reachable<'a>(&self, used: impl Iterator<Item = (&'a str, &'a Attrs)>) -> Library {
+        let by_name: HashMap<&str, usize> =
+            self.functions.iter().enumerate().rev().map(|(index, function)| (function.signature.name.as_str(), index)).collect();
+        let gradients: HashMap<&str, &str> = self.gradients.iter().map(|(name, gradient)| (name.as_str(), gradient.as_str())).collect();
+        let mut is_used = vec![false; self.functions.len()];
+        let mut open: Vec<usize> = Vec::new();
+        let mut note = |name: &str, open: &mut Vec<usize>| {
+            for name in [Some(name), gradients.get(name).copied()].into_iter().flatten() {
+                if let Some(&index) = by_name.get(name)
+                    && !std::mem::replace(&mut is_used[index], true)
+                {
+                    open.push(index);
+                }
+            }
+        };
+        for (op, attrs) in used {
+            note(op, &mut open);
+            names(attrs, &mut |name| note(name, &mut open));
+        }
+        while let Some(index) = open.pop() {
+            for node in &self.functions[index].nodes {
+                note(&node.op, &mut open);
+                names(&node.attrs, &mut |name| note(name, &mut open));
+            }
+        }
+        let kept = |index: &usize| is_used[*index];
+        let functions = (0..self.functions.len()).filter(kept).map(|index| self.functions[index].clone()).collect();
+        let is_kept = |name: &str| by_name.get(name).is_some_and(|index| is_used[*index]);
+        let gradients = self.gradients.iter().filter(|(name, _)| is_kept(name)).cloned().collect();
+        Library { functions, gradients, registered_gradients: self.registered_gradients.clone() }
+    }
+}
+
+/// The functions that attributes name, those in attributes of functions included.
+fn names(attrs: &Attrs, note: &mut dyn FnMut(&str)) {
+    let mut open: Vec<&Attrs> = vec![attrs];
+    while let Some(attrs) = open.pop() {
+        for value in attrs.values() {
+            let funcs: &[FuncRef] = match value {
+                AttrValue::Func(func) => std::slice::from_ref(func),
+                AttrValue::List(list) => &list.funcs,
+                _ => &[],
+            };
+            for func in funcs {
+                note(&func.name);
+                open.push(&func.attrs);
+            }
+        }
     }
 }

@@ -57,6 +57,12 @@ impl Graph {
         Graph::default()
     }
 
+    /// Lets go of functions that no node calls, directly or through others.
+    pub fn drop_unused_functions(&mut self) {
+        let used = self.nodes.values().map(|node| (node.op.as_str(), &node.attrs));
+        self.library = Arc::new(self.library.reachable(used));
+    }
+
     /// Turns names into ids, fills in missing attributes and checks the graph (see `verify`).
     ///
     /// # Errors

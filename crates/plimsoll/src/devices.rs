@@ -115,6 +115,7 @@ impl Devices {
     /// As [`Devices::session`]; NOT_FOUND where files are not there; what is wrong with them.
     pub fn session_with(&self, graph: Graph, values: &Values, init: Vec<String>) -> Result<Session> {
         let session = self.unlogged(&graph, values, init)?;
+        drop(graph);
         // By first fit it is placed again, when it is known what will run.
         if self.inner.options().placement != PlacementMode::FirstFit {
             self.write_log(&session);

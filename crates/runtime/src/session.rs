@@ -134,7 +134,8 @@ impl Session {
         stored: &mut FindStored<'_>,
     ) -> Result<Session> {
         require_operations(graph, &registry)?;
-        let graph = plimsoll_plan::inline(graph, registry.table())?;
+        let mut graph = plimsoll_plan::inline(graph, registry.table())?;
+        graph.drop_unused_functions();
         let stored = stored(&graph)?;
         let options = devices.options();
         let options = PlaceOptions { log: options.log_placement, ..PlaceOptions::new(options.soft_placement) };
@@ -568,6 +569,8 @@ impl Inner {
         let mut footprint = Footprint::new(self.devices.specs());
         footprint.add(&plan);
         footprint.check()?;
+        // Reading, placing and planning leave free memory behind: the step should not come on top of it.
+        plimsoll_memory::trim_heap();
         let loaded = Arc::new(self.make_room(|| self.try_load(plan.clone()))?);
         let mut plans = self.kept.plans();
         if plans.len() >= MAX_PLANS {
