@@ -192,7 +192,7 @@ impl Case {
             (Some(graph), None) => (load::session(&devices, &self.path(graph)?)?, self.calls(None)?),
             (None, Some(folder)) => {
                 let path = self.path(folder)?;
-                let saved = SavedGraph::new(&read_saved_model(&path)?, &path)?;
+                let saved = SavedGraph::new(read_saved_model(&path)?, &path)?;
                 let calls = self.calls(Some(&saved))?;
                 let session = devices.session_with(devices.resolve(saved.graph)?, &saved.values, saved.init)?;
                 init = [session.preparation(), &init].concat();

@@ -21,7 +21,7 @@ pub fn session(devices: &Devices, path: &Path) -> Result<Session> {
     let model = model::read(path)?;
     let session = || {
         let def = match model {
-            Model::SavedModel(saved) => SavedGraph::new(&saved, path)?.graph,
+            Model::SavedModel(saved) => SavedGraph::new(*saved, path)?.graph,
             Model::Graph(def) => def,
         };
         devices.session(devices.resolve(def)?)

@@ -69,7 +69,7 @@ impl Opened {
         let (def, values, init, call) = match read {
             Model::Graph(def) => (def, Values::default(), Vec::new(), None),
             Model::SavedModel(saved) => {
-                let saved = SavedGraph::new(&saved, path).map_err(|error| error.context(&label))?;
+                let saved = SavedGraph::new(*saved, path).map_err(|error| error.context(&label))?;
                 let name = match signature {
                     Some(name) => name,
                     None => only_signature(&label, &saved)?,

@@ -160,6 +160,21 @@ impl SavedModel {
     pub fn serving(&self) -> Result<&MetaGraphDef> {
         self.meta_graph(&[SERVE])
     }
+
+    /// The graph that serves, or the only one; the rest is let go.
+    ///
+    /// # Errors
+    /// As [`SavedModel::meta_graph`].
+    pub fn into_serving(mut self) -> Result<MetaGraphDef> {
+        if self.meta_graphs.len() != 1 {
+            let position = self.meta_graphs.iter().position(|graph| graph.tags() == BTreeSet::from([SERVE]));
+            return match position {
+                Some(position) => Ok(self.meta_graphs.swap_remove(position)),
+                None => self.serving().cloned(),
+            };
+        }
+        Ok(self.meta_graphs.remove(0))
+    }
 }
 
 impl MetaGraphDef {

@@ -84,6 +84,16 @@ impl Graph {
 
     /// The graph spelled with names again.
     pub fn to_def(&self) -> GraphDef {
+        GraphDef {
+            nodes: self.node_defs(),
+            library: (*self.library).clone(),
+            versions: self.versions.clone(),
+            carried: self.carried.clone(),
+        }
+    }
+
+    /// The nodes of [`Graph::to_def`].
+    pub fn node_defs(&self) -> Vec<NodeDef> {
         let spell = |output: &Output| {
             let name = &self.nodes[output.node].name;
             if output.index == 0 { name.clone() } else { format!("{name}:{}", output.index) }
@@ -96,12 +106,7 @@ impl Graph {
             attrs: node.attrs.clone(),
             carried: node.carried.clone(),
         });
-        GraphDef {
-            nodes: nodes.collect(),
-            library: (*self.library).clone(),
-            versions: self.versions.clone(),
-            carried: self.carried.clone(),
-        }
+        nodes.collect()
     }
 
     /// Adds a node whose inputs are in the graph already.

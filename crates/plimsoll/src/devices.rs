@@ -82,7 +82,7 @@ impl Devices {
         match model::read(path)? {
             Model::Graph(def) => self.session(self.resolve(def)?),
             Model::SavedModel(saved) => {
-                let saved = SavedGraph::new(&saved, path)?;
+                let saved = SavedGraph::new(*saved, path)?;
                 let session = self.session_with(self.resolve(saved.graph)?, &saved.values, saved.init)?.with_signatures(saved.signatures);
                 session.prepare()?;
                 Ok(session)

@@ -51,12 +51,10 @@ impl SavedGraph {
     ///
     /// # Errors
     /// NOT_FOUND where it has several graphs and none serves; INVALID_ARGUMENT where it names nodes that it does not have.
-    pub fn new(model: &SavedModel, folder: &Path) -> Result<SavedGraph> {
-        let meta = match &model.meta_graphs[..] {
-            [one] => one,
-            _ => model.serving()?,
-        };
-        let mut graph = meta.graph_def.clone();
+    pub fn new(model: SavedModel, folder: &Path) -> Result<SavedGraph> {
+        let mut meta = model.into_serving()?;
+        meta.object_graph_def = None;
+        let mut graph = std::mem::take(&mut meta.graph_def);
         let has = |graph: &GraphDef, name: &str| graph.nodes.iter().any(|node| node.name == name);
         let mut values = Values::default();
         if let Some(saver) = &meta.saver_def {
@@ -79,7 +77,7 @@ impl SavedGraph {
         }
         let works = |name: &&str| graph.nodes.iter().any(|node| node.name == **name && !(node.op == "NoOp" && node.inputs.is_empty()));
         let init = meta.init_op().map(node_of).filter(works).map(str::to_string).into_iter().collect();
-        Ok(SavedGraph { graph, values, init, signatures: meta.signature_def.clone() })
+        Ok(SavedGraph { graph, values, init, signatures: meta.signature_def })
     }
 
     /// The signature of that name.

@@ -87,7 +87,7 @@ impl<'a> Several<'a> {
         let (def, values, init, signatures) = match model::read(path)? {
             Model::Graph(def) => (def, Values::default(), Vec::new(), Default::default()),
             Model::SavedModel(saved) => {
-                let saved = SavedGraph::new(&saved, path)?;
+                let saved = SavedGraph::new(*saved, path)?;
                 (saved.graph, saved.values, saved.init, saved.signatures)
             }
         };

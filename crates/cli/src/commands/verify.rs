@@ -42,7 +42,7 @@ struct Verdict {
 impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Verdict { name, steps, worst_error, peak_bytes, status, .. } = self;
-        write!(f, "{name} steps={steps} worst_error={worst_error:.6e} (share of the tolerance) peak={peak_bytes} {status}")?;
+        write!(f, "{name} steps={steps} worst_error={worst_error:.6e} peak={peak_bytes} {status}")?;
         self.reason.as_ref().map_or(Ok(()), |reason| write!(f, " {}", reason.replace('\n', " ")))
     }
 }
@@ -61,6 +61,8 @@ pub fn run(args: VerifyArgs, options: &DeviceOptions, json: bool) -> Result<Exit
     }
     if json {
         output::result_json(&verdicts)?;
+    } else if verdicts.iter().any(|verdict| verdict.steps > 0) {
+        output::note("worst_error is a share of the tolerance: at most 1 passes");
     }
     Ok(ExitCode::from(u8::from(verdicts.iter().any(|verdict| verdict.reason.is_some()))))
 }

@@ -27,21 +27,20 @@ pub fn inline(graph: &Graph, ops: &OpTable) -> Result<Graph> {
     if !graph.nodes().values().any(|node| is_branch(&node.op) || called(&node.op, &node.attrs, &graph.library).is_some()) {
         return Ok(graph.clone());
     }
-    let def = graph.to_def();
-    let names = def.nodes.iter().map(|node| node.name.clone()).collect();
-    let mut inliner = Inliner {
-        library: &graph.library,
-        ops,
-        nodes: Vec::with_capacity(def.nodes.len()),
-        names,
-        path: Vec::new(),
-        handles: HashMap::new(),
-    };
-    for node in def.nodes {
+    // Functions are shared, not copied: most of a file is functions.
+    let nodes = graph.node_defs();
+    let names = nodes.iter().map(|node| node.name.clone()).collect();
+    let mut inliner =
+        Inliner { library: &graph.library, ops, nodes: Vec::with_capacity(nodes.len()), names, path: Vec::new(), handles: HashMap::new() };
+    for node in nodes {
         inliner.node(node)?;
     }
     inliner.read_handles_where_they_are();
-    Graph::resolve(GraphDef { nodes: inliner.nodes, library: def.library, versions: def.versions, carried: def.carried }, ops)
+    let (versions, carried) = (graph.versions.clone(), graph.carried.clone());
+    let def = GraphDef { nodes: inliner.nodes, library: Library::default(), versions, carried };
+    let mut inlined = Graph::resolve(def, ops)?;
+    inlined.library = graph.library.clone();
+    Ok(inlined)
 }
 
 /// The function that a node calls, if it is a call.

@@ -95,7 +95,7 @@ impl Model {
         let (graph, wanted) = match model::read(&path)? {
             File::SavedModel(saved) => {
                 check(args)?;
-                let saved = SavedGraph::new(&saved, &path).map_err(|error| error.context(path.display()))?;
+                let saved = SavedGraph::new(*saved, &path).map_err(|error| error.context(path.display()))?;
                 let wanted = Wanted::of_signature(args, &saved)?;
                 (saved.graph, wanted)
             }
