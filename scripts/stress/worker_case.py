@@ -26,7 +26,10 @@ def group_dies(number):
 
 
 def new_session(seconds):
-    os.setsid()
+    try:
+        os.setsid()
+    except PermissionError:  # it leads its group: once it is in another one, it may
+        other_group(seconds, and_then=os.setsid)
     return nap(seconds)
 
 
@@ -35,12 +38,14 @@ def new_group(seconds):
     return nap(seconds)
 
 
-def group_of_another(seconds):
-    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+def other_group(seconds, and_then=lambda: nap(60)):
+    """Into the group of a child, where the kernel lets it: a leader of a session it does not."""
+    child = subprocess.Popen(["sleep", "60"], preexec_fn=lambda: os.setpgid(0, 0))
     try:
         os.setpgid(0, child.pid)
-    except OSError:
-        os.setsid()
+        and_then()
+    except PermissionError:
+        pass
     return nap(seconds)
 
 
@@ -84,7 +89,7 @@ def forks(seconds):
     return nap(seconds)
 
 
-FUNCTIONS = [nap, new_session, new_group, group_of_another, grandchild, daemon, ignores, stopped, forks]
+FUNCTIONS = [nap, new_session, new_group, other_group, grandchild, daemon, ignores, stopped, forks]
 
 
 def main():
@@ -109,6 +114,8 @@ def main():
             print("returned", plimsoll.call(function, number, timeout=timeout, **options), flush=True)
     except plimsoll.RemoteError as error:
         print("raised", type(error).__name__, flush=True)
+    except OSError as error:
+        print("failed", error, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Python workers and every signal, workers that leave their group, timeouts, and the death of the program: nothing is left over."""
 
-import os
+import itertools
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import ledger
 import worker_case
 from common import ROOT, comes, environment_of, is_alive, signal_to
 
-HARMLESS = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
+SIDE_BY_SIDE = 6
+# Those that end nobody, and those that Python ignores.
+HARMLESS = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGPIPE, signal.SIGXFSZ}
 STOPS = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 ENDS = [number for number in sorted(signal.valid_signals()) if number not in HARMLESS | STOPS]
 
@@ -30,15 +33,24 @@ def attack(context):
     chance.shuffle(cases)
     # The functions that leave their group, first of all: an attack of a second tries them too.
     cases.sort(key=lambda case: case[1] in ("dies", "nap"))
-    turn = 0
-    while context.goes_on():
-        if turn < len(cases):
-            case = cases[turn]
-        else:
-            way = chance.choice(["call", "timeout", "pool"])
-            case = (way, chance.choice(names), 30, "none" if way == "timeout" else chance.choice(["worker", "program", "interrupt"]))
-        one(context, *case, lease=chance.random() < 0.6, turn=turn)
-        turn += 1
+    turns = itertools.count()
+
+    def work():
+        while context.goes_on():
+            turn = next(turns)
+            if turn < len(cases):
+                case = cases[turn]
+            else:
+                way = chance.choice(["call", "timeout", "pool"])
+                case = (way, chance.choice(names), 30, "none" if way == "timeout" else chance.choice(["worker", "program", "interrupt"]))
+            one(context, *case, lease=chance.random() < 0.6, turn=turn)
+
+    # Most of the time they wait.
+    threads = [threading.Thread(target=work) for _ in range(SIDE_BY_SIDE)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def one(context, way, name, number, kill, lease, turn):
@@ -60,7 +72,7 @@ def one(context, way, name, number, kill, lease, turn):
     mine = lambda: [pid for pid in context.processes() if mark in environment_of(pid)]  # noqa: E731
     if kill != "none":
         # The worker is there, and perhaps in its function.
-        comes(lambda: any(pid != program.pid for pid in mine()), 10)
+        comes(lambda: any(pid != program.pid for pid in mine()), 20, 0.2)
         time.sleep(context.random.random() * 0.6)
         if kill == "program":
             program.kill()
@@ -71,7 +83,7 @@ def one(context, way, name, number, kill, lease, turn):
             for pid in others and [context.random.choice(others)]:
                 signal_to(pid, context.random.choice(ENDS))
     try:
-        out, _ = program.communicate(timeout=25)
+        out, _ = program.communicate(timeout=60)
     except subprocess.TimeoutExpired:
         if kill == "worker":
             program.kill()  # what was hit was a grandchild, and the function goes on as it may
@@ -88,7 +100,7 @@ def one(context, way, name, number, kill, lease, turn):
         expected = {"timeout": "raised WorkerTimeout"}.get(way, "raised Worker")
         if not answer.startswith(expected):
             context.fail(f"the answer is {answer!r}, not {expected!r}: {what}")
-    if not comes(lambda: not mine(), 10):
+    if not comes(lambda: not mine(), 10, 0.2):
         left = [(pid, Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")) for pid in mine() if is_alive(pid)]
         context.fail(f"processes are left: {left}: {what}")
         for pid in mine():
@@ -96,4 +108,3 @@ def one(context, way, name, number, kill, lease, turn):
     for path in ledger.files(state):
         if not comes(lambda path=path: ledger.is_free(path), 10):
             context.fail(f"a lease is left: {what}", path)
-    assert os.getpid() != program.pid
