@@ -1,7 +1,7 @@
 """Graphs made by hand to hurt: deep, wide, exponential, circular, huge. Small files, which must be answered soon and in little memory."""
 
 LIMIT = ["--memory-limit", "CPU:0=256MiB"]
-TIMEOUT = 60
+TIMEOUT = 20
 MEMORY = 3 << 30
 
 

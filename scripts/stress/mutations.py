@@ -158,8 +158,8 @@ def keys(chance, index, _data):
         elif way == "rename":
             found[at] = (chance.choice(protobuf.TEXTS), found[at][1])
         elif way == "many":
-            found += [(found[-1][0] + b"%05d" % number, found[-1][1]) for number in range(20_000)]
-            found = found[:20_000]
+            found += [(found[-1][0] + b"%05d" % number, found[-1][1]) for number in range(2_000)]
+            found = found[:2_000]
         else:
             chance.shuffle(found)
     index.write_bytes(table.write(found, chance.choice([None, table.snappy])))

@@ -114,12 +114,12 @@ def snappy(data):
 
 def bombs(chance):
     """Functions that make a block into one of Snappy that claims or becomes far more than it is."""
-    size = chance.choice([1 << 20, 1 << 26, 1 << 28])
-    copies = b"\0x" + b"\xfe\x01\x00" * (min(size, 1 << 26) // 64)  # each copies 64 bytes from 1 byte back
+    size = chance.choice([1 << 20, 1 << 24, 1 << 28])
+    copies = b"\0x" + b"\xfe\x01\x00" * (min(size, 1 << 24) // 64)  # each copies 64 bytes from 1 byte back
     return {
         "claims 4 GiB": lambda block: number((1 << 32) - 1) + snappy(block)[len(number(len(block))) :],
         "claims 16 EiB": lambda block: number((1 << 64) - 1) + b"\0x",
-        "expands": lambda _block: number(1 + 64 * (min(size, 1 << 26) // 64)) + copies,
+        "expands": lambda _block: number(1 + 64 * (min(size, 1 << 24) // 64)) + copies,
         "expands beyond its claim": lambda _block: number(10) + copies,
         "claims and is empty": lambda _block: number(size),
         "copies from before its begin": lambda block: number(len(block)) + b"\0x\xfe\xff\xff",

@@ -58,11 +58,13 @@ def one(context, way, name, number, kill, lease, turn):
     state.mkdir()
     what = f"{way} {name} {number}, kill {kill}, {'under a lease' if lease else 'without a lease'}"
     environment = context.environment(state, "1x4GiB", PYTHONPATH=str(ROOT / "python"), STRESS_CASE=str(state))
+    # A file, not a pipe: what is left over would keep a pipe open.
+    answers = state / "answers"
     program = subprocess.Popen(
         ["/usr/bin/env", "python3", str(Path(worker_case.__file__)), way, name, str(int(number)), str(int(lease))],
         env=environment,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=answers.open("wb"),
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         cwd=state,
@@ -83,18 +85,13 @@ def one(context, way, name, number, kill, lease, turn):
             for pid in others and [context.random.choice(others)]:
                 signal_to(pid, context.random.choice(ENDS))
     try:
-        out, _ = program.communicate(timeout=60)
+        program.wait(60)
     except subprocess.TimeoutExpired:
-        if kill == "worker":
-            program.kill()  # what was hit was a grandchild, and the function goes on as it may
-            program.communicate()
-            out = b""
-        else:
+        if kill != "worker":  # else what was hit was a grandchild, and the function goes on as it may
             context.fail(f"hangs: {what}")
-            program.kill()
-            program.communicate()
-            out = b""
-    said = out.decode(errors="replace").split("\n")
+        program.kill()
+        program.wait()
+    said = answers.read_text(errors="replace").split("\n")
     if kill == "none":
         answer = said[1] if len(said) > 1 else ""
         expected = {"timeout": "raised WorkerTimeout"}.get(way, "raised Worker")
