@@ -34,7 +34,10 @@ def new_session(seconds):
 
 
 def new_group(seconds):
-    os.setpgid(0, 0)
+    try:
+        os.setpgid(0, 0)
+    except PermissionError:  # it leads its session, and so a group of its own already
+        pass
     return nap(seconds)
 
 
