@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Optional, Union
@@ -57,6 +58,12 @@ def _is_program(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
 
+def _command_line() -> str:
+    """This program's, as listings show it."""
+    words = getattr(sys, "orig_argv", None) or [sys.executable or "python", *sys.argv]  # the former from Python 3.10 on
+    return " ".join(words)
+
+
 @dataclasses.dataclass(frozen=True)
 class LeaseOptions:
     """What `plimsoll run` is asked for."""
@@ -66,6 +73,7 @@ class LeaseOptions:
     wait: Union[bool, float] = False
     priority: Optional[int] = None
     name: Optional[str] = None
+    """For listings."""
 
     def __post_init__(self) -> None:
         if isinstance(self.gpus, bool) or (isinstance(self.gpus, int) and self.gpus < 0):
@@ -99,4 +107,6 @@ class LeaseOptions:
             command += [f"--priority={self.priority}"]
         if self.name is not None:
             command += [f"--name={self.name}"]
+        # What runs under the lease is a helper of this program's, and nothing of it stays when it ends.
+        command += [f"--program={_command_line()}", "--end-tree"]
         return [*command, "--"]

@@ -21,7 +21,7 @@ from . import _main, _pickling, _start, _worker
 from ._answers import hand_on, outcome, show
 from ._binary import LeaseOptions
 from ._oom import kills
-from ._wire import Channel, Closed, Kind, Message, memory_file
+from ._wire import Channel, Closed, Kind, Message, NoRoom, memory_file, no_room
 from .errors import LeaseRefused, RemoteError, WorkerKilled, WorkerLost, WorkerOutOfMemory, WorkerTimeout
 
 _log = logging.getLogger("plimsoll")
@@ -29,6 +29,8 @@ _log = logging.getLogger("plimsoll")
 _FOR_ITS_EXIT = 5.0
 """Seconds that a worker has for what it does at its end (atexit, destructors of libraries), before it is killed."""
 _FOR_ITS_TRACE = 2.0
+_FOR_ITS_TREE = 10.0
+"""Seconds that its supervisor has to end it and all that it started, before the supervisor is killed."""
 
 
 class NotStarted(Exception):
@@ -46,8 +48,10 @@ class _Late(Exception):
 class Worker:
     """A process that runs functions, in a session and process group of its own, perhaps under a lease.
 
-    The kernel kills the group when this process ends, however it ends: the group is the owner of the read end of a pipe whose write
-    end is here, and SIGKILL the signal that is sent to the owner when that end closes.
+    A supervisor (`_supervisor`) stands between it and this process: it ends the worker, and all that descends from it, when the write
+    end of a pipe closes that is here, so when this process ends, however it ends. The kernel does a part of it by itself: a process
+    group (`plimsoll run`'s while it waits for the lease, then the worker's) is the owner of the read end, and SIGKILL the signal that
+    is sent to the owner when the write end closes.
     """
 
     def __init__(self, lease: LeaseOptions, recycle_above: Optional[int] = None, waits_alone: bool = False) -> None:
@@ -65,46 +69,49 @@ class Worker:
         self._waits_alone = waits_alone
         self._kills = kills()
         self.pid = 0
-        ours, theirs = socket.socketpair()
         self._lifeline: Optional[int]
-        read_end, self._lifeline = os.pipe()
-        self._notes = memory_file()
-        os.lseek(self._notes, _worker.BEGUN, os.SEEK_SET)
-        report, stderr = os.pipe() if self._leased else (None, None)
-        self._report = report
-        passed = [theirs.fileno(), self._notes, read_end]
-        real_stderr = -1
-        if stderr is not None:
-            # What `plimsoll run` says comes here; the worker speaks to the standard error that is ours.
-            os.set_blocking(self._report, False)  # type: ignore[arg-type]
+        self._report: Optional[int] = None
+        with contextlib.ExitStack() as passing, contextlib.ExitStack() as kept:
             try:
-                real_stderr = os.dup(2)
-                passed.append(real_stderr)
-            except OSError:
-                pass  # there is none
-        arguments = [str(number) for number in (theirs.fileno(), self._notes, real_stderr)]
-        command = [*lease.command(), sys.executable, *_flags(), _start.__file__, *arguments]
-        try:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=stderr, pass_fds=passed, start_new_session=True)
-            watched = kill_when_closed(read_end, self._process.pid)
-        except BaseException:
-            for number in (self._lifeline, self._notes, self._report):
-                if number is not None:
-                    os.close(number)
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-            for number in (read_end, stderr, real_stderr):
-                if number is not None and number >= 0:
-                    os.close(number)
+                ours, theirs = socket.socketpair()
+                kept.callback(ours.close)
+                passing.callback(theirs.close)
+                read_end, self._lifeline = _pipe(passing, kept)
+                self._notes = memory_file()
+                kept.callback(os.close, self._notes)
+                os.ftruncate(self._notes, _worker.BEGUN)
+                os.lseek(self._notes, _worker.BEGUN, os.SEEK_SET)
+                passed = [theirs.fileno(), self._notes, read_end]
+                real_stderr, stderr = -1, None
+                if self._leased:
+                    # What `plimsoll run` says comes here; the worker speaks to the standard error that is ours.
+                    stderr, self._report = _pipe(passing, kept, read=True)
+                    os.set_blocking(self._report, False)
+                    with contextlib.suppress(OSError):  # there is none
+                        real_stderr = os.dup(2)
+                        passing.callback(os.close, real_stderr)
+                        passed.append(real_stderr)
+                arguments = [str(number) for number in (read_end, theirs.fileno(), self._notes, real_stderr)]
+                command = [*lease.command(), sys.executable, *_flags(), _start.__file__, *arguments]
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stderr=stderr, pass_fds=passed, start_new_session=True
+                )
+            except OSError as error:
+                limit = no_room("a worker", error)
+                if limit is None:
+                    raise
+                raise WorkerOutOfMemory(limit) from error
+            kill_when_closed(read_end, self._process.pid)
+            kept.pop_all()
         self._pidfd = _pidfd(self._process.pid)
+        self._worker: Optional[int] = None
+        self._supervisor: Optional[int] = None
         self._channel = Channel(ours, self._wait)
         self._poll = select.poll()
         for number in (ours.fileno(), self._report, self._pidfd):
             if number is not None:
                 self._poll.register(number, select.POLLIN)
-        self._setup = _setup(watch=not watched, recycle_above=recycle_above)
+        self._setup = _setup(recycle_above=recycle_above)
         self._ending = threading.Lock()
         self.is_there = False
         _all.add(self)
@@ -113,7 +120,9 @@ class Worker:
         """Waits until it is there; with a lease, until that is granted. Raises `LeaseRefused`."""
         try:
             self._channel.send(Kind.SETUP, [pickle.dumps(self._setup)])
-            self.pid = pickle.loads(self._answer().stream)
+            self.pid, supervisor = pickle.loads(self._answer().stream)
+            # Both live, so that the numbers are theirs.
+            self._worker, self._supervisor = _pidfd(self.pid), _pidfd(supervisor)
         except (Closed, _Ended):
             refusal = self._refusal()
         except BaseException:
@@ -152,18 +161,26 @@ class Worker:
         self.kill()
 
     def end(self) -> None:
-        """Kills the worker and what it started in its group. From any thread; the one that runs it sees that it died."""
+        """Kills the worker and all that it started. From any thread; the one that runs it sees that it died."""
         with self._ending:
-            if self._process.returncode is None:
+            lifeline, self._lifeline = self._lifeline, None
+            if lifeline is not None:
+                os.close(lifeline)
+            _send(self._supervisor, signal.SIGCONT)  # one that is stopped would not see it
+
+    def kill(self) -> int:
+        """Ends the worker, if it has not ended, and all that it started. Its status."""
+        if self._process.returncode is None:
+            self.end()
+            # `plimsoll run` ends after the supervisor, unless it was killed.
+            if not (self._await_end(_FOR_ITS_TREE) and _await(self._supervisor, _FOR_ITS_TREE)):
+                # Something keeps the supervisor from it. The worker ends with that.
+                _send(self._supervisor, signal.SIGKILL)
+                _send(self._worker, signal.SIGKILL)
                 # The group bears the number of its first process, which is not given away before that is waited for.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._process.pid, signal.SIGKILL)
-
-    def kill(self) -> int:
-        """Ends the worker, if it has not ended, and what it started in its group. Its status."""
-        if self._process.returncode is None:
-            self.end()
-            self._await_end(float("inf"))
+                self._await_end(float("inf"))
             with self._ending:
                 self._process.wait()
             self._hear()
@@ -174,7 +191,11 @@ class Worker:
         self._jobs += 1
         try:
             _flush()
-            self._channel.send(Kind.JOB, *job)
+            try:
+                self._channel.send(Kind.JOB, *job)
+            except NoRoom:
+                self._jobs -= 1
+                raise
             if timeout is not None:
                 self._deadline = time.monotonic() + timeout
             return self._answer()
@@ -182,6 +203,9 @@ class Worker:
             death: Exception = self._death(what)
             if self._begun < self._jobs:
                 death = NotStarted(death)
+        except NoRoom as error:
+            # The worker is as before, and can go on.
+            raise WorkerOutOfMemory(f"{what}: {error}") from error
         except _Late:
             death = WorkerTimeout(timeout or 0.0, self._end_with_trace(), what)
         except BaseException:
@@ -249,10 +273,9 @@ class Worker:
         trace = self._trace
         if not ended:
             return WorkerLost(None, trace, what)
-        # `plimsoll run` ends by the signal that its program ended by; where it cannot, as shells do.
-        number = -status if status < 0 else status - 128 if self._leased and 128 + 32 <= status < 128 + signal.NSIG else 0
-        if not number:
+        if status >= 0:
             return WorkerLost(status, trace, what)
+        number = -status
         before, now = self._kills, kills()
         if number == signal.SIGKILL and before is not None and now is not None and now > before:
             return WorkerOutOfMemory(f"{what} was killed by the kernel: out of memory", trace)
@@ -260,12 +283,8 @@ class Worker:
 
     def _end_with_trace(self) -> str:
         """Ends the worker, and says where it was."""
-        try:
-            if self.pid and os.getpgid(self.pid) == self._process.pid:
-                os.kill(self.pid, _worker.SHOW_AND_DIE)
-                self._await_end(_FOR_ITS_TRACE)
-        except (ProcessLookupError, PermissionError):
-            pass
+        if _send(self._worker, _worker.SHOW_AND_DIE):
+            self._await_end(_FOR_ITS_TRACE)
         self.kill()
         return self._trace
 
@@ -297,16 +316,18 @@ class Worker:
     def _drop(self) -> None:
         """Closes what is open here."""
         _all.discard(self)
-        if self._lifeline is None:
+        if self._notes < 0:
             return
+        self.end()
         with contextlib.suppress(OSError):
             self._begun = int.from_bytes(os.pread(self._notes, _worker.BEGUN, 0), "little")
             self._trace = os.pread(self._notes, 1 << 20, _worker.BEGUN).decode("utf-8", "replace")
         self._channel.close()
-        for number in (self._lifeline, self._notes, self._report, self._pidfd):
-            if number is not None:
-                os.close(number)
-        self._lifeline = self._report = self._pidfd = None
+        with self._ending:
+            for number in (self._notes, self._report, self._pidfd, self._worker, self._supervisor):
+                if number is not None:
+                    os.close(number)
+            self._notes, self._report, self._pidfd, self._worker, self._supervisor = -1, None, None, None, None
 
 
 _all: weakref.WeakSet[Worker] = weakref.WeakSet()
@@ -324,7 +345,7 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
-def _setup(watch: bool, recycle_above: Optional[int]) -> dict[str, Any]:
+def _setup(recycle_above: Optional[int]) -> dict[str, Any]:
     levels = {}
     for name, logger in list(logging.root.manager.loggerDict.items()):
         if isinstance(logger, logging.Logger) and logger.level != logging.NOTSET:
@@ -333,7 +354,6 @@ def _setup(watch: bool, recycle_above: Optional[int]) -> dict[str, Any]:
         "path": [entry or os.getcwd() for entry in sys.path],
         "argv": list(sys.argv),
         "main": _main.describe(),
-        "watch": watch,
         "forward": (_is_not_file(sys.stdout, 1), _is_not_file(sys.stderr, 2)),
         "logging": (logging.root.level, levels),
         "recycle_above": recycle_above,
@@ -373,6 +393,33 @@ def kill_when_closed(read_end: int, group: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _pipe(passing: contextlib.ExitStack, kept: contextlib.ExitStack, read: bool = False) -> tuple[int, int]:
+    """A pipe: the end that is passed on, the read end unless `read` is to be kept, and the end that is kept."""
+    theirs, ours = os.pipe() if not read else os.pipe()[::-1]
+    passing.callback(os.close, theirs)
+    kept.callback(os.close, ours)
+    return theirs, ours
+
+
+def _send(handle: Optional[int], number: int) -> bool:
+    """Sends a signal to a process by its handle. Whether it was there."""
+    try:
+        if handle is not None:
+            signal.pidfd_send_signal(handle, number)
+    except (AttributeError, OSError):
+        return False
+    return handle is not None
+
+
+def _await(handle: Optional[int], patience: float) -> bool:
+    """Whether a process has ended, in time."""
+    if handle is None:
+        return True
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(patience * 1000))
 
 
 def _pidfd(pid: int) -> Optional[int]:

@@ -1,4 +1,4 @@
-"""The program of a worker: `python _start.py SOCKET CRASHES STDERR` (see `_worker.main`)."""
+"""The program of a worker: `python _start.py LIFELINE SOCKET NOTES STDERR` (see `_supervisor.supervise` and `_worker.main`)."""
 
 import os
 import sys
@@ -9,6 +9,10 @@ if __name__ == "__main__":
     if sys.path and os.path.abspath(sys.path[0] or ".") == here:
         del sys.path[0]
     sys.path.insert(0, os.path.dirname(here))
+    from plimsoll._supervisor import supervise
+
+    lifeline, *others = map(int, sys.argv[1:])
+    supervise(lifeline)
     from plimsoll._worker import main
 
-    sys.exit(main(*map(int, sys.argv[1:])))
+    sys.exit(main(lifeline, *others))

@@ -58,6 +58,30 @@ class Closed(Exception):
     """The other side is gone."""
 
 
+class NoRoom(MemoryError):
+    """There is no room to send a message, or for one that came. The channel is as before, and can be used."""
+
+
+_LIMITS = {
+    errno.EMFILE: ("open files", "RLIMIT_NOFILE", "ulimit -n"),
+    errno.EFBIG: ("file sizes", "RLIMIT_FSIZE", "ulimit -f"),
+    errno.EAGAIN: ("processes", "RLIMIT_NPROC", "ulimit -u"),
+}
+_EXHAUSTED = (errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.ENFILE, errno.ENOBUFS, errno.ETOOMANYREFS)
+
+
+def no_room(what: str, error: OSError) -> Optional[str]:
+    """What to say of an error that came of a lack of memory or of a limit of this process. None for another one."""
+    if error.errno in _LIMITS:
+        import resource
+
+        limited, name, option = _LIMITS[error.errno]
+        return f"no room for {what}: the limit of {limited} is reached ({name}, {option}, now {resource.getrlimit(getattr(resource, name))[0]})"
+    if error.errno in _EXHAUSTED:
+        return f"no room for {what}: {error.strerror}"
+    return None
+
+
 class Message:
     """A message as it arrived: a stream to unpickle, before the next message is received, and the buffers that belong to it."""
 
@@ -105,18 +129,20 @@ class Channel:
             os.close(self._files.pop(self._free.pop()))
 
     def send(self, kind: Kind, chunks: Sequence[Chunk] = (), buffers: Sequence[memoryview] = ()) -> None:
-        """Sends a stream, in chunks, and its buffers. Raises `Closed` where nobody is there to read, MemoryError for want of room."""
+        """Sends a stream, in chunks, and its buffers. Raises `Closed` where nobody is there to read, `NoRoom`."""
         stream = sum(len(chunk) for chunk in chunks)
         lengths = array.array("Q", [view.nbytes for view in buffers])
         start = _aligned(8 * len(lengths) + stream)
         total = start + sum(_aligned(length) for length in lengths)
         with self._sending:
-            number = _NO_FILE if total <= _INLINE else self._a_file()
-            free = 0
-            while self._done:
-                free |= 1 << self._done.popleft()
-            head = _HEAD.pack(kind, number, len(buffers), stream, total, free)
+            number = _NO_FILE
+            done: list[int] = []
             try:
+                if total > _INLINE:
+                    number = self._a_file()
+                while self._done:
+                    done.append(self._done.popleft())
+                head = _HEAD.pack(kind, number, len(buffers), stream, total, sum(1 << number for number in done))
                 if number == _NO_FILE:
                     parts: list[Chunk] = [head, lengths.tobytes(), *chunks, bytes(start - 8 * len(lengths) - stream)]
                     for view in buffers:
@@ -137,12 +163,17 @@ class Channel:
             except ConnectionError as error:
                 raise Closed from error
             except OSError as error:
-                if error.errno in (errno.ENOMEM, errno.ENOSPC, errno.EDQUOT):
-                    raise MemoryError(f"no room for a message of {total} bytes") from error
-                raise
+                # Nothing of it was sent.
+                self._done.extendleft(reversed(done))
+                if number != _NO_FILE:
+                    os.close(self._files.pop(number))
+                said = no_room(f"a message of {total} bytes", error)
+                if said is None:
+                    raise
+                raise NoRoom(said) from error
 
     def receive(self) -> Message:
-        """The next message. Raises `Closed` where the other side is gone, even in the middle of it, MemoryError for want of room."""
+        """The next message. Raises `Closed` where the other side is gone, even in the middle of it; `NoRoom`."""
         kind, number, count, stream, total, free = _HEAD.unpack(self._read(_HEAD.size))
         self._reclaim(free)
         payload = memoryview(self._read(total)) if number == _NO_FILE else self._map(number, total)
@@ -175,11 +206,13 @@ class Channel:
     def _map(self, number: int, size: int) -> memoryview:
         """The payload in a file, until the last view of it is gone. What is written to it is written to a copy."""
         if not self._descriptors:
-            raise Closed
+            # The kernel drops what there is no number for.
+            self._done.append(number)
+            raise NoRoom(str(no_room(f"a message of {size} bytes", OSError(errno.EMFILE, ""))))
         file = self._descriptors.popleft()
         try:
             mapping = _map(file, size)
-        except MemoryError:
+        except NoRoom:
             self._done.append(number)
             raise
         finally:
@@ -240,9 +273,10 @@ def _map(file: int, size: int) -> mmap.mmap:
     try:
         return mmap.mmap(file, size, access=mmap.ACCESS_COPY)
     except OSError as error:
-        if error.errno == errno.ENOMEM:
-            raise MemoryError(f"no room for a message of {size} bytes") from error
-        raise
+        said = no_room(f"a message of {size} bytes", error)
+        if said is None:
+            raise
+        raise NoRoom(said) from error
 
 
 def _fresh(size: int) -> memoryview:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
+import fcntl
 import gc
 import io
 import logging
+import mmap
 import os
 import pickle
-import select
 import signal
 import socket
 import sys
-import threading
 import traceback
 from typing import Any, Optional
 
@@ -24,9 +25,10 @@ SHOW_AND_DIE = signal.SIGUSR1
 BEGUN = 8
 
 
-def main(sock: int, notes: int, stderr: int) -> int:
-    """Descriptors: our end of the socket pair, the notes (see `begin`), the standard error to use (-1: as it is)."""
-    for descriptor in (sock, notes):
+def main(lifeline: int, sock: int, notes: int, stderr: int) -> int:
+    """Descriptors: the lifeline (see `_supervisor`), our end of the socket pair, the notes (see `begin`), the standard error to use
+    (-1: as it is)."""
+    for descriptor in (lifeline, sock, notes):
         os.set_inheritable(descriptor, False)
     if stderr >= 0:
         os.dup2(stderr, 2)
@@ -35,13 +37,18 @@ def main(sock: int, notes: int, stderr: int) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     faulthandler.enable(notes)
     faulthandler.register(SHOW_AND_DIE, notes, chain=True)
+    # Mapped: writing is subject to a limit of file sizes.
+    begun = mmap.mmap(notes, BEGUN)
     channel = Channel(socket.socket(fileno=sock))
     # What a function forks has no business here: only one speaks, and only once.
     os.register_at_fork(after_in_child=channel.close)
     try:
         setup = pickle.loads(channel.receive().stream)
+        # From here on this group is killed by the kernel when the lifeline closes, and no longer the one that started the worker.
+        with contextlib.suppress(AttributeError, OSError):
+            fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
         _prepare(setup, channel)
-        _say(channel, Kind.HELLO, os.getpid())
+        _say(channel, Kind.HELLO, (os.getpid(), os.getppid()))
         memory = _Memory(setup["recycle_above"])
         jobs = 0
         while not memory.stays():
@@ -49,11 +56,11 @@ def main(sock: int, notes: int, stderr: int) -> int:
                 message = _job(channel)
             except MemoryError as error:
                 jobs += 1
-                begin(notes, jobs)
+                begin(begun, jobs)
                 _out_of_memory(channel, error)
                 continue
             jobs += 1
-            begin(notes, jobs)
+            begin(begun, jobs)
             _work(channel, message)
             del message
         # The next job goes to another worker, which is not that big.
@@ -71,17 +78,15 @@ def _job(channel: Channel) -> Message:
         channel.rest()
 
 
-def begin(notes: int, jobs: int) -> None:
+def begin(notes: mmap.mmap, jobs: int) -> None:
     """Notes that so many jobs were begun. Tracebacks of the dying follow in the same file, after these bytes."""
-    os.pwrite(notes, jobs.to_bytes(BEGUN, "little"), 0)
+    notes[:BEGUN] = jobs.to_bytes(BEGUN, "little")
 
 
 def _prepare(setup: dict[str, Any], channel: Channel) -> None:
     sys.path[:] = setup["path"]
     sys.argv[:] = setup["argv"]
     _main.adopt(setup["main"])
-    if setup["watch"]:
-        threading.Thread(target=_end_with_parent, args=(channel.fileno(),), daemon=True).start()
     for name, forwarded in zip(("stdout", "stderr"), setup["forward"]):
         if forwarded:
             setattr(sys, name, _text(_Forwarded(channel, name)))
@@ -93,14 +98,6 @@ def _prepare(setup: dict[str, Any], channel: Channel) -> None:
     logging.root.setLevel(setup["logging"][0])
     for name, level in setup["logging"][1].items():
         logging.getLogger(name).setLevel(level)
-
-
-def _end_with_parent(sock: int) -> None:
-    """For systems whose kernel does not do it."""
-    poll = select.poll()
-    poll.register(sock, 0)  # only that the other side is gone
-    poll.poll()
-    os.killpg(0, signal.SIGKILL)
 
 
 def _work(channel: Channel, message: Message) -> None:

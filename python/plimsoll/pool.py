@@ -66,7 +66,7 @@ class Pool(concurrent.futures.Executor):
 
     def submit(self, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         """A future for `function(*args, **kwargs)`."""
-        future: Future[R] = Future()
+        future: Future[R] = _Future()
         self._crew.put(_Job(future, function, args, kwargs))
         return future
 
@@ -104,6 +104,26 @@ class Pool(concurrent.futures.Executor):
             raise
 
 
+class _Future(Future[R]):
+    """One that says so where it is waited for in a fork of the process that it belongs to: nothing would end the wait there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._process = os.getpid()
+
+    def result(self, timeout: Optional[float] = None) -> R:
+        self._check()
+        return super().result(timeout)
+
+    def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
+        self._check()
+        return super().exception(timeout)
+
+    def _check(self) -> None:
+        if self._process != os.getpid() and self._state not in ("FINISHED", "CANCELLED_AND_NOTIFIED"):
+            raise RuntimeError(f"this future belongs to a pool of the process {self._process}, of which this process is a fork")
+
+
 class _Job:
     def __init__(self, future: Future[Any], function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         self.future = future
@@ -134,6 +154,11 @@ class _Crew:
         _crews.add(self)
 
     def put(self, job: _Job) -> None:
+        if self._process != os.getpid():
+            raise RuntimeError(
+                f"this pool belongs to the process {self._process}, of which this process is a fork without the pool's threads: "
+                "make a pool in this process"
+            )
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed: it takes no more jobs")
@@ -145,6 +170,8 @@ class _Crew:
         job.future.set_exception(self._refusal)
 
     def close(self, cancel: bool = False) -> None:
+        if self._process != os.getpid():
+            return  # a fork may end as it likes
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -155,6 +182,8 @@ class _Crew:
             self._abandon()
 
     def terminate(self) -> None:
+        if self._process != os.getpid():
+            return
         with self._lock:
             self._terminated = True
         self.close(cancel=True)

@@ -1,6 +1,8 @@
 """Functions that tests run in workers; a module that workers import."""
 
+import contextlib
 import os
+import signal
 import sys
 import time
 
@@ -109,6 +111,70 @@ def fork_and_return():
         return "child"
     os.waitpid(child, 0)
     return "parent"
+
+
+def leave_apart():
+    """Leaves a process in a session of its own whose parent is gone, and that ignores what it can. Its process id."""
+    ours, theirs = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        child = os.fork()
+        if child:
+            os.write(theirs, str(child).encode())
+            os._exit(0)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        time.sleep(3600)
+        os._exit(0)
+    os.wait()
+    child = int(os.read(ours, 20))
+    os.close(ours)
+    os.close(theirs)
+    return child
+
+
+def go_apart(path, how):
+    """Changes its own session or group, and goes on for long, beside a process in a session of its own."""
+    child = leave_apart()
+    if how == "fork" and os.fork():
+        time.sleep(3600)
+    if how in ("setsid", "fork"):
+        with contextlib.suppress(PermissionError):  # it leads its group
+            os.setsid()
+    elif how == "setpgid":
+        with contextlib.suppress(PermissionError):  # it leads its session
+            os.setpgid(0, 0)
+    with open(path + ".new", "w") as file:
+        file.write(f"{os.getpid()} {child}")
+    os.rename(path + ".new", path)
+    time.sleep(3600)
+
+
+def limit_file_size(size):
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def limit_files():
+    """No more descriptors than there are."""
+    import resource
+
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    while os.open(os.devnull, os.O_RDONLY) < highest:
+        pass
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+def limited(limit, *args):
+    limit(*args)
+    return bytes(1 << 20)
+
+
+def leave_thread(seconds):
+    import threading
+
+    threading.Thread(target=time.sleep, args=(seconds,)).start()
 
 
 def start_sleeper():

@@ -144,6 +144,48 @@ def test_out_of_memory_under_a_limit():
         plimsoll.call(functions.raise_, MemoryError, "too many")
 
 
+@pytest.mark.parametrize("name, limit", [("RLIMIT_FSIZE", (functions.limit_file_size, 64 << 10)), ("RLIMIT_NOFILE", (functions.limit_files,))])
+def test_limits_of_the_process_are_no_room(name, limit):
+    with pytest.raises(plimsoll.WorkerOutOfMemory, match=f"no room .*{name}"):
+        plimsoll.call(functions.limited, *limit)
+    with plimsoll.Pool(1) as pool:
+        # In the worker it is an argument for which there is no descriptor; a size is a limit of who writes.
+        process = pool.submit(functions.pid).result()
+        pool.submit(*limit).result()
+        error = pool.submit(len, bytes(1 << 20)).exception()
+        assert error is None if name == "RLIMIT_FSIZE" else isinstance(error, plimsoll.WorkerOutOfMemory) and name in str(error), error
+        error = pool.submit(bytes, 1 << 20).exception()
+        assert isinstance(error, plimsoll.WorkerOutOfMemory) and name in str(error), error
+        assert pool.submit(functions.pid).result() == process
+
+
+@pytest.mark.parametrize("name, limit", [("RLIMIT_FSIZE", "functions.limit_file_size(65536)"), ("RLIMIT_NOFILE", "functions.limit_files()")])
+def test_limits_of_the_program_are_no_room(run_program, name, limit):
+    run_program(f"""
+        import sys
+        sys.path.insert(0, {os.path.dirname(__file__)!r})
+        import functions, plimsoll
+        if __name__ == "__main__":
+            with plimsoll.Pool(1) as pool:
+                process = pool.submit(functions.pid).result()
+                {limit}
+                for function, arg in ((len, bytes(1 << 20)), (bytes, 1 << 20)):
+                    error = pool.submit(function, arg).exception()
+                    if (function, {name!r}) == (bytes, "RLIMIT_FSIZE"):
+                        pass  # the worker has no such limit
+                    else:
+                        assert isinstance(error, plimsoll.WorkerOutOfMemory) and {name!r} in str(error), repr(error)
+                assert pool.submit(functions.pid).result() == process
+            if {name!r} == "RLIMIT_NOFILE":
+                try:
+                    plimsoll.call(functions.pid)
+                except plimsoll.WorkerOutOfMemory as error:
+                    assert "no room for a worker" in str(error) and {name!r} in str(error), error
+                else:
+                    raise AssertionError("it started")
+    """)
+
+
 def test_timeout():
     with pytest.raises(plimsoll.WorkerTimeout) as caught:
         plimsoll.call(functions.sleep, 60, timeout=0.2)

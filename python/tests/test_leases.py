@@ -161,6 +161,14 @@ def test_a_lease_of_this_process(machine):
     assert dict(os.environ) == before and reserved() == [0, 0]
 
 
+def test_who_holds_it_is_this_program(machine):
+    with plimsoll.lease(gpus=[1], memory="1GiB"), plimsoll.Pool(1, gpus=[1], memory="1MiB") as pool:
+        pool.submit(functions.pid).result()
+        programs = [process["program"] for process in seen_outside()["processes"]]
+        assert programs and all(" ".join(sys.orig_argv if hasattr(sys, "orig_argv") else sys.argv)[:40] in program for program in programs)
+        assert not any("_start.py" in program or "-I -S" in program for program in programs), programs
+
+
 def test_inside_of_a_lease_calls_share_it(machine):
     with plimsoll.lease(gpus=[0], memory="1GiB"):
         assert plimsoll.call(cards) == "0"

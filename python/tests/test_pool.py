@@ -174,6 +174,28 @@ def test_leaving_by_ctrl_c_ends_what_runs():
     assert isinstance(running.exception(0), plimsoll.WorkerKilled) and queued.cancelled()
 
 
+def test_in_a_forked_child_it_says_so():
+    with plimsoll.Pool(1) as pool:
+        assert pool.submit(functions.identity, 1).result() == 1
+        pending = pool.submit(functions.sleep, 0.5)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            with contextlib.suppress(BaseException):
+                for use in (lambda: pool.submit(functions.identity, 1), lambda: list(pool.map(abs, [1])), pending.result):
+                    with pytest.raises(RuntimeError, match="fork"):
+                        use()
+                with pool:
+                    pass
+                pool.terminate()
+                # A pool of its own works.
+                with plimsoll.Pool(1) as own:
+                    status = own.submit(functions.identity, 0).result()
+            os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert pending.result() == 0.5
+
+
 def test_a_forgotten_pool_goes():
     pool = plimsoll.Pool(1)
     process = pool.submit(functions.pid).result()

@@ -24,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use plimsoll::share::supervise::{self, Supervisors};
 
 use device_options::DeviceOptions;
 use failure::Result;
@@ -78,17 +79,17 @@ impl<A: Args> On<A> {
 }
 
 impl Command {
-    fn run(self) -> Result<ExitCode> {
+    fn run(self, supervisors: Supervisors) -> Result<ExitCode> {
         match self {
             Command::Devices(on) => on.run(commands::devices::run),
-            Command::Train(on) => on.run(commands::train::run),
+            Command::Train(on) => on.run(|args, devices, json| commands::train::run(args, devices, json, supervisors)),
             Command::Plan(on) => on.run(commands::plan::run),
             Command::Place(on) => on.run(commands::place::run),
             Command::Eval(on) => on.run(commands::eval::run),
             Command::Verify(on) => on.run(commands::verify::run),
             Command::Bench(on) => on.run(commands::bench::run),
             Command::Run(args) => commands::run::run(args),
-            Command::Sweep(args) => commands::sweep::run(args),
+            Command::Sweep(args) => commands::sweep::run(args, supervisors),
         }
     }
 }
@@ -112,4 +113,5 @@ fn parse() -> clap::error::Result<Cli> {
 
 fn main() -> ExitCode {
     parse().unwrap_or_else(|error| error.exit()).command.run().unwrap_or_else(|failure| failure.report())
+use plimsoll::share::supervise::{self, Supervisors};
 }

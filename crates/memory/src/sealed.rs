@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 
 use plimsoll_base::{Bytes, Error, Result, Shortage};
 
+use crate::limits::{check_file_size, no_room};
 use crate::physical_memory;
 
 /// Nobody may write to it, make it shorter or longer, or take a seal off.
@@ -53,6 +54,7 @@ impl Sealed {
         if physical_memory().is_some_and(|all| bytes as u64 > all.0) {
             return Err(refused(bytes as u64, &std::io::Error::from_raw_os_error(libc::ENOMEM)));
         }
+        check_file_size(bytes as u64)?;
         let file = create()?;
         if bytes > 0 {
             // SAFETY: allocates the pages of a file that is ours; touching them cannot fail afterwards.
@@ -164,6 +166,7 @@ impl Unsealed {
     /// # Errors
     /// RESOURCE_EXHAUSTED where the system has no room.
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        check_file_size((self.bytes + bytes.len()) as u64)?;
         // Writing is faster than copying into a mapping: pages that are written whole are not cleared before.
         self.file.write_all(bytes).map_err(|error| refused((self.bytes + bytes.len()) as u64, &error))?;
         self.bytes += bytes.len();
@@ -175,6 +178,7 @@ impl Unsealed {
     /// # Errors
     /// As [`Unsealed::append`].
     pub fn write_at(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        check_file_size((at + bytes.len()) as u64)?;
         self.file.write_all_at(bytes, at as u64).map_err(|error| refused(bytes.len() as u64, &error))?;
         self.bytes = self.bytes.max(at + bytes.len());
         Ok(())
@@ -217,7 +221,7 @@ fn create() -> Result<File> {
     // SAFETY: makes a new file without a place in any folder.
     let descriptor = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
     if descriptor < 0 {
-        return Err(Error::resource_exhausted(format!("no file in memory can be made: {}", std::io::Error::last_os_error())));
+        return Err(no_room("a file in memory", &std::io::Error::last_os_error()));
     }
     // SAFETY: the descriptor was just made and is nobody else's.
     Ok(unsafe { File::from_raw_fd(descriptor) })

@@ -8,8 +8,10 @@ pub mod isolate;
 pub mod lease;
 pub mod pool;
 pub mod run;
+pub mod supervise;
 pub mod sweep;
 pub mod terminal;
+mod tree;
 mod wire;
 
 pub use isolate::{Cause, Death, Functions, Outcome, Workers};

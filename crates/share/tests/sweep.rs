@@ -28,6 +28,7 @@ fn of(folder: &Path, script: &str, values: &str) -> (Cards, Sweep) {
         request: Some(Request { memory: "300MiB".parse().unwrap(), ..Request::cards(1) }),
         jobs: 100,
         results: folder.join("results.jsonl"),
+        supervisors: None,
     };
     let state = StateDir::open(folder.join("state")).unwrap();
     (Cards::find_in(&state, &Options::new().sim_gpus("1x1GiB"), &Environment::new()).unwrap(), wanted)

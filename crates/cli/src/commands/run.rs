@@ -41,9 +41,15 @@ pub struct RunArgs {
     /// A name for listings
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// What listings show as the program, instead of the command
+    #[arg(long, value_name = "TEXT", hide = true)]
+    program: Option<String>,
     /// What is done with a program that uses more than its share, where use is seen
     #[arg(long, value_enum, value_name = "WHAT", default_value = "warn")]
     enforce: Enforce,
+    /// End what the program leaves behind when it ends
+    #[arg(long)]
+    end_tree: bool,
     /// Say nothing but what goes wrong
     #[arg(short, long)]
     quiet: bool,
@@ -111,10 +117,12 @@ pub fn run(args: RunArgs) -> Result<ExitCode> {
     };
     let mut request = args.lease.request(cards.visible().len())?;
     request.name = args.name.unwrap_or_default();
+    request.program = args.program.unwrap_or_default();
     let time = |option: &str, text: &Option<String>| text.as_deref().map(|text| duration(option, text)).transpose();
     request.wait =
         time("--wait", &args.wait)?.map(|wait| Wait { priority: args.priority, timeout: Some(wait).filter(|wait| *wait < Duration::MAX) });
-    let run = Run { command: args.command, request, timeout: time("--timeout", &args.timeout)?, enforce: args.enforce == Enforce::Kill };
+    let (timeout, enforce) = (time("--timeout", &args.timeout)?, args.enforce == Enforce::Kill);
+    let run = Run { command: args.command, request, timeout, enforce, end_tree: args.end_tree };
     let mut note = |line: &str| {
         if !args.quiet || line.starts_with("warning") {
             output::note(format_args!("plimsoll run: {line}"));

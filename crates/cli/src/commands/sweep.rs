@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use plimsoll::share::run::end_by;
+use plimsoll::share::supervise::Supervisors;
 use plimsoll::share::sweep::{Axis, Done, Outcome, Progress, Sweep, command, points, sweep};
 use plimsoll::{Error, column_width, pad_left};
 
@@ -63,7 +64,7 @@ pub enum Best {
 }
 
 /// Sweeps.
-pub fn run(args: SweepArgs) -> Result<ExitCode> {
+pub fn run(args: SweepArgs, supervisors: Supervisors) -> Result<ExitCode> {
     let axes = args.set.iter().map(|text| text.parse::<Axis>()).collect::<plimsoll::Result<Vec<_>>>().or_usage()?;
     let points = points(&axes, args.random, args.seed).or_usage()?;
     // All points have the same names.
@@ -74,7 +75,8 @@ pub fn run(args: SweepArgs) -> Result<ExitCode> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let has_cards = request.cards != plimsoll::share::Which::Count(0);
     let jobs = args.jobs.map_or(if has_cards { 256 } else { cores }, |jobs| jobs as usize);
-    let wanted = Sweep { command: args.command, points, request: Some(request), jobs, results: args.results };
+    let wanted =
+        Sweep { command: args.command, points, request: Some(request), jobs, results: args.results, supervisors: Some(supervisors) };
     let outcome = with_progress(&cards, &wanted)?;
     if outcome.done.iter().flatten().any(|done| !done.ok) {
         output::note(format_args!("what the programs printed is in {}.logs", wanted.results.display()));

@@ -32,9 +32,12 @@ fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
 }
 
-/// A ledger of simulated cards for this run of the tests.
+/// A ledger of simulated cards for this test alone: each test has a thread of its own, and the folder goes with that.
 fn state_dir() -> PathBuf {
-    std::env::temp_dir().join(format!("plimsoll-tests-{}", std::process::id()))
+    thread_local! {
+        static STATE: Folder = Folder::new(&format!("state-{:?}", std::thread::current().id()));
+    }
+    STATE.with(|folder| folder.0.join("state"))
 }
 
 /// Runs `plimsoll ARGS`, arguments separated by blanks.

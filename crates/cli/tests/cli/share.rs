@@ -1,6 +1,7 @@
 //! `plimsoll run`, `plimsoll sweep`, `plimsoll train --ensemble`.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -114,6 +115,46 @@ fn a_sweep_that_cannot_go_on_ends_its_programs() {
     assert!(said.code == 1 && said.err.contains("3.out"), "{} {}", said.code, said.err);
     let pid = std::fs::read_to_string(&there).unwrap();
     assert!(!std::path::Path::new("/proc").join(pid.trim()).exists(), "{}", said.err);
+}
+
+/// A process in a session of its own, whose parent is gone, writes its number.
+const APART: &str = "setsid --fork sh -c 'trap : TERM HUP INT; echo $$ > pid.new; mv pid.new pid; while :; do sleep 0.05; done'";
+
+#[test]
+fn a_killed_sweep_leaves_nothing_behind() {
+    if Command::new("setsid").arg("true").output().is_err() {
+        eprintln!("skipped: there is no setsid");
+        return;
+    }
+    for (signal, stubborn) in [("KILL", ""), ("KILL", "trap : TERM; "), ("TERM", ""), ("INT", "")] {
+        let folder = Folder::new("killed");
+        let mut sweep = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        sweep.args(["sweep", "--set", "n=1", "--sim-gpus", "1x1GiB", "--results", "results.jsonl", "--", "sh", "-c"]);
+        sweep.arg(format!(
+            "{stubborn}{APART} > /dev/null 2>&1; echo $$ {{n}} > first.new; mv first.new first; while :; do sleep 0.05; done"
+        ));
+        sweep.current_dir(&folder.0).env("PLIMSOLL_NVML", "").env("PLIMSOLL_STATE_DIR", folder.0.join("state")).stderr(Stdio::null());
+        let mut sweep = sweep.stdin(Stdio::null()).spawn().unwrap();
+        let read = |name: &str| -> Option<String> {
+            let text = std::fs::read_to_string(folder.0.join(name)).ok()?;
+            text.split_whitespace().next().map(str::to_string)
+        };
+        let comes = |what: &str, is_so: &dyn Fn() -> bool| {
+            let begin = Instant::now();
+            while !is_so() {
+                assert!(begin.elapsed() < Duration::from_secs(60), "{signal} {stubborn}: {what}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        comes("both run", &|| read("pid").is_some() && read("first").is_some());
+        let pids = [read("pid").unwrap(), read("first").unwrap()];
+        let lives = |pid: &String| std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"));
+        assert!(pids.iter().all(lives), "{pids:?}");
+        assert!(Command::new("kill").args([format!("-{signal}"), sweep.id().to_string()]).status().unwrap().success());
+        let status = sweep.wait().unwrap();
+        assert!(!status.success());
+        comes("nothing is left", &|| !pids.iter().any(lives));
+    }
 }
 
 #[test]

@@ -95,7 +95,7 @@ pub enum Cause {
         /// What it was given.
         after: Duration,
     },
-    /// The worker ended without an answer: the function ended the process, or closed what it answers through.
+    /// The worker ended without an answer: the function ended the process.
     Lost {
         /// Its exit status, where it ended by itself.
         status: Option<i32>,
@@ -122,8 +122,8 @@ pub enum Cause {
 /// Who said that there is no more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// A limit, a card or the system, by an error (RESOURCE_EXHAUSTED) that the function or what sends its values returned; the
-    /// process lived.
+    /// A limit (of memory, of file sizes, of descriptors), a card or the system, by an error (RESOURCE_EXHAUSTED) that the function
+    /// or what sends its values returned; the process lived, or was not started.
     Ledger,
     /// The process's allocator, which the system gave no more: a limit of the address space (`ulimit -v`), as a rule. The
     /// process said so on standard error and aborted.

@@ -2,9 +2,9 @@
 //! before.
 //!
 //! A worker is this executable, started again by exec, never a fork: it shares no lock, thread or device context with the
-//! program. It has a connection by which it gets calls and answers; when the program ends, however it does, the kernel closes the
-//! connection, and the worker ends itself and all that it started. It shares the lease that it is started under, and gives up
-//! its part by ending.
+//! program. It has a connection by which it gets calls and answers, and a supervisor ([`crate::supervise`]) between it and the
+//! program. When the program ends, however it does, the kernel tells the supervisor, which ends the worker and all that it
+//! started. It shares the lease that it is started under, and gives up its part by ending.
 
 mod death;
 mod failure;
@@ -30,7 +30,9 @@ pub use table::{BoxError, Functions};
 
 pub(crate) use process::Process;
 pub(crate) use report::Look;
+pub(crate) use signals::name as signal_name;
 pub(crate) use table::Key;
+pub(crate) use worker::{News, mark as worker_mark};
 
 use crate::lease::Lease;
 use crate::wire::{Message, WireError};

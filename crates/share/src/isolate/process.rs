@@ -1,21 +1,23 @@
 //! A worker, seen from the program that started it.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use plimsoll_base::Error;
+use plimsoll_base::{Code, Error};
+use plimsoll_memory::no_room;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::failure::{Failure, Panic};
 use super::kernel::Kills;
 use super::table::Key;
 use super::words::Words;
-use super::worker::{News, Order, mark};
+use super::worker::{News, Order};
 use super::{Cause, Line, Settings, signals};
 use crate::lease::Lease;
+use crate::supervise;
 use crate::wire::{Channel, Message, Received};
 
 /// How long a program may take to come to its table of functions.
@@ -27,12 +29,18 @@ const ENDING: Duration = Duration::from_secs(2);
 /// A process that waits for calls. Dropped, it and all that it started are ended.
 #[derive(Debug)]
 pub(crate) struct Process {
+    /// The worker's supervisor, which ends after the worker and all that it started.
     child: Child,
-    /// A handle that is readable once the process has ended, where the kernel has such.
+    /// A handle that is readable once the supervisor has ended, where the kernel has such.
     ended: Option<OwnedFd>,
+    /// The worker's number.
+    pid: u32,
     channel: Channel,
     words: Words,
     kills: Kills,
+    /// How the worker ended, once its supervisor has said so.
+    worker: Option<ExitStatus>,
+    /// How it ended, once it was waited for.
     status: Option<ExitStatus>,
     /// Its own memory before the first call, and after the last.
     pub baseline: u64,
@@ -51,40 +59,39 @@ pub(crate) struct Called {
 impl Process {
     /// Starts this executable as a worker, and waits until it is ready.
     pub fn start(settings: &Settings, lease: Option<&Lease>) -> Result<Process, Cause> {
-        let failed = |what: &str, error: &dyn std::fmt::Display| Cause::Start { message: format!("{what}: {error}") };
-        let (channel, end) = Channel::pair().map_err(|error| failed("no connection", &error))?;
-        // Not by its path: that may be another program by now.
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0(mark(std::process::id())).args(std::env::args_os().skip(1));
-        command.stdin(end).stderr(Stdio::piped()).process_group(0);
+        let (channel, end) = Channel::pair().map_err(not_started)?;
+        let mut command = supervise::for_worker();
+        command.stdin(end).stderr(Stdio::piped());
         command.envs(settings.environment.iter().map(|(name, value)| (name, value)));
         if let Some(lease) = lease {
-            lease.inherit(&mut command).map_err(|error| failed("its lease cannot be handed down", &error))?;
+            lease.inherit(&mut command).map_err(|error| not_started(error.context("its lease cannot be handed down")))?;
         }
         let kills = Kills::now();
-        let mut child = command.spawn().map_err(|error| failed("this program cannot be started again", &error))?;
+        let mut child = command.spawn().map_err(|error| not_started(no_room("this program, started again", &error)))?;
         drop(command);
-        let words = match child.stderr.take().ok_or_else(|| "no standard error".to_string()).and_then(Words::pass_on) {
+        let words = match child.stderr.take().ok_or_else(|| std::io::Error::other("there is none")).and_then(Words::pass_on) {
             Ok(words) => words,
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(failed("what it says cannot be passed on", &error));
+                return Err(not_started(no_room("the worker's standard error", &error)));
             }
         };
         let ended = Pid::from_raw(child.id() as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        let mut process = Process { child, ended, channel, words, kills, status: None, baseline: 0, resident: 0 };
+        let pid = child.id();
+        let mut process = Process { child, ended, pid, channel, words, kills, worker: None, status: None, baseline: 0, resident: 0 };
         let begun = process.channel.send(&Order::Begin(settings.setup()), &Message::empty());
-        begun.or_else(|error| error.map_or(Ok(()), |error| Err(failed("it cannot be told what to do", &error))))?;
+        begun.or_else(|error| error.map_or(Ok(()), |error| Err(not_started(error))))?;
         match process.next(Some(Instant::now() + START)) {
-            Next::News(News::Ready { resident }, _) => {
+            Next::News(News::Ready { resident, pid }, _) => {
+                process.pid = pid;
                 (process.baseline, process.resident) = (resident, resident);
                 Ok(process)
             }
             Next::Nothing => Err(Cause::Start {
                 message: format!("the program started again is not ready after {START:?}: call Functions::begin first in main"),
             }),
-            Next::Broken(error) => Err(failed("it does not answer", &error)),
+            Next::Broken(error) => Err(not_started(error.context("it does not answer"))),
             Next::News(..) | Next::End => {
                 process.finish();
                 let said = process.words.last();
@@ -100,7 +107,13 @@ impl Process {
         }
     }
 
+    /// The worker's number.
     pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The number of its supervisor, from which all that it starts descends.
+    pub fn supervisor(&self) -> u32 {
         self.child.id()
     }
 
@@ -126,7 +139,8 @@ impl Process {
             Err(None) => {}
             Err(Some(error)) => {
                 self.finish_by_force();
-                return Called { again: false, result: Err(Cause::Input { message: error.to_string() }), alive: false };
+                let result = Err(or_no_room(error, |message| Cause::Input { message }));
+                return Called { again: false, result, alive: false };
             }
         }
         let (mut started, mut panic) = (false, None::<Panic>);
@@ -146,15 +160,19 @@ impl Process {
                     };
                     return Called { again: false, result: Err(cause), alive: true };
                 }
-                Next::News(News::Ready { .. }, _) => {}
+                Next::News(News::Ready { .. } | News::Ended { .. }, _) => {}
                 Next::Nothing => {
                     self.finish_by_force();
                     let after = timeout.unwrap_or_default();
                     return Called { again: false, result: Err(Cause::Timeout { after }), alive: false };
                 }
                 Next::Broken(error) => {
-                    self.finish_by_force();
-                    return Called { again: false, result: Err(Cause::Output { message: error.to_string() }), alive: false };
+                    // The answer was taken, and there is no room for it: the worker can go on.
+                    let alive = error.code() == Code::ResourceExhausted;
+                    if !alive {
+                        self.finish_by_force();
+                    }
+                    return Called { again: false, result: Err(or_no_room(error, |message| Cause::Output { message })), alive };
                 }
                 Next::End => {
                     let by_itself = self.finish();
@@ -164,8 +182,12 @@ impl Process {
         }
     }
 
-    fn next(&self, deadline: Option<Instant>) -> Next {
+    fn next(&mut self, deadline: Option<Instant>) -> Next {
         match self.channel.receive::<News>(deadline, self.ended.as_ref().map(AsFd::as_fd)) {
+            Ok(Received::Packet(News::Ended { status }, _)) => {
+                self.worker = Some(ExitStatus::from_raw(status));
+                Next::End
+            }
             Ok(Received::Packet(news, message)) => Next::News(news, message),
             Ok(Received::Nothing) => Next::Nothing,
             Ok(Received::End) => Next::End,
@@ -206,15 +228,22 @@ impl Process {
         by_itself
     }
 
-    /// Ends the process and its group, and waits for it.
+    /// Ends the process and all that it started, and waits for it.
     fn finish_by_force(&mut self) {
         if self.status.is_none() {
-            // While nobody has waited for it, its number, and that of its group, is its own.
-            if let Some(group) = Pid::from_raw(self.child.id() as i32) {
-                let _ = kill_process_group(group, Signal::KILL);
+            // Before it is waited for, its number is its own.
+            if let Some(supervisor) = Pid::from_raw(self.child.id() as i32) {
+                let _ = kill_process(supervisor, supervise::NOW);
+                let _ = kill_process(supervisor, Signal::CONT);
             }
+            let begin = Instant::now();
+            while !self.has_ended() && begin.elapsed() < ENDING {
+                self.wait(ENDING.saturating_sub(begin.elapsed()));
+            }
+            // A worker ends with its supervisor.
             let _ = self.child.kill();
-            self.status = self.child.wait().ok();
+            let of_supervisor = self.child.wait().ok();
+            self.status = self.worker.or(of_supervisor);
         }
         self.words.rest();
     }
@@ -234,6 +263,18 @@ impl Process {
         let Some(ended) = &self.ended else { return std::thread::sleep(Duration::from_millis(1)) };
         let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
         let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&timeout));
+    }
+}
+
+fn not_started(error: Error) -> Cause {
+    or_no_room(error, |message| Cause::Start { message })
+}
+
+/// A lack of memory, descriptors or the like is told from what else can go wrong.
+fn or_no_room(error: Error, other: fn(String) -> Cause) -> Cause {
+    match error.code() {
+        Code::ResourceExhausted => Cause::OutOfMemory { of: Line::Ledger, message: error.to_string() },
+        _ => other(error.to_string()),
     }
 }
 

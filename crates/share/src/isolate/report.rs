@@ -7,6 +7,7 @@ use plimsoll_base::Bytes;
 use plimsoll_memory::machine::Machine;
 
 use crate::lease::Lease;
+use crate::tree;
 
 /// A result, and what it took.
 #[derive(Clone, Debug)]
@@ -96,10 +97,10 @@ impl Look {
         self.inside.is_none()
     }
 
-    /// What is reserved of each card: by a worker and those of its group, or by all.
-    pub fn reserved(&self, worker: Option<u32>) -> Vec<Bytes> {
+    /// What is reserved of each card: by what descends from a process, or by all.
+    pub fn reserved(&self, from: Option<u32>) -> Vec<Bytes> {
         let Some(snapshot) = self.inside.as_ref().and_then(|inside| inside.look().ok()) else { return vec![Bytes::ZERO; self.cards.len()] };
-        let of = |pid: u32| worker.is_none_or(|worker| pid == worker || group_of(pid) == Some(worker));
+        let of = |pid: u32| from.is_none_or(|from| tree::descends(pid, from));
         let entries: Vec<_> = snapshot.entries.iter().filter(|entry| of(entry.pid)).collect();
         let on = |card: &usize| {
             entries.iter().flat_map(|entry| &entry.shares).filter(|share| share.card == *card).map(|share| share.reserved).sum::<Bytes>()
@@ -124,10 +125,10 @@ impl Look {
     }
 
     /// What is reserved once processes that were ended with a worker are gone: they are not this program's to wait for.
-    pub fn settled(&self, worker: Option<u32>, before: &[Bytes]) -> Vec<Bytes> {
+    pub fn settled(&self, from: Option<u32>, before: &[Bytes]) -> Vec<Bytes> {
         let begin = Instant::now();
         loop {
-            let after = self.reserved(worker);
+            let after = self.reserved(from);
             if self.is_blind() || after.iter().zip(before).all(|(after, before)| after <= before) || begin.elapsed() > GONE {
                 return after;
             }
@@ -145,11 +146,6 @@ impl Look {
         };
         self.cards.iter().zip(before).zip(after).filter_map(on).collect()
     }
-}
-
-fn group_of(pid: u32) -> Option<u32> {
-    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
-    rustix::process::getpgid(Some(pid)).ok().map(|group| group.as_raw_nonzero().get() as u32)
 }
 
 #[cfg(test)]

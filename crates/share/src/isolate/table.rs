@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::Workers;
 use super::failure::Failure;
 use super::worker;
+use crate::supervise;
 use crate::wire::{Message, WireError};
 
 /// What a function's error is turned into.
@@ -98,9 +99,10 @@ impl Functions {
     }
 
     /// Goes on in the program, with what starts workers. In a worker it runs what it is told, and never returns: call it first in
-    /// `main`, since what stands before it happens in every worker too.
+    /// `main`, since what stands before it happens in every worker too, and in its supervisor ([`crate::supervise`]).
     #[must_use]
     pub fn begin(self) -> Workers {
+        let _ = supervise::begin();
         if let Some(channel) = worker::connection() {
             worker::work(&self, &channel);
         }

@@ -35,9 +35,9 @@ struct Said {
 
 impl Words {
     /// Passes on what comes out of the pipe until it ends.
-    pub fn pass_on(mut pipe: ChildStderr) -> Result<Words, String> {
+    pub fn pass_on(mut pipe: ChildStderr) -> std::io::Result<Words> {
         let shared = Arc::new(Shared::default());
-        let seen = pipe.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+        let seen = pipe.as_fd().try_clone_to_owned()?;
         let kept = Arc::clone(&shared);
         let passes = move || {
             let mut buffer = [0; 8 << 10];
@@ -58,7 +58,7 @@ impl Words {
             kept.ended.notify_all();
         };
         let thread = std::thread::Builder::new().name("plimsoll-words".into()).stack_size(128 << 10).spawn(passes);
-        thread.map(|_| Words { shared, pipe: seen }).map_err(|error| error.to_string())
+        thread.map(|_| Words { shared, pipe: seen })
     }
 
     /// Forgets what was said, before a new call.

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Code};
 use plimsoll_memory::{page_size, trim_heap};
 use rustix::process::{Resource, Rlimit, Signal};
 use serde::{Deserialize, Serialize};
@@ -17,11 +17,11 @@ use super::failure::{Failure, Panic};
 use super::table::{Functions, Key};
 use crate::wire::{Channel, Message, Received};
 
-/// What stands where a program's name does in a worker's arguments, before the number of the process that started it.
+/// What stands where a program's name does in a worker's arguments, before the number of its supervisor.
 const MARK: &str = "plimsoll-worker of ";
 
 /// Its own name for a worker, to begin its arguments.
-pub(super) fn mark(parent: u32) -> String {
+pub(crate) fn mark(parent: u32) -> String {
     format!("{MARK}{parent}")
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Setup {
 #[derive(Serialize, Deserialize)]
 pub(crate) enum News {
     /// It waits for calls; so much of its own is in memory.
-    Ready { resident: u64 },
+    Ready { resident: u64, pid: u32 },
     /// It has a call, and runs it after this is sent: a call of which this was not sent has not begun.
     Started,
     /// The process may abort: this is the panic.
@@ -57,9 +57,11 @@ pub(crate) enum News {
     Returned { resident: u64 },
     /// The call is over; the message is the failure.
     Failed { resident: u64 },
+    /// From its supervisor: it has ended with that status, as `wait` has it, and so has all that it started.
+    Ended { status: i32 },
 }
 
-/// The connection to the program that started this process as a worker; none if it is no worker.
+/// The connection to the program for which this process was started as a worker; none if it is no worker.
 ///
 /// A worker is told by its first argument, which programs that it starts do not inherit, and by its standard input, which is the
 /// connection: from here on it is empty.
@@ -68,7 +70,9 @@ pub(super) fn connection() -> Option<Channel> {
     let parent: i32 = first.to_str()?.strip_prefix(MARK)?.parse().ok()?;
     let input = rustix::stdio::stdin();
     rustix::net::sockopt::socket_type(input).ok().filter(|kind| *kind == rustix::net::SocketType::SEQPACKET)?;
-    // Its parent has ended already where it has another one now; in a namespace of its own it has none that it could see.
+    // It does not outlive its supervisor.
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    // That has ended already where it has another parent now; in a namespace of its own it has none that it could see.
     let other = rustix::process::getppid().is_some_and(|now| now.as_raw_nonzero().get() != parent);
     let end: OwnedFd = rustix::io::fcntl_dupfd_cloexec(input, 3).ok()?;
     let nothing = File::open("/dev/null").ok()?;
@@ -114,12 +118,19 @@ fn serve(functions: &Functions, channel: &Channel) -> Result<(), String> {
     let last_panic = hook(channel)?;
     let memory = Memory::open();
     let baseline = memory.resident();
-    say(channel, &News::Ready { resident: baseline }, &empty())?;
+    say(channel, &News::Ready { resident: baseline, pid: std::process::id() }, &empty())?;
     loop {
-        let (key, input) = match channel.receive::<Order>(None, None).map_err(|error| error.to_string())? {
-            Received::Packet(Order::Call(key), input) => (key, input),
-            Received::Packet(Order::Begin(_), _) | Received::Nothing => continue,
-            Received::End => return Ok(()),
+        let (key, input) = match channel.receive::<Order>(None, None) {
+            Ok(Received::Packet(Order::Call(key), input)) => (key, input),
+            Ok(Received::Packet(Order::Begin(_), _) | Received::Nothing) => continue,
+            Ok(Received::End) => return Ok(()),
+            // The call was taken, and there is no room for its input.
+            Err(error) if error.code() == Code::ResourceExhausted => {
+                let failed = failure(&Failure::of_error(error.into()))?;
+                say(channel, &News::Failed { resident: memory.resident() }, &failed)?;
+                continue;
+            }
+            Err(error) => return Err(error.to_string()),
         };
         say(channel, &News::Started, &empty())?;
         *last_panic.lock().unwrap_or_else(PoisonError::into_inner) = None;

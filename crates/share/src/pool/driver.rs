@@ -74,12 +74,12 @@ impl Driver {
     /// Has a worker run a call, and gives the worker back if it is as good as before.
     fn call(&self, mut process: Process, job: Job) -> Option<Process> {
         let begin = Instant::now();
-        let pid = process.pid();
-        let before = self.look.reserved(Some(pid));
+        let (pid, supervisor) = (process.pid(), process.supervisor());
+        let before = self.look.reserved(Some(supervisor));
         let called = process.call(&job.key, &job.input, self.settings.timeout);
         let (baseline, resident) = (Bytes(process.baseline), Bytes(process.resident));
         let report = |resident: Bytes, ended: bool| {
-            let after = if ended { self.look.settled(Some(pid), &before) } else { self.look.reserved(Some(pid)) };
+            let after = if ended { self.look.settled(Some(supervisor), &before) } else { self.look.reserved(Some(supervisor)) };
             let cards = self.look.report(&before, &after);
             Report { pid, took: begin.elapsed(), cards, resident: (baseline, resident), ended }
         };
@@ -126,7 +126,7 @@ impl Driver {
         }
         let cause = match cause {
             _ if state.closed => Cause::Cancelled,
-            Cause::Start { message } => Cause::Start { message },
+            cause @ (Cause::Start { .. } | Cause::OutOfMemory { .. }) => cause,
             other => Cause::Start { message: format!("{} workers ended before they began it; the last one: {other}", job.tries) },
         };
         drop(state);

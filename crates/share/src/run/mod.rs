@@ -1,8 +1,8 @@
 //! Any program under a lease.
 //!
 //! The program is a child in the same process group and on the same terminal: what the terminal sends, both get, and the program
-//! alone decides; what somebody sends to this process is passed on. This process ends as the program did. It takes in what the
-//! program leaves behind, and lives as long as the program itself; what outlives that keeps the lease.
+//! alone decides; what a process sends to this one is passed on. This process ends as the program did. It takes in what the
+//! program leaves behind, and lives as long as the program itself; what outlives that keeps the lease, or is ended on request.
 
 mod program;
 pub(crate) mod signals;
@@ -16,13 +16,15 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_memory::machine::{Guarantee, Obstacle};
-use rustix::process::{Pid, Signal, set_child_subreaper};
+use plimsoll_memory::send_signal;
+use rustix::process::{Pid, Signal, getpgid, getpgrp, set_child_subreaper};
 use signal_hook::consts::signal::{SIGCONT, SIGTERM};
 
 use crate::lease::{Cards, Lease, Request};
-use program::Change;
+use crate::tree::{self, Whose};
 use signals::Signals;
 
+pub(crate) use program::{Change, change, find, not_started};
 pub use signals::end_by;
 
 /// How often use is looked at.
@@ -36,12 +38,14 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 pub struct Run {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// What it runs under. The program and the guarantee in it are filled in.
+    /// What it runs under. The guarantee in it is filled in, and the program where it is empty.
     pub request: Request,
     /// How long it may run: then it is asked to end, and a while later it must.
     pub timeout: Option<Duration>,
     /// Whether it is ended when it uses more than its share, as far as use can be seen.
     pub enforce: bool,
+    /// Whether what the program leaves behind is ended when it ends. Otherwise that goes on, and keeps the lease.
+    pub end_tree: bool,
 }
 
 /// How a program under a lease ended.
@@ -68,7 +72,9 @@ pub fn run(cards: &Cards, run: &Run, note: &mut dyn FnMut(&str)) -> Result<Ended
     };
     let held = program::is_own(Path::new(program));
     let mut request = run.request.clone();
-    request.program = run.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    if request.program.is_empty() {
+        request.program = command_line(&run.command);
+    }
     request.guarantee = held.then_some(Guarantee::Held);
     let mut waits = None;
     let mut lease = cards.lease(&request, &mut |obstacle| {
@@ -92,7 +98,7 @@ pub fn run(cards: &Cards, run: &Run, note: &mut dyn FnMut(&str)) -> Result<Ended
         Ok(child) => child,
         Err(error) => {
             note(&format!("{}: {error}", program.to_string_lossy()));
-            return Ok(Ended::NotStarted(program::not_started(&error)));
+            return Ok(Ended::NotStarted(not_started(&error)));
         }
     };
     // It has a handle of the lease.
@@ -103,6 +109,11 @@ pub fn run(cards: &Cards, run: &Run, note: &mut dyn FnMut(&str)) -> Result<Ended
     let report = lease.end();
     note(&words::report(ended, begin.elapsed(), &parts, &report));
     Ok(ended)
+}
+
+/// A command as listings show it.
+fn command_line(command: &[OsString]) -> String {
+    command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 /// What is done while the program runs.
@@ -124,10 +135,10 @@ impl Watch<'_> {
     fn until_the_end(mut self, note: &mut dyn FnMut(&str)) -> Ended {
         let mut next_look = Instant::now() + LOOK;
         loop {
-            match program::change(self.pid) {
+            match change(self.pid) {
                 Some(Change::Exited(code)) => return self.ended(Ended::Exited(code as u8)),
-                Some(Change::Signalled(signal)) => return self.ended(Ended::Signalled(signal)),
-                Some(Change::Stopped) if signals::stop_here() => signals::send(self.pid, SIGCONT),
+                Some(Change::Signalled { signal, .. }) => return self.ended(Ended::Signalled(signal)),
+                Some(Change::Stopped) if signals::stop_here() => self.pass_on(SIGCONT),
                 Some(Change::Stopped) | None => {}
             }
             let now = Instant::now();
@@ -140,16 +151,24 @@ impl Watch<'_> {
             if let Some(at) = self.deadline() {
                 wait = wait.min(at.saturating_duration_since(now));
             }
-            for signal in self.signals.wait(wait) {
-                signals::send(self.pid, signal);
-            }
+            // What a terminal sends reaches the program by itself, unless it is in a group of its own.
+            let is_apart = getpgid(Some(self.pid)).is_ok_and(|group| group != getpgrp());
+            let heard = if is_apart { self.signals.wait_for_any(wait) } else { self.signals.wait(wait) };
+            heard.into_iter().for_each(|signal| self.pass_on(signal));
         }
+    }
+
+    /// Sends a signal to the program; one that is gone does not mind.
+    fn pass_on(&self, signal: i32) {
+        let _ = send_signal(self.pid.as_raw_nonzero().get() as u32, signal);
     }
 
     /// The program has ended. What is left of a tree that was to end, ends too.
     fn ended(&self, by_itself: Ended) -> Ended {
+        if self.term_at.is_some() || self.run.end_tree {
+            tree::end(Whose::Own, Some(GRACE));
+        }
         let Some((_, why)) = self.term_at else { return by_itself };
-        program::signal_tree(Signal::KILL);
         if why == Ended::TimedOut { why } else { by_itself }
     }
 
@@ -167,16 +186,16 @@ impl Watch<'_> {
             None => self.ask_to_end(Ended::TimedOut),
             Some((at, _)) => {
                 *at = now;
-                program::signal_tree(Signal::KILL);
+                tree::signal(Signal::KILL, Whose::Own);
             }
         }
     }
 
     fn ask_to_end(&mut self, why: Ended) {
         self.term_at = Some((Instant::now(), why));
-        program::signal_tree(Signal::TERM);
+        tree::signal(Signal::TERM, Whose::Own);
         // One that is stopped would not hear it.
-        program::signal_tree(Signal::CONT);
+        tree::signal(Signal::CONT, Whose::Own);
     }
 
     /// Looks what is used, and says so where it is more than the share.

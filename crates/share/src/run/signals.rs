@@ -4,16 +4,39 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use plimsoll_memory::end_by_signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Resource, Rlimit, Signal, getpgrp, kill_process, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getpgrp, setrlimit};
 use rustix::termios::tcgetpgrp;
-use signal_hook::consts::signal::{SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
+use signal_hook::consts::signal::{
+    SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU,
+};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
 use signal_hook::low_level::emulate_default_handler;
 
-/// Those that a program may be sent, and the one that says that a child changed.
-const HEARD: [i32; 9] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTSTP, SIGCHLD];
+/// Those that a program may be sent, and the one that says that a child changed. Left out are those by which the kernel says what
+/// this process did itself (SIGSEGV, SIGPIPE, SIGXFSZ), and what does nothing to most programs.
+const HEARD: [i32; 15] = [
+    SIGINT,
+    SIGTERM,
+    SIGHUP,
+    SIGQUIT,
+    SIGUSR1,
+    SIGUSR2,
+    SIGALRM,
+    SIGVTALRM,
+    SIGPROF,
+    SIGXCPU,
+    SIGIO,
+    Signal::STKFLT.as_raw(),
+    Signal::POWER.as_raw(),
+    SIGTSTP,
+    SIGCHLD,
+];
+
+/// Real-time signals; the C library keeps the first ones for itself and says so.
+const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 
 /// `SI_USER`, `SI_QUEUE` and `SI_TKILL` are 0 and below: what a process sent. What a terminal sends comes from the kernel, and
 /// every process of its foreground group gets it.
@@ -25,23 +48,38 @@ pub(crate) struct Signals(SignalDelivery<UnixStream, WithRawSiginfo>);
 impl Signals {
     /// Listens. What this process was told to ignore stays ignored, as for a program under `nohup`.
     pub(crate) fn listen() -> io::Result<Signals> {
+        Signals::listen_also(&[])
+    }
+
+    /// As [`Signals::listen`], to these signals even where this process was told to ignore them.
+    pub(crate) fn listen_also(always: &[Signal]) -> io::Result<Signals> {
         let (read, write) = UnixStream::pair()?;
         read.set_nonblocking(true)?;
         write.set_nonblocking(true)?;
         let ignored = ignored();
-        let heard = HEARD.into_iter().filter(|&signal| signal == SIGCHLD || ignored >> (signal - 1) & 1 == 0);
-        SignalDelivery::with_pipe(read, write, WithRawSiginfo, heard).map(Signals)
+        let is_ignored = |signal: i32| ignored >> (signal - 1) & 1 == 1;
+        let is_heard = |signal: i32| signal == SIGCHLD || always.iter().any(|always| always.as_raw() == signal) || !is_ignored(signal);
+        let signals = SignalDelivery::with_pipe(read, write, WithRawSiginfo, HEARD.into_iter().filter(|signal| is_heard(*signal)))?;
+        for signal in REAL_TIME.filter(|signal| !is_ignored(*signal)) {
+            let _ = signals.handle().add_signal(signal);
+        }
+        Ok(Signals(signals))
     }
 
     /// Waits for the next, at most that long. The numbers of those that are to be passed on to a child: what a process sent to this
     /// one alone, and not what a terminal sent to both.
-    pub(super) fn wait(&mut self, most: Duration) -> Vec<i32> {
+    pub(crate) fn wait(&mut self, most: Duration) -> Vec<i32> {
         self.receive(most, |code| code <= FROM_A_PROCESS)
     }
 
-    /// As [`Signals::wait`], all that came: also what a terminal sent, but for a wish to stop for a while.
+    /// As [`Signals::wait`], also what a terminal sent.
+    pub(super) fn wait_for_any(&mut self, most: Duration) -> Vec<i32> {
+        self.receive(most, |_| true)
+    }
+
+    /// As [`Signals::wait_for_any`], but for a wish to stop for a while, which is granted.
     pub(crate) fn wait_for_all(&mut self, most: Duration) -> Vec<i32> {
-        let mut all = self.receive(most, |_| true);
+        let mut all = self.wait_for_any(most);
         if all.contains(&SIGTSTP) {
             all.retain(|&signal| signal != SIGTSTP);
             let _ = emulate_default_handler(SIGTSTP);
@@ -65,13 +103,6 @@ fn ignored() -> u64 {
     u64::from_str_radix(mask.trim(), 16).unwrap_or(0)
 }
 
-/// Sends a signal to a process; one that is gone does not mind.
-pub(crate) fn send(pid: Pid, signal: i32) {
-    if let Some(signal) = Signal::from_named_raw(signal) {
-        let _ = kill_process(pid, signal);
-    }
-}
-
 /// Stops this process as its program was stopped, where there is a shell that can let it go on: on a terminal, in the group that
 /// it shows. Whether it was.
 pub(super) fn stop_here() -> bool {
@@ -86,6 +117,6 @@ pub(super) fn stop_here() -> bool {
 /// the one that counts. Returns the exit status that a shell would show where that cannot be.
 pub fn end_by(signal: i32) -> u8 {
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    let _ = emulate_default_handler(signal);
+    end_by_signal(signal);
     (128 + signal).clamp(1, 255) as u8
 }

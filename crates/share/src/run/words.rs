@@ -6,6 +6,7 @@ use plimsoll_base::Bytes;
 use plimsoll_memory::machine::Guarantee;
 
 use super::Ended;
+use crate::isolate::signal_name;
 use crate::lease::{Lease, Part, Report};
 
 /// `512 MiB of GPU 0 (Tesla T4)`.
@@ -40,7 +41,7 @@ pub(super) fn report(ended: Ended, ran: Duration, parts: &[Part], report: &Repor
     let how = match ended {
         Ended::Exited(0) => "done".to_string(),
         Ended::Exited(code) => format!("exit status {code}"),
-        Ended::Signalled(signal) => format!("ended by {}", signal_hook::low_level::signal_name(signal).unwrap_or("a signal")),
+        Ended::Signalled(signal) => format!("ended by {}", signal_name(signal)),
         Ended::TimedOut => "ended because its time was over".into(),
         Ended::NotStarted(_) => "not started".into(),
     };

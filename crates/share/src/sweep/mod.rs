@@ -11,14 +11,12 @@ use std::time::{Duration, Instant};
 
 use plimsoll_base::{Code, Error, Result};
 use plimsoll_memory::machine::end_with_this_thread;
-use rustix::process::Pid;
-use signal_hook::consts::signal::{SIGKILL, SIGTERM};
+use rustix::process::{Pid, Signal, kill_process};
 
+use crate::isolate::signal_name;
 use crate::lease::{Cards, Lease, Request};
-use crate::run::{
-    GRACE,
-    signals::{self, Signals},
-};
+use crate::run::{GRACE, find, signals::Signals};
+use crate::supervise::{self, Supervisors};
 use results::{Results, last_object, refused};
 
 pub use results::Done;
@@ -44,6 +42,9 @@ pub struct Sweep {
     /// Where results are written, a line each; beside it, in a folder of the same name and `.logs`, what each printed. What is there
     /// and ended well is not run again.
     pub results: PathBuf,
+    /// What puts a supervisor between this process and each program: then what programs started is ended too where they must end,
+    /// and where this process is killed. Without, only the programs themselves are asked to.
+    pub supervisors: Option<Supervisors>,
 }
 
 /// How far a sweep is.
@@ -94,8 +95,8 @@ struct Job {
 }
 
 /// Runs a sweep. `told` hears of each run that has ended (none now and then in between) and how far it is. Programs are asked to end
-/// when the calling thread ends, however that ends; what of theirs still writes the output of a run then is waited for by the next
-/// sweep before it runs that again.
+/// when the calling thread ends, however that ends, and those under supervisors are made to after a while, with all that they started.
+/// What still writes the output of a run is waited for by the next sweep before it runs that again.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for a command that does not use a name; RESOURCE_EXHAUSTED where a lease could never be had; otherwise what stands
@@ -197,15 +198,27 @@ impl Runner<'_> {
         };
         out.set_len(0).map_err(|error| refused(&output, &error))?;
         let err = plimsoll_base::create_file(&errors).map_err(|error| refused(&errors, &error))?;
-        let mut child = Command::new(program);
-        child.args(arguments).stdin(Stdio::null()).stdout(out).stderr(err);
-        lease.as_ref().map_or(Ok(()), |lease| lease.inherit(&mut child))?;
-        // Nobody would see what comes of it.
-        end_with_this_thread(&mut child);
-        let begin = Instant::now();
-        let child = child.spawn().map_err(|error| {
+        let missing = |error: std::io::Error| {
             Error::new(Code::NotFound, format!("{program}: {error}")).with_remedy("write a program that can be started after --")
-        })?;
+        };
+        let mut child = match self.sweep.supervisors {
+            Some(supervisors) => {
+                // A supervisor could only say so where nobody reads it.
+                find(Path::new(program)).ok_or(std::io::ErrorKind::NotFound.into()).and_then(fs::metadata).map_err(missing)?;
+                supervisors.for_program(program, arguments)
+            }
+            None => {
+                let mut child = Command::new(program);
+                child.args(arguments);
+                // Nobody would see what comes of it.
+                end_with_this_thread(&mut child);
+                child
+            }
+        };
+        child.stdin(Stdio::null()).stdout(out).stderr(err);
+        lease.as_ref().map_or(Ok(()), |lease| lease.inherit(&mut child))?;
+        let begin = Instant::now();
+        let child = child.spawn().map_err(missing)?;
         self.running.push(Job { place, child, lease, begin, output, command: command.clone() });
         Ok(Start::Runs)
     }
@@ -249,19 +262,30 @@ impl Runner<'_> {
     /// Somebody wants an end: those that run are asked too, and who wants it again a while later gets it.
     fn stop(&mut self, signal: i32) {
         let &mut (_, since) = self.stopped.get_or_insert((signal, Instant::now()));
-        let signal = if since.elapsed() < INSISTS { SIGTERM } else { SIGKILL };
-        for job in &self.running {
-            Pid::from_raw(job.child.id() as i32).into_iter().for_each(|pid| signals::send(pid, signal));
+        self.send(since.elapsed() >= INSISTS);
+    }
+
+    /// Asks those that run to end, or makes them.
+    fn send(&self, insists: bool) {
+        let signal = match (insists, self.sweep.supervisors) {
+            (false, _) => Signal::TERM,
+            (true, Some(_)) => supervise::NOW,
+            (true, None) => Signal::KILL,
+        };
+        for pid in self.running.iter().filter_map(|job| Pid::from_raw(job.child.id() as i32)) {
+            let _ = kill_process(pid, signal);
         }
     }
 
     /// Asks those that run to end, and a while later makes them.
     fn end_all(&mut self) {
-        self.stop(SIGTERM);
-        let begin = Instant::now();
-        let mut is_running = |job: &mut Job| matches!(job.child.try_wait(), Ok(None));
-        while begin.elapsed() < GRACE && self.running.iter_mut().any(&mut is_running) {
-            std::thread::sleep(Duration::from_millis(10));
+        for insists in [false, true] {
+            self.send(insists);
+            let begin = Instant::now();
+            let mut is_running = |job: &mut Job| matches!(job.child.try_wait(), Ok(None));
+            while begin.elapsed() < GRACE && self.running.iter_mut().any(&mut is_running) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
         }
         for job in &mut self.running {
             let _ = job.child.kill();
@@ -288,7 +312,7 @@ fn ended(job: Job, status: Option<ExitStatus>, points: &[Point]) -> (usize, Done
         Some(status) if status.success() => "done".into(),
         Some(status) => match (status.code(), status.signal()) {
             (Some(code), _) => format!("exit status {code}"),
-            (None, Some(signal)) => format!("ended by {}", signal_hook::low_level::signal_name(signal).unwrap_or("a signal")),
+            (None, Some(signal)) => format!("ended by {}", signal_name(signal)),
             _ => "lost".into(),
         },
         None => "lost".into(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Error, Result};
-use plimsoll_memory::Sealed;
+use plimsoll_memory::{Sealed, no_room};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -47,7 +47,7 @@ impl Channel {
     /// Two ends.
     pub fn pair() -> Result<(Channel, OwnedFd)> {
         let made = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-        let (one, other) = made.map_err(|error| Error::resource_exhausted(format!("no socket for a worker: {error}")))?;
+        let (one, other) = made.map_err(|error| no_room("a socket for a worker", &error.into()))?;
         Ok((Channel(one), other))
     }
 
@@ -58,7 +58,7 @@ impl Channel {
 
     /// Another handle of the same end.
     pub fn another(&self) -> Result<Channel> {
-        self.0.try_clone().map(Channel).map_err(|error| Error::resource_exhausted(format!("no descriptor left: {error}")))
+        self.0.try_clone().map(Channel).map_err(|error| no_room("a connection to a worker", &error))
     }
 
     /// Ends the connection for all handles of this end: both sides see the end of it.
@@ -111,7 +111,7 @@ impl Channel {
                 Ok(_) => Ok(()),
                 Err(Errno::INTR) => continue,
                 Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Err(None),
-                Err(error) => Err(Some(Error::internal(format!("a packet of {} bytes cannot be sent: {error}", bytes.len())))),
+                Err(error) => Err(Some(no_room(&format!("a packet of {} bytes", bytes.len()), &error.into()))),
             };
         }
     }
@@ -142,12 +142,8 @@ impl Channel {
         let body_is_shared = *buffer.get(9).ok_or_else(broken)? == 1;
         let (head, body) = buffer[10..].split_at_checked(head).ok_or_else(broken)?;
         if files.len() != segments + usize::from(body_is_shared) {
-            return Err(Error::resource_exhausted(format!(
-                "{} pieces of shared memory were sent and {} arrived: this process has no descriptors left",
-                segments + usize::from(body_is_shared),
-                files.len()
-            ))
-            .with_remedy("raise the limit of open files (ulimit -n)"));
+            let what = format!("{} pieces of shared memory, of which {} arrived", segments + usize::from(body_is_shared), files.len());
+            return Err(no_room(&what, &Errno::MFILE.into()));
         }
         let mut sealed = files.into_iter().map(|file| Sealed::received(file.into()).map(Arc::new)).collect::<Result<Vec<_>>>()?;
         let body = match body_is_shared {

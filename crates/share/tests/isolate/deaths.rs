@@ -5,6 +5,7 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, Code, Error};
 use plimsoll_share::isolate::Line;
 use plimsoll_share::{Cause, Workers};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::Test;
 use super::functions::*;
@@ -19,6 +20,9 @@ pub const TESTS: &[Test] = &[
     ("deaths::what_cannot_be_said", unserialisable),
     ("deaths::while_the_result_is_written", while_written),
     ("deaths::last_words", last_words),
+    ("deaths::a_session_or_group_of_its_own_saves_nothing", apart),
+    ("deaths::limits_of_the_process_are_no_room", limits),
+    ("deaths::a_supervisor_that_is_signalled", supervisors),
 ];
 
 fn errors(workers: &Workers) {
@@ -89,6 +93,71 @@ fn too_long(workers: &Workers) {
     assert_eq!(workers.clone().timeout(Duration::from_secs(300)).isolate(None, sleeps, 1).unwrap().output, 1);
     // A time that no clock has is no bound.
     assert_eq!(workers.clone().timeout(Duration::MAX).isolate(None, square, 2).unwrap().output, 4);
+}
+
+fn file(name: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("plimsoll-test-{name}-{}", std::process::id()))
+}
+
+fn apart(workers: &Workers) {
+    if std::process::Command::new("setsid").arg("true").output().is_err() {
+        eprintln!("skipped: there is no setsid");
+        return;
+    }
+    // By a result, by a death, and by time.
+    let left = workers.isolate(None, leaves_one_apart, ()).unwrap().output;
+    assert!(!lives(left), "a process that a function left in a session of its own lives");
+    let path = file("apart");
+    let death = workers.clone().timeout(Duration::from_secs(3)).isolate(None, goes_apart_and_sleeps, path.clone()).unwrap_err();
+    assert!(matches!(death.cause, Cause::Timeout { .. }), "{death}");
+    let said = std::fs::read_to_string(&path).unwrap();
+    assert!(said.split(' ').all(|pid| !lives(pid.parse().unwrap())), "{said}");
+    // A pool's worker keeps what its function left until it ends.
+    let pool = workers.pool(1).unwrap();
+    let left = pool.submit(leaves_one_apart, ()).wait().unwrap().output;
+    assert!(lives(left));
+    assert!(pool.submit(kills_itself, 9).wait().is_err());
+    assert!(!lives(left));
+    std::fs::remove_file(path).unwrap();
+}
+
+fn limits(workers: &Workers) {
+    for (file_size, name) in [(Some(64 << 10), "RLIMIT_FSIZE"), (None, "RLIMIT_NOFILE")] {
+        let death = workers.isolate(None, returns_under_limits, (1 << 20, file_size)).unwrap_err();
+        let Cause::OutOfMemory { of: Line::Ledger, message } = &death.cause else { panic!("{name}: {death}") };
+        assert!(message.contains("no room") && message.contains(name), "{message}");
+        assert_eq!(workers.isolate(None, returns_under_limits, (100, file_size)).unwrap().output.len(), 100);
+        let said = workers.isolate(None, sends_under_limits, (1 << 20, file_size)).unwrap().output;
+        let said: Vec<&str> = said.split('|').collect();
+        assert!(said[0].starts_with("OutOfMemory") && said[0].contains("no room") && said[0].contains(name), "{said:?}");
+        assert_eq!(said[1], "1", "the worker can go on");
+        let is_named = said[2].starts_with("OutOfMemory") && said[2].contains("RLIMIT_NOFILE");
+        assert!(is_named || file_size.is_some(), "{said:?}");
+    }
+    // An argument for which the worker has no descriptor.
+    let pool = workers.pool(1).unwrap();
+    pool.submit(limits_descriptors, ()).wait().unwrap();
+    let death = pool.submit(count_text, "x".repeat(1 << 20)).wait().unwrap_err();
+    assert!(matches!(&death.cause, Cause::OutOfMemory { message, .. } if message.contains("RLIMIT_NOFILE")), "{death}");
+    assert_eq!(pool.submit(count_text, "x".into()).wait().unwrap().output, 1);
+}
+
+fn supervisors(workers: &Workers) {
+    let path = file("supervised");
+    // Killed, its worker ends with it. Stopped or asked to end, it does its work.
+    for signal in [9, 15, 19] {
+        let death =
+            workers.clone().timeout(Duration::from_secs(2)).isolate(None, signals_its_supervisor, (signal, path.clone())).unwrap_err();
+        assert!(matches!(death.cause, Cause::Timeout { .. } | Cause::Signal { .. }), "{signal}: {death}");
+        assert!(!lives(death.report.pid), "{signal}");
+        let apart: u32 = std::fs::read_to_string(&path).unwrap().parse().unwrap();
+        match signal {
+            // Nothing is left that knew of it.
+            9 => kill_process(Pid::from_raw(apart as i32).unwrap(), Signal::KILL).unwrap(),
+            _ => assert!(!lives(apart), "{signal}"),
+        }
+    }
+    std::fs::remove_file(path).unwrap();
 }
 
 fn lost(workers: &Workers) {

@@ -40,6 +40,14 @@ pub fn table() -> Functions {
         .with(isolates)
         .with(waits_for)
         .with(uses_a_real_card)
+        .with(count)
+        .with(count_text)
+        .with(leaves_one_apart)
+        .with(goes_apart_and_sleeps)
+        .with(returns_under_limits)
+        .with(sends_under_limits)
+        .with(limits_descriptors)
+        .with(signals_its_supervisor)
 }
 
 pub type Empty = Result<(), Error>;
@@ -234,22 +242,105 @@ pub fn fills(length: usize) -> Result<Bulk<u8>, Error> {
     Bulk::filled(length, |bytes| bytes.fill(7))
 }
 
-/// Is seen by the library that plays the driver to use so many MiB of a card; one that stays has left the worker's group.
-pub fn uses_a_real_card((mebibytes, stays): (u64, bool)) -> Result<u32, Error> {
+/// Starts a program in a session of its own, whose parent is gone. Its number.
+pub fn leaves_one_apart((): ()) -> Result<u32, Error> {
     let wrong = |error: std::io::Error| Error::internal(error.to_string());
-    let user = match stays {
-        false => std::process::id(),
-        true => {
-            let mut command = std::process::Command::new("setsid");
-            command.args(["--fork", "sh", "-c", "echo $$; exec sleep 300"]).stdout(std::process::Stdio::piped());
-            let mut child = command.stderr(std::process::Stdio::null()).spawn().map_err(wrong)?;
-            let mut line = String::new();
-            let out = child.stdout.take().ok_or_else(|| Error::internal("no output"))?;
-            std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).map_err(wrong)?;
-            child.wait().map_err(wrong)?;
-            line.trim().parse().map_err(|_| Error::internal(line))?
+    let mut command = std::process::Command::new("setsid");
+    command.args(["--fork", "sh", "-c", "trap : TERM HUP INT; echo $$; while :; do sleep 0.05; done"]);
+    let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().map_err(wrong)?;
+    let mut line = String::new();
+    let out = child.stdout.take().ok_or_else(|| Error::internal("no output"))?;
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).map_err(wrong)?;
+    child.wait().map_err(wrong)?;
+    line.trim().parse().map_err(|_| Error::internal(line))
+}
+
+/// Writes the number of such a program to a file, joins another process group, and goes on for long.
+pub fn goes_apart_and_sleeps(path: PathBuf) -> Empty {
+    let apart = leaves_one_apart(())?;
+    let supervisor = rustix::process::getppid().ok_or_else(|| Error::internal("no parent"))?;
+    let group = rustix::process::getpgid(Some(supervisor)).map_err(|error| Error::internal(error.to_string()))?;
+    rustix::process::setpgid(None, Some(group)).map_err(|error| Error::internal(error.to_string()))?;
+    std::fs::write(path, format!("{apart} {}", std::process::id())).map_err(|error| Error::internal(error.to_string()))?;
+    std::thread::sleep(Duration::from_secs(600));
+    Ok(())
+}
+
+fn limit(resource: rustix::process::Resource, current: u64) -> Empty {
+    let maximum = rustix::process::getrlimit(resource).maximum;
+    let limit = rustix::process::Rlimit { current: Some(current), maximum };
+    rustix::process::setrlimit(resource, limit).map_err(|error| Error::internal(error.to_string()))
+}
+
+/// No more descriptors than there are.
+pub fn limits_descriptors((): ()) -> Empty {
+    let highest = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let highest = highest.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok()).filter(|number| *number < 1000).max();
+    // The highest is that of the folder, which is closed again: all numbers below must be taken.
+    let highest = highest.unwrap_or(0);
+    let mut fillers = Vec::new();
+    loop {
+        let file = std::fs::File::open("/dev/null").map_err(|error| Error::internal(error.to_string()))?;
+        let number = std::os::fd::AsRawFd::as_raw_fd(&file) as u64;
+        fillers.push(file);
+        if number >= highest {
+            break;
         }
-    };
+    }
+    std::mem::forget(fillers);
+    limit(rustix::process::Resource::Nofile, highest + 1)
+}
+
+/// So many bytes, where files may have so few, or there is no descriptor left.
+pub fn returns_under_limits((length, file_size): (usize, Option<u64>)) -> Result<Vec<u8>, Error> {
+    match file_size {
+        Some(most) => limit(rustix::process::Resource::Fsize, most)?,
+        None => limits_descriptors(())?,
+    }
+    Ok(vec![7; length])
+}
+
+/// What comes of a call with so many bytes, by a program under such limits.
+pub fn sends_under_limits((length, file_size): (usize, Option<u64>)) -> Result<String, Error> {
+    let workers = table().begin();
+    let pool = workers.pool(1)?;
+    let said = |death: plimsoll_share::Death| format!("{:?}", death.cause);
+    pool.submit(count, Bulk::from(vec![1u8])).wait().map_err(|death| Error::internal(said(death)))?;
+    match file_size {
+        Some(most) => limit(rustix::process::Resource::Fsize, most)?,
+        None => limits_descriptors(())?,
+    }
+    let many = pool.submit(count_text, "x".repeat(length)).wait().map(|_| String::new()).unwrap_or_else(said);
+    let one = pool.submit(count_text, "x".into()).wait().map(|outcome| outcome.output.to_string()).unwrap_or_else(said);
+    let fresh =
+        if file_size.is_none() { workers.isolate(None, count_text, "x".into()).err().map(said).unwrap_or_default() } else { String::new() };
+    Ok(format!("{many}|{one}|{fresh}"))
+}
+
+pub fn count(bytes: Bulk<u8>) -> Result<usize, Error> {
+    Ok(bytes.len())
+}
+
+pub fn count_text(text: String) -> Result<usize, Error> {
+    Ok(text.len())
+}
+
+/// Sends a signal to its supervisor, and goes on for long.
+pub fn signals_its_supervisor((signal, path): (i32, PathBuf)) -> Empty {
+    let apart = leaves_one_apart(())?;
+    std::fs::write(path, apart.to_string()).map_err(|error| Error::internal(error.to_string()))?;
+    let supervisor = rustix::process::getppid().ok_or_else(|| Error::internal("no parent"))?;
+    if let Some(signal) = Signal::from_named_raw(signal) {
+        kill_process(supervisor, signal).map_err(|error| Error::internal(error.to_string()))?;
+    }
+    std::thread::sleep(Duration::from_secs(600));
+    Ok(())
+}
+
+/// Is seen by the library that plays the driver to use so many MiB of a card, or a process that stays is.
+pub fn uses_a_real_card((mebibytes, stays): (u64, Option<u32>)) -> Result<u32, Error> {
+    let wrong = |error: std::io::Error| Error::internal(error.to_string());
+    let user = stays.unwrap_or_else(std::process::id);
     let uses = std::env::var("USES").map_err(|error| Error::internal(error.to_string()))?;
     std::fs::write(uses, format!("0 {user} {mebibytes}\n")).map_err(wrong)?;
     Ok(user)

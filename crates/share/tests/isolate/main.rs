@@ -47,6 +47,11 @@ fn main() -> ExitCode {
 }
 
 fn on_a_machine_of_its_own() -> ExitCode {
+    // Workers inherit what is ignored, under nohup for one. What is listened to here has its default action there.
+    let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    for signal in [1, 2, 3] {
+        signal_hook::flag::register_conditional_default(signal, always.clone()).expect("a signal can be listened to");
+    }
     let folder = std::env::temp_dir().join(format!("plimsoll-test-isolate-{}", std::process::id()));
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
     command.args(std::env::args_os().skip(1)).env(FOLDER, &folder).env(CARDS, "1x1GiB").env("PLIMSOLL_NVML", "");

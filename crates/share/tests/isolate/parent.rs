@@ -29,13 +29,14 @@ pub fn play(workers: &Workers, role: &str) {
         "parent" => {
             let lease = Arc::new(leases::lease(512 << 20));
             let pool = workers.pool_under([lease.clone(), lease.clone()]).unwrap();
-            // One is busy with a child of its own, one sleeps, one is idle, and one is isolated.
+            // One is busy with a child of its own and one in a session of its own, one sleeps, one is idle, and one is isolated.
             let child = pool.submit(leaves_a_child, ()).wait().unwrap().output;
+            let apart = pool.submit(leaves_one_apart, ()).wait().unwrap().output;
             let sleeping = pool.submit(sleeps, 600_000);
             let (idle, _) = pool.submit(process, ()).wait().unwrap().output;
             std::thread::scope(|scope| {
                 scope.spawn(|| workers.isolate(&*lease, sleeps, 600_000));
-                let all = pool.pids().into_iter().chain([child, idle]);
+                let all = pool.pids().into_iter().chain([child, apart, idle]);
                 println!("{}", all.map(|pid| pid.to_string()).collect::<Vec<_>>().join(" "));
                 let _ = sleeping.wait();
             });
@@ -45,12 +46,10 @@ pub fn play(workers: &Workers, role: &str) {
         // Real cards, played by a library.
         "real" => {
             let lease = leases::lease(1 << 30);
-            let back = workers.isolate(&lease, uses_a_real_card, (300, false)).unwrap();
+            let back = workers.isolate(&lease, uses_a_real_card, (300, None)).unwrap();
             println!("{} {}", back.report.all_back(), back.report);
-            let stays = workers.isolate(&lease, uses_a_real_card, (300, true)).unwrap();
+            let stays = workers.isolate(&lease, uses_a_real_card, (300, Some(std::process::id()))).unwrap();
             println!("{} {}", stays.report.all_back(), stays.report);
-            let pid = rustix::process::Pid::from_raw(stays.output as i32).unwrap();
-            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         }
         role => panic!("no role is called {role}"),
     }
@@ -63,7 +62,7 @@ fn kill_9(_: &Workers) {
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
     let pids: Vec<u32> = line.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
-    assert!(pids.len() >= 4 && pids.iter().all(|pid| lives(*pid)), "{line}");
+    assert!(pids.len() >= 5 && pids.iter().all(|pid| lives(*pid)), "{line}");
     assert_eq!(leases::reserved(), 512 << 20);
     parent.kill().unwrap();
     parent.wait().unwrap();

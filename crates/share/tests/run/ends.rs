@@ -4,15 +4,45 @@ use std::os::unix::process::ExitStatusExt;
 
 use super::{Home, comes, is_there, signal};
 
+/// Those that end a program that does nothing about them.
+const SIGNALS: &[(&str, i32)] = &[
+    ("HUP", 1),
+    ("INT", 2),
+    ("QUIT", 3),
+    ("ILL", 4),
+    ("TRAP", 5),
+    ("ABRT", 6),
+    ("BUS", 7),
+    ("FPE", 8),
+    ("KILL", 9),
+    ("USR1", 10),
+    ("SEGV", 11),
+    ("USR2", 12),
+    ("PIPE", 13),
+    ("ALRM", 14),
+    ("TERM", 15),
+    ("STKFLT", 16),
+    ("XCPU", 24),
+    ("XFSZ", 25),
+    ("VTALRM", 26),
+    ("PROF", 27),
+    ("IO", 29),
+    ("PWR", 30),
+    ("SYS", 31),
+    ("34", 34),
+    ("50", 50),
+    ("64", 64),
+];
+
 #[test]
 fn exit_status_and_signals_are_the_programs() {
     let home = Home::new("status");
     for code in [0, 1, 2, 77, 255] {
         assert_eq!(home.run("", &format!("exit {code}")).status.code(), Some(code));
     }
-    for (name, number) in [("TERM", 15), ("KILL", 9), ("INT", 2), ("SEGV", 11), ("USR1", 10), ("HUP", 1)] {
-        let said = home.run("", &format!("kill -{name} $$"));
-        assert_eq!(said.status.signal(), Some(number), "{name}: {}", said.err);
+    for (name, number) in SIGNALS {
+        let said = home.run("", &format!("kill -{number} $$"));
+        assert_eq!(said.status.signal(), Some(*number), "{name}: {}", said.err);
         assert!(said.err.contains(&format!("@ended by SIG{name} after ")), "{}", said.err);
     }
     assert_eq!(home.reserved(), 0);
@@ -35,7 +65,7 @@ fn output_is_the_programs_and_what_is_said_beside_it_is_little() {
 #[test]
 fn signals_sent_to_it_reach_the_program() {
     let home = Home::new("signals");
-    for name in ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2"] {
+    for name in ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "ALRM", "16", "VTALRM", "PROF", "XCPU", "29", "30", "34", "50", "64"] {
         let running = home.start("", &format!("trap 'echo got; exit 7' {name}; echo :ready; while :; do sleep 0.01; done"));
         running.signal(name);
         let said = running.ends();
@@ -71,6 +101,29 @@ fn when_time_is_over_the_tree_ends() {
     comes("the tree has ended", || !is_there(orphan));
     assert_eq!(home.reserved(), 0);
     assert_eq!(home.run("timeout=60000", "exit 3").status.code(), Some(3));
+}
+
+/// A script that starts one in a session and group of its own, whose parent is gone, and says its number.
+const APART: &str = "f=$PLIMSOLL_STATE_DIR/apart; setsid sh -c 'sh -c \"echo \\$\\$ > $0.new; mv $0.new $0; trap : TERM HUP; \
+    while :; do sleep 0.05; done\" > /dev/null 2>&1 &' $f; while [ ! -e $f ]; do sleep 0.01; done; echo :$(cat $f)";
+
+#[test]
+fn a_session_of_its_own_does_not_save_it() {
+    if std::process::Command::new("setsid").arg("true").output().is_err() {
+        eprintln!("skipped: there is no setsid");
+        return;
+    }
+    let number = |said: &super::Said| -> u32 { said.out.lines().find_map(|line| line.split_once(':')?.1.parse().ok()).unwrap() };
+    // When time is over, also where the program itself has left.
+    let home = Home::new("apart-timeout");
+    let said = home.run("timeout=2000", &format!("{APART}; sleep 300"));
+    assert_eq!(said.status.code(), Some(124), "{}", said.err);
+    assert!(!is_there(number(&said)) && home.reserved() == 0 && said.err.contains("all memory came back"), "{}", said.err);
+    // When the program ends, where that is asked for.
+    let home = Home::new("apart-tree");
+    let said = home.run("tree", APART);
+    assert!(said.status.success() && said.err.contains("all memory came back"), "{}", said.err);
+    assert!(!is_there(number(&said)) && home.reserved() == 0);
 }
 
 #[test]

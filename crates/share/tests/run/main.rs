@@ -12,13 +12,15 @@ mod watched;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use plimsoll_device::{Environment, Options, PhysicalDevice};
 use plimsoll_memory::machine::{Machine, StateDir, Wait};
 use plimsoll_share::Request;
 use plimsoll_share::run::{Ended, Run, end_by, run};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT};
 
 const ARGUMENTS: &str = "PLIMSOLL_TEST_RUN";
 const CARDS: &str = "1x1GiB";
@@ -35,6 +37,7 @@ fn play() {
         request: Request::default(),
         timeout: None,
         enforce: options.contains("kill"),
+        end_tree: options.contains("tree"),
     };
     for option in options.split(' ').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
@@ -58,11 +61,24 @@ fn play() {
     std::process::exit(code.into());
 }
 
+/// Has what is started get signals as if nothing had been ignored here (by nohup): a signal that is listened to has its default
+/// action in a program that is started.
+fn hears_all() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let always = Arc::new(AtomicBool::new(true));
+        for signal in [SIGHUP, SIGINT, SIGQUIT] {
+            signal_hook::flag::register_conditional_default(signal, always.clone()).unwrap();
+        }
+    });
+}
+
 /// A machine of a test's own.
 struct Home(PathBuf);
 
 impl Home {
     fn new(test: &str) -> Home {
+        hears_all();
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let path = std::env::temp_dir().join(format!("plimsoll-run-{}-{}-{test}", std::process::id(), NUMBER.fetch_add(1, Relaxed)));
         StateDir::open(&path).expect("a folder can be made");

@@ -4,20 +4,18 @@
 use plimsoll::Bytes;
 use plimsoll::machine::{Guarantee, History, Process, SeenCard, View, Waiter};
 
-/// Fewer columns or rows than these are treated as these.
-const LEAST: (usize, usize) = (60, 12);
-
-/// What fits into so many columns and rows; `turn` counts the looks.
+/// What fits into so many columns and rows, at least one line; `turn` counts the looks. Parts that have no room for a head and an
+/// entry are left out, cards before leases.
 pub fn of(view: &View, (columns, rows): (usize, usize), turn: usize) -> String {
-    let (columns, rows) = (columns.max(LEAST.0), rows.max(LEAST.1));
     let mut lines = vec![summary(view)];
     lines.extend(view.warnings.iter().take(rows / 6).map(|warning| plain(&format!("warning: {warning}"))));
     let cards: Vec<String> = view.cards.iter().enumerate().map(|(place, seen)| card(&view.label(place), seen, columns)).collect();
     // Heads and what is left out take a line each.
     let room = rows.saturating_sub(lines.len());
     let waiting = view.waiters.len() + 2 * usize::from(!view.waiters.is_empty());
-    let for_cards = (cards.len() + 1).min(room / 2);
-    let for_waiters = waiting.min((room - for_cards) / 3);
+    let or_none = |lines: usize| if lines < 2 { 0 } else { lines };
+    let for_cards = or_none((cards.len() + 1).min(room / 2));
+    let for_waiters = or_none(waiting.min((room - for_cards) / 3));
     let for_leases = room - for_cards - for_waiters;
     part(
         &format!("{:>4} {:<22} {:>9} {:>9} {:>9} {:>9}  {:>4}", "GPU", "Name", "Leased", "Used", "Others", "Free", "Util"),
@@ -221,7 +219,21 @@ mod tests {
         let text = of(&view, (120, 70), 0);
         assert!(text.starts_with("plimsoll ") && text.contains("8 GPUs, 40 programs, 5 waiting"), "{text}");
         assert!(!text.contains(" of 40"), "there is room for all: {text}");
-        assert!(of(&View::default(), (0, 0), 0).contains("no GPUs were found"));
+        assert!(of(&View::default(), (80, 1), 0).contains("no GPUs were found"));
+    }
+
+    #[test]
+    fn it_fits_into_the_smallest_terminals() {
+        let view = busy();
+        for (columns, rows) in (1..60).flat_map(|columns| (1..14).map(move |rows| (columns, rows))) {
+            for turn in 0..3 {
+                let text = of(&view, (columns, rows), turn);
+                assert!((1..=rows).contains(&text.lines().count()), "{columns}x{rows}:\n{text}");
+                assert!(text.lines().all(|line| line.chars().count() <= columns), "{columns}x{rows}:\n{text}");
+            }
+        }
+        let seen = |rows: usize| (0..40).any(|number| of(&view, (80, rows), 0).contains(&format!(" {} settings", 1000 + number)));
+        assert!((4..14).all(seen), "a program is shown where there is room for one");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use plimsoll::machine::environment;
 use plimsoll::share::Cards;
 use plimsoll::share::run::end_by;
+use plimsoll::share::supervise::Supervisors;
 use plimsoll::share::sweep::Sweep;
 use plimsoll::{Code, Error, Options};
 use serde::Serialize;
@@ -35,7 +36,7 @@ struct Member {
 
 /// Trains so many, with the options of this process, seeds beginning with that one. Each opens the devices itself: limits are those
 /// of one network, and cards are shared as between any programs.
-pub fn train(count: u32, args: &TrainArgs, json: bool) -> Result<ExitCode> {
+pub fn train(count: u32, args: &TrainArgs, json: bool, supervisors: Supervisors) -> Result<ExitCode> {
     let seed = args.seed;
     let own = std::env::current_exe().map_err(|error| Error::internal(format!("this program's file: {error}")))?;
     let mut command = vec![word(own.into_os_string())?];
@@ -50,7 +51,8 @@ pub fn train(count: u32, args: &TrainArgs, json: bool) -> Result<ExitCode> {
     let points = (0..i64::from(count)).map(|number| vec![("seed".to_string(), seed.saturating_add(number).to_string())]).collect();
     let folder = process::own_folder("ensemble")?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let sweep = Sweep { command, points, request: None, jobs: cores.max(2), results: folder.path().join("results.jsonl") };
+    let results = folder.path().join("results.jsonl");
+    let sweep = Sweep { command, points, request: None, jobs: cores.max(2), results, supervisors: Some(supervisors) };
     let outcome =
         with_progress(&Cards::find(&Options::new(), &environment().with("PLIMSOLL_SIM_GPUS", "").with("PLIMSOLL_NVML", ""))?, &sweep)?;
     if let Some(signal) = outcome.stopped {

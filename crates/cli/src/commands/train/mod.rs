@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use plimsoll::share::supervise::Supervisors;
 use plimsoll::{Devices, Error};
 use plimsoll_train::model::OptimizerKind;
 use plimsoll_train::{Every, Saver, Step, Trainer};
@@ -101,9 +102,9 @@ struct Planned {
 }
 
 /// Trains.
-pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
+pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Supervisors) -> Result<ExitCode> {
     if let Some(count) = args.ensemble {
-        return ensemble::train(count, &args, json);
+        return ensemble::train(count, &args, json, supervisors);
     }
     let (stop, planned) = match network::find(&args.what) {
         Some(network) => {
