@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, geteuid, getpgrp, kill_process, kill_process_group, pidfd_open, pidfd_send_signal, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, geteuid, getpgrp, kill_process, kill_process_group, pidfd_open, pidfd_send_signal, wait,
 };
 
 /// How long to wait between two looks at processes that were killed.
@@ -131,7 +131,7 @@ pub(crate) fn end(whose: Whose, at_most: Option<Duration>) -> bool {
 /// Whether there is a child; those that have ended are waited for and forgotten.
 fn has_children() -> bool {
     loop {
-        match waitpid(None, WaitOptions::NOHANG) {
+        match wait(WaitOptions::NOHANG) {
             Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
             Ok(None) => return true,
             Err(_) => return false,

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, WaitOptions, wait};
 
 use crate::tree::Process;
 
@@ -23,7 +23,7 @@ pub(crate) enum Change {
 /// What has become of the program since the last time; what it left behind is taken note of too.
 pub(crate) fn change(program: Pid) -> Option<Change> {
     loop {
-        let (pid, status) = match waitpid(None, WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+        let (pid, status) = match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             Ok(Some(changed)) => changed,
             Err(rustix::io::Errno::INTR) => continue,
             _ => return None,

@@ -114,7 +114,11 @@ fn a_session_of_its_own_does_not_save_it() {
         return;
     }
     let number = |said: &super::Said| -> u32 { said.out.lines().find_map(|line| line.split_once(':')?.1.parse().ok()).unwrap() };
-    // When time is over, also where the program itself has left.
+    // The end of a program that has left itself is seen.
+    let home = Home::new("apart-itself");
+    assert_eq!(home.run("", "exec setsid sh -c 'exit 7'").status.code(), Some(7));
+    assert_eq!(home.run("timeout=500", "exec setsid sleep 300").status.code(), Some(124));
+    // When time is over.
     let home = Home::new("apart-timeout");
     let said = home.run("timeout=2000", &format!("{APART}; sleep 300"));
     assert_eq!(said.status.code(), Some(124), "{}", said.err);
