@@ -1,12 +1,10 @@
 //! Gradients against TensorFlow's and against finite differences.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::interpret::{Interpreter, build};
-use common::record::{Case, Kind, cases, tensor, tensors};
-use common::{agree, floats};
+use crate::common::interpret::{Interpreter, build};
+use crate::common::record::{Case, Kind, cases, tensor, tensors};
+use crate::common::{agree, floats};
 use plimsoll_base::{Code, DataType, Result};
 use plimsoll_graph::{HostTensor, NodeId, Output, PartialShape, Shape};
 use plimsoll_ops::{GraphBuilder, Registry};

@@ -181,9 +181,9 @@ fn check(lines: &[&str]) -> Result<(), String> {
 
 #[test]
 fn the_table_of_configurations() {
-    let departures = include_str!("../../../docs/compatibility.md");
+    let departures = include_str!("../../../../docs/compatibility.md");
     let (mut cases, mut wrong) = (0, Vec::new());
-    let table: Vec<&str> = include_str!("data/config.txt").lines().filter(|line| !line.starts_with('#')).collect();
+    let table: Vec<&str> = include_str!("../data/config.txt").lines().filter(|line| !line.starts_with('#')).collect();
     for block in table.split(|line| line.trim().is_empty()).filter(|block| !block.is_empty()) {
         let (head, lines) = (block[0], &block[1..]);
         assert!(!lines.is_empty(), "{head}");

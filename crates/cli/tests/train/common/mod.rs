@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
 
@@ -45,7 +46,9 @@ pub struct Folder(pub PathBuf);
 impl Folder {
     /// Makes it.
     pub fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("plimsoll-cli-train-{name}-{}", std::process::id()));
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("plimsoll-cli-train-{name}-{}-{number}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a folder");
         Folder(path)

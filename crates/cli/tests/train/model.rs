@@ -1,10 +1,8 @@
 //! `plimsoll train MODEL` from the outside, on graphs that TensorFlow made.
 
-mod common;
-
 use std::path::Path;
 
-use common::{Folder, devices, document, text, train};
+use crate::common::{Folder, devices, document, text, train};
 use plimsoll::{HostTensor, npy};
 use serde_json::Value;
 

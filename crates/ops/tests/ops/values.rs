@@ -1,13 +1,11 @@
 //! Every operation against what TensorFlow's kernels give, and shape rules against themselves.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use common::agree;
-use common::interpret::{Interpreter, build};
-use common::record::{Case, Kind, cases, tensor, tensors};
+use crate::common::agree;
+use crate::common::interpret::{Interpreter, build};
+use crate::common::record::{Case, Kind, cases, tensor, tensors};
 use plimsoll_base::{Code, Error, Result};
 use plimsoll_graph::{HostTensor, Output, PartialShape, Shape};
 use plimsoll_ops::{GraphBuilder, Lower, Registry};

@@ -175,9 +175,9 @@ fn check(lines: &[&str]) -> Result<(), String> {
 
 #[test]
 fn the_table_of_devices() {
-    let departures = include_str!("../../../docs/compatibility.md");
+    let departures = include_str!("../../../../docs/compatibility.md");
     let mut wrong = Vec::new();
-    let blocks = blocks(include_str!("data/devices.txt"));
+    let blocks = blocks(include_str!("../data/devices.txt"));
     for (head, lines) in &blocks {
         if let Err(why) = check(lines) {
             wrong.push(format!("{head}: {why}"));

@@ -1,12 +1,10 @@
 //! `plimsoll train` from the outside.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Folder, command, devices, document, text, train};
+use crate::common::{Folder, command, devices, document, text, train};
 use serde_json::Value;
 
 #[test]

@@ -1,0 +1,6 @@
+//! Operations: values, gradients, refusals. One program, since each takes its time to link and its place on the disk.
+
+mod common;
+mod gradients;
+mod robust;
+mod values;

@@ -1,0 +1,5 @@
+//! The facade: sessions, checkpoints, several models. One program, since each takes its time to link and its place on the disk.
+
+mod saver;
+mod session;
+mod several;

@@ -1,0 +1,16 @@
+//! Sessions on devices: values, memory, order, refusals. One program, since each takes its time to link and its place on the disk.
+
+mod branches;
+mod first_fit;
+mod host_memory;
+mod hostile;
+mod lanes;
+mod out_of_memory;
+mod profile;
+mod random_graphs;
+mod room;
+mod s_table;
+mod session;
+mod several;
+mod stats;
+mod transfers;
