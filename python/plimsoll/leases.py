@@ -156,5 +156,5 @@ def lease(
     """
     options = LeaseOptions(gpus, memory, wait, priority, name or os.path.basename(sys.argv[0]) or "python")
     if not options.needs_lease():
-        raise ValueError("gpus=None and memory=None: that is no lease")
+        raise ValueError("gpus=None and memory=None: nothing to lease; give gpus=N or memory=SIZE, or leave both out")
     return Lease(options)

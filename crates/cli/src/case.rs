@@ -82,7 +82,7 @@ impl Case {
         if folder.join("case.json").is_file() {
             return Ok(());
         }
-        wrong_use(format!("{} is no recorded case: it has no case.json", folder.display()))
+        wrong_use(format!("{} is not a recorded case: it has no case.json", folder.display()))
     }
 
     /// Reads `case.json`. Arrays are read when they are needed.

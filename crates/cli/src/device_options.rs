@@ -17,7 +17,7 @@ pub struct DeviceOptions {
     /// A ConfigProto, text or binary; the options below override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Which physical GPUs are seen, in which order, as 3,2
+    /// The physical GPUs to use, in this order, as 3,2
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub visible_devices: Option<String>,
     /// The share of each GPU's memory that is reserved
@@ -26,25 +26,25 @@ pub struct DeviceOptions {
     /// A hard limit for each device: CPU:0=64MiB,GPU:0=1GiB+1GiB; a size alone limits every GPU
     #[arg(long, value_name = "LIMITS", value_delimiter = ',')]
     pub memory_limit: Vec<String>,
-    /// Reserve nothing beforehand
+    /// Reserve no memory beforehand
     #[arg(long)]
     pub allow_growth: bool,
-    /// Touch what is reserved at once
+    /// Touch reserved memory at once
     #[arg(long)]
     pub preallocate: bool,
-    /// Wait for memory that others hold, at most that long: 500ms, 30s, 5min
+    /// Wait for memory that others hold, at most this long: 500ms, 30s, 5min
     #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "forever")]
     pub wait: Option<String>,
-    /// Give back what is kept for the next run when a session has not run for so long: 500ms, 30s, 5min
+    /// Give back memory kept for the next run when a session has been idle this long: 500ms, 30s, 5min
     #[arg(long, value_name = "DURATION")]
     pub idle_release: Option<String>,
     /// Whether a node may go to another device than it asks for [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub soft_placement: Option<bool>,
-    /// Print for every node where it goes, and which device is on which card
+    /// Print where every node goes, and which device is on which card
     #[arg(long)]
     pub log_placement: bool,
-    /// How nodes come to devices: by TensorFlow's rules; first-fit: whole models in their order on the first device with room for
+    /// How nodes are assigned to devices: by TensorFlow's rules; first-fit: whole models in their order on the first device with room for
     /// them, cards first, a model that fits on none in pieces (auto: not yet) [default: tensorflow]
     #[arg(long, value_enum, value_name = "HOW")]
     pub placement: Option<Placement>,

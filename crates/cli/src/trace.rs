@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 /// What is said of runs.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TraceArgs {
-    /// Print what ran when on which device (of a training, in its last step): a row for each kernel and copy, with what it waited,
-    /// read and wrote
+    /// Print what ran when on which device (of a training, in its last step): a row for each kernel and copy, with how long it waited
+    /// and what it read and wrote
     #[arg(long)]
     pub stats: bool,
     /// Write that as a Chrome trace, for chrome://tracing and Perfetto

@@ -65,7 +65,7 @@ fn machines() {
     assert_eq!(faults.cards.len(), 1);
     assert_eq!(
         faults.notes,
-        ["NVIDIA card 1 of 2 cannot be looked at: the GPU is lost: it has fallen off the bus, or is otherwise inaccessible"]
+        ["NVIDIA card 1 of 2 cannot be examined: the GPU is lost: it has fallen off the bus, or is otherwise inaccessible"]
     );
     let card = &faults.cards[0];
     assert_eq!((card.memory, card.device.uuid.as_str(), card.device.name.as_str()), (None, "", "Tesla T4"));

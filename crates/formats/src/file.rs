@@ -52,7 +52,7 @@ pub(crate) fn read<M: Message>(message: &str, bytes: &[u8]) -> Result<M> {
         (Format::Text, Ok(text)) => read_text(message, text).or_else(|flaw| binary().map_err(|_| flaw)),
         _ => binary(),
     };
-    read.map_err(|flaw| foreign(bytes).unwrap_or_else(|| Error::from(flaw).context(format!("this is no {message}"))))
+    read.map_err(|flaw| foreign(bytes).unwrap_or_else(|| Error::from(flaw).context(format!("this is not a {message}"))))
 }
 
 fn read_text<M: Message>(message: &str, text: &str) -> Result<M, Flaw> {
@@ -123,7 +123,7 @@ mod tests {
             read_graph_def(b"node { name: 'n' attr { key: 'v' value { tensor { dtype: DT_FLOAT tensor_content: 'abc' } } } }").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "INVALID_ARGUMENT: this is no GraphDef: node[0].attr[\"v\"].tensor.tensor_content: a float tensor of shape [] takes 4 bytes, not 3 {{node n}}"
+            "INVALID_ARGUMENT: this is not a GraphDef: node[0].attr[\"v\"].tensor.tensor_content: a float tensor of shape [] takes 4 bytes, not 3 {{node n}}"
         );
     }
 }

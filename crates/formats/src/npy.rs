@@ -92,7 +92,7 @@ impl Layout {
 }
 
 fn broken(what: &str) -> Error {
-    Error::data_loss(format!("this is no .npy file: {what}"))
+    Error::data_loss(format!("this is not a .npy file: {what}"))
 }
 
 /// Reads an array. Big-endian numbers and Fortran order are converted.

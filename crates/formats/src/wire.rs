@@ -212,7 +212,7 @@ impl<'a> Field<'a> {
         if bytes.len().is_multiple_of(size) {
             Ok(bytes)
         } else {
-            Err(self.flaw(format!("{} packed bytes are no whole number of values", bytes.len())))
+            Err(self.flaw(format!("{} packed bytes are not a whole number of values", bytes.len())))
         }
     }
 

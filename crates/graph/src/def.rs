@@ -113,7 +113,7 @@ fn split_index(text: &str) -> Result<(&str, u32)> {
 }
 
 fn malformed(text: &str) -> Error {
-    Error::invalid_argument(format!("'{}' is no tensor name: write node, node:k or ^node", text.escape_debug()))
+    Error::invalid_argument(format!("'{}' is not a tensor name: write node, node:k or ^node", text.escape_debug()))
 }
 
 /// Whether `name` may name a node: a letter, digit, `_` or `.` first, then also `/`, `>`, `\`, `-`.

@@ -208,7 +208,7 @@ impl Graph {
 
 fn check_name(node: &NodeDef) -> Result<()> {
     if !is_node_name(&node.name) {
-        return Err(Error::invalid_argument(format!("'{}' is no node name", node.name.escape_debug()))
+        return Err(Error::invalid_argument(format!("'{}' is not a node name", node.name.escape_debug()))
             .at_node(node.name.escape_debug().to_string()));
     }
     if node.op.is_empty() {

@@ -47,7 +47,7 @@ impl OpTable {
     /// # Errors
     /// INVALID_ARGUMENT that says what could not be read.
     pub fn insert_line(&mut self, line: &str) -> Result<()> {
-        self.insert(parse_line(line).ok_or_else(|| Error::invalid_argument(format!("'{line}' is no signature")))?);
+        self.insert(parse_line(line).ok_or_else(|| Error::invalid_argument(format!("'{line}' is not a signature")))?);
         Ok(())
     }
 

@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for HostTensor {
 }
 
 fn received(sent: Sent<'_>) -> Result<HostTensor, Error> {
-    let wrong = || Error::invalid_argument(format!("{} is no data type", sent.data_type));
+    let wrong = || Error::invalid_argument(format!("{} is not a data type", sent.data_type));
     let data_type = DataType::from_number(sent.data_type).ok_or_else(wrong)?;
     let shape = Shape::new(sent.shape.into_owned());
     match sent.elements {

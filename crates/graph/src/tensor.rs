@@ -141,7 +141,7 @@ impl HostTensor {
         let size = element_size(data_type)?;
         let total = byte_len(data_type, &shape)?;
         if !leading.len().is_multiple_of(size) {
-            return Err(Error::invalid_argument(format!("{} bytes are no whole number of {data_type} elements", leading.len())));
+            return Err(Error::invalid_argument(format!("{} bytes are not a whole number of {data_type} elements", leading.len())));
         }
         if leading.len() >= total {
             return HostTensor::from_bytes(data_type, shape, &leading[..total]);

@@ -133,7 +133,7 @@ pub fn bytes<T: Element>(values: &[T]) -> Vec<u8> {
 /// The numbers that these bytes are.
 ///
 /// # Panics
-/// Where the bytes are no whole number of elements, or not all booleans are 0 or 1.
+/// Where the bytes are not a whole number of elements, or not all booleans are 0 or 1.
 pub fn values<T: Element>(bytes: &[u8]) -> Vec<T> {
     assert!(bytes.len().is_multiple_of(size_of::<T>()));
     if std::any::type_name::<T>() == "bool" {

@@ -89,7 +89,7 @@ impl Sealed {
         if seals < 0 || seals & SEALS != SEALS {
             return Err(Error::failed_precondition("a file that was received as sealed memory can still be changed"));
         }
-        let length = file.metadata().map_err(|error| Error::internal(format!("a file in memory cannot be looked at: {error}")))?.len();
+        let length = file.metadata().map_err(|error| Error::internal(format!("a file in memory cannot be examined: {error}")))?.len();
         let bytes = usize::try_from(length).map_err(|_| Error::invalid_argument(format!("{length} bytes cannot be mapped")))?;
         Sealed::map(file, bytes)
     }

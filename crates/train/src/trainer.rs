@@ -368,7 +368,7 @@ fn recipe(model: &Model, config: &Config, examples: u64) -> Result<Recipe> {
     let optimizer = config.optimizer.unwrap_or(model.optimizer);
     let learning_rate = config.learning_rate.unwrap_or(model.rate(optimizer));
     if !learning_rate.is_finite() {
-        return Err(Error::invalid_argument(format!("{learning_rate} is no learning rate")));
+        return Err(Error::invalid_argument(format!("{learning_rate} is not a learning rate")));
     }
     // Whole steps, as in the tutorials.
     let steps = |epochs: f32| ((examples as f64 / config.batch_size as f64 * f64::from(epochs)).floor() as f32).max(1.0);

@@ -19,10 +19,10 @@ pub struct BenchArgs {
     /// A folder with a case.json
     #[arg(value_name = "CASE")]
     case: PathBuf,
-    /// How often the step is timed
+    /// Number of timed runs of the step
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     runs: u32,
-    /// Writes where the time goes, by operation and by command, after the runs that are timed: JSON that is a Chrome trace, too
+    /// After the timed runs, write where the time goes, by operation and by command: JSON, also a Chrome trace
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
 }

@@ -25,7 +25,7 @@ pub struct PlanArgs {
     /// the only one]
     #[arg(long, value_name = "NAME")]
     signature: Vec<String>,
-    /// A tensor that is wanted, as loss:0
+    /// A tensor to compute, as loss:0
     #[arg(long, value_name = "TENSOR")]
     fetch: Vec<String>,
     /// An operation to run

@@ -29,16 +29,16 @@ const TIMED_OUT: u8 = 124;
 pub struct RunArgs {
     #[command(flatten)]
     lease: LeaseArgs,
-    /// Wait for memory that others hold, at most that long: 500ms, 30s, 5min
+    /// Wait for memory that others hold, at most this long: 500ms, 30s, 5min
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "forever")]
     wait: Option<String>,
-    /// End the program when it has run for so long
+    /// End the program after this time
     #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
-    /// Higher comes first among those who wait
+    /// Among waiting programs, the higher priority goes first
     #[arg(long, value_name = "P", default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
-    /// A name for listings
+    /// The name in listings
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// What listings show as the program, instead of the command

@@ -26,24 +26,24 @@ pub struct SweepArgs {
     /// A name and its values: lr=0.1,0.01; with --random also ranges, lr=0.01..0.1 or lr=log:1e-4..1e-1
     #[arg(long, value_name = "NAME=VALUES", required = true)]
     set: Vec<String>,
-    /// So many points, drawn at random, instead of all
+    /// Draw N points at random instead of running all
     #[arg(long, value_name = "N")]
     random: Option<usize>,
-    /// Decides which points are drawn
+    /// The seed of --random
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
     lease: LeaseArgs,
-    /// At most so many at once [default: as many as there are leases for; without GPUs one for each core]
+    /// At most N at once [default: as many as leases can be had; without GPUs one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
     /// Where results are written, a line of JSON each
     #[arg(long, value_name = "FILE.jsonl", default_value = "sweep.jsonl")]
     results: PathBuf,
-    /// The number of the results by which the table is sorted [default: the first]
+    /// The number in the results that sorts the table [default: the first]
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
-    /// Which is best [default: max for what is called accuracy, score, reward or the like, else min]
+    /// Whether the smallest or the largest is best [default: max for names such as accuracy, score or reward, else min]
     #[arg(long, value_enum, value_name = "WHICH")]
     best: Option<Best>,
     /// Print all results as one JSON document instead of the table

@@ -169,7 +169,7 @@ fn what_options_and_variables_choose_is_listed() {
     let file = folder.write("file", "");
     let seen = document("", &[("PLIMSOLL_STATE_DIR", &file), ("PLIMSOLL_SIM_GPUS", "1GiB")]);
     assert_eq!((&seen["cards"][0]["total_bytes"], &seen["cards"][0]["free_bytes"]), (&json!(1024 * MIB), &Value::Null));
-    assert!(seen["warnings"].to_string().contains("who holds memory of simulated GPUs cannot be seen: "), "{}", seen["warnings"]);
+    assert!(seen["warnings"].to_string().contains("the holders of simulated GPUs' memory cannot be listed: "), "{}", seen["warnings"]);
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn cards_of_a_driver_are_listed_in_the_order_of_the_bus() {
     let faults = devices("-v", &[("PLIMSOLL_NVML", &mock.path("faults"))]).out;
     for line in [
         "note: NVML sees 1 NVIDIA card, not used to compute yet",
-        "note: NVIDIA card 1 of 2 cannot be looked at: the GPU is lost",
+        "note: NVIDIA card 1 of 2 cannot be examined: the GPU is lost",
         "note: NVIDIA card 0 (Tesla T4) does not say: memory: no permission",
         "N/A / N/A",
     ] {

@@ -130,7 +130,7 @@ impl Nvml {
         for index in 0..count {
             match self.handle(index).and_then(|handle| Ok((self.pci(handle)?, handle))) {
                 Ok((pci, handle)) => found.push((pci, handle)),
-                Err(trouble) => look.notes.push(format!("NVIDIA card {index} of {count} cannot be looked at: {trouble}")),
+                Err(trouble) => look.notes.push(format!("NVIDIA card {index} of {count} cannot be examined: {trouble}")),
             }
         }
         found.sort_by_key(|(pci, _)| *pci);

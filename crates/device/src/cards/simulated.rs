@@ -60,7 +60,7 @@ fn group(text: &str) -> Result<Group, String> {
         None => (None, head),
     };
     let model = match model {
-        Some(key) => models::find(key).ok_or_else(|| format!("'{key}' is no model that is known here"))?,
+        Some(key) => models::find(key).ok_or_else(|| format!("'{key}' is not a known model of a card"))?,
         None => models::PLAIN,
     };
     let (count, size) = match amount.split_once(['x', 'X']) {
@@ -258,7 +258,7 @@ mod tests {
             ("2x4", "'4' has no unit: write 4GiB or 4MiB, or 4B for bytes"),
             ("2x4GiB,overhead=193", "overhead=193: '193' has no unit"),
             ("9999999TiB", "not between"),
-            ("zx81:2x4GiB", "'zx81' is no model"),
+            ("zx81:2x4GiB", "'zx81' is not a known model"),
             ("2x4GiB,overhead=5GiB", "an overhead of 5 GiB leaves nothing of 4 GiB"),
             ("2x4GiB,overhead=x", "overhead=x: 'x' is not a size"),
             ("2x4GiB,link=none", "link=none: 'none' is not a size"),

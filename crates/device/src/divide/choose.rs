@@ -27,7 +27,7 @@ pub fn seen(physical: &[PhysicalDevice], environment: &Environment, notes: &mut 
     for entry in list.split(',').map(str::trim) {
         let Some(device) = find(entry, &order) else {
             if !matches!(list.trim(), "" | "-1") {
-                notes.push(format!("CUDA_VISIBLE_DEVICES={list} ends at '{entry}', which is no card: what follows is not seen"));
+                notes.push(format!("CUDA_VISIBLE_DEVICES={list} ends at '{entry}', which is not a card: the cards after it are not visible"));
             }
             break;
         };
@@ -101,7 +101,7 @@ pub(super) fn usable(order: Vec<Card>, environment: &Environment, notes: &mut Ve
     if let Some(value) = environment.get(VARIABLE).filter(|value| !value.is_empty()) {
         match environment.number(VARIABLE).and_then(|number| i32::try_from(number).ok()).and_then(|number| u32::try_from(number).ok()) {
             Some(number) => enough = number,
-            None => notes.push(format!("{VARIABLE}={value} is no number of multiprocessors: {enough} are asked for")),
+            None => notes.push(format!("{VARIABLE}={value} is not a number of multiprocessors: {enough} is used")),
         }
     }
     let (mut usable, mut left_out) = (Vec::new(), Vec::new());

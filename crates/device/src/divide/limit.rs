@@ -91,7 +91,7 @@ pub(super) fn whole_card(
         Some(mebibytes) if mebibytes >= 0 => leave(mebibytes, VARIABLE),
         _ => {
             if let Some(value) = environment.get(VARIABLE).filter(|value| !value.is_empty()) {
-                notes.push(format!("{VARIABLE}={value} is no number of MiB: ignored"));
+                notes.push(format!("{VARIABLE}={value} is not a number of MiB: ignored"));
             }
         }
     }

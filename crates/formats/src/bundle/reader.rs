@@ -239,7 +239,7 @@ impl BundleReader {
 
     fn fill(&self, entry: &BundleEntryProto, data_type: DataType, shape: &Shape, out: &mut [u8]) -> Result<()> {
         if self.length(entry, data_type, shape)? != out.len() {
-            return Err(Error::internal("a buffer has not the size of its tensor"));
+            return Err(Error::internal("a buffer and its tensor differ in size"));
         }
         self.open_at(entry)?.read_into(out)?;
         check(Crc::of(out), entry)?;
@@ -292,7 +292,7 @@ impl BundleReader {
     /// Start and length of a slice in every dimension, and what the index says of it.
     fn slice(&self, name: &str, slice: &TensorSliceProto, shape: &Shape) -> Result<(Vec<(usize, usize)>, BundleEntryProto)> {
         if slice.extent.len() != shape.rank() {
-            return Err(Error::data_loss("a slice has not the rank of its tensor"));
+            return Err(Error::data_loss("a slice and its tensor differ in rank"));
         }
         let extent = |(extent, dim): (&Extent, &u64)| {
             let (start, length) =

@@ -89,7 +89,7 @@ graph_options {
     #[test]
     fn flaws_are_placed() {
         for (root, text, fragment) in [
-            ("ConfigProto", "allow_soft_placement: maybe", "line 1, column 23: 'maybe' is no bool"),
+            ("ConfigProto", "allow_soft_placement: maybe", "line 1, column 23: 'maybe' is not a bool"),
             ("ConfigProto", "\n  no_such_field: 1", "line 2, column 3: ConfigProto has no field 'no_such_field'"),
             ("ConfigProto", "gpu_options { visible_device_list: 3 }", "text in quotes"),
             ("ConfigProto", "gpu_options {", "closing '}'"),

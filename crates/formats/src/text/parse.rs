@@ -178,7 +178,7 @@ impl Parser<'_, '_> {
         };
         let Some(wire) = read else {
             let sign = if negative { "-" } else { "" };
-            return Err(self.lexer.flaw(format!("{sign}{} is no {}", self.lexer.shown(), self.name_of(kind))));
+            return Err(self.lexer.flaw(format!("{sign}{} is not a {}", self.lexer.shown(), self.name_of(kind))));
         };
         self.lexer.bump()?;
         put(out, wire);
@@ -244,7 +244,7 @@ impl Parser<'_, '_> {
         let Token::Number(word) = self.lexer.peek() else { return Ok(()) };
         let number = word.parse().ok().filter(|number| (1..1 << 29).contains(number));
         let Some(number) = number else {
-            return Err(self.lexer.flaw(format!("'{word}' is no field number")));
+            return Err(self.lexer.flaw(format!("'{word}' is not a field number")));
         };
         self.lexer.bump()?;
         self.lexer.eat(':')?;
@@ -257,7 +257,7 @@ impl Parser<'_, '_> {
             }
             Token::Number(word) => {
                 let Some(value) = read_unsigned(word) else {
-                    return Err(self.lexer.flaw(format!("'{word}' is no number of 64 bits")));
+                    return Err(self.lexer.flaw(format!("'{word}' is not a 64-bit number")));
                 };
                 match (word.starts_with("0x"), word.len()) {
                     (true, 10) => put_fixed32(out, number, value as u32),

@@ -30,12 +30,12 @@ fn sizes(shape: &[u64]) -> Vec<usize> {
 /// `Transpose`: output dimension `i` is input dimension `perm[i]`. Arguments: input, output.
 ///
 /// # Errors
-/// INVALID_ARGUMENT where `perm` is no permutation of the dimensions.
+/// INVALID_ARGUMENT where `perm` is not a permutation of the dimensions.
 pub fn transpose(size: usize, shape: &[u64], perm: &[usize]) -> Result<Prepared> {
     let len = elements(shape)?;
     check_rank("perm", perm.len(), shape)?;
     if (0..shape.len()).any(|axis| !perm.contains(&axis)) {
-        return Err(Error::invalid_argument(format!("{perm:?} is no permutation of the dimensions of {shape:?}")));
+        return Err(Error::invalid_argument(format!("{perm:?} is not a permutation of the dimensions of {shape:?}")));
     }
     let steps = dense(shape);
     let (sizes, steps): (Vec<usize>, Vec<isize>) = perm.iter().map(|axis| (shape[*axis] as usize, steps[*axis])).unzip();

@@ -91,13 +91,13 @@ impl Inner {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o1600).custom_flags(libc::O_NOFOLLOW);
         let file = options.open(&path).map_err(|error| refused("cannot be opened", &path, &error))?;
-        let facts = file.metadata().map_err(|error| refused("cannot be looked at", &path, &error))?;
+        let facts = file.metadata().map_err(|error| refused("cannot be examined", &path, &error))?;
         if !facts.is_file() || facts.uid() != user() || facts.mode() & 0o022 != 0 {
             let message = format!("{} is not a file that user {} alone can write", path.display(), user());
             return Err(Error::new(Code::PermissionDenied, message).with_remedy("remove it"));
         }
         let folder = path.parent().unwrap_or(Path::new("/"));
-        let mark = Mark::of(folder, &key).map_err(|error| refused("cannot be looked at", folder, &error))?;
+        let mark = Mark::of(folder, &key).map_err(|error| refused("cannot be examined", folder, &error))?;
         let hashes = cards.iter().map(|card| key_hash(&card.key)).collect();
         let outside = cards.iter().map(|_| AtomicU64::new(0)).collect();
         let inner = Inner { path, cards, hashes, outside, patience, file, identity: (facts.dev(), facts.ino()), mark, key, nested };
@@ -299,7 +299,7 @@ impl Inner {
     pub(super) fn unusable(&self, why: &str) -> Error {
         let members = process::list(slot::members(self));
         Error::data_loss(format!("the ledger {} {why}; its members are {members}", self.path.display()))
-            .with_remedy("end those programs: a ledger that nobody uses is made anew")
+            .with_remedy("end those programs: a ledger that no program uses is replaced")
     }
 
     /// The processes that have the file open, in words.

@@ -129,7 +129,7 @@ impl fmt::Display for Full {
         let own: Bytes = self.holders.iter().filter(|holder| holder.own).map(|holder| holder.bytes).sum();
         let mut parts = Vec::new();
         if own > Bytes::ZERO {
-            parts.push(format!("{} are held by the one who asks", exact(own)));
+            parts.push(format!("{} are held by this program itself", exact(own)));
         }
         if self.holders.iter().any(|holder| !holder.own) {
             parts.push(format!("held by {}", list(&self.holders)));
@@ -146,7 +146,7 @@ impl fmt::Display for Full {
         match self.why {
             Why::Taken | Why::Spoken | Why::Never | Why::Stopped => Ok(()),
             Why::TimedOut(after) => write!(f, "; waited for {after:?}"),
-            Why::Deadlock => f.write_str("; those who hold the rest wait for each other, and this was the last of them"),
+            Why::Deadlock => f.write_str("; the holders of the rest wait for each other, and this request closed the circle"),
         }
     }
 }
@@ -158,8 +158,8 @@ impl From<Full> for Error {
         use plimsoll_base::Code;
         let (code, remedy) = match full.why {
             Why::Taken => (Code::ResourceExhausted, "end one of the holders, ask for less, or wait until there is room"),
-            Why::Spoken => (Code::ResourceExhausted, "wait too: those who wait come first"),
-            Why::Never => (Code::ResourceExhausted, "ask for less: the card has not that much for one program"),
+            Why::Spoken => (Code::ResourceExhausted, "wait for memory, too (--wait): requests that wait come first"),
+            Why::Never => (Code::ResourceExhausted, "ask for less: the card has less than that for one program"),
             Why::TimedOut(_) => (Code::DeadlineExceeded, "wait longer, end one of the holders, or ask for less"),
             Why::Deadlock => (Code::Aborted, "give back what is held, then ask for all of it at once"),
             Why::Stopped => (Code::Cancelled, "wait longer, end one of the holders, or ask for less"),

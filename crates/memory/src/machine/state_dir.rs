@@ -31,7 +31,7 @@ impl StateDir {
     /// user could alter what the ledger says. The same where it is missing and would be made in a folder of another user, whom it
     /// would lock out. Otherwise why it cannot be made.
     pub fn open(path: impl Into<PathBuf>) -> Result<StateDir> {
-        let path = named(&path.into()).map_err(|error| refused("cannot be looked at", Path::new("."), &error))?;
+        let path = named(&path.into()).map_err(|error| refused("cannot be examined", Path::new("."), &error))?;
         let unsafe_because = |why: String| {
             let message = format!("the folder for ledgers {} {why}", path.display());
             Err(Error::new(Code::PermissionDenied, message).with_remedy(REMEDY))
@@ -43,9 +43,9 @@ impl StateDir {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(refused("cannot be made", &path, &error)),
             _ => {}
         }
-        let facts = fs::symlink_metadata(&path).map_err(|error| refused("cannot be looked at", &path, &error))?;
+        let facts = fs::symlink_metadata(&path).map_err(|error| refused("cannot be examined", &path, &error))?;
         if facts.is_symlink() {
-            return unsafe_because("is a link: whoever made it could change where it points".into());
+            return unsafe_because("is a link: its owner could change where it points".into());
         }
         if !facts.is_dir() {
             return unsafe_because("is not a folder".into());

@@ -65,7 +65,7 @@ fn a_growing_line_reserves_what_it_lacks_in_steps() {
         error.to_string(),
         format!(
             "RESOURCE_EXHAUSTED: CUDA_ERROR_OUT_OF_MEMORY: out of memory: GPU:0: arena asks for 22 B; 5 B of a limit of 100 B are reserved (a: 5 B); card card 0: 5 B asked; 4 B of 100 B \
-             are free; 22 B are held by the one who asks; held by pid {pid} (tester --all) \"other\": 74 B on card 0\n  hint: end one of the \
+             are free; 22 B are held by this program itself; held by pid {pid} (tester --all) \"other\": 74 B on card 0\n  hint: end one of the \
              holders, ask for less, or wait until there is room"
         )
     );

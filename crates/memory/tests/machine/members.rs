@@ -62,7 +62,7 @@ fn all_or_nothing_and_who_has_the_rest() {
         Error::from(*full).to_string(),
         format!(
             "RESOURCE_EXHAUSTED: 3 GiB (3221225472 bytes) asked; 1 GiB (1073741824 bytes) of 4 GiB (4294967296 bytes) are free; 1 GiB (1073741824 \
-             bytes) are held by the one who asks; held by pid {pid} (tester --all): 2 GiB (2147483648 bytes) on card 0\n  hint: end one of \
+             bytes) are held by this program itself; held by pid {pid} (tester --all): 2 GiB (2147483648 bytes) on card 0\n  hint: end one of \
              the holders, ask for less, or wait until there is room"
         )
     );

@@ -92,7 +92,7 @@ impl Lowering<'_> {
         match self.meaning(node.inputs[input])? {
             Meaning::Variable(variable) => Ok(*variable),
             _ if self.is_reference(node.inputs[input]) => Err(Error::unimplemented("not yet: a change of one of several variables")),
-            _ => Err(Error::invalid_argument(format!("input {input} of {} is no variable (a fed value cannot be assigned)", node.op))),
+            _ => Err(Error::invalid_argument(format!("input {input} of {} is not a variable (a fed value cannot be assigned)", node.op))),
         }
     }
 

@@ -29,7 +29,7 @@ impl Observer {
     /// another library than the driver's; empty, none is loaded.
     ///
     /// # Errors
-    /// Those of [`plimsoll_device::resolve`] for options that make no sense. What cannot be looked at is no error: the notes of a
+    /// Those of [`plimsoll_device::resolve`] for options that make no sense. What cannot be examined is no error: the notes of a
     /// [`View`] say so.
     pub fn open(options: &Options, environment: &Environment) -> Result<Observer> {
         let simulated = options.simulated_cards(environment)?;
@@ -76,7 +76,7 @@ impl Observer {
         if let Some(ledger) = &self.ledger {
             match ledger.as_ref().map_err(Error::clone).and_then(Machine::look) {
                 Ok(snapshot) => held(&snapshot, &(first..view.cards.len()).collect::<Vec<_>>(), &mut view),
-                Err(error) => view.warnings.push(format!("who holds memory of simulated GPUs cannot be seen: {}", error.message())),
+                Err(error) => view.warnings.push(format!("the holders of simulated GPUs' memory cannot be listed: {}", error.message())),
             }
         }
         view.processes.sort_by_key(|process| (process.card, std::cmp::Reverse(process.reserved.max(process.used)), process.pid));
@@ -133,7 +133,7 @@ impl Observer {
         });
         match snapshot {
             Ok(snapshot) => held(&snapshot, &places, view),
-            Err(error) => view.warnings.push(format!("who has leases of NVIDIA cards cannot be seen: {}", error.message())),
+            Err(error) => view.warnings.push(format!("the leases of NVIDIA cards cannot be listed: {}", error.message())),
         }
     }
 

@@ -214,7 +214,7 @@ fn hook(channel: &Channel) -> Result<Arc<Mutex<Option<Panic>>>, String> {
 
 fn text_of(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_string());
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic that is no text".into())
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a text".into())
 }
 
 fn limit_address_space(more: u64) -> Result<(), String> {

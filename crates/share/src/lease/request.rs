@@ -109,7 +109,7 @@ impl FromStr for Amount {
             return Ok(Amount::All);
         }
         let fraction = match text.strip_suffix('%') {
-            Some(percent) => Some(percent.trim().parse::<f64>().map(|percent| percent / 100.0).map_err(|_| wrong("is no share"))?),
+            Some(percent) => Some(percent.trim().parse::<f64>().map(|percent| percent / 100.0).map_err(|_| wrong("is not a share"))?),
             // 1.0 is all.
             None if text.contains('.') => text.parse::<f64>().ok(),
             None => None,
@@ -118,12 +118,12 @@ impl FromStr for Amount {
             Some(fraction) if fraction > 0.0 && fraction <= 1.0 => Ok(Amount::Fraction(fraction)),
             Some(_) => Err(wrong("is not above 0 and at most 1")),
             None => match Bytes::of_option(text) {
-                Ok(Bytes::ZERO) => Err(wrong("is no memory")),
+                Ok(Bytes::ZERO) => Err(wrong("is not an amount: it is 0 bytes")),
                 Ok(bytes) => Ok(Amount::Bytes(bytes)),
                 Err(error) if error.is_without_unit() => {
                     Err(Error::invalid_argument(error.to_string()).with_remedy("write a size as 2GiB, a share as 0.4 or 40%, or all"))
                 }
-                Err(error) => Err(wrong(&format!("is no amount: {error}"))),
+                Err(error) => Err(wrong(&format!("is not an amount: {error}"))),
             },
         }
     }

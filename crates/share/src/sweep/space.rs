@@ -31,7 +31,7 @@ impl FromStr for Axis {
         let wrong = |why: &str| {
             Error::invalid_argument(format!("--set {text}: {why}")).with_remedy("write NAME=VALUE,VALUE, or NAME=LOW..HIGH with --random")
         };
-        let (name, values) = text.split_once('=').ok_or_else(|| wrong("there is no ="))?;
+        let (name, values) = text.split_once('=').ok_or_else(|| wrong("it has no ="))?;
         let name = name.trim();
         if !is_name(name) {
             return Err(wrong("a name has letters, digits, '_', '-' and '.'"));
@@ -40,8 +40,8 @@ impl FromStr for Axis {
         let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
         let values = match range.split_once("..").and_then(|(low, high)| Some((number(low)?, number(high)?))) {
             Some((low, high)) if low < high && (!is_log || low > 0.0) => Values::Range { low, high, is_log },
-            Some(_) => return Err(wrong("a range goes up, and one of magnitudes begins above 0")),
-            None if is_log => return Err(wrong("that is no range")),
+            Some(_) => return Err(wrong("in a range LOW is below HIGH, and above 0 with log:")),
+            None if is_log => return Err(wrong("log: needs a range")),
             None => Values::List(values.split(',').map(|value| value.trim().to_string()).collect()),
         };
         Ok(Axis { name: name.into(), values })
@@ -55,7 +55,7 @@ impl FromStr for Axis {
 /// INVALID_ARGUMENT for a name that is there twice, a range without a number to draw, and for too many.
 pub fn points(axes: &[Axis], random: Option<usize>, seed: u64) -> Result<Vec<Point>> {
     if let Some(twice) = (1..axes.len()).find(|&at| axes[..at].iter().any(|axis| axis.name == axes[at].name)) {
-        return Err(Error::invalid_argument(format!("--set {}: the name is there twice", axes[twice].name)));
+        return Err(Error::invalid_argument(format!("--set {}: the name is given twice", axes[twice].name)));
     }
     let size = axes.iter().try_fold(1usize, |size, axis| match &axis.values {
         Values::List(values) => size.checked_mul(values.len()),
@@ -71,7 +71,7 @@ pub fn points(axes: &[Axis], random: Option<usize>, seed: u64) -> Result<Vec<Poi
             }
         }
         None if !is_grid => {
-            return Err(Error::invalid_argument("a range has no grid").with_remedy("say how many points to draw, with --random N"));
+            return Err(Error::invalid_argument("a range (LOW..HIGH) has no list of points").with_remedy("say how many points to draw, with --random N"));
         }
         None => size.unwrap_or(usize::MAX),
     };

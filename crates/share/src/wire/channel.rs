@@ -133,7 +133,7 @@ impl Channel {
             match buffer.first() {
                 Some(&LAST) => break,
                 Some(&MORE) => {}
-                _ => return Err(Error::data_loss("a worker sent what is no packet")),
+                _ => return Err(Error::data_loss("a worker sent a damaged packet")),
             }
         }
         let broken = || Error::data_loss("a packet between a program and its worker is broken");

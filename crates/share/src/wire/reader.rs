@@ -108,13 +108,13 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         match self.array()? {
             [0] => visitor.visit_bool(false),
             [1] => visitor.visit_bool(true),
-            [other] => Err(WireError::Value(format!("{other} is no truth value"))),
+            [other] => Err(WireError::Value(format!("{other} is not a truth value"))),
         }
     }
 
     fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WireError> {
         let number = u32::from_le_bytes(self.array()?);
-        visitor.visit_char(char::from_u32(number).ok_or_else(|| WireError::Value(format!("{number} is no character")))?)
+        visitor.visit_char(char::from_u32(number).ok_or_else(|| WireError::Value(format!("{number} is not a character")))?)
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WireError> {

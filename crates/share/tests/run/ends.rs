@@ -57,7 +57,7 @@ fn output_is_the_programs_and_what_is_said_beside_it_is_little() {
     assert_eq!(own.len(), 2, "{}", said.err);
     assert_eq!(
         own[0],
-        "512 MiB of GPU 0 (Simulated GPU); framework setting: TensorFlow, PyTorch and JAX have settings for a share, nobody watches"
+        "512 MiB of GPU 0 (Simulated GPU); framework setting: TensorFlow, PyTorch and JAX have settings for a share; use is not measured"
     );
     assert!(own[1].starts_with("done after ") && own[1].ends_with("; peak use 0 B of 512 MiB on GPU 0; all memory came back"), "{own:?}");
 }

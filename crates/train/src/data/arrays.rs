@@ -50,7 +50,7 @@ impl Array {
         let file = RecordFile::open(path)?;
         let shown = path.display();
         let read_at = |buffer: &mut [u8], offset: u64| match offset + buffer.len() as u64 {
-            end if end > file.length() => Err(Error::data_loss("this is no .npy file: it ends within its header")),
+            end if end > file.length() => Err(Error::data_loss("this is not a .npy file: it ends within its header")),
             _ => file.read_at(buffer, offset),
         };
         let layout = Layout::read(read_at).map_err(|error| error.context(&shown))?;
@@ -160,7 +160,7 @@ mod tests {
             (of("<f4", "False", "(2, 3)", 25), Code::DataLoss, "x.npy, byte 91: 1 bytes follow float[2,3]"),
             (of("<f4", "False", "(9223372036854775807, 4)", 8), Code::InvalidArgument, ""),
             (of("<f4", "False", "(4611686018427387904,)", 8), Code::DataLoss, "byte 0: no file can hold"),
-            (b"\x93NUMPY\x01".to_vec(), Code::DataLoss, "x.npy: this is no .npy file: it ends within its header"),
+            (b"\x93NUMPY\x01".to_vec(), Code::DataLoss, "x.npy: this is not a .npy file: it ends within its header"),
             (b"\x93NUMPY\x02\x00\xff\xff\xff\xff".to_vec(), Code::DataLoss, "header is 4294967295 bytes long"),
             (b"PK\x03\x04 and more".to_vec(), Code::DataLoss, "does not begin with"),
             (Vec::new(), Code::DataLoss, "ends within its header"),

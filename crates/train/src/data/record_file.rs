@@ -18,7 +18,7 @@ impl RecordFile {
     /// Opens a file.
     ///
     /// # Errors
-    /// NOT_FOUND, PERMISSION_DENIED or what else the system says, with the path; INVALID_ARGUMENT for what is no plain file.
+    /// NOT_FOUND, PERMISSION_DENIED or what else the system says, with the path; INVALID_ARGUMENT for what is not a regular file.
     pub fn open(path: &Path) -> Result<RecordFile> {
         let failed = |error: std::io::Error| plimsoll::model::file_error(path, &error);
         let file = plimsoll::model::open_file(path)?;

@@ -109,7 +109,7 @@ impl FromStr for OptimizerKind {
 
     fn from_str(text: &str) -> Result<OptimizerKind> {
         let kinds = [OptimizerKind::Sgd, OptimizerKind::Momentum, OptimizerKind::Adam];
-        let unknown = || Error::invalid_argument(format!("'{text}' is no optimizer")).with_remedy("write sgd, momentum or adam");
+        let unknown = || Error::invalid_argument(format!("'{text}' is not an optimizer")).with_remedy("write sgd, momentum or adam");
         kinds.into_iter().find(|kind| kind.to_string() == text).ok_or_else(unknown)
     }
 }

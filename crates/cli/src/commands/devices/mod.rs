@@ -17,10 +17,10 @@ use crate::output;
 /// How devices are listed.
 #[derive(Args)]
 pub struct DevicesArgs {
-    /// What was found and what was not, and why
+    /// Also print what was found, what was not, and why
     #[arg(short, long)]
     verbose: bool,
-    /// Again and again, every second or after so many, until Ctrl-C
+    /// Repeat every second, or every N seconds, until Ctrl-C
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
     watch: Option<f64>,
 }

@@ -100,7 +100,7 @@ fn lease(view: &View, process: &Process, columns: usize) -> String {
         Some(Guarantee::Held) => "itself",
         Some(Guarantee::Setting) => "settings",
         Some(Guarantee::Watched) => "watching",
-        None => "nobody",
+        None => "-",
     };
     let name = if process.name.is_empty() { String::new() } else { format!("[{}] ", process.name) };
     let text = format!(

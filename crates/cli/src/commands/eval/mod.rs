@@ -41,7 +41,7 @@ pub struct EvalArgs {
     /// A checkpoint to take variables from: a folder (the latest in it) or a prefix
     #[arg(long, value_name = "DIR")]
     restore: Option<PathBuf>,
-    /// Run all models at the same time, as far as the sum of what they take fits: otherwise they take turns. Without this, one
+    /// Run all models at the same time if the sum of their memory fits, else in turns. Without this, one
     /// after the other
     #[arg(long)]
     parallel: bool,

@@ -43,7 +43,7 @@ pub struct TrainArgs {
     /// of the array
     #[arg(long, value_name = "DIR|NAME=FILE.npy")]
     data: Vec<String>,
-    /// A model: the loss, a scalar, to be reported. There is nothing to test a model with: test_accuracy is null in --json
+    /// A model: the loss to report, a scalar. A model has no test examples: test_accuracy is null in --json
     #[arg(long, value_name = "TENSOR")]
     fetch: Option<String>,
     /// A model: the operation that gives variables their first values [default: init]
@@ -55,29 +55,29 @@ pub struct TrainArgs {
     /// Each tower takes steps of its own, without waiting for the others
     #[arg(long = "async")]
     is_async: bool,
-    /// cifar10: images are cropped, flipped, brightened and stretched in contrast by chance
+    /// cifar10: crop, flip and change brightness and contrast of images at random
     #[arg(long)]
     augment: bool,
     /// Examples of a step: of all towers together, with --async of the one that takes it
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..))]
     batch_size: u64,
-    /// The step at which it ends; a resumed training counts on from its checkpoint
+    /// The number of the last step; a resumed training counts on from its checkpoint
     #[arg(long, value_name = "N", default_value_t = 1000)]
     steps: u64,
     /// sgd, momentum or adam [default: the network's; adam for digits, momentum for mnist, sgd for cifar10]
     #[arg(long, value_name = "O", value_parser = optimizer)]
     optimizer: Option<OptimizerKind>,
-    /// How fast it learns, at the beginning [default: what suits network and optimizer]
+    /// The learning rate of the first step [default: one that suits network and optimizer]
     #[arg(long, value_name = "R")]
     learning_rate: Option<f32>,
-    /// Decides first values and the order of examples; with --resume the order is the checkpoint's
+    /// The seed of first values and of the order of examples; with --resume the order is the checkpoint's
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     seed: i64,
-    /// Train so many networks side by side, with seeds that count up from --seed, and report the averaged accuracy. --save and
+    /// Train N networks side by side, with seeds that count up from --seed, and report the averaged accuracy. --save and
     /// --resume then name a folder with a folder seed-SEED for each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
     ensemble: Option<u32>,
-    /// Write checkpoints into this folder: now and then (--save-every) and at the end
+    /// Write checkpoints into this folder: on the way (--save-every) and at the end
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
     /// How often --save writes a checkpoint: every 500 steps, every 10min, or whichever comes first (500,10min). The latest 5 are

@@ -123,7 +123,7 @@ impl Network {
         let towers = match (towers, config.is_async) {
             (1, _) => format!("1 tower of {batch_size} images a step"),
             (towers, false) => format!("{towers} towers of {each} images a step"),
-            (towers, true) => format!("{towers} towers that take steps of {batch_size} images each on its own"),
+            (towers, true) => format!("{towers} towers that each take steps of {batch_size} images"),
         };
         format!("{name}: {layers}, {towers}, {optimizer} {rate}, seed {seed}")
     }
