@@ -350,3 +350,36 @@ fn cifar10_itself_trains_under_its_promise() {
         }
     }
 }
+
+/// The numbers in docs/training.md: what is moved is exact, promises may be a tenth off, since kernels take scratch by the processor.
+#[test]
+fn the_tables_of_the_page_on_training_are_true() {
+    let page = include_str!("../../../../docs/training.md");
+    let cells = |row: &str| -> Vec<String> {
+        let line = page.lines().find(|line| line.starts_with(&format!("| {row}"))).unwrap_or_else(|| panic!("no row '{row}'"));
+        line.trim_matches('|').split('|').skip(1).map(|cell| cell.trim().to_string()).collect()
+    };
+    let images = HostTensor::zeros(plimsoll::DataType::Float, plimsoll::Shape::from([256, 24, 24, 3])).unwrap();
+    let labels = HostTensor::zeros(plimsoll::DataType::Int32, plimsoll::Shape::from([256])).unwrap();
+    let examples = Examples::new(vec![("images", images), ("labels", labels)]).unwrap();
+    let rows = [
+        ("one tower", 1, false, None),
+        ("two towers together |", 2, false, Some("together (64")),
+        ("two towers apart |", 2, true, Some("apart (128")),
+    ];
+    for (row, towers, is_async, moved) in rows {
+        let config = Config { towers, is_async, batch_size: 128, ..Config::default() };
+        let devices = Devices::open(&cpus(towers)).unwrap();
+        let data = DataSet::new(examples.clone(), Some(examples.clone()), 0).unwrap();
+        let trainer = Trainer::new(&devices, &CIFAR10, data, &config).unwrap();
+        let promised: Vec<f64> = trainer.promise().devices().iter().map(|device| device.peak.0 as f64 / f64::from(1 << 20)).collect();
+        let said: Vec<f64> = cells(row).iter().filter_map(|cell| cell.strip_suffix(" MiB")?.parse().ok()).collect();
+        let is_near = promised.len() == said.len() && promised.iter().zip(&said).all(|(a, b)| (a - b).abs() <= 0.1 * b);
+        assert!(is_near, "{row}: {promised:.1?}, and the page says {said:?}");
+        if let Some(moved) = moved {
+            let bytes = trainer.report().towers[1].moved_bytes_per_step;
+            let said = cells(moved).last().unwrap().trim_end_matches(" bytes").replace(',', "");
+            assert_eq!(bytes.to_string(), said, "{moved}");
+        }
+    }
+}
