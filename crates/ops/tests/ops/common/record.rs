@@ -5,7 +5,7 @@ use std::str::FromStr;
 use plimsoll_base::DataType;
 use plimsoll_graph::{AttrValue, HostTensor, Shape};
 
-const RECORD: &str = include_str!("../data/op_values.txt");
+const RECORD: &str = include_str!("../../data/op_values.txt");
 
 /// How an operand is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
