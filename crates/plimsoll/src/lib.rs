@@ -78,8 +78,3 @@ pub mod npy {
 pub mod formats {
     pub use plimsoll_formats::*;
 }
-
-/// The README's example, compiled.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct ReadmeDoctests;

@@ -1,6 +1,8 @@
-//! The programs in `docs/book.md`: each is a file beside this one, shown whole, and what it prints is what the book says.
+//! The programs in `docs/book.md` and the README: each is a file beside this one, shown whole, and what it prints is what the page says.
+//! They run in the root of the project.
 //! `PLIMSOLL_BLESS=1` writes anew what differs. A program of its own, since workers are this executable, started again.
 
+mod first;
 mod memory_consumer;
 mod memory_consumer_fails;
 mod numbers;
@@ -8,13 +10,16 @@ mod pool;
 mod release;
 mod session_memory;
 mod tensors;
+mod workers;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 type Example = (&'static str, fn() -> plimsoll::Result<()>);
 
 const EXAMPLES: &[Example] = &[
+    ("first", first::main),
+    ("workers", workers::main),
     ("memory_consumer", memory_consumer::main),
     ("memory_consumer_fails", memory_consumer_fails::main),
     ("release", release::main),
@@ -38,23 +43,35 @@ fn main() -> ExitCode {
             }
         };
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/book.md");
-    let book = std::fs::read_to_string(&path).expect("the book can be read");
-    let (written, failed) = read(&book);
+    let (mut failed, mut shown) = (Vec::new(), Vec::new());
+    for page in ["README.md", "docs/book.md"] {
+        let path = root().join(page);
+        let text = std::fs::read_to_string(&path).expect("the page can be read");
+        let written = read(page, &text, &mut failed, &mut shown);
+        if std::env::var_os("PLIMSOLL_BLESS").is_some() {
+            std::fs::write(&path, written).expect("the page can be written");
+        }
+    }
+    failed.extend(
+        EXAMPLES.iter().filter(|(name, _)| !shown.iter().any(|shown| shown == name)).map(|(name, _)| format!("no page shows '{name}'")),
+    );
     if std::env::var_os("PLIMSOLL_BLESS").is_some() {
-        std::fs::write(&path, written).expect("the book can be written");
         return ExitCode::SUCCESS;
     }
     failed.iter().for_each(|failed| eprintln!("{failed}"));
-    println!("{} examples of the book, {} failed", EXAMPLES.len(), failed.len());
+    println!("{} examples, {} failed", EXAMPLES.len(), failed.len());
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The book as it should be, and what is wrong with it. An example is a block ```` ```rust NAME ````, and what it prints the block
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The page as it should be; notes what is wrong with it, and which examples it shows. An example is a block ```` ```rust NAME ````, and what it prints the block
 /// ```` ```text ```` after it.
-fn read(book: &str) -> (String, Vec<String>) {
-    let (mut written, mut failed, mut shown) = (String::new(), Vec::new(), Vec::new());
-    let mut lines = book.lines();
+fn read(page: &str, text: &str, failed: &mut Vec<String>, shown: &mut Vec<String>) -> String {
+    let mut written = String::new();
+    let mut lines = text.lines();
     while let Some(line) = lines.next() {
         written += &format!("{line}\n");
         let Some(name) = line.strip_prefix("```rust ") else { continue };
@@ -64,7 +81,7 @@ fn read(book: &str) -> (String, Vec<String>) {
         // What the file needs to be a module stands in front of the example.
         let source = std::fs::read_to_string(&file).unwrap_or_default().replace("pub fn main()", "fn main()");
         if program != source {
-            failed.push(format!("the book's '{name}' is not {}", file.display()));
+            failed.push(format!("'{name}' in {page} is not {}", file.display()));
         }
         written += &format!("{source}```\n");
         let between: Vec<&str> = lines.by_ref().take_while(|line| *line != "```text").collect();
@@ -72,20 +89,19 @@ fn read(book: &str) -> (String, Vec<String>) {
         let wanted: String = block(&mut lines);
         let printed = run(name);
         if printed != wanted {
-            failed.push(format!("the book's '{name}' prints\n{printed}and the book says\n{wanted}"));
+            failed.push(format!("'{name}' in {page} prints\n{printed}and the page says\n{wanted}"));
         }
         written += &format!("```text\n{printed}```\n");
-        shown.push(name);
+        shown.push(name.to_string());
     }
-    failed.extend(EXAMPLES.iter().filter(|(name, _)| !shown.contains(name)).map(|(name, _)| format!("the book does not show '{name}'")));
-    (written, failed)
+    written
 }
 
 /// What a program prints, on a machine of its own.
 fn run(name: &str) -> String {
     let folder = std::env::temp_dir().join(format!("plimsoll-test-book-{}-{name}", std::process::id()));
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-    command.env(NAME, name).env("PLIMSOLL_STATE_DIR", &folder).env("PLIMSOLL_NVML", "");
+    command.env(NAME, name).env("PLIMSOLL_STATE_DIR", &folder).env("PLIMSOLL_NVML", "").current_dir(root());
     for name in ["PLIMSOLL_SIM_GPUS", "PLIMSOLL_LEASE", "CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH", "RUST_BACKTRACE"] {
         command.env_remove(name);
     }
