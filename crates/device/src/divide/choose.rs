@@ -27,7 +27,9 @@ pub fn seen(physical: &[PhysicalDevice], environment: &Environment, notes: &mut 
     for entry in list.split(',').map(str::trim) {
         let Some(device) = find(entry, &order) else {
             if !matches!(list.trim(), "" | "-1") {
-                notes.push(format!("CUDA_VISIBLE_DEVICES={list} ends at '{entry}', which is not a card: the cards after it are not visible"));
+                notes.push(format!(
+                    "CUDA_VISIBLE_DEVICES={list} ends at '{entry}', which is not a card: the cards after it are not visible"
+                ));
             }
             break;
         };

@@ -71,7 +71,8 @@ pub fn points(axes: &[Axis], random: Option<usize>, seed: u64) -> Result<Vec<Poi
             }
         }
         None if !is_grid => {
-            return Err(Error::invalid_argument("a range (LOW..HIGH) has no list of points").with_remedy("say how many points to draw, with --random N"));
+            return Err(Error::invalid_argument("a range (LOW..HIGH) has no list of points")
+                .with_remedy("say how many points to draw, with --random N"));
         }
         None => size.unwrap_or(usize::MAX),
     };
