@@ -112,6 +112,8 @@ fn parse() -> clap::error::Result<Cli> {
 }
 
 fn main() -> ExitCode {
-    parse().unwrap_or_else(|error| error.exit()).command.run().unwrap_or_else(|failure| failure.report())
-use plimsoll::share::supervise::{self, Supervisors};
+    // First: a supervisor of a program that `sweep` starts comes this far and no further.
+    let supervisors = supervise::begin();
+    let cli = parse().unwrap_or_else(|error| error.exit());
+    cli.command.run(supervisors).unwrap_or_else(|failure| failure.report())
 }

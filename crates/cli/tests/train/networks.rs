@@ -117,8 +117,7 @@ fn the_summary_says_how_towers_fared() {
     let output = train(&["--async", "--towers", "3", "--steps", "9"]);
     let out = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    for fragment in ["3 towers that each take steps of 128 images", "tower 2 on CPU:2: ", "ms of them waiting; ", "staleness: "]
-    {
+    for fragment in ["3 towers that each take steps of 128 images", "tower 2 on CPU:2: ", "ms of them waiting; ", "staleness: "] {
         assert!(out.contains(fragment), "{fragment} in {out}");
     }
     let together = text(&train(&["--steps", "3"]).stdout);

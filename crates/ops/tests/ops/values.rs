@@ -274,6 +274,6 @@ fn it_is_known_which_operations_can_fail() {
             found.insert(case.op);
         }
     }
-    let expected = include_str!("data/can_fail.txt");
+    let expected = include_str!("../data/can_fail.txt");
     assert_eq!(found.into_iter().collect::<Vec<_>>(), expected.lines().collect::<Vec<_>>());
 }

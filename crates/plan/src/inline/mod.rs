@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef, Graph, GraphDef, MAX_OUTPUTS, NodeDef, NodeId, OpTable};
+use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef, Graph, GraphDef, Library, MAX_OUTPUTS, NodeDef, NodeId, OpTable};
 
 pub(crate) use self::body::Body;
 pub use self::calls::{Calls, Part};
