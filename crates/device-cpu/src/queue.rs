@@ -122,7 +122,7 @@ impl CpuQueue {
                 start = None;
             } else if alone || step.chunks == 1 {
                 // SAFETY: the queue is claimed and its waits are over; nobody else has pieces of the command.
-                if let Err(fault) = unsafe { execute(self.pointers(), step, 0..step.chunks, 0) } {
+                if let Err(fault) = unsafe { execute(run, self.pointers(), step, 0..step.chunks, 0) } {
                     run.fail(Failure { queue: index, command: finished, fault });
                     break;
                 }
@@ -179,7 +179,7 @@ impl CpuQueue {
                 _ => mine.insert((command, self.offer.slice())).1,
             };
             // SAFETY: the pieces and the slice are ours alone, and the command is not over before they are counted as done below.
-            if let Err(fault) = unsafe { execute(self.pointers(), step, pieces, slice) } {
+            if let Err(fault) = unsafe { execute(run, self.pointers(), step, pieces, slice) } {
                 run.fail(Failure { queue: self.loaded.queue, command, fault });
                 count += self.offer.withdraw();
             }

@@ -102,6 +102,65 @@ fn fed_and_fetched_memory_may_be_elsewhere_in_every_run() {
     }
 }
 
+/// Writes what it is called and the sum of what it reads, through scratch; the third call fails.
+#[derive(Debug)]
+struct Adds;
+
+impl Outside for Adds {
+    fn perform(&self, call: u32, inputs: &[&[u8]], outputs: &mut [&mut [u8]], scratch: &mut [u8]) -> std::result::Result<(), Fault> {
+        if call == 2 {
+            return Err(Fault::invalid("the third", [0, 0]));
+        }
+        scratch[0] = inputs.iter().flat_map(|bytes| bytes.iter()).sum();
+        outputs[0].copy_from_slice(&[call as u8, scratch[0]]);
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_outside_of_memory_is_the_runs_to_do() {
+    let device = device(2);
+    let place = |place, offset, bytes| BufferRef { place, offset, bytes };
+    let outside = |call, inputs, args| Command {
+        work: Work::Outside { call, inputs },
+        args,
+        scratch: Some(place(Place::Arena(0), 8, 1)),
+        worker_scratch: None,
+        guard: None,
+        waits: vec![],
+        label: "outside".into(),
+    };
+    let [fed, made, fetched] = [place(Place::Feed(0), 0, 3), place(Place::Arena(0), 0, 2), place(Place::Fetch(0), 0, 2)];
+    for (third, with) in [(false, true), (true, true), (false, false)] {
+        let mut commands = vec![outside(0, 1, vec![fed, made]), outside(1, 2, vec![fed, made, fetched])];
+        if third {
+            commands.insert(1, outside(2, 0, vec![]));
+        }
+        let executable = device.load(0, Arc::new(Program { commands })).unwrap();
+        let (feed, mut arena, mut fetch) = ([1u8, 2, 3], [0u64; 2], [9u8; 2]);
+        let bindings = Bindings {
+            arenas: vec![Address::new(arena.as_mut_ptr().cast())],
+            feeds: vec![Address::new(feed.as_ptr().cast_mut())],
+            fetches: vec![Address::new(fetch.as_mut_ptr())],
+            ..Bindings::default()
+        };
+        let mut run = Run::new(1, bindings);
+        run.outside = with.then(|| Arc::new(Adds) as Arc<dyn Outside>);
+        let mut run = Arc::new(run);
+        Run::alone(&mut run).restart();
+        executable.submit(&run);
+        device.drive(&run);
+        let failure = run.failure().map(|failure| (failure.command, failure.fault.code));
+        let expected = match (third, with) {
+            (_, false) => (Some((0, Code::FailedPrecondition)), [9, 9]),
+            (true, _) => (Some((1, Code::InvalidArgument)), [9, 9]),
+            (false, _) => (None, [1, 1 + 2 + 3 + 6]),
+        };
+        assert_eq!((failure, fetch), expected);
+    }
+    assert!(device.load(0, Arc::new(Program { commands: vec![outside(0, 1, vec![])] })).is_err());
+}
+
 #[test]
 fn the_first_failure_counts_and_the_pool_goes_on() {
     for threads in [1, 2, 3] {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use plimsoll_base::{Bytes, Code, Result};
+use plimsoll_base::{Bytes, Code, Error, Result};
 use plimsoll_device::interpret::Loaded;
-use plimsoll_device::{Device, DeviceSpec, Executable, Failure, Fault, Program, Run, Usage};
+use plimsoll_device::{Device, DeviceSpec, Executable, Failure, Fault, Program, Run, Usage, Work};
 use plimsoll_memory::{Block, Ledger, Loan};
 
 use crate::compute::Compute;
@@ -93,6 +93,10 @@ impl Device for SimDevice {
 
     fn load(&self, queue: u32, program: Arc<Program>) -> Result<Box<dyn Executable>> {
         self.memory.refuse_if_lost()?;
+        if let Some(command) = program.commands.iter().find(|command| matches!(command.work, Work::Outside { .. })) {
+            let message = format!("{} reaches outside of the memory of a card", command.label);
+            return Err(Error::unimplemented(message).on_device(self.spec.name.to_string()));
+        }
         let loaded = Loaded::new(queue, &program, 1).map_err(|error| error.on_device(self.spec.name.to_string()))?;
         Ok(Box::new(SimExecutable { loaded: Arc::new(loaded), streams: self.streams.clone(), lost: self.lost.clone() }))
     }

@@ -150,7 +150,7 @@ impl Streams {
             // this queue. One thread takes all pieces, with the first slice of scratch.
             let done = unsafe {
                 match is_wanted(bound.pointers(), step) {
-                    true => execute(bound.pointers(), step, 0..step.chunks, 0),
+                    true => execute(run, bound.pointers(), step, 0..step.chunks, 0),
                     false => {
                         start = None;
                         Ok(())
@@ -183,7 +183,7 @@ fn beyond_reach(loaded: &Loaded, bindings: &Bindings) -> Option<u32> {
     let is_fine = |step: &Step| {
         let args = match step.action {
             Action::Kernel(_) => step.args.0..step.args.0 + step.args.1,
-            Action::Copy { .. } => 0..0,
+            Action::Copy { .. } | Action::Outside { .. } => 0..0,
         };
         args.chain([step.scratch, step.worker.0, step.guard].into_iter().filter(|index| *index != NONE)).all(is_reached)
     };

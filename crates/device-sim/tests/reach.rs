@@ -49,6 +49,17 @@ fn a_kernel_that_is_given_memory_of_the_processor_is_refused() {
         }
         assert_eq!(kernel.0.load(Ordering::Relaxed), 2 * calls, "{place:?}");
     }
+    let command = Command {
+        work: Work::Outside { call: 0, inputs: 0 },
+        args: vec![],
+        scratch: None,
+        worker_scratch: None,
+        guard: None,
+        waits: vec![],
+        label: "file".into(),
+    };
+    let refused = device.load(0, Arc::new(Program { commands: vec![command] })).err().map(|error| error.code());
+    assert_eq!(refused, Some(Code::Unimplemented), "a card has no files");
     let mut there = [0; 64];
     arena.read(0, &mut there).unwrap();
     assert_eq!(there, fed, "a copy brings it there");

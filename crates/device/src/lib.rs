@@ -32,7 +32,7 @@ pub use kernel::{Args, Cost, CpuKernel, Fault, Prepared};
 pub use name::DeviceName;
 pub use options::{Environment, GpuConfig, MemoryLimit, Options, PlacementMode, VirtualDevices};
 pub use program::{BufferRef, Command, Place, Program, Wait, Work};
-pub use run::{Bindings, Failure, Progress, Run};
+pub use run::{Bindings, Failure, Outside, Progress, Run};
 pub use seam::{Device, Executable, Usage};
 pub use spec::{CardPart, DeviceKind, DeviceSpec, InstructionSet, ModelledLink};
 pub use trace::Trace;

@@ -48,6 +48,14 @@ pub enum Work {
     Kernel(Prepared),
     /// Copies argument 0 to argument 1, which is as long; they may be in the memory of different devices.
     Copy,
+    /// Reads or writes what is no device's memory: a file. The run's [`crate::Outside`] does it, under this number. Only devices
+    /// that compute in memory of the process have such commands.
+    Outside {
+        /// The number.
+        call: u32,
+        /// How many of the arguments are read; the others are written.
+        inputs: u32,
+    },
 }
 
 /// One entry of a queue.

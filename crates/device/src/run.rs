@@ -50,6 +50,15 @@ impl Bindings {
     }
 }
 
+/// What runs read and write that is no device's memory. One for each run that is under way.
+pub trait Outside: Send + Sync + std::fmt::Debug {
+    /// Does what the plan calls by this number. `inputs`, `outputs` and `scratch` are the command's; nobody else uses them meanwhile.
+    ///
+    /// # Errors
+    /// A fault; who made the run may know more of it.
+    fn perform(&self, call: u32, inputs: &[&[u8]], outputs: &mut [&mut [u8]], scratch: &mut [u8]) -> Result<(), Fault>;
+}
+
 /// How far a run is, shared by the devices that take part in it. One is made when a plan is loaded and used again and again:
 /// [`Run::alone`], write `bindings`, [`Run::restart`]; submit every queue; drive.
 #[derive(Debug)]
@@ -63,6 +72,8 @@ pub struct Run {
     pub trace: Option<Trace>,
     /// Whether devices say how long they were busy. Written as `bindings` is.
     pub is_timed: bool,
+    /// What does the commands that are [`crate::Work::Outside`]. Written as `bindings` is.
+    pub outside: Option<Arc<dyn Outside>>,
     slots: Vec<Slot>,
     bell: Bell,
     failed: AtomicBool,
@@ -114,6 +125,7 @@ impl Run {
             queues: (0..queues).map(|_| Progress::default()).collect(),
             trace: None,
             is_timed: false,
+            outside: None,
             slots: (0..queues).map(|_| Slot::default()).collect(),
             bell: Bell::new(),
             failed: AtomicBool::new(false),

@@ -174,6 +174,7 @@ fn indexes_of_checkpoints() {
             if let Ok(reader) = BundleReader::from_index(&prefix, index) {
                 for name in reader.names() {
                     let _ = reader.read(name);
+                    let _ = reader.read_in_pieces(name, &mut [0; 64], &mut |_, _| Ok(()));
                 }
             }
         }

@@ -40,8 +40,8 @@ pub use lower::variable_key;
 pub use need::{Need, Needs, check_limits};
 pub use place::{PlaceOptions, Placement, Why, place, place_pruned, stateful};
 pub use plan::{
-    Certainty, DeviceId, DevicePlan, Holder, PeakParts, Plan, PlanConstant, PlanFeed, PlanFetch, PlanRestore, PlanSave, PlanVariable,
-    Queue, Region, SavedTensor, VariableKind,
+    Certainty, DeviceId, DevicePlan, Holder, PeakParts, Plan, PlanCall, PlanCheck, PlanConstant, PlanFeed, PlanFetch, PlanRestore,
+    PlanSave, PlanVariable, Queue, Region, SavedTensor, VariableKind,
 };
 pub use request::{Feed, Request, Signature};
 pub use traffic::Transfer;
@@ -61,6 +61,8 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     transfer::insert(&mut lir, request.devices);
     fuse::fuse(&mut lir)?;
     hazard::order_accesses(&mut lir)?;
+    transfer::complete(&mut lir, request.devices);
+    lower::settle_saves(&mut lir);
     let schedule = order::order(request, &lir)?;
     pack::pack(request, lir, schedule)
 }

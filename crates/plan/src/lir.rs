@@ -13,7 +13,7 @@ use plimsoll_kernels::anchor::Anchor;
 use plimsoll_kernels::expr::Expr;
 use plimsoll_kernels::pool::Pooling;
 
-use crate::plan::{DeviceId, PlanConstant, PlanFeed, PlanFetch, PlanRestore, PlanSave, PlanVariable};
+use crate::plan::{DeviceId, PlanCall, PlanConstant, PlanFeed, PlanFetch, PlanVariable};
 
 define_id!(
     /// A value.
@@ -79,6 +79,9 @@ pub(crate) enum WorkKind {
     Kernel { prepared: Prepared, args: Vec<Arg>, pooling: Option<Pooling> },
     /// Output 0 is input 0, byte for byte.
     Copy,
+    /// What the plan's call of this number does with files, on the host, through so many bytes of scratch. Variables among inputs
+    /// and outputs are no arguments: they are reached where they are.
+    Outside { call: u32, scratch: u64 },
 }
 
 #[derive(Clone, Debug)]
@@ -110,6 +113,7 @@ impl Work {
             WorkKind::Anchor { epilogue, .. } => epilogue.as_ref().is_some_and(Expr::can_fail),
             WorkKind::Kernel { prepared, .. } => prepared.kernel.can_fail(),
             WorkKind::Copy => false,
+            WorkKind::Outside { .. } => true,
         }
     }
 
@@ -130,8 +134,7 @@ pub(crate) struct Lir {
     constants_by_name: HashMap<(DeviceId, String), Vec<u32>>,
     pub feeds: Vec<PlanFeed>,
     pub fetches: Vec<PlanFetch>,
-    pub restores: Vec<PlanRestore>,
-    pub saves: Vec<PlanSave>,
+    pub calls: Vec<PlanCall>,
     pub nodes: Vec<(NodeId, DeviceId)>,
     /// For each value, the version that its variable has next.
     pub next_version: Vec<(ValueId, ValueId)>,
@@ -197,7 +200,11 @@ impl Lir {
 
     /// Whether the work changes what outlives the run.
     pub fn has_effect(&self, work: &Work) -> bool {
-        work.outputs.iter().any(|output| matches!(self.values[*output].home, Home::Variable(_) | Home::Flag(_)))
+        let writes_file = match work.kind {
+            WorkKind::Outside { call, .. } => matches!(self.calls[call as usize], PlanCall::Save(_)),
+            _ => false,
+        };
+        writes_file || work.outputs.iter().any(|output| matches!(self.values[*output].home, Home::Variable(_) | Home::Flag(_)))
     }
 
     /// The works that are still there, in the order of their ids.

@@ -70,8 +70,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, schedule: Schedule) -> R
     let mut plan = Plan {
         feeds: lir.feeds,
         fetches: lir.fetches,
-        restores: lir.restores,
-        saves: lir.saves,
+        calls: lir.calls,
         variables: lir.variables,
         constants: lir.constants,
         devices,
@@ -90,7 +89,7 @@ fn settle_constants(lir: &mut Lir) {
     for (_, work) in lir.live() {
         for view in &work.inputs {
             if let Home::Constant(index) = lir.values[view.value].home {
-                *kept.entry(index).or_default() |= !matches!(work.kind, WorkKind::Copy);
+                *kept.entry(index).or_default() |= !matches!(work.kind, WorkKind::Copy | WorkKind::Outside { .. });
             }
         }
     }
@@ -279,7 +278,7 @@ impl InPlace {
             let plain = match &work.kind {
                 WorkKind::Expr { .. } | WorkKind::Anchor { .. } => true,
                 WorkKind::Kernel { args, .. } => args.first() != Some(&Arg::Output(0)),
-                WorkKind::Copy => false,
+                WorkKind::Copy | WorkKind::Outside { .. } => false,
             };
             let Some(kernel) = schedule.prepared[*id].as_ref().and_then(|prepare| prepare.kernel.as_ref()).filter(|_| plain) else {
                 continue;
@@ -346,19 +345,25 @@ fn program(
         let outputs = work.outputs.iter().map(|output| buffer(*output));
         let prepare = schedule.prepared[id].as_ref();
         let (kernel, shared, slices) = prepare.map_or((None, 0, 0), |prepare| (prepare.kernel.clone(), prepare.shared, prepare.slices));
-        let args = match &work.kind {
+        let args: Vec<BufferRef> = match &work.kind {
             WorkKind::Kernel { args, .. } => {
                 let (inputs, outputs): (Vec<_>, Vec<_>) = (inputs.collect(), outputs.collect());
                 args.iter().map(|arg| if let Arg::Input(input) = arg { inputs[*input] } else { outputs[arg.index()] }).collect()
             }
+            WorkKind::Outside { .. } => inputs.chain(outputs).filter(|arg| !matches!(arg.place, Place::Variable(_))).collect(),
             _ => inputs.chain(outputs).collect(),
+        };
+        let call = match work.kind {
+            // It writes variables alone.
+            WorkKind::Outside { call, .. } => Call::Outside { call, inputs: args.len() as u32 },
+            _ => kernel.map_or(Call::Copy, Call::Kernel),
         };
         let scratch = |skipped: u64, bytes: u64| {
             let offset = packed.scratch[position].filter(|_| bytes > 0)? + skipped;
             Some(BufferRef { place: Place::Arena(device), offset, bytes })
         };
         commands.push(Command {
-            work: kernel.map_or(Call::Copy, Call::Kernel),
+            work: call,
             args,
             scratch: scratch(0, shared),
             worker_scratch: scratch(shared, slices),

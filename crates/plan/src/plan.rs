@@ -163,29 +163,47 @@ pub struct PlanFetch {
     pub bytes: Bytes,
 }
 
-/// A tensor that a run reads from a checkpoint before it starts, and is then fed.
+/// What a command does with files, by the number of its [`plimsoll_device::Work::Outside`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum PlanCall {
+    /// Sees that tensors can be restored. Through the command's scratch.
+    Check(PlanCheck),
+    /// Restores a tensor. Through the command's scratch.
+    Restore(PlanRestore),
+    /// Writes a checkpoint. Through the command's scratch.
+    Save(PlanSave),
+}
+
+/// Tensors that a checkpoint has to have, whole: what a RestoreV2 reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanCheck {
+    /// The checkpoint.
+    pub prefix: String,
+    /// Their names there, and their element types.
+    pub tensors: Vec<(String, DataType)>,
+    /// The RestoreV2.
+    pub node: NodeId,
+}
+
+/// A tensor of a checkpoint that becomes a variable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanRestore {
     /// The checkpoint.
     pub prefix: String,
     /// What the tensor is called there.
     pub name: String,
-    /// Its element type.
-    pub data_type: DataType,
-    /// Its shape.
-    pub shape: Shape,
-    /// Bytes of its elements.
-    pub bytes: Bytes,
+    /// The variable, among those of the plan. It says the element type and the shape.
+    pub variable: u32,
     /// The RestoreV2.
     pub node: NodeId,
 }
 
-/// Tensors that a run writes to a checkpoint when it is over.
+/// Tensors that become a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanSave {
     /// The checkpoint.
     pub prefix: String,
-    /// What is fetched for it.
+    /// What it holds.
     pub tensors: Vec<SavedTensor>,
     /// The SaveV2.
     pub node: NodeId,
@@ -200,8 +218,8 @@ pub struct SavedTensor {
     pub data_type: DataType,
     /// Its shape.
     pub shape: Shape,
-    /// Bytes of its elements.
-    pub bytes: Bytes,
+    /// The variable that it is, among those of the plan; none where it is the command's next argument.
+    pub variable: Option<u32>,
 }
 
 /// The commands of one device.
@@ -237,10 +255,8 @@ pub struct Plan {
     pub feeds: Vec<PlanFeed>,
     /// Fetched tensors, in the signature's order.
     pub fetches: Vec<PlanFetch>,
-    /// What is read from checkpoints: `Place::Feed` counts on after the feeds.
-    pub restores: Vec<PlanRestore>,
-    /// What is written to checkpoints: `Place::Fetch` counts on after the fetches.
-    pub saves: Vec<PlanSave>,
+    /// What commands do with files.
+    pub calls: Vec<PlanCall>,
     /// Variables, in the order of `Place::Variable`.
     pub variables: Vec<PlanVariable>,
     /// Constants, in the order of `Place::Constant`.
@@ -260,21 +276,17 @@ pub struct Plan {
 impl Plan {
     /// Types and shapes of what lies in `Place::Feed`, in order.
     pub fn sources(&self) -> impl Iterator<Item = (DataType, &Shape)> {
-        let restored = self.restores.iter().map(|restore| (restore.data_type, &restore.shape));
-        self.feeds.iter().map(|feed| (feed.data_type, &feed.shape)).chain(restored)
+        self.feeds.iter().map(|feed| (feed.data_type, &feed.shape))
     }
 
-    /// Bytes of every tensor that is fed, fetched, restored and saved: what they count for on the host while a run uses them.
+    /// Bytes of every tensor that is fed and fetched: what they count for on the host while a run uses them.
     pub fn ends(&self) -> impl Iterator<Item = Bytes> {
-        let fed = self.feeds.iter().map(|feed| feed.bytes).chain(self.restores.iter().map(|restore| restore.bytes));
-        let saved = self.saves.iter().flat_map(|save| &save.tensors).map(|tensor| tensor.bytes);
-        fed.chain(self.fetches.iter().map(|fetch| fetch.bytes)).chain(saved)
+        self.feeds.iter().map(|feed| feed.bytes).chain(self.fetches.iter().map(|fetch| fetch.bytes))
     }
 
     /// Types and shapes of what lies in `Place::Fetch`, in order.
     pub fn sinks(&self) -> impl Iterator<Item = (DataType, &Shape)> {
-        let saved = self.saves.iter().flat_map(|save| &save.tensors).map(|tensor| (tensor.data_type, &tensor.shape));
-        self.fetches.iter().map(|fetch| (fetch.data_type, &fetch.shape)).chain(saved)
+        self.fetches.iter().map(|fetch| (fetch.data_type, &fetch.shape))
     }
 
     /// The queues of a plan that is one static region.

@@ -12,7 +12,7 @@ use crate::lir::{Lir, ValueId, Work, WorkKind};
 /// A work's kernel and predicted time.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepare {
-    /// None for copies.
+    /// None for copies, and works on files.
     pub kernel: Option<Prepared>,
     pub seconds: f64,
     /// Bytes of scratch that all pieces share, as a multiple of 64, and of the slices behind it, one for each who takes part.
@@ -39,12 +39,16 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
             Some(anchor.prepare(epilogue, *pooling)?)
         }
         WorkKind::Kernel { prepared, .. } => Some(prepared.clone()),
-        WorkKind::Copy => None,
+        WorkKind::Copy | WorkKind::Outside { .. } => None,
     };
     let spec = &request.devices[work.device.index()];
     let seconds =
         kernel.as_ref().map_or_else(|| copy_seconds(request, lir, work), |kernel| spec.seconds(kernel.cost)) + SECONDS_PER_COMMAND;
-    let shared = kernel.as_ref().map_or(0, |kernel| kernel.scratch.next_multiple_of(64));
+    let scratch = match work.kind {
+        WorkKind::Outside { scratch, .. } => scratch,
+        _ => kernel.as_ref().map_or(0, |kernel| kernel.scratch),
+    };
+    let shared = scratch.next_multiple_of(64);
     let slices = kernel.as_ref().map_or(0, |kernel| {
         let (slices, bytes) = kernel.worker_slices(spec.threads);
         bytes.saturating_mul(u64::from(slices))

@@ -59,9 +59,7 @@ pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, mom
     let variables = || lir.variables.iter().filter(|variable| variable.device == device && variable.kind != VariableKind::State);
     let on_device = || lir.constants.iter().filter(|constant| constant.device == Some(device));
     let on_host = device == request.placement.host;
-    let saved = lir.saves.iter().flat_map(|save| &save.tensors).map(|tensor| tensor.bytes);
-    let fed = lir.feeds.iter().map(|feed| feed.bytes).chain(lir.restores.iter().map(|restore| restore.bytes));
-    let ends = fed.chain(lir.fetches.iter().map(|fetch| fetch.bytes)).chain(saved).filter(|_| on_host);
+    let ends = lir.feeds.iter().map(|feed| feed.bytes).chain(lir.fetches.iter().map(|fetch| fetch.bytes)).filter(|_| on_host);
     let workspace = Bytes(moment.scratch);
     let copies = Bytes(moment.copies);
     plan.peak = PeakParts {

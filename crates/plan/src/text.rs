@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use plimsoll_device::{BufferRef, Place, Work};
 use plimsoll_graph::id::Id;
 
-use crate::plan::{Plan, PlanRestore, Region, SavedTensor};
+use crate::plan::{Plan, PlanCall, Region};
 
 impl Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -32,13 +32,13 @@ impl Display for Plan {
         for (index, constant) in self.constants.iter().enumerate() {
             writeln!(f, "constant {index}: {} {}{}", constant.name, constant.value.data_type(), constant.value.shape())?;
         }
-        for (index, restore) in self.restores.iter().enumerate() {
-            let PlanRestore { prefix, name, data_type, shape, .. } = restore;
-            writeln!(f, "feed {}: {name} {data_type}{shape} from {prefix}", self.feeds.len() + index)?;
-        }
-        let saved = self.saves.iter().flat_map(|save| save.tensors.iter().map(move |tensor| (save, tensor)));
-        for (index, (save, SavedTensor { name, data_type, shape, .. })) in saved.enumerate() {
-            writeln!(f, "fetch {}: {name} {data_type}{shape} to {}", self.fetches.len() + index, save.prefix)?;
+        for (index, call) in self.calls.iter().enumerate() {
+            write!(f, "file {index}: ")?;
+            match call {
+                PlanCall::Check(check) => writeln!(f, "check {} of {}", names(check.tensors.iter().map(|(name, _)| name)), check.prefix)?,
+                PlanCall::Restore(restore) => writeln!(f, "{} of {} to variable {}", restore.name, restore.prefix, restore.variable)?,
+                PlanCall::Save(save) => writeln!(f, "save {} as {}", names(save.tensors.iter().map(|tensor| &tensor.name)), save.prefix)?,
+            }
         }
         let Region::Static(queues) = &self.region else { return writeln!(f, "{:?}", self.region) };
         for (index, queue) in queues.iter().enumerate() {
@@ -47,6 +47,7 @@ impl Display for Plan {
                 let what = match &command.work {
                     Work::Copy => "copy",
                     Work::Kernel(_) => "call",
+                    Work::Outside { .. } => "file",
                 };
                 let args: Vec<String> = command.args.iter().map(|arg| buffer(*arg)).collect();
                 write!(f, "  {what} {} {}", command.label, args.join(" "))?;
@@ -80,4 +81,9 @@ fn buffer(buffer: BufferRef) -> String {
         Place::Fetch(index) => ("fetch", index),
     };
     format!("{place}{index}[{}..{}]", buffer.offset, buffer.offset + buffer.bytes)
+}
+
+/// Names in a row.
+fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(String::as_str).collect::<Vec<_>>().join(", ")
 }

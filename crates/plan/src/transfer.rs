@@ -25,10 +25,22 @@ pub(crate) fn insert(lir: &mut Lir, devices: &[DeviceSpec]) {
         if let Some(guard) = lir.works[id].guard {
             lir.works[id].guard = Some(transfers.on(lir, guard, device, rank));
         }
-        for input in 0..lir.works[id].inputs.len() * usize::from(!is_copy) {
-            let value = lir.works[id].inputs[input].value;
-            lir.works[id].inputs[input].value = transfers.on(lir, value, device, rank);
+        if !is_copy {
+            transfers.inputs(lir, id, device, rank);
         }
+    }
+}
+
+/// Inputs of works on files that have become copies of variables since [`insert`].
+pub(crate) fn complete(lir: &mut Lir, devices: &[DeviceSpec]) {
+    let ids: Vec<WorkId> = lir.live().filter(|(_, work)| matches!(work.kind, WorkKind::Outside { .. })).map(|(id, _)| id).collect();
+    if ids.is_empty() {
+        return;
+    }
+    let mut transfers = Transfers { devices, definitions: lir.definitions(), copies: HashMap::new() };
+    for id in ids {
+        let (device, rank) = (lir.works[id].device, lir.works[id].rank);
+        transfers.inputs(lir, id, device, rank);
     }
 }
 
@@ -39,6 +51,17 @@ struct Transfers<'a> {
 }
 
 impl Transfers<'_> {
+    /// Has the work read its inputs on its device; those on files reach variables where they are.
+    fn inputs(&mut self, lir: &mut Lir, id: WorkId, device: DeviceId, rank: u32) {
+        let reaches = matches!(lir.works[id].kind, WorkKind::Outside { .. });
+        for input in 0..lir.works[id].inputs.len() {
+            let value = lir.works[id].inputs[input].value;
+            if !(reaches && matches!(lir.values[value].home, Home::Variable(_))) {
+                lir.works[id].inputs[input].value = self.on(lir, value, device, rank);
+            }
+        }
+    }
+
     /// The device that copies from one to another.
     fn carrier(&self, from: DeviceId, to: DeviceId) -> DeviceId {
         let is_card = |device: DeviceId| self.devices[device.index()].kind == DeviceKind::Gpu;

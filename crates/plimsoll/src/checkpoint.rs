@@ -4,16 +4,14 @@
 //! Variables are under their names, as `tf.compat.v1.train.Saver` has them. The state of random generators is there too, under
 //! keys that TensorFlow does not ask for, so that a run that is resumed draws the numbers that it would have drawn.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_formats::bundle::{
     BundleReader, BundleWriter, CheckpointState, latest_checkpoint, read_checkpoint_state, write_checkpoint_state,
 };
-use plimsoll_graph::{AttrsExt, Graph, HostTensor};
-use plimsoll_plan::{PlanRestore, PlanSave};
-use plimsoll_runtime::{Checkpoints, Session, VariableInfo};
+use plimsoll_graph::{AttrsExt, Graph, HostTensor, Shape};
+use plimsoll_runtime::{CheckpointReader, CheckpointWriter, Checkpoints, Session, Sink, Source, VariableInfo};
 
 use crate::{Signature, values};
 
@@ -189,44 +187,43 @@ pub fn find(path: &Path) -> Result<PathBuf> {
 pub(crate) struct Files;
 
 impl Checkpoints for Files {
-    fn read(&self, restores: &[PlanRestore]) -> Result<Vec<HostTensor>> {
-        let mut readers: HashMap<String, BundleReader> = HashMap::new();
-        let mut read = |restore: &PlanRestore| {
-            let PlanRestore { prefix, name, data_type, shape, .. } = restore;
-            if !readers.contains_key(prefix.as_str()) {
-                if !exists(Path::new(prefix)) {
-                    let message = format!("Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {prefix}");
-                    return Err(Error::not_found(message));
-                }
-                readers.insert(prefix.clone(), BundleReader::open(prefix)?);
-            }
-            let reader = &readers[prefix.as_str()];
-            if !reader.contains(name) {
-                return Err(Error::not_found(format!("Key {name} not found in checkpoint")));
-            }
-            let entry = reader.entry(name)?;
-            if entry.data_type != *data_type {
-                let message = format!("tensor_name = {name}; expected dtype {data_type} does not equal original dtype {}", entry.data_type);
-                return Err(Error::invalid_argument(message));
-            }
-            if entry.shape != *shape {
-                let message = format!("Assign requires shapes of both tensors to match. lhs shape= {shape} rhs shape= {}", entry.shape);
-                return Err(Error::invalid_argument(message));
-            }
-            reader.read(name)?.dense()
-        };
-        restores
-            .iter()
-            .map(|restore| read(restore).map_err(|error| error.context(format!("{} of {}", restore.name, restore.prefix))))
-            .collect()
+    fn open(&self, prefix: &str) -> Result<Box<dyn CheckpointReader>> {
+        if !exists(Path::new(prefix)) {
+            let message = format!("Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {prefix}");
+            return Err(Error::not_found(message));
+        }
+        Ok(Box::new(Reading(BundleReader::open(prefix)?)))
     }
 
-    fn write(&self, save: &PlanSave, tensors: &[HostTensor]) -> Result<()> {
-        let mut writer = BundleWriter::create(&save.prefix)?;
-        for (named, tensor) in save.tensors.iter().zip(tensors) {
-            writer.add(&named.name, tensor)?;
+    fn create(&self, prefix: &str) -> Result<Box<dyn CheckpointWriter>> {
+        Ok(Box::new(Writing(BundleWriter::create(prefix)?)))
+    }
+}
+
+struct Reading(BundleReader);
+
+impl CheckpointReader for Reading {
+    fn entry(&self, name: &str) -> Result<(DataType, Shape)> {
+        if !self.0.contains(name) {
+            return Err(Error::not_found(format!("Key {name} not found in checkpoint")));
         }
-        writer.finish()
+        self.0.entry(name).map(|entry| (entry.data_type, entry.shape))
+    }
+
+    fn stream(&self, name: &str, buffer: &mut [u8], sink: &mut Sink<'_>) -> Result<()> {
+        self.0.read_in_pieces(name, buffer, sink)
+    }
+}
+
+struct Writing(BundleWriter);
+
+impl CheckpointWriter for Writing {
+    fn add(&mut self, name: &str, data_type: DataType, shape: &Shape, source: &mut Source<'_>) -> Result<()> {
+        self.0.add_pieces(name, data_type, shape, source)
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        self.0.finish()
     }
 }
 

@@ -1,22 +1,58 @@
 //! Where runs read and write checkpoints: whoever makes a session says.
 
-use plimsoll_base::{Error, Result};
-use plimsoll_graph::HostTensor;
-use plimsoll_plan::{PlanRestore, PlanSave};
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_graph::Shape;
+
+/// Takes bytes, each piece with its place.
+pub type Sink<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
+
+/// Hands bytes over piece by piece, in order.
+pub type Source<'a> = dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;
 
 /// What RestoreV2 reads and SaveV2 writes.
 pub trait Checkpoints: Send + Sync {
-    /// The tensors, of the types and shapes that they say.
+    /// The checkpoint `prefix`, to read.
     ///
     /// # Errors
-    /// NOT_FOUND where there is no such checkpoint or tensor; INVALID_ARGUMENT for another type or shape; DATA_LOSS.
-    fn read(&self, restores: &[PlanRestore]) -> Result<Vec<HostTensor>>;
+    /// NOT_FOUND where there is none; DATA_LOSS.
+    fn open(&self, prefix: &str) -> Result<Box<dyn CheckpointReader>>;
 
-    /// Writes a checkpoint of these tensors, as many as `save` names.
+    /// A checkpoint `prefix`, to write; it is there when it is finished, and one that was there before stays until then.
     ///
     /// # Errors
     /// What the file system says.
-    fn write(&self, save: &PlanSave, tensors: &[HostTensor]) -> Result<()>;
+    fn create(&self, prefix: &str) -> Result<Box<dyn CheckpointWriter>>;
+}
+
+/// A checkpoint that is read.
+pub trait CheckpointReader: Send + Sync {
+    /// Type and shape of a tensor.
+    ///
+    /// # Errors
+    /// NOT_FOUND where there is none of that name; DATA_LOSS.
+    fn entry(&self, name: &str) -> Result<(DataType, Shape)>;
+
+    /// Hands out the bytes of a tensor through `buffer`, which has 64 bytes at least. Whether they are those that were written is
+    /// known at the end.
+    ///
+    /// # Errors
+    /// As [`CheckpointReader::entry`], and those of `sink`.
+    fn stream(&self, name: &str, buffer: &mut [u8], sink: &mut Sink<'_>) -> Result<()>;
+}
+
+/// A checkpoint that is written. One that is dropped before it is finished leaves nothing behind.
+pub trait CheckpointWriter {
+    /// Adds a tensor.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for a name that is there already; what the file system says; those of `source`.
+    fn add(&mut self, name: &str, data_type: DataType, shape: &Shape, source: &mut Source<'_>) -> Result<()>;
+
+    /// Puts the checkpoint under its name.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn finish(self: Box<Self>) -> Result<()>;
 }
 
 /// No files.
@@ -24,11 +60,11 @@ pub trait Checkpoints: Send + Sync {
 pub(crate) struct None;
 
 impl Checkpoints for None {
-    fn read(&self, _: &[PlanRestore]) -> Result<Vec<HostTensor>> {
+    fn open(&self, _: &str) -> Result<Box<dyn CheckpointReader>> {
         Err(missing())
     }
 
-    fn write(&self, _: &PlanSave, _: &[HostTensor]) -> Result<()> {
+    fn create(&self, _: &str) -> Result<Box<dyn CheckpointWriter>> {
         Err(missing())
     }
 }

@@ -8,6 +8,7 @@ mod callable;
 mod cards;
 mod checkpoints;
 mod devices;
+mod files;
 mod idle;
 mod kept;
 mod lane;
@@ -22,7 +23,7 @@ mod turns;
 mod variables;
 
 pub use callable::Callable;
-pub use checkpoints::Checkpoints;
+pub use checkpoints::{CheckpointReader, CheckpointWriter, Checkpoints, Sink, Source};
 pub use devices::{DeviceReport, Devices};
 pub use lane::Lane;
 pub use profile::{CommandProfile, OperationProfile, Profile};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use plimsoll_base::{Bytes, DataType, Error, Result};
-use plimsoll_device::{Bindings, Device, DeviceKind, Executable, Failure, Offsets, Run, Trace};
+use plimsoll_device::{Bindings, Device, DeviceKind, Executable, Failure, Offsets, Outside, Run, Trace, Work};
 use plimsoll_graph::HostTensor;
 use plimsoll_graph::id::Id;
 use plimsoll_memory::{Address, Block, Loan};
@@ -14,6 +14,7 @@ use plimsoll_plan::{Plan, PlanVariable, VariableKind};
 use crate::access::{Access, Wish};
 use crate::arenas::Arenas;
 use crate::checkpoints::Checkpoints;
+use crate::files::{Calls, Files, Reached};
 use crate::lane::Memory;
 use crate::times::Times;
 use crate::turns::Attempt;
@@ -37,7 +38,8 @@ pub(crate) struct Loaded {
     /// How much they count for.
     ends: Bytes,
     holder: String,
-    checkpoints: Arc<dyn Checkpoints>,
+    /// What its commands do with files; none where they do nothing.
+    files: Option<Arc<Calls>>,
     /// The variables that the plan touches.
     pub wish: Wish,
 }
@@ -78,6 +80,7 @@ struct Context {
     run: Arc<Run>,
     ends: Loan,
     blocks: Vec<(usize, Block)>,
+    files: Option<Arc<Files>>,
 }
 
 /// More contexts than this are not kept.
@@ -140,6 +143,18 @@ impl Loaded {
             feeds: vec![Address::NULL; plan.sources().count()],
             fetches: vec![Address::NULL; plan.sinks().count()],
         };
+        let stored = |(variable, slot): (&PlanVariable, &&Slot)| Reached {
+            block: slot.block.clone(),
+            offset: slot.offset,
+            bytes: variable.bytes.0,
+            data_type: variable.data_type,
+            shape: variable.shape.clone(),
+            kind: variable.kind,
+        };
+        let files = (!plan.calls.is_empty()).then(|| {
+            let variables = plan.variables.iter().zip(&slots).map(stored).collect();
+            Arc::new(Calls { calls: plan.calls.clone(), variables, checkpoints: checkpoints.clone() })
+        });
         let arenas = plan
             .devices
             .iter()
@@ -161,7 +176,7 @@ impl Loaded {
             host,
             ends: devices[host].spec().reserved_for(plan.ends()),
             holder: holder.to_string(),
-            checkpoints: checkpoints.clone(),
+            files,
             wish: Wish::Some(accesses.into()),
             plan,
         })
@@ -202,7 +217,7 @@ impl Loaded {
         let attempt = match self.reserve(&mut context, &room) {
             Ok(()) => {
                 has_room();
-                Attempt::Over(self.execute_with_files(&mut context, &room, ends))
+                Attempt::Over(self.execute(&mut context, &room, ends))
             }
             Err(error) if error.is_no_room() => Attempt::NoRoom(error),
             Err(error) => Attempt::Over(Err(error)),
@@ -227,28 +242,6 @@ impl Loaded {
         for &(device, bytes) in &self.arenas {
             let block = arenas.take(device, &*self.devices[device], bytes, &self.holder)?;
             context.blocks.push((device, block));
-        }
-        Ok(())
-    }
-
-    /// What is restored is fed, what is saved is fetched; most plans do neither.
-    fn execute_with_files(&self, context: &mut Context, room: &Room<'_>, ends: &mut Ends<'_, '_, '_>) -> Result<()> {
-        if self.plan.restores.is_empty() && self.plan.saves.is_empty() {
-            return self.execute(context, room, ends);
-        }
-        let restored = if self.plan.restores.is_empty() { Vec::new() } else { self.checkpoints.read(&self.plan.restores)? };
-        let sinks = self.plan.sinks().skip(self.plan.fetches.len());
-        let mut saved = sinks.map(|(data_type, shape)| HostTensor::zeros(data_type, shape.clone())).collect::<Result<Vec<_>>>()?;
-        let feeds: Vec<&HostTensor> = ends.feeds.iter().copied().chain(&restored).collect();
-        let mut fetches: Vec<&mut HostTensor> = ends.fetches.iter_mut().map(|fetch| &mut **fetch).chain(&mut saved).collect();
-        let mut all = Ends { feeds: &feeds, fetches: &mut fetches, trace: ends.trace.take(), times: ends.times.as_deref_mut() };
-        self.execute(context, room, &mut all)?;
-        ends.trace = all.trace;
-        let mut saved = &saved[..];
-        for save in &self.plan.saves {
-            let (mine, others) = saved.split_at(save.tensors.len());
-            self.checkpoints.write(save, mine)?;
-            saved = others;
         }
         Ok(())
     }
@@ -287,7 +280,8 @@ impl Loaded {
         }
         let failure = context.run.failure();
         self.mark_assigned(&context.run, failure.is_some());
-        failure.map_or(Ok(()), |failure| Err(self.error(failure)))
+        let said = context.files.as_ref().and_then(|files| files.forget());
+        failure.map_or(Ok(()), |failure| Err(self.error(failure, said)))
     }
 
     /// Adds how a run that is over spent its time.
@@ -303,9 +297,11 @@ impl Loaded {
         if let Some(context) = self.contexts.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return context;
         }
-        let run = Arc::new(Run::new(self.executables.len(), self.bindings.clone()));
+        let files = self.files.as_ref().map(|calls| Arc::new(Files::new(calls)));
+        let mut run = Run::new(self.executables.len(), self.bindings.clone());
+        run.outside = files.clone().map(|files| files as Arc<dyn Outside>);
         let ends = self.devices[self.host].lend(&format!("{}: fed and fetched", self.holder));
-        Context { run, ends, blocks: Vec::with_capacity(self.arenas.len()) }
+        Context { run: Arc::new(run), ends, blocks: Vec::with_capacity(self.arenas.len()), files }
     }
 
     fn check_initialized(&self, graph: &plimsoll_graph::Graph) -> Result<()> {
@@ -338,10 +334,13 @@ impl Loaded {
         }
     }
 
-    fn error(&self, failure: Failure) -> Error {
+    /// A run's error; `said` is what a call on files said.
+    fn error(&self, failure: Failure, said: Option<Error>) -> Error {
         let queue = &self.plan.queues()[failure.queue as usize];
-        let label = &queue.program.commands[failure.command as usize].label;
+        let command = &queue.program.commands[failure.command as usize];
+        let label = &command.label;
+        let error = said.filter(|_| matches!(command.work, Work::Outside { .. })).unwrap_or_else(|| failure.fault.to_error());
         let device = self.devices[queue.device.index()].spec().name.to_string();
-        failure.fault.to_error().at_node(label.to_string()).on_device(device)
+        error.at_node(label.to_string()).on_device(device)
     }
 }

@@ -179,6 +179,7 @@ impl Recorder {
                 let (operation, pieces, cost) = match &command.work {
                     Work::Kernel(prepared) => (first, prepared.chunks, prepared.cost),
                     Work::Copy => ("copy".into(), 1, Cost::default()),
+                    Work::Outside { .. } => ("file".into(), 1, Cost::default()),
                 };
                 commands.push(CommandProfile {
                     label: command.label.clone(),

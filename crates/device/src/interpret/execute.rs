@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::without_provenance_mut;
+use std::ptr::{null_mut, without_provenance_mut};
 
 use plimsoll_base::Code;
 
 use super::load::{Action, COPY_PIECE, NONE, Step};
-use crate::{Args, Fault};
+use crate::{Args, Fault, Run};
 
 /// Whether the guard of `step` lets it run.
 ///
@@ -18,12 +18,12 @@ pub unsafe fn is_wanted(pointers: &[*mut u8], step: &Step) -> bool {
     step.guard == NONE || unsafe { pointers[step.guard as usize].read() } != 0
 }
 
-/// Runs the pieces `pieces` of `step` with the program's table of pointers and the scratch of slice `slice`.
+/// Runs the pieces `pieces` of `step` of `run` with the program's table of pointers and the scratch of slice `slice`.
 ///
 /// # Safety
 /// The pointers are those of a run under way, whose blocks are as [`crate::Run::bindings`] says; nobody else runs
 /// these pieces, or a command that the plan puts before or after this one, or this one with the same slice.
-pub unsafe fn execute(pointers: &[*mut u8], step: &Step, pieces: Range<u32>, slice: u32) -> Result<(), Fault> {
+pub unsafe fn execute(run: &Run, pointers: &[*mut u8], step: &Step, pieces: Range<u32>, slice: u32) -> Result<(), Fault> {
     let (first, count) = (step.args.0 as usize, step.args.1 as usize);
     let arguments = &pointers[first..first + count];
     match &step.action {
@@ -53,8 +53,41 @@ pub unsafe fn execute(pointers: &[*mut u8], step: &Step, pieces: Range<u32>, sli
             }
             Ok(())
         }
+        Action::Outside { call, inputs, lengths, scratch } => {
+            let Some(outside) = &run.outside else { return Err(NOTHING_OUTSIDE) };
+            let (read, written) = arguments.split_at(*inputs as usize);
+            let (read_lengths, written_lengths) = lengths.split_at(*inputs as usize);
+            // SAFETY: arguments and scratch are as long as the program says, and no other command uses them meanwhile; what is
+            // written overlaps nothing else.
+            let (read, mut written, scratch) = unsafe {
+                let read: Vec<&[u8]> = read.iter().zip(read_lengths).map(|(at, length)| slice_of(*at, *length)).collect();
+                let written: Vec<&mut [u8]> = written.iter().zip(written_lengths).map(|(at, length)| slice_of_mut(*at, *length)).collect();
+                let (at, length) = if step.scratch == NONE { (null_mut(), 0) } else { (pointers[step.scratch as usize], *scratch) };
+                (read, written, slice_of_mut(at, length))
+            };
+            let perform = || outside.perform(*call, &read, &mut written, scratch);
+            catch_unwind(AssertUnwindSafe(perform)).unwrap_or(Err(PANICKED))
+        }
     }
 }
+
+/// # Safety
+/// So many bytes are there, and nobody writes them while the slice lives.
+unsafe fn slice_of<'a>(at: *const u8, length: u64) -> &'a [u8] {
+    // SAFETY: the caller's promise; a slice of no bytes has any address but null.
+    if length == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, length as usize) } }
+}
+
+/// # Safety
+/// So many bytes are there, and nobody else uses them while the slice lives.
+unsafe fn slice_of_mut<'a>(at: *mut u8, length: u64) -> &'a mut [u8] {
+    // SAFETY: as above.
+    if length == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(at, length as usize) } }
+}
+
+/// The run was made without what does such commands.
+const NOTHING_OUTSIDE: Fault =
+    Fault { code: Code::FailedPrecondition, message: "the session was made without access to files", numbers: [0, 0] };
 
 /// A defect of a kernel: its message went to the panic hook.
 const PANICKED: Fault = Fault { code: Code::Internal, message: "a kernel panicked", numbers: [0, 0] };

@@ -74,6 +74,17 @@ pub enum Action {
         /// How many.
         bytes: u64,
     },
+    /// Has the run's [`crate::Outside`] do something.
+    Outside {
+        /// What.
+        call: u32,
+        /// How many of the arguments are read.
+        inputs: u32,
+        /// Bytes of every argument.
+        lengths: Box<[u64]>,
+        /// Bytes of scratch.
+        scratch: u64,
+    },
 }
 
 impl Loaded {
@@ -143,6 +154,14 @@ impl Loaded {
                 }
                 let chunks = u32::try_from(from.bytes.div_ceil(COPY_PIECE)).map_err(|_| Error::internal("a copy of that many bytes"))?;
                 (Action::Copy { bytes: from.bytes }, chunks, from.bytes as f64 / BANDWIDTH >= WORTH_WAKING)
+            }
+            Work::Outside { call, inputs } => {
+                if *inputs as usize > command.args.len() {
+                    return Err(Error::internal(format!("{inputs} inputs of {} arguments", command.args.len())));
+                }
+                let lengths = command.args.iter().map(|arg| arg.bytes).collect();
+                let scratch = command.scratch.map_or(0, |buffer| buffer.bytes);
+                (Action::Outside { call: *call, inputs: *inputs, lengths, scratch }, 1, false)
             }
         };
         let waits = (self.waits.len() as u32, command.waits.len() as u32);

@@ -127,9 +127,9 @@ impl BundleReader {
         self.read(name)?.write_to(out)
     }
 
-    /// Reads a tensor of fixed-size elements piece by piece: `give` gets the offset of every piece and its bytes, in order. No
-    /// more than `buffer` is held beside the file, but for tensors that were saved in slices. The checksum is known at the end:
-    /// where it differs, all pieces were given before.
+    /// Reads a tensor of fixed-size elements piece by piece: `give` gets the offset of every piece and its bytes. No more than
+    /// `buffer` is held beside the file. One that was saved in slices comes slice by slice. The checksum is known at the end:
+    /// where it differs, pieces were given before.
     ///
     /// # Errors
     /// As [`BundleReader::read`]; what `give` says; INVALID_ARGUMENT where the buffer does not hold an element.
@@ -141,35 +141,12 @@ impl BundleReader {
         if usable == 0 {
             return Err(Error::invalid_argument(format!("a buffer of {} bytes holds no element of '{name}'", buffer.len())));
         }
-        let mut read = || {
-            if !entry.slices.is_empty() {
-                return give(0, self.assemble(name, entry, data_type, shape.clone())?.bytes().unwrap_or_default());
-            }
-            self.length(entry, data_type, &shape)?;
-            let mut extent = self.open_at(entry)?;
-            let (mut crc, mut offset) = (Crc::new(), 0);
-            extent.seek()?;
-            while offset < extent.size {
-                let piece = &mut buffer[..usable.min(extent.size - offset)];
-                extent.read_next(piece)?;
-                crc.update(piece);
-                if self.big_endian {
-                    swap_bytes(piece, number);
-                }
-                if data_type == DataType::Bool {
-                    piece.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
-                }
-                give(offset as u64, piece)?;
-                offset += piece.len();
-            }
-            check(crc, entry)
+        let buffer = &mut buffer[..usable];
+        let read = match entry.slices.is_empty() {
+            true => self.length(entry, data_type, &shape).and_then(|_| self.pieces(entry, data_type, buffer, give)),
+            false => self.stream_slices(name, entry, data_type, &shape, buffer, give),
         };
-        read().map_err(|error| error.context(format!("'{name}'")))
-    }
-
-    /// Whether a tensor was saved in slices, so that it is put together in memory before any of it is given.
-    pub fn is_sliced(&self, name: &str) -> bool {
-        self.entries.get(name).is_some_and(|entry| !entry.slices.is_empty())
+        read.map_err(|error| error.context(format!("'{name}'")))
     }
 
     /// The keys of variables in a checkpoint of TensorFlow 2, by the names that TensorFlow 1 would give them; a name of several
@@ -195,6 +172,78 @@ impl BundleReader {
             known.take_if(|known| *known != tensor.checkpoint_key);
         }
         Ok(keys.into_iter().filter_map(|(name, key)| Some((name, key?))).collect())
+    }
+
+    fn stream_slices(
+        &self,
+        name: &str,
+        entry: &BundleEntryProto,
+        data_type: DataType,
+        shape: &Shape,
+        buffer: &mut [u8],
+        piece: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let size = data_type.size().ok_or_else(|| Error::unimplemented(format!("slices of a {data_type} tensor are not read here")))?;
+        // Every two of them are compared.
+        const MOST: usize = 4096;
+        if entry.slices.len() > MOST {
+            return Err(Error::unimplemented(format!("not yet: a tensor in {} slices", entry.slices.len())));
+        }
+        let parts = entry.slices.iter().map(|slice| self.slice(name, slice, shape)).collect::<Result<Vec<_>>>()?;
+        let apart = |(a, b): (&(usize, usize), &(usize, usize))| a.0 + a.1 <= b.0 || b.0 + b.1 <= a.0;
+        let is_apart = |a: &[(usize, usize)], b: &[(usize, usize)]| {
+            [a, b].iter().any(|part| part.iter().any(|(_, length)| *length == 0)) || a.iter().zip(b).any(apart)
+        };
+        let mut covered = 0u64;
+        for (index, (extents, _)) in parts.iter().enumerate() {
+            if !parts[..index].iter().all(|(other, _)| is_apart(extents, other)) {
+                return Err(Error::data_loss("slices overlap"));
+            }
+            covered = covered.saturating_add(extents.iter().map(|(_, length)| *length as u64).fold(1, u64::saturating_mul));
+        }
+        // Slices that do not overlap and have as many elements as the tensor cover it.
+        let elements = shape.elements()?;
+        if covered != elements || data_type.bytes_of(elements).is_none() {
+            return Err(insufficient(name));
+        }
+        if elements == 0 {
+            return Ok(());
+        }
+        for (extents, part) in parts {
+            let part_shape: Shape = extents.iter().map(|(_, length)| *length as u64).collect();
+            self.length(&part, data_type, &part_shape)?;
+            let rows = Rows::new(&extents, shape, size);
+            self.pieces(&part, data_type, buffer, &mut |at, bytes| rows.each(at, bytes, piece))?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of one entry of a data file, as [`BundleReader::read_in_pieces`] gives them.
+    fn pieces(
+        &self,
+        entry: &BundleEntryProto,
+        data_type: DataType,
+        buffer: &mut [u8],
+        piece: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut extent = self.open_at(entry)?;
+        extent.seek()?;
+        let (mut at, mut crc) = (0usize, Crc::new());
+        while at < extent.size {
+            let length = buffer.len().min(extent.size - at);
+            let bytes = &mut buffer[..length];
+            extent.read_next(bytes)?;
+            crc.update(bytes);
+            if self.big_endian {
+                swap_bytes(bytes, number_size(data_type));
+            }
+            if data_type == DataType::Bool {
+                bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+            }
+            piece(at as u64, bytes)?;
+            at += length;
+        }
+        check(crc, entry)
     }
 
     fn find(&self, name: &str) -> Result<&BundleEntryProto> {
@@ -311,6 +360,50 @@ impl BundleReader {
 /// Whether this machine can hold so many bytes, which a file is known to have.
 fn check_memory(bytes: u64) -> Result<()> {
     plimsoll_base::check_memory(bytes).map_err(|error| Error::resource_exhausted(error.to_string()))
+}
+
+/// Where the bytes of a slice go in its tensor: in runs that are dense in both.
+struct Rows {
+    /// Bytes of a run.
+    run: usize,
+    /// Length and stride in bytes of every dimension outside of a run, the last first.
+    outer: Vec<(usize, usize)>,
+    /// Where the first run begins in the tensor.
+    first: usize,
+}
+
+impl Rows {
+    fn new(extents: &[(usize, usize)], shape: &Shape, size: usize) -> Rows {
+        let (mut run, mut stride, mut first, mut outer, mut dense) = (size, size, 0, Vec::new(), true);
+        for (&(start, length), dim) in extents.iter().zip(shape.iter()).rev() {
+            first += start * stride;
+            if dense {
+                run *= length;
+                dense = length as u64 == *dim;
+            } else {
+                outer.push((length, stride));
+            }
+            stride *= *dim as usize;
+        }
+        Rows { run, outer, first }
+    }
+
+    /// Hands out `bytes`, which begin at byte `at` of the slice, run by run.
+    fn each(&self, at: u64, bytes: &[u8], piece: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        let (mut at, mut bytes) = (at as usize, bytes);
+        while !bytes.is_empty() {
+            let (number, inside) = (at / self.run, at % self.run);
+            let (mut rest, mut place) = (number, self.first + inside);
+            for (length, stride) in &self.outer {
+                place += rest % length * stride;
+                rest /= length;
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(self.run - inside));
+            piece(place as u64, now)?;
+            (at, bytes) = (at + now.len(), later);
+        }
+        Ok(())
+    }
 }
 
 fn insufficient(name: &str) -> Error {

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_graph::{HostTensor, Versions};
+use plimsoll_graph::{HostTensor, Shape, Versions};
 
 use super::crc::Crc;
 use super::table::{Table, write_table};
@@ -56,6 +56,36 @@ impl BundleWriter {
     /// INVALID_ARGUMENT where the name is empty, begins with a zero byte or was added before; UNIMPLEMENTED for resources and
     /// variants; what the file system says.
     pub fn add(&mut self, name: &str, tensor: &HostTensor) -> Result<()> {
+        self.entry(name, tensor.data_type(), tensor.shape(), |writer| writer.write(tensor))
+    }
+
+    /// Adds a tensor of fixed-size elements, whose bytes `fill` hands over piece by piece, in order.
+    ///
+    /// # Errors
+    /// As [`BundleWriter::add`], and those of `fill`; INTERNAL where it hands over another number of bytes than the tensor has.
+    pub fn add_pieces(
+        &mut self,
+        name: &str,
+        data_type: DataType,
+        shape: &Shape,
+        fill: &mut dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
+    ) -> Result<()> {
+        let bytes = data_type.bytes_of(shape.elements()?);
+        let bytes = bytes.ok_or_else(|| Error::unimplemented(format!("a {data_type} tensor cannot be saved in pieces")))?;
+        self.entry(name, data_type, shape, |writer| {
+            let (first, mut crc) = (writer.offset, Crc::new());
+            fill(&mut |piece| {
+                crc.update(piece);
+                writer.put(piece)
+            })?;
+            match writer.offset - first == bytes {
+                true => Ok(crc),
+                false => Err(Error::internal(format!("{} bytes are not {data_type}{shape}", writer.offset - first))),
+            }
+        })
+    }
+
+    fn entry(&mut self, name: &str, data_type: DataType, shape: &Shape, write: impl FnOnce(&mut Self) -> Result<Crc>) -> Result<()> {
         if name.is_empty() || name.starts_with('\0') {
             return Err(Error::invalid_argument(format!("'{}' cannot name a tensor of a checkpoint", name.escape_debug())));
         }
@@ -63,10 +93,10 @@ impl BundleWriter {
             return Err(Error::invalid_argument(format!("Adding duplicate key: {name}")));
         }
         let offset = self.offset;
-        let crc = self.write(tensor).map_err(|error| error.context(format!("'{name}'")))?;
+        let crc = write(self).map_err(|error| error.context(format!("'{name}'")))?;
         let entry = BundleEntryProto {
-            dtype: tensor.data_type().number(),
-            shape: Some(TensorShapeProto::from(tensor.shape())),
+            dtype: data_type.number(),
+            shape: Some(TensorShapeProto::from(shape)),
             offset: offset as i64,
             size: (self.offset - offset) as i64,
             crc32c: Fixed32(crc.masked()),

@@ -7,7 +7,7 @@ use plimsoll_formats::bundle::{
     BundleReader, BundleWriter, CheckpointState, latest_checkpoint, merge, read_checkpoint_state, write_checkpoint_state,
 };
 use plimsoll_formats::{npy, print_graph_def, read_graph_def, write_graph_def};
-use plimsoll_graph::{AttrValue, AttrsExt, GraphDef, HostTensor, TensorData};
+use plimsoll_graph::{AttrValue, AttrsExt, GraphDef, HostTensor, Shape, TensorData};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
@@ -122,6 +122,39 @@ fn a_checkpoint_is_read() {
     assert_eq!(BundleReader::open(data("no_checkpoint")).unwrap_err().code(), Code::NotFound);
 }
 
+/// A tensor's bytes, through a buffer of that length.
+fn streamed(reader: &BundleReader, name: &str, buffer: usize) -> plimsoll_base::Result<Vec<u8>> {
+    let entry = reader.entry(name)?;
+    let mut bytes = vec![0xee; entry.data_type.bytes_of(entry.shape.elements()?).unwrap() as usize];
+    reader.read_in_pieces(name, &mut vec![0; buffer], &mut |at, piece| {
+        bytes[at as usize..][..piece.len()].copy_from_slice(piece);
+        Ok(())
+    })?;
+    Ok(bytes)
+}
+
+#[test]
+fn a_checkpoint_is_read_and_written_in_pieces() {
+    let reader = BundleReader::open(data("checkpoint")).unwrap();
+    let folder = scratch("pieces");
+    let mut writer = BundleWriter::create(folder.join("ckpt")).unwrap();
+    for name in reader.names().filter(|name| *name != "strings") {
+        let whole = reader.read(name).unwrap();
+        for buffer in [9, 64, 1000] {
+            assert_eq!(streamed(&reader, name, buffer).unwrap(), whole.bytes().unwrap(), "{name} through {buffer} bytes");
+        }
+        let mut fill = |put: &mut dyn FnMut(&[u8]) -> plimsoll_base::Result<()>| whole.bytes().unwrap().chunks(5).try_for_each(put);
+        writer.add_pieces(name, whole.data_type(), whole.shape(), &mut fill).unwrap();
+        assert!(writer.add_pieces("other", whole.data_type(), &Shape::from([100, 100]), &mut fill).is_err());
+    }
+    assert!(streamed(&reader, "scalar", 3).is_err() && reader.read_in_pieces("strings", &mut [0; 64], &mut |_, _| Ok(())).is_err());
+    writer.finish().unwrap();
+    let again = BundleReader::open(folder.join("ckpt")).unwrap();
+    assert_eq!(again.names().count(), reader.names().count() - 1);
+    again.names().for_each(|name| assert_eq!(again.read(name).unwrap(), reader.read(name).unwrap(), "{name}"));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn a_checkpoint_is_written() {
     let folder = scratch("written");
@@ -193,6 +226,7 @@ fn damage_to_the_data_of_a_checkpoint_is_noticed() {
         std::fs::write(folder.join(name), &bad).unwrap();
         let failed: Vec<&str> = reader.names().filter(|name| reader.read(name).is_err()).collect();
         assert_eq!(failed.len(), 1, "byte {position}: {failed:?}");
+        assert!(failed == ["strings"] || streamed(&reader, failed[0], 64).is_err_and(|error| error.code() == Code::DataLoss));
         std::fs::write(folder.join(name), &good[..position]).unwrap();
         assert!(reader.names().any(|name| reader.read(name).is_err_and(|error| error.code() == Code::DataLoss)), "cut at {position}");
     }

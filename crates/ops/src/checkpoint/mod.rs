@@ -1,5 +1,5 @@
-//! Checkpoints inside graphs, as `tf.compat.v1.train.Saver` puts them there: SaveV2 and RestoreV2. A run reads what it restores
-//! before it starts and writes what it saves when it is over.
+//! Checkpoints inside graphs, as `tf.compat.v1.train.Saver` puts them there: SaveV2 and RestoreV2. They are
+//! works of a plan, in the order that the graph says, also between those on one file.
 
 use plimsoll_base::{Error, Result};
 

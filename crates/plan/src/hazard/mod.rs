@@ -71,7 +71,7 @@ fn reads_out_of_step(lir: &Lir, id: WorkId, old: ValueId) -> bool {
         }
         // A kernel that changes a variable in place has it as its first input, and reads no other part of it.
         WorkKind::Kernel { .. } => work.inputs[1..].iter().any(of_old),
-        WorkKind::Copy => false,
+        WorkKind::Copy | WorkKind::Outside { .. } => false,
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_device::Fault;
+use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, Node, NodeId, Output, Shape};
 use plimsoll_kernels::check;
 use plimsoll_kernels::expr::{ExprBuilder, Scalar};
@@ -36,6 +37,8 @@ pub(super) struct Branches {
     made_of: HashMap<ValueId, Condition>,
     /// Whether variables were initialised when the run started, and the newest version of their flags.
     flags: HashMap<u32, (Condition, ValueId)>,
+    /// Variables that the node at hand initialises, with the node and the version: their flags follow.
+    to_flag: Vec<(u32, NodeId, ValueId)>,
     /// Works that fault where a variable is read that is not initialised, by the version that they stand for.
     checks: Vec<(ValueId, WorkId)>,
 }
@@ -337,14 +340,24 @@ impl Lowering<'_> {
         if now == Condition::ALWAYS {
             self.lir.initialized.push((variable, version));
         } else {
-            self.set_flag(variable, writer)?;
+            self.branches.to_flag.push((variable, writer, version));
         }
         self.written[variable as usize] = self.branches.conditions.or(written, now)?;
         Ok(())
     }
 
-    /// The flag of a variable becomes true where the node at hand runs.
-    fn set_flag(&mut self, variable: u32, writer: NodeId) -> Result<()> {
+    /// The flags of what the works from `first` on have initialised, those of the node at hand.
+    pub(super) fn set_flags(&mut self, first: usize) -> Result<()> {
+        for (variable, writer, version) in std::mem::take(&mut self.branches.to_flag) {
+            let mut works = (first..self.lir.works.len()).map(WorkId::from_index);
+            let write = works.find(|work| self.lir.works[*work].outputs.contains(&version));
+            self.set_flag(variable, writer, write)?;
+        }
+        Ok(())
+    }
+
+    /// The flag of a variable becomes true where the node at hand runs, once it has written.
+    fn set_flag(&mut self, variable: u32, writer: NodeId, write: Option<WorkId>) -> Result<()> {
         let (condition, old) = self.flag(variable)?;
         let new = self.lir.values.push(Value { node: writer, ..self.lir.values[old].clone() });
         self.lir.next_version.push((old, new));
@@ -355,6 +368,7 @@ impl Lowering<'_> {
         let (host, guard) = (self.host, self.branches.guard);
         let work = self.lir.work(kind, host, vec![writer], Vec::new(), vec![new]);
         (work.is_root, work.guard) = (true, guard);
+        work.after.extend(write);
         Ok(())
     }
 

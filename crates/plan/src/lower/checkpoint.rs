@@ -1,12 +1,22 @@
-//! RestoreV2 and SaveV2: what a run reads from files before it starts is fed to it, and what it writes to files when it is over
-//! is fetched from it.
+//! RestoreV2 and SaveV2: works of the host on files. A RestoreV2 is a check that all its tensors are there and whole, and for
+//! each Assign of one a work that brings it from the file into the variable. A SaveV2 is one work that reads what it saves.
+//!
+//! A checkpoint is state, as a variable is: who reads it waits for the writers before, and who writes it for all before.
 
-use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_graph::{HostTensor, Node, NodeId, Output, Shape};
+use std::collections::HashMap;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_graph::id::Id;
+use plimsoll_graph::{HostTensor, Node, NodeId};
 
 use super::{Lowering, Meaning};
-use crate::lir::{Home, View, WorkKind};
-use crate::plan::{PlanRestore, PlanSave, SavedTensor};
+use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
+use crate::plan::{PlanCall, PlanCheck, PlanRestore, PlanSave, SavedTensor};
+
+/// Tensors go to files and come from them through a buffer of at most so many bytes.
+const BUFFER: u64 = 256 << 10;
+/// The least that a buffer has.
+const LEAST: u64 = 4096;
 
 /// A tensor in a file: its shape is that of what takes it.
 #[derive(Clone, Debug)]
@@ -14,50 +24,100 @@ pub(super) struct Stored {
     prefix: String,
     name: String,
     node: NodeId,
+    /// What saw to it that it is there.
+    check: WorkId,
+    /// How often its file had been written in this run.
+    version: u32,
+}
+
+/// What the nodes so far do with checkpoints.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoints(HashMap<String, Checkpoint>);
+
+#[derive(Debug, Default)]
+struct Checkpoint {
+    version: u32,
+    writer: Option<WorkId>,
+    /// Since then.
+    readers: Vec<WorkId>,
 }
 
 impl Lowering<'_> {
     pub(super) fn restore(&mut self, id: NodeId, node: &Node) -> Result<()> {
-        if self.branches.guard.is_some() {
-            return Err(Error::unimplemented("not yet: RestoreV2 that runs only sometimes"));
-        }
         let (prefix, names) = self.checkpoint(node, self.pruned.facts[id].len())?;
+        let types = self.pruned.facts[id].iter().map(|fact| fact.data_type);
+        let tensors = names.iter().cloned().zip(types).collect();
+        let call = PlanCall::Check(PlanCheck { prefix: prefix.clone(), tensors, node: id });
+        let check = self.outside(id, call, LEAST, Vec::new(), Vec::new());
+        self.read_checkpoint(&prefix, check);
+        let version = self.checkpoints.0.get(&prefix).map_or(0, |checkpoint| checkpoint.version);
         for (index, name) in names.into_iter().enumerate() {
-            self.define(id, index, Meaning::Stored(Stored { prefix: prefix.clone(), name, node: id }));
+            self.define(id, index, Meaning::Stored(Stored { prefix: prefix.clone(), name, node: id, check, version }));
         }
         Ok(())
     }
 
-    /// The tensor `stored`, of this type and shape, as a value.
-    pub(super) fn fed_from_file(&mut self, source: Output, stored: Stored, shape: Shape) -> Result<View> {
-        let data_type = self.pruned.facts[source.node][source.index as usize].data_type;
-        let bytes = shape.bytes(data_type)?;
-        let Stored { prefix, name, node } = stored;
-        let index = self.pruned.feeds.len() + self.lir.restores.len();
-        let value = self.lir.value(self.host, Home::Feed(index as u32), bytes.0, node);
-        self.lir.restores.push(PlanRestore { prefix, name, data_type, shape: shape.clone(), bytes, node });
-        Ok(View { value, data_type, shape })
+    /// The variable becomes the tensor; `result` is its next version.
+    pub(super) fn restore_variable(&mut self, id: NodeId, stored: Stored, variable: u32, result: ValueId) -> Result<()> {
+        let Stored { prefix, name, node, check, version } = stored;
+        if self.checkpoints.0.get(&prefix).is_some_and(|checkpoint| checkpoint.version != version) {
+            return Err(Error::unimplemented(format!("not yet: {prefix} is written between RestoreV2 and the assignment of '{name}'")));
+        }
+        let bytes = self.lir.values[result].bytes;
+        let call = PlanCall::Restore(PlanRestore { prefix: prefix.clone(), name, variable, node });
+        let buffer = bytes.clamp(LEAST, BUFFER);
+        let work = self.outside(id, call, buffer, Vec::new(), vec![result]);
+        // The check reads the same tensor, through a buffer that is as large.
+        if let WorkKind::Outside { scratch, .. } = &mut self.lir.works[check].kind {
+            *scratch = buffer.max(*scratch);
+        }
+        self.lir.works[work].after.push(check);
+        self.read_checkpoint(&prefix, work);
+        Ok(())
     }
 
     pub(super) fn save(&mut self, id: NodeId, node: &Node) -> Result<()> {
         const FIRST: usize = 3;
-        if self.branches.guard.is_some() {
-            return Err(Error::unimplemented("not yet: SaveV2 that runs only sometimes"));
-        }
         let (prefix, names) = self.checkpoint(node, node.inputs.len().saturating_sub(FIRST))?;
-        let inputs: Vec<usize> = (FIRST..node.inputs.len()).collect();
-        let views = self.read_inputs(id, node, &inputs)?;
-        let mut tensors = Vec::with_capacity(views.len());
-        for (name, view) in names.into_iter().zip(views) {
-            let saved: usize = self.lir.saves.iter().map(|save| save.tensors.len()).sum();
-            let index = self.pruned.fetches.len() + saved + tensors.len();
-            let bytes = self.lir.values[view.value].bytes;
-            let copy = self.lir.value(self.host, Home::Fetch(index as u32), bytes, id);
-            tensors.push(SavedTensor { name, data_type: view.data_type, shape: view.shape.clone(), bytes: Bytes(bytes) });
-            self.lir.work(WorkKind::Copy, self.host, vec![id], vec![view], vec![copy]).is_root = true;
+        let device = self.host;
+        let mut views = Vec::with_capacity(names.len());
+        for input in &node.inputs[FIRST..] {
+            views.push(match self.meaning(*input)?.clone() {
+                Meaning::Variable(variable) => self.read_variable(variable, id, None)?,
+                _ => self.read(*input, device)?,
+            });
         }
-        self.lir.saves.push(PlanSave { prefix, tensors, node: id });
+        let tensor =
+            |(name, view): (String, &View)| SavedTensor { name, data_type: view.data_type, shape: view.shape.clone(), variable: None };
+        let largest = views.iter().filter(|view| self.is_variable(view)).map(|view| self.lir.values[view.value].bytes).max();
+        let tensors = names.into_iter().zip(&views).map(tensor).collect();
+        let call = PlanCall::Save(PlanSave { prefix: prefix.clone(), tensors, node: id });
+        let work = self.outside(id, call, largest.map_or(0, |bytes| bytes.clamp(LEAST, BUFFER)), views, Vec::new());
+        let checkpoint = self.checkpoints.0.entry(prefix).or_default();
+        let before = checkpoint.readers.drain(..).chain(checkpoint.writer);
+        self.lir.works[work].after.extend(before);
+        (checkpoint.writer, checkpoint.version) = (Some(work), checkpoint.version + 1);
         Ok(())
+    }
+
+    fn is_variable(&self, view: &View) -> bool {
+        matches!(self.lir.values[view.value].home, Home::Variable(_))
+    }
+
+    fn read_checkpoint(&mut self, prefix: &str, reader: WorkId) {
+        let checkpoint = self.checkpoints.0.entry(prefix.to_string()).or_default();
+        self.lir.works[reader].after.extend(checkpoint.writer);
+        checkpoint.readers.push(reader);
+    }
+
+    /// A work of the host on files.
+    fn outside(&mut self, id: NodeId, call: PlanCall, scratch: u64, inputs: Vec<View>, outputs: Vec<ValueId>) -> WorkId {
+        let kind = WorkKind::Outside { call: self.lir.calls.len() as u32, scratch };
+        self.lir.calls.push(call);
+        let (work, guard) = (WorkId::from_index(self.lir.works.len()), self.branches.guard);
+        let made = self.lir.work(kind, self.host, vec![id], inputs, outputs);
+        (made.is_root, made.guard) = (true, guard);
+        work
     }
 
     /// The file and the names of `count` tensors, which have to be known and whole.
@@ -82,6 +142,21 @@ impl Lowering<'_> {
         match slices.iter().find(|slice| !slice.is_empty()) {
             Some(slice) => Err(Error::unimplemented(format!("not yet: a part of a tensor in {}: '{slice}'", node.op))),
             None => Ok((prefix.clone(), names)),
+        }
+    }
+}
+
+/// Says of what is saved whether it is read where a variable lies: by now it is known which readers get copies.
+pub(crate) fn settle_saves(lir: &mut Lir) {
+    let Lir { works, calls, values, .. } = lir;
+    for work in works.values().filter(|work| !work.gone) {
+        let WorkKind::Outside { call, .. } = work.kind else { continue };
+        let PlanCall::Save(save) = &mut calls[call as usize] else { continue };
+        for (tensor, view) in save.tensors.iter_mut().zip(&work.inputs) {
+            tensor.variable = match values[view.value].home {
+                Home::Variable(variable) => Some(variable),
+                _ => None,
+            };
         }
     }
 }

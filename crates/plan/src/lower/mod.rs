@@ -11,6 +11,8 @@ mod space;
 mod together;
 mod variables;
 
+pub(crate) use checkpoint::settle_saves;
+
 use std::collections::HashMap;
 
 use plimsoll_base::{Bytes, DataType, Error, Kind, Result};
@@ -51,6 +53,7 @@ struct Lowering<'a> {
     written: Vec<Condition>,
     branches: Branches,
     effects: effects::Effects,
+    checkpoints: checkpoint::Checkpoints,
     /// The device that feeds and fetches are on.
     host: DeviceId,
     /// By node: the device that does its work.
@@ -70,6 +73,7 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
         written: Vec::new(),
         branches: Branches::default(),
         effects: effects::Effects::new(request.graph.nodes().len(), pruned),
+        checkpoints: checkpoint::Checkpoints::default(),
         host,
         workers: space::workers(request, pruned),
         together: together::Together::find(request, pruned),
@@ -80,6 +84,7 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
         lowering.lir.nodes.push((id, request.placement.devices[id]));
         let first = lowering.lir.works.len();
         lowering.node(id, node).map_err(|error| error.at_node(&node.name))?;
+        lowering.set_flags(first)?;
         lowering.settle_effects(id, node, first);
     }
     lowering.lir.nodes.sort_unstable_by_key(|(id, _)| *id);
@@ -523,7 +528,10 @@ impl Made {
 }
 
 fn has_effects(lower: Lower) -> bool {
-    matches!(lower, Lower::Assign | Lower::Update(_) | Lower::UpdateInPlace(_) | Lower::Stateful(_) | Lower::Variable)
+    matches!(
+        lower,
+        Lower::Restore | Lower::Save | Lower::Assign | Lower::Update(_) | Lower::UpdateInPlace(_) | Lower::Stateful(_) | Lower::Variable
+    )
 }
 
 fn not_yet(data_type: DataType) -> Error {

@@ -172,6 +172,12 @@ impl Lowering<'_> {
                 given.shape
             )));
         }
+        if let Meaning::Stored(stored) = meaning {
+            let result = self.write(variable, id)?;
+            self.restore_variable(id, stored, variable, result)?;
+            self.define_reference(id, variable);
+            return Ok(());
+        }
         let splat = match &meaning {
             Meaning::Known(tensor) => tensor.splat().and_then(|bytes| Scalar::from_le_bytes(data_type, bytes)),
             _ => None,
@@ -183,7 +189,6 @@ impl Lowering<'_> {
         } else {
             let view = match meaning {
                 Meaning::Variable(source) => self.read_variable(source, id, None)?,
-                Meaning::Stored(stored) => self.fed_from_file(node.inputs[1], stored, shape.clone())?,
                 _ => self.read(node.inputs[1], self.device(id))?,
             };
             match builder.input(data_type) {
