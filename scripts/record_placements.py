@@ -11,6 +11,9 @@ SUBJECT.jsonl, a line for each case:
                               the graph
     runs                      what was run: fetches and targets; `nodes`: how many nodes of the graph the partitions had, of which
                               `moved` are not where the log says; `pruned`: nodes of control flow that they had not; `transfers`: "tensor from>to" for each _Send (slot ^: control)
+    bodies                    the same for nodes of functions' bodies, by the names that they have here. TensorFlow places bodies by
+                              themselves, unless it is told to inline calls first; `modes` has those that are elsewhere then, and
+                              nothing where that graph cannot be placed
     error                     instead of both: code and message
     graph                     the GraphDef as the session got it, without what is a default
 
@@ -34,7 +37,7 @@ from tensorflow.python.framework.meta_graph import strip_graph_default_valued_at
 
 tf.compat.v1.disable_v2_behavior()
 
-from placements import flow, queues, random_graphs, strings, towers, variables  # They fill the table.
+from placements import bodies, calls, flow, queues, random_graphs, strings, towers, variables  # They fill the table.
 from placements.common import CASES, tf1
 
 FOLDER = pathlib.Path(__file__).parent.parent / "crates/cli/tests/placements"
@@ -63,11 +66,12 @@ class Printed:
         self.lines = self.file.read().decode().splitlines()
 
 
-def configuration(cpus, soft, pruned):
+def configuration(cpus, soft, pruned, inlined=False):
     config = tf1.ConfigProto(device_count={"CPU": cpus}, allow_soft_placement=soft, log_device_placement=True)
     config.graph_options.place_pruned_graph = pruned
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = -1
+    config.graph_options.optimizer_options.do_function_inlining = inlined
     config.inter_op_parallelism_threads = config.intra_op_parallelism_threads = 2
     return config
 
@@ -105,6 +109,22 @@ def said(error):
     # TensorFlow's order of attributes is that of a hash.
     message = re.sub(r"attrs: \[(.*?)\]", lambda found: f"attrs: [{', '.join(sorted(found[1].split(', ')))}]", message)
     return dict(code=code, message=message)
+
+
+def in_bodies(graph, runs, cpus, soft, log):
+    """What `bodies` and `modes` say, with `log` as it is without inlining."""
+    inlined = None
+    try:
+        with tf1.Session(graph=graph, config=configuration(cpus, soft, False, inlined=True)) as session, Printed() as printed:
+            for before, wanted in runs:
+                for op in before:
+                    session.run(op)
+                session.run(wanted)
+        inlined = placed(printed.lines)
+    except tf.errors.InvalidArgumentError:
+        pass
+    found, modes = bodies.found(graph.as_graph_def(), log, inlined)
+    return dict(bodies=found, modes=modes)
 
 
 def record(name, build, cpus, soft, fails, pruned):
@@ -150,6 +170,8 @@ def record(name, build, cpus, soft, fails, pruned):
         if not pruned:
             # Lowering replaces nodes and adds some.
             found["log"] = [f"{n} {at}" for n, at in log.items() if n in names]
+            if definition.library.function:
+                found |= in_bodies(graph, runs, cpus, soft, log)
         found["runs"] = results
     whole = tf1.MetaGraphDef(graph_def=definition)
     strip_graph_default_valued_attrs(whole)

@@ -18,6 +18,9 @@ struct Case {
     /// `node 3` in the order of TensorFlow's log.
     #[serde(default)]
     log: Vec<String>,
+    /// The same for nodes of bodies, by the names that they have here.
+    #[serde(default)]
+    bodies: Vec<String>,
     #[serde(default)]
     runs: Vec<Run>,
     error: Option<Refusal>,
@@ -146,6 +149,26 @@ fn nodes_run_where_tensorflows_partitions_have_them() {
         let differs: Vec<String> = differs.collect();
         if differs.is_empty() { Ok(()) } else { Err(differs.join("; ")) }
     });
+}
+
+#[test]
+fn bodies_are_where_tensorflow_places_them() {
+    let seen = std::cell::Cell::new(0);
+    held("nodes of bodies are elsewhere", |case| {
+        let session = match case.bodies.is_empty() {
+            true => return Ok(()),
+            false => case.session().map_err(|error| error.to_string())?,
+        };
+        let placed: BTreeMap<&str, String> = session.placements().map(|(node, device)| (&*node.name, device)).collect();
+        let differs = parsed(&case.bodies).into_iter().filter_map(|(name, at)| {
+            seen.set(seen.get() + 1);
+            let device = placed.get(name).map_or("nowhere", String::as_str);
+            (device != format!("/job:localhost/replica:0/task:0/device:CPU:{at}")).then(|| format!("{name} is on {device}, not CPU:{at}"))
+        });
+        let differs: Vec<String> = differs.collect();
+        if differs.is_empty() { Ok(()) } else { Err(differs.join("; ")) }
+    });
+    assert!(seen.get() > 20 || folder() != here());
 }
 
 /// Case P72 among them: what cannot be placed does not matter where it is not needed.

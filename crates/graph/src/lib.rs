@@ -26,3 +26,4 @@ pub use op_def::{ArgDef, AttrDef, OpDef};
 pub use op_table::OpTable;
 pub use shape::{PartialShape, Shape};
 pub use tensor::{Element, HostTensor, TensorData};
+pub use verify::MAX_OUTPUTS;

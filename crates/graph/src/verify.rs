@@ -5,17 +5,26 @@ use plimsoll_base::{ArgType, Error, Result};
 
 use crate::{AttrValue, Graph, IdVec, Node, NodeId, OpTable};
 
+/// All nodes of a graph together may have this many outputs: a number in a node of a few bytes makes a million of them.
+pub const MAX_OUTPUTS: usize = 1 << 24;
+
 /// Checks the graph. Nodes of unknown operations are taken as they are.
 ///
 /// # Errors
 /// INVALID_ARGUMENT naming the node and what is wrong with it.
 pub(crate) fn verify(graph: &Graph, ops: &OpTable) -> Result<()> {
     let at = |node: &Node, error: Error| error.at_node(&node.name);
-    let outputs: IdVec<NodeId, Option<Vec<ArgType>>> = graph
-        .nodes()
-        .values()
-        .map(|node| ops.get(&node.op).map(|op| op.output_types(&node.attrs)).transpose().map_err(|error| at(node, error)))
-        .collect::<Result<_>>()?;
+    let mut count = 0;
+    let mut outputs_of = |node: &Node| {
+        let outputs = ops.get(&node.op).map(|op| op.output_types(&node.attrs)).transpose()?;
+        count += outputs.as_ref().map_or(0, Vec::len);
+        if count > MAX_OUTPUTS {
+            return Err(Error::invalid_argument(format!("the nodes of the graph have more than {MAX_OUTPUTS} outputs")));
+        }
+        Ok(outputs)
+    };
+    let outputs: IdVec<NodeId, Option<Vec<ArgType>>> =
+        graph.nodes().values().map(|node| outputs_of(node).map_err(|error| at(node, error))).collect::<Result<_>>()?;
     for node in graph.nodes().values() {
         check_attrs(ops, node).and_then(|()| check_edges(graph, ops, &outputs, node)).map_err(|error| at(node, error))?;
     }
@@ -148,6 +157,16 @@ mod tests {
                 assert!(text.contains(fragment), "{text:?} lacks {fragment:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_few_bytes_do_not_make_millions_of_outputs_each() {
+        let axis = HostTensor::scalar(0i32);
+        let axis = node("axis", "Const", &[], &[("dtype", AttrValue::data_type(DataType::Int32)), ("value", AttrValue::Tensor(axis))]);
+        let split = |at: usize| node(&format!("s{at}"), "Split", &["axis", "a"], &[float(), ("num_split", AttrValue::Int(1 << 20))]);
+        let nodes = [constant("a"), axis].into_iter().chain((0..1000).map(split)).collect();
+        let text = error(nodes);
+        assert!(text.contains("have more than 16777216 outputs") && text.contains("{{node s16}}"), "{text}");
     }
 
     #[test]

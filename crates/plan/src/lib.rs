@@ -34,7 +34,7 @@ pub use clock::Timeline;
 pub use evaluate::Evaluation;
 pub use first_fit::{FitRequest, Fitted, Piece, Tried, first_fit};
 pub use footprint::{Footprint, loading_buffer};
-pub use inline::inline;
+pub use inline::{Calls, Inlined, Part, inline};
 pub use joint::{Joint, JointNeed, Together};
 pub use lower::variable_key;
 pub use need::{Need, Needs, check_limits};

@@ -10,7 +10,9 @@ use plimsoll_device::Device;
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, NodeId, Shape};
 use plimsoll_ops::Registry;
-use plimsoll_plan::{FitRequest, Fitted, Footprint, PlaceOptions, Placement, Plan, PlanVariable, Request, Signature, VariableKind};
+use plimsoll_plan::{
+    Calls, FitRequest, Fitted, Footprint, Inlined, PlaceOptions, Placement, Plan, PlanVariable, Request, Signature, VariableKind,
+};
 
 use crate::access::{Access, Accesses, Wish};
 use crate::checkpoints::{self, Checkpoints};
@@ -35,6 +37,8 @@ pub(crate) struct Inner {
     checkpoints: Arc<dyn Checkpoints>,
     stored: Option<Arc<dyn Stored>>,
     graph: Graph,
+    /// Which of its nodes came from which call.
+    calls: Arc<Calls>,
     placement: Placement,
     /// Where every run is placed by itself, the devices of nodes that keep state.
     placed_before: Option<Mutex<BTreeMap<NodeId, String>>>,
@@ -89,12 +93,11 @@ const MAX_PLANS: usize = 256;
 /// NOT_FOUND at the first node whose operation is neither registered nor a function of the graph, naming all such operations:
 /// TensorFlow takes no such graph, whatever is run of it.
 fn require_operations(graph: &Graph, registry: &Registry) -> Result<()> {
-    let mut known = HashSet::new();
+    let mut known: HashSet<&str> = graph.library.functions.iter().map(|function| function.signature.name.as_str()).collect();
     let mut missing: Option<Error> = None;
     let mut others = Vec::new();
     for node in graph.nodes().values() {
         if known.insert(node.op.as_str())
-            && graph.library.find(&node.op).is_none()
             && let Err(error) = registry.table().require(&node.op)
         {
             match missing {
@@ -134,22 +137,24 @@ impl Session {
         stored: &mut FindStored<'_>,
     ) -> Result<Session> {
         require_operations(graph, &registry)?;
-        let mut graph = plimsoll_plan::inline(graph, registry.table())?;
+        let Inlined { mut graph, calls } = plimsoll_plan::inline(graph, registry.table())?;
         graph.drop_unused_functions();
+        let calls = Arc::new(calls);
         let stored = stored(&graph)?;
         let options = devices.options();
-        let options = PlaceOptions { log: options.log_placement, ..PlaceOptions::new(options.soft_placement) };
+        let log = options.log_placement;
+        let options = PlaceOptions { log, calls: Arc::clone(&calls), ..PlaceOptions::new(options.soft_placement) };
         let (placement, placed_before) = if devices.options().place_pruned_graph {
             (Placement::unplaced(devices.specs())?, Some(Mutex::default()))
         } else {
             (plimsoll_plan::place(&graph, &registry, devices.specs(), &options)?, None)
         };
-        Session::placed(devices, graph, (placement, placed_before), registry, checkpoints, stored)
+        Session::placed(devices, (graph, calls), (placement, placed_before), registry, checkpoints, stored)
     }
 
     fn placed(
         devices: &Devices,
-        graph: Graph,
+        (graph, calls): (Graph, Arc<Calls>),
         (placement, placed_before): (Placement, Option<Mutex<BTreeMap<NodeId, String>>>),
         registry: Arc<Registry>,
         checkpoints: Arc<dyn Checkpoints>,
@@ -165,6 +170,7 @@ impl Session {
             checkpoints,
             stored,
             graph,
+            calls,
             placement,
             placed_before,
             variables: Mutex::default(),
@@ -250,7 +256,7 @@ impl Session {
             graph: &self.0.graph,
             registry: &self.0.registry,
             devices: devices.specs(),
-            options: PlaceOptions { log: options.log_placement, ..PlaceOptions::new(options.soft_placement) },
+            options: PlaceOptions { log: options.log_placement, calls: self.0.calls.clone(), ..PlaceOptions::new(options.soft_placement) },
             runs,
             taken,
             mark: &|variables| self.0.mark(variables),
@@ -267,8 +273,9 @@ impl Session {
         if !is_ours {
             return Err(Error::invalid_argument("the placement is of another graph, or for other devices"));
         }
-        let Inner { devices, registry, checkpoints, stored, graph, .. } = &*self.0;
-        Session::placed(devices, graph.clone(), (placement, None), registry.clone(), checkpoints.clone(), stored.clone())
+        let Inner { devices, registry, checkpoints, stored, graph, calls, .. } = &*self.0;
+        let graph = (graph.clone(), calls.clone());
+        Session::placed(devices, graph, (placement, None), registry.clone(), checkpoints.clone(), stored.clone())
     }
 
     /// The plan of a signature. Limits are not looked at.
@@ -535,7 +542,8 @@ impl Inner {
         let placement = {
             let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
             let options = PlaceOptions::new(self.devices.options().soft_placement);
-            let placement = plimsoll_plan::place_pruned(&request, &PlaceOptions { assigned: before.clone(), ..options })?;
+            let placement =
+                plimsoll_plan::place_pruned(&request, &PlaceOptions { assigned: before.clone(), calls: self.calls.clone(), ..options })?;
             before.extend(plimsoll_plan::stateful(&request, &placement));
             placement
         };

@@ -3,22 +3,33 @@
 use std::collections::HashMap;
 
 use plimsoll_base::{Error, Result};
-use plimsoll_graph::{AttrValue, Attrs, AttrsExt, FuncRef, FunctionDef, OpTable};
+use plimsoll_graph::{AttrValue, Attrs, AttrsExt, FuncRef, FunctionDef, MAX_OUTPUTS, OpTable};
+
+use super::functions::Functions;
 
 /// A function's body as a call sees it.
 pub(crate) struct Body<'a> {
     function: &'a FunctionDef,
-    call: &'a str,
+    call: String,
     /// The attributes that the call gives.
-    given: &'a Attrs,
+    given: Attrs,
     /// What each argument is, tensor by tensor.
     arguments: HashMap<&'a str, Vec<String>>,
     /// For each node of the body, where its output arguments begin.
     outputs: HashMap<&'a str, HashMap<String, usize>>,
+    /// How many outputs its nodes have.
+    count: usize,
 }
 
 impl<'a> Body<'a> {
-    pub fn new(ops: &OpTable, function: &'a FunctionDef, func: &'a FuncRef, call: &'a str, data: &[String]) -> Result<Body<'a>> {
+    pub fn new(
+        ops: &OpTable,
+        functions: &Functions<'_>,
+        function: &'a FunctionDef,
+        func: &FuncRef,
+        call: &str,
+        data: &[String],
+    ) -> Result<Body<'a>> {
         let given = &func.attrs;
         let mut arguments = HashMap::new();
         let mut next = data.iter();
@@ -37,13 +48,19 @@ impl<'a> Body<'a> {
         if next.next().is_some() {
             return Err(Error::invalid_argument(format!("'{}' takes fewer than {} arguments", func.name, data.len())));
         }
-        let mut body = Body { function, call, given, arguments, outputs: HashMap::new() };
+        let mut body = Body { function, call: call.to_string(), given: given.clone(), arguments, outputs: HashMap::new(), count: 0 };
         for node in &function.nodes {
             let mut attrs = body.attrs(&node.attrs)?;
-            let starts = match ops.get(&node.op) {
+            // The operation is in the table, or it is a function of the library.
+            let (op, signature) = (ops.get(&node.op), functions.find(&node.op).map(|function| &function.signature));
+            let starts = match op.as_deref().or(signature) {
                 Some(op) => {
                     op.fill_defaults(&mut attrs).map_err(|error| error.at_node(&node.name))?;
                     let lengths = op.output_lengths(&attrs).map_err(|error| error.at_node(&node.name))?;
+                    body.count += lengths.iter().sum::<usize>();
+                    if body.count > MAX_OUTPUTS {
+                        return Err(too_many_outputs());
+                    }
                     let starts = lengths.iter().scan(0, |next, length| {
                         let start = *next;
                         *next += length;
@@ -63,7 +80,10 @@ impl<'a> Body<'a> {
         let unknown =
             || Error::invalid_argument(format!("'{}' in function '{}' names nothing", text.escape_debug(), self.function.signature.name));
         if let Some(node) = text.strip_prefix('^') {
-            return Ok(format!("^{}/{node}", self.call));
+            return Ok(match self.source(node) {
+                Some(source) => format!("^{source}"),
+                None => format!("^{}/{node}", self.call),
+            });
         }
         let mut parts = text.split(':');
         let (first, second, third) = (parts.next().unwrap_or(""), parts.next(), parts.next());
@@ -82,20 +102,31 @@ impl<'a> Body<'a> {
         Ok(format!("{}/{first}:{index}", self.call))
     }
 
+    /// The node outside that gives an argument.
+    pub fn source(&self, argument: &str) -> Option<&str> {
+        let tensor = self.arguments.get(argument)?.first()?;
+        Some(tensor.split(':').next().unwrap_or(tensor))
+    }
+
+    /// Whether an input, as the function spells it, is an argument.
+    pub fn is_argument(&self, text: &str) -> bool {
+        let name = text.strip_prefix('^').unwrap_or(text);
+        self.arguments.contains_key(name.split(':').next().unwrap_or(name))
+    }
+
+    /// How many outputs its nodes have.
+    pub fn output_count(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is a node of that name in the body.
+    pub fn has_node(&self, name: &str) -> bool {
+        self.outputs.contains_key(name)
+    }
+
     /// Attributes with the function's placeholders filled in.
     pub fn attrs(&self, attrs: &Attrs) -> Result<Attrs> {
-        let fill = |(name, value): (&String, &AttrValue)| {
-            let value = match value {
-                AttrValue::Placeholder(placeholder) => self
-                    .given
-                    .get(placeholder)
-                    .cloned()
-                    .ok_or_else(|| Error::invalid_argument(format!("the call gives no attribute '{placeholder}'")))?,
-                other => other.clone(),
-            };
-            Ok((name.clone(), value))
-        };
-        attrs.iter().map(fill).collect()
+        fill_all(attrs, &self.given, self.function)
     }
 
     /// The tensors that it gives.
@@ -119,5 +150,74 @@ impl<'a> Body<'a> {
     /// The nodes that run whatever is read, as control inputs.
     pub fn must_run(&self) -> Vec<String> {
         self.function.control_ret.values().map(|node| format!("^{}/{node}", self.call)).collect()
+    }
+}
+
+/// Nodes of bodies have more outputs than a graph may have.
+pub(super) fn too_many_outputs() -> Error {
+    Error::invalid_argument(format!("the nodes of all bodies have more than {MAX_OUTPUTS} outputs"))
+}
+
+/// Functions in attributes of functions in attributes, deeper than this, are refused: files hold fewer, but calls add to them.
+const MAX_DEPTH: usize = 100;
+
+/// Attributes of a node of a function with its placeholders filled in.
+///
+/// # Errors
+/// INVALID_ARGUMENT where the call does not give one and it has no default, or for functions nested beyond measure.
+pub(super) fn fill_all(attrs: &Attrs, given: &Attrs, function: &FunctionDef) -> Result<Attrs> {
+    let fill = Fill { given, function };
+    attrs.iter().map(|(name, value)| Ok((name.clone(), fill.value(value, 0)?))).collect()
+}
+
+struct Fill<'a> {
+    given: &'a Attrs,
+    function: &'a FunctionDef,
+}
+
+impl Fill<'_> {
+    fn value(&self, value: &AttrValue, depth: usize) -> Result<AttrValue> {
+        Ok(match value {
+            AttrValue::Placeholder(name) => {
+                let default = || self.function.signature.attrs.iter().find(|attr| attr.name == *name)?.default.as_ref();
+                let missing = || Error::invalid_argument(format!("the call gives no attribute '{name}'"));
+                let found = self.given.get(name).or_else(default).ok_or_else(missing)?;
+                if depth > 0 && depth + nesting(found) > MAX_DEPTH {
+                    return Err(too_deep(&self.function.signature.name));
+                }
+                found.clone()
+            }
+            AttrValue::Func(func) => AttrValue::Func(self.func(func, depth)?),
+            AttrValue::List(list) if !list.funcs.is_empty() => {
+                let mut list = list.clone();
+                for func in &mut list.funcs {
+                    *func = self.func(func, depth)?;
+                }
+                AttrValue::List(list)
+            }
+            other => other.clone(),
+        })
+    }
+
+    fn func(&self, func: &FuncRef, depth: usize) -> Result<FuncRef> {
+        if depth >= MAX_DEPTH {
+            return Err(too_deep(&self.function.signature.name));
+        }
+        let attrs = func.attrs.iter().map(|(name, value)| Ok((name.clone(), self.value(value, depth + 1)?)));
+        Ok(FuncRef { name: func.name.clone(), attrs: attrs.collect::<Result<_>>()? })
+    }
+}
+
+fn too_deep(function: &str) -> Error {
+    Error::invalid_argument(format!("in '{function}' functions are attributes of functions more than {MAX_DEPTH} deep"))
+}
+
+/// How many functions lie in each other in a value.
+fn nesting(value: &AttrValue) -> usize {
+    let below = |func: &FuncRef| 1 + func.attrs.values().map(nesting).max().unwrap_or(0);
+    match value {
+        AttrValue::Func(func) => below(func),
+        AttrValue::List(list) => list.funcs.iter().map(below).max().unwrap_or(0),
+        _ => 0,
     }
 }

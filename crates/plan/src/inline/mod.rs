@@ -1,107 +1,127 @@
 //! Calls of functions become the functions' bodies, If becomes Switch and Merge around its branches' bodies.
 //!
 //! A call's node stays under its name, as an IdentityN of the results that waits for what the function must run: it can be
-//! fetched and targeted as before. Nodes of the body are named `call/node`; those of an If `if/If/then/node`.
+//! fetched and targeted as before. Nodes of the body are named `call/node`; those of an If `if/If/then/node`. Where the name of a
+//! call is very long, or calls lie very deep in each other, `call` is a shorter name.
+//!
+//! Nothing here recurses: calls wait in a queue, and a body is made when its call's turn comes. [`size`] has counted before what
+//! comes of it.
 
 mod body;
 mod branch;
+mod calls;
+mod functions;
+mod site;
+mod size;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef, Graph, GraphDef, Library, NodeDef, OpTable};
+use plimsoll_graph::id::Id;
+use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef, Graph, GraphDef, MAX_OUTPUTS, NodeDef, NodeId, OpTable};
 
 pub(crate) use self::body::Body;
+pub use self::calls::{Calls, Part};
+pub(crate) use self::functions::Functions;
+use self::functions::is_partitioned;
+use self::site::{Manner, Scope, ScopeId, Site};
 
-/// More nodes than this are taken for functions that call each other without end.
-const MAX_NODES: usize = 2_000_000;
+/// A graph without calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Inlined {
+    /// The graph.
+    pub graph: Graph,
+    /// Which of its nodes came from which call.
+    pub calls: Calls,
+}
 
 /// The graph with every call replaced by the body of its function, and every If by both of its branches. Functions that are
 /// arguments of While and the like stay where they are.
 ///
 /// # Errors
 /// UNIMPLEMENTED for functions that call themselves; INVALID_ARGUMENT naming the call where the function does not exist, its
-/// body makes no sense, or the graph grows beyond measure.
-pub fn inline(graph: &Graph, ops: &OpTable) -> Result<Graph> {
-    let is_branch = |op: &str| branch::is_branch(op);
-    if !graph.nodes().values().any(|node| is_branch(&node.op) || called(&node.op, &node.attrs, &graph.library).is_some()) {
-        return Ok(graph.clone());
+/// body makes no sense, or the graph grows beyond measure. That it would is known before anything is made.
+pub fn inline(graph: &Graph, ops: &OpTable) -> Result<Inlined> {
+    let functions = Functions::of(&graph.library);
+    if !graph.nodes().values().any(|node| functions.expands(&node.op, &node.attrs)) {
+        return Ok(Inlined { graph: graph.clone(), calls: Calls::default() });
     }
+    size::check(graph, &functions)?;
+    let outer = graph.node_defs();
+    let mut inliner = Inliner {
+        functions: &functions,
+        ops,
+        items: Vec::with_capacity(outer.len()),
+        expansions: Vec::new(),
+        waiting: VecDeque::new(),
+        scopes: Vec::new(),
+        names: outer.iter().map(|node| node.name.clone()).collect(),
+        handles: HashMap::new(),
+        outputs: 0,
+        shortened: 0,
+    };
+    for node in outer {
+        inliner.put(node, Tag::default(), None);
+    }
+    let outermost = inliner.items.len();
+    while let Some(waiting) = inliner.waiting.pop_front() {
+        let name = waiting.node.name.clone();
+        inliner.expand(waiting).map_err(|error| error.at_node(name))?;
+    }
+    let (mut nodes, calls) = inliner.in_order(outermost);
+    let handles = std::mem::take(&mut inliner.handles);
+    drop(inliner);
+    read_handles_where_they_are(&handles, &mut nodes);
     // Functions are shared, not copied: most of a file is functions.
-    let nodes = graph.node_defs();
-    let names = nodes.iter().map(|node| node.name.clone()).collect();
-    let mut inliner =
-        Inliner { library: &graph.library, ops, nodes: Vec::with_capacity(nodes.len()), names, path: Vec::new(), handles: HashMap::new() };
-    for node in nodes {
-        inliner.node(node)?;
-    }
-    inliner.read_handles_where_they_are();
     let (versions, carried) = (graph.versions.clone(), graph.carried.clone());
-    let def = GraphDef { nodes: inliner.nodes, library: Library::default(), versions, carried };
-    let mut inlined = Graph::resolve(def, ops)?;
+    let mut inlined = Graph::resolve(GraphDef { nodes, versions, carried, ..GraphDef::default() }, ops)?;
     inlined.library = graph.library.clone();
-    Ok(inlined)
-}
-
-/// The function that a node calls, if it is a call.
-fn called(op: &str, attrs: &Attrs, library: &Library) -> Option<FuncRef> {
-    match op {
-        "PartitionedCall" | "StatefulPartitionedCall" => attrs.func("f").ok().cloned(),
-        op => library.find(op).map(|_| FuncRef { name: op.to_string(), attrs: attrs.clone() }),
-    }
+    Ok(Inlined { graph: inlined, calls })
 }
 
 struct Inliner<'a> {
-    library: &'a Library,
+    functions: &'a Functions<'a>,
     ops: &'a OpTable,
-    nodes: Vec<NodeDef>,
-    /// The names of all nodes, of bodies that are on their way too.
+    /// What was made, bodies behind what calls them.
+    items: Vec<Item>,
+    /// By number: the items that stand where a call or a condition stood, the node under its name last.
+    expansions: Vec<Range<usize>>,
+    /// Calls and conditions whose bodies are not made yet.
+    waiting: VecDeque<Waiting>,
+    scopes: Vec<Scope<'a>>,
+    /// The names of all nodes.
     names: BTreeSet<String>,
-    /// The functions that are being inlined, outermost first.
-    path: Vec<String>,
     /// For results of calls that are resources, as `call:k`: what gives them in the body.
     handles: HashMap<String, String>,
+    /// How many outputs the nodes of all bodies have.
+    outputs: usize,
+    /// How many names of calls were too long.
+    shortened: usize,
 }
 
-/// Where a body is put.
-struct Site<'a> {
-    /// What its nodes' names begin with.
-    prefix: &'a str,
-    /// What nodes that name no device ask for or prefer.
-    wish: Wish<'a>,
-    /// What all its nodes wait for, as control inputs.
-    controls: &'a [&'a String],
-    /// What those of its nodes wait for that wait for nothing else.
-    start: Option<&'a str>,
+enum Item {
+    Node(NodeDef, Tag),
+    Expansion(usize),
 }
 
-/// The attribute that says which device a node prefers that names none: that of the call whose body it is in.
-pub(crate) const CALLER_DEVICE: &str = "_caller_device";
-
-/// What the nodes of a body do that name no device.
-#[derive(Clone, Copy)]
-struct Wish<'a> {
-    /// They ask for this one, where it is said: sides of a condition.
-    device: &'a str,
-    /// They prefer this one: bodies of calls.
-    caller: &'a str,
+/// Where a node belongs.
+#[derive(Clone, Copy, Default)]
+struct Tag {
+    /// The number of the call in whose body it is.
+    call: Option<usize>,
+    is_bound: bool,
+    branches: u32,
+    is_generator: bool,
 }
 
-impl<'a> Wish<'a> {
-    /// What a node prefers, as a part of the body of a call.
-    fn caller_of(attrs: &'a Attrs) -> &'a str {
-        attrs.text(CALLER_DEVICE).unwrap_or("")
-    }
-
-    /// Writes it to a node.
-    fn give(self, device: &mut String, attrs: &mut Attrs) {
-        if device.is_empty() {
-            *device = self.device.to_string();
-        }
-        if device.is_empty() && !self.caller.is_empty() {
-            attrs.insert(CALLER_DEVICE.to_string(), AttrValue::text(self.caller));
-        }
-    }
+/// A call or condition.
+struct Waiting {
+    number: usize,
+    node: NodeDef,
+    tag: Tag,
+    /// The body that it is in.
+    scope: Option<ScopeId>,
 }
 
 /// What a body gives.
@@ -112,43 +132,70 @@ struct Given {
     must_run: Vec<String>,
 }
 
-impl Inliner<'_> {
-    fn node(&mut self, node: NodeDef) -> Result<()> {
-        if self.nodes.len() >= MAX_NODES {
-            return Err(Error::invalid_argument(format!("the graph has more than {MAX_NODES} nodes once its calls are inlined"))
-                .at_node(&node.name));
+impl<'a> Inliner<'a> {
+    /// Puts a node where it stands; a call or a condition is looked into later.
+    fn put(&mut self, node: NodeDef, tag: Tag, scope: Option<ScopeId>) {
+        if !self.functions.expands(&node.op, &node.attrs) {
+            self.items.push(Item::Node(node, tag));
+            return;
         }
-        let name = node.name.clone();
-        let done = match called(&node.op, &node.attrs, self.library) {
-            Some(func) => self.call(node, &func),
-            None if branch::is_branch(&node.op) => self.branch(node),
-            None => {
-                self.nodes.push(node);
-                Ok(())
-            }
-        };
-        done.map_err(|error| error.at_node(name))
+        let number = self.expansions.len();
+        self.expansions.push(0..0);
+        self.items.push(Item::Expansion(number));
+        self.waiting.push_back(Waiting { number, node, tag, scope });
     }
 
-    fn call(&mut self, call: NodeDef, func: &FuncRef) -> Result<()> {
-        let (controls, data): (Vec<&String>, Vec<&String>) = call.inputs.iter().partition(|input| input.starts_with('^'));
-        let data: Vec<String> = data.into_iter().cloned().collect();
+    fn expand(&mut self, waiting: Waiting) -> Result<()> {
+        let (number, start) = (waiting.number, self.items.len());
+        match self.functions.called(&waiting.node.op, &waiting.node.attrs) {
+            Some(func) => self.call(waiting, &func)?,
+            None => self.branch(waiting)?,
+        }
+        self.expansions[number] = start..self.items.len();
+        Ok(())
+    }
+
+    fn call(&mut self, waiting: Waiting, func: &FuncRef) -> Result<()> {
+        let Waiting { number, node: call, tag, scope } = waiting;
+        let (controls, data): (Vec<String>, Vec<String>) = call.inputs.iter().cloned().partition(|input| input.starts_with('^'));
         let prefix = self.prefix(&call.name);
-        let caller = if call.device.is_empty() { Wish::caller_of(&call.attrs) } else { &call.device };
-        let wish = Wish { device: "", caller };
-        let given = self.body(func, &data, &Site { prefix: &prefix, wish, controls: &controls, start: None })?;
-        let waits = given.must_run.into_iter().chain(controls.into_iter().cloned());
+        // What a function is called by its own name for runs on one device; what a call asks for reaches only its nodes.
+        let is_bound = !is_partitioned(&call.op);
+        let manner = if is_bound { Manner::Bound } else { Manner::Own };
+        let start = (!controls.is_empty()).then(|| self.start(func, &prefix, &call, controls.clone(), tag));
+        let inside = Tag { call: Some(number), is_bound, branches: 0, is_generator: false };
+        let site = Site { prefix, manner, device: call.device.clone(), tag: inside, parent: scope, start, all_wait: true };
+        let given = self.body(func, &data, site)?;
+        let waits = given.must_run.into_iter().chain(controls);
         let types = call.attrs.list("Tout").map_or(given.types, |list| list.types.clone());
         let are_handles = types.iter().map(|kind| *kind == DataType::Resource.number());
         let handles = given.results.iter().zip(are_handles).enumerate().filter(|(_, (_, is_handle))| *is_handle);
         self.handles.extend(handles.map(|(slot, (result, _))| (format!("{}:{slot}", call.name), result.clone())));
-        let results = results(&call, given.results, types, waits);
-        self.nodes.push(results);
+        let is_generator = data.is_empty() && types.len() == 1;
+        self.items.push(Item::Node(results(&call, given.results, types, waits), Tag { is_generator, ..tag }));
         Ok(())
+    }
+
+    /// A node that waits for what a call waits for, for its body to wait for.
+    fn start(&mut self, func: &FuncRef, prefix: &str, call: &NodeDef, controls: Vec<String>, tag: Tag) -> String {
+        let taken =
+            |name: &str| self.functions.find(&func.name).is_some_and(|function| function.nodes.iter().any(|node| node.name == name));
+        let mut name = "input_control_node".to_string();
+        while taken(&name) {
+            name.push('_');
+        }
+        let name = format!("{prefix}/{name}");
+        self.names.insert(name.clone());
+        let (op, device) = ("NoOp".to_string(), call.device.clone());
+        let node = NodeDef { name: name.clone(), op, inputs: controls, device, ..NodeDef::default() };
+        self.items.push(Item::Node(node, tag));
+        name
     }
 
     /// A name under which there are no nodes yet.
     fn prefix(&mut self, wanted: &str) -> String {
+        let short = self.shortened(wanted);
+        let wanted = short.as_deref().unwrap_or(wanted);
         let mut prefix = wanted.to_string();
         for attempt in 1.. {
             let below = format!("{prefix}/");
@@ -160,82 +207,158 @@ impl Inliner<'_> {
         prefix
     }
 
+    /// A short name for what would begin all names of a body with too many bytes.
+    fn shortened(&mut self, wanted: &str) -> Option<String> {
+        if wanted.len() <= size::MAX_PREFIX {
+            return None;
+        }
+        self.shortened += 1;
+        let head: String = wanted.chars().take(64).collect();
+        Some(format!("{head}.._{}", self.shortened))
+    }
+
     /// Puts the body of a function at a site.
-    fn body(&mut self, func: &FuncRef, data: &[String], site: &Site<'_>) -> Result<Given> {
-        let library = self.library;
-        let function =
-            library.find(&func.name).ok_or_else(|| Error::invalid_argument(format!("function '{}' is not in the library", func.name)))?;
-        if self.path.contains(&func.name) {
-            return Err(Error::unimplemented(format!("recursive function calls: '{}' calls itself", func.name)));
+    fn body(&mut self, func: &FuncRef, data: &[String], site: Site) -> Result<Given> {
+        let function = self
+            .functions
+            .find(&func.name)
+            .ok_or_else(|| Error::invalid_argument(format!("function '{}' is not in the library", func.name)))?;
+        let body = Body::new(self.ops, self.functions, function, func, &site.prefix, data)?;
+        self.outputs += body.output_count();
+        if self.outputs > MAX_OUTPUTS {
+            return Err(body::too_many_outputs());
         }
-        let body = Body::new(self.ops, function, func, site.prefix, data)?;
-        self.path.push(func.name.clone());
+        let given = Given { results: body.results()?, types: body.result_types()?, must_run: body.must_run() };
         self.names.extend(function.nodes.iter().map(|node| format!("{}/{}", site.prefix, node.name)));
+        let id = self.scopes.len();
+        self.scopes.push(Scope { body, manner: site.manner, prefix: site.prefix, parent: site.parent });
         for node in &function.nodes {
+            let Scope { body, prefix, .. } = &self.scopes[id];
             let mut inputs = node.inputs.iter().map(|input| body.input(input)).collect::<Result<Vec<_>>>()?;
-            inputs.extend(site.controls.iter().map(|control| control.to_string()));
-            if inputs.is_empty() {
-                inputs.extend(site.start.map(|start| format!("^{start}")));
+            let mut attrs = body.attrs(&node.attrs)?;
+            if let Some(start) = &site.start {
+                // What an argument or the start reaches waits through it. A call hands its controls on to its body.
+                let has_controls = || node.inputs.iter().any(|input| input.starts_with('^'));
+                let is_first = node.inputs.is_empty() || (site.all_wait && node.inputs.iter().any(|input| body.is_argument(input)));
+                if is_first || (self.functions.expands(&node.op, &attrs) && !has_controls()) {
+                    inputs.push(format!("^{start}"));
+                }
             }
-            let (mut device, mut attrs) = (node.device.clone(), body.attrs(&node.attrs)?);
-            site.wish.give(&mut device, &mut attrs);
-            self.colocate(&mut attrs, site.prefix);
-            let name = format!("{}/{}", site.prefix, node.name);
-            self.node(NodeDef { name, op: node.op.clone(), inputs, device, attrs, carried: node.carried.clone() })?;
+            let name = format!("{prefix}/{}", node.name);
+            let device = site.manner.device(&node.device, &site.device);
+            self.colocate(&mut attrs, id);
+            let node = NodeDef { name, op: node.op.clone(), inputs, device, attrs, carried: node.carried.clone() };
+            self.put(node, site.tag, Some(id));
         }
-        self.path.pop();
-        Ok(Given { results: body.results()?, types: body.result_types()?, must_run: body.must_run() })
+        Ok(given)
+    }
+
+    /// `_class` names nodes of a body by what they are called there.
+    fn colocate(&self, attrs: &mut Attrs, scope: ScopeId) {
+        if self.scopes[scope].manner == Manner::Bound {
+            attrs.remove("_class");
+            return;
+        }
+        let Some(AttrValue::List(classes)) = attrs.get_mut("_class") else { return };
+        for class in &mut classes.bytes {
+            if let Some(label) = std::str::from_utf8(class).ok().and_then(|class| class.strip_prefix("loc:@")) {
+                *class = format!("loc:@{}", self.label(label, scope)).into_bytes();
+            }
+        }
+    }
+
+    /// What a label of a body is outside. In the body of a call it is a node of it, an argument, or a name for a group of its
+    /// nodes; a branch of a condition may also name what is around the condition.
+    fn label(&self, label: &str, scope: ScopeId) -> String {
+        let mut here = Some(scope);
+        while let Some(id) = here {
+            let Scope { body, manner, prefix, parent } = &self.scopes[id];
+            if let Some(source) = body.source(label) {
+                return source.to_string();
+            }
+            if *manner != Manner::Branch || body.has_node(label) {
+                return format!("{prefix}/{label}");
+            }
+            here = *parent;
+        }
+        label.to_string()
+    }
+
+    /// All nodes in the order in which they stand in the graph and in functions, and where they belong.
+    fn in_order(&mut self, outermost: usize) -> (Vec<NodeDef>, Calls) {
+        let mut items: Vec<Option<Item>> = std::mem::take(&mut self.items).into_iter().map(Some).collect();
+        let (mut nodes, mut tags) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
+        let mut stands = vec![None; self.expansions.len()];
+        let mut open = vec![(0..outermost, None)];
+        while let Some((range, number)) = open.last_mut() {
+            let Some(at) = range.next() else {
+                if let Some(number) = *number {
+                    stands[number] = Some(NodeId::from_index(nodes.len() - 1));
+                }
+                open.pop();
+                continue;
+            };
+            match items[at].take() {
+                Some(Item::Node(node, tag)) => {
+                    nodes.push(node);
+                    tags.push(tag);
+                }
+                Some(Item::Expansion(inner)) => open.push((self.expansions[inner].clone(), Some(inner))),
+                None => {}
+            }
+        }
+        let part = |tag: &Tag| Part {
+            call: tag.call.and_then(|number| stands[number]),
+            is_bound: tag.is_bound,
+            branches: tag.branches,
+            is_generator: tag.is_generator,
+        };
+        let calls = Calls::new(tags.iter().map(part).collect());
+        (nodes, calls)
     }
 }
 
-impl Inliner<'_> {
-    /// Lets those who read a resource that a call returned read it in the body, when the call is over: the IdentityN that stands
-    /// for the call would hide from placement whose device they share.
-    fn read_handles_where_they_are(&mut self) {
-        if self.handles.is_empty() {
-            return;
-        }
-        for node in &mut self.nodes {
-            let mut waits = BTreeSet::new();
-            for input in &mut node.inputs {
-                // A graph may be wrong and go in circles.
-                let mut passed = BTreeSet::new();
-                while let Some(result) = self.handles.get(&if input.contains(':') { input.clone() } else { format!("{input}:0") }) {
-                    if !passed.insert(format!("^{}", input.split(':').next().unwrap_or_default())) {
-                        break;
-                    }
-                    *input = result.clone();
-                }
-                waits.extend(passed);
-            }
-            waits.retain(|wait| !node.inputs.contains(wait));
-            node.inputs.extend(waits);
-        }
+/// Lets those who read a resource that a call returned read it in the body, when the call is over: the IdentityN that stands
+/// for the call would hide from placement whose device they share.
+fn read_handles_where_they_are(handles: &HashMap<String, String>, nodes: &mut [NodeDef]) {
+    if handles.is_empty() {
+        return;
     }
-
-    /// `_class` names nodes of the body by what they are called there; what is neither in the body nor outside is forgotten.
-    fn colocate(&self, attrs: &mut Attrs, prefix: &str) {
-        let Some(AttrValue::List(classes)) = attrs.get_mut("_class") else { return };
-        let spelled = |class: &Vec<u8>| {
-            let Some(name) = std::str::from_utf8(class).ok().and_then(|class| class.strip_prefix("loc:@")) else {
-                return Some(class.clone());
-            };
-            let inside = format!("{prefix}/{name}");
-            let found = [inside, name.to_string()].into_iter().find(|name| self.names.contains(name))?;
-            Some(format!("loc:@{found}").into_bytes())
-        };
-        classes.bytes = classes.bytes.iter().filter_map(spelled).collect();
+    let spelled = |input: &str| if input.contains(':') { input.to_string() } else { format!("{input}:0") };
+    let mut ends: HashMap<String, String> = HashMap::new();
+    for node in nodes {
+        let mut waits = BTreeSet::new();
+        for input in &mut node.inputs {
+            let key = spelled(input);
+            if !handles.contains_key(&key) {
+                continue;
+            }
+            // The call waits for those in it.
+            waits.insert(format!("^{}", input.split(':').next().unwrap_or_default()));
+            let (mut way, mut here) = (Vec::new(), key);
+            // A graph may be wrong and go in circles.
+            while !ends.contains_key(&here)
+                && way.len() <= handles.len()
+                && let Some(next) = handles.get(&here)
+            {
+                way.push(std::mem::replace(&mut here, spelled(next)));
+            }
+            let end = ends.get(&here).cloned().unwrap_or(here);
+            ends.extend(way.into_iter().map(|passed| (passed, end.clone())));
+            *input = end;
+        }
+        waits.retain(|wait| !node.inputs.contains(wait));
+        node.inputs.extend(waits);
     }
 }
 
 /// The node that stands where a call stood.
 fn results(call: &NodeDef, mut inputs: Vec<String>, types: Vec<i32>, waits: impl IntoIterator<Item = String>) -> NodeDef {
     inputs.extend(waits);
-    let (op, mut attrs) = match types.is_empty() {
+    let (op, attrs) = match types.is_empty() {
         true => ("NoOp", Attrs::new()),
         false => ("IdentityN", Attrs::from([("T".to_string(), AttrValue::List(Box::new(AttrList { types, ..AttrList::default() })))])),
     };
-    attrs.extend(call.attrs.get_key_value(CALLER_DEVICE).map(|(name, value)| (name.clone(), value.clone())));
     let (name, device, carried) = (call.name.clone(), call.device.clone(), call.carried.clone());
     NodeDef { name, op: op.to_string(), inputs, device, attrs, carried }
 }

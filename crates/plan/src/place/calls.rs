@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use plimsoll_base::{ArgType, DataType, Error, Result};
 use plimsoll_graph::{AttrValue, Attrs, AttrsExt, FuncRef, FunctionDef, Graph, GraphDef, Library, Node, NodeDef, NodeId, OpTable};
 
-use super::groups::Member;
+use super::groups::{Context, Member};
 use super::join::{Joined, join};
-use crate::inline::Body;
+use crate::inline::{Body, Calls, Functions};
 
 /// The functions that are being looked into, outermost first, each with the node that calls it.
 #[derive(Clone, Copy, Default)]
@@ -153,7 +153,8 @@ pub(super) fn apply(joined: &mut Joined<'_>, call: NodeId, stack: &Stack<'_>) ->
     let whole = isolated.as_ref().unwrap_or(&body);
     order.extend(whole.nodes().ids().skip(body.nodes().len()));
     let frame = Frame { function: &func.name, node: &node.name, outer: *stack };
-    let mut inner = join(whole, &order, cx, &|_| None, &Stack(Some(&frame)))?;
+    let none = Calls::default();
+    let mut inner = join(whole, &order, Context { calls: &none, ..cx }, &|_| None, &Stack(Some(&frame)))?;
     // The nodes around the call by the root, in the body, of the argument or result that they give or take.
     let mut around: Vec<(NodeId, Vec<(NodeId, bool)>)> = Vec::new();
     let mut put = |root: NodeId, node: NodeId, takes: bool| match around.iter_mut().find(|(other, _)| *other == root) {
@@ -199,7 +200,7 @@ fn body(function: &FunctionDef, func: &FuncRef, library: &Library, ops: &OpTable
     }
     let given: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
     let name = &function.signature.name;
-    let inside = Body::new(ops, function, func, name, &given)?;
+    let inside = Body::new(ops, &Functions::of(library), function, func, name, &given)?;
     for node in &function.nodes {
         let inputs = node.inputs.iter().map(|input| inside.input(input)).collect::<Result<Vec<_>>>()?;
         let mut attrs = inside.attrs(&node.attrs)?;

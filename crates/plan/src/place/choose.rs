@@ -1,18 +1,17 @@
 //! A device for every node: the best of what its group can have, with TensorFlow's three rules of thumb.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use plimsoll_base::Result;
 use plimsoll_device::DeviceName;
-use plimsoll_graph::{AttrsExt, IdVec, NodeId};
+use plimsoll_graph::{IdVec, NodeId};
 
 use super::errors;
 use super::groups::{Groups, Member};
 use super::join::Joined;
 use super::kernels::Types;
 use super::signature::{Signatures, sources};
-use crate::inline::CALLER_DEVICE;
 
 /// What choosing comes to.
 pub(super) struct Choice {
@@ -22,6 +21,8 @@ pub(super) struct Choice {
     pub order: Vec<NodeId>,
     /// The node that a node follows, where it does.
     pub follows: IdVec<NodeId, Option<NodeId>>,
+    /// The nodes that are where they are because their call is there.
+    pub with_call: BTreeSet<NodeId>,
 }
 
 struct Chooser<'a, 'b> {
@@ -38,44 +39,68 @@ struct Chooser<'a, 'b> {
 /// INVALID_ARGUMENT "Cannot assign a device for operation …" for a node without candidates.
 pub(super) fn choose(joined: &mut Joined<'_>, order: &[NodeId]) -> Result<Choice> {
     let count = joined.groups.graph.nodes().len();
-    let choice = Choice { devices: IdVec::filled(None, count), order: Vec::with_capacity(count), follows: IdVec::filled(None, count) };
+    let choice = Choice {
+        devices: IdVec::filled(None, count),
+        order: Vec::with_capacity(count),
+        follows: IdVec::filled(None, count),
+        with_call: BTreeSet::new(),
+    };
     let Joined { groups, signatures, assigned, .. } = joined;
     let mut chooser = Chooser { groups, signatures, choice, known: HashMap::new() };
     // What is assigned is seen by all, also by those that come before it.
     chooser.choice.devices = assigned.clone();
-    let mut later = Vec::new();
-    for &id in order {
-        if let Some(device) = assigned[id] {
-            chooser.assign(id, device)?;
-        } else if chooser.is_generator(id) {
-            later.push(id);
-        } else {
-            let followed = chooser.producer_to_follow(id);
-            chooser.place(id, followed)?;
-        }
+    let calls = chooser.groups.cx.calls;
+    if calls.is_empty() {
+        chooser.all(order, assigned)?;
+        return Ok(chooser.choice);
     }
-    for id in later {
-        let followed = chooser.consumers_to_follow(id);
-        chooser.place(id, followed)?;
+    // A body is placed when its call is.
+    let mut levels: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
+    order.iter().for_each(|id| levels.entry(calls.level(*id)).or_default().push(*id));
+    for nodes in levels.values() {
+        chooser.all(nodes, assigned)?;
     }
     Ok(chooser.choice)
 }
 
 impl Chooser<'_, '_> {
+    /// Places these nodes, what makes one value out of nothing last.
+    fn all(&mut self, nodes: &[NodeId], assigned: &IdVec<NodeId, Option<usize>>) -> Result<()> {
+        let mut later = Vec::new();
+        for &id in nodes {
+            if let Some(device) = assigned[id] {
+                self.assign(id, device)?;
+            } else if self.is_generator(id) {
+                later.push(id);
+            } else {
+                let followed = self.producer_to_follow(id);
+                self.place(id, followed)?;
+            }
+        }
+        for id in later {
+            let followed = self.consumers_to_follow(id);
+            self.place(id, followed)?;
+        }
+        Ok(())
+    }
+
     /// A node goes where another one is, if it can, and else to the first of its candidates.
     fn place(&mut self, id: NodeId, followed: Option<NodeId>) -> Result<()> {
         let candidates = self.candidates(id)?;
+        let part = self.groups.cx.calls.part(id);
+        let caller = part.call.and_then(|call| self.choice.devices[call]).filter(|device| candidates.contains(device));
+        // The call's device comes first among the candidates of its body.
+        let first = caller.unwrap_or(candidates[0]);
+        let followed = followed.filter(|_| !(part.is_bound && caller.is_some()));
         let there = followed.and_then(|other| self.choice.devices[other]).filter(|device| candidates.contains(device));
         // It would have come to the same place anyway: then it follows nobody.
-        self.choice.follows[id] = followed.filter(|_| there.is_some_and(|device| device != candidates[0]));
-        let device = there.or_else(|| self.callers(id, &candidates)).unwrap_or(candidates[0]);
+        self.choice.follows[id] = followed.filter(|_| there.is_some_and(|device| device != first));
+        let device = there.unwrap_or(first);
+        let asks = |call: NodeId| device != candidates[0] || !self.groups.node(call).device.is_empty();
+        if Some(device) == caller && self.choice.follows[id].is_none() && part.call.is_some_and(asks) {
+            self.choice.with_call.insert(id);
+        }
         self.assign(id, device)
-    }
-
-    /// Of the candidates, the first that the call prefers in whose body a node is.
-    fn callers(&self, id: NodeId, candidates: &[usize]) -> Option<usize> {
-        let asked = DeviceName::parse(self.groups.node(id).attrs.text(CALLER_DEVICE).ok()?).ok()?;
-        candidates.iter().copied().find(|device| self.groups.cx.devices.names[*device].satisfies(&asked))
     }
 
     fn assign(&mut self, id: NodeId, device: usize) -> Result<()> {
@@ -129,23 +154,24 @@ impl Chooser<'_, '_> {
 
     /// Whether a node makes one value out of nothing: it waits until its consumers have devices.
     fn is_generator(&self, id: NodeId) -> bool {
-        self.signatures.inputs[id].is_empty() && matches!(&*self.signatures.outputs[id], [only] if !only.is_ref)
+        self.groups.cx.calls.part(id).is_generator
+            || self.signatures.inputs[id].is_empty() && matches!(&*self.signatures.outputs[id], [only] if !only.is_ref)
     }
 
     /// The node that this one reads, if it looks only at the shape, or hands on between two that ask for the same device.
     fn producer_to_follow(&self, id: NodeId) -> Option<NodeId> {
         let node = self.groups.node(id);
         match node.op.as_str() {
-            "Shape" | "Size" | "Rank" => sources(node).next(),
+            "Shape" | "Size" | "Rank" => sources(node).next().map(|producer| self.seen(id, producer)),
             "Identity" | "RefIdentity" if node.device.is_empty() => {
                 let mut producers = sources(node);
                 let (producer, None) = (producers.next()?, producers.next()) else { return None };
                 let consumer = match self.signatures.consumers(id) {
                     [] => "",
-                    [only] => &self.groups.node(*only).device,
+                    [only] => self.asked_beside(id, *only),
                     _ => return None,
                 };
-                (self.groups.node(producer).device == consumer).then_some(producer)
+                (self.asked_beside(id, producer) == consumer).then(|| self.seen(id, producer))
             }
             _ => None,
         }
@@ -153,9 +179,31 @@ impl Chooser<'_, '_> {
 
     /// One of the consumers, if they are all in one place.
     fn consumers_to_follow(&self, id: NodeId) -> Option<NodeId> {
-        let consumers = self.signatures.consumers(id);
-        let first = *consumers.first()?;
+        let consumer = |consumer: &NodeId| match self.outside(id, *consumer) {
+            // A result of the call, which is given where the call is.
+            true => self.groups.cx.calls.part(id).call.unwrap_or(*consumer),
+            false => self.seen(id, *consumer),
+        };
+        let mut consumers = self.signatures.consumers(id).iter().map(consumer);
+        let first = consumers.next()?;
         let there = self.choice.devices[first];
-        consumers.iter().all(|consumer| self.choice.devices[*consumer] == there).then_some(first)
+        consumers.all(|consumer| self.choice.devices[consumer] == there).then_some(first)
+    }
+
+    /// Another node as a node sees it: the call, if it is in the body of one.
+    fn seen(&self, id: NodeId, other: NodeId) -> NodeId {
+        let calls = self.groups.cx.calls;
+        if calls.is_empty() { other } else { calls.seen_from(calls.level(id), other) }
+    }
+
+    /// Whether another node is around the call in whose body a node is.
+    fn outside(&self, id: NodeId, other: NodeId) -> bool {
+        let calls = self.groups.cx.calls;
+        calls.level(other) < calls.level(id)
+    }
+
+    /// What a neighbour asks for. Arguments and results of a call ask for nothing.
+    fn asked_beside(&self, id: NodeId, other: NodeId) -> &str {
+        if self.outside(id, other) { "" } else { &self.groups.node(self.seen(id, other)).device }
     }
 }

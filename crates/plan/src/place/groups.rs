@@ -14,6 +14,7 @@ use plimsoll_ops::Registry;
 
 use super::errors;
 use super::kernels::{Devices, Types};
+use crate::inline::Calls;
 
 /// What placement looks at, but for the graph.
 #[derive(Clone, Copy)]
@@ -24,6 +25,8 @@ pub(super) struct Context<'a> {
     pub soft: bool,
     /// Whether notes are taken.
     pub log: bool,
+    /// Which nodes came from which call.
+    pub calls: &'a Calls,
 }
 
 /// A node, and where it is a root all that is known of its group.
@@ -171,6 +174,14 @@ impl<'a> Groups<'a> {
         member.requested = requested;
         member.specialise_request();
         Ok(())
+    }
+
+    /// What a node's group asks for no longer counts, but for what is assigned and for resources that it makes.
+    pub fn forget_request(&mut self, id: NodeId) {
+        let root = self.root(id);
+        let member = &mut self.members[root];
+        member.requested = Rc::default();
+        member.specialise_request();
     }
 
     /// Makes one group of two nodes' groups.

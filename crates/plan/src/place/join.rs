@@ -13,6 +13,7 @@ use super::errors;
 use super::groups::{Conflict, Context, Groups, Names, common_types};
 use super::kernels::{Types, makes_resource, require_kernel, supported_types};
 use super::signature::Signatures;
+use crate::inline::Part;
 
 /// The groups of a graph, before any device is chosen.
 pub(super) struct Joined<'a> {
@@ -44,12 +45,21 @@ pub(super) fn join<'a>(
     let asked = IdVec::filled(None, graph.nodes().len());
     let mut joined = Joined { supported: types.clone(), groups: Groups::new(graph, cx, types), signatures, assigned: none, asked };
     joined.initialise(order, assigned)?;
-    let calls = joined.along_edges(order)?;
+    // What is in a body comes after what is around it, as in TensorFlow, where bodies are made later.
+    let mut outer_first = Vec::new();
+    let outer_first: &[NodeId] = if cx.calls.is_empty() {
+        order
+    } else {
+        outer_first.extend_from_slice(order);
+        outer_first.sort_by_key(|id| (cx.calls.level(*id), cx.calls.part(*id).branches));
+        &outer_first
+    };
+    let calls = joined.along_edges(outer_first)?;
     // The last one first: so they come out of TensorFlow's set, and so its errors name their ends.
     for call in calls.into_iter().rev() {
         calls::apply(&mut joined, call, stack)?;
     }
-    joined.by_class(order)?;
+    joined.by_class(outer_first)?;
     joined.host_only(order)?;
     joined.without_compilers(order);
     Ok(joined)
@@ -112,11 +122,31 @@ impl<'a> Joined<'a> {
                 let handle = wanted.is_ref || wanted.base == DataType::Resource;
                 let dataset = wanted.base == DataType::Variant && self.is_dataset(input.node) && self.is_dataset(id);
                 if dataset || (handle && !is_exempt(&node.op)) {
+                    self.into_body(input.node, id)?;
                     self.groups.unite_along_edge(input.node, id)?;
                 }
             }
         }
         Ok(inspected)
+    }
+
+    /// A body takes a reference or resource from where it is, whatever its nodes ask for. A call whose body is on one device is
+    /// there, too.
+    fn into_body(&mut self, source: NodeId, id: NodeId) -> Result<()> {
+        let calls = self.groups.cx.calls;
+        let level = calls.level(source);
+        if calls.level(id) <= level {
+            return Ok(());
+        }
+        self.groups.forget_request(id);
+        let mut call = id;
+        while calls.level(call) > level {
+            match calls.part(call) {
+                Part { call: Some(outer), is_bound: true, .. } => call = outer,
+                _ => return Ok(()),
+            }
+        }
+        self.groups.unite_along_edge(source, call)
     }
 
     fn is_dataset(&self, id: NodeId) -> bool {

@@ -17,6 +17,7 @@ mod signature;
 mod why;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_device::{DeviceKind, DeviceSpec};
@@ -27,6 +28,7 @@ use plimsoll_ops::Registry;
 use self::calls::Stack;
 use self::groups::Context;
 use self::kernels::Devices;
+use crate::inline::Calls;
 use crate::plan::DeviceId;
 
 pub use self::pruned::{place_pruned, stateful};
@@ -72,6 +74,8 @@ pub struct PlaceOptions {
     pub default_device: Option<DeviceId>,
     /// Nodes that have devices already, with the full names of these.
     pub assigned: BTreeMap<NodeId, String>,
+    /// Which nodes came from which call: bodies are placed after what calls them.
+    pub calls: Arc<Calls>,
 }
 
 impl PlaceOptions {
@@ -99,7 +103,7 @@ pub fn place(graph: &Graph, registry: &Registry, specs: &[DeviceSpec], options: 
     let local = specs.get(host.unwrap_or(0)).map(|spec| spec.name.clone()).unwrap_or_default();
     let devices = Devices::new(specs, &local, options.default_device.map(Id::index))?;
     let host = host.map(DeviceId::from_index).ok_or_else(|| Error::failed_precondition("there is no CPU device"))?;
-    let cx = Context { registry, devices: &devices, soft: options.soft, log: options.log };
+    let cx = Context { registry, devices: &devices, soft: options.soft, log: options.log, calls: &options.calls };
     let isolated = calls::isolate(graph, registry.table())?;
     let whole = isolated.as_ref().unwrap_or(graph);
     let mut order = graph.topological()?;

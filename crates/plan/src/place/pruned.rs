@@ -2,6 +2,7 @@
 //! fetched is on the host.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use plimsoll_base::{DataType, Result};
 use plimsoll_graph::id::Id;
@@ -10,6 +11,7 @@ use plimsoll_graph::{AttrValue, Attrs, Graph, IdVec, Node, NodeId, Output};
 use super::{PlaceOptions, Placement, place};
 use crate::Request;
 use crate::infer::{Reach, fed_instead, reach};
+use crate::inline::{Calls, Part};
 
 /// Places the nodes that the request's signature needs; its placement is not looked at. Of the rest, devices and reasons say
 /// nothing, and they are not in the order.
@@ -18,12 +20,13 @@ use crate::infer::{Reach, fed_instead, reach};
 /// Those of [`place`] for the part that is needed; those of a plan for names that make no sense.
 pub fn place_pruned(request: &Request<'_>, options: &PlaceOptions) -> Result<Placement> {
     let wanted = reach(request)?;
-    let part = Part::new(request, &wanted)?;
+    let part = Subgraph::new(request, &wanted)?;
     let unplaced = Placement::unplaced(request.devices)?;
     let host = request.devices[unplaced.host.index()].name.to_string();
     let own = part.origins.iter().filter(|(_, origin)| !origin.is_node).map(|(id, _)| (id, host.clone()));
     let assigned = options.assigned.iter().filter_map(|(id, device)| Some((part.ids[*id]?, device.clone()))).chain(own).collect();
-    let placed = place(&part.graph, request.registry, request.devices, &PlaceOptions { assigned, ..options.clone() })?;
+    let calls = Arc::new(part.calls(&options.calls));
+    let placed = place(&part.graph, request.registry, request.devices, &PlaceOptions { assigned, calls, ..options.clone() })?;
 
     let count = request.graph.nodes().len();
     let mut placement = Placement { notes: placed.notes, ..unplaced };
@@ -49,19 +52,19 @@ struct Origin {
 }
 
 /// The part of a graph that is needed, with nodes for what is fed and fetched, as TensorFlow rewrites it.
-struct Part {
+struct Subgraph {
     graph: Graph,
     /// The nodes of the whole graph that are in it.
     ids: IdVec<NodeId, Option<NodeId>>,
     origins: IdVec<NodeId, Origin>,
 }
 
-impl Part {
-    fn new(request: &Request<'_>, wanted: &Reach) -> Result<Part> {
+impl Subgraph {
+    fn new(request: &Request<'_>, wanted: &Reach) -> Result<Subgraph> {
         let whole = request.graph;
         let mut graph = Graph::new();
         (graph.library, graph.versions) = (whole.library.clone(), whole.versions.clone());
-        let mut part = Part { graph, ids: IdVec::filled(None, whole.nodes().len()), origins: IdVec::new() };
+        let mut part = Subgraph { graph, ids: IdVec::filled(None, whole.nodes().len()), origins: IdVec::new() };
         // Feeds come first, so that the nodes keep their order: all of them have their devices already.
         let feeds = wanted.feeds.iter().enumerate().map(|(at, feed)| part.end(request, *feed, at, "_Arg", Vec::new()));
         let feeds: Vec<NodeId> = feeds.collect::<Result<_>>()?;
@@ -89,6 +92,15 @@ impl Part {
             part.end(request, *fetch, at, "_Retval", source.into_iter().collect())?;
         }
         Ok(part)
+    }
+
+    /// Of the part's nodes, which came from which call.
+    fn calls(&self, whole: &Calls) -> Calls {
+        let part = |origin: &Origin| match origin.is_node {
+            true => Part { call: whole.part(origin.node).call.and_then(|call| self.ids[call]), ..whole.part(origin.node) },
+            false => Part::default(),
+        };
+        Calls::new(self.origins.values().map(part).collect())
     }
 
     fn add(&mut self, node: Node, origin: Origin) -> Result<NodeId> {

@@ -1,11 +1,10 @@
 //! Why a node is where it is.
 
 use plimsoll_device::DeviceName;
-use plimsoll_graph::{AttrsExt, Graph, IdVec, NodeId};
+use plimsoll_graph::{Graph, IdVec, NodeId};
 
 use super::choose::Choice;
 use super::join::Joined;
-use crate::inline::CALLER_DEVICE;
 
 /// Why a node is on its device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +28,7 @@ pub enum Why {
     OnlyKernel(String),
     /// The kernel for devices of this type has a higher priority than others.
     Priority(String),
-    /// The call in whose body it is asks for this device.
+    /// The call in whose body it is, is on this device.
     Called(String),
     /// Nothing was asked for: the first device with room for its model, or for its piece of it.
     FirstFit,
@@ -50,7 +49,7 @@ impl Why {
     }
 
     /// In words: `requested`, `colocated with X` (by `_class`, a reference or a resource), `follows X`, `only kernel on CPU`,
-    /// `kernel priority of CPU`, `its call asks for GPU:1`, `softened from GPU:11`, `default`.
+    /// `kernel priority of CPU`, `its call is on GPU:1`, `softened from GPU:11`, `default`.
     pub fn describe(&self, graph: &Graph) -> String {
         let name = |node: &NodeId| &graph.node(*node).name;
         match self {
@@ -61,7 +60,7 @@ impl Why {
             Why::Follows(node) | Why::Seated(node) => format!("follows {}", name(node)),
             Why::OnlyKernel(kind) => format!("only kernel on {kind}"),
             Why::Priority(kind) => format!("kernel priority of {kind}"),
-            Why::Called(asked) => format!("its call asks for {}", short(asked)),
+            Why::Called(asked) => format!("its call is on {}", short(asked)),
             Why::FirstFit => "first fit".to_string(),
             Why::Default => "default".to_string(),
         }
@@ -143,11 +142,10 @@ fn reason(joined: &mut Joined<'_>, choice: &Choice, id: NodeId, decider: NodeId)
     let root = joined.groups.root(id);
     let devices = joined.groups.cx.devices;
     let kind = choice.devices[id].map(|device| devices.types[devices.of_type[device] as usize].clone()).unwrap_or_default();
-    let device = choice.devices[id].map(|device| &devices.names[device]);
-    let caller = node.attrs.text(CALLER_DEVICE).ok();
-    let called = caller.filter(|asked| DeviceName::parse(asked).is_ok_and(|asked| device.is_some_and(|device| device.satisfies(&asked))));
-    if let Some(asked) = called {
-        return Why::Called(asked.to_string());
+    if choice.with_call.contains(&id)
+        && let Some(device) = choice.devices[id]
+    {
+        return Why::Called(devices.names[device].local_part().to_string());
     }
     match &*joined.groups.members[root].types {
         [_] if devices.types.len() > 1 => Why::OnlyKernel(kind),

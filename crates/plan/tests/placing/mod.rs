@@ -110,9 +110,10 @@ impl Run<'_> {
         let library = Library { functions, ..Library::default() };
         let graph = Graph::resolve(GraphDef { nodes, library, ..GraphDef::default() }, registry.table()).unwrap();
         let is_inlined = self.lines.iter().any(|line| line == "inlined");
-        let graph = if is_inlined { plimsoll_plan::inline(&graph, registry.table()).unwrap() } else { graph };
+        let inlined = is_inlined.then(|| plimsoll_plan::inline(&graph, registry.table()).unwrap());
+        let (graph, calls) = inlined.map_or((graph, Default::default()), |inlined| (inlined.graph, inlined.calls));
         let devices = self.devices();
-        let mut options = PlaceOptions { log: true, ..PlaceOptions::new(self.soft) };
+        let mut options = PlaceOptions { log: true, calls: calls.into(), ..PlaceOptions::new(self.soft) };
         for (node, assigned) in parsed {
             if let Some(device) = assigned {
                 options.assigned.insert(graph.find(&node.name).unwrap(), device);

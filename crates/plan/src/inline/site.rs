@@ -1,0 +1,64 @@
+//! Where a body is put, and what becomes of what its nodes ask for.
+
+use plimsoll_device::DeviceName;
+
+use super::{Body, Tag};
+
+/// How a body stands in its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// A call that may use several devices: nodes ask for what they ask for, and the device of the call comes first among what
+    /// they can have.
+    Own,
+    /// A function that is called by its name, and a condition that TensorFlow does not lower: all on the device of the call.
+    Bound,
+    /// A branch of a condition: what nodes do not ask for, the condition asks for.
+    Branch,
+}
+
+impl Manner {
+    /// What a node asks for that asks for `own` in the body, when its call or condition asks for `caller`.
+    pub fn device(self, own: &str, caller: &str) -> String {
+        match self {
+            Manner::Own => own.to_string(),
+            Manner::Bound => String::new(),
+            Manner::Branch if own.is_empty() => caller.to_string(),
+            Manner::Branch => match (DeviceName::parse(own), DeviceName::parse(caller)) {
+                (Ok(mut name), Ok(caller)) if !caller.is_empty() => {
+                    name.merge_unset(&caller);
+                    name.to_string()
+                }
+                _ => own.to_string(),
+            },
+        }
+    }
+}
+
+/// The number of a body that was made.
+pub(super) type ScopeId = usize;
+
+/// A body that was made.
+pub(super) struct Scope<'a> {
+    pub body: Body<'a>,
+    pub manner: Manner,
+    /// What the names of its nodes begin with.
+    pub prefix: String,
+    /// The body that its call or condition is in.
+    pub parent: Option<ScopeId>,
+}
+
+/// Where a body is put.
+pub(super) struct Site {
+    /// What its nodes' names begin with.
+    pub prefix: String,
+    pub manner: Manner,
+    /// What the call or condition asks for.
+    pub device: String,
+    /// Where its nodes belong.
+    pub tag: Tag,
+    pub parent: Option<ScopeId>,
+    /// A node that its nodes wait for that wait for nothing else.
+    pub start: Option<String>,
+    /// Whether nodes that read arguments wait for it, too.
+    pub all_wait: bool,
+}
