@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use plimsoll_base::{Code, DataType};
 use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec, InstructionSet};
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{AttrValue, Graph, GraphDef, NodeDef, NodeId, OpTable};
+use plimsoll_graph::{ArgDef, AttrValue, Attrs, FuncRef, FunctionDef, Graph, GraphDef, Library, NodeDef, NodeId, OpDef, OpTable};
 use plimsoll_ops::{KernelRegistry, Registry};
 use plimsoll_plan::{PlaceOptions, Placement, Why, place};
 use proptest::prelude::*;
@@ -121,6 +121,50 @@ fn check(graph: &Graph, registry: &Registry, specs: &[DeviceSpec], placement: &P
             why => panic!("nothing was assigned, nothing is control flow: {why:?}"),
         }
     }
+}
+
+/// `name(x: resource) -> (y: resource)`, which hands it through these functions one after the other.
+fn handing(name: &str, through: &[String]) -> FunctionDef {
+    let arg = |name: &str| ArgDef { name: name.into(), data_type: DataType::Resource.number(), ..ArgDef::default() };
+    let signature = OpDef { name: name.into(), inputs: vec![arg("x")], outputs: vec![arg("y")], ..OpDef::default() };
+    let (mut nodes, mut last) = (Vec::new(), "x".to_string());
+    for (at, function) in through.iter().enumerate() {
+        nodes.push(handed(&format!("c{at}"), function, &last));
+        last = format!("c{at}:output:0");
+    }
+    FunctionDef { signature, nodes, ret: [("y".to_string(), last)].into(), ..FunctionDef::default() }
+}
+
+/// A call of such a function.
+fn handed(name: &str, function: &str, input: &str) -> NodeDef {
+    let func = AttrValue::Func(FuncRef { name: function.into(), attrs: Attrs::new() });
+    let types = || AttrValue::data_types(&[DataType::Resource]);
+    let attrs = [("Tin".to_string(), types()), ("Tout".to_string(), types()), ("f".to_string(), func)].into();
+    NodeDef { name: name.into(), op: "PartitionedCall".into(), inputs: vec![input.into()], attrs, ..NodeDef::default() }
+}
+
+/// Calls that return resources are looked into where a graph is placed as it is written.
+#[test]
+fn functions_that_return_resources_are_looked_into_within_bounds() {
+    let place_all = |functions: Vec<FunctionDef>| {
+        let registry = Registry::standard();
+        let handle = AttrValue::data_type(DataType::Resource);
+        let arg = [("T".to_string(), handle), ("index".to_string(), AttrValue::Int(0))].into();
+        let arg = NodeDef { name: "a".into(), op: "_Arg".into(), attrs: arg, ..NodeDef::default() };
+        let library = Library { functions, ..Library::default() };
+        let def = GraphDef { nodes: vec![arg, handed("y", "f0", "a")], library, ..GraphDef::default() };
+        let graph = Graph::resolve(def, registry.table()).unwrap();
+        place(&graph, &registry, &[DeviceSpec::cpu(0, None, 1, InstructionSet::Baseline)], &PlaceOptions::new(false))
+    };
+    let chain = |count: usize, times: usize| -> Vec<FunctionDef> {
+        let level = |at: usize| handing(&format!("f{at}"), &vec![format!("f{}", at + 1); times]);
+        (0..count).map(level).chain([handing(&format!("f{count}"), &[])]).collect()
+    };
+    place_all(chain(190, 1)).unwrap();
+    let deep = place_all(chain(1000, 1)).unwrap_err();
+    assert!(deep.code() == Code::Unimplemented && deep.message().contains("200 deep"), "{deep}");
+    let wide = place_all(chain(30, 2)).unwrap_err();
+    assert!(wide.code() == Code::InvalidArgument && wide.message().contains("function 'f0'"), "{wide}");
 }
 
 /// Mostly nothing, often a device that is there, seldom one that is not.

@@ -26,6 +26,7 @@ pub use self::calls::{Calls, Part};
 pub(crate) use self::functions::Functions;
 use self::functions::is_partitioned;
 use self::site::{Manner, Scope, ScopeId, Site};
+pub(crate) use self::size::check as check_size;
 
 /// A graph without calls.
 #[derive(Clone, Debug, Default, PartialEq)]

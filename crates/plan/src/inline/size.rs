@@ -52,7 +52,7 @@ impl Size {
 /// # Errors
 /// UNIMPLEMENTED for functions that call themselves, INVALID_ARGUMENT for graphs that grow beyond the bounds; both name the node
 /// of the graph and the function.
-pub(super) fn check(graph: &Graph, functions: &Functions<'_>) -> Result<()> {
+pub(crate) fn check(graph: &Graph, functions: &Functions<'_>) -> Result<()> {
     let mut counter = Counter::new(functions, &graph.library);
     let mut total = Size::default();
     for node in graph.nodes().values() {

@@ -2,13 +2,14 @@
 //! around the call.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use plimsoll_base::{ArgType, DataType, Error, Result};
+use plimsoll_base::{ArgType, Code, DataType, Error, Result};
 use plimsoll_graph::{AttrValue, Attrs, AttrsExt, FuncRef, FunctionDef, Graph, GraphDef, Library, Node, NodeDef, NodeId, OpTable};
 
 use super::groups::{Context, Member};
 use super::join::{Joined, join};
-use crate::inline::{Body, Calls, Functions};
+use crate::inline::{Body, Calls, Functions, check_size};
 
 /// The functions that are being looked into, outermost first, each with the node that calls it.
 #[derive(Clone, Copy, Default)]
@@ -72,6 +73,11 @@ pub(super) fn isolate(graph: &Graph, ops: &OpTable) -> Result<Option<Graph>> {
     let looked_into: Vec<NodeId> = graph.nodes().iter().filter(|(_, node)| returns_resource(node, &functions)).map(|(id, _)| id).collect();
     if looked_into.is_empty() {
         return Ok(None);
+    }
+    // Bodies are looked into call by call. What calls itself is named when it is met.
+    match check_size(graph, &Functions::of(&graph.library)) {
+        Err(error) if error.code() != Code::Unimplemented => return Err(error),
+        _ => {}
     }
     let mut def = graph.to_def();
     let mut added: Vec<NodeDef> = Vec::new();
@@ -190,7 +196,7 @@ pub(super) fn apply(joined: &mut Joined<'_>, call: NodeId, stack: &Stack<'_>) ->
 }
 
 /// A function's body as a graph, with a node for each argument and result.
-fn body(function: &FunctionDef, func: &FuncRef, library: &Library, ops: &OpTable) -> Result<(Graph, Vec<NodeId>, Vec<NodeId>)> {
+fn body(function: &FunctionDef, func: &FuncRef, library: &Arc<Library>, ops: &OpTable) -> Result<(Graph, Vec<NodeId>, Vec<NodeId>)> {
     let mut nodes = Vec::new();
     let types = function.signature.input_types(&func.attrs)?;
     for (position, arg) in types.iter().enumerate() {
@@ -222,8 +228,8 @@ fn body(function: &FunctionDef, func: &FuncRef, library: &Library, ops: &OpTable
     let count = types.len();
     let total = nodes.len();
     let rets = function.signature.outputs.len();
-    let def = GraphDef { nodes, library: library.clone(), ..GraphDef::default() };
-    let graph = Graph::resolve(def, ops)?;
+    let mut graph = Graph::resolve(GraphDef { nodes, ..GraphDef::default() }, ops)?;
+    graph.library = Arc::clone(library);
     let ids: Vec<NodeId> = graph.nodes().ids().collect();
     Ok((graph, ids[..count].to_vec(), ids[total - rets..].to_vec()))
 }
