@@ -206,7 +206,8 @@ type Copies = BTreeMap<(usize, usize), usize>;
 fn towers_copy_what_tensorflow_sends_and_others_no_more() {
     let planned = std::cell::Cell::new(0);
     held("other copies", |case| {
-        if case.error.is_some() || case.pruned || folder() != here() {
+        // TensorFlow's partitions do not show what is sent within bodies.
+        if case.error.is_some() || case.pruned || folder() != here() || !case.bodies.is_empty() {
             return Ok(());
         }
         let session = case.session().map_err(|error| error.to_string())?;
