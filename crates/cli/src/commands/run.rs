@@ -44,13 +44,13 @@ pub struct RunArgs {
     /// What listings show as the program, instead of the command
     #[arg(long, value_name = "TEXT", hide = true)]
     program: Option<String>,
-    /// What is done with a program that uses more than its share, where use is seen
+    /// What happens to a program that uses more than its share, where its use can be measured
     #[arg(long, value_enum, value_name = "WHAT", default_value = "warn")]
     enforce: Enforce,
     /// End what the program leaves behind when it ends
     #[arg(long)]
     end_tree: bool,
-    /// Say nothing but what goes wrong
+    /// Print warnings and errors only
     #[arg(short, long)]
     quiet: bool,
     /// The program and its arguments

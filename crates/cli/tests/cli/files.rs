@@ -93,7 +93,7 @@ fn a_file_of_holes_is_not_read_whole() {
     in_the_place_of_a_file(
         "holes",
         holes,
-        &["are too many", "no .npy file", "checksum", "the magic number", "ends 2466 bytes into a record"],
+        &["are too many", "not a .npy file", "checksum", "the magic number", "ends 2466 bytes into a record"],
     );
     let folder = Folder::new("claims");
     let path = folder.0.join("x.npy");
@@ -117,7 +117,7 @@ fn output_is_not_written_to_a_pipe_without_a_reader() {
         assert!(said.code != 0 && said.err.contains("no process reads this pipe"), "{how}: {}", said.err);
     }
     let said = at_once(&format!("sweep --set n=1 --gpus 0 --results {} -- true {{n}}", path.display()));
-    assert!(said.code != 0 && said.err.contains("is no plain file"), "{}", said.err);
+    assert!(said.code != 0 && said.err.contains("is not a regular file"), "{}", said.err);
     std::fs::create_dir(folder.0.join("s.logs")).unwrap();
     for log in ["s.logs/1.out", "s.logs/1.err"] {
         make_pipe(&folder.0.join(log));

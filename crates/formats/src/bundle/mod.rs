@@ -21,7 +21,7 @@ use crate::tensor_proto::TensorShapeProto;
 pub use merge::merge;
 pub use reader::BundleReader;
 pub use state::{CheckpointState, latest_checkpoint, read_checkpoint_state, write_checkpoint_state};
-pub use writer::BundleWriter;
+pub use writer::{BundleWriter, Pieces};
 
 /// What the index says of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]

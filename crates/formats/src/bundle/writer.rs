@@ -15,6 +15,9 @@ use crate::elements::for_each_piece;
 use crate::message::{Fixed32, encode};
 use crate::tensor_proto::TensorShapeProto;
 
+/// Hands over the bytes of a tensor piece by piece, in order.
+pub type Pieces<'a> = dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;
+
 /// A checkpoint that is being written. Data goes to the disk as it comes; only the index is held. Until
 /// [`BundleWriter::finish`] nothing stands under the final names, and a writer that is dropped leaves nothing behind.
 #[derive(Debug)]
@@ -68,7 +71,7 @@ impl BundleWriter {
         name: &str,
         data_type: DataType,
         shape: &Shape,
-        fill: &mut dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
+        fill: &mut Pieces<'_>,
     ) -> Result<()> {
         let bytes = data_type.bytes_of(shape.elements()?);
         let bytes = bytes.ok_or_else(|| Error::unimplemented(format!("a {data_type} tensor cannot be saved in pieces")))?;

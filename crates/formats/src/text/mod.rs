@@ -94,7 +94,7 @@ graph_options {
             ("ConfigProto", "gpu_options { visible_device_list: 3 }", "text in quotes"),
             ("ConfigProto", "gpu_options {", "closing '}'"),
             ("ConfigProto", "gpu_options { >", "'>'"),
-            ("ConfigProto", "intra_op_parallelism_threads: 2147483648", "no int32"),
+            ("ConfigProto", "intra_op_parallelism_threads: 2147483648", "'2147483648' is not of type int32"),
             ("ConfigProto", "intra_op_parallelism_threads: 1 intra_op_parallelism_threads: 1", "stands there twice"),
             ("ConfigProto", "device_filters: 'a", "not closed"),
             ("ConfigProto", "device_filters: 'a\\q'", "escape"),

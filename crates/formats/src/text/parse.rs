@@ -178,7 +178,7 @@ impl Parser<'_, '_> {
         };
         let Some(wire) = read else {
             let sign = if negative { "-" } else { "" };
-            return Err(self.lexer.flaw(format!("{sign}{} is not a {}", self.lexer.shown(), self.name_of(kind))));
+            return Err(self.lexer.flaw(format!("{sign}{} is not of type {}", self.lexer.shown(), self.name_of(kind))));
         };
         self.lexer.bump()?;
         put(out, wire);

@@ -42,7 +42,7 @@ pub(super) fn report(ended: Ended, ran: Duration, parts: &[Part], report: &Repor
         Ended::Exited(0) => "done".to_string(),
         Ended::Exited(code) => format!("exit status {code}"),
         Ended::Signalled(signal) => format!("ended by {}", signal_name(signal)),
-        Ended::TimedOut => "ended because its time was over".into(),
+        Ended::TimedOut => "ended by --timeout".into(),
         Ended::NotStarted(_) => "not started".into(),
     };
     let mut line = format!("{how} after {:.1} s", ran.as_secs_f64());

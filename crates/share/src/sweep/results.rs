@@ -67,7 +67,7 @@ impl Results {
         let broken = |error: std::io::Error| refused(path, &error);
         let mut file = plimsoll_base::keep_file(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidInput | std::io::ErrorKind::IsADirectory => {
-                Error::invalid_argument(format!("{} is no plain file", path.display())).with_remedy("write another file (--results)")
+                Error::invalid_argument(format!("{} is not a regular file", path.display())).with_remedy("write another file (--results)")
             }
             _ => broken(error),
         })?;

@@ -38,7 +38,7 @@ fn use_is_watched_and_ended_where_that_is_wanted() {
         "{err}"
     );
     assert!(err.contains("peak use 1.07 GiB of 1 GiB on GPU 0; all memory came back"), "{err}");
-    let (code, _, err) = said(&home, &mock, "kill memory=1GiB", "echo 0 $$ 2000 > $USES; sleep 300");
+    let (code, _, err) = said(&home, &mock, "kill memory=1GiB", "echo 0 $$ 2000 > $USES; exec sleep 300");
     assert!(code.is_none() && err.contains("it is ended (--enforce=kill)"), "{code:?} {err}");
 }
 
@@ -55,7 +55,7 @@ fn memory_of_programs_without_a_lease_is_not_granted() {
     assert_eq!(code, Some(0), "{err}");
     // What a lease uses of its own is not subtracted twice.
     std::fs::write(mock.path("lived") + ".uses", "").unwrap();
-    let mut command = home.command("memory=10GiB", "echo 0 $$ 9000 > $USES; echo :ready; sleep 300");
+    let mut command = home.command("memory=10GiB", "echo 0 $$ 9000 > $USES; echo :ready; exec sleep 300");
     with_driver(&mut command, &mock);
     let mut first = command.spawn().unwrap();
     let uses = mock.path("lived") + ".uses";

@@ -14,7 +14,8 @@ pub fn of(view: &View, (columns, rows): (usize, usize), turn: usize) -> String {
     let room = rows.saturating_sub(lines.len());
     let waiting = view.waiters.len() + 2 * usize::from(!view.waiters.is_empty());
     let or_none = |lines: usize| if lines < 2 { 0 } else { lines };
-    let for_cards = or_none((cards.len() + 1).min(room / 2));
+    // A lease takes three: the head, itself, and which it is.
+    let for_cards = or_none((cards.len() + 1).min(room / 2).min(room.saturating_sub(3)));
     let for_waiters = or_none(waiting.min((room - for_cards) / 3));
     let for_leases = room - for_cards - for_waiters;
     part(
