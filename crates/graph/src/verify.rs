@@ -136,7 +136,7 @@ mod tests {
         let identity = |name: &str, input: &str| node(name, "Identity", &[input], &[float()]);
         for (nodes, fragments) in [
             (vec![constant("a"), constant("a")], vec!["is not unique", "{{node a}}"]),
-            (vec![constant("a b")], vec!["no node name"]),
+            (vec![constant("a b")], vec!["is not a node name"]),
             (vec![node("a", "", &[], &[])], vec!["names no operation"]),
             (vec![identity("b", "a")], vec!["Unknown input node 'a'", "{{node b}}"]),
             (vec![constant("a"), identity("b", "a:1")], vec!["has 1 outputs"]),
@@ -166,7 +166,7 @@ mod tests {
         let split = |at: usize| node(&format!("s{at}"), "Split", &["axis", "a"], &[float(), ("num_split", AttrValue::Int(1 << 20))]);
         let nodes = [constant("a"), axis].into_iter().chain((0..1000).map(split)).collect();
         let text = error(nodes);
-        assert!(text.contains("have more than 16777216 outputs") && text.contains("{{node s16}}"), "{text}");
+        assert!(text.contains("have more than 16777216 outputs") && text.contains("{{node s15}}"), "{text}");
     }
 
     #[test]

@@ -326,7 +326,7 @@ fn many_tensors_go_through_one_buffer() {
         let names: Vec<String> = (0..COUNT).map(|index| format!("v{index}")).collect();
         let make = |limits| {
             let mut g = Graph::new();
-            let device = |index: usize| if index % 2 == 0 { "/cpu:0" } else { second };
+            let device = |index: usize| if index.is_multiple_of(2) { "/cpu:0" } else { second };
             let variables: Vec<(Output, &str)> =
                 names.iter().enumerate().map(|(index, name)| (g.variable(name, LENGTH, device(index)), device(index))).collect();
             let values: Vec<Output> = variables.iter().map(|(variable, device)| g.read(*variable, &[], device)).collect();

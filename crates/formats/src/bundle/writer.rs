@@ -66,13 +66,7 @@ impl BundleWriter {
     ///
     /// # Errors
     /// As [`BundleWriter::add`], and those of `fill`; INTERNAL where it hands over another number of bytes than the tensor has.
-    pub fn add_pieces(
-        &mut self,
-        name: &str,
-        data_type: DataType,
-        shape: &Shape,
-        fill: &mut Pieces<'_>,
-    ) -> Result<()> {
+    pub fn add_pieces(&mut self, name: &str, data_type: DataType, shape: &Shape, fill: &mut Pieces<'_>) -> Result<()> {
         let bytes = data_type.bytes_of(shape.elements()?);
         let bytes = bytes.ok_or_else(|| Error::unimplemented(format!("a {data_type} tensor cannot be saved in pieces")))?;
         self.entry(name, data_type, shape, |writer| {

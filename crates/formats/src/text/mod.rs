@@ -89,7 +89,7 @@ graph_options {
     #[test]
     fn flaws_are_placed() {
         for (root, text, fragment) in [
-            ("ConfigProto", "allow_soft_placement: maybe", "line 1, column 23: 'maybe' is not a bool"),
+            ("ConfigProto", "allow_soft_placement: maybe", "line 1, column 23: 'maybe' is not of type bool"),
             ("ConfigProto", "\n  no_such_field: 1", "line 2, column 3: ConfigProto has no field 'no_such_field'"),
             ("ConfigProto", "gpu_options { visible_device_list: 3 }", "text in quotes"),
             ("ConfigProto", "gpu_options {", "closing '}'"),
@@ -102,7 +102,7 @@ graph_options {
             ("ConfigProto", "graph_options { optimizer_options { opt_level: L7 } }", "'L7' is no"),
             ("ConfigProto", "\u{1}", "'\\u{1}'"),
             ("ConfigProto", "device_filters: ['a' 'b', ]", "text in quotes"),
-            ("ConfigProto", "1: 18446744073709551616", "no number"),
+            ("ConfigProto", "1: 18446744073709551616", "is not a 64-bit number"),
         ] {
             let error = error(root, text);
             assert!(error.contains(fragment), "{text:?}: {error:?} lacks {fragment:?}");

@@ -122,7 +122,7 @@ impl<'a> Joined<'a> {
                 let handle = wanted.is_ref || wanted.base == DataType::Resource;
                 let dataset = wanted.base == DataType::Variant && self.is_dataset(input.node) && self.is_dataset(id);
                 if dataset || (handle && !is_exempt(&node.op)) {
-                    self.into_body(input.node, id)?;
+                    self.enter_body(input.node, id)?;
                     self.groups.unite_along_edge(input.node, id)?;
                 }
             }
@@ -132,7 +132,7 @@ impl<'a> Joined<'a> {
 
     /// A body takes a reference or resource from where it is, whatever its nodes ask for. A call whose body is on one device is
     /// there, too.
-    fn into_body(&mut self, source: NodeId, id: NodeId) -> Result<()> {
+    fn enter_body(&mut self, source: NodeId, id: NodeId) -> Result<()> {
         let calls = self.groups.cx.calls;
         let level = calls.level(source);
         if calls.level(id) <= level {
