@@ -162,7 +162,7 @@ def test_a_lease_of_this_process(machine):
 
 
 def test_who_holds_it_is_this_program(machine):
-    with plimsoll.lease(gpus=[1], memory="1GiB"), plimsoll.Pool(1, gpus=[1], memory="1MiB") as pool:
+    with plimsoll.Pool(1, gpus=[0], memory="1MiB") as pool, plimsoll.lease(gpus=[1], memory="1GiB"):
         pool.submit(functions.pid).result()
         programs = [process["program"] for process in seen_outside()["processes"]]
         assert programs and all(" ".join(sys.orig_argv if hasattr(sys, "orig_argv") else sys.argv)[:40] in program for program in programs)
