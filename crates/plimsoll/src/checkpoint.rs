@@ -11,7 +11,7 @@ use plimsoll_formats::bundle::{
     BundleReader, BundleWriter, CheckpointState, latest_checkpoint, read_checkpoint_state, write_checkpoint_state,
 };
 use plimsoll_graph::{AttrsExt, Graph, HostTensor, Shape};
-use plimsoll_runtime::{CheckpointReader, CheckpointWriter, Checkpoints, Session, Sink, Source, VariableInfo};
+use plimsoll_runtime::{CheckpointReader, CheckpointWriter, Checkpoints, Session, Sink, Source, StoredVariable, VariableInfo};
 
 use crate::{Signature, values};
 
@@ -44,7 +44,14 @@ pub fn save(session: &Session, prefix: &Path) -> Result<()> {
 pub fn save_with(session: &Session, prefix: &Path, is_wanted: impl Fn(&VariableInfo) -> bool, others: &[(&str, HostTensor)]) -> Result<()> {
     let wanted = |variable: &VariableInfo| variable.is_initialized && is_wanted(variable);
     let variables: Vec<VariableInfo> = session.variables().into_iter().filter(wanted).collect();
-    if variables.iter().all(|variable| variable.is_state) {
+    let unloaded = session.unloaded()?;
+    let of_files = |variable: &&StoredVariable| {
+        let StoredVariable { name, data_type, shape, .. } = variable;
+        let info = VariableInfo { name: name.clone(), data_type: *data_type, shape: shape.clone(), is_initialized: true, is_state: false };
+        is_wanted(&info)
+    };
+    let unloaded: Vec<&StoredVariable> = unloaded.iter().filter(of_files).collect();
+    if variables.iter().all(|variable| variable.is_state) && unloaded.is_empty() {
         return Err(Error::failed_precondition("there is nothing to save: no variable has a value"));
     }
     let name = prefix.file_name().and_then(|name| name.to_str());
@@ -53,6 +60,10 @@ pub fn save_with(session: &Session, prefix: &Path, is_wanted: impl Fn(&VariableI
     let mut writer = BundleWriter::create(prefix)?;
     for variable in &variables {
         writer.add(&key(&variable.name, variable.is_state), &session.read_variable(&variable.name)?)?;
+    }
+    // What no run has needed goes from file to file.
+    for StoredVariable { key, name, data_type, shape } in unloaded {
+        writer.add_pieces(name, *data_type, shape, &mut |put| session.read_stored(key, &mut |_, piece| put(piece)))?;
     }
     for (key, tensor) in others {
         writer.add(key, tensor)?;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_formats::{SavedModel, SignatureDef, TensorInfo, read_graph_def, read_saved_model, variables_prefix};
@@ -147,6 +148,29 @@ pub fn open_file(path: &Path) -> Result<File> {
 /// What the system says, with its status code and the path; INVALID_ARGUMENT for a named pipe that no process reads.
 pub fn create_output(path: &Path) -> Result<File> {
     plimsoll_base::create_output(path).map_err(|error| file_error(path, &error))
+}
+
+/// Writes a file that the command line names beside its name first, so that no half of one is ever there. A device or a pipe is
+/// written to as it is.
+///
+/// # Errors
+/// As [`create_output`], and what `write` returns.
+pub fn replace_output(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
+    let failed = |error: std::io::Error| file_error(path, &error);
+    let filled = |file: std::io::Result<File>| {
+        let mut out = BufWriter::new(file.map_err(failed)?);
+        write(&mut out)?;
+        out.flush().map_err(failed)
+    };
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return filled(plimsoll_base::create_output(path));
+    }
+    let mut temporary = path.as_os_str().to_os_string();
+    temporary.push(format!(".tmp{}", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    filled(plimsoll_base::create_file(&temporary)).and_then(|()| std::fs::rename(&temporary, path).map_err(failed)).inspect_err(|_| {
+        let _ = std::fs::remove_file(&temporary);
+    })
 }
 
 /// Whether something is there whose name does not say that it is of a kind that is not read here.

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, DataType, Error, Result};
-use plimsoll_formats::bundle::BundleReader;
+use plimsoll_formats::bundle::{BundleReader, Entry};
 use plimsoll_graph::{AttrsExt, Graph, Node, NodeId, Output};
 use plimsoll_plan::{PlanVariable, VariableKind, variable_key};
-use plimsoll_runtime::Stored;
+use plimsoll_runtime::{Stored, StoredVariable};
 
 use crate::checkpoint;
 
@@ -69,7 +69,7 @@ impl Values {
                 let some: Vec<&str> = reader.names().take(3).collect();
                 return Err(Error::not_found(format!("the checkpoint has none of the graph's variables; it has {}", some.join(", "))));
             }
-            opened.sources.push(Source { reader, keys, overrides: true });
+            opened.sources.push(Source { reader, keys, nodes: nodes(graph), overrides: true });
         }
         let Some(saved) = &self.saved else { return Ok(opened) };
         let restoring = Restoring::find(graph, saved)?;
@@ -87,7 +87,7 @@ impl Values {
                 keys.insert(key, stored.clone());
             }
         }
-        opened.sources.push(Source { reader, keys, overrides: false });
+        opened.sources.push(Source { reader, keys, nodes: nodes(graph), overrides: false });
         opened.run = restoring.others;
         Ok(opened)
     }
@@ -113,6 +113,8 @@ struct Source {
     reader: BundleReader,
     /// Names in the file by the keys of variables.
     keys: BTreeMap<String, String>,
+    /// Names of nodes by the keys of variables.
+    nodes: BTreeMap<String, String>,
     /// Whether its values take the place of those that variables have.
     overrides: bool,
 }
@@ -137,6 +139,24 @@ impl Files {
 impl Stored for Files {
     fn buffer(&self, variable: &PlanVariable) -> Option<Bytes> {
         self.find(variable).map(|_| piece(variable.bytes))
+    }
+
+    fn variables(&self) -> Result<Vec<StoredVariable>> {
+        let mut variables: BTreeMap<&String, StoredVariable> = BTreeMap::new();
+        for source in &self.0 {
+            for (key, node) in &source.nodes {
+                let Some(stored) = source.keys.get(key).filter(|_| !variables.contains_key(key)) else { continue };
+                let Entry { data_type, shape } = source.reader.entry(stored)?;
+                variables.insert(key, StoredVariable { key: key.clone(), name: node.clone(), data_type, shape });
+            }
+        }
+        Ok(variables.into_values().collect())
+    }
+
+    fn read_key(&self, key: &str, buffer: &mut [u8], give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        let found = self.0.iter().find_map(|source| Some((source, source.keys.get(key)?)));
+        let (source, name) = found.ok_or_else(|| Error::not_found(format!("no files hold a value for '{key}'")))?;
+        source.reader.read_in_pieces(name, buffer, give)
     }
 
     fn overrides(&self, variable: &PlanVariable) -> bool {
@@ -231,6 +251,15 @@ fn source(graph: &Graph, mut tensor: Output) -> Output {
         tensor = *input;
     }
     tensor
+}
+
+/// Names of nodes by the keys of their variables: of several, the first in the graph.
+fn nodes(graph: &Graph) -> BTreeMap<String, String> {
+    let mut nodes = BTreeMap::new();
+    for node in graph.nodes().values().filter(|node| is_variable(node)) {
+        nodes.entry(variable_key(node)).or_insert_with(|| node.name.clone());
+    }
+    nodes
 }
 
 fn is_variable(node: &Node) -> bool {

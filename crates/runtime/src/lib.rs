@@ -29,5 +29,5 @@ pub use lane::Lane;
 pub use profile::{CommandProfile, OperationProfile, Profile};
 pub use session::{Fill, FindStored, Session, VariableInfo};
 pub use stats::{DeviceStepStats, NodeExecStats, RunMetadata};
-pub use stored::Stored;
+pub use stored::{Stored, StoredVariable};
 pub use times::Times;

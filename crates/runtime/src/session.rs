@@ -21,7 +21,7 @@ use crate::lane::WeakLane;
 use crate::loaded::{Ends, Loaded, Room};
 use crate::signatures::{key, signature, with_values};
 use crate::stats::RunMetadata;
-use crate::stored::{self, Stored};
+use crate::stored::{self, Stored, StoredVariable};
 use crate::turns::Attempt;
 use crate::variables::{Slot, Variables};
 use crate::{Callable, Devices, Lane};
@@ -341,8 +341,13 @@ impl Session {
     /// The value of the variable (or the operation's state) of that name.
     ///
     /// # Errors
-    /// NOT_FOUND where none of that name has storage; FAILED_PRECONDITION where nothing was assigned to it.
+    /// NOT_FOUND where none of that name has storage or a value in files; FAILED_PRECONDITION where nothing was assigned to it;
+    /// RESOURCE_EXHAUSTED where the line has no room for one in files.
     pub fn read_variable(&self, name: &str) -> Result<HostTensor> {
+        if self.0.stored.is_some() {
+            self.0.check_open()?;
+            self.0.ensure_named(name)?;
+        }
         let missing = || Error::not_found(format!("no variable '{name}' has storage"));
         self.0.with_variable(name, false, missing, |slot| match slot.is_initialized() {
             true => slot.read(),
@@ -378,6 +383,27 @@ impl Session {
             slot.set_initialized();
             Ok(())
         })
+    }
+
+    /// Variables that have a value in files and no storage: no run has needed them.
+    ///
+    /// # Errors
+    /// What is wrong with the files.
+    pub fn unloaded(&self) -> Result<Vec<StoredVariable>> {
+        let Some(stored) = &self.0.stored else { return Ok(Vec::new()) };
+        let variables = self.0.variables();
+        let mut unloaded = stored.variables()?;
+        unloaded.retain(|variable| variables.get(&variable.key).is_none());
+        Ok(unloaded)
+    }
+
+    /// Reads the value that a variable has in files, piece by piece, through a buffer of 64 KiB: see [`Stored::read_key`].
+    ///
+    /// # Errors
+    /// NOT_FOUND where it has none; what is wrong with the file.
+    pub fn read_stored(&self, key: &str, give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        let stored = self.0.stored.as_ref().ok_or_else(|| Error::not_found(format!("no files hold a value for '{key}'")))?;
+        stored.read_key(key, &mut [0; 64 << 10], give)
     }
 
     /// Keeps memory for the runs of these callables, one run at a time: as much as the greatest of them takes of each device.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_base::{Bytes, DataType, Error, Result};
 use plimsoll_device::Device;
+use plimsoll_graph::Shape;
 use plimsoll_plan::{PlanVariable, loading_buffer};
 
 use crate::variables::Slot;
@@ -12,6 +13,18 @@ use crate::variables::Slot;
 pub trait Stored: Send + Sync {
     /// Bytes that are held beside the variable while its value is read, at least one; none where there is no value for it.
     fn buffer(&self, variable: &PlanVariable) -> Option<Bytes>;
+
+    /// The variables that have a value here.
+    ///
+    /// # Errors
+    /// What is wrong with the files.
+    fn variables(&self) -> Result<Vec<StoredVariable>>;
+
+    /// Reads a value as [`Stored::read`] does, whatever its type and shape.
+    ///
+    /// # Errors
+    /// NOT_FOUND where there is no value; what is wrong with the file.
+    fn read_key(&self, key: &str, buffer: &mut [u8], give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()>;
 
     /// Whether the value takes the place of one that the variable has already; it does so once.
     fn overrides(&self, variable: &PlanVariable) -> bool;
@@ -22,6 +35,19 @@ pub trait Stored: Send + Sync {
     /// # Errors
     /// INVALID_ARGUMENT for another type or shape; what is wrong with the file.
     fn read(&self, variable: &PlanVariable, buffer: &mut [u8], give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()>;
+}
+
+/// A variable with a value in files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredVariable {
+    /// The key of the variable in a session.
+    pub key: String,
+    /// The node's name.
+    pub name: String,
+    /// The element type in the file.
+    pub data_type: DataType,
+    /// The shape in the file.
+    pub shape: Shape,
 }
 
 /// Marks the variables of a plan that have a value in files, but for those that the plan assigns before it reads them.

@@ -3,3 +3,4 @@
 mod saver;
 mod session;
 mod several;
+mod stored;

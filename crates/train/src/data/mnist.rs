@@ -273,7 +273,7 @@ mod tests {
         assert!(error.message().ends_with("nowhere: no such folder"), "{error}");
         std::fs::create_dir(folder.path().join("t10k-images-idx3-ubyte")).unwrap();
         let error = test(folder.path(), Images::Flat).unwrap_err();
-        assert!(error.message().ends_with("t10k-images-idx3-ubyte is not a regular file"), "{error}");
+        assert!(error.message().ends_with("t10k-images-idx3-ubyte: this is a folder, not a file"), "{error}");
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn a_graph_from_the_builder_learns_from_arrays() {
 }
 
 #[test]
-fn checkpoints_that_no_training_wrote_begin_at_step_0() {
+fn checkpoints_of_others_count_on_from_the_number_of_their_name() {
     let (folder, devices) = (Folder::new("foreign"), Devices::open(&Options::new()).unwrap());
     let (graph, init, _) = regression(&devices);
     let session = devices.session(graph).unwrap();
@@ -97,11 +97,11 @@ fn checkpoints_that_no_training_wrote_begin_at_step_0() {
     session.save(folder.0.join("saved/model.ckpt-500")).unwrap();
     let mut trainer = trainer(&devices, &folder, |_| {}).unwrap();
     trainer.start(Some(&folder.0.join("saved"))).unwrap();
-    assert_eq!(trainer.steps(), 0);
+    assert_eq!(trainer.steps(), 500);
     assert!(trainer.step().unwrap().loss.unwrap() < 1e-10);
     // From its own it goes on where it was.
     let prefix = trainer.save(&folder.0.join("own")).unwrap();
-    assert!(prefix.ends_with("model.ckpt-1"));
+    assert!(prefix.ends_with("model.ckpt-501"));
     let next = trainer.step().unwrap();
     let mut resumed = self::trainer(&devices, &folder, |_| {}).unwrap();
     resumed.start(Some(&folder.0.join("own"))).unwrap();

@@ -1,7 +1,5 @@
 //! `plimsoll eval`: runs graphs once.
 
-mod array;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -187,7 +185,7 @@ fn run_together(works: Vec<&Work>) -> Result<Vec<Ran>> {
 fn deliver(fetch: &Fetch, value: &HostTensor, json: bool) -> Result<FetchEntry> {
     let Fetch { shown, file, .. } = fetch;
     if let Some(file) = file {
-        array::write(file, value)?;
+        plimsoll::model::replace_output(file, |out| plimsoll::npy::write(value, out))?;
     }
     if !json {
         let what = match file {
