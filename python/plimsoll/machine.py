@@ -57,7 +57,7 @@ class Process:
     used_bytes: Optional[int] = None
     peak_bytes: Optional[int] = None
     guarantee: Optional[str] = None
-    """What stands behind its share: "held", "setting" or "watched"; None for one without a lease."""
+    """What stands behind its share: "held", "kernel", "mps", "shim", "framework", "watched" or "not watched"; None without a lease."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,9 +12,9 @@ use plimsoll_base::{Bytes, Error, Result};
 
 use super::decide::Verdict;
 use super::file::{Inner, MAX_MEMBERS, NotBegun, Patience, offset};
-use super::record::{GIVEN_UP_AT, HISTORY_AT, LEASE_AT, OnCard, Place, Record, SLOT, Use, encode_use};
+use super::record::{GIVEN_UP_AT, HISTORY_AT, LAST_USE_AT, LEASE_AT, OnCard, Place, Record, SLOT, Use, encode_last_use, encode_use};
 use super::transaction::{Scene, Seen, Transaction};
-use super::{Denied, Full, History, Machine, Obstacle, Slot, Wait, Who, Why, byte_lock, slot, state_dir};
+use super::{Denied, Full, Guarantee, History, LastUse, Machine, Obstacle, Slot, Wait, Who, Why, byte_lock, slot, state_dir};
 
 /// A place in the ledger of a machine: what it reserves is its own until it gives it back, is dropped, or ends with the last
 /// process that has inherited it.
@@ -233,6 +233,25 @@ impl Member {
             on.peak = on.used;
         }
         self.show(&uses);
+    }
+
+    /// Says when the cards were last used. It is shown to others until said anew; nothing is decided by it.
+    pub fn set_last_use(&self, last: LastUse) {
+        if self.pid == std::process::id() {
+            // It is only shown: that it cannot be is no reason to stop.
+            let _ = self.file.write_all_at(&encode_last_use(last), offset(self.slot) + LAST_USE_AT as u64);
+        }
+    }
+
+    /// Says anew what others may rely on.
+    ///
+    /// # Errors
+    /// Where the ledger cannot be used: others see what was said before, until this member's next change of any kind.
+    pub fn set_guarantee(&self, guarantee: Guarantee) -> Result<()> {
+        let mut state = self.state();
+        state.record.guarantee = guarantee;
+        let _transaction = self.begin()?;
+        self.write(&state.record)
     }
 
     fn show(&self, uses: &Uses) {

@@ -45,7 +45,7 @@ mod wait;
 mod watch;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use plimsoll_base::{Bytes, Error, Result};
 
@@ -85,9 +85,53 @@ pub enum Guarantee {
     /// Nothing is allocated beyond the reservation: one of our own programs.
     Held = 1,
     /// A framework was told its share by its own settings.
-    Setting = 2,
+    Framework = 2,
     /// Use is looked at now and then.
     Watched = 3,
+    /// Nothing holds it and use cannot be seen.
+    NotWatched = 4,
+    /// A library between the program and the driver refuses what is beyond.
+    Shim = 5,
+    /// The driver's server refuses each of its processes what is beyond.
+    Mps = 6,
+    /// The kernel's driver refuses the group of its processes what is beyond.
+    Kernel = 7,
+}
+
+impl Guarantee {
+    /// All of them, the strongest first.
+    pub const ALL: [Guarantee; 7] = [
+        Guarantee::Held,
+        Guarantee::Kernel,
+        Guarantee::Mps,
+        Guarantee::Shim,
+        Guarantee::Framework,
+        Guarantee::Watched,
+        Guarantee::NotWatched,
+    ];
+
+    /// The word for it in listings: `held`, `kernel`, `mps`, `shim`, `framework`, `watched`, `not watched`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Guarantee::Held => "held",
+            Guarantee::Kernel => "kernel",
+            Guarantee::Mps => "mps",
+            Guarantee::Shim => "shim",
+            Guarantee::Framework => "framework",
+            Guarantee::Watched => "watched",
+            Guarantee::NotWatched => "not watched",
+        }
+    }
+}
+
+/// When a member was last seen to use its cards, by the clock of that time: shown, never compared. None where that was not
+/// observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastUse {
+    /// When something ran on one of them.
+    pub card: Option<SystemTime>,
+    /// When the bytes in use of one of them last changed.
+    pub memory: Option<SystemTime>,
 }
 
 /// Who becomes a member: all of it is shown to others, and cut where it is long.

@@ -1,9 +1,13 @@
 //! What stands in a slot.
 //!
-//! A slot is one page. Its first [`LEASE_AT`] bytes are the record (checksum, length, fields, little-endian), written in
-//! transactions; the rest the member writes whenever it likes: two words, its history, and for each card used and peak.
+//! A slot is one page. Its first [`LAST_USE_AT`] bytes are the record (checksum, length, fields, little-endian), written in
+//! transactions; the rest the member writes whenever it likes: four words, its history, and for each card used and peak.
+//!
+//! Versions differ in what stands behind the cards of a record: a reader ignores what it does not know there.
 
-use super::{Guarantee, MAX_CARDS, history};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::{Guarantee, LastUse, MAX_CARDS, history};
 
 /// Bytes of a slot.
 pub(super) const SLOT: usize = 4096;
@@ -21,6 +25,10 @@ pub(super) const GIVEN_UP_AT: usize = HISTORY_AT - 8;
 /// Where in a slot the number of the file stands by which programs share the slot; 0 for none. Written outside of transactions: it
 /// counts only once the process that wrote it is gone.
 pub(super) const LEASE_AT: usize = GIVEN_UP_AT - 8;
+
+/// Where in a slot two words say when the member's cards, and their memory, were last used: seconds since 1970, 0 for what was
+/// not observed. Written outside of transactions.
+pub(super) const LAST_USE_AT: usize = LEASE_AT - 16;
 
 /// How much of a name and of a command line is kept.
 const NAME: usize = 128;
@@ -103,7 +111,7 @@ impl Record {
         out.extend(self.pid.to_le_bytes());
         out.extend(self.uid.to_le_bytes());
         out.extend(self.started.to_le_bytes());
-        out.push(self.guarantee as u8);
+        out.push(oldest(self.guarantee));
         let place = self.waiting.unwrap_or(Place { priority: 0, arrival: 0, near: false, some: 0 });
         out.push(self.waiting.is_some().into());
         out.push(place.near.into());
@@ -121,30 +129,29 @@ impl Record {
                 out.extend(number.to_le_bytes());
             }
         }
+        out.push(self.guarantee as u8);
         let length = out.len() as u64;
         out[8..16].copy_from_slice(&length.to_le_bytes());
         let sum = checksum(&out[8..]);
         out[..8].copy_from_slice(&sum.to_le_bytes());
-        debug_assert!(out.len() <= LEASE_AT);
+        debug_assert!(out.len() <= LAST_USE_AT);
         out
     }
 
     /// The record of a slot; `None` where there is none that is whole.
     pub(super) fn decode(slot: &[u8]) -> Option<Record> {
-        let mut reader = Reader(slot.get(..LEASE_AT)?);
+        let mut reader = Reader(slot.get(..LAST_USE_AT)?);
         let sum = reader.u64()?;
-        let length = usize::try_from(reader.u64()?).ok().filter(|length| (16..=LEASE_AT).contains(length))?;
+        let length = usize::try_from(reader.u64()?).ok().filter(|length| (16..=LAST_USE_AT).contains(length))?;
         if sum != checksum(&slot[8..length]) {
             return None;
         }
         let mut reader = Reader(&slot[16..length]);
         let (pid, uid, started) = (reader.u32()?, reader.u32()?, reader.u64()?);
-        let guarantee = match reader.u8()? {
-            1 => Guarantee::Held,
-            2 => Guarantee::Setting,
-            3 => Guarantee::Watched,
-            _ => return None,
-        };
+        let old = reader.u8()?;
+        if !(1..=3).contains(&old) {
+            return None;
+        }
         let (waits, near, some) = (reader.u8()? != 0, reader.u8()? != 0, reader.u8()?);
         let place = Place { priority: reader.u32()? as i32, arrival: reader.u64()?, near, some };
         let (name, program) = (reader.text()?, reader.text()?);
@@ -154,8 +161,35 @@ impl Record {
         }
         let on_card = |_| Some(OnCard { card: reader.u64()?, reserved: reader.u64()?, asked: reader.u64()? });
         let cards = (0..count).map(on_card).collect::<Option<_>>()?;
+        let known = |byte: u8| Guarantee::ALL.into_iter().find(|guarantee| *guarantee as u8 == byte);
+        let guarantee = reader.u8().and_then(known).or_else(|| known(old))?;
         Some(Record { pid, uid, started, guarantee, name, program, cards, waiting: waits.then_some(place) })
     }
+}
+
+/// The nearest guarantee that every version knows.
+fn oldest(guarantee: Guarantee) -> u8 {
+    let nearest = match guarantee {
+        Guarantee::Held => Guarantee::Held,
+        Guarantee::Framework | Guarantee::NotWatched => Guarantee::Framework,
+        Guarantee::Watched | Guarantee::Shim | Guarantee::Mps | Guarantee::Kernel => Guarantee::Watched,
+    };
+    nearest as u8
+}
+
+/// The words about the last use, as they stand in a slot.
+pub(super) fn encode_last_use(last: LastUse) -> Vec<u8> {
+    let seconds = |time: Option<SystemTime>| time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |since| since.as_secs());
+    [last.card, last.memory].into_iter().flat_map(|time| seconds(time).to_le_bytes()).collect()
+}
+
+/// What a slot says about the last use.
+pub(super) fn decode_last_use(slot: &[u8]) -> LastUse {
+    let time = |at: usize| match word(slot, at) {
+        0 => None,
+        seconds => UNIX_EPOCH.checked_add(Duration::from_secs(seconds)),
+    };
+    LastUse { card: time(LAST_USE_AT), memory: time(LAST_USE_AT + 8) }
 }
 
 /// The numbers of use, as they stand in a slot.
@@ -212,14 +246,14 @@ mod tests {
 
     fn records() -> impl Strategy<Value = Record> {
         let card = (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(card, reserved, asked)| OnCard { card, reserved, asked });
-        let who = (any::<u32>(), any::<u32>(), any::<u64>(), 1..4u8, ".{0,200}", ".{0,600}");
+        let who = (any::<u32>(), any::<u32>(), any::<u64>(), prop::sample::select(&Guarantee::ALL), ".{0,200}", ".{0,600}");
         let waiting = prop::option::of((any::<i32>(), any::<u64>(), any::<bool>(), any::<u8>()));
         (who, prop::collection::vec(card, 0..=MAX_CARDS), waiting).prop_map(
             |((pid, uid, started, guarantee, name, program), cards, waiting)| Record {
                 pid,
                 uid,
                 started,
-                guarantee: [Guarantee::Held, Guarantee::Setting, Guarantee::Watched][usize::from(guarantee) - 1],
+                guarantee,
                 name: cut(&name, NAME).to_string(),
                 program: cut(&program, PROGRAM).to_string(),
                 cards,
@@ -234,7 +268,7 @@ mod tests {
         #[test]
         fn records_go_both_ways_and_fit(record in records()) {
             let mut slot = record.encode();
-            prop_assert!(slot.len() <= LEASE_AT);
+            prop_assert!(slot.len() <= LAST_USE_AT);
             slot.resize(SLOT, 0xee);
             prop_assert_eq!(Record::decode(&slot), Some(record));
         }
@@ -260,6 +294,42 @@ mod tests {
             let _ = Record::decode(&slot);
             let _ = decode_use(&slot, MAX_CARDS + 1);
         }
+    }
+
+    #[test]
+    fn what_a_version_does_not_know_is_left_out() {
+        let cards = vec![OnCard { card: 1, reserved: 2, asked: 0 }];
+        let (name, program) = (String::new(), "p".to_string());
+        let record = Record { pid: 1, uid: 2, started: 3, guarantee: Guarantee::Shim, name, program, cards, waiting: None };
+        // Without what stands behind the cards, as versions before wrote it, and with more behind it.
+        let rewritten = |change: fn(&mut Vec<u8>)| {
+            let mut bytes = record.encode();
+            change(&mut bytes);
+            let length = bytes.len() as u64;
+            bytes[8..16].copy_from_slice(&length.to_le_bytes());
+            let sum = checksum(&bytes[8..]);
+            bytes[..8].copy_from_slice(&sum.to_le_bytes());
+            bytes.resize(SLOT, 0);
+            Record::decode(&bytes).map(|record| record.guarantee)
+        };
+        assert_eq!(rewritten(|bytes| bytes.truncate(bytes.len() - 1)), Some(Guarantee::Watched));
+        assert_eq!(rewritten(|bytes| bytes.push(9)), Some(Guarantee::Shim));
+        assert_eq!(rewritten(|bytes| *bytes.last_mut().unwrap() = 99), Some(Guarantee::Watched));
+    }
+
+    #[test]
+    fn the_last_use_goes_both_ways() {
+        let at = |seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+        let mut slot = vec![0; SLOT];
+        assert_eq!(decode_last_use(&slot), LastUse::default());
+        let last = LastUse { card: at(1_800_000_000), memory: at(7) };
+        slot[LAST_USE_AT..LEASE_AT].copy_from_slice(&encode_last_use(last));
+        assert_eq!(decode_last_use(&slot), last);
+        let before = UNIX_EPOCH.checked_sub(Duration::from_secs(9));
+        assert_eq!(encode_last_use(LastUse { card: before, memory: None }), [0; 16], "a clock that is wrong says nothing");
+        slot.fill(0xff);
+        let _ = decode_last_use(&slot);
+        assert_eq!(decode_last_use(&[]), LastUse::default());
     }
 
     #[test]

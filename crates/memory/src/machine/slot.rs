@@ -67,6 +67,8 @@ pub(super) fn show_heirs(inner: &Inner, members: &[Seen], entries: &mut [Entry])
     for (seen, entry) in members.iter().zip(entries) {
         if let Some(heir) = heirs.get(&seen.slot) {
             heir.name(&mut entry.pid, &mut entry.program);
+            // The process that observed it has ended.
+            entry.last_use = super::LastUse::default();
         }
     }
 }

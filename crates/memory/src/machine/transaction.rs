@@ -8,8 +8,8 @@ use plimsoll_base::Result;
 
 use super::decide::{self, Card, Request, Verdict};
 use super::file::{Inner, MAX_MEMBERS, NotBegun, Patience, offset};
-use super::record::{GIVEN_UP_AT, HISTORY_AT, LEASE_AT, OnCard, Place, Record, SLOT, USAGE_AT, Use, decode_use, word};
-use super::{History, Locked, byte_lock};
+use super::record::{GIVEN_UP_AT, HISTORY_AT, LEASE_AT, OnCard, Place, Record, SLOT, USAGE_AT, Use, decode_last_use, decode_use, word};
+use super::{History, LastUse, Locked, byte_lock};
 
 /// The time in which this process alone looks at the ledger and changes it.
 pub(super) struct Transaction<'a> {
@@ -25,6 +25,7 @@ pub(super) struct Seen {
     pub(super) record: Record,
     pub(super) uses: Vec<Use>,
     pub(super) history: History,
+    pub(super) last_use: LastUse,
 }
 
 impl Transaction<'_> {
@@ -59,7 +60,7 @@ impl Inner {
                 }
                 let uses = decode_use(page, record.cards.len());
                 let history = History::decode(&page[HISTORY_AT..USAGE_AT]);
-                members.push(Seen { slot: slots, record, uses, history });
+                members.push(Seen { slot: slots, record, uses, history, last_use: decode_last_use(page) });
             }
             slots += 1;
         }

@@ -7,7 +7,7 @@ use plimsoll_base::Bytes;
 use super::decide::Verdict;
 use super::file::Inner;
 use super::transaction::{Scene, Seen};
-use super::{CardInfo, Guarantee, History, Locked};
+use super::{CardInfo, Guarantee, History, LastUse, Locked};
 
 /// A machine's cards and all who have to do with them, at one instant.
 #[derive(Clone, Debug)]
@@ -54,6 +54,8 @@ pub struct Entry {
     pub shares: Vec<Share>,
     /// What it used of what it held, over time.
     pub history: History,
+    /// When it last used its cards, where the process that joined observes that.
+    pub last_use: LastUse,
     /// What it waits for, if it does.
     pub waiting: Option<Waiting>,
 }
@@ -169,6 +171,7 @@ fn entry(inner: &Inner, seen: &Seen) -> Entry {
         guarantee: record.guarantee,
         shares,
         history: seen.history.clone(),
+        last_use: seen.last_use,
         waiting: None,
     }
 }

@@ -1,9 +1,9 @@
 //! Members, what they hold, and what others see.
 
-use std::time::Instant;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use plimsoll_base::{Bytes, Code, Error};
-use plimsoll_memory::machine::{CardInfo, Denied, Guarantee, Machine, Share, StateDir, Who, Why};
+use plimsoll_memory::machine::{CardInfo, Denied, Guarantee, LastUse, Machine, Share, StateDir, Who, Why};
 
 use super::child::Player;
 use super::{Folder, cards, holder, reserved, who};
@@ -38,6 +38,14 @@ fn holds_gives_back_and_shows() {
         seen.holders(0).iter().map(|(entry, share)| (entry.name.as_str(), share.reserved.0)).collect::<Vec<_>>(),
         [("first", 30), ("second", 20)]
     );
+
+    let last = LastUse { card: UNIX_EPOCH.checked_add(Duration::from_secs(1_800_000_000)), memory: None };
+    assert_eq!((first.last_use, first.guarantee), (LastUse::default(), Guarantee::Held));
+    member.set_last_use(last);
+    member.set_guarantee(Guarantee::Kernel).unwrap();
+    let seen = machine.look().unwrap();
+    assert_eq!((seen.entries[0].last_use, seen.entries[0].guarantee), (last, Guarantee::Kernel));
+    assert_eq!(seen.entries[0].shares, [share(0, 60, 30, 40), share(1, 30, 0, 0)], "nothing else has changed");
 
     member.reset_peak();
     assert_eq!(machine.look().unwrap().entries[0].shares[0].peak, Bytes(30));

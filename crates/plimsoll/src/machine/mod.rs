@@ -17,7 +17,7 @@ use plimsoll_device::{Environment, LogicalDevice, PhysicalDevice};
 
 pub use observe::Observer;
 pub use plimsoll_device_cuda::{Driver, ProcessKind};
-pub use plimsoll_memory::machine::{Guarantee, History};
+pub use plimsoll_memory::machine::{Guarantee, History, LastUse};
 
 /// The variables of this process that decide about devices.
 pub fn environment() -> Environment {
@@ -119,6 +119,8 @@ pub struct Process {
     pub guarantee: Option<Guarantee>,
     /// What it used of what it set aside on all cards, over time; empty for programs that are not ours.
     pub history: History,
+    /// When its lease was last used, where that is observed.
+    pub last_use: LastUse,
 }
 
 /// A process that waits for memory.

@@ -3,7 +3,7 @@
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::{Card, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, Options, PhysicalDevice, resolve, seen};
 use plimsoll_device_cuda::{Look, NvidiaCard, Nvml, ProcessKind};
-use plimsoll_memory::machine::{History, Machine, Snapshot, StateDir};
+use plimsoll_memory::machine::{History, LastUse, Machine, Snapshot, StateDir};
 use plimsoll_share::lease::subtract;
 
 use super::{Part, Process, SeenCard, View, Waiter};
@@ -108,6 +108,7 @@ impl Observer {
                 peak: None,
                 guarantee: None,
                 history: History::default(),
+                last_use: LastUse::default(),
             }));
             let unused = unused(&card.device);
             if let Some(why) = unused.as_ref().filter(|why| why.as_str() != NOT_YET) {
@@ -222,6 +223,7 @@ fn held(snapshot: &Snapshot, places: &[usize], view: &mut View) {
             peak: Some(share.peak),
             guarantee: Some(entry.guarantee),
             history: entry.history.clone(),
+            last_use: entry.last_use,
         }));
     }
     for entry in snapshot.waiters() {

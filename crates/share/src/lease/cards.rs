@@ -146,7 +146,7 @@ impl Cards {
         let Some(machine) = self.0.machine.as_ref().filter(|_| count > 0) else {
             return Ok(Lease { member: None, parts: Vec::new(), cards: self.clone(), guarantee: Guarantee::Held, peaks: Vec::new() });
         };
-        let seen = if self.0.nvml.is_some() { Guarantee::Watched } else { Guarantee::Setting };
+        let seen = if self.0.nvml.is_some() { Guarantee::Watched } else { Guarantee::Framework };
         let guarantee = request.guarantee.unwrap_or(seen);
         let mut who = Who { guarantee, ..Who::this_process(request.name.clone()) };
         if !request.program.is_empty() {

@@ -25,7 +25,8 @@ pub(super) fn guarantee(lease: &Lease, held: bool, enforce: bool) -> String {
         _ if held => "held: it allocates nothing beyond",
         Guarantee::Watched if enforce => "watched: ended if it uses more; TensorFlow, PyTorch and JAX have settings for a share",
         Guarantee::Watched => "watched: use beyond it is reported; TensorFlow, PyTorch and JAX have settings for a share",
-        Guarantee::Setting => "framework setting: TensorFlow, PyTorch and JAX have settings for a share; use is not measured",
+        Guarantee::Framework => "framework setting: TensorFlow, PyTorch and JAX have settings for a share; use is not measured",
+        other => other.word(),
     };
     format!("{}; {what}", parts.join(", "))
 }

@@ -53,7 +53,7 @@ fn a_program_is_told_its_share() {
     assert_eq!((get("CUDA_VISIBLE_DEVICES"), get("PLIMSOLL_SIM_GPUS")), (Some("3,2"), Some("4x1GiB")));
     assert_eq!((get("TF_FORCE_GPU_ALLOW_GROWTH"), get("XLA_PYTHON_CLIENT_PREALLOCATE")), (Some("true"), Some("false")));
     assert_eq!((get("PYTORCH_CUDA_ALLOC_CONF"), get("XLA_PYTHON_CLIENT_MEM_FRACTION")), (Some("garbage_collection_threshold:0.80"), None));
-    assert_eq!(lease.guarantee(), Guarantee::Setting);
+    assert_eq!(lease.guarantee(), Guarantee::Framework);
     let none = take(&cards, "0", "").unwrap();
     assert_eq!(none.environment(|_| false), [("CUDA_VISIBLE_DEVICES".to_string(), String::new())], "it hides all cards");
 }

@@ -200,11 +200,7 @@ fn process(process: &Process) -> ProcessEntry<'_> {
         reserved_bytes: process.reserved.map(|bytes| bytes.0),
         used_bytes: process.used.map(|bytes| bytes.0),
         peak_bytes: process.peak.map(|bytes| bytes.0),
-        guarantee: process.guarantee.map(|guarantee| match guarantee {
-            Guarantee::Held => "held",
-            Guarantee::Setting => "setting",
-            Guarantee::Watched => "watched",
-        }),
+        guarantee: process.guarantee.map(Guarantee::word),
         history: (process.history.shares().len() > 0)
             .then(|| HistoryEntry { step_ms: process.history.step().as_millis() as u64, used: process.history.shares().collect() }),
     }

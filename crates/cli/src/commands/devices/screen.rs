@@ -27,8 +27,8 @@ pub fn of(view: &View, (columns, rows): (usize, usize), turn: usize) -> String {
     );
     let leases: Vec<String> = view.processes.iter().map(|process| lease(view, process, columns)).collect();
     let head = format!(
-        "{:>4} {:>8} {:<8} {:>9} {:>9} {:>9}  {:<PLOT$}  {}",
-        "GPU", "PID", "Kept by", "Leased", "Used", "Peak", "Use over time", "Program"
+        "{:>4} {:>8} {:<11} {:>9} {:>9} {:>9}  {:<PLOT$}  {}",
+        "GPU", "PID", "Rung", "Leased", "Used", "Peak", "Use over time", "Program"
     );
     part(&head, leases, for_leases, turn, &mut lines);
     let waiters: Vec<String> = view.waiters.iter().map(|waiter| wait(view, waiter)).collect();
@@ -97,15 +97,10 @@ fn gauge(used: Bytes, reserved: Option<Bytes>, total: Option<Bytes>, width: usiz
 const PLOT: usize = 16;
 
 fn lease(view: &View, process: &Process, columns: usize) -> String {
-    let kept_by = match process.guarantee {
-        Some(Guarantee::Held) => "itself",
-        Some(Guarantee::Setting) => "settings",
-        Some(Guarantee::Watched) => "watching",
-        None => "-",
-    };
+    let rung = process.guarantee.map_or("-", Guarantee::word);
     let name = if process.name.is_empty() { String::new() } else { format!("[{}] ", process.name) };
     let text = format!(
-        "{:>4} {:>8} {kept_by:<8} {:>9} {:>9} {:>9}  {:<PLOT$}  {name}{}",
+        "{:>4} {:>8} {rung:<11} {:>9} {:>9} {:>9}  {:<PLOT$}  {name}{}",
         view.label(process.card),
         process.pid,
         size(process.reserved),
@@ -183,8 +178,9 @@ mod tests {
             reserved: Some(Bytes(12 * GIB)),
             used: Some(Bytes(4 * GIB)),
             peak: Some(Bytes(5 * GIB)),
-            guarantee: Some(Guarantee::Setting),
+            guarantee: Some(Guarantee::Framework),
             history: History::default(),
+            last_use: Default::default(),
         };
         let waiter = |ahead: usize| Waiter {
             pid: 77,
@@ -213,7 +209,7 @@ mod tests {
                 let text = of(&view, size, turn);
                 assert!(text.lines().count() <= rows, "{size:?}:\n{text}");
                 assert!(text.lines().all(|line| line.chars().count() <= columns && !line.contains('\u{1b}')), "{size:?}:\n{text}");
-                seen.extend((0..40).filter(|number| text.contains(&format!(" {} settings", 1000 + number))));
+                seen.extend((0..40).filter(|number| text.contains(&format!(" {} framework", 1000 + number))));
             }
             assert_eq!(seen.len(), 40, "{size:?}:\n{}", of(&view, size, 0));
         }
@@ -233,7 +229,7 @@ mod tests {
                 assert!(text.lines().all(|line| line.chars().count() <= columns), "{columns}x{rows}:\n{text}");
             }
         }
-        let seen = |rows: usize| (0..40).any(|number| of(&view, (80, rows), 0).contains(&format!(" {} settings", 1000 + number)));
+        let seen = |rows: usize| (0..40).any(|number| of(&view, (80, rows), 0).contains(&format!(" {} framework", 1000 + number)));
         assert!((4..14).all(seen), "a program is shown where there is room for one");
     }
 

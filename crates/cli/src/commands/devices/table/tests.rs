@@ -51,6 +51,7 @@ fn process(card: usize, pid: u32, program: &str, bytes: [u64; 3]) -> Process {
         peak,
         guarantee,
         history: Default::default(),
+        last_use: Default::default(),
     }
 }
 
