@@ -4,6 +4,7 @@
 //! where members are already, *resource* where members that make references or resources are asked to be (neither is ever
 //! overruled), *requested* what else members ask for. `requested` is always at least as specific as the other two.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -34,6 +35,8 @@ pub(super) struct Context<'a> {
 pub(super) struct Member {
     parent: NodeId,
     rank: u32,
+    /// In how many bodies of calls its outermost member is.
+    level: u32,
     pub types: Types,
     pub assigned: Rc<DeviceName>,
     pub resource: Rc<DeviceName>,
@@ -83,6 +86,7 @@ impl<'a> Groups<'a> {
         let member = |(id, types): (NodeId, &Types)| Member {
             parent: id,
             rank: 0,
+            level: cx.calls.level(id),
             types: types.clone(),
             assigned: none.clone(),
             resource: none.clone(),
@@ -134,6 +138,7 @@ impl<'a> Groups<'a> {
     /// INVALID_ARGUMENT where assigned devices, devices of resources, or the types of devices do not go together.
     pub fn unite_along_edge(&mut self, source: NodeId, destination: NodeId) -> Result<()> {
         let (from, to) = (self.root(source), self.root(destination));
+        self.outer_asks(from, to);
         self.follow_source(source, from, destination, to)?;
         let done = self.unite_roots(from, to);
         done.map_err(|conflict| {
@@ -176,10 +181,15 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    /// What a node's group asks for no longer counts, but for what is assigned and for resources that it makes.
-    pub fn forget_request(&mut self, id: NodeId) {
-        let root = self.root(id);
-        let member = &mut self.members[root];
+    /// A body takes what is around it where it is: of two groups that are about to be one, the inner one no longer asks for
+    /// anything but what is assigned and what the resources that it makes ask for.
+    fn outer_asks(&mut self, x: NodeId, y: NodeId) {
+        let inner = match self.members[x].level.cmp(&self.members[y].level) {
+            Ordering::Less => y,
+            Ordering::Equal => return,
+            Ordering::Greater => x,
+        };
+        let member = &mut self.members[inner];
         member.requested = Rc::default();
         member.specialise_request();
     }
@@ -187,6 +197,7 @@ impl<'a> Groups<'a> {
     /// Makes one group of two nodes' groups.
     pub fn unite(&mut self, x: NodeId, y: NodeId) -> Result<(), Conflict> {
         let (x, y) = (self.root(x), self.root(y));
+        self.outer_asks(x, y);
         self.unite_roots(x, y)
     }
 
@@ -204,6 +215,7 @@ impl<'a> Groups<'a> {
         let types = common_types(&merged.types, &other.types);
         if let Some(types) = &types {
             merged.types = types.clone();
+            merged.level = merged.level.min(other.level);
             merged.rank += grows;
         }
         self.members[new] = merged;

@@ -130,15 +130,13 @@ impl<'a> Joined<'a> {
         Ok(inspected)
     }
 
-    /// A body takes a reference or resource from where it is, whatever its nodes ask for. A call whose body is on one device is
-    /// there, too.
+    /// A call whose body is on one device is where the references and resources are that the body takes.
     fn enter_body(&mut self, source: NodeId, id: NodeId) -> Result<()> {
         let calls = self.groups.cx.calls;
         let level = calls.level(source);
         if calls.level(id) <= level {
             return Ok(());
         }
-        self.groups.forget_request(id);
         let mut call = id;
         while calls.level(call) > level {
             match calls.part(call) {
