@@ -17,6 +17,7 @@ use std::collections::HashMap;
 
 use plimsoll_base::{Bytes, DataType, Error, Kind, Result};
 use plimsoll_device::Prepared;
+use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, IdVec, Node, NodeId, Output};
 use plimsoll_kernels::expr::{Expr, ExprBuilder, Part, PartOperand, Reg, Scalar};
 use plimsoll_kernels::pool::Pooling;
@@ -519,7 +520,7 @@ struct Made {
 
 impl Made {
     fn by(&mut self, lir: &Lir, value: ValueId) -> Option<WorkId> {
-        for id in lir.works.ids().skip(self.seen) {
+        for id in (self.seen..lir.works.len()).map(WorkId::from_index) {
             self.by.extend(lir.works[id].outputs.iter().map(|output| (*output, id)));
         }
         self.seen = lir.works.len();
