@@ -162,7 +162,7 @@ impl Chooser<'_, '_> {
     fn producer_to_follow(&self, id: NodeId) -> Option<NodeId> {
         let node = self.groups.node(id);
         match node.op.as_str() {
-            "Shape" | "Size" | "Rank" => sources(node).next().map(|producer| self.seen(id, producer)),
+            "Shape" | "Size" | "Rank" => sources(node).next().map(|producer| self.at_the_call(id, producer)),
             "Identity" | "RefIdentity" if node.device.is_empty() => {
                 let mut producers = sources(node);
                 let (producer, None) = (producers.next()?, producers.next()) else { return None };
@@ -179,15 +179,16 @@ impl Chooser<'_, '_> {
 
     /// One of the consumers, if they are all in one place.
     fn consumers_to_follow(&self, id: NodeId) -> Option<NodeId> {
-        let consumer = |consumer: &NodeId| match self.outside(id, *consumer) {
-            // A result of the call, which is given where the call is.
-            true => self.groups.cx.calls.part(id).call.unwrap_or(*consumer),
-            false => self.seen(id, *consumer),
-        };
-        let mut consumers = self.signatures.consumers(id).iter().map(consumer);
+        let mut consumers = self.signatures.consumers(id).iter().map(|consumer| self.at_the_call(id, *consumer));
         let first = consumers.next()?;
         let there = self.choice.devices[first];
         consumers.all(|consumer| self.choice.devices[consumer] == there).then_some(first)
+    }
+
+    /// Another node as a node sees it. Arguments and results of the call in whose body it is are where the call is.
+    fn at_the_call(&self, id: NodeId, other: NodeId) -> NodeId {
+        let call = self.groups.cx.calls.part(id).call.filter(|_| self.outside(id, other));
+        call.unwrap_or_else(|| self.seen(id, other))
     }
 
     /// Another node as a node sees it: the call, if it is in the body of one.
