@@ -110,7 +110,11 @@ impl Inliner<'_> {
             attrs.push(("_class", AttrValue::texts(&[format!("loc:@{}", input.split(':').next().unwrap_or_default())])));
         }
         let place = Place { device: if beside { "" } else { place.device }, ..*place };
-        self.make(&place, name, "Switch", vec![input, predicate.to_string()], attrs)
+        let name = self.make(&place, name, "Switch", vec![input, predicate.to_string()], attrs);
+        if beside {
+            self.beside.insert(name.clone());
+        }
+        name
     }
 
     /// For each branch but the last, a bool that says whether it is taken if none before it is. They wait for `controls`, and

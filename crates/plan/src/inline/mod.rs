@@ -14,7 +14,7 @@ mod functions;
 mod site;
 mod size;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
 use plimsoll_base::{DataType, Error, Result};
@@ -60,6 +60,7 @@ pub fn inline(graph: &Graph, ops: &OpTable) -> Result<Inlined> {
         scopes: Vec::new(),
         names: given.iter().map(|node| node.name.clone()).collect(),
         handles: HashMap::new(),
+        beside: HashSet::new(),
         outputs: 0,
         shortened: 0,
     };
@@ -72,6 +73,7 @@ pub fn inline(graph: &Graph, ops: &OpTable) -> Result<Inlined> {
         inliner.expand(waiting).map_err(|error| error.at_node(name))?;
     }
     let (mut nodes, calls) = inliner.in_order(outermost);
+    ask_as_inputs_do(&inliner.beside, &mut nodes);
     read_handles_where_they_are(&inliner.handles, &mut nodes);
     let (versions, carried) = (graph.versions.clone(), graph.carried.clone());
     let def = GraphDef { nodes, library: Library::default(), versions, carried };
@@ -94,6 +96,8 @@ struct Inliner<'a> {
     names: BTreeSet<String>,
     /// For results of calls that are resources, as `call:k`: what gives them in the body.
     handles: HashMap<String, String>,
+    /// The Switches that ask for the device that what they read asks for.
+    beside: HashSet<String>,
     /// How many outputs the nodes of all bodies have.
     outputs: usize,
     /// How many names of calls were too long.
@@ -315,6 +319,21 @@ impl<'a> Inliner<'a> {
         };
         let calls = Calls::new(tags.iter().map(part).collect());
         (nodes, calls)
+    }
+}
+
+/// Gives these Switches the requests of the nodes whose outputs they read. A node comes before the Switches that read it.
+fn ask_as_inputs_do(beside: &HashSet<String>, nodes: &mut [NodeDef]) {
+    if beside.is_empty() {
+        return;
+    }
+    let mut asked: HashMap<String, String> = HashMap::new();
+    for node in nodes {
+        if beside.contains(&node.name) {
+            let source = node.inputs[0].split(':').next().unwrap_or_default();
+            node.device = asked.get(source).cloned().unwrap_or_default();
+        }
+        asked.insert(node.name.clone(), node.device.clone());
     }
 }
 
