@@ -246,3 +246,30 @@ def call_of_what_nothing_asks_for():
     with on("/cpu:2"):
         x = value("x")
     return [([], [tf.negative(inner(x), "z")])]
+
+
+@case(soft=False)
+def call_that_looks_at_the_shape_of_its_argument():
+    """An argument is where the call is, and so is what only looks at its shape."""
+    with on("/cpu:1"):
+        x = value("x")
+
+    @tf.function(autograph=False)
+    def inner(z):
+        return tf.cast(tf.raw_ops.Rank(input=z, name="f_rank"), tf.float32, "f_cast")
+
+    with on("/cpu:2"):
+        y = inner(x)
+    return [([], [tf.negative(y, "y")])]
+
+
+@flow(versions=(2,), soft=True)
+def cond_reads_what_others_pull_elsewhere():
+    """A condition's input asks for its device once more, after those who want it elsewhere."""
+    p = tf1.placeholder_with_default(True, [], "p")
+    with on("/cpu:3"):
+        x = value("x")
+    with on("/cpu:1"):
+        a = set_class(tf.tanh(x, "a"), "loc:@x")
+    y = tf1.cond(p, lambda: tf.tanh(x, "f_tanh"), lambda: tf.negative(x, "f_neg"), name="c")
+    return [([], [y, a])]
