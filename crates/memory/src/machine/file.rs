@@ -82,11 +82,19 @@ impl Inner {
     pub(super) fn open(state: &StateDir, set: &str, cards: Vec<CardInfo>, patience: Duration) -> Result<Inner> {
         let path = state.file_of(set);
         let key = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Inner::at(path, key, cards, patience, false)
+        let hashes = cards.iter().map(|card| key_hash(&card.key)).collect();
+        Inner::at(path, key, cards, hashes, patience, false)
     }
 
-    /// The ledger in that file; `key` is its name among all ledgers that the folder ever had.
-    pub(super) fn at(path: PathBuf, key: String, cards: Vec<CardInfo>, patience: Duration, nested: bool) -> Result<Inner> {
+    /// The ledger in that file; `key` is its name among all ledgers that the folder ever had, `hashes` are those of the cards' keys.
+    pub(super) fn at(
+        path: PathBuf,
+        key: String,
+        cards: Vec<CardInfo>,
+        hashes: Vec<u64>,
+        patience: Duration,
+        nested: bool,
+    ) -> Result<Inner> {
         // The sticky bit asks those who tidy up temporary folders to leave the file alone.
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o1600).custom_flags(libc::O_NOFOLLOW);
@@ -98,7 +106,6 @@ impl Inner {
         }
         let folder = path.parent().unwrap_or(Path::new("/"));
         let mark = Mark::of(folder, &key).map_err(|error| refused("cannot be examined", folder, &error))?;
-        let hashes = cards.iter().map(|card| key_hash(&card.key)).collect();
         let outside = cards.iter().map(|_| AtomicU64::new(0)).collect();
         let inner = Inner { path, cards, hashes, outside, patience, file, identity: (facts.dev(), facts.ino()), mark, key, nested };
         if inner.check_header().is_err() {
@@ -112,7 +119,7 @@ impl Inner {
     }
 
     pub(super) fn reopen(&self, patience: Duration) -> Result<Inner> {
-        Inner::at(self.path.clone(), self.key.clone(), self.cards.clone(), patience, self.nested)
+        Inner::at(self.path.clone(), self.key.clone(), self.cards.clone(), self.hashes.clone(), patience, self.nested)
     }
 
     /// The number here of the card with that hash.

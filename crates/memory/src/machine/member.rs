@@ -1,7 +1,7 @@
 //! One who holds bytes of cards.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -288,6 +288,11 @@ impl Member {
         // SAFETY: the closure makes one system call that is safe after a fork, and allocates nothing.
         unsafe { command.pre_exec(pass_on) };
         Ok(())
+    }
+
+    /// The descriptor whose open file description is the place.
+    pub(super) fn handle(&self) -> RawFd {
+        self.file.as_raw_fd()
     }
 
     fn make_lease(&self) -> Result<(File, u64)> {

@@ -56,14 +56,26 @@ impl Machine {
         if name != self.0.name() {
             return Ok(None);
         }
-        let (members, _) = self.0.look()?;
-        let is_named = |seen: &&Seen| place(seen.slot, &seen.record) == named;
-        let Some(holder) = members.iter().find(is_named) else {
-            return Err(Error::failed_precondition("the lease under which this program was started has ended")
-                .with_remedy("start it under a lease of its own, or without the variable PLIMSOLL_LEASE"));
-        };
+        let holder = self.0.holder(named)?;
         let decide::Request { held, .. } = super::transaction::request(&self.0, &holder.record);
         self.0.nested(holder.slot, &holder.record, &held).map(Some)
+    }
+}
+
+/// Why there is no ledger inside of a place.
+pub(super) fn ended() -> Error {
+    Error::failed_precondition("the lease under which this program was started has ended")
+        .with_remedy("start it under a lease of its own, or without the variable PLIMSOLL_LEASE")
+}
+
+impl Inner {
+    /// The member that a token names.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION where it is gone; otherwise where the ledger cannot be used.
+    pub(super) fn holder(&self, named: &str) -> Result<Seen> {
+        let (members, _) = self.look()?;
+        members.into_iter().find(|seen| place(seen.slot, &seen.record) == named).ok_or_else(ended)
     }
 }
 
@@ -108,10 +120,7 @@ fn peaks(inner: &Inner, page: &[u8]) -> Vec<u64> {
 
 impl Inner {
     fn peaks_before(&self) -> Vec<u64> {
-        let mut bytes = [0; 8 * super::MAX_CARDS];
-        // What was never written is zero.
-        let _ = self.file.read_exact_at(&mut bytes, PEAKS_AT);
-        bytes.as_chunks::<8>().0.iter().take(self.cards.len()).map(|word| u64::from_le_bytes(*word)).collect()
+        self.words(PEAKS_AT)
     }
 
     /// In a transaction, inside of a place: keeps the peaks of the one who had a slot before.
@@ -149,7 +158,11 @@ impl Inner {
     fn nested(&self, slot: u32, holder: &Record, held: &[u64]) -> Result<Machine> {
         let card = |(card, held): (&CardInfo, &u64)| CardInfo { capacity: Bytes(*held), ..card.clone() };
         let cards = self.cards.iter().zip(held).map(card).collect();
+        self.nested_of(slot, holder, cards, self.hashes().to_vec())
+    }
+
+    pub(super) fn nested_of(&self, slot: u32, holder: &Record, cards: Vec<CardInfo>, hashes: Vec<u64>) -> Result<Machine> {
         let key = format!("{}.{}", self.name(), place(slot, holder));
-        Ok(Machine(Arc::new(Inner::at(self.nested_path(slot), key, cards, PATIENCE, true)?)))
+        Ok(Machine(Arc::new(Inner::at(self.nested_path(slot), key, cards, hashes, PATIENCE, true)?)))
     }
 }

@@ -6,6 +6,7 @@ mod leases;
 mod ledger;
 mod members;
 mod stress;
+mod under;
 mod waiting;
 
 use std::path::{Path, PathBuf};
