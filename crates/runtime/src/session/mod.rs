@@ -1,30 +1,31 @@
 //! A graph with its variables, constants and plans.
 
+mod values;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plimsoll_base::{Bytes, DataType, Error, Kind, Result};
-use plimsoll_device::Device;
+use plimsoll_base::{Bytes, Error, Kind, Result};
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{Graph, HostTensor, NodeId, Shape};
+use plimsoll_graph::{Graph, HostTensor, NodeId};
 use plimsoll_ops::Registry;
-use plimsoll_plan::{
-    Calls, FitRequest, Fitted, Footprint, Inlined, PlaceOptions, Placement, Plan, PlanVariable, Request, Signature, VariableKind,
-};
+use plimsoll_plan::{Calls, FitRequest, Fitted, Footprint, Inlined, PlaceOptions, Placement, Plan, PlanVariable, Request, Signature};
 
-use crate::access::{Access, Accesses, Wish};
+use crate::access::{Accesses, Wish};
 use crate::checkpoints::{self, Checkpoints};
 use crate::kept::Kept;
 use crate::lane::WeakLane;
 use crate::loaded::{Ends, Loaded, Room};
 use crate::signatures::{key, signature, with_values};
 use crate::stats::RunMetadata;
-use crate::stored::{self, Stored, StoredVariable};
+use crate::stored::{self, Stored};
 use crate::turns::Attempt;
-use crate::variables::{Slot, Variables};
+use crate::variables::Variables;
 use crate::{Callable, Devices, Lane};
+
+pub use values::{Fill, VariableInfo};
 
 /// A graph on devices. Cloning shares it; any number of threads may use it. A run that writes a variable has that variable
 /// alone; runs that do not meet go side by side. Each gets all of its variables at once, first come, first served.
@@ -65,26 +66,8 @@ impl Drop for Heap {
     }
 }
 
-/// A variable of a session.
-#[derive(Clone, Debug, PartialEq)]
-pub struct VariableInfo {
-    /// The node's name.
-    pub name: String,
-    /// The element type.
-    pub data_type: DataType,
-    /// The shape.
-    pub shape: Shape,
-    /// Whether anything was assigned to it.
-    pub is_initialized: bool,
-    /// Whether it is the state of an operation rather than a variable of the graph.
-    pub is_state: bool,
-}
-
 /// Finds files with values of a graph's variables, if there are any.
 pub type FindStored<'a> = dyn FnMut(&Graph) -> Result<Option<Arc<dyn Stored>>> + 'a;
-
-/// Writes the value of a variable: with a buffer, and a function that takes a piece and its offset.
-pub type Fill<'a> = dyn FnMut(&mut [u8], &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> + 'a;
 
 /// More plans than this are not kept.
 const MAX_PLANS: usize = 256;
@@ -323,89 +306,6 @@ impl Session {
         Ok(Callable::new(self.0.clone(), self.0.load(key, signature, plan)?))
     }
 
-    /// The variables that have storage, by name.
-    pub fn variables(&self) -> Vec<VariableInfo> {
-        let variables = self.0.variables.lock().unwrap_or_else(PoisonError::into_inner);
-        let info = |slot: &crate::variables::Slot| VariableInfo {
-            name: slot.name.clone(),
-            data_type: slot.data_type,
-            shape: slot.shape.clone(),
-            is_initialized: slot.is_initialized(),
-            is_state: slot.kind == VariableKind::State,
-        };
-        let mut infos: Vec<VariableInfo> = variables.all().map(|(_, slot)| info(slot)).collect();
-        infos.sort_by(|a, b| a.name.cmp(&b.name));
-        infos
-    }
-
-    /// The value of the variable (or the operation's state) of that name.
-    ///
-    /// # Errors
-    /// NOT_FOUND where none of that name has storage or a value in files; FAILED_PRECONDITION where nothing was assigned to it;
-    /// RESOURCE_EXHAUSTED where the line has no room for one in files.
-    pub fn read_variable(&self, name: &str) -> Result<HostTensor> {
-        if self.0.stored.is_some() {
-            self.0.check_open()?;
-            self.0.ensure_named(name)?;
-        }
-        let missing = || Error::not_found(format!("no variable '{name}' has storage"));
-        self.0.with_variable(name, false, missing, |slot| match slot.is_initialized() {
-            true => slot.read(),
-            false => Err(Error::failed_precondition(format!("Attempting to use uninitialized value {name}"))),
-        })
-    }
-
-    /// Gives a variable a value; it gets storage if it has none.
-    ///
-    /// # Errors
-    /// NOT_FOUND where the graph has no such variable; INVALID_ARGUMENT for another type or shape; RESOURCE_EXHAUSTED where
-    /// the line has no room.
-    pub fn write_variable(&self, name: &str, value: &HostTensor) -> Result<()> {
-        self.0.check_open()?;
-        self.0.ensure_named(name)?;
-        let missing = || Error::not_found(format!("the graph has no variable '{name}'"));
-        self.0.with_variable(name, true, missing, |slot| slot.write(value))
-    }
-
-    /// Gives a variable that has storage a value piece by piece. `fill` gets a buffer of `most` bytes, or fewer where the line of
-    /// the host has not as much room, and gives pieces of the value with their offsets. Where it fails, the variable keeps what
-    /// was written, and counts as initialised if it was before.
-    ///
-    /// # Errors
-    /// NOT_FOUND where none of that name has storage; RESOURCE_EXHAUSTED where there is no room for a buffer at all; what `fill`
-    /// says.
-    pub fn fill_variable(&self, name: &str, most: Bytes, fill: &mut Fill<'_>) -> Result<()> {
-        self.0.check_open()?;
-        let missing = || Error::not_found(format!("no variable '{name}' has storage"));
-        let host = &self.0.devices.all()[self.0.placement.host.index()];
-        self.0.with_variable(name, true, missing, |slot| {
-            stored::with_buffer(host, most, &self.0.holder, |buffer| fill(buffer, &mut |offset, piece| slot.write_piece(offset, piece)))?;
-            slot.set_initialized();
-            Ok(())
-        })
-    }
-
-    /// Variables that have a value in files and no storage: no run has needed them.
-    ///
-    /// # Errors
-    /// What is wrong with the files.
-    pub fn unloaded(&self) -> Result<Vec<StoredVariable>> {
-        let Some(stored) = &self.0.stored else { return Ok(Vec::new()) };
-        let variables = self.0.variables();
-        let mut unloaded = stored.variables()?;
-        unloaded.retain(|variable| variables.get(&variable.key).is_none());
-        Ok(unloaded)
-    }
-
-    /// Reads the value that a variable has in files, piece by piece, through a buffer of 64 KiB: see [`Stored::read_key`].
-    ///
-    /// # Errors
-    /// NOT_FOUND where it has none; what is wrong with the file.
-    pub fn read_stored(&self, key: &str, give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
-        let stored = self.0.stored.as_ref().ok_or_else(|| Error::not_found(format!("no files hold a value for '{key}'")))?;
-        stored.read_key(key, &mut [0; 64 << 10], give)
-    }
-
     /// Keeps memory for the runs of these callables, one run at a time: as much as the greatest of them takes of each device.
     /// Callables that run in it ([`Callable::in_lane`]) never wait for room, and take none beyond it. Lanes are how several
     /// threads share a line whose peak is known: the sum of their lanes, variables and constants.
@@ -453,7 +353,7 @@ impl Session {
         plans.values().flatten().for_each(|(_, loaded)| loaded.give_back());
         plans.clear();
         drop(plans);
-        *self.0.variables.lock().unwrap_or_else(PoisonError::into_inner) = Variables::default();
+        *self.0.variables() = Variables::default();
         self.0.kept.arenas.clear();
         self.0.kept.set_limit(None);
         for lane in self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -526,24 +426,6 @@ impl Inner {
         turns.wait(self.devices.idle(), |_| Attempt::of(take()))
     }
 
-    /// Does something with a variable that has storage, when no run is in the way.
-    fn with_variable<R>(
-        &self,
-        name: &str,
-        writes: bool,
-        missing: impl Fn() -> Error,
-        action: impl FnOnce(&Slot) -> Result<R>,
-    ) -> Result<R> {
-        let find = |variables: &Variables| variables.all().find(|(_, slot)| slot.name == name).map(|(_, slot)| slot.clone());
-        let variables = || self.variables.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = find(&variables()).ok_or_else(&missing)?.number;
-        let wish = Wish::one(number, writes);
-        let _granted = self.accesses.take(&wish);
-        // The session may have been closed meanwhile.
-        let slot = find(&variables()).ok_or_else(&missing)?;
-        action(&slot)
-    }
-
     fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) { Err(closed()) } else { Ok(()) }
     }
@@ -614,24 +496,6 @@ impl Inner {
         Ok(loaded)
     }
 
-    /// Takes the mark from variables that have values: they are not read again.
-    fn forget_loaded(&self, wanted: &mut [PlanVariable]) {
-        let variables = self.variables();
-        for variable in wanted.iter_mut().filter(|variable| variable.stored.is_some()) {
-            if variables.get(&variable.key).is_some_and(|slot| !self.awaits_value(variable, slot)) {
-                variable.stored = None;
-            }
-        }
-    }
-
-    /// Whether the value of a marked variable is still to be read.
-    fn awaits_value(&self, variable: &PlanVariable, slot: &Slot) -> bool {
-        match &self.stored {
-            Some(stored) if stored.overrides(variable) => !slot.is_loaded(),
-            _ => !slot.is_initialized(),
-        }
-    }
-
     fn try_load(&self, plan: Plan) -> Result<Loaded> {
         self.variables().ensure(&plan.variables, self.devices.all(), &format!("{}: variables", self.holder))?;
         let host = self.placement.host.index();
@@ -641,37 +505,6 @@ impl Inner {
         let variables = self.variables();
         self.check_open()?;
         Loaded::new(plan, host, self.devices.all(), &variables, &self.holder, &self.checkpoints)
-    }
-
-    /// Gives marked variables without a value theirs, when no run is in the way.
-    fn load_stored(&self, wanted: &[PlanVariable], stored: &dyn Stored, host: &Arc<dyn Device>) -> Result<()> {
-        let slot = |variable: &PlanVariable| self.variables().get(&variable.key).cloned();
-        let missing = |variable: &PlanVariable| Some((variable.clone(), slot(variable).filter(|slot| self.awaits_value(variable, slot))?));
-        let missing: Vec<(PlanVariable, Slot)> = wanted.iter().filter(|variable| variable.stored.is_some()).filter_map(missing).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let mut accesses: Vec<Access> = missing.iter().map(|(_, slot)| Access { variable: slot.number, writes: true }).collect();
-        accesses.sort_unstable_by_key(|access| access.variable);
-        let wish = Wish::Some(accesses.into());
-        let _granted = self.accesses.take(&wish);
-        self.check_open()?;
-        stored::load(&missing, stored, host, &self.holder)
-    }
-
-    fn variables(&self) -> MutexGuard<'_, Variables> {
-        self.variables.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ensure_named(&self, name: &str) -> Result<()> {
-        let known = self.variables.lock().unwrap_or_else(PoisonError::into_inner).all().any(|(_, slot)| slot.name == name);
-        if known || self.graph.find(name).is_none() {
-            return Ok(());
-        }
-        // A plan that does nothing but have the variable.
-        let signature = Signature { targets: vec![name.to_string()], ..Signature::default() };
-        let plan = self.plan(&signature)?;
-        self.make_room(|| self.try_load(plan.clone())).map(drop)
     }
 
     fn release_unused(&self) {
