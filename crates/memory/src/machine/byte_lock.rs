@@ -71,6 +71,14 @@ pub(super) fn any_taken_from(file: &File, slot: u32) -> io::Result<bool> {
     any_taken(file, byte(slot), MARKS - byte(slot))
 }
 
+/// Whether another handle than `file` has the slot's byte locked for writing. Locks for reading, which every reader can take, do not
+/// count.
+pub(super) fn is_taken_for_writing(file: &File, slot: u32) -> io::Result<bool> {
+    let mut lock = about(libc::F_RDLCK, byte(slot), 1);
+    control(file, libc::F_OFD_GETLK, &mut lock)?;
+    Ok(lock.l_type == libc::F_WRLCK as libc::c_short)
+}
+
 fn any_taken(file: &File, start: i64, count: i64) -> io::Result<bool> {
     let mut lock = about(libc::F_WRLCK, start, count);
     control(file, libc::F_OFD_GETLK, &mut lock)?;

@@ -11,9 +11,11 @@ use plimsoll_base::{Bytes, Code, Error, Result};
 
 use super::mark::Mark;
 use super::record::{SLOT, key_hash, word};
+use super::shared::{self, Shared};
 use super::state_dir::{refused, user};
 use super::transaction::Transaction;
-use super::{CardInfo, Locked, StateDir, byte_lock, process, slot};
+use super::users::UserId;
+use super::{CardInfo, Locked, StateDir, process, slot};
 
 /// What a ledger begins with: the format's name and version. Four numbers follow.
 const HEADER: [u8; 12] = *b"PLIMSOLL\x03\0\0\0";
@@ -30,7 +32,7 @@ const SLOTS_AT: usize = 32;
 /// Bytes of the header.
 const HEADER_SIZE: usize = 40;
 
-/// How many members a ledger may have: its file stays below 16 MiB, whatever is written into it.
+/// How many members a ledger may have (fewer where users share one): its file stays below 16 MiB, whatever is written into it.
 pub(super) const MAX_MEMBERS: u32 = 4000;
 
 /// How often it is looked whether the process that has the lock is stopped.
@@ -53,6 +55,10 @@ pub(super) struct Inner {
     key: String,
     /// Whether it is inside of a member's place.
     pub(super) nested: bool,
+    /// Whose ledger it is.
+    pub(super) user: UserId,
+    /// The folder in which it is one of several users'.
+    pub(super) shared: Option<Shared>,
 }
 
 /// How long to wait for the transaction of another process.
@@ -83,7 +89,7 @@ impl Inner {
         let path = state.file_of(set);
         let key = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let hashes = cards.iter().map(|card| key_hash(&card.key)).collect();
-        Inner::at(path, key, cards, hashes, patience, false)
+        Inner::at(path, key, cards, hashes, patience, state.shared().cloned(), false)
     }
 
     /// The ledger in that file; `key` is its name among all ledgers that the folder ever had, `hashes` are those of the cards' keys.
@@ -93,6 +99,7 @@ impl Inner {
         cards: Vec<CardInfo>,
         hashes: Vec<u64>,
         patience: Duration,
+        shared: Option<Shared>,
         nested: bool,
     ) -> Result<Inner> {
         // The sticky bit asks those who tidy up temporary folders to leave the file alone.
@@ -104,10 +111,15 @@ impl Inner {
             let message = format!("{} is not a file that user {} alone can write", path.display(), user());
             return Err(Error::new(Code::PermissionDenied, message).with_remedy("remove it"));
         }
+        if shared.is_some() && facts.mode() & 0o040 == 0 {
+            shared::open_to_group(&file).map_err(|error| refused("cannot be changed", &path, &error))?;
+        }
         let folder = path.parent().unwrap_or(Path::new("/"));
         let mark = Mark::of(folder, &key).map_err(|error| refused("cannot be examined", folder, &error))?;
         let outside = cards.iter().map(|_| AtomicU64::new(0)).collect();
-        let inner = Inner { path, cards, hashes, outside, patience, file, identity: (facts.dev(), facts.ino()), mark, key, nested };
+        let user = shared.as_ref().map_or(UserId(user()), |shared| shared.user);
+        let identity = (facts.dev(), facts.ino());
+        let inner = Inner { path, cards, hashes, outside, patience, file, identity, mark, key, nested, user, shared };
         if inner.check_header().is_err() {
             match inner.transaction_within(Duration::ZERO.into()) {
                 // The process that has the lock makes the ledger, or a later transaction does.
@@ -119,7 +131,7 @@ impl Inner {
     }
 
     pub(super) fn reopen(&self, patience: Duration) -> Result<Inner> {
-        Inner::at(self.path.clone(), self.key.clone(), self.cards.clone(), self.hashes.clone(), patience, self.nested)
+        Inner::at(self.path.clone(), self.key.clone(), self.cards.clone(), self.hashes.clone(), patience, self.shared.clone(), self.nested)
     }
 
     /// The number here of the card with that hash.
@@ -160,11 +172,12 @@ impl Inner {
 
     /// As [`Inner::transaction`], with another bound on waiting for the transaction of another process.
     pub(super) fn transaction_within(&self, patience: Patience) -> Result<Transaction<'_>, NotBegun> {
-        let lock = self.open_again(false)?;
-        self.wait_for(&lock, patience)?;
-        let transaction = Transaction { inner: self, lock };
+        let file = self.open_again(false)?;
+        let lock = self.shared.as_ref().map(Shared::open_lock).transpose()?;
+        self.wait_for(lock.as_ref().unwrap_or(&file), patience)?;
+        let transaction = Transaction { inner: self, file, lock };
         if let Err(why) = self.check_header() {
-            self.begin_anew(&transaction.lock, &why)?;
+            self.begin_anew(&transaction.file, &why)?;
         }
         // Who is stuck in a transaction is found here; that it cannot be written is no reason to stop.
         let _ = self.file.write_at(&std::process::id().to_le_bytes(), LOCKED_BY_AT);
@@ -172,8 +185,11 @@ impl Inner {
     }
 
     /// The process that was in a transaction last, if it is there and may have the file open: else it has another number here, and
-    /// this is the number of another one.
+    /// this is the number of another one. Where users share a lock, the one that the kernel says has it.
     pub(super) fn locked_by(&self) -> Option<u32> {
+        if let Some(shared) = &self.shared {
+            return shared.locked_by();
+        }
         let mut pid = [0; 4];
         self.file.read_exact_at(&mut pid, LOCKED_BY_AT).ok()?;
         Some(u32::from_le_bytes(pid)).filter(|&pid| process::may_have(pid, &self.path))
@@ -237,28 +253,12 @@ impl Inner {
 
     /// Whether the file is a ledger, the one that was made here, and whole; else why it is not.
     pub(super) fn check_header(&self) -> Result<(), String> {
-        let length = self.file.metadata().map_or(0, |facts| facts.len());
-        let mut found = [0; HEADER_SIZE];
-        if length < SLOT as u64 || self.file.read_exact_at(&mut found, 0).is_err() {
-            return Err(format!("was removed, replaced or cut short to {length} bytes"));
-        }
-        if found[..HEADER.len()] != HEADER {
-            let is_old = found[..8] == HEADER[..8];
-            return Err(if is_old { "is of another version".into() } else { "is damaged".into() });
-        }
-        if (word(&found, IDENTITY_AT), word(&found, IDENTITY_AT + 8)) != self.identity {
-            return Err("was replaced by a copy".into());
-        }
-        match u32::try_from(word(&found, SLOTS_AT)) {
-            Ok(slots) if length >= offset(slots) => Ok(()),
-            _ => Err(format!("was cut short to {length} bytes")),
-        }
+        damage(&self.file, Some(self.identity))
     }
 
     /// In a transaction: makes a ledger of a file that is none, if it has no members.
-    fn begin_anew(&self, lock: &File, why: &str) -> Result<()> {
-        let is_used = byte_lock::any_taken_from(lock, 0).map_err(|error| self.broken(&error))?;
-        if is_used || self.mark.is_held() {
+    fn begin_anew(&self, file: &File, why: &str) -> Result<()> {
+        if self.any_in_use_from(file, 0)? || self.mark.is_held() {
             return Err(self.unusable(&format!("{why} and in use: what its members hold is not known")));
         }
         let mut page = vec![0; SLOT];
@@ -327,6 +327,26 @@ impl From<NotBegun> for Error {
 impl From<Error> for NotBegun {
     fn from(error: Error) -> NotBegun {
         NotBegun::Broken(error)
+    }
+}
+
+/// Why a file is no ledger, or not a whole one; with an identity, not that of this device and number.
+pub(super) fn damage(file: &File, identity: Option<(u64, u64)>) -> Result<(), String> {
+    let length = file.metadata().map_or(0, |facts| facts.len());
+    let mut found = [0; HEADER_SIZE];
+    if length < SLOT as u64 || file.read_exact_at(&mut found, 0).is_err() {
+        return Err(format!("was removed, replaced or cut short to {length} bytes"));
+    }
+    if found[..HEADER.len()] != HEADER {
+        let is_old = found[..8] == HEADER[..8];
+        return Err(if is_old { "is of another version".into() } else { "is damaged".into() });
+    }
+    if identity.is_some_and(|identity| (word(&found, IDENTITY_AT), word(&found, IDENTITY_AT + 8)) != identity) {
+        return Err("was replaced by a copy".into());
+    }
+    match u32::try_from(word(&found, SLOTS_AT)) {
+        Ok(slots) if slots <= MAX_MEMBERS && length >= offset(slots) => Ok(()),
+        _ => Err(format!("was cut short to {length} bytes")),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, Error, Kind, Shortage};
 
 use super::transaction::Seen;
-use super::{CardInfo, file::Inner};
+use super::{CardInfo, UserId, file::Inner};
 use crate::size::exact;
 
 /// How many members an error names.
@@ -45,6 +45,8 @@ pub struct Full {
 pub struct HolderOn {
     /// The process that joined, or one that inherited its place where that has ended.
     pub pid: u32,
+    /// Its user, where users share the ledger.
+    pub user: Option<UserId>,
     /// Its program and arguments.
     pub program: String,
     /// The member's name; may be empty.
@@ -74,13 +76,14 @@ pub enum Why {
 }
 
 impl Full {
-    /// What the members say about a card for one of them that asks; `ahead` are those who wait before it.
-    pub(super) fn new(inner: &Inner, members: &[Seen], slot: u32, card: usize, asked: u64, ahead: &[usize], why: Why) -> Full {
+    /// What the members say about a card for the one of them that asks; `ahead` are those who wait before it.
+    pub(super) fn new(inner: &Inner, members: &[Seen], asks: usize, card: usize, asked: u64, ahead: &[usize], why: Why) -> Full {
         let on = |seen: &Seen| seen.record.cards.iter().find(|on| inner.card_of(on.card) == Some(card)).copied().unwrap_or_default();
         let holder = |seen: &Seen, bytes: u64| {
             let record = &seen.record;
             let (program, name) = (record.program.clone(), record.name.clone());
-            HolderOn { pid: record.pid, program, name, bytes: Bytes(bytes), own: seen.slot == slot, slot: seen.slot }
+            let user = inner.shared.as_ref().map(|_| seen.user);
+            HolderOn { pid: record.pid, user, program, name, bytes: Bytes(bytes), own: std::ptr::eq(seen, &members[asks]), slot: seen.slot }
         };
         let some = |holder: &HolderOn| holder.bytes > Bytes::ZERO;
         let mut holders: Vec<HolderOn> = members.iter().map(|seen| holder(seen, on(seen).reserved)).filter(some).collect();
@@ -115,7 +118,11 @@ fn list(holders: &[HolderOn]) -> String {
 
 impl fmt::Display for HolderOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "pid {} ({})", self.pid, self.program)?;
+        write!(f, "pid {}", self.pid)?;
+        if let Some(user) = self.user {
+            write!(f, " of {}", user.name())?;
+        }
+        write!(f, " ({})", self.program)?;
         if !self.name.is_empty() {
             write!(f, " \"{}\"", self.name)?;
         }

@@ -6,13 +6,14 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
 use plimsoll_base::Result;
 
 use super::byte_lock;
 use super::file::Inner;
+use super::shared::proof;
 use super::state_dir::refused;
 
 /// What the folder of the leases' files is called, behind the ledger's name.
@@ -32,7 +33,10 @@ impl Inner {
 
     /// Makes the folder of the leases' files where it is missing.
     pub(super) fn make_leases(&self) -> io::Result<()> {
-        match DirBuilder::new().mode(0o700).create(self.leases()) {
+        let mode = if self.shared.is_some() { 0o2750 } else { 0o700 };
+        match DirBuilder::new().mode(mode).create(self.leases()) {
+            // Whatever the mask of this process is.
+            Ok(()) if self.shared.is_some() => fs::set_permissions(self.leases(), fs::Permissions::from_mode(mode)),
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             _ => Ok(()),
         }
@@ -45,6 +49,11 @@ impl Inner {
             self.make_leases()?;
             // That of a lease before could be locked by a program that had it.
             self.remove_lease(slot);
+            if self.shared.is_some() {
+                let fifo = proof::make(&path, slot, self.mark)?;
+                let number = fifo.metadata()?.ino();
+                return Ok((fifo, number));
+            }
             let mut options = OpenOptions::new();
             let file = options.read(true).mode(0o1600).custom_flags(libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW).open(&path)?;
             byte_lock::share(&file, slot)?;
@@ -60,10 +69,30 @@ impl Inner {
         let _ = fs::remove_file(self.lease_path(slot));
     }
 
+    /// Whether a slot is in use, as a handle of the ledger without a slot's byte shows; `lease` is the number of its lease's file.
+    pub(super) fn is_in_use(&self, file: &File, slot: u32, lease: u64) -> Result<bool> {
+        if self.shared.is_none() {
+            return Ok(byte_lock::is_taken(file, slot).map_err(|error| self.broken(&error))? || self.is_leased(slot, lease)?);
+        }
+        match File::open(self.leases()).and_then(|leases| proof::is_held(&leases, slot)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused("cannot be opened", &self.leases(), &error)),
+            held => Ok(held.unwrap_or(false)),
+        }
+    }
+
+    /// Whether that slot or one behind it is in use, as far as locks of the ledger show.
+    pub(super) fn any_in_use_from(&self, file: &File, slot: u32) -> Result<bool> {
+        // Every reader of a shared ledger can lock it: that says nothing.
+        Ok(self.shared.is_none() && byte_lock::any_taken_from(file, slot).map_err(|error| self.broken(&error))?)
+    }
+
     /// Whether programs have the lease of a slot, whose file has that number.
     pub(super) fn is_leased(&self, slot: u32, number: u64) -> Result<bool> {
         if number == 0 {
             return Ok(false);
+        }
+        if self.shared.is_some() {
+            return self.is_in_use(&self.file, slot, number);
         }
         let path = self.lease_path(slot);
         // Open for writing: those who wait are told when a handle that can only read is closed.

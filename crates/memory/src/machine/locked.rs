@@ -7,6 +7,7 @@ use std::time::Duration;
 use plimsoll_base::{Code, Error};
 
 use super::file::Inner;
+use super::shared::Shared;
 use super::{Full, process};
 
 /// A ledger whose lock another process keeps: a process that was stopped in the middle of a change, as a rule.
@@ -35,11 +36,14 @@ impl Locked {
     pub(super) fn of(inner: &Inner, after: Duration) -> Locked {
         let pid = inner.locked_by();
         let by = match pid {
+            Some(pid) if inner.shared.is_some() => process::describe_of(pid),
             Some(pid) => process::describe(pid),
+            None if inner.shared.is_some() => "a process that is gone or cannot be seen from here, as one of another container".into(),
             // The process was killed there, and a fork of it has the lock; or it has another number in this namespace.
             None => format!("a process that is gone or cannot be seen, by way of one of these: {}", inner.users()),
         };
-        Locked { ledger: inner.path.clone(), after, by, stopped: pid.is_some_and(process::is_stopped) }
+        let ledger = inner.shared.as_ref().map_or_else(|| inner.path.clone(), Shared::lock_path);
+        Locked { ledger, after, by, stopped: pid.is_some_and(process::is_stopped) }
     }
 
     /// An error that a wait ends with.

@@ -27,9 +27,13 @@ impl Mark {
     pub(super) fn of(folder: &Path, name: &str) -> io::Result<Mark> {
         let facts = fs::metadata(folder)?;
         let around = fs::metadata(folder.join(".."))?;
-        let own = folder.file_name().unwrap_or_default().as_encoded_bytes();
+        Ok(Mark::made_of(&facts, &around, folder.file_name().unwrap_or_default().as_encoded_bytes(), name))
+    }
+
+    /// As [`Mark::of`], of a folder and the one around it, in which it has that name.
+    pub(super) fn made_of(folder: &fs::Metadata, around: &fs::Metadata, own: &[u8], name: &str) -> Mark {
         let place = format!("{}:{}/{}/{name}", around.dev(), around.ino(), own.escape_ascii());
-        Ok(Mark { place: number(&place), folder: number(&format!("{}:{}/{name}", facts.dev(), facts.ino())) })
+        Mark { place: number(&place), folder: number(&format!("{}:{}/{name}", folder.dev(), folder.ino())) }
     }
 
     /// Its first byte.
@@ -64,6 +68,23 @@ impl Mark {
         locks().find(|lock| self.is_in(lock))?;
         locks().find_map(|lock| lock.slot())
     }
+}
+
+/// The process that has locked the file with that number as a whole (flock), as far as it is to be seen: not from another namespace of
+/// processes.
+pub(super) fn flock_of(file: u64) -> Option<u32> {
+    let list = fs::read_to_string("/proc/locks").ok()?;
+    list.lines().find_map(|line| flock_in(line, file))
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 77 fe:00:17 0 EOF`
+fn flock_in(line: &str, file: u64) -> Option<u32> {
+    let mut words = line.split_once(':')?.1.split_whitespace();
+    if words.next()? != "FLOCK" {
+        return None;
+    }
+    let pid = words.nth(2)?.parse().ok().filter(|&pid| pid > 0)?;
+    (words.next()?.rsplit(':').next()?.parse() == Ok(file)).then_some(pid)
 }
 
 fn number(text: &str) -> i64 {
@@ -135,6 +156,20 @@ mod tests {
         }
         let whole = Lock { file: "0:1:2".into(), is_read: true, first: 0, last: i64::MAX };
         assert_eq!(Lock::parse("7: OFDLCK ADVISORY  READ -1 0:1:2 0 EOF"), Some(whole));
+    }
+
+    #[test]
+    fn the_holder_of_a_whole_lock_is_read() {
+        let line = "20: FLOCK  ADVISORY  WRITE 9356 fe:00:5726300 0 EOF";
+        assert_eq!((flock_in(line, 5726300), flock_in(line, 57263)), (Some(9356), None));
+        for other in [
+            "20: -> FLOCK  ADVISORY  WRITE 7 fe:00:5 0 EOF",
+            "20: FLOCK ADVISORY WRITE 0 fe:00:5 0 EOF",
+            "20: POSIX ADVISORY WRITE 7 fe:00:5 0 EOF",
+            "FLOCK",
+        ] {
+            assert_eq!(flock_in(other, 5), None, "{other}");
+        }
     }
 
     #[test]

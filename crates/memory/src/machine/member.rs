@@ -13,6 +13,7 @@ use plimsoll_base::{Bytes, Error, Result};
 use super::decide::Verdict;
 use super::file::{Inner, MAX_MEMBERS, NotBegun, Patience, offset};
 use super::record::{GIVEN_UP_AT, HISTORY_AT, LAST_USE_AT, LEASE_AT, OnCard, Place, Record, SLOT, Use, encode_last_use, encode_use};
+use super::shared::MOST_MEMBERS;
 use super::transaction::{Scene, Seen, Transaction};
 use super::{Denied, Full, Guarantee, History, LastUse, Machine, Obstacle, Slot, Wait, Who, Why, byte_lock, slot, state_dir};
 
@@ -25,12 +26,12 @@ use super::{Denied, Full, Guarantee, History, LastUse, Machine, Obstacle, Slot, 
 #[derive(Debug)]
 pub struct Member {
     pub(super) inner: Arc<Inner>,
-    /// Its open file description has the slot's byte, and that is what being a member is.
+    /// Its open file description has the slot's byte, and that is what being a member is, where users share nothing.
     file: File,
     pub(super) slot: u32,
     /// The process that joined, which alone may change what is held.
     pid: u32,
-    /// The file that programs inherit, and its number, once one does.
+    /// The file that programs inherit, and its number, once one does; from the start where users share a ledger.
     lease: Mutex<Option<(File, u64)>>,
     detached: bool,
     state: Mutex<State>,
@@ -83,10 +84,11 @@ impl Member {
             cards: inner.hashes().iter().map(|&card| OnCard { card, ..OnCard::default() }).collect(),
             waiting: None,
         };
-        let members = transaction.members()?;
+        let members = transaction.own_members()?;
         let slot = (0..).zip(&members).find(|(slot, seen)| *slot != seen.slot).map_or(members.len() as u32, |(slot, _)| slot);
-        if slot >= MAX_MEMBERS {
-            let message = format!("the ledger {} has {MAX_MEMBERS} members, which is all it has room for", inner.path.display());
+        let most = if inner.shared.is_some() { MOST_MEMBERS } else { MAX_MEMBERS };
+        if slot >= most {
+            let message = format!("the ledger {} has {most} members, which is all it has room for", inner.path.display());
             return Err(Error::resource_exhausted(message).with_remedy("wait until some of them end"));
         }
         // What was inside of the slot of one who is gone.
@@ -98,17 +100,22 @@ impl Member {
         // Written before it is locked: what is locked is always whole. The page has its place on the disk from now on, so that
         // later changes cannot fail for want of room.
         file.write_all_at(&page, offset(slot)).map_err(|error| inner.broken(&error))?;
-        if !byte_lock::take(&file, slot).map_err(|error| inner.broken(&error))? {
-            return Err(Error::internal(format!("slot {slot} of {} is free and locked", inner.path.display())));
+        let mut lease = None;
+        if inner.shared.is_some() {
+            lease = Some(inner.make_lease(slot)?);
+        } else {
+            if !byte_lock::take(&file, slot).map_err(|error| inner.broken(&error))? {
+                return Err(Error::internal(format!("slot {slot} of {} is free and locked", inner.path.display())));
+            }
+            byte_lock::mark(&file, inner.mark).map_err(|error| inner.broken(&error))?;
+            inner.remove_lease(slot);
         }
-        byte_lock::mark(&file, inner.mark).map_err(|error| inner.broken(&error))?;
         match !inner.nested && members.last().is_none_or(|last| last.slot < slot) {
             true => inner.end_with(slot)?,
             false => inner.extend_to(slot)?,
         }
         // Who makes a new ledger in the place of this one sees the mark, or this sees that the file has gone.
         inner.check_place()?;
-        inner.remove_lease(slot);
         drop(transaction);
         let cards = vec![Use::default(); inner.cards.len()];
         let uses = Uses { cards, history: History::default(), began: Instant::now(), held: 0 };
@@ -118,7 +125,7 @@ impl Member {
             file,
             slot,
             pid,
-            lease: Mutex::new(None),
+            lease: Mutex::new(lease),
             detached: false,
             state: Mutex::new(state),
             turn: Condvar::new(),
@@ -201,7 +208,7 @@ impl Member {
             on.reserved = on.reserved.saturating_sub(*given);
         }
         let transaction = self.begin()?;
-        let others_wait = transaction.members()?.iter().any(|seen| seen.slot != self.slot && seen.record.waiting.is_some());
+        let others_wait = transaction.members()?.iter().any(|seen| !self.is(seen) && seen.record.waiting.is_some());
         self.write(&state.record)?;
         drop(transaction);
         if others_wait {
@@ -351,6 +358,11 @@ impl Member {
         }
     }
 
+    /// Whether it is this member.
+    pub(super) fn is(&self, seen: &Seen) -> bool {
+        (seen.user, seen.slot) == (self.inner.user, self.slot)
+    }
+
     /// A number for each card.
     pub(super) fn dense(&self, request: &[(usize, Bytes)]) -> Result<Vec<u64>> {
         let mut asked = vec![0u64; self.inner.cards.len()];
@@ -364,7 +376,7 @@ impl Member {
     /// In a transaction: what becomes of a request of this member at that place of the queue.
     pub(super) fn judge(&self, members: &[Seen], own: &Record, asked: &[u64], place: Place) -> Result<Judgement> {
         let mut members = members.to_vec();
-        let Some(index) = members.iter().position(|seen| seen.slot == self.slot) else {
+        let Some(index) = members.iter().position(|seen| self.is(seen)) else {
             return Err(Error::data_loss(format!("this program has lost its place in the ledger {}", self.inner.path.display())));
         };
         let record = &mut members[index].record;
@@ -375,7 +387,7 @@ impl Member {
         }
         let scene = Scene::of(&self.inner, &members);
         let ahead = scene.order.iter().position(|&other| other == index).unwrap_or(0);
-        let full = |card: usize, why: Why| Full::new(&self.inner, &members, self.slot, card, asked[card], &scene.order[..ahead], why);
+        let full = |card: usize, why: Why| Full::new(&self.inner, &members, index, card, asked[card], &scene.order[..ahead], why);
         let too_much = |card: &usize| own.cards[*card].reserved.saturating_add(asked[*card]) > self.inner.cards[*card].capacity.0;
         let cards = || (0..asked.len()).filter(|&card| asked[card] > 0);
         let wanted = if place.some > 0 { place.some.into() } else { cards().count() };

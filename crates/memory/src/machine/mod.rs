@@ -21,6 +21,9 @@
 //! slots, which comes to the same result in every process; so a waiter takes its bytes itself. The few waiters at the front are
 //! told by the kernel when a member closes the file, which a death does too; they wake those who come to the front after them.
 //!
+//! **Users.** Where an administrator made a folder for the machine, its users share a ledger that consists of one file for each of
+//! them ([`shared`]).
+//!
 //! The folder must be on a local file system: locks are the machine's.
 
 mod bell;
@@ -38,10 +41,12 @@ mod member;
 mod nested;
 mod process;
 mod record;
+mod shared;
 mod slot;
 mod state_dir;
 mod transaction;
 mod under;
+mod users;
 mod view;
 mod wait;
 mod watch;
@@ -57,8 +62,10 @@ pub use history::History;
 pub use last::Last;
 pub use locked::{Locked, Obstacle};
 pub use member::Member;
+pub use shared::{MACHINE_DIR, Priorities, SetUp, Setup, remove};
 pub use slot::Slot;
-pub use state_dir::StateDir;
+pub use state_dir::{Scope, StateDir};
+pub use users::UserId;
 pub use view::{CardUsage, Entry, Share, Snapshot, Waiting};
 pub use wait::Wait;
 
@@ -230,8 +237,9 @@ impl Machine {
     /// # Errors
     /// Where the file cannot be used.
     pub fn look(&self) -> Result<Snapshot> {
-        let (members, locked) = self.0.look()?;
-        let mut snapshot = Snapshot::of(&self.0, &members, locked);
+        let mut doubts = Vec::new();
+        let (members, locked) = self.0.look(&mut doubts)?;
+        let mut snapshot = Snapshot::of(&self.0, &members, locked, doubts);
         slot::show_heirs(&self.0, &members, &mut snapshot.entries);
         Ok(snapshot)
     }

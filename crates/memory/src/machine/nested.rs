@@ -74,8 +74,8 @@ impl Inner {
     /// # Errors
     /// FAILED_PRECONDITION where it is gone; otherwise where the ledger cannot be used.
     pub(super) fn holder(&self, named: &str) -> Result<Seen> {
-        let (members, _) = self.look()?;
-        members.into_iter().find(|seen| place(seen.slot, &seen.record) == named).ok_or_else(ended)
+        let (members, _) = self.look(&mut Vec::new())?;
+        members.into_iter().find(|seen| seen.user == self.user && place(seen.slot, &seen.record) == named).ok_or_else(ended)
     }
 }
 
@@ -136,7 +136,7 @@ impl Inner {
     }
 
     /// What the ledger is called among those of its folder.
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
@@ -163,6 +163,6 @@ impl Inner {
 
     pub(super) fn nested_of(&self, slot: u32, holder: &Record, cards: Vec<CardInfo>, hashes: Vec<u64>) -> Result<Machine> {
         let key = format!("{}.{}", self.name(), place(slot, holder));
-        Ok(Machine(Arc::new(Inner::at(self.nested_path(slot), key, cards, hashes, PATIENCE, true)?)))
+        Ok(Machine(Arc::new(Inner::at(self.nested_path(slot), key, cards, hashes, PATIENCE, None, true)?)))
     }
 }

@@ -1,7 +1,10 @@
 //! Processes, as `/proc` shows them.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use super::users::Numbers;
 
 /// All processes that this user may see.
 pub(super) fn all() -> impl Iterator<Item = u32> {
@@ -36,6 +39,14 @@ pub(super) fn describe(pid: u32) -> String {
         program if program.is_empty() => format!("pid {pid}{state}"),
         program => format!("pid {pid} ({}){state}", program.chars().take(200).collect::<String>()),
     }
+}
+
+/// As [`describe`], with its user: `pid 7 of lab (python train.py)`.
+pub(super) fn describe_of(pid: u32) -> String {
+    let text = describe(pid);
+    let Ok(facts) = fs::metadata(format!("/proc/{pid}")) else { return text };
+    let number = format!("pid {pid}");
+    format!("{number} of {}{}", Numbers::here().name(facts.uid()), text.strip_prefix(&number).unwrap_or_default())
 }
 
 /// Several processes in words.

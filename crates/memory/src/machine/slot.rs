@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::file::Inner;
 use super::transaction::Seen;
-use super::{Entry, Full, Machine, byte_lock, process};
+use super::{Entry, Full, HolderOn, Machine, byte_lock, process};
 
 /// A slot of a ledger, in use or not.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Slot {
     /// Whether a process has it. Not where that cannot be seen.
     pub fn is_held(&self) -> bool {
         let by_a_member = || self.inner.open_again(false).is_ok_and(|file| byte_lock::is_taken(&file, self.number).unwrap_or(false));
-        by_a_member() || self.inner.is_leased(self.number, self.lease).unwrap_or(false)
+        (self.inner.shared.is_none() && by_a_member()) || self.inner.is_leased(self.number, self.lease).unwrap_or(false)
     }
 
     /// The processes that have it, as far as this user may see them, this one too. Slow: looks at all processes.
@@ -63,8 +63,11 @@ pub(super) fn members(inner: &Inner) -> impl Iterator<Item = u32> {
 
 /// Where the process that joined has ended, names one of those that have its slot now. `members` are those of the entries.
 pub(super) fn show_heirs(inner: &Inner, members: &[Seen], entries: &mut [Entry]) {
-    let heirs = heirs(inner, entries.iter().zip(members).map(|(entry, seen)| (seen.slot, entry.pid)));
-    for (seen, entry) in members.iter().zip(entries) {
+    // Of other users' processes it is not to be seen what they have.
+    let own = |seen: &Seen| seen.user == inner.user;
+    let held = entries.iter().zip(members).filter(|(_, seen)| own(seen)).map(|(entry, seen)| (seen.slot, entry.pid));
+    let heirs = heirs(inner, held.collect::<Vec<_>>().into_iter());
+    for (seen, entry) in members.iter().zip(entries).filter(|(seen, _)| own(seen)) {
         if let Some(heir) = heirs.get(&seen.slot) {
             heir.name(&mut entry.pid, &mut entry.program);
             // The process that observed it has ended.
@@ -75,9 +78,11 @@ pub(super) fn show_heirs(inner: &Inner, members: &[Seen], entries: &mut [Entry])
 
 /// As [`show_heirs`], of those that a refusal names.
 pub(super) fn name_heirs(inner: &Inner, full: &mut Full) {
-    let named = || full.holders.iter().chain(&full.ahead).filter(|holder| !holder.own);
+    let user = inner.shared.as_ref().map(|shared| shared.user);
+    let is_named = |holder: &HolderOn| !holder.own && holder.user == user;
+    let named = || full.holders.iter().chain(&full.ahead).filter(|holder| is_named(holder));
     let heirs = heirs(inner, named().take(MOST).map(|holder| (holder.slot, holder.pid)));
-    for holder in full.holders.iter_mut().chain(&mut full.ahead).filter(|holder| !holder.own) {
+    for holder in full.holders.iter_mut().chain(&mut full.ahead).filter(|holder| is_named(holder)) {
         if let Some(heir) = heirs.get(&holder.slot) {
             heir.name(&mut holder.pid, &mut holder.program);
         }

@@ -8,20 +8,80 @@ use std::path::{Component, Path, PathBuf};
 
 use plimsoll_base::{Code, Error, Result};
 
-/// A folder that belongs to this user and that nobody else can write.
+use super::shared::{MACHINE_DIR, NotShared, Priorities, Shared};
+use super::users::{Numbers, UserId};
+
+/// A folder that belongs to this user and that no other user can write: the user's own ledgers, or the user's part of the machine's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StateDir(PathBuf);
+pub struct StateDir {
+    path: PathBuf,
+    shared: Option<Shared>,
+    /// Why it is not the machine's, where that is to be said.
+    alone: Option<String>,
+}
 
 const REMEDY: &str = "set PLIMSOLL_STATE_DIR to a folder on a local disk that is yours alone";
 
 impl StateDir {
-    /// `$PLIMSOLL_STATE_DIR`; else `plimsoll` in `$XDG_RUNTIME_DIR`, where that is a folder of this user (after `su` and `sudo -E` it
+    /// `$PLIMSOLL_STATE_DIR`; else the user's part of the machine's folder, which `plimsoll setup` made: `$PLIMSOLL_MACHINE_DIR`
+    /// (empty for none) or [`MACHINE_DIR`], if the user is in its group; else `plimsoll` in `$XDG_RUNTIME_DIR`, where that is a folder of this user (after `su` and `sudo -E` it
     /// is another one's); else `/tmp/plimsoll-<uid>`. Made (mode 0700) where it is missing.
     ///
     /// # Errors
-    /// As [`StateDir::open`].
+    /// As [`StateDir::open`] and [`StateDir::shared`]; NOT_FOUND where `$PLIMSOLL_MACHINE_DIR` is not there.
     pub fn find() -> Result<StateDir> {
-        StateDir::open(location(|name| std::env::var_os(name), user()))
+        let variable = |name: &str| std::env::var_os(name);
+        let (machine, named) = match variable("PLIMSOLL_MACHINE_DIR") {
+            _ if variable("PLIMSOLL_STATE_DIR").is_some_and(|value| !value.is_empty()) => (None, false),
+            Some(folder) => (Some(PathBuf::from(folder)).filter(|folder| !folder.as_os_str().is_empty()), true),
+            None => (Some(PathBuf::from(MACHINE_DIR)), false),
+        };
+        let mut alone = None;
+        if let Some(machine) = machine.filter(|machine| named || fs::symlink_metadata(machine).is_ok()) {
+            match StateDir::in_machine(&machine) {
+                Ok(state) => return Ok(state),
+                Err(NotShared::Broken(error)) => return Err(error),
+                Err(NotShared::NotOfTheGroup(group)) => alone = Some(not_of_the_group(&machine, &group)),
+            }
+        }
+        Ok(StateDir { alone, ..StateDir::open(location(variable, user()))? })
+    }
+
+    /// This user's part of a machine's folder, which `plimsoll setup` made.
+    ///
+    /// # Errors
+    /// PERMISSION_DENIED where the user is not in its group, and where others than root could change what must be root's; otherwise why
+    /// it cannot be used.
+    pub fn of_machine(folder: impl AsRef<Path>) -> Result<StateDir> {
+        StateDir::in_machine(folder.as_ref()).map_err(|not| match not {
+            NotShared::Broken(error) => error,
+            NotShared::NotOfTheGroup(group) => Error::new(Code::PermissionDenied, not_of_the_group(folder.as_ref(), &group))
+                .with_remedy("ask an administrator to be added to it"),
+        })
+    }
+
+    fn in_machine(folder: &Path) -> Result<StateDir, NotShared> {
+        let folder = named(folder).map_err(|error| refused("cannot be examined", folder, &error))?;
+        let shared = Shared::open(&folder)?;
+        Ok(StateDir { path: shared.own(), shared: Some(shared), alone: None })
+    }
+
+    /// The folder in which it is one of several users'.
+    pub(super) fn shared(&self) -> Option<&Shared> {
+        self.shared.as_ref()
+    }
+
+    /// Which ledgers these are.
+    pub fn scope(&self) -> Scope {
+        match &self.shared {
+            Some(shared) => Scope::Machine {
+                folder: shared.path().into(),
+                group: shared.group(),
+                user: shared.user,
+                priorities: shared.settings().map(|settings| settings.of(shared.user)).unwrap_or_default(),
+            },
+            None => Scope::User { why: self.alone.clone() },
+        }
     }
 
     /// That folder, made (mode 0700) where it is missing.
@@ -56,12 +116,12 @@ impl StateDir {
         if facts.mode() & 0o022 != 0 {
             return unsafe_because(format!("may be written by others (mode {:04o})", facts.mode() & 0o7777));
         }
-        Ok(StateDir(path))
+        Ok(StateDir { path, shared: None, alone: None })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Where the ledger of a set of cards is. Different names have different files.
@@ -78,8 +138,37 @@ impl StateDir {
             name.truncate(120);
             name.push_str(&format!("~{hash:016x}"));
         }
-        self.0.join(format!("{name}.ledger"))
+        self.path.join(format!("{name}.ledger"))
     }
+}
+
+/// Whose leases a ledger shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those of all users of a group.
+    Machine {
+        /// The machine's folder.
+        folder: PathBuf,
+        /// The group.
+        group: String,
+        /// This process's user.
+        user: UserId,
+        /// The priorities that this user's requests may have.
+        priorities: Priorities,
+    },
+    /// Those of this user alone.
+    User {
+        /// Why it is not the machine's, where there is one.
+        why: Option<String>,
+    },
+}
+
+fn not_of_the_group(folder: &Path, group: &str) -> String {
+    format!(
+        "the ledger of this machine ({}) is for the group {group}, and user {} is not in it",
+        folder.display(),
+        Numbers::here().name(user())
+    )
 }
 
 /// The path as it is checked: from the root, and without a slash or a dot behind the folder's name, which would hide a link.
@@ -168,7 +257,7 @@ mod tests {
 
     #[test]
     fn different_sets_have_different_files_in_the_folder() {
-        let state = StateDir("/s".into());
+        let state = StateDir { path: "/s".into(), shared: None, alone: None };
         let long = "x".repeat(300);
         let names = ["2x4GiB", "2x4 GiB", "../up", "%2f", "/", ".", "..", "é", &long, &long[1..]];
         let files: std::collections::BTreeSet<PathBuf> = names.iter().map(|name| state.file_of(name)).collect();

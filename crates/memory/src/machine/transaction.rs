@@ -9,18 +9,24 @@ use plimsoll_base::Result;
 use super::decide::{self, Card, Request, Verdict};
 use super::file::{Inner, MAX_MEMBERS, NotBegun, Patience, offset};
 use super::record::{GIVEN_UP_AT, HISTORY_AT, LEASE_AT, OnCard, Place, Record, SLOT, USAGE_AT, Use, decode_last_use, decode_use, word};
-use super::{History, LastUse, Locked, byte_lock};
+use super::users::UserId;
+use super::{History, LastUse, Locked};
 
 /// The time in which this process alone looks at the ledger and changes it.
 pub(super) struct Transaction<'a> {
     pub(super) inner: &'a Inner,
-    /// Its open file description has the lock, and no slot's byte.
-    pub(super) lock: File,
+    /// A handle of the ledger that has no slot's byte, and the lock unless there is another file for that.
+    pub(super) file: File,
+    /// That of the lock that users share.
+    pub(super) lock: Option<File>,
 }
 
 /// A member, as the ledger says.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
+    /// In whose ledger it is.
+    pub(super) user: UserId,
+    /// Its slot there.
     pub(super) slot: u32,
     pub(super) record: Record,
     pub(super) uses: Vec<Use>,
@@ -29,21 +35,50 @@ pub(super) struct Seen {
 }
 
 impl Transaction<'_> {
-    /// All members, by slot.
+    /// All members: this user's by slot, then those of other users.
     ///
     /// # Errors
-    /// DATA_LOSS where a slot in use cannot be read: nobody knows then what is free.
+    /// DATA_LOSS where a slot of this user is in use and cannot be read: nobody knows then what is free.
     pub(super) fn members(&self) -> Result<Vec<Seen>> {
-        self.inner.members(&self.lock)
+        self.inner.members(&self.file, &mut Vec::new())
+    }
+
+    /// As [`Transaction::members`], those of this user.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn own_members(&self) -> Result<Vec<Seen>> {
+        self.inner.own_members(&self.file)
+    }
+}
+
+impl Seen {
+    /// What stands in a slot; none where that is no record.
+    pub(super) fn decode(slot: u32, user: UserId, page: &[u8]) -> Option<Seen> {
+        let mut record = Record::decode(page)?;
+        if record.waiting.is_some_and(|place| place.arrival.wrapping_add(1) == word(page, GIVEN_UP_AT)) {
+            record.waits_no_longer();
+        }
+        let uses = decode_use(page, record.cards.len());
+        let history = History::decode(&page[HISTORY_AT..USAGE_AT]);
+        Some(Seen { user, slot, record, uses, history, last_use: decode_last_use(page) })
     }
 }
 
 impl Inner {
-    /// All members, by slot, as a handle of the file without a slot's byte shows them.
+    /// All members, as a handle of the file without a slot's byte shows them. `doubts` gets what is wrong with other users' ledgers.
     ///
     /// # Errors
     /// As [`Transaction::members`].
-    fn members(&self, file: &File) -> Result<Vec<Seen>> {
+    fn members(&self, file: &File, doubts: &mut Vec<String>) -> Result<Vec<Seen>> {
+        let mut members = self.own_members(file)?;
+        if let Some(shared) = &self.shared {
+            members.extend(shared.others(self, doubts)?);
+        }
+        Ok(members)
+    }
+
+    fn own_members(&self, file: &File) -> Result<Vec<Seen>> {
         let broken = |error: std::io::Error| self.broken(&error);
         let length = file.metadata().map_err(broken)?.len().min(offset(MAX_MEMBERS));
         let mut pages = vec![0; length.saturating_sub(offset(0)) as usize];
@@ -51,20 +86,15 @@ impl Inner {
         let mut members = Vec::new();
         let mut slots = 0;
         for page in pages.chunks_exact(SLOT) {
-            if byte_lock::is_taken(file, slots).map_err(broken)? || self.is_leased(slots, word(page, LEASE_AT))? {
-                let Some(mut record) = Record::decode(page) else {
+            if self.is_in_use(file, slots, word(page, LEASE_AT))? {
+                let Some(seen) = Seen::decode(slots, self.user, page) else {
                     return Err(self.unusable(&format!("is damaged: slot {slots} is in use and cannot be read")));
                 };
-                if record.waiting.is_some_and(|place| place.arrival.wrapping_add(1) == word(page, GIVEN_UP_AT)) {
-                    record.waits_no_longer();
-                }
-                let uses = decode_use(page, record.cards.len());
-                let history = History::decode(&page[HISTORY_AT..USAGE_AT]);
-                members.push(Seen { slot: slots, record, uses, history, last_use: decode_last_use(page) });
+                members.push(seen);
             }
             slots += 1;
         }
-        if byte_lock::any_taken_from(file, slots).map_err(broken)? {
+        if self.any_in_use_from(file, slots)? {
             return Err(self.unusable(&format!("was cut short to {length} bytes: slot {slots} or one behind it is in use")));
         }
         Ok(members)
@@ -75,16 +105,16 @@ impl Inner {
     ///
     /// # Errors
     /// As [`Transaction::members`].
-    pub(super) fn look(&self) -> Result<(Vec<Seen>, Option<Locked>)> {
+    pub(super) fn look(&self, doubts: &mut Vec<String>) -> Result<(Vec<Seen>, Option<Locked>)> {
         let mut tries = TRIES;
         loop {
             let locked = match self.transaction_within(Patience { stopped: GLANCE, most: self.patience }) {
-                Ok(transaction) => return Ok((transaction.members()?, None)),
+                Ok(transaction) => return Ok((self.members(&transaction.file, doubts)?, None)),
                 Err(NotBegun::Locked(locked)) => locked,
                 Err(NotBegun::Broken(error)) => return Err(error),
             };
             let seen = match self.check_header() {
-                Ok(()) => self.members(&self.open_again(false)?),
+                Ok(()) => self.members(&self.open_again(false)?, doubts),
                 Err(_) => return Err(locked.into()),
             };
             match seen {
@@ -106,7 +136,7 @@ const TRIES: u32 = 3;
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         // Said, not left to closing: a process that was forked meanwhile has the description too.
-        let _ = self.lock.unlock();
+        let _ = self.lock.as_ref().unwrap_or(&self.file).unlock();
     }
 }
 
@@ -119,7 +149,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// What these members make. The order of the queue is priority, then arrival, then slot.
+    /// What these members make. The order of the queue is priority, then arrival, then user and slot.
     pub(super) fn of(inner: &Inner, members: &[Seen]) -> Scene {
         let mut cards: Vec<Card> = inner.cards.iter().map(|card| Card { room: card.capacity.0, taken: 0 }).collect();
         for (index, card) in cards.iter_mut().enumerate() {
@@ -137,7 +167,10 @@ impl Scene {
 
     /// Those who wait, in the order of the queue.
     pub(super) fn order(members: &[Seen]) -> Vec<usize> {
-        let place = |index: &usize| members[*index].record.waiting.map(|place: Place| (Reverse(place.priority), place.arrival));
+        let place = |index: &usize| {
+            let seen = &members[*index];
+            seen.record.waiting.map(|place: Place| (Reverse(place.priority), place.arrival, seen.user, seen.slot))
+        };
         let mut order: Vec<usize> = (0..members.len()).filter(|index| place(index).is_some()).collect();
         order.sort_by_key(place);
         order

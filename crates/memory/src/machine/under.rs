@@ -38,7 +38,7 @@ impl Machine {
                     if !path.exists() {
                         return Err(ended());
                     }
-                    Inner::at(path, name.to_string(), Vec::new(), Vec::new(), PATIENCE, false)?.inside_of(named)?
+                    Inner::at(path, name.to_string(), Vec::new(), Vec::new(), PATIENCE, state.shared().cloned(), false)?.inside_of(named)?
                 }
             });
         }
@@ -55,7 +55,7 @@ impl Machine {
     /// # Errors
     /// Where the ledger cannot be used.
     pub fn reserved(&self) -> Result<Vec<Bytes>> {
-        let (members, _) = self.0.look()?;
+        let (members, _) = self.0.look(&mut Vec::new())?;
         Ok(Scene::of(&self.0, &members).cards.iter().map(|card| Bytes(card.taken)).collect())
     }
 
@@ -87,7 +87,7 @@ impl Member {
         // What is said here is newer where bytes could not be given back.
         let stands =
             |seen: &Seen| seen.record.cards.iter().find(|on| self.inner.card_of(on.card) == Some(card)).map_or(0, |on| on.reserved);
-        let own = members.iter().find(|seen| seen.slot == self.slot).map_or(0, stands);
+        let own = members.iter().find(|seen| self.is(seen)).map_or(0, stands);
         on.taken = on.taken.saturating_sub(own).saturating_add(state.record.cards[card].reserved);
         // Those who wait come first: they are told when bytes come back.
         let asked: u64 = scene.queue.iter().map(|request| request.asked[card]).fold(0, u64::saturating_add);

@@ -1,5 +1,6 @@
 //! What people are shown: cards, members, those who wait and why, and processes by name.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_base::Bytes;
@@ -7,7 +8,7 @@ use plimsoll_base::Bytes;
 use super::decide::Verdict;
 use super::file::Inner;
 use super::transaction::{Scene, Seen};
-use super::{CardInfo, Guarantee, History, LastUse, Locked};
+use super::{CardInfo, Guarantee, History, LastUse, Locked, UserId};
 
 /// A machine's cards and all who have to do with them, at one instant.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub struct Snapshot {
     pub entries: Vec<Entry>,
     /// The process that keeps the ledger locked, where one does: nothing is granted until it goes on or ends.
     pub locked: Option<Locked>,
+    /// What is wrong with other users' ledgers, as sentences.
+    pub doubts: Vec<String>,
 }
 
 /// How much of a card is taken.
@@ -42,6 +45,8 @@ pub struct Entry {
     pub pid: u32,
     /// The user on whose behalf it acts.
     pub uid: u32,
+    /// That user, where users share the ledger: by whose file it is, not by what that says.
+    pub user: Option<UserId>,
     /// Its program and arguments.
     pub program: String,
     /// The member's name; may be empty.
@@ -88,16 +93,22 @@ pub struct Waiting {
     pub card: Option<usize>,
     /// The process that comes first, where the bytes are free but spoken for.
     pub behind: Option<u32>,
+    /// That process's user, where users share the ledger.
+    pub behind_user: Option<UserId>,
 }
 
 impl Snapshot {
-    pub(super) fn of(inner: &Inner, members: &[Seen], locked: Option<Locked>) -> Snapshot {
+    pub(super) fn of(inner: &Inner, members: &[Seen], locked: Option<Locked>, mut doubts: Vec<String>) -> Snapshot {
         let scene = Scene::of(inner, members);
         let verdicts = scene.verdicts();
         let mut entries: Vec<Entry> = members.iter().map(|seen| entry(inner, seen)).collect();
         for (place, (&index, verdict)) in scene.order.iter().zip(&verdicts).enumerate() {
             let Some(position) = members[index].record.waiting else { continue };
             let asked = &scene.queue[place].asked;
+            let before = match *verdict {
+                Verdict::Behind { place, .. } => Some(&members[scene.order[place]]),
+                _ => None,
+            };
             entries[index].waiting = Some(Waiting {
                 priority: position.priority,
                 ahead: place,
@@ -107,10 +118,8 @@ impl Snapshot {
                     Verdict::Granted => None,
                     Verdict::Short { card } | Verdict::Behind { card, .. } => Some(card),
                 },
-                behind: match *verdict {
-                    Verdict::Behind { place, .. } => Some(members[scene.order[place]].record.pid),
-                    _ => None,
-                },
+                behind: before.map(|seen| seen.record.pid),
+                behind_user: before.filter(|_| inner.shared.is_some()).map(|seen| seen.user),
             });
         }
         let card = |number: usize| {
@@ -121,7 +130,19 @@ impl Snapshot {
             let (reserved, used) = (share(|share| share.reserved), share(|share| share.used));
             CardUsage { free: card.capacity - outside - reserved, card, reserved, used, outside }
         };
-        Snapshot { cards: (0..inner.cards.len()).map(card).collect(), entries, locked }
+        let cards: Vec<CardUsage> = (0..inner.cards.len()).map(card).collect();
+        for (number, usage) in cards.iter().enumerate().filter(|(_, usage)| inner.shared.is_some() && usage.reserved > usage.card.capacity)
+        {
+            let claims = |entry: &&Entry| entry.shares.iter().any(|share| share.card == number && share.reserved > Bytes::ZERO);
+            let users: BTreeSet<UserId> = entries.iter().filter(claims).filter_map(|entry| entry.user).collect();
+            let users = users.into_iter().map(UserId::name).collect::<Vec<_>>().join(", ");
+            let card = &usage.card;
+            doubts.push(format!(
+                "{} of {} are claimed, which has {}: a ledger of these users is wrong: {users}",
+                usage.reserved, card.name, card.capacity
+            ));
+        }
+        Snapshot { cards, entries, locked, doubts }
     }
 
     /// Those who hold bytes of a card, with their part in it, most first.
@@ -148,7 +169,10 @@ impl Snapshot {
         let asked = waiting.asked.iter().find(|(card, _)| *card == number).map_or(Bytes::ZERO, |(_, bytes)| *bytes);
         let needs = format!("{asked} of {}, of which {} are free", card.card.name, card.free);
         Some(match waiting.behind {
-            Some(pid) => format!("waits behind pid {pid} for {needs}"),
+            Some(pid) => {
+                let user = waiting.behind_user.map_or_else(String::new, |user| format!(" of {}", user.name()));
+                format!("waits behind pid {pid}{user} for {needs}")
+            }
             None => format!("waits for {needs}"),
         })
     }
@@ -165,6 +189,7 @@ fn entry(inner: &Inner, seen: &Seen) -> Entry {
     Entry {
         pid: record.pid,
         uid: record.uid,
+        user: inner.shared.as_ref().map(|_| seen.user),
         program: record.program.clone(),
         name: record.name.clone(),
         started: UNIX_EPOCH.checked_add(Duration::from_secs(record.started)).unwrap_or(UNIX_EPOCH),

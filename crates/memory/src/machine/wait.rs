@@ -30,6 +30,9 @@ const FAR: Duration = Duration::from_secs(1);
 /// When to look again after being told: the kernel tells of a death just before it gives the locks back.
 const AFTERWARDS: [Duration; 3] = [Duration::from_micros(300), Duration::from_millis(2), Duration::from_millis(10)];
 
+/// How long a waiter rests between two looks where other users can wake it.
+const BREATH: Duration = Duration::from_millis(2);
+
 /// How often a waiter is told of a process that is stuck in a transaction.
 const STUCK: Duration = Duration::from_secs(1);
 
@@ -72,6 +75,9 @@ impl Member {
         wait: &Wait,
         told: &mut dyn FnMut(Obstacle<'_>) -> bool,
     ) -> Result<Vec<u64>, Denied> {
+        if let Some(shared) = &self.inner.shared {
+            shared.check_priority(wait.priority)?;
+        }
         let clock = Clock { begin: Instant::now(), timeout: wait.timeout };
         let asked = self.dense(request)?;
         match self.take_turn(&clock) {
@@ -135,11 +141,16 @@ impl Member {
             }
             if ahead < NEAR && !near {
                 let leases = self.inner.make_leases().map(|()| self.inner.leases());
-                (near, watch) = (true, leases.ok().and_then(|leases| Watch::on(&self.inner.path, &leases)));
+                (near, watch) = (true, leases.ok().and_then(|leases| Watch::on(&self.inner, &leases)));
                 // What happened before the watch is not told.
                 continue;
             }
             let soon = look_again.next().copied();
+            if let (Some(shared), Some(watch)) = (&self.inner.shared, &watch) {
+                // Users come and go. Another user can close files as often as a loop does: that must not keep this process busy.
+                shared.watched(&self.inner).iter().for_each(|file| watch.also(file));
+                std::thread::sleep(BREATH.min(left));
+            }
             match &watch {
                 Some(watch) if watch.sleep(soon.unwrap_or(LOOK).min(left)) => look_again = AFTERWARDS.iter(),
                 Some(_) => {}
@@ -197,12 +208,13 @@ impl Member {
     /// granted now, or be in a deadlock.
     fn wake(&self, members: &[Seen], changed: bool, bells: &Bells) {
         let order = Scene::order(members);
-        let others = || order.iter().map(|&index| &members[index]).filter(|seen| seen.slot != self.slot);
+        let others = || order.iter().map(|&index| &members[index]).filter(|seen| !self.is(seen));
         if changed && others().next().is_some() {
             self.inner.ring();
         }
-        for seen in others().take(NEAR).filter(|seen| seen.record.waiting.is_some_and(|place| !place.near)) {
-            // Where it cannot be woken, it looks on its own.
+        let far = |seen: &&Seen| seen.user == self.inner.user && seen.record.waiting.is_some_and(|place| !place.near);
+        for seen in others().take(NEAR).filter(far) {
+            // Where it cannot be woken, as another user's, it looks on its own.
             let _ = bells.ring(seen.slot);
         }
     }
@@ -287,6 +299,7 @@ struct Heirs {
 
 impl Heirs {
     fn name(&mut self, inner: &Inner, full: &mut Full) {
+        let own = inner.shared.as_ref().map(|shared| shared.user);
         let members = |full: &Full| full.holders.iter().chain(&full.ahead).map(|holder| (holder.slot, holder.pid)).collect::<Vec<_>>();
         if self.looked.is_none_or(|at| at.elapsed() >= HEIRS) {
             let before = members(full);
@@ -296,7 +309,7 @@ impl Heirs {
             self.looked = Some(Instant::now());
             return;
         }
-        for holder in full.holders.iter_mut().chain(&mut full.ahead) {
+        for holder in full.holders.iter_mut().chain(&mut full.ahead).filter(|holder| holder.user == own) {
             if let Some(heir) = self.known.get(&(holder.slot, holder.pid)) {
                 (holder.pid, holder.program) = heir.clone();
             }

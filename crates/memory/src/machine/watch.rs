@@ -1,10 +1,13 @@
 //! Being told by the kernel that a member of the ledger is gone.
 
 use std::ffi::CString;
+use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
+
+use super::file::Inner;
 
 /// Wakes when a handle of the ledger that could write is closed, by a member that leaves or dies or by a ring, and when the last
 /// program of a lease closes the file of the lease.
@@ -12,7 +15,7 @@ pub(super) struct Watch(OwnedFd);
 
 impl Watch {
     /// A watch on that ledger and on the folder of its leases; `None` where the system has none to give (users may have 128).
-    pub(super) fn on(ledger: &Path, leases: &Path) -> Option<Watch> {
+    pub(super) fn on(inner: &Inner, leases: &Path) -> Option<Watch> {
         // SAFETY: makes a new descriptor and touches nothing else.
         let raw = unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) };
         if raw < 0 {
@@ -20,8 +23,16 @@ impl Watch {
         }
         // SAFETY: the descriptor was made just now, and nobody else has it.
         let watch = Watch(unsafe { OwnedFd::from_raw_fd(raw) });
-        // A lease's file is open for reading in the programs that have it, and for writing in those that only look.
-        (watch.add(ledger, libc::IN_CLOSE_WRITE) && watch.add(leases, libc::IN_CLOSE_NOWRITE)).then_some(watch)
+        // A lease's file is open for reading in the programs that have it, and for writing in those that only look. The FIFOs of a
+        // shared ledger are open for both, and for reading in those that only look.
+        let ended = if inner.shared.is_some() { libc::IN_CLOSE_WRITE } else { libc::IN_CLOSE_NOWRITE };
+        (watch.add(&inner.path, libc::IN_CLOSE_WRITE) && watch.add(leases, ended)).then_some(watch)
+    }
+
+    /// Watches an open file or folder of another user, too.
+    pub(super) fn also(&self, file: &File) {
+        // By the handle: the path is the other user's. A waiter that is not told looks on its own.
+        self.add(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())), libc::IN_CLOSE_WRITE);
     }
 
     fn add(&self, path: &Path, events: u32) -> bool {

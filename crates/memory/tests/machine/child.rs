@@ -6,9 +6,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_memory::machine::{StateDir, Wait, Who};
+use plimsoll_memory::machine::{Wait, Who};
 
-use super::{leases, open, stress};
+use super::{leases, open, stress, users};
 
 const ROLE: &str = "PLIMSOLL_TEST_ROLE";
 const STATE: &str = "PLIMSOLL_TEST_STATE";
@@ -152,7 +152,8 @@ fn play() {
         "wait" => {
             let member = open(state, &[number(1)]).join(&Who::this_process("a waiter")).unwrap();
             let mut first = true;
-            let wait = Wait { priority: 0, timeout: Some(Duration::from_secs(60)) };
+            let wait =
+                Wait { priority: words.get(3).map_or(0, |priority| priority.parse().unwrap()), timeout: Some(Duration::from_secs(60)) };
             member
                 .reserve_waiting(&[(0, Bytes(number(2)))], &wait, &mut |_| {
                     if std::mem::take(&mut first) {
@@ -174,14 +175,27 @@ fn play() {
             stay();
         }
         // Opens the folder and says what came of it.
-        "state" => say(&match StateDir::open(state)
+        "state" => say(&match super::state_dir(state)
             .and_then(|state| plimsoll_memory::machine::Machine::open(&state, "test", &super::cards(&[1])))
         {
             Ok(_) => "opened".into(),
             Err(error) => error.to_string().replace('\n', " "),
         }),
+        "state-of-machine" => say(&match plimsoll_memory::machine::StateDir::of_machine(state) {
+            Ok(_) => "opened".into(),
+            Err(error) => error.to_string().replace('\n', " "),
+        }),
         "tamper" => say(&super::failures::tamper(state)),
         "full" => say(&super::failures::without_room(state)),
+        "setup" => say(&users::sets_up(state)),
+        "flock" => {
+            let file = std::fs::File::open(state.join("lock")).unwrap();
+            file.lock().unwrap();
+            say("locked");
+            stay();
+        }
+        "read-lock" => users::locks_for_reading(state, words[1]),
+        "attack" => say(&users::attack(state, words[1])),
         "fork" => leases::forks(state),
         "lease" => leases::leases(state),
         "stress" => stress::worker(state, number(1), Duration::from_millis(number(2))),

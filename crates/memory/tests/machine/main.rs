@@ -7,12 +7,13 @@ mod ledger;
 mod members;
 mod stress;
 mod under;
+mod users;
 mod waiting;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Result};
 use plimsoll_memory::machine::{CardInfo, Guarantee, Machine, Member, StateDir, Who};
 
 /// The set of cards that all tests use, each in a folder of its own.
@@ -56,8 +57,13 @@ fn cards(capacities: &[u64]) -> Vec<CardInfo> {
     capacities.iter().enumerate().map(card).collect()
 }
 
+/// The folder of a machine's users, or of one user alone.
+fn state_dir(state: &Path) -> Result<StateDir> {
+    if state.join("settings").exists() { StateDir::of_machine(state) } else { StateDir::open(state) }
+}
+
 fn open(state: &Path, capacities: &[u64]) -> Machine {
-    Machine::open(&StateDir::open(state).unwrap(), SET, &cards(capacities)).unwrap()
+    Machine::open(&state_dir(state).unwrap(), SET, &cards(capacities)).unwrap()
 }
 
 fn who(name: &str) -> Who {

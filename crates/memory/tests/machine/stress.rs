@@ -14,7 +14,7 @@ use plimsoll_memory::machine::{Denied, Machine, Member, Wait, Who};
 use super::child::Player;
 use super::{Folder, open};
 
-const CAPACITIES: [u64; 2] = [64, 48];
+pub const CAPACITIES: [u64; 2] = [64, 48];
 
 /// Numbers that look random (xorshift).
 struct Dice(u64);
@@ -86,7 +86,7 @@ fn check(machine: &Machine) -> usize {
 /// One of the processes.
 pub fn worker(state: &Path, seed: u64, time: Duration) {
     let machine = open(state, &CAPACITIES);
-    let mut memory = Memory::new(&state.join("memory"));
+    let mut memory = Memory::new(&state.parent().unwrap().join("memory"));
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut member: Option<Member> = None;
     let begin = Instant::now();
@@ -133,25 +133,34 @@ pub fn worker(state: &Path, seed: u64, time: Duration) {
     }
 }
 
+/// How many processes, and for how long: a few for two seconds unless PLIMSOLL_STRESS_SECONDS says more.
+pub fn extent() -> (u64, Duration) {
+    let seconds = std::env::var("PLIMSOLL_STRESS_SECONDS").ok().and_then(|text| text.parse::<u64>().ok());
+    seconds.map_or((8, Duration::from_secs(2)), |seconds| (64, Duration::from_secs(seconds)))
+}
+
 #[test]
 fn the_line_holds_under_kill_and_all_comes_back() {
-    let seconds = std::env::var("PLIMSOLL_STRESS_SECONDS").ok().and_then(|text| text.parse::<u64>().ok());
-    let (count, time) = seconds.map_or((8, Duration::from_secs(2)), |seconds| (64, Duration::from_secs(seconds)));
+    let (count, time) = extent();
     let folder = Folder::new("stress");
-    let machine = folder.machine(&CAPACITIES);
+    holds(&folder.machine(&CAPACITIES), count, time, &|role, _| Player::new(role, &folder.state()));
+}
+
+/// So many processes for that long; `play` starts one in a role, and is told how many were started before.
+pub fn holds(machine: &Machine, count: u64, time: Duration, play: &dyn Fn(&str, u64) -> Player) {
     let begin = Instant::now();
     let mut seeds = 0;
     let mut start = || {
         seeds += 1;
         let left = time.saturating_sub(begin.elapsed()).as_millis();
-        Player::new(&format!("stress {seeds} {left}"), &folder.state())
+        play(&format!("stress {seeds} {left}"), seeds)
     };
     let mut players: Vec<Player> = (0..count).map(|_| start()).collect();
     let mut dice = Dice(7);
     let (mut killed, mut looks, mut most) = (0, 0, 0);
     while begin.elapsed() < time {
         std::thread::sleep(Duration::from_millis(dice.below(20)));
-        most = check(&machine).max(most);
+        most = check(machine).max(most);
         looks += 1;
         let victim = dice.below(count) as usize;
         assert_ne!(players[victim].ended(), Some(false), "a process failed");

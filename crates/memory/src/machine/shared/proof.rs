@@ -1,0 +1,42 @@
+//! The proof that a slot of a shared ledger is in use: a lock for writing on a FIFO that only its owner may open for writing.
+//!
+//! A FIFO, because programs of the lease inherit the handle: what they write into it goes nowhere.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use super::{beneath, open_to_group};
+use crate::machine::byte_lock;
+use crate::machine::mark::Mark;
+
+/// Makes the FIFO of a slot, locks it, and then lets the group read it.
+pub(in crate::machine) fn make(path: &Path, slot: u32, mark: Mark) -> io::Result<File> {
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: the path ends in a zero and is read during the call.
+    if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let fifo = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    if !byte_lock::take(&fifo, slot)? {
+        return Err(io::Error::from(io::ErrorKind::WouldBlock));
+    }
+    byte_lock::mark(&fifo, mark)?;
+    open_to_group(&fifo)?;
+    Ok(fifo)
+}
+
+/// Whether the slot with that number is in use, by its FIFO in a folder of such.
+///
+/// # Errors
+/// Where this process can open no more files.
+pub(in crate::machine) fn is_held(leases: &File, slot: u32) -> io::Result<bool> {
+    match beneath::open(leases, &slot.to_string(), 0) {
+        Ok(file) => Ok(byte_lock::is_taken_for_writing(&file, slot).unwrap_or(false)),
+        Err(error) if beneath::is_own_trouble(&error) => Err(error),
+        Err(_) => Ok(false),
+    }
+}
