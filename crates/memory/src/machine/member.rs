@@ -299,7 +299,11 @@ impl Member {
 
     /// The descriptor whose open file description is the place.
     pub(super) fn handle(&self) -> RawFd {
-        self.file.as_raw_fd()
+        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*lease {
+            Some((fifo, _)) if self.inner.shared.is_some() => fifo.as_raw_fd(),
+            _ => self.file.as_raw_fd(),
+        }
     }
 
     fn make_lease(&self) -> Result<(File, u64)> {

@@ -222,7 +222,7 @@ pub fn attack(folder: &Path, victim: &str) -> String {
         tried("moves", fs::rename(path, &aside).is_ok());
         tried("opens", mode(path));
         // New entries are for users' own folders.
-        tried("adds to", path != &folder.join("users") && fs::write(path.join("more"), "").is_ok());
+        tried("adds to", *path != folder.join("users") && fs::write(path.join("more"), "").is_ok());
     }
     if done.is_empty() { "nothing".into() } else { done.join(", ") }
 }
