@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plimsoll::model::{self, Model, SavedGraph};
-use plimsoll::{Code, Devices, Footprint, Options, Placed, PlacementLog, Session, Signature};
+use plimsoll::{Code, DeviceKind, Devices, Footprint, Options, Placed, PlacementLog, Session, Signature};
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result};
@@ -50,6 +50,12 @@ pub fn open(options: &Options, given: &DeviceOptions) -> Result<Devices> {
     let notes = devices.division().map_or(&[][..], |division| &division.notes);
     notes.iter().for_each(|note| output::note(format_args!("note: {note}")));
     Ok(devices.with_placement_log(if given.json { PlacementLog::Stderr } else { PlacementLog::Stdout }))
+}
+
+/// How many logical GPUs the options make of this machine.
+pub fn gpus(options: &Options) -> Result<u32> {
+    let division = Devices::divide(options).or_usage()?;
+    Ok(division.of(DeviceKind::Gpu).count() as u32)
 }
 
 /// Whether the command line makes sense by itself: what else a recorded case's ConfigProto says is seen when it is opened.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_base::Result;
+use plimsoll_device::Division;
 use plimsoll_graph::{Graph, GraphDef};
 use plimsoll_ops::{GraphBuilder, Registry};
 
@@ -54,6 +55,14 @@ impl Devices {
             note(devices.device_mapping());
         }
         Ok(devices)
+    }
+
+    /// How [`Devices::open`] would divide this machine. No device is opened, and nothing is reserved.
+    ///
+    /// # Errors
+    /// As [`Devices::open`], but for room.
+    pub fn divide(options: &Options) -> Result<Division> {
+        plimsoll_runtime::Devices::divide(options, &machine::environment())
     }
 
     /// The same devices with the lines of their sessions' nodes going there.

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::config::{find_device, get_memory_info, reset_memory_stats};
-use plimsoll_device::{Device, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, LogicalDevice, Options};
+use plimsoll_device::{Device, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, LogicalDevice, Options, PhysicalDevice};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
+use plimsoll_memory::machine::Machine;
 
 use crate::idle::Idle;
 use crate::turns::Turns;
@@ -60,10 +61,7 @@ impl Devices {
     /// INVALID_ARGUMENT naming option and value for options that make no sense; UNIMPLEMENTED for those of later work;
     /// RESOURCE_EXHAUSTED where a card has no room, with who holds it.
     pub fn open_in(options: &Options, environment: &Environment) -> Result<Devices> {
-        options.refuse_what_is_not_built()?;
-        let mut cards = options.simulated_cards(environment)?;
-        let leased = crate::cards::of_a_lease(&mut cards, environment)?;
-        let division = plimsoll_device::resolve(&cards, options, environment)?;
+        let (cards, leased, division) = Devices::found(options, environment)?;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let threads = options.threads_in(environment, cores)?;
         let pool = CpuPool::with_inter_op(threads, options.queues_in(environment))?;
@@ -75,6 +73,23 @@ impl Devices {
         let mut devices: Vec<Arc<dyn Device>> = cpus.map(|spec| Arc::new(CpuDevice::new(spec, pool.clone())) as Arc<dyn Device>).collect();
         devices.extend(crate::cards::open(&division, &cards, leased, options)?);
         Devices::of(devices, options, Some(division))
+    }
+
+    /// What [`Devices::open_in`] would make of this machine. No device is opened, and nothing is reserved.
+    ///
+    /// # Errors
+    /// As [`Devices::open_in`], but for room.
+    pub fn divide(options: &Options, environment: &Environment) -> Result<Division> {
+        Devices::found(options, environment).map(|(_, _, division)| division)
+    }
+
+    /// The cards, the ledger of the lease that they are what is had of, and how the machine is divided.
+    fn found(options: &Options, environment: &Environment) -> Result<(Vec<PhysicalDevice>, Option<Machine>, Division)> {
+        options.refuse_what_is_not_built()?;
+        let mut cards = options.simulated_cards(environment)?;
+        let leased = crate::cards::of_a_lease(&mut cards, environment)?;
+        let division = plimsoll_device::resolve(&cards, options, environment)?;
+        Ok((cards, leased, division))
     }
 
     /// Devices that somebody else made.

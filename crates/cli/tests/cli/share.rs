@@ -167,3 +167,24 @@ fn networks_side_by_side() {
     let mean = (accuracy(&ensemble["members"][0]) + accuracy(&ensemble["members"][1])) / 2.0;
     assert!((accuracy(&ensemble) - mean).abs() < 1e-12);
 }
+
+#[test]
+fn towers_are_where_the_cards_are() {
+    let on_cards = document("train digits --sim-gpus 2x1GiB --steps 5 --json");
+    let on_cpus = document("train digits --towers 2 --steps 5 --json");
+    assert_eq!(on_cards["final_loss"], on_cpus["final_loss"], "the device changes no bit");
+    let names = |document: &Value| -> Vec<String> {
+        document["devices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|device| device["name"].as_str().unwrap().rsplit("device:").next().unwrap().into())
+            .collect()
+    };
+    assert_eq!(names(&on_cards), ["CPU:0", "GPU:0", "GPU:1"]);
+    assert_eq!(names(&on_cpus), ["CPU:0", "CPU:1"]);
+    for device in on_cards["devices"].as_array().unwrap() {
+        assert!(device["measured_peak_bytes"].as_u64().unwrap() > 0, "{device}");
+        assert_eq!(device["measured_peak_bytes"], device["planned_peak_bytes"]);
+    }
+}

@@ -3,8 +3,8 @@
 use plimsoll::GraphBuilder;
 use plimsoll::builder::optimizer::average_gradients;
 use plimsoll::builder::{Reuse, Variable};
+use plimsoll::{DeviceKind, Devices, HostTensor, Output};
 use plimsoll::{Error, Result};
-use plimsoll::{HostTensor, Output};
 
 /// Where replicas and variables are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,15 @@ impl Towers {
     /// So many towers, tower `i` on `/cpu:i`, variables on `/cpu:0`.
     pub fn on_cpus(count: usize) -> Towers {
         Towers { devices: (0..count).map(|index| format!("/cpu:{index}")).collect(), variables: "/cpu:0".to_string() }
+    }
+
+    /// So many towers on these devices, variables on `/cpu:0`. Where there are logical GPUs, tower `i` is on the `i`-th of them,
+    /// counted round and round; else it is on `/cpu:i`.
+    pub fn on(devices: &Devices, count: usize) -> Towers {
+        match gpus(devices) {
+            0 => Towers::on_cpus(count),
+            gpus => Towers { devices: (0..count).map(|index| format!("/gpu:{}", index % gpus)).collect(), variables: "/cpu:0".to_string() },
+        }
     }
 
     /// Builds `tower` once for each device, in name scope `tower_i`. The first tower makes the variables, the others find
@@ -38,6 +47,11 @@ impl Towers {
         }
         Ok(built)
     }
+}
+
+/// How many logical GPUs there are.
+fn gpus(devices: &Devices) -> usize {
+    devices.specs().iter().filter(|spec| spec.kind == DeviceKind::Gpu).count()
 }
 
 /// The mean of scalars, named `name`.

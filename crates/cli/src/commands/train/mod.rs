@@ -49,7 +49,8 @@ pub struct TrainArgs {
     /// A model: the operation that gives variables their first values [default: init]
     #[arg(long, value_name = "OPERATION")]
     init: Vec<String>,
-    /// Replicas of the network, tower i on CPU:i; without --device-count there are as many logical CPU devices [default: 2]
+    /// Replicas of the network: tower i on GPU:i, or, where there are no GPUs, on CPU:i. Without --device-count there are as many
+    /// logical CPU devices as towers on them [default: one on each GPU, or 2 on CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     towers: Option<u32>,
     /// Each tower takes steps of its own, without waiting for the others

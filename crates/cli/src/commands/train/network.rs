@@ -11,7 +11,7 @@ use super::{Planned, TrainArgs};
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, Result, wrong_use};
 
-/// Towers, where no number is said.
+/// Towers, where no number is said and there are no GPUs: else there is one on each of them.
 const DEFAULT_TOWERS: u32 = 2;
 
 /// A network with what it learns from.
@@ -58,15 +58,18 @@ impl Network {
     /// # Errors
     /// Wrong use for a batch that cannot be divided; what is wrong with the data; RESOURCE_EXHAUSTED where it does not fit.
     pub fn plan(&self, args: &TrainArgs, options: &DeviceOptions) -> Result<Planned> {
+        let resolved = options.resolve(None)?;
+        let gpus = crate::load::gpus(&resolved)?;
+        let default_towers = if gpus == 0 { DEFAULT_TOWERS } else { gpus };
         let config = Config {
-            towers: args.towers.unwrap_or(DEFAULT_TOWERS) as usize,
+            towers: args.towers.unwrap_or(default_towers) as usize,
             batch_size: args.batch_size,
             optimizer: args.optimizer,
             learning_rate: args.learning_rate,
             seed: args.seed,
             is_async: args.is_async,
         };
-        let resolved = self.with_defaults(options.resolve(None)?, &config);
+        let resolved = self.with_defaults(resolved, &config, gpus);
         let devices = crate::load::open(&resolved, options)?;
         let data = self.data(args)?;
         let trainer = Trainer::new(&devices, self.model, data, &config).map_err(|error| match error.code() {
@@ -93,9 +96,10 @@ impl Network {
         })
     }
 
-    /// A logical CPU device for each tower where no number is said, and a line for each of them that has none.
-    fn with_defaults(&self, mut options: Options, config: &Config) -> Options {
-        let towers = config.towers as u32;
+    /// A logical CPU device for each tower where no number is said, and a line for each of them that has none. Where towers are
+    /// on GPUs, one for the variables.
+    fn with_defaults(&self, mut options: Options, config: &Config, gpus: u32) -> Options {
+        let towers = if gpus == 0 { config.towers as u32 } else { 1 };
         let count = *options.device_count.entry("CPU".to_string()).or_insert(towers as i32);
         let each = if config.is_async { config.batch_size } else { config.batch_size / config.towers as u64 };
         let [variables, towers_own, more] = self.lines;
@@ -135,14 +139,16 @@ mod tests {
 
     #[test]
     fn a_device_without_a_limit_gets_the_default() {
-        let limits = |towers: usize, text: &str| {
+        let limits_with = |gpus: u32, towers: usize, text: &str| {
             let options = if text.is_empty() { Options::new() } else { Options::new().memory_limit_flag(text).unwrap() };
             let config = Config { towers, batch_size: 128, optimizer: None, learning_rate: None, seed: 0, is_async: false };
-            let options = find("digits").unwrap().with_defaults(options, &config);
+            let options = find("digits").unwrap().with_defaults(options, &config, gpus);
             let mut limits: Vec<String> = options.memory_limits.iter().map(ToString::to_string).collect();
             limits.sort();
             limits.join(",")
         };
+        let limits = |towers: usize, text: &str| limits_with(0, towers, text);
+        assert_eq!(limits_with(2, 2, ""), "CPU:0=32MiB");
         for (towers, given, all) in [
             (2, "", "CPU:0=32MiB,CPU:1=16MiB"),
             (2, "CPU:0=64mb", "CPU:0=64MiB,CPU:1=16MiB"),
