@@ -266,7 +266,13 @@ impl Run {
         self.ring();
     }
 
-    /// Whether some command failed.
+    /// Ends the run early without a failure. Queues give up before their next command; those that are done stay done.
+    pub fn give_up(&self) {
+        self.failed.store(true, Ordering::SeqCst);
+        self.ring();
+    }
+
+    /// Whether some command failed, or the run is to end early.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }

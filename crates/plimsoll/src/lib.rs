@@ -54,7 +54,7 @@ pub use plimsoll_plan::{
     PlanFetch, PlanVariable, Signature, Together, Transfer, VariableKind, Why,
 };
 pub use plimsoll_runtime::{
-    Callable, CommandProfile, DeviceReport, DeviceStepStats, Lane, NodeExecStats, OperationProfile, Profile, RunMetadata, Times,
+    Callable, Cancellation, CommandProfile, DeviceReport, DeviceStepStats, Lane, NodeExecStats, OperationProfile, Profile, RunMetadata, Times,
     VariableInfo,
 };
 

@@ -4,6 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use plimsoll_base::Result;
+
+use crate::cancellation::{self, Cancellation};
+
 /// A variable, by its number in the session, and whether it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
@@ -84,19 +88,36 @@ impl Accesses {
     /// Waits until nobody holds what conflicts with the wish, and nobody who came earlier waits for such. Allocates nothing,
     /// but for a variable or for many waiting threads, where there are more than ever before.
     pub fn take<'a>(&'a self, wish: &'a Wish) -> Granted<'a> {
+        match self.take_until(wish, None) {
+            Ok(granted) => granted,
+            Err(_) => unreachable!("nothing ends this wait"),
+        }
+    }
+
+    /// As [`Accesses::take`], as long as nothing cancels it.
+    ///
+    /// # Errors
+    /// As [`Cancellation::error`]: nothing was granted.
+    pub fn take_until<'a>(&'a self, wish: &'a Wish, cancellation: Option<&Cancellation>) -> Result<Granted<'a>> {
         let mut table = self.table();
         if !table.waiting.is_empty() || !table.is_free(wish) {
             let ticket = table.tickets;
             table.tickets += 1;
             table.waiting.push_back((ticket, wish.clone()));
-            while !table.is_turn_of(ticket) {
-                table = self.changed.wait(table).unwrap_or_else(PoisonError::into_inner);
+            let mut ended = None;
+            while !table.is_turn_of(ticket) && ended.is_none() {
+                table = cancellation::wait(&self.changed, table, cancellation);
+                ended = cancellation.and_then(Cancellation::error);
             }
-            // Whoever was held up by this wish while it waited is held up by it now.
+            // Whoever was held up by this wish while it waited is held up by it now, or by nothing.
             table.waiting.retain(|(other, _)| *other != ticket);
+            if let Some(error) = ended {
+                self.changed.notify_all();
+                return Err(error);
+            }
         }
         table.hold(wish);
-        Granted { accesses: self, wish }
+        Ok(Granted { accesses: self, wish })
     }
 
     /// Whether a wish would be granted at once.

@@ -8,6 +8,7 @@ use plimsoll_device::Trace;
 use plimsoll_graph::HostTensor;
 use plimsoll_plan::Plan;
 
+use crate::cancellation::Cancellation;
 use crate::lane::Lane;
 use crate::loaded::{Ends, Loaded};
 use crate::profile::{Profile, Recorder};
@@ -73,7 +74,15 @@ impl Callable {
     /// session was closed; FAILED_PRECONDITION for variables that were not initialised; RESOURCE_EXHAUSTED where the line
     /// has no room for another run; what a kernel says, with its node.
     pub fn run_into(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<()> {
-        self.run_with(feeds, fetches, None, None).map(drop)
+        self.run_with(feeds, fetches, None, None, None).map(drop)
+    }
+
+    /// As [`Callable::run_into`], until `cancellation` ends it.
+    ///
+    /// # Errors
+    /// As [`Callable::run_into`]; CANCELLED or DEADLINE_EXCEEDED where it was ended.
+    pub fn run_until(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor], cancellation: &Cancellation) -> Result<()> {
+        self.run_with(feeds, fetches, None, None, Some(cancellation)).map(drop)
     }
 
     /// As [`Callable::run_into`], adding to `times` (see [`Callable::times`]) how the run spent its time.
@@ -84,7 +93,7 @@ impl Callable {
         if times.busy.len() != self.session.devices().all().len() {
             return Err(Error::invalid_argument("the times are not of this session"));
         }
-        self.run_with(feeds, fetches, None, Some(times)).map(drop)
+        self.run_with(feeds, fetches, None, Some(times), None).map(drop)
     }
 
     /// As [`Callable::run_into`], and says what ran when on which device.
@@ -94,7 +103,7 @@ impl Callable {
     pub fn run_with_stats(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<RunMetadata> {
         let trace = Trace::new(self.plan().queues().iter().map(|queue| queue.program.commands.len()));
         let start = Instant::now();
-        let trace = self.run_with(feeds, fetches, Some(trace), None)?;
+        let trace = self.run_with(feeds, fetches, Some(trace), None, None)?;
         let elapsed = start.elapsed();
         let trace = trace.unwrap_or_else(|| Trace::new([]));
         Ok(RunMetadata::new(self.plan(), self.session.graph(), self.session.devices().specs(), &trace, elapsed))
@@ -108,7 +117,7 @@ impl Callable {
         let mut recorder = Recorder::new(self.plan());
         for _ in 0..runs.max(1) {
             let start = Instant::now();
-            let trace = self.run_with(feeds, fetches, Some(recorder.trace()), None)?;
+            let trace = self.run_with(feeds, fetches, Some(recorder.trace()), None, None)?;
             recorder.add(start.elapsed(), trace, self.plan(), self.session.devices().specs());
         }
         Ok(recorder.finish(self.plan(), self.session.graph()))
@@ -121,6 +130,7 @@ impl Callable {
         fetches: &mut [&mut HostTensor],
         trace: Option<Trace>,
         times: Option<&mut Times>,
+        cancellation: Option<&Cancellation>,
     ) -> Result<Option<Trace>> {
         let plan = &self.loaded.plan;
         if feeds.len() != plan.feeds.len() {
@@ -148,12 +158,12 @@ impl Callable {
         }
         let is_ready = |feed: &HostTensor| feed.bytes().is_some() || feed.data_type() == DataType::String;
         if feeds.iter().all(|feed| is_ready(feed)) {
-            return self.run_dense(Ends { feeds, fetches, trace, times });
+            return self.run_dense(Ends { feeds, fetches, trace, times, cancellation });
         }
         let dense = |feed: &&HostTensor| if is_ready(feed) { Ok((*feed).clone()) } else { feed.dense() };
         let dense = feeds.iter().map(dense).collect::<Result<Vec<_>>>()?;
         let feeds: Vec<&HostTensor> = dense.iter().collect();
-        self.run_dense(Ends { feeds: &feeds, fetches, trace, times })
+        self.run_dense(Ends { feeds: &feeds, fetches, trace, times, cancellation })
     }
 
     fn run_dense(&self, mut ends: Ends<'_, '_, '_>) -> Result<Option<Trace>> {

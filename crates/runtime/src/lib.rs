@@ -5,6 +5,7 @@
 mod access;
 mod arenas;
 mod callable;
+mod cancellation;
 mod cards;
 mod checkpoints;
 mod devices;
@@ -23,6 +24,7 @@ mod turns;
 mod variables;
 
 pub use callable::Callable;
+pub use cancellation::Cancellation;
 pub use checkpoints::{CheckpointReader, CheckpointWriter, Checkpoints, Sink, Source};
 pub use devices::{DeviceReport, Devices};
 pub use lane::Lane;

@@ -13,6 +13,7 @@ use plimsoll_plan::{Plan, PlanVariable, VariableKind};
 
 use crate::access::{Access, Wish};
 use crate::arenas::Arenas;
+use crate::cancellation::Cancellation;
 use crate::checkpoints::Checkpoints;
 use crate::files::{Calls, Files, Reached};
 use crate::lane::Memory;
@@ -73,6 +74,8 @@ pub(crate) struct Ends<'a, 'b, 'c> {
     pub trace: Option<Trace>,
     /// Where to add how the time was spent, if somebody wants to know.
     pub times: Option<&'a mut Times>,
+    /// What may end the run early.
+    pub cancellation: Option<&'a Cancellation>,
 }
 
 /// The changing part of a run; used by one run at a time, again and again.
@@ -247,7 +250,7 @@ impl Loaded {
     }
 
     fn execute(&self, context: &mut Context, room: &Room<'_>, ends: &mut Ends<'_, '_, '_>) -> Result<()> {
-        let Ends { feeds, fetches, trace, times } = ends;
+        let Ends { feeds, fetches, trace, times, cancellation } = ends;
         let run = Run::alone(&mut context.run);
         match room {
             Room::Shared(_) => context.blocks.iter().for_each(|(device, block)| run.bindings.arenas[*device] = block.address()),
@@ -268,10 +271,12 @@ impl Loaded {
         run.is_timed = times.is_some();
         let since = run.begins();
         run.restart();
+        let watched = cancellation.map(|cancellation| cancellation.watch(&context.run)).transpose()?;
         if !self.executables.is_empty() {
             self.executables.iter().for_each(|executable| executable.submit(&context.run));
             self.devices[self.host].drive(&context.run);
         }
+        drop(watched);
         if let (Some(times), Some(since)) = (times, since) {
             self.note(times, since, &context.run);
         }
@@ -279,9 +284,20 @@ impl Loaded {
             *trace = Run::alone(&mut context.run).trace.take();
         }
         let failure = context.run.failure();
-        self.mark_assigned(&context.run, failure.is_some());
+        let is_done = failure.is_none() && (!context.run.has_failed() || self.is_done(&context.run));
+        self.mark_assigned(&context.run, !is_done);
         let said = context.files.as_ref().and_then(|files| files.forget());
-        failure.map_or(Ok(()), |failure| Err(self.error(failure, said)))
+        match failure {
+            Some(failure) => Err(self.error(failure, said)),
+            None if is_done => Ok(()),
+            None => Err(cancellation.and_then(Cancellation::error).unwrap_or_else(|| Error::internal("a run gave up"))),
+        }
+    }
+
+    /// Whether every queue of a run that is over has finished all of its commands.
+    fn is_done(&self, run: &Run) -> bool {
+        let finished = |queue: usize| run.queues[queue].0.load(Ordering::Acquire) as usize;
+        self.plan.queues().iter().enumerate().all(|(index, queue)| finished(index) >= queue.program.commands.len())
     }
 
     /// Adds how a run that is over spent its time.

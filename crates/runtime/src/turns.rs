@@ -3,10 +3,13 @@
 //! Who waits holds no memory but what stays anyway, and no variable while somebody else runs, so that runs that are under way
 //! come to their end whatever waits. While somebody waits, runs that come later wait behind: none is overtaken for ever.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use plimsoll_base::{Error, Result};
+
+use crate::cancellation::{self, Cancellation};
 
 /// What became of something that needs room.
 pub(crate) enum Attempt<R> {
@@ -40,8 +43,20 @@ struct State {
     /// The next ticket, and the one whose turn it is.
     next: u64,
     first: u64,
+    /// Tickets after `first` whose holders wait no longer.
+    gone: BTreeSet<u64>,
     /// How many runs have ended while somebody waited.
     ends: u64,
+}
+
+impl State {
+    /// The turn of the next who still waits.
+    fn pass_on(&mut self) {
+        self.first += 1;
+        while self.gone.remove(&self.first) {
+            self.first += 1;
+        }
+    }
 }
 
 /// The sessions of the devices, as those who wait see them.
@@ -73,9 +88,14 @@ impl Turns {
     /// one's turn comes then.
     ///
     /// # Errors
-    /// What the last attempt says.
-    pub fn wait<R>(&self, others: &dyn Others, mut attempt: impl FnMut(&mut dyn FnMut()) -> Attempt<R>) -> Result<R> {
-        let mut turn = Some(self.turn());
+    /// What the last attempt says; why the wait was cancelled.
+    pub fn wait<R>(
+        &self,
+        others: &dyn Others,
+        cancellation: Option<&Cancellation>,
+        mut attempt: impl FnMut(&mut dyn FnMut()) -> Attempt<R>,
+    ) -> Result<R> {
+        let mut turn = Some(self.turn(cancellation)?);
         let mut attempt = || {
             let attempt = attempt(&mut || drop(turn.take()));
             if let Attempt::Over(_) = &attempt {
@@ -105,20 +125,32 @@ impl Turns {
                 return Err(error);
             }
             while state.ends == ends && others.is_any_under_way() {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = cancellation::wait(&self.changed, state, cancellation);
+                if let Some(error) = cancellation.and_then(Cancellation::error) {
+                    drop(state);
+                    return Err(error);
+                }
             }
         }
     }
 
-    fn turn(&self) -> Turn<'_> {
+    fn turn(&self, cancellation: Option<&Cancellation>) -> Result<Turn<'_>> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut state = self.state();
         let ticket = state.next;
         state.next += 1;
         while state.first != ticket {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = cancellation::wait(&self.changed, state, cancellation);
+            if let Some(error) = cancellation.and_then(Cancellation::error)
+                && state.first != ticket
+            {
+                state.gone.insert(ticket);
+                drop(state);
+                self.waiting.fetch_sub(1, Ordering::SeqCst);
+                return Err(error);
+            }
         }
-        Turn(self)
+        Ok(Turn(self))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -131,7 +163,7 @@ struct Turn<'a>(&'a Turns);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.state().first += 1;
+        self.0.state().pass_on();
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
         self.0.changed.notify_all();
     }

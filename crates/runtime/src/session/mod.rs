@@ -23,7 +23,7 @@ use crate::stats::RunMetadata;
 use crate::stored::{self, Stored};
 use crate::turns::Attempt;
 use crate::variables::Variables;
-use crate::{Callable, Devices, Lane};
+use crate::{Callable, Cancellation, Devices, Lane};
 
 pub use values::{Fill, VariableInfo};
 
@@ -193,6 +193,24 @@ impl Session {
     pub fn run(&self, feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Result<Vec<HostTensor>> {
         let tensors: Vec<&HostTensor> = feeds.iter().map(|(_, tensor)| *tensor).collect();
         self.callable_for(feeds, fetches, targets)?.run(&tensors)
+    }
+
+    /// As [`Session::run`], until `cancellation` ends it. Planning and loading are not ended.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; CANCELLED or DEADLINE_EXCEEDED where it was ended.
+    pub fn run_until(
+        &self,
+        feeds: &[(&str, &HostTensor)],
+        fetches: &[&str],
+        targets: &[&str],
+        cancellation: &Cancellation,
+    ) -> Result<Vec<HostTensor>> {
+        let tensors: Vec<&HostTensor> = feeds.iter().map(|(_, tensor)| *tensor).collect();
+        let callable = self.callable_for(feeds, fetches, targets)?;
+        let mut outputs = callable.outputs()?;
+        callable.run_until(&tensors, &mut outputs.iter_mut().collect::<Vec<_>>(), cancellation)?;
+        Ok(outputs)
     }
 
     /// As [`Session::run`], and says what ran when on which device.
@@ -388,7 +406,7 @@ impl Inner {
             }
         }
         // A run that found no room beside others waits for them before it starts.
-        turns.wait(self.devices.idle(), |has_room| self.attempt(loaded, lane, ends, has_room))
+        turns.wait(self.devices.idle(), ends.cancellation, |has_room| self.attempt(loaded, lane, ends, has_room))
     }
 
     /// One attempt to run, once the variables are granted; `has_room` is called when its memory is there, before it starts.
@@ -396,7 +414,7 @@ impl Inner {
         let asked = ends.times.is_some().then(Instant::now);
         let mut attempt = || {
             self.check_open()?;
-            let _granted = self.accesses.take(&loaded.wish);
+            let _granted = self.accesses.take_until(&loaded.wish, ends.cancellation)?;
             self.check_open()?;
             Ok(match lane {
                 Some(lane) => {
@@ -423,7 +441,7 @@ impl Inner {
         {
             return result;
         }
-        turns.wait(self.devices.idle(), |_| Attempt::of(take()))
+        turns.wait(self.devices.idle(), None, |_| Attempt::of(take()))
     }
 
     fn check_open(&self) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Sessions on devices: values, memory, order, refusals. One program, since each takes its time to link and its place on the disk.
 
 mod branches;
+mod cancel;
 mod first_fit;
 mod host_memory;
 mod hostile;

@@ -1,0 +1,142 @@
+//! Runs that end early, while they compute and while they wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_base::{Bytes, Code, DataType, Kind};
+use plimsoll_device::Options;
+use plimsoll_graph::HostTensor;
+use plimsoll_ops::builder::Initializer;
+use plimsoll_ops::{GraphBuilder, Registry};
+use plimsoll_runtime::{Cancellation, Devices, Session};
+
+/// Products in a row that take far longer than any test waits, between a write of `first` and one of `last`; `short` writes `first`
+/// and nothing else.
+fn session(devices: &Devices) -> Session {
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    let [first, last] = ["first", "last"].map(|name| b.get_variable(name, DataType::Float, [], &Initializer::Zeros).unwrap());
+    b.global_variables_initializer().unwrap();
+    let one = b.scalar(1f32).unwrap();
+    let begin = b.assign_add(&first, one).unwrap();
+    b.group(&[begin], "short").unwrap();
+    let x = b.placeholder("x", DataType::Float, plimsoll_graph::PartialShape(Some(vec![Some(256), Some(256)]))).build().unwrap();
+    let end = b.control_dependencies(&[begin], |b| {
+        let mut product = x;
+        for _ in 0..4000 {
+            product = b.matmul(product, x).build().unwrap();
+        }
+        let sum = b.reduce_sum(product, None).build().unwrap();
+        b.assign_add(&last, sum).unwrap()
+    });
+    b.group(&[end], "long").unwrap();
+    let registry = b.registry().clone();
+    Session::new(devices, &b.finish(), registry).unwrap()
+}
+
+fn x() -> HostTensor {
+    HostTensor::from_slice([256, 256], &vec![0f32; 256 * 256]).unwrap()
+}
+
+fn value(session: &Session, name: &str) -> f32 {
+    session.read_variable(name).unwrap().to_vec::<f32>().unwrap()[0]
+}
+
+fn open(threads: i32) -> Devices {
+    Devices::open(&Options::new().intra_op(threads)).unwrap()
+}
+
+#[test]
+fn what_was_done_stays_and_the_rest_does_not_happen() {
+    for threads in [1, 3] {
+        let devices = open(threads);
+        let session = session(&devices);
+        session.run(&[], &[], &["init"]).unwrap();
+        let x = x();
+        let ended = Cancellation::after(Duration::from_millis(30)).unwrap();
+        let error = session.run_until(&[("x", &x)], &[], &["long"], &ended).unwrap_err();
+        assert!(error.code() == Code::DeadlineExceeded && error.kind() == Kind::Deadline, "{error}");
+        assert_eq!(value(&session, "last"), 0.0, "it is behind the products");
+        let cancelled = Cancellation::new();
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| session.run_until(&[("x", &x)], &[], &["long"], &cancelled));
+            std::thread::sleep(Duration::from_millis(30));
+            cancelled.cancel();
+            let error = run.join().unwrap().unwrap_err();
+            assert!(error.code() == Code::Cancelled && error.kind() == Kind::Cancelled, "{error}");
+        });
+        // It stays cancelled: nothing of later runs happens.
+        let before = value(&session, "first");
+        assert!((0.0..=2.0).contains(&before), "{before}");
+        assert_eq!(session.run_until(&[], &[], &["short"], &cancelled).unwrap_err().code(), Code::Cancelled);
+        assert_eq!(value(&session, "first"), before);
+        // The session works as before, and a run that is over is not ended.
+        let open = Cancellation::new();
+        session.run_until(&[], &[], &["short"], &open).unwrap();
+        open.cancel();
+        session.run(&[], &[], &["short"]).unwrap();
+        assert_eq!(value(&session, "first"), before + 2.0);
+        session.release_unused();
+        session.close();
+        assert!(devices.report().iter().all(|device| device.reserved == Bytes::ZERO), "{:?}", devices.report());
+    }
+}
+
+#[test]
+fn runs_that_wait_for_a_variable_end_too() {
+    let devices = open(1);
+    let session = session(&devices);
+    session.run(&[], &[], &["init"]).unwrap();
+    let (x, long) = (x(), Cancellation::new());
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| session.run_until(&[("x", &x)], &[], &["long"], &long));
+        std::thread::sleep(Duration::from_millis(20));
+        // The run above has `first` as long as it goes on.
+        let short = Cancellation::after(Duration::from_millis(20)).unwrap();
+        assert_eq!(session.run_until(&[], &[], &["short"], &short).unwrap_err().code(), Code::DeadlineExceeded);
+        long.cancel();
+        assert_eq!(run.join().unwrap().unwrap_err().code(), Code::Cancelled);
+    });
+    session.run(&[], &[], &["short"]).unwrap();
+}
+
+#[test]
+fn runs_that_wait_for_room_end_too_in_any_order() {
+    let devices = open(1);
+    let first = session(&devices);
+    first.run(&[], &[], &["init"]).unwrap();
+    let x = x();
+    let short = Cancellation::after(Duration::from_millis(20)).unwrap();
+    first.run_until(&[("x", &x)], &[], &["long"], &short).unwrap_err();
+    let peak = devices.report()[0].peak;
+    first.release_unused();
+    let stays = devices.report()[0].reserved;
+    drop(first);
+    // Room for what four sessions keep, and for one run.
+    let limit = Bytes(3 * stays.0 + peak.0 + (peak.0 - stays.0) / 2);
+    let options = Options::new().intra_op(1).limit("CPU:0", &limit.0.to_string());
+    let devices = Devices::open(&options).unwrap();
+    let sessions = [0; 4].map(|_| session(&devices));
+    sessions.iter().for_each(|session| drop(session.run(&[], &[], &["init"]).unwrap()));
+    let ends = [0; 4].map(|_| Cancellation::new());
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = sessions
+            .iter()
+            .zip(&ends)
+            .map(|(session, end)| {
+                let x = &x;
+                let run = scope.spawn(move || session.run_until(&[("x", x)], &[], &["long"], end));
+                std::thread::sleep(Duration::from_millis(20));
+                run
+            })
+            .collect();
+        // Those in the middle of the queue, its end, and then the one that runs.
+        for index in [2, 1, 3, 0] {
+            ends[index].cancel();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for run in runs {
+            assert_eq!(run.join().unwrap().unwrap_err().code(), Code::Cancelled);
+        }
+    });
+    sessions.iter().for_each(|session| drop(session.run(&[], &[], &["short"]).unwrap()));
+}
