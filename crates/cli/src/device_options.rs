@@ -91,7 +91,6 @@ impl DeviceOptions {
     pub fn resolve(&self, case_config: Option<&Path>) -> Result<Options> {
         self.refuse_later_work()?;
         let mut options = Options::new();
-        options.fit = false;
         for path in case_config.into_iter().chain(self.config.as_deref()) {
             let bytes = model::read_file(path).or_usage()?;
             let config = read_config(&bytes).map_err(|error| Failure::usage(error.context(path.display())))?;

@@ -54,8 +54,8 @@ pub use plimsoll_plan::{
     PlanFetch, PlanVariable, Signature, Together, Transfer, VariableKind, Why,
 };
 pub use plimsoll_runtime::{
-    Callable, Cancellation, CommandProfile, DeviceReport, DeviceStepStats, Lane, NodeExecStats, OperationProfile, Profile, RunMetadata, Times,
-    VariableInfo,
+    Callable, Cancellation, CommandProfile, DeviceReport, DeviceStepStats, Lane, NodeExecStats, OperationProfile, Profile, RunMetadata,
+    Times, VariableInfo,
 };
 
 /// Building graphs: scopes, variables, initializers, gradients, optimizers.

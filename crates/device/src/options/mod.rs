@@ -70,7 +70,7 @@ pub struct Options {
     pub place_pruned_graph: bool,
     /// How nodes come to devices.
     pub placement: PlacementMode,
-    /// Whether a plan that is too big is made to fit.
+    /// Whether a plan that is too big is made to fit: not yet, UNIMPLEMENTED when devices are opened.
     pub fit: bool,
     /// Threads that compute at the same time; 0 is one for every core this process may use.
     pub intra_op: i32,
@@ -103,7 +103,7 @@ impl Default for Options {
             log_placement: false,
             place_pruned_graph: false,
             placement: PlacementMode::TensorFlow,
-            fit: true,
+            fit: false,
             intra_op: 0,
             inter_op: 0,
             device_count: BTreeMap::new(),
