@@ -11,6 +11,8 @@ use serde_json::Value;
 const ARROWS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("memory", &["base"]),
+    ("mock-driver", &[]),
+    ("shim", &["base", "memory"]),
     ("graph", &["base"]),
     ("device", &["base", "memory"]),
     ("kernels", &["base", "device"]),
@@ -31,7 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const FOREIGN: &[(&str, &[&str])] = &[
     ("bytemuck", &["graph", "share"]),
     ("clap", &["cli"]),
-    ("libc", &["memory", "device-cuda", "shim"]),
+    ("libc", &["memory", "device-cuda", "shim", "mock-driver"]),
     ("libm", &["kernels"]),
     ("rustix", &["base", "share"]),
     ("serde", &["graph", "share", "cli"]),
@@ -43,6 +45,9 @@ const FOREIGN: &[(&str, &[&str])] = &[
 
 /// Crates without `unsafe`.
 const SAFE: &[&str] = &["base", "graph", "formats", "ops", "plan", "runtime", "share", "plimsoll", "train", "cli"];
+
+/// Libraries that are loaded into programs which know nothing of them: what their functions know has no other place than statics.
+const LOADED: &[&str] = &["shim", "mock-driver"];
 
 /// Every crate of the workspace with what it depends on (not for tests, not for builds).
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
@@ -144,7 +149,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn no_state_hides_in_statics() {
     let mut looked_at = 0;
-    for room in dependencies().keys() {
+    for room in dependencies().keys().filter(|room| !LOADED.contains(&room.as_str())) {
         for file in sources(&root().join("crates").join(room).join("src")) {
             let text = std::fs::read_to_string(&file).expect("it can be read");
             looked_at += 1;

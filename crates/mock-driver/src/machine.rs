@@ -1,0 +1,219 @@
+//! The machine: cards, and what each process has of them, in one file.
+//!
+//! A process has a slot in it as long as it has the file open: the kernel frees the lock on the slot's byte. All looks and
+//! changes are under one lock, so that each sees an instant.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The variable that names the machine's folder.
+pub const MACHINE: &str = "PLIMSOLL_MOCK_GPUS";
+
+const MAX_CARDS: usize = 8;
+const MAX_SLOTS: usize = 1024;
+const CARD: u64 = 64;
+const SLOTS_AT: u64 = 4096;
+const SLOT: usize = 8 * (1 + MAX_CARDS);
+
+/// The bytes that are locked: one for a look or a change, then one for each slot.
+const LOCKS: i64 = 1 << 40;
+
+/// A card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// Its UUID.
+    pub uuid: [u8; 16],
+    /// Its memory.
+    pub total: u64,
+}
+
+impl Card {
+    /// The UUID as the driver's tools write it.
+    pub fn name(&self) -> String {
+        let hex: String = self.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    }
+}
+
+/// A process that has memory, or could have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its number.
+    pub pid: u32,
+    /// Bytes of each card.
+    pub used: Vec<u64>,
+}
+
+/// A machine with cards.
+#[derive(Debug)]
+pub struct Machine {
+    path: PathBuf,
+    file: File,
+    cards: Vec<Card>,
+}
+
+/// A process's own part in a machine. It ends with the last process that has this open.
+#[derive(Debug)]
+pub(crate) struct Part {
+    _lock: File,
+    slot: usize,
+}
+
+impl Machine {
+    /// Makes a machine of that folder, with cards that have so much memory.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn create(folder: &Path, totals: &[u64]) -> io::Result<Machine> {
+        let path = folder.join("machine");
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+        file.write_all_at(&(totals.len().min(MAX_CARDS) as u64).to_le_bytes(), 0)?;
+        for (number, total) in (1u8..).zip(totals.iter().take(MAX_CARDS)) {
+            let mut bytes = [0; CARD as usize];
+            bytes[..16].copy_from_slice(&[number; 16]);
+            bytes[16..24].copy_from_slice(&total.to_le_bytes());
+            file.write_all_at(&bytes, CARD * u64::from(number))?;
+        }
+        Machine::open(folder)
+    }
+
+    /// The machine of a folder.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn open(folder: &Path) -> io::Result<Machine> {
+        let path = folder.join("machine");
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        let count = word(&file, 0)?.min(MAX_CARDS as u64);
+        let card = |number: u64| {
+            let mut uuid = [0; 16];
+            file.read_exact_at(&mut uuid, CARD * number)?;
+            Ok(Card { uuid, total: word(&file, CARD * number + 16)? })
+        };
+        let cards = (1..=count).map(card).collect::<io::Result<_>>()?;
+        Ok(Machine { path, file, cards })
+    }
+
+    /// Its cards.
+    pub fn cards(&self) -> &[Card] {
+        &self.cards
+    }
+
+    /// Bytes of each card that are used at this instant.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn used(&self) -> io::Result<Vec<u64>> {
+        Ok(self.sum(&self.programs()?))
+    }
+
+    /// The most that was used of a card at once.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn peak(&self, card: usize) -> io::Result<u64> {
+        word(&self.file, CARD * (card as u64 + 1) + 24)
+    }
+
+    /// The processes that live and have come to the driver.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn programs(&self) -> io::Result<Vec<Program>> {
+        let lock = self.lock()?;
+        Ok(self.living(&lock)?.into_iter().map(|(_, program)| program).collect())
+    }
+
+    fn sum(&self, programs: &[Program]) -> Vec<u64> {
+        (0..self.cards.len()).map(|card| programs.iter().map(|program| program.used[card]).sum()).collect()
+    }
+
+    /// A new handle, locked until it is dropped.
+    fn lock(&self) -> io::Result<File> {
+        let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
+        control(&file, libc::F_OFD_SETLKW, LOCKS)?;
+        Ok(file)
+    }
+
+    /// Under the lock: those whose slots are locked by others than this handle.
+    fn living(&self, lock: &File) -> io::Result<Vec<(usize, Program)>> {
+        let slots = (word(&self.file, 8)? as usize).min(MAX_SLOTS);
+        let mut bytes = vec![0; slots * SLOT];
+        self.file.read_exact_at(&mut bytes, SLOTS_AT)?;
+        let mut out = Vec::new();
+        for (slot, bytes) in bytes.chunks_exact(SLOT).enumerate() {
+            if control(lock, libc::F_OFD_GETLK, LOCKS + 1 + slot as i64)? {
+                let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+                out.push((slot, Program { pid: words[0] as u32, used: words[1..=self.cards.len()].to_vec() }));
+            }
+        }
+        Ok(out)
+    }
+
+    /// A slot for this process.
+    pub(crate) fn join(&self) -> io::Result<Part> {
+        let lock = self.lock()?;
+        let living = self.living(&lock)?;
+        let slot = (0..MAX_SLOTS).find(|slot| living.iter().all(|(taken, _)| taken != slot)).ok_or(io::ErrorKind::StorageFull)?;
+        let own = OpenOptions::new().read(true).write(true).open(&self.path)?;
+        control(&own, libc::F_OFD_SETLK, LOCKS + 1 + slot as i64)?;
+        let mut bytes = [0; SLOT];
+        bytes[..8].copy_from_slice(&u64::from(std::process::id()).to_le_bytes());
+        self.file.write_all_at(&bytes, SLOTS_AT + (slot * SLOT) as u64)?;
+        let slots = word(&self.file, 8)?.max(slot as u64 + 1);
+        self.file.write_all_at(&slots.to_le_bytes(), 8)?;
+        Ok(Part { _lock: own, slot })
+    }
+
+    /// Takes bytes of a card for a process; whether the card has them.
+    pub(crate) fn take(&self, part: &Part, card: usize, bytes: u64) -> io::Result<bool> {
+        let lock = self.lock()?;
+        let programs: Vec<Program> = self.living(&lock)?.into_iter().map(|(_, program)| program).collect();
+        let used = self.sum(&programs)[card].saturating_add(bytes);
+        if used > self.cards[card].total {
+            return Ok(false);
+        }
+        let at = SLOTS_AT + (part.slot * SLOT + 8 * (1 + card)) as u64;
+        self.file.write_all_at(&(word(&self.file, at)? + bytes).to_le_bytes(), at)?;
+        let peak = CARD * (card as u64 + 1) + 24;
+        self.file.write_all_at(&word(&self.file, peak)?.max(used).to_le_bytes(), peak)?;
+        Ok(true)
+    }
+
+    /// Gives bytes of a card back.
+    pub(crate) fn give_back(&self, part: &Part, card: usize, bytes: u64) -> io::Result<()> {
+        let _lock = self.lock()?;
+        let at = SLOTS_AT + (part.slot * SLOT + 8 * (1 + card)) as u64;
+        self.file.write_all_at(&word(&self.file, at)?.saturating_sub(bytes).to_le_bytes(), at)
+    }
+}
+
+/// A number in the file; 0 behind its end.
+fn word(file: &File, at: u64) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    match file.read_exact_at(&mut bytes, at) {
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
+        _ => Ok(u64::from_le_bytes(bytes)),
+    }
+}
+
+/// Locks a byte, or says whether another handle has it locked.
+fn control(file: &File, command: libc::c_int, byte: i64) -> io::Result<bool> {
+    // SAFETY: numbers, for which zero is a value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = byte;
+    lock.l_len = 1;
+    loop {
+        // SAFETY: the descriptor is open, and the commands read and write the structure alone.
+        match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) } {
+            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            -1 => return Err(io::Error::last_os_error()),
+            _ => return Ok(lock.l_type != libc::F_UNLCK as libc::c_short),
+        }
+    }
+}

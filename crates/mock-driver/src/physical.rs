@@ -1,0 +1,118 @@
+//! Physical memory by handles, and where it is mapped.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{c_int, c_ulonglong, c_void};
+
+use crate::state::{BLOCK, INVALID_VALUE, State as Process, Status, put, up, with};
+
+struct Memory {
+    /// None for the host's.
+    card: Option<usize>,
+    bytes: u64,
+    handles: u64,
+    mappings: u64,
+}
+
+#[derive(Default)]
+pub struct State {
+    memory: HashMap<u64, Memory>,
+    mappings: BTreeMap<u64, (u64, u64)>,
+}
+
+/// The beginning of `CUmemAllocationProp`: kind, kinds of handles, kind and number of the location.
+pub type Properties = [c_int; 4];
+
+impl Process {
+    fn sweep(&mut self, handle: u64) {
+        if self.physical.memory.get(&handle).is_some_and(|memory| memory.handles == 0 && memory.mappings == 0)
+            && let Some(Memory { card: Some(card), bytes, .. }) = self.physical.memory.remove(&handle)
+        {
+            self.give_back(card, bytes);
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemCreate(place: *mut u64, bytes: usize, of: *const Properties, _flags: c_ulonglong) -> Status {
+    let bytes = bytes as u64;
+    if place.is_null() || of.is_null() || bytes == 0 || !bytes.is_multiple_of(BLOCK) {
+        return INVALID_VALUE;
+    }
+    with(|state| {
+        // SAFETY: the caller's promise.
+        let [_, _, kind, number] = unsafe { *of };
+        let card = if kind == 1 { Some(state.card(number)?) } else { None };
+        card.map_or(Ok(()), |card| state.take(card, bytes))?;
+        let handle = state.name(1);
+        state.physical.memory.insert(handle, Memory { card, bytes, handles: 1, mappings: 0 });
+        // SAFETY: the caller's promise.
+        unsafe { put(place, handle) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemRelease(handle: u64) -> Status {
+    with(|state| {
+        let memory = state.physical.memory.get_mut(&handle).filter(|memory| memory.handles > 0).ok_or(INVALID_VALUE)?;
+        memory.handles -= 1;
+        state.sweep(handle);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemRetainAllocationHandle(place: *mut u64, address: *mut c_void) -> Status {
+    with(|state| {
+        let (&start, &(bytes, handle)) = state.physical.mappings.range(..=address as u64).next_back().ok_or(INVALID_VALUE)?;
+        if address as u64 - start >= bytes {
+            return Err(INVALID_VALUE);
+        }
+        state.physical.memory.get_mut(&handle).ok_or(INVALID_VALUE)?.handles += 1;
+        // SAFETY: the caller's promise.
+        unsafe { put(place, handle) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAddressReserve(place: *mut u64, bytes: usize, _align: usize, _address: u64, _flags: c_ulonglong) -> Status {
+    // SAFETY: the caller's promise.
+    with(|state| unsafe { put(place, state.name(up(bytes as u64, BLOCK))) })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemAddressFree(_address: u64, _bytes: usize) -> Status {
+    with(|_| Ok(()))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemMap(address: u64, bytes: usize, _offset: usize, handle: u64, _flags: c_ulonglong) -> Status {
+    with(|state| {
+        state.physical.memory.get_mut(&handle).ok_or(INVALID_VALUE)?.mappings += 1;
+        state.physical.mappings.insert(address, (bytes as u64, handle));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemUnmap(address: u64, bytes: usize) -> Status {
+    with(|state| {
+        let inside: Vec<u64> = state.physical.mappings.range(address..address + bytes as u64).map(|(start, _)| *start).collect();
+        if inside.is_empty() {
+            return Err(INVALID_VALUE);
+        }
+        for start in inside {
+            let Some((_, handle)) = state.physical.mappings.remove(&start) else { continue };
+            if let Some(memory) = state.physical.memory.get_mut(&handle) {
+                memory.mappings -= 1;
+            }
+            state.sweep(handle);
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetAllocationGranularity(place: *mut usize, _of: *const Properties, _option: c_int) -> Status {
+    // SAFETY: the caller's promise.
+    with(|_| unsafe { put(place, BLOCK as usize) })
+}

@@ -1,0 +1,32 @@
+//! A library between a program and NVIDIA's driver, loaded by LD_PRELOAD, that holds the program to its lease.
+//!
+//! **How calls come here.** The functions of the driver that allocate, free and report memory have a wrapper of the same name
+//! ([`table`]): linking finds it. For all other ways the address is exchanged: [`hook`] stands before `dlsym`,
+//! [`lookup`] before `cuGetProcAddress`. Each asks the real one first, and exchanges what is known to be the driver's function.
+//!
+//! **What a wrapper does.** It reserves in the ledger of the lease ([`process`]), then calls the driver, and gives back what
+//! the driver did not take. Reserving is one transaction for all programs under the lease. What is freed is given back after
+//! the driver has freed it. A wrapper whose request has no room answers CUDA_ERROR_OUT_OF_MEMORY.
+//!
+//! **What it leaves alone.** Nothing happens before the first of these calls: no file is opened, no library loaded, no
+//! thread started. Without PLIMSOLL_LEASE every call goes straight to the driver. The shim prints nothing, handles no signal, and
+//! a panic inside of it is CUDA_ERROR_UNKNOWN.
+#![cfg(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#![allow(non_snake_case, reason = "the driver's functions keep their names")]
+
+mod abi;
+mod array;
+mod context;
+mod driver;
+mod graph;
+mod hook;
+mod info;
+mod loader;
+mod lookup;
+mod nvml;
+mod plain;
+mod pool;
+mod process;
+mod size;
+mod table;
+mod vmm;

@@ -1,0 +1,62 @@
+//! Every way on which a program comes to the driver is held to the line.
+
+use crate::rig::{Rig, said};
+
+#[test]
+fn linking_and_looking_up_are_caught() {
+    let rig = Rig::new("ways", &[4096]);
+    let (Some(linked), Some(client)) = (rig.compile("client", &["-DLINKED"]), rig.compile("client", &[])) else { return };
+    let lease = rig.lease(&[512]);
+    let full = "8 times, status 2, free 0 of 512 MiB\n";
+    assert_eq!(said(rig.under(&lease, &linked).arg("linked")), full);
+    for way in ["dlsym", "default", "v1", "v2", "legacy", "perthread", "twice"] {
+        assert_eq!(said(rig.under(&lease, &client).arg(way)), full, "{way}");
+        let pool = said(rig.under(&lease, &client).args([way, "async"]));
+        assert_eq!(pool, full, "{way}, from a pool");
+    }
+    // By a path, as some programs do.
+    assert_eq!(said(rig.under(&lease, &client).args(["dlsym", "plain"]).arg(rig.driver().join("libcuda.so.1"))), full);
+    assert_eq!((lease.held(0), rig.gpus.used().unwrap()), (0, vec![0]));
+    assert_eq!(lease.inside().most_reserved(0).0, 512 << 20);
+    assert_eq!(rig.gpus.peak(0).unwrap(), 512 << 20);
+    assert!(lease.inside().refused(0) >= 16, "{}", lease.inside().refused(0));
+
+    // Nothing of it is the driver's doing.
+    assert_eq!(said(rig.bare(&client).arg("v2")), "64 times, status 2, free 0 of 4096 MiB\n");
+    // Without a lease, the shim lets everything through.
+    assert_eq!(said(rig.under(&lease, &client).env_remove("PLIMSOLL_LEASE").arg("v2")), "64 times, status 2, free 0 of 4096 MiB\n");
+}
+
+#[test]
+fn a_program_that_is_started_is_under_the_same_lease() {
+    let rig = Rig::new("exec", &[4096]);
+    let Some(client) = rig.compile("client", &[]) else { return };
+    let lease = rig.lease(&[512]);
+    assert_eq!(said(rig.under(&lease, &client).args(["v2", "fork"])), "4 times, status 2, free 0 of 512 MiB\n");
+    assert_eq!(rig.gpus.peak(0).unwrap(), 512 << 20);
+}
+
+#[test]
+fn a_lease_that_has_ended_gives_nothing() {
+    let rig = Rig::new("ended", &[4096]);
+    let Some(client) = rig.compile("client", &[]) else { return };
+    let lease = rig.lease(&[512]);
+    let mut late = rig.under(&lease, &client);
+    drop(lease);
+    assert_eq!(said(late.arg("v2")), "0 times, status 2, free 0 of 4096 MiB\n");
+    assert_eq!(said(late.env("PLIMSOLL_LEASE", "nonsense")), "0 times, status 2, free 0 of 4096 MiB\n");
+}
+
+#[test]
+fn cards_are_told_apart_by_their_names_whatever_their_order() {
+    let rig = Rig::new("order", &[4096, 2048, 1024]);
+    let Some(client) = rig.compile("client", &[]) else { return };
+    let lease = rig.lease(&[256, 512, 0]);
+    let names: Vec<String> = rig.gpus.cards().iter().map(|card| card.name()).collect();
+    let visible = |list: &str| said(rig.under(&lease, &client).arg("v2").env("CUDA_VISIBLE_DEVICES", list));
+    let (first, second) = ("4 times, status 2, free 0 of 256 MiB\n", "8 times, status 2, free 0 of 512 MiB\n");
+    for (list, is) in [("0", first), ("1,0", second), ("1", second), ("0,2", first), (&names[1], second), (&names[0][..12], first)] {
+        assert_eq!(visible(list), is, "{list}");
+    }
+    assert_eq!(visible("2"), "0 times, status 2, free 0 of 1024 MiB\n", "the lease has nothing of that card");
+}
