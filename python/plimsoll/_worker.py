@@ -17,7 +17,7 @@ import sys
 import traceback
 from typing import Any, Optional
 
-from . import _main, _pickling
+from . import _hook, _main, _pickling
 from ._wire import Channel, Chunk, Closed, Kind, Message
 
 SHOW_AND_DIE = signal.SIGUSR1
@@ -86,6 +86,7 @@ def begin(notes: mmap.mmap, jobs: int) -> None:
 def _prepare(setup: dict[str, Any], channel: Channel) -> None:
     sys.path[:] = setup["path"]
     sys.argv[:] = setup["argv"]
+    _hook.install()
     _main.adopt(setup["main"])
     for name, forwarded in zip(("stdout", "stderr"), setup["forward"]):
         if forwarded:

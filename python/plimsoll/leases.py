@@ -12,6 +12,7 @@ import threading
 from types import TracebackType
 from typing import IO, Optional, Union
 
+from . import _hook
 from ._binary import Gpus, LeaseOptions, Memory
 from ._process import kill_when_closed
 from .errors import LeaseRefused
@@ -117,6 +118,7 @@ class Lease:
                 os.environ[name] = theirs[name]
             else:
                 del os.environ[name]
+        _hook.install()
 
     def _end(self) -> int:
         """Lets the holder end, and waits until it has: the cards are free then. Its status."""

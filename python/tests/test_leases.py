@@ -154,7 +154,7 @@ def test_a_lease_of_this_process(machine):
     before = dict(os.environ)
     with plimsoll.lease(gpus=[1], memory="1GiB") as lease:
         assert lease.environment["CUDA_VISIBLE_DEVICES"] == os.environ["CUDA_VISIBLE_DEVICES"] == "1"
-        assert os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.2500"
+        assert os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.1250"
         assert [card["reserved_bytes"] for card in seen_outside()["cards"]] == [0, GIB]
         with pytest.raises(RuntimeError):
             lease.__enter__()

@@ -168,6 +168,7 @@ fn networks_side_by_side() {
     assert!((accuracy(&ensemble) - mean).abs() < 1e-12);
 }
 
+
 #[test]
 fn towers_are_where_the_cards_are() {
     let on_cards = document("train digits --sim-gpus 2x1GiB --steps 5 --json");
@@ -187,4 +188,37 @@ fn towers_are_where_the_cards_are() {
         assert!(device["measured_peak_bytes"].as_u64().unwrap() > 0, "{device}");
         assert_eq!(device["measured_peak_bytes"], device["planned_peak_bytes"]);
     }
+}
+
+/// A program for Python, and its folder on PYTHONPATH; None, and it is said, where there is no Python.
+fn python(folder: &Folder, source: &str, options: &str) -> Option<Said> {
+    if !Command::new("python3").args(["-c", "import sys; sys.exit(sys.version_info < (3, 7))"]).status().is_ok_and(|ended| ended.success()) {
+        eprintln!("skipped: there is no python3 of 3.7 or later");
+        return None;
+    }
+    std::fs::write(folder.0.join("program.py"), source).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args("run --sim-gpus 1x4GiB".split_whitespace()).args(options.split_whitespace()).args(["--", "python3"]);
+    command.arg(folder.0.join("program.py")).env("PYTHONPATH", &folder.0).env_remove("PLIMSOLL_HOOK");
+    Some(said(&mut command))
+}
+
+#[test]
+fn python_programs_get_a_hook() {
+    let folder = Folder::new("hook");
+    std::fs::write(folder.0.join("sitecustomize.py"), "import sys\nsys.mine = __file__\n").unwrap();
+    let source = "import json, os, sys, sitecustomize\n\
+        hook = [finder for finder in sys.meta_path if getattr(finder, 'is_plimsoll_hook', False)]\n\
+        path = os.environ['PYTHONPATH'].split(os.pathsep)\n\
+        cards = json.loads(os.environ.get('PLIMSOLL_FRAMEWORK_LIMITS', '{}')).get('cards')\n\
+        print(json.dumps([len(hook), sys.mine == sitecustomize.__file__, len(path), os.environ.get('XLA_PYTHON_CLIENT_MEM_FRACTION'), cards]))\n";
+    let Some(held) = python(&folder, source, "--memory 2GiB") else { return };
+    assert_eq!(held.code, 0, "{}", held.err);
+    let seen: Value = serde_json::from_str(&held.out).unwrap();
+    assert_eq!(seen.as_array().unwrap()[..4], [json!(1), json!(true), json!(2), json!("0.3750")], "{seen}");
+    let (card, gib) = (&seen[4][0], 1_u64 << 30);
+    assert_eq!((&card["bytes"], &card["total"], &card["pytorch"]), (&json!(2 * gib), &json!(4 * gib), &json!(3 * gib / 2)));
+    let whole = python(&folder, source, "").unwrap();
+    let seen: Value = serde_json::from_str(&whole.out).unwrap();
+    assert_eq!(seen, json!([0, true, 1, null, null]), "a whole card is the program's");
 }

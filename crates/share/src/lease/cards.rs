@@ -30,6 +30,8 @@ struct Inner {
     simulated: Option<String>,
     /// The lease that they are what is had of, as a program under it is told.
     outer: Option<String>,
+    /// The folder that their ledger was looked for in, where it was named.
+    state: Option<StateDir>,
 }
 
 impl Cards {
@@ -96,7 +98,7 @@ impl Cards {
             // A card of which a lease has nothing is not there.
             *visible = visible.filter(|_| device.total > Bytes::ZERO);
         }
-        Ok(Cards(Arc::new(Inner { all, visible, ordinals, totals, machine, nvml, none, simulated, outer })))
+        Ok(Cards(Arc::new(Inner { all, visible, ordinals, totals, machine, nvml, none, simulated, outer, state: state.cloned() })))
     }
 
     /// All of them, also those that CUDA_VISIBLE_DEVICES hides.
@@ -124,6 +126,11 @@ impl Cards {
     /// All the memory of a card, also inside of a lease.
     pub(super) fn total(&self, card: usize) -> Bytes {
         self.0.totals.get(card).copied().unwrap_or_default()
+    }
+
+    /// The folder that their ledger was looked for in, where it was named.
+    pub(super) fn state(&self) -> Option<&StateDir> {
+        self.0.state.as_ref()
     }
 
     /// The lease under which this program was started, if these cards are what that has.

@@ -1,26 +1,37 @@
 //! What a program is told of its lease.
 
+use std::ffi::OsString;
 use std::path::Path;
 
+use plimsoll_memory::machine::StateDir;
+
 use super::{Lease, Part};
+use crate::framework::{self, Card, LIMITS, Overheads, Told};
 
 /// Where the driver shows itself.
 const DRIVER: &str = "/proc/driver/nvidia";
 
-/// The variables, without those of frameworks that are set.
-pub(super) fn variables(lease: &Lease, is_set: &dyn Fn(&str) -> bool) -> Vec<(String, String)> {
-    let mut out = vec![("CUDA_VISIBLE_DEVICES".to_string(), cards(lease))];
+/// The variables, beside those that a program would have.
+pub(super) fn told(lease: &Lease, variable: &dyn Fn(&str) -> Option<OsString>) -> Told {
+    let mut out = Told::default();
+    let mut set = |name: &str, value: String| out.set.push((name.into(), value.into()));
+    let cards = cards(lease);
+    set("CUDA_VISIBLE_DEVICES", cards.iter().map(|card| card.name.as_str()).collect::<Vec<_>>().join(","));
     let Some(member) = &lease.member else { return out };
     if let Some(spec) = lease.cards.simulated() {
-        out.push(("PLIMSOLL_SIM_GPUS".into(), spec.into()));
+        set("PLIMSOLL_SIM_GPUS", spec.into());
     }
     let token = member.token();
-    out.push(("PLIMSOLL_LEASE".into(), lease.cards.outer().map_or(token.clone(), |outer| format!("{outer}/{token}"))));
-    // A share is said of one card, so the smallest counts.
-    let share = |part: &Part| part.bytes.0 as f64 / (lease.cards.total(part.card).0 as f64).max(1.0);
-    for (names, value) in frameworks(lease.parts.iter().map(share).fold(1.0, f64::min)) {
-        if !names.iter().any(|name| is_set(name)) {
-            out.push((names[0].into(), value));
+    set("PLIMSOLL_LEASE", lease.cards.outer().map_or(token.clone(), |outer| format!("{outer}/{token}")));
+    let frameworks = framework::told(&cards, &overheads(lease), variable);
+    let has_limits = frameworks.set.iter().any(|(name, _)| name == LIMITS);
+    out.set.extend(frameworks.set);
+    out.removed = frameworks.removed;
+    out.warnings = frameworks.warnings;
+    if has_limits && !framework::is_off(variable) {
+        match hook(lease) {
+            Ok(folder) => out.set.push(("PYTHONPATH".into(), framework::python_path(folder.as_os_str(), variable("PYTHONPATH")))),
+            Err(error) => out.warnings.push(format!("Python programs have variables alone to keep to their share: {}", error.message())),
         }
     }
     out
@@ -28,35 +39,34 @@ pub(super) fn variables(lease: &Lease, is_set: &dyn Fn(&str) -> bool) -> Vec<(St
 
 /// The cards, by UUID where there are real ones: a number means another card where CUDA counts otherwise, and a simulated card's
 /// UUID is none of the driver's.
-fn cards(lease: &Lease) -> String {
+fn cards(lease: &Lease) -> Vec<Card> {
     let by_uuid = lease.cards.simulated().is_none() || Path::new(DRIVER).exists();
-    let name = |part: &Part| if by_uuid { part.device.uuid.clone() } else { part.ordinal.to_string() };
-    lease.parts.iter().map(name).collect::<Vec<_>>().join(",")
+    let card = |part: &Part| Card {
+        name: if by_uuid { part.device.uuid.clone() } else { part.ordinal.to_string() },
+        uuid: part.device.uuid.clone(),
+        bytes: part.bytes,
+        total: lease.cards.total(part.card),
+    };
+    lease.parts.iter().map(card).collect()
 }
 
-/// What frameworks take of a share of a card: a value, and the names of a setting, of which the first is set unless one is set.
-///
-/// TensorFlow has no variable for a share, only growth: its limit is in its program's options. PyTorch takes a share from its program
-/// (`set_per_process_memory_fraction`); versions end where PYTORCH_CUDA_ALLOC_CONF has a key that they do not know, so what all
-/// know is set: blocks that are not used are given back before the program's share is full. JAX takes a share of the whole card,
-/// and ends where both names are set.
-fn frameworks(share: f64) -> Vec<(&'static [&'static str], String)> {
-    vec![
-        (&["TF_FORCE_GPU_ALLOW_GROWTH"], "true".into()),
-        (&["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"], "garbage_collection_threshold:0.80".into()),
-        (&["XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_ALLOCATOR"], "false".into()),
-        (&["XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"], format!("{:.4}", (share * 1e4).floor().max(1.0) / 1e4)),
-    ]
+/// Those that were measured with this machine's driver, where a file says so; else the stated ones.
+fn overheads(lease: &Lease) -> Overheads {
+    let measured = || {
+        let driver = lease.cards.nvml()?.look().driver.driver?;
+        let file = state(lease)?.path().join(Overheads::FILE);
+        Some(Overheads::measured(&String::from_utf8_lossy(&plimsoll_base::read_file(&file).ok()?), &driver))
+    };
+    measured().unwrap_or(Overheads::STATED)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The folder with the hook for Python programs.
+fn hook(lease: &Lease) -> plimsoll_base::Result<std::path::PathBuf> {
+    let state = state(lease);
+    framework::hook::folder(state.as_ref().map_or(Path::new("/nonexistent"), StateDir::path))
+}
 
-    #[test]
-    fn a_share_is_rounded_down_and_never_none() {
-        for (share, told) in [(0.4, "0.4000"), (1.0, "1.0000"), (0.39999, "0.3999"), (1e-9, "0.0001")] {
-            assert_eq!(frameworks(share).last().unwrap().1, told);
-        }
-    }
+/// The user's folder.
+fn state(lease: &Lease) -> Option<StateDir> {
+    lease.cards.state().cloned().or_else(|| StateDir::find().ok())
 }

@@ -5,12 +5,15 @@ mod environment;
 mod outside;
 mod request;
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_device::PhysicalDevice;
 use plimsoll_memory::machine::{Guarantee, Machine, Member};
+
+use crate::framework::Told;
 
 pub use cards::Cards;
 pub use outside::subtract;
@@ -79,26 +82,30 @@ impl Lease {
     }
 
     /// Lets the program that `command` starts, and all that it starts, share the lease, and tells it so: it inherits an open file
-    /// description, which the kernel closes with the last of them and with which nothing can be changed, and gets the variables of [`Lease::environment`]. What was set
-    /// on the command itself is left alone.
+    /// description, which the kernel closes with the last of them and with which nothing can be changed, and gets the environment of
+    /// [`Lease::told`]. What was set on the command itself is left alone. Returns what people are to know: the user's own settings
+    /// that were not passed on as they are.
     ///
     /// # Errors
     /// Where the process has no handle left, and where the file of the lease cannot be made.
-    pub fn inherit(&self, command: &mut Command) -> Result<()> {
+    pub fn inherit(&self, command: &mut Command) -> Result<Vec<String>> {
         if let Some(member) = &self.member {
             member.inherit(command)?;
         }
-        let given: Vec<_> = command.get_envs().map(|(name, _)| name.to_os_string()).collect();
-        let is_given = |name: &str| given.iter().any(|set| set == name);
-        let variables = self.environment(|name| is_given(name) || std::env::var_os(name).is_some());
-        command.envs(variables.into_iter().filter(|(name, _)| !is_given(name)));
-        Ok(())
+        let given: Vec<_> = command.get_envs().map(|(name, value)| (name.to_os_string(), value.map(OsString::from))).collect();
+        let given = |name: &str| given.iter().find(|(set, _)| set == name).map(|(_, value)| value.clone());
+        let told = self.told(|name| given(name).unwrap_or_else(|| std::env::var_os(name)));
+        command.envs(told.set.into_iter().filter(|(name, _)| given(name).is_none()));
+        for name in told.removed.iter().filter(|name| given(name).is_none()) {
+            command.env_remove(name);
+        }
+        Ok(told.warnings)
     }
 
-    /// The variables by which programs learn of the lease: CUDA_VISIBLE_DEVICES and ours, and of those by which TensorFlow,
-    /// PyTorch and JAX take a share the ones that are not set.
-    pub fn environment(&self, is_set: impl Fn(&str) -> bool) -> Vec<(String, String)> {
-        environment::variables(self, &is_set)
+    /// What a program's environment becomes by which it learns of the lease: CUDA_VISIBLE_DEVICES and our variables, and what
+    /// frameworks are told of a share ([`crate::framework`]). `variable` says what the program's environment would be.
+    pub fn told(&self, variable: impl Fn(&str) -> Option<OsString>) -> Told {
+        environment::told(self, &variable)
     }
 
     /// The ledger of what programs reserve inside of the lease; none where it has no cards.

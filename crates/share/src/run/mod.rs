@@ -88,7 +88,9 @@ pub fn run(cards: &Cards, run: &Run, note: &mut dyn FnMut(&str)) -> Result<Ended
 
     let mut command = Command::new(program);
     command.args(arguments).arg0(program);
-    lease.inherit(&mut command)?;
+    for warning in lease.inherit(&mut command)? {
+        note(&format!("warning: {warning}"));
+    }
     let broken = |what: &str, error: std::io::Error| Error::internal(format!("{what}: {error}"));
     let signals = Signals::listen().map_err(|error| broken("signals cannot be listened to", error))?;
     // Without it, orphans are not found when the time is over.

@@ -216,7 +216,7 @@ impl Runner<'_> {
             }
         };
         child.stdin(Stdio::null()).stdout(out).stderr(err);
-        lease.as_ref().map_or(Ok(()), |lease| lease.inherit(&mut child))?;
+        lease.as_ref().map_or(Ok(Vec::new()), |lease| lease.inherit(&mut child))?;
         let begin = Instant::now();
         let child = child.spawn().map_err(missing)?;
         self.running.push(Job { place, child, lease, begin, output, command: command.clone() });

@@ -48,14 +48,31 @@ fn a_program_is_told_its_share() {
     let folder = Folder::new("told");
     let cards = folder.cards("4x1GiB", &[("CUDA_VISIBLE_DEVICES", "3,2")]);
     let lease = take(&cards, "2", "0.25").unwrap();
-    let variables = lease.environment(|name| name == "XLA_CLIENT_MEM_FRACTION");
-    let get = |name: &str| variables.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
+    let told = lease.told(|name| (name == "XLA_CLIENT_MEM_FRACTION").then(|| "0.9".into()));
+    let get = |name: &str| told.set.iter().find(|(other, _)| other == name).map(|(_, value)| value.to_str().unwrap());
     assert_eq!((get("CUDA_VISIBLE_DEVICES"), get("PLIMSOLL_SIM_GPUS")), (Some("3,2"), Some("4x1GiB")));
     assert_eq!((get("TF_FORCE_GPU_ALLOW_GROWTH"), get("XLA_PYTHON_CLIENT_PREALLOCATE")), (Some("true"), Some("false")));
-    assert_eq!((get("PYTORCH_CUDA_ALLOC_CONF"), get("XLA_PYTHON_CLIENT_MEM_FRACTION")), (Some("garbage_collection_threshold:0.80"), None));
+    assert_eq!((get("XLA_CLIENT_MEM_FRACTION"), get("XLA_PYTHON_CLIENT_MEM_FRACTION")), (Some("0.1250"), None), "half is for the context");
+    assert_eq!((get("PYTORCH_CUDA_ALLOC_CONF"), told.warnings.len()), (None, 1));
+    let hook = std::path::Path::new(get("PYTHONPATH").unwrap());
+    assert!(hook.starts_with(&folder.0) && hook.join("sitecustomize.py").is_file(), "{}", hook.display());
     assert_eq!(lease.guarantee(), Guarantee::Framework);
+    let off = lease.told(|name| (name == "PLIMSOLL_HOOK").then(|| "0".into()));
+    assert!(!off.set.iter().any(|(name, _)| name == "PYTHONPATH"));
+    let all = take(&cards, "0,", "").unwrap_err();
+    assert_eq!(all.code(), Code::ResourceExhausted);
+    drop(lease);
+    let whole = take(&cards, "1", "").unwrap().told(|_| None);
+    let names: Vec<&str> = whole.set.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["CUDA_VISIBLE_DEVICES", "PLIMSOLL_SIM_GPUS", "PLIMSOLL_LEASE"], "a whole card is the program's");
     let none = take(&cards, "0", "").unwrap();
-    assert_eq!(none.environment(|_| false), [("CUDA_VISIBLE_DEVICES".to_string(), String::new())], "it hides all cards");
+    assert_eq!(none.told(|_| None).set, [("CUDA_VISIBLE_DEVICES".to_string(), "".into())], "it hides all cards");
+}
+
+/// What a program under the lease has in its environment.
+fn variable(lease: &plimsoll_share::Lease, name: &str) -> String {
+    let set = lease.told(|_| None).set;
+    set.into_iter().find(|(other, _)| other == name).unwrap().1.into_string().unwrap()
 }
 
 #[test]
@@ -63,14 +80,14 @@ fn a_lease_is_a_machine_of_its_own() {
     let folder = Folder::new("inside");
     let outside = folder.cards("2x1GiB", &[]);
     let mut lease = take(&outside, "1,", "400MiB").unwrap();
-    let token = lease.environment(|_| false).into_iter().find(|(name, _)| name == "PLIMSOLL_LEASE").unwrap().1;
+    let token = variable(&lease, "PLIMSOLL_LEASE");
     let cards = folder.cards("2x1GiB", &[("CUDA_VISIBLE_DEVICES", "1"), ("PLIMSOLL_LEASE", &token)]);
     assert_eq!(cards.all()[1].total, Bytes(400 * MIB));
     let inner = take(&cards, "1", "0.5").unwrap();
     assert_eq!((numbers(&inner), inner.parts()[0].bytes), (vec![1], Bytes(200 * MIB)));
-    let told = inner.environment(|_| false).into_iter().find(|(name, _)| name == "XLA_PYTHON_CLIENT_MEM_FRACTION").unwrap().1;
-    assert_eq!(told, "0.1953", "a share of the whole card");
-    let chain = inner.environment(|_| false).into_iter().find(|(name, _)| name == "PLIMSOLL_LEASE").unwrap().1;
+    let told = variable(&inner, "XLA_PYTHON_CLIENT_MEM_FRACTION");
+    assert_eq!(told, "0.0976", "a share of the whole card, half of which is for the context");
+    let chain = variable(&inner, "PLIMSOLL_LEASE");
     let innermost = folder.cards("2x1GiB", &[("CUDA_VISIBLE_DEVICES", "1"), ("PLIMSOLL_LEASE", &chain)]);
     assert_eq!(innermost.all()[1].total, Bytes(200 * MIB), "a lease inside of a lease");
     let elsewhere = folder.cards("3x1GiB", &[("PLIMSOLL_LEASE", &chain)]);

@@ -1,0 +1,117 @@
+//! What frameworks are told of a share: the settings of PyTorch, TensorFlow and JAX that a program cannot use more with.
+//!
+//! Variables hold what has a variable, in whatever language the program is. What has none, and what depends on the version of a
+//! framework, is done by a hook in Python programs ([`hook`]), which gets its numbers from here ([`LIMITS`]). Each limit is for a
+//! process and each framework in it, not for a tree of processes.
+
+pub mod hook;
+mod overhead;
+mod variables;
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use plimsoll_base::Bytes;
+use serde_json::json;
+
+pub use overhead::Overheads;
+
+/// The variable that the hook reads: the limits in bytes of each card, in the order in which the program sees the cards.
+pub const LIMITS: &str = "PLIMSOLL_FRAMEWORK_LIMITS";
+
+/// The variable that switches the hook off where it is `0`.
+pub const SWITCH: &str = "PLIMSOLL_HOOK";
+
+/// A card of a share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// As CUDA_VISIBLE_DEVICES names it.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// What the program may use of it.
+    pub bytes: Bytes,
+    /// All of it, as the program sees it: where a program is shown its share as the whole card, this is the share too.
+    pub total: Bytes,
+}
+
+/// What a program's environment becomes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Variables that are set.
+    pub set: Vec<(String, OsString)>,
+    /// Variables that are removed: with them, a framework does not keep to a limit.
+    pub removed: Vec<String>,
+    /// What of the user's own settings was changed, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// The environment of a program that has these cards, made of the environment that it would have. The user's own settings stay where
+/// they ask for less. Nothing is told where the cards are the program's as a whole.
+pub fn told(cards: &[Card], overheads: &Overheads, variable: &dyn Fn(&str) -> Option<OsString>) -> Told {
+    let mut out = Told::default();
+    if cards.iter().all(|card| card.bytes >= card.total) {
+        // Inside of another lease its variables are there.
+        if variable(LIMITS).is_some() {
+            out.removed.push(LIMITS.into());
+        }
+        return out;
+    }
+    variables::hold(cards, overheads, variable, &mut out);
+    out.set.push((LIMITS.into(), limits(cards, overheads).into()));
+    // The variables of a lease around this one are not the user's.
+    if variable(LIMITS).is_some() {
+        out.warnings.clear();
+    }
+    out
+}
+
+/// PYTHONPATH with a folder in front, once.
+pub fn python_path(folder: &OsStr, before: Option<OsString>) -> OsString {
+    let mut out = folder.to_os_string();
+    // An empty one is none, and an empty part is the folder that a program runs in.
+    let Some(before) = before.filter(|before| !before.is_empty()) else { return out };
+    for part in std::env::split_paths(&before).map(PathBuf::into_os_string).filter(|part| part != folder) {
+        out.push(":");
+        out.push(part);
+    }
+    out
+}
+
+/// Whether a program's environment switches the hook off.
+pub fn is_off(variable: &dyn Fn(&str) -> Option<OsString>) -> bool {
+    variable(SWITCH).is_some_and(|value| value == "0")
+}
+
+/// What the hook reads. A framework's limit is `total` where the card is the program's as a whole.
+fn limits(cards: &[Card], overheads: &Overheads) -> String {
+    let cards: Vec<_> = cards
+        .iter()
+        .map(|card| {
+            let limit = |overhead: Bytes| limit(card, overhead).0;
+            json!({
+                "name": card.name,
+                "uuid": card.uuid,
+                "bytes": card.bytes.0,
+                "total": card.total.0,
+                "pytorch": limit(overheads.pytorch),
+                "tensorflow": limit(overheads.tensorflow),
+                "jax": limit(overheads.jax),
+            })
+        })
+        .collect();
+    json!({ "cards": cards }).to_string()
+}
+
+/// What a framework's allocator may take of a card.
+fn limit(card: &Card, overhead: Bytes) -> Bytes {
+    if card.bytes >= card.total { card.total } else { overhead::without(card.bytes, overhead) }
+}
+
+/// The share of a card that a limit is, rounded down to what is written with four digits, and never none.
+fn fraction(limit: Bytes, total: Bytes) -> f64 {
+    ((limit.0 as f64 / (total.0 as f64).max(1.0)).min(1.0) * 1e4).floor().max(1.0) / 1e4
+}
+
+#[cfg(test)]
+mod tests;

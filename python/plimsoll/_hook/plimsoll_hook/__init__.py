@@ -1,0 +1,94 @@
+"""Holds PyTorch, TensorFlow and JAX to a lease, from their import on.
+
+A finder of modules waits for them. Until then it costs a look-up in a dictionary for each import; nothing else is imported. What
+happens then is in `pytorch`, `tensorflow` and `jax`; the numbers come from `plimsoll run` by an environment variable (`limits`).
+Nothing in here may end a program that would run without it. Types are in quotes: `__future__` would be one more file to read.
+"""
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any, Optional
+
+# Modules, and what is done with them: the module here, and its functions for before the module's code runs and after it has run.
+_AWAITED = {
+    "torch": ("pytorch", "before", "after"),
+    "tensorflow": ("tensorflow", "before", None),
+    "tensorflow.python.eager.context": ("tensorflow", None, "after_context"),
+    "tensorflow.python.client.session": ("tensorflow", None, "after_session"),
+    "jaxlib": ("jax", "before", None),
+    "jaxlib.xla_client": ("jax", None, "after"),
+}
+
+
+class Finder:
+    """A finder that finds what the others find, and has something done when it is loaded."""
+
+    is_plimsoll_hook = True
+
+    def find_spec(
+        self, name: str, path: "Optional[Sequence[str]]" = None, target: "Optional[ModuleType]" = None
+    ) -> "Optional[ModuleSpec]":
+        if name not in _AWAITED:
+            return None
+        for finder in list(sys.meta_path):
+            if finder is self or getattr(finder, "is_plimsoll_hook", False) or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                _prepare(name, spec)
+                return spec
+        return None
+
+
+def _prepare(name: str, spec: "ModuleSpec") -> None:
+    """Has a module's loader do what is to be done. The loader stays what it is, since programs ask it for resources."""
+    loader: "Any" = spec.loader
+    run = getattr(loader, "exec_module", None)
+    if run is None:
+        return
+
+    def exec_module(module: "ModuleType") -> None:
+        _act(name, 1, spec)
+        run(module)
+        _act(name, 2, sys.modules.get(name, module))
+
+    try:
+        loader.exec_module = exec_module
+    except Exception:  # a loader of its own kind, without room for it: what has a variable is held
+        _act(name, 1, spec)
+
+
+def _act(name: str, which: int, subject: "Any") -> None:
+    here, function = _AWAITED[name][0], _AWAITED[name][which]
+    if function is None:
+        return
+    try:
+        __import__(__name__ + "." + here)
+        getattr(sys.modules[__name__ + "." + here], function)(subject)
+    except Exception as error:
+        try:
+            from . import limits
+
+            limits.warn("%s cannot be held to the lease: %s: %s" % (name, type(error).__name__, error))
+        except Exception:
+            pass
+
+
+def install() -> None:
+    """Waits for the frameworks from now on, and holds those that are there already."""
+    if any(getattr(finder, "is_plimsoll_hook", False) for finder in sys.meta_path):
+        return
+    finder: "Any" = Finder()
+    sys.meta_path.insert(0, finder)
+    for name in _AWAITED:
+        module = sys.modules.get(name)
+        if module is not None:
+            spec = getattr(module, "__spec__", None)
+            if spec is not None and not getattr(spec, "_initializing", False):
+                _act(name, 1, spec)
+                _act(name, 2, module)
