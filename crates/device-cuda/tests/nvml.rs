@@ -5,7 +5,7 @@ mod mock;
 use mock::Mock;
 use plimsoll_base::{Bytes, Code};
 use plimsoll_device::ComputeCapability;
-use plimsoll_device_cuda::{Driver, Memory, Nvml};
+use plimsoll_device_cuda::{Activity, Driver, Memory, Nvml};
 
 const MIB: u64 = 1 << 20;
 
@@ -105,4 +105,54 @@ fn an_old_driver_says_what_it_can() {
         }
     });
     assert_eq!(Nvml::load(Some(&mock.path("two"))).unwrap().look().cards.len(), 2);
+}
+
+const T4: &str = "GPU-11111111-2222-3333-4444-555555555555";
+const K20: &str = "GPU-99999999-8888-7777-6666-555555555555";
+
+#[test]
+fn what_ran_since_the_look_before() {
+    let Some(mock) = Mock::new("activity", false, &["lived", "two"]) else { return };
+    let nvml = Nvml::load(Some(&mock.path("lived"))).unwrap();
+    let ran = |text: &str| std::fs::write(mock.path("lived") + ".ran", text).unwrap();
+    ran("0 7 100 50\n0 8 100 0\n");
+    let on = |activities: &[Activity], uuid: &str| activities.iter().find(|activity| activity.uuid == uuid).unwrap().clone();
+    let first = nvml.activity(&[]);
+    let activity = on(&first, T4);
+    assert_eq!((&activity.processes, activity.at), (&Some(vec![]), 100), "of the time before nothing is said");
+    assert_eq!((on(&first, K20).processes, on(&first, K20).at), (Some(vec![]), 0), "nothing ran");
+    ran("0 7 100 50\n0 8 200 0\n0 9 200 1\n0 9 300 2\n0 5 250 9\n1 6 1 1\n");
+    let second = nvml.activity(&first);
+    assert_eq!((on(&second, T4).processes, on(&second, T4).at), (Some(vec![5, 9]), 300));
+    assert_eq!(on(&second, K20).processes, Some(vec![6]));
+    let third = nvml.activity(&second);
+    assert_eq!((on(&third, T4).processes, on(&third, T4).at), (Some(vec![]), 300));
+    // A card that does not say which process.
+    let two = Nvml::load(Some(&mock.path("two"))).unwrap().activity(&[]);
+    assert_eq!((on(&two, T4).processes, on(&two, T4).utilisation), (None, Some(37)));
+}
+
+#[test]
+fn limits_of_a_control_group() {
+    let Some(mock) = Mock::new("limits", false, &["limited", "two"]) else { return };
+    let nvml = Nvml::load(Some(&mock.path("limited"))).unwrap();
+    let group = std::env::temp_dir();
+    assert!(nvml.has_memory_limits());
+    nvml.limit_group(T4, &group, Some(Bytes(5 * MIB))).unwrap();
+    nvml.limit_group(K20, &group, None).unwrap();
+    let limits = std::fs::read_to_string(mock.path("limited") + ".limits").unwrap();
+    let group_text = group.display();
+    assert_eq!(limits, format!("0 {group_text} {0} {0}\n1 {group_text} 0 -1\n", 5 * MIB));
+    std::fs::write(mock.path("limited") + ".uses", format!("0 {} 3\n", std::process::id())).unwrap();
+    assert_eq!(nvml.used_by_group(T4, &group).unwrap(), Bytes(3 * MIB));
+    let said = |result: plimsoll_base::Result<()>| result.unwrap_err().to_string();
+    assert!(said(nvml.limit_group("GPU-0", &group, None)).ends_with("there is no card GPU-0"));
+    assert!(said(nvml.limit_group(T4, std::path::Path::new("/nowhere"), None)).ends_with("memory limits of /nowhere: not found"));
+    let two = Nvml::load(Some(&mock.path("two"))).unwrap();
+    assert!(said(two.limit_group(T4, &group, None)).ends_with("not supported"));
+    let Some(old) = Mock::new("limits-old", true, &["two"]) else { return };
+    let old = Nvml::load(Some(&old.path("two"))).unwrap();
+    assert!(!old.has_memory_limits());
+    assert!(said(old.limit_group(T4, &group, None)).ends_with("this driver has none (r615 and later have)"));
+    assert!(old.activity(&[]).iter().all(|activity| activity.processes.is_none()));
 }

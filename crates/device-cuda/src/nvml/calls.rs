@@ -1,12 +1,15 @@
 //! Calls of NVML made safe: every pointer that is handed out points at something of the right type and size.
 
-use std::ffi::{c_char, c_uint};
+use std::ffi::{CStr, c_char, c_uint};
 use std::ptr;
 
 use plimsoll_base::Bytes;
 use plimsoll_device::ComputeCapability;
 
-use super::raw::{self, Functions, GetFn, GetOfFn, Handle, ListFn, MemoryV2, Pci, Plain, ProcessV1, ProcessV2, TextFn, Trouble};
+use super::raw::{
+    self, Functions, GetFn, GetLimits, GetOfFn, Handle, ListFn, MemoryV2, Pci, Plain, ProcessSample, ProcessV1, ProcessV2, SetLimits,
+    TextFn, Trouble,
+};
 use super::{Driver, Memory, Nvml};
 
 type Found<T> = Result<T, Trouble>;
@@ -182,6 +185,50 @@ impl Nvml {
     /// Processes that share the card through a server (MPS).
     pub(super) fn shared(&self, card: Handle) -> Found<Vec<Listed>> {
         self.list(card, self.functions().shared, self.functions().shared_v1)
+    }
+
+    /// What processes did on the card since a time of the driver's clock, in microseconds; 0 is all that it remembers.
+    pub(super) fn samples(&self, card: Handle, since: u64) -> Found<Vec<ProcessSample>> {
+        let function = there(self.functions().samples)?;
+        let mut room: c_uint = 0;
+        loop {
+            let mut list = vec![ProcessSample::zeros(); room as usize];
+            let mut count = room;
+            let pointer = if room == 0 { ptr::null_mut() } else { list.as_mut_ptr() };
+            // SAFETY: the handle comes from the library; the list has room for as many as `count` says, none where it is null.
+            match said(unsafe { function(card, pointer, &mut count, since) }) {
+                Ok(()) => {
+                    list.truncate(count as usize);
+                    return Ok(list);
+                }
+                // Nothing ran.
+                Err(Trouble::NOT_FOUND) => return Ok(Vec::new()),
+                Err(Trouble::INSUFFICIENT_SIZE) if room < MOST_PROCESSES => room = (count.max(room) + 8).min(MOST_PROCESSES),
+                Err(trouble) => return Err(trouble),
+            }
+        }
+    }
+
+    /// Whether the driver can limit the memory of control groups.
+    pub(super) fn has_limits(&self) -> bool {
+        self.functions().set_limits.is_some()
+    }
+
+    /// Sets what a control group may have of the card.
+    pub(super) fn set_limits(&self, card: Handle, group: &CStr, soft: u64, hard: u64) -> Found<()> {
+        let function = there(self.functions().set_limits)?;
+        let limits = SetLimits { group: group.as_ptr(), soft, hard };
+        // SAFETY: the handle comes from the library, which reads the structure and the text during the call.
+        said(unsafe { function(card, &limits) })
+    }
+
+    /// What a control group may have of the card, and has: soft and hard limit, and bytes in use.
+    pub(super) fn limits(&self, card: Handle, group: &CStr) -> Found<(u64, u64, u64)> {
+        let function = there(self.functions().get_limits)?;
+        let mut limits = GetLimits { group: group.as_ptr(), soft: 0, hard: 0, used: 0 };
+        // SAFETY: as above; the library writes the three numbers.
+        said(unsafe { function(card, &mut limits) })?;
+        Ok((limits.soft, limits.hard, limits.used))
     }
 
     fn list(&self, card: Handle, newer: Option<ListFn<ProcessV2>>, older: Option<ListFn<ProcessV1>>) -> Found<Vec<Listed>> {

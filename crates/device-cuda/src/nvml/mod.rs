@@ -1,14 +1,17 @@
 //! NVML: what the driver says of cards and of the processes on them.
 
+mod activity;
 mod calls;
 mod card;
 mod library;
+mod limits;
 mod process;
 mod raw;
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::PhysicalDevice;
 
+pub use activity::Activity;
 pub use process::{Process, ProcessKind};
 
 use library::Library;

@@ -20,6 +20,7 @@ pub(super) enum Trouble {
 
 impl Trouble {
     pub(super) const NOT_SUPPORTED: Trouble = Trouble::Code(3);
+    pub(super) const NOT_FOUND: Trouble = Trouble::Code(6);
     pub(super) const INSUFFICIENT_SIZE: Trouble = Trouble::Code(7);
 }
 
@@ -146,11 +147,50 @@ pub(super) struct ProcessV2 {
 // SAFETY: numbers.
 unsafe impl Plain for ProcessV2 {}
 
+/// `nvmlProcessUtilizationSample_t`: percent of the time of a sample, which has the time of the clock in microseconds.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct ProcessSample {
+    pub pid: u32,
+    pub at: u64,
+    pub multiprocessors: u32,
+    pub memory: u32,
+    pub encoder: u32,
+    pub decoder: u32,
+}
+// SAFETY: numbers.
+unsafe impl Plain for ProcessSample {}
+
+/// `nvmlSetMemoryLimits_v1_t`.
+#[repr(C)]
+pub(super) struct SetLimits {
+    /// The full path of a control group, ending with a zero.
+    pub group: *const c_char,
+    /// Bytes that the group is guaranteed.
+    pub soft: u64,
+    /// Bytes above which allocations of the group fail.
+    pub hard: u64,
+}
+
+/// `nvmlGetMemoryLimits_v1_t`.
+#[repr(C)]
+pub(super) struct GetLimits {
+    pub group: *const c_char,
+    pub soft: u64,
+    pub hard: u64,
+    pub used: u64,
+}
+
+/// A hard limit that is none.
+pub(super) const NO_LIMIT: u64 = u64::MAX;
+
 /// Bytes of a process where the driver does not say.
 pub(super) const NOT_AVAILABLE: u64 = u64::MAX;
 
 /// A list of at most `*count` processes; `*count` becomes how many there are.
 pub(super) type ListFn<T> = unsafe extern "C" fn(Handle, count: *mut c_uint, list: *mut T) -> c_uint;
+/// A list of at most `*count` samples that are younger than a time.
+pub(super) type SamplesFn = unsafe extern "C" fn(Handle, list: *mut ProcessSample, count: *mut c_uint, since: u64) -> c_uint;
 /// One value of a card.
 pub(super) type GetFn<T> = unsafe extern "C" fn(Handle, value: *mut T) -> c_uint;
 /// One value of a card, by a number that says which.
@@ -213,6 +253,9 @@ functions! {
     graphics_v1: ListFn<ProcessV1> = c"nvmlDeviceGetGraphicsRunningProcesses";
     shared: ListFn<ProcessV2> = c"nvmlDeviceGetMPSComputeRunningProcesses_v3" | c"nvmlDeviceGetMPSComputeRunningProcesses_v2";
     shared_v1: ListFn<ProcessV1> = c"nvmlDeviceGetMPSComputeRunningProcesses";
+    samples: SamplesFn = c"nvmlDeviceGetProcessUtilization";
+    set_limits: unsafe extern "C" fn(Handle, *const SetLimits) -> c_uint = c"nvmlDeviceSetMemoryLimits_v1";
+    get_limits: unsafe extern "C" fn(Handle, *mut GetLimits) -> c_uint = c"nvmlDeviceGetMemoryLimits_v1";
 }
 
 /// The text before the first zero.

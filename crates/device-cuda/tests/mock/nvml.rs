@@ -10,6 +10,7 @@ const OK: c_uint = 0;
 const INVALID_ARGUMENT: c_uint = 2;
 const NOT_SUPPORTED: c_uint = 3;
 const NO_PERMISSION: c_uint = 4;
+const NOT_FOUND: c_uint = 6;
 const INSUFFICIENT_SIZE: c_uint = 7;
 const DRIVER_NOT_LOADED: c_uint = 9;
 const GPU_IS_LOST: c_uint = 15;
@@ -34,10 +35,10 @@ fn machine() -> String {
     file.rsplit('/').next().unwrap_or_default().split('.').next().unwrap_or_default().to_string()
 }
 
-/// On the machine `lived`, the processes of a card and their bytes: lines `INDEX PID MIB` of a file beside this one. Those that
-/// have ended use nothing.
+/// On the machines `lived` and `limited`, the processes of a card and their bytes: lines `INDEX PID MIB` of a file beside this one.
+/// Those that have ended use nothing.
 fn uses(handle: *mut c_void) -> Option<Vec<(u32, u64)>> {
-    if !is("lived") {
+    if !is("lived") && !is("limited") {
         return None;
     }
     let text = std::fs::read_to_string(file() + ".uses").unwrap_or_default();
@@ -382,6 +383,84 @@ mod version {
             let used = card.used.saturating_sub(reserved);
             Memory { version, total: card.total, reserved, free: card.total - used - reserved, used }
         })
+    }
+
+    #[repr(C)]
+    pub struct Sample {
+        pid: u32,
+        at: u64,
+        percent: [u32; 4],
+    }
+
+    /// What processes did: lines `INDEX PID AT PERCENT` of the file `.ran` beside this one. On other machines than `lived` and
+    /// `limited` it is not known.
+    #[unsafe(no_mangle)]
+    pub extern "C" fn nvmlDeviceGetProcessUtilization(handle: *mut c_void, list: *mut Sample, count: *mut c_uint, since: u64) -> c_uint {
+        if uses(handle).is_none() {
+            return NOT_SUPPORTED;
+        }
+        let text = std::fs::read_to_string(file() + ".ran").unwrap_or_default();
+        let line = |line: &str| {
+            let words: Vec<u64> = line.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>()?;
+            let &[index, pid, at, percent] = words.as_slice() else { return None };
+            (index + 1 == handle as u64 && at > since).then_some(Sample { pid: pid as u32, at, percent: [percent as u32, 0, 0, 0] })
+        };
+        let samples: Vec<Sample> = text.lines().filter_map(line).collect();
+        let room = unsafe { count.read() } as usize;
+        put(count, samples.len() as c_uint);
+        if samples.is_empty() {
+            return NOT_FOUND;
+        }
+        if list.is_null() || room < samples.len() {
+            return INSUFFICIENT_SIZE;
+        }
+        for (index, sample) in samples.into_iter().enumerate() {
+            put(unsafe { list.add(index) }, sample);
+        }
+        OK
+    }
+
+    #[repr(C)]
+    pub struct Limits {
+        group: *const c_char,
+        soft: u64,
+        hard: u64,
+    }
+
+    /// On the machine `limited`: a line `INDEX GROUP SOFT HARD` in the file `.limits` beside this one for every call.
+    #[unsafe(no_mangle)]
+    pub extern "C" fn nvmlDeviceSetMemoryLimits_v1(handle: *mut c_void, limits: *const Limits) -> c_uint {
+        use std::io::Write;
+        let limits = unsafe { &*limits };
+        let group = unsafe { CStr::from_ptr(limits.group) }.to_string_lossy().into_owned();
+        if !is("limited") {
+            return NOT_SUPPORTED;
+        }
+        if !std::path::Path::new(&group).is_dir() {
+            return NOT_FOUND;
+        }
+        let line = format!("{} {group} {} {}\n", handle as u64 - 1, limits.soft, limits.hard as i64);
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file() + ".limits").unwrap();
+        if file.write_all(line.as_bytes()).is_ok() { OK } else { NO_PERMISSION }
+    }
+
+    #[repr(C)]
+    pub struct LimitsAndUse {
+        limits: Limits,
+        used: u64,
+    }
+
+    /// What the group uses is what all processes use.
+    #[unsafe(no_mangle)]
+    pub extern "C" fn nvmlDeviceGetMemoryLimits_v1(handle: *mut c_void, limits: *mut LimitsAndUse) -> c_uint {
+        match uses(handle) {
+            Some(uses) if is("limited") => {
+                let used = uses.iter().map(|(_, bytes)| bytes).sum();
+                unsafe { (*limits).used = used };
+                OK
+            }
+            _ => NOT_SUPPORTED,
+        }
     }
 
     #[repr(C)]
