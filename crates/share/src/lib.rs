@@ -4,6 +4,7 @@
 //! take what; this crate puts programs behind it.
 #![forbid(unsafe_code)]
 
+pub mod enforce;
 pub mod framework;
 pub mod isolate;
 pub mod lease;

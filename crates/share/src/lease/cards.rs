@@ -138,7 +138,7 @@ impl Cards {
         self.0.outer.as_deref()
     }
 
-    pub(super) fn nvml(&self) -> Option<&Nvml> {
+    pub(crate) fn nvml(&self) -> Option<&Nvml> {
         self.0.nvml.as_ref()
     }
 

@@ -76,6 +76,15 @@ impl Lease {
         self.guarantee
     }
 
+    /// Says anew how sure it is. Where the ledger cannot be used others see what was said before.
+    pub(crate) fn set_guarantee(&mut self, guarantee: Guarantee) {
+        if std::mem::replace(&mut self.guarantee, guarantee) != guarantee
+            && let Some(member) = &self.member
+        {
+            let _ = member.set_guarantee(guarantee);
+        }
+    }
+
     /// The cards that it was taken from.
     pub fn cards(&self) -> &Cards {
         &self.cards

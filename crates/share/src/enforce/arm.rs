@@ -1,0 +1,122 @@
+//! Making a choice so, for a command that is about to start.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use plimsoll_base::{Bytes, Result};
+
+use super::group::Limited;
+use super::{Choice, Enforce, Found, Group, Library, Places, Rung, choose};
+use crate::lease::{Lease, Part};
+
+/// A limit of MPS: for each card by its number as the program sees it.
+const MPS_LIMIT: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// The rung of a program under a lease, and what has to be undone when it has ended.
+#[derive(Debug)]
+pub struct Armed {
+    choice: Choice,
+    limited: Option<Limited>,
+}
+
+/// Holds what a command starts under a lease by the best rung, or by the one that is asked for. Where the driver refuses, the next
+/// one is taken. What was found is `found`; others are told the rung by the lease.
+///
+/// # Errors
+/// FAILED_PRECONDITION with what is lacking, where the rung that is asked for is not possible.
+pub fn arm(lease: &mut Lease, command: &mut Command, mut found: Found, enforce: Enforce, places: &Places) -> Result<Armed> {
+    loop {
+        let choice = choose(&found, enforce)?;
+        let mut limited = None;
+        if let (true, Group::In(folder), Some(nvml)) = (choice.has(Rung::Kernel), &found.kernel.group, lease.cards().nvml()) {
+            match Limited::make(folder, &places.groups, nvml, lease.parts()) {
+                Ok(made) => limited = Some(made),
+                Err(error) => {
+                    found.kernel.refused = Some(error.message().to_string());
+                    continue;
+                }
+            }
+        }
+        if choice.has(Rung::Mps) {
+            command.env(MPS_LIMIT, pinned(lease.parts()));
+        }
+        if let (true, Library::At(shim)) = (choice.has(Rung::Shim), &found.shim) {
+            let before = command.get_envs().find(|(name, _)| *name == PRELOAD).map(|(_, value)| value.map(OsString::from));
+            let before = before.unwrap_or_else(|| std::env::var_os(PRELOAD)).unwrap_or_default();
+            command.env(PRELOAD, preload(shim.as_os_str().to_os_string(), &before));
+        }
+        lease.set_guarantee(choice.rung.guarantee());
+        return Ok(Armed { choice, limited });
+    }
+}
+
+impl Armed {
+    /// The rung, and why it is not a higher one.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// Starts a command that was armed.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn spawn(&mut self, command: &mut Command) -> std::io::Result<std::process::Child> {
+        if let Some(limited) = &mut self.limited {
+            limited.enter().map_err(|error| std::io::Error::other(error.message().to_string()))?;
+        }
+        let child = command.spawn();
+        if let Some(limited) = &mut self.limited {
+            limited.leave();
+        }
+        child
+    }
+
+    /// What the program's processes use of a card together, where the kernel's driver counts them.
+    pub fn used(&self, lease: &Lease, part: &Part) -> Option<Bytes> {
+        self.limited.as_ref()?.used(lease.cards().nvml()?, &part.device.uuid)
+    }
+
+    /// Undoes what was done for a program that has ended. Limits stay where processes that it left behind still are.
+    pub fn disarm(self, lease: &Lease) {
+        if let (Some(limited), Some(nvml)) = (self.limited, lease.cards().nvml()) {
+            limited.remove(nvml);
+        }
+    }
+}
+
+/// What MPS is told: whole MiB, rounded down, and never none.
+fn pinned(parts: &[Part]) -> String {
+    let limit = |(number, part): (usize, &Part)| format!("{number}={}M", (part.bytes.0 >> 20).max(1));
+    parts.iter().enumerate().map(limit).collect::<Vec<_>>().join(",")
+}
+
+/// LD_PRELOAD with a library in front, once.
+fn preload(library: OsString, before: &OsString) -> OsString {
+    let mut out = library.clone();
+    let parts = before.as_encoded_bytes().split(|byte| matches!(byte, b':' | b' '));
+    for part in parts.filter(|part| !part.is_empty() && *part != library.as_encoded_bytes()) {
+        out.push(":");
+        out.push(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(part));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_loaded_before_stays() {
+        let with = |before: &str| preload("/p/shim.so".into(), &before.into()).into_string().unwrap();
+        for (before, after) in [
+            ("", "/p/shim.so"),
+            ("/a.so", "/p/shim.so:/a.so"),
+            ("/a.so /b.so:/c.so", "/p/shim.so:/a.so:/b.so:/c.so"),
+            ("/a.so:/p/shim.so", "/p/shim.so:/a.so"),
+            ("::", "/p/shim.so"),
+        ] {
+            assert_eq!(with(before), after, "{before}");
+        }
+    }
+}

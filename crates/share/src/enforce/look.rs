@@ -1,0 +1,151 @@
+//! Looking what there is.
+
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{Found, Kernel, Library, Program, Sees, elf, group, mps};
+use crate::lease::Cards;
+
+/// The variable that names another shim than the one beside this program; empty, there is none.
+pub const SHIM: &str = "PLIMSOLL_SHIM";
+
+/// What the shim's file is called.
+const LIBRARY: &str = "libplimsoll_shim.so";
+
+/// Where this machine keeps what rungs need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Where cgroup v2 is mounted.
+    pub groups: PathBuf,
+    /// The group in which those of programs are made, where another one than this process's is named (PLIMSOLL_CGROUP).
+    pub group: Option<PathBuf>,
+    /// The group of this process, from the root of the mount.
+    pub own_group: Option<String>,
+    /// Where the control daemon of MPS has its pipes.
+    pub pipes: PathBuf,
+    /// The shim; none where it is switched off.
+    pub shim: Option<PathBuf>,
+    /// The user on whose behalf this process acts.
+    pub user: u32,
+}
+
+impl Places {
+    /// Those of this machine, by these variables.
+    pub fn of(variable: impl Fn(&str) -> Option<OsString>) -> Places {
+        let named = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let beside = || {
+            let own = std::env::current_exe().ok()?;
+            Some(own.with_file_name(LIBRARY))
+        };
+        let shim = match variable(SHIM) {
+            Some(path) if path.is_empty() => None,
+            Some(path) => Some(std::path::absolute(&path).unwrap_or_else(|_| path.into())),
+            None => beside().or_else(|| Some(LIBRARY.into())),
+        };
+        // Some systems have the first version at the usual place, and the second beside it.
+        let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
+        let groups = mounts.iter().find(|mount| mount.join("cgroup.controllers").exists()).unwrap_or(&mounts[0]).clone();
+        Places {
+            groups,
+            group: named("PLIMSOLL_CGROUP"),
+            own_group: group::own(),
+            pipes: named("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|| mps::PIPES.into()),
+            shim,
+            user: std::fs::metadata("/proc/self").map_or(u32::MAX, |facts| facts.uid()),
+        }
+    }
+
+    /// Those of this machine, by the variables of this process.
+    pub fn here() -> Places {
+        Places::of(|name| std::env::var_os(name))
+    }
+
+    /// What there is for a program on these cards; without a program, for one that is as programs mostly are.
+    pub fn look(&self, cards: &Cards, program: Option<&Path>) -> Found {
+        let look = cards.nvml().map(|nvml| nvml.look());
+        let divided = |look: &plimsoll_device_cuda::Look| {
+            let divided = look.cards.iter().filter(|card| card.mig);
+            divided.map(|card| card.device.name.clone()).collect()
+        };
+        let sees = match (cards.nvml(), cards.simulated()) {
+            (Some(_), _) => Sees::Yes,
+            (None, Some(_)) => Sees::No("simulated cards are for programs of Plimsoll's, which say themselves what they use".into()),
+            (None, None) => Sees::No("there is no driver that would show it".into()),
+        };
+        Found {
+            simulated: cards.simulated().is_some(),
+            kernel: Kernel {
+                driver: look.as_ref().and_then(|look| look.driver.driver.clone()),
+                has_limits: cards.nvml().is_some_and(|nvml| nvml.has_memory_limits()),
+                divided: look.as_ref().map(divided).unwrap_or_default(),
+                is_root: self.user == 0,
+                group: group::look(&self.groups, self.group.as_deref(), self.own_group.as_deref()),
+                refused: None,
+            },
+            mps: mps::look(&self.pipes, self.user),
+            shim: self.library(),
+            program: program.map(elf::examine).unwrap_or_else(Program::default),
+            sees,
+        }
+    }
+
+    fn library(&self) -> Library {
+        let Some(path) = &self.shim else { return Library::Off };
+        let unusable = |why: &str| Library::Unusable(path.clone(), why.into());
+        match plimsoll_base::open_file(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Library::Missing(path.clone()),
+            Err(error) => unusable(&format!("cannot be read: {error}")),
+            // What LD_PRELOAD takes for the end of a name.
+            Ok(_) if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'\n' | b'\t')) => {
+                unusable("has a blank or a colon in its name, which LD_PRELOAD cannot have")
+            }
+            Ok(mut file) => {
+                let mut begin = [0; 4];
+                match std::io::Read::read_exact(&mut file, &mut begin) {
+                    Ok(()) if begin == *b"\x7fELF" => Library::At(path.clone()),
+                    _ => unusable("is no library"),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_say_where() {
+        let places = |name: &'static str, value: &'static str| Places::of(move |asked| (asked == name).then(|| value.into()));
+        let none = places("", "");
+        assert!(none.shim.as_ref().unwrap().ends_with("libplimsoll_shim.so") && none.shim.unwrap().is_absolute());
+        assert_eq!((none.pipes, none.group), (PathBuf::from("/tmp/nvidia-mps"), None));
+        assert_eq!(places(SHIM, "").shim, None);
+        assert_eq!(places(SHIM, "/a/b.so").shim, Some("/a/b.so".into()));
+        assert!(places(SHIM, "b.so").shim.unwrap().is_absolute());
+        assert_eq!(places("CUDA_MPS_PIPE_DIRECTORY", "/p").pipes, PathBuf::from("/p"));
+        assert_eq!(places("CUDA_MPS_PIPE_DIRECTORY", "").pipes, PathBuf::from("/tmp/nvidia-mps"));
+        assert_eq!(places("PLIMSOLL_CGROUP", "/g").group, Some("/g".into()));
+    }
+
+    #[test]
+    fn a_library_is_one_that_can_be_named() {
+        let folder = std::env::temp_dir().join(format!("plimsoll-shim {}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let library = |shim: Option<&Path>| Places { shim: shim.map(Path::to_path_buf), ..Places::here() }.library();
+        assert_eq!(library(None), Library::Off);
+        let missing = folder.join("missing.so");
+        assert_eq!(library(Some(&missing)), Library::Missing(missing.clone()));
+        assert!(matches!(library(Some(&folder)), Library::Unusable(..)), "a folder");
+        let own = std::env::current_exe().unwrap();
+        assert_eq!(library(Some(&own)), Library::At(own.clone()));
+        std::fs::copy(&own, folder.join("b.so")).unwrap();
+        assert!(matches!(library(Some(&folder.join("b.so"))), Library::Unusable(_, why) if why.contains("blank")));
+        let text = std::env::temp_dir().join(format!("plimsoll-shim-{}.so", std::process::id()));
+        std::fs::write(&text, "no library").unwrap();
+        assert!(matches!(library(Some(&text)), Library::Unusable(_, why) if why == "is no library"));
+        std::fs::remove_file(&text).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
