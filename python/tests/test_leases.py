@@ -87,7 +87,7 @@ def test_printing_is_ours_and_the_lease_speaks_to_the_log(machine, capfd, caplog
     plimsoll.call(lambda: os.write(2, b"from the worker\n"), gpus=1)
     assert capfd.readouterr().err == "from the worker\n"
     said = [record.getMessage() for record in caplog.records if record.name == "plimsoll"]
-    assert len(said) == 2 and "GPU" in said[0] and "all memory came back" in said[1]
+    assert len(said) == 2 and "GPU" in said[0] and "the lease is free" in said[1]
 
 
 def test_a_lease_that_cannot_be_had_is_refused(machine):

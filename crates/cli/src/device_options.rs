@@ -36,7 +36,7 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "forever")]
     pub wait: Option<String>,
     /// Give back memory kept for the next run when a session has been idle this long: 500ms, 30s, 5min
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", visible_alias = "give-back-when-idle")]
     pub idle_release: Option<String>,
     /// Whether a node may go to another device than it asks for [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]

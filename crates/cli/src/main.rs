@@ -55,6 +55,8 @@ enum Command {
     Bench(On<commands::bench::BenchArgs>),
     /// Runs any program under a lease of the machine's cards
     Run(commands::run::RunArgs),
+    /// Says what of this machine works for sharing cards, and what would help
+    Doctor(commands::doctor::DoctorArgs),
     /// Runs a program with many values, as many at once as there are leases
     Sweep(commands::sweep::SweepArgs),
 }
@@ -89,6 +91,7 @@ impl Command {
             Command::Verify(on) => on.run(commands::verify::run),
             Command::Bench(on) => on.run(commands::bench::run),
             Command::Run(args) => commands::run::run(args),
+            Command::Doctor(args) => commands::doctor::run(args),
             Command::Sweep(args) => commands::sweep::run(args, supervisors),
         }
     }

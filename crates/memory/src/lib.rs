@@ -20,6 +20,7 @@ mod sealed;
 mod signals;
 mod size;
 mod space;
+mod usage;
 
 pub use address::Address;
 pub use backing::{Backing, page_size, physical_memory};
@@ -31,3 +32,4 @@ pub use loan::Loan;
 pub use sealed::{Sealed, Unsealed};
 pub use signals::{end_by_signal, send_signal};
 pub use space::{AddressSpace, HostPages, Region};
+pub use usage::{ChildrenUsage, children_usage};

@@ -4,6 +4,7 @@
 //! take what; this crate puts programs behind it.
 #![forbid(unsafe_code)]
 
+pub mod doctor;
 pub mod enforce;
 pub mod framework;
 pub mod isolate;
@@ -17,6 +18,6 @@ mod tree;
 mod wire;
 
 pub use isolate::{Cause, Death, Functions, Outcome, Workers};
-pub use lease::{Amount, Cards, Lease, Part, Report, Request, Which};
+pub use lease::{Amount, Cards, Lease, Part, Peak, Report, Request, Which};
 pub use pool::Pool;
 pub use wire::Bulk;

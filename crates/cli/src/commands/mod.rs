@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod devices;
+pub mod doctor;
 pub mod eval;
 pub mod place;
 pub mod plan;

@@ -1,28 +1,30 @@
 //! `plimsoll run`: any program under a lease.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use plimsoll::machine::environment;
-use plimsoll::share::run::{Ended, Run, end_by};
+use plimsoll::share::enforce::{self, Rung};
+use plimsoll::share::run::{Ended, Idle, Run, end_by};
 use plimsoll::share::{Amount, Cards, Request, Wait, Which};
 use plimsoll::{Error, Options};
 
 use crate::device_options::duration;
-use crate::failure::{Failure, OrUsage, Result};
+use crate::failure::{Failure, OrUsage, Result, wrong_use};
 use crate::output;
 
 /// The exit status where there was no lease, as other programs that start programs have it.
 const NO_LEASE: u8 = 125;
-/// The exit status where time was over.
+/// The exit status where time was over, or the cards were not used for too long.
 const TIMED_OUT: u8 = 124;
 
 /// What a program runs under.
 #[derive(Args)]
 #[command(
-    after_help = "Exit status: the program's; 124 after --timeout, 125 where there was no lease, 126 or 127 where the program could \
+    after_help = "Exit status: the program's; 124 after --timeout and --idle-timeout, 125 where there was no lease, 126 or 127 where the program could \
                         not be started.\nExamples:\n  plimsoll run --gpus 1 --memory 4GiB -- python train.py\n  plimsoll run --gpus 3,2 --wait \
                         -- python train.py\n  plimsoll run --gpus 2 --memory 0.5 --wait=10min --timeout 8h --name nightly -- ./train.sh"
 )]
@@ -44,9 +46,18 @@ pub struct RunArgs {
     /// What listings show as the program, instead of the command
     #[arg(long, value_name = "TEXT", hide = true)]
     program: Option<String>,
-    /// What happens to a program that uses more than its share, where its use can be measured
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "warn")]
-    enforce: Enforce,
+    /// The rung that holds the program to its lease; refused where that is not possible [default: the best there is]
+    #[arg(long, value_enum, value_name = "RUNG")]
+    enforce: Option<Enforce>,
+    /// End the program when it has not used its cards for this long: 30min, 8h
+    #[arg(long, value_name = "DURATION")]
+    idle_timeout: Option<String>,
+    /// Warn when the program has not used its cards for this long
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "30min")]
+    idle_notify: Option<String>,
+    /// Write what the program took, and how it ended, as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// End what the program leaves behind when it ends
     #[arg(long)]
     end_tree: bool,
@@ -74,10 +85,34 @@ pub struct LeaseArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Enforce {
-    /// It is reported
-    Warn,
-    /// The program is ended
+    /// Limits of the kernel's driver for all its processes (driver r615, root)
+    Kernel,
+    /// Limits of MPS for each of its processes
+    Mps,
+    /// A library between it and the driver, for all its processes
+    Shim,
+    /// The settings of PyTorch, TensorFlow and JAX
+    Framework,
+    /// None of them: use beyond the lease is reported, where it is seen
+    None,
+    /// The best there is, and the program is ended where it is seen to use more
     Kill,
+    /// As without this option
+    #[value(hide = true)]
+    Warn,
+}
+
+impl Enforce {
+    fn rung(self) -> enforce::Enforce {
+        match self {
+            Enforce::Kernel => enforce::Enforce::Only(Rung::Kernel),
+            Enforce::Mps => enforce::Enforce::Only(Rung::Mps),
+            Enforce::Shim => enforce::Enforce::Only(Rung::Shim),
+            Enforce::Framework => enforce::Enforce::Only(Rung::Framework),
+            Enforce::None => enforce::Enforce::Nothing,
+            Enforce::Kill | Enforce::Warn => enforce::Enforce::Best,
+        }
+    }
 }
 
 impl LeaseArgs {
@@ -121,8 +156,20 @@ pub fn run(args: RunArgs) -> Result<ExitCode> {
     let time = |option: &str, text: &Option<String>| text.as_deref().map(|text| duration(option, text)).transpose();
     request.wait =
         time("--wait", &args.wait)?.map(|wait| Wait { priority: args.priority, timeout: Some(wait).filter(|wait| *wait < Duration::MAX) });
-    let (timeout, enforce) = (time("--timeout", &args.timeout)?, args.enforce == Enforce::Kill);
-    let run = Run { command: args.command, request, timeout, enforce, end_tree: args.end_tree };
+    let timeout = time("--timeout", &args.timeout)?;
+    let idle = Idle { end_after: time("--idle-timeout", &args.idle_timeout)?, warn_after: time("--idle-notify", &args.idle_notify)? };
+    if [idle.end_after, idle.warn_after].contains(&Some(Duration::ZERO)) {
+        return wrong_use("--idle-timeout and --idle-notify: 0 s is no time: write 30min");
+    }
+    let run = Run {
+        timeout,
+        enforce: args.enforce.map_or(enforce::Enforce::Best, Enforce::rung),
+        end_beyond: args.enforce == Some(Enforce::Kill),
+        idle,
+        end_tree: args.end_tree,
+        report: args.report,
+        ..Run::new(args.command, request)
+    };
     let mut note = |line: &str| {
         if !args.quiet || line.starts_with("warning") {
             output::note(format_args!("plimsoll run: {line}"));
@@ -130,8 +177,8 @@ pub fn run(args: RunArgs) -> Result<ExitCode> {
     };
     Ok(ExitCode::from(match plimsoll::share::run::run(&cards, &run, &mut note) {
         Ok(Ended::Exited(code)) => code,
-        Ok(Ended::Signalled(signal)) => end_by(signal),
-        Ok(Ended::TimedOut) => TIMED_OUT,
+        Ok(Ended::Signalled(signal) | Ended::Beyond(signal)) => end_by(signal),
+        Ok(Ended::TimedOut | Ended::Idle) => TIMED_OUT,
         Ok(Ended::NotStarted(code)) => code,
         Err(error) => {
             Failure::from(error).report();

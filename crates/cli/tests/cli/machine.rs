@@ -23,7 +23,7 @@ fn command(args: &str, variables: &[(&str, &str)]) -> Command {
     for name in Environment::NAMES {
         command.env_remove(name);
     }
-    command.args(args.split_whitespace()).env("PLIMSOLL_NVML", "").envs(variables.iter().copied());
+    command.args(args.split_whitespace()).env("PLIMSOLL_NVML", "").env("PLIMSOLL_SHIM", "").envs(variables.iter().copied());
     command
 }
 
@@ -110,6 +110,7 @@ fn is_documented(seen: &Value) {
     let third = json!({
         "card": 1, "pid": std::process::id(), "type": "C", "program": "/opt/programs/train --number 3", "name": "third",
         "reserved_bytes": 515 * MIB, "used_bytes": 3 * MIB, "peak_bytes": 300 * MIB, "guarantee": "held",
+        "card_last_used": null, "memory_last_changed": null,
         // 300 of 515 MiB, in steps of half a percent.
         "history": {"step_ms": 100, "used": [0.585]}
     });
@@ -267,7 +268,9 @@ fn leases_of_a_drivers_cards_are_seen_beside_what_others_use() {
     let seen = loop {
         let seen = document("", &variables);
         let lease = seen["processes"].as_array().unwrap().iter().find(|process| process["name"] == "mine").cloned();
-        if lease.is_some_and(|lease| lease["used_bytes"] == json!(300 * MIB)) && seen["waiters"][0]["name"] == "late" {
+        if lease.is_some_and(|lease| lease["used_bytes"] == json!(300 * MIB) && lease["card_last_used"].is_u64())
+            && seen["waiters"][0]["name"] == "late"
+        {
             break seen;
         }
         assert!(begin.elapsed() < Duration::from_secs(30), "{seen}");
@@ -283,7 +286,10 @@ fn leases_of_a_drivers_cards_are_seen_beside_what_others_use() {
     let waiter = &seen["waiters"][0];
     assert_eq!((&waiter["priority"], &waiter["asked"]), (&json!(3), &json!([{"card": 1, "bytes": 14336 * MIB}])));
     assert!(waiter["why"].as_str().unwrap().contains("waits for 14 GiB of Tesla T4"), "{waiter}");
-    assert!(devices("", &variables).out.contains("1024MiB, others 2000MiB"));
+    assert!(lease["memory_last_changed"].as_u64().unwrap() >= lease["card_last_used"].as_u64().unwrap() - 1, "{lease}");
+    let table = devices("", &variables).out;
+    assert!(table.contains("1024MiB, others 2000MiB"), "{table}");
+    assert!(table.contains(" watched ") && table.contains("card last used: ") && table.contains("; memory last changed: "), "{table}");
 }
 
 /// A process that is stopped in a change of the ledger is in nobody's way who only looks.

@@ -46,7 +46,7 @@ fn plimsoll(args: &str) -> Said {
 }
 
 fn said(command: &mut Command) -> Said {
-    let command = command.current_dir(cases()).env_remove("PLIMSOLL_SIM_GPUS").env("PLIMSOLL_NVML", "");
+    let command = command.current_dir(cases()).env_remove("PLIMSOLL_SIM_GPUS").env("PLIMSOLL_NVML", "").env("PLIMSOLL_SHIM", "");
     outcome(command.env("PLIMSOLL_STATE_DIR", state_dir()))
 }
 

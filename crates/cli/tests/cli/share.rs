@@ -17,11 +17,11 @@ fn a_program_runs_under_a_lease() {
     let ran = shell("run --sim-gpus 4x1GiB --gpus 3,2 --memory 0.25 --name mine", "echo $CUDA_VISIBLE_DEVICES $PLIMSOLL_SIM_GPUS; exit 7");
     assert_eq!((ran.code, ran.out.as_str()), (7, "3,2 4x1GiB\n"), "{}", ran.err);
     assert!(
-        ran.err.starts_with("plimsoll run: 256 MiB of GPU 3 (Simulated GPU), 256 MiB of GPU 2 (Simulated GPU); framework setting: "),
+        ran.err.starts_with("plimsoll run: 256 MiB of GPU 3 (Simulated GPU), 256 MiB of GPU 2 (Simulated GPU); not watched: "),
         "{}",
         ran.err
     );
-    assert!(ran.err.contains("all memory came back"), "{}", ran.err);
+    assert!(ran.err.contains("use not observed; the lease is free"), "{}", ran.err);
     let quiet = shell("run --sim-gpus 1x1GiB --quiet", "true");
     assert_eq!((quiet.code, quiet.err.as_str()), (0, ""));
     assert_eq!(shell("run --sim-gpus 1x1GiB --timeout 100ms", "exec sleep 300").code, 124);
@@ -35,6 +35,63 @@ fn a_program_runs_under_a_lease() {
     assert_eq!(seen["cards"][0]["reserved_bytes"], json!(600 << 20), "what is leased inside is not counted twice");
     assert_eq!(seen["devices"][1]["limit_bytes"], json!(300 << 20), "inside of a lease a card is as large as the lease");
     assert!(inner.err.contains("300 MiB of GPU 0 (Simulated GPU); held: it allocates nothing beyond"), "{}", inner.err);
+}
+
+#[test]
+fn a_rung_is_asked_for_and_a_report_written() {
+    let folder = Folder::new("report");
+    let path = folder.0.join("report.json");
+    for rung in ["kernel", "mps", "shim"] {
+        let refused = shell(&format!("run --sim-gpus 1x1GiB --enforce {rung} --report {}", path.display()), "echo started");
+        assert_eq!((refused.code, refused.out.as_str()), (125, ""), "{}", refused.err);
+        assert!(refused.err.contains(&format!("FAILED_PRECONDITION: --enforce {rung}: cards are simulated")), "{}", refused.err);
+        let report: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(report["ended"]["how"], "no lease");
+    }
+    for rung in ["none", "kill", "warn"] {
+        let ran = shell(&format!("run --sim-gpus 1x1GiB --enforce={rung} --report {}", path.display()), "exit 4");
+        assert!(ran.code == 4 && ran.err.contains("; not watched: "), "{}", ran.err);
+        let report: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!((&report["ended"]["status"], &report["rung"]), (&json!(4), &json!("not watched")));
+    }
+    assert_eq!(shell("run --enforce watched", "true").code, 2);
+    for idle in ["--idle-timeout 0s", "--idle-notify=0s", "--idle-timeout never"] {
+        assert_eq!(shell(&format!("run --sim-gpus 1x1GiB {idle}"), "true").code, 2, "{idle}");
+    }
+    let refused = shell("run --sim-gpus 1x1GiB --idle-notify", "echo started");
+    assert!(refused.code == 125 && refused.err.contains("use of these cards cannot be observed"), "{}", refused.err);
+}
+
+#[test]
+fn the_doctor_says_what_is_here() {
+    let said = super::plimsoll("doctor --json --sim-gpus 2x1GiB");
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    let document: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(document["ok"], json!(true));
+    let checks = document["checks"].as_array().unwrap();
+    let of = |name: &str| checks.iter().filter(|check| check["check"] == name).collect::<Vec<_>>();
+    assert_eq!(of("driver")[0]["state"], "not here");
+    assert!(of("driver")[0]["remedy"].is_string());
+    assert!(of("ledger").len() == 4 && of("ledger")[1..].iter().all(|check| check["state"] == "pass"), "{document}");
+    assert_eq!(
+        (of("leases")[0]["state"].as_str(), of("leases")[0]["what"].as_str()),
+        (Some("pass"), Some("2 cards can be leased; 0 holders"))
+    );
+    let rungs: Vec<&str> = of("rungs").iter().map(|check| check["what"].as_str().unwrap().split(':').next().unwrap()).collect();
+    assert_eq!(rungs, ["kernel", "mps", "shim", "framework", "watched"]);
+    let text = super::plimsoll("doctor");
+    assert!(text.code == 0 && text.out.ends_with("nothing is broken\n"), "{}", text.out);
+    // A folder that others may write is broken.
+    let folder = Folder::new("doctor");
+    std::fs::set_permissions(&folder.0, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let broken = super::outcome(command.arg("doctor").env("PLIMSOLL_STATE_DIR", &folder.0).env("PLIMSOLL_NVML", ""));
+    assert_eq!(broken.code, 1, "{}", broken.out);
+    assert!(
+        broken.out.contains("fail      ledger          the folder for ledgers ") && broken.out.ends_with("checks failed\n"),
+        "{}",
+        broken.out
+    );
 }
 
 #[test]
@@ -192,7 +249,8 @@ fn towers_are_where_the_cards_are() {
 
 /// A program for Python, and its folder on PYTHONPATH; None, and it is said, where there is no Python.
 fn python(folder: &Folder, source: &str, options: &str) -> Option<Said> {
-    if !Command::new("python3").args(["-c", "import sys; sys.exit(sys.version_info < (3, 7))"]).status().is_ok_and(|ended| ended.success()) {
+    if !Command::new("python3").args(["-c", "import sys; sys.exit(sys.version_info < (3, 7))"]).status().is_ok_and(|ended| ended.success())
+    {
         eprintln!("skipped: there is no python3 of 3.7 or later");
         return None;
     }

@@ -9,6 +9,14 @@ use std::ffi::{CStr, CString, c_void};
 #[derive(Debug)]
 pub(super) struct Library(*mut c_void);
 
+/// Whether a library can be loaded, by the name that the system's loader knows, or by a path. It stays loaded.
+///
+/// # Errors
+/// What the loader says.
+pub fn can_load(name: &str) -> Result<(), String> {
+    Library::load(name).map(drop)
+}
+
 impl Library {
     /// Loads a library by the name that the system's loader knows, or by a path.
     ///

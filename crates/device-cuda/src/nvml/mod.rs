@@ -12,6 +12,7 @@ use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::PhysicalDevice;
 
 pub use activity::Activity;
+pub use library::can_load;
 pub use process::{Process, ProcessKind};
 
 use library::Library;

@@ -111,9 +111,9 @@ pub struct Process {
     pub name: String,
     /// Set aside; none for programs that are not ours.
     pub reserved: Option<Bytes>,
-    /// Used.
+    /// Used; none where that is not observed.
     pub used: Option<Bytes>,
-    /// The most used at once; none for programs that are not ours.
+    /// The most used at once; none where that is not observed, and for programs without a lease.
     pub peak: Option<Bytes>,
     /// How sure it is that it keeps to what it set aside; none for programs that are not ours.
     pub guarantee: Option<Guarantee>,

@@ -3,7 +3,7 @@
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::{Card, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, Options, PhysicalDevice, resolve, seen};
 use plimsoll_device_cuda::{Look, NvidiaCard, Nvml, ProcessKind};
-use plimsoll_memory::machine::{History, LastUse, Machine, Snapshot, StateDir};
+use plimsoll_memory::machine::{Entry, Guarantee, History, LastUse, Machine, Share, Snapshot, StateDir};
 use plimsoll_share::lease::subtract;
 
 use super::{Part, Process, SeenCard, View, Waiter};
@@ -219,8 +219,8 @@ fn held(snapshot: &Snapshot, places: &[usize], view: &mut View) {
             program: Some(entry.program.clone()),
             name: entry.name.clone(),
             reserved: Some(share.reserved),
-            used: Some(share.used),
-            peak: Some(share.peak),
+            used: Some(share.used).filter(|_| is_observed(entry, share)),
+            peak: Some(share.peak).filter(|_| is_observed(entry, share)),
             guarantee: Some(entry.guarantee),
             history: entry.history.clone(),
             last_use: entry.last_use,
@@ -239,6 +239,11 @@ fn held(snapshot: &Snapshot, places: &[usize], view: &mut View) {
             why: snapshot.why(entry).unwrap_or_default(),
         });
     }
+}
+
+/// Whether it is known what a member uses: programs of ours say so, and of others it was seen.
+fn is_observed(entry: &Entry, share: &Share) -> bool {
+    entry.guarantee == Guarantee::Held || entry.last_use.memory.is_some() || share.peak > Bytes::ZERO
 }
 
 #[cfg(test)]

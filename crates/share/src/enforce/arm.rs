@@ -7,7 +7,7 @@ use plimsoll_base::{Bytes, Result};
 
 use super::group::Limited;
 use super::{Choice, Enforce, Found, Group, Library, Places, Rung, choose};
-use crate::lease::{Lease, Part};
+use crate::lease::{Cards, Lease, Part};
 
 /// A limit of MPS: for each card by its number as the program sees it.
 const MPS_LIMIT: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
@@ -30,7 +30,7 @@ pub fn arm(lease: &mut Lease, command: &mut Command, mut found: Found, enforce: 
         let choice = choose(&found, enforce)?;
         let mut limited = None;
         if let (true, Group::In(folder), Some(nvml)) = (choice.has(Rung::Kernel), &found.kernel.group, lease.cards().nvml()) {
-            match Limited::make(folder, &places.groups, nvml, lease.parts()) {
+            match Limited::make(folder, places.home(), nvml, lease.parts()) {
                 Ok(made) => limited = Some(made),
                 Err(error) => {
                     found.kernel.refused = Some(error.message().to_string());
@@ -46,6 +46,10 @@ pub fn arm(lease: &mut Lease, command: &mut Command, mut found: Found, enforce: 
             let before = before.unwrap_or_else(|| std::env::var_os(PRELOAD)).unwrap_or_default();
             command.env(PRELOAD, preload(shim.as_os_str().to_os_string(), &before));
         }
+        if choice.has(Rung::Kernel) || choice.has(Rung::Shim) {
+            lease.show_share();
+        }
+        lease.tell_frameworks(choice.tells_frameworks);
         lease.set_guarantee(choice.rung.guarantee());
         return Ok(Armed { choice, limited });
     }
@@ -73,13 +77,13 @@ impl Armed {
     }
 
     /// What the program's processes use of a card together, where the kernel's driver counts them.
-    pub fn used(&self, lease: &Lease, part: &Part) -> Option<Bytes> {
-        self.limited.as_ref()?.used(lease.cards().nvml()?, &part.device.uuid)
+    pub fn used(&self, cards: &Cards, part: &Part) -> Option<Bytes> {
+        self.limited.as_ref()?.used(cards.nvml()?, &part.device.uuid)
     }
 
     /// Undoes what was done for a program that has ended. Limits stay where processes that it left behind still are.
-    pub fn disarm(self, lease: &Lease) {
-        if let (Some(limited), Some(nvml)) = (self.limited, lease.cards().nvml()) {
+    pub fn disarm(self, cards: &Cards) {
+        if let (Some(limited), Some(nvml)) = (self.limited, cards.nvml()) {
             limited.remove(nvml);
         }
     }

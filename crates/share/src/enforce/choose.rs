@@ -45,6 +45,8 @@ pub struct Choice {
     pub also: Vec<Rung>,
     /// The higher ones, and what they lack. Empty where one was asked for.
     pub above: Vec<Step>,
+    /// Whether frameworks are told their share, in case that the program starts one.
+    pub tells_frameworks: bool,
 }
 
 impl Choice {
@@ -175,7 +177,7 @@ pub fn choose(found: &Found, enforce: Enforce) -> Result<Choice> {
         Enforce::Best => steps.iter().filter(|step| step.rung < rung).cloned().collect(),
         _ => Vec::new(),
     };
-    Ok(Choice { rung, also, above })
+    Ok(Choice { rung, also, above, tells_frameworks: enforce != Enforce::Nothing })
 }
 
 #[cfg(test)]

@@ -58,21 +58,17 @@ pub struct Limited {
 }
 
 impl Limited {
-    /// Makes a group in that folder, and has the driver limit it.
+    /// Makes a group in that folder, and has the driver limit it. This process is in the group `home`.
     ///
     /// # Errors
     /// FAILED_PRECONDITION with what the system or the driver says. Nothing is left then.
-    pub(super) fn make(folder: &Path, root: &Path, nvml: &Nvml, parts: &[Part]) -> Result<Limited> {
+    pub(super) fn make(folder: &Path, home: PathBuf, nvml: &Nvml, parts: &[Part]) -> Result<Limited> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         sweep(folder, nvml, parts);
         pass_on(folder);
         let name = format!("{PREFIX}{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
-        let made = Limited {
-            folder: folder.join(name),
-            home: own().map_or_else(|| root.to_path_buf(), |own| root.join(own.trim_start_matches('/'))),
-            cards: parts.iter().map(|part| part.device.uuid.clone()).collect(),
-            inside: false,
-        };
+        let made =
+            Limited { folder: folder.join(name), home, cards: parts.iter().map(|part| part.device.uuid.clone()).collect(), inside: false };
         let failed = |error: io::Error| Error::failed_precondition(format!("control group {}: {error}", made.folder.display()));
         fs::create_dir(&made.folder).map_err(failed)?;
         for part in parts {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Found, Kernel, Library, Program, Sees, elf, group, mps};
+use super::{Daemon, Found, Group, Kernel, Library, Sees, elf, group, mps};
 use crate::lease::Cards;
 
 /// The variable that names another shim than the one beside this program; empty, there is none.
@@ -61,6 +61,21 @@ impl Places {
         Places::of(|name| std::env::var_os(name))
     }
 
+    /// The control daemon of MPS.
+    pub fn daemon(&self) -> Daemon {
+        mps::look(&self.pipes, self.user)
+    }
+
+    /// Where a control group can be made.
+    pub fn group(&self) -> Group {
+        group::look(&self.groups, self.group.as_deref(), self.own_group.as_deref())
+    }
+
+    /// The folder of this process's group.
+    pub(super) fn home(&self) -> PathBuf {
+        self.groups.join(self.own_group.as_deref().unwrap_or_default().trim_start_matches('/'))
+    }
+
     /// What there is for a program on these cards; without a program, for one that is as programs mostly are.
     pub fn look(&self, cards: &Cards, program: Option<&Path>) -> Found {
         let look = cards.nvml().map(|nvml| nvml.look());
@@ -80,12 +95,12 @@ impl Places {
                 has_limits: cards.nvml().is_some_and(|nvml| nvml.has_memory_limits()),
                 divided: look.as_ref().map(divided).unwrap_or_default(),
                 is_root: self.user == 0,
-                group: group::look(&self.groups, self.group.as_deref(), self.own_group.as_deref()),
+                group: self.group(),
                 refused: None,
             },
-            mps: mps::look(&self.pipes, self.user),
+            mps: self.daemon(),
             shim: self.library(),
-            program: program.map(elf::examine).unwrap_or_else(Program::default),
+            program: program.map(elf::examine).unwrap_or_default(),
             sees,
         }
     }

@@ -42,8 +42,9 @@ pub struct OnCard {
     pub lease: Bytes,
     /// Reserved of that before the call, by this worker and what it started.
     pub before: Bytes,
-    /// The most that any program has used under the lease so far, as far as it said.
-    pub peak: Bytes,
+    /// The most that any program has used under the lease so far, by its ledger. None for a real card of which the ledger knows
+    /// nothing: that was not observed.
+    pub peak: Option<Bytes>,
     /// Reserved after the call.
     pub after: Bytes,
     /// For a real card and a call in a process of its own: what the driver says that all programs under the lease use of it, before
@@ -52,10 +53,21 @@ pub struct OnCard {
 }
 
 impl Report {
-    /// Whether the devices' memory is what it was.
+    /// Whether the devices' memory is what it was, as far as that was observed.
     pub fn all_back(&self) -> bool {
-        let is_back = |card: &OnCard| card.after <= card.before && card.driver.is_none_or(|(before, after)| after <= before);
-        self.cards.iter().all(is_back)
+        self.came_back() != Some(false)
+    }
+
+    /// Whether the devices' memory is what it was; none where that was not observed.
+    pub fn came_back(&self) -> Option<bool> {
+        let is_back = |card: &OnCard| {
+            if card.after > card.before || card.driver.is_some_and(|(before, after)| after > before) {
+                return Some(false);
+            }
+            (card.driver.is_some() || card.peak.is_some()).then_some(true)
+        };
+        let cards: Vec<Option<bool>> = self.cards.iter().map(is_back).collect();
+        if cards.contains(&Some(false)) { Some(false) } else { cards.into_iter().collect::<Option<Vec<bool>>>().map(|_| true) }
     }
 }
 
@@ -66,12 +78,17 @@ impl fmt::Display for Report {
         }
         for (index, card) in self.cards.iter().enumerate() {
             let OnCard { card, lease, before, peak, after, driver } = card;
-            write!(f, "{}{card}: {before} of {lease} before, at most {peak}, {after} after", if index > 0 { "; " } else { "" })?;
+            let peak = peak.map_or("peak not observed".into(), |peak| format!("at most {peak}"));
+            write!(f, "{}{card}: {before} of {lease} before, {peak}, {after} after", if index > 0 { "; " } else { "" })?;
             if let Some((before, after)) = driver {
                 write!(f, " (by the driver {before} and {after})")?;
             }
         }
-        f.write_str(if self.all_back() { ": all memory is back" } else { ": NOT all memory is back" })
+        f.write_str(match self.came_back() {
+            Some(true) => ": all memory is back",
+            Some(false) => ": NOT all memory is back",
+            None => ": whether all memory is back was not observed",
+        })
     }
 }
 
@@ -83,13 +100,16 @@ const GONE: Duration = Duration::from_secs(1);
 pub(crate) struct Look {
     inside: Option<Machine>,
     cards: Vec<usize>,
+    /// Whether all that is used stands in the ledger: on simulated cards.
+    counts_all: bool,
 }
 
 impl Look {
     pub fn at(lease: Option<&Lease>) -> Look {
         let inside = lease.and_then(|lease| lease.inside().ok().flatten());
         let cards = lease.map(|lease| lease.parts().iter().map(|part| part.card).collect()).unwrap_or_default();
-        Look { inside, cards }
+        let counts_all = lease.is_some_and(|lease| lease.cards().simulated().is_some());
+        Look { inside, cards, counts_all }
     }
 
     /// Whether there is anything to look at.
@@ -142,7 +162,8 @@ impl Look {
         let on = |((card, before), after): ((&usize, &Bytes), &Bytes)| {
             let info = inside.cards().get(*card)?;
             let (name, lease) = (info.name.clone(), info.capacity);
-            Some(OnCard { card: name, lease, before: *before, peak: inside.peak(*card), after: *after, driver: None })
+            let peak = Some(inside.peak(*card)).filter(|peak| self.counts_all || *peak > Bytes::ZERO);
+            Some(OnCard { card: name, lease, before: *before, peak, after: *after, driver: None })
         };
         self.cards.iter().zip(before).zip(after).filter_map(on).collect()
     }
@@ -158,7 +179,7 @@ mod tests {
             card: "Simulated GPU".into(),
             lease: Bytes(4 << 30),
             before: Bytes(0),
-            peak: Bytes(1 << 30),
+            peak: Some(Bytes(1 << 30)),
             after: Bytes(0),
             driver: None,
         };
@@ -167,6 +188,14 @@ mod tests {
         let report = Report { cards: vec![OnCard { after: Bytes(1), ..card.clone() }], ..Report::default() };
         assert!(!report.all_back() && report.to_string().ends_with("NOT all memory is back"));
         let driver = Some((Bytes(1 << 20), Bytes(2 << 20)));
+        let blind = Report { cards: vec![OnCard { peak: None, ..card.clone() }], ..Report::default() };
+        assert_eq!(
+            blind.to_string(),
+            "Simulated GPU: 0 B of 4 GiB before, peak not observed, 0 B after: whether all memory is back was not observed"
+        );
+        assert!(blind.all_back() && blind.came_back().is_none());
+        let seen = Report { cards: vec![OnCard { driver: Some((Bytes(1), Bytes(1))), ..blind.cards[0].clone() }], ..Report::default() };
+        assert_eq!(seen.came_back(), Some(true));
         let report = Report { cards: vec![OnCard { driver, ..card }], ..Report::default() };
         assert!(!report.all_back() && report.to_string().contains("(by the driver 1 MiB and 2 MiB)"), "{report}");
         assert_eq!(Report::default().to_string(), "no cards");

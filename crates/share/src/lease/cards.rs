@@ -151,7 +151,16 @@ impl Cards {
     pub fn lease(&self, request: &Request, told: &mut dyn FnMut(Obstacle<'_>) -> bool) -> Result<Lease> {
         let (candidates, count) = self.candidates(&request.cards)?;
         let Some(machine) = self.0.machine.as_ref().filter(|_| count > 0) else {
-            return Ok(Lease { member: None, parts: Vec::new(), cards: self.clone(), guarantee: Guarantee::Held, peaks: Vec::new() });
+            return Ok(Lease {
+                member: None,
+                parts: Vec::new(),
+                cards: self.clone(),
+                guarantee: Guarantee::Held,
+                peaks: Vec::new(),
+                users: Default::default(),
+                shows_share: false,
+                tells_frameworks: true,
+            });
         };
         let seen = if self.0.nvml.is_some() { Guarantee::Watched } else { Guarantee::Framework };
         let guarantee = request.guarantee.unwrap_or(seen);
@@ -186,8 +195,17 @@ impl Cards {
         let part =
             |card: usize| Part { card, device: self.0.all[card].clone(), ordinal: self.0.ordinals[card], bytes: member.reserved(card) };
         let parts: Vec<Part> = granted.into_iter().map(part).collect();
-        let peaks = vec![Bytes::ZERO; parts.len()];
-        Ok(Lease { member: Some(member), parts, cards: self.clone(), guarantee, peaks })
+        let peaks = vec![None; parts.len()];
+        Ok(Lease {
+            member: Some(member),
+            parts,
+            cards: self.clone(),
+            guarantee,
+            peaks,
+            users: Default::default(),
+            shows_share: false,
+            tells_frameworks: true,
+        })
     }
 
     /// Whether a request could be granted if nobody held anything.

@@ -23,6 +23,9 @@ pub(super) fn told(lease: &Lease, variable: &dyn Fn(&str) -> Option<OsString>) -
     }
     let token = member.token();
     set("PLIMSOLL_LEASE", lease.cards.outer().map_or(token.clone(), |outer| format!("{outer}/{token}")));
+    if !lease.tells_frameworks {
+        return out;
+    }
     let frameworks = framework::told(&cards, &overheads(lease), variable);
     let has_limits = frameworks.set.iter().any(|(name, _)| name == LIMITS);
     out.set.extend(frameworks.set);
@@ -45,7 +48,8 @@ fn cards(lease: &Lease) -> Vec<Card> {
         name: if by_uuid { part.device.uuid.clone() } else { part.ordinal.to_string() },
         uuid: part.device.uuid.clone(),
         bytes: part.bytes,
-        total: lease.cards.total(part.card),
+        // A program that is shown its share as the whole card takes shares of that.
+        total: if lease.shows_share { part.bytes } else { lease.cards.total(part.card) },
     };
     lease.parts.iter().map(card).collect()
 }

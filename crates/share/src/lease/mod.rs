@@ -1,26 +1,34 @@
 //! Leases: a part of the machine's cards for a program and all that it starts.
 
+pub(crate) mod activity;
 mod cards;
 mod environment;
 mod outside;
+mod report;
 mod request;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_device::PhysicalDevice;
-use plimsoll_memory::machine::{Guarantee, Machine, Member};
+use plimsoll_memory::machine::{Guarantee, LastUse, Machine, Member};
 
 use crate::framework::Told;
 
 pub use cards::Cards;
+pub(crate) use outside::Seen;
 pub use outside::subtract;
+pub use report::{Peak, Report};
 pub use request::{Amount, Request, Which};
 
 /// How long programs that end together with the one that is waited for may take to be gone.
 const GOING: Duration = Duration::from_millis(200);
+
+/// How long the driver may take to notice that processes are gone.
+const GONE: Duration = Duration::from_secs(1);
 
 /// A part of the machine's cards. It is held until it is dropped, or, once a program shares it ([`Lease::inherit`]) and it was
 /// left to it ([`Lease::end`]), until the last process of that program's tree is gone, however it ends.
@@ -31,7 +39,14 @@ pub struct Lease {
     parts: Vec<Part>,
     cards: Cards,
     guarantee: Guarantee,
-    peaks: Vec<Bytes>,
+    /// The most that the driver was seen to say is used of each card.
+    peaks: Vec<Option<Bytes>>,
+    /// Processes that the driver was seen to list under the lease.
+    users: BTreeSet<u32>,
+    /// Whether programs see their share of a card as all of it.
+    shows_share: bool,
+    /// Whether frameworks are told their share.
+    tells_frameworks: bool,
 }
 
 /// What a lease has of a card.
@@ -45,24 +60,6 @@ pub struct Part {
     pub ordinal: u32,
     /// How much of it.
     pub bytes: Bytes,
-}
-
-/// What came of a lease.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// The most that was used of each card, as far as it was seen, in the order of [`Lease::parts`].
-    pub peaks: Vec<Bytes>,
-    /// Who still holds the lease, with the program; empty where everything is back.
-    pub left: Vec<(u32, String)>,
-    /// What those still use of its cards, where the driver says.
-    pub used: Bytes,
-}
-
-impl Report {
-    /// Whether all memory came back.
-    pub fn all_back(&self) -> bool {
-        self.left.is_empty()
-    }
 }
 
 impl Lease {
@@ -83,6 +80,16 @@ impl Lease {
         {
             let _ = member.set_guarantee(guarantee);
         }
+    }
+
+    /// Says that programs under the lease see their share of a card as all of it.
+    pub(crate) fn show_share(&mut self) {
+        self.shows_share = true;
+    }
+
+    /// Whether frameworks under the lease are told their share.
+    pub(crate) fn tell_frameworks(&mut self, tells: bool) {
+        self.tells_frameworks = tells;
     }
 
     /// The cards that it was taken from.
@@ -128,15 +135,38 @@ impl Lease {
     /// Looks how much of each card is used under the lease now, shows it to others, and keeps the peaks. None for a card of which
     /// nobody can say.
     pub fn look(&mut self) -> Vec<Option<Bytes>> {
+        self.see(|_| None).into_iter().map(|seen| seen.bytes).collect()
+    }
+
+    /// As [`Lease::look`], with the processes. Where `counted` says what is used of a card, that counts.
+    pub(crate) fn see(&mut self, counted: impl Fn(&Part) -> Option<Bytes>) -> Vec<Seen> {
         let Some(member) = &self.member else { return Vec::new() };
-        let uses = outside::used_under(&self.cards, member, &self.parts);
-        for ((part, used), peak) in self.parts.iter().zip(&uses).zip(&mut self.peaks) {
-            if let Some(used) = used {
-                member.set_used(part.card, *used);
-                *peak = (*peak).max(*used);
+        let mut all = outside::seen_under(&self.cards, member, &self.parts);
+        let is_driver = self.cards.nvml().is_some();
+        for ((part, seen), peak) in self.parts.iter().zip(&mut all).zip(&mut self.peaks) {
+            seen.bytes = counted(part).or(seen.bytes);
+            if let Some(used) = seen.bytes {
+                member.set_used(part.card, used);
+                // What is said inside of the lease has a peak of its own.
+                if is_driver {
+                    *peak = (*peak).max(Some(used));
+                }
             }
+            self.users.extend(&seen.own);
         }
-        uses
+        all
+    }
+
+    /// Whether a process is under the lease.
+    pub(crate) fn has(&self, pid: u32) -> bool {
+        self.member.as_ref().is_some_and(|member| member.machine().slot_of(pid) == Some(member.slot().number()))
+    }
+
+    /// Shows others when the cards were last used.
+    pub(crate) fn show_last_use(&self, last: LastUse) {
+        if let Some(member) = &self.member {
+            member.set_last_use(last);
+        }
     }
 
     /// That other programs see the lease: the machine's ledger is where it was.
@@ -151,30 +181,59 @@ impl Lease {
     /// whole.
     pub fn driver_use(&self) -> Option<Vec<Option<Bytes>>> {
         let member = self.member.as_ref().filter(|_| self.cards.nvml().is_some())?;
-        Some(outside::used_under(&self.cards, member, &self.parts))
+        Some(outside::seen_under(&self.cards, member, &self.parts).into_iter().map(|seen| seen.bytes).collect())
     }
 
     /// Leaves the lease to the programs that still share it, and says what came of it. A command that was given the lease must
     /// have been dropped: it has it too.
     pub fn end(mut self) -> Report {
-        let Some(member) = self.member.take() else { return Report::default() };
+        let Some(member) = self.member.take() else { return Report { came_back: Some(true), ..Report::default() } };
+        // Nobody observes it from now on.
+        member.set_last_use(LastUse::default());
         let (slot, inside) = (member.slot(), member.used_inside().ok().flatten());
         // First of all: others wait for it.
         member.detach();
-        for (part, peak) in self.parts.iter().zip(&mut self.peaks) {
-            *peak = (*peak).max(inside.as_ref().map_or(Bytes::ZERO, |inside| inside.peak(part.card)));
-        }
+        // Programs of ours, and the shim, write down all that they use.
+        let counts = matches!(self.guarantee, Guarantee::Held | Guarantee::Shim) || inside.is_some();
+        let ledger = |part: &Part| {
+            let most = |inside: &Machine| inside.peak(part.card).max(inside.most_reserved(part.card));
+            counts.then(|| inside.as_ref().map_or(Bytes::ZERO, most))
+        };
+        let peaks = self.parts.iter().zip(&self.peaks).map(|(part, driver)| Peak { driver: *driver, ledger: ledger(part) }).collect();
+        let refused = |inside: &Machine| self.parts.iter().map(|part| inside.refused(part.card)).sum();
+        let refusals = counts.then(|| inside.as_ref().map_or(0, refused));
         let begin = Instant::now();
         while slot.is_held() && begin.elapsed() < GOING {
             std::thread::sleep(Duration::from_millis(2));
         }
-        let peaks = std::mem::take(&mut self.peaks);
         if !slot.is_held() {
-            return Report { peaks, ..Report::default() };
+            let came_back = self.came_back(inside.as_ref(), counts);
+            return Report { peaks, refusals, came_back, ..Report::default() };
         }
         let left = slot.holders();
         let used = outside::used_by(&self.cards, &left, &self.parts);
-        Report { peaks, left: left.into_iter().map(|pid| (pid, program(pid))).collect(), used }
+        let came_back = used.map(|used| used == Bytes::ZERO);
+        Report { peaks, refusals, came_back, left: left.into_iter().map(|pid| (pid, program(pid))).collect(), used }
+    }
+
+    /// Whether what was used is back, once no program has the lease.
+    fn came_back(&self, inside: Option<&Machine>, counts: bool) -> Option<bool> {
+        if self.cards.nvml().is_some() {
+            if self.peaks.iter().any(Option::is_none) {
+                return None;
+            }
+            let users: Vec<u32> = self.users.iter().copied().collect();
+            let is_back = || outside::used_by(&self.cards, &users, &self.parts).map(|used| used == Bytes::ZERO);
+            // The driver takes a moment to notice that a process is gone.
+            let begin = Instant::now();
+            while is_back() == Some(false) && begin.elapsed() < GONE {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            return is_back();
+        }
+        let is_free = |inside: &Machine| Some(inside.look().ok()?.cards.iter().all(|card| card.reserved == Bytes::ZERO));
+        counts.then_some(())?;
+        inside.map_or(Some(true), is_free)
     }
 }
 

@@ -4,6 +4,7 @@
 //! description of the lease: looked up in `/proc`, which shows a user's own processes.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
@@ -16,36 +17,56 @@ use super::{Cards, Part};
 /// How often use by programs without a lease is looked at while one waits.
 pub(super) const OFTEN: Duration = Duration::from_millis(250);
 
-/// What is used under a lease of each of its cards; none where nobody can say.
-pub(super) fn used_under(cards: &Cards, member: &Member, parts: &[Part]) -> Vec<Option<Bytes>> {
+/// A card as the driver shows it to one that has a lease of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Used under the lease; none where that cannot be told.
+    pub bytes: Option<Bytes>,
+    /// Processes under the lease that use it.
+    pub own: Vec<u32>,
+    /// Other processes that use it.
+    pub others: Vec<u32>,
+}
+
+/// What is used under a lease of each of its cards.
+pub(super) fn seen_under(cards: &Cards, member: &Member, parts: &[Part]) -> Vec<Seen> {
     let Some(nvml) = cards.nvml() else {
         // On simulated cards our own programs say so themselves, inside of the lease.
-        let seen = match member.used_inside().and_then(|inside| inside.map(|inside| inside.look()).transpose()) {
-            Ok(Some(seen)) => seen,
-            Ok(None) => return vec![Some(Bytes::ZERO); parts.len()],
-            Err(_) => return vec![None; parts.len()],
-        };
-        return parts.iter().map(|part| seen.cards.get(part.card).map(|card| card.used)).collect();
+        let inside = member.used_inside().and_then(|inside| inside.map(|inside| inside.look()).transpose()).ok().flatten();
+        let on = |part: &Part| inside.as_ref()?.cards.get(part.card).map(|card| card.used);
+        return parts.iter().map(|part| Seen { bytes: on(part), ..Seen::default() }).collect();
     };
     let look = nvml.look();
     let (machine, slot) = (member.machine(), member.slot().number());
     let mut known = BTreeMap::new();
     let mut is_under = |pid: u32| *known.entry(pid).or_insert_with(|| machine.slot_of(pid)) == Some(slot);
     let on = |part: &Part| {
-        let card = look.cards.iter().find(|card| card.device.uuid == part.device.uuid)?;
-        let own: Vec<_> = card.processes.iter().filter(|process| is_under(process.pid)).collect();
-        own.iter().map(|process| process.bytes).try_fold(Bytes::ZERO, |sum, bytes| Some(sum + bytes?))
+        let Some(card) = look.cards.iter().find(|card| card.device.uuid == part.device.uuid) else { return Seen::default() };
+        let (own, others): (Vec<_>, Vec<_>) = card.processes.iter().partition(|process| is_under(process.pid));
+        let sum = own.iter().map(|process| process.bytes).try_fold(Bytes::ZERO, |sum, bytes| Some(sum + bytes?));
+        let pids = |processes: Vec<&plimsoll_device_cuda::Process>| processes.iter().map(|process| process.pid).collect::<Vec<u32>>();
+        let (own, others) = (pids(own), pids(others));
+        // A number that is not seen here may be that of a process of ours, as the driver counts outside of a container.
+        let may_be_ours = own.is_empty() && others.iter().any(|&pid| !is_seen(pid));
+        Seen { bytes: sum.filter(|_| !may_be_ours), own, others }
     };
     parts.iter().map(on).collect()
 }
 
-/// What these processes use of the cards.
-pub(super) fn used_by(cards: &Cards, pids: &[u32], parts: &[Part]) -> Bytes {
-    let Some(nvml) = cards.nvml() else { return Bytes::ZERO };
-    let look = nvml.look();
+/// Whether a process is seen under that number.
+pub(super) fn is_seen(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// What these processes use of the cards; none where the driver does not say.
+pub(super) fn used_by(cards: &Cards, pids: &[u32], parts: &[Part]) -> Option<Bytes> {
+    let look = cards.nvml()?.look();
     let here = |uuid: &str| parts.iter().any(|part| part.device.uuid == uuid);
     let processes = look.cards.iter().filter(|card| here(&card.device.uuid)).flat_map(|card| &card.processes);
-    processes.filter(|process| pids.contains(&process.pid)).filter_map(|process| process.bytes).sum()
+    processes
+        .filter(|process| pids.contains(&process.pid))
+        .map(|process| process.bytes)
+        .try_fold(Bytes::ZERO, |sum, bytes| Some(sum + bytes?))
 }
 
 /// Tells the ledger of these cards how much of each is used by programs without a lease, as the driver was seen to say, so that

@@ -58,7 +58,7 @@ pub(crate) fn find(program: &Path) -> Option<PathBuf> {
 }
 
 /// Whether that is this very program: ours keep to what they hold.
-pub(super) fn is_own(program: &Path) -> bool {
+pub(crate) fn is_own(program: &Path) -> bool {
     let identity = |path: &Path| fs::metadata(path).map(|facts| (facts.dev(), facts.ino())).ok();
     let own = std::env::current_exe().ok().and_then(|own| identity(&own));
     own.is_some() && find(program).and_then(|file| identity(&file)) == own

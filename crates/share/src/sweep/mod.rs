@@ -10,12 +10,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Code, Error, Result};
-use plimsoll_memory::machine::end_with_this_thread;
+use plimsoll_memory::machine::{Guarantee, end_with_this_thread};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::enforce::{Armed, Enforce, Found, Places, arm};
 use crate::isolate::signal_name;
 use crate::lease::{Cards, Lease, Request};
-use crate::run::{GRACE, find, signals::Signals};
+use crate::run::{GRACE, find, is_own, signals::Signals};
 use crate::supervise::{self, Supervisors};
 use results::{Results, last_object, refused};
 
@@ -89,6 +90,7 @@ struct Job {
     place: usize,
     child: Child,
     lease: Option<Lease>,
+    armed: Option<Armed>,
     begin: Instant,
     output: PathBuf,
     command: Vec<String>,
@@ -113,8 +115,26 @@ pub fn sweep(cards: &Cards, sweep: &Sweep, told: &mut dyn FnMut(Option<&Done>, P
     let before = done.iter().flatten().count();
     let left = (0..done.len()).rev().filter(|&place| done[place].is_none()).collect();
     let signals = Signals::listen().map_err(|error| Error::internal(format!("signals cannot be listened to: {error}")))?;
-    let mut runner =
-        Runner { cards, sweep, commands, logs, results, signals, done, left, running: Vec::new(), lingering: 0, stopped: None, told };
+    let (program, places) = (commands.first().and_then(|command| command.first()), Places::here());
+    // Programs of ours hold themselves. Where none is named, starting it says so.
+    let foreign = program.map(Path::new).filter(|program| !is_own(program));
+    let found = foreign.filter(|_| sweep.request.is_some()).map(|program| places.look(cards, Some(program)));
+    let mut runner = Runner {
+        found,
+        places,
+        cards,
+        sweep,
+        commands,
+        logs,
+        results,
+        signals,
+        done,
+        left,
+        running: Vec::new(),
+        lingering: 0,
+        stopped: None,
+        told,
+    };
     let outcome = runner.until_the_end();
     if outcome.is_err() {
         runner.end_all();
@@ -123,6 +143,9 @@ pub fn sweep(cards: &Cards, sweep: &Sweep, told: &mut dyn FnMut(Option<&Done>, P
 }
 
 struct Runner<'a> {
+    /// What there is to hold the programs to their leases; none for programs of ours.
+    found: Option<Found>,
+    places: Places,
     cards: &'a Cards,
     sweep: &'a Sweep,
     commands: Vec<Vec<String>>,
@@ -185,8 +208,13 @@ impl Runner<'_> {
         let output = self.logs.join(format!("{}.out", place + 1));
         let errors = output.with_extension("err");
         let Some(out) = take(&output)? else { return Ok(Start::Lingers) };
-        let request = self.sweep.request.clone().map(|request| Request { program: command.join(" "), wait: None, ..request });
-        let lease = match request.as_ref().map(|request| self.cards.lease(request, &mut |_| true)).transpose() {
+        let request = self.sweep.request.clone().map(|request| Request {
+            program: command.join(" "),
+            wait: None,
+            guarantee: self.found.is_none().then_some(Guarantee::Held),
+            ..request
+        });
+        let mut lease = match request.as_ref().map(|request| self.cards.lease(request, &mut |_| true)).transpose() {
             Ok(lease) => lease,
             // Others hold what is missing, for now.
             Err(error)
@@ -216,10 +244,18 @@ impl Runner<'_> {
             }
         };
         child.stdin(Stdio::null()).stdout(out).stderr(err);
+        let mut armed = match (lease.as_mut().filter(|lease| !lease.parts().is_empty()), &self.found) {
+            (Some(lease), Some(found)) => Some(arm(lease, &mut child, found.clone(), Enforce::Best, &self.places)?),
+            _ => None,
+        };
         lease.as_ref().map_or(Ok(Vec::new()), |lease| lease.inherit(&mut child))?;
         let begin = Instant::now();
-        let child = child.spawn().map_err(missing)?;
-        self.running.push(Job { place, child, lease, begin, output, command: command.clone() });
+        let child = match &mut armed {
+            Some(armed) => armed.spawn(&mut child),
+            None => child.spawn(),
+        };
+        let child = child.map_err(missing)?;
+        self.running.push(Job { place, child, lease, armed, begin, output, command: command.clone() });
         Ok(Start::Runs)
     }
 
@@ -307,7 +343,11 @@ fn take(output: &Path) -> Result<Option<File>> {
 
 fn ended(job: Job, status: Option<ExitStatus>, points: &[Point]) -> (usize, Done) {
     let seconds = job.begin.elapsed().as_secs_f64();
+    let cards = job.lease.as_ref().map(|lease| lease.cards().clone());
     let report = job.lease.map(Lease::end).unwrap_or_default();
+    if let (Some(armed), Some(cards)) = (job.armed, cards) {
+        armed.disarm(&cards);
+    }
     let words = match status {
         Some(status) if status.success() => "done".into(),
         Some(status) => match (status.code(), status.signal()) {
@@ -323,7 +363,7 @@ fn ended(job: Job, status: Option<ExitStatus>, points: &[Point]) -> (usize, Done
         ok: status.is_some_and(|status| status.success()),
         status: words,
         seconds,
-        peak_bytes: report.peaks.iter().map(|peak| peak.0).collect(),
+        peak_bytes: report.peaks.iter().map(|peak| peak.most().map(|bytes| bytes.0)).collect(),
         result: last_object(&job.output),
     };
     (job.place, done)

@@ -25,7 +25,7 @@ pub struct Done {
     pub seconds: f64,
     /// The most memory used of each card, as far as that was seen.
     #[serde(default)]
-    pub peak_bytes: Vec<u64>,
+    pub peak_bytes: Vec<Option<u64>>,
     /// The last line of its output that is a JSON object.
     pub result: Option<Map<String, Value>>,
 }
@@ -143,7 +143,7 @@ mod tests {
             ok: true,
             status: "done".into(),
             seconds: 1.5,
-            peak_bytes: vec![3],
+            peak_bytes: vec![Some(3)],
             result: serde_json::json!({"loss": loss, "test": {"accuracy": 0.5}}).as_object().cloned(),
         }
     }

@@ -38,7 +38,7 @@ fn memory_is_back(workers: &Workers) {
     let report = &outcome.report;
     assert_eq!(report.cards.len(), 1);
     let card = &report.cards[0];
-    assert_eq!((card.lease, card.before, card.peak, card.after), (Bytes(512 << 20), Bytes(0), Bytes(100 << 20), Bytes(0)));
+    assert_eq!((card.lease, card.before, card.peak, card.after), (Bytes(512 << 20), Bytes(0), Some(Bytes(100 << 20)), Bytes(0)));
     assert!(report.all_back() && report.to_string().ends_with("all memory is back"), "{report}");
     // One that forgets it gives it back too, by ending.
     let outcome = workers.isolate(&lease, keeps, (50 << 20, 0)).unwrap();

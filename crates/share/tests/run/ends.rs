@@ -57,9 +57,9 @@ fn output_is_the_programs_and_what_is_said_beside_it_is_little() {
     assert_eq!(own.len(), 2, "{}", said.err);
     assert_eq!(
         own[0],
-        "512 MiB of GPU 0 (Simulated GPU); framework setting: TensorFlow, PyTorch and JAX have settings for a share; use is not measured"
+        "512 MiB of GPU 0 (Simulated GPU); not watched: use is not observed; TensorFlow, PyTorch and JAX have settings for a share"
     );
-    assert!(own[1].starts_with("done after ") && own[1].ends_with("; peak use 0 B of 512 MiB on GPU 0; all memory came back"), "{own:?}");
+    assert!(own[1].starts_with("done after ") && own[1].ends_with("; use not observed; the lease is free"), "{own:?}");
 }
 
 #[test]
@@ -122,11 +122,11 @@ fn a_session_of_its_own_does_not_save_it() {
     let home = Home::new("apart-timeout");
     let said = home.run("timeout=2000", &format!("{APART}; sleep 300"));
     assert_eq!(said.status.code(), Some(124), "{}", said.err);
-    assert!(!is_there(number(&said)) && home.reserved() == 0 && said.err.contains("all memory came back"), "{}", said.err);
+    assert!(!is_there(number(&said)) && home.reserved() == 0 && said.err.contains("the lease is free"), "{}", said.err);
     // When the program ends, where that is asked for.
     let home = Home::new("apart-tree");
     let said = home.run("tree", APART);
-    assert!(said.status.success() && said.err.contains("all memory came back"), "{}", said.err);
+    assert!(said.status.success() && said.err.contains("the lease is free"), "{}", said.err);
     assert!(!is_there(number(&said)) && home.reserved() == 0);
 }
 

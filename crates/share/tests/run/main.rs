@@ -4,7 +4,9 @@
 mod mock;
 
 mod ends;
+mod ladder;
 mod queue;
+mod reports;
 mod safety;
 mod terminal;
 mod watched;
@@ -32,18 +34,20 @@ fn play() {
     let (options, script) = arguments.split_once(" -- ").unwrap();
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
     let environment = Environment::of(std::env::vars_os().filter_map(text));
-    let mut wanted = Run {
-        command: ["sh", "-c", script].map(Into::into).to_vec(),
-        request: Request::default(),
-        timeout: None,
-        enforce: options.contains("kill"),
-        end_tree: options.contains("tree"),
-    };
+    let mut wanted = Run::new(["sh", "-c", script].map(Into::into).to_vec(), Request::default());
+    (wanted.end_beyond, wanted.end_tree) = (options.contains("kill"), options.contains("tree"));
     for option in options.split(' ').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
             Some(("memory", amount)) => wanted.request.memory = amount.parse().unwrap(),
             None if option == "wait" => wanted.request.wait = Some(Wait::default()),
             Some(("priority", value)) => wanted.request.wait = Some(Wait { priority: value.parse().unwrap(), timeout: None }),
+            Some(("enforce", rung)) => wanted.enforce = rung.parse().unwrap(),
+            Some(("groups", folder)) => (wanted.places.groups, wanted.places.own_group) = (folder.into(), Some("/".into())),
+            Some(("user", user)) => wanted.places.user = user.parse().unwrap(),
+            Some(("report", path)) => wanted.report = Some(path.into()),
+            Some(("idle", ms)) => wanted.idle.end_after = Some(Duration::from_millis(ms.parse().unwrap())),
+            Some(("idle-notify", ms)) => wanted.idle.warn_after = Some(Duration::from_millis(ms.parse().unwrap())),
+            Some(("program", program)) => wanted.command[0] = program.into(),
             Some(("timeout", ms)) => wanted.timeout = Some(Duration::from_millis(ms.parse().unwrap())),
             _ => {}
         }
@@ -52,7 +56,8 @@ fn play() {
     let code = match cards.and_then(|cards| run(&cards, &wanted, &mut |line| eprintln!("@{line}"))) {
         Ok(Ended::Exited(code) | Ended::NotStarted(code)) => code,
         Ok(Ended::Signalled(signal)) => end_by(signal),
-        Ok(Ended::TimedOut) => 124,
+        Ok(Ended::TimedOut | Ended::Idle) => 124,
+        Ok(Ended::Beyond(signal)) => end_by(signal),
         Err(error) => {
             eprintln!("@{error}");
             125
@@ -102,7 +107,7 @@ impl Home {
             command.env_remove(name);
         }
         command.env(ARGUMENTS, format!("{options} -- {script}")).env("PLIMSOLL_STATE_DIR", &self.0);
-        command.env("PLIMSOLL_SIM_GPUS", CARDS).env("PLIMSOLL_NVML", "");
+        command.env("PLIMSOLL_SIM_GPUS", CARDS).env("PLIMSOLL_NVML", "").env("PLIMSOLL_SHIM", "");
         command
     }
 

@@ -1,4 +1,6 @@
-//! The listing as JSON. Sizes are bytes; `card` is a place in `cards`; null is what is not known.
+//! The listing as JSON. Sizes are bytes, times are seconds since 1970; `card` is a place in `cards`; null is what is not known.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll::Reserve;
 use plimsoll::machine::{Guarantee, Process, SeenCard, View, Waiter};
@@ -87,6 +89,8 @@ struct ProcessEntry<'a> {
     used_bytes: Option<u64>,
     peak_bytes: Option<u64>,
     guarantee: Option<&'static str>,
+    card_last_used: Option<u64>,
+    memory_last_changed: Option<u64>,
     history: Option<HistoryEntry>,
 }
 
@@ -201,9 +205,16 @@ fn process(process: &Process) -> ProcessEntry<'_> {
         used_bytes: process.used.map(|bytes| bytes.0),
         peak_bytes: process.peak.map(|bytes| bytes.0),
         guarantee: process.guarantee.map(Guarantee::word),
+        card_last_used: process.last_use.card.and_then(seconds),
+        memory_last_changed: process.last_use.memory.and_then(seconds),
         history: (process.history.shares().len() > 0)
             .then(|| HistoryEntry { step_ms: process.history.step().as_millis() as u64, used: process.history.shares().collect() }),
     }
+}
+
+/// Seconds since 1970.
+fn seconds(time: SystemTime) -> Option<u64> {
+    Some(time.duration_since(UNIX_EPOCH).ok()?.as_secs())
 }
 
 fn waiter(waiter: &Waiter) -> WaiterEntry<'_> {

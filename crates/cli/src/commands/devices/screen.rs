@@ -1,6 +1,8 @@
 //! The listing on a terminal, for `--watch`: a line for each card, lease and waiter, as many as there is room for; where there are
 //! more, the next ones have their turn at the next look.
 
+use std::time::SystemTime;
+
 use plimsoll::Bytes;
 use plimsoll::machine::{Guarantee, History, Process, SeenCard, View, Waiter};
 
@@ -27,8 +29,8 @@ pub fn of(view: &View, (columns, rows): (usize, usize), turn: usize) -> String {
     );
     let leases: Vec<String> = view.processes.iter().map(|process| lease(view, process, columns)).collect();
     let head = format!(
-        "{:>4} {:>8} {:<11} {:>9} {:>9} {:>9}  {:<PLOT$}  {}",
-        "GPU", "PID", "Rung", "Leased", "Used", "Peak", "Use over time", "Program"
+        "{:>4} {:>8} {:<11} {:>9} {:>9} {:>9} {:>6}  {:<PLOT$}  {}",
+        "GPU", "PID", "Rung", "Leased", "Used", "Peak", "Unused", "Use over time", "Program"
     );
     part(&head, leases, for_leases, turn, &mut lines);
     let waiters: Vec<String> = view.waiters.iter().map(|waiter| wait(view, waiter)).collect();
@@ -100,16 +102,29 @@ fn lease(view: &View, process: &Process, columns: usize) -> String {
     let rung = process.guarantee.map_or("-", Guarantee::word);
     let name = if process.name.is_empty() { String::new() } else { format!("[{}] ", process.name) };
     let text = format!(
-        "{:>4} {:>8} {rung:<11} {:>9} {:>9} {:>9}  {:<PLOT$}  {name}{}",
+        "{:>4} {:>8} {rung:<11} {:>9} {:>9} {:>9} {:>6}  {:<PLOT$}  {name}{}",
         view.label(process.card),
         process.pid,
         size(process.reserved),
         size(process.used),
         size(process.peak),
+        ago(process.last_use.card),
         plot(&process.history, PLOT),
         process.program.as_deref().unwrap_or("?"),
     );
     cut(&plain(&text), columns)
+}
+
+/// How long ago that was: `-` where it was not observed.
+pub fn ago(time: Option<SystemTime>) -> String {
+    let Some(time) = time else { return "-".into() };
+    // A clock that was set back makes it no time.
+    match time.elapsed().map_or(0, |since| since.as_secs()) {
+        seconds @ 0..120 => format!("{seconds}s"),
+        seconds @ 120..7200 => format!("{}min", seconds / 60),
+        seconds @ 7200..172_800 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
 }
 
 /// Use over time in so many characters, the present at the right.
@@ -231,6 +246,15 @@ mod tests {
         }
         let seen = |rows: usize| (0..40).any(|number| of(&view, (80, rows), 0).contains(&format!(" {} framework", 1000 + number)));
         assert!((4..14).all(seen), "a program is shown where there is room for one");
+    }
+
+    #[test]
+    fn how_long_ago() {
+        use std::time::Duration;
+        let since = |seconds: u64| ago(SystemTime::now().checked_sub(Duration::from_secs(seconds)));
+        assert_eq!((ago(None), since(200), since(7300), since(200_000)), ("-".into(), "3min".into(), "2h".into(), "2d".into()));
+        assert_eq!(ago(SystemTime::now().checked_add(Duration::from_secs(900))), "0s", "the clock was set back");
+        assert_eq!(ago(Some(std::time::UNIX_EPOCH)).chars().last(), Some('d'));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The listing as a table, in the form that people know from nvidia-smi.
 
-use plimsoll::machine::{Part, Process, SeenCard, View, Waiter};
+use plimsoll::machine::{Guarantee, LastUse, Part, Process, SeenCard, View, Waiter};
 use plimsoll::{Bytes, Reserve};
+
+use super::screen::ago;
 
 /// Characters between the left and the right edge, and the columns of the upper table.
 const WIDTH: usize = 95;
@@ -129,23 +131,42 @@ fn devices(view: &View, lines: &mut Vec<String>) {
 }
 
 /// Characters of a program among the processes.
-const PROGRAM: usize = 38;
+const PROGRAM: usize = 26;
+
+/// Characters of the waiters' programs.
+const WAITING: usize = 38;
 
 fn processes(view: &View, lines: &mut Vec<String>) {
-    let cells = |[gpu, pid, kind, program, reserved, used, peak]: [&str; 7]| {
-        format!("{gpu:>4} {pid:>8}   {kind:>4}   {program:<PROGRAM$} {reserved:>9} {used:>9} {peak:>9}")
+    let cells = |[gpu, pid, kind, program, rung, reserved, used, peak]: [&str; 8]| {
+        format!("{gpu:>4} {pid:>8}   {kind:>4}   {program:<PROGRAM$} {rung:<11} {reserved:>9} {used:>9} {peak:>9}")
     };
-    title("Processes:", &cells(["GPU", "PID", "Type", "Process name", "Reserved", "Used", "Peak"]), lines);
+    title("Processes:", &cells(["GPU", "PID", "Type", "Process name", "Rung", "Reserved", "Used", "Peak"]), lines);
     for process in &view.processes {
         let Process { pid, name, reserved, used, peak, .. } = process;
         let [reserved, used, peak] = [reserved, used, peak].map(|bytes| taken(*bytes));
         let (pid, program) = (pid.to_string(), program(process.program.as_deref(), name, PROGRAM));
-        lines.push(row(&cells([&view.label(process.card), &pid, process.kind.short(), &program, &reserved, &used, &peak])));
+        let rung = process.guarantee.map_or("-", Guarantee::word);
+        lines.push(row(&cells([&view.label(process.card), &pid, process.kind.short(), &program, rung, &reserved, &used, &peak])));
+        // Programs of ours hold themselves, and say what they use.
+        if process.guarantee.is_some_and(|guarantee| guarantee != Guarantee::Held) {
+            lines.push(row(&format!("{:22}{}", "", last_use(process.last_use))));
+        }
     }
     if view.processes.is_empty() {
         lines.push(row(" No running processes found"));
     }
     lines.push(edge());
+}
+
+fn last_use(last: LastUse) -> String {
+    let ago = |time| match time {
+        Some(time) => format!("{} ago", ago(Some(time))),
+        None => "not observed".into(),
+    };
+    match last {
+        LastUse { card: None, memory: None } => "last use not observed".into(),
+        LastUse { card, memory } => format!("card last used: {}; memory last changed: {}", ago(card), ago(memory)),
+    }
 }
 
 fn waiters(view: &View, lines: &mut Vec<String>) {
@@ -159,7 +180,7 @@ fn waiters(view: &View, lines: &mut Vec<String>) {
             0 => asked.join(", "),
             some => format!("{some} of: {}", asked.join(", ")),
         };
-        let program = program(Some(&waiter.program), name, PROGRAM);
+        let program = program(Some(&waiter.program), name, WAITING);
         let text = cells([&(waiter.ahead + 1).to_string(), &pid.to_string(), &priority.to_string(), &program]);
         lines.push(row(&spread(&text, &asked, WIDTH - 2)));
         lines.extend(wrapped(&plain(why), WIDTH - 2 - 17).iter().map(|line| row(&format!("{:17}{line}", ""))));

@@ -1,6 +1,7 @@
 //! Tables as files: `*.txt` beside this one. `PLIMSOLL_BLESS=1` writes them anew.
 
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use plimsoll::machine::{Driver, Guarantee, ProcessKind};
 use plimsoll::{ComputeCapability, Environment, Options, PhysicalDevice, resolve};
@@ -134,6 +135,13 @@ fn simulated_cards_with_holders_and_waiters() {
     processes[1].name = "mine".into();
     processes[2].program = Some("/home/somebody/a/very/long/folder/python train.py --epochs 100 --verbose".into());
     processes[3].program = Some("a\nb \x1b[2J".into());
+    let ago = |seconds| SystemTime::now().checked_sub(Duration::from_secs(seconds));
+    processes[4].guarantee = Some(Guarantee::NotWatched);
+    (processes[4].used, processes[4].peak) = (None, None);
+    processes[5].guarantee = Some(Guarantee::Shim);
+    processes[5].last_use = LastUse { card: ago(3 * 3600 + 60), memory: ago(9 * 60 + 30) };
+    processes[6].guarantee = Some(Guarantee::Watched);
+    processes[6].last_use = LastUse { card: None, memory: ago(2 * 86400 + 60) };
     let waiter = Waiter {
         pid: 77,
         program: "plimsoll train".into(),
