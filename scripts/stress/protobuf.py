@@ -1,6 +1,7 @@
 """Messages of protocol buffers as trees, read without their schema, changed by chance, and written."""
 
 import struct
+import sys
 
 # Wire types.
 VARINT, FIXED64, BYTES, GROUP, END, FIXED32 = range(6)
@@ -11,6 +12,10 @@ TEXTS = [
     b"", b"x" * 300, b"x" * 70000, b"\xff\xfe", b"\0", b"^", b":0", b"a:9999999999", b"^^a", b"/cpu:99999999999", b"/device:GPU:-1", b"loc:@",
     b"../../../etc/passwd", b"/" * 500, "ß\U0001f600".encode(), b"%d%s%n", b"{" * 2000, b"\n" * 100,
 ]  # fmt: skip
+
+
+# Trees that were made deep, in deep ones, are walked by functions that call themselves.
+sys.setrecursionlimit(100_000)
 
 
 class Field:
