@@ -225,7 +225,6 @@ fn networks_side_by_side() {
     assert!((accuracy(&ensemble) - mean).abs() < 1e-12);
 }
 
-
 #[test]
 fn towers_are_where_the_cards_are() {
     let on_cards = document("train digits --sim-gpus 2x1GiB --steps 5 --json");

@@ -4,9 +4,12 @@ use std::ffi::OsString;
 
 use super::{Card, Overheads, Told, fraction, limit};
 
+/// A variable, the values of it that undo a limit, and what is said of them.
+type Defeating = (&'static str, fn(&str) -> bool, &'static str);
+
 /// With these a framework allocates beside the allocator that has the limit. The hook looks for them, too, since a program can set
 /// them itself.
-const DEFEATING: [(&str, fn(&str) -> bool, &str); 5] = [
+const DEFEATING: [Defeating; 5] = [
     ("TF_GPU_ALLOCATOR", |value| value.starts_with("cuda_malloc"), "TensorFlow keeps to no limit with it"),
     ("TF_FORCE_UNIFIED_MEMORY", is_true, "TensorFlow and JAX keep to no limit with it"),
     ("TF_DEVICE_MIN_SYS_MEMORY_IN_MB", |value| value.parse::<u64>().is_ok(), "TensorFlow's limit is replaced by it"),
