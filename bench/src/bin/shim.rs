@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use plimsoll_base::Bytes;
 use plimsoll_memory::machine::{CardInfo, Machine, StateDir, Who};
 use plimsoll_mock_driver as mock;
 
@@ -27,11 +28,11 @@ fn main() {
         std::fs::copy(built("libplimsoll_mock_driver.so"), folder.join("driver").join(name)).expect("the mock driver");
     }
     let gpus = mock::Machine::create(&folder, &[16 << 30]).expect("a machine");
-    let card = |card: &mock::Card| CardInfo { key: card.name(), name: card.name(), capacity: plimsoll::Bytes(card.total) };
+    let card = |card: &mock::Card| CardInfo { key: card.name(), name: card.name(), capacity: Bytes(card.total) };
     let state = StateDir::open(folder.join("state")).expect("a folder");
     let machine = Machine::open(&state, "cards", &gpus.cards().iter().map(card).collect::<Vec<_>>()).expect("a ledger");
     let member = machine.join(&Who::this_process("")).expect("room");
-    member.reserve(&[(0, plimsoll::Bytes(8 << 30))]).expect("room");
+    member.reserve(&[(0, Bytes(8 << 30))]).expect("room");
     for way in ["no shim", "shim, no lease", "shim"] {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.env(WAY, way).env("LD_LIBRARY_PATH", folder.join("driver")).env(mock::MACHINE, &folder);

@@ -118,3 +118,20 @@ fn programs_of_ours_under_the_same_lease_count() {
     assert_eq!(said(rig.under(&lease, &client).arg("v2")), "4 times, status 2, free 0 of 512 MiB\n");
     assert_eq!(lines(&mut role(&rig, &lease, "totals")), ["[512, 160, 512] [512, 160, 352] [512, 0, 160, 352]"]);
 }
+
+#[test]
+#[ignore = "waits for as long as a program does for a ledger that is stuck: about 20 seconds"]
+fn a_ledger_that_is_stuck_is_not_waited_for_without_end() {
+    let rig = Rig::new("stuck", &[4096]);
+    let Some(client) = rig.compile("client", &[]) else { return };
+    let lease = rig.lease(&[512]);
+    lease.inside().reserved().expect("there is a ledger");
+    let is_inner = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end.to_string_lossy().parse::<u32>().is_ok());
+    let files = std::fs::read_dir(rig.folder().join("state")).unwrap().flatten().map(|file| file.path());
+    let inner = files.into_iter().find(is_inner).expect("the lease's ledger");
+    let lock = std::fs::File::open(inner).unwrap();
+    lock.lock().unwrap();
+    assert_eq!(said(rig.under(&lease, &client).arg("v2")), "0 times, status 2, free 512 of 512 MiB\n");
+    drop(lock);
+    assert_eq!(said(rig.under(&lease, &client).arg("v2")), "8 times, status 2, free 0 of 512 MiB\n");
+}
