@@ -8,6 +8,7 @@ mod ladder;
 mod queue;
 mod reports;
 mod safety;
+mod shim;
 mod terminal;
 mod watched;
 
