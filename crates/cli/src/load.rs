@@ -54,7 +54,10 @@ pub fn open(options: &Options, given: &DeviceOptions) -> Result<Devices> {
 
 /// How many logical GPUs the options make of this machine.
 pub fn gpus(options: &Options) -> Result<u32> {
-    let division = Devices::divide(options).or_usage()?;
+    // How many CPU devices there are may depend on it: what is asked of those is looked at when devices are opened.
+    let mut options = options.clone();
+    options.memory_limits.retain(|limit| !matches!(limit.device, Some((DeviceKind::Cpu, _))));
+    let division = Devices::divide(&options).or_usage()?;
     Ok(division.of(DeviceKind::Gpu).count() as u32)
 }
 

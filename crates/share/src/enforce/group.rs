@@ -3,7 +3,6 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device_cuda::Nvml;
@@ -14,6 +13,9 @@ use crate::lease::Part;
 
 /// What the names of our groups begin with; the process that made one follows.
 const PREFIX: &str = "plimsoll-";
+
+/// The most groups of one process at a time.
+const MOST: u32 = 10_000;
 
 /// The controller by which the kernel counts memory of cards.
 const CONTROLLER: &str = "dmem";
@@ -63,14 +65,20 @@ impl Limited {
     /// # Errors
     /// FAILED_PRECONDITION with what the system or the driver says. Nothing is left then.
     pub(super) fn make(folder: &Path, home: PathBuf, nvml: &Nvml, parts: &[Part]) -> Result<Limited> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
         sweep(folder, nvml, parts);
         pass_on(folder);
-        let name = format!("{PREFIX}{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
-        let made =
-            Limited { folder: folder.join(name), home, cards: parts.iter().map(|part| part.device.uuid.clone()).collect(), inside: false };
-        let failed = |error: io::Error| Error::failed_precondition(format!("control group {}: {error}", made.folder.display()));
-        fs::create_dir(&made.folder).map_err(failed)?;
+        let name = |number: u32| folder.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        let exists = |made: &io::Result<()>| made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists);
+        let mut number = 0;
+        let mut created = fs::create_dir(name(number));
+        while exists(&created) && number < MOST {
+            number += 1;
+            created = fs::create_dir(name(number));
+        }
+        let failed = |error: io::Error| Error::failed_precondition(format!("control group {}: {error}", name(number).display()));
+        created.map_err(failed)?;
+        let cards = parts.iter().map(|part| part.device.uuid.clone()).collect();
+        let made = Limited { folder: name(number), home, cards, inside: false };
         for part in parts {
             nvml.limit_group(&part.device.uuid, &made.folder, Some(part.bytes)).inspect_err(|_| made.remove(nvml))?;
         }
