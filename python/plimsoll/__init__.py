@@ -1,7 +1,7 @@
 """Functions in processes of their own, under leases on the machine's cards. The README has examples.
 
-`call` and `isolated`: one function, one process. `Pool`: workers that are kept. `lease`: cards for this process. `devices`: what the
-machine has, who holds it and who waits.
+`call` and `isolated`: one function, one process, and a `Report` of what it took. `Pool`: workers that are kept. `lease`: cards for this process. `devices`: what the
+machine has, who holds it and who waits. `memory_allocated`, `max_memory_allocated`, `empty_cache`: of the framework that is loaded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,12 @@ if TYPE_CHECKING:
     from .machine import Process as Process
     from .machine import Waiter as Waiter
     from .machine import devices as devices
+    from .memory import empty_cache as empty_cache
+    from .memory import max_memory_allocated as max_memory_allocated
+    from .memory import memory_allocated as memory_allocated
     from .pool import Pool as Pool
+    from .reports import CardReport as CardReport
+    from .reports import Report as Report
 
 __version__ = "0.1.0"
 
@@ -60,7 +65,9 @@ _NAMES = {
     "plimsoll.isolation": ["Isolated", "call", "isolated"],
     "plimsoll.leases": ["Lease", "lease"],
     "plimsoll.machine": ["Card", "Device", "Machine", "Process", "Waiter", "devices"],
+    "plimsoll.memory": ["empty_cache", "max_memory_allocated", "memory_allocated"],
     "plimsoll.pool": ["Pool"],
+    "plimsoll.reports": ["CardReport", "Report"],
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_WHERE)  # pyright: ignore[reportUnsupportedDunderAll]

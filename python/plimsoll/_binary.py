@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -41,6 +42,18 @@ def binary() -> str:
         "leases are kept by the program `plimsoll`, which is neither beside this package nor on the PATH; "
         "build it with `cargo build --release`, and put it on the PATH or name it in PLIMSOLL_BINARY"
     )
+
+
+@functools.lru_cache(maxsize=None)
+def writes_reports(program: str) -> bool:
+    """Whether this version of it has `run --report`."""
+    import subprocess
+
+    try:
+        help = subprocess.run([program, "run", "--help"], stdin=subprocess.DEVNULL, capture_output=True)
+    except OSError:
+        return False
+    return b"--report" in help.stdout
 
 
 def _scripts() -> Iterator[Path]:
@@ -88,8 +101,9 @@ class LeaseOptions:
     def needs_lease(self) -> bool:
         return self.gpus is not None or self.memory is not None
 
-    def command(self) -> list[str]:
-        """What goes before the program to be run under the lease; nothing where none is needed."""
+    def command(self, report_file: Optional[str] = None) -> list[str]:
+        """What goes before the program to be run under the lease; nothing where none is needed. `report_file`: where to write what it
+        took."""
         if not self.needs_lease():
             return []
         command = [binary(), "run"]
@@ -107,6 +121,8 @@ class LeaseOptions:
             command += [f"--priority={self.priority}"]
         if self.name is not None:
             command += [f"--name={self.name}"]
+        if report_file is not None and writes_reports(command[0]):
+            command += [f"--report={report_file}"]
         # What runs under the lease is a helper of this program's, and nothing of it stays when it ends.
         command += [f"--program={_command_line()}", "--end-tree"]
         return [*command, "--"]

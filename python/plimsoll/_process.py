@@ -17,12 +17,12 @@ import time
 import weakref
 from typing import Any, Optional
 
-from . import _main, _pickling, _start, _worker
+from . import _main, _notes, _pickling, _start, _worker, reports
 from ._answers import hand_on, outcome, show
 from ._binary import LeaseOptions
 from ._oom import kills
 from ._wire import Channel, Closed, Kind, Message, NoRoom, memory_file, no_room
-from .errors import LeaseRefused, RemoteError, WorkerKilled, WorkerLost, WorkerOutOfMemory, WorkerTimeout
+from .errors import LeaseRefused, NotPicklable, RemoteError, WorkerExit, WorkerKilled, WorkerLost, WorkerOutOfMemory, WorkerTimeout
 
 _log = logging.getLogger("plimsoll")
 
@@ -54,8 +54,15 @@ class Worker:
     is sent to the owner when the write end closes.
     """
 
-    def __init__(self, lease: LeaseOptions, recycle_above: Optional[int] = None, waits_alone: bool = False) -> None:
-        """Starts it; `greet` waits until it is there. `waits_alone`: somebody waits for this very worker, and is told why."""
+    def __init__(
+        self,
+        lease: LeaseOptions,
+        recycle_above: Optional[int] = None,
+        waits_alone: bool = False,
+        report_file: Optional[str] = None,
+    ) -> None:
+        """Starts it; `greet` waits until it is there. `waits_alone`: somebody waits for this very worker, and is told why.
+        `report_file`: where `plimsoll run` writes what it saw, when it has ended."""
         if _main.running:
             raise RuntimeError(
                 "the program's __main__ is being run in a worker, and asks for a worker itself. In a script, what starts work "
@@ -66,6 +73,8 @@ class Worker:
         self._said = self._line = b""
         self._trace = ""
         self._jobs = self._begun = 0
+        self._took = _notes.Took()
+        self.report: Optional[reports.Report] = None
         self._waits_alone = waits_alone
         self._kills = kills()
         self.pid = 0
@@ -79,8 +88,8 @@ class Worker:
                 read_end, self._lifeline = _pipe(passing, kept)
                 self._notes = memory_file()
                 kept.callback(os.close, self._notes)
-                os.ftruncate(self._notes, _worker.BEGUN)
-                os.lseek(self._notes, _worker.BEGUN, os.SEEK_SET)
+                os.ftruncate(self._notes, _notes.SIZE)
+                os.lseek(self._notes, _notes.SIZE, os.SEEK_SET)
                 passed = [theirs.fileno(), self._notes, read_end]
                 real_stderr, stderr = -1, None
                 if self._leased:
@@ -92,7 +101,7 @@ class Worker:
                         passing.callback(os.close, real_stderr)
                         passed.append(real_stderr)
                 arguments = [str(number) for number in (read_end, theirs.fileno(), self._notes, real_stderr)]
-                command = [*lease.command(), sys.executable, *_flags(), _start.__file__, *arguments]
+                command = [*lease.command(report_file), sys.executable, *_flags(), _start.__file__, *arguments]
                 self._process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stderr=stderr, pass_fds=passed, start_new_session=True
                 )
@@ -134,9 +143,30 @@ class Worker:
         raise refusal
 
     def run(self, job: _pickling.Pickled, what: str, timeout: Optional[float]) -> Any:
-        """Runs a job. Its result; raises what the function raised, or what became of the worker."""
-        message = self._last_word(job, what, timeout)
-        return outcome(message)
+        """Runs a job. Its result; raises what the function raised, or what became of the worker. `report` is what it took."""
+        self.report = None
+        begin = time.perf_counter()
+        try:
+            result = outcome(self._last_word(job, what, timeout))
+        except BaseException as error:
+            failure = error.args[0] if isinstance(error, NotStarted) else error
+            self.report = self._reported(time.perf_counter() - begin, _ending(failure))
+            reports.attach(failure, self.report)
+            raise
+        self.report = self._reported(time.perf_counter() - begin, "returned")
+        return result
+
+    def _reported(self, seconds: float, ended: str) -> reports.Report:
+        if self._notes >= 0:
+            self._took = _notes.took(self._notes, self._jobs)
+        took = self._took
+        return reports.Report(
+            wall_seconds=seconds,
+            ended=ended,
+            processor_seconds=took.processor_seconds,
+            peak_resident_bytes=took.peak_resident_bytes,
+            cards=reports.observed(list(took.cards)),
+        )
 
     def can_go_on(self) -> bool:
         """Whether the last job left it alive, as far as is known. One that has grown too big ends when it is asked the next time."""
@@ -320,14 +350,29 @@ class Worker:
             return
         self.end()
         with contextlib.suppress(OSError):
-            self._begun = int.from_bytes(os.pread(self._notes, _worker.BEGUN, 0), "little")
-            self._trace = os.pread(self._notes, 1 << 20, _worker.BEGUN).decode("utf-8", "replace")
+            self._begun = _notes.begun(self._notes)
+            self._took = _notes.took(self._notes, self._jobs)
+            self._trace = os.pread(self._notes, 1 << 20, _notes.SIZE).decode("utf-8", "replace")
         self._channel.close()
         with self._ending:
             for number in (self._notes, self._report, self._pidfd, self._worker, self._supervisor):
                 if number is not None:
                     os.close(number)
             self._notes, self._report, self._pidfd, self._worker, self._supervisor = -1, None, None, None, None
+
+
+def _ending(error: BaseException) -> str:
+    """A few words for how a job ended."""
+    if isinstance(error, WorkerKilled):
+        return f"killed by {error.signal_name}"
+    words = {
+        WorkerTimeout: "timeout",
+        WorkerExit: "exit",
+        WorkerLost: "lost",
+        WorkerOutOfMemory: "out of memory",
+        NotPicklable: "not picklable",
+    }
+    return words.get(type(error), f"raised {type(error).__name__}")  # type: ignore[call-overload,no-any-return,unused-ignore]
 
 
 _all: weakref.WeakSet[Worker] = weakref.WeakSet()

@@ -12,7 +12,7 @@ if __name__ == "__main__":
     from plimsoll._supervisor import supervise
 
     lifeline, *others = map(int, sys.argv[1:])
-    supervise(lifeline)
+    supervise(lifeline, others[1])
     from plimsoll._worker import main
 
     sys.exit(main(lifeline, *others))

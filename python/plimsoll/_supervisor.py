@@ -14,6 +14,8 @@ import signal
 import time
 from typing import NoReturn, Optional
 
+from . import _notes
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -26,10 +28,11 @@ _NOT_PASSED_ON = {
 }
 
 
-def supervise(lifeline: int) -> None:
+def supervise(lifeline: int, notes: int) -> None:
     """Returns in a process of its own, which is the worker; this one stays, and ends when that has ended.
 
     To be called before there is another thread. `lifeline`: the read end of a pipe that says nothing and is closed in the end.
+    `notes`: where it is written down what the worker took, when it has ended.
     """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     # Under `plimsoll run` it is a member of that program's group, and is not to be ended with it.
@@ -44,7 +47,7 @@ def supervise(lifeline: int) -> None:
     own = os.getpid()
     worker = os.fork()
     if worker:
-        _supervise(worker, lifeline, wake, waker)
+        _supervise(worker, lifeline, notes, wake, waker)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL if before is None else before)
     os.close(wake)
@@ -55,7 +58,7 @@ def supervise(lifeline: int) -> None:
         os._exit(1)
 
 
-def _supervise(worker: int, lifeline: int, wake: int, waker: int) -> NoReturn:
+def _supervise(worker: int, lifeline: int, notes: int, wake: int, waker: int) -> NoReturn:
     status = 0
     try:
         for number in signal.valid_signals():
@@ -64,10 +67,10 @@ def _supervise(worker: int, lifeline: int, wake: int, waker: int) -> NoReturn:
         # Who waits for the worker to close something does not wait for this process.
         with contextlib.suppress(OSError):
             for name in os.listdir("/proc/self/fd"):
-                if int(name) > 2 and int(name) not in (lifeline, wake, waker):
+                if int(name) > 2 and int(name) not in (lifeline, notes, wake, waker):
                     with contextlib.suppress(OSError):
                         os.close(int(name))
-        status = _until_its_end(worker, lifeline, wake)
+        status = _until_its_end(worker, lifeline, notes, wake)
         end_all()
     except BaseException:
         # Nothing that is to end goes on because of what is wrong here.
@@ -77,13 +80,13 @@ def _supervise(worker: int, lifeline: int, wake: int, waker: int) -> NoReturn:
         _end_as(status)
 
 
-def _until_its_end(worker: int, lifeline: int, wake: int) -> int:
+def _until_its_end(worker: int, lifeline: int, notes: int, wake: int) -> int:
     """Its status, as `os.waitpid` says it."""
     poll = select.poll()
     poll.register(lifeline, 0)  # only that the other end is closed
     poll.register(wake, select.POLLIN)
     while True:
-        status = _ended(worker)
+        status = _ended(worker, notes)
         if status is not None:
             return status
         for number, _ in poll.poll(1000):
@@ -100,16 +103,17 @@ def _until_its_end(worker: int, lifeline: int, wake: int) -> int:
                             os.kill(worker, heard)
 
 
-def _ended(worker: int) -> Optional[int]:
+def _ended(worker: int, notes: int) -> Optional[int]:
     """Waits for all children that have ended: the worker's status, if it is among them."""
     found = None
     with contextlib.suppress(ChildProcessError):
         while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status, took = os.wait4(-1, os.WNOHANG)
             if pid == 0:
                 break
             if pid == worker:
                 found = status
+                _notes.ended(notes, took.ru_utime + took.ru_stime, took.ru_maxrss << 10)
     return found
 
 

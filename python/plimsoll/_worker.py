@@ -7,6 +7,7 @@ import faulthandler
 import fcntl
 import gc
 import io
+import json
 import logging
 import mmap
 import os
@@ -17,16 +18,15 @@ import sys
 import traceback
 from typing import Any, Optional
 
-from . import _hook, _main, _pickling
+from . import _frameworks, _hook, _main, _notes, _pickling
 from ._wire import Channel, Chunk, Closed, Kind, Message
 
 SHOW_AND_DIE = signal.SIGUSR1
 """What a parent sends to a worker that took too long: it writes down where it is and ends."""
-BEGUN = 8
 
 
 def main(lifeline: int, sock: int, notes: int, stderr: int) -> int:
-    """Descriptors: the lifeline (see `_supervisor`), our end of the socket pair, the notes (see `begin`), the standard error to use
+    """Descriptors: the lifeline (see `_supervisor`), our end of the socket pair, the notes (see `_notes`), the standard error to use
     (-1: as it is)."""
     for descriptor in (lifeline, sock, notes):
         os.set_inheritable(descriptor, False)
@@ -38,7 +38,7 @@ def main(lifeline: int, sock: int, notes: int, stderr: int) -> int:
     faulthandler.enable(notes)
     faulthandler.register(SHOW_AND_DIE, notes, chain=True)
     # Mapped: writing is subject to a limit of file sizes.
-    begun = mmap.mmap(notes, BEGUN)
+    meter = _notes.Meter(mmap.mmap(notes, _notes.SIZE), _cards, _frameworks.begin)
     channel = Channel(socket.socket(fileno=sock))
     # What a function forks has no business here: only one speaks, and only once.
     os.register_at_fork(after_in_child=channel.close)
@@ -50,18 +50,16 @@ def main(lifeline: int, sock: int, notes: int, stderr: int) -> int:
         _prepare(setup, channel)
         _say(channel, Kind.HELLO, (os.getpid(), os.getppid()))
         memory = _Memory(setup["recycle_above"])
-        jobs = 0
         while not memory.stays():
             try:
                 message = _job(channel)
             except MemoryError as error:
-                jobs += 1
-                begin(begun, jobs)
+                meter.begin()
+                meter.done()
                 _out_of_memory(channel, error)
                 continue
-            jobs += 1
-            begin(begun, jobs)
-            _work(channel, message)
+            meter.begin()
+            _work(channel, message, meter)
             del message
         # The next job goes to another worker, which is not that big.
         channel.close()
@@ -78,9 +76,18 @@ def _job(channel: Channel) -> Message:
         channel.rest()
 
 
-def begin(notes: mmap.mmap, jobs: int) -> None:
-    """Notes that so many jobs were begun. Tracebacks of the dying follow in the same file, after these bytes."""
-    notes[:BEGUN] = jobs.to_bytes(BEGUN, "little")
+def _cards() -> list[dict[str, Any]]:
+    """The cards of the lease, and what the frameworks that are loaded say of them."""
+    text = os.environ.get("PLIMSOLL_FRAMEWORK_LIMITS")
+    if not text:
+        return []
+    try:
+        cards = [{"name": card["model"], "uuid": card["uuid"], "bytes": card["bytes"]} for card in json.loads(text)["cards"]]
+        for card, observed in zip(cards, _frameworks.observed()):
+            card["observed"] = observed
+        return cards
+    except Exception:
+        return []
 
 
 def _prepare(setup: dict[str, Any], channel: Channel) -> None:
@@ -101,21 +108,26 @@ def _prepare(setup: dict[str, Any], channel: Channel) -> None:
         logging.getLogger(name).setLevel(level)
 
 
-def _work(channel: Channel, message: Message) -> None:
+def _work(channel: Channel, message: Message, meter: _notes.Meter) -> None:
     """Runs a job and says what came of it."""
     try:
         try:
             function, args, kwargs = _pickling.loads(message)
         except MemoryError:
+            meter.done()
             raise
         except BaseException as error:
+            meter.done()
             text = f"the function or its arguments cannot be read in the worker: {_short(error)}"
             return _failed(channel, Kind.NOT_PICKLABLE, text, error)
         finally:
             message.stream.release()
             message.buffers.clear()
         try:
-            result = getattr(function, "__plimsoll_function__", function)(*args, **kwargs)
+            try:
+                result = getattr(function, "__plimsoll_function__", function)(*args, **kwargs)
+            finally:
+                meter.done()  # before the answer, with which the program reads it
         except SystemExit as exit:
             code = exit.code if isinstance(exit.code, (int, str, type(None))) else str(exit.code)
             return _failed(channel, Kind.EXIT, code, exit)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pickle
 import signal as _signal
-from typing import Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
+
+if TYPE_CHECKING:
+    from .reports import Report
 
 
 class Error(Exception):
     """Every error of this package."""
+
+    report: Optional[Report] = None
+    """What the call took that failed, where it had begun. Exceptions of the function itself have it, too."""
 
 
 class BinaryNotFound(Error):

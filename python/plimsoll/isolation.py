@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
+import shutil
 import sys
+import tempfile
 import types
 from collections.abc import Callable
-from typing import Any, Generic, Optional, TypeVar, Union, overload
+from typing import Any, Generic, Literal, Optional, TypeVar, Union, overload
 
-from . import _pickling
+from . import _pickling, reports
 from ._binary import Gpus, LeaseOptions, Memory
 from .errors import NotPicklable
+from .reports import Report
 
 R = TypeVar("R")
 if sys.version_info >= (3, 10):
@@ -22,6 +26,7 @@ else:  # annotations are text, so that this is enough
     P = TypeVar("P")
 
 
+@overload
 def call(
     function: Callable[..., R],
     /,
@@ -32,35 +37,103 @@ def call(
     wait: Union[bool, float] = True,
     priority: Optional[int] = None,
     name: Optional[str] = None,
+    with_report: Literal[False] = ...,
     **kwargs: Any,
-) -> R:
+) -> R: ...
+
+
+@overload
+def call(
+    function: Callable[..., R],
+    /,
+    *args: Any,
+    gpus: Optional[Gpus] = None,
+    memory: Optional[Memory] = None,
+    timeout: Optional[float] = None,
+    wait: Union[bool, float] = True,
+    priority: Optional[int] = None,
+    name: Optional[str] = None,
+    with_report: Literal[True],
+    **kwargs: Any,
+) -> tuple[R, Report]: ...
+
+
+def call(
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    gpus: Optional[Gpus] = None,
+    memory: Optional[Memory] = None,
+    timeout: Optional[float] = None,
+    wait: Union[bool, float] = True,
+    priority: Optional[int] = None,
+    name: Optional[str] = None,
+    with_report: bool = False,
+    **kwargs: Any,
+) -> Any:
     """Runs `function(*args, **kwargs)` in a process of its own and returns its result, when that process is gone.
 
     gpus: how many cards (or which) it gets, for as long as it runs; memory: how much of each. Without both it runs without a
     lease, and the `plimsoll` program is not needed. timeout: seconds, from when the function starts. wait: whether, or how many
-    seconds, to wait for the lease (priority, name: as others that wait see it).
+    seconds, to wait for the lease (priority, name: as others that wait see it). with_report: returns the result and a `Report` of
+    what it took; `call.last_report` is that of the last call, and `.report` of an exception that of the call that failed.
 
     Raises what the function raises, with the traceback in the worker as `__cause__`; `plimsoll.RemoteError` and its subclasses for
     what else can happen to it; `plimsoll.LeaseRefused`. An argument of the function named like one of these options is handed to
     it with `functools.partial`.
     """
     lease = LeaseOptions(gpus, memory, wait, priority, name or _name(function))
-    return _call(function, args, kwargs, lease, timeout)  # type: ignore[no-any-return]
+    try:
+        result, report = _call(function, args, kwargs, lease, timeout)
+    except BaseException as error:
+        setattr(call, "last_report", getattr(error, "report", None))
+        raise
+    setattr(call, "last_report", report)
+    return (result, report) if with_report else result
 
 
-def _call(function: Callable[..., Any], args: Any, kwargs: Any, lease: LeaseOptions, timeout: Optional[float]) -> Any:
+setattr(call, "last_report", None)
+
+
+def _call(
+    function: Callable[..., Any], args: Any, kwargs: Any, lease: LeaseOptions, timeout: Optional[float]
+) -> tuple[Any, Optional[Report]]:
+    """The result and what it took; an exception has its report."""
     from ._process import NotStarted, Worker  # not needed in a worker that only has to know its decorated functions
 
     check_timeout(timeout)
     job = pickled(function, args, kwargs)
-    worker = Worker(lease, waits_alone=True)
+    folder = tempfile.mkdtemp(prefix="plimsoll-") if lease.needs_lease() else None
+    file = None if folder is None else os.path.join(folder, "report")
     try:
-        worker.greet()
-        return worker.run(job, _name(function), timeout)
-    except NotStarted as never:
-        raise never.args[0] from never.args[0].__cause__
+        worker = Worker(lease, waits_alone=True, report_file=file)
+        try:
+            worker.greet()
+            result = worker.run(job, _name(function), timeout)
+        except NotStarted as never:
+            raise never.args[0] from never.args[0].__cause__
+        finally:
+            worker.close()
+        return result, _whole(worker.report, file)
+    except BaseException as error:
+        report = getattr(error, "report", None)
+        if isinstance(report, Report):
+            reports.attach(error, _whole(report, file) or report)
+        raise
     finally:
-        worker.close()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _whole(report: Optional[Report], file: Optional[str]) -> Optional[Report]:
+    """With what `plimsoll run` saw, which is written when the worker has ended."""
+    if report is None or file is None:
+        return report
+    try:
+        with open(file, encoding="utf-8") as text:
+            return reports.completed(report, text.read())
+    except (OSError, ValueError):
+        return report
 
 
 def check_timeout(timeout: Optional[float]) -> None:
@@ -88,23 +161,33 @@ def _name(function: Callable[..., Any]) -> str:
 class Isolated(Generic[P, R]):
     """A function that runs in a process of its own each time it is called; made by `@isolated`.
 
-    `f.__wrapped__` is the function itself; `f.options(timeout=5)` is it with other options.
+    `f.__wrapped__` is the function itself; `f.options(timeout=5)` is it with other options; `f.last_report` is what its last call
+    took, from whichever thread.
     """
 
-    __wrapped__: Callable[P, R]
+    __wrapped__: Callable[P, Any]
     __qualname__: str
 
-    def __init__(self, function: Callable[P, R], lease: LeaseOptions, timeout: Optional[float]) -> None:
+    def __init__(
+        self, function: Callable[P, Any], lease: LeaseOptions, timeout: Optional[float], with_report: bool = False
+    ) -> None:
         functools.update_wrapper(self, function)
         self._lease = lease
         check_timeout(timeout)
         self._timeout = timeout
+        self._with_report = with_report
+        self.last_report: Optional[Report] = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         lease = self._lease
         if lease.name is None:
             lease = _replaced(lease, name=_name(self.__wrapped__))
-        return _call(self, args, kwargs, lease, self._timeout)  # type: ignore[no-any-return]
+        try:
+            result, self.last_report = _call(self, args, kwargs, lease, self._timeout)
+        except BaseException as error:
+            self.last_report = getattr(error, "report", None)
+            raise
+        return (result, self.last_report) if self._with_report else result  # type: ignore[return-value]
 
     def options(
         self,
@@ -115,11 +198,13 @@ class Isolated(Generic[P, R]):
         wait: Any = ...,
         priority: Any = ...,
         name: Any = ...,
-    ) -> Isolated[P, R]:
+        with_report: Any = ...,
+    ) -> Isolated[P, Any]:
         """The same function with other options; those that are not given stay as they are."""
         given = {"gpus": gpus, "memory": memory, "wait": wait, "priority": priority, "name": name}
         lease = _replaced(self._lease, **{option: value for option, value in given.items() if value is not ...})
-        return Isolated(self.__wrapped__, lease, self._timeout if timeout is ... else timeout)
+        timeout = self._timeout if timeout is ... else timeout
+        return Isolated(self.__wrapped__, lease, timeout, self._with_report if with_report is ... else with_report)
 
     def __get__(self, instance: object, owner: Optional[type] = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -128,7 +213,7 @@ class Isolated(Generic[P, R]):
         return f"<isolated {self.__wrapped__!r}>"
 
     @property
-    def __plimsoll_function__(self) -> Callable[P, R]:
+    def __plimsoll_function__(self) -> Callable[P, Any]:
         """What a worker runs when it is sent this."""
         return self.__wrapped__
 
@@ -138,7 +223,7 @@ class Isolated(Generic[P, R]):
             found = getattr(found, part, None)
         if found is self and self.__module__ != "__main__":
             return self.__qualname__
-        return Isolated, (self.__wrapped__, self._lease, self._timeout)
+        return Isolated, (self.__wrapped__, self._lease, self._timeout, self._with_report)
 
 
 def _replaced(lease: LeaseOptions, **changes: Any) -> LeaseOptions:
@@ -158,7 +243,21 @@ def isolated(
     wait: Union[bool, float] = True,
     priority: Optional[int] = None,
     name: Optional[str] = None,
+    with_report: Literal[False] = ...,
 ) -> Callable[[Callable[P, R]], Isolated[P, R]]: ...
+
+
+@overload
+def isolated(
+    *,
+    gpus: Optional[Gpus] = None,
+    memory: Optional[Memory] = None,
+    timeout: Optional[float] = None,
+    wait: Union[bool, float] = True,
+    priority: Optional[int] = None,
+    name: Optional[str] = None,
+    with_report: Literal[True],
+) -> Callable[[Callable[P, R]], Isolated[P, tuple[R, Report]]]: ...
 
 
 def isolated(
@@ -171,9 +270,10 @@ def isolated(
     wait: Union[bool, float] = True,
     priority: Optional[int] = None,
     name: Optional[str] = None,
+    with_report: bool = False,
 ) -> Any:
     """Decorates a function so that each call of it is a `call`, with these options: `@isolated` or `@isolated(gpus=1)`."""
     lease = LeaseOptions(gpus, memory, wait, priority, name)
     if function is not None:
-        return Isolated(function, lease, timeout)
-    return lambda function: Isolated(function, lease, timeout)
+        return Isolated(function, lease, timeout, with_report)
+    return lambda function: Isolated(function, lease, timeout, with_report)

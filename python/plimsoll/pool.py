@@ -18,6 +18,7 @@ from ._binary import Gpus, LeaseOptions, Memory
 from ._process import NotStarted, Worker
 from .errors import RemoteError
 from .isolation import _name, check_timeout, pickled
+from .reports import Report
 
 R = TypeVar("R")
 _log = logging.getLogger("plimsoll")
@@ -37,7 +38,8 @@ class Pool(concurrent.futures.Executor):
     it (its future says what happened: `plimsoll.RemoteError`) and is replaced; no job is lost, and none is run twice. A worker whose
     memory stays more than `recycle_above` bytes above what it was after its first job is replaced too (None: never).
 
-    `timeout` is for each job, in seconds. Leaving the `with` block waits for all jobs; leaving it by an exception cancels those
+    `timeout` is for each job, in seconds. A future's `.report` says what its job took, when it is done; `last_report` is that of the job
+    that was done last. `with_report`: results are pairs of a result and its report. Leaving the `with` block waits for all jobs; leaving it by an exception cancels those
     that have not begun, and by KeyboardInterrupt ends those that run.
     """
 
@@ -52,6 +54,7 @@ class Pool(concurrent.futures.Executor):
         priority: Optional[int] = None,
         name: Optional[str] = None,
         recycle_above: Optional[int] = 256 << 20,
+        with_report: bool = False,
     ) -> None:
         workers = (os.cpu_count() or 1) if workers is None else workers
         if workers < 1:
@@ -60,9 +63,14 @@ class Pool(concurrent.futures.Executor):
         lease = LeaseOptions(gpus, memory, wait, priority, name or "pool")
         if lease.needs_lease():
             lease.command()  # raises here where there is no program `plimsoll`
-        self._crew = _Crew(workers, lease, timeout, recycle_above)
+        self._crew = _Crew(workers, lease, timeout, recycle_above, with_report)
         finish = weakref.finalize(self, _Crew.close, self._crew)
         finish.atexit = False  # at exit, `_finish_all` waits for what was submitted
+
+    @property
+    def last_report(self) -> Optional[Report]:
+        """What the job took that was done last; none before there is one."""
+        return self._crew.last_report
 
     def submit(self, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         """A future for `function(*args, **kwargs)`."""
@@ -110,6 +118,8 @@ class _Future(Future[R]):
     def __init__(self) -> None:
         super().__init__()
         self._process = os.getpid()
+        self.report: Optional[Report] = None
+        """What the job took, when it is done."""
 
     def result(self, timeout: Optional[float] = None) -> R:
         self._check()
@@ -135,7 +145,11 @@ class _Job:
 class _Crew:
     """The threads of a pool, one for each worker: it starts the worker, gives it jobs, and replaces it."""
 
-    def __init__(self, workers: int, lease: LeaseOptions, timeout: Optional[float], recycle_above: Optional[int]) -> None:
+    def __init__(
+        self, workers: int, lease: LeaseOptions, timeout: Optional[float], recycle_above: Optional[int], with_report: bool
+    ) -> None:
+        self._with_report = with_report
+        self.last_report: Optional[Report] = None
         self._lease = lease
         self._timeout = timeout
         self._recycle_above = recycle_above
@@ -245,6 +259,7 @@ class _Crew:
                 self._workers[worker] = True
             try:
                 result = worker.run(data, _name(job.function), self._timeout)
+                self._note(job, worker)
             except NotStarted as never:
                 # It died while it had nothing to do, or was never well.
                 self._dismiss(worker)
@@ -263,9 +278,10 @@ class _Crew:
                 worker = another
                 continue
             except BaseException as error:
+                self._note(job, worker)
                 job.future.set_exception(error)
             else:
-                job.future.set_result(result)
+                job.future.set_result((result, worker.report) if self._with_report else result)
                 del result
             break
         with self._lock:
@@ -274,6 +290,12 @@ class _Crew:
             return worker
         self._dismiss(worker)
         return None
+
+    def _note(self, job: _Job, worker: Worker) -> None:
+        """Keeps what a job took."""
+        self.last_report = worker.report
+        if isinstance(job.future, _Future):
+            job.future.report = worker.report
 
     def _start(self, busy: bool) -> Optional[Worker]:
         """A new worker, when it is there. None where the pool has come to its end meanwhile."""

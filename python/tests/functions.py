@@ -192,6 +192,10 @@ def hold(size):
     return os.getpid()
 
 
+def fill(size):
+    return len(bytearray(b"x") * size)
+
+
 def log_line(path, line):
     with open(path, "a") as file:
         file.write(f"{line}\n")

@@ -16,7 +16,8 @@ use serde_json::json;
 
 pub use overhead::Overheads;
 
-/// The variable that the hook reads: the limits in bytes of each card, in the order in which the program sees the cards.
+/// The variable that the hook reads: the cards of the lease with the limits of each, in bytes, in the order in which the program sees
+/// them. It is there under every lease that has cards.
 pub const LIMITS: &str = "PLIMSOLL_FRAMEWORK_LIMITS";
 
 /// The variable that switches the hook off where it is `0`.
@@ -27,6 +28,8 @@ pub const SWITCH: &str = "PLIMSOLL_HOOK";
 pub struct Card {
     /// As CUDA_VISIBLE_DEVICES names it.
     pub name: String,
+    /// What it is: `Tesla T4`.
+    pub model: String,
     /// Its UUID.
     pub uuid: String,
     /// What the program may use of it.
@@ -47,23 +50,25 @@ pub struct Told {
 }
 
 /// The environment of a program that has these cards, made of the environment that it would have. The user's own settings stay where
-/// they ask for less. Nothing is told where the cards are the program's as a whole.
+/// they ask for less. Frameworks are told nothing where the cards are the program's as a whole.
 pub fn told(cards: &[Card], overheads: &Overheads, variable: &dyn Fn(&str) -> Option<OsString>) -> Told {
     let mut out = Told::default();
-    if cards.iter().all(|card| card.bytes >= card.total) {
-        // Inside of another lease its variables are there.
+    if is_share(cards) {
+        variables::hold(cards, overheads, variable, &mut out);
+        // The variables of a lease around this one are not the user's.
         if variable(LIMITS).is_some() {
-            out.removed.push(LIMITS.into());
+            out.warnings.clear();
         }
-        return out;
     }
-    variables::hold(cards, overheads, variable, &mut out);
-    out.set.push((LIMITS.into(), limits(cards, overheads).into()));
-    // The variables of a lease around this one are not the user's.
-    if variable(LIMITS).is_some() {
-        out.warnings.clear();
+    if !cards.is_empty() {
+        out.set.push((LIMITS.into(), limits(cards, overheads).into()));
     }
     out
+}
+
+/// Whether the program has a part of a card only.
+pub fn is_share(cards: &[Card]) -> bool {
+    cards.iter().any(|card| card.bytes < card.total)
 }
 
 /// PYTHONPATH with a folder in front, once.
@@ -91,6 +96,7 @@ fn limits(cards: &[Card], overheads: &Overheads) -> String {
             let limit = |overhead: Bytes| limit(card, overhead).0;
             json!({
                 "name": card.name,
+                "model": card.model,
                 "uuid": card.uuid,
                 "bytes": card.bytes.0,
                 "total": card.total.0,

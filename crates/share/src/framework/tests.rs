@@ -3,7 +3,7 @@ use super::*;
 const GIB: u64 = 1 << 30;
 
 fn card(name: &str, bytes: u64, total: u64) -> Card {
-    Card { name: name.into(), uuid: format!("GPU-{name}"), bytes: Bytes(bytes), total: Bytes(total) }
+    Card { name: name.into(), model: "T4".into(), uuid: format!("GPU-{name}"), bytes: Bytes(bytes), total: Bytes(total) }
 }
 
 /// What becomes of an environment: `NAME=value` in order, `-NAME` for one that is removed.
@@ -24,7 +24,7 @@ fn a_share_is_told_to_each_framework() {
     assert!(!told.set.iter().any(|(name, _)| name.starts_with("PYTORCH")), "its versions end where they do not know an option");
     let limits: serde_json::Value = serde_json::from_str(get(LIMITS).unwrap()).unwrap();
     let expected = json!([{
-        "name": "0", "uuid": "GPU-0", "bytes": 2 * GIB, "total": 4 * GIB,
+        "name": "0", "model": "T4", "uuid": "GPU-0", "bytes": 2 * GIB, "total": 4 * GIB,
         "pytorch": 3 * GIB / 2, "tensorflow": 3 * GIB / 2, "jax": 3 * GIB / 2,
     }]);
     assert_eq!((&limits["cards"], told.removed.len(), told.warnings.len()), (&expected, 0, 0));

@@ -4,21 +4,29 @@ use std::ffi::OsString;
 
 use super::{Card, Overheads, Told, fraction, limit};
 
-/// A variable, the values of it that undo a limit, and what is said of them.
-type Defeating = (&'static str, fn(&str) -> bool, &'static str);
+/// A variable with which a framework allocates beside the allocator that has the limit.
+struct Defeating {
+    name: &'static str,
+    /// Whether it does so with this value.
+    is_so: fn(&str) -> bool,
+    why: &'static str,
+}
 
-/// With these a framework allocates beside the allocator that has the limit. The hook looks for them, too, since a program can set
-/// them itself.
+/// The hook looks for them, too, since a program can set them itself.
 const DEFEATING: [Defeating; 5] = [
-    ("TF_GPU_ALLOCATOR", |value| value.starts_with("cuda_malloc"), "TensorFlow keeps to no limit with it"),
-    ("TF_FORCE_UNIFIED_MEMORY", is_true, "TensorFlow and JAX keep to no limit with it"),
-    ("TF_DEVICE_MIN_SYS_MEMORY_IN_MB", |value| value.parse::<u64>().is_ok(), "TensorFlow's limit is replaced by it"),
-    ("PYTORCH_NO_CUDA_MEMORY_CACHING", |_| true, "PyTorch keeps to no limit with it"),
-    (
-        "XLA_PYTHON_CLIENT_ALLOCATOR",
-        |value| !["", "default", "bfc"].contains(&value.to_lowercase().as_str()),
-        "JAX keeps to no limit with it",
-    ),
+    Defeating { name: "TF_GPU_ALLOCATOR", is_so: |value| value.starts_with("cuda_malloc"), why: "TensorFlow keeps to no limit with it" },
+    Defeating { name: "TF_FORCE_UNIFIED_MEMORY", is_so: is_true, why: "TensorFlow and JAX keep to no limit with it" },
+    Defeating {
+        name: "TF_DEVICE_MIN_SYS_MEMORY_IN_MB",
+        is_so: |value| value.parse::<u64>().is_ok(),
+        why: "TensorFlow's limit is replaced by it",
+    },
+    Defeating { name: "PYTORCH_NO_CUDA_MEMORY_CACHING", is_so: |_| true, why: "PyTorch keeps to no limit with it" },
+    Defeating {
+        name: "XLA_PYTHON_CLIENT_ALLOCATOR",
+        is_so: |value| !["", "default", "bfc"].contains(&value.to_lowercase().as_str()),
+        why: "JAX keeps to no limit with it",
+    },
 ];
 
 /// JAX's share of a card. It ends where both are set; older versions know the first alone, and newer ones read it too.
@@ -35,8 +43,8 @@ const PYTORCH_SHARE: &str = "per_process_memory_fraction";
 pub(super) fn hold(cards: &[Card], overheads: &Overheads, variable: &dyn Fn(&str) -> Option<OsString>, out: &mut Told) {
     let smallest = |overhead| cards.iter().map(|card| fraction(limit(card, overhead), card.total)).fold(1.0, f64::min);
     let text = |name: &str| variable(name).map(|value| value.to_string_lossy().into_owned());
-    for (name, is_defeating, why) in DEFEATING {
-        if let Some(value) = text(name).filter(|value| is_defeating(value)) {
+    for Defeating { name, is_so, why } in DEFEATING {
+        if let Some(value) = text(name).filter(|value| is_so(value)) {
             out.removed.push(name.into());
             out.warnings.push(format!("{name}={value} is not passed on: {why}"));
         }

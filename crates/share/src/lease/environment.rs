@@ -6,7 +6,7 @@ use std::path::Path;
 use plimsoll_memory::machine::StateDir;
 
 use super::{Lease, Part};
-use crate::framework::{self, Card, LIMITS, Overheads, Told};
+use crate::framework::{self, Card, Overheads, Told};
 
 /// Where the driver shows itself.
 const DRIVER: &str = "/proc/driver/nvidia";
@@ -27,11 +27,10 @@ pub(super) fn told(lease: &Lease, variable: &dyn Fn(&str) -> Option<OsString>) -
         return out;
     }
     let frameworks = framework::told(&cards, &overheads(lease), variable);
-    let has_limits = frameworks.set.iter().any(|(name, _)| name == LIMITS);
     out.set.extend(frameworks.set);
     out.removed = frameworks.removed;
     out.warnings = frameworks.warnings;
-    if has_limits && !framework::is_off(variable) {
+    if framework::is_share(&cards) && !framework::is_off(variable) {
         match hook(lease) {
             Ok(folder) => out.set.push(("PYTHONPATH".into(), framework::python_path(folder.as_os_str(), variable("PYTHONPATH")))),
             Err(error) => out.warnings.push(format!("Python programs have variables alone to keep to their share: {}", error.message())),
@@ -46,6 +45,7 @@ fn cards(lease: &Lease) -> Vec<Card> {
     let by_uuid = lease.cards.simulated().is_none() || Path::new(DRIVER).exists();
     let card = |part: &Part| Card {
         name: if by_uuid { part.device.uuid.clone() } else { part.ordinal.to_string() },
+        model: part.device.name.clone(),
         uuid: part.device.uuid.clone(),
         bytes: part.bytes,
         // A program that is shown its share as the whole card takes shares of that.

@@ -64,7 +64,11 @@ fn a_program_is_told_its_share() {
     drop(lease);
     let whole = take(&cards, "1", "").unwrap().told(|_| None);
     let names: Vec<&str> = whole.set.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["CUDA_VISIBLE_DEVICES", "PLIMSOLL_SIM_GPUS", "PLIMSOLL_LEASE"], "a whole card is the program's");
+    assert_eq!(
+        names,
+        ["CUDA_VISIBLE_DEVICES", "PLIMSOLL_SIM_GPUS", "PLIMSOLL_LEASE", "PLIMSOLL_FRAMEWORK_LIMITS"],
+        "a whole card is the program's"
+    );
     let none = take(&cards, "0", "").unwrap();
     assert_eq!(none.told(|_| None).set, [("CUDA_VISIBLE_DEVICES".to_string(), "".into())], "it hides all cards");
 }

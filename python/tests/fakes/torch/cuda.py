@@ -88,3 +88,7 @@ def _number(device):
     if device is None:
         return _C._cuda_getDevice()
     return device if isinstance(device, int) else int(str(device).rpartition(":")[2])
+
+
+def reset_peak_memory_stats(device=None):
+    _C.calls.append("reset")

@@ -28,6 +28,9 @@ class Context:
             raise RuntimeError("Virtual devices cannot be modified after being initialized")
         self._virtual_device_map[dev] = virtual_devices
 
+    def list_logical_devices(self, device_type=None):
+        return self.list_physical_devices(device_type)
+
     def ensure_initialized(self):
         self._initialized = True
 
@@ -36,4 +39,8 @@ _context = Context()
 
 
 def context():
+    return _context
+
+
+def context_safe():
     return _context

@@ -1,0 +1,61 @@
+"""The memory of cards, as the framework that is loaded counts it: `memory_allocated`, `max_memory_allocated`, `empty_cache`.
+
+They are to `torch.cuda`'s functions of these names what `plimsoll` is to a framework: the same question to whichever is loaded, PyTorch
+(`torch.cuda.memory_allocated`), TensorFlow (`tf.config.experimental.get_memory_info`) or JAX (`Device.memory_stats`). None is imported,
+and no card is opened by asking: what has not opened a card has allocated nothing on it, so that the answer is 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Union
+
+from . import _frameworks
+
+Device = Union[int, str, Any]
+"""A card by its number, as "cuda:1" or "GPU:1", or as an object of a framework's that is one."""
+
+
+def memory_allocated(device: Optional[Device] = None) -> int:
+    """Bytes that tensors take of a card now: without a name, of PyTorch's current card, and of the first one for the others. Where
+    several frameworks are loaded, what they take together."""
+    return sum(use.allocated for use in _uses(device))
+
+
+def max_memory_allocated(device: Optional[Device] = None) -> int:
+    """The most that it was: since the start of the process, or since the framework was told to count anew
+    (`torch.cuda.reset_peak_memory_stats`, `tf.config.experimental.reset_memory_stats`). Where several frameworks are loaded, the sum of
+    theirs, which may not have been at one time."""
+    return sum(use.peak for use in _uses(device))
+
+
+def empty_cache() -> None:
+    """Gives back what PyTorch keeps for tensors to come. TensorFlow and JAX keep what they have until the process ends: a function that
+    is to give everything back belongs in `plimsoll.call` or a `Pool`."""
+    for framework in _frameworks.loaded():
+        _frameworks.empty(framework)
+
+
+def _uses(device: Optional[Device]) -> list[_frameworks.Use]:
+    number = None if device is None else _number(device)
+    uses = []
+    for framework in _frameworks.loaded():
+        card = _frameworks.current(framework) if number is None else number
+        if card < _frameworks.cards(framework):
+            use = _frameworks.use(framework, card)
+            if use is not None:
+                uses.append(use)
+    return uses
+
+
+def _number(device: Device) -> int:
+    """Raises ValueError where it is no card."""
+    for number in (device, getattr(device, "index", None), getattr(device, "id", None)):
+        if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
+            return number
+    kind, _, tail = str(device).lower().rpartition(":")
+    kind = kind.rpartition("/")[2].rpartition(":")[2] or kind
+    if kind in ("cuda", "gpu") and tail.isdigit():
+        return int(tail)
+    if str(device).lower() in ("cuda", "gpu"):
+        return 0
+    raise ValueError(f"{device!r} is no card: give a number, or a name such as 'cuda:1' or 'GPU:1'")

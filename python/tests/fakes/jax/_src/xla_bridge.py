@@ -1,0 +1,5 @@
+opened = []
+
+
+def backends_are_initialized():
+    return bool(opened)
