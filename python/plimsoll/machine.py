@@ -56,6 +56,8 @@ class Process:
     reserved_bytes: Optional[int] = None
     used_bytes: Optional[int] = None
     peak_bytes: Optional[int] = None
+    user: Optional[str] = None
+    """Its user, where users share the ledger and it has a lease."""
     guarantee: Optional[str] = None
     """What stands behind its share: "held", "kernel", "mps", "shim", "framework", "watched" or "not watched"; None without a lease."""
 
@@ -70,6 +72,7 @@ class Waiter:
     priority: int
     ahead: int
     why: str
+    user: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)

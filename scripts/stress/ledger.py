@@ -36,11 +36,26 @@ def checksum(data):
     return value
 
 
+def lock_of(handle, first, count, against):
+    lock = struct.pack("hhqqi4x", against, os.SEEK_SET, first, count, 0)
+    return struct.unpack("hhqqi4x", fcntl.fcntl(handle, F_OFD_GETLK, lock))[0]
+
+
 def is_locked(handle, first, count=1):
     """Whether an open file description other than this one has a lock there."""
-    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, first, count, 0)
-    kind = struct.unpack("hhqqi4x", fcntl.fcntl(handle, F_OFD_GETLK, lock))[0]
-    return kind != fcntl.F_UNLCK
+    return lock_of(handle, first, count, fcntl.F_WRLCK) != fcntl.F_UNLCK
+
+
+def is_proven(path, slot):
+    """Whether the FIFO of a slot is locked for writing: the slot of a ledger that users share is in use."""
+    try:
+        handle = os.open(f"{path}.leases/{slot}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        return lock_of(handle, BYTES + slot, 1, fcntl.F_RDLCK) == fcntl.F_WRLCK
+    finally:
+        os.close(handle)
 
 
 def decode(slot, page):
@@ -116,6 +131,29 @@ def look(path):
         return members
     finally:
         os.close(handle)
+
+
+def look_machine(folder):
+    """The members of all users at one instant, by user's number: `(user, member)`. None where a process is in a change of the ledger. What
+    one user's ledger says that cannot be read is left out: None stands for the member."""
+    lock = os.open(Path(folder) / "lock", os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+        members = []
+        for path in sorted(Path(folder).glob("users/*/*.ledger")):
+            user, data = int(path.parent.name), path.read_bytes()
+            for slot in range(min(len(data) // PAGE - 1, 1000)):
+                if is_proven(path, slot):
+                    try:
+                        members.append((user, decode(slot, data[PAGE * (1 + slot) : PAGE * (2 + slot)])))
+                    except (Broken, struct.error, UnicodeDecodeError):
+                        members.append((user, None))
+        return members
+    finally:
+        os.close(lock)
 
 
 def granted(members):

@@ -1,9 +1,11 @@
 """Another user, who has a lease by inheritance, and what he finds in the file system: he changes nothing. Needs root."""
 
+import json
 import os
 import shutil
 import subprocess
 import textwrap
+import time
 from pathlib import Path
 
 import ledger
@@ -16,7 +18,7 @@ def attack(context):
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         context.skip("not root, or there is no setpriv")
         return
-    rounds = [inherited, runtime_folder, links]
+    rounds = [inherited, runtime_folder, links, between]
     turn = 0
     while context.goes_on():
         folder = context.folder / f"{turn}"
@@ -116,6 +118,89 @@ def inherited(context, folder):
         os.kill(pid, 9)
     if not comes(lambda: held(state) == 0, 10):
         context.fail(f"{held(state)} bytes are left", state)
+
+
+GROUP = 59000
+USERS = [0, 59001, 59002]
+HOSTILE = 59003
+
+
+def between(context, folder):
+    """Users who share a ledger: their programs are killed, one user writes anything into its own files, and the line holds."""
+    lab = folder / "lab"
+    done = context.run(["setup", "--group", GROUP, "--folder", lab])
+    if done.status != 0:
+        context.fail(f"setup ends with {done.status}: {done.err[-300:]}")
+        return
+    environment = context.environment("", "1x4GiB", PLIMSOLL_MACHINE_DIR=str(lab))
+    del environment["PLIMSOLL_STATE_DIR"]
+
+    def start(user, memory, *options):
+        words = ["setpriv", "--reuid", str(user), "--regid", str(GROUP), "--clear-groups", "--", context.binary, "run", "-q"]
+        words += [*options, "--memory", f"{memory}MiB", "--", "sleep", f"{context.random.uniform(0.05, 1):.2f}"]
+        return subprocess.Popen(words, env=environment, cwd="/", stderr=subprocess.DEVNULL)
+
+    running, looks, end = [], 0, time.monotonic() + 8
+    while time.monotonic() < end and context.goes_on():
+        running = [process for process in running if process.poll() is None]
+        if len(running) < 12:
+            # The hostile one holds little that is true.
+            user, options = context.random.choice([*USERS, HOSTILE]), context.random.choice([[], ["--wait=2s"]])
+            running.append(start(user, 16 if user == HOSTILE else context.random.randint(256, 3000), *options))
+            context.count("programs")
+        if context.random.random() < 0.2 and running:
+            context.random.choice(running).kill()
+        scribble(context, lab / f"users/{HOSTILE}")
+        members = ledger.look_machine(lab)
+        if members is not None:
+            looks += 1
+            honest = [member for user, member in members if user != HOSTILE]
+            if None in honest:
+                context.fail("a slot of an honest user cannot be read", lab)
+                break
+            total = sum(ledger.granted(honest).values())
+            if total > 4 << 30:
+                context.fail(f"{total} of 4 GiB are granted to honest users", lab)
+                break
+        time.sleep(context.random.uniform(0, 0.05))
+    context.count("looks", looks)
+    for process in running:
+        process.kill()
+        process.wait()
+    for pid in context.processes():
+        os.kill(pid, 9)
+    shutil.rmtree(lab / f"users/{HOSTILE}", ignore_errors=True)
+    if not comes(lambda: ledger.look_machine(lab) == [], 10):
+        context.fail(f"{ledger.look_machine(lab)} is left", lab)
+    done = context.run(["devices", "--json"], env=environment)
+    if done.status != 0 or "panicked" in done.err or json.loads(done.out)["processes"]:
+        context.fail(f"devices ends with {done.status}: {done.out[-200:]}{done.err[-300:]}", lab)
+    done = context.run(["setup", "--remove", "--folder", lab])
+    if done.status != 0 or lab.exists():
+        context.fail(f"setup --remove ends with {done.status}: {done.err[-300:]}")
+
+
+def scribble(context, home):
+    """What a user does to the own ledger."""
+    paths = list(home.glob("*.ledger")) if home.exists() else []
+    if not paths or context.random.random() < 0.5:
+        return
+    try:
+        with open(paths[0], "r+b") as file:
+            file.seek(context.random.choice([0, 12, 32, 4096, 4096 + context.random.randrange(900), 8192]))
+            kind = context.random.randrange(4)
+            if kind == 0:
+                file.truncate(context.random.choice([0, 12, 4096, 5000, 1 << 32]))
+            else:
+                file.write(context.random.randbytes(context.random.choice([1, 8, 40, 4096])))
+        if context.random.random() < 0.05:
+            paths[0].unlink()
+            context.random.choice([lambda: paths[0].symlink_to("/dev/zero"), lambda: os.mkfifo(paths[0]), lambda: paths[0].mkdir()])()
+        elif context.random.random() < 0.05:
+            shutil.rmtree(home)
+        context.count("scribbles")
+    except OSError:
+        pass
 
 
 def held(state):

@@ -59,6 +59,8 @@ enum Command {
     Doctor(commands::doctor::DoctorArgs),
     /// Runs a program with many values, as many at once as there are leases
     Sweep(commands::sweep::SweepArgs),
+    /// Makes one ledger for all users of a group on this machine
+    Setup(commands::setup::SetupArgs),
 }
 
 /// A command that opens devices.
@@ -93,6 +95,7 @@ impl Command {
             Command::Run(args) => commands::run::run(args),
             Command::Doctor(args) => commands::doctor::run(args),
             Command::Sweep(args) => commands::sweep::run(args, supervisors),
+            Command::Setup(args) => commands::setup::run(args),
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod eval;
 pub mod place;
 pub mod plan;
 pub mod run;
+pub mod setup;
 pub mod sweep;
 pub mod train;
 pub mod verify;

@@ -108,7 +108,7 @@ fn is_documented(seen: &Value) {
     assert_eq!(all(processes, "card"), json!([0, 0, 0, 0, 1, 1, 1, 1]));
     assert_eq!(all(processes, "used_bytes"), json!([6 * MIB, 4 * MIB, 2 * MIB, 0, 7 * MIB, 5 * MIB, 3 * MIB, MIB]));
     let third = json!({
-        "card": 1, "pid": std::process::id(), "type": "C", "program": "/opt/programs/train --number 3", "name": "third",
+        "card": 1, "pid": std::process::id(), "user": null, "type": "C", "program": "/opt/programs/train --number 3", "name": "third",
         "reserved_bytes": 515 * MIB, "used_bytes": 3 * MIB, "peak_bytes": 300 * MIB, "guarantee": "held",
         "card_last_used": null, "memory_last_changed": null,
         // 300 of 515 MiB, in steps of half a percent.

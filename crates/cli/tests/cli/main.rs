@@ -14,6 +14,7 @@ mod pages;
 mod share;
 mod threads;
 mod transcript;
+mod users;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -51,6 +51,7 @@ mod view;
 mod wait;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -206,6 +207,22 @@ impl Machine {
     /// INVALID_ARGUMENT where there is no such card.
     pub fn set_outside(&self, card: usize, bytes: Bytes) -> Result<()> {
         self.0.set_outside(card, bytes)
+    }
+
+    /// What each other user holds of each card, where users share the ledger; empty elsewhere.
+    ///
+    /// # Errors
+    /// Where the ledger cannot be used.
+    pub fn held_by_others(&self) -> Result<Vec<BTreeMap<UserId, Bytes>>> {
+        let Some(shared) = &self.0.shared else { return Ok(Vec::new()) };
+        let mut held = vec![BTreeMap::new(); self.cards().len()];
+        for entry in self.look()?.entries {
+            let Some(user) = entry.user.filter(|user| *user != shared.user) else { continue };
+            for share in entry.shares {
+                *held[share.card].entry(user).or_insert(Bytes::ZERO) += share.reserved;
+            }
+        }
+        Ok(held)
     }
 
     /// What was said last with [`Machine::set_outside`].

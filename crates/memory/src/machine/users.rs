@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, CString};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 /// What the kernel shows for a user who has no number in this namespace.
 const NO_NUMBER: u32 = 65534;
@@ -61,6 +62,11 @@ impl Numbers {
 }
 
 impl UserId {
+    /// The user on whose behalf a process acts; none where that is not to be seen.
+    pub fn of_process(pid: u32) -> Option<UserId> {
+        Numbers::here().user(fs::metadata(format!("/proc/{pid}")).ok()?.uid())
+    }
+
     /// The user's name; the number where there is none, or where numbers mean other users here.
     pub fn name(self) -> String {
         let named = Numbers::here().is_plain().then(|| user_name(self.0)).flatten();

@@ -18,6 +18,7 @@ use plimsoll_device::{Environment, LogicalDevice, PhysicalDevice};
 pub use observe::Observer;
 pub use plimsoll_device_cuda::{Driver, ProcessKind};
 pub use plimsoll_memory::machine::{Guarantee, History, LastUse};
+pub use plimsoll_memory::machine::{MACHINE_DIR, Priorities, Scope, SetUp, Setup, UserId, remove as remove_setup};
 
 /// The variables of this process that decide about devices.
 pub fn environment() -> Environment {
@@ -36,6 +37,8 @@ pub struct View {
     pub cards: Vec<SeenCard>,
     /// What a program with these options and variables gets.
     pub devices: Vec<Part>,
+    /// Whose leases are shown; none where there are no cards to share.
+    pub ledger: Option<Scope>,
     /// Who holds memory of cards: by card, most first.
     pub processes: Vec<Process>,
     /// Who waits for memory of cards, in the order of the queue.
@@ -103,6 +106,8 @@ pub struct Process {
     pub card: usize,
     /// Its number.
     pub pid: u32,
+    /// Its user, where users share the ledger and it has a lease.
+    pub user: Option<UserId>,
     /// What it does there.
     pub kind: ProcessKind,
     /// The program and its arguments, where that may be known.
@@ -128,6 +133,8 @@ pub struct Process {
 pub struct Waiter {
     /// Its number.
     pub pid: u32,
+    /// Its user, where users share the ledger.
+    pub user: Option<UserId>,
     /// The program and its arguments.
     pub program: String,
     /// The name that its user gave it; may be empty.

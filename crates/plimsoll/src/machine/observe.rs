@@ -3,7 +3,7 @@
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::{Card, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, Options, PhysicalDevice, resolve, seen};
 use plimsoll_device_cuda::{Look, NvidiaCard, Nvml, ProcessKind};
-use plimsoll_memory::machine::{Entry, Guarantee, History, LastUse, Machine, Share, Snapshot, StateDir};
+use plimsoll_memory::machine::{Entry, Guarantee, History, LastUse, Machine, Scope, Share, Snapshot, StateDir};
 use plimsoll_share::lease::subtract;
 
 use super::{Part, Process, SeenCard, View, Waiter};
@@ -18,6 +18,8 @@ pub struct Observer {
     simulated: Vec<PhysicalDevice>,
     /// Their ledger, or why it cannot be read; none where there are no such cards.
     ledger: Option<Result<Machine>>,
+    /// Whose leases it shows.
+    scope: Option<Scope>,
     division: Division,
     threads: usize,
     /// What is the same at every look.
@@ -48,7 +50,9 @@ impl Observer {
             path => Nvml::load(path),
         };
         notes.extend(under);
-        let ledger = (!simulated.is_empty()).then(|| StateDir::find().and_then(|state| PhysicalDevice::ledger(&simulated, &state)));
+        let state = (!simulated.is_empty()).then(StateDir::find);
+        let scope = state.as_ref().and_then(|state| state.as_ref().ok().map(StateDir::scope));
+        let ledger = state.map(|state| PhysicalDevice::ledger(&simulated, &state?));
         notes.push(match simulated.len() {
             0 => "no simulated GPUs are asked for (--sim-gpus, PLIMSOLL_SIM_GPUS)".into(),
             count => format!("{count} simulated GPUs are asked for: the processor acts them, in the host's memory"),
@@ -58,12 +62,12 @@ impl Observer {
         for device in &division.devices {
             notes.push(format!("{}: {}", device.name.short(), device.reasons.join("; ")));
         }
-        Ok(Observer { environment: environment.clone(), nvml, simulated, ledger, division, threads, notes })
+        Ok(Observer { environment: environment.clone(), nvml, simulated, ledger, scope, division, threads, notes })
     }
 
     /// Looks.
     pub fn look(&self) -> View {
-        let mut view = View { start_log: self.division.start_log(), ..View::default() };
+        let mut view = View { start_log: self.division.start_log(), ledger: self.scope.clone(), ..View::default() };
         match &self.nvml {
             Ok(nvml) => self.real(nvml, &mut view),
             Err(error) => {
@@ -100,6 +104,7 @@ impl Observer {
             view.processes.extend(card.processes.iter().map(|process| Process {
                 card: place,
                 pid: process.pid,
+                user: None,
                 kind: process.kind,
                 program: process.program.clone(),
                 name: String::new(),
@@ -127,7 +132,9 @@ impl Observer {
         if cards.is_empty() {
             return;
         }
-        let ledger = StateDir::find().and_then(|state| PhysicalDevice::ledger(&cards, &state));
+        let state = StateDir::find();
+        view.ledger = state.as_ref().ok().map(StateDir::scope).or(view.ledger.take());
+        let ledger = state.and_then(|state| PhysicalDevice::ledger(&cards, &state));
         let snapshot = ledger.and_then(|ledger| {
             subtract(look, &cards, &ledger);
             ledger.look()
@@ -200,6 +207,7 @@ fn real_card(card: NvidiaCard, visible: &[Card], unused: Option<String>) -> Seen
 /// What the ledger says of the cards at these places. What is used of a real card its driver knows better.
 fn held(snapshot: &Snapshot, places: &[usize], view: &mut View) {
     view.warnings.extend(snapshot.locked.iter().map(|locked| format!("nothing is granted: {locked}")));
+    view.warnings.extend(snapshot.doubts.iter().cloned());
     for (&place, usage) in places.iter().zip(&snapshot.cards) {
         let card = &mut view.cards[place];
         card.reserved = Some(usage.reserved);
@@ -215,6 +223,7 @@ fn held(snapshot: &Snapshot, places: &[usize], view: &mut View) {
         view.processes.extend(holds.map(|share| Process {
             card: places[share.card],
             pid: entry.pid,
+            user: entry.user,
             kind: ProcessKind::Compute,
             program: Some(entry.program.clone()),
             name: entry.name.clone(),
@@ -230,6 +239,7 @@ fn held(snapshot: &Snapshot, places: &[usize], view: &mut View) {
         let Some(waiting) = &entry.waiting else { continue };
         view.waiters.push(Waiter {
             pid: entry.pid,
+            user: entry.user,
             program: entry.program.clone(),
             name: entry.name.clone(),
             priority: waiting.priority,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::{Environment, Options, PhysicalDevice, seen};
 use plimsoll_device_cuda::Nvml;
-use plimsoll_memory::machine::{Guarantee, Machine, Obstacle, StateDir, Wait, Who};
+use plimsoll_memory::machine::{Guarantee, Machine, Obstacle, Scope, StateDir, Wait, Who};
 
 use super::{Amount, Lease, Part, Request, Which, outside};
 
@@ -24,6 +24,8 @@ struct Inner {
     /// All the memory of each, also inside of a lease.
     totals: Vec<Bytes>,
     machine: Option<Machine>,
+    /// Which ledger that is, with its cards.
+    scope: Option<Scope>,
     nvml: Option<Nvml>,
     /// Why there are no cards.
     none: String,
@@ -86,19 +88,19 @@ impl Cards {
         let (mut visible, ordinals) = (numbers(environment), numbers(&order));
         let ordinals = ordinals.into_iter().map(Option::unwrap_or_default).collect();
         let totals = all.iter().map(|device| device.total).collect();
-        let machine = match all.is_empty() {
-            true => None,
-            false => {
-                let state = state.map_or_else(StateDir::find, |state| Ok(state.clone()))?;
-                Some(PhysicalDevice::leased_ledger(&mut all, &state, environment)?)
-            }
-        };
+        let (mut machine, mut scope) = (None, None);
+        if !all.is_empty() {
+            let state = state.map_or_else(StateDir::find, |state| Ok(state.clone()))?;
+            machine = Some(PhysicalDevice::leased_ledger(&mut all, &state, environment)?);
+            scope = Some(state.scope());
+        }
         let outer = environment.get("PLIMSOLL_LEASE").filter(|_| all.iter().any(|device| device.leased)).map(str::to_string);
         for (visible, device) in visible.iter_mut().zip(&all) {
             // A card of which a lease has nothing is not there.
             *visible = visible.filter(|_| device.total > Bytes::ZERO);
         }
-        Ok(Cards(Arc::new(Inner { all, visible, ordinals, totals, machine, nvml, none, simulated, outer, state: state.cloned() })))
+        let state = state.cloned();
+        Ok(Cards(Arc::new(Inner { all, visible, ordinals, totals, machine, scope, nvml, none, simulated, outer, state })))
     }
 
     /// All of them, also those that CUDA_VISIBLE_DEVICES hides.
@@ -116,6 +118,11 @@ impl Cards {
     /// Their ledger; none where there are no cards.
     pub fn machine(&self) -> Option<&Machine> {
         self.0.machine.as_ref()
+    }
+
+    /// Which ledger that is; none where there are no cards.
+    pub fn scope(&self) -> Option<&Scope> {
+        self.0.scope.as_ref()
     }
 
     /// How simulated cards were asked for; none for real ones.

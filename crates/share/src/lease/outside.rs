@@ -10,7 +10,7 @@ use std::time::Duration;
 use plimsoll_base::Bytes;
 use plimsoll_device::PhysicalDevice;
 use plimsoll_device_cuda::Look;
-use plimsoll_memory::machine::{Machine, Member};
+use plimsoll_memory::machine::{Machine, Member, UserId};
 
 use super::{Cards, Part};
 
@@ -73,12 +73,42 @@ pub(super) fn used_by(cards: &Cards, pids: &[u32], parts: &[Part]) -> Option<Byt
 /// it is not granted.
 pub fn subtract(look: &Look, cards: &[PhysicalDevice], machine: &Machine) {
     let mut known = BTreeMap::new();
+    // What cannot be known is not counted as leased.
+    let held = machine.held_by_others().unwrap_or_default();
     for (number, device) in cards.iter().enumerate() {
         let Some(card) = look.cards.iter().find(|card| card.device.uuid == device.uuid) else { continue };
         let mut is_leased = |pid: u32| known.entry(pid).or_insert_with(|| machine.slot_of(pid)).is_some();
         let leased: Bytes = card.processes.iter().filter(|process| is_leased(process.pid)).filter_map(|process| process.bytes).sum();
+        let mut theirs: BTreeMap<UserId, Bytes> = BTreeMap::new();
+        for process in card.processes.iter().filter(|_| !held.is_empty()).filter(|process| !is_leased(process.pid)) {
+            if let (Some(user), Some(bytes)) = (UserId::of_process(process.pid), process.bytes) {
+                *theirs.entry(user).or_default() += bytes;
+            }
+        }
+        let theirs = held.get(number).map_or(Bytes::ZERO, |held| under_leases(&theirs, held));
         let used = card.memory.map_or(Bytes::ZERO, |memory| memory.used);
         // The number is that of a card of this ledger.
-        let _ = machine.set_outside(number, used - leased);
+        let _ = machine.set_outside(number, used - leased - theirs);
+    }
+}
+
+/// How much of what other users use is under their leases. It cannot be seen which of another user's processes has a lease: a user's use
+/// counts as leased up to what the user holds.
+fn under_leases(used: &BTreeMap<UserId, Bytes>, held: &BTreeMap<UserId, Bytes>) -> Bytes {
+    held.iter().map(|(user, held)| used.get(user).copied().unwrap_or_default().min(*held)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_users_use_is_leased_up_to_what_they_hold() {
+        let map = |all: &[(u32, u64)]| all.iter().map(|&(user, bytes)| (UserId(user), Bytes(bytes))).collect::<BTreeMap<_, _>>();
+        for (used, held, leased) in
+            [(&[(1, 3)][..], &[(1, 4)][..], 3), (&[(1, 5)], &[(1, 4)], 4), (&[(1, 5), (2, 1)], &[(2, 9), (3, 7)], 1), (&[], &[(1, 4)], 0)]
+        {
+            assert_eq!(under_leases(&map(used), &map(held)), Bytes(leased), "{used:?} {held:?}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Error, Result};
-use plimsoll_memory::machine::{Guarantee, Obstacle};
+use plimsoll_memory::machine::{Guarantee, Obstacle, Scope};
 use plimsoll_memory::send_signal;
 use rustix::process::{Pid, Signal, getpgid, getpgrp, set_child_subreaper};
 use signal_hook::consts::signal::{SIGCONT, SIGTERM};
@@ -192,6 +192,9 @@ impl Course {
             None => None,
         };
         self.choice = armed.as_ref().map(|armed| armed.choice().clone());
+        if let Some(Scope::User { why: Some(why) }) = cards.scope().filter(|_| !self.parts.is_empty()) {
+            note(&format!("warning: {why}: the lease is in this user's own ledger, and other users do not see it"));
+        }
         note(&words::guarantee(&lease, self.choice.as_ref(), run.end_beyond));
         let inherited = lease.inherit(&mut command);
         let started = inherited.and_then(|warnings| {

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll::Reserve;
-use plimsoll::machine::{Guarantee, Process, SeenCard, View, Waiter};
+use plimsoll::machine::{Guarantee, Process, Scope, SeenCard, UserId, View, Waiter};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -11,11 +11,23 @@ struct Document<'a> {
     driver: Option<DriverEntry<'a>>,
     cards: Vec<CardEntry<'a>>,
     devices: Vec<DeviceEntry<'a>>,
+    ledger: Option<&'static str>,
+    shared: Option<SharedEntry>,
     processes: Vec<ProcessEntry<'a>>,
     waiters: Vec<WaiterEntry<'a>>,
     log: &'a [String],
     warnings: &'a [String],
     notes: &'a [String],
+}
+
+/// The ledger that users share.
+#[derive(Serialize)]
+struct SharedEntry {
+    folder: String,
+    group: String,
+    user: String,
+    priority_min: i32,
+    priority_max: i32,
 }
 
 #[derive(Serialize)]
@@ -81,6 +93,7 @@ struct LinkEntry {
 struct ProcessEntry<'a> {
     card: usize,
     pid: u32,
+    user: Option<String>,
     #[serde(rename = "type")]
     kind: &'static str,
     program: Option<&'a str>,
@@ -104,6 +117,7 @@ struct HistoryEntry {
 #[derive(Serialize)]
 struct WaiterEntry<'a> {
     pid: u32,
+    user: Option<String>,
     program: &'a str,
     name: &'a str,
     priority: i32,
@@ -129,6 +143,11 @@ pub fn of(view: &View) -> String {
         }),
         cards: view.cards.iter().map(card).collect(),
         devices: view.devices.iter().map(device).collect(),
+        ledger: view.ledger.as_ref().map(|scope| match scope {
+            Scope::Machine { .. } => "machine",
+            Scope::User { .. } => "user",
+        }),
+        shared: view.ledger.as_ref().and_then(shared),
         processes: view.processes.iter().map(process).collect(),
         waiters: view.waiters.iter().map(waiter).collect(),
         log: &view.start_log,
@@ -137,6 +156,17 @@ pub fn of(view: &View) -> String {
     };
     // Our documents have text keys only, so there is nothing that JSON lacks.
     serde_json::to_string(&document).unwrap_or_default()
+}
+
+fn shared(scope: &Scope) -> Option<SharedEntry> {
+    let Scope::Machine { folder, group, user, priorities } = scope else { return None };
+    Some(SharedEntry {
+        folder: folder.display().to_string(),
+        group: group.clone(),
+        user: user.name(),
+        priority_min: priorities.least,
+        priority_max: priorities.most,
+    })
 }
 
 fn card(card: &SeenCard) -> CardEntry<'_> {
@@ -198,6 +228,7 @@ fn process(process: &Process) -> ProcessEntry<'_> {
     ProcessEntry {
         card: process.card,
         pid: process.pid,
+        user: process.user.map(UserId::name),
         kind: process.kind.short(),
         program: process.program.as_deref(),
         name: &process.name,
@@ -220,6 +251,7 @@ fn seconds(time: SystemTime) -> Option<u64> {
 fn waiter(waiter: &Waiter) -> WaiterEntry<'_> {
     WaiterEntry {
         pid: waiter.pid,
+        user: waiter.user.map(UserId::name),
         program: &waiter.program,
         name: &waiter.name,
         priority: waiter.priority,

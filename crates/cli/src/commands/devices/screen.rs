@@ -6,6 +6,8 @@ use std::time::SystemTime;
 use plimsoll::Bytes;
 use plimsoll::machine::{Guarantee, History, Process, SeenCard, View, Waiter};
 
+use super::table;
+
 /// What fits into so many columns and rows, at least one line; `turn` counts the looks. Parts that have no room for a head and an
 /// entry are left out, cards before leases.
 pub fn of(view: &View, (columns, rows): (usize, usize), turn: usize) -> String {
@@ -100,7 +102,8 @@ const PLOT: usize = 16;
 
 fn lease(view: &View, process: &Process, columns: usize) -> String {
     let rung = process.guarantee.map_or("-", Guarantee::word);
-    let name = if process.name.is_empty() { String::new() } else { format!("[{}] ", process.name) };
+    let name = table::named(process.user, &process.name);
+    let name = if name.is_empty() { name } else { format!("[{name}] ") };
     let text = format!(
         "{:>4} {:>8} {rung:<11} {:>9} {:>9} {:>9} {:>6}  {:<PLOT$}  {name}{}",
         view.label(process.card),
@@ -140,7 +143,8 @@ pub fn plot(history: &History, width: usize) -> String {
 }
 
 fn wait(view: &View, waiter: &Waiter) -> String {
-    let name = if waiter.name.is_empty() { String::new() } else { format!("[{}] ", waiter.name) };
+    let name = table::named(waiter.user, &waiter.name);
+    let name = if name.is_empty() { name } else { format!("[{name}] ") };
     let asked: Vec<String> = waiter.asked.iter().map(|(card, bytes)| format!("{bytes} of {}", view.label(*card))).collect();
     let some = if waiter.some > 0 { format!("{} of: ", waiter.some) } else { String::new() };
     let (turn, Waiter { pid, priority, why, program, .. }) = (waiter.ahead + 1, waiter);
@@ -187,6 +191,7 @@ mod tests {
         let process = |number: usize| Process {
             card: number % 8,
             pid: 1000 + number as u32,
+            user: None,
             kind: ProcessKind::Compute,
             program: Some(format!("python train.py --number {number} \u{1b}[2J")),
             name: "a rather long name".into(),
@@ -198,6 +203,7 @@ mod tests {
             last_use: Default::default(),
         };
         let waiter = |ahead: usize| Waiter {
+            user: None,
             pid: 77,
             program: "python wait.py".into(),
             name: String::new(),

@@ -1,6 +1,6 @@
 //! The listing as a table, in the form that people know from nvidia-smi.
 
-use plimsoll::machine::{Guarantee, LastUse, Part, Process, SeenCard, View, Waiter};
+use plimsoll::machine::{Guarantee, LastUse, Part, Process, Scope, SeenCard, UserId, View, Waiter};
 use plimsoll::{Bytes, Reserve};
 
 use super::screen::ago;
@@ -25,12 +25,26 @@ pub fn of(view: &View, verbose: bool) -> String {
         lines.push(String::new());
         waiters(view, &mut lines);
     }
+    lines.extend(view.ledger.as_ref().map(ledger));
     lines.extend(view.warnings.iter().map(|warning| format!("warning: {}", plain(warning))));
     if verbose {
         lines.extend(view.notes.iter().map(|note| format!("note: {}", plain(note))));
         lines.extend(view.start_log.iter().map(|line| format!("log: {}", plain(line))));
     }
     lines.join("\n")
+}
+
+/// Whose leases are shown.
+fn ledger(scope: &Scope) -> String {
+    match scope {
+        Scope::Machine { folder, group, user, priorities } => plain(&format!(
+            "Ledger: the machine's, shared by the group {group} ({}); user {}, priorities {priorities}",
+            folder.display(),
+            user.name()
+        )),
+        Scope::User { why: Some(why) } => plain(&format!("Ledger: this user's own; {why}")),
+        Scope::User { why: None } => "Ledger: this user's own; plimsoll setup makes one for all users".into(),
+    }
 }
 
 fn cards(view: &View, lines: &mut Vec<String>) {
@@ -144,7 +158,7 @@ fn processes(view: &View, lines: &mut Vec<String>) {
     for process in &view.processes {
         let Process { pid, name, reserved, used, peak, .. } = process;
         let [reserved, used, peak] = [reserved, used, peak].map(|bytes| taken(*bytes));
-        let (pid, program) = (pid.to_string(), program(process.program.as_deref(), name, PROGRAM));
+        let (pid, program) = (pid.to_string(), program(process.program.as_deref(), &named(process.user, name), PROGRAM));
         let rung = process.guarantee.map_or("-", Guarantee::word);
         lines.push(row(&cells([&view.label(process.card), &pid, process.kind.short(), &program, rung, &reserved, &used, &peak])));
         // Programs of ours hold themselves, and say what they use.
@@ -180,7 +194,7 @@ fn waiters(view: &View, lines: &mut Vec<String>) {
             0 => asked.join(", "),
             some => format!("{some} of: {}", asked.join(", ")),
         };
-        let program = program(Some(&waiter.program), name, WAITING);
+        let program = program(Some(&waiter.program), &named(waiter.user, name), WAITING);
         let text = cells([&(waiter.ahead + 1).to_string(), &pid.to_string(), &priority.to_string(), &program]);
         lines.push(row(&spread(&text, &asked, WIDTH - 2)));
         lines.extend(wrapped(&plain(why), WIDTH - 2 - 17).iter().map(|line| row(&format!("{:17}{line}", ""))));
@@ -244,6 +258,12 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 /// The text on one line, without what a terminal would obey.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A name in listings, with the user where users share the ledger.
+pub(super) fn named(user: Option<UserId>, name: &str) -> String {
+    let user = user.map(UserId::name).unwrap_or_default();
+    [user.as_str(), name].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join(": ")
 }
 
 /// A program in so many characters: without its folder if that would not fit.

@@ -44,6 +44,7 @@ fn process(card: usize, pid: u32, program: &str, bytes: [u64; 3]) -> Process {
     Process {
         card,
         pid,
+        user: None,
         kind,
         program: Some(program.into()),
         name: String::new(),
@@ -143,6 +144,7 @@ fn simulated_cards_with_holders_and_waiters() {
     processes[6].guarantee = Some(Guarantee::Watched);
     processes[6].last_use = LastUse { card: None, memory: ago(2 * 86400 + 60) };
     let waiter = Waiter {
+        user: None,
         pid: 77,
         program: "plimsoll train".into(),
         name: String::new(),
