@@ -144,8 +144,13 @@ def look_machine(folder):
             return None
         members = []
         for path in sorted(Path(folder).glob("users/*/*.ledger")):
-            user, data = int(path.parent.name), path.read_bytes()
-            for slot in range(min(len(data) // PAGE - 1, 1000)):
+            # The hostile user's may be anything, and of any size.
+            if path.is_symlink() or not path.is_file():
+                continue
+            user, data = int(path.parent.name), b""
+            with open(path, "rb") as file:
+                data = file.read(PAGE * 1001)
+            for slot in range(len(data) // PAGE - 1):
                 if is_proven(path, slot):
                     try:
                         members.append((user, decode(slot, data[PAGE * (1 + slot) : PAGE * (2 + slot)])))
