@@ -1,7 +1,7 @@
 """Builds the package (PEP 517 and 660) with the standard library alone, so that `pip install ./python` needs no network.
 
 The program `plimsoll` goes into the wheel, for the folder of programs, where there is one: what PLIMSOLL_BINARY names, or the release
-build of the source tree around this folder. A wheel with it is for this platform only.
+build of the source tree around this folder; and the shim beside it. A wheel with it is for this platform only.
 """
 
 import base64
@@ -38,6 +38,9 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     program = _program()
     if program is not None:
         files[f"{NAME}.data/scripts/plimsoll"] = program.read_bytes()
+        shim = program.with_name("libplimsoll_shim.so")
+        if shim.is_file():
+            files[f"{NAME}.data/scripts/{shim.name}"] = shim.read_bytes()
     platform = "any" if program is None else re.sub(r"[^A-Za-z0-9]", "_", sysconfig.get_platform())
     return _wheel(wheel_directory, f"py3-none-{platform}", files)
 

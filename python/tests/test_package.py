@@ -42,6 +42,7 @@ def test_pip_installs_without_a_network(tmp_path, editable):
     program = tmp_path / "plimsoll"
     program.write_text("#!/bin/sh\necho here\n")
     program.chmod(0o755)
+    (tmp_path / "libplimsoll_shim.so").write_text("the shim")
     target = tmp_path / "target"
     environment = dict(os.environ, PLIMSOLL_BINARY=str(program), PIP_CONFIG_FILE=os.devnull)
     kind = ["--editable"] if editable else []
@@ -51,7 +52,8 @@ def test_pip_installs_without_a_network(tmp_path, editable):
     if editable:
         assert (target / "__editable__.plimsoll.pth").read_text() == f"{ROOT}\n"
         return
-    # The program is found where pip put it.
+    # The program is found where pip put it, and beside it the shim.
+    assert (target / "bin" / "libplimsoll_shim.so").read_text() == "the shim"
     del environment["PLIMSOLL_BINARY"]
     environment["PYTHONPATH"] = str(target)
     show = [sys.executable, "-c", "import plimsoll; print(plimsoll.binary(), plimsoll.call(abs, -3), plimsoll.__file__)"]
