@@ -48,8 +48,7 @@ fn loading_the_shim_opens_no_file() {
     let list = |command: &mut std::process::Command| said(command.args(["--list"]));
     let program = std::env::current_exe().unwrap();
     assert_eq!(list(&mut rig.bare(&program)), list(&mut rig.under(&lease, &program)));
-    let files = |command: &mut std::process::Command| {
-        said(command.args(["-c", "cd /proc/self/fd && echo *; grep -c libcuda ../maps || true"]))
-    };
+    let files =
+        |command: &mut std::process::Command| said(command.args(["-c", "cd /proc/self/fd && echo *; grep -c libcuda ../maps || true"]));
     assert_eq!(files(&mut rig.bare("sh")), files(&mut rig.under(&lease, "sh")));
 }
