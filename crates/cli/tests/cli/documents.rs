@@ -259,7 +259,8 @@ fn a_verification_is_a_list() {
 fn devices() {
     let text = plimsoll("devices --json --device-count CPU=2 --memory-limit CPU:1=64MiB").out;
     let listing: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(keys(&text, &listing), ["driver", "cards", "devices", "processes", "waiters", "log", "warnings", "notes"]);
+    let parts = ["driver", "cards", "devices", "ledger", "shared", "processes", "waiters", "log", "warnings", "notes"];
+    assert_eq!(keys(&text, &listing), parts);
     let devices = listing["devices"].as_array().unwrap();
     let device = ["name", "description", "card", "limit_bytes", "overhead_bytes", "reserve", "priority", "numa_node", "links", "reasons"];
     assert_eq!(keys(&text, &devices[0]), device);
