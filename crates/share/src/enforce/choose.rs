@@ -199,7 +199,7 @@ mod tests {
             },
             mps: Daemon::Runs("/tmp/nvidia-mps".into()),
             shim: Library::At("/opt/libplimsoll_shim.so".into()),
-            program: Program { file: Some("/usr/bin/python3".into()), loads: Loads::Yes, is_python: true },
+            program: Program { file: Some("/usr/bin/python3".into()), loads: Loads::Yes, loader: None, is_python: true },
             sees: Sees::Yes,
         }
     }

@@ -4,6 +4,7 @@ use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use rustix::fs::getxattr;
 
@@ -21,13 +22,13 @@ const LAUNCHERS: [&str; 9] = ["python", "pypy", "uv", "uvx", "conda", "mamba", "
 
 /// What a program is, found as a command line names it.
 pub(super) fn examine(program: &Path) -> Program {
-    let Some(file) = find(program) else { return Program { file: None, loads: Loads::NotAsked, is_python: false } };
-    let mut out = Program { is_python: starts_python(&file), loads: Loads::Yes, file: Some(file.clone()) };
+    let Some(file) = find(program) else { return Program::default() };
+    let mut out = Program { is_python: starts_python(&file), loads: Loads::Yes, loader: None, file: Some(file.clone()) };
     let mut now = file;
     for _ in 0..=DEPTH {
         match read(&now) {
-            Ok(Kind::Native(loads)) => {
-                out.loads = loads;
+            Ok(Kind::Native(loads, loader)) => {
+                (out.loads, out.loader) = (loads, loader);
                 return out;
             }
             Ok(Kind::Script(next, argument)) => {
@@ -55,8 +56,8 @@ fn starts_python(file: &Path) -> bool {
 }
 
 enum Kind {
-    /// A program for the processor.
-    Native(Loads),
+    /// A program for the processor, and its loader.
+    Native(Loads, Option<PathBuf>),
     /// A script: its interpreter, and what stands behind that.
     Script(PathBuf, String),
 }
@@ -88,7 +89,7 @@ fn read(path: &Path) -> Result<Kind, String> {
         // A shell runs it as a script, or nothing does.
         return Ok(Kind::Script("/bin/sh".into(), String::new()));
     }
-    Ok(Kind::Native(native(&file, &facts, begin, path)))
+    Ok(Kind::Native(native(&file, &facts, begin, path), interpreter(&file, begin)))
 }
 
 fn native(file: &File, facts: &Metadata, begin: &[u8], path: &Path) -> Loads {
@@ -109,14 +110,33 @@ fn native(file: &File, facts: &Metadata, begin: &[u8], path: &Path) -> Loads {
         return no("is for another processor");
     }
     match interpreter(file, begin) {
-        Some(loader) if loader.contains("musl") => no("has another C library (musl) than the shim"),
+        Some(loader) if loader.to_string_lossy().contains("musl") => no("has another C library (musl) than the shim"),
         Some(_) => Loads::Yes,
         None => no("is statically linked, and nothing loads LD_PRELOAD"),
     }
 }
 
+/// Whether a loader can load a library with all that it needs. A program with LD_PRELOAD does not start where it cannot.
+///
+/// # Errors
+/// What the loader says.
+pub(super) fn check_loads(loader: &Path, library: &Path) -> Result<(), String> {
+    let mut command = Command::new(loader);
+    command.arg("--list").arg(library).env_remove("LD_PRELOAD").stdin(Stdio::null()).stdout(Stdio::null());
+    let output = command.output().map_err(|error| format!("cannot be tried with the loader {}: {error}", loader.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match (said.lines().next(), output.status.success()) {
+        (None, true) => Ok(()),
+        (Some(line), _) => Err(format!("cannot be loaded: {line}")),
+        (None, false) => Err(format!("cannot be loaded: {} ends with {}", loader.display(), output.status)),
+    }
+}
+
 /// The loader that a 64-bit program names.
-fn interpreter(file: &File, begin: &[u8]) -> Option<String> {
+fn interpreter(file: &File, begin: &[u8]) -> Option<PathBuf> {
+    if begin.len() < 64 {
+        return None;
+    }
     const PT_INTERP: u32 = 3;
     let is_little = begin[5] == 1;
     let number = |bytes: &[u8]| -> u64 {
@@ -133,7 +153,7 @@ fn interpreter(file: &File, begin: &[u8]) -> Option<String> {
         if number(&header[..4]) as u32 == PT_INTERP {
             let mut name = vec![0; number(&header[32..40]).min(4096) as usize];
             file.read_exact_at(&mut name, number(&header[8..16])).ok()?;
-            return Some(String::from_utf8_lossy(&name).trim_end_matches('\0').to_string());
+            return Some(String::from_utf8_lossy(&name).trim_end_matches('\0').into());
         }
     }
     None
@@ -145,6 +165,23 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn the_loader_says_whether_it_can_load_a_library() {
+        let loader = examine(Path::new("/proc/self/exe")).loader.expect("this program is linked dynamically");
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let library = maps.lines().find_map(|line| line.split_whitespace().nth(5).filter(|path| path.contains("/libc.so")));
+        let Some(library) = library else {
+            eprintln!("skipped: this program has no libc.so");
+            return;
+        };
+        assert_eq!(check_loads(&loader, Path::new(library)), Ok(()));
+        let text = std::env::temp_dir().join(format!("plimsoll-elf-{}.so", std::process::id()));
+        fs::write(&text, "no library").unwrap();
+        assert!(check_loads(&loader, &text).unwrap_err().starts_with("cannot be loaded: "));
+        fs::remove_file(&text).unwrap();
+        assert!(check_loads(Path::new("/no/loader"), &text).unwrap_err().contains("/no/loader"));
+    }
 
     #[test]
     fn programs_are_told_apart() {

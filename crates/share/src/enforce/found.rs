@@ -80,6 +80,8 @@ pub struct Program {
     pub file: Option<PathBuf>,
     /// Whether it loads what LD_PRELOAD names.
     pub loads: Loads,
+    /// The loader that its file names; none where it names none, or where no program is meant.
+    pub loader: Option<PathBuf>,
     /// Whether it is Python, or starts Python: then frameworks have settings.
     pub is_python: bool,
 }

@@ -88,6 +88,15 @@ impl Places {
             (None, Some(_)) => Sees::No("simulated cards are for programs of Plimsoll's, which say themselves what they use".into()),
             (None, None) => Sees::No("there is no driver that would show it".into()),
         };
+        // Where no program is meant, this one's loader is like most.
+        let own = || elf::examine(Path::new("/proc/self/exe")).loader;
+        let program = program.map(elf::examine).unwrap_or_default();
+        let mut shim = self.library();
+        if let (Library::At(path), Some(_), Some(loader)) = (&shim, cards.nvml(), program.loader.clone().or_else(own))
+            && let Err(why) = elf::check_loads(&loader, path)
+        {
+            shim = Library::Unusable(path.clone(), why);
+        }
         Found {
             simulated: cards.simulated().is_some(),
             kernel: Kernel {
@@ -99,8 +108,8 @@ impl Places {
                 refused: None,
             },
             mps: self.daemon(),
-            shim: self.library(),
-            program: program.map(elf::examine).unwrap_or_default(),
+            shim,
+            program,
             sees,
         }
     }
