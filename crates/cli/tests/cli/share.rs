@@ -1,6 +1,8 @@
 //! `plimsoll run`, `plimsoll sweep`, `plimsoll train --ensemble`.
 
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -183,6 +185,9 @@ fn a_killed_sweep_leaves_nothing_behind() {
         eprintln!("skipped: there is no setsid");
         return;
     }
+    // Where this program ignores it (a shell's job in the background), the sweep would, too.
+    let always = Arc::new(AtomicBool::new(true));
+    signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, always).unwrap();
     for (signal, stubborn) in [("KILL", ""), ("KILL", "trap : TERM; "), ("TERM", ""), ("INT", "")] {
         let folder = Folder::new("killed");
         let mut sweep = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
