@@ -96,7 +96,8 @@ pub extern "C" fn cuMemMap(address: u64, bytes: usize, _offset: usize, handle: u
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemUnmap(address: u64, bytes: usize) -> Status {
     with(|state| {
-        let inside: Vec<u64> = state.physical.mappings.range(address..address + bytes as u64).map(|(start, _)| *start).collect();
+        let inside: Vec<u64> =
+            state.physical.mappings.range(address..address.saturating_add(bytes as u64)).map(|(start, _)| *start).collect();
         if inside.is_empty() {
             return Err(INVALID_VALUE);
         }

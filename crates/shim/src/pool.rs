@@ -8,7 +8,8 @@ use std::ffi::{c_int, c_ulonglong, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::abi::{
-    Device, DevicePtr, Location, OUT_OF_MEMORY, Opaque, POOL_RESERVED_NOW, Properties, STREAM_CAPTURES, SUCCESS, Status, read,
+    Device, DevicePtr, LOCATION_INVISIBLE, LOCATION_NONE, Location, OUT_OF_MEMORY, Opaque, POOL_RESERVED_NOW, Properties, STREAM_CAPTURES,
+    SUCCESS, Status, read,
 };
 use crate::driver::{driver, wrap};
 use crate::process::{Process, is_leased, leased, place, with};
@@ -97,7 +98,14 @@ impl Process {
         let Some(pool) = self.pools.pools.get_mut(&number) else { return true };
         pool.pending = pool.pending.saturating_sub(done);
         let (Some(card), false) = (pool.card, pool.destroyed) else { return true };
-        let Some(has) = reserved(pool.handle) else { return true };
+        let Some(has) = reserved(pool.handle) else {
+            // No pool, or one that is gone: what nothing was made of goes back.
+            if pool.blocks == 0 && pool.pending == 0 {
+                let held = std::mem::take(&mut pool.held);
+                self.give_back(card, held);
+            }
+            return true;
+        };
         let has = has.saturating_add(pool.pending);
         let enough = if has > 0 { has.saturating_add(size::POOL_STEP) } else { 0 };
         if pool.held > enough {
@@ -327,8 +335,11 @@ wrap! { Cuda;
         // SAFETY: the caller's promise.
         let status = unsafe { real(pool, properties) };
         // SAFETY: the caller's promise.
-        let device = (!properties.is_null()).then(|| unsafe { (*properties).location }).and_then(device_of);
-        learn(status, pool, device)
+        let location = (!properties.is_null()).then(|| unsafe { (*properties).location });
+        let device = location.and_then(device_of);
+        // Whose it is may be open until it is used.
+        let is_open = device.is_none() && location.is_some_and(|location| [LOCATION_NONE, LOCATION_INVISIBLE].contains(&location.kind));
+        if is_open { status } else { learn(status, pool, device) }
     }
 
     /// Another process has exported it, and counts for it.

@@ -17,6 +17,8 @@ struct Memory {
     bytes: u64,
     handles: u64,
     mappings: u64,
+    /// Handles and mappings that the driver is being asked to take away.
+    leaving: u64,
 }
 
 /// The memory of this process that has handles or mappings.
@@ -54,6 +56,7 @@ impl Records {
         }
         if let Some(memory) = self.memory.get_mut(&of) {
             memory.handles = memory.handles.saturating_sub(1);
+            memory.leaving += 1;
         }
         Some(of)
     }
@@ -74,10 +77,18 @@ impl Records {
             let Some((size, of)) = self.mappings.remove(&start) else { continue };
             if let Some(memory) = self.memory.get_mut(&of) {
                 memory.mappings = memory.mappings.saturating_sub(1);
+                memory.leaving += 1;
             }
             taken.push((start, size, of));
         }
         taken
+    }
+
+    /// The driver has answered for a handle or mapping that was taken away here.
+    fn answered(&mut self, of: u64) {
+        if let Some(memory) = self.memory.get_mut(&of) {
+            memory.leaving = memory.leaving.saturating_sub(1);
+        }
     }
 }
 
@@ -85,7 +96,7 @@ impl Process {
     /// Gives memory back that nothing refers to any more.
     fn sweep(&mut self, of: impl IntoIterator<Item = u64>) {
         for of in of {
-            let is_gone = |memory: &Memory| memory.handles == 0 && memory.mappings == 0;
+            let is_gone = |memory: &Memory| memory.handles == 0 && memory.mappings == 0 && memory.leaving == 0;
             if self.handles.memory.get(&of).is_some_and(is_gone)
                 && let Some(memory) = self.handles.memory.remove(&of)
             {
@@ -121,7 +132,7 @@ fn create(handle: *mut u64, bytes: usize, device: Device, call: impl FnOnce() ->
         Some(handle) => {
             process.handles.made += 1;
             let of = process.handles.made;
-            process.handles.memory.insert(of, Memory { card, bytes, handles: 0, mappings: 0 });
+            process.handles.memory.insert(of, Memory { card, bytes, handles: 0, mappings: 0, leaving: 0 });
             process.handles.add_handle(handle, of);
         }
     });
@@ -145,9 +156,12 @@ wrap! { Cuda;
         // SAFETY: the caller's promise.
         let status = unsafe { real(handle) };
         if let Some(of) = taken {
-            with(|process| match status {
-                SUCCESS => process.sweep([of]),
-                _ => process.handles.add_handle(handle, of),
+            with(|process| {
+                process.handles.answered(of);
+                match status {
+                    SUCCESS => process.sweep([of]),
+                    _ => process.handles.add_handle(handle, of),
+                }
             });
         }
         status
@@ -185,9 +199,12 @@ wrap! { Cuda;
         // SAFETY: the caller's promise.
         let status = unsafe { real(address, bytes) };
         if !taken.is_empty() {
-            with(|process| match status {
-                SUCCESS => process.sweep(taken.iter().map(|&(_, _, of)| of)),
-                _ => taken.iter().for_each(|&(start, size, of)| process.handles.map(start, size, of)),
+            with(|process| {
+                taken.iter().for_each(|&(_, _, of)| process.handles.answered(of));
+                match status {
+                    SUCCESS => process.sweep(taken.iter().map(|&(_, _, of)| of)),
+                    _ => taken.iter().for_each(|&(start, size, of)| process.handles.map(start, size, of)),
+                }
             });
         }
         status

@@ -256,6 +256,23 @@ impl Inner {
         damage(&self.file, Some(self.identity))
     }
 
+    /// Writes to a handle of the ledger. A program under a lease may close handles that it does not know, and open files of its own
+    /// that get their numbers.
+    ///
+    /// # Errors
+    /// What the system says; where the handle is one of another file, which is left alone.
+    pub(super) fn put(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.check_handle(file)?;
+        file.write_all_at(bytes, at)
+    }
+
+    fn check_handle(&self, file: &File) -> io::Result<()> {
+        match self.is_this(&file.metadata()?) {
+            true => Ok(()),
+            false => Err(io::Error::other("this program has closed its handle of the ledger")),
+        }
+    }
+
     /// In a transaction: makes a ledger of a file that is none, if it has no members.
     fn begin_anew(&self, file: &File, why: &str) -> Result<()> {
         if self.any_in_use_from(file, 0)? || self.mark.is_held() {
@@ -265,7 +282,8 @@ impl Inner {
         page[..HEADER.len()].copy_from_slice(&HEADER);
         page[IDENTITY_AT..][..8].copy_from_slice(&self.identity.0.to_le_bytes());
         page[IDENTITY_AT + 8..][..8].copy_from_slice(&self.identity.1.to_le_bytes());
-        self.file.set_len(0).and_then(|()| self.file.write_all_at(&page, 0)).map_err(|error| self.broken(&error))
+        let made = self.check_handle(&self.file).and_then(|()| self.file.set_len(0)).and_then(|()| self.put(&self.file, &page, 0));
+        made.map_err(|error| self.broken(&error))
     }
 
     /// In a transaction: the file ends with this slot from now on. What is behind is forgotten; its members must be gone.
@@ -285,7 +303,7 @@ impl Inner {
     }
 
     fn say_slots(&self, slots: u32) -> io::Result<()> {
-        self.file.write_all_at(&u64::from(slots).to_le_bytes(), SLOTS_AT as u64)
+        self.put(&self.file, &u64::from(slots).to_le_bytes(), SLOTS_AT as u64)
     }
 
     /// Tells those who wait near the front to look again.

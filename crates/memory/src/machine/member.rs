@@ -246,7 +246,7 @@ impl Member {
     pub fn set_last_use(&self, last: LastUse) {
         if self.pid == std::process::id() {
             // It is only shown: that it cannot be is no reason to stop.
-            let _ = self.file.write_all_at(&encode_last_use(last), offset(self.slot) + LAST_USE_AT as u64);
+            let _ = self.inner.put(&self.file, &encode_last_use(last), offset(self.slot) + LAST_USE_AT as u64);
         }
     }
 
@@ -265,7 +265,7 @@ impl Member {
         if self.pid == std::process::id() {
             let bytes = [&uses.history.encode()[..], &encode_use(&uses.cards)].concat();
             // It is only shown: that it cannot be is no reason to stop.
-            let _ = self.file.write_all_at(&bytes, offset(self.slot) + HISTORY_AT as u64);
+            let _ = self.inner.put(&self.file, &bytes, offset(self.slot) + HISTORY_AT as u64);
         }
     }
 
@@ -314,7 +314,7 @@ impl Member {
 
     /// Writes a word of the slot, outside of transactions.
     fn say(&self, at: usize, word: u64) -> std::io::Result<()> {
-        self.file.write_all_at(&word.to_le_bytes(), offset(self.slot) + at as u64)
+        self.inner.put(&self.file, &word.to_le_bytes(), offset(self.slot) + at as u64)
     }
 
     /// That others see this member: its ledger is where it was.
@@ -426,7 +426,7 @@ impl Member {
     pub(super) fn write(&self, record: &Record) -> Result<()> {
         let held = record.cards.iter().map(|on| on.reserved).fold(0, u64::saturating_add);
         self.uses.lock().unwrap_or_else(PoisonError::into_inner).held = held;
-        self.file.write_all_at(&record.encode(), offset(self.slot)).map_err(|error| self.inner.broken(&error))
+        self.inner.put(&self.file, &record.encode(), offset(self.slot)).map_err(|error| self.inner.broken(&error))
     }
 
     /// Says without a transaction that a place in the queue is given up.

@@ -132,7 +132,7 @@ impl Inner {
         let peaks = self.peaks_before().into_iter().zip(peaks(self, &page)).map(|(before, peak)| before.max(peak));
         let bytes: Vec<u8> = peaks.flat_map(u64::to_le_bytes).collect();
         // It is only shown.
-        let _ = self.file.write_all_at(&bytes, PEAKS_AT);
+        let _ = self.put(&self.file, &bytes, PEAKS_AT);
     }
 
     /// What the ledger is called among those of its folder.

@@ -143,7 +143,7 @@ impl Inner {
         if self.nested && card < super::MAX_CARDS {
             let word = change(self.word_of(at, card));
             // It is only shown.
-            let _ = self.file.write_all_at(&word.to_le_bytes(), at + 8 * card as u64);
+            let _ = self.put(&self.file, &word.to_le_bytes(), at + 8 * card as u64);
         }
     }
 }

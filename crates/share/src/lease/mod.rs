@@ -193,13 +193,17 @@ impl Lease {
         let (slot, inside) = (member.slot(), member.used_inside().ok().flatten());
         // First of all: others wait for it.
         member.detach();
-        // Programs of ours, and the shim, write down all that they use.
-        let counts = matches!(self.guarantee, Guarantee::Held | Guarantee::Shim) || inside.is_some();
+        // Programs of ours, and the shim where a program came to it, write down all that they use.
+        let counts = self.guarantee == Guarantee::Held || inside.is_some();
         let ledger = |part: &Part| {
             let most = |inside: &Machine| inside.peak(part.card).max(inside.most_reserved(part.card));
             counts.then(|| inside.as_ref().map_or(Bytes::ZERO, most))
         };
-        let peaks = self.parts.iter().zip(&self.peaks).map(|(part, driver)| Peak { driver: *driver, ledger: ledger(part) }).collect();
+        // Between looks that saw nothing there may have been something.
+        let seen = |driver: &Option<Bytes>| driver.filter(|most| *most > Bytes::ZERO);
+        let peaks: Vec<Peak> =
+            self.parts.iter().zip(&self.peaks).map(|(part, driver)| Peak { driver: seen(driver), ledger: ledger(part) }).collect();
+        let is_observed = peaks.iter().any(|peak| peak.most().is_some());
         let refused = |inside: &Machine| self.parts.iter().map(|part| inside.refused(part.card)).sum();
         let refusals = counts.then(|| inside.as_ref().map_or(0, refused));
         let begin = Instant::now();
@@ -207,7 +211,7 @@ impl Lease {
             std::thread::sleep(Duration::from_millis(2));
         }
         if !slot.is_held() {
-            let came_back = self.came_back(inside.as_ref(), counts);
+            let came_back = self.came_back(inside.as_ref(), counts).filter(|_| is_observed);
             return Report { peaks, refusals, came_back, ..Report::default() };
         }
         let left = slot.holders();

@@ -108,6 +108,12 @@ impl Target {
     /// INVALID_ARGUMENT where the path is a folder, a pipe or a device; NOT_FOUND, PERMISSION_DENIED or UNAVAILABLE where nothing can
     /// be made there.
     pub fn find(path: &Path) -> Result<Target> {
+        // Behind such a name may be the file that the program writes to.
+        let is_special = std::path::absolute(path).is_ok_and(|path| path.starts_with("/dev") || path.starts_with("/proc"));
+        if is_special {
+            let message = format!("--report {}: it is no plain file", path.display());
+            return Err(Error::invalid_argument(message).with_remedy("name a file: the report is written whole, and then put there"));
+        }
         // A link stays one: the file that it points to is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         if fs::metadata(&path).is_ok_and(|facts| !facts.is_file()) {

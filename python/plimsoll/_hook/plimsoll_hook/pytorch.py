@@ -44,7 +44,7 @@ def before(spec: ModuleSpec) -> None:
 
 def after(module: ModuleType) -> None:
     """When it is imported: the calls by which a program sets a share itself, and one of ours for when it first uses a card."""
-    low: Any = getattr(module, "_C")
+    low: Any = getattr(module, "_C", None)
     if not hasattr(low, "_cuda_setMemoryFraction"):
         return  # built without CUDA
     _wrap(low, "_cuda_setMemoryFraction", _asked)
