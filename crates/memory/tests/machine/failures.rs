@@ -403,3 +403,28 @@ fn a_lease_whose_file_is_removed_counts() {
         assert!(begin.elapsed() < Duration::from_secs(30));
     }
 }
+
+/// As programs do that become daemons: what they do not know is closed, and its numbers are used again.
+#[test]
+fn a_handle_that_the_program_closed_is_not_written_to() {
+    use std::os::fd::AsRawFd;
+    let folder = Folder::new("closed");
+    let machine = folder.machine(&[10]);
+    let member = machine.join(&who("")).unwrap();
+    let mine = folder.0.join("mine");
+    fs::write(&mine, "precious").unwrap();
+    let file = fs::File::options().read(true).write(true).open(&mine).unwrap();
+    let mut closed = 0;
+    for entry in fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        if fs::read_link(entry.path()).is_ok_and(|path| path == folder.file()) {
+            let number = entry.file_name().to_string_lossy().parse().unwrap();
+            // SAFETY: numbers of files, of which the second one is this test's alone.
+            assert!(unsafe { libc::dup2(file.as_raw_fd(), number) } >= 0);
+            closed += 1;
+        }
+    }
+    assert!(closed > 0);
+    assert!(member.try_reserve(0, Bytes(1)).is_err());
+    member.set_used(0, Bytes(1));
+    assert_eq!(fs::read(&mine).unwrap(), b"precious");
+}
