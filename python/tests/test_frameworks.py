@@ -146,6 +146,83 @@ print(limits())
     assert lines[-1] == "[[300, 100]]" and warnings == []
 
 
+def test_tensorflow_that_repeats_itself(run):
+    """What TensorFlow allows and refuses after it has started is the same under the hook."""
+    source = TENSORFLOW + """
+gpu = tf.config.list_physical_devices("GPU")[0]
+make = tf.config.LogicalDeviceConfiguration
+def tried(function, *arguments):
+    try:
+        return function(*arguments)
+    except (RuntimeError, ValueError) as error:
+        return type(error).__name__, str(error)
+def all_calls():
+    config = tf.config
+    return [
+        tried(config.experimental.set_memory_growth, gpu, True),
+        tried(config.experimental.set_memory_growth, [gpu], True),
+        config.experimental.get_memory_growth(gpu),
+        tried(config.set_visible_devices, [gpu], "GPU"),
+        tried(config.set_visible_devices, [], "GPU") if context.context()._context_handle else None,
+        config.get_visible_devices("GPU"),
+        tried(config.experimental.get_memory_info, "CPU:0"),
+        tried(config.experimental.reset_memory_stats, "CPU:0"),
+    ] if context.context()._context_handle else [tried(config.experimental.set_memory_growth, gpu, True)]
+print(all_calls(), all_calls())
+tf.constant(1)
+print(all_calls(), all_calls())
+print(tried(tf.config.experimental.set_memory_growth, gpu, False))
+print(tried(tf.config.set_logical_device_configuration, gpu, [make(memory_limit=100)]))
+print([device.name for device in tf.config.list_logical_devices()])
+"""
+    held, warnings = run("tensorflow", source)
+    assert warnings == [] and held == run("tensorflow", source, PLIMSOLL_HOOK="0")[0] and len(held) == 5
+    assert "cannot be modified after being initialized" in held[2]
+    assert run("tensorflow", source + "print(limits())")[0][-1] == "[[1536]]"
+
+
+def test_tensorflow_with_a_configuration_of_the_first_version(run):
+    """TensorFlow ends where a fraction and logical devices are both set."""
+    source = TENSORFLOW.replace("import tensorflow as tf", "import tensorflow as tf; v1 = tf.compat.v1; v1.disable_eager_execution()") + """
+from tensorflow.python.framework import ops
+options = lambda: context.context().config.gpu_options
+def start(**given):
+    context._context = None
+    proto = v1.ConfigProto(gpu_options=v1.GPUOptions(**given))
+    before = proto.SerializeToString()
+    context._set_context_locked(context.Context(config=proto))
+    assert not context.context()._initialized
+    context.context().ensure_initialized()
+    assert proto.SerializeToString() == before
+    print("%.4f" % options().per_process_gpu_memory_fraction, limits(), options().experimental.use_unified_memory)
+start(per_process_gpu_memory_fraction=0.9)
+start(per_process_gpu_memory_fraction=0.25)
+start(allow_growth=True)
+start(experimental=v1.GPUOptions.Experimental(use_unified_memory=True))
+"""
+    lines, warnings = run("tensorflow", source)
+    assert lines == ["0.3750 [] False", "0.2500 [] False", "0.0000 [[1536]] False", "0.0000 [[1536]] False"]
+    assert len(warnings) == 2
+
+
+def test_tensorflow_with_sizes_of_other_kinds(run):
+    source = TENSORFLOW + """
+import numpy
+gpu = tf.config.list_physical_devices("GPU")[0]
+make = tf.config.LogicalDeviceConfiguration
+tf.config.set_logical_device_configuration(gpu, [make(memory_limit=numpy.int64(3000))])
+tf.config.set_logical_device_configuration(gpu, mine := [make(memory_limit=numpy.float32(100)), make(memory_limit=-1)])
+print([device.memory_limit for device in tf.config.get_logical_device_configuration(gpu)])
+mine = [make(memory_limit=100)]
+tf.config.set_logical_device_configuration(gpu, mine)
+mine.append(make(memory_limit=4000))
+tf.constant(1)
+print(sum(map(sum, limits())) <= 1536, len(limits()[0]))
+"""
+    lines, warnings = run("tensorflow", source)
+    assert lines == ["[0, 1535]", "True 2"] and len(warnings) == 3
+
+
 def test_tensorflows_sessions(run):
     source = TENSORFLOW + """
 v1 = tf.compat.v1

@@ -143,6 +143,46 @@ def test_a_program_that_asks_for_less_gets_that(hook, frameworks):
     assert (out, err) == ("1024 1228 [100] {'allocator': 'default', 'memory_fraction': 0.2, 'preallocate': True}", "")
 
 
+@pytest.mark.parametrize("by_program", [False, True])
+def test_memory_growth_is_what_it_is_without_the_hook(hook, frameworks, by_program):
+    source = f"""
+        from tensorflow import context
+        made = context.context()
+        card = made.list_physical_devices()[0]
+        def grow(enable, card=card):
+            try:
+                made.set_memory_growth(card, enable)
+            except (RuntimeError, ValueError) as error:
+                return str(error)
+        said = [grow(True), grow(True)]
+        if {by_program}:
+            made.set_logical_device_configuration(card, [context.LogicalDeviceConfiguration(memory_limit=100)])
+        made.ensure_initialized()
+        print(said, grow(True), grow(False), grow(True))
+        import sys
+        print([device.memory_limit for device in made.get_logical_device_configuration(card) or []], file=sys.stderr)
+    """
+    held, limit = python(source, environment(hook, frameworks))
+    assert held == python(source, environment(hook, frameworks, PLIMSOLL_HOOK="0"))[0]
+    assert limit == ("[100]" if by_program else "[1536]"), "it stays"
+
+
+@pytest.mark.parametrize("sizes", ["float('nan')", "float('inf')", "-1, 100", "Big()", "1e300, 1e300"])
+def test_sizes_that_are_no_sizes_are_held(hook, frameworks, sizes):
+    source = f"""
+        from tensorflow import context
+        class Big:
+            def __float__(self):
+                return 3000.0
+        made = context.context()
+        card = made.list_physical_devices()[0]
+        made.set_logical_device_configuration(card, [context.LogicalDeviceConfiguration(memory_limit=size) for size in [{sizes}]])
+        got = [device.memory_limit for device in made.get_logical_device_configuration(card)]
+        assert 0 < sum(got) <= 1536 and all(0 <= size <= 1536 for size in got), got
+    """
+    assert "more than the lease" in python(source, environment(hook, frameworks))[1]
+
+
 @pytest.mark.parametrize(
     "variables, warned",
     [

@@ -13,6 +13,7 @@ class Context:
     def __init__(self):
         self._initialized = False
         self._virtual_device_map = {}
+        self._memory_growth_map = {}
 
     def list_physical_devices(self, device_type=None):
         cards = os.environ.get("FAKE_CARDS", str(4 << 30)).split(",")
@@ -27,6 +28,15 @@ class Context:
         if self._initialized:
             raise RuntimeError("Virtual devices cannot be modified after being initialized")
         self._virtual_device_map[dev] = virtual_devices
+
+    def set_memory_growth(self, dev, enable):
+        if dev in self._virtual_device_map:
+            raise ValueError("Cannot set memory growth on device when virtual devices configured")
+        if self._memory_growth_map.get(dev) == enable:
+            return
+        if self._initialized:
+            raise RuntimeError("Physical devices cannot be modified after being initialized")
+        self._memory_growth_map[dev] = enable
 
     def list_logical_devices(self, device_type=None):
         return self.list_physical_devices(device_type)
