@@ -375,11 +375,78 @@ def test_reload_and_failing_imports(hook, frameworks):
         import torch, jax, jaxlib.xla_client, tensorflow.python.eager.context
         for module in (torch, jaxlib.xla_client, tensorflow.python.eager.context, tensorflow.python.client.session, jax):
             assert importlib.reload(module) is module
-            assert type(module.__spec__.loader).__name__ == type(importlib.__spec__.loader).__name__ == "SourceFileLoader" or True
         torch.cuda.set_per_process_memory_fraction(0.9)
         print(torch.cuda.most() >> 20, jax.options()["memory_fraction"], len([f for f in sys.meta_path if hasattr(f, "is_plimsoll_hook")]))
     """
     assert python(source, environment(hook, frameworks))[0] == "1536 0.375 1"
+
+
+LOOKS = """
+import importlib, importlib.resources, importlib.util, inspect, pickle, runpy, sys, traceback
+import torch, jax, jaxlib.xla_client, tensorflow.python.eager.context
+modules = [torch, jax, jaxlib.xla_client, tensorflow, tensorflow.python.eager.context, tensorflow.python.client.session]
+for module in modules + [importlib.reload(torch)]:
+    loader = module.__loader__
+    assert loader is module.__spec__.loader and type(loader) is importlib.machinery.SourceFileLoader
+    print(module.__name__, sorted(vars(loader)), loader.exec_module.__qualname__, sorted(vars(module.__spec__)), sorted(vars(module)))
+    assert vars(pickle.loads(pickle.dumps(loader))) == vars(loader)
+    assert pickle.loads(pickle.dumps(module.__spec__)) == module.__spec__
+    print(len(inspect.getsource(module)), inspect.getsourcefile(module), inspect.getmodule(module.__spec__.loader.exec_module))
+    print(loader.get_resource_reader(module.__name__) is None, importlib.util.find_spec(module.__name__) is module.__spec__)
+print(runpy.run_module("jaxlib.xla_client")["__name__"], (importlib.resources.files("torch") / "cuda.py").is_file())
+"""
+
+
+def test_modules_look_as_without_the_hook(hook, frameworks):
+    (frameworks / "torch" / "__init__.py").write_text("assert not hasattr(__loader__, '__dict__') or 'exec_module' not in vars(__loader__)\n" + (FAKES / "torch" / "__init__.py").read_text())
+    known = environment(hook, frameworks)
+    assert python(LOOKS, known) == python(LOOKS, {**known, "PYTHONPATH": str(frameworks)})
+
+
+def test_frameworks_in_an_archive_with_one_loader_for_all(hook, frameworks, tmp_path):
+    (frameworks / "beside.py").write_text("import sys\nsys.beside = __name__\n")
+    archive = shutil.make_archive(str(tmp_path / "all"), "zip", frameworks)
+    source = "import beside, torch, jax, tensorflow, sys\nassert sys.beside == 'beside'\nimport beside\n"
+    source += "loaders = [m.__loader__ for m in (torch, jax, tensorflow, tensorflow.context)]\n"
+    source += "assert not any('exec_module' in vars(loader) for loader in loaders), [vars(loader) for loader in loaders]\n"
+    # What is in an archive has no library that could say what it knows, so PyTorch is told by the call.
+    assert python(source + SAYS, environment(hook, archive)) == (HELD, "")
+
+
+def test_loaders_of_other_kinds(hook, frameworks):
+    source = f"""
+        import importlib.machinery, importlib.util, os, sys
+        class Kept:
+            __slots__ = ()
+            def create_module(self, spec): return None
+            def exec_module(self, module): module.torch = 1
+        class Static:
+            @staticmethod
+            def create_module(spec): return None
+            @staticmethod
+            def exec_module(module): module.__name__ = module.__name__
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                if name in ("torch", "jaxlib", "other"):
+                    return importlib.machinery.ModuleSpec(name, Kept() if name == "torch" else Static)
+        sys.meta_path.append(Finder())
+        sys.path[:] = [entry for entry in sys.path if entry != {str(frameworks)!r}]
+        before = vars(Static)["exec_module"]
+        import torch, jaxlib, other
+        assert vars(Static)["exec_module"] is before and torch.torch == 1
+        print(os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"])
+    """
+    assert python(source, environment(hook, frameworks)) == ("0.3750", "")
+
+
+def test_a_program_that_empties_the_tables(hook, frameworks):
+    source = f"""
+        import sys
+        for name in [name for name in sys.modules if name.startswith("plimsoll") or name == "sitecustomize"]:
+            del sys.modules[name]
+        sys.path[:] = [entry for entry in sys.path if entry != {str(hook)!r}]
+    """
+    assert python(textwrap.dedent(source) + SAYS, environment(hook, frameworks)) == (HELD, "")
 
 
 def test_threads_that_import_at_once(hook, frameworks):

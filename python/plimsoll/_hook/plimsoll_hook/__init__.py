@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, Optional
 
+_SELF = sys.modules[__name__]
+
 # Modules, and what is done with them: the module here, and its functions for before the module's code runs and after it has run.
 _AWAITED = {
     "torch": ("pytorch", "before", "after"),
@@ -46,21 +48,32 @@ class Finder:
 
 
 def _prepare(name: str, spec: "ModuleSpec") -> None:
-    """Has a module's loader do what is to be done. The loader stays what it is, since programs ask it for resources."""
+    """Has a module's loader do what is to be done, once. The loader stays what it is, and is as it was when the module's code runs:
+    programs ask it for resources, compare and pickle it."""
     loader: "Any" = spec.loader
     run = getattr(loader, "exec_module", None)
-    if run is None:
+    # A class, and a loader without room, cannot be told: what has a variable is held.
+    attributes = None if run is None or isinstance(loader, type) else getattr(loader, "__dict__", None)
+    if attributes is None:
+        _act(name, 1, spec)
         return
+    before = attributes.get("exec_module")
 
     def exec_module(module: "ModuleType") -> None:
+        # A loader may have other modules, too.
+        if getattr(module, "__spec__", None) is not spec and getattr(module, "__name__", None) != name:
+            run(module)
+            return
+        if attributes.get("exec_module") is exec_module:
+            if before is None:
+                del attributes["exec_module"]
+            else:
+                attributes["exec_module"] = before
         _act(name, 1, spec)
         run(module)
         _act(name, 2, sys.modules.get(name, module))
 
-    try:
-        loader.exec_module = exec_module
-    except Exception:  # a loader of its own kind, without room for it: what has a variable is held
-        _act(name, 1, spec)
+    attributes["exec_module"] = exec_module
 
 
 def _act(name: str, which: int, subject: "Any") -> None:
@@ -68,6 +81,8 @@ def _act(name: str, which: int, subject: "Any") -> None:
     if function is None:
         return
     try:
+        # A program may have emptied the table of modules.
+        sys.modules.setdefault(__name__, _SELF)
         __import__(__name__ + "." + here)
         getattr(sys.modules[__name__ + "." + here], function)(subject)
     except Exception as error:
