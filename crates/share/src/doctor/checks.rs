@@ -199,13 +199,15 @@ pub(super) fn cards(options: &Options, environment: &Environment, places: &Place
         });
     }
     let found = places.look(&cards, None);
-    checks.push(match &found.shim {
-        Library::At(path) => Check::pass("shim", path.display().to_string()),
-        Library::Off => Check::not_here("shim", "it is switched off: PLIMSOLL_SHIM is empty", "unset PLIMSOLL_SHIM"),
-        Library::Missing(path) => {
-            Check::not_here("shim", format!("there is no {}", path.display()), "put it beside plimsoll, or let PLIMSOLL_SHIM name it")
+    checks.push(match (&found.shim, found.library_lacks()) {
+        (Library::At(path), _) => Check::pass("shim", path.display().to_string()),
+        // What is named, or there, is meant to be used.
+        (Library::Missing(_), Some(lack)) if found.names_shim => Check::fail("shim", lack.why, lack.remedy),
+        (Library::Unusable(..), Some(lack)) => Check::fail("shim", lack.why, lack.remedy),
+        (_, lack) => {
+            let lack = lack.unwrap_or_default();
+            Check::not_here("shim", lack.why, lack.remedy)
         }
-        Library::Unusable(path, why) => Check::fail("shim", format!("{} {why}", path.display()), "let PLIMSOLL_SHIM name the library"),
     });
     if cards.all().is_empty() {
         return checks.push(Check::not_here("rungs", "there are no cards to hold programs to", "use simulated cards (--sim-gpus 2x4GiB)"));

@@ -7,7 +7,7 @@ use plimsoll_base::{Error, Result};
 use super::{Daemon, Enforce, Found, Group, Library, Loads, Rung, Sees};
 
 /// What a rung lacks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lack {
     /// Why it is not possible.
     pub why: String,
@@ -47,6 +47,8 @@ pub struct Choice {
     pub above: Vec<Step>,
     /// Whether frameworks are told their share, in case that the program starts one.
     pub tells_frameworks: bool,
+    /// What is named, would be used and cannot be.
+    pub warning: Option<String>,
 }
 
 impl Choice {
@@ -122,17 +124,34 @@ impl Found {
         if let Some(lack) = self.no_driver() {
             return Some(lack);
         }
-        let set = "let PLIMSOLL_SHIM name it";
-        match &self.shim {
-            Library::Off => return Some(Lack::new("it is switched off: PLIMSOLL_SHIM is empty", "unset PLIMSOLL_SHIM")),
-            Library::Missing(path) => return Some(Lack::new(format!("there is no {}", path.display()), set)),
-            Library::Unusable(path, why) => return Some(Lack::new(format!("{} {why}", path.display()), set)),
-            Library::At(_) => {}
+        if let Some(lack) = self.library_lacks() {
+            return Some(lack);
         }
         match &self.program.loads {
             Loads::Yes | Loads::NotAsked => None,
             Loads::No(why) => Some(Lack::new(format!("the program {why}"), "start a dynamically linked program of this machine")),
         }
+    }
+
+    /// What the shim's file lacks, whatever the program.
+    pub(crate) fn library_lacks(&self) -> Option<Lack> {
+        let remedy = match self.names_shim {
+            true => "unset PLIMSOLL_SHIM, or let it name the libplimsoll_shim.so of this version",
+            false => "put the libplimsoll_shim.so of this version beside plimsoll, or let PLIMSOLL_SHIM name it",
+        };
+        match &self.shim {
+            Library::Off => Some(Lack::new("it is switched off: PLIMSOLL_SHIM is empty", "unset PLIMSOLL_SHIM")),
+            Library::Missing(path) => Some(Lack::new(format!("there is no {}", path.display()), remedy)),
+            Library::Unusable(path, why) => Some(Lack::new(format!("{} {why}", path.display()), remedy)),
+            Library::At(_) => None,
+        }
+    }
+
+    /// What people are to know of a shim that they named: that it cannot be used.
+    fn warning(&self, enforce: Enforce, rung: Rung) -> Option<String> {
+        let is_wanted = matches!(enforce, Enforce::Best | Enforce::Only(Rung::Mps)) && rung != Rung::Kernel;
+        let lack = self.library_lacks().filter(|_| is_wanted && self.names_shim && !self.simulated)?;
+        Some(format!("PLIMSOLL_SHIM: {lack}: the program runs without the shim"))
     }
 
     fn framework_lacks(&self) -> Option<Lack> {
@@ -177,7 +196,8 @@ pub fn choose(found: &Found, enforce: Enforce) -> Result<Choice> {
         Enforce::Best => steps.iter().filter(|step| step.rung < rung).cloned().collect(),
         _ => Vec::new(),
     };
-    Ok(Choice { rung, also, above, tells_frameworks: enforce != Enforce::Nothing })
+    let warning = found.warning(enforce, rung);
+    Ok(Choice { rung, also, above, tells_frameworks: enforce != Enforce::Nothing, warning })
 }
 
 #[cfg(test)]
@@ -199,6 +219,7 @@ mod tests {
             },
             mps: Daemon::Runs("/tmp/nvidia-mps".into()),
             shim: Library::At("/opt/libplimsoll_shim.so".into()),
+            names_shim: false,
             program: Program { file: Some("/usr/bin/python3".into()), loads: Loads::Yes, loader: None, is_python: true },
             sees: Sees::Yes,
         }

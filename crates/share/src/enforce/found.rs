@@ -13,6 +13,8 @@ pub struct Found {
     pub mps: Daemon,
     /// The library that stands between a program and the driver.
     pub shim: Library,
+    /// Whether PLIMSOLL_SHIM names that library.
+    pub names_shim: bool,
     /// The program.
     pub program: Program,
     /// Whether use of cards is seen.
@@ -67,7 +69,7 @@ pub enum Library {
     Off,
     /// Not at that place.
     Missing(PathBuf),
-    /// At a place that LD_PRELOAD cannot name, or no library; why.
+    /// At a place that LD_PRELOAD cannot name, or no library, or another one; why.
     Unusable(PathBuf, String),
     /// There.
     At(PathBuf),

@@ -4,11 +4,14 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Daemon, Found, Group, Kernel, Library, Sees, elf, group, mps};
+use super::{Daemon, Found, Group, Kernel, Library, Loads, Program, Sees, elf, group, marker, mps};
 use crate::lease::Cards;
 
 /// The variable that names another shim than the one beside this program; empty, there is none.
 pub const SHIM: &str = "PLIMSOLL_SHIM";
+
+/// This very program.
+pub(super) const OWN: &str = "/proc/self/exe";
 
 /// What the shim's file is called.
 const LIBRARY: &str = "libplimsoll_shim.so";
@@ -26,6 +29,8 @@ pub struct Places {
     pub pipes: PathBuf,
     /// The shim; none where it is switched off.
     pub shim: Option<PathBuf>,
+    /// Whether PLIMSOLL_SHIM names it.
+    pub names_shim: bool,
     /// The user on whose behalf this process acts.
     pub user: u32,
 }
@@ -51,6 +56,7 @@ impl Places {
             group: named("PLIMSOLL_CGROUP"),
             own_group: group::own(),
             pipes: named("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|| mps::PIPES.into()),
+            names_shim: variable(SHIM).is_some_and(|path| !path.is_empty()),
             shim,
             user: std::fs::metadata("/proc/self").map_or(u32::MAX, |facts| facts.uid()),
         }
@@ -88,15 +94,8 @@ impl Places {
             (None, Some(_)) => Sees::No("simulated cards are for programs of Plimsoll's, which say themselves what they use".into()),
             (None, None) => Sees::No("there is no driver that would show it".into()),
         };
-        // Where no program is meant, this one's loader is like most.
-        let own = || elf::examine(Path::new("/proc/self/exe")).loader;
         let program = program.map(elf::examine).unwrap_or_default();
-        let mut shim = self.library();
-        if let (Library::At(path), Some(_), Some(loader)) = (&shim, cards.nvml(), program.loader.clone().or_else(own))
-            && let Err(why) = elf::check_loads(&loader, path)
-        {
-            shim = Library::Unusable(path.clone(), why);
-        }
+        let shim = if cards.nvml().is_some() { self.shim_for(&program) } else { self.library() };
         Found {
             simulated: cards.simulated().is_some(),
             kernel: Kernel {
@@ -109,8 +108,23 @@ impl Places {
             },
             mps: self.daemon(),
             shim,
+            names_shim: self.names_shim,
             program,
             sees,
+        }
+    }
+
+    /// The shim, where the loader of a program can load it. Where no program is meant, this one's loader is like most.
+    pub(super) fn shim_for(&self, program: &Program) -> Library {
+        let library = self.library();
+        let own = || elf::examine(Path::new(OWN)).loader;
+        match (&library, &program.loads) {
+            (_, Loads::No(_)) => library,
+            (Library::At(path), _) => match program.loader.clone().or_else(own).map(|loader| elf::check_loads(&loader, path)) {
+                Some(Err(why)) => Library::Unusable(path.clone(), why),
+                _ => library,
+            },
+            _ => library,
         }
     }
 
@@ -127,8 +141,10 @@ impl Places {
             Ok(mut file) => {
                 let mut begin = [0; 4];
                 match std::io::Read::read_exact(&mut file, &mut begin) {
-                    Ok(()) if begin == *b"\x7fELF" => Library::At(path.clone()),
-                    _ => unusable("is no library"),
+                    Ok(()) if begin != *b"\x7fELF" => unusable("is no library"),
+                    Ok(()) if marker::exports(&file, marker::MARKER) => Library::At(path.clone()),
+                    Ok(()) => unusable("is another library than the shim of this version"),
+                    Err(_) => unusable("is no library"),
                 }
             }
         }
@@ -145,8 +161,9 @@ mod tests {
         let none = places("", "");
         assert!(none.shim.as_ref().unwrap().ends_with("libplimsoll_shim.so") && none.shim.unwrap().is_absolute());
         assert_eq!((none.pipes, none.group), (PathBuf::from("/tmp/nvidia-mps"), None));
-        assert_eq!(places(SHIM, "").shim, None);
-        assert_eq!(places(SHIM, "/a/b.so").shim, Some("/a/b.so".into()));
+        assert!(!none.names_shim);
+        assert_eq!((places(SHIM, "").shim, places(SHIM, "").names_shim), (None, false));
+        assert_eq!((places(SHIM, "/a/b.so").shim, places(SHIM, "/a/b.so").names_shim), (Some("/a/b.so".into()), true));
         assert!(places(SHIM, "b.so").shim.unwrap().is_absolute());
         assert_eq!(places("CUDA_MPS_PIPE_DIRECTORY", "/p").pipes, PathBuf::from("/p"));
         assert_eq!(places("CUDA_MPS_PIPE_DIRECTORY", "").pipes, PathBuf::from("/tmp/nvidia-mps"));
@@ -163,8 +180,10 @@ mod tests {
         assert_eq!(library(Some(&missing)), Library::Missing(missing.clone()));
         assert!(matches!(library(Some(&folder)), Library::Unusable(..)), "a folder");
         let own = std::env::current_exe().unwrap();
-        assert_eq!(library(Some(&own)), Library::At(own.clone()));
-        std::fs::copy(&own, folder.join("b.so")).unwrap();
+        assert!(matches!(library(Some(&own)), Library::Unusable(_, why) if why == "is another library than the shim of this version"));
+        let shim = own.with_file_name(LIBRARY);
+        assert_eq!(library(Some(&shim)), Library::At(shim.clone()));
+        std::fs::copy(&shim, folder.join("b.so")).unwrap();
         assert!(matches!(library(Some(&folder.join("b.so"))), Library::Unusable(_, why) if why.contains("blank")));
         let text = std::env::temp_dir().join(format!("plimsoll-shim-{}.so", std::process::id()));
         std::fs::write(&text, "no library").unwrap();

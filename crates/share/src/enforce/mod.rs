@@ -11,6 +11,7 @@ mod elf;
 mod found;
 mod group;
 mod look;
+mod marker;
 mod mps;
 
 use std::fmt;

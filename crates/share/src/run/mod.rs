@@ -195,6 +195,9 @@ impl Course {
         if let Some(Scope::User { why: Some(why) }) = cards.scope().filter(|_| !self.parts.is_empty()) {
             note(&format!("warning: {why}: the lease is in this user's own ledger, and other users do not see it"));
         }
+        if let Some(warning) = self.choice.as_ref().and_then(|choice| choice.warning.as_ref()) {
+            note(&format!("warning: {warning}"));
+        }
         note(&words::guarantee(&lease, self.choice.as_ref(), run.end_beyond));
         let inherited = lease.inherit(&mut command);
         let started = inherited.and_then(|warnings| {

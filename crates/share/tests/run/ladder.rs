@@ -55,9 +55,10 @@ fn the_kernels_driver_limits_a_group() {
 
 #[test]
 fn the_shim_and_mps_are_told_by_variables() {
-    let Some(mock) = Mock::new("rungs", false, &["lived", "shim"]) else { return };
+    let Some(mock) = Mock::new("rungs", false, &["lived", "other"]) else { return };
     let home = Home::new("rungs");
-    let (driver, shim) = (mock.path("lived"), mock.path("shim"));
+    let shim = std::env::current_exe().unwrap().with_file_name("libplimsoll_shim.so").display().to_string();
+    let driver = mock.path("lived");
     // Not root, wherever this test runs.
     let options = "memory=1GiB user=7 ";
     let script = "echo :[$LD_PRELOAD][$CUDA_MPS_PINNED_DEVICE_MEM_LIMIT]";
@@ -111,4 +112,27 @@ fn cards_that_are_not_used() {
     let refused = home.run("idle=1500", "echo :started");
     assert_eq!((refused.status.code(), refused.out.contains("started")), (Some(125), false), "{}", refused.err);
     assert!(refused.err.contains("use of these cards cannot be observed"), "{}", refused.err);
+}
+
+#[test]
+fn a_library_that_is_not_the_shim_is_named() {
+    let Some(mock) = Mock::new("another", false, &["lived", "other"]) else { return };
+    let home = Home::new("another");
+    let (driver, other) = (mock.path("lived"), mock.path("other"));
+    let missing = home.0.join("missing.so").display().to_string();
+    for (path, why) in
+        [(&other, format!("{other} is another library than the shim of this version")), (&missing, format!("there is no {missing}"))]
+    {
+        let named = [("PLIMSOLL_SHIM", path.as_str())];
+        let options = "memory=1GiB user=7 ";
+        let (code, out, err) = said(&home, &driver, &named, options, "echo :[$LD_PRELOAD]");
+        assert!(code == Some(0) && out.contains(":[]"), "{out}{err}");
+        assert!(err.contains(&format!("@warning: PLIMSOLL_SHIM: {why}: the program runs without the shim\n")), "{err}");
+        // Who asks for it gets no program, and who does not want it hears nothing.
+        let (code, out, err) = said(&home, &driver, &named, &format!("{options}enforce=shim "), "echo :started");
+        assert_eq!((code, out.contains("started")), (Some(125), false), "{err}");
+        assert!(err.contains(&format!("--enforce shim: {why}")) && err.contains("unset PLIMSOLL_SHIM, or let it name"), "{err}");
+        let (_, _, err) = said(&home, &driver, &named, &format!("{options}enforce=none "), "true");
+        assert!(!err.contains("PLIMSOLL_SHIM"), "{err}");
+    }
 }
