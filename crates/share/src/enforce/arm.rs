@@ -1,13 +1,14 @@
 //! Making a choice so, for a command that is about to start.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::Command;
 
 use plimsoll_base::{Bytes, Result};
 
 use super::group::Limited;
-use super::{Choice, Enforce, Found, Group, Library, Places, Rung, choose};
-use crate::lease::{Cards, Lease, Part};
+use super::{Choice, Enforce, Found, Group, Library, Loads, Places, Rung, choose, elf, look};
+use crate::lease::{Cards, Lease, Part, variable};
 
 /// A limit of MPS: for each card by its number as the program sees it.
 const MPS_LIMIT: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
@@ -42,9 +43,7 @@ pub fn arm(lease: &mut Lease, command: &mut Command, mut found: Found, enforce: 
             command.env(MPS_LIMIT, pinned(lease.parts()));
         }
         if let (true, Library::At(shim)) = (choice.has(Rung::Shim), &found.shim) {
-            let before = command.get_envs().find(|(name, _)| *name == PRELOAD).map(|(_, value)| value.map(OsString::from));
-            let before = before.unwrap_or_else(|| std::env::var_os(PRELOAD)).unwrap_or_default();
-            command.env(PRELOAD, preload(shim.as_os_str().to_os_string(), &before));
+            load(command, shim.as_os_str());
         }
         if choice.has(Rung::Kernel) || choice.has(Rung::Shim) {
             lease.show_share();
@@ -53,6 +52,32 @@ pub fn arm(lease: &mut Lease, command: &mut Command, mut found: Found, enforce: 
         lease.set_guarantee(choice.rung.guarantee());
         return Ok(Armed { choice, limited });
     }
+}
+
+/// Lets a worker, which is this program again, share a lease. Where the cards are real and the shim can be used, the shim holds the
+/// worker as it holds a program: its functions may use any library.
+///
+/// # Errors
+/// As [`Lease::inherit`].
+pub(crate) fn arm_worker(lease: &Lease, command: &mut Command) -> Result<()> {
+    let cards = lease.cards();
+    let is_real = !lease.parts().is_empty() && cards.nvml().is_some() && cards.simulated().is_none();
+    let program = is_real.then(|| elf::examine(Path::new(look::OWN)));
+    let places = || Places::of(|name| variable(command, name));
+    let shim = match program.filter(|program| program.loads == Loads::Yes).map(|program| places().shim_for(&program)) {
+        Some(Library::At(shim)) => Some(shim),
+        _ => None,
+    };
+    if let Some(shim) = &shim {
+        load(command, shim.as_os_str());
+    }
+    lease.inherit_seeing(command, shim.is_some()).map(drop)
+}
+
+/// Has a command load a library before all others.
+fn load(command: &mut Command, library: &OsStr) {
+    let before = variable(command, PRELOAD).unwrap_or_default();
+    command.env(PRELOAD, preload(library.to_os_string(), &before));
 }
 
 impl Armed {

@@ -20,6 +20,7 @@ use std::str::FromStr;
 use plimsoll_base::{Error, Result};
 use plimsoll_memory::machine::Guarantee;
 
+pub(crate) use arm::arm_worker;
 pub use arm::{Armed, arm};
 pub use choose::{Choice, Lack, Step, choose};
 pub use found::{Daemon, Found, Group, Kernel, Library, Loads, Program, Sees};

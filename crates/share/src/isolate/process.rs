@@ -16,6 +16,7 @@ use super::table::Key;
 use super::words::Words;
 use super::worker::{News, Order};
 use super::{Cause, Line, Settings, signals};
+use crate::enforce::arm_worker;
 use crate::lease::Lease;
 use crate::supervise;
 use crate::wire::{Channel, Message, Received};
@@ -64,7 +65,7 @@ impl Process {
         command.stdin(end).stderr(Stdio::piped());
         command.envs(settings.environment.iter().map(|(name, value)| (name, value)));
         if let Some(lease) = lease {
-            lease.inherit(&mut command).map_err(|error| not_started(error.context("its lease cannot be handed down")))?;
+            arm_worker(lease, &mut command).map_err(|error| not_started(error.context("its lease cannot be handed down")))?;
         }
         let kills = Kills::now();
         let mut child = command.spawn().map_err(|error| not_started(no_room("this program, started again", &error)))?;

@@ -12,10 +12,10 @@ use crate::framework::{self, Card, Overheads, Told};
 const DRIVER: &str = "/proc/driver/nvidia";
 
 /// The variables, beside those that a program would have.
-pub(super) fn told(lease: &Lease, variable: &dyn Fn(&str) -> Option<OsString>) -> Told {
+pub(super) fn told(lease: &Lease, shows_share: bool, variable: &dyn Fn(&str) -> Option<OsString>) -> Told {
     let mut out = Told::default();
     let mut set = |name: &str, value: String| out.set.push((name.into(), value.into()));
-    let cards = cards(lease);
+    let cards = cards(lease, shows_share);
     set("CUDA_VISIBLE_DEVICES", cards.iter().map(|card| card.name.as_str()).collect::<Vec<_>>().join(","));
     let Some(member) = &lease.member else { return out };
     if let Some(spec) = lease.cards.simulated() {
@@ -41,7 +41,7 @@ pub(super) fn told(lease: &Lease, variable: &dyn Fn(&str) -> Option<OsString>) -
 
 /// The cards, by UUID where there are real ones: a number means another card where CUDA counts otherwise, and a simulated card's
 /// UUID is none of the driver's.
-fn cards(lease: &Lease) -> Vec<Card> {
+fn cards(lease: &Lease, shows_share: bool) -> Vec<Card> {
     let by_uuid = lease.cards.simulated().is_none() || Path::new(DRIVER).exists();
     let card = |part: &Part| Card {
         name: if by_uuid { part.device.uuid.clone() } else { part.ordinal.to_string() },
@@ -49,7 +49,7 @@ fn cards(lease: &Lease) -> Vec<Card> {
         uuid: part.device.uuid.clone(),
         bytes: part.bytes,
         // A program that is shown its share as the whole card takes shares of that.
-        total: if lease.shows_share { part.bytes } else { lease.cards.total(part.card) },
+        total: if shows_share { part.bytes } else { lease.cards.total(part.card) },
     };
     lease.parts.iter().map(card).collect()
 }

@@ -8,7 +8,7 @@ mod report;
 mod request;
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -105,15 +105,24 @@ impl Lease {
     /// # Errors
     /// Where the process has no handle left, and where the file of the lease cannot be made.
     pub fn inherit(&self, command: &mut Command) -> Result<Vec<String>> {
+        self.inherit_seeing(command, self.shows_share)
+    }
+
+    /// As [`Lease::inherit`], for a program that sees its share of a card as all of it, or does not.
+    pub(crate) fn inherit_seeing(&self, command: &mut Command, shows_share: bool) -> Result<Vec<String>> {
         if let Some(member) = &self.member {
             member.inherit(command)?;
         }
-        let given: Vec<_> = command.get_envs().map(|(name, value)| (name.to_os_string(), value.map(OsString::from))).collect();
-        let given = |name: &str| given.iter().find(|(set, _)| set == name).map(|(_, value)| value.clone());
-        let told = self.told(|name| given(name).unwrap_or_else(|| std::env::var_os(name)));
-        command.envs(told.set.into_iter().filter(|(name, _)| given(name).is_none()));
-        for name in told.removed.iter().filter(|name| given(name).is_none()) {
-            command.env_remove(name);
+        let told = environment::told(self, shows_share, &|name| variable(command, name));
+        for (name, value) in told.set {
+            if !is_given(command, &name) {
+                command.env(name, value);
+            }
+        }
+        for name in told.removed {
+            if !is_given(command, &name) {
+                command.env_remove(name);
+            }
         }
         Ok(told.warnings)
     }
@@ -121,7 +130,7 @@ impl Lease {
     /// What a program's environment becomes by which it learns of the lease: CUDA_VISIBLE_DEVICES and our variables, and what
     /// frameworks are told of a share ([`crate::framework`]). `variable` says what the program's environment would be.
     pub fn told(&self, variable: impl Fn(&str) -> Option<OsString>) -> Told {
-        environment::told(self, &variable)
+        environment::told(self, self.shows_share, &variable)
     }
 
     /// The ledger of what programs reserve inside of the lease; none where it has no cards.
@@ -238,6 +247,19 @@ impl Lease {
         let is_free = |inside: &Machine| Some(inside.look().ok()?.cards.iter().all(|card| card.reserved == Bytes::ZERO));
         counts.then_some(())?;
         inside.map_or(Some(true), is_free)
+    }
+}
+
+/// Whether a command itself sets or removes a variable.
+fn is_given(command: &Command, name: impl AsRef<OsStr>) -> bool {
+    command.get_envs().any(|(given, _)| given == name.as_ref())
+}
+
+/// A variable as the program that a command starts would have it.
+pub(crate) fn variable(command: &Command, name: &str) -> Option<OsString> {
+    match command.get_envs().find(|(given, _)| *given == name) {
+        Some((_, value)) => value.map(OsString::from),
+        None => std::env::var_os(name),
     }
 }
 

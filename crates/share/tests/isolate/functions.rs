@@ -48,6 +48,7 @@ pub fn table() -> Functions {
         .with(sends_under_limits)
         .with(limits_descriptors)
         .with(signals_its_supervisor)
+        .with(has_the_shim)
 }
 
 pub type Empty = Result<(), Error>;
@@ -229,6 +230,15 @@ pub fn lies_of_its_length(_: Unreadable) -> Result<Unreadable, Error> {
 
 pub fn process((): ()) -> Result<(u32, Vec<String>), Error> {
     Ok((std::process::id(), std::env::args().collect()))
+}
+
+/// Whether the shim is loaded here, and in a program that is started here.
+pub fn has_the_shim((): ()) -> Result<(bool, bool), Error> {
+    let io = |error: std::io::Error| Error::internal(error.to_string());
+    let own = std::fs::read_to_string("/proc/self/maps").map_err(io)?;
+    let child = std::process::Command::new("cat").arg("/proc/self/maps").output().map_err(io)?;
+    let is_in = |maps: &str| maps.contains("libplimsoll_shim.so");
+    Ok((is_in(&own), is_in(&String::from_utf8_lossy(&child.stdout))))
 }
 
 /// Starts a program that would go on for long.

@@ -17,6 +17,7 @@ pub const ROLE: &str = "PLIMSOLL_TEST_ROLE";
 pub const TESTS: &[Test] = &[
     ("parent::kill_9_ends_all_and_frees_the_lease", kill_9),
     ("parent::the_driver_of_real_cards_is_asked_too", real_cards),
+    ("parent::workers_under_real_cards_have_the_shim", shim),
     ("parent::a_control_group_without_room_is_out_of_memory", control_group),
 ];
 
@@ -50,6 +51,14 @@ pub fn play(workers: &Workers, role: &str) {
             println!("{} {}", back.report.all_back(), back.report);
             let stays = workers.isolate(&lease, uses_a_real_card, (300, Some(std::process::id()))).unwrap();
             println!("{} {}", stays.report.all_back(), stays.report);
+        }
+        "shim" => {
+            let lease = Arc::new(leases::lease(1 << 30));
+            let off = workers.clone().env("PLIMSOLL_SHIM", "");
+            let pool = workers.pool_under([lease.clone()]).unwrap();
+            let isolated = [workers, &off].map(|workers| workers.isolate(&*lease, has_the_shim, ()).unwrap().output);
+            let without = workers.isolate(None, has_the_shim, ()).unwrap().output;
+            println!("{:?} {isolated:?} {without:?}", pool.submit(has_the_shim, ()).wait().unwrap().output);
         }
         role => panic!("no role is called {role}"),
     }
@@ -86,6 +95,24 @@ fn real_cards(_: &Workers) {
     assert_eq!(lines.len(), 2, "{output:?}");
     assert!(lines[0].starts_with("true ") && lines[0].contains("(by the driver 0 B and 0 B): all memory is back"), "{}", lines[0]);
     assert!(lines[1].starts_with("false ") && lines[1].contains("(by the driver 0 B and 300 MiB): NOT all"), "{}", lines[1]);
+}
+
+fn shim(_: &Workers) {
+    let Some(mock) = super::mock::Mock::new("isolate-shim", false, &["lived"]) else { return };
+    let said = |driver: &str, cards: Option<&str>| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env(ROLE, "shim").env_remove("PLIMSOLL_SIM_GPUS").env("PLIMSOLL_NVML", driver).env_remove("LD_PRELOAD");
+        cards.map(|cards| command.env("PLIMSOLL_SIM_GPUS", cards));
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().to_string() + &String::from_utf8_lossy(&output.stderr)
+    };
+    let real = said(&mock.path("lived"), None);
+    assert_eq!(
+        real, "(true, true) [(true, true), (false, false)] (false, false)",
+        "in a pool, in a call, switched off, and without a lease"
+    );
+    let simulated = said("", Some("1x1GiB"));
+    assert_eq!(simulated, "(false, false) [(false, false), (false, false)] (false, false)");
 }
 
 fn control_group(_: &Workers) {
