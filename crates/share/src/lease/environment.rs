@@ -11,9 +11,19 @@ use crate::framework::{self, Card, Overheads, Told};
 /// Where the driver shows itself.
 const DRIVER: &str = "/proc/driver/nvidia";
 
+/// Our variables that name a place.
+const FOLDERS: [&str; 3] = ["PLIMSOLL_STATE_DIR", "PLIMSOLL_MACHINE_DIR", "PLIMSOLL_SHIM"];
+
 /// The variables, beside those that a program would have.
 pub(super) fn told(lease: &Lease, shows_share: bool, variable: &dyn Fn(&str) -> Option<OsString>) -> Told {
     let mut out = Told::default();
+    for name in FOLDERS {
+        // A program that changes its folder would look elsewhere, and with other ledgers count for itself.
+        let relative = variable(name).filter(|path| !path.is_empty() && Path::new(path).is_relative());
+        if let Some(path) = relative.and_then(|path| std::path::absolute(path).ok()) {
+            out.set.push((name.into(), path.into()));
+        }
+    }
     let mut set = |name: &str, value: String| out.set.push((name.into(), value.into()));
     let cards = cards(lease, shows_share);
     set("CUDA_VISIBLE_DEVICES", cards.iter().map(|card| card.name.as_str()).collect::<Vec<_>>().join(","));

@@ -34,6 +34,18 @@ fn a_state_folder_that_is_not_safe_is_refused() {
     }
 }
 
+#[test]
+fn a_folder_is_named_from_the_root() {
+    let home = Home::new("relative");
+    let (around, name) = (home.0.parent().unwrap(), home.0.file_name().unwrap());
+    let mut command = home.command("memory=0.5", "cd /; echo :$PLIMSOLL_STATE_DIR,$PLIMSOLL_MACHINE_DIR,$PLIMSOLL_SHIM");
+    command.current_dir(around).env("PLIMSOLL_STATE_DIR", name).env("PLIMSOLL_MACHINE_DIR", "lab").env("PLIMSOLL_SHIM", "/s/shim.so");
+    let output = command.output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout);
+    let expected = format!(":{},{},/s/shim.so", home.0.display(), around.join("lab").display());
+    assert!(out.contains(&expected), "{out}{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// What a command that another user starts says, and whether it was done.
 fn as_nobody(mut command: Command) -> (bool, String) {
     let output = command.uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
