@@ -28,7 +28,9 @@ pub struct Owned {
 /// The blocks that small allocations share.
 #[derive(Default)]
 struct Shared {
+    /// Parts of blocks ([`size::WHOLE`]).
     live: u64,
+    /// Bytes.
     held: u64,
 }
 
@@ -48,12 +50,13 @@ impl Process {
             return self.reserve_or_refuse(card, bytes).then_some(owned);
         }
         let shared = self.plain.shared.entry((card, at.context)).or_default();
-        let more = size::up(shared.live + bytes, size::BLOCK).saturating_sub(shared.held);
+        let part = size::part(bytes);
+        let more = ((shared.live + part).div_ceil(size::WHOLE) * size::BLOCK).saturating_sub(shared.held);
         if !self.reserve_or_refuse(card, more) {
             return None;
         }
         let shared = self.plain.shared.entry((card, at.context)).or_default();
-        (shared.live, shared.held) = (shared.live + bytes, shared.held + more);
+        (shared.live, shared.held) = (shared.live + part, shared.held + more);
         Some(owned)
     }
 
@@ -64,7 +67,7 @@ impl Process {
             return self.give_back(owned.card, owned.bytes);
         }
         let Some(shared) = self.plain.shared.get_mut(&key) else { return };
-        shared.live = shared.live.saturating_sub(owned.bytes);
+        shared.live = shared.live.saturating_sub(size::part(owned.bytes));
         // Which blocks are empty is not known before all are.
         if shared.live == 0 {
             let held = shared.held;

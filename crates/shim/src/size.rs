@@ -1,4 +1,4 @@
-//! What allocations are counted as: never less than what the driver takes for them.
+//! What allocations are counted as: at least what the driver is believed to take for them. No figure here was tried on a card.
 
 use crate::abi::{ARRAY_DEFERRED, ARRAY_SPARSE, Array3dDescriptor};
 
@@ -22,9 +22,21 @@ pub fn up(bytes: u64, step: u64) -> u64 {
     bytes.saturating_add(step - 1) & !(step - 1)
 }
 
-/// An allocation of its own, or the part of one in the blocks that small ones share.
+/// An allocation of its own, or one in the blocks that small ones share.
 pub fn plain(bytes: u64) -> u64 {
     if bytes < SMALL { up(bytes, STEP) } else { up(bytes, BLOCK) }
+}
+
+/// A whole block, in the parts by which [`part`] counts.
+pub const WHOLE: u64 = 1 << 44;
+
+/// The part of a block that an allocation in it takes where all in it are as large: of three quarters of a MiB a block has two. Gaps
+/// between those of different sizes are not counted.
+pub fn part(bytes: u64) -> u64 {
+    match bytes {
+        0 => 0,
+        _ => WHOLE / (BLOCK / bytes).max(1),
+    }
 }
 
 /// Rows of a pitched allocation.
@@ -82,6 +94,18 @@ mod tests {
         assert_eq!([0, 1, 512, 513, SMALL - 1, SMALL, BLOCK, BLOCK + 1].map(plain), [0, 512, 512, 1024, SMALL, BLOCK, BLOCK, 2 * BLOCK]);
         assert_eq!(plain(u64::MAX), !(BLOCK - 1));
         assert_eq!((pitched(1, 3), pitched(513, 2), pitched(u64::MAX, 2)), (1536, 2048, u64::MAX));
+    }
+
+    #[test]
+    fn a_block_has_as_many_small_ones_as_fit() {
+        let blocks = |count: u64, bytes: u64| (count * part(plain(bytes))).div_ceil(WHOLE);
+        for bytes in (1..SMALL).step_by(997).chain([BLOCK / 3, BLOCK / 3 + 1, 700 << 10, SMALL - 1]) {
+            let fit = BLOCK / plain(bytes);
+            for full in [1, 7, 1000] {
+                assert_eq!((blocks(full * fit, bytes), blocks(full * fit + 1, bytes)), (full, full + 1), "{bytes}");
+            }
+        }
+        assert_eq!((part(0), part(BLOCK), part(u64::MAX)), (0, WHOLE, WHOLE));
     }
 
     #[test]
