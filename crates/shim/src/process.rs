@@ -211,6 +211,13 @@ fn keys(device: Device) -> Option<Vec<String>> {
     (!keys.is_empty()).then_some(keys)
 }
 
+/// Whether the driver knows no such device, or knows none yet.
+pub fn is_unknown(device: Device) -> bool {
+    let mut uuid: Uuid = [0; 16];
+    // SAFETY: the driver writes 16 bytes to the local.
+    driver!(c"cuDeviceGetUuid"(*mut Uuid, Device)).is_some_and(|get| unsafe { get(&mut uuid, device) } != SUCCESS)
+}
+
 /// A UUID as the driver's tools write it.
 fn text(kind: &str, uuid: &Uuid) -> String {
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -8,7 +8,7 @@ use crate::abi::{
     SUCCESS, Status, read,
 };
 use crate::driver::wrap;
-use crate::process::{Process, is_leased, leased, place, with};
+use crate::process::{Process, is_leased, is_unknown, leased, place, with};
 use crate::size;
 
 /// What a handle stands for.
@@ -123,7 +123,10 @@ fn create(handle: *mut u64, bytes: usize, device: Device, call: impl FnOnce() ->
         let card = process.card(device)?;
         process.reserve_or_refuse(card, bytes).then_some(card)
     });
-    let Some(card) = card else { return OUT_OF_MEMORY };
+    let Some(card) = card else {
+        // Of a device that is not there, the driver says what is wrong.
+        return if is_unknown(device) { call() } else { OUT_OF_MEMORY };
+    };
     let status = call();
     // SAFETY: the caller of the wrapper promised that the pointer is null or valid.
     let made = if status == SUCCESS { unsafe { read(handle) } } else { None };

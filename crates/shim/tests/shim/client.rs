@@ -411,6 +411,12 @@ fn forks() {
 fn nulls() {
     let cuda = begin();
     let (mut free, mut total) = (0u64, 0u64);
+    // Memory of a device.
+    let on = |device: c_int| {
+        let mut properties = PROPERTIES;
+        properties[3] = device;
+        properties
+    };
     let answers = [
         call!(cuda, c"cuMemGetInfo_v2"(*mut u64, *mut u64), null_mut(), &mut total),
         call!(cuda, c"cuMemGetInfo_v2"(*mut u64, *mut u64), &mut free, null_mut()),
@@ -422,6 +428,8 @@ fn nulls() {
         call!(cuda, c"cuArray3DCreate_v2"(*mut Opaque, *const u64), null_mut(), null()),
         call!(cuda, c"cuMipmappedArrayCreate"(*mut Opaque, *const u64, c_uint), null_mut(), null(), 3),
         call!(cuda, c"cuMemCreate"(*mut u64, usize, *const c_int, u64), null_mut(), 2 << 20, null(), 0),
+        call!(cuda, c"cuMemCreate"(*mut u64, usize, *const c_int, u64), &mut free, 2 << 20, on(99).as_ptr(), 0),
+        call!(cuda, c"cuMemCreate"(*mut u64, usize, *const c_int, u64), &mut free, 2 << 20, on(-1).as_ptr(), 0),
         call!(cuda, c"cuMemPoolCreate"(*mut Opaque, *const c_int), null_mut(), null()),
         call!(cuda, c"cuDeviceTotalMem_v2"(*mut u64, c_int), null_mut(), 0),
         call!(cuda, c"cuGraphAddMemAllocNode"(*mut Opaque, Opaque, Opaque, usize, *mut u64), null_mut(), null_mut(), null_mut(), 0, null_mut()),

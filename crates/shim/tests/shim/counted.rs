@@ -53,7 +53,7 @@ fn cuda_and_the_management_library_agree() {
 fn null_is_answered_by_the_driver() {
     let rig = Rig::new("nulls", &[4096]);
     let lease = rig.lease(&[512]);
-    assert_eq!(lines(&mut role(&rig, &lease, "nulls")), ["[0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0] 512 512 held 0"]);
+    assert_eq!(lines(&mut role(&rig, &lease, "nulls")), ["[0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 101, 101, 1, 1, 1, 1, 1, 0] 512 512 held 0"]);
 }
 
 #[test]
