@@ -4,7 +4,8 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::catch_unwind;
 
-use crate::{loader, table};
+use crate::table::{self, Entry};
+use crate::{loader, order};
 
 /// What is to be done: an address to answer with, or else a function to jump to; both 0 where there is neither.
 #[repr(C)]
@@ -13,22 +14,38 @@ struct Choice {
     jump: usize,
 }
 
-/// The wrapper for a name that is looked up in a library, where the library's function of that name is the driver's.
-fn wrapper(handle: *mut c_void, name: *const c_char) -> Option<usize> {
-    // The search that begins behind the caller, and the one in the order of loading, find this library's functions by themselves.
-    if name.is_null() || [libc::RTLD_NEXT, libc::RTLD_DEFAULT].contains(&handle) {
+/// The wrapper for a name, where what is found by it is the driver's function.
+fn wrapper(handle: *mut c_void, name: *const c_char, caller: usize) -> Option<usize> {
+    // The search in the order of loading finds this library's functions by itself.
+    if name.is_null() || handle == libc::RTLD_DEFAULT {
         return None;
     }
     // SAFETY: a name ends with zero.
     let name = unsafe { CStr::from_ptr(name) };
     let entry = table::by_symbol(name)?;
-    let found = loader::dlsym(handle, name) as usize;
+    let found = if handle == libc::RTLD_NEXT { next(entry, name, caller)? } else { loader::dlsym(handle, name) as usize };
     (entry.function.address() == Some(found)).then(|| entry.wrapper())
 }
 
-extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Choice {
+/// What the search that begins behind a library finds, if that library is behind this one: a search that begins before this one
+/// comes here by itself.
+fn next(entry: &Entry, name: &CStr, caller: usize) -> Option<usize> {
+    // Before the driver is loaded there is nothing to exchange.
+    entry.function.address()?;
+    let loaded = order::loaded();
+    let place = |address: usize| loaded.iter().position(|library| library.has(address));
+    let (own, from) = (place(entry.wrapper())?, place(caller)?);
+    let behind = loaded.get(from + 1..).filter(|_| from > own)?;
+    let found = behind.iter().find_map(|library| library.find(name));
+    // What was asked meanwhile is no error of the program's.
+    // SAFETY: takes the calling thread's last error away.
+    unsafe { libc::dlerror() };
+    found
+}
+
+extern "C" fn choose(handle: *mut c_void, name: *const c_char, caller: usize) -> Choice {
     let jump = loader::dlsym_address();
-    let answer = catch_unwind(|| wrapper(handle, name)).ok().flatten().filter(|_| jump != 0).unwrap_or(0);
+    let answer = catch_unwind(|| wrapper(handle, name, caller)).ok().flatten().filter(|_| jump != 0).unwrap_or(0);
     Choice { answer, jump }
 }
 
@@ -40,9 +57,10 @@ extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> Choice {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    // Two registers are kept; a third word aligns the stack for the call.
+    // Two registers are kept; a third word aligns the stack for the call. The return address says who called.
     std::arch::naked_asm!(
         "endbr64",
+        "mov rdx, [rsp]",
         "push rdi",
         "push rsi",
         "sub rsp, 8",
@@ -73,6 +91,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
         "stp x29, x30, [sp, #-32]!",
         "mov x29, sp",
         "stp x0, x1, [sp, #16]",
+        "mov x2, x30",
         "bl {choose}",
         "mov x16, x0",
         "mov x17, x1",

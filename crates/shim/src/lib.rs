@@ -24,6 +24,7 @@ mod info;
 mod loader;
 mod lookup;
 mod nvml;
+mod order;
 mod plain;
 mod pool;
 mod process;

@@ -46,6 +46,11 @@ static void *find(const char *name, int version) {
     int reason = -1;
     if (!strcmp(way, "dlsym")) return dlsym(cuda, symbol(name));
     if (!strcmp(way, "default")) return dlsym(RTLD_DEFAULT, symbol(name));
+    if (!strcmp(way, "between") || !strcmp(way, "replaced")) {
+        // By a library that stands between this program and the driver: what is behind it, or what it replaces.
+        if (!strcmp(way, "replaced") && !strcmp(name, "cuMemAlloc")) return dlsym(RTLD_DEFAULT, "replaced");
+        return ((void *(*)(const char *))dlsym(RTLD_DEFAULT, "behind"))(symbol(name));
+    }
     if (!strcmp(way, "v1")) {
         int (*get)(const char *, void **, int, unsigned long long) = dlsym(cuda, "cuGetProcAddress");
         return get(name, &found, version, 0) ? 0 : found;
@@ -65,7 +70,7 @@ int main(int argc, char **argv) {
     const char *how = argc > 2 ? argv[2] : "plain";
 #ifndef LINKED
     way = argv[1];
-    cuda = dlopen(argc > 3 ? argv[3] : "libcuda.so.1", RTLD_NOW | (strcmp(way, "default") ? RTLD_LOCAL : RTLD_GLOBAL));
+    cuda = dlopen(argc > 3 ? argv[3] : "libcuda.so.1", RTLD_NOW | (strstr("default between replaced", way) ? RTLD_GLOBAL : RTLD_LOCAL));
     if (!cuda) return puts(dlerror()), 1;
 #endif
     int (*init)(unsigned) = find("cuInit", 12000);

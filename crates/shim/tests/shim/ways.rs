@@ -28,6 +28,32 @@ fn linking_and_looking_up_are_caught() {
 }
 
 #[test]
+fn a_library_that_asks_for_what_comes_behind_it_is_caught() {
+    let rig = Rig::new("between", &[4096]);
+    let library = |replaces: &'static str| rig.compile("between", &["-shared", "-fPIC", replaces]);
+    let (Some(client), Some(linked)) = (rig.compile("client", &[]), rig.compile("client", &["-DLINKED"])) else { return };
+    let (Some(asks), Some(replaces)) = (library("-DASKS"), library("-DREPLACES")) else { return };
+    let lease = rig.lease(&[512]);
+    let with = |program: &std::path::Path, way: &str, libraries: [&std::path::Path; 2]| {
+        let preload = libraries.map(|library| library.display().to_string()).join(":");
+        said(rig.under(&lease, program).arg(way).env("LD_PRELOAD", preload))
+    };
+    let full = "8 times, status 2, free 0 of 512 MiB\n";
+    let shim = crate::rig::shim();
+    for libraries in [[&*shim, &*asks], [&asks, &shim]] {
+        assert_eq!(with(&client, "between", libraries), full, "{libraries:?}");
+        assert_eq!(with(&linked, "linked", libraries), full, "{libraries:?}");
+    }
+    // One that replaces a function and then calls what is behind it: before the shim it is called, and the shim after it.
+    let counted = |times: u32| format!("{full}replaced {times} times\n");
+    assert_eq!(with(&client, "between", [&replaces, &shim]), counted(0));
+    assert_eq!(with(&linked, "linked", [&replaces, &shim]), counted(9));
+    assert_eq!(with(&client, "replaced", [&replaces, &shim]), counted(9));
+    assert_eq!(with(&client, "replaced", [&shim, &replaces]), counted(9));
+    assert_eq!((lease.held(0), rig.gpus.peak(0).unwrap()), (0, 512 << 20));
+}
+
+#[test]
 fn a_program_that_is_started_is_under_the_same_lease() {
     let rig = Rig::new("exec", &[4096]);
     let Some(client) = rig.compile("client", &[]) else { return };
