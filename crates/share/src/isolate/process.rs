@@ -36,6 +36,8 @@ pub(crate) struct Process {
     ended: Option<OwnedFd>,
     /// The worker's number.
     pid: u32,
+    /// A handle that is readable once the worker has ended, where the kernel has such.
+    worker_ended: Option<OwnedFd>,
     channel: Channel,
     words: Words,
     kills: Kills,
@@ -78,14 +80,15 @@ impl Process {
                 return Err(not_started(no_room("the worker's standard error", &error)));
             }
         };
-        let ended = Pid::from_raw(child.id() as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        let pid = child.id();
-        let mut process = Process { child, ended, pid, channel, words, kills, worker: None, status: None, baseline: 0, resident: 0 };
+        let ended = handle_of(child.id());
+        let (pid, worker_ended) = (child.id(), None);
+        let mut process =
+            Process { child, ended, pid, worker_ended, channel, words, kills, worker: None, status: None, baseline: 0, resident: 0 };
         let begun = process.channel.send(&Order::Begin(settings.setup()), &Message::empty());
         begun.or_else(|error| error.map_or(Ok(()), |error| Err(not_started(error))))?;
         match process.next(Some(Instant::now() + START)) {
             Next::News(News::Ready { resident, pid }, _) => {
-                process.pid = pid;
+                (process.pid, process.worker_ended) = (pid, handle_of(pid));
                 (process.baseline, process.resident) = (resident, resident);
                 Ok(process)
             }
@@ -241,9 +244,12 @@ impl Process {
             while !self.has_ended() && begin.elapsed() < ENDING {
                 self.wait(ENDING.saturating_sub(begin.elapsed()));
             }
-            // A worker ends with its supervisor.
+            // A worker ends with its supervisor: the kernel sends it a signal, and it is gone a while later.
             let _ = self.child.kill();
             let of_supervisor = self.child.wait().ok();
+            if let Some(worker) = &self.worker_ended {
+                wait_for(worker, ENDING);
+            }
             self.status = self.worker.or(of_supervisor);
         }
         self.words.rest();
@@ -261,10 +267,22 @@ impl Process {
     }
 
     fn wait(&self, at_most: Duration) {
-        let Some(ended) = &self.ended else { return std::thread::sleep(Duration::from_millis(1)) };
-        let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
-        let _ = poll(&mut [PollFd::new(ended, PollFlags::IN)], Some(&timeout));
+        match &self.ended {
+            Some(ended) => wait_for(ended, at_most),
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
     }
+}
+
+/// A handle that is readable once the process has ended, where the kernel has such.
+fn handle_of(pid: u32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()
+}
+
+/// Waits until a handle is readable, for so long at most.
+fn wait_for(handle: &OwnedFd, at_most: Duration) {
+    let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
+    let _ = poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&timeout));
 }
 
 fn not_started(error: Error) -> Cause {
