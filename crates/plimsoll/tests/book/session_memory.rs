@@ -15,8 +15,8 @@ pub fn main() -> Result<()> {
     let x = b.placeholder("x", DataType::Float, PartialShape(Some(vec![Some(1024), Some(1024)]))).build()?;
     b.device("/gpu:0", |b| {
         let w = b.get_variable("w", DataType::Float, [1024, 1024], &Initializer::Ones)?;
-        let hidden = b.matmul(x, w.value).build()?;
-        let output = b.matmul(hidden, w.value).build()?;
+        let hidden = b.mul(x, w.value).build()?;
+        let output = b.mul(hidden, w.value).build()?;
         b.reduce_mean(output, None).name("mean").build()
     })?;
     b.global_variables_initializer()?;
