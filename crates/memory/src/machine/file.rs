@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -106,7 +106,13 @@ impl Inner {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o1600).custom_flags(libc::O_NOFOLLOW);
         let file = options.open(&path).map_err(|error| refused("cannot be opened", &path, &error))?;
-        let facts = file.metadata().map_err(|error| refused("cannot be examined", &path, &error))?;
+        let mut facts = file.metadata().map_err(|error| refused("cannot be examined", &path, &error))?;
+        // Made just now, under a mask by which no process could open it again.
+        if facts.is_file() && facts.uid() == user() && facts.mode() & 0o600 != 0o600 {
+            let mode = fs::Permissions::from_mode(0o1600 | facts.mode() & 0o7777);
+            let changed = file.set_permissions(mode).and_then(|()| file.metadata());
+            facts = changed.map_err(|error| refused("cannot be changed", &path, &error))?;
+        }
         if !facts.is_file() || facts.uid() != user() || facts.mode() & 0o022 != 0 {
             let message = format!("{} is not a file that user {} alone can write", path.display(), user());
             return Err(Error::new(Code::PermissionDenied, message).with_remedy("remove it"));

@@ -14,7 +14,7 @@ use plimsoll_base::Result;
 use super::byte_lock;
 use super::file::Inner;
 use super::shared::proof;
-use super::state_dir::refused;
+use super::state_dir::{made, refused};
 
 /// What the folder of the leases' files is called, behind the ledger's name.
 pub(super) const LEASES: &str = ".leases";
@@ -35,8 +35,7 @@ impl Inner {
     pub(super) fn make_leases(&self) -> io::Result<()> {
         let mode = if self.shared.is_some() { 0o2750 } else { 0o700 };
         match DirBuilder::new().mode(mode).create(self.leases()) {
-            // Whatever the mask of this process is.
-            Ok(()) if self.shared.is_some() => fs::set_permissions(self.leases(), fs::Permissions::from_mode(mode)),
+            Ok(()) => made(&self.leases(), mode),
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             _ => Ok(()),
         }
@@ -56,6 +55,8 @@ impl Inner {
             }
             let mut options = OpenOptions::new();
             let file = options.read(true).mode(0o1600).custom_flags(libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW).open(&path)?;
+            // Others open it to see whether it is locked, whatever the mask of this process is.
+            file.set_permissions(fs::Permissions::from_mode(0o1600))?;
             byte_lock::share(&file, slot)?;
             byte_lock::mark(&file, self.mark)?;
             let number = file.metadata()?.ino();

@@ -1,8 +1,9 @@
 //! The folder that ledgers live in: the user's own, and nobody else's.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -100,6 +101,7 @@ impl StateDir {
             return unsafe_because(format!("would be made in a folder of user {owner}, and this is user {}", user()));
         }
         match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => made(&path, 0o700).map_err(|error| refused("cannot be changed", &path, &error))?,
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(refused("cannot be made", &path, &error)),
             _ => {}
         }
@@ -202,6 +204,19 @@ fn location(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> PathBuf {
     match folder("XDG_RUNTIME_DIR").filter(|folder| folder.is_absolute() && is_own(folder)) {
         Some(folder) => folder.join("plimsoll"),
         None => format!("/tmp/plimsoll-{user}").into(),
+    }
+}
+
+/// Gives what was made just now its mode, whatever the mask of this process is: the owner could not open it. A link is not followed.
+pub(super) fn made(path: &Path, mode: u32) -> io::Result<()> {
+    if fs::symlink_metadata(path)?.mode() & 0o7777 == mode {
+        return Ok(());
+    }
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: the path ends in a zero and is read during the call.
+    match unsafe { libc::fchmodat(libc::AT_FDCWD, name.as_ptr(), mode, libc::AT_SYMLINK_NOFOLLOW) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -164,6 +164,47 @@ fn users_share_one_line_and_are_named() {
 }
 
 #[test]
+fn a_mask_that_takes_all_rights_away_changes_nothing() {
+    let Some(lab) = Lab::new("mask") else { return };
+    let masked = |user: u32, state: &Path, role: &str| {
+        let mut command = command(role, state);
+        command.uid(user).gid(GROUP).current_dir("/");
+        // SAFETY: sets a number of the process that is started.
+        unsafe {
+            command.pre_exec(|| {
+                libc::umask(0o777);
+                Ok(())
+            })
+        };
+        Player::start(command)
+    };
+    // A user's own folder, and the machine's.
+    let own = lab.0.0.join("own");
+    fs::create_dir(&own).unwrap();
+    chown(&own, Some(ALICE), Some(GROUP)).unwrap();
+    for state in [own.join("state"), lab.state()] {
+        let mut first = masked(ALICE, &state, "hold 10 4");
+        assert_eq!(first.hears(), "holds");
+        let mut second = masked(ALICE, &state, "hold 10 4");
+        assert_eq!(second.hears(), "holds");
+        let mut third = masked(ALICE, &state, "wait 10 4");
+        assert_eq!(third.hears(), "waits");
+        first.kill();
+        assert_eq!(third.hears(), "holds");
+        drop((second, third));
+        // What is left to a program by one that has ended.
+        let mut wrapper = masked(ALICE, &state, "lease");
+        let pids = wrapper.hears();
+        wrapper.kill();
+        let mut waiter = masked(ALICE, &state, "wait 10 10");
+        assert_eq!(waiter.hears(), "waits", "the program lives");
+        pids.split(' ').for_each(super::leases::end);
+        assert_eq!(waiter.hears(), "holds");
+    }
+    assert_eq!(doubts(&lab.machine(&[10])), "");
+}
+
+#[test]
 fn the_line_holds_between_users() {
     let Some(lab) = Lab::new("stress-users") else { return };
     let memory = lab.0.0.join("memory");

@@ -12,6 +12,7 @@ use std::path::Path;
 use super::{beneath, open_to_group};
 use crate::machine::byte_lock;
 use crate::machine::mark::Mark;
+use crate::machine::state_dir::made;
 
 /// Makes the FIFO of a slot, locks it, and then lets the group read it.
 pub(in crate::machine) fn make(path: &Path, slot: u32, mark: Mark) -> io::Result<File> {
@@ -20,6 +21,7 @@ pub(in crate::machine) fn make(path: &Path, slot: u32, mark: Mark) -> io::Result
     if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } != 0 {
         return Err(io::Error::last_os_error());
     }
+    made(path, 0o600)?;
     let fifo = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     if !byte_lock::take(&fifo, slot)? {
         return Err(io::Error::from(io::ErrorKind::WouldBlock));
