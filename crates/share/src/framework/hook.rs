@@ -58,6 +58,8 @@ fn written(around: &Path, user: u32) -> io::Result<PathBuf> {
 /// A folder of this user's alone, made where it is missing.
 fn private(folder: &Path, user: u32) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
+        // Whatever the mask of this process is: nothing could be made in it.
+        Ok(()) if fs::symlink_metadata(folder)?.mode() & 0o700 != 0o700 => fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?,
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
