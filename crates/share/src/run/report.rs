@@ -17,6 +17,9 @@ use crate::lease::{Part, Peak, Report};
 /// The version of the file's fields: it grows when one is removed or means something else.
 const VERSION: u32 = 1;
 
+/// How many links may lead to each other, as the kernel has it.
+const MOST_LINKS: usize = 40;
+
 /// Where a report is to be written.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -114,9 +117,10 @@ impl Target {
             let message = format!("--report {}: it is no plain file", path.display());
             return Err(Error::invalid_argument(message).with_remedy("name a file: the report is written whole, and then put there"));
         }
-        // A link stays one: the file that it points to is replaced.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        if fs::metadata(&path).is_ok_and(|facts| !facts.is_file()) {
+        // A link stays one: the file that it points to is replaced, or made.
+        let path = followed(path);
+        // A link that is left leads round.
+        if fs::metadata(&path).is_ok_and(|facts| !facts.is_file()) || path.is_symlink() {
             let message = format!("--report {}: it is no plain file", path.display());
             return Err(Error::invalid_argument(message).with_remedy("name a file: the report is written whole, and then put there"));
         }
@@ -219,6 +223,19 @@ fn ended(known: &Known<'_>) -> EndedEntry {
         Some(Ended::NotStarted(status)) => EndedEntry { status: Some(status), error, ..entry("not started") },
         None => EndedEntry { error, ..entry("no lease") },
     }
+}
+
+/// Where links lead, also to a file that is not there yet.
+fn followed(path: &Path) -> PathBuf {
+    let mut path = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        match (fs::canonicalize(&path), fs::read_link(&path)) {
+            (Ok(there), _) => return there,
+            (Err(_), Ok(next)) => path = path.parent().unwrap_or(Path::new("")).join(next),
+            (Err(_), Err(_)) => break,
+        }
+    }
+    path
 }
 
 /// A name of this process's own beside a file.

@@ -91,6 +91,16 @@ fn a_report_that_cannot_be_written_is_refused_before() {
     let said = home.run(&format!("report={}", home.0.join("link.json").display()), "exit 0");
     assert!(said.status.success(), "{}", said.err);
     assert!(home.0.join("link.json").is_symlink() && std::fs::read_to_string(home.0.join("old.json")).unwrap().starts_with('{'));
+    // One that leads to no file yet, too; one that leads to itself is none.
+    std::fs::create_dir(home.0.join("results")).unwrap();
+    std::os::unix::fs::symlink("results/new.json", home.0.join("next.json")).unwrap();
+    std::os::unix::fs::symlink("round.json", home.0.join("round.json")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", home.0.join("null.json")).unwrap();
+    let said = home.run(&format!("report={}", home.0.join("next.json").display()), "exit 0");
+    assert!(said.status.success(), "{}", said.err);
+    assert!(home.0.join("next.json").is_symlink() && std::fs::read_to_string(home.0.join("results/new.json")).unwrap().starts_with('{'));
+    refused(&home.0.join("round.json"), "it is no plain file");
+    refused(&home.0.join("null.json"), "it is no plain file");
     // The folder goes away meanwhile: the program's end stays what it is.
     let folder = home.0.join("folder");
     std::fs::create_dir(&folder).unwrap();
