@@ -6,8 +6,10 @@ use std::os::fd::{AsRawFd, FromRawFd};
 
 use std::ffi::CString;
 
-/// Opens a path below a folder for reading. A link, a mount (a file system of the user's own could keep the caller waiting) and a
-/// file whose opening would wait (a FIFO without a writer, a file under a lease) are errors or are opened without waiting.
+/// Opens a path below a folder for reading, without waiting.
+///
+/// A link is an error. So is a mount: a file system of the user's own could keep the caller waiting. A FIFO without a writer is opened
+/// all the same. A file under a lease is tried a few times, then it is an error.
 pub(in crate::machine) fn open(folder: &File, path: &str, flags: libc::c_int) -> io::Result<File> {
     let path = CString::new(path).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let flags = flags | libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NOCTTY;

@@ -1,4 +1,4 @@
-//! The proof that a slot of a shared ledger is in use: a lock for writing on a FIFO that only its owner may open for writing.
+//! The proof that a slot of a shared ledger is in use. It is a lock for writing on a FIFO that only its owner may open for writing.
 //!
 //! A FIFO, because programs of the lease inherit the handle: what they write into it goes nowhere.
 
