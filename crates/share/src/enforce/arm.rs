@@ -29,6 +29,14 @@ pub struct Armed {
 pub fn arm(lease: &mut Lease, command: &mut Command, mut found: Found, enforce: Enforce, places: &Places) -> Result<Armed> {
     loop {
         let choice = choose(&found, enforce)?;
+        if choice.has(Rung::Shim) {
+            // It may be gone since it was looked for: the program may have waited for its lease.
+            let now = places.library();
+            if now != found.shim {
+                found.shim = now;
+                continue;
+            }
+        }
         let mut limited = None;
         if let (true, Group::In(folder), Some(nvml)) = (choice.has(Rung::Kernel), &found.kernel.group, lease.cards().nvml()) {
             match Limited::make(folder, places.home(), nvml, lease.parts()) {

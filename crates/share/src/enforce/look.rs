@@ -128,15 +128,16 @@ impl Places {
         }
     }
 
-    fn library(&self) -> Library {
+    /// The shim, by its file alone.
+    pub(super) fn library(&self) -> Library {
         let Some(path) = &self.shim else { return Library::Off };
         let unusable = |why: &str| Library::Unusable(path.clone(), why.into());
         match plimsoll_base::open_file(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Library::Missing(path.clone()),
             Err(error) => unusable(&format!("cannot be read: {error}")),
             // What LD_PRELOAD takes for the end of a name.
-            Ok(_) if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'\n' | b'\t')) => {
-                unusable("has a blank or a colon in its name, which LD_PRELOAD cannot have")
+            Ok(_) if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'\n' | b'\t' | b'$')) => {
+                unusable("has a blank, a colon or a dollar sign in its name, which LD_PRELOAD cannot have")
             }
             Ok(mut file) => {
                 let mut begin = [0; 4];

@@ -1,7 +1,8 @@
 //! The rungs by which a program is held to its lease, on cards that a library of ours plays.
 
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::Home;
 use super::mock::Mock;
@@ -135,4 +136,47 @@ fn a_library_that_is_not_the_shim_is_named() {
         let (_, _, err) = said(&home, &driver, &named, &format!("{options}enforce=none "), "true");
         assert!(!err.contains("PLIMSOLL_SHIM"), "{err}");
     }
+}
+
+#[test]
+fn a_shim_that_the_loader_would_not_find_is_not_counted_on() {
+    let Some(mock) = Mock::new("gone", false, &["lived"]) else { return };
+    let home = Home::new("gone");
+    let (driver, shim) = (mock.path("lived"), std::env::current_exe().unwrap().with_file_name("libplimsoll_shim.so"));
+    // The loader puts other words in the place of these.
+    let folder = home.0.join("$LIB");
+    std::fs::create_dir(&folder).unwrap();
+    let copy = folder.join("shim.so");
+    std::fs::copy(&shim, &copy).unwrap();
+    let (_, out, err) = said(&home, &driver, &[("PLIMSOLL_SHIM", copy.to_str().unwrap())], "memory=1GiB user=7", "echo :[$LD_PRELOAD]");
+    assert!(out.contains(":[]") && err.contains("; watched: ") && err.contains("which LD_PRELOAD cannot have"), "{out}{err}");
+    // It is taken away while the program waits for its lease.
+    let copy = home.0.join("shim.so");
+    std::fs::copy(&shim, &copy).unwrap();
+    let command = |options: &str, script: &str| {
+        let mut command = home.command(options, script);
+        command.env_remove("PLIMSOLL_SIM_GPUS").env("PLIMSOLL_NVML", &driver).env_remove("LD_PRELOAD").env("PLIMSOLL_SHIM", &copy);
+        command.env("CUDA_MPS_PIPE_DIRECTORY", home.0.join("no-pipes")).env("CUDA_VISIBLE_DEVICES", "0");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut first = command("memory=1.0 user=7", "echo :holds; read line; true");
+    let mut out = BufReader::new(first.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(":holds") {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0);
+    }
+    let mut second = command("memory=1.0 user=7 wait", "echo :[$LD_PRELOAD]");
+    let mut err = BufReader::new(second.stderr.take().unwrap());
+    let mut heard = String::new();
+    while !heard.contains("@waits: ") {
+        assert!(err.read_line(&mut heard).unwrap() > 0, "{heard}");
+    }
+    std::fs::remove_file(&copy).unwrap();
+    drop(first.stdin.take());
+    assert!(first.wait().unwrap().success());
+    let output = second.wait_with_output().unwrap();
+    err.read_to_string(&mut heard).unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains(":[]"), "{heard}");
+    assert!(heard.contains("; watched: ") && heard.contains("@warning: PLIMSOLL_SHIM: there is no "), "{heard}");
 }
