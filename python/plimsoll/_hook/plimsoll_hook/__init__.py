@@ -51,9 +51,9 @@ def _prepare(name: str, spec: "ModuleSpec") -> None:
     """Has a module's loader do what is to be done, once. The loader stays what it is, and is as it was when the module's code runs:
     programs ask it for resources, compare and pickle it."""
     loader: "Any" = spec.loader
-    run = getattr(loader, "exec_module", None)
+    run: "Any" = getattr(loader, "exec_module", None)
     # A class, and a loader without room, cannot be told: what has a variable is held.
-    attributes = None if run is None or isinstance(loader, type) else getattr(loader, "__dict__", None)
+    attributes: "Any" = None if run is None or isinstance(loader, type) else getattr(loader, "__dict__", None)
     if attributes is None:
         _act(name, 1, spec)
         return
