@@ -1,10 +1,13 @@
 //! What of this machine works, what is not here, and what is broken: for a person who wants to know why.
 
 mod checks;
+mod overheads;
 
 use plimsoll_device::{Environment, Options};
 
 use crate::enforce::Places;
+
+pub use overheads::measure;
 
 /// What came of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -71,7 +71,7 @@ fn private(folder: &Path, user: u32) -> io::Result<()> {
 }
 
 /// Writes a file, unless it is there as it should be. It never has a part of the text.
-fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let is_there = fs::symlink_metadata(path).is_ok_and(|facts| facts.is_file() && facts.mode() & 0o022 == 0);
     if is_there && plimsoll_base::read_file(path).is_ok_and(|found| found == text.as_bytes()) {
         return Ok(());

@@ -40,6 +40,24 @@ impl Overheads {
         }
         out
     }
+
+    /// The text of the file with what was measured now: the largest for each framework, instead of what it said for this driver.
+    pub fn replaced(before: &str, driver: &str, now: &[(&str, Bytes)]) -> String {
+        let is_new = |framework: &str| now.iter().any(|(name, _)| *name == framework);
+        let is_kept = |line: &&str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            matches!(words[..], [version, framework, _] if version != driver || !is_new(framework))
+        };
+        let mut out: String = before.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect();
+        let mut names: Vec<&str> = now.iter().map(|(name, _)| *name).collect();
+        names.sort_unstable();
+        names.dedup();
+        for framework in names {
+            let most = now.iter().filter(|(name, _)| *name == framework).map(|(_, bytes)| bytes.0).max();
+            out.push_str(&format!("{driver} {framework} {}\n", most.unwrap_or_default()));
+        }
+        out
+    }
 }
 
 /// What a framework's allocator may take of a share: the share without the overhead, and at least half of it. A share that is less
@@ -66,5 +84,14 @@ mod tests {
         assert_eq!(measured, Overheads { pytorch: Bytes(300), ..Overheads::STATED });
         assert_eq!(Overheads::measured(text, "600.2").tensorflow, Bytes(7));
         assert_eq!(Overheads::measured("", "1"), Overheads::STATED);
+    }
+
+    #[test]
+    fn what_is_measured_again_replaces_its_line() {
+        let before = "535.1 pytorch 900\nnonsense\n535.1 jax 5\n600.2 pytorch 7";
+        let after = Overheads::replaced(before, "535.1", &[("pytorch", Bytes(3)), ("tensorflow", Bytes(8)), ("pytorch", Bytes(4))]);
+        assert_eq!(after, "535.1 jax 5\n600.2 pytorch 7\n535.1 pytorch 4\n535.1 tensorflow 8\n");
+        assert_eq!(Overheads::replaced("", "1", &[]), "");
+        assert_eq!(Overheads::measured(&after, "535.1"), Overheads { pytorch: Bytes(4), tensorflow: Bytes(8), jax: Bytes(5) });
     }
 }

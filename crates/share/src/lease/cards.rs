@@ -136,7 +136,7 @@ impl Cards {
     }
 
     /// The folder that their ledger was looked for in, where it was named.
-    pub(super) fn state(&self) -> Option<&StateDir> {
+    pub(crate) fn state(&self) -> Option<&StateDir> {
         self.0.state.as_ref()
     }
 

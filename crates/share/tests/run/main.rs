@@ -5,6 +5,7 @@ mod mock;
 
 mod ends;
 mod ladder;
+mod overheads;
 mod queue;
 mod reports;
 mod safety;

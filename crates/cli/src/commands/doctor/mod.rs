@@ -1,11 +1,13 @@
 //! `plimsoll doctor`: what of this machine works, what is not here, and what is broken.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::Options;
 use plimsoll::machine::environment;
-use plimsoll::share::doctor::{Check, State, examine};
+use plimsoll::share::Cards;
+use plimsoll::share::doctor::{Check, State, examine, measure};
 use plimsoll::share::enforce::Places;
 use serde::Serialize;
 
@@ -22,6 +24,10 @@ pub struct DoctorArgs {
     /// Simulated GPUs, as 2x4GiB
     #[arg(long, value_name = "SPEC")]
     sim_gpus: Option<String>,
+    /// Measure what PyTorch, TensorFlow and JAX take of a card beside their allocators, with this interpreter; leases subtract it
+    /// from then on
+    #[arg(long, value_name = "PYTHON", num_args = 0..=1, require_equals = true, default_missing_value = "python3")]
+    measure_overheads: Option<OsString>,
 }
 
 #[derive(Serialize)]
@@ -42,7 +48,10 @@ struct CheckEntry<'a> {
 pub fn run(args: DoctorArgs) -> Result<ExitCode> {
     let mut options = Options::new();
     options.sim_gpus = args.sim_gpus;
-    let checks = examine(&options, &environment(), &Places::here());
+    let mut checks = examine(&options, &environment(), &Places::here());
+    if let Some(python) = &args.measure_overheads {
+        checks.extend(measure(&Cards::find(&options, &environment())?, python)?);
+    }
     let ok = checks.iter().all(|check| check.state != State::Fail);
     match args.json {
         true => output::result_json(&document(ok, &checks))?,
