@@ -381,6 +381,31 @@ def test_reload_and_failing_imports(hook, frameworks):
     assert python(source, environment(hook, frameworks))[0] == "1536 0.375 1"
 
 
+def test_what_is_found_and_not_imported_can_be_copied(hook, frameworks):
+    source = """
+        import copy, importlib.util, pickle, sys
+        spec = importlib.util.find_spec("torch")
+        assert b"plimsoll" not in pickle.dumps(spec)
+        for other in (pickle.loads(pickle.dumps(spec)), copy.deepcopy(spec), copy.copy(spec)):
+            assert other.loader.path == spec.loader.path
+            module = importlib.util.module_from_spec(other)
+            other.loader.exec_module(module)
+            assert module.cuda
+            for name in [name for name in sys.modules if name.split(".")[0] == "torch"]:
+                del sys.modules[name]
+    """
+    assert python(textwrap.dedent(source) + SAYS, environment(hook, frameworks)) == (HELD, "")
+
+
+def test_a_module_of_the_programs_in_the_place_of_one_that_the_hook_needs(hook, frameworks):
+    source = """
+        import sys, types
+        sys.modules["json"] = types.ModuleType("json")
+    """
+    out, err = python(textwrap.dedent(source) + SAYS, environment(hook, frameworks))
+    assert out == FREE and "cannot be read" in err, "it runs"
+
+
 LOOKS = """
 import importlib, importlib.resources, importlib.util, inspect, pickle, runpy, sys, traceback
 import torch, jax, jaxlib.xla_client, tensorflow.python.eager.context

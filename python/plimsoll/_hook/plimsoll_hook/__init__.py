@@ -57,23 +57,33 @@ def _prepare(name: str, spec: "ModuleSpec") -> None:
     if attributes is None:
         _act(name, 1, spec)
         return
-    before = attributes.get("exec_module")
+    attributes["exec_module"] = _Once(name, spec, run, attributes)
 
-    def exec_module(module: "ModuleType") -> None:
+
+class _Once:
+    """A loader's `exec_module`, up to the module's first run."""
+
+    def __init__(self, name: str, spec: "ModuleSpec", run: "Any", attributes: "Any") -> None:
+        self.name, self.spec, self.run, self.attributes = name, spec, run, attributes
+        self.before = attributes.get("exec_module")
+
+    def __call__(self, module: "ModuleType") -> None:
         # A loader may have other modules, too.
-        if getattr(module, "__spec__", None) is not spec and getattr(module, "__name__", None) != name:
-            run(module)
+        if getattr(module, "__spec__", None) is not self.spec and getattr(module, "__name__", None) != self.name:
+            self.run(module)
             return
-        if attributes.get("exec_module") is exec_module:
-            if before is None:
-                del attributes["exec_module"]
+        if self.attributes.get("exec_module") is self:
+            if self.before is None:
+                del self.attributes["exec_module"]
             else:
-                attributes["exec_module"] = before
-        _act(name, 1, spec)
-        run(module)
-        _act(name, 2, sys.modules.get(name, module))
+                self.attributes["exec_module"] = self.before
+        _act(self.name, 1, self.spec)
+        self.run(module)
+        _act(self.name, 2, sys.modules.get(self.name, module))
 
-    attributes["exec_module"] = exec_module
+    def __reduce__(self) -> "Any":
+        # A copy of the loader has the function of its class, wherever it is read.
+        return getattr, (self.spec.loader, "exec_module")
 
 
 def _act(name: str, which: int, subject: "Any") -> None:

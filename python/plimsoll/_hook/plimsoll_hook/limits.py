@@ -53,7 +53,7 @@ def of(framework: str) -> Optional[Limits]:
     try:
         document: Any = json.loads(text)
         cards = [(str(card["name"]), int(card[framework]), int(card["total"])) for card in document["cards"]]
-    except (ValueError, TypeError, KeyError):
+    except Exception:  # also where `json` is a module of the program's
         warn("PLIMSOLL_FRAMEWORK_LIMITS cannot be read, and nothing is held to the lease")
         return None
     if all(limit >= total for _, limit, total in cards):
