@@ -454,7 +454,7 @@ def test_loaders_of_other_kinds(hook, frameworks):
             def find_spec(self, name, path=None, target=None):
                 if name in ("torch", "jaxlib", "other"):
                     return importlib.machinery.ModuleSpec(name, Kept() if name == "torch" else Static)
-        sys.meta_path.append(Finder())
+        sys.meta_path.insert(1, Finder())
         sys.path[:] = [entry for entry in sys.path if entry != {str(frameworks)!r}]
         before = vars(Static)["exec_module"]
         import torch, jaxlib, other
