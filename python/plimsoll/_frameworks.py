@@ -115,25 +115,36 @@ class _TensorFlow:
         return sys.modules["tensorflow"].config.experimental
 
     @staticmethod
-    def cards() -> int:
+    def _logical() -> dict[int, range]:
+        """The logical devices of each card that it has opened."""
         module: Any = sys.modules.get("tensorflow.python.eager.context")
         context = module.context_safe() if module is not None else None
         if context is None or not context._initialized:
-            return 0
-        return len(context.list_logical_devices("GPU"))
-
-    @staticmethod
-    def current() -> int:
-        return 0
+            return {}
+        out, begin = {}, 0
+        for card in context.get_visible_devices("GPU"):
+            count = len(context.get_logical_device_configuration(card) or [None])
+            out[int(card.name.rpartition(":")[2])] = range(begin, begin + count)
+            begin += count
+        return out
 
     @classmethod
-    def use(cls, card: int) -> Use:
-        said = cls._experimental().get_memory_info(f"GPU:{card}")
-        return Use(int(said["current"]), int(said["peak"]))
+    def cards(cls) -> int:
+        return max(cls._logical(), default=-1) + 1
+
+    @classmethod
+    def current(cls) -> int:
+        return min(cls._logical(), default=0)
+
+    @classmethod
+    def use(cls, card: int) -> Optional[Use]:
+        said = [cls._experimental().get_memory_info(f"GPU:{number}") for number in cls._logical().get(card, ())]
+        return Use(sum(int(one["current"]) for one in said), sum(int(one["peak"]) for one in said)) if said else None
 
     @classmethod
     def begin(cls, card: int) -> None:
-        cls._experimental().reset_memory_stats(f"GPU:{card}")
+        for number in cls._logical().get(card, ()):
+            cls._experimental().reset_memory_stats(f"GPU:{number}")
 
     @staticmethod
     def empty() -> None:

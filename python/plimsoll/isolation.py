@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -103,7 +104,10 @@ def _call(
 
     check_timeout(timeout)
     job = pickled(function, args, kwargs)
-    folder = tempfile.mkdtemp(prefix="plimsoll-") if lease.needs_lease() else None
+    folder = None
+    if lease.needs_lease():
+        with contextlib.suppress(OSError):  # then what `plimsoll run` saw is not in the report
+            folder = tempfile.mkdtemp(prefix="plimsoll-")
     file = None if folder is None else os.path.join(folder, "report")
     try:
         worker = Worker(lease, waits_alone=True, report_file=file)

@@ -7,12 +7,14 @@ and no card is opened by asking: what has not opened a card has allocated nothin
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Optional, Union
 
 from . import _frameworks
 
 Device = Union[int, str, Any]
-"""A card by its number, as "cuda:1" or "GPU:1", or as an object of a framework's that is one."""
+"""A card by its number, as "cuda:1" or "GPU:1", or as an object of a framework's that is one. "cuda" is PyTorch's current card, and the first
+one for the others. TensorFlow's logical devices of a card count together."""
 
 
 def memory_allocated(device: Optional[Device] = None) -> int:
@@ -36,7 +38,7 @@ def empty_cache() -> None:
 
 
 def _uses(device: Optional[Device]) -> list[_frameworks.Use]:
-    number = None if device is None else _number(device)
+    number = _number(device)
     uses = []
     for framework in _frameworks.loaded():
         card = _frameworks.current(framework) if number is None else number
@@ -47,15 +49,23 @@ def _uses(device: Optional[Device]) -> list[_frameworks.Use]:
     return uses
 
 
-def _number(device: Device) -> int:
-    """Raises ValueError where it is no card."""
-    for number in (device, getattr(device, "index", None), getattr(device, "id", None)):
-        if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
-            return number
-    kind, _, tail = str(device).lower().rpartition(":")
-    kind = kind.rpartition("/")[2].rpartition(":")[2] or kind
-    if kind in ("cuda", "gpu") and tail.isdigit():
-        return int(tail)
-    if str(device).lower() in ("cuda", "gpu"):
-        return 0
+def _number(device: Optional[Device]) -> Optional[int]:
+    """None where no card in particular is named. Raises ValueError where it is no card."""
+    if device is None:
+        return None
+    number: Any = None
+    kind: Any = getattr(device, "type", None) or getattr(device, "platform", None)
+    if isinstance(kind, str):  # an object of PyTorch's or JAX's
+        number = getattr(device, "index", getattr(device, "id", None))
+    elif hasattr(device, "__index__") and not isinstance(device, bool):
+        kind, number = "gpu", operator.index(device)
+    else:  # a text, or an object of TensorFlow's
+        kind, _, tail = str(getattr(device, "name", device)).lower().rpartition("/")[2].rpartition(":")
+        kind = kind.rpartition(":")[2]
+        if not kind:
+            kind = tail
+        else:
+            number = int(tail) if tail.isdecimal() else -1
+    if kind in ("cuda", "gpu", "rocm") and (number is None or number >= 0):
+        return None if number is None else int(number)
     raise ValueError(f"{device!r} is no card: give a number, or a name such as 'cuda:1' or 'GPU:1'")

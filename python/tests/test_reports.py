@@ -228,7 +228,59 @@ def test_memory_of_the_framework_that_is_loaded(known):
     assert python(both, known)[0] == "10"
 
 
-@pytest.mark.parametrize("device", ["cpu", "CPU:0", "cuda:x", "", "-1", -1, True, 1.5])
+def test_tensorflows_logical_devices_count_for_their_card(known):
+    source = """
+        import plimsoll, tensorflow
+        from plimsoll import _frameworks
+        context, make = tensorflow.context.context(), tensorflow.context.LogicalDeviceConfiguration
+        card = context.list_physical_devices()[-2]
+        context.set_logical_device_configuration(card, [make(memory_limit=1), make(memory_limit=1)])
+        context.ensure_initialized()
+        asked = []
+        tensorflow.config.experimental.reset_memory_stats = asked.append
+        _frameworks.begin()
+        print([plimsoll.memory_allocated(number) >> 20 for number in range(4)], plimsoll.memory_allocated("gpu") >> 20, plimsoll.memory_allocated(card) >> 20)
+        print([list(said.values()) and list(said.values())[0] >> 20 for said in _frameworks.observed()], asked)
+    """
+    two = python(source, {**known, "FAKE_CARDS": "1000000000,1000000000"})[0]
+    assert two == "[14, 7, 0, 0] 14 14\n[22, 11] ['GPU:0', 'GPU:1', 'GPU:2']"
+    hidden = python(source, {**known, "FAKE_CARDS": "1000000000,1000000000,1000000000", "FAKE_FIRST": "1"})[0]
+    assert hidden == "[0, 14, 7, 0] 14 14\n[[], 22, 11] ['GPU:0', 'GPU:1', 'GPU:2']"
+
+
+class Object:
+    """A device of a framework's."""
+
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+
+def test_cards_by_objects_of_frameworks_and_names_without_a_number(known):
+    from plimsoll.memory import _number
+
+    assert [_number(device) for device in (None, "cuda", "GPU", Object(type="cuda", index=None))] == [None] * 4
+    ones = ["cuda:1", "gpu:1", "/device:GPU:1", "/job:localhost/replica:0/task:0/device:GPU:1", Object(type="cuda", index=1)]
+    ones += [Object(platform="gpu", id=1), Object(name="/physical_device:GPU:1", device_type="GPU")]
+    assert [_number(device) for device in ones] == [1] * len(ones)
+    source = """
+        import plimsoll, torch
+        torch.cuda.set_device(1)
+        torch.cuda.current_device()
+        torch._C.allocate(5 << 20, 1)
+        print(plimsoll.memory_allocated("cuda") >> 20)
+    """
+    assert python(source, {**known, "FAKE_CARDS": "1000000000,1000000000"})[0] == "5"
+
+
+def test_a_call_needs_no_folder_for_its_report(machine, tmp_path, monkeypatch):
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    result, report = plimsoll.call(abs, -3, gpus=1, memory="1GiB", with_report=True)
+    assert result == 3 and report.ended == "returned"
+
+
+@pytest.mark.parametrize("device", [Object(type="cpu", index=0), Object(platform="cpu", id=0), Object(name="/device:CPU:0"), "cpu", "CPU:0", "cuda:x", "", "-1", -1, True, 1.5])
 def test_what_is_no_card_is_refused(device):
     with pytest.raises(ValueError, match="is no card"):
         plimsoll.memory_allocated(device)

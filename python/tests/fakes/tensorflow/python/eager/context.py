@@ -19,6 +19,9 @@ class Context:
         cards = os.environ.get("FAKE_CARDS", str(4 << 30)).split(",")
         return [PhysicalDevice("/physical_device:GPU:%d" % number, "GPU") for number in range(len(cards))]
 
+    def get_visible_devices(self, device_type=None):
+        return self.list_physical_devices(device_type)[int(os.environ.get("FAKE_FIRST", "0")) :]
+
     def get_logical_device_configuration(self, dev):
         return self._virtual_device_map.get(dev)
 
