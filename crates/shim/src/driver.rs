@@ -1,6 +1,6 @@
 //! The driver's own functions.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
@@ -71,9 +71,22 @@ impl Function {
     }
 }
 
-/// Runs a wrapper. A panic must not reach the program.
+/// Runs a wrapper. A panic must not reach the program. A thread that is cancelled meanwhile ends later: it has locks.
 pub fn guard(wrapper: impl FnOnce() -> Status) -> Status {
-    catch_unwind(AssertUnwindSafe(wrapper)).unwrap_or(UNKNOWN)
+    const DISABLE: c_int = 1;
+    let mut before = DISABLE;
+    // SAFETY: changes a number of the calling thread, and writes the one before to a local.
+    let changed = unsafe { pthread_setcancelstate(DISABLE, &mut before) };
+    let status = catch_unwind(AssertUnwindSafe(wrapper)).unwrap_or(UNKNOWN);
+    if changed == 0 && before != DISABLE {
+        // SAFETY: as above.
+        unsafe { pthread_setcancelstate(before, null_mut()) };
+    }
+    status
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
 
 /// A function of the driver with these arguments; none where the driver has none of that name.

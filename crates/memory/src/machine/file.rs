@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -84,6 +85,19 @@ pub(super) enum NotBegun {
     Broken(Error),
 }
 
+/// The same open file under a number that is none of the standard files'. A program that has closed those may write to them.
+pub(super) fn apart<F: AsRawFd + From<OwnedFd>>(file: F) -> io::Result<F> {
+    if file.as_raw_fd() > libc::STDERR_FILENO {
+        return Ok(file);
+    }
+    // SAFETY: makes a new descriptor of an open one and touches nothing else.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, libc::STDERR_FILENO + 1) } {
+        // SAFETY: the descriptor was made just now, and nothing else has it.
+        raw @ 0.. => Ok(unsafe { OwnedFd::from_raw_fd(raw) }.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 impl Inner {
     pub(super) fn open(state: &StateDir, set: &str, cards: Vec<CardInfo>, patience: Duration) -> Result<Inner> {
         let path = state.file_of(set);
@@ -105,7 +119,7 @@ impl Inner {
         // The sticky bit asks those who tidy up temporary folders to leave the file alone.
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o1600).custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(&path).map_err(|error| refused("cannot be opened", &path, &error))?;
+        let file = options.open(&path).and_then(apart).map_err(|error| refused("cannot be opened", &path, &error))?;
         let mut facts = file.metadata().map_err(|error| refused("cannot be examined", &path, &error))?;
         // Made just now, under a mask by which no process could open it again.
         if facts.is_file() && facts.uid() == user() && facts.mode() & 0o600 != 0o600 {
@@ -204,7 +218,7 @@ impl Inner {
     /// A new open file description of the same file.
     pub(super) fn open_again(&self, write: bool) -> Result<File> {
         let opened = OpenOptions::new().read(true).write(write).custom_flags(libc::O_NOFOLLOW).open(&self.path);
-        match opened {
+        match opened.and_then(apart) {
             Ok(file) if file.metadata().is_ok_and(|facts| self.is_this(&facts)) => Ok(file),
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused("cannot be opened", &self.path, &error)),
             _ => Err(self.replaced()),

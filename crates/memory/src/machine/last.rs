@@ -11,6 +11,7 @@ use std::ptr::{null_mut, write_unaligned};
 use plimsoll_base::Result;
 
 use super::Member;
+use super::file::apart;
 
 /// Keeps a member's place until the other files of this process are closed, should it be killed. To be dropped with the member.
 #[derive(Debug)]
@@ -36,7 +37,9 @@ fn keep(file: RawFd) -> io::Result<Last> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the descriptors were made just now, and nobody else has them.
-    let sockets = pair.map(|raw| unsafe { OwnedFd::from_raw_fd(raw) });
+    let [first, second] = pair.map(|raw| unsafe { OwnedFd::from_raw_fd(raw) });
+    // A program that wrote to them would wait for ever.
+    let sockets = [apart(first)?, apart(second)?];
     // Aligned as the header of a control message is.
     let mut control = [0u64; 8];
     let mut word = 0u8;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use plimsoll_base::Result;
 
 use super::byte_lock;
-use super::file::Inner;
+use super::file::{Inner, apart};
 use super::shared::proof;
 use super::state_dir::{made, refused};
 
@@ -54,7 +54,12 @@ impl Inner {
                 return Ok((fifo, number));
             }
             let mut options = OpenOptions::new();
-            let file = options.read(true).mode(0o1600).custom_flags(libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW).open(&path)?;
+            let file = options
+                .read(true)
+                .mode(0o1600)
+                .custom_flags(libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW)
+                .open(&path)
+                .and_then(apart)?;
             // Others open it to see whether it is locked, whatever the mask of this process is.
             file.set_permissions(fs::Permissions::from_mode(0o1600))?;
             byte_lock::share(&file, slot)?;

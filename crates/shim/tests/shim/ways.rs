@@ -63,6 +63,27 @@ fn a_program_that_is_started_is_under_the_same_lease() {
 }
 
 #[test]
+fn what_a_program_writes_to_standard_files_that_it_closed_goes_nowhere() {
+    let rig = Rig::new("daemon", &[4096]);
+    let Some(client) = rig.compile("client", &[]) else { return };
+    let lease = rig.lease(&[512]);
+    let ended = rig.under(&lease, &client).args(["v2", "daemon"]).status().unwrap();
+    assert_eq!(ended.code(), Some(107), "2 MiB and 7 times 64");
+    assert_eq!((lease.held(0), rig.gpus.used().unwrap()), (0, vec![0]));
+    assert_eq!(said(rig.under(&lease, &client).arg("v2")), "8 times, status 2, free 0 of 512 MiB\n");
+}
+
+#[test]
+fn threads_may_be_cancelled_and_small() {
+    let rig = Rig::new("cancel", &[4096]);
+    let Some(cancel) = rig.compile("cancel", &[]) else { return };
+    let lease = rig.lease(&[512]);
+    let said = said(&mut rig.under(&lease, &cancel));
+    assert!(said.starts_with("cancelled 50, free ") && said.ends_with(" of 512 MiB\n"), "{said}");
+    assert_eq!((lease.held(0), rig.gpus.used().unwrap()), (0, vec![0]));
+}
+
+#[test]
 fn a_lease_that_has_ended_gives_nothing() {
     let rig = Rig::new("ended", &[4096]);
     let Some(client) = rig.compile("client", &[]) else { return };

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use super::{beneath, open_to_group};
 use crate::machine::byte_lock;
+use crate::machine::file::apart;
 use crate::machine::mark::Mark;
 use crate::machine::state_dir::made;
 
@@ -22,7 +23,7 @@ pub(in crate::machine) fn make(path: &Path, slot: u32, mark: Mark) -> io::Result
         return Err(io::Error::last_os_error());
     }
     made(path, 0o600)?;
-    let fifo = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let fifo = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).and_then(apart)?;
     if !byte_lock::take(&fifo, slot)? {
         return Err(io::Error::from(io::ErrorKind::WouldBlock));
     }
