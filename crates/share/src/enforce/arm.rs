@@ -14,6 +14,9 @@ use crate::lease::{Cards, Lease, Part, variable};
 const MPS_LIMIT: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
 const PRELOAD: &str = "LD_PRELOAD";
 
+/// Options of AddressSanitizer's run-time library: the last one of a name counts.
+const ASAN: &str = "ASAN_OPTIONS";
+
 /// The rung of a program under a lease, and what has to be undone when it has ended.
 #[derive(Debug)]
 pub struct Armed {
@@ -86,6 +89,10 @@ pub(crate) fn arm_worker(lease: &Lease, command: &mut Command) -> Result<()> {
 fn load(command: &mut Command, library: &OsStr) {
     let before = variable(command, PRELOAD).unwrap_or_default();
     command.env(PRELOAD, preload(library.to_os_string(), &before));
+    // A program that is built with it refuses to start where it is not the first.
+    let options = variable(command, ASAN).filter(|options| !options.is_empty());
+    let rest = options.map_or(OsString::new(), |options| [OsStr::new(":"), &options].into_iter().collect());
+    command.env(ASAN, [OsStr::new("verify_asan_link_order=0"), &rest].into_iter().collect::<OsString>());
 }
 
 impl Armed {

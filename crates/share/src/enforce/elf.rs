@@ -1,5 +1,6 @@
 //! Whether a program loads what LD_PRELOAD names, by its file.
 
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -146,7 +147,12 @@ impl Identity {
 
 fn loads(loader: &Path, library: &Path) -> Result<(), String> {
     let mut command = Command::new(loader);
-    command.arg("--list").arg(library).env_remove("LD_PRELOAD").stdin(Stdio::null()).stdout(Stdio::null());
+    command.arg("--list").arg(library).stdin(Stdio::null()).stdout(Stdio::null());
+    // What the user wants a loader to say or load beside, this one need not.
+    let is_extra = |name: &OsString| name.as_encoded_bytes().starts_with(b"LD_") && name != "LD_LIBRARY_PATH";
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_extra(name)) {
+        command.env_remove(name);
+    }
     let output = command.output().map_err(|error| format!("cannot be tried with the loader {}: {error}", loader.display()))?;
     let said = String::from_utf8_lossy(&output.stderr);
     match (said.lines().next(), output.status.success()) {

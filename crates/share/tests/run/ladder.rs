@@ -180,3 +180,26 @@ fn a_shim_that_the_loader_would_not_find_is_not_counted_on() {
     assert!(String::from_utf8_lossy(&output.stdout).contains(":[]"), "{heard}");
     assert!(heard.contains("; watched: ") && heard.contains("@warning: PLIMSOLL_SHIM: there is no "), "{heard}");
 }
+
+#[test]
+fn what_a_user_tells_the_loader_and_sanitizers_stays() {
+    let Some(mock) = Mock::new("loader", false, &["lived"]) else { return };
+    let home = Home::new("loader");
+    let (driver, shim) = (mock.path("lived"), std::env::current_exe().unwrap().with_file_name("libplimsoll_shim.so"));
+    let named = ("PLIMSOLL_SHIM", shim.to_str().unwrap());
+    // The loader that is asked about the shim does not talk.
+    let (code, out, err) = said(&home, &driver, &[named, ("LD_DEBUG", "statistics,libs")], "memory=1GiB user=7", "echo :$LD_DEBUG");
+    assert!(code == Some(0) && out.contains(":statistics,libs") && err.contains("; shim: "), "{out}{err}");
+    let options = [named, ("ASAN_OPTIONS", "detect_leaks=0")];
+    let (_, out, err) = said(&home, &driver, &options, "memory=1GiB user=7", "echo :$ASAN_OPTIONS");
+    assert!(out.contains(":verify_asan_link_order=0:detect_leaks=0"), "{out}{err}");
+    // A program that wants its run-time library first.
+    let (source, program) = (home.0.join("program.c"), home.0.join("program"));
+    std::fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\":runs\"); return 0; }\n").unwrap();
+    let built = Command::new("cc").arg("-fsanitize=address").arg("-o").arg(&program).arg(&source).output();
+    if !built.is_ok_and(|built| built.status.success()) {
+        return eprintln!("skipped: there is no C compiler with AddressSanitizer");
+    }
+    let (code, out, err) = said(&home, &driver, &[named], "memory=1GiB user=7", &program.display().to_string());
+    assert!(code == Some(0) && out.contains(":runs") && err.contains("; shim: "), "{out}{err}");
+}
