@@ -18,6 +18,7 @@ mod abi;
 mod array;
 mod context;
 mod driver;
+mod file_limit;
 mod graph;
 mod hook;
 mod info;

@@ -9,6 +9,7 @@ use plimsoll_memory::machine::{Last, Machine, Member, StateDir, Who};
 
 use crate::abi::{Device, Opaque, SUCCESS, Uuid};
 use crate::driver::driver;
+use crate::file_limit::NoSignal;
 use crate::{context, graph, plain, pool, vmm};
 
 /// Whether this process was started under a lease. Looked up once: without one the shim does nothing.
@@ -54,6 +55,7 @@ pub fn with<R>(act: impl FnOnce(&mut Process) -> R) -> R {
     }
     // SAFETY: as above; the mutex is this process's own.
     let mut process = unsafe { &(*cell).process }.lock().unwrap_or_else(PoisonError::into_inner);
+    let _no_signal = NoSignal::begin();
     act(&mut process)
 }
 

@@ -34,7 +34,7 @@ pub fn arm(lease: &mut Lease, command: &mut Command, mut found: Found, enforce: 
         let choice = choose(&found, enforce)?;
         if choice.has(Rung::Shim) {
             // It may be gone since it was looked for: the program may have waited for its lease.
-            let now = places.library();
+            let now = places.shim_for(&found.program);
             if now != found.shim {
                 found.shim = now;
                 continue;

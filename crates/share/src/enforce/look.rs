@@ -129,7 +129,7 @@ impl Places {
     }
 
     /// The shim, by its file alone.
-    pub(super) fn library(&self) -> Library {
+    fn library(&self) -> Library {
         let Some(path) = &self.shim else { return Library::Off };
         let unusable = |why: &str| Library::Unusable(path.clone(), why.into());
         match plimsoll_base::open_file(path) {

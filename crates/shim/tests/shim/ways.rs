@@ -74,6 +74,27 @@ fn what_a_program_writes_to_standard_files_that_it_closed_goes_nowhere() {
 }
 
 #[test]
+fn a_bound_on_files_is_no_end() {
+    use std::os::unix::process::CommandExt;
+    let rig = Rig::new("files", &[4096]);
+    let Some(client) = rig.compile("client", &[]) else { return };
+    let lease = rig.lease(&[512]);
+    // The next place in the ledger is beyond the bound.
+    let first = lease.inside().join(&plimsoll_memory::machine::Who::this_process("first")).unwrap();
+    let mut command = rig.under(&lease, &client);
+    // SAFETY: sets a bound of the process that is started.
+    unsafe {
+        command.pre_exec(|| {
+            let bound = libc::rlimit { rlim_cur: 8192, rlim_max: 8192 };
+            libc::setrlimit(libc::RLIMIT_FSIZE, &bound);
+            Ok(())
+        })
+    };
+    assert_eq!(said(command.arg("v2")), "0 times, status 2, free 512 of 512 MiB\n", "refused, and it goes on");
+    drop(first);
+}
+
+#[test]
 fn threads_may_be_cancelled_and_small() {
     let rig = Rig::new("cancel", &[4096]);
     let Some(cancel) = rig.compile("cancel", &[]) else { return };
