@@ -90,6 +90,25 @@ def test_pytorch_that_asks_for_more(run):
     assert (lines, warnings) == (["per_process_memory_fraction:0.2"], [])
 
 
+def test_pytorch_that_is_called_wrongly(run):
+    source = """
+import torch
+if not hasattr(torch._C, "_cuda_setMemoryFraction"):
+    print("built without CUDA")
+    raise SystemExit
+for name, arguments in [("_cuda_setMemoryFraction", ()), ("_cuda_setMemoryFraction", ("x", 0)), ("_cuda_setMemoryFraction", (0.1, 0, 3)),
+                        ("_cuda_setMemoryFraction", (0.1, "x")), ("_cuda_setDevice", ()), ("_cuda_setDevice", ("x",)),
+                        ("_accelerator_setAllocatorSettings", (3,)), ("_accelerator_setAllocatorSettings", ("x:y",))]:
+    try:
+        print(getattr(torch._C, name)(*arguments))
+    except Exception as error:
+        print(type(error).__name__, str(error)[:60].replace(chr(10), " "))
+"""
+    lines, warnings = run("torch", source)
+    skip_without_cuda(lines)
+    assert warnings == [] and len(lines) == 8 and lines == run("torch", source, PLIMSOLL_HOOK="0")[0]
+
+
 def test_pytorch_whose_variable_was_lost(run):
     """A program that replaces the variable after the import, and before PyTorch reads it, is told by the call."""
     source = TORCH + "os.environ['PYTORCH_ALLOC_CONF'] = 'max_split_size_mb:64'\ntorch.cuda.init()\nprint(calls)"

@@ -69,23 +69,24 @@ def _wrap(owner: Any, name: str, instead: Any) -> None:
     setattr(owner, name, function)
 
 
-def _asked(original: Any, fraction: Any, device: Any, *rest: Any) -> Any:
+def _asked(original: Any, *args: Any) -> Any:
     """A program's own share of a card."""
     share = limits.of("pytorch")
-    if share is not None and isinstance(fraction, (int, float)):
+    if share is not None and len(args) == 2 and isinstance(args[0], (int, float)):
+        fraction, device = args
         most = share.of(device).fraction if isinstance(device, int) else share.fraction
         if fraction > most:
             limits.warn("the program sets PyTorch's share of card %s to %g, which is more than the lease: it gets %.4f" % (device, fraction, most))
-            fraction = most
-    return original(fraction, device, *rest)
+            args = (most, device)
+    return original(*args)
 
 
-def _set(original: Any, settings: Any, *rest: Any) -> Any:
+def _set(original: Any, *args: Any) -> Any:
     """A program's own options of the allocator."""
     share = limits.of("pytorch")
-    if share is not None and isinstance(settings, str) and _given(settings) is not None:
-        settings = _held(settings, share.fraction, "the allocator's settings")
-    return original(settings, *rest)
+    if share is not None and args and isinstance(args[0], str) and _given(args[0]) is not None:
+        args = (_held(args[0], share.fraction, "the allocator's settings"), *args[1:])
+    return original(*args)
 
 
 def _begun(low: Any) -> None:
@@ -107,13 +108,13 @@ def _begun(low: Any) -> None:
         limits.warn("PyTorch's share cannot be set: %s: %s" % (type(error).__name__, error))
 
 
-def _moved(low: Any, original: Any, device: Any, *rest: Any) -> Any:
+def _moved(low: Any, original: Any, *args: Any) -> Any:
     """The program goes to a card."""
-    done = original(device, *rest)
+    done = original(*args)
     try:
         share = limits.of("pytorch")
         if share is not None and os.environ.get("LOCAL_RANK") and _is_begun(low):
-            _hold(low, share, device)
+            _hold(low, share, args[0])
     except Exception as error:
         limits.warn("PyTorch's share cannot be set: %s: %s" % (type(error).__name__, error))
     return done
