@@ -2,6 +2,8 @@
 
 import struct
 
+from protobuf import number, varint
+
 MAGIC = 0xDB4775248B80FB57
 
 
@@ -29,32 +31,14 @@ def masked(data):
     return ((value >> 15 | value << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def number(value):
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def take(data, at):
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-
-
 def entries_of(block):
     """The keys and values of a block that is not compressed."""
     (restarts,) = struct.unpack_from("<I", block, len(block) - 4)
     end, at, key, out = len(block) - 4 - 4 * restarts, 0, b"", []
     while at < end:
-        shared, at = take(block, at)
-        own, at = take(block, at)
-        size, at = take(block, at)
+        shared, at = varint(block, at)
+        own, at = varint(block, at)
+        size, at = varint(block, at)
         key = key[:shared] + block[at : at + own]
         out.append((key, block[at + own : at + own + size]))
         at += own + size
@@ -64,14 +48,14 @@ def entries_of(block):
 def read(data):
     """The keys and values of a table that is not compressed."""
     at = len(data) - 48
-    _, at = take(data, at)
-    _, at = take(data, at)
-    offset, at = take(data, at)
-    size, at = take(data, at)
+    _, at = varint(data, at)
+    _, at = varint(data, at)
+    offset, at = varint(data, at)
+    size, at = varint(data, at)
     out = []
     for _last, handle in entries_of(data[offset : offset + size]):
-        start, used = take(handle, 0)
-        length, _ = take(handle, used)
+        start, used = varint(handle, 0)
+        length, _ = varint(handle, used)
         out += entries_of(data[start : start + length])
     return out
 

@@ -1,10 +1,9 @@
 //! `plimsoll train` from the outside.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use crate::common::{Folder, command, devices, document, text, train};
+use crate::common::{Folder, command, devices, document, stopped, text, train};
 use serde_json::Value;
 
 #[test]
@@ -87,20 +86,7 @@ fn ctrl_c_ends_at_a_step_with_a_summary_and_a_checkpoint() {
     let folder = Folder::new("stop");
     let saved = folder.text("saved");
     for (signal, status) in [("INT", 130), ("TERM", 143)] {
-        let mut child = command(&["--steps", "20000000", "--save", &saved, "--json"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the command runs");
-        let mut err = BufReader::new(child.stderr.take().unwrap());
-        // Signals are listened to before the promise is made.
-        let mut line = String::new();
-        while !line.starts_with("CPU:1: ") {
-            line.clear();
-            assert!(err.read_line(&mut line).unwrap() > 0, "it ended too early");
-        }
-        assert!(Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap().success());
-        let output = child.wait_with_output().unwrap();
+        let output = stopped(&["--steps", "20000000", "--save", &saved, "--json"], signal);
         assert_eq!(output.status.code(), Some(status), "{:?}", output.status);
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         let steps = document["steps"].as_u64().unwrap();

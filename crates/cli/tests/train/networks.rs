@@ -1,31 +1,10 @@
 //! `plimsoll train mnist` and `cifar10`, together and apart, on small files in the published formats.
 
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.arg("train").args(args).env_remove("PLIMSOLL_SIM_GPUS");
-    command
-}
-
-fn train(args: &[&str]) -> Output {
-    command(args).output().expect("the command runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The document of a training that ended well.
-fn document(args: &[&str]) -> Value {
-    let output = train(&[args, &["--json"]].concat());
-    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
-}
+use crate::common::{document, stopped, text, train};
 
 /// Data sets of a test, removed when dropped: 40 images to learn from, 20 to test with.
 struct Folder(PathBuf);
@@ -128,19 +107,7 @@ fn the_summary_says_how_towers_fared() {
 fn ctrl_c_ends_towers_apart_with_a_checkpoint_to_go_on_from() {
     let folder = Folder::new("stop");
     let saved = folder.0.join("saved").display().to_string();
-    let mut child = command(&["--async", "--steps", "20000000", "--save", &saved, "--json"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command runs");
-    let mut err = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.starts_with("CPU:1: ") {
-        line.clear();
-        assert!(err.read_line(&mut line).unwrap() > 0, "it ended too early");
-    }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
+    let output = stopped(&["--async", "--steps", "20000000", "--save", &saved, "--json"], "INT");
     assert_eq!(output.status.code(), Some(130), "{:?}", output.status);
     let steps = number(&serde_json::from_slice::<Value>(&output.stdout).unwrap()["steps"]);
     assert!(steps < 20_000_000);

@@ -13,5 +13,6 @@ mod room;
 mod s_table;
 mod session;
 mod several;
+mod softmaxes;
 mod stats;
 mod transfers;

@@ -1,40 +1,14 @@
 //! The room of a session: runs and plans that share a line, and what is given back.
 
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 use std::time::Duration;
 
-use plimsoll_base::{Bytes, DataType};
+use plimsoll_base::Bytes;
 use plimsoll_device::Options;
-use plimsoll_graph::{HostTensor, PartialShape};
-use plimsoll_ops::builder::Initializer;
-use plimsoll_ops::{GraphBuilder, Registry};
-use plimsoll_runtime::{Devices, Session};
+use plimsoll_graph::HostTensor;
+use plimsoll_runtime::Devices;
 
-/// `y` = softmax of `x`, twice over, times a constant matrix, plus a variable.
-fn session(devices: &Devices) -> Session {
-    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
-    let x = b.placeholder("x", DataType::Float, PartialShape(Some(vec![None, Some(64)]))).build().unwrap();
-    let values: Vec<f32> = (0..64 * 64).map(|i| (i % 13) as f32).collect();
-    let matrix = b.constant(HostTensor::from_slice([64, 64], &values).unwrap()).build().unwrap();
-    let v = b.get_variable("v", DataType::Float, [64], &Initializer::Ones).unwrap();
-    b.global_variables_initializer().unwrap();
-    let once = b.softmax(x).build().unwrap();
-    let twice = b.softmax(once).build().unwrap();
-    let product = b.matmul(twice, matrix).build().unwrap();
-    let sum = b.add(product, v.value).build().unwrap();
-    b.reduce_sum(sum, None).name("y").build().unwrap();
-    let registry = b.registry().clone();
-    Session::new(devices, &b.finish(), registry).unwrap()
-}
-
-fn rows(count: u64) -> HostTensor {
-    HostTensor::from_slice([count, 64], &vec![0.5f32; count as usize * 64]).unwrap()
-}
-
-fn open(limit: Option<u64>) -> Devices {
-    let options = Options::new().intra_op(1);
-    Devices::open(&limit.map_or(options.clone(), |limit| options.limit("CPU:0", &limit.to_string()))).unwrap()
-}
+use crate::softmaxes::{open, rows, session};
 
 /// The least limit for runs with that many rows, and what they give.
 fn alone(count: u64) -> (Bytes, HostTensor) {
@@ -50,7 +24,7 @@ fn alone(count: u64) -> (Bytes, HostTensor) {
 #[test]
 fn runs_at_the_same_time_wait_where_there_is_room_for_one() {
     let (limit, want) = alone(500);
-    let devices = open(Some(limit.0));
+    let devices = open(Some(limit));
     let session = session(&devices);
     session.run(&[], &[], &["init"]).unwrap();
     let (x, start) = (rows(500), Barrier::new(4));
@@ -75,7 +49,7 @@ fn plans_that_fit_one_at_a_time_run_in_turn() {
         limit = limit.max(needed);
         y
     });
-    let devices = open(Some(limit.0));
+    let devices = open(Some(limit));
     let session = session(&devices);
     session.run(&[], &[], &["init"]).unwrap();
     for _ in 0..3 {

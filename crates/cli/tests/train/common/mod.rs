@@ -1,7 +1,8 @@
 //! What the tests of `plimsoll train` have in common.
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
@@ -16,6 +17,20 @@ pub fn command(args: &[&str]) -> Command {
 /// Runs it.
 pub fn train(args: &[&str]) -> Output {
     command(args).output().expect("the command runs")
+}
+
+/// Starts it, sends it a signal once it listens, and waits for its end.
+pub fn stopped(args: &[&str], signal: &str) -> Output {
+    let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs");
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    // Signals are listened to before the promise is made.
+    let mut line = String::new();
+    while !line.starts_with("CPU:1: ") {
+        line.clear();
+        assert!(err.read_line(&mut line).unwrap() > 0, "it ended too early");
+    }
+    assert!(Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap().success());
+    child.wait_with_output().unwrap()
 }
 
 /// Bytes as text.
