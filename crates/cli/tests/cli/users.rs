@@ -116,7 +116,7 @@ fn users_share_the_cards_and_are_shown() {
     let Some(lab) = Lab::new("share-users") else { return };
     assert_eq!(lab.setup("").code, 0);
     let mut sleep = lab.command("run -q --memory 3GiB --name first -- sleep 300");
-    let alice = Running(sleep.uid(ALICE).gid(GROUP).stdout(Stdio::null()).spawn().unwrap());
+    let mut alice = Running(sleep.uid(ALICE).gid(GROUP).stdout(Stdio::null()).spawn().unwrap());
     let begin = Instant::now();
     while lab.devices(BOB)["processes"][0]["reserved_bytes"] != json!(3u64 << 30) {
         assert!(begin.elapsed() < Duration::from_secs(60), "{}", lab.devices(BOB));
@@ -151,5 +151,7 @@ fn users_share_the_cards_and_are_shown() {
     }
     let held = outcome(&mut lab.command(&format!("setup --remove --folder {}", lab.path())));
     assert!(held.code == 1 && held.err.contains("leases are held") && held.err.contains("59001"), "{}", held.err);
-    drop(alice);
+    // The wrapper passes it on: killed, it would leave the program behind.
+    assert!(Command::new("kill").arg(alice.0.id().to_string()).status().unwrap().success());
+    assert!(alice.0.wait().is_ok());
 }
