@@ -7,6 +7,8 @@
 
 use std::time::Instant;
 
+use std::sync::Arc;
+use plimsoll_kernels::CpuKernels;
 use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec, InstructionSet};
 use plimsoll_formats::read_graph_def;
 use plimsoll_graph::{AttrValue, Attrs, Graph, GraphDef, NodeDef};
@@ -14,7 +16,7 @@ use plimsoll_ops::Registry;
 use plimsoll_plan::{PlaceOptions, place};
 
 fn main() -> plimsoll::Result<()> {
-    let registry = Registry::standard();
+    let registry = Registry::standard(Arc::new(CpuKernels));
     let gpu = |index| DeviceSpec {
         name: DeviceName::local("GPU", index),
         kind: DeviceKind::Gpu,

@@ -7,8 +7,10 @@
 
 use std::time::Instant;
 
+use std::sync::Arc;
+use plimsoll_kernels::CpuKernels;
 use plimsoll_device::interpret::Loaded;
-use plimsoll_device::{DeviceSpec, InstructionSet};
+use plimsoll_device::{DeviceSpec, InstructionSet, Library};
 use plimsoll_graph::{AttrValue, Attrs, Graph, GraphDef, NodeDef, PartialShape, Shape};
 use plimsoll_ops::Registry;
 use plimsoll_plan::{Feed, PlaceOptions, Request, Signature, place, plan};
@@ -47,7 +49,7 @@ fn main() -> plimsoll::Result<()> {
     if counts.is_empty() {
         counts = vec![10_000, 100_000, 1_000_000];
     }
-    let registry = Registry::standard();
+    let registry = Registry::standard(Arc::new(CpuKernels));
     let devices = [0, 1].map(|index| DeviceSpec::cpu(index, None, 1, InstructionSet::Baseline));
     println!("{:14} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}", "shape", "nodes", "resolve", "place", "plan", "load", "text", "us/node");
     for (name, make) in SHAPES.iter().filter(|(name, _)| named.is_none_or(|wanted| wanted == name)) {
@@ -65,7 +67,8 @@ fn main() -> plimsoll::Result<()> {
             note(&mut times);
             let feed = |tensor: String| Feed { tensor, data_type: plimsoll::DataType::Float, shape: Shape::from([4]), value: None };
             let signature = Signature { feeds: feeds.into_iter().map(feed).collect(), fetches, targets };
-            let request = Request { graph: &graph, registry: &registry, devices: &devices, placement: &placement, signature: &signature };
+            let libraries = vec![&CpuKernels as &dyn Library; devices.len()];
+            let request = Request { graph: &graph, registry: &registry, devices: &devices, libraries: &libraries, placement: &placement, signature: &signature };
             let plan = plan(&request)?;
             note(&mut times);
             for (index, queue) in plan.queues().iter().enumerate() {

@@ -5,7 +5,8 @@
 use std::time::Instant;
 
 use plimsoll_device::Args;
-use plimsoll_kernels::product::{ProductSpec, product};
+use plimsoll_kernels::product::product;
+use plimsoll_request::product::ProductSpec;
 
 /// `(m, n, k, transpose_a, transpose_b)`: the products of a 784-300-100-10 network at batch 50 and 512, and square ones.
 const SHAPES: &[(u64, u64, u64, bool, bool)] = &[

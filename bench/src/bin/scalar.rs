@@ -5,10 +5,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use plimsoll_kernels::CpuKernels;
 use plimsoll::{DataType, Devices, Feed, GraphBuilder, HostTensor, Options, Registry, Shape, Signature};
 
 fn main() -> plimsoll::Result<()> {
-    let mut builder = GraphBuilder::new(Arc::new(Registry::standard()));
+    let mut builder = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let [a, x, b] = ["a", "x", "b"].map(|name| builder.placeholder(name, DataType::Float, &Shape::scalar()).build());
     let product = builder.mul(a?, x?).build()?;
     builder.add(product, b?).name("y").build()?;

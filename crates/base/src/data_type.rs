@@ -160,6 +160,22 @@ impl fmt::Display for ArgType {
     }
 }
 
+/// Written as TensorFlow's name.
+#[cfg(feature = "serde")]
+impl serde::Serialize for DataType {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for DataType {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<DataType, D::Error> {
+        let name = <String as serde::Deserialize>::deserialize(deserializer)?;
+        DataType::from_name(&name).ok_or_else(|| serde::de::Error::custom(format!("{name} is no element type")))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_device::interpret::Loaded;
-use plimsoll_device::{Device, DeviceSpec, Executable, Program, Run, Usage};
+use plimsoll_device::{CpuLibrary, Device, DeviceSpec, Executable, Library, Program, Run, Usage};
 use plimsoll_memory::{Block, Ledger, Loan};
 
 use crate::pool::CpuPool;
@@ -14,17 +14,19 @@ use crate::queue;
 #[derive(Debug)]
 pub struct CpuDevice {
     spec: DeviceSpec,
+    library: Arc<dyn CpuLibrary>,
     pool: Arc<CpuPool>,
     ledger: Arc<Ledger>,
     guarded: bool,
 }
 
 impl CpuDevice {
-    /// A device with the specification's limit, computing on the threads of `pool`; `spec.threads` becomes their number.
-    pub fn new(mut spec: DeviceSpec, pool: Arc<CpuPool>) -> CpuDevice {
+    /// A device with the specification's limit, computing on the threads of `pool` with kernels of `library`; `spec.threads` becomes the
+    /// number of threads.
+    pub fn new(mut spec: DeviceSpec, pool: Arc<CpuPool>, library: Arc<dyn CpuLibrary>) -> CpuDevice {
         spec.threads = pool.threads() as u32;
         let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
-        CpuDevice { spec, pool, ledger, guarded: false }
+        CpuDevice { spec, library, pool, ledger, guarded: false }
     }
 
     /// For tests: every block lies between pages that fault when they are touched.
@@ -41,6 +43,10 @@ impl CpuDevice {
 impl Device for CpuDevice {
     fn spec(&self) -> &DeviceSpec {
         &self.spec
+    }
+
+    fn library(&self) -> &dyn Library {
+        &*self.library
     }
 
     fn allocate(&self, bytes: Bytes, holder: &str) -> Result<Block> {
@@ -65,7 +71,8 @@ impl Device for CpuDevice {
     }
 
     fn load(&self, queue: u32, program: Arc<Program>) -> Result<Box<dyn Executable>> {
-        let loaded = Loaded::new(queue, &program, self.pool.threads()).map_err(|error| error.on_device(self.spec.name.to_string()))?;
+        let loaded = Loaded::new(queue, &program, self.pool.threads(), &self.spec, &*self.library)
+            .map_err(|error| error.on_device(self.spec.name.to_string()))?;
         Ok(Box::new(CpuExecutable(Arc::new(loaded))))
     }
 
@@ -86,12 +93,17 @@ impl Executable for CpuExecutable {
 #[cfg(test)]
 mod tests {
     use plimsoll_base::Code;
+    use plimsoll_device::conformance::TestKernels;
     use plimsoll_device::{InstructionSet, Options};
 
     use super::*;
 
     fn device(limit: u64) -> CpuDevice {
-        CpuDevice::new(DeviceSpec::cpu(0, Some(Bytes(limit)), 1, InstructionSet::Baseline), CpuPool::new(1).unwrap())
+        CpuDevice::new(
+            DeviceSpec::cpu(0, Some(Bytes(limit)), 1, InstructionSet::Baseline),
+            CpuPool::new(1).unwrap(),
+            Arc::<TestKernels>::default(),
+        )
     }
 
     #[test]
@@ -115,7 +127,8 @@ mod tests {
     fn devices_share_a_pool() {
         let options = Options::new().limit("CPU:0", "1MiB+2MiB").intra_op(3);
         let pool = CpuPool::with_inter_op(options.threads().unwrap(), options.queues()).unwrap();
-        let devices: Vec<CpuDevice> = options.resolve().unwrap().into_iter().map(|spec| CpuDevice::new(spec, pool.clone())).collect();
+        let devices: Vec<CpuDevice> =
+            options.resolve().unwrap().into_iter().map(|spec| CpuDevice::new(spec, pool.clone(), Arc::<TestKernels>::default())).collect();
         let limits: Vec<_> = devices.iter().map(|device| (device.spec().memory_limit, device.spec().threads)).collect();
         assert_eq!(limits, [(Some(Bytes(1 << 20)), 3), (Some(Bytes(2 << 20)), 3)]);
         assert!(devices[1].allocate(Bytes(2 << 20), "a").is_ok() && devices[0].allocate(Bytes(2 << 20), "a").is_err());

@@ -240,7 +240,7 @@ fn queues_that_wait_for_each_other_in_a_circle_fail() {
 #[test]
 fn one_queue_at_a_time_if_so_asked() {
     let spec = DeviceSpec::cpu(0, None, 3, InstructionSet::Baseline);
-    let device = CpuDevice::new(spec, CpuPool::with_inter_op(3, 1).unwrap());
+    let device = CpuDevice::new(spec, CpuPool::with_inter_op(3, 1).unwrap(), kernels());
     let inside = Arc::new(Inside::default());
     let single = |queue: u32, round: u32| command(Does::Mix(round.into()), 1, 200, &[queue], &[], &inside);
     let programs = (0..3).map(|queue| program(queue, (0..20).map(|round| single(queue, round)).collect())).collect();

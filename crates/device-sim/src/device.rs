@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll_base::{Bytes, Code, Error, Result};
 use plimsoll_device::interpret::Loaded;
-use plimsoll_device::{Device, DeviceSpec, Executable, Failure, Fault, Program, Run, Usage, Work};
+use plimsoll_device::{CpuLibrary, Device, DeviceSpec, Executable, Failure, Fault, Library, Program, Run, Usage, Work};
 use plimsoll_memory::{Block, Ledger, Loan};
 
 use crate::compute::Compute;
@@ -15,6 +15,7 @@ use crate::stream::{Job, Streams};
 /// A logical device on a simulated card.
 pub struct SimDevice {
     spec: DeviceSpec,
+    library: Arc<dyn CpuLibrary>,
     ledger: Arc<Ledger>,
     memory: CardMemory,
     /// What the card takes for itself.
@@ -28,23 +29,23 @@ impl SimDevice {
     ///
     /// # Errors
     /// As [`SimDevice::on`].
-    pub fn new(spec: DeviceSpec, ledger: Arc<Ledger>) -> Result<SimDevice> {
-        SimDevice::on(&Arc::default(), spec, ledger)
+    pub fn new(spec: DeviceSpec, ledger: Arc<Ledger>, library: Arc<dyn CpuLibrary>) -> Result<SimDevice> {
+        SimDevice::on(&Arc::default(), spec, ledger, library)
     }
 
-    /// A device on the card that computes with `compute`, with that line, of which the specification's overhead is taken at once.
+    /// A device on the card that computes with `compute` and kernels of `library`, with that line, of which the specification's overhead is taken at once.
     /// A card computes with one thread: `spec.threads` becomes 1.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where the line has no room for the overhead.
-    pub fn on(compute: &Arc<Compute>, mut spec: DeviceSpec, ledger: Arc<Ledger>) -> Result<SimDevice> {
+    pub fn on(compute: &Arc<Compute>, mut spec: DeviceSpec, ledger: Arc<Ledger>, library: Arc<dyn CpuLibrary>) -> Result<SimDevice> {
         spec.threads = 1;
         let mut overhead = Loan::new(&ledger, "context of the card");
         overhead.set(spec.overhead).map_err(plimsoll_base::Error::from)?;
         let lost = Arc::default();
         let memory = CardMemory::new(&ledger, &lost);
         let streams = Arc::new(Streams::new(compute, spec.card.as_ref().map_or(0, |card| card.priority)));
-        Ok(SimDevice { spec, ledger, memory, _overhead: overhead, streams, lost })
+        Ok(SimDevice { spec, library, ledger, memory, _overhead: overhead, streams, lost })
     }
 
     /// The device's line.
@@ -61,6 +62,10 @@ impl SimDevice {
 impl Device for SimDevice {
     fn spec(&self) -> &DeviceSpec {
         &self.spec
+    }
+
+    fn library(&self) -> &dyn Library {
+        &*self.library
     }
 
     fn allocate(&self, bytes: Bytes, holder: &str) -> Result<Block> {
@@ -97,7 +102,8 @@ impl Device for SimDevice {
             let message = format!("{} reaches outside of the memory of a card", command.label);
             return Err(Error::unimplemented(message).on_device(self.spec.name.to_string()));
         }
-        let loaded = Loaded::new(queue, &program, 1).map_err(|error| error.on_device(self.spec.name.to_string()))?;
+        let loaded =
+            Loaded::new(queue, &program, 1, &self.spec, &*self.library).map_err(|error| error.on_device(self.spec.name.to_string()))?;
         Ok(Box::new(SimExecutable { loaded: Arc::new(loaded), streams: self.streams.clone(), lost: self.lost.clone() }))
     }
 

@@ -182,7 +182,7 @@ fn beyond_reach(loaded: &Loaded, bindings: &Bindings) -> Option<u32> {
     };
     let is_fine = |step: &Step| {
         let args = match step.action {
-            Action::Kernel(_) => step.args.0..step.args.0 + step.args.1,
+            Action::Kernel { .. } => step.args.0..step.args.0 + step.args.1,
             Action::Copy { .. } | Action::Outside { .. } => 0..0,
         };
         args.chain([step.scratch, step.worker.0, step.guard].into_iter().filter(|index| *index != NONE)).all(is_reached)

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use plimsoll_base::Bytes;
-use plimsoll_device::conformance::{Rig, run_all};
+use plimsoll_device::conformance::{Rig, TestKernels, run_all};
 use plimsoll_device::{CardPart, Device, DeviceKind, DeviceName, DeviceSpec, InstructionSet};
 use plimsoll_device_sim::{Compute, SimDevice};
 use plimsoll_memory::Ledger;
@@ -12,10 +12,15 @@ use plimsoll_memory::Ledger;
 struct Cards {
     overhead: Bytes,
     is_one: bool,
+    kernels: Arc<TestKernels>,
     made: Mutex<Vec<Arc<SimDevice>>>,
 }
 
 impl Rig for Cards {
+    fn kernels(&self) -> &Arc<TestKernels> {
+        &self.kernels
+    }
+
     fn devices(&self, count: usize, line: Bytes) -> Vec<Arc<dyn Device>> {
         let shared = Arc::new(Compute::default());
         let device = |index: u32| {
@@ -25,7 +30,7 @@ impl Rig for Cards {
             let card = Some(CardPart { card, priority: -(index as i32), modelled: None });
             let spec = DeviceSpec { name, kind: DeviceKind::Gpu, overhead: self.overhead, card, ..cpu };
             let ledger = Ledger::new(spec.name.to_string(), spec.memory_limit);
-            Arc::new(SimDevice::on(&compute, spec, ledger).unwrap())
+            Arc::new(SimDevice::on(&compute, spec, ledger, self.kernels.clone()).unwrap())
         };
         let cards: Vec<Arc<SimDevice>> = (0..count as u32).map(device).collect();
         *self.made.lock().unwrap() = cards.clone();
@@ -42,6 +47,6 @@ impl Rig for Cards {
 #[test]
 fn cards_do_what_devices_do() {
     for (overhead, is_one) in [(0, false), (256 << 10, false), (0, true)] {
-        run_all(&Cards { overhead: Bytes(overhead), is_one, made: Mutex::default() });
+        run_all(&Cards { overhead: Bytes(overhead), is_one, kernels: Arc::default(), made: Mutex::default() });
     }
 }

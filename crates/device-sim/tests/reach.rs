@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use plimsoll_base::{Bytes, Code};
+use plimsoll_device::conformance::TestKernels;
 use plimsoll_device::*;
 use plimsoll_device_sim::SimDevice;
 use plimsoll_memory::{Address, Ledger};
@@ -24,7 +25,8 @@ impl CpuKernel for Counts {
 fn a_kernel_that_is_given_memory_of_the_processor_is_refused() {
     let spec =
         DeviceSpec { name: DeviceName::local("GPU", 0), kind: DeviceKind::Gpu, ..DeviceSpec::cpu(0, None, 1, InstructionSet::Baseline) };
-    let device = SimDevice::new(spec, Ledger::new("GPU:0", None)).unwrap();
+    let kernels = Arc::<TestKernels>::default();
+    let device = SimDevice::new(spec, Ledger::new("GPU:0", None), kernels.clone()).unwrap();
     let arena = device.allocate(Bytes(64), "arena").unwrap();
     let fed = [7u8; 64];
     let feed = Address::new(fed.as_ptr().cast_mut());
@@ -35,7 +37,7 @@ fn a_kernel_that_is_given_memory_of_the_processor_is_refused() {
         let command =
             |work, args| Command { work, args, scratch: None, worker_scratch: None, guard: None, waits: vec![], label: "a".into() };
         let copy = command(Work::Copy, vec![buffer(Place::Feed(0)), buffer(Place::Arena(0))]);
-        let program = Program { commands: vec![copy, command(Work::Kernel(prepared), vec![buffer(place)])] };
+        let program = Program { commands: vec![copy, command(Work::Kernel(kernels.call(prepared)), vec![buffer(place)])] };
         let executable = device.load(0, Arc::new(program)).unwrap();
         let bindings =
             Bindings { arenas: vec![arena.address()], feeds: vec![feed], constants: vec![feed], flags: vec![feed], ..Bindings::default() };

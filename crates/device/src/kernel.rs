@@ -5,9 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use plimsoll_base::{Code, Error, Kind};
+use serde::{Deserialize, Serialize};
 
 /// What a piece of work costs, for predictions.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Arithmetic operations.
     pub flops: f64,
@@ -70,17 +71,11 @@ pub trait CpuKernel: Send + Sync + fmt::Debug {
     /// 64-byte aligned, the latter for this thread alone.
     ///
     /// # Errors
-    /// A fault where a value (an index, say) makes no sense. Outputs are then unspecified.
+    /// A fault where a value (an index, say) makes no sense, and the request says that it can fail. Outputs are then unspecified.
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault>;
-
-    /// Whether some elements make [`CpuKernel::run`] return a fault. A plan keeps effects that follow such a kernel behind it.
-    /// A kernel that says `false` never faults; `true` is safe for every kernel, and costs freedom of order.
-    fn can_fail(&self) -> bool {
-        true
-    }
 }
 
-/// A kernel with what the plan needs to know of it.
+/// A kernel with its code, as a library of the processor makes it.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     /// Into how many pieces the work is cut; at least 1.
@@ -95,15 +90,6 @@ pub struct Prepared {
     pub in_place: Vec<(usize, usize)>,
     /// The code.
     pub kernel: Arc<dyn CpuKernel>,
-}
-
-impl Prepared {
-    /// How a call's scratch for those who take part is cut: `(slices, bytes of each, a multiple of 64)`. With `threads` threads
-    /// no more take part than there are pieces.
-    pub fn worker_slices(&self, threads: u32) -> (u32, u64) {
-        let bytes = self.per_worker.next_multiple_of(64);
-        if bytes == 0 { (0, 0) } else { (threads.min(self.chunks).max(1), bytes) }
-    }
 }
 
 /// Where the arguments of one call lie.

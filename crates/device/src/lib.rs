@@ -13,6 +13,7 @@ pub mod conformance;
 mod divide;
 pub mod interpret;
 mod kernel;
+mod library;
 mod name;
 mod options;
 mod program;
@@ -29,6 +30,7 @@ pub use divide::{
     visible_device_list,
 };
 pub use kernel::{Args, Cost, CpuKernel, Fault, Prepared};
+pub use library::{CpuLibrary, Evaluate, KernelCall, Library, Step, StepArg, Variant};
 pub use name::DeviceName;
 pub use options::{Environment, GpuConfig, MemoryLimit, Options, PlacementMode, VirtualDevices};
 pub use program::{BufferRef, Command, Place, Program, Wait, Work};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::Prepared;
+use crate::KernelCall;
 
 /// The block of memory that an argument lies in. The numbers index the tables of [`crate::Bindings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,7 +45,7 @@ pub struct Wait {
 #[derive(Clone, Debug)]
 pub enum Work {
     /// Calls a kernel.
-    Kernel(Prepared),
+    Kernel(KernelCall),
     /// Copies argument 0 to argument 1, which is as long; they may be in the memory of different devices.
     Copy,
     /// Reads or writes what is no device's memory: a file. The run's [`crate::Outside`] does it, under this number. Only devices
@@ -68,7 +68,7 @@ pub struct Command {
     /// Scratch that all pieces share; in the arena.
     pub scratch: Option<BufferRef>,
     /// Scratch of those who take part, in the arena, where the kernel asks for some: a slice for each of them, one after the
-    /// other (see [`Prepared::worker_slices`]).
+    /// other (see [`crate::Step::worker_slices`]).
     pub worker_scratch: Option<BufferRef>,
     /// A bool in memory: where it is 0 when the command's turn comes, the command is passed over.
     pub guard: Option<BufferRef>,

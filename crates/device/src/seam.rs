@@ -5,12 +5,15 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Result};
 use plimsoll_memory::{Block, Loan};
 
-use crate::{DeviceSpec, Program, Run};
+use crate::{DeviceSpec, Library, Program, Run};
 
 /// A logical device.
 pub trait Device: Send + Sync {
     /// Its name, kind, capacity and granularity.
     fn spec(&self) -> &DeviceSpec;
+
+    /// The kernels that it has.
+    fn library(&self) -> &dyn Library;
 
     /// Reserves `bytes` under the device's line in the name of `holder`, then backs them with zeroed memory; both end when
     /// the block is dropped. The host reaches it through [`Block::read`] and [`Block::write`] alone, and gives the device's programs

@@ -58,6 +58,8 @@ pub struct DeviceSpec {
     pub granularity: u64,
     /// Buffers in an arena begin at multiples of this many bytes.
     pub alignment: u64,
+    /// The instructions of the processor that computes for it.
+    pub instructions: InstructionSet,
     /// Threads that may compute for it at once; every one has its slice of scratch.
     pub threads: u32,
     /// Arithmetic operations in a second, all threads together: an estimate for predictions.
@@ -107,6 +109,7 @@ impl DeviceSpec {
             overhead: Bytes::ZERO,
             granularity: DeviceSpec::CPU_GRANULARITY,
             alignment: DeviceSpec::CPU_ALIGNMENT,
+            instructions,
             threads,
             flops: instructions.flops() * f64::from(threads),
             // One core draws about half of what two or more do.
@@ -186,7 +189,7 @@ pub enum InstructionSet {
     Baseline,
     /// AVX2 with FMA.
     Avx2,
-    /// AVX-512.
+    /// AVX-512 F, BW, DQ and VL, with what [`InstructionSet::Avx2`] has.
     Avx512,
     /// 64-bit ARM with Advanced SIMD.
     Neon,
@@ -197,11 +200,15 @@ impl InstructionSet {
     pub fn detect() -> InstructionSet {
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx512f") {
-                return InstructionSet::Avx512;
-            }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                return InstructionSet::Avx2;
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl");
+            match (avx2, avx512) {
+                (true, true) => return InstructionSet::Avx512,
+                (true, false) => return InstructionSet::Avx2,
+                (false, _) => {}
             }
         }
         if cfg!(target_arch = "aarch64") { InstructionSet::Neon } else { InstructionSet::Baseline }

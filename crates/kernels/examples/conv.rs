@@ -4,12 +4,15 @@ use std::time::Instant;
 
 use plimsoll_device::{Args, Prepared};
 use plimsoll_kernels::conv::{
-    ConvSpec, conv2d_backprop_filter_in_parts_on, conv2d_backprop_filter_on, conv2d_backprop_input_on, conv2d_on, depthwise_conv2d,
+    conv2d_backprop_filter_in_parts_on, conv2d_backprop_filter_on, conv2d_backprop_input_on, conv2d_on, depthwise_conv2d,
     depthwise_conv2d_backprop_filter, depthwise_conv2d_backprop_input,
 };
-use plimsoll_kernels::lrn::{LrnSpec, lrn, lrn_grad};
-use plimsoll_kernels::pool::{PoolSpec, avg_pool, avg_pool_grad, max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_with_argmax};
+use plimsoll_kernels::lrn::{lrn, lrn_grad};
+use plimsoll_kernels::pool::{avg_pool, avg_pool_grad, max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_with_argmax};
 use plimsoll_kernels::simd::Isa;
+use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::lrn::LrnSpec;
+use plimsoll_request::pool::PoolSpec;
 
 /// Nanoseconds of one call: the sum of each piece's best, so that what else runs on the machine does not count.
 fn time(prepared: &Prepared, arguments: &[[u64; 4]]) -> f64 {

@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use plimsoll_base::DataType;
 use plimsoll_device::{Args, Prepared};
-use plimsoll_kernels::expr::{BinaryOp, Expr, ExprBuilder, Scalar, UnaryOp, elementwise_on};
+use plimsoll_kernels::expr::elementwise_on;
 use plimsoll_kernels::simd::Isa;
+use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Reg, Scalar, UnaryOp};
 
 /// Nanoseconds of one call on arguments of `bytes` each.
 fn time(prepared: &Prepared, arguments: usize, bytes: usize) -> f64 {
@@ -34,7 +35,7 @@ fn time(prepared: &Prepared, arguments: usize, bytes: usize) -> f64 {
 
 fn expression(
     inputs: usize,
-    build: impl FnOnce(&mut ExprBuilder, &[plimsoll_kernels::expr::Reg]) -> plimsoll_base::Result<Vec<plimsoll_kernels::expr::Reg>>,
+    build: impl FnOnce(&mut ExprBuilder, &[Reg]) -> plimsoll_base::Result<Vec<Reg>>,
 ) -> plimsoll_base::Result<Expr> {
     let mut builder = ExprBuilder::new();
     let mut operands = Vec::new();

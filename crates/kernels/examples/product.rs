@@ -4,8 +4,9 @@
 use std::time::Instant;
 
 use plimsoll_device::{Args, Prepared};
-use plimsoll_kernels::product::{ProductSpec, Tuning, product_on};
+use plimsoll_kernels::product::{Tuning, product_on};
 use plimsoll_kernels::simd::Isa;
+use plimsoll_request::product::ProductSpec;
 
 /// Nanoseconds of one call: the sum of each piece's best, so that what else runs on the machine does not count.
 fn time(prepared: &Prepared, arguments: &[u64]) -> f64 {

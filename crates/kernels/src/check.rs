@@ -39,10 +39,6 @@ pub fn nothing() -> Prepared {
 struct Nothing;
 
 impl CpuKernel for Nothing {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, _: Range<u32>, _: &Args<'_>) -> Result<(), Fault> {
         Ok(())
     }

@@ -1,9 +1,62 @@
-//! Runs a kernel on values at hand, outside any plan: constant folding.
+//! Computes requests on values at hand, outside any plan: constant folding. The portable kernels give the same bits everywhere.
 
-use plimsoll_base::Result;
-use plimsoll_device::{Args, Prepared};
+use plimsoll_base::{Error, Result};
+#[cfg(test)]
+use plimsoll_device::Prepared;
+use plimsoll_device::{Args, Evaluate, InstructionSet, StepArg};
+use plimsoll_request::KernelRequest;
 
+use crate::CpuKernels;
 use crate::aligned::AlignedBytes;
+use crate::library::{Made, available, make};
+
+impl Evaluate for CpuKernels {
+    fn evaluate(&self, request: &KernelRequest, inputs: &[&[u8]], outputs: &[u64]) -> Result<Vec<Vec<u8>>> {
+        self.evaluate_on(InstructionSet::Baseline, request, inputs, outputs)
+    }
+}
+
+impl CpuKernels {
+    /// As [`Evaluate::evaluate`], with the kernels of an instruction set: other bits, maybe.
+    ///
+    /// # Errors
+    /// As there, and UNIMPLEMENTED where the processor does not have the set.
+    pub fn evaluate_on(
+        &self,
+        instructions: InstructionSet,
+        request: &KernelRequest,
+        inputs: &[&[u8]],
+        outputs: &[u64],
+    ) -> Result<Vec<Vec<u8>>> {
+        let Made { steps, between } = make(available(instructions)?, request)?;
+        let mut arguments: Vec<AlignedBytes> = inputs.iter().map(|bytes| AlignedBytes::copy_of(bytes)).collect();
+        arguments.extend(outputs.iter().map(|bytes| AlignedBytes::zeroed(*bytes as usize)));
+        let mut between: Vec<AlignedBytes> = between.iter().map(|bytes| AlignedBytes::zeroed(*bytes as usize)).collect();
+        for (prepared, args) in &steps {
+            let all = || (0..arguments.len() as u32).map(StepArg::Argument).collect();
+            let args = args.clone().unwrap_or_else(all);
+            let mut pointers = Vec::with_capacity(args.len());
+            for arg in args {
+                pointers.push(match arg {
+                    StepArg::Argument(index) => arguments.get_mut(index as usize).map(AlignedBytes::as_mut_ptr),
+                    StepArg::Between(index) => between.get_mut(index as usize).map(AlignedBytes::as_mut_ptr),
+                });
+            }
+            let pointers = pointers.into_iter().collect::<Option<Vec<*mut u8>>>();
+            let pointers = pointers.ok_or_else(|| Error::invalid_argument("a request with other arguments"))?;
+            let mut scratch = AlignedBytes::zeroed(prepared.scratch as usize);
+            let mut worker = AlignedBytes::zeroed(prepared.per_worker as usize);
+            let args = Args { pointers: &pointers, scratch: scratch.as_mut_ptr(), worker: worker.as_mut_ptr() };
+            // SAFETY: every buffer is its own, 64-byte aligned and as long as the caller says the request has it; one thread runs
+            // all pieces; the processor has the instruction set.
+            unsafe { prepared.kernel.run(0..prepared.chunks, &args) }.map_err(|fault| {
+                debug_assert!(request.can_fail(), "{request:?} failed: {fault:?}");
+                fault.to_error()
+            })?;
+        }
+        Ok(arguments[inputs.len()..].iter().map(|output| output.as_slice().to_vec()).collect())
+    }
+}
 
 /// Runs all pieces of `prepared` on these inputs; the outputs are `output_bytes` long each.
 ///
@@ -12,6 +65,7 @@ use crate::aligned::AlignedBytes;
 ///
 /// # Errors
 /// The kernel's fault.
+#[cfg(test)]
 pub fn run_on_bytes(prepared: &Prepared, inputs: &[&[u8]], output_bytes: &[u64]) -> Result<Vec<Vec<u8>>> {
     let mut inputs: Vec<AlignedBytes> = inputs.iter().map(|bytes| AlignedBytes::copy_of(bytes)).collect();
     let mut outputs: Vec<AlignedBytes> = output_bytes.iter().map(|bytes| AlignedBytes::zeroed(*bytes as usize)).collect();

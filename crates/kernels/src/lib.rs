@@ -4,13 +4,14 @@
 //! combine in a fixed order, so results depend on shapes and the instruction set, never on threads.
 
 mod aligned;
-pub mod anchor;
+mod anchor;
 pub mod check;
 pub mod conv;
 mod cut;
 mod evaluate;
 pub mod expr;
 pub mod gather;
+mod library;
 pub mod lrn;
 pub mod movement;
 pub mod nn;
@@ -25,4 +26,7 @@ pub mod simd;
 #[doc(hidden)]
 pub mod testing;
 
-pub use evaluate::run_on_bytes;
+pub use library::CpuKernels;
+
+#[cfg(test)]
+use evaluate::run_on_bytes;

@@ -4,10 +4,13 @@ use plimsoll_base::Result;
 use plimsoll_device::Prepared;
 
 use crate::conv::*;
-use crate::lrn::{LrnSpec, lrn_grad_on, lrn_on};
+use crate::lrn::{lrn_grad_on, lrn_on};
 use crate::pool::*;
 use crate::simd::Isa;
 use crate::testing;
+use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::lrn::LrnSpec;
+use plimsoll_request::pool::PoolSpec;
 
 /// As `made` in the script.
 fn made(count: u64, salt: u64) -> Vec<f32> {

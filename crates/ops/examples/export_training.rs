@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use plimsoll_base::{DataType, Result};
 use plimsoll_graph::{Graph, HostTensor, Output, PartialShape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::optimizer::{
     Adam, ExponentialMovingAverage, GradientDescent, Momentum, Optimizer, average_gradients, compute_gradients, exponential_decay,
 };
@@ -13,7 +14,7 @@ use plimsoll_ops::{GraphBuilder, Initializer, Registry, Reuse, Variable, Variabl
 
 fn main() {
     let folder = std::env::args().nth(1).unwrap_or_else(|| ".".to_string());
-    let registry = Arc::new(Registry::standard());
+    let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
     for (kind, kind_name) in [(VariableKind::Reference, "reference"), (VariableKind::Resource, "resource")] {
         for optimizer in ["sgd", "momentum", "nesterov", "adam"] {
             let graph = training(&registry, kind, optimizer).expect("the graph is built");

@@ -1,11 +1,12 @@
-//! Constant folding: what an operation gives where all that it needs is known, by its own kernel.
+//! Constant folding: what an operation gives where all that it needs is known, by the request that it makes.
 
 use plimsoll_base::Result;
+use plimsoll_device::Evaluate;
 use plimsoll_graph::{HostTensor, Node, Shape};
-use plimsoll_kernels::expr::{Expr, PartOperand, elementwise};
-use plimsoll_kernels::run_on_bytes;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::expr::{Expr, PartOperand};
 
-use crate::{Call, Fact, KernelCx, Lower, Meta, OpRules};
+use crate::{AnchorCall, Call, Fact, KernelCx, Lower, Meta, OpRules};
 
 /// Tensors with more elements than this are computed when the graph runs (splats are folded whatever their size).
 const MAX_ELEMENTS: u64 = 1024;
@@ -15,7 +16,7 @@ const MAX_ELEMENTS: u64 = 1024;
 ///
 /// # Errors
 /// What cannot be held.
-pub fn evaluate(rules: &OpRules, node: &Node, inputs: &[Fact], outputs: &[Fact]) -> Result<Option<Vec<HostTensor>>> {
+pub fn evaluate(by: &dyn Evaluate, rules: &OpRules, node: &Node, inputs: &[Fact], outputs: &[Fact]) -> Result<Option<Vec<HostTensor>>> {
     let Some(output_metas) = outputs.iter().map(meta).collect::<Option<Vec<Meta>>>() else { return Ok(None) };
     if let Lower::Alias = rules.lower {
         return alias(inputs, &output_metas);
@@ -27,19 +28,22 @@ pub fn evaluate(rules: &OpRules, node: &Node, inputs: &[Fact], outputs: &[Fact])
         Lower::Unary(_) | Lower::Binary(_) | Lower::Elementwise(_) => {
             let Some(values) = all(&values) else { return Ok(None) };
             let Ok(Some(expr)) = rules.lower.expression(&cx) else { return Ok(None) };
-            fold_expression(&expr, &values, &output_metas)
+            fold_expression(by, &expr, &values, &output_metas)
         }
         Lower::Move(prepare) => {
             if let Some(splat) = values.first().and_then(|value| value.as_ref()?.splat()) {
                 let splats = output_metas.iter().map(|meta| HostTensor::from_leading(meta.data_type, meta.shape.clone(), splat));
                 return splats.collect::<Result<_>>().map(Some);
             }
-            fold_call(prepare, &cx, &values, &output_metas)
+            fold_call(by, prepare, &cx, &values, &output_metas)
         }
-        Lower::Kernel(prepare) => fold_call(prepare, &cx, &values, &output_metas),
+        Lower::Kernel(prepare) => fold_call(by, prepare, &cx, &values, &output_metas),
         Lower::Anchor(make) => {
-            let prepare = |cx: &KernelCx<'_>| make(cx).and_then(|call| Ok(Call::new(call.anchor.prepare(None, None)?, call.inputs)));
-            fold_call(prepare, &cx, &values, &output_metas)
+            let prepare = |cx: &KernelCx<'_>| {
+                let AnchorCall { anchor, inputs } = make(cx)?;
+                Ok(Call::new(KernelRequest::Anchor { anchor, epilogue: None, pooling: None }, inputs))
+            };
+            fold_call(by, prepare, &cx, &values, &output_metas)
         }
         _ => Ok(None),
     }
@@ -65,12 +69,12 @@ fn alias(inputs: &[Fact], outputs: &[Meta]) -> Result<Option<Vec<HostTensor>>> {
 }
 
 /// As [`fold_part`], in parts where there are many operands.
-fn fold_expression(expr: &Expr, values: &[&HostTensor], outputs: &[Meta]) -> Result<Option<Vec<HostTensor>>> {
+fn fold_expression(by: &dyn Evaluate, expr: &Expr, values: &[&HostTensor], outputs: &[Meta]) -> Result<Option<Vec<HostTensor>>> {
     /// An expression with more operands is folded in parts of fewer.
     const MOST_OPERANDS: usize = 32;
     const PART_OPERANDS: usize = 25;
     if values.len() <= MOST_OPERANDS {
-        return fold_part(expr, values, outputs);
+        return fold_part(by, expr, values, outputs);
     }
     let mut made: Vec<Vec<HostTensor>> = Vec::new();
     for part in expr.split(PART_OPERANDS)? {
@@ -81,29 +85,31 @@ fn fold_expression(expr: &Expr, values: &[&HostTensor], outputs: &[Meta]) -> Res
         let operands: Vec<&HostTensor> = part.operands.iter().map(operand).collect();
         let meta = |data_type| Meta { data_type, shape: outputs[0].shape.clone() };
         let results: Vec<Meta> = part.expr.output_types().into_iter().map(meta).collect();
-        let Some(results) = fold_part(&part.expr, &operands, &results)? else { return Ok(None) };
+        let Some(results) = fold_part(by, &part.expr, &operands, &results)? else { return Ok(None) };
         made.push(results);
     }
     Ok(made.pop())
 }
 
-fn fold_part(expr: &Expr, values: &[&HostTensor], outputs: &[Meta]) -> Result<Option<Vec<HostTensor>>> {
+fn fold_part(by: &dyn Evaluate, expr: &Expr, values: &[&HostTensor], outputs: &[Meta]) -> Result<Option<Vec<HostTensor>>> {
     let splats: Option<Vec<&[u8]>> = values.iter().map(|value| value.splat()).collect();
     if let Some(splats) = splats {
         let scalars = vec![Vec::new(); splats.len()];
         let sizes = outputs.iter().map(Meta::element).collect::<Vec<_>>();
-        let Ok(results) = run_on_bytes(&elementwise(expr, &[], &scalars)?, &splats, &sizes) else { return Ok(None) };
+        let request = KernelRequest::Expr { expr: expr.clone(), shape: Vec::new(), operands: scalars };
+        let Ok(results) = by.evaluate(&request, &splats, &sizes) else { return Ok(None) };
         let tensors = results.iter().zip(outputs).map(|(bytes, meta)| HostTensor::from_leading(meta.data_type, meta.shape.clone(), bytes));
         return tensors.collect::<Result<_>>().map(Some);
     }
     if !outputs.iter().all(is_small) {
         return Ok(None);
     }
-    let shapes: Vec<Vec<u64>> = values.iter().map(|value| value.shape().to_vec()).collect();
-    run(&elementwise(expr, outputs[0].shape.dims(), &shapes)?, values, outputs)
+    let operands = values.iter().map(|value| value.shape().to_vec()).collect();
+    run(by, &KernelRequest::Expr { expr: expr.clone(), shape: outputs[0].shape.to_vec(), operands }, values, outputs)
 }
 
 fn fold_call(
+    by: &dyn Evaluate,
     prepare: impl Fn(&KernelCx<'_>) -> Result<Call>,
     cx: &KernelCx<'_>,
     values: &[Option<HostTensor>],
@@ -114,20 +120,17 @@ fn fold_call(
     }
     // What cannot be prepared here will say why when the plan needs it.
     let Ok(call) = prepare(cx) else { return Ok(None) };
-    let arguments = |inputs: &[usize]| inputs.iter().map(|input| values[*input].as_ref()).collect::<Option<Vec<&HostTensor>>>();
-    let further = call.then.as_ref().map_or(&[][..], |then| &then.inputs);
-    let (Some(first), Some(further)) = (arguments(&call.inputs), arguments(further)) else { return Ok(None) };
-    let Some(then) = call.then else { return run(&call.prepared, &first, outputs) };
-    let Some(between) = run(&call.prepared, &first, std::slice::from_ref(&then.between))? else { return Ok(None) };
-    run(&then.prepared, &between.iter().chain(further).collect::<Vec<_>>(), outputs)
+    let arguments = call.inputs.iter().map(|input| values[*input].as_ref()).collect::<Option<Vec<&HostTensor>>>();
+    let Some(arguments) = arguments else { return Ok(None) };
+    run(by, &call.request, &arguments, outputs)
 }
 
-/// What the kernel makes of the inputs; none where it fails.
-fn run(prepared: &plimsoll_device::Prepared, inputs: &[&HostTensor], outputs: &[Meta]) -> Result<Option<Vec<HostTensor>>> {
+/// What the request makes of the inputs; none where it fails.
+fn run(by: &dyn Evaluate, request: &KernelRequest, inputs: &[&HostTensor], outputs: &[Meta]) -> Result<Option<Vec<HostTensor>>> {
     let dense = inputs.iter().map(|tensor| tensor.dense()).collect::<Result<Vec<_>>>()?;
     let bytes: Vec<&[u8]> = dense.iter().map(|tensor| tensor.bytes().unwrap_or_default()).collect();
     let sizes = outputs.iter().map(Meta::bytes).collect::<Result<Vec<_>>>()?;
-    let Ok(results) = run_on_bytes(prepared, &bytes, &sizes) else { return Ok(None) };
+    let Ok(results) = by.evaluate(request, &bytes, &sizes) else { return Ok(None) };
     let tensors =
         results.iter().zip(outputs).map(|(bytes, meta)| HostTensor::from_leading(meta.data_type, Shape::clone(&meta.shape), bytes));
     tensors.collect::<Result<_>>().map(Some)

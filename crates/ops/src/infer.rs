@@ -143,7 +143,8 @@ pub fn infer_node(registry: &Registry, def: &OpDef, node: &Node, inputs: &[Fact]
     (rules.infer)(&mut cx).map_err(|error| error.at_node(&node.name))?;
     let mut outputs = cx.outputs;
     if outputs.iter().any(|fact| fact.value.is_none())
-        && let Some(values) = crate::evaluate(rules, node, inputs, &outputs).map_err(|error| error.at_node(&node.name))?
+        && let Some(by) = registry.folding()
+        && let Some(values) = crate::evaluate(by, rules, node, inputs, &outputs).map_err(|error| error.at_node(&node.name))?
     {
         for (fact, value) in outputs.iter_mut().zip(values) {
             fact.value = Some(value);

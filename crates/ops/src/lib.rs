@@ -26,5 +26,5 @@ pub use builder::{GraphBuilder, Initializer, OpBuilder, Reuse, Variable, Variabl
 pub use evaluate::evaluate;
 pub use infer::{Fact, InferCx, infer_node};
 pub use kernels::{Constraint, DEFAULT_DEVICE, Found, KernelDef, KernelRegistry};
-pub use lower::{AnchorCall, Call, KernelCx, Lower, Meta, StatefulCall, Then, Update};
+pub use lower::{AnchorCall, Call, KernelCx, Lower, Meta, StatefulCall, Update};
 pub use registry::{OpRules, Registry};

@@ -1,11 +1,11 @@
 //! What an operation becomes in a plan.
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_device::Prepared;
 use plimsoll_graph::{Attrs, HostTensor, Node, Shape};
-use plimsoll_kernels::anchor::Anchor;
-use plimsoll_kernels::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
-use plimsoll_kernels::pool::Pooling;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::Anchor;
+use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
+use plimsoll_request::movement::Movement;
 
 /// Type and shape of a tensor.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,37 +100,23 @@ impl KernelCx<'_> {
     }
 }
 
-/// A kernel, and which of the node's inputs are its arguments (the others were used up when it was prepared).
+/// A request, and which of the node's inputs are its arguments (the others were used up when it was made).
 pub struct Call {
-    /// The kernel. Its arguments are `inputs`, then all outputs of the node.
-    pub prepared: Prepared,
+    /// The request. Its arguments are `inputs`, then all outputs of the node.
+    pub request: KernelRequest,
     /// Positions of inputs.
-    pub inputs: Vec<usize>,
-    /// A second kernel, where the node takes two.
-    pub then: Option<Then>,
-    /// What the kernel does, where it is a pooling of input 0 that an anchor could do at once.
-    pub pooling: Option<Pooling>,
-}
-
-/// What makes a node's outputs of what its first kernel has left.
-pub struct Then {
-    /// What lies in between: the one result of the first kernel.
-    pub between: Meta,
-    /// The second kernel. Its arguments are what lies in between, then `inputs`, then all outputs of the node.
-    pub prepared: Prepared,
-    /// Positions of inputs that the second kernel reads as well.
     pub inputs: Vec<usize>,
 }
 
 impl Call {
-    /// A kernel that takes these inputs.
-    pub fn new(prepared: Prepared, inputs: impl Into<Vec<usize>>) -> Call {
-        Call { prepared, inputs: inputs.into(), then: None, pooling: None }
+    /// A request that takes these inputs.
+    pub fn new(request: KernelRequest, inputs: impl Into<Vec<usize>>) -> Call {
+        Call { request, inputs: inputs.into() }
     }
 
-    /// The same, with a second kernel that reads what lies in between, and these inputs.
-    pub fn then(self, between: Meta, prepared: Prepared, inputs: impl Into<Vec<usize>>) -> Call {
-        Call { then: Some(Then { between, prepared, inputs: inputs.into() }), ..self }
+    /// Elements of so many bytes that are moved.
+    pub fn moving(element: usize, movement: Movement, inputs: impl Into<Vec<usize>>) -> Call {
+        Call::new(KernelRequest::Movement { element, movement }, inputs)
     }
 }
 
@@ -144,8 +130,8 @@ pub struct AnchorCall {
 
 /// A kernel with state of its own, which lives as long as the session (a random generator's counter).
 pub struct StatefulCall {
-    /// The kernel. Its arguments are `inputs`, then the state (read and written), then all outputs of the node.
-    pub prepared: Prepared,
+    /// The request. Its arguments are `inputs`, then the state (read and written), then all outputs of the node.
+    pub request: KernelRequest,
     /// Positions of inputs.
     pub inputs: Vec<usize>,
     /// The state before the first run.

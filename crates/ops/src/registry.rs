@@ -1,8 +1,10 @@
 //! The rules of every operation, by name.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use plimsoll_base::{Error, Result};
+use plimsoll_device::Evaluate;
 use plimsoll_graph::{NodeId, OpTable, Output};
 
 use crate::GraphBuilder;
@@ -53,12 +55,14 @@ pub struct Registry {
     table: OpTable,
     rules: HashMap<&'static str, OpRules>,
     kernels: KernelRegistry,
+    folding: Option<Arc<dyn Evaluate>>,
 }
 
 impl Registry {
-    /// TensorFlow's table and kernels, and the rules of this crate.
-    pub fn standard() -> Registry {
-        let mut registry = Registry { kernels: KernelRegistry::tensorflow(), ..Registry::with_table(OpTable::tensorflow()) };
+    /// TensorFlow's table and kernels, and the rules of this crate; `folding` computes what is known beforehand.
+    pub fn standard(folding: Arc<dyn Evaluate>) -> Registry {
+        let (kernels, folding) = (KernelRegistry::tensorflow(), Some(folding));
+        let mut registry = Registry { kernels, folding, ..Registry::with_table(OpTable::tensorflow()) };
         for family in [
             crate::array::RULES,
             crate::checkpoint::RULES,
@@ -75,9 +79,9 @@ impl Registry {
         registry
     }
 
-    /// A table without rules and kernels.
+    /// A table without rules and kernels; nothing is folded.
     pub fn with_table(table: OpTable) -> Registry {
-        Registry { table, rules: HashMap::new(), kernels: KernelRegistry::empty() }
+        Registry { table, rules: HashMap::new(), kernels: KernelRegistry::empty(), folding: None }
     }
 
     /// Adds rules, or replaces those of the same name.
@@ -88,6 +92,11 @@ impl Registry {
     /// The table of operations.
     pub fn table(&self) -> &OpTable {
         &self.table
+    }
+
+    /// What computes values that are known beforehand.
+    pub fn folding(&self) -> Option<&dyn Evaluate> {
+        self.folding.as_deref()
     }
 
     /// Which kernels there are, by device type: what decides where a node may be placed.

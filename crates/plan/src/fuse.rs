@@ -2,18 +2,22 @@
 //! expression on an anchor becomes its epilogue. What is joined need not exist in memory.
 
 use plimsoll_base::{Error, Result};
+use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, Shape};
-use plimsoll_kernels::anchor::Anchor;
-use plimsoll_kernels::expr::{Expr, ExprBuilder, Reg};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::Anchor;
+use plimsoll_request::expr::{Expr, ExprBuilder, Reg};
 
+use crate::Request;
 use crate::lir::{Home, Lir, ValueId, View, Work, WorkId, WorkKind};
+use crate::prepare::request_of;
 
 /// A kernel is handed at most this many arguments.
 const MAX_ARGS: usize = 32;
 /// An expression has at most this many steps.
 const MAX_STEPS: usize = 256;
 
-pub(crate) fn fuse(lir: &mut Lir) -> Result<()> {
+pub(crate) fn fuse(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
     let mut readers = readers(lir);
     let mut definitions = lir.definitions();
     let mut is_awaited: IdVec<WorkId, bool> = IdVec::filled(false, lir.works.len());
@@ -32,7 +36,7 @@ pub(crate) fn fuse(lir: &mut Lir) -> Result<()> {
             }
         }
     }
-    join_poolings(lir);
+    join_poolings(request, lir);
     Ok(())
 }
 
@@ -140,12 +144,13 @@ fn candidate(
 }
 
 /// Puts poolings into the anchors that make what they pool, where nobody else reads that.
-fn join_poolings(lir: &mut Lir) {
+fn join_poolings(request: &Request<'_>, lir: &mut Lir) {
     let (uses, definitions) = (lir.uses(), lir.definitions());
     let ids: Vec<WorkId> = lir.live().map(|(id, _)| id).collect();
     for id in ids {
         let work = &lir.works[id];
-        let WorkKind::Kernel { pooling: Some(pooling), .. } = &work.kind else { continue };
+        let WorkKind::Kernel { call, .. } = &work.kind else { continue };
+        let KernelRequest::MaxPool(pooling) = &*call.request else { continue };
         let pooled = &work.inputs[0];
         let Some(producer_id) = definitions[pooled.value] else { continue };
         let producer = &lir.works[producer_id];
@@ -153,7 +158,9 @@ fn join_poolings(lir: &mut Lir) {
         let only_here = producer.outputs == [pooled.value] && uses[pooled.value] == [id] && lir.values[pooled.value].home == Home::Arena;
         let made = epilogue.as_ref().map_or(vec![anchor.data_type()], Expr::output_types);
         let alike = producer.device == work.device && producer.guard == work.guard && !producer.is_root;
-        if !only_here || !alike || producer.can_fail() || made != [pooled.data_type] || work.inputs.len() != 1 || !anchor.takes(pooling) {
+        let (spec, library) = (&request.devices[work.device.index()], request.libraries[work.device.index()]);
+        let is_better = || request_of(producer).is_some_and(|first| library.takes(spec, &first, &call.request));
+        if !only_here || !alike || producer.can_fail() || made != [pooled.data_type] || work.inputs.len() != 1 || !is_better() {
             continue;
         }
         let kind = WorkKind::Anchor { anchor: *anchor, epilogue: epilogue.clone(), pooling: Some(*pooling) };

@@ -59,7 +59,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     let mut lir = lower::lower(request, &pruned)?;
     lir.drop_dead();
     transfer::insert(&mut lir, request.devices);
-    fuse::fuse(&mut lir)?;
+    fuse::fuse(request, &mut lir)?;
     hazard::order_accesses(&mut lir)?;
     transfer::complete(&mut lir, request.devices);
     lower::settle_saves(&mut lir);

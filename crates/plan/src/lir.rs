@@ -7,11 +7,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_device::Prepared;
+use plimsoll_device::KernelCall;
 use plimsoll_graph::{HostTensor, IdVec, NodeId, Shape, define_id};
-use plimsoll_kernels::anchor::Anchor;
-use plimsoll_kernels::expr::Expr;
-use plimsoll_kernels::pool::Pooling;
+use plimsoll_request::anchor::Anchor;
+use plimsoll_request::expr::Expr;
+use plimsoll_request::pool::Pooling;
 
 use crate::plan::{DeviceId, PlanCall, PlanConstant, PlanFeed, PlanFetch, PlanVariable};
 
@@ -69,14 +69,15 @@ pub(crate) enum Arg {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a work of any kind becomes one of another by fusing")]
 pub(crate) enum WorkKind {
     /// The expression over every element of the shape. Operands are the inputs, results the outputs.
     Expr { expr: Expr, shape: Shape },
     /// Computed from the first inputs. With an epilogue, the further inputs are its further operands and its results the outputs;
     /// with a pooling, that follows, and its results are the outputs.
     Anchor { anchor: Anchor, epilogue: Option<Expr>, pooling: Option<Pooling> },
-    /// A kernel of its own; the pooling of input 0 that it is, if it is one.
-    Kernel { prepared: Prepared, args: Vec<Arg>, pooling: Option<Pooling> },
+    /// A step of a request, with its arguments.
+    Kernel { call: KernelCall, args: Vec<Arg> },
     /// Output 0 is input 0, byte for byte.
     Copy,
     /// What the plan's call of this number does with files, on the host, through so many bytes of scratch. Variables among inputs
@@ -111,7 +112,7 @@ impl Work {
         match &self.kind {
             WorkKind::Expr { expr, .. } => expr.can_fail(),
             WorkKind::Anchor { epilogue, .. } => epilogue.as_ref().is_some_and(Expr::can_fail),
-            WorkKind::Kernel { prepared, .. } => prepared.kernel.can_fail(),
+            WorkKind::Kernel { call, .. } => call.request.can_fail(),
             WorkKind::Copy => false,
             WorkKind::Outside { .. } => true,
         }

@@ -290,7 +290,7 @@ impl InPlace {
                 _ => (0..work.inputs.len()).collect(),
             };
             let mut taken: Vec<ValueId> = Vec::new();
-            for &(input, output) in &kernel.in_place {
+            for &(input, output) in &kernel.step().in_place {
                 let (source, target) = (work.inputs[inputs[input]].value, work.outputs[output]);
                 let at = position as u32;
                 let dies_here = lifetimes[source].is_some_and(|lifetime| lifetime.last == at && lifetime.unread_elsewhere <= at);

@@ -1,19 +1,22 @@
-//! A work's kernel: its code, its scratch and what it costs.
+//! A work's kernel: which variant of its request, its scratch and what it costs.
 
-use plimsoll_base::Result;
-use plimsoll_device::Prepared;
+use std::sync::Arc;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_device::{DeviceSpec, KernelCall, Variant};
 use plimsoll_graph::id::Id;
-use plimsoll_kernels::anchor::{Anchor, Epilogue};
-use plimsoll_kernels::expr::elementwise;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::{Anchor, Epilogue};
 
 use crate::Request;
 use crate::lir::{Lir, ValueId, Work, WorkKind};
+use crate::plan::DeviceId;
 
 /// A work's kernel and predicted time.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepare {
     /// None for copies, and works on files.
-    pub kernel: Option<Prepared>,
+    pub kernel: Option<KernelCall>,
     pub seconds: f64,
     /// Bytes of scratch that all pieces share, as a multiple of 64, and of the slices behind it, one for each who takes part.
     pub shared: u64,
@@ -30,27 +33,59 @@ impl Prepare {
 /// What a command costs beside its kernel: waiting for it, and calling it.
 const SECONDS_PER_COMMAND: f64 = 2e-7;
 
-pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<Prepare> {
+/// The variant of a request that takes a device the least time; of equal ones the first.
+///
+/// # Errors
+/// What the device's library says.
+pub(crate) fn choose(request: &Request<'_>, device: DeviceId, kernel: &KernelRequest) -> Result<Variant> {
+    let spec = &request.devices[device.index()];
+    let library = request.libraries.get(device.index()).ok_or_else(|| Error::internal(format!("{} has no library", spec.name)))?;
+    let seconds = |variant: &Variant, spec: &DeviceSpec| variant.steps.iter().map(|step| spec.seconds(step.cost)).sum::<f64>();
+    let variants = library.variants(spec, kernel)?.into_iter().filter(|variant| !variant.steps.is_empty());
+    let best = variants.min_by(|one, other| seconds(one, spec).total_cmp(&seconds(other, spec)));
+    best.ok_or_else(|| Error::unimplemented(format!("{} has no kernel for it", spec.name)))
+}
+
+/// As [`choose`], for works that are one kernel.
+///
+/// # Errors
+/// As [`choose`]; INTERNAL where the variant has several steps.
+pub(crate) fn choose_one(request: &Request<'_>, device: DeviceId, kernel: KernelRequest) -> Result<KernelCall> {
+    let variant = choose(request, device, &kernel)?;
+    match variant.steps.len() {
+        1 => Ok(KernelCall { request: Arc::new(kernel), variant: Arc::new(variant), step: 0 }),
+        steps => Err(Error::internal(format!("{} computes in {steps} steps what has to be one", variant.name))),
+    }
+}
+
+/// The request of a work whose arguments are all its inputs, then all its outputs; none for other works.
+pub(crate) fn request_of(work: &Work) -> Option<KernelRequest> {
     let operands = |from: usize| work.inputs[from..].iter().map(|view| view.shape.to_vec()).collect::<Vec<_>>();
-    let kernel = match &work.kind {
-        WorkKind::Expr { expr, shape } => Some(elementwise(expr, shape.dims(), &operands(0))?),
+    match &work.kind {
+        WorkKind::Expr { expr, shape } => Some(KernelRequest::Expr { expr: expr.clone(), shape: shape.to_vec(), operands: operands(0) }),
         WorkKind::Anchor { anchor, epilogue, pooling } => {
             let epilogue = epilogue.as_ref().map(|expr| Epilogue { expr: expr.clone(), operands: operands(Anchor::INPUTS) });
-            Some(anchor.prepare(epilogue, *pooling)?)
+            Some(KernelRequest::Anchor { anchor: *anchor, epilogue, pooling: *pooling })
         }
-        WorkKind::Kernel { prepared, .. } => Some(prepared.clone()),
-        WorkKind::Copy | WorkKind::Outside { .. } => None,
+        WorkKind::Kernel { .. } | WorkKind::Copy | WorkKind::Outside { .. } => None,
+    }
+}
+
+pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<Prepare> {
+    let kernel = match &work.kind {
+        WorkKind::Kernel { call, .. } => Some(call.clone()),
+        _ => request_of(work).map(|kernel| choose_one(request, work.device, kernel)).transpose()?,
     };
     let spec = &request.devices[work.device.index()];
-    let seconds =
-        kernel.as_ref().map_or_else(|| copy_seconds(request, lir, work), |kernel| spec.seconds(kernel.cost)) + SECONDS_PER_COMMAND;
+    let step = kernel.as_ref().map(KernelCall::step);
+    let seconds = step.map_or_else(|| copy_seconds(request, lir, work), |step| spec.seconds(step.cost)) + SECONDS_PER_COMMAND;
     let scratch = match work.kind {
         WorkKind::Outside { scratch, .. } => scratch,
-        _ => kernel.as_ref().map_or(0, |kernel| kernel.scratch),
+        _ => step.map_or(0, |step| step.scratch),
     };
     let shared = scratch.next_multiple_of(64);
-    let slices = kernel.as_ref().map_or(0, |kernel| {
-        let (slices, bytes) = kernel.worker_slices(spec.threads);
+    let slices = step.map_or(0, |step| {
+        let (slices, bytes) = step.worker_slices(spec.threads);
         bytes.saturating_mul(u64::from(slices))
     });
     Ok(Prepare { kernel, seconds, shared, slices })

@@ -1,7 +1,7 @@
 //! What is asked of the planner.
 
 use plimsoll_base::DataType;
-use plimsoll_device::DeviceSpec;
+use plimsoll_device::{DeviceSpec, Library};
 use plimsoll_graph::{Graph, HostTensor, Shape};
 use plimsoll_ops::Registry;
 
@@ -40,6 +40,8 @@ pub struct Request<'a> {
     pub registry: &'a Registry,
     /// The devices. The first CPU holds feeds and fetches.
     pub devices: &'a [DeviceSpec],
+    /// For each device, the kernels that it has.
+    pub libraries: &'a [&'a dyn Library],
     /// The device of every node of the graph.
     pub placement: &'a Placement,
     /// What is fed, fetched and run.

@@ -38,7 +38,7 @@ pub enum PlacementLog {
 impl From<plimsoll_runtime::Devices> for Devices {
     /// Devices that somebody else made, with TensorFlow's operations.
     fn from(inner: plimsoll_runtime::Devices) -> Devices {
-        Devices { inner, registry: Arc::new(Registry::standard()), log: PlacementLog::default() }
+        Devices { inner, registry: Arc::new(plimsoll_runtime::standard_registry()), log: PlacementLog::default() }
     }
 }
 
@@ -50,7 +50,7 @@ impl Devices {
     /// INVALID_ARGUMENT naming option and value for options that make no sense; UNIMPLEMENTED for those of later work.
     pub fn open(options: &Options) -> Result<Devices> {
         let inner = plimsoll_runtime::Devices::open_in(options, &machine::environment())?;
-        let devices = Devices { inner, registry: Arc::new(Registry::standard()), log: PlacementLog::default() };
+        let devices = Devices { inner, registry: Arc::new(plimsoll_runtime::standard_registry()), log: PlacementLog::default() };
         if options.log_placement {
             note(devices.device_mapping());
         }

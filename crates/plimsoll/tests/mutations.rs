@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use plimsoll::formats::read_graph_def;
-use plimsoll::{AttrValue, Bytes, DataType, Devices, GraphDef, HostTensor, Options, PartialShape, Registry, Shape};
+use plimsoll::{AttrValue, Bytes, DataType, Devices, GraphDef, HostTensor, Options, PartialShape, Shape};
 
 /// A small generator (xorshift), so that every run sees the same graphs.
 struct Random(u64);
@@ -93,7 +93,7 @@ fn damage(random: &mut Random, graph: &mut GraphDef, ops: &[&'static str]) {
 
 /// Plans and runs what can be planned and run.
 fn use_it(devices: &Devices, graph: GraphDef, feeds: &[(&str, &HostTensor)]) {
-    let Ok(graph) = plimsoll::Graph::resolve(graph, Registry::standard().table()) else { return };
+    let Ok(graph) = plimsoll::Graph::resolve(graph, plimsoll_runtime::standard_registry().table()) else { return };
     let Ok(session) = devices.session(graph) else { return };
     let _ = session.run(&[], &[], &["init"]);
     let fed: Vec<plimsoll::Fed<'_>> = feeds.iter().map(|(name, tensor)| (*name, (*tensor).clone())).collect();
@@ -112,7 +112,7 @@ fn damaged_graphs_give_values_or_errors() {
     let mut options = Options::new().limit("CPU:0", limit).limit("CPU:1", limit).intra_op(2);
     options.device_count.insert("CPU".into(), 2);
     let devices = Devices::open(&options).unwrap();
-    let registry = Registry::standard();
+    let registry = plimsoll_runtime::standard_registry();
     let ops = registry.names();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/cases");
     let cases: Vec<(GraphDef, HostTensor, HostTensor)> = ["mlp_sgd_ref", "mlp_adam_resource", "towers"]

@@ -9,6 +9,7 @@ use plimsoll_device::{
     Device, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, LogicalDevice, Options, PhysicalDevice, Reserve,
 };
 use plimsoll_device_sim::{Compute, SimDevice};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::machine::{CardInfo, Denied, Machine, Member, OUT_OF_MEMORY, StateDir, Wait, Who};
 use plimsoll_memory::{Ledger, Upstream};
 
@@ -106,7 +107,7 @@ fn device(gpu: &LogicalDevice, card: usize, compute: &Arc<Compute>, member: &Arc
         upstream = upstream.touched();
     }
     let ledger = Ledger::with_upstream(spec.name.to_string(), spec.memory_limit, upstream);
-    Ok(Arc::new(SimDevice::on(compute, spec, ledger)?))
+    Ok(Arc::new(SimDevice::on(compute, spec, ledger, Arc::new(CpuKernels))?))
 }
 
 /// What the driver calls it, and who is in the way.

@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::config::{find_device, get_memory_info, reset_memory_stats};
-use plimsoll_device::{Device, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, LogicalDevice, Options, PhysicalDevice};
+use plimsoll_device::{
+    Device, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, Library, LogicalDevice, Options, PhysicalDevice,
+};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::machine::Machine;
 
 use crate::idle::Idle;
@@ -70,7 +73,8 @@ impl Devices {
             ..DeviceSpec::cpu(cpu.index(), cpu.memory_limit, threads as u32, InstructionSet::detect())
         };
         let cpus = division.of(DeviceKind::Cpu).map(spec);
-        let mut devices: Vec<Arc<dyn Device>> = cpus.map(|spec| Arc::new(CpuDevice::new(spec, pool.clone())) as Arc<dyn Device>).collect();
+        let mut devices: Vec<Arc<dyn Device>> =
+            cpus.map(|spec| Arc::new(CpuDevice::new(spec, pool.clone(), Arc::new(CpuKernels))) as Arc<dyn Device>).collect();
         devices.extend(crate::cards::open(&division, &cards, leased, options)?);
         Devices::of(devices, options, Some(division))
     }
@@ -90,6 +94,11 @@ impl Devices {
         let leased = crate::cards::of_a_lease(&mut cards, environment)?;
         let division = plimsoll_device::resolve(&cards, options, environment)?;
         Ok((cards, leased, division))
+    }
+
+    /// For each device, the kernels that it has.
+    pub(crate) fn libraries(&self) -> Vec<&dyn Library> {
+        self.all().iter().map(|device| device.library()).collect()
     }
 
     /// Devices that somebody else made.

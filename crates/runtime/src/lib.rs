@@ -33,3 +33,8 @@ pub use session::{Fill, FindStored, Session, VariableInfo};
 pub use stats::{DeviceStepStats, NodeExecStats, RunMetadata};
 pub use stored::{Stored, StoredVariable};
 pub use times::Times;
+
+/// TensorFlow's operations with the rules of this project. What is known beforehand is computed by portable kernels.
+pub fn standard_registry() -> plimsoll_ops::Registry {
+    plimsoll_ops::Registry::standard(std::sync::Arc::new(plimsoll_kernels::CpuKernels))
+}

@@ -177,7 +177,7 @@ impl Recorder {
                     queue.nodes[position].iter().map(|id| (graph.node(*id).name.clone(), graph.node(*id).op.clone())).collect();
                 let first = nodes.first().map_or_else(String::new, |(_, operation)| operation.clone());
                 let (operation, pieces, cost) = match &command.work {
-                    Work::Kernel(prepared) => (first, prepared.chunks, prepared.cost),
+                    Work::Kernel(call) => (first, call.step().chunks, call.step().cost),
                     Work::Copy => ("copy".into(), 1, Cost::default()),
                     Work::Outside { .. } => ("file".into(), 1, Cost::default()),
                 };

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use plimsoll_base::DataType;
 use plimsoll_device::Options;
 use plimsoll_graph::{HostTensor, PartialShape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::{Feed, Signature};
@@ -39,7 +40,7 @@ static ALLOCATOR: Counting = Counting;
 
 /// One layer, a product with bias and relu, a reduction and an update of the weights, half of it on another device.
 fn session(options: &Options) -> Session {
-    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let x = b.placeholder("x", DataType::Float, PartialShape::unknown()).build().unwrap();
     let w = b.get_variable("w", DataType::Float, [32, 16], &Initializer::Constant(0.01)).unwrap();
     let bias = b.get_variable("bias", DataType::Float, [16], &Initializer::Constant(0.5)).unwrap();

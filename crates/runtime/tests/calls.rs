@@ -5,6 +5,7 @@ use std::sync::Arc;
 use plimsoll_base::{Code, DataType, Error};
 use plimsoll_device::Options;
 use plimsoll_graph::{ArgDef, AttrList, AttrValue, Attrs, FuncRef, FunctionDef, Graph, GraphDef, HostTensor, Library, NodeDef, OpDef};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
 use plimsoll_runtime::{Devices, Session};
 
@@ -85,7 +86,7 @@ fn graph(functions: Vec<FunctionDef>, nodes: Vec<NodeDef>) -> GraphDef {
 }
 
 fn session(def: GraphDef) -> Result<Session, Error> {
-    let registry = Arc::new(Registry::standard());
+    let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
     let mut options = Options::new();
     options.device_count.insert("CPU".into(), 2);
     Session::new(&Devices::open(&options)?, &Graph::resolve(def, registry.table())?, registry)

@@ -8,6 +8,7 @@ use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec, InstructionSet
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::{AttrValue, HostTensor, NodeId, Output, PartialShape, Shape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::Ledger;
 use plimsoll_ops::builder::{Initializer, VariableKind};
 use plimsoll_ops::{GraphBuilder, Registry};
@@ -114,18 +115,18 @@ fn open(second: &str, limits: [Option<Bytes>; 2]) -> Devices {
         "/gpu:0" => {
             let spec = DeviceSpec { name: DeviceName::local("GPU", 0), kind: DeviceKind::Gpu, ..cpu(1) };
             let ledger = Ledger::new(spec.name.to_string(), limits[1]);
-            Arc::new(SimDevice::new(spec, ledger).unwrap())
+            Arc::new(SimDevice::new(spec, ledger, Arc::new(CpuKernels)).unwrap())
         }
-        _ => Arc::new(CpuDevice::new(cpu(1), pool.clone())),
+        _ => Arc::new(CpuDevice::new(cpu(1), pool.clone(), Arc::new(CpuKernels))),
     };
-    Devices::with(vec![Arc::new(CpuDevice::new(cpu(0), pool)), other], &Options::new()).unwrap()
+    Devices::with(vec![Arc::new(CpuDevice::new(cpu(0), pool, Arc::new(CpuKernels))), other], &Options::new()).unwrap()
 }
 
 struct Graph(GraphBuilder);
 
 impl Graph {
     fn new() -> Graph {
-        let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+        let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
         b.set_variable_kind(VariableKind::Resource);
         Graph(b)
     }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, DataType};
 use plimsoll_device::Options;
 use plimsoll_graph::{HostTensor, PartialShape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_runtime::{Devices, Session};
 
 /// A variable of so many rows of 4 KiB, and a product that has an arena of as much.
 fn session(devices: &Devices, rows: u64) -> Session {
-    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let x = b.placeholder("x", DataType::Float, PartialShape(Some(vec![None, Some(1024)]))).build().unwrap();
     let v = b.get_variable("v", DataType::Float, [rows, 1024], &Initializer::Ones).unwrap();
     b.global_variables_initializer().unwrap();

@@ -2,10 +2,11 @@
 #![allow(dead_code, reason = "every test file uses some of it")]
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use plimsoll_base::Bytes;
+use plimsoll_device::conformance::TestKernels;
 use plimsoll_device::*;
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_memory::Block;
@@ -86,12 +87,18 @@ impl CpuKernel for Cells {
     }
 }
 
+/// The kernels of all tests of a program.
+pub fn kernels() -> Arc<TestKernels> {
+    static KERNELS: LazyLock<Arc<TestKernels>> = LazyLock::new(Arc::default);
+    KERNELS.clone()
+}
+
 /// A command over cells of the arena: `inputs` and the output, each one cell or as many as there are pieces.
 pub fn command(does: Does, chunks: u32, turns: u32, cells: &[u32], waits: &[(u32, u32)], inside: &Arc<Inside>) -> Command {
     let kernel = Arc::new(Cells { does, chunks, turns, scratch: true, inside: inside.clone() });
     let prepared = Prepared { chunks, scratch: 0, per_worker: 64, cost: Cost::default(), in_place: vec![], kernel };
     Command {
-        work: Work::Kernel(prepared),
+        work: Work::Kernel(kernels().call(prepared)),
         args: cells.iter().map(|&cell| arena(cell, u64::from(chunks))).collect(),
         scratch: None,
         worker_scratch: None,
@@ -118,7 +125,7 @@ pub fn program(queue: u32, mut commands: Vec<Command>) -> Program {
 
 pub fn device(threads: usize) -> CpuDevice {
     let spec = DeviceSpec::cpu(0, None, threads as u32, InstructionSet::Baseline);
-    CpuDevice::new(spec, CpuPool::new(threads).unwrap())
+    CpuDevice::new(spec, CpuPool::new(threads).unwrap(), kernels())
 }
 
 /// Programs loaded on one device, with one run and its arena.

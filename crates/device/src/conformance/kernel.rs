@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::Rig;
 use crate::{Args, BufferRef, Command, Cost, CpuKernel, Fault, Place, Prepared, Wait, Work};
 
 /// What a command does with its cells of eight bytes, in as many pieces as there are cells.
@@ -56,10 +57,10 @@ pub(super) fn cells(device: u32, first: u64, count: u64) -> BufferRef {
     BufferRef { place: Place::Arena(device), offset: first * 8, bytes: count * 8 }
 }
 
-pub(super) fn call(does: Does, pieces: u32, args: Vec<BufferRef>, waits: &[(u32, u32)]) -> Command {
+pub(super) fn call(rig: &dyn Rig, does: Does, pieces: u32, args: Vec<BufferRef>, waits: &[(u32, u32)]) -> Command {
     let kernel = Arc::new(does);
     let prepared = Prepared { chunks: pieces, scratch: 0, per_worker: 0, cost: Cost::default(), in_place: vec![], kernel };
-    command(Work::Kernel(prepared), args, waits)
+    command(Work::Kernel(rig.kernels().call(prepared)), args, waits)
 }
 
 pub(super) fn copy(from: BufferRef, to: BufferRef, waits: &[(u32, u32)]) -> Command {

@@ -5,6 +5,7 @@
 //! device's memory but its own kernels, copies, and [`plimsoll_memory::Block::read`] and `write`.
 
 mod kernel;
+mod library;
 mod memory;
 mod runs;
 
@@ -14,10 +15,15 @@ use plimsoll_base::Bytes;
 
 use crate::Device;
 
+pub use library::TestKernels;
+
 /// Makes devices for the suite.
 pub trait Rig {
     /// So many fresh devices of one process, each with that line, that can take part in one run.
     fn devices(&self, count: usize, line: Bytes) -> Vec<Arc<dyn Device>>;
+
+    /// The library of all devices.
+    fn kernels(&self) -> &Arc<TestKernels>;
 
     /// Breaks a device, as hardware does. Whether it can be broken.
     fn lose(&self, _device: &Arc<dyn Device>) -> bool {

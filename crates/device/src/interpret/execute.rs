@@ -27,7 +27,7 @@ pub unsafe fn execute(run: &Run, pointers: &[*mut u8], step: &Step, pieces: Rang
     let (first, count) = (step.args.0 as usize, step.args.1 as usize);
     let arguments = &pointers[first..first + count];
     match &step.action {
-        Action::Kernel(kernel) => {
+        Action::Kernel { kernel, can_fail } => {
             // Scratch of no bytes: an aligned address that points nowhere.
             let nowhere = without_provenance_mut(64);
             let scratch = if step.scratch == NONE { nowhere } else { pointers[step.scratch as usize] };
@@ -40,7 +40,7 @@ pub unsafe fn execute(run: &Run, pointers: &[*mut u8], step: &Step, pieces: Rang
             // the caller's promise.
             let run = || unsafe { kernel.run(pieces, &args) };
             let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(PANICKED));
-            debug_assert!(done.is_ok() || done == Err(PANICKED) || kernel.can_fail(), "{kernel:?} failed: {done:?}");
+            debug_assert!(done.is_ok() || done == Err(PANICKED) || *can_fail, "{kernel:?} failed: {done:?}");
             done
         }
         Action::Copy { bytes } => {

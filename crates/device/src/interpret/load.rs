@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::{Bindings, BufferRef, Command, CpuKernel, Place, Program, Run, Wait, Work};
+use crate::{
+    Bindings, BufferRef, Command, CpuKernel, CpuLibrary, DeviceSpec, KernelCall, Place, Prepared, Program, Run, Step as KernelStep, Wait,
+    Work,
+};
 use plimsoll_base::{Error, Result};
 
 /// Copies are cut into pieces of this many bytes.
@@ -14,6 +17,9 @@ const WORTH_WAKING: f64 = 2e-5;
 /// What one thread does in a second, as far as [`WORTH_WAKING`] is concerned.
 const FLOPS: f64 = 3e10;
 const BANDWIDTH: f64 = 8e9;
+
+/// What makes the code of a call.
+type CodeOf<'a> = &'a dyn Fn(&KernelCall) -> Result<Prepared>;
 
 /// The index in the table of pointers of one that is not there.
 pub const NONE: u32 = u32::MAX;
@@ -68,7 +74,12 @@ pub struct Step {
 #[derive(Debug)]
 pub enum Action {
     /// Calls a kernel.
-    Kernel(Arc<dyn CpuKernel>),
+    Kernel {
+        /// Its code.
+        kernel: Arc<dyn CpuKernel>,
+        /// Whether some elements make it fail.
+        can_fail: bool,
+    },
     /// Copies so many bytes.
     Copy {
         /// How many.
@@ -88,11 +99,11 @@ pub enum Action {
 }
 
 impl Loaded {
-    /// Queue `queue` of a plan for a device that computes with so many threads.
+    /// Queue `queue` of a plan for a device that computes with so many threads, with the code of that library.
     ///
     /// # Errors
-    /// INTERNAL where the program contradicts itself.
-    pub fn new(queue: u32, program: &Program, threads: usize) -> Result<Loaded> {
+    /// INTERNAL where the program contradicts itself; what the library says of a call.
+    pub fn new(queue: u32, program: &Program, threads: usize, spec: &DeviceSpec, library: &dyn CpuLibrary) -> Result<Loaded> {
         let mut loaded = Loaded {
             queue,
             threads: threads as u32,
@@ -105,12 +116,12 @@ impl Loaded {
             queues: queue as usize + 1,
         };
         for command in &program.commands {
-            loaded.command(command, threads as u32).map_err(|error| error.at_node(&*command.label))?;
+            loaded.command(command, threads as u32, &|call| library.code(spec, call)).map_err(|error| error.at_node(&*command.label))?;
         }
         Ok(loaded)
     }
 
-    fn command(&mut self, command: &Command, threads: u32) -> Result<()> {
+    fn command(&mut self, command: &Command, threads: u32, code: CodeOf<'_>) -> Result<()> {
         let first = self.pointers.len() as u32;
         for buffer in &command.args {
             self.pointer(buffer)?;
@@ -131,8 +142,13 @@ impl Loaded {
         };
         let mut slice_bytes = 0;
         let (action, chunks, wakes) = match &command.work {
-            Work::Kernel(prepared) => {
-                let (slices, bytes) = prepared.worker_slices(threads);
+            Work::Kernel(call) => {
+                let step = call.variant.steps.get(call.step as usize).ok_or_else(|| Error::internal("no such step"))?;
+                let prepared = code(call)?;
+                if KernelStep::of(&prepared, step.args.clone()) != *step {
+                    return Err(Error::internal(format!("{} is another kernel here", call.variant.name)));
+                }
+                let (slices, bytes) = step.worker_slices(threads);
                 let have = command.worker_scratch.map_or(0, |buffer| buffer.bytes);
                 if bytes.checked_mul(u64::from(slices)).is_none_or(|needed| needed > have) {
                     return Err(Error::internal(format!("{have} bytes of scratch are not {slices} slices of {bytes} bytes")));
@@ -143,7 +159,7 @@ impl Loaded {
                 }
                 let seconds = (prepared.cost.flops / FLOPS).max(prepared.cost.bytes / BANDWIDTH);
                 let wakes = seconds == 0.0 || seconds >= WORTH_WAKING;
-                (Action::Kernel(prepared.kernel.clone()), prepared.chunks, wakes)
+                (Action::Kernel { kernel: prepared.kernel, can_fail: call.request.can_fail() }, prepared.chunks, wakes)
             }
             Work::Copy => {
                 let [from, to] = command.args[..] else {
@@ -218,6 +234,8 @@ impl Loaded {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_request::KernelRequest;
+
     use super::*;
 
     fn buffer(place: Place, bytes: u64) -> BufferRef {
@@ -237,18 +255,38 @@ mod tests {
         }
     }
 
+    /// Gives every call the kernel that its step describes, or another one.
+    #[derive(Debug)]
+    struct Library(bool);
+
+    impl crate::Library for Library {
+        fn variants(&self, _: &DeviceSpec, _: &KernelRequest) -> Result<Vec<crate::Variant>> {
+            Ok(Vec::new())
+        }
+    }
+
+    impl CpuLibrary for Library {
+        fn code(&self, _: &DeviceSpec, call: &KernelCall) -> Result<Prepared> {
+            let KernelStep { chunks, scratch, per_worker, cost, in_place, .. } = call.step().clone();
+            let chunks = if self.0 { chunks } else { chunks + 1 };
+            Ok(Prepared { chunks, scratch, per_worker, cost, in_place, kernel: Arc::new(Nothing) })
+        }
+    }
+
+    fn load(program: &Program, threads: usize, library: &Library) -> Result<Loaded> {
+        Loaded::new(0, program, threads, &DeviceSpec::cpu(0, None, 1, crate::InstructionSet::Baseline), library)
+    }
+
+    fn loaded(program: &Program, threads: usize) -> Result<Loaded> {
+        load(program, threads, &Library(true))
+    }
+
     fn call(per_worker: u64, chunks: u32, worker_scratch: Option<BufferRef>) -> Command {
         let cost = crate::Cost::default();
-        let prepared = crate::Prepared { chunks, scratch: 0, per_worker, cost, in_place: vec![], kernel: Arc::new(Nothing) };
-        Command {
-            work: Work::Kernel(prepared),
-            args: vec![],
-            scratch: None,
-            worker_scratch,
-            guard: None,
-            waits: vec![],
-            label: "call".into(),
-        }
+        let step = KernelStep { args: None, chunks, scratch: 0, per_worker, in_place: vec![], cost };
+        let variant = crate::Variant { name: "a".into(), numerics: "a".into(), between: vec![], steps: vec![step] };
+        let call = KernelCall { request: Arc::new(KernelRequest::Nothing), variant: Arc::new(variant), step: 0 };
+        Command { work: Work::Kernel(call), args: vec![], scratch: None, worker_scratch, guard: None, waits: vec![], label: "call".into() }
     }
 
     #[test]
@@ -263,18 +301,20 @@ mod tests {
             Program { commands: vec![call(u64::MAX - 100, 4, Some(arena(128)))] },
         ];
         for program in programs {
-            let error = Loaded::new(0, &program, 2).unwrap_err();
+            let error = loaded(&program, 2).unwrap_err();
             assert_eq!(error.code(), plimsoll_base::Code::Internal, "{error}");
         }
-        assert!(Loaded::new(0, &Program { commands: vec![call(64, 4, Some(arena(128)))] }, 2).is_ok());
+        assert!(loaded(&Program { commands: vec![call(64, 4, Some(arena(128)))] }, 2).is_ok());
+        let call_of_another = Program { commands: vec![call(64, 4, Some(arena(128)))] };
+        assert!(load(&call_of_another, 2, &Library(false)).unwrap_err().message().contains("is another kernel here"));
         // One piece, one who takes part.
-        assert!(Loaded::new(0, &Program { commands: vec![call(64, 1, Some(arena(64)))] }, 8).is_ok());
+        assert!(loaded(&Program { commands: vec![call(64, 1, Some(arena(64)))] }, 8).is_ok());
     }
 
     #[test]
     fn knows_what_has_to_be_bound() {
         let program = Program { commands: vec![copy(vec![buffer(Place::Feed(1), 8), buffer(Place::Variable(0), 8)])] };
-        let loaded = Loaded::new(0, &program, 1).unwrap();
+        let loaded = loaded(&program, 1).unwrap();
         assert_eq!((&loaded.moving[..], &loaded.pointers[..]), (&[0][..], &[(Place::Feed(1), 64), (Place::Variable(0), 64)][..]));
         let null = plimsoll_memory::Address::NULL;
         let mut bindings = Bindings { feeds: vec![null; 2], ..Bindings::default() };

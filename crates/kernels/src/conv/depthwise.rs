@@ -6,14 +6,15 @@ use std::sync::Arc;
 use plimsoll_base::{Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
+use super::Sizes;
 use super::axis::{Axis, Run};
 use super::finish::Finish;
 use super::groups::{GROUP, get, groups, put};
-use super::{ConvSpec, available};
-use crate::anchor::Epilogue;
 use crate::cut::Cut;
 use crate::expr::Bases;
 use crate::simd::{Isa, Vectorised};
+use plimsoll_request::anchor::Epilogue;
+use plimsoll_request::conv::ConvSpec;
 
 /// `DepthwiseConv2dNative` of floats: result channel `c * multiplier + m` is made of input channel `c` alone. `spec.out_c` is
 /// `spec.in_c` times the multiplier; the filter is `[k_h, k_w, in_c, multiplier]`. Arguments: input, filter, output;
@@ -25,10 +26,10 @@ pub fn depthwise_conv2d(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Pr
     depthwise_conv2d_on(Isa::best(), spec, epilogue)
 }
 
-/// As [`depthwise_conv2d`], with the code for that instruction set, which the processor must have.
+/// As [`depthwise_conv2d`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`depthwise_conv2d`], and UNIMPLEMENTED.
+/// As [`depthwise_conv2d`].
 pub fn depthwise_conv2d_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
     prepare(isa, spec, Work::Forward, epilogue)
 }
@@ -41,10 +42,10 @@ pub fn depthwise_conv2d_backprop_input(spec: ConvSpec) -> Result<Prepared> {
     depthwise_conv2d_backprop_input_on(Isa::best(), spec)
 }
 
-/// As [`depthwise_conv2d_backprop_input`], with the code for that instruction set, which the processor must have.
+/// As [`depthwise_conv2d_backprop_input`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`depthwise_conv2d`], and UNIMPLEMENTED.
+/// As [`depthwise_conv2d`].
 pub fn depthwise_conv2d_backprop_input_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
     prepare(isa, spec, Work::Input, None)
 }
@@ -58,10 +59,10 @@ pub fn depthwise_conv2d_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
     depthwise_conv2d_backprop_filter_on(Isa::best(), spec)
 }
 
-/// As [`depthwise_conv2d_backprop_filter`], with the code for that instruction set, which the processor must have.
+/// As [`depthwise_conv2d_backprop_filter`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`depthwise_conv2d`], and UNIMPLEMENTED.
+/// As [`depthwise_conv2d`].
 pub fn depthwise_conv2d_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
     prepare(isa, spec, Work::Filter, None)
 }
@@ -96,7 +97,6 @@ impl std::fmt::Debug for Depthwise {
 }
 
 fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> Result<Prepared> {
-    available(isa)?;
     spec.check()?;
     if (spec.dilation_h, spec.dilation_w) != (1, 1) {
         return Err(Error::unimplemented("a depthwise convolution with dilation"));
@@ -138,10 +138,6 @@ fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> 
 }
 
 impl CpuKernel for Depthwise {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let units = self.cut.units(chunks);
         let Some(Finish { program, in_result, place }) = &self.epilogue else {

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use plimsoll_base::{Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
-use super::ConvSpec;
+use super::Sizes;
 use super::finish::Finish;
 use super::pass::{Block, Pass, Side};
 use super::tiles::{self, Code, Panel, Tile, code, part};
-use crate::anchor::Epilogue;
 use crate::expr::Bases;
 use crate::simd::Isa;
+use plimsoll_request::anchor::Epilogue;
+use plimsoll_request::conv::ConvSpec;
 
 /// How the filter becomes rows of B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

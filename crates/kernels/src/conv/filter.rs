@@ -7,12 +7,14 @@ use std::sync::Arc;
 use plimsoll_base::Result;
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
-use super::ConvSpec;
+use super::Sizes;
 use super::axis::{Axis, Run};
 use super::tiles::{Code, Panel, Rows, Tile, code, part};
 use crate::cut::elements;
-use crate::pool::{PoolSpec, UnpoolRows};
+use crate::pool::UnpoolRows;
 use crate::simd::Isa;
+use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::pool::PoolSpec;
 
 /// Bytes of a panel of the gradient by the result that are walked for all taps of a piece: they should stay in the nearest cache.
 const BLOCK: usize = 36 << 10;
@@ -139,10 +141,6 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool, unpool: Option<&P
 }
 
 impl CpuKernel for FilterGradient {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         if self.spec.in_c == 0 || self.spec.out_c == 0 {
             return Ok(());

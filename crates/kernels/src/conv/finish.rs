@@ -3,9 +3,9 @@
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Prepared;
 
-use crate::anchor::Epilogue;
 use crate::expr::TileProgram;
 use crate::simd::Isa;
+use plimsoll_request::anchor::Epilogue;
 
 /// An epilogue, prepared. Arguments are the convolution's two operands, its further operands, its results.
 pub(super) struct Finish {

@@ -15,11 +15,12 @@ mod tiles;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_device::Prepared;
+use plimsoll_request::conv::ConvSpec;
 
-use crate::anchor::Epilogue;
 use crate::cut::elements;
-use crate::pool::{PoolSpec, Pooling};
 use crate::simd::Isa;
+use plimsoll_request::anchor::Epilogue;
+use plimsoll_request::pool::{PoolSpec, Pooling};
 
 pub use depthwise::{
     depthwise_conv2d, depthwise_conv2d_backprop_filter, depthwise_conv2d_backprop_filter_on, depthwise_conv2d_backprop_input,
@@ -29,52 +30,28 @@ pub use depthwise::{
 pub(crate) use axis::Axis;
 pub(crate) use groups::{GROUP, get, groups, put};
 
-/// The sizes of a convolution `[batch, in_h, in_w, in_c] x [k_h, k_w, in_c, out_c] -> [batch, out_h, out_w, out_c]`.
-///
-/// Result `(y, x)` sees with tap `(i, j)` the input's `(y * stride_h - pad_top + i * dilation_h, x * stride_w - pad_left + j *
-/// dilation_w)`; what lies outside counts as zero, so that padding at the bottom and right is said by `out_h` and `out_w`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConvSpec {
-    /// Images.
-    pub batch: u64,
-    /// Rows of an input image.
-    pub in_h: u64,
-    /// Columns of an input image.
-    pub in_w: u64,
-    /// Channels of the input.
-    pub in_c: u64,
-    /// Rows of a result.
-    pub out_h: u64,
-    /// Columns of a result.
-    pub out_w: u64,
-    /// Channels of the result.
-    pub out_c: u64,
-    /// Rows of the filter; not 0.
-    pub k_h: u64,
-    /// Columns of the filter; not 0.
-    pub k_w: u64,
-    /// Rows from result to result; not 0.
-    pub stride_h: u64,
-    /// Columns from result to result; not 0.
-    pub stride_w: u64,
-    /// Rows from tap to tap; not 0.
-    pub dilation_h: u64,
-    /// Columns from tap to tap; not 0.
-    pub dilation_w: u64,
-    /// Rows of padding at the top.
-    pub pad_top: u64,
-    /// Columns of padding on the left.
-    pub pad_left: u64,
-}
-
 /// What a stride or padding, and a row or column of a filter, may be at most.
 const MOST: u64 = 1 << 31;
 const MOST_TAPS: u64 = 1 << 15;
 /// What lies between the first and the last row or column of a filter at most.
 const MOST_EXTENT: u64 = 1 << 16;
 
-impl ConvSpec {
-    pub(crate) fn check(&self) -> Result<()> {
+/// What the kernels make of the sizes.
+pub(crate) trait Sizes {
+    /// Refuses what makes no sense, or what no memory holds.
+    fn check(&self) -> Result<()>;
+    /// Rows of results over rows of the input.
+    fn rows(&self) -> Axis;
+    /// Columns of results over columns of the input.
+    fn columns(&self) -> Axis;
+    /// Multiplications and additions, without those on the padding.
+    fn flops(&self) -> f64;
+    /// Bytes of the three tensors.
+    fn bytes(&self) -> f64;
+}
+
+impl Sizes for ConvSpec {
+    fn check(&self) -> Result<()> {
         let (k_h, k_w) = ((self.k_h, MOST_TAPS), (self.k_w, MOST_TAPS));
         let (stride_h, stride_w) = ((self.stride_h, MOST), (self.stride_w, MOST));
         for (name, (value, most)) in [("filter", k_h), ("filter", k_w), ("stride", stride_h), ("stride", stride_w)] {
@@ -99,22 +76,7 @@ impl ConvSpec {
         Ok(())
     }
 
-    /// The input's shape.
-    pub fn input(&self) -> [u64; 4] {
-        [self.batch, self.in_h, self.in_w, self.in_c]
-    }
-
-    /// The filter's shape.
-    pub fn filter(&self) -> [u64; 4] {
-        [self.k_h, self.k_w, self.in_c, self.out_c]
-    }
-
-    /// The result's shape.
-    pub fn output(&self) -> [u64; 4] {
-        [self.batch, self.out_h, self.out_w, self.out_c]
-    }
-
-    pub(crate) fn rows(&self) -> Axis {
+    fn rows(&self) -> Axis {
         Axis {
             positions: self.out_h as usize,
             taps: self.k_h as usize,
@@ -125,7 +87,7 @@ impl ConvSpec {
         }
     }
 
-    pub(crate) fn columns(&self) -> Axis {
+    fn columns(&self) -> Axis {
         Axis {
             positions: self.out_w as usize,
             taps: self.k_w as usize,
@@ -136,14 +98,12 @@ impl ConvSpec {
         }
     }
 
-    /// Multiplications and additions, without those on the padding.
-    pub(crate) fn flops(&self) -> f64 {
+    fn flops(&self) -> f64 {
         let taps = |axis: Axis| axis.runs().iter().map(|run| run.positions.len() as f64 * run.taps.len() as f64).sum::<f64>();
         2.0 * self.batch as f64 * taps(self.rows()) * taps(self.columns()) * self.in_c as f64 * self.out_c as f64
     }
 
-    /// Bytes of the three tensors.
-    pub(crate) fn bytes(&self) -> f64 {
+    fn bytes(&self) -> f64 {
         [self.input(), self.filter(), self.output()].iter().map(|shape| 4.0 * shape.iter().map(|size| *size as f64).product::<f64>()).sum()
     }
 }
@@ -159,12 +119,11 @@ pub fn conv2d(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
     conv2d_on(Isa::best(), spec, epilogue)
 }
 
-/// As [`conv2d`], with the code for that instruction set.
+/// As [`conv2d`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`conv2d`], and UNIMPLEMENTED where the processor does not have the instruction set.
+/// As [`conv2d`].
 pub fn conv2d_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
-    available(isa)?;
     spec.check()?;
     Ok(direct::forward(isa, &spec, epilogue, false)?.0)
 }
@@ -178,12 +137,11 @@ pub fn conv2d_pooled(spec: ConvSpec, epilogue: Option<Epilogue>, pooling: Poolin
     conv2d_pooled_on(Isa::best(), spec, epilogue, pooling)
 }
 
-/// As [`conv2d_pooled`], with the code for that instruction set.
+/// As [`conv2d_pooled`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`conv2d_pooled`], and UNIMPLEMENTED where the processor does not have the instruction set.
+/// As [`conv2d_pooled`].
 pub fn conv2d_pooled_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>, pooling: Pooling) -> Result<Prepared> {
-    available(isa)?;
     spec.check()?;
     pooled::prepare(isa, &spec, epilogue, &pooling)
 }
@@ -198,12 +156,11 @@ pub fn conv2d_backprop_input(spec: ConvSpec, epilogue: Option<Epilogue>) -> Resu
     conv2d_backprop_input_on(Isa::best(), spec, epilogue)
 }
 
-/// As [`conv2d_backprop_input`], with the code for that instruction set.
+/// As [`conv2d_backprop_input`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`conv2d_backprop_input`], and UNIMPLEMENTED where the processor does not have the instruction set.
+/// As [`conv2d_backprop_input`].
 pub fn conv2d_backprop_input_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
-    available(isa)?;
     spec.check()?;
     direct::backprop_input(isa, &spec, epilogue)
 }
@@ -218,12 +175,11 @@ pub fn conv2d_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
     conv2d_backprop_filter_on(Isa::best(), spec)
 }
 
-/// As [`conv2d_backprop_filter`], with the code for that instruction set.
+/// As [`conv2d_backprop_filter`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`conv2d_backprop_filter`], and UNIMPLEMENTED where the processor does not have the instruction set.
+/// As [`conv2d_backprop_filter`].
 pub fn conv2d_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
-    available(isa)?;
     spec.check()?;
     Ok(filter::prepare(isa, &spec, false, None)?.1)
 }
@@ -238,12 +194,11 @@ pub fn conv2d_backprop_filter_in_parts(spec: ConvSpec) -> Result<(u64, Prepared)
     conv2d_backprop_filter_in_parts_on(Isa::best(), spec)
 }
 
-/// As [`conv2d_backprop_filter_in_parts`], with the code for that instruction set.
+/// As [`conv2d_backprop_filter_in_parts`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`conv2d_backprop_filter_in_parts`], and UNIMPLEMENTED where the processor does not have the instruction set.
+/// As [`conv2d_backprop_filter_in_parts`].
 pub fn conv2d_backprop_filter_in_parts_on(isa: Isa, spec: ConvSpec) -> Result<(u64, Prepared)> {
-    available(isa)?;
     spec.check()?;
     let (parts, prepared) = filter::prepare(isa, &spec, true, None)?;
     elements(&[parts, spec.k_h, spec.k_w, spec.in_c, spec.out_c])?;
@@ -260,12 +215,11 @@ pub fn conv2d_backprop_filter_unpooled(spec: ConvSpec, pool: PoolSpec) -> Result
     conv2d_backprop_filter_unpooled_on(Isa::best(), spec, pool)
 }
 
-/// As [`conv2d_backprop_filter_unpooled`], with the code for that instruction set.
+/// As [`conv2d_backprop_filter_unpooled`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`conv2d_backprop_filter_unpooled`], and UNIMPLEMENTED where the processor does not have the instruction set.
+/// As [`conv2d_backprop_filter_unpooled`].
 pub fn conv2d_backprop_filter_unpooled_on(isa: Isa, spec: ConvSpec, pool: PoolSpec) -> Result<Option<(u64, Prepared)>> {
-    available(isa)?;
     spec.check()?;
     if pool.input() != spec.output() {
         return Err(Error::invalid_argument(format!("results {:?} of a convolution pooled as {pool:?}", spec.output())));
@@ -273,11 +227,4 @@ pub fn conv2d_backprop_filter_unpooled_on(isa: Isa, spec: ConvSpec, pool: PoolSp
     let (parts, prepared) = filter::prepare(isa, &spec, true, Some(&pool))?;
     elements(&[parts, spec.k_h, spec.k_w, spec.in_c, spec.out_c])?;
     Ok((u64::from(prepared.chunks) == parts).then_some((parts, prepared)))
-}
-
-fn available(isa: Isa) -> Result<()> {
-    if isa > Isa::best() {
-        return Err(Error::unimplemented(format!("this processor does not have {isa:?}")));
-    }
-    Ok(())
 }

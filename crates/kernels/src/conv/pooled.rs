@@ -6,11 +6,13 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, CpuKernel, Fault, Prepared};
 
-use super::{ConvSpec, direct};
-use crate::anchor::Epilogue;
+use super::direct;
 use crate::cut::elements;
-use crate::pool::{PoolImages, Pooling, Positions};
+use crate::pool::PoolImages;
 use crate::simd::Isa;
+use plimsoll_request::anchor::Epilogue;
+use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::pool::{Pooling, Positions};
 
 /// The most arguments that there can be.
 const MOST_ARGS: usize = 40;

@@ -7,9 +7,10 @@ use proptest::prelude::*;
 use plimsoll_base::DataType;
 
 use super::*;
-use crate::expr::{BinaryOp, ExprBuilder, Scalar};
-use crate::pool::{Positions, max_pool_grad_on, max_pool_on, max_pool_with_argmax_on};
+use crate::pool::{max_pool_grad_on, max_pool_on, max_pool_with_argmax_on};
 use crate::testing;
+use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
+use plimsoll_request::pool::{PoolSpec, Pooling, Positions};
 
 fn numbers(count: u64, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2) | 1;

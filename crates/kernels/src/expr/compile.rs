@@ -2,10 +2,9 @@
 
 use plimsoll_base::{Error, Result};
 
-use super::ir::operands_of;
 use super::ops::{self, StepFn};
-use super::{BinaryOp, Expr, Instr, Reg, Scalar};
 use crate::simd::Isa;
+use plimsoll_request::expr::{BinaryOp, Expr, Instr, Reg, Scalar, Uses};
 
 /// A place in the table of pointers.
 pub(super) type Slot = u16;
@@ -41,39 +40,13 @@ pub(super) fn size_of_type(data_type: plimsoll_base::DataType) -> Result<usize> 
     }
 }
 
-/// The last step that reads each register, after dropping what no output needs.
-pub(super) struct Uses {
-    pub needed: Vec<bool>,
-    pub last: Vec<usize>,
-}
-
-pub(super) fn uses(expr: &Expr) -> Uses {
-    let instrs = expr.instrs();
-    let mut needed = vec![false; instrs.len()];
-    let mut last = vec![0; instrs.len()];
-    for reg in expr.outputs() {
-        needed[reg.0 as usize] = true;
-        // Outputs that are copied are read after all steps.
-        last[reg.0 as usize] = usize::MAX;
-    }
-    for at in (0..instrs.len()).rev() {
-        if needed[at] {
-            for reg in operands_of(&instrs[at]).into_iter().flatten() {
-                needed[reg.0 as usize] = true;
-                last[reg.0 as usize] = last[reg.0 as usize].max(at);
-            }
-        }
-    }
-    Uses { needed, last }
-}
-
 pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
     let instrs = expr.instrs();
     let (inputs, outputs) = (expr.inputs().len(), expr.outputs().len());
     if inputs + outputs + instrs.len() > usize::from(Slot::MAX) {
         return Err(Error::unimplemented(format!("an expression of {inputs} operands and {} steps in one kernel", instrs.len())));
     }
-    let Uses { needed, last } = uses(expr);
+    let Uses { needed, last } = expr.uses();
     let mut width = 1;
     for data_type in expr.inputs().iter().copied().chain(expr.output_types()) {
         width = width.max(size_of_type(data_type)?);
@@ -96,7 +69,7 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
             continue;
         }
         compiled.width = compiled.width.max(size_of_type(expr.type_of(Reg(at as u32)))?);
-        let reads = operands_of(instr);
+        let reads = instr.operands();
         match instr {
             Instr::Input(input) => {
                 slot_of[at] = *input as Slot;

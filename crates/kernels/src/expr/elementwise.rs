@@ -6,9 +6,9 @@ use std::sync::Arc;
 use plimsoll_base::{Error, Result};
 use plimsoll_device::{Args, CpuKernel, Fault, Prepared};
 
-use super::Expr;
 use super::program::{Bases, TileProgram};
 use crate::simd::Isa;
+use plimsoll_request::expr::Expr;
 
 /// Bytes of the widest argument that a piece works on.
 const PIECE: usize = 64 * 1024;
@@ -25,10 +25,10 @@ pub fn elementwise(expr: &Expr, shape: &[u64], operands: &[Vec<u64>]) -> Result<
     elementwise_on(Isa::best(), expr, shape, operands)
 }
 
-/// As [`elementwise`], with the code for that instruction set.
+/// As [`elementwise`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`elementwise`], and UNIMPLEMENTED where the processor does not have the instruction set.
+/// As [`elementwise`].
 pub fn elementwise_on(isa: Isa, expr: &Expr, shape: &[u64], operands: &[Vec<u64>]) -> Result<Prepared> {
     let program = TileProgram::new(expr, shape, operands, isa)?;
     let total = program.total();
@@ -45,7 +45,7 @@ pub fn elementwise_on(isa: Isa, expr: &Expr, shape: &[u64], operands: &[Vec<u64>
         per_worker: program.scratch(),
         cost: program.cost(),
         in_place: program.in_place(),
-        kernel: Arc::new(Elementwise { program, piece, can_fail: expr.can_fail() }),
+        kernel: Arc::new(Elementwise { program, piece }),
     })
 }
 
@@ -53,14 +53,9 @@ pub fn elementwise_on(isa: Isa, expr: &Expr, shape: &[u64], operands: &[Vec<u64>
 struct Elementwise {
     program: TileProgram,
     piece: usize,
-    can_fail: bool,
 }
 
 impl CpuKernel for Elementwise {
-    fn can_fail(&self) -> bool {
-        self.can_fail
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let total = self.program.total();
         let range = (chunks.start as usize * self.piece).min(total)..(chunks.end as usize * self.piece).min(total);

@@ -8,8 +8,9 @@ use plimsoll_device::{Cost, Fault};
 
 use super::compile::{Compiled, Slot, Step, compile, size_of_type};
 use super::layout::{Access, Layout};
-use super::{Expr, Scalar, ops};
+use super::ops;
 use crate::simd::Isa;
+use plimsoll_request::expr::{Expr, Scalar};
 
 /// The least elements of a tile.
 const LEAST: usize = 128;
@@ -87,9 +88,6 @@ impl TileProgram {
     pub fn new(expr: &Expr, shape: &[u64], operands: &[Vec<u64>], isa: Isa) -> Result<TileProgram> {
         if operands.len() != expr.inputs().len() {
             return Err(Error::invalid_argument(format!("an expression of {} operands is given {}", expr.inputs().len(), operands.len())));
-        }
-        if isa > Isa::best() {
-            return Err(Error::unimplemented(format!("this processor does not have {isa:?}")));
         }
         let layout = Layout::new(shape, operands)?;
         let Compiled { steps, constants, read_later, slots, width } = compile(expr, isa)?;

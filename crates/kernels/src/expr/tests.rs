@@ -8,6 +8,8 @@ use plimsoll_base::{Code, DataType};
 use plimsoll_device::{Fault, Prepared};
 use proptest::prelude::*;
 
+use plimsoll_request::expr::*;
+
 use super::*;
 use crate::simd::Isa;
 use crate::testing;

@@ -9,7 +9,7 @@ mod take;
 use plimsoll_base::{DataType, Error, Result};
 
 pub use one_hot::one_hot;
-pub use rows::{ScatterOp, SegmentOp, scatter, unsorted_segment};
+pub use rows::{scatter, unsorted_segment};
 pub use take::gather;
 
 /// An index type.

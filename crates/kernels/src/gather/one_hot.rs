@@ -63,10 +63,6 @@ struct OneHot<T, I> {
 }
 
 impl<T: Bits, I: Index> CpuKernel for OneHot<T, I> {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let View { depth, inner } = self.view;
         let blocks = self.cut.units(chunks);

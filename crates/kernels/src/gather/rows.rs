@@ -9,37 +9,11 @@ use std::sync::Arc;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
+use plimsoll_request::gather::{ScatterOp, SegmentOp};
 
 use super::{Index, by_index, count, not_an_index};
 use crate::cut::{Cut, size_of_type};
 use crate::movement::{Bits, by_size};
-
-/// How rows of a segment are combined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SegmentOp {
-    /// `UnsortedSegmentSum`; an empty segment is 0.
-    Sum,
-    /// `UnsortedSegmentProd`; an empty segment is 1.
-    Prod,
-    /// `UnsortedSegmentMax`; an empty segment is the lowest finite number.
-    Max,
-    /// `UnsortedSegmentMin`; an empty segment is the highest finite number.
-    Min,
-}
-
-/// What a scatter does with a row of the variable and one of the updates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names are TensorFlow's: ScatterAdd, ResourceScatterAdd, ..")]
-pub enum ScatterOp {
-    /// The update replaces the row; of several the last one stays.
-    Update,
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Min,
-    Max,
-}
 
 /// `UnsortedSegmentSum` and its kin: row `i` of data goes into row `ids[i]` of `segments` rows.
 ///

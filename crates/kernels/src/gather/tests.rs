@@ -1,6 +1,7 @@
 use super::*;
 use crate::testing::{bytes, run, run_pieces, values};
 use plimsoll_device::{Fault, Prepared};
+use plimsoll_request::gather::{ScatterOp, SegmentOp};
 
 fn run_i32(prepared: &Prepared, inputs: &[&[u8]], len: usize) -> std::result::Result<Vec<i32>, Fault> {
     let mut outputs = [vec![0xEE; len * 4]];

@@ -6,30 +6,13 @@ mod tests;
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::Result;
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
+use plimsoll_request::lrn::LrnSpec;
 
 use crate::conv::{GROUP, get, groups, put};
 use crate::cut::{Cut, elements};
 use crate::simd::{Isa, Vectorised, math};
-
-/// `y[c] = x[c] * n[c]^-beta` with `n[c] = bias + alpha * sum(x[c - depth_radius ..= c + depth_radius]^2)`, for each of `rows` rows
-/// of channels.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LrnSpec {
-    /// Positions: images times rows times columns.
-    pub rows: u64,
-    /// Channels.
-    pub channels: u64,
-    /// Neighbours on each side.
-    pub depth_radius: u64,
-    /// What is added, usually to stay away from 0.
-    pub bias: f32,
-    /// The factor of the sum.
-    pub alpha: f32,
-    /// The exponent.
-    pub beta: f32,
-}
 
 /// `LRN` of floats. Arguments: input, output.
 ///
@@ -39,10 +22,10 @@ pub fn lrn(spec: LrnSpec) -> Result<Prepared> {
     lrn_on(Isa::best(), spec)
 }
 
-/// As [`lrn`], with the code for that instruction set, which the processor must have.
+/// As [`lrn`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`lrn`], and UNIMPLEMENTED.
+/// As [`lrn`].
 pub fn lrn_on(isa: Isa, spec: LrnSpec) -> Result<Prepared> {
     prepare(isa, spec, false)
 }
@@ -55,18 +38,15 @@ pub fn lrn_grad(spec: LrnSpec) -> Result<Prepared> {
     lrn_grad_on(Isa::best(), spec)
 }
 
-/// As [`lrn_grad`], with the code for that instruction set, which the processor must have.
+/// As [`lrn_grad`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`lrn`], and UNIMPLEMENTED.
+/// As [`lrn`].
 pub fn lrn_grad_on(isa: Isa, spec: LrnSpec) -> Result<Prepared> {
     prepare(isa, spec, true)
 }
 
 fn prepare(isa: Isa, spec: LrnSpec, gradient: bool) -> Result<Prepared> {
-    if isa > Isa::best() {
-        return Err(Error::unimplemented(format!("this processor does not have {isa:?}")));
-    }
     let total = elements(&[spec.rows, spec.channels])?;
     let channels = spec.channels as usize;
     // Neighbours further away than the last channel are none.
@@ -109,10 +89,6 @@ struct Lrn {
 }
 
 impl CpuKernel for Lrn {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let rows = self.cut.units(chunks);
         // SAFETY: the instruction set was asked for when the kernel was prepared; the arguments are the caller's promise.

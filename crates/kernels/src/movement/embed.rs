@@ -143,10 +143,6 @@ struct Embed<T> {
 }
 
 impl<T: Bits> CpuKernel for Embed<T> {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let elements = self.cut.units(chunks);
         if elements.is_empty() {

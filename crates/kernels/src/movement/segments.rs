@@ -134,10 +134,6 @@ impl Segments {
 }
 
 impl CpuKernel for Segments {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let units = self.cut.units(chunks);
         let (mut at, end) = ((units.start * UNIT).min(self.bytes), (units.end * UNIT).min(self.bytes));

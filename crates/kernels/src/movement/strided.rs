@@ -126,10 +126,6 @@ struct Strided<T> {
 }
 
 impl<T: Bits> CpuKernel for Strided<T> {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let elements = self.cut.units(chunks);
         if elements.is_empty() || args.pointers[0] == args.pointers[1] {

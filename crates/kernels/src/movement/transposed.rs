@@ -69,10 +69,6 @@ impl<T: Bits> Transposed<T> {
 }
 
 impl<T: Bits> CpuKernel for Transposed<T> {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let (from, to) = (args.pointers[0].cast::<T>().cast_const(), args.pointers[1].cast::<T>());
         let (units_along_output, _) = self.units();

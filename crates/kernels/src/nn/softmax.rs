@@ -17,27 +17,27 @@ use crate::simd::{Isa, Vectorised};
 ///
 /// # Errors
 /// UNIMPLEMENTED for other types.
-pub fn softmax(data_type: DataType, rows: u64, classes: u64) -> Result<Prepared> {
-    by_type::<false>(data_type, rows, classes)
+pub fn softmax(isa: Isa, data_type: DataType, rows: u64, classes: u64) -> Result<Prepared> {
+    by_type::<false>(isa, data_type, rows, classes)
 }
 
 /// `LogSoftmax`: `x - log(sum(exp(x)))`; otherwise as [`softmax`].
 ///
 /// # Errors
 /// As [`softmax`].
-pub fn log_softmax(data_type: DataType, rows: u64, classes: u64) -> Result<Prepared> {
-    by_type::<true>(data_type, rows, classes)
+pub fn log_softmax(isa: Isa, data_type: DataType, rows: u64, classes: u64) -> Result<Prepared> {
+    by_type::<true>(isa, data_type, rows, classes)
 }
 
-fn by_type<const LOG: bool>(data_type: DataType, rows: u64, classes: u64) -> Result<Prepared> {
+fn by_type<const LOG: bool>(isa: Isa, data_type: DataType, rows: u64, classes: u64) -> Result<Prepared> {
     let len = elements(&[rows, classes])?;
     let size = size_of_type(data_type)?;
     // The powers are the work: a piece holds fewer elements than where they are only moved.
     let cut = Cut::new(rows as usize, 4 * classes * size as u64 + 64, 1);
     let (rows, classes) = (rows as usize, classes as usize);
     let kernel: Arc<dyn CpuKernel> = match data_type {
-        DataType::Float => Arc::new(Softmax::<f32, LOG> { classes, cut, isa: Isa::best(), marker: PhantomData }),
-        DataType::Double => Arc::new(Softmax::<f64, LOG> { classes, cut, isa: Isa::best(), marker: PhantomData }),
+        DataType::Float => Arc::new(Softmax::<f32, LOG> { classes, cut, isa, marker: PhantomData }),
+        DataType::Double => Arc::new(Softmax::<f64, LOG> { classes, cut, isa, marker: PhantomData }),
         _ => return Err(Error::unimplemented(format!("Softmax of {data_type}"))),
     };
     let cost = Cost { flops: 20.0 * len as f64 + rows as f64, bytes: 2.0 * (len * size) as f64 };
@@ -53,10 +53,6 @@ struct Softmax<T, const LOG: bool> {
 }
 
 impl<T: Real, const LOG: bool> CpuKernel for Softmax<T, LOG> {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let rows = self.cut.units(chunks);
         let call = Call::<T, LOG> { classes: self.classes, rows, from: args.pointers[0].cast(), to: args.pointers[1].cast() };

@@ -18,8 +18,8 @@ use crate::simd::{Isa, Vectorised};
 ///
 /// # Errors
 /// UNIMPLEMENTED for other types.
-pub fn softmax_cross_entropy(data_type: DataType, batch: u64, classes: u64) -> Result<Prepared> {
-    prepare(data_type, batch, classes, None)
+pub fn softmax_cross_entropy(isa: Isa, data_type: DataType, batch: u64, classes: u64) -> Result<Prepared> {
+    prepare(isa, data_type, batch, classes, None)
 }
 
 /// `SparseSoftmaxCrossEntropyWithLogits`: arguments features `[batch, classes]`, labels `[batch]` (int32 or int64: the class),
@@ -28,14 +28,14 @@ pub fn softmax_cross_entropy(data_type: DataType, batch: u64, classes: u64) -> R
 /// # Errors
 /// INVALID_ARGUMENT where there are no classes; UNIMPLEMENTED for other types. At run time a fault for a label that is no
 /// class, as TensorFlow's kernel for processors.
-pub fn sparse_softmax_cross_entropy(data_type: DataType, label_type: DataType, batch: u64, classes: u64) -> Result<Prepared> {
+pub fn sparse_softmax_cross_entropy(isa: Isa, data_type: DataType, label_type: DataType, batch: u64, classes: u64) -> Result<Prepared> {
     if classes == 0 {
         return Err(Error::invalid_argument(format!("Must have at least one class, but got logits shape [{batch},0]")));
     }
-    prepare(data_type, batch, classes, Some(label_type))
+    prepare(isa, data_type, batch, classes, Some(label_type))
 }
 
-fn prepare(data_type: DataType, batch: u64, classes: u64, label_type: Option<DataType>) -> Result<Prepared> {
+fn prepare(isa: Isa, data_type: DataType, batch: u64, classes: u64, label_type: Option<DataType>) -> Result<Prepared> {
     let len = elements(&[batch, classes])?;
     let size = size_of_type(data_type)?;
     let labels = match label_type {
@@ -48,8 +48,8 @@ fn prepare(data_type: DataType, batch: u64, classes: u64, label_type: Option<Dat
     // A row of a few classes takes as long as moving so many bytes.
     let cut = Cut::new(rows, 6 * (classes * size) as u64 + 512, 1);
     let kernel: Arc<dyn CpuKernel> = match data_type {
-        DataType::Float => Arc::new(CrossEntropy::<f32> { rows, classes, labels, cut, isa: Isa::best(), marker: PhantomData }),
-        DataType::Double => Arc::new(CrossEntropy::<f64> { rows, classes, labels, cut, isa: Isa::best(), marker: PhantomData }),
+        DataType::Float => Arc::new(CrossEntropy::<f32> { rows, classes, labels, cut, isa, marker: PhantomData }),
+        DataType::Double => Arc::new(CrossEntropy::<f64> { rows, classes, labels, cut, isa, marker: PhantomData }),
         _ => return Err(Error::unimplemented(format!("the cross entropy of {data_type}"))),
     };
     let tensors = if labels == Labels::Dense { 3 } else { 2 };
@@ -76,10 +76,6 @@ struct CrossEntropy<T> {
 }
 
 impl<T: Real> CpuKernel for CrossEntropy<T> {
-    fn can_fail(&self) -> bool {
-        self.labels != Labels::Dense
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let call = Call { kernel: self, rows: self.cut.units(chunks), args };
         // SAFETY: the processor has the instruction set: it was asked when the kernel was prepared.

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use plimsoll_device::{Args, CpuKernel, Fault};
 
-use super::BatchNormSpec;
 use super::coefficients::{Lines, Statistics};
 use super::isa::{self, OverBlock, OverLanes, load, store, walk};
 use super::parts::Parts;
 use crate::cut::Cut;
 use crate::simd::{Isa, Lanes};
+use plimsoll_request::norm::BatchNormSpec;
 
 /// What is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +34,6 @@ pub(super) struct Kernel {
 }
 
 impl CpuKernel for Kernel {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         if chunks.is_empty() {
             return Ok(());

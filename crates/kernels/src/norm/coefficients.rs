@@ -1,7 +1,7 @@
 //! What every element of a channel is computed with: the parts put together, in scratch, a line of numbers for each.
 
-use super::BatchNormSpec;
 use super::parts::Parts;
+use plimsoll_request::norm::BatchNormSpec;
 
 /// Lines of scratch.
 pub(super) const LINES: usize = 4;

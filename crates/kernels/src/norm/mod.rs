@@ -12,8 +12,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::Result;
 use plimsoll_device::{Cost, Prepared};
+use plimsoll_request::norm::BatchNormSpec;
 
 use crate::cut::{Cut, elements};
 use crate::simd::Isa;
@@ -21,36 +22,21 @@ use apply::Apply;
 use coefficients::Statistics;
 use parts::{Gather, Parts};
 
-/// Sizes and numbers of a batch normalization.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BatchNormSpec {
-    /// Positions: images times rows times columns.
-    pub rows: u64,
-    /// Channels.
-    pub channels: u64,
-    /// What is added to variances.
-    pub epsilon: f32,
-    /// How much of the running statistics this batch becomes; 1 is all of it, and nothing else is read then.
-    pub exponential_avg_factor: f32,
-}
-
-impl BatchNormSpec {
-    /// The shape of what the first kernel leaves for the second: for each part, two numbers of each channel.
-    pub fn between(&self) -> [u64; 3] {
-        [Parts::new(self).count() as u64, 2, self.channels]
-    }
+/// The shape of what the first kernel leaves for the second: for each part, two numbers of each channel.
+pub fn between(spec: &BatchNormSpec) -> [u64; 3] {
+    [Parts::new(spec).count() as u64, 2, spec.channels]
 }
 
 /// The first kernel of training: of each part and channel the mean, and the sum of the squares of what differs from it.
-/// Arguments: x, [`BatchNormSpec::between`].
+/// Arguments: x, [`between`].
 ///
 /// A block of rows is read into the nearest cache, its mean taken, and then the differences: nothing is lost where a mean is large
 /// beside its deviation.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for sizes that no memory holds.
-pub fn moments(spec: BatchNormSpec) -> Result<Prepared> {
-    moments_on(Isa::best(), spec)
+pub(crate) fn moments_on(isa: Isa, spec: BatchNormSpec) -> Result<Prepared> {
+    gather(isa, spec, Gather::Moments)
 }
 
 /// The second kernel of training. Arguments: what lies in between, x, scale, offset, mean, variance; y, and of each channel: the
@@ -61,50 +47,42 @@ pub fn moments(spec: BatchNormSpec) -> Result<Prepared> {
 /// statistics are NaN and the batch's are 0.
 ///
 /// # Errors
-/// As [`moments`].
-pub fn batch_norm(spec: BatchNormSpec, reserve_3: bool) -> Result<Prepared> {
-    normalize_on(Isa::best(), spec, Statistics::Batch, reserve_3)
+/// As [`moments_on`].
+pub(crate) fn batch_norm_on(isa: Isa, spec: BatchNormSpec, reserve_3: bool) -> Result<Prepared> {
+    normalize_on(isa, spec, Statistics::Batch, reserve_3)
 }
 
-/// Normalization by given statistics. Arguments: as [`batch_norm`], without what lies in between. The running statistics are those
+/// Normalization by given statistics. Arguments: as [`batch_norm_on`], without what lies in between. The running statistics are those
 /// given, or NaN without rows; the batch's are 0.
 ///
 /// # Errors
-/// As [`moments`].
-pub fn batch_norm_inference(spec: BatchNormSpec, reserve_3: bool) -> Result<Prepared> {
-    normalize_on(Isa::best(), spec, Statistics::Given, reserve_3)
+/// As [`moments_on`].
+pub(crate) fn batch_norm_inference_on(isa: Isa, spec: BatchNormSpec, reserve_3: bool) -> Result<Prepared> {
+    normalize_on(isa, spec, Statistics::Given, reserve_3)
 }
 
 /// The first kernel of the gradient: of each part and channel the sum of dy, and that of dy times what x differs from the mean.
-/// Arguments: dy, x, mean, [`BatchNormSpec::between`].
+/// Arguments: dy, x, mean, [`between`].
 ///
 /// # Errors
-/// As [`moments`].
-pub fn batch_norm_grad_sums(spec: BatchNormSpec) -> Result<Prepared> {
-    grad_sums_on(Isa::best(), spec)
+/// As [`moments_on`].
+pub(crate) fn grad_sums_on(isa: Isa, spec: BatchNormSpec) -> Result<Prepared> {
+    gather(isa, spec, Gather::Gradients)
 }
 
 /// The second kernel of the gradient. Arguments: what lies in between, dy, x, scale, mean, variance; gradients by x, scale and
 /// offset, and two tensors without elements. `training` says that mean and variance are x's own, else they are constants.
 ///
 /// # Errors
-/// As [`moments`].
-pub fn batch_norm_grad(spec: BatchNormSpec, training: bool) -> Result<Prepared> {
-    grad_on(Isa::best(), spec, if training { Statistics::Batch } else { Statistics::Given })
-}
-
-fn moments_on(isa: Isa, spec: BatchNormSpec) -> Result<Prepared> {
-    gather(isa, spec, Gather::Moments)
-}
-
-fn grad_sums_on(isa: Isa, spec: BatchNormSpec) -> Result<Prepared> {
-    gather(isa, spec, Gather::Gradients)
+/// As [`moments_on`].
+pub(crate) fn batch_norm_grad_on(isa: Isa, spec: BatchNormSpec, training: bool) -> Result<Prepared> {
+    grad_on(isa, spec, if training { Statistics::Batch } else { Statistics::Given })
 }
 
 fn gather(isa: Isa, spec: BatchNormSpec, gather: Gather) -> Result<Prepared> {
-    let total = require(isa, &spec)? as f64;
+    let total = require(&spec)? as f64;
     let parts = Parts::new(&spec);
-    elements(&spec.between())?;
+    elements(&between(&spec))?;
     let (flops, read) = match gather {
         Gather::Moments => (4.0, 1.0),
         Gather::Gradients => (4.0, 2.0),
@@ -129,7 +107,7 @@ fn grad_on(isa: Isa, spec: BatchNormSpec, statistics: Statistics) -> Result<Prep
 }
 
 fn apply(isa: Isa, spec: BatchNormSpec, statistics: Statistics, apply: Apply, in_place: Vec<(usize, usize)>) -> Result<Prepared> {
-    let total = require(isa, &spec)? as f64;
+    let total = require(&spec)? as f64;
     let read = if apply == Apply::Gradient && statistics == Statistics::Batch { 2.0 } else { 1.0 };
     // Each piece puts the parts together for itself: it should have more rows than there are parts.
     let rows = if spec.channels == 0 { 0 } else { spec.rows as usize };
@@ -146,9 +124,6 @@ fn apply(isa: Isa, spec: BatchNormSpec, statistics: Statistics, apply: Apply, in
 }
 
 /// The number of elements.
-fn require(isa: Isa, spec: &BatchNormSpec) -> Result<usize> {
-    if isa > Isa::best() {
-        return Err(Error::unimplemented(format!("this processor does not have {isa:?}")));
-    }
+fn require(spec: &BatchNormSpec) -> Result<usize> {
     elements(&[spec.rows, spec.channels])
 }

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use plimsoll_device::{Args, CpuKernel, Fault};
 
-use super::BatchNormSpec;
 use super::isa::{self, OverBlock, OverLanes, load, store, walk};
 use crate::cut::Cut;
 use crate::simd::{Isa, Lanes};
+use plimsoll_request::norm::BatchNormSpec;
 
 /// At most so many parts, and pieces.
 pub(super) const MOST: usize = 32;
@@ -74,10 +74,6 @@ pub(super) struct Kernel {
 }
 
 impl CpuKernel for Kernel {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         for chunk in chunks {
             let strips = self.parts.strips.pieces();

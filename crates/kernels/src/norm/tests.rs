@@ -67,7 +67,7 @@ fn check(spec: BatchNormSpec, seed: u64, mean: f32) -> Checked {
     let (means, variances) = statistics(&x, &spec);
     let at = |values: &[f32], c: usize| f64::from(values[c]);
     let (epsilon, factor) = (f64::from(spec.epsilon), f64::from(spec.exponential_avg_factor));
-    let between = 2 * channels * spec.between()[0] as usize;
+    let between = 2 * channels * between(&spec)[0] as usize;
     // What is rounded in x alone.
     let rounded = f64::from(mean.abs()) / 50.0 + 1.0;
     for isa in Isa::available() {
@@ -138,7 +138,7 @@ proptest! {
 fn many_pieces_and_parts() {
     for (rows, channels) in [(5000, 33), (300, 1000), (40_000, 1), (70, 5000)] {
         let spec = BatchNormSpec { rows, channels, epsilon: 0.001, exponential_avg_factor: 1.0 };
-        assert!(moments(spec).unwrap().chunks > 1, "{spec:?}");
+        assert!(moments_on(Isa::best(), spec).unwrap().chunks > 1, "{spec:?}");
         check(spec, rows, 0.25).unwrap();
     }
 }
@@ -155,7 +155,12 @@ fn a_large_mean_costs_nothing() {
 fn sizes_beyond_memory_are_refused() {
     for (rows, channels) in [(u64::MAX, 1), (1, u64::MAX), (1 << 40, 1 << 40), (0, u64::MAX)] {
         let spec = BatchNormSpec { rows, channels, epsilon: 0.01, exponential_avg_factor: 1.0 };
-        for prepared in [moments(spec), batch_norm(spec, true), batch_norm_grad_sums(spec), batch_norm_grad(spec, true)] {
+        for prepared in [
+            moments_on(Isa::best(), spec),
+            batch_norm_on(Isa::best(), spec, true),
+            grad_sums_on(Isa::best(), spec),
+            batch_norm_grad_on(Isa::best(), spec, true),
+        ] {
             assert!(prepared.is_err(), "{spec:?}");
         }
     }

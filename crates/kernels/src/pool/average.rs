@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::Result;
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
-use super::{PoolSpec, Sizes};
+use super::{Check, Sizes};
 use crate::conv::{GROUP, get, groups, put};
 use crate::cut::Cut;
 use crate::simd::{Isa, Vectorised};
+use plimsoll_request::pool::PoolSpec;
 
 /// `AvgPool` of floats: averages over what of a window lies on the input; 0 where that is nothing. Arguments: input, output.
 ///
@@ -19,10 +20,10 @@ pub fn avg_pool(spec: PoolSpec) -> Result<Prepared> {
     avg_pool_on(Isa::best(), spec)
 }
 
-/// As [`avg_pool`], with the code for that instruction set, which the processor must have.
+/// As [`avg_pool`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`avg_pool`], and UNIMPLEMENTED.
+/// As [`avg_pool`].
 pub fn avg_pool_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
     let row = spec.check()?.x.positions as u64 * spec.channels * 4;
     prepare::<false>(isa, spec, row * (1 + spec.stride_h * spec.stride_w))
@@ -36,25 +37,17 @@ pub fn avg_pool_grad(spec: PoolSpec) -> Result<Prepared> {
     avg_pool_grad_on(Isa::best(), spec)
 }
 
-/// As [`avg_pool_grad`], with the code for that instruction set, which the processor must have.
+/// As [`avg_pool_grad`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`avg_pool`], and UNIMPLEMENTED.
+/// As [`avg_pool`].
 pub fn avg_pool_grad_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
     let row = spec.check()?.x.size as u64 * spec.channels * 4;
     prepare::<true>(isa, spec, 2 * row)
 }
 
-pub(super) fn available(isa: Isa) -> Result<()> {
-    if isa > Isa::best() {
-        return Err(Error::unimplemented(format!("this processor does not have {isa:?}")));
-    }
-    Ok(())
-}
-
 fn prepare<const GRADIENT: bool>(isa: Isa, spec: PoolSpec, row_bytes: u64) -> Result<Prepared> {
     let sizes = spec.check()?;
-    available(isa)?;
     let rows = sizes.batch * if GRADIENT { sizes.y.size } else { sizes.y.positions };
     let cut = Cut::new(rows, row_bytes, 1);
     let (inputs, outputs) = sizes.totals();
@@ -71,10 +64,6 @@ struct Average<const GRADIENT: bool> {
 }
 
 impl<const GRADIENT: bool> CpuKernel for Average<GRADIENT> {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let rows = self.cut.units(chunks);
         let call = Call::<GRADIENT> { sizes: self.sizes, rows, from: args.pointers[0].cast(), to: args.pointers[1].cast() };

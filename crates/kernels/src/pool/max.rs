@@ -4,57 +4,14 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
+use plimsoll_request::pool::{ArgMax, PoolSpec, Pooling, Positions};
 
-use super::{PoolSpec, Sizes};
+use super::{Check, Sizes};
 use crate::conv::{GROUP, get, groups, put};
 use crate::cut::{Cut, elements};
 use crate::simd::{Isa, Vectorised};
-
-/// How positions in windows are kept: `row * k_w + column`. All ones is none of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArgMax {
-    /// One byte, for windows of less than 256.
-    U8,
-    /// Four bytes.
-    U32,
-}
-
-impl ArgMax {
-    /// What `spec` needs.
-    pub fn of(spec: &PoolSpec) -> ArgMax {
-        if spec.k_h.saturating_mul(spec.k_w) < 256 { ArgMax::U8 } else { ArgMax::U32 }
-    }
-
-    /// The type of a tensor of positions.
-    pub fn data_type(self) -> DataType {
-        match self {
-            ArgMax::U8 => DataType::Uint8,
-            ArgMax::U32 => DataType::Uint32,
-        }
-    }
-}
-
-/// What a max pooling leaves for its gradient.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Positions {
-    /// Nothing.
-    None,
-    /// Where every maximum is.
-    All,
-    /// Where every maximum above 0 is.
-    Positive,
-}
-
-/// A max pooling that is done to images where another kernel has just made them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pooling {
-    /// The sizes.
-    pub spec: PoolSpec,
-    /// What is left.
-    pub positions: Positions,
-}
 
 /// A [`Pooling`], prepared.
 #[derive(Debug)]
@@ -154,10 +111,10 @@ pub fn max_pool(spec: PoolSpec) -> Result<Prepared> {
     max_pool_on(Isa::best(), spec)
 }
 
-/// As [`max_pool`], with the code for that instruction set, which the processor must have.
+/// As [`max_pool`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`max_pool`], and UNIMPLEMENTED.
+/// As [`max_pool`].
 pub fn max_pool_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
     forward::<u8, false>(isa, spec, false)
 }
@@ -172,10 +129,10 @@ pub fn max_pool_with_argmax(spec: PoolSpec, positive: bool) -> Result<Prepared> 
     max_pool_with_argmax_on(Isa::best(), spec, positive)
 }
 
-/// As [`max_pool_with_argmax`], with the code for that instruction set, which the processor must have.
+/// As [`max_pool_with_argmax`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`max_pool`], and UNIMPLEMENTED.
+/// As [`max_pool`].
 pub fn max_pool_with_argmax_on(isa: Isa, spec: PoolSpec, positive: bool) -> Result<Prepared> {
     match ArgMax::of(&spec) {
         ArgMax::U8 => forward::<u8, true>(isa, spec, positive),
@@ -192,13 +149,12 @@ pub fn max_pool_grad(spec: PoolSpec) -> Result<Prepared> {
     max_pool_grad_on(Isa::best(), spec)
 }
 
-/// As [`max_pool_grad`], with the code for that instruction set, which the processor must have.
+/// As [`max_pool_grad`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`max_pool`], and UNIMPLEMENTED.
+/// As [`max_pool`].
 pub fn max_pool_grad_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
     let sizes = spec.check()?;
-    super::average::available(isa)?;
     let row = sizes.x.size as u64 * spec.channels * 4;
     let cut = Cut::new(sizes.batch * sizes.y.size, 2 * row, 1);
     let (inputs, outputs) = sizes.totals();
@@ -219,13 +175,12 @@ pub fn max_pool_grad_of_input(spec: PoolSpec) -> Result<Prepared> {
     max_pool_grad_of_input_on(Isa::best(), spec)
 }
 
-/// As [`max_pool_grad_of_input`], with the code for that instruction set, which the processor must have.
+/// As [`max_pool_grad_of_input`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`max_pool`], and UNIMPLEMENTED.
+/// As [`max_pool`].
 pub fn max_pool_grad_of_input_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
     let sizes = spec.check()?;
-    super::average::available(isa)?;
     // A piece is an image with some channels, whose positions are kept in scratch.
     let positions = (spec.out_h * spec.out_w) as usize;
     let whole = sizes.channels * positions <= 1 << 16 || sizes.batch >= 16;
@@ -246,7 +201,6 @@ pub fn max_pool_grad_of_input_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
 
 fn forward<I: Index, const KEPT: bool>(isa: Isa, spec: PoolSpec, positive: bool) -> Result<Prepared> {
     let sizes = spec.check()?;
-    super::average::available(isa)?;
     let row = sizes.x.positions as u64 * spec.channels * 4;
     let cut = Cut::new(sizes.batch * sizes.y.positions, row * (1 + spec.stride_h * spec.stride_w), 1);
     let (inputs, outputs) = sizes.totals();
@@ -293,10 +247,6 @@ struct Maxima<I, const KEPT: bool> {
 }
 
 impl<I: Index, const KEPT: bool> CpuKernel for Maxima<I, KEPT> {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let find = Find::<I, KEPT> {
             sizes: self.sizes,
@@ -393,10 +343,6 @@ struct Gradient<I> {
 }
 
 impl<I: Index> CpuKernel for Gradient<I> {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let gather = Gather::<I> {
             sizes: self.sizes,
@@ -474,10 +420,6 @@ struct AnewGradient<I> {
 }
 
 impl<I: Index> CpuKernel for AnewGradient<I> {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let Sizes { batch, channels, y, x } = self.sizes;
         if batch == 0 {

@@ -7,6 +7,7 @@ mod max;
 mod tests;
 
 use plimsoll_base::{Error, Result};
+use plimsoll_request::pool::PoolSpec;
 
 use crate::conv::Axis;
 use crate::cut::elements;
@@ -15,53 +16,17 @@ pub(crate) use max::{PoolImages, UnpoolRows};
 
 pub use average::{avg_pool, avg_pool_grad, avg_pool_grad_on, avg_pool_on};
 pub use max::{
-    ArgMax, Pooling, Positions, max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_grad_of_input_on, max_pool_grad_on, max_pool_on,
-    max_pool_with_argmax, max_pool_with_argmax_on,
+    max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_grad_of_input_on, max_pool_grad_on, max_pool_on, max_pool_with_argmax,
+    max_pool_with_argmax_on,
 };
 
-/// The sizes of pooling `[batch, in_h, in_w, channels] -> [batch, out_h, out_w, channels]`.
-///
-/// The window of result `(y, x)` begins at the input's `(y * stride_h - pad_top, x * stride_w - pad_left)`; what lies outside the
-/// input does not count. Padding at the bottom and right is said by `out_h` and `out_w`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolSpec {
-    /// Images.
-    pub batch: u64,
-    /// Rows of an input image.
-    pub in_h: u64,
-    /// Columns of an input image.
-    pub in_w: u64,
-    /// Channels.
-    pub channels: u64,
-    /// Rows of a result.
-    pub out_h: u64,
-    /// Columns of a result.
-    pub out_w: u64,
-    /// Rows of a window; not 0.
-    pub k_h: u64,
-    /// Columns of a window; not 0.
-    pub k_w: u64,
-    /// Rows from window to window; not 0.
-    pub stride_h: u64,
-    /// Columns from window to window; not 0.
-    pub stride_w: u64,
-    /// Rows of padding at the top.
-    pub pad_top: u64,
-    /// Columns of padding on the left.
-    pub pad_left: u64,
+/// What the kernels make of the sizes.
+trait Check {
+    /// The windows over the input; refuses what makes no sense, or what no memory holds.
+    fn check(&self) -> Result<Sizes>;
 }
 
-impl PoolSpec {
-    /// The input's shape.
-    pub fn input(&self) -> [u64; 4] {
-        [self.batch, self.in_h, self.in_w, self.channels]
-    }
-
-    /// The result's shape.
-    pub fn output(&self) -> [u64; 4] {
-        [self.batch, self.out_h, self.out_w, self.channels]
-    }
-
+impl Check for PoolSpec {
     fn check(&self) -> Result<Sizes> {
         let most = 1 << 15;
         for (name, value) in [("window", self.k_h), ("window", self.k_w), ("stride", self.stride_h), ("stride", self.stride_w)] {

@@ -1,5 +1,6 @@
 //! Tests of pooling against plain loops and against values recorded from TensorFlow.
 
+use plimsoll_request::pool::ArgMax;
 use std::ops::Range;
 
 use plimsoll_device::Prepared;

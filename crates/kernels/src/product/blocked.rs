@@ -6,11 +6,11 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
-use super::ProductSpec;
 use super::tiles::{Code, Tile, code};
-use crate::anchor::Epilogue;
 use crate::expr::{Bases, TileProgram, elements};
 use crate::simd::Isa;
+use plimsoll_request::anchor::Epilogue;
+use plimsoll_request::product::ProductSpec;
 
 /// The most terms that are summed in registers before the sums are added to C. Fixed, since the bits depend on it.
 const TERMS: usize = 320;
@@ -94,9 +94,6 @@ impl std::fmt::Debug for Blocked {
 }
 
 pub(super) fn prepare(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, tuning: Tuning) -> Result<Prepared> {
-    if isa > Isa::best() {
-        return Err(Error::unimplemented(format!("this processor does not have {isa:?}")));
-    }
     let sides = sides(&spec)?;
     let code = code(isa);
     let batch = spec.batch as usize;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
-use super::{ProductSpec, product};
+use super::product;
 use crate::expr::elements;
+use plimsoll_request::product::ProductSpec;
 
 /// The product of matrices of double, int32 or int64 (which wrap around), or of float, as [`product`]. Arguments: A, B, C.
 ///
@@ -84,10 +85,6 @@ struct Generic<T> {
 }
 
 impl<T: Number> CpuKernel for Generic<T> {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let (m, n, k, batch) = (self.spec.m as usize, self.spec.n as usize, self.spec.k as usize, self.spec.batch as usize);
         let rows = (chunks.start as usize * self.rows).min(self.all)..(chunks.end as usize * self.rows).min(self.all);

@@ -10,28 +10,12 @@ mod tiles;
 use plimsoll_base::Result;
 use plimsoll_device::Prepared;
 
-use crate::anchor::Epilogue;
 use crate::simd::Isa;
+use plimsoll_request::anchor::Epilogue;
+use plimsoll_request::product::ProductSpec;
 
 pub use blocked::Tuning;
 pub use generic::product_generic;
-
-/// `C = op(A) op(B)`, row-major.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProductSpec {
-    /// Rows of C.
-    pub m: u64,
-    /// Columns of C.
-    pub n: u64,
-    /// What is summed over.
-    pub k: u64,
-    /// A lies as k rows of m.
-    pub transpose_a: bool,
-    /// B lies as n rows of k.
-    pub transpose_b: bool,
-    /// How many products, one after the other; each argument is as many matrices.
-    pub batch: u64,
-}
 
 /// The product of float matrices. Arguments: A, B, C; with an epilogue A, B, its further operands, its results, each dense of
 /// `[m, n]`.
@@ -48,7 +32,7 @@ pub fn product(spec: ProductSpec, epilogue: Option<Epilogue>) -> Result<Prepared
 /// As [`product`], with the code for that instruction set, and cut as `tuning` says.
 ///
 /// # Errors
-/// As [`product`], and UNIMPLEMENTED where the processor does not have the instruction set.
+/// As [`product`].
 pub fn product_on(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, tuning: Tuning) -> Result<Prepared> {
     blocked::prepare(isa, spec, epilogue, tuning)
 }

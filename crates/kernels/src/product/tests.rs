@@ -7,8 +7,9 @@ use plimsoll_device::Prepared;
 use proptest::prelude::*;
 
 use super::*;
-use crate::expr::{BinaryOp, ExprBuilder, Scalar, elementwise_on};
+use crate::expr::elementwise_on;
 use crate::testing;
+use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
 
 fn numbers(count: u64, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2) | 1;

@@ -26,8 +26,6 @@ pub(super) trait Draw<T>: Send + Sync + std::fmt::Debug + 'static {
     const INPUTS: usize = 0;
     /// What it knows from those inputs.
     type Bounds: Copy;
-    /// Whether some bounds make no sense.
-    const CAN_FAIL: bool = false;
 
     /// Looks at the inputs, each a pointer to one `T`.
     ///
@@ -60,10 +58,6 @@ impl<T, D> Fill<T, D> {
 }
 
 impl<T: Send + Sync + std::fmt::Debug + 'static, D: Draw<T>> CpuKernel for Fill<T, D> {
-    fn can_fail(&self) -> bool {
-        D::CAN_FAIL
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let groups = self.cut.units(chunks);
         if groups.is_empty() {
@@ -128,10 +122,6 @@ pub(super) struct Advance {
 }
 
 impl CpuKernel for Advance {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         if !chunks.is_empty() {
             // SAFETY: the only argument is the state.
@@ -150,10 +140,6 @@ pub(super) struct KeyCounter {
 }
 
 impl CpuKernel for KeyCounter {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         if chunks.is_empty() {
             return Ok(());
@@ -265,7 +251,6 @@ macro_rules! integers {
     ($t:ident, $unsigned:ident, $group:literal) => {
         impl Draw<$t> for Integers {
             const INPUTS: usize = 2;
-            const CAN_FAIL: bool = true;
             /// The lower bound and how many numbers there are.
             type Bounds = ($t, $unsigned);
             unsafe fn bounds(inputs: &[*mut u8]) -> Result<($t, $unsigned), Fault> {

@@ -16,22 +16,10 @@ use std::sync::Arc;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Cost, CpuKernel, Prepared};
+use plimsoll_request::random::Distribution;
 
 use crate::cut::{Cut, elements};
 use kernels::{Advance, Fill, KeyCounter, Start};
-
-/// What numbers are drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Distribution {
-    /// `RandomUniform`, `StatelessRandomUniformV2`: in [0, 1). Float or double.
-    Uniform,
-    /// `RandomStandardNormal`, `StatelessRandomNormalV2`: mean 0, deviation 1. Float or double.
-    Normal,
-    /// `TruncatedNormal`, `StatelessTruncatedNormalV2`: as normal, redrawn until within two of the mean. Float or double.
-    TruncatedNormal,
-    /// `RandomUniformInt`, `StatelessRandomUniformIntV2`: in [minval, maxval), two scalar inputs. Int32 or int64.
-    UniformInt,
-}
 
 /// Blocks that a stateful operation sets aside for each element.
 const BLOCKS_PER_ELEMENT: u64 = 256;

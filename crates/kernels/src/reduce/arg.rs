@@ -138,10 +138,6 @@ struct Arg<T, C, I> {
 }
 
 impl<T: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static, C: Choice<T>, I: Index> CpuKernel for Arg<T, C, I> {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let (view, outers) = (self.view, self.cut.units(chunks));
         let results = outers.start * view.inner..outers.end * view.inner;

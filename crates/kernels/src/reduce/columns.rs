@@ -86,10 +86,6 @@ impl<T, F: Fold<T>, const N: usize> Columns<T, F, N> {
 }
 
 impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, F: Fold<T>, const N: usize> CpuKernel for Columns<T, F, N> {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let units = self.cut.units(chunks);
         let results = self.result(units.start)..self.result(units.end);

@@ -8,6 +8,7 @@ mod arg;
 mod columns;
 mod dims;
 mod fold;
+mod parts;
 mod rows;
 mod scan;
 mod top_k;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Cost, Prepared};
+use plimsoll_request::reduce::ReduceOp;
 
 use crate::cut::{elements, size_of_type};
 use columns::Columns;
@@ -24,28 +26,9 @@ use fold::Fold;
 use rows::Rows;
 
 pub use arg::{arg_max, arg_min};
-pub use scan::{ScanOp, scan};
+pub(crate) use parts::{half_squares, reduction};
+pub use scan::scan;
 pub use top_k::in_top_k;
-
-/// What a reduction computes; the names are TensorFlow's operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReduceOp {
-    /// The sum; integers wrap. Of nothing: 0.
-    Sum,
-    /// The sum divided by the count; of integers the sum is 64 bits wide and the quotient rounds towards zero.
-    /// Of nothing: NaN, or 0 for integers.
-    Mean,
-    /// The product; integers wrap. Of nothing: 1.
-    Prod,
-    /// The largest; NaN if there is one. Of nothing: minus infinity or the smallest integer.
-    Max,
-    /// The smallest; NaN if there is one. Of nothing: infinity or the largest integer.
-    Min,
-    /// Whether all are true; bool only.
-    All,
-    /// Whether any is true; bool only.
-    Any,
-}
 
 /// Reduces a dense tensor of `shape` over `axes` (each below the rank; order and repetition do not matter).
 ///

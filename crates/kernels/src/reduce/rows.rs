@@ -46,10 +46,6 @@ impl<T, F: Fold<T>, const N: usize> Rows<T, F, N> {
 }
 
 impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, F: Fold<T>, const N: usize> CpuKernel for Rows<T, F, N> {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let results = self.cut.units(chunks);
         // SAFETY: argument 0 holds the input, argument 1 the results, of which pieces write different ones.

@@ -6,17 +6,9 @@ use std::sync::Arc;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
+use plimsoll_request::reduce::ScanOp;
 
 use crate::cut::{Cut, elements, size_of_type};
-
-/// What is done with an element and those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ScanOp {
-    /// `Cumsum`; integers wrap.
-    Sum,
-    /// `Cumprod`; integers wrap.
-    Prod,
-}
 
 /// Sums or products of the elements up to each one along `axis`, one after the other in order.
 ///
@@ -107,10 +99,6 @@ impl<T, J> Scan<T, J> {
 }
 
 impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, J: Join<T>> CpuKernel for Scan<T, J> {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let View { outer, size, inner, exclusive, reverse, cut } = self.view;
         let (outers, plane) = (cut.units(chunks), size * inner);

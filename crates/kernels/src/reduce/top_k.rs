@@ -39,10 +39,6 @@ struct InTopK {
 }
 
 impl CpuKernel for InTopK {
-    fn can_fail(&self) -> bool {
-        false
-    }
-
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let rows = self.cut.units(chunks);
         let target = |argument: usize, at: usize| {

@@ -5,7 +5,7 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{HostTensor, PartialShape, Shape};
-use plimsoll_kernels::expr::{BinaryOp, Expr, ExprBuilder, Scalar};
+use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Scalar};
 
 use crate::infer::unknown;
 use crate::registry::Gradient;

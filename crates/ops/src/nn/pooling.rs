@@ -2,7 +2,7 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{Attrs, AttrsExt, PartialShape};
-use plimsoll_kernels::pool::PoolSpec;
+use plimsoll_request::pool::PoolSpec;
 
 use super::window::{Window, complete, four, require_floats};
 use crate::KernelCx;

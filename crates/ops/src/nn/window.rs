@@ -2,7 +2,7 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, Attrs, AttrsExt, PartialShape, Shape};
-use plimsoll_kernels::conv::ConvSpec;
+use plimsoll_request::conv::ConvSpec;
 
 use crate::{InferCx, KernelCx};
 

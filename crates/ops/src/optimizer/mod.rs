@@ -1,7 +1,7 @@
 //! Optimizers' updates of variables: dense ones as expressions, sparse ones in place.
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_kernels::expr::{BinaryOp, ExprBuilder, Reg, Scalar, UnaryOp};
+use plimsoll_request::expr::{BinaryOp, ExprBuilder, Reg, Scalar, UnaryOp};
 
 use crate::infer::merge_shapes;
 use crate::registry::Gradient;

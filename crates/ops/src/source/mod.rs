@@ -2,6 +2,8 @@
 
 use plimsoll_base::Result;
 use plimsoll_graph::AttrsExt;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::check::Requirement;
 
 use crate::infer::unknown;
 use crate::registry::Gradient;
@@ -24,7 +26,7 @@ pub const RULES: &[&[OpRules]] = &[&[
 /// The condition is one bool; the other inputs only say what to print.
 fn assert(cx: &KernelCx<'_>) -> Result<Call> {
     cx.require_one(0, "the condition of Assert")?;
-    Ok(Call::new(plimsoll_kernels::check::assert_true(), [0]))
+    Ok(Call::new(KernelRequest::Require(Requirement::Assertion), [0]))
 }
 
 fn constant(cx: &mut InferCx<'_>) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrsExt, HostTensor, PartialShape, Shape};
-use plimsoll_kernels::expr::{BinaryOp, ExprBuilder};
+use plimsoll_request::expr::{BinaryOp, ExprBuilder};
 
 use crate::infer::merge_shapes;
 use crate::registry::Gradient;

@@ -7,6 +7,7 @@ use crate::common::record::{Case, Kind, cases, tensor, tensors};
 use crate::common::{agree, floats};
 use plimsoll_base::{Code, DataType, Result};
 use plimsoll_graph::{HostTensor, NodeId, Output, PartialShape, Shape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{GraphBuilder, Registry};
 
 type View = fn(&Shape) -> PartialShape;
@@ -64,7 +65,7 @@ fn report(failures: &[String]) {
 
 #[test]
 fn gradients_are_tensorflows() {
-    let registry = Arc::new(Registry::standard());
+    let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
     let mut failures = Vec::new();
     for case in cases("grad") {
         let dys = tensors(case.rest[0], tensor).expect("gradients can be read");
@@ -148,7 +149,7 @@ const OF_FLOATS: &[&str] = &[
 #[test]
 fn gradients_of_float_kernels_are_derivatives() {
     const STEP: f64 = 1.0 / 512.0;
-    let registry = Arc::new(Registry::standard());
+    let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
     let (mut failures, mut checked) = (Vec::new(), 0);
     for case in cases("grad") {
         if !OF_FLOATS.contains(&case.op) {
@@ -188,7 +189,7 @@ fn gradients_of_float_kernels_are_derivatives() {
 #[test]
 fn gradients_are_derivatives() {
     const STEP: f64 = 1e-5;
-    let registry = Arc::new(Registry::standard());
+    let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
     let (mut failures, mut checked) = (Vec::new(), 0);
     for case in cases("grad") {
         let tie = case.text.contains("=1.0,2.0,3.0;") || case.text.contains("=1.0,3.0,3.0,");

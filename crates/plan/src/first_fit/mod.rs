@@ -12,7 +12,7 @@ mod units;
 use std::fmt;
 
 use plimsoll_base::{Bytes, Error, Result, Shortage};
-use plimsoll_device::{DeviceKind, DeviceSpec};
+use plimsoll_device::{DeviceKind, DeviceSpec, Library};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, IdVec, NodeId};
 use plimsoll_ops::Registry;
@@ -32,6 +32,8 @@ pub struct FitRequest<'a> {
     pub registry: &'a Registry,
     /// The devices.
     pub devices: &'a [DeviceSpec],
+    /// For each device, the kernels that it has.
+    pub libraries: &'a [&'a dyn Library],
     /// How the placer deals with requests.
     pub options: PlaceOptions,
     /// What will be run, one after the other. The last of them says what the topological order is.
@@ -208,8 +210,8 @@ impl<'a> Search<'a> {
     }
 
     fn plan(&self, placement: &Placement, run: &Signature) -> Result<Plan> {
-        let FitRequest { graph, registry, devices, .. } = *self.request;
-        let mut plan = crate::plan(&Request { graph, registry, devices, placement, signature: run })?;
+        let FitRequest { graph, registry, devices, libraries, .. } = *self.request;
+        let mut plan = crate::plan(&Request { graph, registry, devices, libraries, placement, signature: run })?;
         (self.request.mark)(&mut plan.variables);
         Ok(plan)
     }

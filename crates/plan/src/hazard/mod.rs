@@ -4,7 +4,7 @@ mod precedence;
 
 use plimsoll_base::{DataType, Result};
 use plimsoll_graph::Shape;
-use plimsoll_kernels::anchor::Anchor;
+use plimsoll_request::anchor::Anchor;
 
 use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
 use precedence::Precedence;

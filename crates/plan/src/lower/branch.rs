@@ -7,18 +7,19 @@
 
 use std::collections::HashMap;
 
-use plimsoll_base::{Code, DataType, Error, Result};
-use plimsoll_device::Fault;
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, Node, NodeId, Output, Shape};
-use plimsoll_kernels::check;
-use plimsoll_kernels::expr::{ExprBuilder, Scalar};
 use plimsoll_ops::{Lower, Meta};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::check::Requirement;
+use plimsoll_request::expr::{ExprBuilder, Scalar};
 
 use super::{Lowering, Meaning};
 use crate::condition::{Condition, Conditions};
 use crate::lir::{Arg, Home, Value, ValueId, View, WorkId, WorkKind};
 use crate::plan::{DeviceId, VariableKind};
+use crate::prepare::choose_one;
 
 /// What is known of liveness so far.
 #[derive(Default)]
@@ -308,14 +309,11 @@ impl Lowering<'_> {
         if self.branches.conditions.implies(now, initialized)? {
             return Ok(());
         }
-        let message = match self.lir.variables[variable as usize].kind {
-            VariableKind::Reference => "Attempting to use uninitialized value",
-            _ => {
-                "Could not find variable. This could mean that the variable has been deleted. In TF1, it can also mean the variable is uninitialized."
-            }
+        let requirement = match self.lir.variables[variable as usize].kind {
+            VariableKind::Reference => Requirement::ReferenceInitialized,
+            _ => Requirement::ResourceInitialized,
         };
-        let fault = Fault { code: Code::FailedPrecondition, message, numbers: [0, 0] };
-        let check = self.require(initialized, fault, reader, self.device(reader))?;
+        let check = self.require(initialized, requirement, reader, self.device(reader))?;
         self.lir.works[check].guard = self.branches.guard;
         self.branches.checks.push((self.versions[variable as usize], check));
         // From here on the run has failed where it is not.
@@ -324,9 +322,10 @@ impl Lowering<'_> {
     }
 
     /// A work that faults where `condition` does not hold.
-    fn require(&mut self, condition: Condition, fault: Fault, id: NodeId, device: DeviceId) -> Result<WorkId> {
+    fn require(&mut self, condition: Condition, requirement: Requirement, id: NodeId, device: DeviceId) -> Result<WorkId> {
         let view = self.bool_of(condition, id)?;
-        let kind = WorkKind::Kernel { prepared: check::require(fault), args: vec![Arg::Input(0)], pooling: None };
+        let call = choose_one(self.request, device, KernelRequest::Require(requirement))?;
+        let kind = WorkKind::Kernel { call, args: vec![Arg::Input(0)] };
         self.lir.work(kind, device, vec![id], vec![view], Vec::new()).is_root = true;
         self.lir.works.ids().next_back().ok_or_else(|| Error::internal("no works"))
     }
@@ -374,14 +373,13 @@ impl Lowering<'_> {
 
     /// A fetched tensor has to be alive.
     pub(super) fn require_alive(&mut self, index: u32, output: Output) -> Result<()> {
-        const MESSAGE: &str = "Retval[{0}] does not have value";
         let alive = self.alive(output);
         (self.branches.now, self.branches.guard) = (None, None);
         if alive == Condition::NEVER {
-            return Err(Error::invalid_argument(MESSAGE.replace("{0}", &index.to_string())));
+            return Err(Error::invalid_argument(format!("Retval[{index}] does not have value")));
         }
         if alive != Condition::ALWAYS {
-            let check = self.require(alive, Fault::invalid(MESSAGE, [i64::from(index), 0]), output.node, self.host)?;
+            let check = self.require(alive, Requirement::Fetched(index), output.node, self.host)?;
             self.put_last(check);
         }
         Ok(())

@@ -4,16 +4,18 @@
 //! work with an effect for those that may fail. Every node has a [`Frontier`]: the last of such works before it, along edges of
 //! data and control, through nodes that become no work at all. What cannot fail and changes nothing is not ordered.
 
+use plimsoll_base::Result;
 use std::collections::HashSet;
 use std::rc::Rc;
 
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, Node, NodeId, Output};
-use plimsoll_kernels::check;
+use plimsoll_request::KernelRequest;
 
 use super::Lowering;
 use crate::infer::Pruned;
 use crate::lir::{WorkId, WorkKind};
+use crate::prepare::choose_one;
 
 /// Where more works than this meet, one work waits for all of them in the place of the many that come after: sets stay small.
 const MOST: usize = 16;
@@ -45,22 +47,23 @@ impl Effects {
 
 impl Lowering<'_> {
     /// Orders the works from `first` on, which are those of the node, and says what comes after it.
-    pub(super) fn settle_effects(&mut self, id: NodeId, node: &Node, first: usize) {
+    pub(super) fn settle_effects(&mut self, id: NodeId, node: &Node, first: usize) -> Result<()> {
         let inputs = node.inputs.iter().filter(|input| !self.effects.fed.contains(input)).map(|input| input.node);
         let before: Vec<NodeId> = inputs.chain(node.controls.iter().copied()).collect();
-        let faults = self.meet(id, before.iter().map(|node| self.effects.frontiers[*node].faults.clone()).collect());
-        let effects = self.meet(id, before.iter().map(|node| self.effects.frontiers[*node].effects.clone()).collect());
-        let frontier = self.order_effects(id, Frontier { faults, effects }, first);
+        let faults = self.meet(id, before.iter().map(|node| self.effects.frontiers[*node].faults.clone()).collect())?;
+        let effects = self.meet(id, before.iter().map(|node| self.effects.frontiers[*node].effects.clone()).collect())?;
+        let frontier = self.order_effects(id, Frontier { faults, effects }, first)?;
         self.effects.frontiers[id] = frontier;
+        Ok(())
     }
 
     /// Orders the works from `first` on, which come after what the node comes after.
-    pub(super) fn settle_effects_after(&mut self, id: NodeId, first: usize) {
+    pub(super) fn settle_effects_after(&mut self, id: NodeId, first: usize) -> Result<()> {
         let frontier = self.effects.frontiers[id].clone();
-        self.order_effects(id, frontier, first);
+        self.order_effects(id, frontier, first).map(drop)
     }
 
-    fn order_effects(&mut self, id: NodeId, mut frontier: Frontier, first: usize) -> Frontier {
+    fn order_effects(&mut self, id: NodeId, mut frontier: Frontier, first: usize) -> Result<Frontier> {
         for work in (first..self.lir.works.len()).map(WorkId::from_index) {
             let (can_fail, has_effect) = (self.lir.works[work].can_fail(), self.lir.has_effect(&self.lir.works[work]));
             if can_fail || has_effect {
@@ -70,10 +73,10 @@ impl Lowering<'_> {
                 self.wait_for(work, &frontier.effects);
                 frontier = Frontier { faults: Some(Rc::new([work])), effects: None };
             } else if has_effect {
-                frontier.effects = self.meet(id, vec![frontier.effects.take(), Some(Rc::new([work]))]);
+                frontier.effects = self.meet(id, vec![frontier.effects.take(), Some(Rc::new([work]))])?;
             }
         }
-        frontier
+        Ok(frontier)
     }
 
     fn wait_for(&mut self, work: WorkId, before: &Option<Works>) {
@@ -81,7 +84,7 @@ impl Lowering<'_> {
     }
 
     /// All of the works, or one that waits for all of them.
-    fn meet(&mut self, id: NodeId, sets: Vec<Option<Works>>) -> Option<Works> {
+    fn meet(&mut self, id: NodeId, sets: Vec<Option<Works>>) -> Result<Option<Works>> {
         let mut distinct: Vec<Works> = Vec::new();
         for set in sets.into_iter().flatten() {
             // Neighbours have their set from one node, as a rule.
@@ -90,28 +93,30 @@ impl Lowering<'_> {
             }
         }
         if distinct.len() < 2 {
-            return distinct.pop();
+            return Ok(distinct.pop());
         }
         let mut works: Vec<WorkId> = distinct.iter().flat_map(|set| set.iter().copied()).collect();
         works.sort_unstable();
         works.dedup();
         if works.len() > MOST {
-            let kind = WorkKind::Kernel { prepared: check::nothing(), args: Vec::new(), pooling: None };
             let device = self.device(id);
+            let call = choose_one(self.request, device, KernelRequest::Nothing)?;
+            let kind = WorkKind::Kernel { call, args: Vec::new() };
             self.lir.work(kind, device, vec![id], Vec::new(), Vec::new()).after = works;
             works = self.lir.works.ids().next_back().into_iter().collect();
         }
-        Some(works.into())
+        Ok(Some(works.into()))
     }
 
     /// Works that fail because of what the whole run came to are behind all effects of the run.
-    pub(super) fn settle_last(&mut self) {
+    pub(super) fn settle_last(&mut self) -> Result<()> {
         let last = std::mem::take(&mut self.effects.last);
-        let Some(&one) = last.first() else { return };
+        let Some(&one) = last.first() else { return Ok(()) };
         let effects = self.lir.works.iter().filter(|(_, work)| self.lir.has_effect(work));
         let effects: Vec<Option<Works>> = effects.map(|(id, _)| Some(Rc::from([id]))).collect();
-        let effects = self.meet(self.lir.works[one].nodes[0], effects);
+        let effects = self.meet(self.lir.works[one].nodes[0], effects)?;
         last.into_iter().for_each(|work| self.wait_for(work, &effects));
+        Ok(())
     }
 
     /// The work is behind all effects of the run.

@@ -14,14 +14,15 @@ mod variables;
 pub(crate) use checkpoint::settle_saves;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use plimsoll_base::{Bytes, DataType, Error, Kind, Result};
-use plimsoll_device::Prepared;
+use plimsoll_device::{KernelCall, StepArg};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, IdVec, Node, NodeId, Output};
-use plimsoll_kernels::expr::{Expr, ExprBuilder, Part, PartOperand, Reg, Scalar};
-use plimsoll_kernels::pool::Pooling;
-use plimsoll_ops::{Call, KernelCx, Lower, Meta};
+use plimsoll_ops::{KernelCx, Lower, Meta};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::expr::{Expr, ExprBuilder, Part, PartOperand, Reg, Scalar};
 
 use self::branch::Branches;
 pub use self::variables::variable_key;
@@ -30,6 +31,7 @@ use crate::condition::Condition;
 use crate::infer::Pruned;
 use crate::lir::{Arg, Home, Lir, ValueId, View, WorkId, WorkKind};
 use crate::plan::{DeviceId, PlanFeed, PlanFetch};
+use crate::prepare::{choose, choose_one};
 
 /// What an output of a node is.
 #[derive(Clone, Debug)]
@@ -86,12 +88,12 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
         let first = lowering.lir.works.len();
         lowering.node(id, node).map_err(|error| error.at_node(&node.name))?;
         lowering.set_flags(first)?;
-        lowering.settle_effects(id, node, first);
+        lowering.settle_effects(id, node, first)?;
     }
     lowering.lir.nodes.sort_unstable_by_key(|(id, _)| *id);
     lowering.targets();
     lowering.fetches()?;
-    lowering.settle_last();
+    lowering.settle_last()?;
     lowering.order_checks();
     Ok(lowering.lir)
 }
@@ -147,7 +149,7 @@ impl Lowering<'_> {
             let node = self.request.graph.node(output.node);
             let first = self.lir.works.len();
             self.fetch(index as u32, *output, name, &mut made).map_err(|error| error.at_node(&node.name))?;
-            self.settle_effects_after(output.node, first);
+            self.settle_effects_after(output.node, first)?;
         }
         Ok(())
     }
@@ -223,12 +225,10 @@ impl Lowering<'_> {
                 let values = self.values(node);
                 let call = prepare(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
                 let views = self.read_inputs(id, node, &call.inputs)?;
-                let further = call.then.as_ref().map_or(&[][..], |then| &then.inputs);
-                let further = self.read_inputs(id, node, further)?;
                 let results = self.results(id, &outputs)?;
                 // What gives nothing is there for what it checks.
                 let is_root = results.is_empty();
-                self.call(id, call, [views, further], results, is_root)
+                self.kernel(id, call.request, views, results, is_root)
             }
             Lower::Stateful(prepare) => {
                 let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
@@ -239,8 +239,9 @@ impl Lowering<'_> {
                 views.extend(self.read_inputs(id, node, &call.inputs)?);
                 let mut results = vec![self.write(state, id)?];
                 results.extend(self.results(id, &outputs)?);
-                let args = (1..views.len()).map(Arg::Input).chain((0..results.len()).map(Arg::Output));
-                self.work(id, WorkKind::Kernel { prepared: call.prepared, args: args.collect(), pooling: None }, views, results, true);
+                let args = (1..views.len()).map(Arg::Input).chain((0..results.len()).map(Arg::Output)).collect();
+                let call = choose_one(self.request, self.device(id), call.request)?;
+                self.work(id, WorkKind::Kernel { call, args }, views, results, true);
                 Ok(())
             }
             Lower::Restore => self.restore(id, node),
@@ -262,7 +263,8 @@ impl Lowering<'_> {
                 let result = self.write(variable, id)?;
                 let inputs = (1..views.len()).map(Arg::Input);
                 let args = std::iter::once(Arg::Output(0)).chain(inputs).chain(std::iter::once(Arg::Output(0))).collect();
-                self.work(id, WorkKind::Kernel { prepared: call.prepared, args, pooling: None }, views, vec![result], true);
+                let call = choose_one(self.request, self.device(id), call.request)?;
+                self.work(id, WorkKind::Kernel { call, args }, views, vec![result], true);
                 self.define_reference(id, variable);
                 Ok(())
             }
@@ -378,32 +380,47 @@ impl Lowering<'_> {
         (work.is_root, work.guard) = (is_root, guard);
     }
 
-    /// The one or two works of a call on those inputs: the first kernel's, and what the second reads beside what lies in between.
-    fn call(&mut self, id: NodeId, call: Call, [inputs, further]: [Vec<View>; 2], results: Vec<ValueId>, is_root: bool) -> Result<()> {
-        let Some(then) = call.then else {
-            self.kernel(id, call.prepared, call.pooling, inputs, results, is_root);
-            return Ok(());
-        };
-        let between = self.lir.value(self.device(id), Home::Arena, then.between.bytes()?, id);
-        self.kernel(id, call.prepared, None, inputs, vec![between], false);
-        let between = View { value: between, data_type: then.between.data_type, shape: then.between.shape };
-        let inputs = std::iter::once(between).chain(further).collect();
-        self.kernel(id, then.prepared, None, inputs, results, is_root);
+    /// The works of a request whose arguments are all inputs, then all results: one for each step of its variant.
+    fn kernel(&mut self, id: NodeId, request: KernelRequest, inputs: Vec<View>, results: Vec<ValueId>, is_root: bool) -> Result<()> {
+        let device = self.device(id);
+        let variant = Arc::new(choose(self.request, device, &request)?);
+        let request = Arc::new(request);
+        let mut between: Vec<Option<View>> = vec![None; variant.between.len()];
+        for (number, step) in variant.steps.iter().enumerate() {
+            let all = || (0..(inputs.len() + results.len()) as u32).map(StepArg::Argument).collect();
+            let (mut reads, mut writes, mut args) = (Vec::new(), Vec::new(), Vec::new());
+            for arg in step.args.clone().unwrap_or_else(all) {
+                let outside = || Error::internal(format!("{}: a step without its argument {arg:?}", variant.name));
+                let read = match arg {
+                    StepArg::Argument(index) if (index as usize) < inputs.len() => Some(inputs[index as usize].clone()),
+                    StepArg::Argument(index) => {
+                        args.push(Arg::Output(writes.len()));
+                        writes.push(*results.get(index as usize - inputs.len()).ok_or_else(outside)?);
+                        None
+                    }
+                    StepArg::Between(index) => {
+                        let view = between.get_mut(index as usize).ok_or_else(outside)?;
+                        if view.is_none() {
+                            let bytes = variant.between[index as usize];
+                            let value = self.lir.value(device, Home::Arena, bytes, id);
+                            args.push(Arg::Output(writes.len()));
+                            writes.push(value);
+                            *view = Some(View { value, data_type: DataType::Uint8, shape: [bytes].into() });
+                            continue;
+                        }
+                        view.clone()
+                    }
+                };
+                if let Some(read) = read {
+                    args.push(Arg::Input(reads.len()));
+                    reads.push(read);
+                }
+            }
+            let call = KernelCall { request: request.clone(), variant: variant.clone(), step: number as u32 };
+            let is_last = number + 1 == variant.steps.len();
+            self.work(id, WorkKind::Kernel { call, args }, reads, writes, is_root && is_last);
+        }
         Ok(())
-    }
-
-    /// A work with a kernel of its own, whose arguments are all inputs, then all results.
-    fn kernel(
-        &mut self,
-        id: NodeId,
-        prepared: Prepared,
-        pooling: Option<Pooling>,
-        inputs: Vec<View>,
-        results: Vec<ValueId>,
-        is_root: bool,
-    ) {
-        let args = (0..inputs.len()).map(Arg::Input).chain((0..results.len()).map(Arg::Output)).collect();
-        self.work(id, WorkKind::Kernel { prepared, args, pooling }, inputs, results, is_root);
     }
 
     /// Output `index` is `source`, seen as the output's type and shape.

@@ -9,19 +9,21 @@
 
 use std::collections::{HashMap, HashSet};
 
-use plimsoll_base::{DataType, Result};
+use plimsoll_base::{Code, DataType, Result};
 use plimsoll_graph::{AttrsExt, HostTensor, Node, NodeId, Output};
-use plimsoll_kernels::expr::{BinaryOp, ExprBuilder, Scalar};
-use plimsoll_kernels::pool::PoolSpec;
-use plimsoll_kernels::reduce::{ReduceOp, reduce};
 use plimsoll_ops::KernelCx;
 use plimsoll_ops::nn::conv2d::filter_of_unpooled;
 use plimsoll_ops::nn::max_pool::{grad_by_positions, with_positions};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
+use plimsoll_request::pool::PoolSpec;
+use plimsoll_request::reduce::{ReduceOp, Reduction};
 
 use super::{Lowering, Meaning, has_effects};
 use crate::Request;
 use crate::infer::Pruned;
 use crate::lir::{Home, ValueId, View, WorkKind};
+use crate::prepare::choose;
 
 /// An average of more pieces than this is left as it is.
 const MOST_PIECES: usize = 24;
@@ -163,7 +165,7 @@ impl Lowering<'_> {
         let positions = self.lir.value(self.device(id), Home::Arena, meta.bytes()?, id);
         results.push(positions);
         self.together.positions.insert(id, View { value: positions, data_type: meta.data_type, shape: meta.shape });
-        self.call(id, call, [views, Vec::new()], results, false)?;
+        self.kernel(id, call.request, views, results, false)?;
         Ok(true)
     }
 
@@ -172,12 +174,12 @@ impl Lowering<'_> {
         let Some(positions) = pool.and_then(|pool| self.together.positions.get(pool)).cloned() else { return Ok(false) };
         let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
         let values = self.values(node);
-        let (prepared, spec) = grad_by_positions(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
+        let (request, spec) = grad_by_positions(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
         let mut views = vec![positions];
         views.extend(self.read_inputs(id, node, &[2])?);
         let results = self.results(id, &outputs)?;
         self.together.unpooled.insert(results[0], (spec, views.clone()));
-        self.kernel(id, prepared, None, views, results, false);
+        self.kernel(id, request, views, results, false)?;
         self.together.made.insert(id);
         Ok(true)
     }
@@ -207,11 +209,13 @@ impl Lowering<'_> {
         let kept = builder.select(is_somewhere, value, zero)?;
         let (expr, shape) = (builder.finish(vec![kept]), gradient.shape.clone());
         let axes: Vec<usize> = (0..shape.len().saturating_sub(1)).collect();
-        let prepared = reduce(ReduceOp::Sum, DataType::Float, &shape, &axes)?;
+        let data_type = DataType::Float;
+        let request = Reduction::Reduce { op: ReduceOp::Sum, data_type, shape: shape.to_vec(), axes, divided: false };
         let between = self.lir.value(self.device(id), Home::Arena, 4 * gradient.elements(), id);
         self.work(id, WorkKind::Expr { expr, shape: shape.clone() }, views, vec![between], false);
         let results = self.results(id, &outputs)?;
-        self.kernel(id, prepared, None, vec![View { value: between, data_type: DataType::Float, shape }], results, false);
+        let between = View { value: between, data_type, shape };
+        self.kernel(id, KernelRequest::Reduction(request), vec![between], results, false)?;
         Ok(true)
     }
 
@@ -224,10 +228,15 @@ impl Lowering<'_> {
         let values = self.values(node);
         let cx = KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values };
         let Some(call) = filter_of_unpooled(&cx, pool)? else { return Ok(false) };
+        // Where the device does not do both at once, one after the other is better.
+        match choose(self.request, self.device(id), &call.request) {
+            Err(error) if error.code() == Code::Unimplemented => return Ok(false),
+            chosen => chosen?,
+        };
         let mut views = self.read_inputs(id, node, &call.inputs)?;
         views.extend(unpooled);
         let results = self.results(id, &outputs)?;
-        self.call(id, call, [views, Vec::new()], results, false)?;
+        self.kernel(id, call.request, views, results, false)?;
         Ok(true)
     }
 

@@ -2,8 +2,8 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, AttrsExt, HostTensor, Node, NodeId, Output, Shape};
-use plimsoll_kernels::expr::{ExprBuilder, Scalar};
 use plimsoll_ops::Meta;
+use plimsoll_request::expr::{ExprBuilder, Scalar};
 
 use super::{Lowering, Meaning};
 use crate::condition::Condition;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use plimsoll_base::DataType;
-use plimsoll_device::{CardPart, DeviceKind, DeviceName, DeviceSpec, InstructionSet, ModelledLink, Work};
+use plimsoll_device::{CardPart, DeviceKind, DeviceName, DeviceSpec, InstructionSet, Library, ModelledLink, Work};
 use plimsoll_graph::Shape;
 use plimsoll_graph::id::Id;
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::{Feed, PlaceOptions, Plan, Request, Signature, Timeline, place, plan};
 use proptest::prelude::*;
@@ -29,7 +30,7 @@ fn gpu(index: u32, card: u32, priority: i32) -> DeviceSpec {
 
 /// Towers of so many products each, one on each GPU, whose results are added on the processor.
 fn towers(products: &[u32], gpus: &[DeviceSpec]) -> (Plan, Vec<DeviceSpec>) {
-    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let shape = Shape::from([SIDE, SIDE]);
     let x = b.placeholder("x", DataType::Float, &shape).build().unwrap();
     let mut results = Vec::new();
@@ -47,7 +48,15 @@ fn towers(products: &[u32], gpus: &[DeviceSpec]) -> (Plan, Vec<DeviceSpec>) {
     let placement = place(&graph, &registry, &devices, &PlaceOptions::new(false)).unwrap();
     let feed = Feed { tensor: "x".into(), data_type: DataType::Float, shape, value: None };
     let signature = Signature { feeds: vec![feed], fetches: vec!["sum".into()], targets: vec![] };
-    let request = Request { graph: &graph, registry: &registry, devices: &devices, placement: &placement, signature: &signature };
+    let libraries = vec![&CpuKernels as &dyn Library; devices.len()];
+    let request = Request {
+        graph: &graph,
+        registry: &registry,
+        devices: &devices,
+        libraries: &libraries,
+        placement: &placement,
+        signature: &signature,
+    };
     (plan(&request).unwrap(), devices)
 }
 

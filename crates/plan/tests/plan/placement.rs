@@ -6,9 +6,11 @@ use plimsoll_base::{Code, DataType};
 use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec, InstructionSet};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{ArgDef, AttrValue, Attrs, FuncRef, FunctionDef, Graph, GraphDef, Library, NodeDef, NodeId, OpDef, OpTable};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{KernelRegistry, Registry};
 use plimsoll_plan::{PlaceOptions, Placement, Why, place};
 use proptest::prelude::*;
+use std::sync::Arc;
 
 /// Signature, and the device types with kernels.
 const OPS: &[(&str, &str)] = &[
@@ -147,7 +149,7 @@ fn handed(name: &str, function: &str, input: &str) -> NodeDef {
 #[test]
 fn functions_that_return_resources_are_looked_into_within_bounds() {
     let place_all = |functions: Vec<FunctionDef>| {
-        let registry = Registry::standard();
+        let registry = Registry::standard(Arc::new(CpuKernels));
         let handle = AttrValue::data_type(DataType::Resource);
         let arg = [("T".to_string(), handle), ("index".to_string(), AttrValue::Int(0))].into();
         let arg = NodeDef { name: "a".into(), op: "_Arg".into(), attrs: arg, ..NodeDef::default() };

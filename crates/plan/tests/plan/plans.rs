@@ -4,14 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Code, DataType};
-use plimsoll_device::Options;
+use plimsoll_device::{Library, Options};
 use plimsoll_graph::{AttrValue, HostTensor, PartialShape, Shape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::{Feed, PlaceOptions, Plan, Request, Signature, check_limits, place, plan};
 
 fn builder() -> GraphBuilder {
-    GraphBuilder::new(Arc::new(Registry::standard()))
+    GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))))
 }
 
 fn try_plan(
@@ -36,7 +37,15 @@ fn try_plan(
         fetches: fetches.iter().map(|name| name.to_string()).collect(),
         targets: targets.iter().map(|name| name.to_string()).collect(),
     };
-    let request = Request { graph: &graph, registry: &registry, devices: &devices, placement: &placement, signature: &signature };
+    let libraries = vec![&CpuKernels as &dyn Library; devices.len()];
+    let request = Request {
+        graph: &graph,
+        registry: &registry,
+        devices: &devices,
+        libraries: &libraries,
+        placement: &placement,
+        signature: &signature,
+    };
     let first = plan(&request)?;
     assert_eq!(first.to_string(), plan(&request)?.to_string(), "planning is deterministic");
     Ok(first)

@@ -257,6 +257,7 @@ impl Session {
             graph: &self.0.graph,
             registry: &self.0.registry,
             devices: devices.specs(),
+            libraries: &devices.libraries(),
             options: PlaceOptions { log: options.log_placement, calls: self.0.calls.clone(), ..PlaceOptions::new(options.soft_placement) },
             runs,
             taken,
@@ -450,7 +451,8 @@ impl Inner {
 
     fn plan(&self, signature: &Signature) -> Result<Plan> {
         let (graph, registry, devices) = (&self.graph, &*self.registry, self.devices.specs());
-        let request = Request { graph, registry, devices, placement: &self.placement, signature };
+        let libraries = self.devices.libraries();
+        let request = Request { graph, registry, devices, libraries: &libraries, placement: &self.placement, signature };
         let mut plan = self.plan_placed(request)?;
         self.mark(&mut plan.variables);
         Ok(plan)

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use plimsoll_base::{Code, DataType};
 use plimsoll_device::Options;
 use plimsoll_graph::{AttrValue, HostTensor, NodeId, Output, PartialShape, Shape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_runtime::{Devices, Session};
 use proptest::prelude::*;
 
 fn builder() -> GraphBuilder {
-    GraphBuilder::new(Arc::new(Registry::standard()))
+    GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))))
 }
 
 fn open(builder: GraphBuilder, cpus: i32) -> Session {

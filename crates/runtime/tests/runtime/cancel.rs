@@ -6,6 +6,7 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, Code, DataType, Kind};
 use plimsoll_device::Options;
 use plimsoll_graph::HostTensor;
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_runtime::{Cancellation, Devices, Session};
@@ -13,7 +14,7 @@ use plimsoll_runtime::{Cancellation, Devices, Session};
 /// Products in a row that take far longer than any test waits, between a write of `first` and one of `last`; `short` writes `first`
 /// and nothing else.
 fn session(devices: &Devices) -> Session {
-    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let [first, last] = ["first", "last"].map(|name| b.get_variable(name, DataType::Float, [], &Initializer::Zeros).unwrap());
     b.global_variables_initializer().unwrap();
     let one = b.scalar(1f32).unwrap();

@@ -9,6 +9,7 @@ use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{AttrValue, Graph, HostTensor, PartialShape, Shape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::Ledger;
 use plimsoll_ops::builder::optimizer::{GradientDescent, Optimizer};
 use plimsoll_ops::builder::{Initializer, Variable, VariableKind};
@@ -26,20 +27,24 @@ fn devices(cpu: Option<Bytes>, cards: &[Bytes], overhead: Bytes) -> Devices {
         options = options.limit("CPU:0", &limit.0.to_string());
     }
     let pool = CpuPool::new(2).unwrap();
-    let mut all: Vec<Arc<dyn Device>> =
-        options.resolve().unwrap().into_iter().map(|spec| Arc::new(CpuDevice::new(spec, pool.clone())) as Arc<dyn Device>).collect();
+    let mut all: Vec<Arc<dyn Device>> = options
+        .resolve()
+        .unwrap()
+        .into_iter()
+        .map(|spec| Arc::new(CpuDevice::new(spec, pool.clone(), Arc::new(CpuKernels))) as Arc<dyn Device>)
+        .collect();
     for (index, limit) in (0..).zip(cards) {
         let name = DeviceName::local("GPU", index);
         let spec = DeviceSpec { name, kind: DeviceKind::Gpu, memory_limit: Some(*limit), overhead, ..all[0].spec().clone() };
         let ledger = Ledger::new(spec.name.to_string(), Some(*limit));
-        all.push(Arc::new(SimDevice::new(spec, ledger).unwrap()));
+        all.push(Arc::new(SimDevice::new(spec, ledger, Arc::new(CpuKernels)).unwrap()));
     }
     Devices::with(all, &options).unwrap()
 }
 
 /// So many layers, trained; `pinned` is where the last one asks to be.
 fn network(layers: usize, kind: VariableKind, pinned: Option<&str>) -> Graph {
-    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     b.set_variable_kind(kind);
     let mut value = b.placeholder("x", DataType::Float, PartialShape(Some(vec![None, Some(WIDTH)]))).build().unwrap();
     let mut variables: Vec<Variable> = Vec::new();
@@ -75,7 +80,7 @@ fn runs() -> Vec<Signature> {
 }
 
 fn open(devices: &Devices, graph: &Graph) -> Session {
-    Session::new(devices, graph, Arc::new(Registry::standard())).unwrap()
+    Session::new(devices, graph, Arc::new(Registry::standard(Arc::new(CpuKernels)))).unwrap()
 }
 
 /// The losses of some steps, and the variables after them.

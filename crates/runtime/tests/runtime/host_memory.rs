@@ -7,6 +7,7 @@ use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec, Options};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::{AttrValue, HostTensor, PartialShape, Shape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::Ledger;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
@@ -20,18 +21,18 @@ fn devices(has_card: bool) -> Devices {
     let options = Options::new().intra_op(1);
     let pool = CpuPool::new(1).unwrap();
     let cpu = options.resolve().unwrap().remove(0);
-    let mut devices: Vec<Arc<dyn Device>> = vec![Arc::new(CpuDevice::new(cpu.clone(), pool))];
+    let mut devices: Vec<Arc<dyn Device>> = vec![Arc::new(CpuDevice::new(cpu.clone(), pool, Arc::new(CpuKernels)))];
     if has_card {
         let spec = DeviceSpec { name: DeviceName::local("GPU", 0), kind: DeviceKind::Gpu, ..cpu };
         let ledger = Ledger::new(spec.name.to_string(), None);
-        devices.push(Arc::new(SimDevice::new(spec, ledger).unwrap()));
+        devices.push(Arc::new(SimDevice::new(spec, ledger, Arc::new(CpuKernels)).unwrap()));
     }
     Devices::with(devices, &options).unwrap()
 }
 
 /// `y = x w Cast(max(i + i, 7))`, where nothing names a device.
 fn session(has_card: bool) -> Session {
-    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let shape = || PartialShape::from(&Shape::from([COUNT as u64]));
     let i = b.placeholder("i", DataType::Int32, shape()).build().unwrap();
     let x = b.placeholder("x", DataType::Float, shape()).build().unwrap();

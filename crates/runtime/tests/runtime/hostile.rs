@@ -5,11 +5,12 @@ use std::sync::Arc;
 use plimsoll_base::{Code, DataType};
 use plimsoll_device::Options;
 use plimsoll_graph::{AttrValue, HostTensor, Output, PartialShape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_runtime::{Devices, Session};
 
 fn builder() -> GraphBuilder {
-    GraphBuilder::new(Arc::new(Registry::standard()))
+    GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))))
 }
 
 fn session(builder: GraphBuilder) -> Session {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use plimsoll_base::{Bytes, Code, DataType};
 use plimsoll_device::Options;
 use plimsoll_graph::{HostTensor, PartialShape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::{Feed, Signature};
@@ -18,7 +19,7 @@ const SIZE: u64 = 4096;
 /// For each worker `i` a variable `own_i` that `copy_i` sets to the variable `shared`, and `push_i`, which adds `own_i * 0 + 1`
 /// to `shared`; `work_i` of matrix `x`.
 fn session(devices: &Devices) -> Session {
-    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let shared = b.get_variable("shared", DataType::Float, [SIZE], &Initializer::Zeros).unwrap();
     let x = b.placeholder("x", DataType::Float, PartialShape(Some(vec![None, Some(64)]))).build().unwrap();
     for i in 0..WORKERS {

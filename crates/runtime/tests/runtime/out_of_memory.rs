@@ -11,6 +11,7 @@ use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec, InstructionSet
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::{HostTensor, PartialShape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::machine::{CardInfo, Machine, Member, StateDir, Who};
 use plimsoll_memory::{Faults, Ledger, Upstream};
 use plimsoll_ops::builder::Initializer;
@@ -58,7 +59,7 @@ impl Opened {
         let mut ledgers = Vec::new();
         let mut all: Vec<Arc<dyn Device>> = Vec::new();
         for index in 0..if cards.is_some() { 1 } else { 2 } {
-            let cpu = CpuDevice::new(DeviceSpec::cpu(index, None, 1, InstructionSet::Baseline), pool.clone());
+            let cpu = CpuDevice::new(DeviceSpec::cpu(index, None, 1, InstructionSet::Baseline), pool.clone(), Arc::new(CpuKernels));
             cpu.ledger().inject(faults);
             ledgers.push(cpu.ledger().clone());
             all.push(Arc::new(cpu));
@@ -97,12 +98,12 @@ fn gpu(member: &Arc<Member>, index: u32, faults: &Arc<Faults>) -> Result<SimDevi
     let upstream = Upstream::new(member, index as usize, OVERHEAD).growing(Bytes(2 << 20));
     let ledger = Ledger::with_upstream(spec.name.to_string(), None, upstream);
     ledger.inject(faults);
-    SimDevice::new(spec, ledger)
+    SimDevice::new(spec, ledger, Arc::new(CpuKernels))
 }
 
 /// A network whose first layer is on the second device and whose second layer is on the last, with constants, trained.
 fn session(opened: &Opened, layers: [&str; 2]) -> Session {
-    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let columns = |columns| PartialShape(Some(vec![None, Some(columns)]));
     let x = b.placeholder("x", DataType::Float, columns(8)).build().unwrap();
     let t = b.placeholder("t", DataType::Float, columns(3)).build().unwrap();

@@ -8,6 +8,7 @@ use plimsoll_device::{CardPart, Device, DeviceKind, DeviceName, DeviceSpec, Mode
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::{HostTensor, Shape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::Ledger;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::{Feed, Signature};
@@ -15,7 +16,7 @@ use plimsoll_runtime::{Devices, Session};
 
 /// `tanh(x w + 1)` on one device, its sum on another.
 fn session() -> Session {
-    let mut builder = GraphBuilder::new(Arc::new(Registry::standard()));
+    let mut builder = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let shape = Shape::from(vec![8, 8]);
     let x = builder.placeholder("x", DataType::Float, &shape).build().unwrap();
     let w = builder.placeholder("w", DataType::Float, &shape).build().unwrap();
@@ -66,7 +67,7 @@ fn a_profile_names_every_command_and_changes_nothing() {
 
 /// Two parts of the steps on two logical devices of simulated cards of modelled speed.
 fn on_cards(cards: [u32; 2]) -> (Session, Signature) {
-    let mut builder = GraphBuilder::new(Arc::new(Registry::standard()));
+    let mut builder = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let shape = Shape::from(vec![64, 64]);
     let x = builder.placeholder("x", DataType::Float, &shape).build().unwrap();
     let products = [0, 1].map(|gpu| builder.op("MatMul").inputs([x, x]).device(&format!("/gpu:{gpu}")).build().unwrap());
@@ -80,10 +81,10 @@ fn on_cards(cards: [u32; 2]) -> (Session, Signature) {
         let name = DeviceName::local("GPU", index as u32);
         // A product takes a second.
         let spec = DeviceSpec { name, kind: DeviceKind::Gpu, flops: 2.0 * 64f64.powi(3), bandwidth: 1e15, card, ..cpu.clone() };
-        Arc::new(SimDevice::new(spec, Ledger::new(format!("GPU:{index}"), None)).unwrap()) as Arc<dyn Device>
+        Arc::new(SimDevice::new(spec, Ledger::new(format!("GPU:{index}"), None), Arc::new(CpuKernels)).unwrap()) as Arc<dyn Device>
     };
     let pool = CpuPool::new(options.threads().unwrap()).unwrap();
-    let devices = vec![Arc::new(CpuDevice::new(cpu.clone(), pool)) as Arc<dyn Device>, gpu(0), gpu(1)];
+    let devices = vec![Arc::new(CpuDevice::new(cpu.clone(), pool, Arc::new(CpuKernels))) as Arc<dyn Device>, gpu(0), gpu(1)];
     let session = Session::new(&Devices::with(devices, &options).unwrap(), &builder.finish(), registry).unwrap();
     let feed = Feed { tensor: "x".into(), data_type: DataType::Float, shape, value: None };
     (session, Signature { feeds: vec![feed], fetches: vec!["sum:0".into()], targets: vec![] })

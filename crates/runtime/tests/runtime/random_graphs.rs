@@ -8,6 +8,7 @@ use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec, Options};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::{AttrValue, Graph, HostTensor, NodeId, Output, PartialShape, Shape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::Ledger;
 use plimsoll_ops::builder::{Initializer, Variable, VariableKind};
 use plimsoll_ops::{GraphBuilder, Registry};
@@ -49,7 +50,7 @@ const CPUS: &[&str] = &["/cpu:0", "/cpu:1", "/cpu:2"];
 const CARDS: &[&str] = &["/cpu:0", "/gpu:0", "/gpu:1"];
 
 fn make(steps: &[Step], kind: VariableKind, devices: &[&str]) -> Made {
-    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     b.set_variable_kind(kind);
     let x = b.placeholder("x", DataType::Float, PartialShape::unknown()).build().unwrap();
     // Every value is [4, 6]; the variables are a matrix of it, a row and a square.
@@ -213,7 +214,7 @@ fn bits(tensor: &HostTensor) -> Vec<u32> {
 /// Devices whose blocks lie between pages that fault when they are touched: a kernel that leaves its memory ends the test.
 fn guarded(options: &Options) -> Devices {
     let pool = CpuPool::new(options.threads().unwrap()).unwrap();
-    let device = |spec| Arc::new(CpuDevice::new(spec, pool.clone()).with_guards()) as Arc<dyn Device>;
+    let device = |spec| Arc::new(CpuDevice::new(spec, pool.clone(), Arc::new(CpuKernels)).with_guards()) as Arc<dyn Device>;
     let mut devices: Vec<Arc<dyn Device>> = options.resolve().unwrap().into_iter().map(device).collect();
     let cards = options.device_count.get("GPU").copied().unwrap_or(0);
     let cpu = devices[0].spec().clone();
@@ -225,12 +226,12 @@ fn guarded(options: &Options) -> Devices {
 fn card(index: u32, cpu: &DeviceSpec) -> Arc<dyn Device> {
     let spec = DeviceSpec { name: DeviceName::local("GPU", index), kind: DeviceKind::Gpu, ..cpu.clone() };
     let ledger = Ledger::new(spec.name.to_string(), None);
-    Arc::new(SimDevice::new(spec, ledger).unwrap())
+    Arc::new(SimDevice::new(spec, ledger, Arc::new(CpuKernels)).unwrap())
 }
 
 /// Runs twice (so that the second step starts from changed variables) and gives the fetched values and the variables.
 fn run(made: &Made, options: &Options, fetches: &[&str]) -> (Vec<Vec<u32>>, Vec<Vec<u32>>) {
-    let session = Session::new(&guarded(options), &made.graph, Arc::new(Registry::standard())).unwrap();
+    let session = Session::new(&guarded(options), &made.graph, Arc::new(Registry::standard(Arc::new(CpuKernels)))).unwrap();
     let values: Vec<f32> = (0..ROWS * COLUMNS).map(|i| (i as f32 * 0.37).sin()).collect();
     let x = HostTensor::from_slice(Shape::from([ROWS, COLUMNS]), &values).unwrap();
     session.run(&[], &[], &["init"]).unwrap();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use plimsoll_base::{Code, DataType, Result};
 use plimsoll_device::{Options, Work};
 use plimsoll_graph::{AttrValue, HostTensor, PartialShape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::{Initializer, VariableKind};
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::{Feed, Signature};
@@ -75,7 +76,7 @@ fn every_row_of_the_facts_is_here_once() {
 }
 
 fn builder() -> GraphBuilder {
-    GraphBuilder::new(Arc::new(Registry::standard()))
+    GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))))
 }
 
 fn session_on(options: &Options, builder: GraphBuilder) -> Result<Session> {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, Code, DataType};
 use plimsoll_device::Options;
 use plimsoll_graph::{Graph, GraphDef, HostTensor, NodeDef, Output, Shape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::{Initializer, VariableKind};
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_runtime::{Devices, Session};
 
 fn builder() -> GraphBuilder {
-    GraphBuilder::new(Arc::new(Registry::standard()))
+    GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))))
 }
 
 fn open(options: Options, builder: GraphBuilder) -> Session {
@@ -59,7 +60,7 @@ fn runs_a_graph_once_and_again_with_other_shapes() {
 /// Nobody fetches the node.
 #[test]
 fn a_graph_with_an_operation_that_nobody_registered_is_refused() {
-    let registry = Arc::new(Registry::standard());
+    let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
     let node = |name: &str, op: &str| NodeDef { name: name.to_string(), op: op.to_string(), ..NodeDef::default() };
     let def = GraphDef { nodes: vec![node("there", "NoOp"), node("odd", "NobodyKnowsThis")], ..GraphDef::default() };
     let graph = Graph::resolve(def, registry.table()).unwrap();
@@ -237,7 +238,7 @@ fn everything_goes_back() {
     assert_eq!((devices.report()[0].in_use, devices.report()[0].reserved), (Bytes::ZERO, Bytes::ZERO));
     let error = session.run(&[], &[], &["init"]).unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::Cancelled, "Session has been closed."));
-    let again = Session::new(&devices, session.graph(), Arc::new(Registry::standard())).unwrap();
+    let again = Session::new(&devices, session.graph(), Arc::new(Registry::standard(Arc::new(CpuKernels)))).unwrap();
     again.run(&[], &[], &["init"]).unwrap();
     drop(again);
     assert_eq!(devices.report()[0].in_use, Bytes::ZERO);

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, DataType};
 use plimsoll_device::Options;
 use plimsoll_graph::{HostTensor, PartialShape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_runtime::{Devices, Session};
 
 /// `y` = softmax of `x`, twice over, times a constant matrix, plus a variable, which the node `init` initializes.
 pub fn session(devices: &Devices) -> Session {
-    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let x = b.placeholder("x", DataType::Float, PartialShape(Some(vec![None, Some(64)]))).build().unwrap();
     let values: Vec<f32> = (0..64 * 64).map(|i| (i % 13) as f32).collect();
     let matrix = b.constant(HostTensor::from_slice([64, 64], &values).unwrap()).build().unwrap();

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use plimsoll_base::DataType;
 use plimsoll_device::{DeviceKind, Options};
 use plimsoll_graph::{HostTensor, Shape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_runtime::{Devices, Session};
 
 /// Products in a row on one device, each read on two others, whose sums meet on the first.
 fn session(options: &Options) -> Session {
-    let mut b = GraphBuilder::new(Arc::new(Registry::standard()));
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let mut value = b.placeholder("x", DataType::Float, &Shape::from([32, 32])).build().unwrap();
     let mut sums = Vec::new();
     for layer in 0..8 {

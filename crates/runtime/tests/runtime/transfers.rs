@@ -6,13 +6,14 @@ use std::sync::Arc;
 use plimsoll_base::DataType;
 use plimsoll_device::{DeviceKind, Options};
 use plimsoll_graph::{AttrValue, HostTensor, Output, Shape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::Plan;
 use plimsoll_runtime::{Devices, Session};
 
 fn builder() -> GraphBuilder {
-    GraphBuilder::new(Arc::new(Registry::standard()))
+    GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))))
 }
 
 fn open(b: GraphBuilder) -> Session {

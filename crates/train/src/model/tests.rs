@@ -2,7 +2,7 @@ use super::*;
 use crate::data::digits as data;
 
 fn build(towers: usize, optimizer: OptimizerKind) -> TrainingGraph {
-    let registry = Arc::new(Registry::standard());
+    let registry = Arc::new(plimsoll_runtime::standard_registry());
     let components = data::held_out().unwrap().components().to_vec();
     TrainingGraph::together(&registry, &digits, &components, &Towers::on_cpus(towers), &recipe(optimizer)).unwrap()
 }
@@ -68,7 +68,7 @@ fn optimizers_have_names() {
     }
     assert!("Adam".parse::<OptimizerKind>().unwrap_err().to_string().contains("sgd, momentum or adam"));
     let none = Towers { devices: Vec::new(), variables: "/cpu:0".to_string() };
-    let registry = Arc::new(Registry::standard());
+    let registry = Arc::new(plimsoll_runtime::standard_registry());
     let error = TrainingGraph::together(&registry, &digits, &[], &none, &recipe(OptimizerKind::Sgd)).unwrap_err();
     assert!(error.message().contains("at least 1"));
 }

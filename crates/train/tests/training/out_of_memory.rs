@@ -6,13 +6,15 @@ use std::sync::Arc;
 use plimsoll::{Bytes, Code, Devices, Options, Result};
 use plimsoll_device::{Device, DeviceSpec, InstructionSet};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::{Faults, Ledger};
 use plimsoll_train::{Config, Trainer};
 
 /// Two processors that share faults, and their ledgers.
 fn open(faults: &Arc<Faults>) -> (Devices, Vec<Arc<Ledger>>) {
     let pool = CpuPool::new(1).unwrap();
-    let cpus = [0, 1].map(|index| CpuDevice::new(DeviceSpec::cpu(index, None, 1, InstructionSet::Baseline), pool.clone()));
+    let cpus =
+        [0, 1].map(|index| CpuDevice::new(DeviceSpec::cpu(index, None, 1, InstructionSet::Baseline), pool.clone(), Arc::new(CpuKernels)));
     cpus.iter().for_each(|cpu| cpu.ledger().inject(faults));
     let ledgers = cpus.iter().map(|cpu| cpu.ledger().clone()).collect();
     let devices = cpus.into_iter().map(|cpu| Arc::new(cpu) as Arc<dyn Device>).collect();

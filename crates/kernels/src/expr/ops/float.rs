@@ -1,8 +1,8 @@
 //! Floats. `f32` by vector code except for the rare ones, `f64` by the functions of the standard library.
 
 use super::StepFn;
-use crate::expr::{BinaryOp, UnaryOp};
 use crate::simd::{Isa, math};
+use plimsoll_request::expr::{BinaryOp, UnaryOp};
 
 macro_rules! sign {
     ($x:ident) => {

@@ -1,8 +1,8 @@
 //! Integers, which wrap around.
 
 use super::{DIVISION_BY_ZERO, NEGATIVE_POWER, StepFn};
-use crate::expr::{BinaryOp, UnaryOp};
 use crate::simd::Isa;
+use plimsoll_request::expr::{BinaryOp, UnaryOp};
 
 macro_rules! signed_unary {
     ($name:ident, $t:ty, $block:tt) => {

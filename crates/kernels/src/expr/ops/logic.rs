@@ -1,8 +1,8 @@
 //! Bools, stored as the bytes 0 and 1.
 
 use super::StepFn;
-use crate::expr::{BinaryOp, UnaryOp};
 use crate::simd::Isa;
+use plimsoll_request::expr::{BinaryOp, UnaryOp};
 
 pub(super) fn unary(op: UnaryOp, isa: Isa) -> Option<StepFn> {
     match op {

@@ -10,8 +10,8 @@ mod logic;
 use plimsoll_base::DataType;
 use plimsoll_device::Fault;
 
-use super::{BinaryOp, Scalar, UnaryOp};
 use crate::simd::Isa;
+use plimsoll_request::expr::{BinaryOp, Scalar, UnaryOp};
 
 /// `(n, a, b, c, out)`: computes `n` elements. The operands that a step has not are not looked at. `out` may be the same
 /// address as an operand with elements of the same size; otherwise they do not overlap.

@@ -2,7 +2,7 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{NodeId, Output, PartialShape};
-use plimsoll_kernels::movement;
+use plimsoll_request::movement::Movement;
 
 use crate::array::fill::stated_shape;
 use crate::gradient::from_one;
@@ -40,7 +40,7 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 }
 
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
-    Ok(Call::new(movement::broadcast_to(cx.element(0)?, cx.dims(0), &cx.outputs[0].shape)?, [0]))
+    Ok(Call::moving(cx.element(0)?, Movement::BroadcastTo { from: cx.dims(0).to_vec(), to: cx.outputs[0].shape.to_vec() }, [0]))
 }
 
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

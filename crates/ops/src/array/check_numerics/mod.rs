@@ -2,7 +2,7 @@
 
 use plimsoll_base::Result;
 use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output};
-use plimsoll_kernels::check::finite;
+use plimsoll_request::KernelRequest;
 
 use crate::gradient::from_one;
 use crate::infer::same;
@@ -17,12 +17,12 @@ pub const RULES: &[OpRules] = &[
 
 fn check(cx: &KernelCx<'_>) -> Result<Call> {
     let tensor = &cx.inputs[0];
-    Ok(Call::new(finite(tensor.data_type, tensor.shape.elements()?, false)?, [0]))
+    Ok(Call::new(KernelRequest::CheckNumerics { data_type: tensor.data_type, elements: tensor.shape.elements()?, signs: false }, [0]))
 }
 
 fn check_signs(cx: &KernelCx<'_>) -> Result<Call> {
     let tensor = &cx.inputs[0];
-    Ok(Call::new(finite(tensor.data_type, tensor.shape.elements()?, true)?, [0]))
+    Ok(Call::new(KernelRequest::CheckNumerics { data_type: tensor.data_type, elements: tensor.shape.elements()?, signs: true }, [0]))
 }
 
 /// The gradient itself, checked in the same way.

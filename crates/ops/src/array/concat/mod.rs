@@ -2,7 +2,7 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, NodeId, Output};
-use plimsoll_kernels::movement;
+use plimsoll_request::movement::Movement;
 
 use crate::gradient::{Grad, from_one};
 use crate::infer::{int_vector, merge_shapes, of_rank, sum_dims};
@@ -100,8 +100,8 @@ fn prepare_v1(cx: &KernelCx<'_>) -> Result<Call> {
 fn prepare(cx: &KernelCx<'_>, layout: Layout) -> Result<Call> {
     let values: Vec<usize> = (layout.first..layout.first + layout.count).collect();
     let axis = axis_in(cx.int(layout.axis)?, cx.dims(layout.first).len())?;
-    let shapes: Vec<&[u64]> = values.iter().map(|input| cx.dims(*input)).collect();
-    Ok(Call::new(movement::concat(cx.element(layout.first)?, &shapes, axis)?, values))
+    let shapes = values.iter().map(|input| cx.dims(*input).to_vec()).collect();
+    Ok(Call::moving(cx.element(layout.first)?, Movement::Concat { shapes, axis }, values))
 }
 
 fn gradient_v2(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

@@ -2,8 +2,8 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{HostTensor, NodeId, Output, PartialShape};
-use plimsoll_kernels::expr::{Expr, ExprBuilder, Scalar};
-use plimsoll_kernels::movement;
+use plimsoll_request::expr::{Expr, ExprBuilder, Scalar};
+use plimsoll_request::movement::Movement;
 
 use crate::gradient::from_one;
 use crate::infer::of_rank;
@@ -44,7 +44,7 @@ fn fill(cx: &mut InferCx<'_>) -> Result<()> {
 
 fn prepare_fill(cx: &KernelCx<'_>) -> Result<Call> {
     cx.require_one(1, "value")?;
-    Ok(Call::new(movement::fill(cx.element(1)?, cx.outputs[0].shape.elements()?)?, [1]))
+    Ok(Call::moving(cx.element(1)?, Movement::Fill { elements: cx.outputs[0].shape.elements()? }, [1]))
 }
 
 fn fill_gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

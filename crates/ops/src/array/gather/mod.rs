@@ -2,7 +2,8 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrsExt, NodeId, Output, PartialShape, Shape};
-use plimsoll_kernels::gather;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::gather::Gather;
 
 use crate::gradient::{Grad, from_one};
 use crate::infer::{int_tensor, merge_shapes, of_rank};
@@ -111,8 +112,15 @@ fn prepare_resource(cx: &KernelCx<'_>) -> Result<Call> {
 }
 
 fn prepare(cx: &KernelCx<'_>, axes: Axes) -> Result<Call> {
-    let prepared = gather::gather(cx.element(0)?, cx.dims(0), cx.dims(1), axes.axis, axes.batch, cx.inputs[1].data_type)?;
-    Ok(Call::new(prepared, [0, 1]))
+    let request = Gather::Take {
+        element: cx.element(0)?,
+        params: cx.dims(0).to_vec(),
+        indices: cx.dims(1).to_vec(),
+        axis: axes.axis,
+        batch_dims: axes.batch,
+        index_type: cx.inputs[1].data_type,
+    };
+    Ok(Call::new(KernelRequest::Gather(request), [0, 1]))
 }
 
 fn gradient_v2(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

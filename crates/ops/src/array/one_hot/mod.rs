@@ -2,7 +2,8 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::AttrsExt;
-use plimsoll_kernels::gather;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::gather::Gather;
 
 use crate::infer::of_rank;
 use crate::registry::Gradient;
@@ -39,5 +40,7 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
     let axis = axis_in(cx.attrs().int("axis")?, cx.dims(0).len())?;
     let depth = cx.outputs[0].shape[axis];
-    Ok(Call::new(gather::one_hot(cx.element(2)?, cx.inputs[0].data_type, cx.dims(0), depth, axis)?, [0, 2, 3]))
+    let (index_type, shape) = (cx.inputs[0].data_type, cx.dims(0).to_vec());
+    let request = Gather::OneHot { element: cx.element(2)?, index_type, shape, depth, axis };
+    Ok(Call::new(KernelRequest::Gather(request), [0, 2, 3]))
 }

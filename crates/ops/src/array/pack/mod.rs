@@ -2,7 +2,7 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output};
-use plimsoll_kernels::movement;
+use plimsoll_request::movement::Movement;
 
 use crate::gradient::{Grad, from_one};
 use crate::infer::{merge_shapes, of_rank};
@@ -41,7 +41,7 @@ fn pack(cx: &mut InferCx<'_>) -> Result<()> {
 fn prepare_pack(cx: &KernelCx<'_>) -> Result<Call> {
     let axis = axis_in(cx.attrs().int("axis")?, cx.dims(0).len() + 1)?;
     let inputs: Vec<usize> = (0..cx.inputs.len()).collect();
-    Ok(Call::new(movement::pack(cx.element(0)?, cx.dims(0), inputs.len(), axis)?, inputs))
+    Ok(Call::moving(cx.element(0)?, Movement::Pack { shape: cx.dims(0).to_vec(), count: inputs.len(), axis }, inputs))
 }
 
 fn pack_gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
@@ -67,7 +67,7 @@ fn unpack(cx: &mut InferCx<'_>) -> Result<()> {
 
 fn prepare_unpack(cx: &KernelCx<'_>) -> Result<Call> {
     let axis = axis_in(cx.attrs().int("axis")?, cx.dims(0).len())?;
-    Ok(Call::new(movement::unpack(cx.element(0)?, cx.dims(0), axis)?, [0]))
+    Ok(Call::moving(cx.element(0)?, Movement::Unpack { shape: cx.dims(0).to_vec(), axis }, [0]))
 }
 
 fn unpack_gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

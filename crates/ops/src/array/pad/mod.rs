@@ -2,7 +2,7 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output};
-use plimsoll_kernels::movement;
+use plimsoll_request::movement::Movement;
 
 use crate::gradient::from_one;
 use crate::infer::{of_rank, rank_of};
@@ -54,10 +54,8 @@ fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
         None => Some(vec![0; size]),
         Some(value) => value.as_ref().and_then(|value| value.splat()).map(<[u8]>::to_vec),
     };
-    Ok(match known {
-        Some(value) => Call::new(movement::pad(size, shape, &paddings, &value)?, [0]),
-        None => Call::new(movement::pad_with_input(size, shape, &paddings)?, [0, 2]),
-    })
+    let inputs = if known.is_some() { vec![0] } else { vec![0, 2] };
+    Ok(Call::moving(size, Movement::Pad { shape: shape.to_vec(), paddings, value: known }, inputs))
 }
 
 /// The block of the gradient that is not border.

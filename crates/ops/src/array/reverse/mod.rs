@@ -2,7 +2,7 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output};
-use plimsoll_kernels::movement;
+use plimsoll_request::movement::Movement;
 
 use crate::gradient::from_one;
 use crate::registry::Gradient;
@@ -36,7 +36,7 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
     let axes = axes(&cx.ints(1)?, cx.dims(0).len())?;
-    Ok(Call::new(movement::reverse(cx.element(0)?, cx.dims(0), &axes)?, [0]))
+    Ok(Call::moving(cx.element(0)?, Movement::Reverse { shape: cx.dims(0).to_vec(), axes }, [0]))
 }
 
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

@@ -2,7 +2,7 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output};
-use plimsoll_kernels::movement;
+use plimsoll_request::movement::Movement;
 
 use crate::gradient::from_one;
 use crate::infer::of_rank;
@@ -58,7 +58,7 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
     let begin: Vec<u64> = cx.ints(1)?.iter().map(|begin| *begin as u64).collect();
-    Ok(Call::new(movement::slice(cx.element(0)?, cx.dims(0), &begin, &cx.outputs[0].shape)?, [0]))
+    Ok(Call::moving(cx.element(0)?, Movement::Slice { shape: cx.dims(0).to_vec(), begin, sizes: cx.outputs[0].shape.to_vec() }, [0]))
 }
 
 /// The gradient, with zeros around it.

@@ -2,7 +2,7 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output};
-use plimsoll_kernels::movement;
+use plimsoll_request::movement::Movement;
 
 use crate::gradient::Grad;
 use crate::infer::of_rank;
@@ -54,7 +54,7 @@ fn prepare_split_v(cx: &KernelCx<'_>) -> Result<Call> {
 
 fn prepare(cx: &KernelCx<'_>, value: usize, axis: usize) -> Result<Call> {
     let sizes: Vec<u64> = cx.outputs.iter().map(|output| output.shape[axis]).collect();
-    Ok(Call::new(movement::split_sizes(cx.element(value)?, cx.dims(value), axis, &sizes)?, [value]))
+    Ok(Call::moving(cx.element(value)?, Movement::Split { shape: cx.dims(value).to_vec(), axis, sizes }, [value]))
 }
 
 fn split_v(cx: &mut InferCx<'_>) -> Result<()> {

@@ -4,7 +4,7 @@ mod spec;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, NodeId, Output, PartialShape};
-use plimsoll_kernels::movement;
+use plimsoll_request::movement::Movement;
 
 use crate::array::fill::stated_shape;
 use crate::gradient::{Grad, from_one};
@@ -44,7 +44,9 @@ fn begins(slice: &Slice) -> Vec<u64> {
 
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
     let slice = slice_of(cx, cx.dims(0), 1)?;
-    Ok(Call::new(movement::strided_slice(cx.element(0)?, cx.dims(0), &begins(&slice), &slice.strides, &sizes(&slice))?, [0]))
+    let (begin, sizes) = (begins(&slice), sizes(&slice));
+    let movement = Movement::StridedSlice { shape: cx.dims(0).to_vec(), begin, strides: slice.strides, sizes };
+    Ok(Call::moving(cx.element(0)?, movement, [0]))
 }
 
 fn infer_grad(cx: &mut InferCx<'_>) -> Result<()> {
@@ -63,7 +65,9 @@ fn infer_grad(cx: &mut InferCx<'_>) -> Result<()> {
 fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
     let dims = cx.outputs[0].shape.dims();
     let slice = slice_of(cx, dims, 1)?;
-    Ok(Call::new(movement::strided_slice_grad(cx.element(4)?, dims, &begins(&slice), &slice.strides, &sizes(&slice))?, [4]))
+    let (begin, sizes) = (begins(&slice), sizes(&slice));
+    let movement = Movement::StridedSliceGrad { shape: dims.to_vec(), begin, strides: slice.strides, sizes };
+    Ok(Call::moving(cx.element(4)?, movement, [4]))
 }
 
 fn masks(g: &Grad<'_>) -> Vec<(&'static str, AttrValue)> {

@@ -2,7 +2,7 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{NodeId, Output};
-use plimsoll_kernels::movement;
+use plimsoll_request::movement::Movement;
 
 use crate::gradient::from_one;
 use crate::infer::of_rank;
@@ -42,7 +42,7 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
     let multiples: Vec<u64> = cx.ints(1)?.iter().map(|multiple| *multiple as u64).collect();
-    Ok(Call::new(movement::tile(cx.element(0)?, cx.dims(0), &multiples)?, [0]))
+    Ok(Call::moving(cx.element(0)?, Movement::Tile { shape: cx.dims(0).to_vec(), multiples }, [0]))
 }
 
 /// Every repetition's gradient, summed: the gradient in the shape `[m0, d0, m1, d1, …]` over the even axes.

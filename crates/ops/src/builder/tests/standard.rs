@@ -4,6 +4,8 @@ use super::*;
 use crate::builder::optimizer::{
     Adam, ExponentialMovingAverage, GradientDescent, Momentum, Optimizer, average_gradients, compute_gradients, exponential_decay,
 };
+use plimsoll_kernels::CpuKernels;
+use std::sync::Arc;
 
 type Gradients = Vec<(Output, Variable)>;
 
@@ -41,7 +43,7 @@ fn tower(b: &mut GraphBuilder) -> Result<(Output, Gradients)> {
 
 #[test]
 fn towers_of_a_network_are_known_to_the_last_node() {
-    let registry = Arc::new(Registry::standard());
+    let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
     for kind in kinds() {
         let optimizers: [Box<dyn Optimizer>; 3] =
             [Box::new(GradientDescent::new(0.1)), Box::new(Momentum::new(0.1, 0.9)), Box::new(Adam::new(0.1))];

@@ -2,7 +2,7 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output};
-use plimsoll_kernels::expr::{BinaryOp, Expr, ExprBuilder, Reg};
+use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Reg};
 
 use crate::gradient::from_one;
 use crate::infer::{merge_shapes, of_rank};

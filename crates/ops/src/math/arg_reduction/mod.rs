@@ -1,7 +1,8 @@
 //! ArgMax and ArgMin: where along an axis the largest (smallest) element is; the first of equal ones.
 
 use plimsoll_base::{Error, Result};
-use plimsoll_kernels::reduce::{arg_max, arg_min};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::reduce::Reduction;
 
 use crate::infer::of_rank;
 use crate::registry::Gradient;
@@ -37,11 +38,16 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 }
 
 fn prepare_max(cx: &KernelCx<'_>) -> Result<Call> {
-    let axis = axis_in(cx.int(1)?, cx.dims(0).len())?;
-    Ok(Call::new(arg_max(cx.inputs[0].data_type, cx.outputs[0].data_type, cx.dims(0), axis)?, [0]))
+    prepare(cx, false)
 }
 
 fn prepare_min(cx: &KernelCx<'_>) -> Result<Call> {
+    prepare(cx, true)
+}
+
+fn prepare(cx: &KernelCx<'_>, smallest: bool) -> Result<Call> {
     let axis = axis_in(cx.int(1)?, cx.dims(0).len())?;
-    Ok(Call::new(arg_min(cx.inputs[0].data_type, cx.outputs[0].data_type, cx.dims(0), axis)?, [0]))
+    let (data_type, output_type) = (cx.inputs[0].data_type, cx.outputs[0].data_type);
+    let request = Reduction::Arg { smallest, data_type, output_type, shape: cx.dims(0).to_vec(), axis };
+    Ok(Call::new(KernelRequest::Reduction(request), [0]))
 }

@@ -2,8 +2,8 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output, PartialShape};
-use plimsoll_kernels::anchor::Anchor;
-use plimsoll_kernels::product::ProductSpec;
+use plimsoll_request::anchor::Anchor;
+use plimsoll_request::product::ProductSpec;
 
 use crate::gradient::{Grad, from_one};
 use crate::infer::broadcast_shapes;

@@ -3,7 +3,7 @@
 mod gradients;
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_kernels::expr::{BinaryOp, Expr, ExprBuilder, Scalar, UnaryOp};
+use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Scalar, UnaryOp};
 
 use crate::infer::broadcast;
 use crate::registry::{Gradient, GradientFn};

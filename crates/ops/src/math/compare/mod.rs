@@ -1,6 +1,6 @@
 //! Comparisons, broadcasting: bool results.
 
-use plimsoll_kernels::expr::BinaryOp;
+use plimsoll_request::expr::BinaryOp;
 
 use crate::infer::broadcast;
 use crate::registry::Gradient;

@@ -1,6 +1,6 @@
 //! Logic on bools and on the bits of integers, broadcasting.
 
-use plimsoll_kernels::expr::{BinaryOp, UnaryOp};
+use plimsoll_request::expr::{BinaryOp, UnaryOp};
 
 use crate::infer::{broadcast, same};
 use crate::registry::Gradient;

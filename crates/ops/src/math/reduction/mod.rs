@@ -1,17 +1,15 @@
 //! Sum, Mean, Prod, Max, Min, All, Any: tensors folded along axes.
 
 mod gradients;
-mod parts;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::AttrsExt;
-use plimsoll_kernels::reduce::ReduceOp;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::reduce::{ReduceOp, Reduction};
 
 use crate::infer::of_rank;
 use crate::registry::Gradient;
 use crate::{Call, InferCx, KernelCx, Lower, OpRules};
-
-pub(crate) use parts::{half_squares, reduction};
 
 const fn rule(name: &'static str, prepare: fn(&KernelCx<'_>) -> Result<Call>, gradient: Gradient) -> OpRules {
     OpRules { name, infer, lower: Lower::Kernel(prepare), gradient }
@@ -66,5 +64,11 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 fn prepare(cx: &KernelCx<'_>, op: ReduceOp) -> Result<Call> {
     let reduced = reduced(&cx.ints(1)?, cx.dims(0).len())?;
     let axes: Vec<usize> = (0..reduced.len()).filter(|axis| reduced[*axis]).collect();
-    reduction(op, cx.inputs[0].data_type, cx.dims(0), &axes)
+    Ok(reduction(op, cx, axes))
+}
+
+/// Input 0, reduced over the axes.
+pub(crate) fn reduction(op: ReduceOp, cx: &KernelCx<'_>, axes: Vec<usize>) -> Call {
+    let (data_type, shape) = (cx.inputs[0].data_type, cx.dims(0).to_vec());
+    Call::new(KernelRequest::Reduction(Reduction::Reduce { op, data_type, shape, axes, divided: true }), [0])
 }

@@ -2,7 +2,8 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output};
-use plimsoll_kernels::reduce::{ScanOp, scan};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::reduce::{Reduction, ScanOp};
 
 use crate::gradient::{Grad, from_one};
 use crate::registry::Gradient;
@@ -37,7 +38,8 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 fn prepare(cx: &KernelCx<'_>, op: ScanOp) -> Result<Call> {
     let axis = axis_in(cx.int(1)?, cx.dims(0).len())?;
     let (exclusive, reverse) = (cx.attrs().bool("exclusive")?, cx.attrs().bool("reverse")?);
-    Ok(Call::new(scan(op, cx.inputs[0].data_type, cx.dims(0), axis, exclusive, reverse)?, [0]))
+    let (data_type, shape) = (cx.inputs[0].data_type, cx.dims(0).to_vec());
+    Ok(Call::new(KernelRequest::Reduction(Reduction::Scan { op, data_type, shape, axis, exclusive, reverse }), [0]))
 }
 
 /// A sum of `x` along the same axis, as exclusive, the other way.

@@ -2,7 +2,8 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output, PartialShape};
-use plimsoll_kernels::gather::{SegmentOp, unsorted_segment};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::gather::{Gather, SegmentOp};
 
 use crate::gradient::from_one;
 use crate::infer::merge_shapes;
@@ -43,8 +44,15 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 
 fn prepare(cx: &KernelCx<'_>, op: SegmentOp) -> Result<Call> {
     let (data, ids) = (&cx.inputs[0], &cx.inputs[1]);
-    let prepared = unsorted_segment(op, data.data_type, ids.data_type, &data.shape, &ids.shape, cx.outputs[0].shape[0])?;
-    Ok(Call::new(prepared, [0, 1]))
+    let request = Gather::Segment {
+        op,
+        data_type: data.data_type,
+        index_type: ids.data_type,
+        shape: data.shape.to_vec(),
+        ids_shape: ids.shape.to_vec(),
+        segments: cx.outputs[0].shape[0],
+    };
+    Ok(Call::new(KernelRequest::Gather(request), [0, 1]))
 }
 
 /// Each row's gradient is that of its segment; zeros for rows with a negative id, which were dropped.

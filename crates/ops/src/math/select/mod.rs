@@ -2,7 +2,7 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output};
-use plimsoll_kernels::expr::{Expr, ExprBuilder};
+use plimsoll_request::expr::{Expr, ExprBuilder};
 
 use crate::gradient::from_one;
 use crate::infer::{broadcast, merge_shapes};

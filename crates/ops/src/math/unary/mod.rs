@@ -3,7 +3,7 @@
 mod gradients;
 
 use plimsoll_base::Result;
-use plimsoll_kernels::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
+use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
 
 use crate::infer::same;
 use crate::registry::{Gradient, GradientFn};

@@ -4,7 +4,7 @@ mod gradients;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::AttrsExt;
-use plimsoll_kernels::expr::{BinaryOp, Expr, ExprBuilder, Reg, Scalar, UnaryOp};
+use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Reg, Scalar, UnaryOp};
 
 use crate::infer::{merge_shapes, same};
 use crate::registry::{Gradient, GradientFn};

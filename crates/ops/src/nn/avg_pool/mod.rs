@@ -2,7 +2,7 @@
 
 use plimsoll_base::Result;
 use plimsoll_graph::{NodeId, Output};
-use plimsoll_kernels::pool::{avg_pool, avg_pool_grad};
+use plimsoll_request::KernelRequest;
 
 use super::pooling::{Pool, expect_shape, input_words};
 use super::window::{complete, four_dims, stated_dims, taken_over};
@@ -37,13 +37,13 @@ fn infer_grad(cx: &mut InferCx<'_>) -> Result<()> {
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
     let spec = Pool::of(&cx.node.op, cx.attrs())?.spec(cx, complete(&cx.inputs[0].shape)?)?;
     expect_shape("output", spec.output().map(Some), &(&cx.outputs[0].shape).into())?;
-    Ok(Call::new(avg_pool(spec)?, [0]))
+    Ok(Call::new(KernelRequest::AvgPool(spec), [0]))
 }
 
 fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
     let spec = Pool::of(&cx.node.op, cx.attrs())?.spec(cx, complete(&cx.outputs[0].shape)?)?;
     expect_shape("grad", spec.output().map(Some), &(&cx.inputs[1].shape).into())?;
-    Ok(Call::new(avg_pool_grad(spec)?, [1]))
+    Ok(Call::new(KernelRequest::AvgPoolGrad(spec), [1]))
 }
 
 /// An operation that pools as the node at hand does.

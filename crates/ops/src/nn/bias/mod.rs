@@ -2,8 +2,8 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, Attrs, AttrsExt, NodeId, Output};
-use plimsoll_kernels::expr::{BinaryOp, Expr, ExprBuilder};
-use plimsoll_kernels::reduce::ReduceOp;
+use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder};
+use plimsoll_request::reduce::ReduceOp;
 
 use crate::gradient::from_one;
 use crate::math::reduction::reduction;
@@ -84,7 +84,7 @@ fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
     let rank = cx.dims(0).len();
     let channel = channels(cx.attrs(), rank);
     let axes: Vec<usize> = (0..rank).filter(|axis| *axis != channel).collect();
-    reduction(ReduceOp::Sum, cx.inputs[0].data_type, cx.dims(0), &axes)
+    Ok(reduction(ReduceOp::Sum, cx, axes))
 }
 
 /// The bias's gradient repeated everywhere.

@@ -1,16 +1,16 @@
 //! Conv2D and its two gradients, channels last.
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output, PartialShape};
-use plimsoll_kernels::anchor::Anchor;
-use plimsoll_kernels::conv::{ConvSpec, conv2d_backprop_filter_in_parts, conv2d_backprop_filter_unpooled};
-use plimsoll_kernels::pool::PoolSpec;
-use plimsoll_kernels::reduce::{ReduceOp, reduce};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::Anchor;
+use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::pool::PoolSpec;
 
 use super::window::{Window, complete, four_dims, require_floats, stated_dims, taken_over};
 use crate::gradient::{Grad, from_one};
 use crate::registry::Gradient;
-use crate::{AnchorCall, Call, GraphBuilder, InferCx, KernelCx, Lower, Meta, OpRules};
+use crate::{AnchorCall, Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
 
 /// The rules of Conv2D, Conv2DBackpropInput and Conv2DBackpropFilter.
 pub const RULES: &[OpRules] = &[
@@ -153,22 +153,11 @@ fn backprop_input(cx: &KernelCx<'_>) -> Result<AnchorCall> {
 fn prepare_filter(cx: &KernelCx<'_>) -> Result<Call> {
     let [input, results] = [0, 2].map(|index| complete(&cx.inputs[index].shape));
     let spec = spec(cx, input?, complete(&cx.outputs[0].shape)?, results?)?;
-    let (parts, prepared) = conv2d_backprop_filter_in_parts(spec)?;
-    sum_of_parts(&spec, parts, Call::new(prepared, [0, 2]))
+    Ok(Call::new(KernelRequest::Conv2DBackpropFilter { spec, unpooled: None }, [0, 2]))
 }
 
-/// Adds the parts that the call makes.
-fn sum_of_parts(spec: &ConvSpec, parts: u64, call: Call) -> Result<Call> {
-    if parts == 1 {
-        return Ok(call);
-    }
-    let shape = [parts, spec.filter().iter().product()];
-    let between = Meta { data_type: DataType::Float, shape: shape.into() };
-    Ok(call.then(between, reduce(ReduceOp::Sum, DataType::Float, &shape, &[0])?, []))
-}
-
-/// Conv2DBackpropFilter where the gradient by the result is that of MaxPoolGrad, which need not be made for it, in parts if there are
-/// several. Arguments: input, the pooling's positions, the gradient by the pooling's result. None where the plain one is better.
+/// Conv2DBackpropFilter where the gradient by the result is that of MaxPoolGrad, which need not be made for it. Arguments: input, the pooling's positions, the gradient by the pooling's result. None where
+/// the pooling is another one.
 ///
 /// # Errors
 /// As Conv2DBackpropFilter.
@@ -178,8 +167,7 @@ pub fn filter_of_unpooled(cx: &KernelCx<'_>, pool: PoolSpec) -> Result<Option<Ca
     if pool.input() != spec.output() {
         return Ok(None);
     }
-    let call = conv2d_backprop_filter_unpooled(spec, pool)?;
-    call.map(|(parts, prepared)| sum_of_parts(&spec, parts, Call::new(prepared, [0]))).transpose()
+    Ok(Some(Call::new(KernelRequest::Conv2DBackpropFilter { spec, unpooled: Some(pool) }, [0])))
 }
 
 /// A convolution or gradient that slides as the node at hand does.

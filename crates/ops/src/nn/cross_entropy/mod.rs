@@ -2,7 +2,8 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output, PartialShape};
-use plimsoll_kernels::nn;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::nn::Nn;
 
 use crate::gradient::Grad;
 use crate::infer::broadcast_shapes;
@@ -73,12 +74,23 @@ fn prepare_dense(cx: &KernelCx<'_>) -> Result<Call> {
     if cx.dims(0) != out || cx.dims(1) != out {
         return Err(Error::unimplemented("not yet: a cross entropy whose logits and labels broadcast"));
     }
-    Ok(Call::new(nn::softmax_cross_entropy(cx.inputs[0].data_type, out[0], out[1])?, [0, 1]))
+    Ok(Call::new(
+        KernelRequest::Nn(Nn::CrossEntropy { data_type: cx.inputs[0].data_type, label_type: None, batch: out[0], classes: out[1] }),
+        [0, 1],
+    ))
 }
 
 fn prepare_sparse(cx: &KernelCx<'_>) -> Result<Call> {
     let out = cx.outputs[1].shape.dims();
-    Ok(Call::new(nn::sparse_softmax_cross_entropy(cx.inputs[0].data_type, cx.inputs[1].data_type, out[0], out[1])?, [0, 1]))
+    Ok(Call::new(
+        KernelRequest::Nn(Nn::CrossEntropy {
+            data_type: cx.inputs[0].data_type,
+            label_type: Some(cx.inputs[1].data_type),
+            batch: out[0],
+            classes: out[1],
+        }),
+        [0, 1],
+    ))
 }
 
 /// `grad_loss * backprop`, and the second derivative where somebody uses the second output.

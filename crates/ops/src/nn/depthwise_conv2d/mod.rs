@@ -2,8 +2,9 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output, PartialShape};
-use plimsoll_kernels::anchor::Anchor;
-use plimsoll_kernels::conv::{ConvSpec, depthwise_conv2d_backprop_filter, depthwise_conv2d_backprop_input};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::Anchor;
+use plimsoll_request::conv::ConvSpec;
 
 use super::window::{Window, complete, four_dims, require_floats, stated_dims, taken_over};
 use crate::gradient::{Grad, from_one};
@@ -129,13 +130,13 @@ fn forward(cx: &KernelCx<'_>) -> Result<AnchorCall> {
 fn prepare_input(cx: &KernelCx<'_>) -> Result<Call> {
     let [filter, results] = [1, 2].map(|index| complete(&cx.inputs[index].shape));
     let spec = spec(cx, complete(&cx.outputs[0].shape)?, filter?, results?)?;
-    Ok(Call::new(depthwise_conv2d_backprop_input(spec)?, [1, 2]))
+    Ok(Call::new(KernelRequest::DepthwiseConv2DBackpropInput(spec), [1, 2]))
 }
 
 fn prepare_filter(cx: &KernelCx<'_>) -> Result<Call> {
     let [input, results] = [0, 2].map(|index| complete(&cx.inputs[index].shape));
     let spec = spec(cx, input?, complete(&cx.outputs[0].shape)?, results?)?;
-    Ok(Call::new(depthwise_conv2d_backprop_filter(spec)?, [0, 2]))
+    Ok(Call::new(KernelRequest::DepthwiseConv2DBackpropFilter(spec), [0, 2]))
 }
 
 /// A convolution or gradient that slides as the node at hand does.

@@ -5,13 +5,14 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output, PartialShape};
-use plimsoll_kernels::norm::{BatchNormSpec, batch_norm, batch_norm_grad, batch_norm_grad_sums, batch_norm_inference, moments};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::norm::BatchNormSpec;
 
 use super::window::{require_floats, taken_over};
 use crate::gradient::from_one;
 use crate::infer::merge_shapes;
 use crate::registry::Gradient;
-use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, Meta, OpRules};
+use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
 
 /// The rules of FusedBatchNorm and FusedBatchNormGrad, V1 to V3.
 pub const RULES: &[OpRules] = &[
@@ -141,23 +142,16 @@ fn spec(cx: &KernelCx<'_>) -> Result<BatchNormSpec> {
     })
 }
 
-fn between(spec: &BatchNormSpec) -> Meta {
-    Meta { data_type: DataType::Float, shape: spec.between().into() }
-}
-
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
     let (spec, reserve_3) = (spec(cx)?, cx.outputs.len() > 5);
-    let all = [0, 1, 2, 3, 4];
-    if !cx.attrs().bool("is_training")? {
-        return Ok(Call::new(batch_norm_inference(spec, reserve_3)?, all));
-    }
-    Ok(Call::new(moments(spec)?, [0]).then(between(&spec), batch_norm(spec, reserve_3)?, all))
+    let training = cx.attrs().bool("is_training")?;
+    Ok(Call::new(KernelRequest::BatchNorm { spec, training, reserve_3 }, [0, 1, 2, 3, 4]))
 }
 
 fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
     let spec = spec(cx)?;
-    let then = batch_norm_grad(spec, cx.attrs().bool("is_training")?)?;
-    Ok(Call::new(batch_norm_grad_sums(spec)?, [0, 1, 3]).then(between(&spec), then, [0, 1, 2, 3, 4]))
+    let training = cx.attrs().bool("is_training")?;
+    Ok(Call::new(KernelRequest::BatchNormGrad { spec, training }, [0, 1, 2, 3, 4]))
 }
 
 /// The gradients by x, scale and offset; none by mean and variance, as in TensorFlow. What depends on the other outputs is not

@@ -2,7 +2,8 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::AttrsExt;
-use plimsoll_kernels::reduce::in_top_k;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::reduce::Reduction;
 
 use crate::registry::Gradient;
 use crate::{Call, InferCx, KernelCx, Lower, OpRules};
@@ -31,10 +32,15 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 
 fn prepare_v1(cx: &KernelCx<'_>) -> Result<Call> {
     let k = cx.attrs().int("k")?;
-    Ok(Call::new(in_top_k(cx.inputs[1].data_type, cx.dims(0)[0], cx.dims(0)[1], Some(k))?, [0, 1]))
+    Ok(Call::new(request(cx, Some(k)), [0, 1]))
 }
 
 fn prepare_v2(cx: &KernelCx<'_>) -> Result<Call> {
     cx.require_one(2, "k")?;
-    Ok(Call::new(in_top_k(cx.inputs[1].data_type, cx.dims(0)[0], cx.dims(0)[1], None)?, [0, 1, 2]))
+    Ok(Call::new(request(cx, None), [0, 1, 2]))
+}
+
+fn request(cx: &KernelCx<'_>, k: Option<i64>) -> KernelRequest {
+    let (batch, classes) = (cx.dims(0)[0], cx.dims(0)[1]);
+    KernelRequest::Reduction(Reduction::InTopK { target_type: cx.inputs[1].data_type, batch, classes, k })
 }

@@ -2,10 +2,11 @@
 
 use plimsoll_base::Result;
 use plimsoll_graph::{NodeId, Output};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::reduce::Reduction;
 
 use crate::gradient::from_one;
 use crate::infer::scalar;
-use crate::math::reduction::half_squares;
 use crate::registry::Gradient;
 use crate::{Call, GraphBuilder, KernelCx, Lower, OpRules};
 
@@ -14,7 +15,8 @@ pub const RULES: &[OpRules] =
     &[OpRules { name: "L2Loss", infer: scalar, lower: Lower::Kernel(prepare), gradient: Gradient::Rule(gradient) }];
 
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
-    half_squares(cx.inputs[0].data_type, cx.dims(0))
+    let (data_type, shape) = (cx.inputs[0].data_type, cx.dims(0).to_vec());
+    Ok(Call::new(KernelRequest::Reduction(Reduction::HalfSquares { data_type, shape }), [0]))
 }
 
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

@@ -2,7 +2,8 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrsExt, NodeId, Output, PartialShape};
-use plimsoll_kernels::lrn::{LrnSpec, lrn, lrn_grad};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::lrn::LrnSpec;
 
 use super::window::{complete, four_dims, require_floats, taken_over};
 use crate::gradient::from_one;
@@ -53,11 +54,11 @@ fn spec(cx: &KernelCx<'_>) -> Result<LrnSpec> {
 }
 
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
-    Ok(Call::new(lrn(spec(cx)?)?, [0]))
+    Ok(Call::new(KernelRequest::Lrn(spec(cx)?), [0]))
 }
 
 fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
-    Ok(Call::new(lrn_grad(spec(cx)?)?, [0, 1, 2]))
+    Ok(Call::new(KernelRequest::LrnGrad(spec(cx)?), [0, 1, 2]))
 }
 
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

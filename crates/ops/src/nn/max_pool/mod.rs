@@ -1,9 +1,9 @@
 //! MaxPool and MaxPoolGrad, channels last.
 
 use plimsoll_base::Result;
-use plimsoll_device::Prepared;
 use plimsoll_graph::{NodeId, Output};
-use plimsoll_kernels::pool::{ArgMax, PoolSpec, Pooling, Positions, max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_with_argmax};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::pool::{ArgMax, PoolSpec, Pooling, Positions};
 
 use super::pooling::{Pool, expect_shape, input_words};
 use super::window::{complete, four_dims, taken_over};
@@ -49,12 +49,11 @@ fn grad_spec(cx: &KernelCx<'_>) -> Result<PoolSpec> {
 
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
     let spec = forward_spec(cx)?;
-    let pooling = Pooling { spec, positions: Positions::None };
-    Ok(Call { pooling: Some(pooling), ..Call::new(max_pool(spec)?, [0]) })
+    Ok(Call::new(KernelRequest::MaxPool(Pooling { spec, positions: Positions::None }), [0]))
 }
 
 fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
-    Ok(Call::new(max_pool_grad_of_input(grad_spec(cx)?)?, [0, 1, 2]))
+    Ok(Call::new(KernelRequest::MaxPoolGradOfInput(grad_spec(cx)?), [0, 1, 2]))
 }
 
 /// A MaxPool that remembers where its maxima were for its gradient, which then needs neither input nor output; with `positive`
@@ -66,16 +65,16 @@ pub fn with_positions(cx: &KernelCx<'_>, positive: bool) -> Result<(Call, Meta)>
     let spec = forward_spec(cx)?;
     let meta = Meta { data_type: ArgMax::of(&spec).data_type(), shape: cx.outputs[0].shape.clone() };
     let pooling = Pooling { spec, positions: if positive { Positions::Positive } else { Positions::All } };
-    Ok((Call { pooling: Some(pooling), ..Call::new(max_pool_with_argmax(spec, positive)?, [0]) }, meta))
+    Ok((Call::new(KernelRequest::MaxPool(pooling), [0]), meta))
 }
 
 /// MaxPoolGrad by what [`with_positions`] remembered, and the sizes. Arguments: positions, gradient by the output, gradient by the input.
 ///
 /// # Errors
 /// As MaxPoolGrad.
-pub fn grad_by_positions(cx: &KernelCx<'_>) -> Result<(Prepared, PoolSpec)> {
+pub fn grad_by_positions(cx: &KernelCx<'_>) -> Result<(KernelRequest, PoolSpec)> {
     let spec = grad_spec(cx)?;
-    Ok((max_pool_grad(spec)?, spec))
+    Ok((KernelRequest::MaxPoolGrad(spec), spec))
 }
 
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

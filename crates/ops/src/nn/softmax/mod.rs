@@ -2,7 +2,8 @@
 
 use plimsoll_base::Result;
 use plimsoll_graph::{NodeId, Output};
-use plimsoll_kernels::nn;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::nn::Nn;
 
 use crate::gradient::{Grad, from_one};
 use crate::registry::Gradient;
@@ -32,12 +33,12 @@ fn rows(cx: &KernelCx<'_>) -> (u64, u64) {
 
 fn softmax(cx: &KernelCx<'_>) -> Result<Call> {
     let (rows, classes) = rows(cx);
-    Ok(Call::new(nn::softmax(cx.inputs[0].data_type, rows, classes)?, [0]))
+    Ok(Call::new(KernelRequest::Nn(Nn::Softmax { log: false, data_type: cx.inputs[0].data_type, rows, classes }), [0]))
 }
 
 fn log_softmax(cx: &KernelCx<'_>) -> Result<Call> {
     let (rows, classes) = rows(cx);
-    Ok(Call::new(nn::log_softmax(cx.inputs[0].data_type, rows, classes)?, [0]))
+    Ok(Call::new(KernelRequest::Nn(Nn::Softmax { log: true, data_type: cx.inputs[0].data_type, rows, classes }), [0]))
 }
 
 fn row_sums(g: &mut Grad<'_>, x: Output) -> Result<Output> {

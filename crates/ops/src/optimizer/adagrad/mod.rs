@@ -2,7 +2,7 @@
 
 use plimsoll_base::Result;
 use plimsoll_graph::AttrsExt;
-use plimsoll_kernels::expr::{Reg, UnaryOp};
+use plimsoll_request::expr::{Reg, UnaryOp};
 
 use super::{Steps, check, rule};
 use crate::{InferCx, KernelCx, OpRules, Update};

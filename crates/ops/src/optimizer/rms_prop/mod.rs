@@ -1,7 +1,7 @@
 //! ApplyRMSProp, ApplyCenteredRMSProp and their resource forms.
 
 use plimsoll_base::Result;
-use plimsoll_kernels::expr::{Reg, UnaryOp};
+use plimsoll_request::expr::{Reg, UnaryOp};
 
 use super::{Steps, check, rule};
 use crate::{InferCx, KernelCx, OpRules, Update};

@@ -2,7 +2,8 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::PartialShape;
-use plimsoll_kernels::gather::{ScatterOp, scatter};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::gather::{Gather, ScatterOp};
 
 use crate::infer::{merge_shapes, of_rank};
 use crate::registry::Gradient;
@@ -59,6 +60,13 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 fn prepare(cx: &KernelCx<'_>, op: ScatterOp) -> Result<Call> {
     let (variable, indices, updates) = (&cx.inputs[0], &cx.inputs[1], &cx.inputs[2]);
     let scalar = updates.shape.rank() == 0 && indices.shape.rank() + variable.shape.rank() > 1;
-    let prepared = scatter(op, variable.data_type, indices.data_type, &variable.shape, indices.shape.elements()?, scalar)?;
-    Ok(Call::new(prepared, [0, 1, 2]))
+    let request = Gather::Scatter {
+        op,
+        data_type: variable.data_type,
+        index_type: indices.data_type,
+        shape: variable.shape.to_vec(),
+        indices: indices.shape.elements()?,
+        scalar_updates: scalar,
+    };
+    Ok(Call::new(KernelRequest::Gather(request), [0, 1, 2]))
 }

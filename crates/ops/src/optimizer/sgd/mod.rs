@@ -1,7 +1,7 @@
 //! ApplyGradientDescent and its resource form: `var -= alpha * delta`.
 
 use plimsoll_base::Result;
-use plimsoll_kernels::expr::{BinaryOp, ExprBuilder};
+use plimsoll_request::expr::{BinaryOp, ExprBuilder};
 
 use crate::registry::Gradient;
 use crate::{InferCx, KernelCx, Lower, OpRules, Update};

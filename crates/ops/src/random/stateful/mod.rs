@@ -2,7 +2,8 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::AttrsExt;
-use plimsoll_kernels::random::{Distribution, RandomOp};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::random::{Distribution, Random};
 
 use crate::array::fill::stated_shape;
 use crate::registry::Gradient;
@@ -45,12 +46,12 @@ fn prepare(cx: &KernelCx<'_>, distribution: Distribution) -> Result<StatefulCall
         (seed, seed2) = (DEFAULT_SEED, name_seed(&cx.node.name));
     }
     let (data_type, elements) = (cx.outputs[0].data_type, cx.outputs[0].shape.elements()?);
-    let prepared = RandomOp { distribution, data_type, elements, seed, seed2 }.stateful()?;
+    let request = KernelRequest::Random(Random::Stateful { distribution, data_type, elements, seed, seed2 });
     let inputs = if distribution == Distribution::UniformInt { vec![1, 2] } else { Vec::new() };
     for (&input, name) in inputs.iter().zip(["minval", "maxval"]) {
         cx.require_one(input, name)?;
     }
-    Ok(StatefulCall { prepared, inputs, state: vec![0; 8] })
+    Ok(StatefulCall { request, inputs, state: vec![0; 8] })
 }
 
 /// TensorFlow's seed of graphs that have none.

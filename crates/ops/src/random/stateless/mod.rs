@@ -2,7 +2,8 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::Shape;
-use plimsoll_kernels::random::{Distribution, key_counter, stateless};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::random::{Distribution, Random};
 
 use crate::array::fill::stated_shape;
 use crate::infer::int_tensor;
@@ -47,12 +48,12 @@ fn prepare(cx: &KernelCx<'_>, distribution: Distribution) -> Result<Call> {
             cx.inputs[1].shape, cx.inputs[2].shape
         )));
     }
-    let prepared = stateless(distribution, cx.outputs[0].data_type, cx.outputs[0].shape.elements()?)?;
+    let (data_type, elements) = (cx.outputs[0].data_type, cx.outputs[0].shape.elements()?);
     let inputs = if distribution == Distribution::UniformInt { vec![1, 2, 4, 5] } else { vec![1, 2] };
     for (&input, name) in inputs[2..].iter().zip(["minval", "maxval"]) {
         cx.require_one(input, name)?;
     }
-    Ok(Call::new(prepared, inputs))
+    Ok(Call::new(KernelRequest::Random(Random::Stateless { distribution, data_type, elements }), inputs))
 }
 
 fn infer_keys(cx: &mut InferCx<'_>) -> Result<()> {
@@ -67,7 +68,7 @@ fn infer_keys(cx: &mut InferCx<'_>) -> Result<()> {
 }
 
 fn prepare_keys(cx: &KernelCx<'_>) -> Result<Call> {
-    Ok(Call::new(key_counter(cx.inputs[0].data_type)?, [0]))
+    Ok(Call::new(KernelRequest::Random(Random::KeyCounter { seed_type: cx.inputs[0].data_type }), [0]))
 }
 
 fn algorithm(cx: &mut InferCx<'_>) -> Result<()> {

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 
 use plimsoll_base::{Error, Result};
+use plimsoll_device::InstructionSet;
 use plimsoll_graph::{AttrValue, HostTensor, NodeId, Output, PartialShape, Shape};
-use plimsoll_kernels::expr::{Expr, elementwise};
-use plimsoll_kernels::run_on_bytes;
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{Call, Fact, GraphBuilder, KernelCx, Lower, Meta, infer_node};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::expr::Expr;
 
 use super::record::{Case, Kind};
 
@@ -111,7 +113,7 @@ impl<'a> Interpreter<'a> {
         assert!(call.state.iter().all(|byte| *byte == 0), "the kernel's first output begins as zeros");
         let state = Meta { data_type: plimsoll_base::DataType::Uint8, shape: [call.state.len() as u64].into() };
         let outputs = [&[state], &prepared.outputs[..]].concat();
-        let mut results = prepared.call(self, node, Call::new(call.prepared, call.inputs), &outputs)?;
+        let mut results = prepared.call(self, node, Call::new(call.request, call.inputs), &outputs)?;
         Ok(results.remove(1))
     }
 
@@ -180,7 +182,8 @@ impl Preparation {
             }
             Lower::Anchor(make) => {
                 let call = make(&cx)?;
-                self.call(interpreter, node, Call::new(call.anchor.prepare(None, None)?, call.inputs), &self.outputs)
+                let request = KernelRequest::Anchor { anchor: call.anchor, epilogue: None, pooling: None };
+                self.call(interpreter, node, Call::new(request, call.inputs), &self.outputs)
             }
             Lower::Kernel(prepare) | Lower::Move(prepare) => self.call(interpreter, node, prepare(&cx)?, &self.outputs),
             other => Err(Error::internal(format!("{other:?} is not interpreted"))),
@@ -188,30 +191,18 @@ impl Preparation {
     }
 
     fn expression(&self, interpreter: &mut Interpreter<'_>, node: NodeId, expr: &Expr, outputs: &[Meta]) -> Result<Vec<HostTensor>> {
-        let shapes: Vec<Vec<u64>> = self.inputs.iter().map(|meta| meta.shape.to_vec()).collect();
-        let prepared = elementwise(expr, &outputs[0].shape, &shapes)?;
-        self.call(interpreter, node, Call::new(prepared, (0..self.inputs.len()).collect::<Vec<_>>()), outputs)
+        let operands = self.inputs.iter().map(|meta| meta.shape.to_vec()).collect();
+        let request = KernelRequest::Expr { expr: expr.clone(), shape: outputs[0].shape.to_vec(), operands };
+        self.call(interpreter, node, Call::new(request, (0..self.inputs.len()).collect::<Vec<_>>()), outputs)
     }
 
     fn call(&self, interpreter: &mut Interpreter<'_>, node: NodeId, call: Call, outputs: &[Meta]) -> Result<Vec<HostTensor>> {
-        let second = call.then.as_ref().is_some_and(|then| then.prepared.kernel.can_fail());
-        interpreter.can_fail |= call.prepared.kernel.can_fail() || second;
-        let mut read = |inputs: &[usize]| {
-            let inputs: Vec<Output> = inputs.iter().map(|input| interpreter.builder.node(node).inputs[*input]).collect();
-            inputs.into_iter().map(|input| interpreter.value(input)?.dense()).collect::<Result<Vec<_>>>()
-        };
-        let tensors = read(&call.inputs)?;
+        interpreter.can_fail |= call.request.can_fail();
+        let inputs: Vec<Output> = call.inputs.iter().map(|input| interpreter.builder.node(node).inputs[*input]).collect();
+        let tensors = inputs.into_iter().map(|input| interpreter.value(input)?.dense()).collect::<Result<Vec<_>>>()?;
         let bytes: Vec<&[u8]> = tensors.iter().map(|tensor| tensor.bytes().unwrap_or_default()).collect();
         let sizes = outputs.iter().map(Meta::bytes).collect::<Result<Vec<u64>>>()?;
-        let results = match &call.then {
-            None => run_on_bytes(&call.prepared, &bytes, &sizes)?,
-            Some(then) => {
-                let between = run_on_bytes(&call.prepared, &bytes, &[then.between.bytes()?])?;
-                let further = read(&then.inputs)?;
-                let further = further.iter().map(|tensor| tensor.bytes().unwrap_or_default());
-                run_on_bytes(&then.prepared, &between.iter().map(|bytes| &bytes[..]).chain(further).collect::<Vec<_>>(), &sizes)?
-            }
-        };
+        let results = CpuKernels.evaluate_on(InstructionSet::detect(), &call.request, &bytes, &sizes)?;
         results.iter().zip(outputs).map(|(bytes, meta)| HostTensor::from_bytes(meta.data_type, meta.shape.clone(), bytes)).collect()
     }
 }

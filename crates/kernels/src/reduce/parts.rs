@@ -1,10 +1,10 @@
 //! Large reductions to few results, in two steps: parts of the outermost dimensions first, for threads to share, then the parts.
 
 use plimsoll_base::{DataType, Result};
-use plimsoll_device::Prepared;
-use plimsoll_kernels::reduce::{ReduceOp, l2_loss, reduce, squares};
+use plimsoll_request::reduce::ReduceOp;
 
-use crate::{Call, Meta};
+use super::{l2_loss, reduce, squares};
+use crate::library::Made;
 
 /// Bytes that one thread reduces.
 const WHOLE: u64 = 256 << 10;
@@ -43,36 +43,41 @@ fn divide(data_type: DataType, shape: &[u64], axes: &[usize]) -> Option<Divided>
     Some(Divided { shape: divided, axes: std::iter::once(1).chain(inner).collect(), parts, results })
 }
 
-impl Divided {
-    /// Each part by `first`, then the parts by `op`.
-    fn call(&self, first: Prepared, op: ReduceOp, data_type: DataType) -> Result<Call> {
-        let shape = [self.parts, self.results];
-        let then = reduce(op, data_type, &shape, &[0])?;
-        Ok(Call::new(first, [0]).then(Meta { data_type, shape: shape.into() }, then, []))
-    }
-}
-
-/// Input 0 of that type and shape, reduced over the axes.
+/// A tensor of that type and shape, reduced over the axes.
 ///
 /// # Errors
 /// As [`reduce`].
-pub(crate) fn reduction(op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Call> {
+pub(crate) fn reduction(op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Made> {
     // A mean of means would round twice.
     match divide(data_type, shape, axes).filter(|_| op != ReduceOp::Mean) {
-        Some(divided) => divided.call(reduce(op, data_type, &divided.shape, &divided.axes)?, op, data_type),
-        None => Ok(Call::new(reduce(op, data_type, shape, axes)?, [0])),
+        Some(divided) => {
+            let first = reduce(op, data_type, &divided.shape, &divided.axes)?;
+            Made::in_parts(first, &[0], reduce(op, data_type, &[divided.parts, divided.results], &[0])?, data_type, divided.count())
+        }
+        None => Ok(reduce(op, data_type, shape, axes)?.into()),
     }
 }
 
-/// Half the sum of the squares of input 0.
+/// Half the sum of the squares of a tensor.
 ///
 /// # Errors
 /// As [`l2_loss`].
-pub(crate) fn half_squares(data_type: DataType, shape: &[u64]) -> Result<Call> {
+pub(crate) fn half_squares(data_type: DataType, shape: &[u64]) -> Result<Made> {
     let axes: Vec<usize> = (0..shape.len()).collect();
     match divide(data_type, shape, &axes) {
-        Some(divided) => divided.call(squares(data_type, &divided.shape, &divided.axes)?, ReduceOp::Sum, data_type),
-        None => Ok(Call::new(l2_loss(data_type, shape)?, [0])),
+        Some(divided) => {
+            let first = squares(data_type, &divided.shape, &divided.axes)?;
+            let then = reduce(ReduceOp::Sum, data_type, &[divided.parts, divided.results], &[0])?;
+            Made::in_parts(first, &[0], then, data_type, divided.count())
+        }
+        None => Ok(l2_loss(data_type, shape)?.into()),
+    }
+}
+
+impl Divided {
+    /// Elements of all parts' results.
+    fn count(&self) -> u64 {
+        self.parts.saturating_mul(self.results)
     }
 }
 

@@ -4,13 +4,17 @@ use std::collections::HashMap;
 use std::fmt;
 
 use plimsoll_base::{DataType, Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::written::Written;
 
 /// A value of an expression: the result of the instruction with that number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Reg(pub u32);
 
-/// A number in an expression.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A number in an expression. It is written by its bits: no text has all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(into = "(DataType, u64)", try_from = "(DataType, u64)")]
 #[expect(missing_docs, reason = "one for each element type that expressions compute with")]
 pub enum Scalar {
     F32(f32),
@@ -35,11 +39,11 @@ impl Scalar {
     }
 
     /// Its bits.
-    fn bits(self) -> u64 {
+    pub(super) fn bits(self) -> u64 {
         match self {
             Scalar::F32(value) => u64::from(value.to_bits()),
             Scalar::F64(value) => value.to_bits(),
-            Scalar::I32(value) => value as u64,
+            Scalar::I32(value) => u64::from(value as u32),
             Scalar::I64(value) => value as u64,
             Scalar::U8(value) => u64::from(value),
             Scalar::Bool(value) => u64::from(value),
@@ -74,7 +78,7 @@ impl Scalar {
 }
 
 /// Operations on one value. Those of the first group work on every number type, the second on floats only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are TensorFlow's")]
 pub enum UnaryOp {
     Neg,
@@ -107,7 +111,7 @@ pub enum UnaryOp {
 }
 
 /// Operations on two values of one type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are TensorFlow's")]
 pub enum BinaryOp {
     Add,
@@ -154,7 +158,7 @@ impl BinaryOp {
 }
 
 /// One step. Operands are earlier steps.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Instr {
     /// The element of the operand with this number.
     Input(u32),
@@ -170,17 +174,17 @@ pub enum Instr {
     Cast(DataType, Reg),
 }
 
-/// The steps that a step reads.
-pub(super) fn operands_of(instr: &Instr) -> [Option<Reg>; 3] {
-    match instr {
-        Instr::Input(_) | Instr::Const(_) => [None; 3],
-        Instr::Unary(_, a) | Instr::Cast(_, a) => [Some(*a), None, None],
-        Instr::Binary(_, a, b) => [Some(*a), Some(*b), None],
-        Instr::Select(a, b, c) => [Some(*a), Some(*b), Some(*c)],
-    }
-}
-
 impl Instr {
+    /// The steps that it reads.
+    pub fn operands(&self) -> [Option<Reg>; 3] {
+        match self {
+            Instr::Input(_) | Instr::Const(_) => [None; 3],
+            Instr::Unary(_, a) | Instr::Cast(_, a) => [Some(*a), None, None],
+            Instr::Binary(_, a, b) => [Some(*a), Some(*b), None],
+            Instr::Select(a, b, c) => [Some(*a), Some(*b), Some(*c)],
+        }
+    }
+
     /// The step with other steps as its operands.
     pub(super) fn with_operands(&self, at: impl Fn(Reg) -> Reg) -> Instr {
         match *self {
@@ -195,7 +199,8 @@ impl Instr {
 
 /// Straight-line code from operands to results, applied to every element of a shape.
 /// Made by [`ExprBuilder`], which sees to it that types fit and that equal steps exist once.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Written", try_from = "Written")]
 pub struct Expr {
     inputs: Vec<DataType>,
     instrs: Vec<Instr>,
@@ -450,7 +455,7 @@ impl ExprBuilder {
         let from = match instr {
             Instr::Input(_) => self.instrs.len(),
             Instr::Const(_) => 0,
-            _ => operands_of(&instr).into_iter().flatten().map(|reg| reg.0 as usize + 1).max().unwrap_or(0),
+            _ => instr.operands().into_iter().flatten().map(|reg| reg.0 as usize + 1).max().unwrap_or(0),
         };
         if self.instrs.len() - from <= NEAR {
             if let Some(near) = self.instrs[from..].iter().position(|other| Key::of(other) == key) {

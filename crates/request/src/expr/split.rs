@@ -4,9 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use plimsoll_base::Result;
 
-use super::compile::{Uses, uses};
-use super::ir::operands_of;
-use super::{Expr, ExprBuilder, Instr, Reg};
+use super::{Expr, ExprBuilder, Instr, Reg, Uses};
 
 /// A part of an expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +38,7 @@ impl Expr {
     /// As [`ExprBuilder::input`].
     pub fn split(&self, most: usize) -> Result<Vec<Part>> {
         let is_computed = |at: usize| !matches!(self.instrs()[at], Instr::Input(_) | Instr::Const(_));
-        let Uses { needed, last } = uses(self);
+        let Uses { needed, last } = self.uses();
         let ranges = match self.outputs() {
             [result] if is_computed(result.0 as usize) => {
                 let steps: Vec<usize> = (0..self.instrs().len()).filter(|&at| needed[at] && is_computed(at)).collect();
@@ -59,7 +57,7 @@ impl Expr {
             let mut operands: Vec<PartOperand> = Vec::new();
             let mut here: HashMap<Reg, Reg> = HashMap::new();
             for &at in &steps {
-                for reg in operands_of(&self.instrs()[at]).into_iter().flatten() {
+                for reg in self.instrs()[at].operands().into_iter().flatten() {
                     if here.contains_key(&reg) {
                         continue;
                     }
@@ -111,7 +109,7 @@ fn ranges(expr: &Expr, steps: &[usize], last: &[usize], most: usize) -> Vec<Vec<
         let mut best: Option<(i64, usize)> = None;
         let mut to = from;
         while to < steps.len() {
-            let operands = operands_of(&expr.instrs()[steps[to]]).into_iter().flatten();
+            let operands = expr.instrs()[steps[to]].operands().into_iter().flatten();
             sources.extend(operands.filter(|reg| match expr.instrs()[reg.0 as usize] {
                 Instr::Const(_) | Instr::Input(_) => true,
                 _ => (reg.0 as usize) < steps[from],
@@ -140,7 +138,7 @@ mod tests {
     use plimsoll_base::DataType;
 
     use super::*;
-    use crate::expr::{BinaryOp, UnaryOp};
+    use crate::expr::{BinaryOp, Scalar, UnaryOp};
 
     /// AddN's order: groups of eight.
     fn sum(count: usize) -> Expr {
@@ -165,7 +163,7 @@ mod tests {
             let at = |reg: &Reg| values[reg.0 as usize];
             values.push(match instr {
                 Instr::Input(input) => operands[*input as usize],
-                Instr::Const(crate::expr::Scalar::F32(value)) => *value,
+                Instr::Const(Scalar::F32(value)) => *value,
                 Instr::Unary(UnaryOp::Neg, a) => -at(a),
                 Instr::Binary(BinaryOp::Add, a, b) => at(a) + at(b),
                 Instr::Binary(BinaryOp::Mul, a, b) => at(a) * at(b),
@@ -206,7 +204,7 @@ mod tests {
         }
         // Many values are carried on, and constants are made anew.
         let mut builder = ExprBuilder::new();
-        let two = builder.constant(crate::expr::Scalar::F32(2.0));
+        let two = builder.constant(Scalar::F32(2.0));
         let doubled: Vec<Reg> = (0..50)
             .map(|_| {
                 let input = builder.input(DataType::Float).unwrap();

@@ -1,0 +1,124 @@
+//! What a kind of device answers to a kernel request: with which kernels, at which cost.
+
+use std::fmt;
+use std::sync::Arc;
+
+use plimsoll_base::Result;
+use plimsoll_request::KernelRequest;
+use serde::{Deserialize, Serialize};
+
+use crate::{Cost, DeviceSpec, Prepared};
+
+/// One way to compute a request: one kernel, or several one after the other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Variant {
+    /// What its library calls it.
+    pub name: Arc<str>,
+    /// Variants of one numerics give the same bits for the same request.
+    pub numerics: Arc<str>,
+    /// Bytes of each buffer between its kernels.
+    pub between: Vec<u64>,
+    /// The kernels, in order; at least one.
+    pub steps: Vec<Step>,
+}
+
+impl Variant {
+    /// What all of it costs.
+    pub fn cost(&self) -> Cost {
+        self.steps.iter().fold(Cost::default(), |sum, step| sum + step.cost)
+    }
+}
+
+/// An argument of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StepArg {
+    /// That argument of the request, where inputs come before outputs.
+    Argument(u32),
+    /// That buffer between the steps. The first step that names it writes it.
+    Between(u32),
+}
+
+/// One kernel of a variant: what a plan needs to know of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Its arguments. None: those of the request, all of them, in order.
+    pub args: Option<Vec<StepArg>>,
+    /// Into how many pieces the work is cut; at least 1.
+    pub chunks: u32,
+    /// Bytes of scratch that all pieces share, undefined at the start.
+    pub scratch: u64,
+    /// Bytes of scratch for each worker, undefined at the start of each piece.
+    pub per_worker: u64,
+    /// `(input, output)`: the output may be written where the input lies, if nobody needs the input any more. Counted among what
+    /// the step reads, and what it writes.
+    pub in_place: Vec<(usize, usize)>,
+    /// What it costs.
+    pub cost: Cost,
+}
+
+impl Step {
+    /// The step that calls a kernel.
+    pub fn of(prepared: &Prepared, args: Option<Vec<StepArg>>) -> Step {
+        let Prepared { chunks, scratch, per_worker, cost, ref in_place, .. } = *prepared;
+        Step { args, chunks, scratch, per_worker, in_place: in_place.clone(), cost }
+    }
+
+    /// How a call's scratch for those who take part is cut: `(slices, bytes of each, a multiple of 64)`. With `threads` threads
+    /// no more take part than there are pieces.
+    pub fn worker_slices(&self, threads: u32) -> (u32, u64) {
+        let bytes = self.per_worker.next_multiple_of(64);
+        if bytes == 0 { (0, 0) } else { (threads.min(self.chunks).max(1), bytes) }
+    }
+}
+
+/// A call of one step of a variant: what a program says of a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelCall {
+    /// What is computed.
+    pub request: Arc<KernelRequest>,
+    /// How.
+    pub variant: Arc<Variant>,
+    /// Which of its steps.
+    pub step: u32,
+}
+
+impl KernelCall {
+    /// The step.
+    pub fn step(&self) -> &Step {
+        &self.variant.steps[self.step as usize]
+    }
+}
+
+/// The kernels of a kind of device. An input of planning: a pure function of the request and the specification, here and on
+/// every other machine.
+pub trait Library: Send + Sync + fmt::Debug {
+    /// The ways to compute a request, at least one.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED where the device cannot compute it; INVALID_ARGUMENT for sizes that make no sense.
+    fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>>;
+
+    /// Whether two requests are best one: whether a device that computes the first, whose results nobody else needs, gains by
+    /// computing the second at once.
+    fn takes(&self, _spec: &DeviceSpec, _first: &KernelRequest, _second: &KernelRequest) -> bool {
+        false
+    }
+}
+
+/// A library of code for this processor.
+pub trait CpuLibrary: Library {
+    /// The code of a call.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED where the library or the processor does not have it; INTERNAL where the variant is not the library's.
+    fn code(&self, spec: &DeviceSpec, call: &KernelCall) -> Result<Prepared>;
+}
+
+/// Computes requests on values at hand, with the same bits on every machine: what folding constants goes through.
+pub trait Evaluate: Send + Sync + fmt::Debug {
+    /// The outputs of a request, of so many bytes each. Inputs are as long as the request says.
+    ///
+    /// # Errors
+    /// What the library says of the request; the kernel's fault.
+    fn evaluate(&self, request: &KernelRequest, inputs: &[&[u8]], outputs: &[u64]) -> Result<Vec<Vec<u8>>>;
+}

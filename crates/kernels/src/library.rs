@@ -1,0 +1,271 @@
+//! The processor's library: which kernels answer a request.
+
+use plimsoll_base::{Code, DataType, Error, Result};
+use plimsoll_device::{CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, Library, Prepared, Step, StepArg, Variant};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::check::Requirement;
+use plimsoll_request::gather::Gather;
+use plimsoll_request::movement::Movement;
+use plimsoll_request::nn::Nn;
+use plimsoll_request::pool::{Pooling, Positions};
+use plimsoll_request::random::Random;
+use plimsoll_request::reduce::{ReduceOp, Reduction};
+
+use crate::random::RandomOp;
+use crate::simd::Isa;
+use crate::{anchor, check, conv, expr, gather, lrn, movement, nn, norm, pool, random, reduce};
+
+/// The kernels for processors, for every instruction set that they are compiled for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuKernels;
+
+/// The kernels that answer a request, one after the other.
+pub(crate) struct Made {
+    /// Each with its arguments, as in [`Step::args`].
+    pub steps: Vec<(Prepared, Option<Vec<StepArg>>)>,
+    /// Bytes of each buffer between them.
+    pub between: Vec<u64>,
+}
+
+impl From<Prepared> for Made {
+    fn from(prepared: Prepared) -> Made {
+        Made { steps: vec![(prepared, None)], between: Vec::new() }
+    }
+}
+
+impl Made {
+    /// A kernel that reads these arguments and writes `elements` of a type in between, and one that makes the result, the
+    /// argument after the request's inputs, of them.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for more than memory holds.
+    pub(crate) fn in_parts(first: Prepared, reads: &[u32], then: Prepared, data_type: DataType, elements: u64) -> Result<Made> {
+        let result = reads.len() as u32;
+        let args = [vec![StepArg::Between(0)], vec![StepArg::Argument(result)]].concat();
+        Made::in_two(first, reads, then, args, data_type, elements)
+    }
+
+    /// As [`Made::in_parts`], with the second kernel's arguments.
+    fn in_two(first: Prepared, reads: &[u32], then: Prepared, args: Vec<StepArg>, data_type: DataType, elements: u64) -> Result<Made> {
+        let bytes = data_type.bytes_of(elements).ok_or_else(|| Error::invalid_argument(format!("{elements} elements in between")))?;
+        let first_args = reads.iter().map(|read| StepArg::Argument(*read)).chain([StepArg::Between(0)]).collect();
+        Ok(Made { steps: vec![(first, Some(first_args)), (then, Some(args))], between: vec![bytes] })
+    }
+}
+
+/// The instruction set of kernels for a specification.
+fn isa_of(instructions: InstructionSet) -> Isa {
+    match instructions {
+        InstructionSet::Avx512 => Isa::Avx512,
+        InstructionSet::Avx2 => Isa::Avx2,
+        InstructionSet::Baseline | InstructionSet::Neon => Isa::Portable,
+    }
+}
+
+/// The instruction set, where this processor has it.
+///
+/// # Errors
+/// UNIMPLEMENTED where it does not.
+pub(crate) fn available(instructions: InstructionSet) -> Result<Isa> {
+    let isa = isa_of(instructions);
+    if isa > Isa::best() {
+        return Err(Error::unimplemented(format!("this processor does not have {isa:?}")));
+    }
+    Ok(isa)
+}
+
+fn name_of(isa: Isa) -> &'static str {
+    match isa {
+        Isa::Portable => "portable",
+        Isa::Avx2 => "avx2",
+        Isa::Avx512 => "avx512",
+    }
+}
+
+impl Library for CpuKernels {
+    fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
+        let isa = isa_of(spec.instructions);
+        let Made { steps, between } = make(isa, request)?;
+        let name: std::sync::Arc<str> = name_of(isa).into();
+        let steps = steps.iter().map(|(prepared, args)| Step::of(prepared, args.clone())).collect();
+        Ok(vec![Variant { numerics: name.clone(), name, between, steps }])
+    }
+
+    fn takes(&self, _: &DeviceSpec, first: &KernelRequest, second: &KernelRequest) -> bool {
+        match (first, second) {
+            (KernelRequest::Anchor { anchor, pooling: None, .. }, KernelRequest::MaxPool(pooling)) => anchor::takes(anchor, pooling),
+            _ => false,
+        }
+    }
+}
+
+impl CpuLibrary for CpuKernels {
+    fn code(&self, spec: &DeviceSpec, call: &KernelCall) -> Result<Prepared> {
+        let isa = available(spec.instructions)?;
+        if *call.variant.name != *name_of(isa) {
+            return Err(Error::unimplemented(format!("no kernel is called {}", call.variant.name)));
+        }
+        let steps = make(isa, &call.request)?.steps;
+        let step = steps.into_iter().nth(call.step as usize);
+        step.map(|(prepared, _)| prepared).ok_or_else(|| Error::internal(format!("no step {} of {}", call.step, call.variant.name)))
+    }
+}
+
+/// The kernels of a request.
+pub(crate) fn make(isa: Isa, request: &KernelRequest) -> Result<Made> {
+    use KernelRequest::*;
+    Ok(match request {
+        Expr { expr, shape, operands } => expr::elementwise_on(isa, expr, shape, operands)?.into(),
+        Anchor { anchor, epilogue, pooling } => anchor::prepare(isa, anchor, epilogue.clone(), *pooling)?.into(),
+        Conv2DBackpropFilter { spec, unpooled } => {
+            let (parts, first, reads) = match unpooled {
+                None => {
+                    let (parts, first) = conv::conv2d_backprop_filter_in_parts_on(isa, *spec)?;
+                    (parts, first, &[0, 1][..])
+                }
+                Some(pool) => {
+                    let made = conv::conv2d_backprop_filter_unpooled_on(isa, *spec, *pool)?;
+                    let (parts, first) = made.ok_or_else(|| Error::unimplemented("a gradient that is better unpooled first"))?;
+                    (parts, first, &[0, 1, 2][..])
+                }
+            };
+            let filter: u64 = spec.filter().iter().product();
+            match parts {
+                1 => first.into(),
+                _ => {
+                    let sum = reduce::reduce(ReduceOp::Sum, DataType::Float, &[parts, filter], &[0])?;
+                    Made::in_parts(first, reads, sum, DataType::Float, parts * filter)?
+                }
+            }
+        }
+        DepthwiseConv2DBackpropInput(spec) => conv::depthwise_conv2d_backprop_input_on(isa, *spec)?.into(),
+        DepthwiseConv2DBackpropFilter(spec) => conv::depthwise_conv2d_backprop_filter_on(isa, *spec)?.into(),
+        MaxPool(Pooling { spec, positions: Positions::None }) => pool::max_pool_on(isa, *spec)?.into(),
+        MaxPool(Pooling { spec, positions }) => pool::max_pool_with_argmax_on(isa, *spec, *positions == Positions::Positive)?.into(),
+        MaxPoolGrad(spec) => pool::max_pool_grad_on(isa, *spec)?.into(),
+        MaxPoolGradOfInput(spec) => pool::max_pool_grad_of_input_on(isa, *spec)?.into(),
+        AvgPool(spec) => pool::avg_pool_on(isa, *spec)?.into(),
+        AvgPoolGrad(spec) => pool::avg_pool_grad_on(isa, *spec)?.into(),
+        BatchNorm { spec, training: false, reserve_3 } => norm::batch_norm_inference_on(isa, *spec, *reserve_3)?.into(),
+        BatchNorm { spec, training: true, reserve_3 } => {
+            let (first, then) = (norm::moments_on(isa, *spec)?, norm::batch_norm_on(isa, *spec, *reserve_3)?);
+            let arguments = 10 + u32::from(*reserve_3);
+            two_of_norm(first, &[0], then, arguments, spec)?
+        }
+        BatchNormGrad { spec, training } => {
+            let (first, then) = (norm::grad_sums_on(isa, *spec)?, norm::batch_norm_grad_on(isa, *spec, *training)?);
+            two_of_norm(first, &[0, 1, 3], then, 10, spec)?
+        }
+        Lrn(spec) => lrn::lrn_on(isa, *spec)?.into(),
+        LrnGrad(spec) => lrn::lrn_grad_on(isa, *spec)?.into(),
+        KernelRequest::Nn(request) => rows(isa, *request)?.into(),
+        KernelRequest::Reduction(request) => reduction(request)?,
+        KernelRequest::Movement { element, movement } => moved(*element, movement)?.into(),
+        KernelRequest::Gather(request) => gathered(request)?.into(),
+        KernelRequest::Random(request) => drawn(*request)?.into(),
+        CheckNumerics { data_type, elements, signs } => check::finite(*data_type, *elements, *signs)?.into(),
+        Require(requirement) => check::require(fault(*requirement)).into(),
+        Nothing => check::nothing().into(),
+        Named(name) => return Err(Error::unimplemented(format!("no kernel is called {name}"))),
+    })
+}
+
+/// A batch normalization's second kernel reads what the first has left, then all of the request's arguments.
+fn two_of_norm(
+    first: Prepared,
+    reads: &[u32],
+    then: Prepared,
+    arguments: u32,
+    spec: &plimsoll_request::norm::BatchNormSpec,
+) -> Result<Made> {
+    let args = std::iter::once(StepArg::Between(0)).chain((0..arguments).map(StepArg::Argument)).collect();
+    Made::in_two(first, reads, then, args, DataType::Float, norm::between(spec).iter().product())
+}
+
+fn rows(isa: Isa, request: Nn) -> Result<Prepared> {
+    match request {
+        Nn::Softmax { log: false, data_type, rows, classes } => nn::softmax(isa, data_type, rows, classes),
+        Nn::Softmax { log: true, data_type, rows, classes } => nn::log_softmax(isa, data_type, rows, classes),
+        Nn::CrossEntropy { data_type, label_type: None, batch, classes } => nn::softmax_cross_entropy(isa, data_type, batch, classes),
+        Nn::CrossEntropy { data_type, label_type: Some(label_type), batch, classes } => {
+            nn::sparse_softmax_cross_entropy(isa, data_type, label_type, batch, classes)
+        }
+    }
+}
+
+fn drawn(request: Random) -> Result<Prepared> {
+    match request {
+        Random::Stateful { distribution, data_type, elements, seed, seed2 } => {
+            RandomOp { distribution, data_type, elements, seed, seed2 }.stateful()
+        }
+        Random::Stateless { distribution, data_type, elements } => random::stateless(distribution, data_type, elements),
+        Random::KeyCounter { seed_type } => random::key_counter(seed_type),
+    }
+}
+
+fn reduction(request: &Reduction) -> Result<Made> {
+    Ok(match request {
+        Reduction::Reduce { op, data_type, shape, axes, divided: true } => reduce::reduction(*op, *data_type, shape, axes)?,
+        Reduction::Reduce { op, data_type, shape, axes, divided: false } => reduce::reduce(*op, *data_type, shape, axes)?.into(),
+        Reduction::HalfSquares { data_type, shape } => reduce::half_squares(*data_type, shape)?,
+        Reduction::Arg { smallest: false, data_type, output_type, shape, axis } => {
+            reduce::arg_max(*data_type, *output_type, shape, *axis)?.into()
+        }
+        Reduction::Arg { smallest: true, data_type, output_type, shape, axis } => {
+            reduce::arg_min(*data_type, *output_type, shape, *axis)?.into()
+        }
+        Reduction::Scan { op, data_type, shape, axis, exclusive, reverse } => {
+            reduce::scan(*op, *data_type, shape, *axis, *exclusive, *reverse)?.into()
+        }
+        Reduction::InTopK { target_type, batch, classes, k } => reduce::in_top_k(*target_type, *batch, *classes, *k)?.into(),
+    })
+}
+
+fn moved(element: usize, request: &Movement) -> Result<Prepared> {
+    match request {
+        Movement::BroadcastTo { from, to } => movement::broadcast_to(element, from, to),
+        Movement::Concat { shapes, axis } => movement::concat(element, &shapes.iter().map(Vec::as_slice).collect::<Vec<_>>(), *axis),
+        Movement::Fill { elements } => movement::fill(element, *elements),
+        Movement::Pack { shape, count, axis } => movement::pack(element, shape, *count, *axis),
+        Movement::Pad { shape, paddings, value: Some(value) } => movement::pad(element, shape, paddings, value),
+        Movement::Pad { shape, paddings, value: None } => movement::pad_with_input(element, shape, paddings),
+        Movement::Reverse { shape, axes } => movement::reverse(element, shape, axes),
+        Movement::Slice { shape, begin, sizes } => movement::slice(element, shape, begin, sizes),
+        Movement::Split { shape, axis, sizes } => movement::split_sizes(element, shape, *axis, sizes),
+        Movement::StridedSlice { shape, begin, strides, sizes } => movement::strided_slice(element, shape, begin, strides, sizes),
+        Movement::StridedSliceGrad { shape, begin, strides, sizes } => movement::strided_slice_grad(element, shape, begin, strides, sizes),
+        Movement::Tile { shape, multiples } => movement::tile(element, shape, multiples),
+        Movement::Transpose { shape, perm } => movement::transpose(element, shape, perm),
+        Movement::Unpack { shape, axis } => movement::unpack(element, shape, *axis),
+    }
+}
+
+fn gathered(request: &Gather) -> Result<Prepared> {
+    match request {
+        Gather::Take { element, params, indices, axis, batch_dims, index_type } => {
+            gather::gather(*element, params, indices, *axis, *batch_dims, *index_type)
+        }
+        Gather::OneHot { element, index_type, shape, depth, axis } => gather::one_hot(*element, *index_type, shape, *depth, *axis),
+        Gather::Segment { op, data_type, index_type, shape, ids_shape, segments } => {
+            gather::unsorted_segment(*op, *data_type, *index_type, shape, ids_shape, *segments)
+        }
+        Gather::Scatter { op, data_type, index_type, shape, indices, scalar_updates } => {
+            gather::scatter(*op, *data_type, *index_type, shape, *indices, *scalar_updates)
+        }
+    }
+}
+
+/// TensorFlow's error where a requirement does not hold.
+fn fault(requirement: Requirement) -> Fault {
+    let fault = |code, message, number| Fault { code, message, numbers: [number, 0] };
+    match requirement {
+        Requirement::Assertion => fault(Code::InvalidArgument, "assertion failed", 0),
+        Requirement::Fetched(index) => fault(Code::InvalidArgument, "Retval[{0}] does not have value", index.into()),
+        Requirement::ReferenceInitialized => fault(Code::FailedPrecondition, "Attempting to use uninitialized value", 0),
+        Requirement::ResourceInitialized => fault(
+            Code::FailedPrecondition,
+            "Could not find variable. This could mean that the variable has been deleted. In TF1, it can also mean the variable is uninitialized.",
+            0,
+        ),
+    }
+}

@@ -1,0 +1,61 @@
+//! Computations whose results an expression can finish before they leave the cache.
+
+use plimsoll_base::DataType;
+use serde::{Deserialize, Serialize};
+
+use crate::conv::ConvSpec;
+use crate::expr::Expr;
+use crate::product::ProductSpec;
+
+/// What is done to every element that an anchor computes before it is written. The element itself is not kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Epilogue {
+    /// Operand 0 is the anchor's element.
+    pub expr: Expr,
+    /// The shapes of the further operands, which broadcast to the anchor's shape.
+    pub operands: Vec<Vec<u64>>,
+}
+
+/// A computation of one tensor from two.
+///
+/// Arguments: the two, the result; with an epilogue: the two, its further operands, its results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Anchor {
+    /// Products of matrices of this type: A, B.
+    Product(DataType, ProductSpec),
+    /// A convolution of floats: input, filter.
+    Conv2D(ConvSpec),
+    /// The gradient of a convolution of floats by its input: filter, gradient by the result.
+    Conv2DBackpropInput(ConvSpec),
+    /// A convolution of floats, each channel by itself: input, filter.
+    DepthwiseConv2D(ConvSpec),
+}
+
+impl Anchor {
+    /// How many tensors it is computed from. They are read in any order: results never lie where they do.
+    pub const INPUTS: usize = 2;
+
+    /// The type of its elements.
+    pub fn data_type(&self) -> DataType {
+        match self {
+            Anchor::Product(data_type, _) => *data_type,
+            _ => DataType::Float,
+        }
+    }
+
+    /// The shape that an epilogue works on. None where there can be no epilogue.
+    pub fn shape(&self) -> Option<Vec<u64>> {
+        match self {
+            Anchor::Product(DataType::Float, spec) if spec.batch == 1 => Some(vec![spec.m, spec.n]),
+            Anchor::Product(..) => None,
+            Anchor::Conv2D(spec) | Anchor::DepthwiseConv2D(spec) => Some(spec.output().to_vec()),
+            Anchor::Conv2DBackpropInput(spec) => Some(spec.input().to_vec()),
+        }
+    }
+
+    /// Whether a result of an epilogue may hold the anchor's elements for a while, so that no operand may lie there but those that
+    /// a variant names as pairs in place.
+    pub fn uses_results(&self) -> bool {
+        !matches!(self, Anchor::Product(..))
+    }
+}

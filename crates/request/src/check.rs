@@ -1,0 +1,16 @@
+//! Conditions that a step depends on.
+
+use serde::{Deserialize, Serialize};
+
+/// What has to hold, each with TensorFlow's error where it does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Requirement {
+    /// An assertion.
+    Assertion,
+    /// A variable that is a reference has been assigned.
+    ReferenceInitialized,
+    /// A resource variable has been assigned.
+    ResourceInitialized,
+    /// The fetched tensor of that number is alive.
+    Fetched(u32),
+}

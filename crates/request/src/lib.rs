@@ -1,0 +1,24 @@
+//! What a kernel is asked to compute, as plain data: operations say it, the library of a kind of device answers it.
+//!
+//! A request has no code, no device and no address. It is written and read with serde, and equal requests are equal values. Each
+//! documents its arguments: inputs, then outputs.
+#![forbid(unsafe_code)]
+
+pub mod anchor;
+pub mod check;
+pub mod conv;
+pub mod expr;
+pub mod gather;
+pub mod lrn;
+pub mod movement;
+pub mod nn;
+pub mod norm;
+pub mod pool;
+pub mod product;
+pub mod random;
+pub mod reduce;
+mod request;
+mod sizes;
+
+pub use request::KernelRequest;
+pub use sizes::elements;

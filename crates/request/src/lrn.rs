@@ -1,0 +1,24 @@
+//! Local response normalization over neighbouring channels.
+
+use serde::{Deserialize, Serialize};
+
+/// `y[c] = x[c] * n[c]^-beta` with `n[c] = bias + alpha * sum(x[c - depth_radius ..= c + depth_radius]^2)`, for each of `rows` rows
+/// of channels.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LrnSpec {
+    /// Positions: images times rows times columns.
+    pub rows: u64,
+    /// Channels.
+    pub channels: u64,
+    /// Neighbours on each side.
+    pub depth_radius: u64,
+    /// What is added, usually to stay away from 0.
+    #[serde(with = "crate::sizes::bits")]
+    pub bias: f32,
+    /// The factor of the sum.
+    #[serde(with = "crate::sizes::bits")]
+    pub alpha: f32,
+    /// The exponent.
+    #[serde(with = "crate::sizes::bits")]
+    pub beta: f32,
+}

@@ -1,0 +1,38 @@
+//! Elements that are moved and not looked at. They are known by their size alone: 1, 2, 4, 8 or 16 bytes.
+
+use serde::{Deserialize, Serialize};
+
+/// What is moved where. Indices, sizes and strides count elements.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "shape: of the input; the other fields are said above them")]
+pub enum Movement {
+    /// `BroadcastTo`: dimensions of 1, and missing ones on the left, are repeated. Arguments: input, output.
+    BroadcastTo { from: Vec<u64>, to: Vec<u64> },
+    /// `ConcatV2`: inputs of these shapes one after the other along `axis`. Arguments: the inputs, output.
+    Concat { shapes: Vec<Vec<u64>>, axis: usize },
+    /// `Fill`: `elements` copies of a scalar. Arguments: the scalar, output.
+    Fill { elements: u64 },
+    /// `Pack`: `count` tensors of `shape` along a new dimension `axis`. Arguments: the inputs, output.
+    Pack { shape: Vec<u64>, count: usize, axis: usize },
+    /// `Pad`, `PadV2`: `(before, after)` elements round each dimension. They are `value`, the bytes of one; without it, the
+    /// second input, a scalar. Arguments: input, the value unless it is given here, output.
+    Pad { shape: Vec<u64>, paddings: Vec<(u64, u64)>, value: Option<Vec<u8>> },
+    /// `ReverseV2`: the order along `axes` turned round. Arguments: input, output.
+    Reverse { shape: Vec<u64>, axes: Vec<usize> },
+    /// `Slice`: the block of `sizes` that starts at `begin`. Arguments: input, output.
+    Slice { shape: Vec<u64>, begin: Vec<u64>, sizes: Vec<u64> },
+    /// `Split`, `SplitV`: parts of these sizes along `axis`. Arguments: input, the outputs.
+    Split { shape: Vec<u64>, axis: usize, sizes: Vec<u64> },
+    /// `StridedSlice` with everything resolved: element `i` along a dimension is input element `begin + i * stride`. A stride
+    /// may be negative, not 0. `sizes` still has the dimensions that are shrunk away, as 1. Arguments: input, output.
+    StridedSlice { shape: Vec<u64>, begin: Vec<u64>, strides: Vec<i64>, sizes: Vec<u64> },
+    /// `StridedSliceGrad` with everything resolved: zeros of `shape`, and the block where [`Movement::StridedSlice`] would
+    /// have taken it. Arguments: the block, output.
+    StridedSliceGrad { shape: Vec<u64>, begin: Vec<u64>, strides: Vec<i64>, sizes: Vec<u64> },
+    /// `Tile`: the input repeated `multiples[i]` times along dimension `i`. Arguments: input, output.
+    Tile { shape: Vec<u64>, multiples: Vec<u64> },
+    /// `Transpose`: output dimension `i` is input dimension `perm[i]`. Arguments: input, output.
+    Transpose { shape: Vec<u64>, perm: Vec<usize> },
+    /// `Unpack`: the tensors along dimension `axis`. Arguments: input, the outputs.
+    Unpack { shape: Vec<u64>, axis: usize },
+}

@@ -1,0 +1,18 @@
+//! Batch normalization and its gradient, channels last.
+
+use serde::{Deserialize, Serialize};
+
+/// Sizes and numbers of a batch normalization.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BatchNormSpec {
+    /// Positions: images times rows times columns.
+    pub rows: u64,
+    /// Channels.
+    pub channels: u64,
+    /// What is added to variances.
+    #[serde(with = "crate::sizes::bits")]
+    pub epsilon: f32,
+    /// How much of the running statistics this batch becomes; 1 is all of it, and nothing else is read then.
+    #[serde(with = "crate::sizes::bits")]
+    pub exponential_avg_factor: f32,
+}

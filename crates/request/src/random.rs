@@ -1,0 +1,33 @@
+//! Random numbers, the same that TensorFlow's kernels for processors give for the same seeds.
+
+use plimsoll_base::DataType;
+use serde::{Deserialize, Serialize};
+
+/// What numbers are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Distribution {
+    /// `RandomUniform`, `StatelessRandomUniformV2`: in [0, 1). Float or double.
+    Uniform,
+    /// `RandomStandardNormal`, `StatelessRandomNormalV2`: mean 0, deviation 1. Float or double.
+    Normal,
+    /// `TruncatedNormal`, `StatelessTruncatedNormalV2`: as normal, redrawn until within two of the mean. Float or double.
+    TruncatedNormal,
+    /// `RandomUniformInt`, `StatelessRandomUniformIntV2`: in [minval, maxval), two scalar inputs. Int32 or int64.
+    UniformInt,
+}
+
+/// What is drawn, and where the generator's counter comes from. At run time a fault where `minval >= maxval`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "data_type and elements: of the output; the other fields are said above them")]
+pub enum Random {
+    /// Fills the output and advances the state: 8 bytes, a little-endian count of blocks set aside so far. `seed` and `seed2`
+    /// are the attributes; where both are 0, 0 it is. Arguments: minval, maxval (`UniformInt` only), then the outputs: state
+    /// (read and advanced), output.
+    Stateful { distribution: Distribution, data_type: DataType, elements: u64, seed: i64, seed2: i64 },
+    /// The Philox algorithm from a given counter. Arguments: key (`uint64[1]`), counter (`uint64[2]`), minval, maxval
+    /// (`UniformInt` only), output.
+    Stateless { distribution: Distribution, data_type: DataType, elements: u64 },
+    /// `StatelessRandomGetKeyCounter` for the Philox algorithm. Arguments: seed (two of `seed_type`, int32 or int64), then the
+    /// outputs: key (`uint64[1]`), counter (`uint64[2]`).
+    KeyCounter { seed_type: DataType },
+}

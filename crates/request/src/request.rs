@@ -1,0 +1,135 @@
+//! The request.
+
+use plimsoll_base::DataType;
+use serde::{Deserialize, Serialize};
+
+use crate::anchor::{Anchor, Epilogue};
+use crate::check::Requirement;
+use crate::conv::ConvSpec;
+use crate::expr::Expr;
+use crate::gather::Gather;
+use crate::lrn::LrnSpec;
+use crate::movement::Movement;
+use crate::nn::Nn;
+use crate::norm::BatchNormSpec;
+use crate::pool::{PoolSpec, Pooling};
+use crate::random::{Distribution, Random};
+use crate::reduce::Reduction;
+
+/// What is to be computed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum KernelRequest {
+    /// An expression for every element of `shape`. Arguments: operands of shapes that broadcast to it, then results.
+    Expr {
+        /// What is computed of one element of each operand.
+        expr: Expr,
+        /// What it is computed for.
+        shape: Vec<u64>,
+        /// The shapes of the operands.
+        operands: Vec<Vec<u64>>,
+    },
+    /// A product or a convolution, with what is done to its elements before they are written. With a pooling, that follows, and
+    /// its results are the results.
+    Anchor {
+        /// What is computed.
+        anchor: Anchor,
+        /// What follows for each element.
+        epilogue: Option<Epilogue>,
+        /// What follows that.
+        pooling: Option<Pooling>,
+    },
+    /// The gradient of a convolution of floats by its filter. Arguments: input, gradient by the result, gradient by the filter.
+    /// With `unpooled` the gradient by the result is that of a max pooling by its input; arguments: input, positions, gradient by
+    /// the pooling's result, gradient by the filter.
+    Conv2DBackpropFilter {
+        /// The convolution.
+        spec: ConvSpec,
+        /// The pooling of the convolution's results.
+        unpooled: Option<PoolSpec>,
+    },
+    /// The gradient of a depthwise convolution of floats by its input: filter, gradient by the result, gradient by the input.
+    DepthwiseConv2DBackpropInput(ConvSpec),
+    /// The gradient of a depthwise convolution of floats by its filter: input, gradient by the result, gradient by the filter.
+    DepthwiseConv2DBackpropFilter(ConvSpec),
+    /// Maxima of windows; what is left beside them is what the pooling says. Arguments: input, output, positions where they are
+    /// wanted (see [`crate::pool::ArgMax`]).
+    MaxPool(Pooling),
+    /// The gradient of a max pooling by its positions. Arguments: positions, gradient by the output, gradient by the input.
+    MaxPoolGrad(PoolSpec),
+    /// The gradient of a max pooling. Arguments: input, output, gradient by the output, gradient by the input.
+    MaxPoolGradOfInput(PoolSpec),
+    /// Means of windows. Arguments: input, output.
+    AvgPool(PoolSpec),
+    /// The gradient of means of windows. Arguments: gradient by the output, gradient by the input.
+    AvgPoolGrad(PoolSpec),
+    /// `FusedBatchNorm` of floats. Arguments: x, scale, offset, mean, variance; y, and of each channel: the running mean and
+    /// variance, the batch's mean and variance (in training; 0 else), and with `reserve_3` one number that is 0.
+    BatchNorm {
+        /// Sizes and numbers.
+        spec: BatchNormSpec,
+        /// Whether statistics are those of the batch.
+        training: bool,
+        /// Whether there is a sixth output.
+        reserve_3: bool,
+    },
+    /// `FusedBatchNormGrad` of floats. Arguments: gradient by y, x, scale, mean, variance; gradients by x, scale and offset,
+    /// and two without elements.
+    BatchNormGrad {
+        /// Sizes and numbers.
+        spec: BatchNormSpec,
+        /// Whether statistics were those of the batch.
+        training: bool,
+    },
+    /// `LRN` of floats. Arguments: input, output.
+    Lrn(LrnSpec),
+    /// `LRNGrad` of floats. Arguments: gradient by the output, input, output, gradient by the input.
+    LrnGrad(LrnSpec),
+    /// Softmax and losses.
+    Nn(Nn),
+    /// Reductions and their kin.
+    Reduction(Reduction),
+    /// Elements moved.
+    Movement {
+        /// Bytes of an element.
+        element: usize,
+        /// Which go where.
+        movement: Movement,
+    },
+    /// Rows and elements that indices name.
+    Gather(Gather),
+    /// Random numbers.
+    Random(Random),
+    /// `CheckNumerics`, and `CheckNumericsV2` where the error names `signs`: the output is the input, bit for bit; a fault where an
+    /// element is infinite or no number. Arguments: input, output. Float or double.
+    CheckNumerics {
+        /// The element type.
+        data_type: DataType,
+        /// How many elements.
+        elements: u64,
+        /// Whether the error says which infinity.
+        signs: bool,
+    },
+    /// Fails where a condition does not hold. Argument: the condition, one bool.
+    Require(Requirement),
+    /// Does nothing: a command whose waits others wait for. No arguments.
+    Nothing,
+    /// A kernel that a library knows by name: of a device outside of this project, or of a test.
+    Named(String),
+}
+
+impl KernelRequest {
+    /// Whether some elements make it fail. A plan keeps effects that follow behind it.
+    pub fn can_fail(&self) -> bool {
+        match self {
+            KernelRequest::Expr { expr, .. } => expr.can_fail(),
+            KernelRequest::Anchor { epilogue, .. } => epilogue.as_ref().is_some_and(|epilogue| epilogue.expr.can_fail()),
+            KernelRequest::Gather(Gather::OneHot { .. }) => false,
+            KernelRequest::Gather(_) | KernelRequest::CheckNumerics { .. } | KernelRequest::Require(_) | KernelRequest::Named(_) => true,
+            KernelRequest::Nn(Nn::CrossEntropy { label_type, .. }) => label_type.is_some(),
+            KernelRequest::Random(Random::Stateful { distribution, .. } | Random::Stateless { distribution, .. }) => {
+                *distribution == Distribution::UniformInt
+            }
+            _ => false,
+        }
+    }
+}
