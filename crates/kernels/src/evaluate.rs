@@ -1,9 +1,9 @@
 //! Computes requests on values at hand, outside any plan: constant folding. The portable kernels give the same bits everywhere.
 
 use plimsoll_base::{Error, Result};
-#[cfg(test)]
-use plimsoll_device::Prepared;
 use plimsoll_device::{Args, Evaluate, InstructionSet, StepArg};
+#[cfg(test)]
+use plimsoll_device::{Fault, Prepared};
 use plimsoll_request::KernelRequest;
 
 use crate::CpuKernels;
@@ -75,9 +75,6 @@ pub fn run_on_bytes(prepared: &Prepared, inputs: &[&[u8]], output_bytes: &[u64])
     let args = Args { pointers: &pointers, scratch: scratch.as_mut_ptr(), worker: worker.as_mut_ptr() };
     // SAFETY: every buffer is its own, 64-byte aligned and as long as the caller says the kernel was prepared for; one
     // thread runs all pieces.
-    unsafe { prepared.kernel.run(0..prepared.chunks, &args) }.map_err(|fault| {
-        debug_assert!(prepared.kernel.can_fail(), "{:?} failed: {fault:?}", prepared.kernel);
-        fault.to_error()
-    })?;
+    unsafe { prepared.kernel.run(0..prepared.chunks, &args) }.map_err(Fault::to_error)?;
     Ok(outputs.iter().map(|output| output.as_slice().to_vec()).collect())
 }
