@@ -7,13 +7,13 @@
 
 use std::time::Instant;
 
-use std::sync::Arc;
-use plimsoll_kernels::CpuKernels;
 use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec, InstructionSet};
 use plimsoll_formats::read_graph_def;
 use plimsoll_graph::{AttrValue, Attrs, Graph, GraphDef, NodeDef};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
 use plimsoll_plan::{PlaceOptions, place};
+use std::sync::Arc;
 
 fn main() -> plimsoll::Result<()> {
     let registry = Registry::standard(Arc::new(CpuKernels));
@@ -71,11 +71,18 @@ fn towers(count: usize) -> GraphDef {
         let b = add(at("b"), "VariableV2", vec![], "", handle.to_vec());
         let read = add(at("read"), "ReadVariableOp", vec![w.clone()], &card, vec![("dtype", float())]);
         let product = add(at("product"), "MatMul", vec![last.clone(), read], &card, vec![("T", float())]);
-        let own = add(at("b/read"), "Identity", vec![b.clone()], "", vec![("T", float()), ("_class", AttrValue::texts(&[format!("loc:@{b}")]))]);
+        let own =
+            add(at("b/read"), "Identity", vec![b.clone()], "", vec![("T", float()), ("_class", AttrValue::texts(&[format!("loc:@{b}")]))]);
         let sum = add(at("sum"), "AddV2", vec![product, own], &card, vec![("T", float())]);
         add(at("shape"), "Shape", vec![sum.clone()], "", vec![("T", float())]);
         let change = add(at("change"), "Neg", vec![sum.clone()], "", vec![("T", float())]);
-        add(at("update"), "AssignAdd", vec![b.clone(), change], "", vec![("T", float()), ("_class", AttrValue::texts(&[format!("loc:@{b}")]))]);
+        add(
+            at("update"),
+            "AssignAdd",
+            vec![b.clone(), change],
+            "",
+            vec![("T", float()), ("_class", AttrValue::texts(&[format!("loc:@{b}")]))],
+        );
         last = add(at("out"), "Relu", vec![sum], &card, vec![("T", float())]);
     }
     GraphDef { nodes, ..GraphDef::default() }

@@ -7,13 +7,13 @@
 
 use std::time::Instant;
 
-use std::sync::Arc;
-use plimsoll_kernels::CpuKernels;
 use plimsoll_device::interpret::Loaded;
 use plimsoll_device::{DeviceSpec, InstructionSet, Library};
 use plimsoll_graph::{AttrValue, Attrs, Graph, GraphDef, NodeDef, PartialShape, Shape};
+use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
 use plimsoll_plan::{Feed, PlaceOptions, Request, Signature, place, plan};
+use std::sync::Arc;
 
 /// A graph and what is run of it.
 #[derive(Default)]
@@ -68,11 +68,18 @@ fn main() -> plimsoll::Result<()> {
             let feed = |tensor: String| Feed { tensor, data_type: plimsoll::DataType::Float, shape: Shape::from([4]), value: None };
             let signature = Signature { feeds: feeds.into_iter().map(feed).collect(), fetches, targets };
             let libraries = vec![&CpuKernels as &dyn Library; devices.len()];
-            let request = Request { graph: &graph, registry: &registry, devices: &devices, libraries: &libraries, placement: &placement, signature: &signature };
+            let request = Request {
+                graph: &graph,
+                registry: &registry,
+                devices: &devices,
+                libraries: &libraries,
+                placement: &placement,
+                signature: &signature,
+            };
             let plan = plan(&request)?;
             note(&mut times);
             for (index, queue) in plan.queues().iter().enumerate() {
-                Loaded::new(index as u32, &queue.program, 2)?;
+                Loaded::new(index as u32, &queue.program, 2, &devices[0], &CpuKernels)?;
             }
             note(&mut times);
             let text = plan.to_string();

@@ -54,13 +54,35 @@ fn main() {
             // SAFETY: the strides describe slices of these lengths.
             || unsafe {
                 gemm::gemm(
-                    m, n, k, c.as_mut_ptr(), 1, n as isize, false, a.as_ptr(), a_column, a_row, b.as_ptr(), b_column, b_row, 0.0f32, 1.0f32, false,
-                    false, false, gemm::Parallelism::None,
+                    m,
+                    n,
+                    k,
+                    c.as_mut_ptr(),
+                    1,
+                    n as isize,
+                    false,
+                    a.as_ptr(),
+                    a_column,
+                    a_row,
+                    b.as_ptr(),
+                    b_column,
+                    b_row,
+                    0.0f32,
+                    1.0f32,
+                    false,
+                    false,
+                    false,
+                    gemm::Parallelism::None,
                 )
             },
             flops,
         );
-        println!("{m:5} x {n:4} x {k:4} {}{}  ours {ours:6.1}  gemm {theirs:6.1} GFLOP/s  ratio {:.2}", mark(transpose_a), mark(transpose_b), ours / theirs);
+        println!(
+            "{m:5} x {n:4} x {k:4} {}{}  ours {ours:6.1}  gemm {theirs:6.1} GFLOP/s  ratio {:.2}",
+            mark(transpose_a),
+            mark(transpose_b),
+            ours / theirs
+        );
     }
 }
 

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use plimsoll_kernels::CpuKernels;
 use plimsoll::{DataType, Devices, Feed, GraphBuilder, HostTensor, Options, Registry, Shape, Signature};
+use plimsoll_kernels::CpuKernels;
 
 fn main() -> plimsoll::Result<()> {
     let mut builder = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
@@ -29,6 +29,12 @@ fn main() -> plimsoll::Result<()> {
         })
         .collect();
     nanoseconds.sort_by(f64::total_cmp);
-    println!("a*x+b = {:?}: {:.0} ns a call (p10 {:.0}, p90 {:.0})", y.to_vec::<f32>()?, nanoseconds[100], nanoseconds[20], nanoseconds[180]);
+    println!(
+        "a*x+b = {:?}: {:.0} ns a call (p10 {:.0}, p90 {:.0})",
+        y.to_vec::<f32>()?,
+        nanoseconds[100],
+        nanoseconds[20],
+        nanoseconds[180]
+    );
     Ok(())
 }

@@ -22,13 +22,6 @@ pub struct Variant {
     pub steps: Vec<Step>,
 }
 
-impl Variant {
-    /// What all of it costs.
-    pub fn cost(&self) -> Cost {
-        self.steps.iter().fold(Cost::default(), |sum, step| sum + step.cost)
-    }
-}
-
 /// An argument of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StepArg {

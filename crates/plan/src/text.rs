@@ -54,6 +54,12 @@ impl Display for Plan {
                 if let Some(guard) = command.guard {
                     write!(f, " if {}", buffer(guard))?;
                 }
+                if let Work::Kernel(call) = &command.work {
+                    write!(f, " by {}", call.variant.name)?;
+                    if call.variant.steps.len() > 1 {
+                        write!(f, "#{}", call.step)?;
+                    }
+                }
                 if let Some(scratch) = command.scratch {
                     write!(f, " scratch {}", buffer(scratch))?;
                 }

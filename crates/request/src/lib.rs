@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod anchor;
+mod bits;
 pub mod check;
 pub mod conv;
 pub mod expr;
@@ -18,7 +19,5 @@ pub mod product;
 pub mod random;
 pub mod reduce;
 mod request;
-mod sizes;
 
 pub use request::KernelRequest;
-pub use sizes::elements;

@@ -13,12 +13,12 @@ pub struct LrnSpec {
     /// Neighbours on each side.
     pub depth_radius: u64,
     /// What is added, usually to stay away from 0.
-    #[serde(with = "crate::sizes::bits")]
+    #[serde(with = "crate::bits")]
     pub bias: f32,
     /// The factor of the sum.
-    #[serde(with = "crate::sizes::bits")]
+    #[serde(with = "crate::bits")]
     pub alpha: f32,
     /// The exponent.
-    #[serde(with = "crate::sizes::bits")]
+    #[serde(with = "crate::bits")]
     pub beta: f32,
 }

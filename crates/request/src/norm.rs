@@ -10,9 +10,9 @@ pub struct BatchNormSpec {
     /// Channels.
     pub channels: u64,
     /// What is added to variances.
-    #[serde(with = "crate::sizes::bits")]
+    #[serde(with = "crate::bits")]
     pub epsilon: f32,
     /// How much of the running statistics this batch becomes; 1 is all of it, and nothing else is read then.
-    #[serde(with = "crate::sizes::bits")]
+    #[serde(with = "crate::bits")]
     pub exponential_avg_factor: f32,
 }

@@ -386,6 +386,7 @@ impl Lowering<'_> {
         let variant = Arc::new(choose(self.request, device, &request)?);
         let request = Arc::new(request);
         let mut between: Vec<Option<View>> = vec![None; variant.between.len()];
+        let mut written: Vec<ValueId> = Vec::new();
         for (number, step) in variant.steps.iter().enumerate() {
             let all = || (0..(inputs.len() + results.len()) as u32).map(StepArg::Argument).collect();
             let (mut reads, mut writes, mut args) = (Vec::new(), Vec::new(), Vec::new());
@@ -418,9 +419,16 @@ impl Lowering<'_> {
             }
             let call = KernelCall { request: request.clone(), variant: variant.clone(), step: number as u32 };
             let is_last = number + 1 == variant.steps.len();
+            if step.args.is_some() {
+                written.extend(&writes);
+            }
             self.work(id, WorkKind::Kernel { call, args }, reads, writes, is_root && is_last);
         }
-        Ok(())
+        let writes_all = variant.steps.iter().any(|step| step.args.is_none());
+        match results.iter().position(|result| !writes_all && !written.contains(result)) {
+            Some(result) => Err(Error::internal(format!("no step of {} writes result {result}", variant.name))),
+            None => Ok(()),
+        }
     }
 
     /// Output `index` is `source`, seen as the output's type and shape.

@@ -1,6 +1,7 @@
 //! Plans and placements. One program, since each takes its time to link and its place on the disk.
 
 mod clock;
+mod libraries;
 mod placement;
 mod placer;
 mod placing;
