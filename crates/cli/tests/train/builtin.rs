@@ -129,7 +129,9 @@ fn a_killed_training_leaves_its_latest_checkpoint() {
         let out = text(&output.stdout);
         assert!(output.status.success(), "{what:?}: {}", text(&output.stderr));
         let step = out.lines().find_map(|line| line.strip_prefix("resumed after step ")).and_then(|step| step.parse::<u64>().ok());
-        assert!(step.unwrap() > 1 && (every != "7" || step.unwrap() % 7 == 0), "{out}");
+        // A network of an ensemble is asked to end when its program is gone, and may write another one at the step that it is at.
+        let is_at_will = every != "7" || is_ensemble;
+        assert!(step.unwrap() > 1 && (is_at_will || step.unwrap() % 7 == 0), "{out}");
         assert!(out.contains("nothing to do: --steps 1 is not after that"), "{out}");
     }
 }

@@ -7,6 +7,7 @@
 mod branch;
 mod checkpoint;
 mod effects;
+mod kernel;
 mod space;
 mod together;
 mod variables;
@@ -14,14 +15,11 @@ mod variables;
 pub(crate) use checkpoint::settle_saves;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use plimsoll_base::{Bytes, DataType, Error, Kind, Result};
-use plimsoll_device::{KernelCall, StepArg};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, IdVec, Node, NodeId, Output};
 use plimsoll_ops::{KernelCx, Lower, Meta};
-use plimsoll_request::KernelRequest;
 use plimsoll_request::expr::{Expr, ExprBuilder, Part, PartOperand, Reg, Scalar};
 
 use self::branch::Branches;
@@ -31,7 +29,7 @@ use crate::condition::Condition;
 use crate::infer::Pruned;
 use crate::lir::{Arg, Home, Lir, ValueId, View, WorkId, WorkKind};
 use crate::plan::{DeviceId, PlanFeed, PlanFetch};
-use crate::prepare::{choose, choose_one};
+use crate::prepare::choose_one;
 
 /// What an output of a node is.
 #[derive(Clone, Debug)]
@@ -378,57 +376,6 @@ impl Lowering<'_> {
         let guard = self.branches.guard;
         let work = self.lir.work(kind, device, vec![id], inputs, outputs);
         (work.is_root, work.guard) = (is_root, guard);
-    }
-
-    /// The works of a request whose arguments are all inputs, then all results: one for each step of its variant.
-    fn kernel(&mut self, id: NodeId, request: KernelRequest, inputs: Vec<View>, results: Vec<ValueId>, is_root: bool) -> Result<()> {
-        let device = self.device(id);
-        let variant = Arc::new(choose(self.request, device, &request)?);
-        let request = Arc::new(request);
-        let mut between: Vec<Option<View>> = vec![None; variant.between.len()];
-        let mut written: Vec<ValueId> = Vec::new();
-        for (number, step) in variant.steps.iter().enumerate() {
-            let all = || (0..(inputs.len() + results.len()) as u32).map(StepArg::Argument).collect();
-            let (mut reads, mut writes, mut args) = (Vec::new(), Vec::new(), Vec::new());
-            for arg in step.args.clone().unwrap_or_else(all) {
-                let outside = || Error::internal(format!("{}: a step without its argument {arg:?}", variant.name));
-                let read = match arg {
-                    StepArg::Argument(index) if (index as usize) < inputs.len() => Some(inputs[index as usize].clone()),
-                    StepArg::Argument(index) => {
-                        args.push(Arg::Output(writes.len()));
-                        writes.push(*results.get(index as usize - inputs.len()).ok_or_else(outside)?);
-                        None
-                    }
-                    StepArg::Between(index) => {
-                        let view = between.get_mut(index as usize).ok_or_else(outside)?;
-                        if view.is_none() {
-                            let bytes = variant.between[index as usize];
-                            let value = self.lir.value(device, Home::Arena, bytes, id);
-                            args.push(Arg::Output(writes.len()));
-                            writes.push(value);
-                            *view = Some(View { value, data_type: DataType::Uint8, shape: [bytes].into() });
-                            continue;
-                        }
-                        view.clone()
-                    }
-                };
-                if let Some(read) = read {
-                    args.push(Arg::Input(reads.len()));
-                    reads.push(read);
-                }
-            }
-            let call = KernelCall { request: request.clone(), variant: variant.clone(), step: number as u32 };
-            let is_last = number + 1 == variant.steps.len();
-            if step.args.is_some() {
-                written.extend(&writes);
-            }
-            self.work(id, WorkKind::Kernel { call, args }, reads, writes, is_root && is_last);
-        }
-        let writes_all = variant.steps.iter().any(|step| step.args.is_none());
-        match results.iter().position(|result| !writes_all && !written.contains(result)) {
-            Some(result) => Err(Error::internal(format!("no step of {} writes result {result}", variant.name))),
-            None => Ok(()),
-        }
     }
 
     /// Output `index` is `source`, seen as the output's type and shape.
