@@ -1,10 +1,11 @@
 //! Computes requests on values at hand, outside any plan: constant folding. The portable kernels give the same bits everywhere.
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Evaluate, InstructionSet, StepArg};
 #[cfg(test)]
 use plimsoll_device::{Fault, Prepared};
 use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::Anchor;
 
 use crate::CpuKernels;
 use crate::aligned::AlignedBytes;
@@ -12,8 +13,30 @@ use crate::library::{Made, available, make};
 
 impl Evaluate for CpuKernels {
     fn evaluate(&self, request: &KernelRequest, inputs: &[&[u8]], outputs: &[u64]) -> Result<Vec<Vec<u8>>> {
-        self.evaluate_on(InstructionSet::Baseline, request, inputs, outputs)
+        // Without fused multiplication, sums of floats lose what TensorFlow's keep. Sums in doubles lose less than either.
+        let KernelRequest::Anchor { anchor: Anchor::Product(DataType::Float, spec), epilogue: None, pooling: None } = request else {
+            return self.evaluate_on(InstructionSet::Baseline, request, inputs, outputs);
+        };
+        let anchor = Anchor::Product(DataType::Double, *spec);
+        let request = KernelRequest::Anchor { anchor, epilogue: None, pooling: None };
+        let inputs: Vec<Vec<u8>> = inputs.iter().map(|bytes| widened(bytes)).collect();
+        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let outputs: Vec<u64> = outputs.iter().map(|bytes| bytes.saturating_mul(2)).collect();
+        let results = self.evaluate_on(InstructionSet::Baseline, &request, &inputs, &outputs)?;
+        Ok(results.iter().map(|bytes| narrowed(bytes)).collect())
     }
+}
+
+/// Floats as doubles.
+fn widened(bytes: &[u8]) -> Vec<u8> {
+    let (floats, _) = bytes.as_chunks::<4>();
+    floats.iter().flat_map(|float| f64::from(f32::from_le_bytes(*float)).to_le_bytes()).collect()
+}
+
+/// Doubles as floats.
+fn narrowed(bytes: &[u8]) -> Vec<u8> {
+    let (doubles, _) = bytes.as_chunks::<8>();
+    doubles.iter().flat_map(|double| (f64::from_le_bytes(*double) as f32).to_le_bytes()).collect()
 }
 
 impl CpuKernels {

@@ -46,7 +46,7 @@ pub use plan::{
 pub use request::{Feed, Request, Signature};
 pub use traffic::Transfer;
 
-use plimsoll_base::Result;
+use plimsoll_base::{Error, Result};
 
 /// Makes the plan of a request. Limits are not looked at: see [`check_limits`].
 ///
@@ -55,6 +55,10 @@ use plimsoll_base::Result;
 /// rules say of its inputs; UNIMPLEMENTED for operations that have no rules or kernels here and for shapes that are known
 /// only when the graph runs. Each names the node.
 pub fn plan(request: &Request<'_>) -> Result<Plan> {
+    if request.libraries.len() != request.devices.len() {
+        let (libraries, devices) = (request.libraries.len(), request.devices.len());
+        return Err(Error::invalid_argument(format!("{libraries} libraries for {devices} devices")));
+    }
     let pruned = infer::prune_and_infer(request)?;
     let mut lir = lower::lower(request, &pruned)?;
     lir.drop_dead();

@@ -39,7 +39,7 @@ const SECONDS_PER_COMMAND: f64 = 2e-7;
 /// What the device's library says.
 pub(crate) fn choose(request: &Request<'_>, device: DeviceId, kernel: &KernelRequest) -> Result<Variant> {
     let spec = &request.devices[device.index()];
-    let library = request.libraries.get(device.index()).ok_or_else(|| Error::internal(format!("{} has no library", spec.name)))?;
+    let library = request.libraries[device.index()];
     let seconds = |variant: &Variant, spec: &DeviceSpec| variant.steps.iter().map(|step| spec.seconds(step.cost)).sum::<f64>();
     let variants = library.variants(spec, kernel)?.into_iter().filter(|variant| !variant.steps.is_empty());
     let best = variants.min_by(|one, other| seconds(one, spec).total_cmp(&seconds(other, spec)));
