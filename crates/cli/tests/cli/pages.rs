@@ -1,24 +1,25 @@
-//! The README and the pages in `docs/` are true: their `console` blocks are run, and what is printed compared; their `sh` blocks work as
-//! pasted. `PLIMSOLL_BLESS=1` writes anew what differs.
+//! The README and the pages in `docs/` are true. Their `console` blocks are run, and their output is compared; their `sh` blocks
+//! work as pasted. `PLIMSOLL_BLESS=1` writes anew what differs.
 //!
-//! A line of a `console` block that begins with `$ ` is a command; below it is what it prints on standard output and standard error, as a
-//! terminal shows it. Process ids, sizes, times and errors of values may differ; the sizes in lines that say what was promised may be a
-//! tenth or two pages off, since kernels take their scratch by the processor. A block is a shell of its own on a machine of its own; of what shells
-//! know, it has:
+//! A line of a `console` block that begins with `$ ` is a command; below it is what it prints on standard output and standard
+//! error, as a terminal shows it. Process ids, sizes, times and errors of values may differ. The sizes in lines about promises may
+//! be a tenth or two pages off, since kernels take their scratch by the processor. A block is a shell of its own on a machine of
+//! its own; of what shells know, it has:
 //!
 //! - `export NAME=VALUE`, and `NAME=VALUE` before a command;
 //! - `plimsoll …`, which may be written `cargo run --release -- …`, in the foreground: it fails where it prints an error, or that a plan
 //!   does not fit, and only there;
-//! - `plimsoll … &`: runs on; below it is what it prints first. What comes next is run again, as long as that takes, until the
-//!   programs in the background are so far that it prints what stands there;
+//! - `plimsoll … &`: runs on; below it is what it prints first. The next command is run again until the programs in the background
+//!   have come so far that it prints the page's text, or patience ends;
 //! - `$HOME/` at the beginning of a word, which is the block's own folder;
+//! - a line `[...]`, at most one below a command, for lines of output that the page leaves out;
 //! - `kill %N` and `kill -9 %N` for the N-th of those, and `wait %N`, which prints what else it says until it ends.
 //!
-//! In `sh` blocks every line that begins with `cargo run --release -- ` must succeed, in the order of the page. Whatever is written under
-//! `target/` goes to a folder of the test's own.
+//! In `sh` blocks every line that begins with `cargo run --release -- ` must succeed, in the order of the page; ` # ` begins a
+//! comment. Files under `target/` go to a folder of the test's own.
 //!
-//! A `python` block is a program, run by `python3` with the package in `python/`, on a machine of its own with two simulated cards of
-//! 4 GiB; the `text` block that follows is what it prints. Where there is no python3 of 3.9 or later, it is skipped.
+//! A `python` block is a program. `python3` runs it with the package in `python/`, on a machine of its own with two simulated cards
+//! of 4 GiB. Its output is in the `text` block that follows. Where there is no python3 of 3.9 or later, it is skipped.
 
 use std::io::{BufRead, BufReader, PipeReader};
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ use super::{Folder, cases};
 /// More than any of this takes on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a page has at least, so that a page whose blocks are no longer found is noticed.
+/// The least number of blocks of a page, so that a page whose blocks are no longer found is noticed.
 struct Least {
     compared: usize,
     pasted: usize,
@@ -46,12 +47,22 @@ fn the_book_is_true() {
 
 #[test]
 fn the_readme_is_true() {
-    page("README.md", &root(), &Least { compared: 2, pasted: 12 });
+    page("README.md", &root(), &Least { compared: 3, pasted: 1 });
+}
+
+#[test]
+fn the_page_on_commands_is_true() {
+    page("docs/commands.md", &root(), &Least { compared: 0, pasted: 11 });
+}
+
+#[test]
+fn the_page_on_functions_is_true() {
+    page("docs/functions.md", &root(), &Least { compared: 1, pasted: 0 });
 }
 
 #[test]
 fn the_page_on_training_is_true() {
-    page("docs/training.md", &root(), &Least { compared: 1, pasted: 2 });
+    page("docs/training.md", &root(), &Least { compared: 2, pasted: 6 });
 }
 
 fn root() -> PathBuf {
@@ -95,7 +106,7 @@ fn page(name: &str, place: &Path, least: &Least) {
                     let same = is_same(&printed, &wanted);
                     let place = place_of(at);
                     assert!(bless || same, "{place}: {}\nprints\n{printed}\nand the page says\n{wanted}", block[at]);
-                    let shown = if same { &wanted } else { &printed };
+                    let shown = if same { wanted } else { elided(&printed, &wanted) };
                     written += &format!("{}\n{shown}{}", block[at], if shown.is_empty() { "" } else { "\n" });
                 }
                 written += "```\n";
@@ -105,7 +116,8 @@ fn page(name: &str, place: &Path, least: &Least) {
                 for (at, line) in lines.by_ref().take_while(|(_, line)| *line != "```") {
                     written += &format!("{line}\n");
                     if line.starts_with("cargo run --release -- ") {
-                        let said = shell.run(line, "");
+                        let command = line.split_once(" # ").map_or(line, |(command, _comment)| command.trim_end());
+                        let said = shell.run(command, "");
                         assert!(!said.lines().any(|line| line.starts_with("error: ")), "{name}:{}: {line}\n{said}", at + 1);
                         pasted += 1;
                     }
@@ -135,8 +147,19 @@ fn is_same(printed: &str, wanted: &str) -> bool {
     };
     let is_near = |(got, want): (&f64, &f64)| (got - want).abs() <= f64::max(0.1 * want, 8192.0);
     let (printed, wanted) = (unwrapped(printed), unwrapped(wanted));
+    let printed = elided(&printed, &wanted);
     let (got, want) = (promises(&printed), promises(&wanted));
     masks(&printed) == masks(&wanted) && got.len() == want.len() && got.iter().zip(&want).all(is_near)
+}
+
+/// The printed text with a line `[...]` in place of the lines for which `wanted` has one.
+fn elided(printed: &str, wanted: &str) -> String {
+    let Some((head, tail)) = wanted.split_once("\n[...]\n") else { return printed.to_string() };
+    let (head, tail, lines) = (head.lines().count(), tail.lines().count(), printed.lines().collect::<Vec<_>>());
+    match lines.len().checked_sub(tail).filter(|end| *end >= head) {
+        Some(end) => [&lines[..head], &["[...]"], &lines[end..]].concat().join("\n"),
+        None => printed.to_string(),
+    }
 }
 
 /// The text with one line for each refusal that a training wraps: where it does depends on its numbers.
@@ -158,7 +181,7 @@ fn masks(text: &str) -> String {
         match words[..] {
             ["|", gpu, pid, "C", ..] => line.replacen(pid, "#", if gpu == pid { 2 } else { 1 }),
             ["|", "plimsoll", version, "Driver", ..] => line.replacen(version, "#", 1),
-            // What a sweep says of a run: its numbers are sizes and times.
+            // The line of a sweep about a run: its numbers are sizes and times.
             [first, .., "done"] if !first.starts_with('|') => without_numbers(line),
             [first, .., "s"] if first.split_once('/').is_some_and(|(at, of)| at.parse::<u32>().and(of.parse::<u32>()).is_ok()) => {
                 without_numbers(line)
@@ -173,7 +196,7 @@ fn masks(text: &str) -> String {
     for at in 1..words.len() {
         match words[at - 1].trim_start_matches('(') {
             "pid " => words[at] = words[at].replace(|c: char| c.is_ascii_digit(), ""),
-            // What a training comes to, and the time it takes to print it.
+            // The results of a training, and the time it takes to print them.
             "loss " => words[at] = without_digits(&words[at]),
             "images: " | "averages: " => {
                 words[at] = words[at].trim().parse::<f64>().map_or(words[at].clone(), |value| format!("{value:.0} "))
@@ -199,7 +222,7 @@ fn without_numbers(line: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// What a Python program prints; none where there is no Python that could run it.
+/// The output of a Python program; none where there is no Python that could run it.
 fn python(program: &str, block: &str) -> Option<String> {
     let is_there = Command::new("python3").args(["-c", "import sys; sys.exit(sys.version_info < (3, 9))"]).output();
     if !is_there.is_ok_and(|output| output.status.success()) {
@@ -222,9 +245,9 @@ struct Shell {
     bless: bool,
     /// Where commands run.
     place: PathBuf,
-    /// What stands for `target/`.
+    /// The folder in place of `target/`.
     kept: PathBuf,
-    /// What is exported; the state folder is the machine.
+    /// Exported variables; the state folder is the machine.
     exported: Vec<(String, String)>,
     jobs: Vec<Job>,
     machine: Folder,
@@ -237,7 +260,7 @@ impl Shell {
         Shell { bless, place: place.to_path_buf(), kept: kept.to_path_buf(), exported, jobs: Vec::new(), machine }
     }
 
-    /// Does what the line says. What is printed: as it is wanted, if that is what it comes to in time.
+    /// Does what the line says. The output: the expected one, if it comes to that in time.
     fn run(&mut self, line: &str, wanted: &str) -> String {
         if let Some(assignment) = line.strip_prefix("export ") {
             self.exported.push(assigned(assignment).unwrap_or_else(|| panic!("{line}: NAME=VALUE")));
@@ -317,7 +340,7 @@ fn assigned(word: &str) -> Option<(String, String)> {
     name.chars().all(|c| c.is_ascii_uppercase() || c == '_').then(|| (name.to_string(), value.to_string()))
 }
 
-/// A program that runs, and what it has printed. Killed in the end.
+/// A program that runs, and its output. Killed in the end.
 struct Job {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
@@ -347,7 +370,7 @@ impl Job {
         self.show(count)
     }
 
-    /// What it has not shown yet, when it has ended.
+    /// The output that it has not shown yet, when it has ended.
     fn rest(&mut self) -> String {
         let start = Instant::now();
         if let Some(reader) = self.reader.take() {

@@ -1,13 +1,15 @@
-//! The programs in `docs/book.md` and the README: each is a file beside this one, shown whole, and what it prints is what the page says.
-//! They run in the root of the project.
-//! `PLIMSOLL_BLESS=1` writes anew what differs. A program of its own, since workers are this executable, started again.
+//! The Rust programs in the README and the pages of `docs/`. Each is a file beside this one; the page shows the whole file and its output.
+//! They run in the root of the project. `PLIMSOLL_BLESS=1` updates the pages.
+//! This test is a program of its own, since a worker is this executable, started again.
 
 mod first;
+mod linear;
 mod memory_consumer;
 mod memory_consumer_fails;
 mod numbers;
 mod pool;
 mod release;
+mod saved_model;
 mod session_memory;
 mod tensors;
 mod workers;
@@ -19,6 +21,8 @@ type Example = (&'static str, fn() -> plimsoll::Result<()>);
 
 const EXAMPLES: &[Example] = &[
     ("first", first::main),
+    ("linear", linear::main),
+    ("saved_model", saved_model::main),
     ("workers", workers::main),
     ("memory_consumer", memory_consumer::main),
     ("memory_consumer_fails", memory_consumer_fails::main),
@@ -28,6 +32,9 @@ const EXAMPLES: &[Example] = &[
     ("tensors", tensors::main),
     ("session_memory", session_memory::main),
 ];
+
+/// The pages with examples.
+const PAGES: [&str; 4] = ["README.md", "docs/book.md", "docs/functions.md", "docs/rust.md"];
 
 /// Which program this is, in processes that play one.
 const NAME: &str = "PLIMSOLL_TEST_EXAMPLE";
@@ -44,7 +51,7 @@ fn main() -> ExitCode {
         };
     }
     let (mut failed, mut shown) = (Vec::new(), Vec::new());
-    for page in ["README.md", "docs/book.md"] {
+    for page in PAGES {
         let path = root().join(page);
         let text = std::fs::read_to_string(&path).expect("the page can be read");
         let written = read(page, &text, &mut failed, &mut shown);
@@ -78,7 +85,7 @@ fn read(page: &str, text: &str, failed: &mut Vec<String>, shown: &mut Vec<String
         let block = |lines: &mut std::str::Lines<'_>| lines.take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect();
         let program: String = block(&mut lines);
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/book").join(format!("{name}.rs"));
-        // What the file needs to be a module stands in front of the example.
+        // The part that makes the file a module stands in front of the example.
         let source = std::fs::read_to_string(&file).unwrap_or_default().replace("pub fn main()", "fn main()");
         if program != source {
             failed.push(format!("'{name}' in {page} is not {}", file.display()));
@@ -97,7 +104,7 @@ fn read(page: &str, text: &str, failed: &mut Vec<String>, shown: &mut Vec<String
     written
 }
 
-/// What a program prints, on a machine of its own.
+/// The output of a program, on a machine of its own.
 fn run(name: &str) -> String {
     let folder = std::env::temp_dir().join(format!("plimsoll-test-book-{}-{name}", std::process::id()));
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
@@ -108,6 +115,6 @@ fn run(name: &str) -> String {
     let output = command.output().expect("this program starts");
     let _ = std::fs::remove_dir_all(folder);
     let errors = String::from_utf8_lossy(&output.stderr);
-    // Panics of examples say so there; what else is said is an error.
+    // Panics of examples say so there; other output on that stream is an error.
     if !output.status.success() { format!("{errors}\n") } else { String::from_utf8_lossy(&output.stdout).into_owned() }
 }

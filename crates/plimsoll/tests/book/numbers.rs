@@ -1,7 +1,7 @@
 use plimsoll::share::{Bulk, Functions};
 use plimsoll::{Error, Result};
 
-/// The sum of squares and the numbers halved; what comes and goes is shared memory, not a copy.
+/// The sum of squares and the numbers halved; argument and result are shared memory, not a copy.
 fn halve(numbers: Bulk<f32>) -> Result<(f64, Bulk<f32>)> {
     let sum = numbers.iter().map(|x| f64::from(*x).powi(2)).sum();
     let halves = Bulk::filled(numbers.len(), |halves| {
