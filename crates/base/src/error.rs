@@ -58,7 +58,7 @@ impl fmt::Display for Code {
 /// A result with the project's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, where, and what would help.
+/// The failure, its place, and a remedy.
 ///
 /// Boxed inside so that `Result<T>` stays small on the hot path.
 #[derive(Clone, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Error {
         internal => Internal;
         /// Bytes that were stored are not the bytes that are there.
         data_loss => DataLoss;
-        /// The call or its session was ended by somebody.
+        /// The call or its session was ended.
         cancelled => Cancelled;
         /// It exists already.
         already_exists => AlreadyExists;
@@ -155,7 +155,7 @@ impl Error {
         self.0.code
     }
 
-    /// The kind: what a program decides on.
+    /// The kind: programs decide by it.
     pub fn kind(&self) -> Kind {
         self.0.kind.clone().unwrap_or_else(|| Kind::of(self.0.code))
     }
@@ -188,7 +188,7 @@ impl Error {
         self.0.device.as_deref()
     }
 
-    /// What would help, if anything is known to.
+    /// A remedy, if one is known.
     pub fn remedy(&self) -> Option<&str> {
         self.0.remedy.as_deref()
     }

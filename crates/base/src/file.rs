@@ -15,7 +15,7 @@ const MOST: u64 = 2 << 30;
 /// Opens a plain file for reading.
 ///
 /// # Errors
-/// What the system says; [`ErrorKind::IsADirectory`]; [`ErrorKind::InvalidInput`] for a pipe, a device or a socket.
+/// The system's error; [`ErrorKind::IsADirectory`]; [`ErrorKind::InvalidInput`] for a pipe, a device or a socket.
 pub fn open_file(path: &Path) -> io::Result<File> {
     let (file, facts) = open(path, OpenOptions::new().read(true))?;
     plain(&facts)?;
@@ -81,7 +81,7 @@ pub fn read_whole(file: &mut File) -> io::Result<Vec<u8>> {
 /// All bytes that come out of a pipe.
 ///
 /// # Errors
-/// [`ErrorKind::FileTooLarge`] where there are more than `most`; what the system says.
+/// [`ErrorKind::FileTooLarge`] where there are more than `most`; the system's error.
 pub fn read_pipe(pipe: File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     pipe.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -133,7 +133,7 @@ pub fn keep_file(path: &Path) -> io::Result<File> {
 /// Opens what the command line names for writing: a plain file, which is created or emptied, a device, or a pipe that has a reader.
 ///
 /// # Errors
-/// What the system says; [`ErrorKind::InvalidInput`] for a named pipe that no process reads.
+/// The system's error; [`ErrorKind::InvalidInput`] for a named pipe that no process reads.
 pub fn create_output(path: &Path) -> io::Result<File> {
     let opened = open(path, OpenOptions::new().write(true).create(true).truncate(true));
     let (file, facts) = opened.map_err(|error| match std::fs::metadata(path) {
@@ -154,7 +154,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create_file(path)?.write_all(bytes)
 }
 
-/// What the system says of a file, with its status code and the path.
+/// The system's error about a file, with its status code and the path.
 pub fn file_error(path: &Path, error: &io::Error) -> Error {
     let code = match error.kind() {
         ErrorKind::NotFound => Code::NotFound,
@@ -275,7 +275,7 @@ mod tests {
         }
     }
 
-    /// What a call gives that must not wait.
+    /// The result of a call that must not wait.
     fn at_once<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
         let (send, receive) = mpsc::channel();
         std::thread::spawn(move || send.send(call()));

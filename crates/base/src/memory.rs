@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::Bytes;
 
-/// Bytes that this process can still have without pushing others out: what the kernel calls available, or less where a control group
-/// of the process has less. None where the system does not say.
+/// Bytes that this process can still have without pushing others out: the kernel's `MemAvailable`, or less where a control group of
+/// the process has less. None where the system does not say.
 pub fn available() -> Option<Bytes> {
     let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| of_machine(&text));
     let group = std::fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| of_groups(&text, Path::new("/sys/fs/cgroup")));

@@ -1,4 +1,4 @@
-//! What a name that does not exist may have meant.
+//! Suggestions for a name that does not exist.
 
 use crate::Error;
 

@@ -1,5 +1,5 @@
-//! Columns of tables for people. A cell may be of any length: padding stops at [`WIDEST`], since one long name would otherwise
-//! make every row of a table as long, and the standard library pads to 65,535 characters at most.
+//! Columns of tables for people. A cell may be of any length: padding stops at [`WIDEST`]. Without that, one long name would make
+//! every row of a table as long; the standard library pads to 65,535 characters at most.
 
 /// No column is padded to more characters than this. Longer cells are written whole and push the rest of their row.
 pub const WIDEST: usize = 200;

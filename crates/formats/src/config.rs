@@ -1,4 +1,4 @@
-//! ConfigProto and RunOptions: what TensorFlow is told about devices, threads and memory.
+//! ConfigProto and RunOptions: TensorFlow's options for devices, threads and memory.
 //!
 //! The fields that mean something here are typed; all others are carried, so that a file that is read and written says the same.
 
@@ -45,7 +45,7 @@ message! {
         4 allow_growth: bool,
         /// Which GPUs are seen, in which order.
         5 visible_device_list: String,
-        /// What may change.
+        /// Options that may change.
         9 experimental: Option<GpuExperimental>,
     }
     /// `tensorflow.GPUOptions.Experimental`.
@@ -80,7 +80,7 @@ message! {
     }
     /// `tensorflow.GraphOptions`.
     pub struct GraphOptions {
-        /// What is optimised.
+        /// Options of the optimizers.
         3 optimizer_options: Option<OptimizerOptions>,
         /// Whether only what a run needs is placed.
         6 place_pruned_graph: bool,

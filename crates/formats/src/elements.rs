@@ -6,7 +6,7 @@ use plimsoll_graph::{HostTensor, TensorData};
 /// Hands the raw little-endian bytes of all elements to `put`, in order, in pieces.
 ///
 /// # Errors
-/// UNIMPLEMENTED for strings and opaque tensors; what `put` fails with.
+/// UNIMPLEMENTED for strings and opaque tensors; the error of `put`.
 pub(crate) fn for_each_piece(tensor: &HostTensor, mut put: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     match (tensor.data(), tensor.data_type().size()) {
         (TensorData::Dense(_), _) => put(tensor.bytes().unwrap_or_default()),

@@ -19,8 +19,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// What `bytes` look like. Text is UTF-8 without control characters other than blanks; an encoded message of more than a
-    /// few bytes nearly always has some, and readers here try the other form before they give up.
+    /// The format that `bytes` look like. Text is UTF-8 without control characters other than blanks; an encoded message of more
+    /// than a few bytes nearly always has some, and readers here try the other form before they give up.
     pub fn of(bytes: &[u8]) -> Format {
         let control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x0b | 0x0c) || *byte == 0x7f;
         if bytes.iter().any(control) || std::str::from_utf8(bytes).is_err() { Format::Binary } else { Format::Text }
@@ -62,7 +62,7 @@ fn read_text<M: Message>(message: &str, text: &str) -> Result<M, Flaw> {
 
 pub(crate) fn print<M: Message>(name: &str, message: &M) -> String {
     let schema = Schema::tensorflow();
-    // What we encode decodes; only carried bytes that nobody read from a file could be no message.
+    // Everything that we encode decodes. Only carried bytes that were never read from a file could be no message.
     text::print(&schema, root(&schema, name), &encode(message)).unwrap_or_default()
 }
 

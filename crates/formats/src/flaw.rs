@@ -1,8 +1,8 @@
-//! What is wrong with a file, and where: the error that becomes [`plimsoll_base::Error`] at the door of this crate.
+//! A flaw of a file and its place: the error that becomes [`plimsoll_base::Error`] at the door of this crate.
 
 use plimsoll_base::Error;
 
-/// A flaw, with the path of fields that leads to it and the byte or line where it lies, as far as these are known.
+/// A flaw, with the path of fields that leads to it, and its byte or line, as far as these are known.
 #[derive(Debug)]
 pub(crate) struct Flaw(Box<Inner>);
 

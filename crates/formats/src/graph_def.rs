@@ -1,4 +1,4 @@
-//! GraphDef and what it is made of: nodes, functions, signatures of operations.
+//! GraphDef and its parts: nodes, functions, signatures of operations.
 
 use std::collections::BTreeMap;
 

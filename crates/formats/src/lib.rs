@@ -1,7 +1,7 @@
-//! What lies in files: graphs, options, saved models, checkpoints, arrays. Wire to our structs and back, without loss.
+//! The contents of files: graphs, options, saved models, checkpoints, arrays. Wire to our structs and back, without loss.
 //!
-//! Nothing here trusts a byte. A file that makes no sense is an error that says where, in time and memory that are a small
-//! multiple of the file's size.
+//! Nothing here trusts a byte. A file that makes no sense is an error that names the place. Time and memory are a small multiple of
+//! the file's size.
 #![forbid(unsafe_code)]
 
 mod attr_value;

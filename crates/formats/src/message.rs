@@ -29,7 +29,7 @@ pub(crate) fn encode<M: Message>(message: &M) -> Vec<u8> {
     out
 }
 
-/// What a field of a struct can be.
+/// The types that a field of a struct can have.
 pub(crate) trait Value: Sized {
     /// The value of a field that is absent.
     fn blank() -> Self;

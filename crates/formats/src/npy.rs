@@ -13,7 +13,7 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// The longest header that is read: numpy writes longer ones for records of many fields only, which no tensor has.
 const LONGEST_HEADER: u64 = 1 << 20;
 
-/// What the beginning of a file says of its elements.
+/// The description of the elements at the beginning of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
     /// Their type.
@@ -33,8 +33,8 @@ impl Layout {
     /// elements are not looked at.
     ///
     /// # Errors
-    /// DATA_LOSS where this is no `.npy` file; UNIMPLEMENTED for types that no tensor has (text, objects, records); what
-    /// `read_at` says.
+    /// DATA_LOSS where this is no `.npy` file; UNIMPLEMENTED for types that no tensor has (text, objects, records); the error of
+    /// `read_at`.
     pub fn read(mut read_at: impl FnMut(&mut [u8], u64) -> Result<()>) -> Result<Layout> {
         let mut start = [0; 10];
         read_at(&mut start, 0)?;
@@ -118,7 +118,7 @@ pub fn read(bytes: &[u8]) -> Result<HostTensor> {
 /// file's length, its header and the memory of this machine are found to agree.
 ///
 /// # Errors
-/// As [`read`], with the path; what the system says; RESOURCE_EXHAUSTED where this machine has not so much memory.
+/// As [`read`], with the path; the system's error; RESOURCE_EXHAUSTED where this machine has not so much memory.
 pub fn read_file(path: &Path) -> Result<HostTensor> {
     read_input(plimsoll_base::open_input(path), path)
 }
@@ -170,7 +170,7 @@ fn read_input(input: std::io::Result<Input>, path: &Path) -> Result<HostTensor> 
 /// Writes an array, row-major and little-endian. A compressed tensor is not made whole in memory.
 ///
 /// # Errors
-/// UNIMPLEMENTED for types that numpy does not have; what `out` fails with.
+/// UNIMPLEMENTED for types that numpy does not have; the error of `out`.
 pub fn write(tensor: &HostTensor, out: &mut impl Write) -> Result<()> {
     let data_type = tensor.data_type();
     let descr = TYPES.iter().find(|(_, other)| *other == data_type).map(|(descr, _)| *descr);
@@ -214,7 +214,7 @@ const TYPES: [(&str, DataType); 15] = [
     ("f8", DataType::Double),
     ("c8", DataType::Complex64),
     ("c16", DataType::Complex128),
-    // What numpy writes for a bfloat16 array of ml_dtypes.
+    // The bytes that numpy writes for a bfloat16 array of ml_dtypes.
     ("V2", DataType::Bfloat16),
 ];
 

@@ -1,4 +1,4 @@
-//! What a ConfigProto asks for, as device options.
+//! The device options that a ConfigProto asks for.
 
 use plimsoll_device::{GpuConfig, Options, VirtualDevices};
 
@@ -11,11 +11,11 @@ pub fn to_options(config: &ConfigProto) -> Options {
     options
 }
 
-/// Sets what `config` says in `options`. What it leaves open stays as it is, but for soft placement, which a ConfigProto always
-/// says (off, where nothing is written), and for `gpu_options`, which count as a whole.
+/// Sets what `config` says in `options`. Options that it leaves open stay as they are, with two exceptions. A ConfigProto always
+/// says soft placement (off, where nothing is written), and `gpu_options` count as a whole.
 ///
-/// Values are taken as they are: whether they make sense is seen when a machine is divided, as in TensorFlow, where what is said
-/// of GPUs is not looked at without any. Fields that say nothing about devices and threads do not count here.
+/// Values are taken as they are. They are checked when a machine is divided, as in TensorFlow: without GPUs, options of GPUs are
+/// not looked at. Fields that say nothing about devices and threads do not count here.
 pub fn apply_config(config: &ConfigProto, options: &mut Options) {
     options.soft_placement = config.allow_soft_placement;
     options.log_placement |= config.log_device_placement;

@@ -1,5 +1,5 @@
-//! SavedModel folders: `saved_model.pb` or `.pbtxt`, with `variables/` and `assets/` beside it. Only read here; what its
-//! operations do is another crate's.
+//! SavedModel folders: `saved_model.pb` or `.pbtxt`, with `variables/` and `assets/` beside it. Only read here; another crate runs
+//! its operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -33,11 +33,11 @@ message! {
         1 meta_info_def: MetaInfoDef,
         /// The graph.
         2 graph_def: GraphDef,
-        /// What saves and restores its variables.
+        /// The tensors and ops that save and restore its variables.
         3 saver_def: Option<SaverDef>,
         /// Named collections.
         4 collection_def: BTreeMap<String, CollectionDef>,
-        /// What can be called.
+        /// The signatures that can be called.
         5 signature_def: BTreeMap<String, SignatureDef>,
         /// Files that are fed by their path.
         6 asset_file_def: Vec<AssetFileDef>,

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 const TABLE: &str = include_str!("../data/messages.txt");
 
-/// What a field holds.
+/// The contents of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Int32,

@@ -1,5 +1,5 @@
-//! TensorProto and TensorShapeProto, by the rules that the field list does not show: raw bytes win over typed values, a short
-//! list of values repeats its last one, integers of every size travel as int32, halves as bit patterns in int32.
+//! TensorProto and TensorShapeProto, by the rules that the field list does not show. Raw bytes win over typed values. A short list
+//! of values repeats its last one. Integers of every size travel as int32, halves as bit patterns in int32.
 //!
 //! Nothing here allocates more than a small multiple of the bytes that it reads.
 
@@ -225,8 +225,8 @@ fn from_string_values(shape: Shape, fields: Reader<'_>, number: u32) -> Found<Op
     Ok(Some(HostTensor::from_strings(shape, strings)?))
 }
 
-/// Writes a tensor as a TensorProto. Values keep their bits; what is compressed stays so; one element, and what repeats, is
-/// written as typed values, everything else as raw content.
+/// Writes a tensor as a TensorProto. Values keep their bits, and compressed values stay compressed. One element, and repeated
+/// elements, are written as typed values, everything else as raw content.
 pub(crate) fn write_tensor(tensor: &HostTensor, out: &mut Vec<u8>) {
     if let TensorData::Opaque(encoded) = tensor.data() {
         out.extend_from_slice(encoded);

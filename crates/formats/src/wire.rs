@@ -1,13 +1,13 @@
-//! Protobuf's wire: fields read one after the other from bytes that nobody has checked, and written.
+//! Protobuf's wire: fields read one after the other from bytes that are not checked yet, and written.
 //!
-//! A reader borrows and allocates nothing. What it hands out is never longer than what it was given.
+//! A reader borrows and allocates nothing. Slices that it hands out are never longer than its input.
 
 use crate::flaw::{Flaw, Found};
 
 /// Messages in messages, as deep as protobuf's own parsers go.
 pub(crate) const MAX_DEPTH: u32 = 100;
 
-/// What a field holds, by its wire type.
+/// The contents of a field, by its wire type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Payload<'a> {
     /// Wire type 0.
@@ -25,7 +25,7 @@ pub(crate) enum Payload<'a> {
 pub(crate) struct Field<'a> {
     /// Its number.
     pub number: u32,
-    /// What it holds.
+    /// Its contents.
     pub payload: Payload<'a>,
     /// Tag and payload, as they lie there.
     pub raw: &'a [u8],

@@ -89,7 +89,7 @@ impl AttrValue {
         AttrValue::List(Box::new(AttrList { bytes, ..AttrList::default() }))
     }
 
-    /// What kind of value this is, in TensorFlow's words: `int`, `list`, `type`.
+    /// The kind of this value in TensorFlow's words: `int`, `list`, `type`.
     pub fn kind(&self) -> &'static str {
         match self {
             AttrValue::Bytes(_) => "string",
@@ -111,7 +111,7 @@ impl AttrValue {
 /// Typed reading of attributes. Every reader fails with INVALID_ARGUMENT that names the attribute where it is absent or
 /// of another kind.
 pub trait AttrsExt {
-    /// The attribute, whatever it is.
+    /// The attribute, of any kind.
     fn require(&self, name: &str) -> Result<&AttrValue>;
     /// A data type that is known here.
     fn data_type(&self, name: &str) -> Result<DataType>;

@@ -1,7 +1,7 @@
 //! The graph as TensorFlow writes it: nodes, edges, attributes, functions, host tensors, and the table of operations.
 //!
-//! A graph arrives as [`NodeDef`]s (names and strings, straight from a file or the builder) and becomes a [`Graph`]
-//! (typed ids and edges) in [`Graph::resolve`]. Nothing here computes, places or plans.
+//! A graph arrives as [`NodeDef`]s (names and strings, from a file or the builder). [`Graph::resolve`] makes a [`Graph`] of it
+//! (typed ids and edges). Nothing here computes, places or plans.
 #![forbid(unsafe_code)]
 
 mod attr;

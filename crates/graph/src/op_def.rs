@@ -1,4 +1,4 @@
-//! What an operation takes, gives and is told: TensorFlow's OpDef.
+//! Arguments, results and attributes of an operation: TensorFlow's OpDef.
 
 use plimsoll_base::{ArgType, Error, Result};
 

@@ -1,4 +1,5 @@
-//! Tensors between processes and in other formats, through serde: as they are held, so that what is short stays short.
+//! Tensors between processes and in other formats, through serde: in the form in which they are held, so that short forms stay
+//! short.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +10,7 @@ use serde::ser::{Serialize, Serializer};
 
 use crate::{HostTensor, Shape, TensorData};
 
-/// What is written: the data type's wire number, the dimensions, the elements.
+/// The written form: the data type's wire number, the dimensions, the elements.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(rename = "HostTensor")]
 struct Sent<'a> {

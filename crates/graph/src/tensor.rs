@@ -24,7 +24,7 @@ elements!(f32 => Float, f64 => Double, i8 => Int8, i16 => Int16, i32 => Int32, i
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Bytes of a tensor, at a 64-byte boundary, shared until somebody writes.
+/// Bytes of a tensor, at a 64-byte boundary, shared until a write.
 #[derive(Clone)]
 struct Buffer {
     lines: Arc<Vec<Line>>,

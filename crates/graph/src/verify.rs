@@ -11,7 +11,7 @@ pub const MAX_OUTPUTS: usize = 1 << 24;
 /// Checks the graph. Nodes of unknown operations are taken as they are.
 ///
 /// # Errors
-/// INVALID_ARGUMENT naming the node and what is wrong with it.
+/// INVALID_ARGUMENT naming the node and its flaw.
 pub(crate) fn verify(graph: &Graph, ops: &OpTable) -> Result<()> {
     let at = |node: &Node, error: Error| error.at_node(&node.name);
     let mut count = 0;

@@ -7,7 +7,7 @@ use crate::conv::ConvSpec;
 use crate::expr::Expr;
 use crate::product::ProductSpec;
 
-/// What is done to every element that an anchor computes before it is written. The element itself is not kept.
+/// The expression for every element that an anchor computes, before it is written. The element itself is not kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Epilogue {
     /// Operand 0 is the anchor's element.
@@ -53,8 +53,8 @@ impl Anchor {
         }
     }
 
-    /// Whether a result of an epilogue may hold the anchor's elements for a while, so that no operand may lie there but those that
-    /// a variant names as pairs in place.
+    /// Whether a result of an epilogue may hold the anchor's elements for a while. Then no operand may lie there but those that a
+    /// variant names as pairs in place.
     pub fn uses_results(&self) -> bool {
         !matches!(self, Anchor::Product(..))
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What has to hold, each with TensorFlow's error where it does not.
+/// Conditions that have to hold, each with TensorFlow's error where it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Requirement {
     /// An assertion.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The sizes of a convolution `[batch, in_h, in_w, in_c] x [k_h, k_w, in_c, out_c] -> [batch, out_h, out_w, out_c]`.
 ///
 /// Result `(y, x)` sees with tap `(i, j)` the input's `(y * stride_h - pad_top + i * dilation_h, x * stride_w - pad_left + j *
-/// dilation_w)`; what lies outside counts as zero, so that padding at the bottom and right is said by `out_h` and `out_w`.
+/// dilation_w)`. Elements outside count as zero, so `out_h` and `out_w` alone express padding at the bottom and right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConvSpec {
     /// Images.

@@ -16,7 +16,7 @@ pub enum SegmentOp {
     Min,
 }
 
-/// What a scatter does with a row of the variable and one of the updates.
+/// The operation of a scatter on a row of the variable and one of the updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are TensorFlow's: ScatterAdd, ResourceScatterAdd, ..")]
 pub enum ScatterOp {
@@ -30,7 +30,7 @@ pub enum ScatterOp {
     Max,
 }
 
-/// What is taken, or put where. At run time a fault for an index outside, unless another thing is said.
+/// The rows or elements that are read or written by index. At run time a fault for an index outside, unless another thing is said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "element: bytes of one; the other fields are said above them")]
 pub enum Gather {

@@ -1,4 +1,4 @@
-//! What a kernel is asked to compute, as plain data: operations say it, the library of a kind of device answers it.
+//! A kernel request as plain data: operations make it, the library of a kind of device answers it.
 //!
 //! A request has no code, no device and no address. It is written and read with serde, and equal requests are equal values. Each
 //! documents its arguments: inputs, then outputs.

@@ -12,7 +12,7 @@ pub struct LrnSpec {
     pub channels: u64,
     /// Neighbours on each side.
     pub depth_radius: u64,
-    /// What is added, usually to stay away from 0.
+    /// Added to the divisor, usually to stay away from 0.
     #[serde(with = "crate::bits")]
     pub bias: f32,
     /// The factor of the sum.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is moved where. Indices, sizes and strides count elements.
+/// The movement of elements. Indices, sizes and strides count elements.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "shape: of the input; the other fields are said above them")]
 pub enum Movement {

@@ -3,7 +3,7 @@
 use plimsoll_base::DataType;
 use serde::{Deserialize, Serialize};
 
-/// What is computed of each row of `classes` numbers.
+/// The computation on each row of `classes` numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "data_type: of the numbers; the other fields are said above them")]
 pub enum Nn {

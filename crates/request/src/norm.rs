@@ -9,7 +9,7 @@ pub struct BatchNormSpec {
     pub rows: u64,
     /// Channels.
     pub channels: u64,
-    /// What is added to variances.
+    /// Added to variances.
     #[serde(with = "crate::bits")]
     pub epsilon: f32,
     /// How much of the running statistics this batch becomes; 1 is all of it, and nothing else is read then.

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// The sizes of pooling `[batch, in_h, in_w, channels] -> [batch, out_h, out_w, channels]`.
 ///
-/// The window of result `(y, x)` begins at the input's `(y * stride_h - pad_top, x * stride_w - pad_left)`; what lies outside the
-/// input does not count. Padding at the bottom and right is said by `out_h` and `out_w`.
+/// The window of result `(y, x)` begins at the input's `(y * stride_h - pad_top, x * stride_w - pad_left)`. Elements outside the
+/// input do not count. Padding at the bottom and right is said by `out_h` and `out_w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolSpec {
     /// Images.
@@ -57,7 +57,7 @@ pub enum ArgMax {
 }
 
 impl ArgMax {
-    /// What `spec` needs.
+    /// The form that `spec` needs.
     pub fn of(spec: &PoolSpec) -> ArgMax {
         if spec.k_h.saturating_mul(spec.k_w) < 256 { ArgMax::U8 } else { ArgMax::U32 }
     }
@@ -71,7 +71,7 @@ impl ArgMax {
     }
 }
 
-/// What a max pooling leaves for its gradient.
+/// The positions that a max pooling leaves for its gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Positions {
     /// Nothing.
@@ -87,6 +87,6 @@ pub enum Positions {
 pub struct Pooling {
     /// The sizes.
     pub spec: PoolSpec,
-    /// What is left.
+    /// The positions that are left.
     pub positions: Positions,
 }

@@ -9,7 +9,7 @@ pub struct ProductSpec {
     pub m: u64,
     /// Columns of C.
     pub n: u64,
-    /// What is summed over.
+    /// The length of the sum.
     pub k: u64,
     /// A lies as k rows of m.
     pub transpose_a: bool,

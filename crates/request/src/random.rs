@@ -3,7 +3,7 @@
 use plimsoll_base::DataType;
 use serde::{Deserialize, Serialize};
 
-/// What numbers are drawn.
+/// The distribution of the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Distribution {
     /// `RandomUniform`, `StatelessRandomUniformV2`: in [0, 1). Float or double.
@@ -16,7 +16,7 @@ pub enum Distribution {
     UniformInt,
 }
 
-/// What is drawn, and where the generator's counter comes from. At run time a fault where `minval >= maxval`.
+/// The distribution, and the source of the generator's counter. At run time a fault where `minval >= maxval`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "data_type and elements: of the output; the other fields are said above them")]
 pub enum Random {

@@ -3,7 +3,7 @@
 use plimsoll_base::DataType;
 use serde::{Deserialize, Serialize};
 
-/// What a reduction computes; the names are TensorFlow's operations.
+/// The reduction; the names are TensorFlow's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReduceOp {
     /// The sum; integers wrap. Of nothing: 0.
@@ -23,7 +23,7 @@ pub enum ReduceOp {
     Any,
 }
 
-/// What is done with an element and those before it.
+/// The operation on an element and those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ScanOp {
     /// `Cumsum`; integers wrap.
@@ -32,7 +32,7 @@ pub enum ScanOp {
     Prod,
 }
 
-/// What is reduced, and over which axes (each below the rank; order and repetition do not matter).
+/// The sizes, and the axes that are reduced (each below the rank; order and repetition do not matter).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "shape and data_type: of the input; the other fields are said above them")]
 pub enum Reduction {

@@ -16,14 +16,14 @@ use crate::pool::{PoolSpec, Pooling};
 use crate::random::{Distribution, Random};
 use crate::reduce::Reduction;
 
-/// What is to be computed.
+/// A computation that a kernel answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum KernelRequest {
     /// An expression for every element of `shape`. Arguments: operands of shapes that broadcast to it, then results.
     Expr {
-        /// What is computed of one element of each operand.
+        /// The computation on one element of each operand.
         expr: Expr,
-        /// What it is computed for.
+        /// The shape of the results.
         shape: Vec<u64>,
         /// The shapes of the operands.
         operands: Vec<Vec<u64>>,
@@ -31,11 +31,11 @@ pub enum KernelRequest {
     /// A product or a convolution, with what is done to its elements before they are written. With a pooling, that follows, and
     /// its results are the results.
     Anchor {
-        /// What is computed.
+        /// The product or convolution.
         anchor: Anchor,
-        /// What follows for each element.
+        /// The expression for each element, behind the anchor.
         epilogue: Option<Epilogue>,
-        /// What follows that.
+        /// The pooling, behind the epilogue.
         pooling: Option<Pooling>,
     },
     /// The gradient of a convolution of floats by its filter. Arguments: input, gradient by the result, gradient by the filter.
@@ -51,8 +51,8 @@ pub enum KernelRequest {
     DepthwiseConv2DBackpropInput(ConvSpec),
     /// The gradient of a depthwise convolution of floats by its filter: input, gradient by the result, gradient by the filter.
     DepthwiseConv2DBackpropFilter(ConvSpec),
-    /// Maxima of windows; what is left beside them is what the pooling says. Arguments: input, output, positions where they are
-    /// wanted (see [`crate::pool::ArgMax`]).
+    /// Maxima of windows, and the positions that the pooling asks for. Arguments: input, output, positions where they are wanted
+    /// (see [`crate::pool::ArgMax`]).
     MaxPool(Pooling),
     /// The gradient of a max pooling by its positions. Arguments: positions, gradient by the output, gradient by the input.
     MaxPoolGrad(PoolSpec),

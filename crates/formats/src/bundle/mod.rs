@@ -23,7 +23,7 @@ pub use reader::BundleReader;
 pub use state::{CheckpointState, latest_checkpoint, read_checkpoint_state, write_checkpoint_state};
 pub use writer::{BundleWriter, Pieces};
 
-/// What the index says of a tensor.
+/// The index's entry of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Its type.
@@ -90,7 +90,7 @@ fn with_suffix(prefix: &Path, suffix: &str) -> PathBuf {
 /// are there as a whole.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's error.
 pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = with_suffix(path, &format!(".tmp{}", std::process::id()));
     let write = || {
@@ -119,7 +119,7 @@ fn sync_folder_of(path: &Path) -> Result<()> {
     }
 }
 
-/// The error for a file that cannot be used, by what the system says.
+/// The error for a file that cannot be used, by the system's error.
 fn io_error(what: &str, path: &Path, error: std::io::Error) -> Error {
     let message = format!("{what} {} failed: {error}", path.display());
     Error::new(plimsoll_base::file_error(path, &error).code(), message)

@@ -132,7 +132,7 @@ impl BundleReader {
     /// where it differs, pieces were given before.
     ///
     /// # Errors
-    /// As [`BundleReader::read`]; what `give` says; INVALID_ARGUMENT where the buffer does not hold an element.
+    /// As [`BundleReader::read`]; the error of `give`; INVALID_ARGUMENT where the buffer does not hold an element.
     pub fn read_in_pieces(&self, name: &str, buffer: &mut [u8], give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let Entry { data_type, shape } = self.entry(name)?;
         let entry = self.find(name)?;
@@ -153,7 +153,7 @@ impl BundleReader {
     /// variables is left out. Empty where the checkpoint holds no objects.
     ///
     /// # Errors
-    /// As [`BundleReader::read`]; what is wrong with the objects.
+    /// As [`BundleReader::read`]; the flaw of the objects.
     pub fn keys_of_objects(&self) -> Result<BTreeMap<String, String>> {
         if !self.contains(OBJECT_GRAPH_KEY) {
             return Ok(BTreeMap::new());

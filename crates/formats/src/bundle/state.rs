@@ -34,7 +34,7 @@ pub fn read_checkpoint_state(folder: &Path) -> Result<Option<CheckpointState>> {
 /// Writes the file `checkpoint` of a folder.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's error.
 pub fn write_checkpoint_state(folder: &Path, state: &CheckpointState) -> Result<()> {
     replace_file(&folder.join("checkpoint"), file::print("CheckpointState", state).as_bytes())
 }

@@ -124,7 +124,7 @@ fn for_each_entry(block: &[u8], mut each: impl FnMut(&[u8], &[u8]) -> Result<()>
 /// Writes a table as TensorFlow does: the same entries give the same bytes.
 ///
 /// # Errors
-/// What `out` fails with.
+/// The error of `out`.
 pub(crate) fn write_table(table: &Table, out: &mut impl Write) -> std::io::Result<()> {
     let mut writer = TableWriter { out, offset: 0 };
     let mut index = Block::new(1);

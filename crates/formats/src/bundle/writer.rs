@@ -34,7 +34,7 @@ impl BundleWriter {
     /// Begins the checkpoint `prefix`; the folder is made if it is not there.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub fn create(prefix: impl AsRef<Path>) -> Result<BundleWriter> {
         let prefix = prefix.as_ref();
         if let Some(folder) = prefix.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -57,7 +57,7 @@ impl BundleWriter {
     ///
     /// # Errors
     /// INVALID_ARGUMENT where the name is empty, begins with a zero byte or was added before; UNIMPLEMENTED for resources and
-    /// variants; what the file system says.
+    /// variants; the file system's error.
     pub fn add(&mut self, name: &str, tensor: &HostTensor) -> Result<()> {
         self.entry(name, tensor.data_type(), tensor.shape(), |writer| writer.write(tensor))
     }
@@ -108,7 +108,7 @@ impl BundleWriter {
     /// Writes the index and puts both files under their names, the index last.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub fn finish(mut self) -> Result<()> {
         let header = BundleHeaderProto { num_shards: 1, endianness: 0, version: Versions { producer: VERSION, ..Versions::default() } };
         self.entries.insert(Vec::new(), encode(&header));
@@ -154,7 +154,7 @@ impl BundleWriter {
     }
 }
 
-/// A file beside `path` that nobody else writes, and the number in its name.
+/// A file beside `path` that no other process writes, and the number in its name.
 fn create_temporary(path: &Path) -> Result<(File, u32)> {
     let mut number = 0;
     loop {

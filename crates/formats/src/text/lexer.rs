@@ -7,7 +7,7 @@ use crate::flaw::{Flaw, Found};
 pub(super) enum Token<'a> {
     /// A name, `true`, `inf`, an enumerator.
     Name(&'a str),
-    /// What begins with a digit or a point.
+    /// A text that begins with a digit or a point.
     Number(&'a str),
     /// A text in quotes, its escapes resolved.
     Text(Vec<u8>),

@@ -1,8 +1,9 @@
 //! Protobuf's text form, both ways between text and the wire. The structs never meet it: text is transcoded to wire bytes and
 //! read like a binary file, and printed from wire bytes.
 //!
-//! Nothing is lost on the way: what the schema does not know, or text cannot say (a NaN with a payload), is printed under the
-//! field's number as protobuf prints unknown fields (`7: 3`, `7: 0x00000003`, `7: "…"`), and that form is read again.
+//! Nothing is lost on the way. Fields that the schema does not know, or that text cannot express (a NaN with a payload), are
+//! printed under the field's number, as protobuf prints unknown fields (`7: 3`, `7: 0x00000003`, `7: "…"`). That form is read
+//! again.
 
 mod lexer;
 mod parse;

@@ -32,7 +32,7 @@ fn yes(yes: bool) -> String {
     if yes { "yes" } else { "no" }.into()
 }
 
-/// What is asked of a device.
+/// The answer to a question about a device.
 fn answer(key: &str, device: &LogicalDevice, division: &Division) -> String {
     let bytes = |bytes: Option<Bytes>| bytes.map_or("-".into(), |bytes| bytes.0.to_string());
     let card = || device.card.as_ref().expect("a GPU has a card");
@@ -70,7 +70,7 @@ fn answer(key: &str, device: &LogicalDevice, division: &Division) -> String {
     }
 }
 
-/// What a block describes: the machine and what is said about it.
+/// The machine and the options that a block describes.
 struct Asked {
     cards: Vec<PhysicalDevice>,
     options: Options,
@@ -191,7 +191,7 @@ fn the_table_of_devices() {
     assert!(blocks.len() > 100, "{} blocks", blocks.len());
 }
 
-/// V9, and what else a list for one type of device may say.
+/// V9, and other contents of a list for one type of device.
 #[test]
 fn lists_for_a_type() {
     for (id, list, count, kind, expected) in [
@@ -227,7 +227,7 @@ fn threads() {
     }
 }
 
-/// Nothing that a ConfigProto or the environment says panics, and what is given out is a list of devices with distinct names.
+/// No ConfigProto or environment panics, and the result is a list of devices with distinct names.
 #[test]
 fn any_values_give_devices_or_an_error() {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;

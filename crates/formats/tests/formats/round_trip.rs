@@ -1,4 +1,4 @@
-//! Graphs that nobody wrote: whatever our structs can say, both forms keep.
+//! Graphs made at random: both forms keep everything that our structs can express.
 
 use plimsoll_base::DataType;
 use plimsoll_formats::{print_graph_def, read_graph_def, write_graph_def};

@@ -476,7 +476,7 @@ impl ExprBuilder {
     }
 }
 
-/// What tells steps apart: constants by their bits, since NaN is not equal to itself and 0.0 equals -0.0.
+/// The identity of a step: constants compare by their bits, since NaN is not equal to itself and 0.0 equals -0.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Input(u32),

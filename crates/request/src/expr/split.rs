@@ -9,7 +9,7 @@ use super::{Expr, ExprBuilder, Instr, Reg, Uses};
 /// A part of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// What it computes.
+    /// The computation.
     pub expr: Expr,
     /// Its operands, in order.
     pub operands: Vec<PartOperand>,

@@ -1,4 +1,4 @@
-//! Expressions as they are written and read. What is read is checked as what is built.
+//! Expressions as they are written and read. An expression that is read is checked as one that is built.
 
 use plimsoll_base::{DataType, Error, Result};
 use serde::{Deserialize, Serialize};
