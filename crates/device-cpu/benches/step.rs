@@ -1,4 +1,4 @@
-//! What the pool adds to the work: nanoseconds for a run, for a command, for sharing pieces, for crossing queues.
+//! The pool's overhead: nanoseconds for a run, for a command, for sharing pieces, for crossing queues.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -1,8 +1,8 @@
 //! The processor as a device: one pool of threads for all logical CPU devices.
 //!
-//! At most `intra_op` threads compute at any time, the threads that drive runs included: with one, no thread is ever made.
-//! A thread takes a queue and runs it until it has to wait for another queue, or helps with the pieces of a command that
-//! another thread runs. The pool chooses no order and no place in memory: results never depend on it.
+//! At most `intra_op` threads compute at any time, the threads that drive runs included: with one, no thread is ever made. A thread
+//! takes a queue and runs it until it has to wait for another queue. Or it helps with the pieces of a command that another thread
+//! runs. The pool chooses no order and no place in memory: results never depend on it.
 
 mod device;
 mod offer;

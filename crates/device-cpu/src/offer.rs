@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use plimsoll_device::Bell;
 
-/// One command at a time. Every thread has a part of its pieces, which it takes from the front; when that is empty it takes
-/// from the end of others' parts. So whenever a command runs, a thread finds much of what it needs in its own cache: commands
-/// are cut alike that work on the same memory. Whoever takes pieces has them alone, and until they are [`done`](Offer::done)
-/// the command is not over, so nothing it needs goes away.
+/// One command at a time. Every thread has a part of its pieces, which it takes from the front; when that is empty it takes from
+/// the end of others' parts. So whenever a command runs, a thread finds much of what it needs in its own cache: commands are cut
+/// alike that work on the same memory. A thread that takes pieces has them alone. Until they are [`done`](Offer::done) the command
+/// is not over, so its memory stays.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Offer {
@@ -20,7 +20,7 @@ pub(crate) struct Offer {
     parts: Box<[Part]>,
 }
 
-/// The pieces of a part that nobody took yet: the first in the upper half, the one after the last in the lower.
+/// The pieces of a part that are not taken yet: the first in the upper half, the one after the last in the lower.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Part(AtomicU64);
@@ -86,7 +86,7 @@ impl Offer {
         Some((self.command.load(Ordering::Relaxed), pieces))
     }
 
-    /// A slice of scratch for one who has taken pieces: every call gives another, so there are no more than pieces.
+    /// A slice of scratch for a thread that has taken pieces: every call gives another, so there are no more than pieces.
     pub fn slice(&self) -> u32 {
         self.slices.fetch_add(1, Ordering::Relaxed)
     }

@@ -55,7 +55,7 @@ impl Permits {
         }
     }
 
-    /// Permits that nobody has now.
+    /// Free permits.
     pub fn free(&self) -> u32 {
         self.free.load(Ordering::Relaxed)
     }

@@ -120,7 +120,7 @@ impl Drop for CpuPool {
         self.shared.ending.store(true, Ordering::SeqCst);
         self.shared.bell.ring();
         for worker in self.workers.drain(..) {
-            // A worker has nothing to report: what runs panic with is caught in `execute`.
+            // A worker has nothing to report: panics of kernels are caught in `execute`.
             let _ = worker.join();
         }
     }
@@ -166,7 +166,7 @@ impl Crew<'_> {
         }
     }
 
-    /// Wakes those who could take pieces of a command that this thread runs.
+    /// Wakes threads that could take pieces of a command that this thread runs.
     pub fn wake_for_pieces(&self, run: &Run) {
         self.wake_workers();
         if !self.is_driver() {
@@ -216,7 +216,7 @@ impl Crew<'_> {
         queues(run).any(|(_, queue)| queue.offers_pieces() || (may_run && queue.is_runnable(run)))
     }
 
-    /// Asks to be woken when a queue that is nobody's can go on. Returns whether one can already.
+    /// Asks to be woken when an unclaimed queue can go on. Returns whether one can already.
     fn watch(&self, run: &Run) -> bool {
         queues(run).any(|(_, queue)| queue.is_ready() && queue.blocked_by(run).is_some_and(|wait| run.watch(wait)))
     }
@@ -277,7 +277,7 @@ impl Crew<'_> {
                     some |= self.watch(run) || self.sees_work(run, running);
                     true
                 });
-                // Where there is something but no permit, whoever gives one back rings.
+                // Where there is something but no permit, the thread that gives one back rings.
                 if !some || shared.permits.are_wanted() || shared.permits.free() == 0 {
                     shared.bell.wait(ticket);
                 }
@@ -315,7 +315,7 @@ fn queues(run: &Run) -> impl Iterator<Item = (u32, &CpuQueue)> {
     (0..run.queues.len() as u32).filter_map(|index| run.kept::<CpuQueue>(index).map(|queue| (index, queue)))
 }
 
-/// A queue that waits in vain: nobody runs any queue, and each that is not at its end waits for another of them. A queue that
+/// A queue that waits in vain: no thread runs any queue, and each that is not at its end waits for another of them. A queue that
 /// waits cannot be claimed for more than a moment, so if nothing advanced while all were looked at, nothing ever will.
 fn stuck(run: &Run) -> Option<u32> {
     let advanced = || run.queues.iter().map(|progress| u64::from(progress.0.load(Ordering::SeqCst))).sum::<u64>();

@@ -1,4 +1,4 @@
-//! A queue of a run: who runs it, how far, and the pieces that others may take.
+//! A queue of a run: its state, its progress, and the pieces that other threads may take.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::pool::Crew;
 
 /// Not submitted, or come to its end.
 const IDLE: u32 = 0;
-/// Somebody writes its pointers.
+/// A thread writes its pointers.
 const BINDING: u32 = 1;
-/// Anybody may take it.
+/// Any thread may take it.
 const READY: u32 = 2;
 /// A thread runs it.
 const CLAIMED: u32 = 3;
 
-/// What the pool keeps with a queue of a run.
+/// The pool's state for a queue of a run.
 #[derive(Debug)]
 pub(crate) struct CpuQueue {
     loaded: Arc<Loaded>,
@@ -29,8 +29,8 @@ pub(crate) struct CpuQueue {
     offer: Offer,
 }
 
-// SAFETY: `bound` is written by the one who changed the state from IDLE to BINDING, and read by the one who claimed the queue
-// or took pieces of its offer, which are over before the state is IDLE again. The rest is Send.
+// SAFETY: `bound` is written by the thread that changed the state from IDLE to BINDING. It is read by threads that claimed the
+// queue or took pieces of its offer; these are over before the state is IDLE again. The rest is Send.
 unsafe impl Send for CpuQueue {}
 // SAFETY: as above.
 unsafe impl Sync for CpuQueue {}
@@ -52,7 +52,7 @@ pub(crate) fn submit(loaded: &Arc<Loaded>, run: &Run) {
     }
     // SAFETY: the state is BINDING by our doing.
     let bound = unsafe { &mut *queue.bound.get() };
-    // SAFETY: what a processor's program names is in memory of this process; cards copy theirs here.
+    // SAFETY: the buffers of a processor's program are in memory of this process; cards copy theirs here.
     bound.bind(loaded, &run.bindings, |address| unsafe { address.pointer() });
     queue.state.store(READY, Ordering::SeqCst);
 }
@@ -67,17 +67,17 @@ impl CpuQueue {
         self.loaded.has_pieces
     }
 
-    /// Takes the queue to run it, if nobody has it.
+    /// Claims the queue to run it, if it is unclaimed.
     pub fn claim(&self) -> bool {
         self.state.compare_exchange(READY, CLAIMED, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether the queue is nobody's and something can be done in it.
+    /// Whether the queue is unclaimed and something can be done in it.
     pub fn is_runnable(&self, run: &Run) -> bool {
         self.is_ready() && (run.has_failed() || self.blocked_by(run).is_none())
     }
 
-    /// Whether the queue is nobody's and not at its end.
+    /// Whether the queue is unclaimed and not at its end.
     pub fn is_ready(&self) -> bool {
         self.state.load(Ordering::SeqCst) == READY
     }
@@ -92,14 +92,14 @@ impl CpuQueue {
         self.offer.is_open()
     }
 
-    /// What the next command waits for, if it has to wait.
+    /// The wait of the next command, if it has to wait.
     pub fn blocked_by(&self, run: &Run) -> Option<Wait> {
         let next = run.queues[self.loaded.queue as usize].0.load(Ordering::Acquire);
         self.loaded.steps.get(next as usize).and_then(|step| self.loaded.unmet(run, step))
     }
 
-    /// Runs the queue, which the caller has claimed, until it has to wait, it ends, or others need the thread more. `alone`
-    /// says that nobody else could take pieces.
+    /// Runs the queue, which the caller has claimed, until it has to wait, it ends, or others need the thread more. `alone` says
+    /// that no other thread could take pieces.
     pub fn run(&self, crew: &Crew<'_>, run: &Run, alone: bool) {
         let index = self.loaded.queue;
         let since = run.begins();
@@ -121,7 +121,7 @@ impl CpuQueue {
                 // Passed over.
                 start = None;
             } else if alone || step.chunks == 1 {
-                // SAFETY: the queue is claimed and its waits are over; nobody else has pieces of the command.
+                // SAFETY: the queue is claimed and its waits are over; no other thread has pieces of the command.
                 if let Err(fault) = unsafe { execute(run, self.pointers(), step, 0..step.chunks, 0) } {
                     run.fail(Failure { queue: index, command: finished, fault });
                     break;
@@ -148,7 +148,7 @@ impl CpuQueue {
         run.queue_ended();
     }
 
-    /// Runs a command together with whoever comes to help.
+    /// Runs a command together with the threads that come to help.
     fn share(&self, crew: &Crew<'_>, run: &Run, command: u32, step: &Step) {
         self.offer.open(command, step.chunks);
         if step.wakes {
@@ -191,7 +191,7 @@ impl CpuQueue {
         some
     }
 
-    /// The addresses. Only for one who claimed the queue, or took pieces that are not counted as done.
+    /// The addresses. Only for a thread that claimed the queue, or took pieces that are not counted as done.
     fn pointers(&self) -> &[*mut u8] {
         // SAFETY: they are not written before the queue is IDLE, which it is not while the caller has it or its pieces.
         unsafe { (*self.bound.get()).pointers() }

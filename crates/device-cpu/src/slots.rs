@@ -8,7 +8,7 @@ use plimsoll_device::Run;
 /// How many runs may be offered to workers at once: the bits of a mask. Further runs are computed by their drivers alone.
 const COUNT: u32 = u64::BITS;
 
-/// A place for a run that is being driven. While it is set and `users` counts somebody, its driver does not return.
+/// A place for a run that is being driven. While it is set and `users` is not 0, its driver does not return.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Slot {
@@ -99,7 +99,7 @@ impl Drop for Opened<'_> {
         slot.run.store(null_mut(), Ordering::SeqCst);
         let mut rounds = 0u32;
         while slot.users.load(Ordering::SeqCst) > 0 {
-            // Whoever is there finds nothing to do and leaves at once, unless it was interrupted.
+            // Threads that are there find nothing to do and leave at once, unless they were interrupted.
             rounds += 1;
             if rounds > 200 { std::thread::yield_now() } else { std::hint::spin_loop() }
         }

@@ -1,4 +1,4 @@
-//! What programs do on the pool: order, waits, pieces, failures.
+//! Programs on the pool: order, waits, pieces, failures.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What computes on a card: one command at a time, whichever of its logical devices it is for.
+//! The processor of a card: one command at a time, of any of its logical devices.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ struct State {
 pub struct Turn<'a>(&'a Compute);
 
 impl Compute {
-    /// Waits for a turn: of those who wait, one with the smallest number comes next.
+    /// Waits for a turn: of the waiters, one with the smallest number comes next.
     pub fn turn(&self, priority: i32) -> Turn<'_> {
         let mut state = self.state();
         if state.is_taken || state.is_before(priority) {
@@ -42,7 +42,7 @@ impl Compute {
 }
 
 impl State {
-    /// Whether somebody waits who goes before those of that priority.
+    /// Whether a waiter goes before those of that priority.
     fn is_before(&self, priority: i32) -> bool {
         self.waiting.first_key_value().is_some_and(|(first, _)| *first < priority)
     }

@@ -18,7 +18,7 @@ pub struct SimDevice {
     library: Arc<dyn CpuLibrary>,
     ledger: Arc<Ledger>,
     memory: CardMemory,
-    /// What the card takes for itself.
+    /// The card's own overhead.
     _overhead: Loan,
     streams: Arc<Streams>,
     lost: Arc<AtomicBool>,
@@ -33,8 +33,8 @@ impl SimDevice {
         SimDevice::on(&Arc::default(), spec, ledger, library)
     }
 
-    /// A device on the card that computes with `compute` and kernels of `library`, with that line, of which the specification's overhead is taken at once.
-    /// A card computes with one thread: `spec.threads` becomes 1.
+    /// A device on the card, with that line, that computes with `compute` and kernels of `library`. It takes the specification's
+    /// overhead at once. A card computes with one thread: `spec.threads` becomes 1.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where the line has no room for the overhead.

@@ -1,5 +1,5 @@
-//! Simulated graphics cards: memory of their own under a line and out of the processor's reach, programs run by threads of their own
-//! while the caller goes on, the processor's kernels. What a card is called and how much it has comes from outside.
+//! Simulated graphics cards. Their memory is under a line and out of the processor's reach. Threads of their own run programs with
+//! the processor's kernels while the caller goes on. A card's name and memory come from outside.
 
 mod compute;
 mod device;

@@ -1,5 +1,5 @@
 //! The memory of simulated cards: pages of this process under addresses that a processor cannot follow. Only this crate knows what
-//! they stand for, so whatever reaches a card's bytes in another way than through its seams faults, as it would on a real card.
+//! they stand for. An access to a card's bytes by another way than its seams faults, as it would on a real card.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use plimsoll_base::{Bytes, Code, Result};
 use plimsoll_device::Fault;
 use plimsoll_memory::{Address, AddressSpace, Backing, Ledger, Region, page_size};
 
-/// What a device that is lost says.
+/// The fault of a device that is lost.
 pub(crate) const LOST: Fault = Fault { code: Code::Unavailable, message: "the device is lost", numbers: [0, 0] };
 
 /// Set in the addresses of cards. It is beyond what a process has for itself: with it no address is one.

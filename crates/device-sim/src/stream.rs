@@ -37,7 +37,7 @@ struct State {
     closed: bool,
 }
 
-/// What the device keeps with a queue of a run: its addresses, and the command that could not reach its arguments there.
+/// The device's state for a queue of a run: its addresses, and the command that could not reach its arguments there.
 struct Addresses {
     loaded: Arc<Loaded>,
     bound: UnsafeCell<(Bound, Option<u32>)>,
@@ -100,7 +100,7 @@ impl Streams {
             if let Some(job) = state.jobs.pop_front() {
                 drop(state);
                 self.run(&job);
-                // A run is handed back only when nobody has it any more.
+                // A run is handed back only when no thread has it any more.
                 drop(job);
                 state = self.state();
                 continue;
@@ -146,7 +146,7 @@ impl Streams {
             let since = run.begins();
             let mut start = run.trace.as_ref().map(|trace| (trace, trace.now()));
             let turn = self.compute.turn(self.priority);
-            // SAFETY: the pointers are those of this run, which is under way; the step's waits are over, and nobody else has
+            // SAFETY: the pointers are those of this run, which is under way; the step's waits are over, and no other thread has
             // this queue. One thread takes all pieces, with the first slice of scratch.
             let done = unsafe {
                 match is_wanted(bound.pointers(), step) {
@@ -170,7 +170,7 @@ impl Streams {
     }
 }
 
-/// What a real card could not do.
+/// The fault for an access that a real card could not make.
 const BEYOND_REACH: Fault = Fault { code: Code::Internal, message: "a kernel of a card is given memory of the processor", numbers: [0, 0] };
 
 /// The first command whose kernel would need values that are not in the memory of a card. States of operations are the

@@ -1,4 +1,4 @@
-//! What a card's kernels can reach: the memory of cards, and nothing of the processor's.
+//! The reach of a card's kernels: the memory of cards, and nothing of the processor's.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,5 +1,10 @@
-//! Accounting: what buffers and reservations count for on a device. The planner counts with it and the runtime allocates
+//! Accounting: the bytes that buffers and reservations count for on a device. The planner counts with it and the runtime allocates
 //! with it, so that a promise and a reservation are the same number.
+//!
+//! Memory counts as follows: variables; constants that kernels read; one arena per device and run, for values and scratch; copies
+//! from other devices; fed and fetched tensors while a run uses them. Blocks are rounded up to pages. A constant that is only copied
+//! into a variable stays in the graph's memory. Graph, plan, program and stacks are overhead of the process, as are the states of
+//! random generators, of a few bytes each.
 
 use plimsoll_base::Bytes;
 
@@ -11,12 +16,12 @@ impl DeviceSpec {
         buffer.round_up(self.alignment)
     }
 
-    /// What a reservation of `bytes` counts for under the device's line.
+    /// The bytes that a reservation of `bytes` counts for under the device's limit.
     pub fn reserved(&self, bytes: Bytes) -> Bytes {
         bytes.round_up(self.granularity)
     }
 
-    /// What one reservation for these buffers, one behind the other, counts for.
+    /// The bytes that one reservation for these buffers, one behind the other, counts for.
     pub fn reserved_for(&self, buffers: impl IntoIterator<Item = Bytes>) -> Bytes {
         self.reserved(Offsets::total(self, buffers))
     }

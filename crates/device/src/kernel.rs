@@ -1,4 +1,4 @@
-//! A kernel prepared once per plan, and what it is called with.
+//! A kernel prepared once per plan, and the arguments of its calls.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plimsoll_base::{Code, Error, Kind};
 use serde::{Deserialize, Serialize};
 
-/// What a piece of work costs, for predictions.
+/// The cost of a piece of work, for predictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Arithmetic operations.
@@ -65,9 +65,9 @@ pub trait CpuKernel: Send + Sync + fmt::Debug {
     /// Computes the pieces `chunks`. Different pieces may run at the same time on different threads. Allocates nothing.
     ///
     /// # Safety
-    /// `args` holds, in the order that the kernel documents, inputs then outputs, each pointing to as many elements as the
-    /// shapes it was prepared for, aligned to the element; outputs are written by nobody else meanwhile and overlap inputs
-    /// only as [`Prepared::in_place`] allows; `args.scratch` and `args.worker` point to as many bytes as were asked for,
+    /// `args` holds, in the order that the kernel documents, inputs then outputs. Each points to as many elements as the shapes
+    /// that the kernel was prepared for, aligned to the element. No other thread writes the outputs meanwhile, and they overlap
+    /// inputs only as [`Prepared::in_place`] allows. `args.scratch` and `args.worker` point to as many bytes as were asked for,
     /// 64-byte aligned, the latter for this thread alone.
     ///
     /// # Errors
@@ -84,9 +84,9 @@ pub struct Prepared {
     pub scratch: u64,
     /// Bytes of scratch for each worker, undefined at the start of each piece.
     pub per_worker: u64,
-    /// What it costs.
+    /// Its cost.
     pub cost: Cost,
-    /// `(input, output)`: the output may be written where the input lies, if nobody needs the input any more.
+    /// `(input, output)`: the output may be written where the input lies, if this is the input's last reader.
     pub in_place: Vec<(usize, usize)>,
     /// The code.
     pub kernel: Arc<dyn CpuKernel>,
@@ -107,7 +107,7 @@ impl Args<'_> {
     /// Argument `index` as `len` elements.
     ///
     /// # Safety
-    /// The argument holds `len` initialised elements of `T` that nobody writes while the slice lives.
+    /// The argument holds `len` initialised elements of `T`, and no thread writes them while the slice lives.
     pub unsafe fn input<T>(&self, index: usize, len: usize) -> &[T] {
         // SAFETY: the caller's promise; a dangling pointer is never stored for an empty argument (the planner gives the
         // arena's base), and alignment is the contract of `CpuKernel::run`.
@@ -117,7 +117,7 @@ impl Args<'_> {
     /// Elements `range` of argument `index`, to write.
     ///
     /// # Safety
-    /// The argument holds at least `range.end` elements of `T`, and nobody else reads or writes `range` while the slice lives.
+    /// The argument holds at least `range.end` elements of `T`, and no other thread reads or writes `range` while the slice lives.
     #[expect(clippy::mut_from_ref, reason = "pieces of one call share the argument and write different ranges")]
     pub unsafe fn output<T>(&self, index: usize, range: Range<usize>) -> &mut [T] {
         // SAFETY: the caller's promise.

@@ -1,5 +1,5 @@
-//! What a device is to everyone above it: its name, its specification, the options that divide a machine, and the seams
-//! that a device crate implements.
+//! Devices as the crates above see them: names, specifications, the options that divide a machine, and the seams that a device
+//! crate implements.
 //!
 //! A device is handed whole programs ([`Program`]): a queue of commands whose order, waits and memory are decided already.
 //! It chooses nothing; it may look ahead, batch or record, but every command sees the memory that the plan says.

@@ -1,4 +1,11 @@
-//! What a kind of device answers to a kernel request: with which kernels, at which cost.
+//! The kernels of a kind of device: which of them answer a request, at which cost.
+//!
+//! A [`Library`] is a pure function of a [`KernelRequest`] and a [`DeviceSpec`], which names the instruction set. It is an input of
+//! planning, one for each device, so a plan can be made for a machine that is not here. A plan takes the cheapest [`Variant`] and
+//! names it in its text. A variant of two steps becomes two commands with a buffer between them.
+//!
+//! Code is made later: `Device::load` asks its [`CpuLibrary`], which refuses instruction sets that the processor lacks. Constants are
+//! folded by the portable kernels ([`Evaluate`]), to the same bits on every machine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +19,7 @@ use crate::{Cost, DeviceSpec, Prepared};
 /// One way to compute a request: one kernel, or several one after the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Variant {
-    /// What its library calls it.
+    /// Its name in the library.
     pub name: Arc<str>,
     /// Variants of one numerics give the same bits for the same request.
     pub numerics: Arc<str>,
@@ -31,7 +38,7 @@ pub enum StepArg {
     Between(u32),
 }
 
-/// One kernel of a variant: what a plan needs to know of it.
+/// One kernel of a variant, as far as a plan needs to know it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// Its arguments. None: those of the request, all of them, in order.
@@ -42,10 +49,10 @@ pub struct Step {
     pub scratch: u64,
     /// Bytes of scratch for each worker, undefined at the start of each piece.
     pub per_worker: u64,
-    /// `(input, output)`: the output may be written where the input lies, if nobody needs the input any more. Counted among what
+    /// `(input, output)`: the output may be written where the input lies, if this is the input's last reader. Counted among what
     /// the step reads, and what it writes.
     pub in_place: Vec<(usize, usize)>,
-    /// What it costs.
+    /// Its cost.
     pub cost: Cost,
 }
 
@@ -56,18 +63,18 @@ impl Step {
         Step { args, chunks, scratch, per_worker, in_place: in_place.clone(), cost }
     }
 
-    /// How a call's scratch for those who take part is cut: `(slices, bytes of each, a multiple of 64)`. With `threads` threads
-    /// no more take part than there are pieces.
+    /// The slices of scratch of a call's threads: `(slices, bytes of each, a multiple of 64)`. With `threads` threads no more take
+    /// part than there are pieces.
     pub fn worker_slices(&self, threads: u32) -> (u32, u64) {
         let bytes = self.per_worker.next_multiple_of(64);
         if bytes == 0 { (0, 0) } else { (threads.min(self.chunks).max(1), bytes) }
     }
 }
 
-/// A call of one step of a variant: what a program says of a kernel.
+/// A call of one step of a variant, in a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelCall {
-    /// What is computed.
+    /// The computation.
     pub request: Arc<KernelRequest>,
     /// How.
     pub variant: Arc<Variant>,
@@ -91,8 +98,7 @@ pub trait Library: Send + Sync + fmt::Debug {
     /// UNIMPLEMENTED where the device cannot compute it; INVALID_ARGUMENT for sizes that make no sense.
     fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>>;
 
-    /// Whether two requests are best one: whether a device that computes the first, whose results nobody else needs, gains by
-    /// computing the second at once.
+    /// Whether the device gains by computing two requests at once. The second is the only reader of the first's results.
     fn takes(&self, _spec: &DeviceSpec, _first: &KernelRequest, _second: &KernelRequest) -> bool {
         false
     }
@@ -107,11 +113,11 @@ pub trait CpuLibrary: Library {
     fn code(&self, spec: &DeviceSpec, call: &KernelCall) -> Result<Prepared>;
 }
 
-/// Computes requests on values at hand, with the same bits on every machine: what folding constants goes through.
+/// Computes requests on values at hand, with the same bits on every machine: constants are folded through it.
 pub trait Evaluate: Send + Sync + fmt::Debug {
     /// The outputs of a request, of so many bytes each. Inputs are as long as the request says.
     ///
     /// # Errors
-    /// What the library says of the request; the kernel's fault.
+    /// The library's error for the request; the kernel's fault.
     fn evaluate(&self, request: &KernelRequest, inputs: &[&[u8]], outputs: &[u64]) -> Result<Vec<Vec<u8>>>;
 }

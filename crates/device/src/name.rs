@@ -155,8 +155,8 @@ impl DeviceName {
         fill(&mut self.index, &other.index);
     }
 
-    /// Takes every part that is set in `inner`: what an inner device scope does to an outer one, and what TensorFlow calls
-    /// ensuring that a name satisfies a less specific one.
+    /// Takes every part that is set in `inner`: so an inner device scope changes an outer one, and so TensorFlow makes a name
+    /// satisfy a less specific one.
     pub fn overlay(&mut self, inner: &DeviceName) {
         let outer = std::mem::replace(self, inner.clone());
         self.merge_unset(&outer);
@@ -219,7 +219,7 @@ impl DeviceName {
         Err(self.incompatible(other, what))
     }
 
-    /// What cannot be merged: this side is shown with the parts before that filled in, as TensorFlow has it then.
+    /// The parts that cannot be merged. This side is shown with the parts before them filled in, as TensorFlow has it then.
     fn incompatible(&self, other: &DeviceName, what: &str) -> Error {
         let mut own = self.clone();
         let parts = ["jobs", "replicas", "tasks", "types", "ids"];

@@ -1,4 +1,8 @@
-//! What a device is asked to run: for one queue, commands in order, with their arguments, waits and memory.
+//! A program: the commands of one queue in order, with their arguments, waits and memory.
+//!
+//! Each logical device has one in-order queue. A queue counts the commands that it has finished, and a [`Wait`] names a queue and a
+//! count. Every dependency across queues is a wait, also "that buffer may be reused". A copy with a card at one end is in the
+//! card's queue.
 
 use std::sync::Arc;
 
@@ -41,7 +45,7 @@ pub struct Wait {
     pub commands: u32,
 }
 
-/// What a command does.
+/// The work of a command.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// Calls a kernel.
@@ -61,18 +65,18 @@ pub enum Work {
 /// One entry of a queue.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// What to do.
+    /// The work.
     pub work: Work,
     /// Inputs, then outputs.
     pub args: Vec<BufferRef>,
     /// Scratch that all pieces share; in the arena.
     pub scratch: Option<BufferRef>,
-    /// Scratch of those who take part, in the arena, where the kernel asks for some: a slice for each of them, one after the
+    /// Scratch of the threads that take part, in the arena, where the kernel asks for some: a slice for each of them, one after the
     /// other (see [`crate::Step::worker_slices`]).
     pub worker_scratch: Option<BufferRef>,
     /// A bool in memory: where it is 0 when the command's turn comes, the command is passed over.
     pub guard: Option<BufferRef>,
-    /// What has to have happened on other queues.
+    /// Progress of other queues that has to come first.
     pub waits: Vec<Wait>,
     /// For errors and profiles: the node that this mostly is, with how many were fused into it.
     pub label: Arc<str>,

@@ -10,7 +10,7 @@ use plimsoll_memory::Address;
 use crate::{Bell, Fault, Place, Trace, Wait};
 
 /// Addresses of the blocks that a program names, in the order of the numbers in [`Place`]. Each is an address of the device in
-/// whose memory the block lies. What is fed and fetched, flags, and constants that are only copied from are the host's.
+/// whose memory the block lies. Fed and fetched tensors, flags, and constants that are only copied from are the host's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bindings {
     /// One arena for each device of the plan.
@@ -50,12 +50,13 @@ impl Bindings {
     }
 }
 
-/// What runs read and write that is no device's memory. One for each run that is under way.
+/// Files: memory that runs read and write and that is no device's. One for each run that is under way.
 pub trait Outside: Send + Sync + std::fmt::Debug {
-    /// Does what the plan calls by this number. `inputs`, `outputs` and `scratch` are the command's; nobody else uses them meanwhile.
+    /// Does what the plan calls by this number. `inputs`, `outputs` and `scratch` are the command's; no other thread uses them
+    /// meanwhile.
     ///
     /// # Errors
-    /// A fault; who made the run may know more of it.
+    /// A fault; the maker of the run may know more of it.
     fn perform(&self, call: u32, inputs: &[&[u8]], outputs: &mut [&mut [u8]], scratch: &mut [u8]) -> Result<(), Fault>;
 }
 
@@ -63,16 +64,16 @@ pub trait Outside: Send + Sync + std::fmt::Debug {
 /// [`Run::alone`], write `bindings`, [`Run::restart`]; submit every queue; drive.
 #[derive(Debug)]
 pub struct Run {
-    /// Where everything lies. Written only between runs, by the one who has the run alone; the blocks stay valid, and
-    /// nobody else uses them against the plan, until the run is over.
+    /// Where everything lies. Written only between runs, by the thread that has the run alone. Until the run is over the blocks
+    /// stay valid, and no thread uses them against the plan.
     pub bindings: Bindings,
     /// For each queue the number of commands finished.
     pub queues: Vec<Progress>,
-    /// Where the devices write down when commands ran, if somebody wants to know.
+    /// The trace in which devices record when commands ran, if one was asked for.
     pub trace: Option<Trace>,
     /// Whether devices say how long they were busy. Written as `bindings` is.
     pub is_timed: bool,
-    /// What does the commands that are [`crate::Work::Outside`]. Written as `bindings` is.
+    /// Does the commands that are [`crate::Work::Outside`]. Written as `bindings` is.
     pub outside: Option<Arc<dyn Outside>>,
     slots: Vec<Slot>,
     bell: Bell,
@@ -81,7 +82,7 @@ pub struct Run {
     unfinished: AtomicU32,
 }
 
-/// What a device keeps with a queue of a run, from one use of the run to the next.
+/// State that a device keeps with a queue of a run, from one use of the run to the next.
 #[derive(Default)]
 struct Slot(OnceLock<Box<dyn Any + Send + Sync>>);
 
@@ -91,18 +92,18 @@ impl std::fmt::Debug for Slot {
     }
 }
 
-/// How many commands of a queue have finished, the smallest number that somebody sleeps for, and for how many nanoseconds
-/// the queue was advanced; alone on its cache line.
+/// Progress of a queue, alone on its cache line: how many commands have finished, the smallest number that a thread sleeps for, and
+/// for how many nanoseconds the queue was advanced.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Progress(pub AtomicU32, AtomicU32, AtomicU64);
 
-/// The mark of a queue that nobody watches.
-const NOBODY: u32 = u32::MAX;
+/// The mark of a queue without a sleeping thread.
+const NO_WAITER: u32 = u32::MAX;
 
 impl Default for Progress {
     fn default() -> Progress {
-        Progress(AtomicU32::new(0), AtomicU32::new(NOBODY), AtomicU64::new(0))
+        Progress(AtomicU32::new(0), AtomicU32::new(NO_WAITER), AtomicU64::new(0))
     }
 }
 
@@ -134,7 +135,7 @@ impl Run {
         }
     }
 
-    /// The run for the one who has it alone, to bind and restart. A device may keep a reference for a moment after the run is
+    /// The run for the thread that has it alone, to bind and restart. A device may keep a reference for a moment after the run is
     /// over; it is waited for. The caller has no other reference, strong or weak, and the run is over.
     pub fn alone(run: &mut Arc<Run>) -> &mut Run {
         while Arc::get_mut(run).is_none() {
@@ -146,11 +147,11 @@ impl Run {
         }
     }
 
-    /// Back to the start. Only for the one who has the run alone.
+    /// Back to the start. Only for the thread that has the run alone.
     pub fn restart(&mut self) {
         for progress in &mut self.queues {
             *progress.0.get_mut() = 0;
-            *progress.1.get_mut() = NOBODY;
+            *progress.1.get_mut() = NO_WAITER;
             *progress.2.get_mut() = 0;
         }
         *self.failed.get_mut() = false;
@@ -176,12 +177,12 @@ impl Run {
         last
     }
 
-    /// Records that `queue` has finished its first `finished` commands, and wakes the driver if somebody watches for that.
-    /// Returns whether somebody does. Called by the device whose queue it is, with numbers that grow.
+    /// Records that `queue` has finished its first `finished` commands, and wakes the driver if it waits for that. Returns whether
+    /// a thread waits for that. Called by the device whose queue it is, with numbers that grow.
     pub fn advance(&self, queue: u32, finished: u32) -> bool {
         let progress = &self.queues[queue as usize];
         if self.queues.len() == 1 {
-            // No other queue: nobody watches.
+            // No other queue: no thread waits.
             progress.0.store(finished, Ordering::Release);
             return false;
         }
@@ -189,18 +190,18 @@ impl Run {
         let reached = finished >= progress.1.load(Ordering::SeqCst);
         if reached {
             // A watcher whose mark is lost here took its ticket before the ring.
-            progress.1.store(NOBODY, Ordering::SeqCst);
+            progress.1.store(NO_WAITER, Ordering::SeqCst);
             self.ring();
         }
         reached
     }
 
-    /// When a device begins to advance a queue: for [`Run::was_busy`]. None where nobody wants to know.
+    /// When a device begins to advance a queue: for [`Run::was_busy`]. None where no trace was asked for.
     pub fn begins(&self) -> Option<Instant> {
         self.is_timed.then(Instant::now)
     }
 
-    /// Records that the device advanced `queue` until now. Called before anybody else may go on with the queue.
+    /// Records that the device advanced `queue` until now. Called before another thread may go on with the queue.
     pub fn was_busy(&self, queue: u32, since: Option<Instant>) {
         if let Some(since) = since {
             let nanoseconds = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -219,7 +220,7 @@ impl Run {
         self.queues[wait.queue as usize].0.load(Ordering::Acquire) >= wait.commands
     }
 
-    /// Asks for the bell to be rung when `wait` has happened. Returns whether it has happened already. For one who took a
+    /// Asks for the bell to be rung when `wait` has happened. Returns whether it has happened already. For a thread that took a
     /// ticket of the bell before and looks at the run again after every ring.
     pub fn watch(&self, wait: Wait) -> bool {
         let progress = &self.queues[wait.queue as usize];
@@ -227,12 +228,12 @@ impl Run {
         progress.0.load(Ordering::SeqCst) >= wait.commands
     }
 
-    /// The bell on which the one who drives the run sleeps.
+    /// The bell on which the driving thread of the run sleeps.
     pub fn bell(&self) -> &Bell {
         &self.bell
     }
 
-    /// Wakes the one who drives the run, to look at it again.
+    /// Wakes the driving thread of the run, to look at it again.
     pub fn ring(&self) {
         self.bell.ring();
     }
@@ -248,13 +249,13 @@ impl Run {
         }
     }
 
-    /// What the device of `queue` keeps with it, made at first use and kept when the run is restarted. `None` where another
-    /// type is kept already.
+    /// The state that the device of `queue` keeps with it, made at first use and kept when the run is restarted. `None` where
+    /// another type is kept already.
     pub fn kept_or<T: Any + Send + Sync>(&self, queue: u32, make: impl FnOnce() -> T) -> Option<&T> {
         self.slots[queue as usize].0.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
-    /// What the device of `queue` keeps with it, if it is a `T`.
+    /// The state that the device of `queue` keeps with it, if it is a `T`.
     pub fn kept<T: Any>(&self, queue: u32) -> Option<&T> {
         self.slots[queue as usize].0.get()?.downcast_ref()
     }

@@ -1,4 +1,9 @@
 //! The seams that a device crate implements.
+//!
+//! A device gets a whole [`Program`] ([`Device::load`]), starts it for a [`Run`] ([`Executable::submit`], which never blocks), and may
+//! borrow the caller's thread ([`Device::drive`]). CPU devices of one `Devices` share a pool in which callers count as threads. A
+//! device whose programs run on memory of this process uses [`crate::interpret`]. Every device passes [`crate::conformance`], a
+//! test file in each device crate.
 
 use std::sync::Arc;
 
@@ -26,14 +31,14 @@ pub trait Device: Send + Sync {
     /// A loan of no bytes yet in the name of `holder`: for memory that others own and this device's kernels use.
     fn lend(&self, holder: &str) -> Loan;
 
-    /// What is reserved and mapped now, and the most there ever was since the peak was last reset.
+    /// The bytes reserved and mapped now, and the most since the peak was last reset.
     fn usage(&self) -> Usage;
 
     /// The most that could be in use here as things are: the line, less what other programs hold of the card. None where there
     /// is no line.
     ///
     /// # Errors
-    /// What stands in the way of finding out.
+    /// The error that prevents an answer.
     fn reach(&self) -> Result<Option<Bytes>> {
         Ok(self.spec().memory_limit)
     }
@@ -67,7 +72,7 @@ pub struct Usage {
     pub measured: Bytes,
     /// The most of them at once.
     pub measured_peak: Bytes,
-    /// Bytes that nobody else can have: what is held on a card beyond what is reserved here, or the same.
+    /// Bytes that no other program can have: those held on a card beyond what is reserved here, or the same.
     pub held: Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! What the planner knows of a device.
+//! A device as the planner knows it.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ impl fmt::Display for DeviceKind {
 pub struct DeviceSpec {
     /// The full name.
     pub name: DeviceName,
-    /// What it is.
+    /// Its kind.
     pub kind: DeviceKind,
     /// How many bytes may be reserved on it; none is no limit.
     pub memory_limit: Option<Bytes>,
@@ -68,7 +68,7 @@ pub struct DeviceSpec {
     pub bandwidth: f64,
     /// The part of a card that it is; none for a processor.
     pub card: Option<CardPart>,
-    /// What it physically is, for listings.
+    /// Its hardware, for listings.
     pub description: String,
 }
 
@@ -83,7 +83,7 @@ pub struct CardPart {
     pub modelled: Option<ModelledLink>,
 }
 
-/// What joins a card of modelled speed to the others.
+/// The link that joins a card of modelled speed to the others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelledLink {
     /// Bytes carried in a second.
@@ -158,8 +158,8 @@ impl DeviceSpec {
     }
 
     /// The predicted seconds of a copy of `bytes` bytes from the memory of `from` to this device's, when nothing else is copied.
-    /// What leaves or enters a card whose speed is modelled takes its link; between two cards that do not reach each other it
-    /// goes by way of the host.
+    /// Bytes that leave or enter a card of modelled speed take its link. Between two cards that do not reach each other they go by
+    /// way of the host.
     pub fn copy_seconds(&self, from: &DeviceSpec, bytes: f64) -> f64 {
         let is_one_memory = match (&self.card, &from.card) {
             (Some(here), Some(there)) => here.card == there.card,
@@ -185,7 +185,7 @@ impl DeviceSpec {
 /// The widest vectors of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InstructionSet {
-    /// What every processor of the architecture has.
+    /// The instructions of every processor of the architecture.
     Baseline,
     /// AVX2 with FMA.
     Avx2,
@@ -196,7 +196,7 @@ pub enum InstructionSet {
 }
 
 impl InstructionSet {
-    /// What this processor has.
+    /// The instructions of this processor.
     pub fn detect() -> InstructionSet {
         #[cfg(target_arch = "x86_64")]
         {

@@ -1,4 +1,4 @@
-//! When the commands of a run started and ended, for one who asked.
+//! A trace of a run: when its commands started and ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -43,7 +43,7 @@ impl Trace {
         self.zero.elapsed().as_nanos() as u64
     }
 
-    /// Writes down that `command` of `queue` started at `start` and ended now. What the trace has no room for is dropped.
+    /// Writes down that `command` of `queue` started at `start` and ended now. Commands beyond the room of the trace are dropped.
     pub fn record(&self, queue: u32, command: u32, start: u64) {
         if let Some(span) = self.queues.get(queue as usize).and_then(|queue| queue.get(command as usize)) {
             span.start.store(start, Ordering::Relaxed);

@@ -99,7 +99,7 @@ fn any_name() -> impl Strategy<Value = DeviceName> {
 }
 
 proptest! {
-    /// D19: what is printed is read back.
+    /// D19: a printed name is read back.
     #[test]
     fn printing_and_parsing_are_inverse(name in any_name()) {
         prop_assert_eq!(DeviceName::parse(&name.to_string()).unwrap(), name);

@@ -11,7 +11,7 @@ use plimsoll_device::*;
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_memory::Block;
 
-/// What a test kernel does with its cells; the last argument is the output.
+/// The operation of a test kernel on its cells; the last argument is the output.
 #[derive(Clone, Copy, Debug)]
 pub enum Does {
     /// Output = a mixture of the inputs and this number.

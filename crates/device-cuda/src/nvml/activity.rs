@@ -1,9 +1,9 @@
-//! What ran on cards lately, by process.
+//! Recent activity on cards, by process.
 
 use super::Nvml;
 use super::raw::{Handle, Utilization};
 
-/// What ran on a card since the last look.
+/// Activity on a card since the last look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// The card.
@@ -17,8 +17,8 @@ pub struct Activity {
 }
 
 impl Nvml {
-    /// What ran on the cards since the looks before, of which `since` has the times; a card that is new there begins now: what the
-    /// driver remembers of the time before is left out.
+    /// Activity on the cards since the looks before, of which `since` has the times. A card that is new there begins now: activity
+    /// before that time is left out.
     pub fn activity(&self, since: &[Activity]) -> Vec<Activity> {
         let cards = (0..self.count().unwrap_or(0)).filter_map(|index| self.handle(index).ok());
         cards.map(|card| self.activity_on(card, since)).collect()

@@ -187,7 +187,7 @@ impl Nvml {
         self.list(card, self.functions().shared, self.functions().shared_v1)
     }
 
-    /// What processes did on the card since a time of the driver's clock, in microseconds; 0 is all that it remembers.
+    /// Activity of processes on the card since a time of the driver's clock, in microseconds; 0 is all that it remembers.
     pub(super) fn samples(&self, card: Handle, since: u64) -> Found<Vec<ProcessSample>> {
         let function = there(self.functions().samples)?;
         let mut room: c_uint = 0;
@@ -222,7 +222,7 @@ impl Nvml {
         said(unsafe { function(card, &limits) })
     }
 
-    /// What a control group may have of the card, and has: soft and hard limit, and bytes in use.
+    /// The memory of the card for a control group: soft and hard limit, and bytes in use.
     pub(super) fn limits(&self, card: Handle, group: &CStr) -> Found<(u64, u64, u64)> {
         let function = there(self.functions().get_limits)?;
         let mut limits = GetLimits { group: group.as_ptr(), soft: 0, hard: 0, used: 0 };

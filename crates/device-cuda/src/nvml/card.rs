@@ -18,7 +18,7 @@ const TEMPERATURE_GPU: u32 = 0;
 /// `NVML_PSTATE_UNKNOWN`.
 const STATE_UNKNOWN: u32 = 32;
 
-/// What was not said.
+/// The missing facts.
 struct Missing(Vec<String>);
 
 impl Missing {

@@ -4,15 +4,15 @@ use std::ffi::{CStr, CString, c_void};
 
 /// A loaded library.
 ///
-/// It stays loaded until the process ends: a driver's library may have threads and exit handlers of its own, and what would be
-/// won by unloading it is a few pages of address space.
+/// It stays loaded until the process ends. A driver's library may have threads and exit handlers of its own, and unloading would
+/// win a few pages of address space.
 #[derive(Debug)]
 pub(super) struct Library(*mut c_void);
 
 /// Whether a library can be loaded, by the name that the system's loader knows, or by a path. It stays loaded.
 ///
 /// # Errors
-/// What the loader says.
+/// The loader's error.
 pub fn can_load(name: &str) -> Result<(), String> {
     Library::load(name).map(drop)
 }
@@ -21,7 +21,7 @@ impl Library {
     /// Loads a library by the name that the system's loader knows, or by a path.
     ///
     /// # Errors
-    /// What the loader says.
+    /// The loader's error.
     pub(super) fn load(name: &str) -> Result<Library, String> {
         let name = CString::new(name).map_err(|_| "its name has a zero in it".to_string())?;
         // SAFETY: the name ends with a zero. That constructors of the library run is what its user asks for by naming it.

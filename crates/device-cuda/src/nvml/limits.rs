@@ -21,16 +21,16 @@ impl Nvml {
     /// refused. None takes the limit away, which must be done before the group is removed.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION with what the driver says: it needs root, cgroup v2, and a card that is not divided (MIG).
+    /// FAILED_PRECONDITION with the driver's error: it needs root, cgroup v2, and a card that is not divided (MIG).
     pub fn limit_group(&self, uuid: &str, group: &Path, limit: Option<Bytes>) -> Result<()> {
         let (soft, hard) = limit.map_or((0, NO_LIMIT), |limit| (limit.0, limit.0));
         self.on(uuid, group, |card, group| self.set_limits(card, group, soft, hard))
     }
 
-    /// What the processes of a limited control group use of a card.
+    /// The bytes of a card that the processes of a limited control group use.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION with what the driver says.
+    /// FAILED_PRECONDITION with the driver's error.
     pub fn used_by_group(&self, uuid: &str, group: &Path) -> Result<Bytes> {
         self.on(uuid, group, |card, group| self.limits(card, group)).map(|(_, _, used)| Bytes(used))
     }

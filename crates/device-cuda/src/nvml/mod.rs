@@ -1,4 +1,4 @@
-//! NVML: what the driver says of cards and of the processes on them.
+//! NVML: the driver's facts about cards and the processes on them.
 
 mod activity;
 mod calls;
@@ -18,7 +18,7 @@ pub use process::{Process, ProcessKind};
 use library::Library;
 use raw::Functions;
 
-/// What the loader is asked for, in turn. The second is where Windows puts the library for its Linux guests.
+/// The names that the loader is asked for, in turn. The second is where Windows puts the library for its Linux guests.
 const PLACES: [&str; 2] = ["libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"];
 
 /// The management library, loaded and initialised.
@@ -50,14 +50,14 @@ pub struct Memory {
     pub total: Bytes,
     /// Taken by processes; by old drivers' count also what the driver keeps for itself.
     pub used: Bytes,
-    /// What nobody holds.
+    /// Bytes without a holder.
     pub free: Bytes,
 }
 
-/// A card, with what changes from one look to the next. What is not there the driver did not say: [`NvidiaCard::missing`].
+/// A card, with what changes from one look to the next. Facts that the driver did not give are in [`NvidiaCard::missing`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct NvidiaCard {
-    /// What it is. Its ordinal is its place in the order of PCI bus ids.
+    /// The card as a physical device. Its ordinal is its place in the order of PCI bus ids.
     pub device: PhysicalDevice,
     /// Its memory now.
     pub memory: Option<Memory>,
@@ -79,18 +79,18 @@ pub struct NvidiaCard {
     pub mig: bool,
     /// The processes on it, by pid.
     pub processes: Vec<Process>,
-    /// What the driver did not say, and why: `fan: not supported`.
+    /// The missing facts, and why: `fan: not supported`.
     pub missing: Vec<String>,
 }
 
-/// What the driver says at one time.
+/// The driver's answers at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Look {
     /// Versions.
     pub driver: Driver,
     /// The cards, in the order of PCI bus ids.
     pub cards: Vec<NvidiaCard>,
-    /// What could not be looked at, as sentences.
+    /// Cards that could not be looked at, as sentences.
     pub notes: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ impl Nvml {
         let places = path.map_or(PLACES.to_vec(), |path| vec![path]);
         let mut why = String::new();
         let library = places.iter().find_map(|place| {
-            // What is said is the reason of the first: the others are for odd systems.
+            // The reason is that of the first name: the others are for odd systems.
             Library::load(place)
                 .map_err(|reason| {
                     if why.is_empty() {
@@ -120,7 +120,7 @@ impl Nvml {
         }
     }
 
-    /// Looks at everything. What one card does not say leaves the others as they are.
+    /// Looks at everything. A fact missing on one card leaves the others as they are.
     pub fn look(&self) -> Look {
         let mut look = Look { driver: self.driver(), ..Look::default() };
         let count = match self.count() {

@@ -6,7 +6,7 @@ use plimsoll_base::Bytes;
 
 use super::calls::Listed;
 
-/// What a process does on a card.
+/// The use that a process makes of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessKind {
     /// It computes.
@@ -36,7 +36,7 @@ impl ProcessKind {
 pub struct Process {
     /// The driver's number for it: that of the outermost container.
     pub pid: u32,
-    /// What it does.
+    /// Its use of the card.
     pub kind: ProcessKind,
     /// The program and its arguments; none where this process may not know, or does not see that number.
     pub program: Option<String>,
@@ -66,7 +66,7 @@ pub(super) fn join(compute: Vec<Listed>, graphics: Vec<Listed>, shared: Vec<List
     processes
 }
 
-/// What the system calls a process: its program and arguments, else its name.
+/// The system's name of a process: its program and arguments, else its name.
 fn program(pid: u32) -> Option<String> {
     let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");

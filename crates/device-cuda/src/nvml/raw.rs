@@ -14,7 +14,7 @@ pub(super) type Handle = *mut c_void;
 pub(super) enum Trouble {
     /// The driver has no such function.
     Missing,
-    /// What it returned.
+    /// The returned code.
     Code(c_uint),
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// What may begin as zeros and be written by the library.
+/// A structure that may begin as zeros and be written by the library.
 ///
 /// # Safety
 /// Every pattern of bits is a value.
@@ -82,7 +82,7 @@ pub(super) struct MemoryV1 {
 // SAFETY: numbers.
 unsafe impl Plain for MemoryV1 {}
 
-/// `nvmlMemory_v2_t`: what the driver keeps for itself is not counted as used.
+/// `nvmlMemory_v2_t`: memory that the driver keeps for itself is not counted as used.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct MemoryV2 {
@@ -96,7 +96,7 @@ pub(super) struct MemoryV2 {
 unsafe impl Plain for MemoryV2 {}
 
 impl MemoryV2 {
-    /// What the library wants to read before it writes.
+    /// The fields that the library reads before it writes.
     pub(super) const VERSION: u32 = size_of::<MemoryV2>() as u32 | 2 << 24;
 }
 

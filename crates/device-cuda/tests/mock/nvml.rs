@@ -29,7 +29,7 @@ unsafe extern "C" {
     fn dladdr(address: *const c_void, symbol: *mut Symbol) -> c_int;
 }
 
-/// The machine: what this file is called, without its ending.
+/// The machine: the name of this file, without its ending.
 fn machine() -> String {
     let file = file();
     file.rsplit('/').next().unwrap_or_default().split('.').next().unwrap_or_default().to_string()
@@ -63,7 +63,7 @@ fn is(name: &str) -> bool {
     machine() == name
 }
 
-/// Cards by the library's index. Not in PCI order, so that somebody has to sort.
+/// Cards by the library's index. Not in PCI order, so that they have to be sorted.
 struct Card {
     name: &'static str,
     uuid: &'static str,
@@ -128,7 +128,7 @@ fn put_text(text: &str, place: *mut c_char, length: c_uint) -> c_uint {
     OK
 }
 
-/// What a card has unless it is the machine where cards say almost nothing.
+/// The facts of a card unless it is the machine where cards say almost nothing.
 fn some<T>(handle: *mut c_void, place: *mut T, value: impl FnOnce(&Card) -> T) -> c_uint {
     match card(handle) {
         _ if is("sparse") => NOT_SUPPORTED,
@@ -392,7 +392,7 @@ mod version {
         percent: [u32; 4],
     }
 
-    /// What processes did: lines `INDEX PID AT PERCENT` of the file `.ran` beside this one. On other machines than `lived` and
+    /// Activity of processes: lines `INDEX PID AT PERCENT` of the file `.ran` beside this one. On other machines than `lived` and
     /// `limited` it is not known.
     #[unsafe(no_mangle)]
     pub extern "C" fn nvmlDeviceGetProcessUtilization(handle: *mut c_void, list: *mut Sample, count: *mut c_uint, since: u64) -> c_uint {
@@ -450,7 +450,7 @@ mod version {
         used: u64,
     }
 
-    /// What the group uses is what all processes use.
+    /// The use of the group is the use of all processes.
     #[unsafe(no_mangle)]
     pub extern "C" fn nvmlDeviceGetMemoryLimits_v1(handle: *mut c_void, limits: *mut LimitsAndUse) -> c_uint {
         match uses(handle) {

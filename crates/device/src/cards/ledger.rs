@@ -24,8 +24,8 @@ impl PhysicalDevice {
         Machine::open(state, set, &cards.iter().map(info).collect::<Vec<_>>())
     }
 
-    /// As [`PhysicalDevice::ledger`], for a program that may have been started under a lease: the cards become what the lease has
-    /// of them then, and the ledger is the one of those who share the lease.
+    /// As [`PhysicalDevice::ledger`], for a program that may have been started under a lease. The cards become the lease's part of
+    /// them then, and the ledger is the one that programs under the lease share.
     ///
     /// # Errors
     /// As [`PhysicalDevice::ledger`] and [`Machine::under`].

@@ -33,7 +33,7 @@ impl std::fmt::Display for ComputeCapability {
 /// A card as it was found, before anything is decided about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhysicalDevice {
-    /// Its number on the machine, in the order of PCI bus ids, whatever this process may see.
+    /// Its number on the machine, in the order of PCI bus ids, whichever cards this process may see.
     pub ordinal: u32,
     /// The model, `Tesla T4`.
     pub name: String,
@@ -41,7 +41,7 @@ pub struct PhysicalDevice {
     pub pci_bus_id: String,
     /// `GPU-` and 32 hexadecimal digits in five groups.
     pub uuid: String,
-    /// What its instructions can do.
+    /// The version of its instructions.
     pub compute_capability: ComputeCapability,
     /// How many multiprocessors it has; 0 where that is not known.
     pub multiprocessors: u32,
@@ -51,7 +51,7 @@ pub struct PhysicalDevice {
     pub bandwidth: f64,
     /// All its memory.
     pub total: Bytes,
-    /// What nobody holds.
+    /// Bytes without a holder.
     pub available: Bytes,
     /// Bytes that a process which opens the card cannot avoid: context, modules, library handles. Stated by a simulated card;
     /// zero on a real one until it is opened and measured.
@@ -71,14 +71,14 @@ pub struct PhysicalDevice {
     pub simulation: Option<Simulation>,
 }
 
-/// What only a simulated card has.
+/// The properties that only a simulated card has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulation {
     /// How fast it is on the virtual clock, 1 being what the model's clock and bandwidth promise; none shows no modelled time.
     pub speed: Option<f64>,
     /// Bytes that its link carries in a second on the virtual clock, to the host or to another card.
     pub link: f64,
-    /// The capability of the model it is named after: what its simulated kernels are made for.
+    /// The capability of the model it is named after: its simulated kernels are made for it.
     pub model_capability: ComputeCapability,
 }
 
@@ -97,7 +97,7 @@ impl PhysicalDevice {
     /// same cards.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT naming `option`, the value and what may be written.
+    /// INVALID_ARGUMENT naming `option`, its value and the values that it may have.
     pub fn simulated(option: &str, spec: &str) -> Result<Vec<PhysicalDevice>> {
         simulated::cards(spec).map_err(|why| {
             Error::invalid_argument(format!("{option} {spec}: {why}")).with_remedy(format!(
@@ -120,7 +120,7 @@ impl PhysicalDevice {
         simulated.map_or(PhysicalDevice::MINIMUM_CAPABILITY, |capability| capability.min(PhysicalDevice::MINIMUM_CAPABILITY))
     }
 
-    /// Single-precision operations a second at best: what orders cards from fast to slow.
+    /// Single-precision operations a second at best: the order of cards from fast to slow.
     pub fn peak_flops(&self) -> f64 {
         2.0 * f64::from(self.multiprocessors) * f64::from(self.compute_capability.cores()) * f64::from(self.clock_mhz) * 1e6
     }

@@ -5,9 +5,9 @@ use super::ComputeCapability;
 /// A model: figures as the vendor publishes them, memory as nvidia-smi shows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Model {
-    /// What is written in a specification.
+    /// Its name in a specification.
     pub key: &'static str,
-    /// What the driver calls it.
+    /// The driver's name for it.
     pub name: &'static str,
     pub mebibytes: u64,
     pub capability: ComputeCapability,

@@ -16,7 +16,7 @@ const MOST_BYTES: Bytes = Bytes(1 << 50);
 /// Bytes a second that sixteen lanes of PCI Express 3.0 carry in practice.
 const LINK: f64 = 12e9;
 
-/// What is said of a group of cards.
+/// The specification of a group of cards.
 struct Group {
     model: Model,
     count: u32,

@@ -11,7 +11,7 @@ impl DeviceConfig {
     /// The options that the settings make: a ConfigProto's, with TensorFlow's meaning.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where growth differs between visible GPUs (unless a device is divided), or where some parts of a card
+    /// INVALID_ARGUMENT where growth differs between visible GPUs (unless a device is divided). The same where some parts of a card
     /// have a priority or an ordinal and some have none.
     pub fn options(&self) -> Result<Options> {
         let mut options = self.base.clone();

@@ -17,7 +17,7 @@ pub struct MemoryInfo {
 pub trait MemoryStats {
     /// The full names of the devices.
     fn names(&self) -> Vec<DeviceName>;
-    /// What the device at that position counted; none if it does not count.
+    /// The bytes that the device at that position counted; none if it does not count.
     fn memory_info(&self, position: usize) -> Option<MemoryInfo>;
     /// Makes the peak of the device at that position what is in use now; false if it cannot.
     fn reset(&self, position: usize) -> bool;

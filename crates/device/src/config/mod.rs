@@ -1,5 +1,5 @@
-//! What `tf.config` does, as a value: devices are listed, chosen and divided before they are opened. Two configurations do not
-//! know of each other; nothing is kept for the process.
+//! `tf.config` as a value: devices are listed, chosen and divided before they are opened. Two configurations do not know of each
+//! other; nothing is kept for the process.
 //!
 //! TensorFlow's ValueError is INVALID_ARGUMENT here, its RuntimeError FAILED_PRECONDITION.
 
@@ -67,12 +67,12 @@ pub struct LogicalDeviceConfiguration {
     pub device_ordinal: Option<i32>,
 }
 
-/// What is known of a card.
+/// The details of a card, as far as they are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceDetails {
     /// The model.
     pub device_name: String,
-    /// What its instructions can do.
+    /// The version of its instructions.
     pub compute_capability: ComputeCapability,
 }
 
@@ -104,7 +104,7 @@ impl DeviceConfig {
     }
 
     /// A configuration that begins with options, as those of a ConfigProto: their counts and lists become what is visible. Where
-    /// there is no card, what they say of GPUs is passed on unchecked.
+    /// there is no card, options of GPUs are passed on unchecked.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for an entry of the visible list that is no card.
@@ -162,7 +162,7 @@ impl DeviceConfig {
         Ok(())
     }
 
-    /// Whether a card's memory grows; none if nobody said.
+    /// Whether a card's memory grows; none if that was not set.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for a device that is not there.
@@ -196,7 +196,7 @@ impl DeviceConfig {
         Ok(())
     }
 
-    /// How a physical device is divided; none if nobody said.
+    /// The division of a physical device; none if it was not set.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for a device that is not there.
@@ -208,8 +208,8 @@ impl DeviceConfig {
     /// Divides a physical device. As in TensorFlow, dividing any device, even the CPU, ends the growth of all GPUs.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for a device that is not there, for a part of a GPU without a limit and for a part of a CPU with a limit,
-    /// a priority or an ordinal; FAILED_PRECONDITION for a change after initialization.
+    /// INVALID_ARGUMENT for a device that is not there, and for a part of a GPU without a limit. The same for a part of a CPU with
+    /// a limit, a priority or an ordinal. FAILED_PRECONDITION for a change after initialization.
     pub fn set_logical_device_configuration(&mut self, device: PhysicalId, parts: Vec<LogicalDeviceConfiguration>) -> Result<()> {
         self.check_listed(&device)?;
         let wrong = |what: &str| Err(Error::invalid_argument(what).on_device(device.to_string()));
@@ -237,7 +237,7 @@ impl DeviceConfig {
         Ok(())
     }
 
-    /// What is known of a physical device: nothing of a CPU.
+    /// The details of a physical device: none for a CPU.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for a device that is not there.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Rig;
 use crate::{Args, BufferRef, Command, Cost, CpuKernel, Fault, Place, Prepared, Wait, Work};
 
-/// What a command does with its cells of eight bytes, in as many pieces as there are cells.
+/// The operation of a command on its cells of eight bytes, in as many pieces as there are cells.
 #[derive(Debug)]
 pub(super) enum Does {
     /// The last argument becomes a mixture of the others and this number.

@@ -1,4 +1,4 @@
-//! What every device does, as a suite that a device crate runs on its own devices: reserving, loading, submitting, waiting
+//! The contract of every device, as a suite that a device crate runs on its own devices: reserving, loading, submitting, waiting
 //! across queues, copies in every direction, failures, loss, close. Panics where a device does otherwise.
 //!
 //! Nothing here takes it that work is done when a call returns: only [`Device::drive`] says that a run is over. Nothing reaches a

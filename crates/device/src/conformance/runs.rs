@@ -76,7 +76,7 @@ pub(super) fn queues_wait_for_each_other(rig: &dyn Rig) {
     const ROUNDS: u32 = 40;
     const PIECES: u32 = 8;
     let devices = rig.devices(3, Bytes(LINE));
-    // Of the row of each device and round: what it computes, and what it copies from the two others.
+    // Of the row of each device and round: its results, and its copies from the two others.
     let cell = |round: u32, from: u32| u64::from((round * 3 + from) * PIECES);
     let program = |queue: u32| {
         let commands = |round: u32| {
@@ -219,7 +219,7 @@ pub(super) fn a_lost_device_says_so(rig: &dyn Rig) {
     assert_eq!((failure.queue, failure.fault.code), (1, Code::Unavailable));
     let error = devices[1].allocate(Bytes(1), "block").unwrap_err();
     assert_eq!((error.code(), error.device()), (Code::Unavailable, Some(devices[1].spec().name.to_string().as_str())));
-    // What it held is gone, and can only be given back.
+    // The memory that it held is gone, and can only be given back.
     let codes = [loaded.arenas[1].read(0, &mut [0]), loaded.arenas[1].write(0, &[0])].map(|result| result.unwrap_err().code());
     assert_eq!(codes, [Code::Unavailable; 2]);
     // The other one goes on.

@@ -12,11 +12,11 @@ pub(super) struct Limit {
     pub bytes: Bytes,
     /// The reason, as a sentence.
     pub reason: String,
-    /// Whether somebody asked for this much.
+    /// Whether this much was asked for.
     pub asked: bool,
 }
 
-/// What TensorFlow leaves to the system of `available` bytes on a card of that major capability.
+/// The part of `available` bytes that TensorFlow leaves to the system on a card of that major capability.
 pub fn system_memory(available: Bytes, capability_major: u32) -> Bytes {
     let mebibytes = match capability_major {
         _ if available < Bytes(2 << 30) => 225,

@@ -1,4 +1,4 @@
-//! Logical devices: what cards and processors are divided into.
+//! Logical devices: the parts into which cards and processors are divided.
 
 use plimsoll_base::Bytes;
 
@@ -7,9 +7,9 @@ use crate::{DeviceKind, DeviceName, PhysicalDevice};
 /// A card as this process sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Card {
-    /// Its number among those that CUDA_VISIBLE_DEVICES leaves: what TensorFlow calls the platform's device id.
+    /// Its number among those that CUDA_VISIBLE_DEVICES leaves: TensorFlow's platform device id.
     pub ordinal: u32,
-    /// What it is, with its number on the machine.
+    /// Its kind and its number on the machine.
     pub device: PhysicalDevice,
 }
 
@@ -20,8 +20,8 @@ impl Card {
         format!("device: {}, {}", self.ordinal, self.properties())
     }
 
-    /// The line of the start log: `Found device 0 with properties: name: …, total memory: 4 GiB`, and what its context takes where
-    /// that is known.
+    /// The line of the start log: `Found device 0 with properties: name: …, total memory: 4 GiB`, and the bytes of its context
+    /// where they are known.
     pub fn found(&self) -> String {
         let PhysicalDevice { total, overhead, .. } = &self.device;
         let context = if *overhead > Bytes::ZERO { format!(", context: {overhead}") } else { String::new() };
@@ -38,11 +38,11 @@ impl Card {
 /// How much is reserved on the card when a logical device is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserve {
-    /// The whole limit: somebody said how much, or wants all.
+    /// The whole limit: an amount was set, or all was asked for.
     Whole,
     /// Nothing: memory is taken as steps need it, and stays.
     Growth,
-    /// What the plans need that are loaded.
+    /// The bytes that loaded plans need.
     Plan,
 }
 
@@ -116,7 +116,7 @@ impl Link {
 pub struct LogicalDevice {
     /// The full name.
     pub name: DeviceName,
-    /// What it is.
+    /// Its kind.
     pub kind: DeviceKind,
     /// The card that it is a part of; none for a processor.
     pub card: Option<Card>,
@@ -124,7 +124,7 @@ pub struct LogicalDevice {
     pub memory_limit: Option<Bytes>,
     /// Its share of what the card's context takes. The line on the card is the limit and this together.
     pub overhead: Bytes,
-    /// What is reserved when it is opened.
+    /// The bytes that are reserved when it is opened.
     pub reserve: Reserve,
     /// Whether what is reserved is touched at once.
     pub preallocate: bool,
@@ -197,7 +197,7 @@ pub struct Division {
     pub left_out: Vec<LeftOut>,
     /// Pinned host memory, where there are GPUs.
     pub pinned_host: Option<PinnedHost>,
-    /// What had no effect and why; what narrowed the choice.
+    /// Options without effect, and why; options that narrowed the choice.
     pub notes: Vec<String>,
 }
 
@@ -207,8 +207,8 @@ impl Division {
         self.devices.iter().filter(move |device| device.kind == kind)
     }
 
-    /// What TensorFlow logs when it creates devices: the cards that were found, those that are left out, and which GPU is on
-    /// which card. Nothing where no card is asked for.
+    /// TensorFlow's log of created devices: the cards that were found, those that are left out, and which GPU is on which card.
+    /// Nothing where no card is asked for.
     pub fn start_log(&self) -> Vec<String> {
         let created: Vec<String> = self.devices.iter().filter_map(LogicalDevice::created).collect();
         if created.is_empty() && self.left_out.is_empty() {

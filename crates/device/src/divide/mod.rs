@@ -25,8 +25,8 @@ const MOST_GPUS: usize = 256;
 /// Nothing that is configured for GPUs is looked at where no card is seen, as in TensorFlow; flags that name a GPU are.
 ///
 /// # Errors
-/// Those of TensorFlow: NOT_FOUND for no CPU, INVALID_ARGUMENT for lists, limits and priorities that make no sense, UNKNOWN for
-/// virtual devices without their GPUs, INTERNAL for an allocator that is none and for memory that cannot spill.
+/// Those of TensorFlow. NOT_FOUND for no CPU. INVALID_ARGUMENT for lists, limits and priorities that make no sense. UNKNOWN for
+/// virtual devices without their GPUs. INTERNAL for an allocator that is none, and for memory that cannot spill.
 pub fn resolve(physical: &[PhysicalDevice], options: &Options, environment: &Environment) -> Result<Division> {
     options.check()?;
     let cpus = options.cpu_limits()?.into_iter().enumerate().map(|(index, limit)| cpu(index as u32, limit));
@@ -76,7 +76,7 @@ fn cpu(index: u32, memory_limit: Option<Bytes>) -> LogicalDevice {
     }
 }
 
-/// What flags say where no card is seen.
+/// Checks flags where no card is seen.
 fn no_card(options: &Options, notes: &mut Vec<String>) -> Result<()> {
     if let Some(list) = options.visible_devices.as_ref().filter(|list| !matches!(list.trim(), "" | "-1")) {
         return Err(Error::invalid_argument(format!("--visible-devices {list}: no GPU is seen")).with_remedy("leave the option out"));

@@ -1,4 +1,4 @@
-//! Cards divided into logical GPUs: limits, order, what is reserved.
+//! Cards divided into logical GPUs: limits, order, reserved bytes.
 
 use plimsoll_base::{Bytes, Error, Result};
 
@@ -99,8 +99,8 @@ pub(super) fn gpus(cards: &[Card], options: &Options, environment: &Environment,
     Ok(devices)
 }
 
-/// What the `position`-th of `count` devices on a card bears of its overhead: as much as each other one, and the first ones what
-/// is left over.
+/// The part of a card's overhead that the `position`-th of `count` devices bears: equal shares, and the first devices take the
+/// rest.
 fn share_of(overhead: Bytes, position: usize, count: usize) -> Bytes {
     let count = count.max(1) as u64;
     Bytes(overhead.0 / count + u64::from((position as u64) < overhead.0 % count))
@@ -124,11 +124,11 @@ fn check_flag(part: &Part, overhead: Bytes, parts: &[Part], card: &Card, options
     Ok(())
 }
 
-/// What holds for all GPUs: the allocator, and what makes it grow.
+/// Settings of all GPUs: the allocator, and what makes it grow.
 struct How {
     allocator: AllocatorOptions,
     preallocate: bool,
-    /// Who says that memory grows, or that it does not although the ConfigProto may say so.
+    /// The source of the setting that memory grows, or that it does not although the ConfigProto may say so.
     growth: Option<(bool, String)>,
 }
 
@@ -157,7 +157,7 @@ impl How {
         Ok(How { allocator, preallocate: options.preallocate, growth })
     }
 
-    /// What is reserved when a device is opened whose limit somebody `asked` for, and why.
+    /// The bytes that are reserved when a device is opened, and why. `asked` is true where its limit was set.
     fn reserve(&self, asked: bool) -> (Reserve, String) {
         match &self.growth {
             _ if self.preallocate => (Reserve::Whole, "all of it, and touched (--preallocate)".into()),
@@ -169,7 +169,7 @@ impl How {
     }
 }
 
-/// Whether memory grows, and who says so; none where nobody says anything. A flag is heard before the environment, and that
+/// Whether memory grows, and the source of that setting; none where it is not set. A flag is heard before the environment, and that
 /// before a ConfigProto.
 fn growth(options: &Options, environment: &Environment, notes: &mut Vec<String>) -> Option<(bool, String)> {
     const VARIABLE: &str = "TF_FORCE_GPU_ALLOW_GROWTH";

@@ -5,8 +5,8 @@ use plimsoll_base::{Code, Error, Result};
 use super::logical::Card;
 use crate::GpuConfig;
 
-/// Checks them against the cards in the order of the visible list (`listed`), those of them that can be used (`usable`), and how
-/// many of those `device_count` leaves. There is at least one.
+/// Checks them against three lists: the cards in the order of the visible list (`listed`), those that can be used (`usable`), and
+/// how many of those `device_count` leaves. There is at least one.
 ///
 /// # Errors
 /// INVALID_ARGUMENT or UNKNOWN, as TensorFlow has it.

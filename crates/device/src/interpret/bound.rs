@@ -12,7 +12,7 @@ pub struct Bound {
     last: Bindings,
 }
 
-// SAFETY: the pointers are only followed by who runs steps, under the contract of [`super::execute`].
+// SAFETY: the pointers are only followed by threads that run steps, under the contract of [`super::execute`].
 unsafe impl Send for Bound {}
 // SAFETY: as above.
 unsafe impl Sync for Bound {}

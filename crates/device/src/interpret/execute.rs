@@ -21,8 +21,8 @@ pub unsafe fn is_wanted(pointers: &[*mut u8], step: &Step) -> bool {
 /// Runs the pieces `pieces` of `step` of `run` with the program's table of pointers and the scratch of slice `slice`.
 ///
 /// # Safety
-/// The pointers are those of a run under way, whose blocks are as [`crate::Run::bindings`] says; nobody else runs
-/// these pieces, or a command that the plan puts before or after this one, or this one with the same slice.
+/// The pointers are those of a run under way, whose blocks are as [`crate::Run::bindings`] says. No other thread runs these pieces,
+/// a command that the plan puts before or after this one, or this one with the same slice.
 pub unsafe fn execute(run: &Run, pointers: &[*mut u8], step: &Step, pieces: Range<u32>, slice: u32) -> Result<(), Fault> {
     let (first, count) = (step.args.0 as usize, step.args.1 as usize);
     let arguments = &pointers[first..first + count];
@@ -57,8 +57,8 @@ pub unsafe fn execute(run: &Run, pointers: &[*mut u8], step: &Step, pieces: Rang
             let Some(outside) = &run.outside else { return Err(NOTHING_OUTSIDE) };
             let (read, written) = arguments.split_at(*inputs as usize);
             let (read_lengths, written_lengths) = lengths.split_at(*inputs as usize);
-            // SAFETY: arguments and scratch are as long as the program says, and no other command uses them meanwhile; what is
-            // written overlaps nothing else.
+            // SAFETY: arguments and scratch are as long as the program says, and no other command uses them meanwhile. Outputs
+            // overlap no other argument.
             let (read, mut written, scratch) = unsafe {
                 let read: Vec<&[u8]> = read.iter().zip(read_lengths).map(|(at, length)| slice_of(*at, *length)).collect();
                 let written: Vec<&mut [u8]> = written.iter().zip(written_lengths).map(|(at, length)| slice_of_mut(*at, *length)).collect();
@@ -72,14 +72,14 @@ pub unsafe fn execute(run: &Run, pointers: &[*mut u8], step: &Step, pieces: Rang
 }
 
 /// # Safety
-/// So many bytes are there, and nobody writes them while the slice lives.
+/// So many bytes are there, and no thread writes them while the slice lives.
 unsafe fn slice_of<'a>(at: *const u8, length: u64) -> &'a [u8] {
     // SAFETY: the caller's promise; a slice of no bytes has any address but null.
     if length == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, length as usize) } }
 }
 
 /// # Safety
-/// So many bytes are there, and nobody else uses them while the slice lives.
+/// So many bytes are there, and no other thread uses them while the slice lives.
 unsafe fn slice_of_mut<'a>(at: *mut u8, length: u64) -> &'a mut [u8] {
     // SAFETY: as above.
     if length == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(at, length as usize) } }

@@ -1,4 +1,4 @@
-//! A program with its tables flattened: what a thread reads when it runs a command.
+//! A program with its tables flattened, for the threads that run its commands.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ pub const COPY_PIECE: u64 = 256 << 10;
 /// Commands predicted to take less than this many seconds on one thread are offered to threads that are awake, but wake none.
 const WORTH_WAKING: f64 = 2e-5;
 
-/// What one thread does in a second, as far as [`WORTH_WAKING`] is concerned.
+/// The operations of one thread in a second, as far as [`WORTH_WAKING`] is concerned.
 const FLOPS: f64 = 3e10;
 const BANDWIDTH: f64 = 8e9;
 
-/// What makes the code of a call.
+/// Makes the code of a call.
 type CodeOf<'a> = &'a dyn Fn(&KernelCall) -> Result<Prepared>;
 
 /// The index in the table of pointers of one that is not there.
@@ -33,7 +33,7 @@ pub struct Loaded {
     pub threads: u32,
     /// The commands, in order.
     pub steps: Vec<Step>,
-    /// What steps wait for.
+    /// The waits of steps.
     pub waits: Vec<Wait>,
     /// Every pointer that the steps use, as block and offset.
     pub pointers: Vec<(Place, u64)>,
@@ -50,7 +50,7 @@ pub struct Loaded {
 /// A command.
 #[derive(Debug)]
 pub struct Step {
-    /// What it does.
+    /// Its action.
     pub action: Action,
     /// Into how many pieces it is cut.
     pub chunks: u32,
@@ -58,9 +58,9 @@ pub struct Step {
     pub args: (u32, u32),
     /// The scratch that the pieces share, or [`NONE`].
     pub scratch: u32,
-    /// The first slice of scratch of those who take part, or [`NONE`], and the bytes of a slice.
+    /// The first slice of scratch of the threads that take part, or [`NONE`], and the bytes of a slice.
     pub worker: (u32, u64),
-    /// Whether there are fewer slices than threads: then they are handed out to those who come.
+    /// Whether there are fewer slices than threads: then they are handed out first come, first served.
     pub few_slices: bool,
     /// The byte that says whether the step is run, or [`NONE`].
     pub guard: u32,
@@ -70,7 +70,7 @@ pub struct Step {
     pub wakes: bool,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Debug)]
 pub enum Action {
     /// Calls a kernel.
@@ -87,7 +87,7 @@ pub enum Action {
     },
     /// Has the run's [`crate::Outside`] do something.
     Outside {
-        /// What.
+        /// The number of the call.
         call: u32,
         /// How many of the arguments are read.
         inputs: u32,
@@ -102,7 +102,7 @@ impl Loaded {
     /// Queue `queue` of a plan for a device that computes with so many threads, with the code of that library.
     ///
     /// # Errors
-    /// INTERNAL where the program contradicts itself; what the library says of a call.
+    /// INTERNAL where the program contradicts itself; the library's error for a call.
     pub fn new(queue: u32, program: &Program, threads: usize, spec: &DeviceSpec, library: &dyn CpuLibrary) -> Result<Loaded> {
         let mut loaded = Loaded {
             queue,
@@ -307,7 +307,7 @@ mod tests {
         assert!(loaded(&Program { commands: vec![call(64, 4, Some(arena(128)))] }, 2).is_ok());
         let call_of_another = Program { commands: vec![call(64, 4, Some(arena(128)))] };
         assert!(load(&call_of_another, 2, &Library(false)).unwrap_err().message().contains("is another kernel here"));
-        // One piece, one who takes part.
+        // One piece, one thread.
         assert!(loaded(&Program { commands: vec![call(64, 1, Some(arena(64)))] }, 8).is_ok());
     }
 

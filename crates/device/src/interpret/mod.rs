@@ -1,6 +1,6 @@
-//! An interpreter of programs on memory that this process can address, for devices that compute with [`crate::CpuKernel`]s:
-//! a program's tables flattened ([`Loaded`]), its addresses in one run ([`Bound`]), and running pieces of a step ([`execute`]).
-//! Who runs which step when is the device's.
+//! An interpreter of programs on memory that this process can address, for devices that compute with [`crate::CpuKernel`]s: a
+//! program's tables flattened ([`Loaded`]), its addresses in one run ([`Bound`]), and running pieces of a step ([`execute`]). The
+//! device decides which thread runs which step, and when.
 
 mod bound;
 mod execute;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The values of the environment variables that decide about devices. Nothing here reads the process's environment: whoever
+/// The values of the environment variables that decide about devices. Nothing here reads the process's environment: the caller that
 /// opens devices passes it in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<String, String>);

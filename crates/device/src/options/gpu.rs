@@ -1,4 +1,4 @@
-//! What a ConfigProto says of GPUs.
+//! A ConfigProto's options for GPUs.
 
 /// A ConfigProto's `gpu_options`, with TensorFlow's names and meanings; the default is what an empty message says. Flags of our
 /// own stand in [`crate::Options`] and override it.

@@ -62,7 +62,7 @@ impl Options {
         self.memory_fraction.is_none() && self.memory_limits.iter().all(|limit| limit.device.is_some())
     }
 
-    /// What flags say of the card that is GPU `index` before cards are divided: its own limit, else that of every GPU.
+    /// The limit that flags set for the card that is GPU `index` before cards are divided: its own, else that of every GPU.
     pub(crate) fn gpu_limit(&self, index: u32) -> Option<&MemoryLimit> {
         let of = |device| self.memory_limits.iter().find(|limit| limit.device == device);
         of(Some((DeviceKind::Gpu, index))).or_else(|| of(None))

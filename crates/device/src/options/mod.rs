@@ -23,9 +23,9 @@ pub enum PlacementMode {
     /// By TensorFlow's rules.
     #[default]
     TensorFlow,
-    /// By TensorFlow's rules, but where nothing is asked for by size: whole models, in their order, on the first device with
-    /// room for them, and a model that fits on none in contiguous pieces. What will be run of them has to be known: the facade's
-    /// `Several` opens such models; a graph that is opened by itself goes where TensorFlow's rules say.
+    /// By TensorFlow's rules, but where nothing is asked for by size: whole models, in their order, on the first device with room
+    /// for them, and a model that fits on none in contiguous pieces. This needs to know what will be run. The facade's `Several`
+    /// opens such models; a graph that is opened by itself goes where TensorFlow's rules put it.
     FirstFit,
     /// By measured cost and memory.
     Auto,
@@ -40,7 +40,7 @@ pub struct MemoryLimit {
     pub parts: Vec<Bytes>,
 }
 
-/// What may be said about devices before they are opened.
+/// Options of devices, set before they are opened.
 ///
 /// The fields are public so that a ConfigProto or a command line can fill them; the methods of the same names are for
 /// programs: `Options::new().limit("CPU:0", "64MiB").intra_op(2)`.
@@ -59,7 +59,7 @@ pub struct Options {
     pub preallocate: bool,
     /// Wait for memory that others hold, at most that long; [`Duration::MAX`] is without end.
     pub wait: Option<Duration>,
-    /// What a session keeps for its next run is given back when it has not run for so long; never, if nothing is said.
+    /// Memory that a session keeps for its next run is given back when it has not run for so long; never, if this is not set.
     pub idle_release: Option<Duration>,
     /// Whether a node may go to another device than the one it names where that has no kernel or is not there. On, as in
     /// TensorFlow 2; a ConfigProto says it explicitly.
@@ -81,7 +81,7 @@ pub struct Options {
     pub device_count: BTreeMap<String, i32>,
     /// Device types or names: if some name types, no other devices but CPUs are made.
     pub device_filters: Vec<String>,
-    /// What a ConfigProto says of GPUs, with TensorFlow's meaning. The options above override it.
+    /// A ConfigProto's options for GPUs, with TensorFlow's meaning. The options above override it.
     pub gpu: GpuConfig,
     /// Simulated GPUs: `2x4GiB`.
     pub sim_gpus: Option<String>,
@@ -134,7 +134,7 @@ impl Options {
     /// Adds the limits of a `--memory-limit`: `2GiB` for every GPU, or `GPU:0=1GiB+1GiB,CPU:0=64MiB`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT naming the option, the value, and what may be written.
+    /// INVALID_ARGUMENT naming the option, its value, and the values that it may have.
     pub fn memory_limit_flag(mut self, text: &str) -> Result<Options> {
         self.memory_limits.extend(MemoryLimit::parse_list(text)?);
         Ok(self)
@@ -143,7 +143,7 @@ impl Options {
     /// Adds the counts of a `--device-count`: `CPU=2,GPU=0`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT naming the option, the value, and what may be written.
+    /// INVALID_ARGUMENT naming the option, its value, and the values that it may have.
     pub fn device_count_flag(mut self, text: &str) -> Result<Options> {
         self.device_count.extend(parse::device_counts(text)?);
         Ok(self)

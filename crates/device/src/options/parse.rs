@@ -11,7 +11,7 @@ impl MemoryLimit {
     /// Parses the value of a `--memory-limit`: limits between commas. A number below 1 KiB needs a unit: `512B`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT naming the option, the value, and what may be written.
+    /// INVALID_ARGUMENT naming the option, its value, and the values that it may have.
     pub fn parse_list(text: &str) -> Result<Vec<MemoryLimit>> {
         text.split(',').map(|limit| MemoryLimit::parse_with(limit, Bytes::of_limit)).collect()
     }
@@ -19,7 +19,7 @@ impl MemoryLimit {
     /// Parses one limit: `2GiB`, `GPU:0=2GiB`, `GPU:0=1GiB+1GiB`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT naming the option, the value, and what may be written.
+    /// INVALID_ARGUMENT naming the option, its value, and the values that it may have.
     pub fn parse(text: &str) -> Result<MemoryLimit> {
         MemoryLimit::parse_with(text, str::parse)
     }

@@ -56,8 +56,8 @@ impl Options {
         }
     }
 
-    /// The logical CPU devices that the options make of this machine: all there are where there is no card. What an option asks
-    /// for and nobody can do yet is refused, never ignored. Reads no environment variable.
+    /// The logical CPU devices that the options make of this machine: all there are where there is no card. An option that cannot
+    /// be honoured yet is refused, never ignored. Reads no environment variable.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for options that contradict each other or the machine; NOT_FOUND for no CPU, as in TensorFlow;
@@ -78,7 +78,7 @@ impl Options {
         Ok(cpus.map(|device| DeviceSpec::cpu(device.index(), device.memory_limit, threads, instructions)).collect())
     }
 
-    /// Refuses what is asked for and nobody can do yet.
+    /// Refuses options that cannot be honoured yet.
     ///
     /// # Errors
     /// UNIMPLEMENTED, saying `not yet` and the option.
