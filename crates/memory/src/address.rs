@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(*mut u8);
 
-// SAFETY: an address is a number; who follows it answers for that.
+// SAFETY: an address is a number; the code that follows it answers for that.
 unsafe impl Send for Address {}
 // SAFETY: as above.
 unsafe impl Sync for Address {}
@@ -16,7 +16,7 @@ impl Address {
     /// Of nothing.
     pub const NULL: Address = Address(std::ptr::null_mut());
 
-    /// An address of this process, or one made from it by whoever can turn it back.
+    /// An address of this process, or one made from it by a crate that can turn it back.
     pub const fn new(pointer: *mut u8) -> Address {
         Address(pointer)
     }
@@ -36,10 +36,11 @@ impl Address {
         Address(self.0.wrapping_add(bytes as usize))
     }
 
-    /// What [`Address::new`] was given, moved on by what was added since.
+    /// The address that [`Address::new`] was given, plus all offsets added since.
     ///
     /// # Safety
-    /// The caller knows whose memory it is, and what its maker made it from: nobody else can say whether it may be followed.
+    /// The caller knows the owner of the memory, and the address that the maker started from: only the caller can say whether it
+    /// may be followed.
     pub const unsafe fn pointer(self) -> *mut u8 {
         self.0
     }

@@ -97,7 +97,7 @@ impl Backing {
         let backing = Backing { map, map_bytes, start, bytes: rounded, away: PageSet::default(), ledger: ledger.clone() };
         ledger.count_mapped(rounded);
         if guard > 0 && rounded > 0 {
-            // SAFETY: the range is whole pages inside the mapping, which nobody else knows.
+            // SAFETY: the range is whole pages inside the mapping, which no other code knows.
             let status = unsafe { libc::mprotect(start.as_ptr().cast(), rounded as usize, libc::PROT_READ | libc::PROT_WRITE) };
             if status != 0 {
                 return Err(refused(std::io::Error::last_os_error().to_string()));
@@ -119,7 +119,7 @@ impl Backing {
         Bytes(self.bytes)
     }
 
-    /// Writes bytes, beginning at `offset`. The caller sees to it that nobody reads or writes them meanwhile.
+    /// Writes bytes, beginning at `offset`. The caller makes sure that no thread reads or writes them meanwhile.
     ///
     /// # Errors
     /// INTERNAL where the range is not inside the mapping.
@@ -130,7 +130,7 @@ impl Backing {
         Ok(())
     }
 
-    /// Reads bytes, beginning at `offset`. The caller sees to it that nobody writes them meanwhile.
+    /// Reads bytes, beginning at `offset`. The caller makes sure that no thread writes them meanwhile.
     ///
     /// # Errors
     /// As [`Backing::write`].
@@ -148,8 +148,8 @@ impl Backing {
         }
     }
 
-    /// Gives the pages in `pages` (bytes from the start) back to the system: they no longer count as mapped. The addresses stay;
-    /// nobody may use them until [`Backing::commit`], after which they are zeroed.
+    /// Gives the pages in `pages` (bytes from the start) back to the system: they no longer count as mapped. The addresses stay.
+    /// They may not be used until [`Backing::commit`], after which they are zeroed.
     ///
     /// # Errors
     /// INTERNAL where the range is not whole pages of the mapping, or the system does not take them.

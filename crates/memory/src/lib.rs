@@ -1,9 +1,9 @@
-//! Memory of a device: the line that holds ([`Ledger`]), the seam behind which memory is had and given back ([`AddressSpace`]; pages
-//! of this machine are one, [`HostPages`]), both together ([`Block`]), the packing of buffers with known lifetimes into one block
-//! ([`layout`]), and an allocator for those whose lifetimes or sizes are not known beforehand ([`arena`]).
+//! Memory of a device. A [`Ledger`] holds the line, and an [`AddressSpace`] is the seam behind which memory is had and given back
+//! ([`HostPages`]: pages of this machine). A [`Block`] is both together. [`layout`] packs buffers with known lifetimes into one
+//! block; [`arena`] is an allocator for buffers whose lifetimes or sizes are not known beforehand.
 //!
-//! There are two counts, made independently: what was promised (reservations) and what was mapped (backings). A test that
-//! compares them compares two facts.
+//! There are two counts, made independently: promised bytes (reservations) and mapped bytes (backings). A test that compares them
+//! compares two facts.
 
 mod address;
 pub mod arena;

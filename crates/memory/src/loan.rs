@@ -1,4 +1,4 @@
-//! Memory that somebody else owns and a device uses for a while: fed and fetched tensors, constants in the graph.
+//! Memory of another owner that a device uses for a while: fed and fetched tensors, constants in the graph.
 
 use std::sync::Arc;
 

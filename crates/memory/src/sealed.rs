@@ -1,4 +1,4 @@
-//! Bytes that several processes see and that nobody can change any more: a file in memory, sealed, and a mapping of it.
+//! Bytes that several processes see and that no process can change any more: a file in memory, sealed, and a mapping of it.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -14,7 +14,7 @@ use plimsoll_base::{Bytes, Error, Result, Shortage};
 use crate::limits::{check_file_size, no_room};
 use crate::physical_memory;
 
-/// Nobody may write to it, make it shorter or longer, or take a seal off.
+/// No process may write to it, make it shorter or longer, or take a seal off.
 const SEALS: libc::c_int = libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 const NAME: &CStr = c"plimsoll-sealed";
@@ -29,7 +29,7 @@ pub struct Sealed {
     bytes: usize,
 }
 
-// SAFETY: nobody changes the bytes, which belong to the value.
+// SAFETY: the bytes belong to the value and do not change.
 unsafe impl Send for Sealed {}
 // SAFETY: as above.
 unsafe impl Sync for Sealed {}
@@ -62,7 +62,7 @@ impl Sealed {
                 return Err(refused(bytes as u64, &std::io::Error::last_os_error()));
             }
             let mapping = Mapping::new(&file, bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE)?;
-            // SAFETY: the mapping has that many bytes, all of them zero; nobody else knows the file, and the slice ends before
+            // SAFETY: the mapping has that many bytes, all of them zero. No other code knows the file, and the slice ends before
             // the mapping does.
             fill(unsafe { std::slice::from_raw_parts_mut(mapping.start.as_ptr(), bytes) });
         } else {
@@ -79,7 +79,7 @@ impl Sealed {
         Sealed::map(file, bytes)
     }
 
-    /// What another process sealed.
+    /// The sealed bytes of another process.
     ///
     /// # Errors
     /// FAILED_PRECONDITION for a file that can still be changed; RESOURCE_EXHAUSTED where there is no room to map it.
@@ -121,7 +121,7 @@ impl Deref for Sealed {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping has that many bytes, is there as long as the value, and the seals let nobody change or cut it.
+        // SAFETY: the mapping has that many bytes and lives as long as the value. The seals let no process change or cut it.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 }
@@ -184,7 +184,7 @@ impl Unsealed {
         Ok(())
     }
 
-    /// From here on nobody can change it.
+    /// From here on it cannot be changed.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where there is no room to map it.
@@ -223,7 +223,7 @@ fn create() -> Result<File> {
     if descriptor < 0 {
         return Err(no_room("a file in memory", &std::io::Error::last_os_error()));
     }
-    // SAFETY: the descriptor was just made and is nobody else's.
+    // SAFETY: the descriptor was just made and has no other owner.
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 

@@ -15,7 +15,7 @@ pub fn send_signal(pid: u32, signal: i32) -> io::Result<()> {
     }
 }
 
-/// Ends this process by a signal, whatever was done about that signal before. Returns where the signal does not end a process.
+/// Ends this process by a signal, whatever its handling of that signal was before. Returns where the signal does not end a process.
 pub fn end_by_signal(signal: i32) {
     // SAFETY: a zeroed action is the default one with an empty mask; the calls read and write locals alone. Other threads may
     // be ended by the signal at any time, as by any signal that nothing is done about.

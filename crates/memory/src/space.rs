@@ -1,4 +1,9 @@
-//! Where memory comes from: a seam, so that the pages of a host and the virtual memory of a card look the same.
+//! The seam behind which memory is had and given back: pages of a host and virtual memory of a card look the same.
+//!
+//! Blocks and arenas stand on an [`AddressSpace`]. An [`Address`] is a number that only the device's own crate can follow. The host
+//! reads and writes a block through `Block::read` and `Block::write` (variables, constants); fed and fetched tensors go by copies
+//! in the device's queue. Addresses of simulated cards cannot be followed by a processor, and a kernel with any other address is
+//! refused there.
 
 use std::fmt;
 use std::ops::Range;
@@ -23,15 +28,15 @@ pub trait AddressSpace: fmt::Debug + Send + Sync {
 
 /// A range of addresses with memory behind it. Dropping it gives both back, after work that still uses them is over.
 ///
-/// The host reaches the bytes through [`Region::write`] and [`Region::read`] alone; what a device runs reaches them by their
-/// addresses. Ranges are inside the region.
+/// The host reaches the bytes through [`Region::write`] and [`Region::read`] alone; kernels reach them by their addresses. Ranges
+/// are inside the region.
 pub trait Region: fmt::Debug + Send + Sync {
     /// The first byte, a multiple of the granularity.
     fn start(&self) -> Address;
 
-    /// Writes bytes, beginning at `offset`. When it returns, `bytes` may be changed, and whatever is read or submitted from then
-    /// on sees what was written: the write itself may still be on its way. The caller sees to it that nothing that was submitted
-    /// before uses the range.
+    /// Writes bytes, beginning at `offset`. When it returns, `bytes` may be changed, and later reads and commands see the written
+    /// bytes. The write itself may still be on its way. The caller sees to it that nothing that was submitted before uses the
+    /// range.
     ///
     /// # Errors
     /// UNAVAILABLE where the device is lost.
@@ -48,7 +53,7 @@ pub trait Region: fmt::Debug + Send + Sync {
     /// addresses stay ours.
     ///
     /// # Errors
-    /// INTERNAL where the range is not whole pages of the region; whatever the system says.
+    /// INTERNAL where the range is not whole pages of the region; the system's error.
     fn decommit(&mut self, pages: Range<u64>) -> Result<()>;
 
     /// Makes the pages in `pages` usable again.

@@ -1,10 +1,10 @@
-//! What processes that have ended took of the processor and of memory.
+//! Processor time and memory of processes that have ended.
 
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
 
-/// What the children of this process took that have ended and were waited for, and theirs.
+/// The resources of the children of this process that have ended and were waited for, and of theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChildrenUsage {
     /// Time of processors in the programs.
@@ -15,7 +15,7 @@ pub struct ChildrenUsage {
     pub peak_resident: Bytes,
 }
 
-/// What the system counts for children of this process.
+/// The system's counts for children of this process.
 pub fn children_usage() -> ChildrenUsage {
     // SAFETY: a structure of numbers, for which zeros are values.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

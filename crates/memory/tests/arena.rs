@@ -19,12 +19,12 @@ fn growing(limit: u64) -> Options {
 }
 
 fn pattern(allocation: &Allocation) -> &[u8] {
-    // SAFETY: the bytes of the allocation, written by `fill`, and nobody writes to them now.
+    // SAFETY: the bytes of the allocation, written by `fill` and not written now.
     unsafe { std::slice::from_raw_parts(allocation.address().pointer(), allocation.allocated().0 as usize) }
 }
 
 fn fill(allocation: &Allocation, byte: u8) {
-    // SAFETY: the bytes of the allocation, which nobody else uses now.
+    // SAFETY: the bytes of the allocation, with no other user now.
     unsafe { allocation.address().pointer().write_bytes(byte, allocation.allocated().0 as usize) };
 }
 
@@ -242,8 +242,7 @@ fn many_threads_share_an_arena() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Nobody's bytes change, and what is reserved is what is mapped, whatever is allocated, freed, given back and taken by
-    /// others.
+    /// No owner's bytes change, and reserved bytes are mapped bytes, whatever is allocated, freed, given back and taken by others.
     #[test]
     fn bytes_stay_and_the_line_holds(
         growth in any::<bool>(),

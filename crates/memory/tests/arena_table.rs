@@ -1,7 +1,7 @@
 //! Cases of TensorFlow's best-fit allocator, as data: `tests/data/arena.txt`. `PLIMSOLL_BLESS=1` writes the results anew.
 //!
-//! Each runs on a whole [`Arena`] over an address space that has numbers but no memory. What follows `->` or `|` is a result;
-//! addresses are region and distance, `2+0x100`, the regions in the order in which they were granted.
+//! Each runs on a whole [`Arena`] over an address space that has numbers but no memory. The text behind `->` or `|` is a result.
+//! Addresses are region and distance, `2+0x100`, the regions in the order in which they were granted.
 
 mod script;
 

@@ -1,4 +1,4 @@
-//! Devices, and what is asked of the driver before anything is done.
+//! Devices, and questions to the driver that come before everything else.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 

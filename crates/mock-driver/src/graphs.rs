@@ -1,4 +1,4 @@
-//! Graphs, as far as their nodes allocate. What a launched graph takes, the device keeps until it is trimmed.
+//! Graphs, as far as their nodes allocate. Memory of a launched graph stays with the device until it is trimmed.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
@@ -12,7 +12,7 @@ struct Node {
     address: u64,
 }
 
-/// What a device has for graphs.
+/// The memory of a device for graphs.
 #[derive(Default)]
 struct Kept {
     reserved: u64,

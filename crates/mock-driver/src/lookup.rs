@@ -84,7 +84,7 @@ pub unsafe extern "C" fn cuGetProcAddress(name: *const c_char, place: *mut *mut 
     unsafe { look_up(name, place, version, flags) }.err().unwrap_or(SUCCESS)
 }
 
-/// With a place for the reason, what is not found is no error.
+/// With a place for the reason, a missing function is no error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetProcAddress_v2(
     name: *const c_char,

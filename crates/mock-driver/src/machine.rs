@@ -1,4 +1,4 @@
-//! The machine: cards, and what each process has of them, in one file.
+//! The machine: cards, and the memory that each process has of them, in one file.
 //!
 //! A process has a slot in it as long as it has the file open: the kernel frees the lock on the slot's byte. All looks and
 //! changes are under one lock, so that each sees an instant.
@@ -66,7 +66,7 @@ impl Machine {
     /// Makes a machine of that folder, with cards that have so much memory.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub fn create(folder: &Path, totals: &[u64]) -> io::Result<Machine> {
         let path = folder.join("machine");
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
@@ -83,7 +83,7 @@ impl Machine {
     /// The machine of a folder.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub fn open(folder: &Path) -> io::Result<Machine> {
         let path = folder.join("machine");
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
@@ -105,7 +105,7 @@ impl Machine {
     /// Bytes of each card that are used at this instant.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub fn used(&self) -> io::Result<Vec<u64>> {
         Ok(self.sum(&self.programs()?))
     }
@@ -113,7 +113,7 @@ impl Machine {
     /// The most that was used of a card at once.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub fn peak(&self, card: usize) -> io::Result<u64> {
         word(&self.file, CARD * (card as u64 + 1) + 24)
     }
@@ -121,7 +121,7 @@ impl Machine {
     /// The processes that live and have come to the driver.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub fn programs(&self) -> io::Result<Vec<Program>> {
         let lock = self.lock()?;
         Ok(self.living(&lock)?.into_iter().map(|(_, program)| program).collect())

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use crate::state::{Allocation, BLOCK, INVALID_VALUE, Opaque, STEP, State, Status, put, up, with};
 
-/// What an allocation takes of a card.
+/// The bytes of a card that an allocation takes.
 fn taken(bytes: u64) -> u64 {
     if bytes < 1 << 20 { up(bytes, STEP) } else { up(bytes, BLOCK) }
 }
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn cuMemAlloc_v2(place: *mut u64, bytes: usize) -> Status 
     unsafe { allocate(place, bytes as u64, |made| made) }
 }
 
-/// What `cuGetProcAddress` gives out for `cuMemAlloc`: not the symbol's address, as a driver may do.
+/// The address that `cuGetProcAddress` gives out for `cuMemAlloc`: not the symbol's, as a driver may do.
 pub unsafe extern "C" fn allocate_otherwise(place: *mut u64, bytes: usize) -> Status {
     // SAFETY: the caller's promise.
     std::hint::black_box(unsafe { allocate(place, bytes as u64, |made| made) })

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use crate::physical::Properties;
 use crate::state::{Allocation, BLOCK, INVALID_VALUE, Opaque, STEP, State as Process, Status, put, up, with};
 
-/// What a pool grows by at least.
+/// The least that a pool grows by.
 const GROWTH: u64 = 32 << 20;
 
 const RELEASE_THRESHOLD: c_int = 4;

@@ -1,4 +1,4 @@
-//! What a process has of the machine.
+//! The memory of the machine that a process has.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ pub const INVALID_DEVICE: Status = 101;
 pub const INVALID_CONTEXT: Status = 201;
 pub const NOT_FOUND: Status = 500;
 
-/// What is allocated in steps of.
+/// The step of allocations.
 pub const STEP: u64 = 512;
 pub const BLOCK: u64 = 2 << 20;
 
@@ -66,7 +66,7 @@ thread_local! {
 
 pub type Answer = Result<(), Status>;
 
-/// What a function answers.
+/// The status of an answer.
 pub fn status(answer: Answer) -> Status {
     answer.err().unwrap_or(SUCCESS)
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-/// What a function of the driver answers.
+/// The answer of a function of the driver.
 pub type Status = c_int;
 pub type Device = c_int;
 pub type DevicePtr = u64;

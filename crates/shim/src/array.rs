@@ -16,7 +16,7 @@ fn make(bytes: Option<u64>, call: impl FnOnce() -> Status, made: impl FnOnce() -
     }
 }
 
-/// What an array of that description takes; none where there is no description.
+/// The bytes of an array of that description; none where there is no description.
 ///
 /// # Safety
 /// The pointer is null or points to a description.

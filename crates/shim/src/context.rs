@@ -1,5 +1,5 @@
-//! Contexts: what they hold ends with them. What a context itself takes cannot be seen from here; PLIMSOLL_SHIM_CONTEXT says in bytes
-//! what to count for the first one of a process on each card.
+//! Contexts: their allocations end with them. The bytes of a context itself cannot be seen from here. PLIMSOLL_SHIM_CONTEXT says in
+//! bytes what to count for the first one of a process on each card.
 
 use std::collections::HashSet;
 use std::ffi::{c_int, c_uint, c_void};
@@ -16,7 +16,7 @@ pub struct Records {
     counted: HashSet<usize>,
 }
 
-/// What a context counts for.
+/// The bytes that a context counts for.
 fn bytes() -> u64 {
     std::env::var("PLIMSOLL_SHIM_CONTEXT").ok().and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
 }

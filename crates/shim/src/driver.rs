@@ -125,7 +125,7 @@ macro_rules! wrap {
     )*};
 }
 
-/// What is answered where the driver has no such function, or is not there.
+/// The answer where the driver has no such function, or is not there.
 pub fn missing(library: Library) -> Status {
     match library {
         Library::Cuda => crate::abi::NOT_FOUND,

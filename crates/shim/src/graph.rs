@@ -1,5 +1,6 @@
-//! Memory of graphs. A node that allocates is counted when it is made: a graph has one executable graph at a time, so that its nodes
-//! never take more. When the graph and its executable graph are gone, what the driver still keeps for graphs stays counted.
+//! Memory of graphs. A node that allocates is counted when it is made: a graph has one executable graph at a time, so that its
+//! nodes never take more. When the graph and its executable graph are gone, bytes that the driver still keeps for graphs stay
+//! counted.
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_ulonglong, c_void};
@@ -43,7 +44,7 @@ impl Records {
     }
 }
 
-/// What the driver keeps for the graphs on a device.
+/// The bytes that the driver keeps for the graphs on a device.
 fn kept(device: Device) -> Option<u64> {
     let mut bytes = 0u64;
     let get = driver!(c"cuDeviceGetGraphMemAttribute"(Device, i32, *mut u64))?;
@@ -103,7 +104,7 @@ pub fn add(graph: usize, device: Device, bytes: u64, call: impl FnOnce() -> Stat
 }
 
 /// # Safety
-/// The pointer is null or points to what the driver says.
+/// The pointer is null or points to a structure of the driver's type.
 unsafe fn add_allocation(graph: Opaque, node: *const AllocationNode, call: impl FnOnce() -> Status) -> Status {
     if !is_leased() || node.is_null() {
         return call();

@@ -1,5 +1,5 @@
-//! `dlsym`. The loader's own one looks at who called it: that is why it is jumped to, with the caller's return address in its place,
-//! for everything that is not exchanged here. `dlvsym` finds none of the driver's functions, which have no versions.
+//! `dlsym`. The loader's own `dlsym` looks at its caller. So everything that is not exchanged here jumps to it, with the caller's
+//! return address in its place. `dlvsym` finds none of the driver's functions, which have no versions.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::catch_unwind;
@@ -7,14 +7,14 @@ use std::panic::catch_unwind;
 use crate::table::{self, Entry};
 use crate::{loader, order};
 
-/// What is to be done: an address to answer with, or else a function to jump to; both 0 where there is neither.
+/// The result: an address to answer with, or else a function to jump to; both 0 where there is neither.
 #[repr(C)]
 struct Choice {
     answer: usize,
     jump: usize,
 }
 
-/// The wrapper for a name, where what is found by it is the driver's function.
+/// The wrapper for a name, if the name leads to the driver's function.
 fn wrapper(handle: *mut c_void, name: *const c_char, caller: usize) -> Option<usize> {
     // The search in the order of loading finds this library's functions by itself.
     if name.is_null() || handle == libc::RTLD_DEFAULT {
@@ -27,7 +27,7 @@ fn wrapper(handle: *mut c_void, name: *const c_char, caller: usize) -> Option<us
     (entry.function.address() == Some(found)).then(|| entry.wrapper())
 }
 
-/// What the search that begins behind a library finds, if that library is behind this one: a search that begins before this one
+/// The result of a search that begins behind a library, if that library is behind this one: a search that begins before this one
 /// comes here by itself.
 fn next(entry: &Entry, name: &CStr, caller: usize) -> Option<usize> {
     // Before the driver is loaded there is nothing to exchange.
@@ -41,8 +41,7 @@ fn next(entry: &Entry, name: &CStr, caller: usize) -> Option<usize> {
         return Some(driver);
     }
     let found = behind.iter().find_map(|library| library.find(name));
-    // What was asked meanwhile is no error of the program's.
-    // SAFETY: takes the calling thread's last error away.
+    // Errors of these questions are no errors of the program's. SAFETY: takes the calling thread's last error away.
     unsafe { libc::dlerror() };
     found
 }
@@ -61,7 +60,7 @@ extern "C" fn choose(handle: *mut c_void, name: *const c_char, caller: usize) ->
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    // Two registers are kept; a third word aligns the stack for the call. The return address says who called.
+    // Two registers are kept; a third word aligns the stack for the call. The return address names the caller.
     std::arch::naked_asm!(
         "endbr64",
         "mov rdx, [rsp]",

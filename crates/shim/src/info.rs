@@ -16,8 +16,8 @@ pub struct Memory {
 }
 
 impl Process {
-    /// What a program under the lease is told of a card of which the driver says that much. Of a card of which the lease has nothing,
-    /// nothing is free.
+    /// The size of a card that a program under the lease is told, for a card of which the driver says that much. Of a card of which
+    /// the lease has nothing, nothing is free.
     pub fn seen(&mut self, card: Option<usize>, total: u64, free: u64) -> Memory {
         let Some(card) = card else { return Memory { total, free: 0, used: 0 } };
         let (limit, used) = (self.limit(card), self.used(card));

@@ -4,9 +4,9 @@
 //! ([`table`]): linking finds it. For all other ways the address is exchanged: [`hook`] stands before `dlsym`,
 //! [`lookup`] before `cuGetProcAddress`. Each asks the real one first, and exchanges what is known to be the driver's function.
 //!
-//! **What a wrapper does.** It reserves in the ledger of the lease ([`process`]), then calls the driver, and gives back what
-//! the driver did not take. Reserving is one transaction for all programs under the lease. What is freed is given back after
-//! the driver has freed it. A wrapper whose request has no room answers CUDA_ERROR_OUT_OF_MEMORY.
+//! **What a wrapper does.** It reserves in the ledger of the lease ([`process`]), then calls the driver. Bytes that the driver did
+//! not take are given back. Reserving is one transaction for all programs under the lease. Freed bytes are given back after the
+//! driver has freed them. A wrapper whose request has no room answers CUDA_ERROR_OUT_OF_MEMORY.
 //!
 //! **What it leaves alone.** Nothing happens before the first of these calls: no file is opened, no library loaded, no
 //! thread started. Without PLIMSOLL_LEASE every call goes straight to the driver. The shim prints nothing, handles no signal, and

@@ -13,7 +13,7 @@ pub const PER_THREAD: u64 = 2;
 /// `CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT`
 const TOO_OLD: c_int = 2;
 
-/// What is made of the driver's answer.
+/// The treatment of the driver's answer.
 enum Answer {
     /// It is given as it is.
     Driver,
@@ -22,7 +22,7 @@ enum Answer {
     None,
 }
 
-/// What to answer where the driver gave this address for a name.
+/// The answer where the driver gave this address for a name.
 fn answer(name: &CStr, address: usize, version: c_int, flags: u64) -> Answer {
     if table::by_base(name).next().is_none() {
         return Answer::Driver;

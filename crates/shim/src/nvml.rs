@@ -25,7 +25,7 @@ pub struct MemoryV2 {
     used: c_ulonglong,
 }
 
-/// What a program is told of a device; none for a card of which the lease has nothing, which CUDA does not show.
+/// The memory of a device that a program is told; none for a card of which the lease has nothing, which CUDA does not show.
 fn seen(device: *mut c_void, total: u64, free: u64) -> Option<Memory> {
     static UUID: Function = Function::new(Library::Nvml, c"nvmlDeviceGetUUID");
     type GetUuid = unsafe extern "C" fn(*mut c_void, *mut c_char, c_uint) -> Status;

@@ -9,7 +9,7 @@ use crate::loader;
 pub struct Loaded {
     /// Its file; empty for the program.
     name: CString,
-    /// What is mapped of it.
+    /// The mapped parts.
     parts: Vec<Range<usize>>,
 }
 

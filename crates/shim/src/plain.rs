@@ -8,7 +8,7 @@ use crate::driver::wrap;
 use crate::process::{Place, Process, is_leased, leased, place, with};
 use crate::size;
 
-/// What a record is found by.
+/// The key of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Key {
     Pointer(u64),
@@ -16,7 +16,7 @@ pub enum Key {
     Mipmap(u64),
 }
 
-/// What is held for an allocation.
+/// The record of an allocation.
 pub struct Owned {
     card: usize,
     context: usize,
@@ -107,7 +107,7 @@ pub fn allocate(bytes: u64, shares: bool, call: impl FnOnce() -> Status, made: i
     status
 }
 
-/// Frees what has that key. What is not known here is the driver's business alone.
+/// Frees what has that key. Allocations that are not known here are the driver's business alone.
 pub fn free(key: Key, call: impl FnOnce() -> Status) -> Status {
     // Before the driver frees it: another thread may be given the same address right afterwards.
     let Some(owned) = leased(|process| process.plain.owned.remove(&key)) else { return call() };

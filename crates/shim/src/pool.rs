@@ -1,7 +1,8 @@
 //! Pools: counted by what the driver reserved for them, not by what is allocated from them.
 //!
-//! Before an allocation, a pool holds what it has reserved and what it may grow by. Afterwards it keeps a little more than
-//! it has, so that most allocations need no look at the ledger. Where there is no room, the pool is asked to give back first.
+//! Before an allocation, the ledger holds the bytes that a pool has reserved and those that it may grow by. Afterwards it keeps a
+//! little more than it has, so that most allocations need no look at the ledger. Where there is no room, the pool is asked to give
+//! back first.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_ulonglong, c_void};
@@ -22,7 +23,7 @@ struct Pool {
     /// None for one that counts elsewhere or is no card's.
     card: Option<usize>,
     held: u64,
-    /// What allocations that are being made may add.
+    /// The bytes that allocations under way may add.
     pending: u64,
     /// How many allocations it has.
     blocks: u64,
@@ -50,7 +51,7 @@ impl Records {
     }
 }
 
-/// What the driver has reserved for a pool.
+/// The bytes that the driver has reserved for a pool.
 fn reserved(pool: usize) -> Option<u64> {
     let mut bytes = 0u64;
     let get = driver!(c"cuMemPoolGetAttribute"(Opaque, c_int, *mut u64))?;
@@ -82,7 +83,7 @@ impl Process {
         let Some(pool) = self.pools.pools.get(&number) else { return true };
         let Some(card) = pool.card else { return true };
         let more = size::up(bytes, size::POOL_STEP);
-        // Looked at here: what another thread's allocation added is either in this number or still pending.
+        // Looked at here: bytes that another thread's allocation added are either in this number or still pending.
         let needed = reserved(pool.handle).unwrap_or(pool.held).saturating_add(pool.pending).saturating_add(more);
         let missing = needed.saturating_sub(pool.held);
         let fits = if is_last { self.reserve_or_refuse(card, missing) } else { self.reserve(card, missing) };
@@ -99,7 +100,7 @@ impl Process {
         pool.pending = pool.pending.saturating_sub(done);
         let (Some(card), false) = (pool.card, pool.destroyed) else { return true };
         let Some(has) = reserved(pool.handle) else {
-            // No pool, or one that is gone: what nothing was made of goes back.
+            // No pool, or one that is gone: unused bytes go back.
             if pool.blocks == 0 && pool.pending == 0 {
                 let held = std::mem::take(&mut pool.held);
                 self.give_back(card, held);
@@ -181,13 +182,13 @@ fn captured_by(stream: Opaque) -> Option<usize> {
     }
     let mut graph: Opaque = std::ptr::null_mut();
     if let Some(get) = driver!(c"cuStreamGetCaptureInfo_v2"(Opaque, *mut c_int, *mut u64, *mut Opaque, *mut c_void, *mut c_void)) {
-        // SAFETY: as above; what may be null is.
+        // SAFETY: as above; the pointers that may be null are.
         unsafe { get(stream, &mut status, std::ptr::null_mut(), &mut graph, std::ptr::null_mut(), std::ptr::null_mut()) };
     }
     Some(graph as usize)
 }
 
-/// Waits for a stream's work: what it frees is free then.
+/// Waits for a stream's work: memory that it frees is free then.
 fn wait_for(stream: Opaque) {
     if let Some(wait) = driver!(c"cuStreamSynchronize"(Opaque)) {
         // SAFETY: the stream is the program's.
@@ -249,7 +250,7 @@ fn allocate(pointer: *mut DevicePtr, bytes: u64, pool: Option<usize>, stream: Op
     // The driver took more than it was thought to.
     if let (Some(pointer), Some(free)) = (made, driver!(c"cuMemFreeAsync"(DevicePtr, Opaque))) {
         with(|process| process.pools.blocks.remove(&pointer).into_iter().for_each(|number| process.less(number)));
-        // SAFETY: what was allocated just now is freed in the same stream.
+        // SAFETY: the memory was allocated just now and is freed in the same stream.
         unsafe { free(pointer, stream) };
         wait_for(stream);
         trim(handle);

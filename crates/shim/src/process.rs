@@ -1,4 +1,4 @@
-//! What this process has of its lease: its place in the lease's ledger, and what it holds each byte for.
+//! The part of this process in its lease: its place in the lease's ledger, and the purpose of each byte that it holds.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering::*};
@@ -28,8 +28,8 @@ pub fn is_leased() -> bool {
     }
 }
 
-/// A process and what it has. A fork makes one of its own: what its parent holds stays the parent's, and so does the place in
-/// the ledger, which the driver's memory outlives no longer than the fork's copies of the driver's files.
+/// A process and its state. A fork makes one of its own. The bytes and the place in the ledger stay the parent's. The driver's
+/// memory outlives the place no longer than the fork's copies of the driver's files.
 struct Cell {
     pid: u32,
     process: Mutex<Process>,
@@ -41,13 +41,13 @@ static CELL: AtomicPtr<Cell> = AtomicPtr::new(std::ptr::null_mut());
 pub fn with<R>(act: impl FnOnce(&mut Process) -> R) -> R {
     let pid = std::process::id();
     let mut cell = CELL.load(Acquire);
-    // SAFETY: what was stored is never freed.
+    // SAFETY: a stored value is never freed.
     while cell.is_null() || unsafe { (*cell).pid } != pid {
         let own = Box::into_raw(Box::new(Cell { pid, process: Mutex::new(Process::default()) }));
         cell = match CELL.compare_exchange(cell, own, AcqRel, Acquire) {
             Ok(_) => own,
             Err(other) => {
-                // SAFETY: made just now, and nobody has seen it.
+                // SAFETY: made just now, and not yet visible to other threads.
                 drop(unsafe { Box::from_raw(own) });
                 other
             }
@@ -64,7 +64,7 @@ pub fn leased<R: Default>(act: impl FnOnce(&mut Process) -> R) -> R {
     if is_leased() { with(act) } else { R::default() }
 }
 
-/// What a process has of its lease.
+/// The part of a process in its lease.
 #[derive(Default)]
 pub struct Process {
     machine: Option<Machine>,

@@ -1,8 +1,9 @@
-//! What allocations are counted as: at least what the driver is believed to take for them. No figure here was tried on a card.
+//! The bytes that allocations are counted as: at least those that the driver is believed to take for them. No figure here was tried
+//! on a card.
 
 use crate::abi::{ARRAY_DEFERRED, ARRAY_SPARSE, Array3dDescriptor};
 
-/// What the driver maps at least.
+/// The least that the driver maps.
 pub const BLOCK: u64 = 2 << 20;
 
 /// Smaller allocations share blocks.
@@ -74,7 +75,7 @@ fn element(format: i32, channels: u32) -> u64 {
         0x03 | 0x0a | 0x20 => 4,
         // Compressed blocks take at most a byte of an element.
         0x91..=0x9e => 1,
-        // Planes of video: at most two bytes of a channel, and three channels, whatever is said.
+        // Planes of video: at most two bytes of a channel, and three channels, for every description.
         0x50..=0x5e | 0x9f..=0xa9 | 0xb0..=0xb5 => return 8,
         _ => 4,
     };

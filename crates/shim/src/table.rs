@@ -11,14 +11,14 @@ use crate::{array, context, graph, info, lookup, nvml, plain, pool, vmm};
 pub struct Entry {
     /// The function, by the name of its symbol.
     pub function: Function,
-    /// What `cuGetProcAddress` calls it.
+    /// Its name in `cuGetProcAddress`.
     pub base: &'static CStr,
     /// The version of CUDA in which that name came to mean this function.
     pub since: c_int,
     /// Whether it is the one for programs whose default streams are per thread.
     pub per_thread: bool,
     wrapper: Address,
-    /// What `cuGetProcAddress` answers for it, where that is another address than the symbol's; 0 while it is not known.
+    /// The answer of `cuGetProcAddress` for it, where that is another address than the symbol's; 0 while it is not known.
     other: AtomicUsize,
 }
 
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// What the list says about each function.
+    /// The list's entry for each function.
     fn list() -> Vec<(&'static str, &'static str, &'static str)> {
         let line = |line: &'static str| {
             let (name, mark) = line.split_once(' ').expect("a name and a mark");

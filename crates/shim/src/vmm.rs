@@ -11,7 +11,7 @@ use crate::driver::wrap;
 use crate::process::{Process, is_leased, is_unknown, leased, place, with};
 use crate::size;
 
-/// What a handle stands for.
+/// The memory behind a handle.
 struct Memory {
     card: usize,
     bytes: u64,
@@ -28,7 +28,7 @@ pub struct Records {
     memory: HashMap<u64, Memory>,
     /// For each handle what it stands for, and how often it was given.
     handles: HashMap<u64, (u64, u64)>,
-    /// For each address where a mapping begins, its size and what is mapped.
+    /// For each address where a mapping begins, its size and the memory that is mapped.
     mappings: BTreeMap<u64, (u64, u64)>,
 }
 
@@ -46,7 +46,7 @@ impl Records {
         }
     }
 
-    /// Takes a handle away once; what it stood for.
+    /// Takes a handle away once, and returns its memory.
     fn take_handle(&mut self, handle: u64) -> Option<u64> {
         let (of, count) = self.handles.get_mut(&handle)?;
         let of = *of;
@@ -213,7 +213,7 @@ wrap! { Cuda;
         status
     }
 
-    /// What another process exported counts there. A handle of it that this process has already means nothing here either.
+    /// Memory that another process exported counts there. A handle of it that this process has already means nothing here either.
     fn cuMemImportFromShareableHandle(handle: *mut u64, shared: *mut c_void, kind: c_int) |real| {
         // SAFETY: the caller's promise.
         unsafe { real(handle, shared, kind) }

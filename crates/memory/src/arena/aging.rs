@@ -1,9 +1,9 @@
 //! Chunks that were given back while the device may still be using them.
 //!
-//! A device that runs behind the host counts what it is given ([`TimingCounter`]). A chunk that is given back gets the next
-//! count as its age and is merged with nothing until the *safe frontier*, the last count known to be over, has passed it. A
-//! request with a frontier of its own takes only chunks that are old enough; one without takes any, since what it is for runs
-//! after what used the chunk.
+//! A device that runs behind the host counts what it is given ([`TimingCounter`]). A chunk that is given back gets the next count
+//! as its age. It is merged with nothing until the *safe frontier*, the last count known to be over, has passed it. A request with
+//! a frontier of its own takes only chunks that are old enough; one without takes any, since what it is for runs after what used
+//! the chunk.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::chunks::Chunk;
 use super::policy::Policy;
 
-/// The counter that a device and its arena share: what the device is given and what the arena is given back get one order.
+/// The counter that a device and its arena share: commands to the device and chunks given back get one order.
 #[derive(Debug, Default)]
 pub struct TimingCounter(AtomicU64);
 

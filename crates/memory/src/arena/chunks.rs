@@ -31,25 +31,25 @@ pub struct Chunk {
     pub region: u64,
     /// Its size, a multiple of [`ROUNDING`].
     pub bytes: u64,
-    /// Who has it.
+    /// Its state.
     pub state: State,
 }
 
 /// Whether a chunk is handed out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nobody has it.
+    /// Free.
     Free {
         /// The count at which it was given back, while the device may still be using it; 0 where that is over.
         freed_at: u64,
     },
-    /// Somebody has it.
+    /// In use.
     Used {
         /// Which allocation it is: 1, 2, 3…
         id: u64,
         /// Bytes asked for.
         requested: u64,
-        /// Who asked.
+        /// The owner that asked for it.
         owner: Arc<str>,
     },
 }
@@ -135,7 +135,7 @@ impl Chunks {
         self.regions.remove(&start);
     }
 
-    /// Hands out the first `bytes` of the free chunk at `address`. What is left becomes a free chunk of the same age, which is
+    /// Hands out the first `bytes` of the free chunk at `address`. The rest becomes a free chunk of the same age, which is
     /// returned.
     pub fn take(&mut self, address: u64, bytes: u64, state: State) -> Option<Chunk> {
         let whole = self.remove(address)?;
@@ -154,8 +154,8 @@ impl Chunks {
         }
     }
 
-    /// Merges the free chunk at `address` with its next neighbour, then with the one before, where they are free and, unless
-    /// `any_age`, the device is done with all of them. The larger age stays. Where the result begins, and its age.
+    /// Merges the free chunk at `address` with its next neighbour, then with the one before, where they are free. Unless `any_age`,
+    /// the device has to be done with all of them. The larger age stays. Where the result begins, and its age.
     pub fn coalesce(&mut self, address: u64, any_age: bool) -> Option<(u64, u64)> {
         let ready = |chunk: &Chunk| chunk.freed_at().is_some_and(|freed_at| any_age || freed_at == 0);
         let chunk = self.chunks.get(&address)?;
@@ -203,7 +203,7 @@ impl Chunks {
         Some(chunk)
     }
 
-    /// What is wrong with the structure; nothing ever is.
+    /// A flaw of the structure, which never has one.
     pub fn defect(&self) -> Option<String> {
         let mut tiled = 0;
         for (start, bytes) in self.regions() {

@@ -37,7 +37,7 @@ pub struct Failed {
     pub bytes: Bytes,
     /// The same, rounded up.
     pub rounded: Bytes,
-    /// Who asked.
+    /// The owner that asked for it.
     pub owner: Arc<str>,
 }
 
@@ -48,7 +48,7 @@ pub struct RegionDump {
     pub start: u64,
     /// Its size.
     pub bytes: u64,
-    /// What tiles it.
+    /// The chunks that tile it.
     pub chunks: Vec<Chunk>,
 }
 
@@ -100,7 +100,7 @@ impl Dump {
         counts.into_iter().collect()
     }
 
-    /// Who has how many bytes of chunks, most first; equal amounts by name.
+    /// Each owner and its bytes of chunks, most first; equal amounts by name.
     pub fn holders(&self) -> Vec<Holder> {
         let mut holders: BTreeMap<Arc<str>, Bytes> = BTreeMap::new();
         for chunk in self.chunks() {
@@ -144,7 +144,7 @@ impl Dump {
             for chunk in &region.chunks {
                 let State::Used { requested, .. } = chunk.state else { continue };
                 let start = before + (chunk.address - region.start);
-                // What is asked for is drawn over the padding where both fall into one character.
+                // Requested bytes are drawn over the padding where both fall into one character.
                 for (from, end, mark) in [(start + requested, start + chunk.bytes, b'x'), (start, start + requested, b'*')] {
                     if from < end {
                         picture[column(from)..=column(end - 1)].fill(mark);

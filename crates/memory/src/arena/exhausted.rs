@@ -21,7 +21,7 @@ pub struct Exhausted {
     pub asked: Bytes,
     /// Whether it waited for memory, in vain.
     pub waited: bool,
-    /// What the line or the system said when the arena asked it for more.
+    /// The error of the line or the system when the arena asked it for more.
     pub refused: Option<Error>,
     /// The arena at that moment.
     pub dump: Box<Dump>,
@@ -79,7 +79,7 @@ impl fmt::Display for Exhausted {
 impl std::error::Error for Exhausted {}
 
 impl From<Exhausted> for Error {
-    /// RESOURCE_EXHAUSTED with the node, the device, what was asked, free and allowed, who holds how much, and what would help.
+    /// RESOURCE_EXHAUSTED with the node, the device, bytes asked, free and allowed, the holders and their bytes, and a remedy.
     fn from(exhausted: Exhausted) -> Error {
         let stats = &exhausted.dump.stats;
         let holders =

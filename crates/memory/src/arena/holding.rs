@@ -58,7 +58,7 @@ impl Holding {
         Some(self.regions.get(&placed.region)?.region.start().plus(placed.address - placed.region))
     }
 
-    /// Gives back the whole pages inside of a free chunk, and says how many bytes that were. What cannot be given back stays.
+    /// Gives back the whole pages inside of a free chunk, and says how many bytes that were. Pages that cannot be given back stay.
     pub fn decommit(&mut self, region: u64, chunk: Range<u64>) -> Bytes {
         let page = self.space.granularity();
         let Some(held) = self.regions.get_mut(&region) else { return Bytes::ZERO };
@@ -89,7 +89,7 @@ impl Held {
         }
         for range in missing {
             if let Err(error) = self.region.commit(range.clone()) {
-                // What was committed until here is promised and no longer away; the rest of the promise is taken back.
+                // Bytes that were committed until here are promised and no longer away; the rest of the promise is taken back.
                 let still = Bytes(total(&self.away.overlap(pages)));
                 let _less_is_granted = self.reservation.resize(self.reservation.bytes() - still);
                 return Err(error);

@@ -31,8 +31,8 @@ const FOREVER: Duration = Duration::from_secs(1 << 32);
 
 /// Memory of one device, handed out chunk by chunk.
 ///
-/// Regions are reserved in the ledger before they exist, in the arena's name. Chunks begin at multiples of 256 bytes, and what
-/// is in them is left over from before.
+/// Regions are reserved in the ledger before they exist, in the arena's name. Chunks begin at multiples of 256 bytes, and their
+/// contents are left over from before.
 #[derive(Debug)]
 pub struct Arena {
     name: Arc<str>,
@@ -47,7 +47,7 @@ struct Inside {
     holding: Holding,
 }
 
-/// What is asked for, and how.
+/// A request for a chunk.
 #[derive(Clone)]
 pub struct Request<'a> {
     /// How much.
@@ -110,7 +110,7 @@ impl Arena {
     }
 
     /// As [`Arena::allocate`]; it may wait. Every allocation that ends, every move of the frontier, and whatever others give back
-    /// in the ledger wakes it. What would not fit into an empty arena is not waited for.
+    /// in the ledger wakes it. A request that would not fit into an empty arena is not waited for.
     ///
     /// # Errors
     /// Where there is no room until the wait is over.
@@ -166,8 +166,8 @@ impl Arena {
         }
     }
 
-    /// Gives back regions without a chunk in use, and of the others the whole pages inside of free chunks, and says how much
-    /// that was. Pages come back, under the line, when their chunk is handed out.
+    /// Gives back regions without a chunk in use, and of other regions the whole pages inside free chunks. Returns the bytes given
+    /// back. Pages come back, under the line, when their chunk is handed out.
     pub fn release_unused(&self) -> Bytes {
         let mut inside = self.inside();
         let before = inside.holding.reserved();
@@ -197,7 +197,7 @@ impl Arena {
         self.inside().policy.dump(&self.name)
     }
 
-    /// What is wrong with the arena's state; nothing ever is. For tests: it looks at everything.
+    /// A flaw of the arena's state, which never has one. For tests: it looks at everything.
     pub fn defect(&self) -> Option<String> {
         self.inside().policy.defect()
     }
@@ -226,7 +226,7 @@ fn decommit(policy: &Policy, holding: &mut Holding) -> Bytes {
 pub struct Allocation {
     arena: Arc<Arena>,
     start: Address,
-    /// What the policy calls it; none where no bytes were asked for.
+    /// The policy's number for it; none where no bytes were asked for.
     chunk: Option<u64>,
     bytes: Bytes,
     allocated: Bytes,

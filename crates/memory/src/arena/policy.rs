@@ -62,14 +62,14 @@ pub struct Refused {
     pub left: Option<u64>,
 }
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// How much. No bytes get no chunk.
     pub bytes: u64,
     /// 0, or the highest age that the chunk may have: it was given back at this count or earlier.
     pub frontier: u64,
-    /// Who asks.
+    /// The owner that asks.
     pub owner: Arc<str>,
 }
 
@@ -86,8 +86,7 @@ pub struct Placed {
     pub id: u64,
 }
 
-/// What has been counted. The fields are TensorFlow's `AllocatorStats`; those that its best-fit allocator leaves at 0 are not
-/// here.
+/// Counts. The fields are TensorFlow's `AllocatorStats`; those that its best-fit allocator leaves at 0 are not here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Allocations since the beginning, or since the counts were cleared.
@@ -244,7 +243,7 @@ impl Policy {
         }
     }
 
-    /// What is wrong with the state; nothing ever is. For tests: it looks at everything.
+    /// A flaw of the state, which never has one. For tests: it looks at everything.
     pub fn defect(&self) -> Option<String> {
         if let Some(defect) = self.chunks.defect() {
             return Some(defect);

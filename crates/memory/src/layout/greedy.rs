@@ -42,7 +42,7 @@ impl<'a> Greedy<'a> {
         Greedy { buffers, base, by_first, position, reach, tree: vec![0; 2 * leaves], leaves, beside: Vec::new() }
     }
 
-    /// How many pairs of buffers live at the same time: what [`Greedy::pack`] looks at.
+    /// The number of pairs of buffers that live at the same time: [`Greedy::pack`] looks at each.
     pub fn pairs(&self) -> u64 {
         let later = |&index: &u32| u64::from(self.reach[index as usize] - self.position[index as usize]);
         self.by_first.iter().map(later).sum()

@@ -1,8 +1,8 @@
 //! Offsets in one arena for buffers whose lifetimes are known.
 //!
-//! Finding the smallest arena is NP-hard. [`pack`] takes the best of several greedy orders; then it aims lower for some rounds,
-//! and each time places earlier the buffer that did not fit (squeaky wheel optimization, Joslin and Clements 1999). How much
-//! is tried is decided by counted work, never by time, so that the same buffers always get the same offsets.
+//! Finding the smallest arena is NP-hard. [`pack`] takes the best of several greedy orders. Then it aims lower for some rounds:
+//! each time it places the buffer that did not fit earlier (squeaky wheel optimization, Joslin and Clements 1999). How much is
+//! tried is decided by counted work, never by time, so that the same buffers always get the same offsets.
 
 mod greedy;
 mod live;
@@ -56,7 +56,7 @@ pub fn pack(buffers: &[Buffer]) -> Layout {
 pub fn pack_with(buffers: &[Buffer], work: u64, rounds: u32) -> Layout {
     let mut offsets = vec![0; buffers.len()];
     let (always, rest) = live::split(buffers);
-    // What is live at every step lies at the bottom, in any layout without loss.
+    // Buffers that are live at every step lie at the bottom, in any layout without loss.
     let mut base = 0u64;
     for &index in &always {
         let buffer = &buffers[index as usize];
@@ -97,7 +97,7 @@ pub fn pack_with(buffers: &[Buffer], work: u64, rounds: u32) -> Layout {
             let aim = best.peak - ((best.peak - floor) / STRIDES).max(1);
             match greedy.pack(&order, fit, aim) {
                 Ok(found) => best = found,
-                // What did not fit goes earlier, and the order so made is tried next, good or bad.
+                // A buffer that did not fit goes earlier, and the order so made is tried next, good or bad.
                 Err(at) => order[at / 2..=at].rotate_right(1),
             }
         }

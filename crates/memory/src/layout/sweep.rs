@@ -60,7 +60,7 @@ fn divisor(a: u64, b: u64) -> u64 {
 
 /// Gaps between buffers.
 struct Gaps {
-    /// What divides the alignment of every buffer.
+    /// The common divisor of the alignments of all buffers.
     align: u64,
     /// From their beginning to their end.
     by_start: BTreeMap<u64, u64>,

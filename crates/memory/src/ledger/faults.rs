@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Ledger;
 
-/// Refuses what ledgers are asked for, by its number: every reservation, every larger loan and every mapping of the ledgers that
-/// share it is counted, from 0, and fails where the number is in a range. For tests that let memory run out at every place.
+/// Refuses requests to ledgers by their number. Every reservation, every larger loan and every mapping of the ledgers that share it
+/// is counted, from 0. It fails where the number is in a range. For tests that let memory run out at every place.
 #[derive(Debug, Default)]
 pub struct Faults {
     asked: AtomicU64,
@@ -19,7 +19,7 @@ pub struct Faults {
 impl Faults {
     /// Refuses those whose numbers are in `range`, instead of those of the range before.
     pub fn refuse(&self, range: Range<u64>) {
-        // An empty range first: nobody sees a mixture of the two.
+        // An empty range first: no reader sees a mixture of the two.
         self.end.store(0, Ordering::SeqCst);
         self.start.store(range.start, Ordering::SeqCst);
         self.end.store(range.end, Ordering::SeqCst);

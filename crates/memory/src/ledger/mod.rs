@@ -1,4 +1,4 @@
-//! The line of one device: a limit, what is reserved under it, and by whom.
+//! The line of one device: a limit, the reservations under it, and their holders.
 //!
 //! Everything a caller sees is in terms of bytes and holders' names. Behind a ledger may stand a part of a machine's card
 //! ([`Upstream`]): then what is reserved here is held there, and other processes see it.
@@ -23,12 +23,12 @@ use refusal::NAMED_HOLDERS;
 pub(crate) use room::Listener;
 use room::Room;
 
-/// What may be reserved on a device and what is. Thread-safe; shared by [`Arc`].
+/// The limit of a device and its reservations. Thread-safe; shared by [`Arc`].
 #[derive(Debug)]
 pub struct Ledger {
     device: Arc<str>,
     limit: Option<Bytes>,
-    /// What may be reserved at most: the limit, else the memory of the machine.
+    /// The most that may be reserved: the limit, else the memory of the machine.
     line: Bytes,
     state: Mutex<State>,
     upstream: Option<Upstream>,
@@ -38,7 +38,7 @@ pub struct Ledger {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What may be in use without asking anyone: the line, or what is held upstream.
+    /// The bytes that may be in use without a request upstream: the line, or the bytes held upstream.
     held: Bytes,
     in_use: Bytes,
     peak: Bytes,
@@ -52,7 +52,7 @@ struct State {
 /// Bytes reserved in one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Who, as given to [`Ledger::reserve`]: `session 1: variables`.
+    /// The holder, as given to [`Ledger::reserve`]: `session 1: variables`.
     pub name: Arc<str>,
     /// How much, over all reservations of that name.
     pub bytes: Bytes,
@@ -111,7 +111,7 @@ impl Ledger {
         state.mapped_peak = state.mapped;
     }
 
-    /// Who holds how much, largest first; equal amounts by name.
+    /// Each holder and its bytes, largest first; equal amounts by name.
     pub fn holders(&self) -> Vec<Holder> {
         largest(&self.state())
     }
@@ -184,12 +184,12 @@ impl Ledger {
         self.room.listen()
     }
 
-    /// Wakes who listens.
+    /// Wakes listeners.
     pub(crate) fn ring(&self) {
         self.room.ring();
     }
 
-    /// The state, and what will be in use when `old` bytes have become `new`: not more than may be.
+    /// The state, and the bytes in use when `old` bytes have become `new`, if that is allowed.
     fn room(&self, old: Bytes, new: Bytes, holder: &str) -> Result<(MutexGuard<'_, State>, Bytes), Refusal> {
         if new > old && self.is_faulty() {
             let state = self.state();
@@ -280,7 +280,7 @@ impl Reservation {
         if more > Bytes::ZERO {
             let ledger = self.ledger.clone();
             let mut added = ledger.reserve(more, &self.holder)?;
-            // What was added belongs to this reservation from now on.
+            // Added bytes belong to this reservation from now on.
             self.bytes += std::mem::take(&mut added.bytes);
         } else {
             // A part of its own, which ends here.

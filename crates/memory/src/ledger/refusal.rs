@@ -16,7 +16,7 @@ pub(super) const NAMED_HOLDERS: usize = 5;
 pub struct Refusal {
     /// The device.
     pub device: Arc<str>,
-    /// Who asked.
+    /// The holder that asked.
     pub holder: String,
     /// Bytes asked.
     pub asked: Bytes,
@@ -28,13 +28,13 @@ pub struct Refusal {
     pub holders: Vec<Holder>,
     /// How many holders are not in the list.
     pub more_holders: usize,
-    /// Set where the limit allows it and what stands behind the ledger has not that much: who has the rest.
+    /// Set where the limit allows it and the machine behind the ledger has not that much: the holders of the rest.
     pub upstream: Option<Box<Denied>>,
 }
 
 impl From<Refusal> for Error {
-    /// RESOURCE_EXHAUSTED with the device, what was asked, used and allowed, by whom, and what would help; where the machine's
-    /// card is full, the error of that, with what the driver says of it and what this process holds before it.
+    /// RESOURCE_EXHAUSTED with the device, bytes asked, used and allowed, the holders, and a remedy. Where the machine's card is
+    /// full, the error of that, with the driver's name for it and the bytes that this process holds in front.
     fn from(refusal: Refusal) -> Error {
         let Refusal { device, holder, asked, in_use, limit, holders, more_holders, upstream } = refusal;
         let mut message = format!("{holder} asks for {}; {} of a limit of {} are reserved", exact(asked), exact(in_use), exact(limit));

@@ -1,10 +1,10 @@
-//! Who waits for room under a line, and how they learn that there may be some.
+//! Waiters for room under a line, and how they learn that there may be some.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Rung where something under a line was given back. Where nobody listens that costs a load.
+/// Rung where something under a line was given back. Without listeners that costs a load.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     listeners: AtomicUsize,
@@ -12,7 +12,7 @@ pub(crate) struct Room {
     rung: Condvar,
 }
 
-/// Somebody who looks for room, and misses nothing that is given back from now on.
+/// A listener that looks for room, and misses nothing that is given back from now on.
 #[derive(Debug)]
 pub(crate) struct Listener<'a> {
     room: &'a Room,
@@ -28,7 +28,7 @@ impl Room {
         }
     }
 
-    /// Begins to listen. Who listens looks for room once more before it waits.
+    /// Begins to listen. A listener looks for room once more before it waits.
     pub fn listen(&self) -> Listener<'_> {
         self.listeners.fetch_add(1, Ordering::SeqCst);
         Listener { room: self, heard: *self.rings() }

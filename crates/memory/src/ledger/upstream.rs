@@ -8,9 +8,9 @@ use plimsoll_base::{Bytes, Result};
 use super::{Ledger, Refusal, State};
 use crate::machine::{Denied, Member, Obstacle, Wait};
 
-/// What a ledger reserves on a card of the machine, through a member.
+/// The reservation of a ledger on a card of the machine, through a member.
 ///
-/// Either everything is held from the beginning and nothing is asked for later, or the ledger grows: what it lacks is reserved
+/// Either everything is held from the beginning and nothing is asked for later, or the ledger grows. Then it reserves missing bytes
 /// on the card first, in whole steps where there is room for them.
 pub struct Upstream {
     member: Arc<Member>,
@@ -39,14 +39,14 @@ impl Upstream {
         Upstream { step: Some(step), ..self }
     }
 
-    /// Says that what is held was touched beforehand, so that mapping changes nothing of what is used on the card. Who made the
+    /// Says that held bytes were touched beforehand, so that mapping changes nothing of the use of the card. The maker of the
     /// reservation tells the machine with [`Member::set_used`].
     pub fn touched(self) -> Upstream {
         Upstream { shows_use: false, ..self }
     }
 
-    /// Lets it wait for them. `told` is called as [`Member::reserve_waiting`] says, and ends the wait by returning `false`.
-    /// Others of this process who need more wait behind it; who finds enough in what is held does not.
+    /// Lets it wait for them. `told` is called as [`Member::reserve_waiting`] says, and ends the wait by returning `false`. Other
+    /// threads of this process that need more wait behind it; a thread for which the held bytes suffice does not.
     pub fn waiting(self, wait: Wait, told: impl Fn(Obstacle<'_>) -> bool + Send + Sync + 'static) -> Upstream {
         Upstream { wait: Some((wait, Box::new(told))), ..self }
     }
@@ -64,8 +64,8 @@ impl Upstream {
 }
 
 impl Ledger {
-    /// An empty ledger of a device on a card of the machine. Its line is the limit, at most what is held or, where it grows,
-    /// what the card has.
+    /// An empty ledger of a device on a card of the machine. Its line is the limit, at most the held bytes or, where it grows,
+    /// those of the card.
     pub fn with_upstream(device: impl Into<Arc<str>>, limit: Option<Bytes>, upstream: Upstream) -> Arc<Ledger> {
         let most = match upstream.step {
             Some(_) => upstream.member.machine().cards().get(upstream.card).map_or(Bytes::ZERO, |card| card.capacity),
@@ -89,7 +89,7 @@ impl Ledger {
         self.state().held.min(self.line)
     }
 
-    /// Bytes that nobody else can have because of this ledger: what is held on the machine's card; without a card, what is
+    /// Bytes that no other program can have because of this ledger: those held on the machine's card; without a card, those
     /// reserved here.
     pub fn kept(&self) -> Bytes {
         let state = self.state();
@@ -110,7 +110,8 @@ impl Ledger {
         Ok(Some(self.line.min(self.state().held + free)))
     }
 
-    /// Makes sure that `bytes` more can be reserved without asking the machine, as long as nobody else in this process does.
+    /// Makes sure that `bytes` more can be reserved without asking the machine, as long as no other thread of this process
+    /// reserves.
     ///
     /// # Errors
     /// As [`Ledger::reserve`]; nothing has changed then.
@@ -140,7 +141,7 @@ impl Ledger {
         Ok(given)
     }
 
-    /// As `room`, when what is held is not enough.
+    /// As `room`, when the held bytes are not enough.
     pub(super) fn go_out(
         &self,
         upstream: &Upstream,
@@ -150,7 +151,7 @@ impl Ledger {
     ) -> Result<(MutexGuard<'_, State>, Bytes), Refusal> {
         let _alone = upstream.growing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            // Others may have given back, or taken what was reserved for them to find, while nobody looked.
+            // Meanwhile other threads may have given back bytes, or taken those that were reserved for them to find.
             let (state, total) = self.within_line(old, new, holder)?;
             let held = state.held;
             if total <= held {

@@ -1,7 +1,7 @@
 //! Waking one waiter of another process: a word of the file's first page for each, and a futex on it.
 //!
-//! The page is mapped for its address alone: it is read and written through the file, so that a file that is cut short under
-//! us is an error and not a fault.
+//! The page is mapped for its address alone. It is read and written through the file, so that a file that is cut short is an error
+//! and not a fault.
 
 use std::fs::File;
 use std::io;
@@ -34,7 +34,7 @@ impl Bells<'_> {
         }
     }
 
-    /// What to hand to [`Bells::sleep`]: a ring from now on is not missed.
+    /// A ticket for [`Bells::sleep`]: a ring from now on is not missed.
     pub(super) fn listen(&self, slot: u32) -> io::Result<u32> {
         let mut word = [0; 4];
         self.file.read_exact_at(&mut word, offset(slot) as u64)?;
@@ -54,7 +54,7 @@ impl Bells<'_> {
         }
     }
 
-    /// Wakes whoever sleeps for that slot.
+    /// Wakes the sleepers of that slot.
     pub(super) fn ring(&self, slot: u32) -> io::Result<()> {
         let next = self.listen(slot)?.wrapping_add(1);
         self.file.write_all_at(&next.to_ne_bytes(), offset(slot) as u64)?;

@@ -1,7 +1,7 @@
 //! Locks on single bytes, held by open file descriptions (`fcntl(2)`, "Open file description locks").
 //!
-//! They belong to what `open` made: two handles of one process exclude each other, a process that inherits the handle shares
-//! the lock, and the kernel gives it back when the last of them is closed. Nothing is read or written at the bytes.
+//! They belong to the open file description: two handles of one process exclude each other, and a process that inherits the handle
+//! shares the lock. The kernel gives it back when the last of them is closed. Nothing is read or written at the bytes.
 
 use std::fs::File;
 use std::io;

@@ -1,25 +1,24 @@
-//! Who may take what: a pure function of cards, holders and the queue.
+//! Grants of requests: a pure function of cards, holders and the queue.
 //!
-//! **The rule.** Requests are looked at in the order of the queue. One is granted if its bytes are free on all its cards and
-//! not *spoken for*. The bytes of a request that has to wait are spoken for on each of its cards, so that what is granted behind
-//! it leaves room for it beside: a later request passes it only where it cannot delay it, whoever gives back, and when.
+//! **The rule.** Requests are looked at in the order of the queue. One is granted if its bytes are free on all its cards and not
+//! *spoken for*. A waiting request reserves its bytes on each of its cards. A later request passes it only if it fits beside that
+//! reservation: it cannot delay the earlier one, whichever holder gives back, and when.
 //!
 //! **Some of several.** A request may want its bytes on some of its cards only, so many of them, whichever they are: it takes the
 //! emptiest. While it waits its bytes are spoken for on all of them, since any may be the one that becomes free.
 //!
-//! **Growth.** A request that can be granted only after others who wait too have given back (because they hold what it needs,
-//! or what somebody before it needs) does not bind those that hold bytes: were they made to wait behind it, everyone would wait
-//! for ever. So if those who wait could end one after another in any order, the queue does not stop ([`deadlocked`] says when
-//! they cannot).
+//! **Growth.** A request may be granted only after other waiters have given back, because they hold what it needs, or what a waiter
+//! before it needs. Such a request does not bind members that hold bytes: if they had to wait behind it, all would wait for ever.
+//! So if the waiters could end one after another in any order, the queue does not stop ([`deadlocked`] says when they cannot).
 
-/// A card: what may be held on it, and what is held, by those who wait as well.
+/// A card: its bytes, and those held, by waiters as well.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Card {
     pub(super) room: u64,
     pub(super) taken: u64,
 }
 
-/// One who waits, or asks last: bytes held and asked in addition, for each card.
+/// A waiter, or the last to ask: bytes held and asked in addition, for each card.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) held: Vec<u64>,
@@ -28,7 +27,7 @@ pub(super) struct Request {
     pub(super) some: usize,
 }
 
-/// What becomes of a request.
+/// The verdict on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It may be taken now.
@@ -58,7 +57,7 @@ impl Request {
     }
 }
 
-/// What becomes of each request of the queue, first to last. All that are granted may be taken, in any order.
+/// The verdict on each request of the queue, first to last. All that are granted may be taken, in any order.
 pub(super) fn verdicts(cards: &[Card], queue: &[Request]) -> Vec<Verdict> {
     decide(cards, queue).into_iter().map(|(verdict, _)| verdict).collect()
 }
@@ -71,7 +70,7 @@ pub(super) fn decide(cards: &[Card], queue: &[Request]) -> Vec<(Verdict, Vec<usi
     for request in queue {
         add(&mut held_by_waiting, &request.held);
     }
-    // Spoken for towards everyone, and towards those only who hold nothing.
+    // Reserved towards all requests, and towards those only whose members hold nothing.
     let (mut spoken, mut spoken_to_new) = (vec![0u64; count], vec![0u64; count]);
     let mut out: Vec<(Verdict, Vec<usize>)> = Vec::with_capacity(queue.len());
     for (place, request) in queue.iter().enumerate() {
@@ -104,7 +103,7 @@ pub(super) fn decide(cards: &[Card], queue: &[Request]) -> Vec<(Verdict, Vec<usi
                 }
             }
             _ => {
-                // When all have ended who do not wait.
+                // When all members that do not wait have ended.
                 let free_then = |card: usize| cards[card].room.saturating_sub(held_by_waiting[card]);
                 let spoken_then = |card: usize| if holds { 0 } else { spoken_to_new[card] };
                 let needs_none_that_waits = request.enough(|card| request.asked[card].saturating_add(spoken_then(card)) <= free_then(card));
@@ -116,8 +115,8 @@ pub(super) fn decide(cards: &[Card], queue: &[Request]) -> Vec<(Verdict, Vec<usi
     out
 }
 
-/// Which of those who wait can never be granted, though everyone who does not wait gives everything back, and whoever is granted
-/// does so afterwards.
+/// The waiters that can never be granted, even if each member that does not wait gives everything back, and each granted one does
+/// so afterwards.
 pub(super) fn deadlocked(cards: &[Card], queue: &[Request]) -> Vec<bool> {
     let mut held = vec![0u64; cards.len()];
     for request in queue {
@@ -158,7 +157,7 @@ mod tests {
     fn the_rule_by_examples() {
         let new = |asked: &[u64]| request(&vec![0; asked.len()], asked);
         let some = |some: usize, asked: &[u64]| Request { some, ..new(asked) };
-        // Room and taken per card; the queue; what becomes of it.
+        // Room and taken bytes per card; the queue; the verdicts.
         type Example = (&'static str, &'static [(u64, u64)], Vec<Request>, Vec<Verdict>);
         let table: &[Example] = &[
             ("fits", &[(10, 6)], vec![new(&[4])], vec![Granted]),
@@ -208,7 +207,7 @@ mod tests {
         assert_eq!(deadlocked(&all, &queue), [false, false, false], "one after the other");
     }
 
-    /// A machine of one or two cards, those who only hold, and the queue.
+    /// A machine of one or two cards, members that only hold, and the queue.
     #[derive(Clone, Debug)]
     struct World {
         room: Vec<u64>,
@@ -228,7 +227,7 @@ mod tests {
             verdicts(&self.cards(), &self.queue)
         }
 
-        /// What each of the queue takes now.
+        /// The bytes that each request of the queue takes now.
         fn taken(&self) -> Vec<Vec<u64>> {
             let of = |(request, (_, granted)): (&Request, (Verdict, Vec<usize>))| {
                 (0..self.room.len()).map(|card| if granted.contains(&card) { request.asked[card] } else { 0 }).collect()
@@ -289,8 +288,8 @@ mod tests {
             prop_assert_eq!(world.verdicts()[0] == Granted, fits);
         }
 
-        /// Whoever of those that run ends, with or without those that were granted behind: whoever waits and does not need
-        /// those who wait is granted just as soon.
+        /// Any running member may end, with or without those that were granted behind. A waiter that does not need other waiters is
+        /// granted just as soon.
         #[test]
         fn who_passes_delays_nobody(world in worlds()) {
             let (verdicts, taken) = (world.verdicts(), world.taken());
@@ -300,7 +299,7 @@ mod tests {
                 let waits = |other: &usize| *other >= place || !granted(other);
                 let held_by_waiting =
                     |card: usize| (0..world.queue.len()).filter(waits).map(|other| world.queue[other].held[card]).sum::<u64>();
-                // Whether it can be granted without any of those who wait having ended.
+                // Whether it can be granted before any waiter has ended.
                 let own = &world.queue[place];
                 let first = |card: usize| if own.holds() { 0 } else { needing.iter().map(|&other: &usize| world.queue[other].asked[card]).sum() };
                 let alone = own.enough(|card| own.asked[card] + first(card) + held_by_waiting(card) <= world.room[card]);
@@ -308,14 +307,14 @@ mod tests {
                     needing.push(place);
                 }
                 for ended in 0..1u32 << world.running.len() {
-                    // What is left of the queue for the one at `place`, after the grants before it and `also` behind it.
+                    // The rest of the queue for the request at `place`, after the grants before it and `also` behind it.
                     let after = |also: bool| {
                         let mut later = world.clone();
                         later.queue.clear();
                         later.running =
                             (0..world.running.len()).filter(|index| ended & 1 << index == 0).map(|index| world.running[index].clone()).collect();
                         for (other, request) in world.queue.iter().enumerate() {
-                            // Holders may pass one that needs others who wait: that is the rule for growth.
+                            // Holders may pass a request that needs other waiters: that is the rule for growth.
                             let exempt = !alone && request.holds();
                             match granted(&other) && (other < place || (also && !exempt)) {
                                 true => later.running.push(request.held.iter().zip(&taken[other]).map(|(held, asked)| held + asked).collect()),
@@ -332,13 +331,13 @@ mod tests {
             }
         }
 
-        /// When all that run have ended, somebody who waits goes on, unless they are deadlocked; and one after another all do.
+        /// When all running members have ended, a waiter goes on, unless the waiters are deadlocked; and one after another all do.
         #[test]
         fn the_queue_does_not_stop(mut world in worlds()) {
             world.running.clear();
             let stuck = deadlocked(&world.cards(), &world.queue);
             let mut names: Vec<usize> = (0..world.queue.len()).filter(|&place| !stuck[place]).collect();
-            // Those who are deadlocked are told so, give up what they asked, and run.
+            // Deadlocked waiters are told so, give up their requests, and run.
             for place in (0..stuck.len()).rev().filter(|&place| stuck[place]) {
                 let gone = world.queue.remove(place);
                 prop_assert!(gone.asked.iter().any(|&bytes| bytes > 0));

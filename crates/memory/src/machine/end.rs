@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// Has the kernel ask the program that `command` starts to end (SIGTERM) when the thread that starts it ends, however that ends.
-/// What the program starts itself is not told, and one that becomes another user's is not either.
+/// Processes that the program starts itself are not told, and a program that becomes another user's is not either.
 pub fn end_with_this_thread(command: &mut Command) {
     let own = std::process::id();
     let tie = move || {
@@ -13,7 +13,7 @@ pub fn end_with_this_thread(command: &mut Command) {
         if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM as libc::c_ulong, 0, 0, 0) } == -1 {
             return Err(io::Error::last_os_error());
         }
-        // It may have ended before: then nobody would tell.
+        // It may have ended before: then there would be no signal.
         match std::os::unix::process::parent_id() == own {
             true => Ok(()),
             false => Err(io::Error::from(io::ErrorKind::Interrupted)),

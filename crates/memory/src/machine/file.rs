@@ -18,10 +18,10 @@ use super::transaction::Transaction;
 use super::users::UserId;
 use super::{CardInfo, Locked, StateDir, process, slot};
 
-/// What a ledger begins with: the format's name and version. Four numbers follow.
+/// The first bytes of a ledger: the format's name and version. Four numbers follow.
 const HEADER: [u8; 12] = *b"PLIMSOLL\x03\0\0\0";
 
-/// Where in the header the process that is in a transaction says who it is.
+/// The place in the header where the process that is in a transaction names itself.
 const LOCKED_BY_AT: u64 = HEADER.len() as u64;
 
 /// Where in the header the file's device and number stand: a copy is no ledger.
@@ -33,7 +33,7 @@ const SLOTS_AT: usize = 32;
 /// Bytes of the header.
 const HEADER_SIZE: usize = 40;
 
-/// How many members a ledger may have (fewer where users share one): its file stays below 16 MiB, whatever is written into it.
+/// The number of members that a ledger may have (fewer where users share one): its file stays below 16 MiB, whatever its contents.
 pub(super) const MAX_MEMBERS: u32 = 4000;
 
 /// How often it is looked whether the process that has the lock is stopped.
@@ -47,12 +47,12 @@ pub(super) struct Inner {
     hashes: Vec<u64>,
     outside: Vec<AtomicU64>,
     pub(super) patience: Duration,
-    /// For what is written by nobody in particular. Never locked.
+    /// For writes without a slot. Never locked.
     pub(super) file: File,
     identity: (u64, u64),
     /// By what the ledger is known where its file is not.
     pub(super) mark: Mark,
-    /// What that is made of.
+    /// The parts that it is made of.
     key: String,
     /// Whether it is inside of a member's place.
     pub(super) nested: bool,
@@ -116,7 +116,7 @@ impl Inner {
         shared: Option<Shared>,
         nested: bool,
     ) -> Result<Inner> {
-        // The sticky bit asks those who tidy up temporary folders to leave the file alone.
+        // The sticky bit asks programs that tidy up temporary folders to leave the file alone.
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o1600).custom_flags(libc::O_NOFOLLOW);
         let file = options.open(&path).and_then(apart).map_err(|error| refused("cannot be opened", &path, &error))?;
@@ -182,10 +182,10 @@ impl Inner {
         }
     }
 
-    /// Begins a transaction: nobody else is in one until it is dropped.
+    /// Begins a transaction: no other process is in one until it is dropped.
     ///
     /// # Errors
-    /// Where the file is not the one that was opened, another process is stuck in a transaction, or it is no ledger but in use.
+    /// If the file is not the one that was opened, if another process is stuck in a transaction, or if it is in use but no ledger.
     pub(super) fn transaction(&self) -> Result<Transaction<'_>> {
         Ok(self.transaction_within(self.patience.into())?)
     }
@@ -199,7 +199,7 @@ impl Inner {
         if let Err(why) = self.check_header() {
             self.begin_anew(&transaction.file, &why)?;
         }
-        // Who is stuck in a transaction is found here; that it cannot be written is no reason to stop.
+        // The process that is stuck in a transaction is found here; a failed write is no reason to stop.
         let _ = self.file.write_at(&std::process::id().to_le_bytes(), LOCKED_BY_AT);
         Ok(transaction)
     }
@@ -280,7 +280,7 @@ impl Inner {
     /// that get their numbers.
     ///
     /// # Errors
-    /// What the system says; where the handle is one of another file, which is left alone.
+    /// The system's error; where the handle is one of another file, which is left alone.
     pub(super) fn put(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         self.check_handle(file)?;
         file.write_all_at(bytes, at)
@@ -306,7 +306,7 @@ impl Inner {
         made.map_err(|error| self.broken(&error))
     }
 
-    /// In a transaction: the file ends with this slot from now on. What is behind is forgotten; its members must be gone.
+    /// In a transaction: the file ends with this slot from now on. Slots behind are forgotten; their members must be gone.
     pub(super) fn end_with(&self, slot: u32) -> Result<()> {
         let done = self.say_slots(slot + 1).and_then(|()| self.file.set_len(offset(slot + 1)));
         done.map_err(|error| self.broken(&error))
@@ -326,7 +326,7 @@ impl Inner {
         self.put(&self.file, &u64::from(slots).to_le_bytes(), SLOTS_AT as u64)
     }
 
-    /// Tells those who wait near the front to look again.
+    /// Tells the waiters near the front to look again.
     pub(super) fn ring(&self) {
         // They are told when a handle that could write is closed. If none can be opened they look on their own soon.
         let _ = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(&self.path);

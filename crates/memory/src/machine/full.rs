@@ -21,22 +21,22 @@ pub enum Denied {
     Broken(Error),
 }
 
-/// What was asked of a card that could not give it, with all that an error needs.
+/// A request to a card that could not grant it, with all that an error needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Full {
     /// The card: of several, the first that lacks room.
     pub card: CardInfo,
     /// Bytes asked, on top of what the member holds.
     pub asked: Bytes,
-    /// Bytes of the card that nobody holds.
+    /// Bytes of the card without a holder.
     pub free: Bytes,
     /// Bytes used by programs that are not in the ledger, as this process sees it.
     pub outside: Bytes,
-    /// Who holds bytes of the card, most first.
+    /// The holders of bytes of the card, most first.
     pub holders: Vec<HolderOn>,
-    /// Who waits for bytes of the card and comes first, in order.
+    /// The waiters for bytes of the card that come first, in order.
     pub ahead: Vec<HolderOn>,
-    /// What stood in the way in the end.
+    /// The final reason.
     pub why: Why,
 }
 
@@ -58,25 +58,25 @@ pub struct HolderOn {
     pub(super) slot: u32,
 }
 
-/// What stood in the way.
+/// The reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The bytes are taken.
     Taken,
-    /// They are free, and others who wait come first.
+    /// They are free, and other waiters come first.
     Spoken,
-    /// The card has not that much, whoever gives back.
+    /// The card has not that much, whichever holder gives back.
     Never,
-    /// Nobody came to give them back in this time.
+    /// They were not given back in this time.
     TimedOut(Duration),
-    /// Those who hold the bytes wait for each other; this was the last of them.
+    /// The holders of the bytes wait for each other; this was the last of them.
     Deadlock,
     /// The caller did not want to wait any longer.
     Stopped,
 }
 
 impl Full {
-    /// What the members say about a card for the one of them that asks; `ahead` are those who wait before it.
+    /// The members' records about a card for the one of them that asks; `ahead` are the waiters before it.
     pub(super) fn new(inner: &Inner, members: &[Seen], asks: usize, card: usize, asked: u64, ahead: &[usize], why: Why) -> Full {
         let on = |seen: &Seen| seen.record.cards.iter().find(|on| inner.card_of(on.card) == Some(card)).copied().unwrap_or_default();
         let holder = |seen: &Seen, bytes: u64| {
@@ -105,7 +105,7 @@ impl Full {
     }
 }
 
-/// What CUDA's driver calls it where a card has no room.
+/// The name in CUDA's driver for a card without room.
 pub const OUT_OF_MEMORY: &str = "CUDA_ERROR_OUT_OF_MEMORY: out of memory";
 
 fn list(holders: &[HolderOn]) -> String {
@@ -160,7 +160,7 @@ impl fmt::Display for Full {
 
 impl From<Full> for Error {
     /// RESOURCE_EXHAUSTED (DEADLINE_EXCEEDED after waiting, ABORTED in a deadlock, CANCELLED if the caller ended it), with the
-    /// card, what was asked and is free, who has the rest, and what would help.
+    /// card, bytes asked and free, the holders of the rest, and a remedy.
     fn from(full: Full) -> Error {
         use plimsoll_base::Code;
         let (code, remedy) = match full.why {

@@ -1,4 +1,4 @@
-//! What a member used of what it held, over all its time, in few bytes.
+//! A member's use of its held bytes, over all its time, in few bytes.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const STEPS: usize = 240;
 /// How long a step is at first.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// What stands for all that is held. More is shown up to a quarter beyond.
+/// The number for all held bytes. More is shown up to a quarter beyond.
 const ALL: u64 = 200;
 
 /// Use over time: for each step the most, as a part of what was held then.
@@ -19,7 +19,7 @@ const ALL: u64 = 200;
 pub struct History {
     step_ms: u32,
     levels: Vec<u8>,
-    /// What it was last, which in a step need not be the most.
+    /// The last use, which in a step need not be the most.
     last: u8,
 }
 
@@ -68,7 +68,7 @@ impl History {
         out
     }
 
-    /// What stands in a slot; empty where that is none.
+    /// The history in a slot; empty where that is none.
     pub(super) fn decode(bytes: &[u8]) -> History {
         let (Some((step, rest)), Some(&[count, last])) = (bytes.split_first_chunk::<4>(), bytes.get(4..6)) else {
             return History::default();

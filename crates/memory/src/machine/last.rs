@@ -1,7 +1,7 @@
 //! A place that is given back after everything else that a process has open.
 //!
-//! When a process is killed the kernel closes its files, the driver's among them, whose closing frees the memory of cards, in an
-//! order of its own. A file that is under way in a socket is closed only when the socket has been, which is after all of those.
+//! When a process is killed the kernel closes its files in an order of its own, the driver's among them. Closing those frees the
+//! memory of cards. A file that is under way in a socket is closed only when the socket has been, which is after all of those.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -36,7 +36,7 @@ fn keep(file: RawFd) -> io::Result<Last> {
     if unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0, pair.as_mut_ptr()) } == -1 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptors were made just now, and nobody else has them.
+    // SAFETY: the descriptors were made just now and have no other owner.
     let [first, second] = pair.map(|raw| unsafe { OwnedFd::from_raw_fd(raw) });
     // A program that wrote to them would wait for ever.
     let sockets = [apart(first)?, apart(second)?];

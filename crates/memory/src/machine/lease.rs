@@ -1,8 +1,8 @@
 //! The file by which programs share a member's slot.
 //!
-//! Programs do not inherit the ledger: what they inherit is an empty file of the lease alone, open for reading. As long as one of
-//! them has it the kernel keeps a lock on it, and that is the lease; nothing can be changed with it but to let go of the lease.
-//! The file is the user's (mode 0600), so a program of another user cannot open it again either.
+//! Programs do not inherit the ledger. They inherit an empty file of the lease alone, open for reading. As long as one of them has
+//! it the kernel keeps a lock on it, and that is the lease; nothing can be changed with it but to let go of the lease. The file is
+//! the user's (mode 0600), so a program of another user cannot open it again either.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -16,7 +16,7 @@ use super::file::{Inner, apart};
 use super::shared::proof;
 use super::state_dir::{made, refused};
 
-/// What the folder of the leases' files is called, behind the ledger's name.
+/// The name of the folder of the leases' files, behind the ledger's name.
 pub(super) const LEASES: &str = ".leases";
 
 impl Inner {
@@ -60,7 +60,7 @@ impl Inner {
                 .custom_flags(libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW)
                 .open(&path)
                 .and_then(apart)?;
-            // Others open it to see whether it is locked, whatever the mask of this process is.
+            // Other processes open it to see whether it is locked, whatever the mask of this process is.
             file.set_permissions(fs::Permissions::from_mode(0o1600))?;
             byte_lock::share(&file, slot)?;
             byte_lock::mark(&file, self.mark)?;
@@ -101,7 +101,7 @@ impl Inner {
             return self.is_in_use(&self.file, slot, number);
         }
         let path = self.lease_path(slot);
-        // Open for writing: those who wait are told when a handle that can only read is closed.
+        // Open for writing: waiters are told when a handle that can only read is closed.
         match OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(&path) {
             Ok(file) if file.metadata().is_ok_and(|facts| facts.ino() == number) => {
                 byte_lock::is_taken(&file, slot).map_err(|error| self.broken(&error))

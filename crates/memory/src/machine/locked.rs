@@ -22,7 +22,7 @@ pub struct Locked {
     pub stopped: bool,
 }
 
-/// What is in the way of a request that waits.
+/// The obstacle of a request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle<'a> {
     /// A card has no room for it yet.

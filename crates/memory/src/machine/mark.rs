@@ -1,8 +1,9 @@
 //! A name for a ledger that does not live in the file system: a range of bytes that its members lock.
 //!
-//! The kernel lists all locks in `/proc/locks`, also those on files that were removed, of all processes and users, whatever their
-//! namespaces of processes, mounts and network. The range has two ends: one is made of the folder's identity, the other of its place
-//! (its name in the folder around it). So a ledger is found again where its file was removed or replaced, and where its folder was.
+//! The kernel lists all locks in `/proc/locks`, also those on removed files. The list has all processes and users, in whatever
+//! namespaces of processes, mounts and network. The range has two ends: one is made of the folder's identity, the other of its
+//! place (its name in the folder around it). So a ledger is found again where its file was removed or replaced, and where its
+//! folder was.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -62,7 +63,7 @@ impl Mark {
         locks.iter().any(|lock| lock.is_read && lock.slot() == Some(slot) && marked.contains(lock.file.as_str()))
     }
 
-    /// The slot that a process has by one of these locks: what `/proc/<pid>/fdinfo/<number>` says of one of its handles.
+    /// The slot that a process has by one of these locks: the line in `/proc/<pid>/fdinfo/<number>` of one of its handles.
     pub(super) fn slot_in(self, facts: &str) -> Option<u32> {
         let locks = || facts.lines().filter_map(|line| Lock::parse(line.strip_prefix("lock:")?));
         locks().find(|lock| self.is_in(lock))?;

@@ -1,4 +1,4 @@
-//! One who holds bytes of cards.
+//! A holder of bytes of cards.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
@@ -17,7 +17,7 @@ use super::shared::MOST_MEMBERS;
 use super::transaction::{Scene, Seen, Transaction};
 use super::{Denied, Full, Guarantee, History, LastUse, Machine, Obstacle, Slot, Wait, Who, Why, byte_lock, slot, state_dir};
 
-/// A place in the ledger of a machine: what it reserves is its own until it gives it back, is dropped, or ends with the last
+/// A place in the ledger of a machine. Its reserved bytes are its own until it gives them back, is dropped, or ends with the last
 /// process that has inherited it.
 ///
 /// Every member stands for itself: two of one process are to each other what two of different processes are. A process that
@@ -39,7 +39,7 @@ pub struct Member {
     uses: Mutex<Uses>,
 }
 
-/// What is shown of a member without a transaction.
+/// The part of a member that is shown without a transaction.
 #[derive(Debug)]
 struct Uses {
     cards: Vec<Use>,
@@ -51,16 +51,16 @@ struct Uses {
 
 #[derive(Debug)]
 pub(super) struct State {
-    /// What the slot says, or will with the next transaction if one failed to give bytes back.
+    /// The record in the slot, or the one that the next transaction will write if one failed to give bytes back.
     pub(super) record: Record,
     /// Whether a thread waits; another has to wait for that.
     pub(super) busy: bool,
 }
 
-/// The place of one who does not wait: after all who do.
+/// The place of a member that does not wait: after all waiters.
 const LAST: Place = Place { priority: i32::MIN, arrival: u64::MAX, near: true, some: 0 };
 
-/// What a request comes to.
+/// The judgement on a request.
 pub(super) enum Judgement {
     /// Of each card so many bytes.
     Granted(Vec<u64>),
@@ -91,13 +91,13 @@ impl Member {
             let message = format!("the ledger {} has {most} members, which is all it has room for", inner.path.display());
             return Err(Error::resource_exhausted(message).with_remedy("wait until some of them end"));
         }
-        // What was inside of the slot of one who is gone.
+        // The member that was inside of the slot and is gone.
         inner.remove_nested(slot);
         inner.keep_peaks(slot);
         let file = inner.open_again(true)?;
         let mut page = record.encode();
         page.resize(SLOT, 0);
-        // Written before it is locked: what is locked is always whole. The page has its place on the disk from now on, so that
+        // Written before it is locked: a locked record is always whole. The page has its place on the disk from now on, so that
         // later changes cannot fail for want of room.
         file.write_all_at(&page, offset(slot)).map_err(|error| inner.broken(&error))?;
         let mut lease = None;
@@ -114,7 +114,7 @@ impl Member {
             true => inner.end_with(slot)?,
             false => inner.extend_to(slot)?,
         }
-        // Who makes a new ledger in the place of this one sees the mark, or this sees that the file has gone.
+        // A process that makes a new ledger in the place of this one sees the mark, or this sees that the file has gone.
         inner.check_place()?;
         drop(transaction);
         let cards = vec![Use::default(); inner.cards.len()];
@@ -143,8 +143,8 @@ impl Member {
         self.state().record.cards.get(card).map_or(Bytes::ZERO, |on| Bytes(on.reserved))
     }
 
-    /// Reserves bytes of one or several cards (by number) on top of what is held: all of them or none. Who does not wait comes
-    /// after all who do.
+    /// Reserves bytes of one or several cards (by number) on top of what is held: all of them or none. A request that does not wait
+    /// comes after all waiters.
     ///
     /// # Errors
     /// [`Denied::Full`] where a card has no room, or what room there is, is spoken for. Nothing has changed then.
@@ -152,7 +152,7 @@ impl Member {
         self.reserve_now(&self.dense(request)?, 0).map(drop)
     }
 
-    /// What was taken of each card; `some` as in [`Place`].
+    /// The bytes that were taken of each card; `some` as in [`Place`].
     pub(super) fn reserve_now(&self, asked: &[u64], some: u8) -> Result<Vec<u64>, Denied> {
         let done = self.reserve_within(asked, some, self.inner.patience.into()).map_err(Error::from)?;
         done.map_err(|full| self.named(full))
@@ -269,9 +269,9 @@ impl Member {
         }
     }
 
-    /// Lets the program that `command` starts, and all that it starts, share this place: it lasts until the last of them has
-    /// ended, unless this member is dropped before; see [`Member::detach`]. A program that closes handles that it does not know
-    /// gives up its part in the place. What it inherits is no handle of the ledger: it proves the place and changes nothing.
+    /// Lets the program that `command` starts, and all that it starts, share this place: it lasts until the last of them has ended,
+    /// unless this member is dropped before; see [`Member::detach`]. A program that closes handles that it does not know gives up
+    /// its part in the place. It inherits no handle of the ledger: its handle proves the place and changes nothing.
     ///
     /// # Errors
     /// Where the process has no handle left, and where the file of the lease cannot be made.
@@ -331,8 +331,8 @@ impl Member {
         Slot::new(self.inner.clone(), self.slot, lease.as_ref().map_or(0, |(_, number)| *number))
     }
 
-    /// Leaves the place to those who inherited it: bytes stay taken until the last of them has ended. Commands that were given
-    /// the place must have been dropped.
+    /// Leaves the place to the processes that inherited it: bytes stay taken until the last of them has ended. Commands that were
+    /// given the place must have been dropped.
     pub fn detach(mut self) {
         self.detached = true;
     }
@@ -377,7 +377,7 @@ impl Member {
         Ok(asked)
     }
 
-    /// In a transaction: what becomes of a request of this member at that place of the queue.
+    /// In a transaction: the judgement on a request of this member at that place of the queue.
     pub(super) fn judge(&self, members: &[Seen], own: &Record, asked: &[u64], place: Place) -> Result<Judgement> {
         let mut members = members.to_vec();
         let Some(index) = members.iter().position(|seen| self.is(seen)) else {
@@ -435,7 +435,7 @@ impl Member {
         let _ = self.say(GIVEN_UP_AT, place.arrival.wrapping_add(1));
     }
 
-    /// In a transaction, before a new place in the queue is taken: arrivals are counted anew when nobody waits.
+    /// In a transaction, before a new place in the queue is taken: arrivals are counted anew when there is no waiter.
     pub(super) fn give_nothing_up(&self) -> Result<()> {
         self.say(GIVEN_UP_AT, 0).map_err(|error| self.inner.broken(&error))
     }
@@ -448,7 +448,7 @@ fn out_of_the_way(file: &File) -> std::io::Result<File> {
         // SAFETY: makes a new descriptor of an open one and touches nothing else.
         let raw = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
         if raw >= 0 {
-            // SAFETY: the descriptor was made just now, and nobody else has it.
+            // SAFETY: the descriptor was made just now and has no other owner.
             return Ok(unsafe { File::from_raw_fd(raw) });
         }
     }
@@ -461,7 +461,7 @@ impl Drop for Member {
         if self.detached || self.pid != std::process::id() {
             return;
         }
-        // The slot is free at once, whoever else has the handle; closing it tells those who wait.
+        // The slot is free at once, whichever process still has the handle; closing it tells the waiters.
         let lease = self.lease.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((lease, _)) = &lease {
             let _ = byte_lock::give_back(lease);

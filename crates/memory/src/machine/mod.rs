@@ -1,9 +1,9 @@
-//! What several processes hold on the cards of a machine: a ledger in one file, without a daemon and without root.
+//! The ledger of a machine's cards: the bytes that each process holds, in one file, without a daemon and without root.
 //!
 //! **The file.** Each set of cards has one file in the [`StateDir`]: a page that says what it is, then a page (*slot*) for each
-//! [`Member`]. A slot is in use exactly while its byte is locked by an open file description of its member: the kernel gives
-//! the lock back when the last process that has the description ends, however it ends. What stands in a slot that nobody
-//! locks does not exist: there is nothing to clean up, nothing can leak, and a process id is only ever shown.
+//! [`Member`]. A slot is in use exactly while its byte is locked by an open file description of its member: the kernel gives the
+//! lock back when the last process that has the description ends, however it ends. A record in a slot without a lock does not
+//! exist. So there is nothing to clean up, nothing can leak, and a process id is only ever shown.
 //!
 //! **Leases.** Programs that share a slot do not get the ledger: they inherit an empty file of the lease's own, open for reading,
 //! whose lock keeps the slot in use as the member's does ([`lease`]).
@@ -12,16 +12,16 @@
 //! whatever becomes of the files ([`mark`]). A process that finds no ledger, or another one than was there, looks for members first,
 //! and makes no second ledger beside them.
 //!
-//! **Transactions.** Whoever reads to decide, or changes what he reserves, does it under one lock of the whole file, looks at
-//! all slots in use, and writes his own slot and no other, in one write inside one page. A process killed on the way leaves
-//! what stood there before or what it wanted to write, in a slot that is free from then on. What a member *uses* of what it
-//! reserved is only shown; it is written without a transaction.
+//! **Transactions.** A process that decides, or changes its reservation, does so under one lock of the whole file. It looks at all
+//! slots in use, and writes its own slot and no other, in one write inside one page. A process killed on the way leaves the old
+//! record or the new one, in a slot that is free from then on. The part of its reservation that a member *uses* is only shown; it
+//! is written without a transaction.
 //!
-//! **Waiting.** A slot may say what its member waits for. Who may take what is decided by [`decide`], a pure function of all
-//! slots, which comes to the same result in every process; so a waiter takes its bytes itself. The few waiters at the front are
-//! told by the kernel when a member closes the file, which a death does too; they wake those who come to the front after them.
+//! **Waiting.** A slot may say what its member waits for. Grants are decided by [`decide`], a pure function of all slots, which
+//! comes to the same result in every process; so a waiter takes its bytes itself. The kernel tells the few waiters at the front
+//! when a member closes the file, which a death does too. They wake the waiters that come to the front after them.
 //!
-//! **Users.** Where an administrator made a folder for the machine, its users share a ledger that consists of one file for each of
+//! **Users.** Where an administrator made a folder for the machine, its users share a ledger. It consists of one file for each of
 //! them ([`shared`]).
 //!
 //! The folder must be on a local file system: locks are the machine's.
@@ -81,9 +81,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A card, as the caller knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardInfo {
-    /// What the card is called in the ledger, the same in every process: a UUID.
+    /// The name of the card in the ledger, the same in every process: a UUID.
     pub key: String,
-    /// What the card is called where people read it.
+    /// The name of the card for people.
     pub name: String,
     /// The memory that may be reserved on it.
     pub capacity: Bytes,
@@ -145,14 +145,14 @@ pub struct LastUse {
     pub memory: Option<SystemTime>,
 }
 
-/// Who becomes a member: all of it is shown to others, and cut where it is long.
+/// The identity of a new member: all of it is shown to others, and cut where it is long.
 #[derive(Clone, Debug)]
 pub struct Who {
     /// A name given by the user; may be empty.
     pub name: String,
     /// The program and its arguments.
     pub program: String,
-    /// What others may rely on.
+    /// The guarantee for others.
     pub guarantee: Guarantee,
 }
 
@@ -209,7 +209,7 @@ impl Machine {
         self.0.set_outside(card, bytes)
     }
 
-    /// What each other user holds of each card, where users share the ledger; empty elsewhere.
+    /// The bytes of each card that each other user holds, where users share the ledger; empty elsewhere.
     ///
     /// # Errors
     /// Where the ledger cannot be used.
@@ -225,7 +225,7 @@ impl Machine {
         Ok(held)
     }
 
-    /// What was said last with [`Machine::set_outside`].
+    /// The bytes that [`Machine::set_outside`] set last.
     pub fn outside(&self, card: usize) -> Bytes {
         self.0.check(card).map_or(Bytes::ZERO, |()| self.0.outside(card))
     }
@@ -247,8 +247,8 @@ impl Machine {
         Member::join(&self.0, who, wait::begin(&self.0, wait.timeout, told)?)
     }
 
-    /// All members and cards at one instant. A member that lives on in programs that inherited its place, since the process that
-    /// joined has ended, is shown by the oldest of those. A process that is stuck in a change of the ledger is named, and does
+    /// All members and cards at one instant. A member may live on in programs that inherited its place after the process that
+    /// joined has ended. It is shown by the oldest of those. A process that is stuck in a change of the ledger is named, and does
     /// not delay the look.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
-//! A member's part as a machine of its own: what programs that inherited a place reserve inside of it.
+//! A member's part as a machine of its own: the ledger for programs that inherited a place.
 //!
-//! Such a ledger has the cards of the one around it, each as large as what the member holds of it, and is a file beside that
-//! one's. It belongs to one member: who takes the slot next removes it, and who still uses it then is told so.
+//! Such a ledger is a file beside the one around it. It has the same cards, each as large as what the member holds of it. It
+//! belongs to one member. The next owner of the slot removes it, and processes that still use it then are told so.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ use super::transaction::Seen;
 use super::{CardInfo, Machine, Member, PATIENCE, decide};
 
 impl Member {
-    /// What a program that inherits the place needs to know to reserve inside of it: see [`Machine::under`].
+    /// The data that a program that inherits the place needs to reserve inside of it: see [`Machine::under`].
     pub fn token(&self) -> String {
         let record = &self.state().record;
         format!("{}@{}", place(self.slot, record), self.inner.name())
     }
 
-    /// As [`Member::inside`], where anybody has reserved something inside; none otherwise.
+    /// As [`Member::inside`], where something was reserved inside; none otherwise.
     ///
     /// # Errors
     /// Where that ledger cannot be used.
@@ -32,7 +32,7 @@ impl Member {
         if self.inner.nested_path(self.slot).exists() { self.inside().map(Some) } else { Ok(None) }
     }
 
-    /// The ledger of those who reserve inside of what this member holds. Bytes that it takes later are not in it.
+    /// The ledger of the programs that reserve inside of what this member holds. Bytes that it takes later are not in it.
     ///
     /// # Errors
     /// Where one of the ledgers cannot be used.
@@ -48,7 +48,7 @@ impl Machine {
     /// token is about other cards.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION where nobody has that place any more; otherwise where the ledger cannot be used.
+    /// FAILED_PRECONDITION where that place has no member any more; otherwise where the ledger cannot be used.
     pub fn under(&self, token: &str) -> Result<Option<Machine>> {
         let Some((named, name)) = token.split_once('@') else {
             return Err(Error::invalid_argument(format!("'{token}' names no lease")).with_remedy("do not set PLIMSOLL_LEASE by hand"));
@@ -79,7 +79,7 @@ impl Inner {
     }
 }
 
-/// A member of a ledger, apart from those who had the slot before.
+/// A member of a ledger, apart from those that had the slot before.
 fn place(slot: u32, record: &Record) -> String {
     format!("{slot}.{}.{}", record.pid, record.started)
 }
@@ -88,7 +88,7 @@ fn place(slot: u32, record: &Record) -> String {
 const PEAKS_AT: u64 = 512;
 
 impl Machine {
-    /// The most that one of those used of a card who are or were in this ledger, if it is inside of a place; 0 elsewhere.
+    /// The most that a present or past member of this ledger used of a card, if the ledger is inside of a place; 0 elsewhere.
     pub fn peak(&self, card: usize) -> Bytes {
         let inner = &self.0;
         if !inner.nested || card >= inner.cards.len() {
@@ -123,7 +123,7 @@ impl Inner {
         self.words(PEAKS_AT)
     }
 
-    /// In a transaction, inside of a place: keeps the peaks of the one who had a slot before.
+    /// In a transaction, inside of a place: keeps the peaks of the member that had a slot before.
     pub(super) fn keep_peaks(&self, slot: u32) {
         let mut page = [0; SLOT];
         if !self.nested || self.file.read_exact_at(&mut page, offset(slot)).is_err() {
@@ -135,7 +135,7 @@ impl Inner {
         let _ = self.put(&self.file, &bytes, PEAKS_AT);
     }
 
-    /// What the ledger is called among those of its folder.
+    /// The name of the ledger among those of its folder.
     pub(super) fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }

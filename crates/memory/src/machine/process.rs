@@ -75,7 +75,7 @@ pub(super) fn may_have(pid: u32, file: &Path) -> bool {
     }
 }
 
-/// What the system says of a process behind its name: the state, the parent, and more.
+/// The system's facts about a process behind its name: the state, the parent, and more.
 fn stat(pid: u32) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(text.rsplit_once(") ")?.1.to_string())

@@ -1,4 +1,4 @@
-//! What stands in a slot.
+//! The record in a slot.
 //!
 //! A slot is one page. Its first [`LAST_USE_AT`] bytes are the record (checksum, length, fields, little-endian), written in
 //! transactions; the rest the member writes whenever it likes: four words, its history, and for each card used and peak.
@@ -44,9 +44,9 @@ pub(super) struct Record {
     pub(super) guarantee: Guarantee,
     pub(super) name: String,
     pub(super) program: String,
-    /// What the member has to do with each card it knows, in an order that stays the same.
+    /// The member's part in each card it knows, in an order that stays the same.
     pub(super) cards: Vec<OnCard>,
-    /// Set while the member waits for what `asked` says.
+    /// Set while the member waits for the error of `asked`.
     pub(super) waiting: Option<Place>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct OnCard {
     /// The card: [`key_hash`] of its key.
     pub(super) card: u64,
     pub(super) reserved: u64,
-    /// What it waits for on top of that.
+    /// The bytes that it waits for on top of that.
     pub(super) asked: u64,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Place {
     pub(super) some: u8,
 }
 
-/// What a member uses of a card.
+/// A member's use of a card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Use {
     pub(super) used: u64,
@@ -183,7 +183,7 @@ pub(super) fn encode_last_use(last: LastUse) -> Vec<u8> {
     [last.card, last.memory].into_iter().flat_map(|time| seconds(time).to_le_bytes()).collect()
 }
 
-/// What a slot says about the last use.
+/// The last use in a slot.
 pub(super) fn decode_last_use(slot: &[u8]) -> LastUse {
     let time = |at: usize| match word(slot, at) {
         0 => None,
@@ -197,7 +197,7 @@ pub(super) fn encode_use(uses: &[Use]) -> Vec<u8> {
     uses.iter().flat_map(|on| [on.used, on.peak]).flat_map(u64::to_le_bytes).collect()
 }
 
-/// What a slot says about use, for `count` cards.
+/// The use in a slot, for `count` cards.
 pub(super) fn decode_use(slot: &[u8], count: usize) -> Vec<Use> {
     let mut reader = Reader(slot.get(USAGE_AT..).unwrap_or_default());
     (0..count).map(|_| Use { used: reader.u64().unwrap_or(0), peak: reader.u64().unwrap_or(0) }).collect()

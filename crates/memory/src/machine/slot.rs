@@ -1,4 +1,4 @@
-//! Who has a slot of a ledger: the processes with an open file description that locks its byte, as `/proc` shows them.
+//! The owners of a slot of a ledger: the processes with an open file description that locks its byte, as `/proc` shows them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,7 +45,7 @@ impl Machine {
     /// user may not see it.
     pub fn slot_of(&self, pid: u32) -> Option<u32> {
         let mut pid = pid;
-        // More generations than anybody has.
+        // More generations than any slot has.
         for _ in 0..64 {
             if let Some(slot) = slot_of(&self.0, pid) {
                 return Some(slot);
@@ -56,7 +56,7 @@ impl Machine {
     }
 }
 
-/// The processes that have a slot, whatever has become of the file.
+/// The processes that have a slot, whether or not the file is still there.
 pub(super) fn members(inner: &Inner) -> impl Iterator<Item = u32> {
     process::all().filter(|&pid| slot_by(inner, pid, |_| true).is_some())
 }

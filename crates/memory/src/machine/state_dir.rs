@@ -1,4 +1,4 @@
-//! The folder that ledgers live in: the user's own, and nobody else's.
+//! The folder that ledgers live in: the user's own.
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, DirBuilder};
@@ -89,8 +89,8 @@ impl StateDir {
     ///
     /// # Errors
     /// PERMISSION_DENIED where it is a link (also with a slash behind it), is not this user's, or may be written by others: another
-    /// user could alter what the ledger says. The same where it is missing and would be made in a folder of another user, whom it
-    /// would lock out. Otherwise why it cannot be made.
+    /// user could alter what the ledger says. The same where it is missing and would be made in a folder of another user: that
+    /// would lock the other user out. Otherwise why it cannot be made.
     pub fn open(path: impl Into<PathBuf>) -> Result<StateDir> {
         let path = named(&path.into()).map_err(|error| refused("cannot be examined", Path::new("."), &error))?;
         let unsafe_because = |why: String| {
@@ -207,7 +207,7 @@ fn location(variable: impl Fn(&str) -> Option<OsString>, user: u32) -> PathBuf {
     }
 }
 
-/// Gives what was made just now its mode, whatever the mask of this process is: the owner could not open it. A link is not followed.
+/// Gives a new file its mode, whatever the mask of this process is: the owner could not open it. A link is not followed.
 pub(super) fn made(path: &Path, mode: u32) -> io::Result<()> {
     if fs::symlink_metadata(path)?.mode() & 0o7777 == mode {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What is seen in a transaction: the members, and who of them may take what.
+//! The view of a transaction: the members, and which of them may take bytes.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -38,7 +38,7 @@ impl Transaction<'_> {
     /// All members: this user's by slot, then those of other users.
     ///
     /// # Errors
-    /// DATA_LOSS where a slot of this user is in use and cannot be read: nobody knows then what is free.
+    /// DATA_LOSS where a slot of this user is in use and cannot be read: then the free bytes are unknown.
     pub(super) fn members(&self) -> Result<Vec<Seen>> {
         self.inner.members(&self.file, &mut Vec::new())
     }
@@ -53,7 +53,7 @@ impl Transaction<'_> {
 }
 
 impl Seen {
-    /// What stands in a slot; none where that is no record.
+    /// The record in a slot; none where it is no record.
     pub(super) fn decode(slot: u32, user: UserId, page: &[u8]) -> Option<Seen> {
         let mut record = Record::decode(page)?;
         if record.waiting.is_some_and(|place| place.arrival.wrapping_add(1) == word(page, GIVEN_UP_AT)) {
@@ -140,16 +140,16 @@ impl Drop for Transaction<'_> {
     }
 }
 
-/// The members in numbers: what each card has, and the queue.
+/// The members in numbers: the bytes of each card, and the queue.
 pub(super) struct Scene {
     pub(super) cards: Vec<Card>,
-    /// Indices of those who wait among the members, in the order of the queue.
+    /// Indices of the waiters among the members, in the order of the queue.
     pub(super) order: Vec<usize>,
     pub(super) queue: Vec<Request>,
 }
 
 impl Scene {
-    /// What these members make. The order of the queue is priority, then arrival, then user and slot.
+    /// The scene of these members. The order of the queue is priority, then arrival, then user and slot.
     pub(super) fn of(inner: &Inner, members: &[Seen]) -> Scene {
         let mut cards: Vec<Card> = inner.cards.iter().map(|card| Card { room: card.capacity.0, taken: 0 }).collect();
         for (index, card) in cards.iter_mut().enumerate() {
@@ -165,7 +165,7 @@ impl Scene {
         Scene { cards, order, queue }
     }
 
-    /// Those who wait, in the order of the queue.
+    /// The waiters, in the order of the queue.
     pub(super) fn order(members: &[Seen]) -> Vec<usize> {
         let place = |index: &usize| {
             let seen = &members[*index];
@@ -176,7 +176,7 @@ impl Scene {
         order
     }
 
-    /// What becomes of each that waits.
+    /// The verdict on each waiter.
     pub(super) fn verdicts(&self) -> Vec<Verdict> {
         decide::verdicts(&self.cards, &self.queue)
     }
@@ -186,14 +186,14 @@ impl Scene {
         decide::decide(&self.cards, &self.queue)
     }
 
-    /// Who must give up so that a deadlock ends: the last of those in it that hold something.
+    /// The member that must give up so that a deadlock ends: the last of its waiters that hold something.
     pub(super) fn must_give_up(&self) -> Option<usize> {
         let stuck = decide::deadlocked(&self.cards, &self.queue);
         (0..self.queue.len()).rev().find(|&place| stuck[place] && self.queue[place].held.iter().any(|&bytes| bytes > 0))
     }
 }
 
-/// What a record says that its member holds and asks.
+/// The bytes that a record says its member holds and asks.
 pub(super) fn request(inner: &Inner, record: &Record) -> Request {
     let some = record.waiting.map_or(0, |place| place.some.into());
     Request { held: dense(inner, record, |on| on.reserved), asked: dense(inner, record, |on| on.asked), some }

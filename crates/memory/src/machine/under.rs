@@ -11,15 +11,15 @@ use super::record::{OnCard, key_hash};
 use super::transaction::{Scene, Seen};
 use super::{CardInfo, Machine, Member, PATIENCE, StateDir};
 
-/// Where in the first page of a ledger inside of a place stands how often bytes of a card were refused, a number for each card.
+/// The place in the first page of a ledger inside of a place where refusals are counted, a number for each card.
 const REFUSED_AT: u64 = 3072;
 
 /// Where stands the most of each card that its members held together.
 const MOST_AT: u64 = REFUSED_AT + 8 * super::MAX_CARDS as u64;
 
 impl Machine {
-    /// The ledger inside of a lease: what PLIMSOLL_LEASE says, one token for each lease inside of another. Its cards are those of
-    /// the lease, in the order in which its holder knows them, as large as what it has of them; their keys are not known (see
+    /// The ledger inside of a lease: the value of PLIMSOLL_LEASE, one token for each lease inside of another. Its cards are those
+    /// of the lease, in the order in which its holder knows them, as large as what it has of them; their keys are not known (see
     /// [`Machine::card_with_key`]).
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Machine {
         self.0.card_of(key_hash(key))
     }
 
-    /// What all members hold of each card. Cheaper than [`Machine::look`].
+    /// The bytes of each card that all members hold. Cheaper than [`Machine::look`].
     ///
     /// # Errors
     /// Where the ledger cannot be used.
@@ -72,7 +72,7 @@ impl Machine {
 }
 
 impl Member {
-    /// Reserves bytes of a card on top of what is held; whether they were. One that does not wait comes after all who do. No
+    /// Reserves bytes of a card on top of what is held; whether they were. A member that does not wait comes after all waiters. No
     /// process is looked at and none named: for callers that ask often.
     ///
     /// # Errors
@@ -84,12 +84,12 @@ impl Member {
         let members = transaction.members()?;
         let mut scene = Scene::of(&self.inner, &members);
         let on = &mut scene.cards[card];
-        // What is said here is newer where bytes could not be given back.
+        // This record is newer where bytes could not be given back.
         let stands =
             |seen: &Seen| seen.record.cards.iter().find(|on| self.inner.card_of(on.card) == Some(card)).map_or(0, |on| on.reserved);
         let own = members.iter().find(|seen| self.is(seen)).map_or(0, stands);
         on.taken = on.taken.saturating_sub(own).saturating_add(state.record.cards[card].reserved);
-        // Those who wait come first: they are told when bytes come back.
+        // Waiters come first: they are told when bytes come back.
         let asked: u64 = scene.queue.iter().map(|request| request.asked[card]).fold(0, u64::saturating_add);
         if on.taken.saturating_add(asked).saturating_add(bytes.0) > on.room {
             return Ok(false);

@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// What the kernel shows for a user who has no number in this namespace.
+/// The kernel's number for a user without a number in this namespace.
 const NO_NUMBER: u32 = 65534;
 
 /// A user by the number that the machine counts with.
@@ -37,7 +37,7 @@ impl Numbers {
         self.0.is_empty() || self.0 == [[0, 0, u32::MAX]]
     }
 
-    /// The user whom the system calls so here; none for one who has no number outside.
+    /// The user with this number of the system; none for a user without a number outside.
     pub(super) fn user(&self, here: u32) -> Option<UserId> {
         self.convert(here, 0).map(UserId)
     }
@@ -47,7 +47,7 @@ impl Numbers {
         self.user(here).map_or_else(|| here.to_string(), UserId::name)
     }
 
-    /// Whether a file with this owner, as the system shows it here, may be that user's. Users who have no number here look alike.
+    /// Whether a file with this owner, as the system shows it here, may be that user's. Users without a number here look alike.
     pub(super) fn may_own(&self, user: UserId, owner: u32) -> bool {
         owner == self.convert(user.0, 1).unwrap_or(NO_NUMBER)
     }
@@ -115,7 +115,7 @@ pub(super) fn user_of(name: &str) -> Option<u32> {
 pub(super) struct Group {
     pub(super) number: u32,
     pub(super) name: String,
-    /// Those whom the group lists. Users who have it as their first group are not among them.
+    /// The members that the group lists. Users that have it as their first group are not among them.
     pub(super) members: Vec<String>,
 }
 

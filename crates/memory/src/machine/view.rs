@@ -1,4 +1,4 @@
-//! What people are shown: cards, members, those who wait and why, and processes by name.
+//! The view for people: cards, members, waiters and their reasons, and processes by name.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,16 +10,16 @@ use super::file::Inner;
 use super::transaction::{Scene, Seen};
 use super::{CardInfo, Guarantee, History, LastUse, Locked, UserId};
 
-/// A machine's cards and all who have to do with them, at one instant.
+/// A machine's cards, with all holders, waiters and processes, at one instant.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// As many as [`super::Machine::cards`], in the same order.
     pub cards: Vec<CardUsage>,
-    /// All members, those who only wait included.
+    /// All members, those that only wait included.
     pub entries: Vec<Entry>,
     /// The process that keeps the ledger locked, where one does: nothing is granted until it goes on or ends.
     pub locked: Option<Locked>,
-    /// What is wrong with other users' ledgers, as sentences.
+    /// Flaws of other users' ledgers, as sentences.
     pub doubts: Vec<String>,
 }
 
@@ -53,15 +53,15 @@ pub struct Entry {
     pub name: String,
     /// When it joined, by the clock of that time.
     pub started: SystemTime,
-    /// What others may rely on.
+    /// The guarantee for others.
     pub guarantee: Guarantee,
     /// Its part in each card on which it has one.
     pub shares: Vec<Share>,
-    /// What it used of what it held, over time.
+    /// Its use of the bytes it held, over time.
     pub history: History,
     /// When it last used its cards, where the process that joined observes that.
     pub last_use: LastUse,
-    /// What it waits for, if it does.
+    /// Its request, if it waits.
     pub waiting: Option<Waiting>,
 }
 
@@ -85,7 +85,7 @@ pub struct Waiting {
     pub priority: i32,
     /// How many wait before it.
     pub ahead: usize,
-    /// What it asks for on top of what it holds, by card.
+    /// The bytes that it asks for on top of those it holds, by card.
     pub asked: Vec<(usize, Bytes)>,
     /// On how many of these cards it wants them; 0 for all.
     pub some: usize,
@@ -145,7 +145,7 @@ impl Snapshot {
         Snapshot { cards, entries, locked, doubts }
     }
 
-    /// Those who hold bytes of a card, with their part in it, most first.
+    /// The holders of bytes of a card, with their part in it, most first.
     pub fn holders(&self, card: usize) -> Vec<(&Entry, Share)> {
         let part = |entry: &Entry| entry.shares.iter().find(|share| share.card == card && share.reserved > Bytes::ZERO).copied();
         let mut holders: Vec<(&Entry, Share)> = self.entries.iter().filter_map(|entry| Some((entry, part(entry)?))).collect();
@@ -153,7 +153,7 @@ impl Snapshot {
         holders
     }
 
-    /// Those who wait, in order.
+    /// The waiters, in order.
     pub fn waiters(&self) -> Vec<&Entry> {
         let place = |entry: &Entry| entry.waiting.as_ref().map(|waiting| waiting.ahead);
         let mut waiters: Vec<&Entry> = self.entries.iter().filter(|entry| entry.waiting.is_some()).collect();

@@ -42,7 +42,7 @@ const HEIRS: Duration = Duration::from_secs(1);
 /// How to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wait {
-    /// Higher comes first; of equals, who came first.
+    /// Higher comes first; of equals, the earlier.
     pub priority: i32,
     /// How long at most; without it, as long as it takes.
     pub timeout: Option<Duration>,
@@ -55,8 +55,8 @@ impl Member {
     /// is one more thing that is waited for.
     ///
     /// # Errors
-    /// [`Denied::Full`] after the timeout, where `told` ends it, where the card could never give that much, and where everyone
-    /// who holds the bytes waits too, this member last. DEADLINE_EXCEEDED or CANCELLED where the ledger is locked at that time.
+    /// [`Denied::Full`] after the timeout, where `told` ends it, and where the card could never give that much. The same where all
+    /// holders of the bytes wait too, this member last. DEADLINE_EXCEEDED or CANCELLED where the ledger is locked at that time.
     /// Nothing has changed then, and nothing is left in the queue.
     pub fn reserve_waiting(
         &self,
@@ -67,7 +67,7 @@ impl Member {
         self.wait_for(request, 0, wait, told).map(drop)
     }
 
-    /// As [`Member::reserve_waiting`], on `some` of the cards, 0 being all. What was taken of each card.
+    /// As [`Member::reserve_waiting`], on `some` of the cards, 0 being all. The bytes that were taken of each card.
     pub(super) fn wait_for(
         &self,
         request: &[(usize, Bytes)],
@@ -142,7 +142,7 @@ impl Member {
             if ahead < NEAR && !near {
                 let leases = self.inner.make_leases().map(|()| self.inner.leases());
                 (near, watch) = (true, leases.ok().and_then(|leases| Watch::on(&self.inner, &leases)));
-                // What happened before the watch is not told.
+                // Changes before the watch are not told.
                 continue;
             }
             let soon = look_again.next().copied();
@@ -204,8 +204,8 @@ impl Member {
         Ok(outcome)
     }
 
-    /// Wakes those who have come to the front and do not know it; where the queue has changed, all at the front: they may be
-    /// granted now, or be in a deadlock.
+    /// Wakes waiters that have come to the front and do not know it. Where the queue has changed it wakes all at the front: they
+    /// may be granted now, or be in a deadlock.
     fn wake(&self, members: &[Seen], changed: bool, bells: &Bells) {
         let order = Scene::order(members);
         let others = || order.iter().map(|&index| &members[index]).filter(|seen| !self.is(seen));
@@ -220,7 +220,7 @@ impl Member {
     }
 }
 
-/// What came of looking whether a request is granted.
+/// The result of a look whether a request is granted.
 enum Attempt {
     /// So much was taken of each card.
     Granted(Vec<u64>),
@@ -340,7 +340,7 @@ impl Drop for Turn<'_> {
             }
             Err(_) => member.give_up(place),
         }
-        // Those at the front look, and wake who comes after them.
+        // Waiters at the front look, and wake those that come after them.
         member.inner.ring();
     }
 }

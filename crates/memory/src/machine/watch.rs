@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::file::Inner;
 
-/// Wakes when a handle of the ledger that could write is closed, by a member that leaves or dies or by a ring, and when the last
+/// Wakes when a handle of the ledger that could write is closed: by a member that leaves or dies, or by a ring. Also when the last
 /// program of a lease closes the file of the lease.
 pub(super) struct Watch(OwnedFd);
 
@@ -21,7 +21,7 @@ impl Watch {
         if raw < 0 {
             return None;
         }
-        // SAFETY: the descriptor was made just now, and nobody else has it.
+        // SAFETY: the descriptor was made just now and has no other owner.
         let watch = Watch(unsafe { OwnedFd::from_raw_fd(raw) });
         // A lease's file is open for reading in the programs that have it, and for writing in those that only look. The FIFOs of a
         // shared ledger are open for both, and for reading in those that only look.

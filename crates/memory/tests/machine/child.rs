@@ -50,7 +50,7 @@ impl Player {
         Player::start(apart)
     }
 
-    /// Kills the process that plays the role, and what started it only if that is the same.
+    /// Kills the process that plays the role, and the process that started it only if that is the same.
     pub fn kill_inside(&mut self) {
         let text = |path: String| std::fs::read_to_string(path).unwrap_or_default();
         let children = |pid: u32| text(format!("/proc/{pid}/task/{pid}/children"));
@@ -132,7 +132,7 @@ pub fn stay() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// Not a test of anything: what a started process does.
+/// Not a test of anything: the body of a started process.
 #[test]
 fn play() {
     let (Ok(role), Some(state)) = (std::env::var(ROLE), std::env::var_os(STATE)) else { return };

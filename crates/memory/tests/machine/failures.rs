@@ -1,4 +1,4 @@
-//! What stands in the way of a ledger, and how it is said.
+//! Obstacles of a ledger, and their errors.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -48,7 +48,7 @@ fn folders_of_others_are_refused() {
     };
     refused(&others, Code::PermissionDenied, "belongs to user");
     if root() {
-        // As after `su` and `sudo -E`: what is made there would lock its user out.
+        // As after `su` and `sudo -E`: a file made there would lock its user out.
         refused(&others.join("missing"), Code::PermissionDenied, "would be made in a folder of user 65534, and this is user 0");
         assert!(!others.join("missing").exists());
     } else {
@@ -59,7 +59,7 @@ fn folders_of_others_are_refused() {
     assert_eq!(fs::metadata(&made).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
-/// What somebody can do with a ledger, its file and its folder, without asking this crate.
+/// Changes to a ledger, its file and its folder, made without this crate.
 pub fn tamper(state: &Path) -> String {
     let file = state.join(format!("{SET}.ledger"));
     let aside = state.with_extension("aside");
@@ -88,7 +88,7 @@ fn another_user_gets_nowhere() {
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
     let machine = folder.machine(&[10]);
     let _held = holder(&machine, "", 10);
-    // As whoever may not read this program, nobody may start it either.
+    // As for users that may not read this program, no user may start it either.
     let program = std::env::current_exe().unwrap();
     let reachable = program.ancestors().all(|path| fs::metadata(path).is_ok_and(|facts| facts.permissions().mode() & 0o005 == 0o005));
     if !reachable {
@@ -118,7 +118,7 @@ fn another_user_gets_nowhere() {
 
 #[test]
 fn a_read_only_folder_is_said_to_be_so() {
-    // A file system in which nobody makes folders.
+    // A file system in which no folder can be made.
     let error = StateDir::open("/sys/plimsoll").unwrap_err();
     assert_eq!(error.code(), Code::PermissionDenied, "{error}");
 }
@@ -172,7 +172,7 @@ fn a_damaged_file_that_nobody_uses_is_made_anew() {
         assert_eq!(reserved(&machine), [10]);
         drop(held);
     }
-    // Garbage in places that nobody has.
+    // Garbage in places without a lock.
     let machine = folder.machine(&[10]);
     let file = fs::OpenOptions::new().write(true).open(folder.file()).unwrap();
     file.write_all_at(&[0xab; 9000], 4096).unwrap();
@@ -300,7 +300,7 @@ fn a_file_that_was_cut_short_is_said_to_be_so() {
     assert_eq!(reserved(&machine), [0], "a ledger that has no members is made anew");
 }
 
-/// What newcomers say who find no ledger, or another one than was there.
+/// The errors of newcomers that find no ledger, or another one than was there.
 fn newcomers_are_told(folder: &Folder, pid: u32, what: &str) {
     let opened = Machine::open(&StateDir::open(folder.state()).unwrap(), SET, &cards(&[10]));
     let error = opened.and_then(|machine| machine.join(&who("newcomer"))).map(drop).unwrap_err();
@@ -308,7 +308,7 @@ fn newcomers_are_told(folder: &Folder, pid: u32, what: &str) {
     assert!(error.message().contains(&format!("pid {pid} (")), "{what}: {error}");
 }
 
-/// What is done to a ledger, in words and in deed.
+/// The change to a ledger, in words and in deed.
 type Removal = (&'static str, fn(&Folder));
 
 fn removals() -> [Removal; 4] {
@@ -340,7 +340,7 @@ fn no_second_ledger_is_made_beside_members() {
     }
 }
 
-/// The same where programs hold what a process left to them, and where these and the newcomer see other process ids, mounts and
+/// The same where programs hold what a process left to them. These programs and the newcomer see other process ids, mounts and
 /// networks than each other.
 #[test]
 fn no_second_ledger_is_made_beside_leases() {
@@ -404,7 +404,7 @@ fn a_lease_whose_file_is_removed_counts() {
     }
 }
 
-/// As programs do that become daemons: what they do not know is closed, and its numbers are used again.
+/// As programs do that become daemons: handles that they do not know are closed, and their numbers are used again.
 #[test]
 fn a_handle_that_the_program_closed_is_not_written_to() {
     use std::os::fd::AsRawFd;

@@ -32,7 +32,7 @@ pub fn leases(state: &Path) {
 pub fn forks(state: &Path) {
     let member = open(state, &[10]).join(&Who::this_process("forks")).unwrap();
     member.reserve(&[(0, Bytes(10))]).unwrap();
-    // SAFETY: the fork of a process with one more thread, which reads; what it calls are a few system calls and this crate.
+    // SAFETY: the fork of a process with one more thread, which reads; it makes a few system calls and uses this crate.
     let fork = unsafe { libc::fork() };
     if fork == 0 {
         let error = Error::from(member.reserve(&[(0, Bytes(1))]).unwrap_err());
@@ -50,7 +50,7 @@ pub fn forks(state: &Path) {
     stay();
     drop(member);
     say("dropped");
-    // SAFETY: the fork is a child of this process that nobody has waited for.
+    // SAFETY: the fork is a child of this process that was not waited for yet.
     unsafe {
         libc::kill(fork, libc::SIGKILL);
         libc::waitpid(fork, std::ptr::null_mut(), 0);
@@ -72,7 +72,7 @@ fn a_lease_lasts_as_long_as_the_program() {
     assert_eq!(reserved(&machine), [10]);
     let shown = || machine.look().unwrap().entries.iter().map(|entry| (entry.pid.to_string(), entry.program.clone())).collect::<Vec<_>>();
     wrapper.kill();
-    // Who joined is gone: the program that lives on is shown.
+    // The member that joined is gone: the program that lives on is shown.
     assert_eq!(shown(), [(shares.to_string(), "sleep 300".to_string())]);
     assert_eq!(reserved(&machine), [10], "the program lives");
     assert_eq!(machine.look().unwrap().entries[0].name, "lease");
@@ -113,7 +113,7 @@ fn a_fork_neither_gives_back_nor_keeps() {
     parent.ends_well();
 }
 
-/// What a process has open of a folder: the file, and whether it may write.
+/// The open handles of a process in a folder: the file, and whether it may write.
 fn handles(pid: u32, folder: &Path) -> Vec<(String, bool)> {
     let handle = |entry: std::fs::DirEntry| {
         let file = std::fs::read_link(entry.path()).ok()?.strip_prefix(folder).ok()?.display().to_string();
@@ -176,13 +176,13 @@ fn a_program_of_another_user_can_change_nothing_with_its_lease() {
     }
     assert!(said[0].starts_with("has /proc/self/fd/"), "{said:?}");
     let did: Vec<&str> = said.iter().map(String::as_str).filter(|line| !line.starts_with("has ")).collect();
-    // Nobody else uses a lock of the lease's own file.
+    // No other process uses a lock of the lease's own file.
     assert!(did.iter().all(|done| *done == "locks its own"), "{said:?}");
     assert_eq!(reserved(&machine), [10]);
     assert!(other.reserve(&[(0, Bytes(1))]).is_err());
     other.release(&[(0, Bytes(7))]).unwrap();
     assert_eq!(reserved(&machine), [3]);
-    // It is the lease of the one who started it, whatever the program is.
+    // It is the lease of the process that started it, for every program.
     member.detach();
     assert_eq!(reserved(&machine), [3]);
     program.kill().unwrap();

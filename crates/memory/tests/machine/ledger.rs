@@ -102,7 +102,7 @@ fn a_growing_line_may_wait() {
         while machine.look().unwrap().waiters().is_empty() {
             std::thread::yield_now();
         }
-        // What is held can be used meanwhile, looked at and given back.
+        // Held bytes can be used meanwhile, looked at and given back.
         let small = ledger.reserve(Bytes(2), "small").unwrap();
         assert_eq!((ledger.in_use(), ledger.release_unused().unwrap(), ledger.held()), (Bytes(2), Bytes(8), Bytes(2)));
         drop((small, other));
@@ -162,7 +162,7 @@ fn many_threads_grow_and_give_back() {
     assert_eq!(reserved(&machine), [0]);
 }
 
-/// While another process is stuck in a transaction, what is held can be reserved and given back: nobody is asked.
+/// While another process is stuck in a transaction, held bytes can be reserved and given back: that asks no other process.
 #[test]
 fn what_is_held_needs_nobody() {
     let folder = Folder::new("alone");

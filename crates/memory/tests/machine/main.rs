@@ -77,7 +77,7 @@ fn holder(machine: &Machine, name: &str, bytes: u64) -> Member {
     member
 }
 
-/// What is reserved of each card.
+/// The reserved bytes of each card.
 fn reserved(machine: &Machine) -> Vec<u64> {
     machine.look().unwrap().cards.iter().map(|card| card.reserved.0).collect()
 }

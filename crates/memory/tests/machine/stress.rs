@@ -1,7 +1,7 @@
 //! Many processes that reserve, wait, give back and are killed at random: the line of a card holds, and all comes back.
 //!
-//! Beside the ledger the cards' memory is there for real: each byte of a card is a byte of a file that only one process can
-//! lock at a time. Whoever was granted bytes must find as many that nobody has.
+//! Beside the ledger the cards' memory is there for real: each byte of a card is a byte of a file that only one process can lock at
+//! a time. A member with granted bytes must find as many free bytes.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

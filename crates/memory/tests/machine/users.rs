@@ -1,4 +1,4 @@
-//! A ledger that several users share: what each can do, and what none can. Acting as two users needs root.
+//! A ledger that several users share: the abilities of each. Acting as two users needs root.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -18,7 +18,7 @@ const GROUP: u32 = 59000;
 const ALICE: u32 = 59001;
 const BOB: u32 = 59002;
 
-/// A machine's folder for a group, and those who act as its users.
+/// A machine's folder for a group, and processes that act as its users.
 struct Lab(Folder);
 
 impl Lab {
@@ -56,7 +56,7 @@ impl Lab {
         Player::start(command)
     }
 
-    /// What a user in a role says first.
+    /// The first answer of a user in a role.
     fn hears(&self, user: u32, role: &str) -> String {
         self.play(user, role).hears()
     }
@@ -70,12 +70,12 @@ impl Lab {
     }
 }
 
-/// What is wrong with users' ledgers, in one text.
+/// Flaws of users' ledgers, in one text.
 fn doubts(machine: &Machine) -> String {
     machine.look().unwrap().doubts.join("; ")
 }
 
-/// In a process of a user who is not root.
+/// In a process of a user other than root.
 pub fn sets_up(folder: &Path) -> String {
     let made = Setup { folder: folder.with_extension("own"), ..Setup::group(GROUP.to_string()) }.make();
     [made.map(drop), remove(folder)]
@@ -192,7 +192,7 @@ fn a_mask_that_takes_all_rights_away_changes_nothing() {
         first.kill();
         assert_eq!(third.hears(), "holds");
         drop((second, third));
-        // What is left to a program by one that has ended.
+        // Bytes left to a program by one that has ended.
         let mut wrapper = masked(ALICE, &state, "lease");
         let pids = wrapper.hears();
         wrapper.kill();
@@ -228,7 +228,7 @@ fn users_outside_of_the_group_are_told() {
     assert!(heard.contains("PERMISSION_DENIED") && heard.contains("is for the group 59000, and user 59001 is not in it"), "{heard}");
 }
 
-/// What a user can do with the files of another one and of root, without asking this crate.
+/// Attempts of a user with the files of another one and of root, without this crate.
 pub fn attack(folder: &Path, victim: &str) -> String {
     let home = folder.join("users").join(victim);
     let (ledger, leases) = (home.join("test.ledger"), home.join("test.ledger.leases"));
@@ -346,7 +346,7 @@ fn forge(ledger: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     file.write_all_at(&record, 4096).unwrap();
 }
 
-/// What a user may write into the own ledger: it never counts as more than the card, and the user is named.
+/// Every record that a user may write into the own ledger: it never counts as more than the card, and the user is named.
 #[test]
 fn what_a_ledger_claims_is_bounded_and_named() {
     let Some(lab) = Lab::new("claims") else { return };
@@ -369,7 +369,7 @@ fn what_a_ledger_claims_is_bounded_and_named() {
         own.release(&[(0, Bytes(own.reserved(0).0 - 3))]).unwrap();
     };
     type Change = fn(&mut Vec<u8>);
-    // Of the one card: its hash, what is reserved, what is asked.
+    // Of the one card: its hash, reserved bytes, asked bytes.
     let claims: [(&str, &str, u64, Change); 3] = [
         ("more than the card", "claims 16777216.00 TiB of card 0, which has 10 B", 10, |record| {
             let at = record.len() - 17;
@@ -523,7 +523,7 @@ fn priorities_stay_within_their_bounds() {
         assert_eq!(error.code(), if allowed { Code::DeadlineExceeded } else { Code::PermissionDenied }, "{error}");
         assert!(allowed || error.message().contains("outside of 0..9, which this machine allows user root"), "{error}");
     }
-    // What is written without asking is read as the nearest that is allowed.
+    // A priority written without asking is read as the nearest that is allowed.
     let mut bob = lab.play(BOB, "wait 10 5 2");
     assert_eq!(bob.hears(), "waits");
     forge(&lab.ledger(BOB), |record| record[36..40].copy_from_slice(&i32::MAX.to_le_bytes()));
@@ -554,7 +554,7 @@ fn a_lease_of_another_user_lasts_as_long_as_the_program() {
     super::leases::end(stranger);
 }
 
-/// In namespaces of their own, as containers have them, users are who they are.
+/// In namespaces of their own, as containers have them, users keep their identity.
 #[test]
 fn users_in_namespaces_share_the_folder() {
     let Some(lab) = Lab::new("namespaces") else { return };

@@ -131,7 +131,7 @@ fn of_two_that_grow_into_each_other_the_last_gives_up() {
         waits.join().unwrap().unwrap();
     });
     assert_eq!(first.reserved(0), Bytes(8));
-    // The other way round: who came first has the lower priority, and is told when the other comes.
+    // The other way round: the earlier one has the lower priority, and is told when the other comes.
     let last = holder(&machine, "", 2);
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| wait_for(&first, 1, 0));
@@ -181,7 +181,7 @@ fn a_killed_waiter_is_out_of_the_way() {
     drop(running);
 }
 
-/// Prints how long it takes from `kill -9` of a holder, and from a release, until who waits has the bytes.
+/// Prints the time from `kill -9` of a holder, and from a release, until the waiter has the bytes.
 #[test]
 fn wakes_when_a_holder_dies() {
     let folder = Folder::new("wake");
@@ -256,7 +256,7 @@ fn stopped(folder: &Folder) -> Player {
 #[test]
 fn a_process_stopped_in_a_change_is_waited_for() {
     let folder = Folder::new("stopped");
-    // Shorter than the wait is: that a transaction has a bound is none of who waits without one.
+    // Shorter than the wait: the bound of a transaction does not concern a waiter without one.
     let machine = folder.machine(&[10]).with_patience(Duration::from_millis(20)).unwrap();
     for (what, killed) in [("killed", true), ("continued", false)] {
         let stuck = stopped(&folder);

@@ -1,5 +1,5 @@
-//! An arena that scans lists, written from the description of TensorFlow's allocator alone, and a run of random steps that
-//! holds the policy against it. The fuzz target `arena` uses the same run.
+//! An arena that scans lists, written from the description of TensorFlow's allocator alone. A run of random steps holds the policy
+//! against it. The fuzz target `arena` uses the same run.
 
 use plimsoll_base::Bytes;
 use plimsoll_memory::arena::{Ask, BINS, Options, Policy, Refused, Source, State};
@@ -278,7 +278,7 @@ impl Naive {
     }
 }
 
-/// What the policy and the scan have, in the same form.
+/// The contents of the policy and of the scan, in the same form.
 fn pieces(policy: &Policy) -> Vec<Piece> {
     let dump = policy.dump("");
     let piece = |chunk: &plimsoll_memory::arena::Chunk| {

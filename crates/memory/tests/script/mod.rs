@@ -9,7 +9,7 @@ use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_memory::arena::{Allocation, Arena, Exhausted, Options, Request, State, TimingCounter};
 use plimsoll_memory::{Address, AddressSpace, Ledger, Region};
 
-/// What a step says.
+/// The text of a step.
 pub enum Step {
     Quiet,
     Line(String),
@@ -84,7 +84,7 @@ impl Drop for Piece {
     }
 }
 
-/// An arena and what was allocated from it, by name.
+/// An arena and its allocations, by name.
 #[derive(Default)]
 pub struct Machine {
     live: Vec<(String, Allocation)>,

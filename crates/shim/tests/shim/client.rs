@@ -1,4 +1,4 @@
-//! This program in the part of others: what it does under the shim.
+//! This program in the part of others: its calls under the shim.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::io::{Read, Write};
@@ -194,7 +194,7 @@ const FAMILIES: [(&str, Allocate, Free); 11] = [
         |cuda, name| call!(cuda, c"cuMemRelease"(u64), name),
     ),
     (
-        // The pattern of those who need no handle: it lives as long as it is mapped.
+        // The pattern of programs that need no handle: it lives as long as it is mapped.
         "mapped",
         |cuda, bytes| {
             let (mut name, mut address, mut again, bytes) = (0, 0, 0, bytes.next_multiple_of(2 * MIB) as usize);
@@ -250,7 +250,7 @@ const FAMILIES: [(&str, Allocate, Free); 11] = [
     ),
 ];
 
-/// Each family alone: what is held before, with an allocation of 96 MiB, and after it; and how one of 1 GiB is answered.
+/// Each family alone: the bytes held before, with an allocation of 96 MiB, and after it; and the answer to one of 1 GiB.
 fn each() {
     let cuda = begin();
     for (family, allocate, free) in FAMILIES {
@@ -264,7 +264,7 @@ fn each() {
     for captured in [false, true] {
         graph(&cuda, captured);
     }
-    // What is not known here is freed all the same, or not, as the driver says.
+    // An allocation that is not known here is freed all the same, or not, as the driver says.
     assert_eq!(call!(cuda, c"cuMemFree_v2"(u64), 12345), 1);
     assert_eq!(call!(cuda, c"cuMemFree_v2"(u64), 0), 0);
     // Memory of the host is none of the lease's.
@@ -280,7 +280,7 @@ fn each() {
 /// A graph with a node that allocates 96 MiB, made by hand or from calls.
 fn graph(cuda: &Library, captured: bool) {
     let add = |graph: Opaque, bytes: u64| {
-        // The properties of a pool, whom it is shared with, bytes, and the address.
+        // The properties of a pool, its other users, bytes, and the address.
         let mut node = [0u64; 15];
         (node[0], node[1], node[13]) = (1, 1, bytes);
         let mut name = null_mut();
@@ -390,8 +390,8 @@ fn one() {
 fn forks() {
     let cuda = begin();
     let name = FAMILIES[0].1(&cuda, 96 * MIB).expect("room");
-    // SAFETY: the fork of a process with another thread that waits: what it does are calls of a library without locks that the
-    // other thread could hold.
+    // SAFETY: the fork of a process with another thread that waits. It calls functions of a library without locks that the other
+    // thread could hold.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let mut name = 0;
@@ -442,7 +442,7 @@ fn nulls() {
     assert!(unsafe { libc::dlsym(null_mut(), c"cuMemNothing".as_ptr()) }.is_null());
 }
 
-/// What CUDA and the management library say of a card with 96 MiB allocated.
+/// The answers of CUDA and the management library for a card with 96 MiB allocated.
 fn totals() {
     let cuda = begin();
     FAMILIES[0].1(&cuda, 96 * MIB).expect("room");
@@ -474,7 +474,7 @@ fn newer() {
     show(&format!("{status} {}", address.is_null()));
 }
 
-/// What contexts hold ends with them.
+/// Allocations of contexts end with them.
 fn contexts() {
     let cuda = begin();
     let mut own = null_mut();

@@ -1,4 +1,4 @@
-//! What counts, and for how long; and what programs are told.
+//! Counted memory and its lifetime; the sizes that programs are told.
 
 use crate::client::{counted, lines, role};
 use crate::rig::{MIB, Rig};

@@ -114,7 +114,7 @@ impl Drop for Rig {
     }
 }
 
-/// What cargo built beside this program.
+/// A file that cargo built beside this program.
 fn beside(name: &str) -> PathBuf {
     std::env::current_exe().expect("this program").with_file_name(name)
 }
@@ -123,7 +123,7 @@ pub fn shim() -> PathBuf {
     beside("libplimsoll_shim.so")
 }
 
-/// What a program wrote. It must have ended well.
+/// The output of a program. It must have ended well.
 pub fn said(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().expect("the program starts");
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));

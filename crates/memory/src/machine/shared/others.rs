@@ -31,7 +31,7 @@ impl Shared {
     /// The folders of all other users.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED with the user who made more entries than are looked at.
+    /// RESOURCE_EXHAUSTED with the user that made more entries than are looked at.
     fn homes(&self, doubts: &mut Vec<String>) -> Result<Vec<Home>> {
         let path = self.users();
         let broken = |error: io::Error| super::refused("cannot be read", &path, &error);

@@ -1,6 +1,6 @@
 //! The proof that a slot of a shared ledger is in use. It is a lock for writing on a FIFO that only its owner may open for writing.
 //!
-//! A FIFO, because programs of the lease inherit the handle: what they write into it goes nowhere.
+//! A FIFO, because programs of the lease inherit the handle: bytes that they write into it go nowhere.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};

@@ -1,4 +1,4 @@
-//! What an administrator allows the users of a machine's ledger.
+//! The administrator's settings for the users of a machine's ledger.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -50,10 +50,10 @@ impl FromStr for Priorities {
     }
 }
 
-/// What the file of settings says.
+/// The contents of the file of settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::machine) struct Settings {
-    /// For users who have no bounds of their own.
+    /// For users without bounds of their own.
     pub(super) all: Priorities,
     pub(super) users: BTreeMap<u32, Priorities>,
 }

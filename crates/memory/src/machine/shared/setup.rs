@@ -1,4 +1,4 @@
-//! Making a machine's folder, and taking it away: what an administrator does once.
+//! Making a machine's folder, and taking it away: an administrator does this once.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -30,7 +30,7 @@ pub struct Setup {
     pub users: Vec<(String, Priorities)>,
 }
 
-/// What was made of it.
+/// The folder that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetUp {
     /// Where it is.
@@ -45,9 +45,9 @@ pub struct SetUp {
     pub priorities: Priorities,
     /// Bounds for some.
     pub users: Vec<(UserId, Priorities)>,
-    /// The users for whom there is a place now. Others of the group get theirs when they come.
+    /// The users that have a place now. Others of the group get theirs when they come.
     pub places: Vec<UserId>,
-    /// What is in the way, as sentences.
+    /// Obstacles, as sentences.
     pub warnings: Vec<String>,
 }
 
@@ -274,8 +274,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Takes a machine's folder away, if no lease is held in it. Users have ledgers of their own from then on.
 ///
 /// # Errors
-/// PERMISSION_DENIED where this is not root; NOT_FOUND where there is no such folder; FAILED_PRECONDITION with the users who hold leases;
-/// otherwise why it cannot be removed.
+/// PERMISSION_DENIED where this is not root. NOT_FOUND where there is no such folder. FAILED_PRECONDITION with the users that hold
+/// leases. Otherwise the reason why it cannot be removed.
 pub fn remove(folder: &Path) -> Result<()> {
     check_root("setup --remove")?;
     let folder = std::path::absolute(folder).map_err(|error| failed("cannot be examined", folder, &error))?;
