@@ -1,7 +1,7 @@
 //! A machine's cards between programs: leases, programs under a lease, functions in processes of their own.
 //!
-//! Nothing here knows graphs. The ledger of a machine's cards ([`plimsoll_memory::machine`]) says who holds what and who may
-//! take what; this crate puts programs behind it.
+//! Nothing here knows graphs. The ledger of a machine's cards ([`plimsoll_memory::machine`]) has the holders and decides the
+//! grants; this crate puts programs behind it.
 #![forbid(unsafe_code)]
 
 pub mod doctor;

@@ -1,8 +1,8 @@
 //! A process between a program and one that it starts, so that all ends that is to end.
 //!
-//! A supervisor is a subreaper: whatever its program starts descends from it, in whatever session or process group, and is ended
-//! with it. The kernel tells it when the process that wants it is gone. It is this executable, started again by exec, and never
-//! gets past [`begin`].
+//! A supervisor is a subreaper: each process that its program starts descends from it, in any session or process group, and is
+//! ended with it. The kernel tells it when the process that wants it is gone. It is this executable, started again by exec, and
+//! never gets past [`begin`].
 //!
 //! | it gets | it does |
 //! |---|---|
@@ -39,7 +39,7 @@ const ORPHANED: Signal = Signal::USR2;
 /// How often it looks around without being woken.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What stands where a program's name does in a supervisor's arguments, before the number of the process that started it.
+/// The word in the place of a program's name in a supervisor's arguments, before the number of the process that started it.
 const OF_WORKER: &str = "plimsoll-supervisor for a worker of ";
 const OF_PROGRAM: &str = "plimsoll-supervisor for a program of ";
 
@@ -97,7 +97,7 @@ fn of_worker(parent: i32) -> ! {
     }
 }
 
-/// Starts a program, and ends as it does. What it leaves behind when it ends by itself stays.
+/// Starts a program, and ends as it does. Processes that it leaves behind when it ends by itself stay.
 fn of_program(parent: i32) -> ! {
     let mut words = std::env::args_os().skip(1);
     let program: OsString = words.next().unwrap_or_default();
@@ -116,7 +116,7 @@ fn of_program(parent: i32) -> ! {
     std::process::exit(code)
 }
 
-/// Starts a program and waits for its end. What it started has ended too where an end was asked for.
+/// Starts a program and waits for its end. Processes that it started have ended too where an end was asked for.
 fn supervise(parent: i32, orphaned: Signal, mut command: Command) -> std::io::Result<ExitStatus> {
     let mut signals = Signals::listen_also(&[NOW, ORPHANED])?;
     set_child_subreaper(Some(rustix::process::getpid()))?;

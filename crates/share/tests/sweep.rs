@@ -52,7 +52,7 @@ fn as_many_at_once_as_there_are_leases() {
     assert_eq!((done[0], done[3]), ((Some(1.0), true, "done"), (Some(4.0), false, "exit status 1")));
     let logs = folder.join("results.jsonl.logs");
     assert_eq!(std::fs::read_to_string(logs.join("3.err")).unwrap(), "oops\n");
-    // What failed is tried again, and nothing else.
+    // A failed run is tried again, and nothing else.
     let (outcome, most) = run(&folder, script, "1,2,3,4,5,6,7");
     assert_eq!((outcome.before, most, outcome.done.iter().flatten().count()), (6, 1, 7));
     // Another command is another sweep.
@@ -116,7 +116,7 @@ fn programs_end_with_the_sweep_and_none_runs_beside_itself() {
     child.wait().unwrap();
     let text = log();
     let first = text.lines().find_map(|line| line.strip_prefix("begin 1 ")).unwrap();
-    // Where nobody has waited for it yet, its number is still there.
+    // Where it was not waited for yet, its number is still there.
     let is_gone = || std::fs::read_to_string(format!("/proc/{first}/stat")).map_or(true, |stat| stat.contains(") Z"));
     wait("the first ends with the sweep", &is_gone);
     assert!(play().status().unwrap().success());

@@ -201,7 +201,7 @@ pub(super) fn cards(options: &Options, environment: &Environment, places: &Place
     let found = places.look(&cards, None);
     checks.push(match (&found.shim, found.library_lacks()) {
         (Library::At(path), _) => Check::pass("shim", path.display().to_string()),
-        // What is named, or there, is meant to be used.
+        // A thing that is named, or there, is meant to be used.
         (Library::Missing(_), Some(lack)) if found.names_shim => Check::fail("shim", lack.why, lack.remedy),
         (Library::Unusable(..), Some(lack)) => Check::fail("shim", lack.why, lack.remedy),
         (_, lack) => {

@@ -1,4 +1,4 @@
-//! What of this machine works, what is not here, and what is broken: for a person who wants to know why.
+//! The state of this machine for sharing cards: what works, what is missing and what is broken, for people.
 
 mod checks;
 mod overheads;
@@ -9,7 +9,7 @@ use crate::enforce::Places;
 
 pub use overheads::measure;
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It works.
@@ -34,13 +34,13 @@ impl State {
 /// A check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What was looked at, in one or two words; several checks may be of the same thing.
+    /// The subject in one or two words; several checks may have the same subject.
     pub name: &'static str,
-    /// What came of it.
+    /// The result.
     pub state: State,
-    /// What was found, as a sentence without its end.
+    /// The finding, as a sentence without its end.
     pub what: String,
-    /// What would help; none where nothing has to be done.
+    /// A remedy; none where nothing has to be done.
     pub remedy: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! What frameworks take of a card beside their allocators: measured, by the driver's figure for a small program less what its
-//! allocator has.
+//! The bytes of a card that frameworks take beside their allocators. They are measured: the driver's figure for a small program
+//! less the bytes of its allocator.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ const NAME: &str = "overhead";
 const PROGRAM: &str = include_str!("overhead.py");
 const FRAMEWORKS: [&str; 3] = ["pytorch", "tensorflow", "jax"];
 
-/// What the program gets of a card: enough for a context and the smallest allocators.
+/// The program's part of a card: enough for a context and the smallest allocators.
 const SHARE: Bytes = Bytes(2 << 30);
 
 /// How long a framework may take to open a card. They load for minutes from slow disks.
@@ -29,7 +29,7 @@ const TIME: Duration = Duration::from_secs(300);
 /// ([`Overheads::FILE`]). Takes a lease of each of these cards, one at a time.
 ///
 /// # Errors
-/// What stands in the way of a lease, or of the file.
+/// The obstacle to a lease, or the error of the file.
 pub fn measure(cards: &Cards, python: &OsStr) -> Result<Vec<Check>> {
     let Some(driver) = cards.nvml().and_then(|nvml| nvml.look().driver.driver) else {
         let what = "overheads cannot be measured: there is no driver that says what a process uses";
@@ -93,7 +93,7 @@ fn take(lease: &mut Lease, python: &OsStr, framework: &str) -> Result<std::resul
     })
 }
 
-/// What it says; none where it says nothing, or takes too long.
+/// Its output; none where there is none, or it takes too long.
 fn said(child: &mut Child) -> Option<String> {
     let out = BufReader::new(child.stdout.take()?);
     let (sender, receiver) = mpsc::channel();

@@ -17,7 +17,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 /// Options of AddressSanitizer's run-time library: the last one of a name counts.
 const ASAN: &str = "ASAN_OPTIONS";
 
-/// The rung of a program under a lease, and what has to be undone when it has ended.
+/// The rung of a program under a lease, and the changes to undo when it has ended.
 #[derive(Debug)]
 pub struct Armed {
     choice: Choice,
@@ -25,7 +25,7 @@ pub struct Armed {
 }
 
 /// Holds what a command starts under a lease by the best rung, or by the one that is asked for. Where the driver refuses, the next
-/// one is taken. What was found is `found`; others are told the rung by the lease.
+/// one is taken. `found` is the state of the machine; others are told the rung by the lease.
 ///
 /// # Errors
 /// FAILED_PRECONDITION with what is lacking, where the rung that is asked for is not possible.
@@ -104,7 +104,7 @@ impl Armed {
     /// Starts a command that was armed.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn spawn(&mut self, command: &mut Command) -> std::io::Result<std::process::Child> {
         if let Some(limited) = &mut self.limited {
             limited.enter().map_err(|error| std::io::Error::other(error.message().to_string()))?;
@@ -116,7 +116,7 @@ impl Armed {
         child
     }
 
-    /// What the program's processes use of a card together, where the kernel's driver counts them.
+    /// The bytes of a card that the program's processes use together, where the kernel's driver counts them.
     pub fn used(&self, cards: &Cards, part: &Part) -> Option<Bytes> {
         self.limited.as_ref()?.used(cards.nvml()?, &part.device.uuid)
     }
@@ -129,7 +129,7 @@ impl Armed {
     }
 }
 
-/// What MPS is told: whole MiB, rounded down, and never none.
+/// The value for MPS: whole MiB, rounded down, and never none.
 fn pinned(parts: &[Part]) -> String {
     let limit = |(number, part): (usize, &Part)| format!("{number}={}M", (part.bytes.0 >> 20).max(1));
     parts.iter().enumerate().map(limit).collect::<Vec<_>>().join(",")

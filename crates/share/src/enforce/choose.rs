@@ -6,12 +6,12 @@ use plimsoll_base::{Error, Result};
 
 use super::{Daemon, Enforce, Found, Group, Library, Loads, Rung, Sees};
 
-/// What a rung lacks.
+/// The missing part of a rung.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lack {
     /// Why it is not possible.
     pub why: String,
-    /// What would help; empty where nothing does.
+    /// A remedy; empty where there is none.
     pub remedy: String,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Lack {
 pub struct Step {
     /// Which.
     pub rung: Rung,
-    /// What it lacks; none where it is possible.
+    /// The missing part; none where the rung is possible.
     pub lack: Option<Lack>,
 }
 
@@ -47,7 +47,7 @@ pub struct Choice {
     pub above: Vec<Step>,
     /// Whether frameworks are told their share, in case that the program starts one.
     pub tells_frameworks: bool,
-    /// What is named, would be used and cannot be.
+    /// The thing that is named, would be used and cannot be.
     pub warning: Option<String>,
 }
 
@@ -72,7 +72,7 @@ impl Found {
         Rung::ALL[..5].iter().map(|&rung| Step { rung, lack: lack(rung) }).collect()
     }
 
-    /// What holds for real cards alone.
+    /// The obstacle of rungs that need real cards.
     fn no_driver(&self) -> Option<Lack> {
         self.simulated.then(|| Lack::new("cards are simulated, and no driver stands before them", "use real cards"))
     }
@@ -133,7 +133,7 @@ impl Found {
         }
     }
 
-    /// What the shim's file lacks, whatever the program.
+    /// The missing part of the shim's file, for every program.
     pub(crate) fn library_lacks(&self) -> Option<Lack> {
         let remedy = match self.names_shim {
             true => "unset PLIMSOLL_SHIM, or let it name the libplimsoll_shim.so of this version",
@@ -147,7 +147,7 @@ impl Found {
         }
     }
 
-    /// What people are to know of a shim that they named: that it cannot be used.
+    /// A warning for people who named a shim: that it cannot be used.
     fn warning(&self, enforce: Enforce, rung: Rung) -> Option<String> {
         let is_wanted = matches!(enforce, Enforce::Best | Enforce::Only(Rung::Mps)) && rung != Rung::Kernel;
         let lack = self.library_lacks().filter(|_| is_wanted && self.names_shim && !self.simulated)?;
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// What is chosen on that machine without these things, and what the rung above lacks.
+    /// The rung on that machine without these things, and the missing part of the rung above.
     fn chosen(less: fn(&mut Found)) -> (Rung, Vec<Rung>, String) {
         let mut found = all();
         less(&mut found);

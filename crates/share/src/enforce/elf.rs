@@ -21,7 +21,7 @@ const HEADERS: u64 = 0xffff;
 /// Programs that start Python, beside those that are Python scripts.
 const LAUNCHERS: [&str; 9] = ["python", "pypy", "uv", "uvx", "conda", "mamba", "micromamba", "pixi", "poetry"];
 
-/// What a program is, found as a command line names it.
+/// The kind of a program, found as a command line names it.
 pub(super) fn examine(program: &Path) -> Program {
     let Some(file) = find(program) else { return Program::default() };
     let mut out = Program { is_python: starts_python(&file), loads: Loads::Yes, loader: None, file: Some(file.clone()) };
@@ -63,7 +63,7 @@ enum Kind {
     Script(PathBuf, String),
 }
 
-/// What a file is; else why it cannot be told, behind "the program".
+/// The kind of a file; else why it cannot be told, behind "the program".
 fn read(path: &Path) -> Result<Kind, String> {
     let mut file = plimsoll_base::open_file(path).map_err(|error| format!("cannot be examined: {error}"))?;
     let facts = file.metadata().map_err(|error| format!("cannot be examined: {error}"))?;
@@ -120,11 +120,11 @@ fn native(file: &File, facts: &Metadata, begin: &[u8], path: &Path) -> Loads {
 /// Whether a loader can load a library with all that it needs. A program with LD_PRELOAD does not start where it cannot.
 ///
 /// # Errors
-/// What the loader says.
+/// The loader's error.
 pub(super) fn check_loads(loader: &Path, library: &Path) -> Result<(), String> {
     let mut command = Command::new(loader);
     command.arg("--list").arg(library).stdin(Stdio::null()).stdout(Stdio::null());
-    // What the user wants a loader to say or load beside, this one need not.
+    // Variables by which the user wants a loader to print or load something are not for this one.
     let is_extra = |name: &OsString| name.as_encoded_bytes().starts_with(b"LD_") && name != "LD_LIBRARY_PATH";
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_extra(name)) {
         command.env_remove(name);

@@ -1,4 +1,4 @@
-//! What there is on a machine to hold a program to its lease.
+//! The means on a machine to hold a program to its lease.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub struct Found {
     /// Whether cards are simulated: no driver stands between them and a program.
     pub simulated: bool,
-    /// What the kernel's driver needs.
+    /// The needs of the kernel's driver.
     pub kernel: Kernel,
     /// The server of the driver that processes share cards through.
     pub mps: Daemon,
@@ -21,7 +21,7 @@ pub struct Found {
     pub sees: Sees,
 }
 
-/// What limits by the kernel's driver need.
+/// The needs of limits by the kernel's driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// The driver's version, where it says so.
@@ -34,7 +34,7 @@ pub struct Kernel {
     pub is_root: bool,
     /// Where a control group for the program can be made.
     pub group: Group,
-    /// What the driver answered when it was asked, where it refused.
+    /// The driver's answer when it was asked, where it refused.
     pub refused: Option<String>,
 }
 
@@ -54,7 +54,7 @@ pub enum Group {
 pub enum Daemon {
     /// There is none: the folder where it would have its pipes.
     None(PathBuf),
-    /// What one that has ended left in that folder.
+    /// The file that an ended program left in that folder.
     Ended(PathBuf),
     /// That of another user, by number.
     OfAnother(PathBuf, u32),

@@ -11,7 +11,7 @@ use rustix::fs::{Access, access};
 use super::Group;
 use crate::lease::Part;
 
-/// What the names of our groups begin with; the process that made one follows.
+/// The beginning of our groups' names; the process that made one follows.
 const PREFIX: &str = "plimsoll-";
 
 /// The most groups of one process at a time.
@@ -85,7 +85,7 @@ impl Limited {
         Ok(made)
     }
 
-    /// Has this process enter the group, so that what it starts is in it. [`Limited::leave`] undoes that.
+    /// Has this process enter the group, so that processes that it starts are in it. [`Limited::leave`] undoes that.
     pub(super) fn enter(&mut self) -> Result<()> {
         self.inside = true;
         let failed = |error| Error::failed_precondition(format!("control group {}: {error}", self.folder.display()));
@@ -99,7 +99,7 @@ impl Limited {
         }
     }
 
-    /// What the processes in it use of a card, as the driver says.
+    /// The bytes of a card that the processes in it use, as the driver says.
     pub(super) fn used(&self, nvml: &Nvml, uuid: &str) -> Option<Bytes> {
         nvml.used_by_group(uuid, &self.folder).ok()
     }

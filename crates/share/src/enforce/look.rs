@@ -13,7 +13,7 @@ pub const SHIM: &str = "PLIMSOLL_SHIM";
 /// This very program.
 pub(super) const OWN: &str = "/proc/self/exe";
 
-/// What the shim's file is called.
+/// The name of the shim's file.
 const LIBRARY: &str = "libplimsoll_shim.so";
 
 /// Where this machine keeps what rungs need.
@@ -82,7 +82,7 @@ impl Places {
         self.groups.join(self.own_group.as_deref().unwrap_or_default().trim_start_matches('/'))
     }
 
-    /// What there is for a program on these cards; without a program, for one that is as programs mostly are.
+    /// The means for a program on these cards; without a program, for one like most programs.
     pub fn look(&self, cards: &Cards, program: Option<&Path>) -> Found {
         let look = cards.nvml().map(|nvml| nvml.look());
         let divided = |look: &plimsoll_device_cuda::Look| {
@@ -135,7 +135,7 @@ impl Places {
         match plimsoll_base::open_file(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Library::Missing(path.clone()),
             Err(error) => unusable(&format!("cannot be read: {error}")),
-            // What LD_PRELOAD takes for the end of a name.
+            // The characters that end a name in LD_PRELOAD.
             Ok(_) if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'\n' | b'\t' | b'$')) => {
                 unusable("has a blank, a colon or a dollar sign in its name, which LD_PRELOAD cannot have")
             }

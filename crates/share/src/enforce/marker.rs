@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// What the shim exports (`shim/src/lib.rs`). The number grows when programs are told of their lease in another way.
+/// The symbol that the shim exports (`shim/src/lib.rs`). The number grows when programs are told of their lease in another way.
 pub(super) const MARKER: &str = "plimsoll_shim_1";
 
 /// The most bytes of a table that are looked at.

@@ -2,7 +2,7 @@
 //!
 //! [`Found`] says what there is on this machine for a program ([`Places::look`]); [`choose`] is a pure function of it that picks the
 //! best rung, with the reason why each higher one is not possible; [`arm`] makes it so for a command that is about to start.
-//! Rungs add up: a program that the shim holds is also told its share by its framework's settings, and is watched. The word names the
+//! The rung stands in the lease's record. Rungs add up: a program that the shim holds is also told its share by its framework's settings, and is watched. The word names the
 //! strongest.
 
 mod arm;
@@ -47,7 +47,7 @@ impl Rung {
     /// All of them, the strongest first.
     pub const ALL: [Rung; 6] = [Rung::Kernel, Rung::Mps, Rung::Shim, Rung::Framework, Rung::Watched, Rung::NotWatched];
 
-    /// What others are told of a lease that is held so.
+    /// The text for others about a lease that is held so.
     pub fn guarantee(self) -> Guarantee {
         match self {
             Rung::Kernel => Guarantee::Kernel,

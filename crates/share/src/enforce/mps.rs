@@ -9,10 +9,10 @@ use super::Daemon;
 /// Where its pipes are unless CUDA_MPS_PIPE_DIRECTORY says otherwise.
 pub(super) const PIPES: &str = "/tmp/nvidia-mps";
 
-/// What the system calls the daemon; it keeps 15 characters of a name.
+/// The system's name of the daemon; it keeps 15 characters of a name.
 const NAME: &str = "nvidia-cuda-mps";
 
-/// The daemon that has its pipes in a folder. `user` is who would use it.
+/// The daemon that has its pipes in a folder. `user` is the user that would use it.
 pub(super) fn look(folder: &Path, user: u32) -> Daemon {
     let socket = folder.join("control");
     let Ok(facts) = fs::metadata(&socket) else { return Daemon::None(folder.into()) };

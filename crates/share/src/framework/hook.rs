@@ -22,7 +22,8 @@ const FILES: [(&str, &str); 6] = [
 /// number of processes may do that at once.
 ///
 /// # Errors
-/// Why it can be in neither: what is in it runs in every Python program under a lease, so a folder that others can change is none.
+/// Why it can be in neither: code in it runs in every Python program under a lease, so a folder that others can change is no place
+/// for it.
 pub fn folder(state: &Path) -> Result<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let elsewhere = std::env::temp_dir().join(format!("plimsoll-hook-{user}"));
@@ -58,7 +59,7 @@ fn written(around: &Path, user: u32) -> io::Result<PathBuf> {
 /// A folder of this user's alone, made where it is missing.
 fn private(folder: &Path, user: u32) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
-        // Whatever the mask of this process is: nothing could be made in it.
+        // Independent of this process's mask: with that, nothing could be made in it.
         Ok(()) if fs::symlink_metadata(folder)?.mode() & 0o700 != 0o700 => fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?,
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}

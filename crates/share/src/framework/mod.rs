@@ -1,8 +1,8 @@
-//! What frameworks are told of a share: the settings of PyTorch, TensorFlow and JAX that a program cannot use more with.
+//! The settings that tell frameworks a share: with them PyTorch, TensorFlow and JAX cannot use more.
 //!
-//! Variables hold what has a variable, in whatever language the program is. What has none, and what depends on the version of a
-//! framework, is done by a hook in Python programs ([`hook`]), which gets its numbers from here ([`LIMITS`]). Each limit is for a
-//! process and each framework in it, not for a tree of processes.
+//! Variables hold what has a variable, in whatever language the program is. For settings without a variable, and those that depend
+//! on the version of a framework, a hook runs in Python programs ([`hook`]). It gets its numbers from here ([`LIMITS`]). Each limit
+//! is for a process and each framework in it, not for a tree of processes.
 
 pub mod hook;
 mod overhead;
@@ -28,24 +28,24 @@ pub const SWITCH: &str = "PLIMSOLL_HOOK";
 pub struct Card {
     /// As CUDA_VISIBLE_DEVICES names it.
     pub name: String,
-    /// What it is: `Tesla T4`.
+    /// The model: `Tesla T4`.
     pub model: String,
     /// Its UUID.
     pub uuid: String,
-    /// What the program may use of it.
+    /// The bytes of it that the program may use.
     pub bytes: Bytes,
     /// All of it, as the program sees it: where a program is shown its share as the whole card, this is the share too.
     pub total: Bytes,
 }
 
-/// What a program's environment becomes.
+/// The changes to a program's environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Variables that are set.
     pub set: Vec<(String, OsString)>,
     /// Variables that are removed: with them, a framework does not keep to a limit.
     pub removed: Vec<String>,
-    /// What of the user's own settings was changed, a sentence each.
+    /// The changes to the user's own settings, a sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ pub fn is_off(variable: &dyn Fn(&str) -> Option<OsString>) -> bool {
     variable(SWITCH).is_some_and(|value| value == "0")
 }
 
-/// What the hook reads. A framework's limit is `total` where the card is the program's as a whole.
+/// The text that the hook reads. A framework's limit is `total` where the card is the program's as a whole.
 fn limits(cards: &[Card], overheads: &Overheads) -> String {
     let cards: Vec<_> = cards
         .iter()
@@ -109,7 +109,7 @@ fn limits(cards: &[Card], overheads: &Overheads) -> String {
     json!({ "cards": cards }).to_string()
 }
 
-/// What a framework's allocator may take of a card.
+/// The bytes of a card that a framework's allocator may take.
 fn limit(card: &Card, overhead: Bytes) -> Bytes {
     if card.bytes >= card.total { card.total } else { overhead::without(card.bytes, overhead) }
 }

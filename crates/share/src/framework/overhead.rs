@@ -1,9 +1,9 @@
-//! What a framework takes of a card beside its own allocator.
+//! The bytes of a card that a framework takes beside its own allocator.
 
 use plimsoll_base::Bytes;
 
-/// What a context, its code and the libraries around it (cuBLAS, cuDNN) take of a card beside the framework's own allocator, per
-/// process. No setting of a framework counts it, so it is subtracted from what the allocator may take.
+/// The bytes of a card for a context, its code and the libraries around it (cuBLAS, cuDNN), beside the framework's own allocator,
+/// per process. No setting of a framework counts it, so it is subtracted from what the allocator may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overheads {
     /// PyTorch's.
@@ -60,8 +60,8 @@ impl Overheads {
     }
 }
 
-/// What a framework's allocator may take of a share: the share without the overhead, and at least half of it. A share that is less
-/// than twice the overhead may be exceeded by the overhead.
+/// The part of a share that a framework's allocator may take: the share without the overhead, and at least half of it. A share that
+/// is less than twice the overhead may be exceeded by the overhead.
 pub(super) fn without(share: Bytes, overhead: Bytes) -> Bytes {
     Bytes(share.0 - overhead.0.min(share.0 / 2))
 }

@@ -6,7 +6,7 @@ fn card(name: &str, bytes: u64, total: u64) -> Card {
     Card { name: name.into(), model: "T4".into(), uuid: format!("GPU-{name}"), bytes: Bytes(bytes), total: Bytes(total) }
 }
 
-/// What becomes of an environment: `NAME=value` in order, `-NAME` for one that is removed.
+/// The changes to an environment: `NAME=value` in order, `-NAME` for one that is removed.
 fn becomes(cards: &[Card], environment: &[(&str, &str)]) -> (Vec<String>, usize) {
     let variable = |name: &str| environment.iter().find(|(other, _)| *other == name).map(|(_, value)| OsString::from(value));
     let told = told(cards, &Overheads::STATED, &variable);

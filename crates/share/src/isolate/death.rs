@@ -14,14 +14,14 @@ use super::Report;
 #[derive(Clone)]
 pub struct Death(Box<Details>);
 
-/// What is known of a call that has no result.
+/// The known facts about a call that has no result.
 #[derive(Clone, Debug)]
 pub struct Details {
     /// Why there is no result.
     pub cause: Cause,
     /// The function, as the program calls it.
     pub function: String,
-    /// What the worker printed last on standard error, of the call or before it; it was passed on too.
+    /// The last output of the worker on standard error, of the call or before it; it was passed on too.
     pub last_words: String,
     /// The memory before and after.
     pub report: Report,
@@ -62,12 +62,12 @@ pub enum Cause {
         message: String,
         /// Its code, where it is one of ours or came of one.
         code: Option<Code>,
-        /// What it came of: each error's source, the nearest first.
+        /// Its causes: each error's source, the nearest first.
         trace: Vec<String>,
     },
     /// The function panicked.
     Panic {
-        /// What it said.
+        /// Its text.
         message: String,
         /// File, line and column.
         location: String,
@@ -92,7 +92,7 @@ pub enum Cause {
     },
     /// The function took longer than it may.
     Timeout {
-        /// What it was given.
+        /// The time that it was given.
         after: Duration,
     },
     /// The worker ended without an answer: the function ended the process.
@@ -105,7 +105,7 @@ pub enum Cause {
         /// Why.
         message: String,
     },
-    /// The function has run, and what it returned cannot be sent, or not be read here.
+    /// The function has run, and its result cannot be sent, or not be read here.
     Output {
         /// Why.
         message: String,
@@ -119,16 +119,16 @@ pub enum Cause {
     Cancelled,
 }
 
-/// Who said that there is no more memory.
+/// The limit that was reached when there was no more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// A limit (of memory, of file sizes, of descriptors), a card or the system, by an error (RESOURCE_EXHAUSTED) that the function
-    /// or what sends its values returned; the process lived, or was not started.
+    /// A limit (of memory, of file sizes, of descriptors), a card or the system. The function, or the code that sends its values,
+    /// returned an error (RESOURCE_EXHAUSTED). The process lived, or was not started.
     Ledger,
     /// The process's allocator, which the system gave no more: a limit of the address space (`ulimit -v`), as a rule. The
     /// process said so on standard error and aborted.
     Allocator,
-    /// The kernel, which ended a process to make room. A process cannot tell by which kill it ended: this is said where it was
+    /// The kernel, which ended a process to make room. A process cannot tell by which kill it ended. This is said where it was
     /// killed and the kernel counted an end of that kind in the meantime, on the machine or in the control group.
     Kernel,
 }

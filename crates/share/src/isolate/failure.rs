@@ -1,4 +1,4 @@
-//! What a worker says instead of a result.
+//! A worker's message instead of a result.
 
 use plimsoll_base::Code;
 use serde::{Deserialize, Serialize};

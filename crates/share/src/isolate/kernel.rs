@@ -1,4 +1,4 @@
-//! What the kernel's out-of-memory killer has done: it says nothing to the process that it ends, but it counts.
+//! The counts of the kernel's out-of-memory killer: it says nothing to the process that it ends, but it counts.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ impl Kills {
         }
     }
 
-    /// What it did since, if anything; the nearest first.
+    /// Its kills since then, if any; the nearest first.
     pub fn since(&self) -> Option<String> {
         let more = |(counter, before): &(Counter, u64)| counter.read().filter(|now| now > before).map(|_| counter.whose);
         let whose = self.counters.iter().rev().find_map(more)?;

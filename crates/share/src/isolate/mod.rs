@@ -1,5 +1,4 @@
-//! Functions in processes of their own: whatever becomes of one, this program, the machine's memory and the other calls are as
-//! before.
+//! Functions in processes of their own: however one ends, this program, the machine's memory and the other calls are as before.
 //!
 //! A worker is this executable, started again by exec, never a fork: it shares no lock, thread or device context with the
 //! program. It has a connection by which it gets calls and answers, and a supervisor ([`crate::supervise`]) between it and the
@@ -37,7 +36,7 @@ pub(crate) use worker::{News, mark as worker_mark};
 use crate::lease::Lease;
 use crate::wire::{Message, WireError};
 
-/// What starts workers: the program's functions, and how they are to be run. Clones are the same table with settings of their own.
+/// The maker of workers: the program's functions, and how they are to be run. Clones are the same table with settings of their own.
 #[derive(Clone)]
 pub struct Workers {
     functions: Arc<Functions>,
@@ -74,8 +73,8 @@ impl Workers {
         self
     }
 
-    /// A worker gets so much address space beside what it has at its start (RLIMIT_AS), so that what allocates without end ends
-    /// itself and not the machine. Stacks and shared memory count.
+    /// A worker gets so much address space beside what it has at its start (RLIMIT_AS). So a function that allocates without end
+    /// ends itself and not the machine. Stacks and shared memory count.
     #[must_use]
     pub fn address_space(mut self, bytes: Bytes) -> Workers {
         self.settings.address_space = Some(bytes);
@@ -149,7 +148,7 @@ impl Workers {
     }
 }
 
-/// What a function returned.
+/// The result of a function.
 pub(crate) fn output<O: DeserializeOwned>(message: &Message) -> Result<O, Cause> {
     message.read().map_err(|error| cause(error, |message| Cause::Output { message }))
 }

@@ -50,7 +50,7 @@ pub(crate) struct Process {
     pub resident: u64,
 }
 
-/// What came of a call.
+/// The result of a call.
 pub(crate) struct Called {
     /// Whether the worker ended before the function began, so that another worker may run it.
     pub again: bool,
@@ -126,7 +126,7 @@ impl Process {
         self.channel.another()
     }
 
-    /// What it printed last on standard error.
+    /// Its last output on standard error.
     pub fn last_words(&self) -> String {
         self.words.last()
     }

@@ -1,4 +1,4 @@
-//! What a call took, and whether it is back.
+//! The resources of a call, and whether they are back.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::tree;
 /// A result, and what it took.
 #[derive(Clone, Debug)]
 pub struct Outcome<O> {
-    /// What the function returned.
+    /// The function's result.
     pub output: O,
     /// The memory before and after.
     pub report: Report,
@@ -33,7 +33,7 @@ pub struct Report {
     pub ended: bool,
 }
 
-/// What a worker has of a card.
+/// A worker's part of a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnCard {
     /// The card's name.
@@ -47,8 +47,8 @@ pub struct OnCard {
     pub peak: Option<Bytes>,
     /// Reserved after the call.
     pub after: Bytes,
-    /// For a real card and a call in a process of its own: what the driver says that all programs under the lease use of it, before
-    /// and after. None where it cannot say.
+    /// For a real card and a call in a process of its own: the bytes that all programs under the lease use of it, before and after,
+    /// as the driver says. None where it cannot say.
     pub driver: Option<(Bytes, Bytes)>,
 }
 
@@ -117,7 +117,7 @@ impl Look {
         self.inside.is_none()
     }
 
-    /// What is reserved of each card: by what descends from a process, or by all.
+    /// The reserved bytes of each card: by descendants of a process, or by all.
     pub fn reserved(&self, from: Option<u32>) -> Vec<Bytes> {
         let Some(snapshot) = self.inside.as_ref().and_then(|inside| inside.look().ok()) else { return vec![Bytes::ZERO; self.cards.len()] };
         let of = |pid: u32| from.is_none_or(|from| tree::descends(pid, from));
@@ -128,7 +128,7 @@ impl Look {
         self.cards.iter().map(on).collect()
     }
 
-    /// What the driver says, before and after a call: in time, since it takes a moment to notice that a process is gone.
+    /// The driver's figures, before and after a call: in time, since it takes a moment to notice that a process is gone.
     pub fn add_driver(report: &mut [OnCard], before: Option<Vec<Option<Bytes>>>, lease: Option<&Lease>) {
         let Some((before, lease)) = before.zip(lease) else { return };
         let begin = Instant::now();
@@ -144,7 +144,7 @@ impl Look {
         }
     }
 
-    /// What is reserved once processes that were ended with a worker are gone: they are not this program's to wait for.
+    /// The reserved bytes once processes that were ended with a worker are gone: they are not this program's to wait for.
     pub fn settled(&self, from: Option<u32>, before: &[Bytes]) -> Vec<Bytes> {
         let begin = Instant::now();
         loop {
@@ -156,7 +156,7 @@ impl Look {
         }
     }
 
-    /// What there is to say of the cards.
+    /// The report on the cards.
     pub fn report(&self, before: &[Bytes], after: &[Bytes]) -> Vec<OnCard> {
         let Some(inside) = &self.inside else { return Vec::new() };
         let on = |((card, before), after): ((&usize, &Bytes), &Bytes)| {

@@ -16,7 +16,7 @@ use super::worker;
 use crate::supervise;
 use crate::wire::{Message, WireError};
 
-/// What a function's error is turned into.
+/// The type of a function's error.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The functions of a program that workers can run.
@@ -73,8 +73,8 @@ impl Functions {
         Functions::default()
     }
 
-    /// And this function, or closure that captures nothing. What it takes and returns goes through serde; its error may be any
-    /// error, or a text.
+    /// And this function, or closure that captures nothing. Its argument and result go through serde; its error may be any error,
+    /// or a text.
     #[must_use]
     pub fn with<F, I, O, E>(mut self, function: F) -> Functions
     where
@@ -87,7 +87,7 @@ impl Functions {
         let call = move |input: &Message| {
             let input = input.read::<I>().map_err(|error| Failure::of_wire(error, Failure::Input))?;
             let output = function(input).map_err(|error| Failure::of_error(error.into()))?;
-            // What the function hands out may panic or fail while it is written: the worker lives on.
+            // The function's result may panic or fail while it is written: the worker lives on.
             match catch_unwind(AssertUnwindSafe(|| Message::of(&output))) {
                 Ok(Ok(message)) => Ok(message),
                 Ok(Err(error)) => Err(Failure::of_wire(error, Failure::Output)),
@@ -121,7 +121,7 @@ impl Functions {
         }
     }
 
-    /// That a function is not in the table, and what is.
+    /// An error: the function is not in the table, and the names that are.
     pub(super) fn missing(&self, key: &Key) -> String {
         let known: Vec<&str> = self.entries.iter().map(|entry| entry.key.name.as_str()).collect();
         let known = if known.is_empty() { "nothing".into() } else { known.join(", ") };

@@ -1,4 +1,4 @@
-//! What a worker says on standard error: passed on as it comes, and the end of it kept.
+//! A worker's output on standard error: passed on as it comes, and the end of it kept.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -43,7 +43,7 @@ impl Words {
             let mut buffer = [0; 8 << 10];
             loop {
                 let _ = poll(&mut [PollFd::new(&pipe, PollFlags::IN)], None);
-                // What is taken out of the pipe is kept before anybody sees that the pipe is empty.
+                // Bytes taken out of the pipe are kept before another thread can see that the pipe is empty.
                 let mut said = kept.said();
                 match pipe.read(&mut buffer) {
                     Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}

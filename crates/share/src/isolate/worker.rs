@@ -1,4 +1,4 @@
-//! What a worker does: it is the program's own executable, and never gets past [`Functions::begin`].
+//! The body of a worker: it is the program's own executable, and never gets past [`Functions::begin`].
 
 use std::backtrace::Backtrace;
 use std::fs::File;
@@ -17,7 +17,7 @@ use super::failure::{Failure, Panic};
 use super::table::{Functions, Key};
 use crate::wire::{Channel, Message, Received};
 
-/// What stands where a program's name does in a worker's arguments, before the number of its supervisor.
+/// The word in the place of a program's name in a worker's arguments, before the number of its supervisor.
 const MARK: &str = "plimsoll-worker of ";
 
 /// Its own name for a worker, to begin its arguments.
@@ -28,7 +28,7 @@ pub(crate) fn mark(parent: u32) -> String {
 /// To a worker.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// First: what the worker is like.
+    /// First: the worker's setup.
     Begin(Setup),
     /// Run this, with the input that goes with it.
     Call(Key),
@@ -38,7 +38,7 @@ pub(crate) enum Order {
 pub(crate) struct Setup {
     /// Address space on top of what the worker has at its start.
     pub address_space: Option<u64>,
-    /// What the system shows as the process's name.
+    /// The process's name for the system.
     pub name: String,
     /// Bytes in memory above the beginning's that make it worth asking the allocator for freed ones.
     pub keep: u64,
@@ -63,7 +63,7 @@ pub(crate) enum News {
 
 /// The connection to the program for which this process was started as a worker; none if it is no worker.
 ///
-/// A worker is told by its first argument, which programs that it starts do not inherit, and by its standard input, which is the
+/// A worker is told by its first argument, which programs that it starts do not inherit, and by its standard input. That is the
 /// connection: from here on it is empty.
 pub(super) fn connection() -> Option<Channel> {
     let first = std::env::args_os().next()?;
@@ -89,7 +89,7 @@ pub(super) fn work(functions: &Functions, channel: &Channel) -> ! {
         eprintln!("plimsoll worker: {why}");
         std::process::exit(1);
     }
-    // What calls have started, and left, ends too.
+    // Processes that calls have started, and left, end too.
     end_all();
 }
 
@@ -140,7 +140,7 @@ fn serve(functions: &Functions, channel: &Channel) -> Result<(), String> {
             let seen = last_panic.lock().unwrap_or_else(PoisonError::into_inner).take();
             Err(Failure::Panic(seen.unwrap_or_else(|| Panic { message: text_of(&*payload), ..Panic::default() })))
         });
-        // What was printed is printed before the answer is there.
+        // Output of the call is printed before the answer is there.
         let _ = std::io::stdout().flush();
         let _ = std::io::stderr().flush();
         let mut resident = memory.resident();
@@ -171,13 +171,13 @@ fn failure(failure: &Failure) -> Result<Message, String> {
     Message::of(failure).map_err(|error| error.to_string())
 }
 
-/// Ends the process and all that it started when the program that it works for is gone, whatever it is doing.
+/// Ends the process and all that it started when the program that it works for is gone, at any time.
 fn watch(channel: &Channel) {
     channel.wait_for_end();
     end_all();
 }
 
-/// Ends the process and its group, by a signal that nobody can refuse.
+/// Ends the process and its group, by a signal that cannot be refused.
 fn end_all() -> ! {
     // A group of its own, since it was started so; without one, only itself.
     if rustix::process::getpgrp() == rustix::process::getpid() {
@@ -227,7 +227,7 @@ fn limit_address_space(more: u64) -> Result<(), String> {
         .map_err(|error| format!("the address space cannot be limited to {}: {error}", Bytes(more)))
 }
 
-/// What of this process is in memory and its own: files, which others see too, do not count.
+/// The memory of this process that is its own: files, which others see too, do not count.
 struct Memory(Option<File>);
 
 impl Memory {

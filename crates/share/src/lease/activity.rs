@@ -31,7 +31,7 @@ pub(crate) struct Watched {
     last: LastUse,
 }
 
-/// What a look showed.
+/// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     /// Whether something ran on one of the cards for the lease since the look before.
@@ -91,7 +91,7 @@ fn judge(activity: &Activity, own: &[u32], others: &[u32], is_own: &dyn Fn(u32) 
     let nothing_runs = activity.utilisation == Some(0);
     match &activity.processes {
         Some(ran) if ran.iter().any(|&pid| is_own(pid)) => InUse::Yes,
-        // What ran and is not seen may be ours, and the driver counts outside of a container.
+        // A process that ran and is not seen may be ours, and the driver counts outside of a container.
         Some(ran) if !nothing_runs && ran.iter().any(|&pid| !is_seen(pid)) => InUse::Unknown,
         Some(_) => InUse::No,
         None if nothing_runs => InUse::No,

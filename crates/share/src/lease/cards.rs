@@ -65,7 +65,7 @@ impl Cards {
                 Some("") => none = "NVIDIA cards are not looked for: PLIMSOLL_NVML is empty".into(),
                 path => match Nvml::load(path) {
                     Ok(library) => {
-                        // What has no name by which others know it cannot be shared.
+                        // A card without a name by which others know it cannot be shared.
                         let cards = library.look().cards.into_iter().map(|card| card.device);
                         all = cards.filter(|device| !device.uuid.is_empty() && device.total > Bytes::ZERO).collect();
                         none = "the NVIDIA driver sees no cards".into();
@@ -149,12 +149,12 @@ impl Cards {
         self.0.nvml.as_ref()
     }
 
-    /// Takes a lease: what is asked for of all its cards, or nothing. While it waits, `told` is called now and then with what is in
-    /// the way, and ends the wait by returning `false`.
+    /// Takes a lease: the request on all its cards, or nothing. While it waits, `told` is called now and then with what is in the
+    /// way, and ends the wait by returning `false`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for cards that are not there; RESOURCE_EXHAUSTED where a card has no room, with who holds the rest
-    /// (DEADLINE_EXCEEDED after a wait, CANCELLED where `told` ended it); otherwise what stands in the way of the ledger.
+    /// INVALID_ARGUMENT for cards that are not there. RESOURCE_EXHAUSTED where a card has no room, with the holders of the rest
+    /// (DEADLINE_EXCEEDED after a wait, CANCELLED where `told` ended it). Otherwise the obstacle to the ledger.
     pub fn lease(&self, request: &Request, told: &mut dyn FnMut(Obstacle<'_>) -> bool) -> Result<Lease> {
         let (candidates, count) = self.candidates(&request.cards)?;
         let Some(machine) = self.0.machine.as_ref().filter(|_| count > 0) else {
@@ -215,7 +215,7 @@ impl Cards {
         })
     }
 
-    /// Whether a request could be granted if nobody held anything.
+    /// Whether a request could be granted if there were no holders.
     ///
     /// # Errors
     /// As [`Cards::lease`], why it could not.
@@ -231,7 +231,7 @@ impl Cards {
     }
 
     fn see_outside(&self, machine: &Machine) {
-        // Inside of a lease, what others use is no part of it.
+        // Inside of a lease, the use of others is no part of it.
         let is_leased = self.0.all.iter().any(|device| device.leased);
         if let Some(nvml) = self.0.nvml.as_ref().filter(|_| !is_leased) {
             outside::subtract(&nvml.look(), &self.0.all, machine);

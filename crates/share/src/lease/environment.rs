@@ -1,4 +1,4 @@
-//! What a program is told of its lease.
+//! The variables that tell a program its lease.
 
 use std::ffi::OsString;
 use std::path::Path;

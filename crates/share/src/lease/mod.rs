@@ -30,8 +30,8 @@ const GOING: Duration = Duration::from_millis(200);
 /// How long the driver may take to notice that processes are gone.
 const GONE: Duration = Duration::from_secs(1);
 
-/// A part of the machine's cards. It is held until it is dropped, or, once a program shares it ([`Lease::inherit`]) and it was
-/// left to it ([`Lease::end`]), until the last process of that program's tree is gone, however it ends.
+/// A part of the machine's cards. It is held until it is dropped. Once a program shares it ([`Lease::inherit`]) and it was left to
+/// it ([`Lease::end`]), it is held until the last process of that program's tree is gone, however it ends.
 #[derive(Debug)]
 pub struct Lease {
     /// None where no card was asked for.
@@ -49,12 +49,12 @@ pub struct Lease {
     tells_frameworks: bool,
 }
 
-/// What a lease has of a card.
+/// A lease's part of a card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     /// The card's number among those of [`Cards::all`], which the ledger has too.
     pub card: usize,
-    /// What it is.
+    /// The card.
     pub device: PhysicalDevice,
     /// Its number as CUDA counts on this machine, whatever CUDA_VISIBLE_DEVICES says.
     pub ordinal: u32,
@@ -68,7 +68,7 @@ impl Lease {
         &self.parts
     }
 
-    /// How sure it is that programs keep to it: what the driver shows is watched, else frameworks are told.
+    /// How sure it is that programs keep to it: where the driver shows use, it is watched, else frameworks are told.
     pub fn guarantee(&self) -> Guarantee {
         self.guarantee
     }
@@ -97,10 +97,10 @@ impl Lease {
         &self.cards
     }
 
-    /// Lets the program that `command` starts, and all that it starts, share the lease, and tells it so: it inherits an open file
-    /// description, which the kernel closes with the last of them and with which nothing can be changed, and gets the environment of
-    /// [`Lease::told`]. What was set on the command itself is left alone. Returns what people are to know: the user's own settings
-    /// that were not passed on as they are.
+    /// Lets the program that `command` starts, and all its descendants, share the lease, and tells it so. It inherits an open file
+    /// description, with which nothing can be changed; the kernel closes it with the last of them. It gets the environment of
+    /// [`Lease::told`]. Variables that were set on the command itself are left alone. Returns what people are to know: the user's
+    /// own settings that were not passed on as they are.
     ///
     /// # Errors
     /// Where the process has no handle left, and where the file of the lease cannot be made.
@@ -127,8 +127,8 @@ impl Lease {
         Ok(told.warnings)
     }
 
-    /// What a program's environment becomes by which it learns of the lease: CUDA_VISIBLE_DEVICES and our variables, and what
-    /// frameworks are told of a share ([`crate::framework`]). `variable` says what the program's environment would be.
+    /// The variables that tell a program its lease: CUDA_VISIBLE_DEVICES and ours, and the settings of frameworks for a share
+    /// ([`crate::framework`]). `variable` says what the program's environment would be.
     pub fn told(&self, variable: impl Fn(&str) -> Option<OsString>) -> Told {
         environment::told(self, self.shows_share, &variable)
     }
@@ -141,8 +141,8 @@ impl Lease {
         self.member.as_ref().map(Member::inside).transpose()
     }
 
-    /// Looks how much of each card is used under the lease now, shows it to others, and keeps the peaks. None for a card of which
-    /// nobody can say.
+    /// Looks how much of each card is used under the lease now, shows it to others, and keeps the peaks. None for a card where it
+    /// is unknown.
     pub fn look(&mut self) -> Vec<Option<Bytes>> {
         self.see(|_| None).into_iter().map(|seen| seen.bytes).collect()
     }
@@ -156,7 +156,7 @@ impl Lease {
             seen.bytes = counted(part).or(seen.bytes);
             if let Some(used) = seen.bytes {
                 member.set_used(part.card, used);
-                // What is said inside of the lease has a peak of its own.
+                // Use that was reported inside of the lease has a peak of its own.
                 if is_driver {
                     *peak = (*peak).max(Some(used));
                 }
@@ -186,8 +186,8 @@ impl Lease {
         self.member.as_ref().map_or(Ok(()), Member::check_place)
     }
 
-    /// What the driver says is used of each card under the lease; none where it cannot say, and for a lease of simulated cards as a
-    /// whole.
+    /// The bytes of each card that are used under the lease, as the driver says. None where it cannot say, and for a lease of
+    /// simulated cards as a whole.
     pub fn driver_use(&self) -> Option<Vec<Option<Bytes>>> {
         let member = self.member.as_ref().filter(|_| self.cards.nvml().is_some())?;
         Some(outside::seen_under(&self.cards, member, &self.parts).into_iter().map(|seen| seen.bytes).collect())
@@ -197,7 +197,7 @@ impl Lease {
     /// have been dropped: it has it too.
     pub fn end(mut self) -> Report {
         let Some(member) = self.member.take() else { return Report { came_back: Some(true), ..Report::default() } };
-        // Nobody observes it from now on.
+        // It is not observed from now on.
         member.set_last_use(LastUse::default());
         let (slot, inside) = (member.slot(), member.used_inside().ok().flatten());
         // First of all: others wait for it.
@@ -263,7 +263,7 @@ pub(crate) fn variable(command: &Command, name: &str) -> Option<OsString> {
     }
 }
 
-/// What the system calls a process.
+/// The system's name of a process.
 fn program(pid: u32) -> String {
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ")

@@ -28,7 +28,7 @@ pub(crate) struct Seen {
     pub others: Vec<u32>,
 }
 
-/// What is used under a lease of each of its cards.
+/// The bytes of each of its cards that are used under a lease.
 pub(super) fn seen_under(cards: &Cards, member: &Member, parts: &[Part]) -> Vec<Seen> {
     let Some(nvml) = cards.nvml() else {
         // On simulated cards our own programs say so themselves, inside of the lease.
@@ -58,7 +58,7 @@ pub(super) fn is_seen(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// What these processes use of the cards; none where the driver does not say.
+/// The bytes of the cards that these processes use; none where the driver does not say.
 pub(super) fn used_by(cards: &Cards, pids: &[u32], parts: &[Part]) -> Option<Bytes> {
     let look = cards.nvml()?.look();
     let here = |uuid: &str| parts.iter().any(|part| part.device.uuid == uuid);
@@ -69,11 +69,11 @@ pub(super) fn used_by(cards: &Cards, pids: &[u32], parts: &[Part]) -> Option<Byt
         .try_fold(Bytes::ZERO, |sum, bytes| Some(sum + bytes?))
 }
 
-/// Tells the ledger of these cards how much of each is used by programs without a lease, as the driver was seen to say, so that
-/// it is not granted.
+/// Tells the ledger of these cards how much of each is used by programs without a lease, by the driver's figures, so that it is not
+/// granted.
 pub fn subtract(look: &Look, cards: &[PhysicalDevice], machine: &Machine) {
     let mut known = BTreeMap::new();
-    // What cannot be known is not counted as leased.
+    // Unknown use is not counted as leased.
     let held = machine.held_by_others().unwrap_or_default();
     for (number, device) in cards.iter().enumerate() {
         let Some(card) = look.cards.iter().find(|card| card.device.uuid == device.uuid) else { continue };

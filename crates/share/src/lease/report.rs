@@ -1,8 +1,8 @@
-//! What came of a lease.
+//! The report of a lease.
 
 use plimsoll_base::Bytes;
 
-/// What came of a lease.
+/// The report of a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The most that was used of each card, in the order of [`super::Lease::parts`].
@@ -11,9 +11,9 @@ pub struct Report {
     pub refusals: Option<u64>,
     /// Whether the memory that was used came back; none where that was not observed.
     pub came_back: Option<bool>,
-    /// Who still holds the lease, with the program; empty where the lease is free.
+    /// The processes that still hold the lease, with the program; empty where the lease is free.
     pub left: Vec<(u32, String)>,
-    /// What those still use of its cards; none where the driver does not say.
+    /// The bytes of its cards that those still use; none where the driver does not say.
     pub used: Option<Bytes>,
 }
 
@@ -27,12 +27,12 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// The most that anybody observed; none where nobody did.
+    /// The most that was observed; none where nothing was.
     pub fn most(&self) -> Option<Bytes> {
         self.driver.max(self.ledger)
     }
 
-    /// Who observed that.
+    /// The observer.
     pub fn by(&self) -> Option<&'static str> {
         match self.most()? {
             most if self.driver == Some(most) => Some("driver"),

@@ -1,4 +1,4 @@
-//! What is asked of a machine.
+//! A request to a machine.
 
 use std::str::FromStr;
 
@@ -18,7 +18,7 @@ pub struct Request {
     pub name: String,
     /// The program and its arguments, for listings; this process's where it is empty.
     pub program: String,
-    /// What is known of the program; without it, what the cards allow: use is watched where the driver shows it.
+    /// The facts about the program. Without one, the cards decide: use is watched where the driver shows it.
     pub guarantee: Option<Guarantee>,
 }
 

@@ -10,7 +10,7 @@ use super::job::Job;
 use crate::isolate::{Cause, Look, Process, Report, Settings};
 use crate::lease::Lease;
 
-/// How many workers a call is given to that end before they begin it, or do not come to be, until it is given up.
+/// A call is given up after so many workers that end before they begin it, or do not come to be.
 const TRIES: u32 = 5;
 
 /// Keeps one worker alive, and gives it calls.

@@ -10,7 +10,7 @@ use crate::wire::Message;
 
 type Done = dyn FnOnce(Result<(Message, Report), Death>) + Send;
 
-/// What is to be run, and what is done with its answer. It is answered once, since answering takes it.
+/// The call, and the receiver of its answer. It is answered once, since answering takes it.
 pub(super) struct Job {
     pub key: Key,
     pub input: Message,

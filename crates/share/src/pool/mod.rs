@@ -22,7 +22,7 @@ use crate::wire::Channel;
 use driver::Driver;
 use job::Job;
 
-/// What a call comes to.
+/// The answer of a call.
 pub type Answer<O> = Result<Outcome<O>, Death>;
 
 /// Processes that are ready for the next call, each under a lease of its own, a shared one or none.
@@ -234,7 +234,7 @@ impl<O> Handle<O> {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// What happened instead of a result.
+    /// The death, in place of a result.
     pub fn wait(self) -> Answer<O> {
         self.receiver.recv().unwrap_or_else(|_| Err(self.lost()))
     }

@@ -20,7 +20,7 @@ impl Idle {
     }
 }
 
-/// What is due.
+/// The action that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// A warning: unused for that long.

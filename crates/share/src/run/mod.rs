@@ -1,8 +1,9 @@
 //! Any program under a lease.
 //!
-//! The program is a child in the same process group and on the same terminal: what the terminal sends, both get, and the program
-//! alone decides; what a process sends to this one is passed on. This process ends as the program did. It takes in what the
-//! program leaves behind, and lives as long as the program itself; what outlives that keeps the lease, or is ended on request.
+//! The program is a child in the same process group and on the same terminal. Both get the terminal's signals, and the program
+//! alone decides; signals that a process sends to this one are passed on. This process ends as the program did. It adopts processes
+//! that the program leaves behind, and lives as long as the program itself. Processes that outlive that keep the lease, or are
+//! ended on request.
 
 mod idle;
 mod program;
@@ -49,7 +50,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 pub struct Run {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// What it runs under. The guarantee in it is filled in, and the program where it is empty.
+    /// The request for its lease. The guarantee in it is filled in, and the program where it is empty.
     pub request: Request,
     /// How long it may run: then it is asked to end, and a while later it must.
     pub timeout: Option<Duration>,
@@ -59,7 +60,7 @@ pub struct Run {
     pub places: Places,
     /// Whether it is ended when it uses more than its share, as far as use can be seen.
     pub end_beyond: bool,
-    /// What happens when it does not use its cards.
+    /// The action when it does not use its cards.
     pub idle: Idle,
     /// Whether what the program leaves behind is ended when it ends. Otherwise that goes on, and keeps the lease.
     pub end_tree: bool,
@@ -101,8 +102,8 @@ pub enum Ended {
     NotStarted(u8),
 }
 
-/// Runs a program under a lease of these cards and waits for its end. `note` gets lines for people: why it waits, the rung that the
-/// program is held by, what it uses beyond its share, and at the end its peak and whether all memory came back, as far as that
+/// Runs a program under a lease of these cards and waits for its end. `note` gets lines for people: why it waits, the rung that
+/// holds the program, and its use beyond its share. At the end it gets the peak and whether all memory came back, as far as that
 /// was observed.
 ///
 /// # Errors
@@ -141,7 +142,7 @@ pub fn run(cards: &Cards, run: &Run, note: &mut dyn FnMut(&str)) -> Result<Ended
     done
 }
 
-/// What happened to a program, as far as it came.
+/// The events of a program, as far as it came.
 #[derive(Default)]
 struct Course {
     pid: Option<u32>,
@@ -164,7 +165,7 @@ impl Course {
         if request.program.is_empty() {
             request.program = command_line(&run.command);
         }
-        // What is not possible is refused before anybody waits.
+        // An impossible request is refused before any wait.
         let found = (!self.held).then(|| run.places.look(cards, Some(Path::new(program))));
         let wanted = found.as_ref().map(|found| enforce::choose(found, run.enforce)).transpose();
         let has_cards = !matches!(request.cards, Which::Count(0));
@@ -270,7 +271,7 @@ fn command_line(command: &[OsString]) -> String {
     command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// What is done while the program runs.
+/// The work while the program runs.
 struct Watch<'a> {
     lease: &'a mut Lease,
     armed: Option<&'a Armed>,
@@ -310,7 +311,7 @@ impl Watch<'_> {
             if let Some(at) = self.deadline() {
                 wait = wait.min(at.saturating_duration_since(now));
             }
-            // What a terminal sends reaches the program by itself, unless it is in a group of its own.
+            // A signal of the terminal reaches the program by itself, unless it is in a group of its own.
             let is_apart = getpgid(Some(self.pid)).is_ok_and(|group| group != getpgrp());
             let heard = if is_apart { self.signals.wait_for_any(wait) } else { self.signals.wait(wait) };
             heard.into_iter().for_each(|signal| self.pass_on(signal));
@@ -322,7 +323,7 @@ impl Watch<'_> {
         let _ = send_signal(self.pid.as_raw_nonzero().get() as u32, signal);
     }
 
-    /// The program has ended. What is left of a tree that was to end, ends too.
+    /// The program has ended. The rest of a tree that was to end, ends too.
     fn ended(&self, by_itself: Ended) -> Ended {
         if self.term_at.is_some() || self.run.end_tree {
             tree::end(Whose::Own, Some(GRACE));

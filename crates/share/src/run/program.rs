@@ -11,7 +11,7 @@ use rustix::process::{Pid, WaitOptions, wait};
 
 use crate::tree::Process;
 
-/// What became of a child.
+/// The change of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// It ended with that exit status.
@@ -22,7 +22,7 @@ pub(crate) enum Change {
     Stopped,
 }
 
-/// What has become of the program since the last time; what it left behind is taken note of too.
+/// The change of the program since the last time; processes that it left behind are recorded too.
 pub(crate) fn change(program: Pid) -> Option<Change> {
     loop {
         let (pid, status) = match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {

@@ -1,4 +1,4 @@
-//! What a program took, as a file that programs read: one JSON object.
+//! The resources of a program, as a file for programs: one JSON object.
 
 use std::fs;
 use std::io::{self, Write};
@@ -88,7 +88,7 @@ struct LeftEntry<'a> {
     program: &'a str,
 }
 
-/// What is known of a program when it has ended, or has not begun.
+/// The known facts about a program when it has ended, or has not begun.
 #[derive(Debug, Default)]
 pub(super) struct Known<'a> {
     pub pid: Option<u32>,
@@ -97,7 +97,7 @@ pub(super) struct Known<'a> {
     pub wall: Duration,
     pub waited: Duration,
     pub choice: Option<&'a Choice>,
-    /// What holds where there is no choice: a program of ours.
+    /// The rung where there is no choice: a program of ours.
     pub held: bool,
     pub parts: &'a [Part],
     pub lease: Option<&'a Report>,
@@ -139,7 +139,7 @@ impl Target {
     /// Writes it: whole or not at all.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn write(&self, run: &Run, known: &Known<'_>) -> Result<()> {
         let text = self.text(run, known);
         let beside = beside(&self.path);
@@ -156,7 +156,7 @@ impl Target {
 
     fn text(&self, run: &Run, known: &Known<'_>) -> String {
         let now = children_usage();
-        // What did not begin took nothing.
+        // A program that did not begin took nothing.
         let began = known.pid.is_some();
         let seconds = |now: Duration, before: Duration| began.then(|| now.saturating_sub(before).as_secs_f64());
         let nothing = Report::default();
@@ -247,7 +247,7 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 fn new_file(path: &Path) -> io::Result<fs::File> {
-    // What an earlier process of that number left.
+    // The file that an earlier process of that number left.
     let _ = fs::remove_file(path);
     fs::OpenOptions::new().write(true).create_new(true).open(path)
 }

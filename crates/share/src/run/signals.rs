@@ -15,8 +15,8 @@ use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
 use signal_hook::low_level::emulate_default_handler;
 
-/// Those that a program may be sent, and the one that says that a child changed. Left out are those by which the kernel says what
-/// this process did itself (SIGSEGV, SIGPIPE, SIGXFSZ), and what does nothing to most programs.
+/// Those that a program may be sent, and the one that says that a child changed. Left out are those by which the kernel reports
+/// this process's own faults (SIGSEGV, SIGPIPE, SIGXFSZ), and those that do nothing to most programs.
 const HEARD: [i32; 15] = [
     SIGINT,
     SIGTERM,
@@ -38,15 +38,15 @@ const HEARD: [i32; 15] = [
 /// Real-time signals; the C library keeps the first ones for itself and says so.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 
-/// `SI_USER`, `SI_QUEUE` and `SI_TKILL` are 0 and below: what a process sent. What a terminal sends comes from the kernel, and
-/// every process of its foreground group gets it.
+/// `SI_USER`, `SI_QUEUE` and `SI_TKILL` are 0 and below: signals that a process sent. A signal of the terminal comes from the
+/// kernel, and every process of its foreground group gets it.
 const FROM_A_PROCESS: i32 = 0;
 
 /// The signals that this process gets, from now on until this is dropped.
 pub(crate) struct Signals(SignalDelivery<UnixStream, WithRawSiginfo>);
 
 impl Signals {
-    /// Listens. What this process was told to ignore stays ignored, as for a program under `nohup`.
+    /// Listens. Signals that this process was told to ignore stay ignored, as for a program under `nohup`.
     pub(crate) fn listen() -> io::Result<Signals> {
         Signals::listen_also(&[])
     }
@@ -66,8 +66,8 @@ impl Signals {
         Ok(Signals(signals))
     }
 
-    /// Waits for the next, at most that long. The numbers of those that are to be passed on to a child: what a process sent to this
-    /// one alone, and not what a terminal sent to both.
+    /// Waits for the next, at most that long. The numbers of the signals that are to be passed on to a child: those that a process
+    /// sent to this one alone, and not those that a terminal sent to both.
     pub(crate) fn wait(&mut self, most: Duration) -> Vec<i32> {
         self.receive(most, |code| code <= FROM_A_PROCESS)
     }
@@ -113,7 +113,7 @@ pub(super) fn stop_here() -> bool {
     on_terminal && emulate_default_handler(signal_hook::consts::signal::SIGTSTP).is_ok()
 }
 
-/// Ends this process by a signal, as its program ended, so that who waits for it sees the same. Leaves no core: the program's is
+/// Ends this process by a signal, as its program ended, so that a waiting parent sees the same. Leaves no core: the program's is
 /// the one that counts. Returns the exit status that a shell would show where that cannot be.
 pub fn end_by(signal: i32) -> u8 {
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });

@@ -1,4 +1,4 @@
-//! What people are told of a program under a lease.
+//! The lines for people about a program under a lease.
 
 use std::time::Duration;
 

@@ -29,22 +29,22 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// A wish to end that comes so long after the first is another one.
 const INSISTS: Duration = Duration::from_secs(1);
 
-/// What is run.
+/// The programs and their points.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     /// The program and its arguments, with names in braces.
     pub command: Vec<String>,
     /// The values of each run.
     pub points: Vec<Point>,
-    /// What each runs under; none leaves it to the programs what they use.
+    /// The request of each; none leaves the use of cards to the programs.
     pub request: Option<Request>,
     /// At most so many at once.
     pub jobs: usize,
-    /// Where results are written, a line each; beside it, in a folder of the same name and `.logs`, what each printed. What is there
-    /// and ended well is not run again.
+    /// Where results are written, a line each; beside it, in a folder of the same name and `.logs`, what each printed. A run that
+    /// is there and ended well is not repeated.
     pub results: PathBuf,
-    /// What puts a supervisor between this process and each program: then what programs started is ended too where they must end,
-    /// and where this process is killed. Without, only the programs themselves are asked to.
+    /// The maker of supervisors between this process and each program. With them, processes that programs started are ended too
+    /// where they must end, and where this process is killed. Without, only the programs themselves are asked to.
     pub supervisors: Option<Supervisors>,
 }
 
@@ -63,7 +63,7 @@ pub struct Progress {
     pub lingering: usize,
 }
 
-/// What a sweep came to.
+/// The result of a sweep.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// For each point, in order, what came of it; none where it was not run to its end.
@@ -74,7 +74,7 @@ pub struct Outcome {
     pub stopped: Option<i32>,
 }
 
-/// What came of the wish to start a run.
+/// The result of trying to start a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Start {
     /// It runs.
@@ -96,9 +96,9 @@ struct Job {
     command: Vec<String>,
 }
 
-/// Runs a sweep. `told` hears of each run that has ended (none now and then in between) and how far it is. Programs are asked to end
-/// when the calling thread ends, however that ends, and those under supervisors are made to after a while, with all that they started.
-/// What still writes the output of a run is waited for by the next sweep before it runs that again.
+/// Runs a sweep. `told` hears of each run that has ended (none now and then in between) and how far it is. Programs are asked to
+/// end when the calling thread ends, however that ends. Those under supervisors are made to after a while, with all that they
+/// started. The next sweep waits for processes that still write the output of a run, before it repeats that run.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for a command that does not use a name; RESOURCE_EXHAUSTED where a lease could never be had; otherwise what stands
@@ -143,7 +143,7 @@ pub fn sweep(cards: &Cards, sweep: &Sweep, told: &mut dyn FnMut(Option<&Done>, P
 }
 
 struct Runner<'a> {
-    /// What there is to hold the programs to their leases; none for programs of ours.
+    /// The means to hold the programs to their leases; none for programs of ours.
     found: Option<Found>,
     places: Places,
     cards: &'a Cards,
@@ -231,14 +231,14 @@ impl Runner<'_> {
         };
         let mut child = match self.sweep.supervisors {
             Some(supervisors) => {
-                // A supervisor could only say so where nobody reads it.
+                // A supervisor could only say so where it is not read.
                 find(Path::new(program)).ok_or(std::io::ErrorKind::NotFound.into()).and_then(fs::metadata).map_err(missing)?;
                 supervisors.for_program(program, arguments)
             }
             None => {
                 let mut child = Command::new(program);
                 child.args(arguments);
-                // Nobody would see what comes of it.
+                // The result would have no reader.
                 end_with_this_thread(&mut child);
                 child
             }
@@ -295,7 +295,7 @@ impl Runner<'_> {
         (self.told)(place.and_then(|place| self.done[place].as_ref()), progress);
     }
 
-    /// Somebody wants an end: those that run are asked too, and who wants it again a while later gets it.
+    /// An end is wanted: running programs are asked too, and ended if it is wanted again a while later.
     fn stop(&mut self, signal: i32) {
         let &mut (_, since) = self.stopped.get_or_insert((signal, Instant::now()));
         self.send(since.elapsed() >= INSISTS);

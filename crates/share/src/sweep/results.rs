@@ -1,4 +1,4 @@
-//! What came of each point: a line of JSON in a file, from which a sweep goes on after a crash.
+//! The result of each point: a line of JSON in a file, from which a sweep goes on after a crash.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::space::Point;
 
-/// What came of a point.
+/// The result of a point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Done {
     /// The values, by name.
@@ -59,10 +59,11 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Opens the file, and makes it where there is none. What stands in it, but for a line that was cut short.
+    /// Opens the file, and makes it where there is none. Its contents, but for a line that was cut short.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for what is not a regular file; UNAVAILABLE where another sweep writes it; DATA_LOSS where it has lines that are no results; otherwise what the system says.
+    /// INVALID_ARGUMENT for what is not a regular file; UNAVAILABLE where another sweep writes it; DATA_LOSS where it has lines
+    /// that are no results; otherwise the system's error.
     pub(super) fn open(path: &Path) -> Result<(Results, Vec<Done>)> {
         let broken = |error: std::io::Error| refused(path, &error);
         let mut file = plimsoll_base::keep_file(path).map_err(|error| match error.kind() {
@@ -80,7 +81,7 @@ impl Results {
             Err(TryLockError::Error(error)) => return Err(broken(error)),
         }
         let text = plimsoll_base::read_whole(&mut file).map_err(broken)?;
-        // What is written is whole lines: the rest was cut short by a crash.
+        // Written lines are whole: the rest was cut short by a crash.
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         let mut done = Vec::new();
         for (number, line) in text[..whole].split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.trim_ascii().is_empty()) {

@@ -1,4 +1,4 @@
-//! What is swept over: names with values, and a command with names in braces.
+//! The space of a sweep: names with values, and a command with names in braces.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use plimsoll_base::{Error, Result, closest};
 /// A name and its values: `lr=0.1,0.01`; `lr=1e-4..1e-1` is a range to draw from, `lr=log:1e-4..1e-1` one of magnitudes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What stands in braces in the command.
+    /// The name in braces in the command.
     pub name: String,
     values: Values,
 }

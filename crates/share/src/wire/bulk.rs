@@ -23,8 +23,8 @@ const NOWHERE: u32 = u32::MAX;
 
 /// Many numbers that go to a worker and back without being copied: a slice that cannot be changed, of any type of plain old data.
 ///
-/// From 64 KiB on they stand in sealed shared memory, and what is sent is its descriptor; whoever gets it maps the same pages.
-/// Clones are the same memory. With other formats of serde it is a sequence of bytes.
+/// From 64 KiB on they are in sealed shared memory. Its descriptor is sent, and the receiver maps the same pages. Clones are the
+/// same memory. With other formats of serde it is a sequence of bytes.
 pub struct Bulk<T>(Held<T>);
 
 enum Held<T> {

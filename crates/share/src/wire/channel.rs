@@ -29,11 +29,11 @@ const HEAD: usize = 48 << 10;
 const MORE: u8 = 0;
 const LAST: u8 = 1;
 
-/// One end of a connection. Packets keep their bounds, and what was sent can be received after the sender is gone.
+/// One end of a connection. Packets keep their bounds, and a sent packet can be received after the sender is gone.
 #[derive(Debug)]
 pub(crate) struct Channel(OwnedFd);
 
-/// What came.
+/// The received packet.
 pub(crate) enum Received<H> {
     /// A head, and the message that goes with it.
     Packet(H, Message),
@@ -69,7 +69,7 @@ impl Channel {
     /// Sends a head and a message.
     ///
     /// # Errors
-    /// `Err(None)` where nobody is there to receive it: it was not received. Otherwise what the system says.
+    /// `Err(None)` where there is no receiver: it was not received. Otherwise the system's error.
     pub fn send<H: Serialize>(&self, head: &H, message: &Message) -> Result<(), Option<Error>> {
         let head = Message::of(head).map_err(|error| Some(Error::internal(format!("a head cannot be written: {error}"))))?;
         let (Body::Here(head), 0) = (&head.body, head.segments.len()) else {
@@ -179,7 +179,7 @@ impl Channel {
         let received = loop {
             match recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags) {
                 Err(Errno::INTR) => {}
-                // What woke us is the other process's end.
+                // The event that woke us is the other process's end.
                 Err(Errno::AGAIN | Errno::CONNRESET) => return Ok(None),
                 Err(error) => return Err(Error::internal(format!("a packet cannot be received: {error}"))),
                 Ok(received) => break received,

@@ -7,7 +7,7 @@ use plimsoll_base::Code;
 /// A value that cannot be written or read.
 #[derive(Debug)]
 pub(crate) enum WireError {
-    /// What is wrong with it, in words.
+    /// The flaw, in words.
     Value(String),
     /// There is no memory for it.
     Memory(String),

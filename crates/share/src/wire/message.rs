@@ -49,7 +49,7 @@ impl Message {
         Message { body: Body::Here(Arc::default()), segments: Arc::default() }
     }
 
-    /// What it says.
+    /// Its contents.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, WireError> {
         let mut reader = Reader { rest: &self.body, segments: &self.segments, depth: 0 };
         let value = T::deserialize(&mut reader)?;

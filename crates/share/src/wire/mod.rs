@@ -1,4 +1,4 @@
-//! What goes between a program and its workers: values as bytes, long ones as shared memory, packets over a socket.
+//! Messages between a program and its workers: values as bytes, long ones as shared memory, packets over a socket.
 //!
 //! Both ends are the same executable, so the form needs no versions and no names: numbers have their size, little-endian,
 //! sequences their length before them. A run of bytes of [`LONG`] or more is not copied into the stream: it becomes a sealed
@@ -19,5 +19,5 @@ pub(crate) use message::Message;
 /// From this many bytes on, a run of bytes has shared memory of its own.
 pub(crate) const LONG: usize = 64 << 10;
 
-/// Values inside values, at most: the stack of who reads is not the stack of who wrote.
+/// Values inside values, at most: the stack of the reader is not the stack of the writer.
 const DEEPEST: usize = 512;

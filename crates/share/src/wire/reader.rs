@@ -10,7 +10,7 @@ use super::bulk::BULK;
 use super::writer::IN_SEGMENT;
 use super::{DEEPEST, WireError};
 
-/// Reads one value. What it lends lives as long as the message.
+/// Reads one value. Slices that it lends live as long as the message.
 pub(super) struct Reader<'de> {
     pub rest: &'de [u8],
     pub segments: &'de [Arc<Sealed>],

@@ -16,9 +16,9 @@ pub(super) const IN_SEGMENT: u64 = u64::MAX;
 /// Writes one value.
 #[derive(Default)]
 pub(super) struct Writer {
-    /// What follows `before`.
+    /// The bytes that follow `before`.
     buffer: Vec<u8>,
-    /// What did not fit into the buffer.
+    /// The part that did not fit into the buffer.
     before: Option<Unsealed>,
     pub segments: Vec<Arc<Sealed>>,
     depth: usize,

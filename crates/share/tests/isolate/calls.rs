@@ -34,7 +34,7 @@ fn it_is_another_process(workers: &Workers) {
 }
 
 fn closures(_: &Workers) {
-    // A table of its own would be found by workers only if it came first in main: what comes first is asked.
+    // A table of its own would be found by workers only if it came first in main: the first is asked.
     let triple = |x: u32| Ok::<u32, String>(3 * x);
     let death = super::functions::table().with(triple).begin().isolate(None, triple, 5).unwrap_err();
     assert!(death.to_string().contains("the program's first table"), "{death}");

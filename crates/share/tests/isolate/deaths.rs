@@ -78,7 +78,7 @@ fn memory(workers: &Workers) {
     assert_eq!(Error::from(death).code(), Code::ResourceExhausted);
     // And what fits in it does.
     assert_eq!(workers.clone().address_space(Bytes(256 << 20)).isolate(None, allocates, 64 << 20).unwrap().output, 8);
-    // What cannot be made room for while it is sent is out of memory too, and the worker lives.
+    // A value without room while it is sent is out of memory too, and the worker lives.
     let death = workers.clone().address_space(Bytes(64 << 20)).isolate(None, fills, 200 << 20).unwrap_err();
     assert!(matches!(death.cause, Cause::OutOfMemory { of: Line::Ledger, .. }), "{death}");
     // To abort is not to be out of memory.

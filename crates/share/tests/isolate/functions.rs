@@ -1,4 +1,4 @@
-//! What the workers of these tests can do.
+//! The functions of the workers of these tests.
 
 use std::fmt;
 use std::io::Write;
@@ -208,7 +208,7 @@ pub fn is_not_written((): ()) -> Result<Odd, Error> {
     Ok(Odd(|| ()))
 }
 
-/// What it takes cannot be read: the sender wrote one thing and says that it is another.
+/// Its argument cannot be read: the sender wrote one thing and says that it is another.
 #[derive(Debug)]
 pub struct Unreadable;
 
@@ -310,7 +310,7 @@ pub fn returns_under_limits((length, file_size): (usize, Option<u64>)) -> Result
     Ok(vec![7; length])
 }
 
-/// What comes of a call with so many bytes, by a program under such limits.
+/// The result of a call with so many bytes, by a program under such limits.
 pub fn sends_under_limits((length, file_size): (usize, Option<u64>)) -> Result<String, Error> {
     let workers = table().begin();
     let pool = workers.pool(1)?;

@@ -25,7 +25,7 @@ pub fn lease(bytes: u64) -> Lease {
     cards().lease(&Request::cards(1).memory(Amount::Bytes(Bytes(bytes))), &mut |_| true).unwrap()
 }
 
-/// What is reserved of the machine's card.
+/// The reserved bytes of the machine's card.
 pub fn reserved() -> u64 {
     cards().machine().unwrap().look().unwrap().cards[0].reserved.0
 }

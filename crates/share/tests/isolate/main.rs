@@ -1,5 +1,5 @@
-//! Functions in processes of their own: every way in which one can end, and what is left then. A program of its own, since workers
-//! are this executable, started again.
+//! Functions in processes of their own: every way in which one can end, and the state afterwards. A program of its own, since
+//! workers are this executable, started again.
 
 mod calls;
 mod deaths;
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn on_a_machine_of_its_own() -> ExitCode {
-    // Workers inherit what is ignored, under nohup for one. What is listened to here has its default action there.
+    // Workers inherit what is ignored, under nohup for one. A signal that is handled here has its default action there.
     let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     for signal in [1, 2, 3] {
         signal_hook::flag::register_conditional_default(signal, always.clone()).expect("a signal can be listened to");

@@ -1,4 +1,4 @@
-//! The program that started workers is killed: they end, and what they held is free.
+//! The program that started workers is killed: they end, and the bytes that they held are free.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::calls::gone;
 use super::functions::*;
 use super::{Test, leases};
 
-/// What this program plays, where it was started by a test.
+/// The role of this program, where it was started by a test.
 pub const ROLE: &str = "PLIMSOLL_TEST_ROLE";
 
 pub const TESTS: &[Test] = &[
@@ -30,7 +30,8 @@ pub fn play(workers: &Workers, role: &str) {
         "parent" => {
             let lease = Arc::new(leases::lease(512 << 20));
             let pool = workers.pool_under([lease.clone(), lease.clone()]).unwrap();
-            // One is busy with a child of its own and one in a session of its own, one sleeps, one is idle, and one is isolated.
+            // Five workers: one is busy with a child of its own, one in a session of its own, one sleeps, one is idle, and one is
+            // isolated.
             let child = pool.submit(leaves_a_child, ()).wait().unwrap().output;
             let apart = pool.submit(leaves_one_apart, ()).wait().unwrap().output;
             let sleeping = pool.submit(sleeps, 600_000);

@@ -1,4 +1,4 @@
-//! Which cards, how much of them, and what a program is told.
+//! Requests for cards: which, how much of them, and the variables that tell a program.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ fn a_program_is_told_its_share() {
     assert_eq!(none.told(|_| None).set, [("CUDA_VISIBLE_DEVICES".to_string(), "".into())], "it hides all cards");
 }
 
-/// What a program under the lease has in its environment.
+/// The environment of a program under the lease.
 fn variable(lease: &plimsoll_share::Lease, name: &str) -> String {
     let set = lease.told(|_| None).set;
     set.into_iter().find(|(other, _)| other == name).unwrap().1.into_string().unwrap()
@@ -97,7 +97,7 @@ fn a_lease_is_a_machine_of_its_own() {
     let elsewhere = folder.cards("3x1GiB", &[("PLIMSOLL_LEASE", &chain)]);
     assert_eq!(elsewhere.all()[1].total, Bytes(1 << 30), "other cards have nothing to do with it");
     assert!(take(&cards, "1", "201MiB").is_err() && take(&cards, "2", "1MiB").is_err());
-    // What is used inside is shown outside.
+    // Use inside is shown outside.
     let member = cards.machine().unwrap().join(&Who::this_process("")).unwrap();
     member.set_used(1, Bytes(30 * MIB));
     assert_eq!(lease.look(), [Some(Bytes(30 * MIB))]);
@@ -159,7 +159,7 @@ fn whichever_card_becomes_free_is_taken() {
         let waiting = seen.waiters()[0].waiting.clone().unwrap();
         assert_eq!((waiting.some, waiting.asked.len()), (2, 3), "two of three");
         held[2] = None;
-        // One is not enough, and nobody may take it meanwhile.
+        // One is not enough, and it may not be taken meanwhile.
         assert!(take(&cards, "2,", "1MiB").is_err());
         assert_eq!(machine.look().unwrap().cards[2].reserved, Bytes::ZERO);
         held[0] = None;

@@ -1,4 +1,4 @@
-//! How programs end, and what signals do.
+//! The ends of programs, and signals.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -142,7 +142,7 @@ fn what_cannot_be_started() {
 #[test]
 fn a_stopped_program_goes_on() {
     let home = Home::new("stop");
-    // Not on a terminal: this process stays, so that whoever wakes the program need not know of it.
+    // Not on a terminal: this process stays, so that a process that wakes the program need not know of it.
     let running = home.start("", "echo :$$; kill -STOP $$; exit 6");
     let program: u32 = running.first.parse().unwrap();
     comes("the program has stopped", || std::fs::read_to_string(format!("/proc/{program}/stat")).is_ok_and(|state| state.contains(") T ")));

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::Home;
 use super::mock::Mock;
 
-/// How a run under a driver ended, what the program said, and what was said of it.
+/// The end of a run under a driver, the program's output, and our lines about it.
 fn said(home: &Home, driver: &str, variables: &[(&str, &str)], options: &str, script: &str) -> (Option<i32>, String, String) {
     let mut command: Command = home.command(options, script);
     command.env_remove("PLIMSOLL_SIM_GPUS").env("PLIMSOLL_NVML", driver).env_remove("LD_PRELOAD");
@@ -37,7 +37,7 @@ fn the_kernels_driver_limits_a_group() {
     assert_eq!((&set[2..], &cleared[2..]), (&["1073741824", "1073741824"][..], &["0", "-1"][..]), "limits go before the group does");
     assert_eq!(std::fs::read_to_string(groups.join("cgroup.procs")).unwrap(), "0", "the wrapper is where it was");
 
-    // What is asked for and cannot be had is refused before the program starts.
+    // A rung that is asked for and cannot be had is refused before the program starts.
     for (driver, options, why) in [
         ("lived", options.clone(), "--enforce kernel: the driver refuses: memory limits of "),
         ("limited", options.replace("user=0", "user=7"), "--enforce kernel: limits are set by root alone"),
@@ -129,7 +129,7 @@ fn a_library_that_is_not_the_shim_is_named() {
         let (code, out, err) = said(&home, &driver, &named, options, "echo :[$LD_PRELOAD]");
         assert!(code == Some(0) && out.contains(":[]"), "{out}{err}");
         assert!(err.contains(&format!("@warning: PLIMSOLL_SHIM: {why}: the program runs without the shim\n")), "{err}");
-        // Who asks for it gets no program, and who does not want it hears nothing.
+        // With a request for it there is no program, and without one no message.
         let (code, out, err) = said(&home, &driver, &named, &format!("{options}enforce=shim "), "echo :started");
         assert_eq!((code, out.contains("started")), (Some(125), false), "{err}");
         assert!(err.contains(&format!("--enforce shim: {why}")) && err.contains("unset PLIMSOLL_SHIM, or let it name"), "{err}");

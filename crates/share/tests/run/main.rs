@@ -97,7 +97,7 @@ impl Home {
         PhysicalDevice::ledger(&cards, &StateDir::open(&self.0).unwrap()).unwrap()
     }
 
-    /// What is reserved now.
+    /// The bytes reserved now.
     fn reserved(&self) -> u64 {
         self.machine().look().unwrap().cards[0].reserved.0
     }
@@ -144,7 +144,7 @@ struct Said {
 struct Running {
     child: Child,
     out: BufReader<ChildStdout>,
-    /// What it said first.
+    /// Its first output.
     first: String,
 }
 

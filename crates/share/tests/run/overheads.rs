@@ -1,4 +1,4 @@
-//! What frameworks take beside their allocators, measured with stand-ins for them and for the driver.
+//! The bytes of frameworks beside their allocators, measured with stand-ins for them and for the driver.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;

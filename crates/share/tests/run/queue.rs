@@ -12,7 +12,7 @@ fn runs(fewer: usize) -> usize {
     std::env::var("PLIMSOLL_TEST_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(fewer)
 }
 
-/// What the programs wrote down: for each, by number, its process and whether it came to its end.
+/// The programs' records: for each, by number, its process and whether it came to its end.
 fn log(home: &Home) -> BTreeMap<usize, Vec<(u32, bool)>> {
     let mut runs: BTreeMap<usize, Vec<(u32, bool)>> = BTreeMap::new();
     for line in std::fs::read_to_string(home.0.join("log")).unwrap_or_default().lines() {
@@ -71,7 +71,7 @@ fn a_queue_under_fire() {
                     children[run].kill().unwrap();
                     wrappers[run] = true;
                 }
-                // One that runs, and where it has just ended, nobody: numbers are used again only after all others.
+                // One that runs, or none where it has just ended: numbers are used again only after all others.
                 1 | 2 => {
                     let log = log(&home);
                     let running = log.iter().find(|(_, starts)| !starts[0].1 && super::is_there(starts[0].0));

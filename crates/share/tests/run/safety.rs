@@ -46,7 +46,7 @@ fn a_folder_is_named_from_the_root() {
     assert!(out.contains(&expected), "{out}{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What a command that another user starts says, and whether it was done.
+/// The output of a command that another user starts, and whether it was done.
 fn as_nobody(mut command: Command) -> (bool, String) {
     let output = command.uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap();
     (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
@@ -90,7 +90,7 @@ fn another_user_can_neither_use_nor_fake_nor_end_a_lease() {
     assert!(tries(&linked, false).contains("cannot be opened"));
     let said = tries(&plain, true);
     assert!(said.contains("the lease under which this program was started has ended"), "{said}");
-    // What the system itself refuses.
+    // The system's own refusals.
     let shell = |script: String| {
         let mut command = Command::new("sh");
         command.args(["-c", &script]);
@@ -117,7 +117,7 @@ fn another_user_can_neither_use_nor_fake_nor_end_a_lease() {
     }
 }
 
-/// What is ended when time is over is what this user started, and nothing that acts for another.
+/// When time is over, this user's processes are ended, and none that acts for another.
 #[test]
 fn what_acts_for_another_user_is_not_signalled() {
     let home = Home::new("foreign");
@@ -138,7 +138,7 @@ fn what_acts_for_another_user_is_not_signalled() {
     comes("all is back", || home.reserved() == 0);
 }
 
-/// What root runs as another user inherits the lease, and no handle of a ledger.
+/// A program that root runs as another user inherits the lease, and no handle of a ledger.
 #[test]
 fn a_program_of_another_user_keeps_its_lease_and_changes_none() {
     let home = Home::new("setpriv");
@@ -161,7 +161,7 @@ fn a_program_of_another_user_keeps_its_lease_and_changes_none() {
     comes("all is back", || home.reserved() == 0);
 }
 
-/// The ledger is removed under a program: newcomers get no lease beside it, and the one who waits for the program says so.
+/// The ledger is removed under a program: newcomers get no lease beside it, and the waiter for the program says so.
 #[test]
 fn a_ledger_that_is_removed_is_noticed_by_both_sides() {
     let home = Home::new("removed");

@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 #[test]
 fn programs_that_allocate_without_end_stay_within_their_lease() {
     let home = Home::new("shim");
-    // What cargo built beside this program.
+    // A file that cargo built beside this program.
     let beside = |name: &str| std::env::current_exe().unwrap().with_file_name(name);
     let (driver, folder) = (home.0.join("driver"), home.0.join("gpus"));
     for folder in [&driver, &folder] {
@@ -56,7 +56,8 @@ fn programs_that_allocate_without_end_stay_within_their_lease() {
     let (_, _, err, said) = run("enforce=none", &eight);
     assert!(err.contains("; watched: ") && machine.peak(0).unwrap() > 1024 * MIB, "{err}{said}");
     assert_eq!((&said["rung"], &said["refusals"]), (&json!("watched"), &json!(null)), "{said}");
-    // A copy of the shim that is loaded already, as by a run of another installation around this one, does not count a second time.
+    // A copy of the shim that is loaded already does not count a second time. It may come from a run of another installation around
+    // this one.
     let (copy, one) = (home.0.join("libplimsoll_shim.so"), format!("{} v2; echo :[$LD_PRELOAD]", client.display()));
     std::fs::copy(&shim, &copy).unwrap();
     let (_, out, err, _) = run_with(&format!("{} {}", copy.display(), driver.join("libcuda.so.1").display()), "", &one);

@@ -1,4 +1,4 @@
-//! Real cards, played by a library of ours: whose memory it is, and what is done about too much.
+//! Real cards, played by a library of ours: the owners of memory, and the action against too much of it.
 
 use std::process::Command;
 
@@ -53,7 +53,7 @@ fn memory_of_programs_without_a_lease_is_not_granted() {
     assert!(err.contains("used by programs that are not in the ledger"), "{err}");
     let (code, _, err) = said(&home, &mock, "memory=300MiB", "true");
     assert_eq!(code, Some(0), "{err}");
-    // What a lease uses of its own is not subtracted twice.
+    // A lease's own use is not subtracted twice.
     std::fs::write(mock.path("lived") + ".uses", "").unwrap();
     let mut command = home.command("memory=10GiB", "echo 0 $$ 9000 > $USES; echo :ready; exec sleep 300");
     with_driver(&mut command, &mock);
