@@ -1,4 +1,4 @@
-//! Recorded TensorFlow runs: a folder with `case.json`, a graph, what was fed and what came out.
+//! Recorded TensorFlow runs: a folder with `case.json`, a graph, fed arrays and fetched ones.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -45,11 +45,11 @@ struct Step {
     fetches: BTreeMap<String, String>,
     #[serde(default)]
     targets: Vec<String>,
-    /// The code with which the step fails; what it fetches is not compared then.
+    /// The code with which the step fails; its fetches are not compared then.
     error: Option<String>,
 }
 
-/// What a device promised and gave.
+/// The promised and the measured peak of a device.
 #[derive(Clone, Debug, Serialize)]
 pub struct DevicePeaks {
     name: String,
@@ -127,13 +127,13 @@ impl Case {
         (self.file.rtol, self.file.atol)
     }
 
-    /// What is fed in a step.
+    /// The feeds of a step.
     fn feeds<'a>(&self, call: &'a Call, step: usize) -> plimsoll::Result<Vec<(&'a str, HostTensor)>> {
         let files = self.file.steps[step].feeds.values();
         call.feeds.iter().zip(files).map(|(name, file)| Ok((name.as_str(), self.array(file)?))).collect()
     }
 
-    /// What was fetched in a step: the name, and the file with the value.
+    /// A fetch of a step: the name, and the file with the value.
     pub fn fetches(&self, step: usize) -> impl Iterator<Item = (&str, &str)> {
         self.file.steps[step].fetches.iter().map(|(name, file)| (name.as_str(), file.as_str()))
     }
@@ -143,8 +143,8 @@ impl Case {
         npy::read_plain_file(&self.path(file)?)
     }
 
-    /// A file or folder that the case names. A case is a folder that others may have made: what it names stays inside of it, also
-    /// where a link leads.
+    /// A file or folder that the case names. A case is a folder that others may have made: the files that it names stay inside of
+    /// it, also where a link leads.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for a path that leads out of the case's folder; NOT_FOUND.
@@ -180,7 +180,7 @@ impl Case {
     /// Opens devices, loads the graph and plans all that will run.
     ///
     /// # Errors
-    /// What is wrong with the case; RESOURCE_EXHAUSTED where it does not fit.
+    /// The flaw of the case; RESOURCE_EXHAUSTED where it does not fit.
     pub fn open(&self, options: &DeviceOptions) -> Result<Replay<'_>> {
         if self.file.steps.is_empty() {
             return Err(Error::invalid_argument("case.json has no steps").into());
@@ -224,7 +224,7 @@ impl Case {
             let tensor = |infos, argument: &String, what| model::tensor_of(infos, argument, name, what).map(str::to_string);
             call.feeds = call.feeds.iter().map(|feed| tensor(&signature.inputs, feed, "argument")).collect::<plimsoll::Result<_>>()?;
             call.fetches = call.fetches.iter().map(|fetch| tensor(&signature.outputs, fetch, "result")).collect::<plimsoll::Result<_>>()?;
-            // A call is made as a whole: what it changes is changed.
+            // A call is made as a whole: if it changes variables, they are changed.
             call.targets.extend(signature.outputs.values().map(|info| model::node_of(&info.name).to_string()));
             call.targets.sort_unstable();
             call.targets.dedup();
@@ -241,7 +241,7 @@ struct Call {
     targets: Vec<String>,
 }
 
-/// What tells the plans of steps apart: names, types and shapes of feeds; fetches; targets.
+/// The difference between plans of steps: names, types and shapes of feeds; fetches; targets.
 type Key = (Vec<(String, DataType, Shape)>, Vec<String>, Vec<String>);
 
 /// A case on devices.
@@ -283,7 +283,7 @@ impl Replay<'_> {
         Ok(self.footprint.check()?)
     }
 
-    /// What will be run: the initializer, and every step that is unlike those before it.
+    /// The runs of a case: the initializer, and every step that is unlike those before it.
     fn signatures(&self) -> plimsoll::Result<Vec<Signature>> {
         let mut signatures = Vec::new();
         if !self.init.is_empty() {
@@ -351,7 +351,7 @@ impl Replay<'_> {
         self.session.run(&feeds, &fetches, &targets)
     }
 
-    /// The step that is timed, prepared, and what it is fed.
+    /// The step that is timed, prepared, and its feeds.
     pub fn last(&self) -> plimsoll::Result<(plimsoll::Callable, Vec<HostTensor>)> {
         let step = self.case.last()?;
         let feeds = self.case.feeds(&self.calls[step], step)?;
@@ -370,7 +370,7 @@ impl Replay<'_> {
         &self.session
     }
 
-    /// What each device will have held in the end.
+    /// The most that each device will have held in the end.
     pub fn planned(&self) -> Vec<u64> {
         self.footprint.needs().iter().map(|need| need.peak.0).collect()
     }

@@ -10,9 +10,9 @@ pub struct Distance {
     pub error: f64,
     /// The element where it is.
     pub element: usize,
-    /// What is there.
+    /// The value.
     pub got: f64,
-    /// What should be there.
+    /// The expected value.
     pub want: f64,
 }
 

@@ -10,7 +10,7 @@ use plimsoll::{Options, PlacementMode, config, model};
 
 use crate::failure::{Failure, OrUsage, Result, not_yet, wrong_use};
 
-/// What is said of devices on the command line.
+/// The options of devices on the command line.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Device options")]
 pub struct DeviceOptions {
@@ -87,7 +87,7 @@ impl DeviceOptions {
     /// The options: those of a recorded case's ConfigProto, then those of `--config`, then the flags; the later overrides.
     ///
     /// # Errors
-    /// Wrong use: values that make no sense, files that cannot be read, and what is not built yet.
+    /// Wrong use: values that make no sense, files that cannot be read, and options that are not built yet.
     pub fn resolve(&self, case_config: Option<&Path>) -> Result<Options> {
         self.refuse_later_work()?;
         let mut options = Options::new();

@@ -1,4 +1,4 @@
-//! What ends a command, with its exit status.
+//! The failure that ends a command, with its exit status.
 
 use std::process::ExitCode;
 
@@ -32,7 +32,7 @@ impl Failure {
             output::note(format_args!("error: {}", self.error));
             return ExitCode::from(1);
         }
-        // The status code says nothing to somebody who mistyped.
+        // The status code says nothing to a user who mistyped.
         output::note(format_args!("error: {}", self.error.message()));
         if let Some(remedy) = self.error.remedy() {
             output::note(format_args!("  hint: {remedy}"));

@@ -29,7 +29,7 @@ pub fn session(devices: &Devices, path: &Path) -> Result<Session> {
     Ok(session().map_err(|error| error.context(path.display()))?)
 }
 
-/// Places a model for these runs beside others, by the rule that the devices were opened with. What was tried is named by the model.
+/// Places a model for these runs beside others, by the rule that the devices were opened with. The model names its attempts.
 pub fn place(devices: &Devices, label: &str, session: &Session, runs: &[Signature], beside: &[&Footprint]) -> Result<Placed> {
     let mut placed = devices.place(session, runs, beside).map_err(|error| match error.code() {
         Code::ResourceExhausted => error.context(label),
@@ -54,14 +54,14 @@ pub fn open(options: &Options, given: &DeviceOptions) -> Result<Devices> {
 
 /// How many logical GPUs the options make of this machine.
 pub fn gpus(options: &Options) -> Result<u32> {
-    // How many CPU devices there are may depend on it: what is asked of those is looked at when devices are opened.
+    // The number of CPU devices may depend on it: options of those are checked when devices are opened.
     let mut options = options.clone();
     options.memory_limits.retain(|limit| !matches!(limit.device, Some((DeviceKind::Cpu, _))));
     let division = Devices::divide(&options).or_usage()?;
     Ok(division.of(DeviceKind::Gpu).count() as u32)
 }
 
-/// Whether the command line makes sense by itself: what else a recorded case's ConfigProto says is seen when it is opened.
+/// Whether the command line makes sense by itself; the rest of a recorded case's ConfigProto is checked when it is opened.
 pub fn check(options: &DeviceOptions) -> Result<()> {
     options.resolve(None)?.simulated_cards(&plimsoll::machine::environment()).or_usage().map(drop)
 }

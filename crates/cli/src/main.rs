@@ -39,7 +39,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The machine's devices, their limits and what is in use
+    /// The machine's devices, their limits and their use
     Devices(On<commands::devices::DevicesArgs>),
     /// Trains a network under hard memory limits
     Train(On<commands::train::TrainArgs>),

@@ -1,8 +1,8 @@
 //! The models of a command line: opened, and asked for by name.
 //!
-//! A name is a tensor or an operation of the graph; of a SavedModel, an argument or a result of the signature that is called.
-//! Where there are several models, `MODEL::NAME` means one of them: by its path as it was typed, by the name of its file or folder
-//! with or without extension, or by its number from 1. A name without a model is for every model that has it.
+//! A name is a tensor or an operation of the graph; of a SavedModel, an argument or a result of the signature that is called. Where
+//! there are several models, `MODEL::NAME` means one of them. MODEL is its path as it was typed, the name of its file or folder
+//! with or without extension, or its number from 1. A name without a model is for every model that has it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub struct Opened {
     call: Option<(String, SignatureDef)>,
 }
 
-/// What is wanted of one model, in names of its graph.
+/// The request to one model, in names of its graph.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Tensors, each with the text that asked for it.
@@ -113,7 +113,7 @@ impl Opened {
         self.graph().find(names::node_of(name)).map(|_| name.to_string())
     }
 
-    /// What a user calls a node that is fed.
+    /// The user's name of a node that is fed.
     pub fn argument_of(&self, node: &str) -> String {
         let inputs = self.call.iter().flat_map(|(_, call)| &call.inputs);
         let argument = inputs.into_iter().find(|(_, info)| model::node_of(&info.name) == node).map(|(name, _)| name);
@@ -151,7 +151,7 @@ impl Models {
     /// values of `checkpoint`, where it has any for them.
     ///
     /// # Errors
-    /// Wrong use for files that are not there and signatures that no model has; what is wrong with a file.
+    /// Wrong use for files that are not there and signatures that no model has; the flaw of a file.
     pub fn open(devices: &Devices, paths: &[PathBuf], signatures: &[String], checkpoint: Option<&Path>) -> Result<Models> {
         let labels: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         let mut calls: Vec<Option<&str>> = vec![None; paths.len()];
@@ -176,7 +176,7 @@ impl Models {
         self.0
     }
 
-    /// Who is meant by `[MODEL::]NAME`: the models, by position, with what the name is in each. There is one at least.
+    /// The models that `[MODEL::]NAME` means, by position, with the name in each. There is one at least.
     ///
     /// # Errors
     /// Wrong use where no model has it.
@@ -195,7 +195,7 @@ impl Models {
             (None, true) => format!("there is no '{name}' in {}", labels[models[0]]),
             (None, false) => format!("there is no '{name}' in the graph"),
         };
-        // What a signature calls its tensors comes before what the graph does.
+        // A signature's names of tensors come before those of the graph.
         let calls = models.iter().filter_map(|&model| self.0[model].call.as_ref());
         let arguments = calls.flat_map(|(_, call)| call.inputs.keys().chain(call.outputs.keys())).map(String::as_str);
         let nodes = models.iter().flat_map(|&model| self.0[model].graph().node_names());
@@ -203,8 +203,8 @@ impl Models {
         Err(Failure::usage(error))
     }
 
-    /// What is wanted of each model: of `[MODEL::]TENSOR[=FILE]` and `[MODEL::]OPERATION`, what it has; where it is asked for
-    /// nothing, all that its signature gives, or what nothing else in its graph uses, if that is one thing only.
+    /// The request to each model: of `[MODEL::]TENSOR[=FILE]` and `[MODEL::]OPERATION`, those that it has. A model without any
+    /// gives all results of its signature, or the one output that no node of its graph uses.
     ///
     /// # Errors
     /// Wrong use for names that no model has, and where it is not clear what to compute.
@@ -235,7 +235,7 @@ impl Models {
             let is_asked = !wanted.fetches.is_empty() || !wanted.targets.is_empty();
             match model.results() {
                 Some(results) if !is_asked => wanted.fetches = results,
-                // A call is made as a whole: what it changes is changed.
+                // A call is made as a whole: if it changes variables, they are changed.
                 Some(results) => wanted.targets.extend(results.iter().map(|result| model::node_of(&result.tensor).to_string())),
                 None if !is_asked => {
                     let ends = Asked::default().of_graph(model.graph(), devices.registry())?;
@@ -248,7 +248,7 @@ impl Models {
         Ok(wanted)
     }
 
-    /// What tells a model from the others on the command line.
+    /// The names that tell a model from the others on the command line.
     fn label(&self, model: usize) -> String {
         let label = &self.0[model].label;
         let is_only = self.0.iter().filter(|other| other.label == *label).count() == 1;

@@ -1,4 +1,4 @@
-//! From the names that a user types to the signature of a graph: what to fetch and run, and what has to be fed.
+//! From the names that a user types to the signature of a graph: fetches, targets and feeds.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -41,7 +41,7 @@ pub fn read_shapes(path: &Path) -> Result<FeedShapes> {
     lines.map(parse_feed_shape).collect()
 }
 
-/// What is asked of a graph.
+/// The request to a graph.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// Tensors.
@@ -51,7 +51,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The part of this that a graph has. Where it has none of it: what nothing else uses, if that is one thing only.
+    /// The part of this that a graph has. Where it has none of it: the one output or operation that no node uses.
     ///
     /// # Errors
     /// Wrong use, with what there is to choose from.
@@ -71,7 +71,7 @@ impl Asked {
         wrong_use(format!("say what to compute, with --fetch TENSOR or --target OPERATION; {}", ends.described()))
     }
 
-    /// What a user may choose from, where this is what nothing else in the graph uses.
+    /// The names to choose from, where these are the outputs that no node of the graph uses.
     pub fn described(&self) -> String {
         let of = |what: &str, names: &[String]| match names {
             [] => None,
@@ -123,7 +123,7 @@ pub fn node_of(name: &str) -> &str {
     }
 }
 
-/// What nothing in the graph uses: tensors with values, and operations to run.
+/// Outputs and operations that no node of the graph uses.
 pub fn ends(graph: &Graph, registry: &Registry) -> Asked {
     let mut used = HashSet::new();
     for node in graph.nodes().values() {
@@ -182,8 +182,8 @@ pub fn conversion(wanted: DataType) -> String {
     format!("convert it: np.save(file, np.load(file).astype('{numpy}'))")
 }
 
-/// The signature of what is asked, with a feed for every tensor that has a shape in `shapes` and for every placeholder that
-/// is needed. `shown` is what a user calls a placeholder.
+/// The signature of the request. It has a feed for every tensor that has a shape in `shapes` and for every placeholder that is
+/// needed. `shown` is what a user calls a placeholder.
 ///
 /// # Errors
 /// Wrong use for names that are not there and for placeholders whose shape is open, with the option to give.

@@ -40,7 +40,7 @@ pub fn print(text: impl std::fmt::Display) {
     let _ = result(text);
 }
 
-/// Writes a line to standard error. Where that cannot be written to, nobody wants to know.
+/// Writes a line to standard error. A standard error that cannot be written to is ignored.
 pub fn note(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! What the system says of this process.
+//! The system's facts about this process.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ impl Drop for OwnFolder {
 /// Makes one among temporary files, which no other user can look into.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn own_folder(what: &str) -> Result<OwnFolder> {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
     let path = std::env::temp_dir().join(format!("plimsoll-{what}-{}-{nanos}", std::process::id()));

@@ -110,7 +110,7 @@ impl Document {
     /// The document as a file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn write(&self, path: &std::path::Path) -> Result<()> {
         trace::write(path, self)
     }

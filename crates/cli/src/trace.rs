@@ -11,7 +11,7 @@ use plimsoll::{Bytes, NodeExecStats, Result, RunMetadata};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What is said of runs.
+/// Options for reports on runs.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TraceArgs {
     /// Print what ran when on which device (of a training, in its last step): a row for each kernel and copy, with how long it waited
@@ -32,7 +32,7 @@ impl TraceArgs {
     /// Writes the trace where it was asked for; the table where that was asked for.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn deliver(&self, runs: &[TracedRun]) -> Result<Option<String>> {
         if let Some(path) = &self.profile {
             write(path, &Document { display_time_unit: "ns", trace_events: events(runs) })?;
@@ -43,7 +43,7 @@ impl TraceArgs {
 
 /// A run that was traced.
 pub struct TracedRun {
-    /// What ran.
+    /// The kernel or copy.
     pub label: String,
     /// When.
     pub metadata: RunMetadata,

@@ -95,7 +95,7 @@ fn parsed(log: &[String]) -> Vec<(&str, usize)> {
     log.iter().map(|line| line.rsplit_once(' ').unwrap()).map(|(name, at)| (name, at.parse().unwrap())).collect()
 }
 
-/// What is said of every case that is not as it should be.
+/// The report on every case that is not as it should be.
 fn held(what: &str, check: impl Fn(&Case) -> Result<(), String>) {
     let cases = cases();
     assert!(!cases.is_empty());
@@ -119,7 +119,7 @@ fn the_log_is_tensorflows() {
         let mut log: Vec<String> = session.placement_log().filter(|line| wanted.contains_key(&*name(line))).collect();
         let mut lines: Vec<String> = case.log.iter().map(|text| line(text.rsplit_once(' ').unwrap())).collect();
         if !read_graph_def(case.graph.as_bytes()).unwrap().library.functions.is_empty() {
-            // Calls and branches are lowered under other names than TensorFlow's, and what comes when depends on those.
+            // Calls and branches are lowered under other names than TensorFlow's, and the order depends on those.
             log.sort();
             lines.sort();
         }
@@ -171,7 +171,7 @@ fn bodies_are_where_tensorflow_places_them() {
     assert!(seen.get() > 20 || folder() != here());
 }
 
-/// Case P72 among them: what cannot be placed does not matter where it is not needed.
+/// Case P72 among them: a node that cannot be placed does not matter where it is not needed.
 #[test]
 fn pruned_graphs_are_placed_run_by_run() {
     held("pruned graphs differ", |case| {
@@ -222,7 +222,7 @@ fn towers_copy_what_tensorflow_sends_and_others_no_more() {
                 let (from, to) = sent.rsplit_once(' ').unwrap().1.split_once('>').unwrap();
                 *theirs.entry((from.parse().unwrap(), to.parse().unwrap())).or_default() += 1;
             }
-            // What is known beforehand is not sent, and an identity on a third device is no stop on the way.
+            // A tensor that is known beforehand is not sent, and an identity on a third device is no stop on the way.
             let total = |copies: &Copies| copies.values().sum::<usize>();
             if (case.name.starts_with("towers") && ours != theirs) || total(&ours) > total(&theirs) {
                 return Err(format!("{ours:?}, and TensorFlow sends {theirs:?}"));

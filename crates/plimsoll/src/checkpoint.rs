@@ -1,8 +1,8 @@
 //! Checkpoints of sessions, in TensorFlow's format (version 2): `P.index`, `P.data-00000-of-00001`, and the file `checkpoint`
 //! beside them, which names the latest.
 //!
-//! Variables are under their names, as `tf.compat.v1.train.Saver` has them. The state of random generators is there too, under
-//! keys that TensorFlow does not ask for, so that a run that is resumed draws the numbers that it would have drawn.
+//! Variables are under their names, as `tf.compat.v1.train.Saver` has them. The state of random generators is there too, under keys
+//! that TensorFlow does not ask for. So a resumed run draws the numbers that it would have drawn.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ use plimsoll_runtime::{CheckpointReader, CheckpointWriter, Checkpoints, Session,
 
 use crate::{Signature, values};
 
-/// What the keys of random generators' states begin with; the node's name follows.
+/// The beginning of the keys of random generators' states; the node's name follows.
 pub const STATE_PREFIX: &str = "_PLIMSOLL_STATE/";
 
-/// What became of a session's variables.
+/// The restored variables of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Those that have their value from the checkpoint, states of random generators included.
@@ -31,7 +31,7 @@ pub struct Restored {
 /// under the final names before it is complete. Steps that run at the same time may be in it in part.
 ///
 /// # Errors
-/// FAILED_PRECONDITION where no variable has a value; INVALID_ARGUMENT where `prefix` names no file; what the file system says.
+/// FAILED_PRECONDITION where no variable has a value; INVALID_ARGUMENT where `prefix` names no file; the file system's error.
 pub fn save(session: &Session, prefix: &Path) -> Result<()> {
     save_with(session, prefix, |_| true, &[])
 }
@@ -61,7 +61,7 @@ pub fn save_with(session: &Session, prefix: &Path, is_wanted: impl Fn(&VariableI
     for variable in &variables {
         writer.add(&key(&variable.name, variable.is_state), &session.read_variable(&variable.name)?)?;
     }
-    // What no run has needed goes from file to file.
+    // A value that no run has needed goes from file to file.
     for StoredVariable { key, name, data_type, shape } in unloaded {
         writer.add_pieces(name, *data_type, shape, &mut |put| session.read_stored(key, &mut |_, piece| put(piece)))?;
     }
@@ -81,7 +81,7 @@ pub fn save_with(session: &Session, prefix: &Path, is_wanted: impl Fn(&VariableI
 /// of its folder.
 ///
 /// # Errors
-/// FAILED_PRECONDITION where it is the latest; what the file system says.
+/// FAILED_PRECONDITION where it is the latest; the file system's error.
 pub fn remove(prefix: &Path) -> Result<()> {
     let (folder, name) = (folder_of(prefix), prefix.file_name().and_then(|name| name.to_str()).unwrap_or_default());
     if let Some(mut state) = read_checkpoint_state(&folder)? {

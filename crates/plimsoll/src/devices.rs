@@ -36,7 +36,7 @@ pub enum PlacementLog {
 }
 
 impl From<plimsoll_runtime::Devices> for Devices {
-    /// Devices that somebody else made, with TensorFlow's operations.
+    /// Devices from another maker, with TensorFlow's operations.
     fn from(inner: plimsoll_runtime::Devices) -> Devices {
         Devices { inner, registry: Arc::new(plimsoll_runtime::standard_registry()), log: PlacementLog::default() }
     }
@@ -84,7 +84,7 @@ impl Devices {
     /// have their values and whose signatures can be called ([`Session::call`]).
     ///
     /// # Errors
-    /// NOT_FOUND where there is no such file; what is wrong with the file, and where; for files of other kinds the error says what
+    /// NOT_FOUND where there is no such file; the flaw of the file and its place; for files of other kinds the error says what
     /// exports them. Otherwise as [`Devices::session`], and for a SavedModel as [`Session::run`] of what restores it.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Session> {
         let path = path.as_ref();
@@ -108,10 +108,10 @@ impl Devices {
     }
 
     /// A session for a graph. With [`Options::log_placement`], the device of every node is written to standard output, as
-    /// [`Session::placement_log`] has it, and what else the placer has to tell to standard error.
+    /// [`Session::placement_log`] has it. The placer's other notes go to standard error.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for device strings that make no sense, and for nodes that ask for a device that is not there where
+    /// INVALID_ARGUMENT for device strings that make no sense. The same for nodes that ask for a device that is not there where
     /// soft placement is off.
     pub fn session(&self, graph: Graph) -> Result<Session> {
         self.session_with(graph, &Values::default(), Vec::new())
@@ -121,7 +121,7 @@ impl Devices {
     /// are read when a run first needs the variables.
     ///
     /// # Errors
-    /// As [`Devices::session`]; NOT_FOUND where files are not there; what is wrong with them.
+    /// As [`Devices::session`]; NOT_FOUND where files are not there; the flaw of a file.
     pub fn session_with(&self, graph: Graph, values: &Values, init: Vec<String>) -> Result<Session> {
         let session = self.unlogged(&graph, values, init)?;
         drop(graph);
@@ -149,7 +149,7 @@ impl Devices {
         if self.inner.options().log_placement {
             session.placement().notes.iter().for_each(note);
             let lines: String = session.placement_log().map(|line| line + "\n").collect();
-            // Where it cannot be written to, nobody wants to know.
+            // A stream that cannot be written to is ignored.
             let _ = match self.log {
                 PlacementLog::Stdout => std::io::stdout().lock().write_all(lines.as_bytes()),
                 PlacementLog::Stderr => std::io::stderr().lock().write_all(lines.as_bytes()),

@@ -11,7 +11,7 @@ use plimsoll_graph::{AttrValue, GraphDef, HostTensor, Shape};
 
 use crate::values::{SavedValues, Values};
 
-/// What a model file or folder holds.
+/// The contents of a model file or folder.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Model {
     /// A graph in the style of TensorFlow 1.
@@ -43,7 +43,7 @@ pub struct SavedGraph {
     pub values: Values,
     /// The operations to run before the first call.
     pub init: Vec<String>,
-    /// What can be called.
+    /// The signatures that can be called.
     pub signatures: BTreeMap<String, SignatureDef>,
 }
 
@@ -128,7 +128,7 @@ pub use plimsoll_base::file_error;
 /// The bytes of a file that the command line names, or of an anonymous pipe (`<(…)`).
 ///
 /// # Errors
-/// What the system says, with its status code and the path; INVALID_ARGUMENT for a named pipe, a device, or more than 2 GiB;
+/// The system's error, with its status code and the path; INVALID_ARGUMENT for a named pipe, a device, or more than 2 GiB;
 /// RESOURCE_EXHAUSTED where this machine has less memory.
 pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     plimsoll_base::read_input(path).map_err(|error| file_error(path, &error))
@@ -137,7 +137,7 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>> {
 /// A plain file of a folder or a data set, open for reading.
 ///
 /// # Errors
-/// What the system says, with its status code and the path; INVALID_ARGUMENT for a pipe, a folder or a device.
+/// The system's error, with its status code and the path; INVALID_ARGUMENT for a pipe, a folder or a device.
 pub fn open_file(path: &Path) -> Result<File> {
     plimsoll_base::open_file(path).map_err(|error| file_error(path, &error))
 }
@@ -145,7 +145,7 @@ pub fn open_file(path: &Path) -> Result<File> {
 /// A file that the command line names, created or emptied; or a device, or a pipe that has a reader.
 ///
 /// # Errors
-/// What the system says, with its status code and the path; INVALID_ARGUMENT for a named pipe that no process reads.
+/// The system's error, with its status code and the path; INVALID_ARGUMENT for a named pipe that no process reads.
 pub fn create_output(path: &Path) -> Result<File> {
     plimsoll_base::create_output(path).map_err(|error| file_error(path, &error))
 }

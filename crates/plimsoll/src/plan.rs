@@ -45,7 +45,7 @@ impl Plan {
         Plan { footprint: footprint.clone(), ..self.clone() }
     }
 
-    /// What every device has to give: to load the variables that are stored, and to run.
+    /// The need of every device: to load the variables that are stored, and to run.
     pub fn footprint(&self) -> &Footprint {
         &self.footprint
     }

@@ -14,7 +14,7 @@ use crate::checkpoint::{self, Restored};
 use crate::model::{find_signature, tensor_of};
 use crate::{Plan, RunMetadata, Signature};
 
-/// What a run is fed: the name of a tensor, `x` or `x:0`, and its value.
+/// A feed of a run: the name of a tensor, `x` or `x:0`, and its value.
 pub type Fed<'a> = (&'a str, HostTensor);
 
 /// A graph on devices, with its variables and plans. Cloning shares it; any number of threads may use it. When the last clone
@@ -60,7 +60,7 @@ impl Session {
         Ok(found.outputs.keys().cloned().zip(values).collect())
     }
 
-    /// What can be called: the signatures of a SavedModel, none for a graph.
+    /// The signatures that can be called: those of a SavedModel, none for a graph.
     pub fn signatures(&self) -> &BTreeMap<String, SignatureDef> {
         &self.signatures
     }
@@ -90,7 +90,7 @@ impl Session {
         Session { signatures: Arc::new(signatures), ..self }
     }
 
-    /// What such a run takes of every device. Limits are not held against it here: see [`Plan::fits`].
+    /// The plan of such a run: what it takes of every device. Limits are not held against it here: see [`Plan::fits`].
     ///
     /// # Errors
     /// TensorFlow's for names and types that make no sense; UNIMPLEMENTED for operations that are not built yet.
@@ -108,7 +108,7 @@ impl Session {
         self.inner.signature(&by_reference(feeds), fetches, targets)
     }
 
-    /// What a run of the signature takes, without values to feed.
+    /// The plan of a signature, without values to feed.
     ///
     /// # Errors
     /// As [`Session::plan`]; UNIMPLEMENTED where shapes depend on elements of a feed that the signature does not hold.
@@ -116,7 +116,7 @@ impl Session {
         Ok(Plan::new(&self.inner, self.inner.plan_signature(signature)?))
     }
 
-    /// The callable of a run with such feeds: what to hold on to where every microsecond counts.
+    /// The callable of a run with such feeds, for loops where every microsecond counts.
     ///
     /// # Errors
     /// As [`Session::run`], but for what happens when it runs.
@@ -127,7 +127,7 @@ impl Session {
     /// Writes a checkpoint that TensorFlow reads: see [`checkpoint::save`].
     ///
     /// # Errors
-    /// FAILED_PRECONDITION where no variable has a value; what the file system says.
+    /// FAILED_PRECONDITION where no variable has a value; the file system's error.
     pub fn save(&self, prefix: impl AsRef<Path>) -> Result<()> {
         checkpoint::save(&self.inner, prefix.as_ref())
     }
@@ -154,8 +154,8 @@ impl Session {
         self.inner.graph().nodes().iter().filter_map(move |(id, node)| Some((node, device(id)?)))
     }
 
-    /// What TensorFlow's `log_device_placement` prints: `name: (operation): device` for every node, in the order in which they
-    /// were placed. Nodes of control flow move afterwards: [`Session::placements`] says where they run.
+    /// The text of TensorFlow's `log_device_placement`: `name: (operation): device` for every node, in the order in which they were
+    /// placed. Nodes of control flow move afterwards: [`Session::placements`] says where they run.
     pub fn placement_log(&self) -> impl Iterator<Item = String> {
         let (graph, specs, placement) = (self.inner.graph(), self.inner.devices().specs(), self.inner.placement());
         placement.order.iter().map(move |id| {

@@ -10,9 +10,9 @@ use crate::model::{self, Model, SavedGraph};
 use crate::values::Values;
 use crate::{Devices, PlacementMode, Session};
 
-/// Models that are to share devices, each with what will be run of it, one after the other: its initializer, at last its steps. Opened
-/// together they are placed by [`PlacementMode`]: by TensorFlow's rules each for itself, or by first fit, where a model that has
-/// no room beside those before it goes to the next device, or in pieces to several, or takes its turn.
+/// Models that are to share devices, each with what will be run of it, one after the other: its initializer, at last its steps.
+/// Opened together they are placed by [`PlacementMode`]: by TensorFlow's rules each for itself, or by first fit. By first fit a
+/// model without room beside those before it goes to the next device, or in pieces to several, or takes its turn.
 ///
 /// ```no_run
 /// # use plimsoll::{Devices, Options, PlacementMode, Signature};
@@ -46,9 +46,9 @@ struct OneOfSeveral {
 pub struct Opened {
     /// Their sessions, in the order of the models. Variables of SavedModels have their values.
     pub sessions: Vec<Session>,
-    /// What they take of each device, and whether they run side by side or in turn.
+    /// The sum of what they take of each device, and whether they run side by side or in turn.
     pub joint: Joint,
-    /// What was tried to place them by first fit, a line each: the last one of a model is where it is.
+    /// The attempts to place them by first fit, a line each: the last one of a model is where it is.
     pub log: Vec<String>,
 }
 
@@ -57,9 +57,9 @@ pub struct Opened {
 pub struct Placed {
     /// The session. Nothing has run.
     pub session: Session,
-    /// What it takes of each device.
+    /// Its footprint on each device.
     pub footprint: Footprint,
-    /// What was tried, a line each, the last of it chosen; nothing but by first fit.
+    /// The attempts, a line each, the last of them chosen; nothing but by first fit.
     pub log: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ impl<'a> Several<'a> {
     /// Places them, and restores SavedModels.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED where one of them fits in no way by itself; what planning and restoring say.
+    /// RESOURCE_EXHAUSTED where one of them fits in no way by itself; the errors of planning and restoring.
     pub fn open(self) -> Result<Opened> {
         let mut placed: Vec<(OneOfSeveral, Footprint)> = Vec::with_capacity(self.models.len());
         let mut log = Vec::new();
@@ -134,12 +134,12 @@ impl Devices {
     }
 
     /// Places a session's graph by [`PlacementMode`] for these runs, one after the other, beside models that take this at the same
-    /// time, and by first fit beside what other programs have of the cards now. By TensorFlow's rules it is where it was; by first
-    /// fit it is a new session, and the old one should go. What fits in no way beside the other models is placed as if they were
-    /// not there: it has to take its turn, as [`Joint`] says.
+    /// time. By first fit it also leaves room for other programs' present use of the cards. By TensorFlow's rules it is where it
+    /// was; by first fit it is a new session, and the old one should go. A model that fits in no way beside the others is placed as
+    /// if they were not there: it has to take its turn, as [`Joint`] says.
     ///
     /// # Errors
-    /// By first fit RESOURCE_EXHAUSTED where it fits in no way by itself, with all that was tried; what planning says.
+    /// By first fit RESOURCE_EXHAUSTED where it fits in no way by itself, with all attempts; the errors of planning.
     pub fn place(&self, session: &Session, runs: &[Signature], beside: &[&Footprint]) -> Result<Placed> {
         if self.options().placement != PlacementMode::FirstFit {
             let mut footprint = Footprint::new(self.specs());
@@ -149,7 +149,7 @@ impl Devices {
             }
             return Ok(Placed { session: session.clone(), footprint, log: Vec::new() });
         }
-        // What other programs have of the cards is not there for this one.
+        // Memory of the cards that other programs have is not there for this one.
         let elsewhere = self.memory_out_of_reach()?;
         let mut taken = elsewhere.clone();
         for footprint in beside {

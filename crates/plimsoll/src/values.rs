@@ -1,4 +1,7 @@
 //! Where the variables of a model have their values from: the files of a SavedModel, a checkpoint, or both.
+//!
+//! Loading belongs to the promise. Values are read when a plan that touches their variables is loaded. They go piece by piece
+//! through one buffer of at most 64 KiB, which the footprint counts. A variable that no run touches is never read.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -57,7 +60,7 @@ impl Values {
     /// The files, for a graph with calls inlined; and the operations that restore in ways of their own and have to run.
     ///
     /// # Errors
-    /// NOT_FOUND where a checkpoint is not there; what is wrong with it.
+    /// NOT_FOUND where a checkpoint is not there; its flaw.
     pub(crate) fn open(&self, graph: &Graph) -> Result<Opened> {
         let mut opened = Opened::default();
         if let Some(path) = &self.checkpoint {
@@ -176,7 +179,7 @@ impl Stored for Files {
     }
 }
 
-/// What the restoring operations of a SavedModel do.
+/// The restoring operations of a SavedModel.
 #[derive(Debug, Default)]
 struct Restoring {
     /// Variables that get a tensor of the files as it is: names there, by the keys of variables.

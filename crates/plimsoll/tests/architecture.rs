@@ -47,7 +47,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
 /// Crates without `unsafe`.
 const SAFE: &[&str] = &["base", "request", "graph", "formats", "ops", "plan", "runtime", "share", "plimsoll", "train", "cli"];
 
-/// Libraries that are loaded into programs which know nothing of them: what their functions know has no other place than statics.
+/// Libraries that are loaded into programs which know nothing of them: statics are the only place for the state of their functions.
 const LOADED: &[&str] = &["shim", "mock-driver"];
 
 /// Every crate of the workspace with what it depends on (not for tests, not for builds).

@@ -1,4 +1,4 @@
-//! Damaged graphs, the whole way: parsed or made, resolved, placed, planned and run under a small line. Whatever comes out is a
+//! Damaged graphs, the whole way: parsed or made, resolved, placed, planned and run under a small line. The result is always a
 //! value or an error; nothing panics, hangs or takes memory beyond the line.
 //!
 //! `PLIMSOLL_MUTATIONS=100000` makes it that many.

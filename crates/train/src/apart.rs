@@ -39,7 +39,7 @@ struct Runs {
     push: Callable,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared<'a> {
     source: Mutex<&'a mut dyn BatchSource>,
     /// Steps that were begun.
@@ -54,7 +54,7 @@ impl Stepper {
     /// Steps of one tower with `each` examples, and what they take: all runs of all towers at once.
     ///
     /// # Errors
-    /// What planning says.
+    /// The errors of planning.
     pub fn new(session: &Session, towers: &[Apart], components: &[Component], each: u64) -> Result<(Stepper, Stage)> {
         let mut built = Vec::with_capacity(towers.len());
         let mut lanes = Vec::with_capacity(towers.len() + 1);
@@ -106,10 +106,10 @@ impl Stepper {
         Ok(())
     }
 
-    /// Takes `count` steps, or fewer where somebody asks to stop; how many, and the last one.
+    /// Takes `count` steps, or fewer where a stop is asked for. Returns how many, and the last one.
     ///
     /// # Errors
-    /// What reading the data and running the graph say. Every tower has come to the end of its step then.
+    /// The errors of reading the data and running the graph. Every tower has come to the end of its step then.
     pub fn run(
         &mut self,
         session: &Session,

@@ -40,7 +40,7 @@ pub struct Order {
 /// Writes a checkpoint of all variables but `copies` (by name) and makes it the folder's latest; its prefix.
 ///
 /// # Errors
-/// What the file system says; FAILED_PRECONDITION where variables have no values.
+/// The file system's error; FAILED_PRECONDITION where variables have no values.
 pub fn save(folder: &Path, session: &Session, copies: &[String], progress: &Progress) -> Result<PathBuf> {
     let scalar = HostTensor::scalar::<i64>;
     let mut others = vec![(STEP, scalar(progress.step as i64))];

@@ -1,4 +1,4 @@
-//! What a training takes of each device, all of its plans together, before any of them has run.
+//! The promise of a training: the bytes of each device for all of its plans together, before any of them has run.
 
 use plimsoll::{Bytes, DeviceSpec, Error, Footprint, Need, Plan, Result};
 
@@ -11,7 +11,7 @@ pub struct Promise {
     footprint: Footprint,
 }
 
-/// What is there at the same time.
+/// The plans that are there at the same time.
 #[derive(Clone, Debug)]
 pub enum Stage {
     /// The memory of one plan.
@@ -40,7 +40,7 @@ impl Promise {
         self.footprint.check()
     }
 
-    /// What [`Promise::check`] would say if the line of that device were one byte below its peak; none where it needs nothing.
+    /// The refusal of [`Promise::check`] if the line of that device were one byte below its peak; none where it needs nothing.
     pub fn one_byte_less(&self, index: usize) -> Option<Error> {
         let peak = self.devices().get(index)?.peak;
         let mut specs = self.specs.clone();

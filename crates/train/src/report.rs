@@ -1,4 +1,4 @@
-//! How towers fare: how long they wait, what is moved for them, how old the variables are that they compute with.
+//! The report on towers: their waiting, the bytes moved for them, the age of the variables that they compute with.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub struct TowerReport {
     pub device: String,
     /// The steps in which it took part.
     pub steps: u64,
-    /// What its runs took, from asking to the end.
+    /// The time of its runs, from asking to the end.
     pub running: Duration,
     /// The part of it in which nothing of the tower was computed: its variables were with another tower, its device waited for
     /// another, or for a thread.

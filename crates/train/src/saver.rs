@@ -27,7 +27,7 @@ pub enum Every {
 pub struct Saver {
     folder: PathBuf,
     every: Vec<Every>,
-    /// What was written here and is there, with its step; the oldest first.
+    /// The checkpoints that were written here and are there, with their steps; the oldest first.
     kept: VecDeque<(u64, PathBuf)>,
     saved: Instant,
 }

@@ -32,7 +32,8 @@ impl Stepper {
     /// Steps of which every tower takes `each` examples, and what they take.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where towers are not fed what examples consist of, or the loss is no scalar; what planning says.
+    /// INVALID_ARGUMENT where the feeds of towers are not the components of examples, or the loss is no scalar; the errors of
+    /// planning.
     pub fn new(session: &Session, steps: &Together, components: &[Component], each: u64) -> Result<(Stepper, Stage)> {
         let signature = Stepper::signature(steps, components, each)?;
         let plan = session.plan_signature(&signature)?;
@@ -56,7 +57,7 @@ impl Stepper {
         Ok((stepper, Stage::Alone(Box::new(plan))))
     }
 
-    /// What a step runs.
+    /// The signature of a step.
     ///
     /// # Errors
     /// INVALID_ARGUMENT where towers are not fed what examples consist of.
@@ -84,7 +85,7 @@ impl Stepper {
     /// Takes a step; the loss of its batch.
     ///
     /// # Errors
-    /// What reading the data and running the graph say.
+    /// The errors of reading the data and running the graph.
     pub fn step(&mut self, session: &Session, source: &mut dyn BatchSource) -> Result<Option<f32>> {
         self.step_by(session, source, |callable, feeds, fetches, times| callable.run_timed(feeds, fetches, times))?;
         self.loss.as_ref().map(number).transpose()
@@ -102,7 +103,7 @@ impl Stepper {
     /// Prepares a step: its variables have storage, and those in files their values.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED where a line has no room; what is wrong with the files.
+    /// RESOURCE_EXHAUSTED where a line has no room; the flaw of the files.
     pub fn load(&mut self, session: &Session) -> Result<()> {
         self.callable = Some(session.callable(&self.signature)?);
         Ok(())
@@ -152,7 +153,7 @@ impl Stepper {
     }
 }
 
-/// What is copied to and from a device that is not the variables' own.
+/// The bytes copied to and from a device that is not the variables' own.
 fn moved(transfers: &[Transfer], device: usize, home: Option<usize>) -> u64 {
     let touches = |transfer: &&Transfer| transfer.from == device || transfer.to == device;
     if Some(device) == home { 0 } else { transfers.iter().filter(touches).map(|transfer| transfer.bytes).sum() }

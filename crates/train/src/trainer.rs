@@ -12,7 +12,7 @@ use crate::promise::{Promise, Stage};
 use crate::report::Report;
 use crate::together;
 
-/// What can be said of a training.
+/// The options of a training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Replicas of the network.
@@ -21,7 +21,7 @@ pub struct Config {
     pub batch_size: u64,
     /// How variables learn; the model's own way where it is not said.
     pub optimizer: Option<OptimizerKind>,
-    /// How fast; what suits model and optimizer where it is not said.
+    /// The rate; by default one that suits model and optimizer.
     pub learning_rate: Option<f32>,
     /// Decides first values and the order of examples.
     pub seed: i64,
@@ -62,7 +62,7 @@ pub struct Trainer {
     session: Session,
     placement_log: Vec<String>,
     promise: Promise,
-    /// What gives variables their first values; none where they are all in files.
+    /// The target that gives variables their first values; none where they are all in files.
     init: Option<Signature>,
     evaluation: Option<Signature>,
     averaged: Option<Signature>,
@@ -94,8 +94,8 @@ impl Trainer {
     /// A training of a model, planned. Moving averages are kept where the model has them.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where the batch cannot be divided evenly among the towers that share it, or nothing of it is left; what
-    /// building the graph says; as [`Trainer::with_graph`].
+    /// INVALID_ARGUMENT where the batch cannot be divided evenly among the towers that share it, or nothing of it is left. The
+    /// errors of building the graph. As [`Trainer::with_graph`].
     pub fn new(devices: &Devices, model: &Model, data: DataSet, config: &Config) -> Result<Trainer> {
         let Config { towers, batch_size, seed, is_async, .. } = *config;
         let sharing = if is_async { 1 } else { towers as u64 };
@@ -113,9 +113,9 @@ impl Trainer {
     /// order of the examples.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for a batch of more examples than there are, for names that are not there, for feeds of other types or shapes than the graph's, and for a loss that is
-    /// no scalar of float or double; what planning says; RESOURCE_EXHAUSTED, with the shortfall, the largest holders and what
-    /// would help, where the peak of the training is over a line.
+    /// INVALID_ARGUMENT for a batch of more examples than there are, for names that are not there, for feeds of other types or
+    /// shapes than the graph's, and for a loss that is no scalar of float or double. The errors of planning. RESOURCE_EXHAUSTED
+    /// where the peak of the training is over a line, with the shortfall, the largest holders and a remedy.
     pub fn with_graph(devices: &Devices, graph: Graph, parts: Parts, data: DataSet, each: u64, seed: i64) -> Result<Trainer> {
         let taken = match &parts.steps {
             Steps::Together(steps) => each.saturating_mul(steps.feeds.len() as u64),
@@ -193,7 +193,7 @@ impl Trainer {
         &self.promise
     }
 
-    /// What was tried to place it by first fit, a line each, the last of it chosen; nothing by TensorFlow's rules.
+    /// The attempts to place it by first fit, a line each, the last of them chosen; nothing by TensorFlow's rules.
     pub fn placement_log(&self) -> &[String] {
         &self.placement_log
     }
@@ -220,7 +220,7 @@ impl Trainer {
     /// TensorFlow wrote says how many steps were taken (`global_step`), and nothing of the data: examples come from the first on.
     ///
     /// # Errors
-    /// As [`checkpoint::restore`]; what running the graph says.
+    /// As [`checkpoint::restore`]; the errors of running the graph.
     pub fn start(&mut self, resume: Option<&Path>) -> Result<()> {
         self.release();
         // The initializer runs before a restore, too: it gives all variables storage, in one piece.
@@ -246,7 +246,7 @@ impl Trainer {
     /// Takes a step. Where towers step together, nothing is allocated from the second on, until something else is done.
     ///
     /// # Errors
-    /// What running the graph says.
+    /// The errors of running the graph.
     pub fn step(&mut self) -> Result<Step> {
         let last = self.run(self.step + 1, &|| false, &|_| {})?;
         last.ok_or_else(|| Error::internal("no step was taken"))
@@ -256,7 +256,7 @@ impl Trainer {
     /// every step; where each tower takes its own, they may come out of order, and from several threads.
     ///
     /// # Errors
-    /// What running the graph or reading the data says.
+    /// The errors of running the graph or reading the data.
     pub fn run(&mut self, until: u64, is_over: &(dyn Fn() -> bool + Sync), show: &(dyn Fn(Step) + Sync)) -> Result<Option<Step>> {
         if !self.is_started {
             self.start(None)?;
@@ -285,7 +285,7 @@ impl Trainer {
     /// tower's step, with what each is.
     ///
     /// # Errors
-    /// What running the graph says.
+    /// The errors of running the graph.
     pub fn step_with_stats(&mut self) -> Result<(Step, Vec<(&'static str, RunMetadata)>)> {
         if !self.is_started {
             self.start(None)?;
@@ -304,7 +304,7 @@ impl Trainer {
     /// How well the network does on the held-out examples now.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION where there are none, or the graph says nothing of them; what running it says.
+    /// FAILED_PRECONDITION where there are none, or the graph does not have them; the errors of running it.
     pub fn evaluate(&mut self) -> Result<Evaluation> {
         let nothing = || Error::failed_precondition("this training has no examples to test with");
         self.evaluate_with(self.evaluation.clone().ok_or_else(nothing)?)
@@ -313,7 +313,7 @@ impl Trainer {
     /// As [`Trainer::evaluate`], with the moving averages in place of the variables; none where the training has none.
     ///
     /// # Errors
-    /// What running the graph says.
+    /// The errors of running the graph.
     pub fn evaluate_averages(&mut self) -> Result<Option<Evaluation>> {
         self.averaged.clone().map(|signature| self.evaluate_with(signature)).transpose()
     }

@@ -13,7 +13,7 @@ use crate::device_options::DeviceOptions;
 use crate::failure::Result;
 use crate::{output, process, profile};
 
-/// What is timed.
+/// The case, and how often its last step runs.
 #[derive(Args)]
 pub struct BenchArgs {
     /// A folder with a case.json

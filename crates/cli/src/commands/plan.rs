@@ -14,7 +14,7 @@ use crate::models::{Models, Opened};
 use crate::names::{self, FeedShapes};
 use crate::{load, output};
 
-/// What is planned.
+/// The models, and the request to them.
 #[derive(Args)]
 pub struct PlanArgs {
     /// GraphDefs (.pb, .pbtxt) or SavedModel folders; several are planned side by side and in turn. A name below is then for every
@@ -122,7 +122,7 @@ struct Document {
     /// On the virtual clock, of all models; null where no device has one.
     predicted_step_seconds: Option<f64>,
     nodes: Vec<NodeEntry>,
-    /// What a step copies between devices, if it does.
+    /// The copies of a step between devices, if there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     transfers: Vec<TransferEntry>,
     /// Of several models, how they can run: `side_by_side`, `in_turn` or `never`.

@@ -21,7 +21,7 @@ const NO_LEASE: u8 = 125;
 /// The exit status where time was over, or the cards were not used for too long.
 const TIMED_OUT: u8 = 124;
 
-/// What a program runs under.
+/// The lease of a program, and the program.
 #[derive(Args)]
 #[command(
     after_help = "Exit status: the program's; 124 after --timeout and --idle-timeout, 125 where there was no lease, 126 or 127 where the program could \
@@ -43,7 +43,7 @@ pub struct RunArgs {
     /// The name in listings
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// What listings show as the program, instead of the command
+    /// The name in listings, instead of the command
     #[arg(long, value_name = "TEXT", hide = true)]
     program: Option<String>,
     /// The rung that holds the program to its lease; refused where that is not possible [default: the best there is]
@@ -123,7 +123,7 @@ impl LeaseArgs {
         Ok(Cards::find(&options, &environment())?)
     }
 
-    /// What is asked for. If no cards are named it is one, or none where no card is seen and no memory is asked for.
+    /// The request for a lease. If no cards are named it is one, or none where no card is seen and no memory is asked for.
     ///
     /// # Errors
     /// Wrong use.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::failure::{OrUsage, Result, wrong_use};
 use crate::output;
 
-/// What is set up.
+/// The group, and the bounds on priorities.
 #[derive(Args)]
 #[command(
     after_help = "Needs root. Again is as good as once, and changes what is said.\nExamples:\n  sudo plimsoll setup --group lab\n  sudo \

@@ -15,7 +15,7 @@ use super::run::LeaseArgs;
 use crate::failure::{OrUsage, Result, wrong_use};
 use crate::output;
 
-/// What is swept, and under what.
+/// The grid, the lease of each run, and the program.
 #[derive(Args)]
 #[command(
     after_help = "The result of a run is the last line of its output that is a JSON object. Runs that ended well are not run again when \
@@ -187,7 +187,7 @@ fn first_number(done: &[Option<Done>]) -> Option<String> {
     done.iter().flatten().find_map(|done| numbers(done).into_iter().next()).map(|(name, _)| name)
 }
 
-/// What was run to its end, the best first; what has no such number, last.
+/// Runs that came to their end, the best first; those without such a number, last.
 fn sorted(outcome: &Outcome, metric: Option<&str>, best: Option<Best>) -> Vec<Done> {
     let mut all: Vec<Done> = outcome.done.iter().flatten().cloned().collect();
     let Some(metric) = metric else { return all };

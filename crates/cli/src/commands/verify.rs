@@ -12,7 +12,7 @@ use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// What is replayed.
+/// The cases.
 #[derive(Args)]
 pub struct VerifyArgs {
     /// Folders with a case.json
@@ -20,7 +20,7 @@ pub struct VerifyArgs {
     cases: Vec<PathBuf>,
 }
 
-/// What came of a case.
+/// The verdict on a case.
 #[derive(Debug, Default, Serialize)]
 struct Verdict {
     name: String,

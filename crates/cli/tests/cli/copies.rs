@@ -1,4 +1,4 @@
-//! What towers on cards copy: every variable once to each tower with its part of the batch, every gradient once back.
+//! The copies of towers on cards: every variable once to each tower with its part of the batch, every gradient once back.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What `--json` prints.
+//! The documents of `--json`.
 
 use serde_json::Value;
 

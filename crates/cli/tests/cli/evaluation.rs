@@ -140,7 +140,7 @@ fn networks_go_where_there_is_room() {
         assert!(of_model.iter().all(|node| node["device"].as_str().unwrap().ends_with(device)), "{of_model:?}");
     }
 
-    // What was recorded stays what it is, and a case says what was tried.
+    // A recorded case stays as it is, and names its attempts.
     let said = plimsoll("verify mlp_adam_resource --placement first-fit --sim-gpus 1x4GiB --memory-limit GPU:0=8MiB");
     assert_eq!(said.code, 0, "{}", said.out);
     assert!(said.err.contains("mlp_adam_resource: whole on GPU:0: fits: "), "{}", said.err);

@@ -1,4 +1,4 @@
-//! What is in the place of a file: a named pipe, a file of holes, a link that leads elsewhere.
+//! Odd files: a named pipe, a file of holes, a link that leads elsewhere.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{Folder, Said, cases, plimsoll, said, state_dir};
 
-/// Runs a command that must not wait for another process. What it says anywhere is in `err`.
+/// Runs a command that must not wait for another process. Its output on both streams is in `err`.
 fn at_once(args: &str) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command.args(args.split_whitespace()).current_dir(cases()).env_remove("PLIMSOLL_SIM_GPUS").env("PLIMSOLL_NVML", "");
@@ -59,7 +59,7 @@ const USES: &[(&str, &str)] = &[
     ("DIR/data_batch_1.bin", "train cifar10 --data DIR"),
 ];
 
-/// Runs each command with its file made by `make`; what it says has one of the words.
+/// Runs each command with its file made by `make`; its output has one of the words.
 fn in_the_place_of_a_file(name: &str, make: fn(&Path), words: &[&str]) {
     for (number, (file, command)) in USES.iter().enumerate() {
         let folder = Folder::new(&format!("{name}-{number}"));

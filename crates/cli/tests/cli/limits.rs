@@ -3,7 +3,7 @@
 use super::{cases, document, plimsoll, said};
 use std::process::Command;
 
-/// What a process may hold beside the lines of its devices.
+/// The bytes that a process may hold beside the lines of its devices.
 const OVERHEAD: u64 = 40 << 20;
 
 fn minimum_of(case: &str) -> u64 {
@@ -152,7 +152,7 @@ fn models_take_turns_where_their_sum_is_over_a_line() {
     let said = plimsoll(&format!("eval {models} {feeds} --parallel --memory-limit CPU:0={}B", 2 * minimum - 1));
     assert!(said.err.starts_with("note: the models take turns (CPU:0 needs "), "{}", said.err);
 
-    // What was planned is how they run.
+    // They run as they were planned.
     let plan = |more: &str, limit: u64| {
         let said = plimsoll(&format!("plan {models} --json --memory-limit CPU:0={limit}B {more}"));
         let plan: serde_json::Value = serde_json::from_str(&said.out).unwrap();

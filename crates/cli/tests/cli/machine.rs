@@ -1,4 +1,4 @@
-//! `plimsoll devices`: cards of a driver (a library of ours plays it), simulated cards, and who holds what.
+//! `plimsoll devices`: cards of a driver (a library of ours plays it), simulated cards, and their holders.
 
 #[path = "../../../device-cuda/tests/mock/mod.rs"]
 mod mock;
@@ -223,7 +223,7 @@ fn watching_goes_on_until_somebody_stops_it() {
         assert!(serde_json::from_str::<Value>(&line).unwrap()["devices"].is_array(), "{line}");
     }
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    // What it still says is read, so that it is the signal that ends it.
+    // The rest of its output is read, so that it is the signal that ends it.
     out.read_to_end(&mut Vec::new()).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
 
@@ -262,7 +262,7 @@ fn leases_of_a_drivers_cards_are_seen_beside_what_others_use() {
     while !document("", &variables)["processes"].to_string().contains("\"mine\"") {
         assert!(begin.elapsed() < Duration::from_secs(30));
     }
-    // Not before: who waits for so much has it kept free.
+    // Not before: a waiter for so much has it kept free.
     let mut late = command("run --quiet --gpus 0, --memory 14GiB --wait --priority 3 --name late -- true", &variables);
     let _waiter = Started(late.spawn().unwrap());
     let seen = loop {
@@ -292,7 +292,7 @@ fn leases_of_a_drivers_cards_are_seen_beside_what_others_use() {
     assert!(table.contains(" watched ") && table.contains("card last used: ") && table.contains("; memory last changed: "), "{table}");
 }
 
-/// A process that is stopped in a change of the ledger is in nobody's way who only looks.
+/// A process that is stopped in a change of the ledger does not block a process that only looks.
 #[test]
 fn a_process_stopped_in_a_change_is_named() {
     let has = Command::new("sh").args(["-c", "command -v flock"]).output().is_ok_and(|output| output.status.success());
@@ -312,7 +312,7 @@ fn a_process_stopped_in_a_change_is_named() {
     let mut line = String::new();
     BufReader::new(stopped.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let pid = stopped.0.id();
-    // As a process that changes the ledger says who it is.
+    // As a process that changes the ledger identifies itself.
     let ledger = std::fs::File::options().write(true).open(&file).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&ledger, &pid.to_le_bytes(), 12).unwrap();
     let seen = document("", &variables);

@@ -21,7 +21,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// What a call of the program did.
+/// The outcome of a call of the program.
 struct Said {
     code: i32,
     out: String,

@@ -158,7 +158,7 @@ fn a_sweep_runs_and_goes_on() {
     assert_eq!(sweep("m=1", "").code, 2, "nothing in the command uses it");
 }
 
-/// What stands in the way of a sweep ends it, with programs that would rather not.
+/// An obstacle of a sweep ends it, with programs that would rather not.
 #[test]
 fn a_sweep_that_cannot_go_on_ends_its_programs() {
     let folder = Folder::new("stubborn");

@@ -1,4 +1,4 @@
-//! What the user sees: `transcript.txt` holds commands and what they print. `PLIMSOLL_BLESS=1` writes it anew.
+//! The user's view: `transcript.txt` holds commands and their output. `PLIMSOLL_BLESS=1` writes it anew.
 //!
 //! Lines that begin with `$ ` are commands, run in `tests/cases`. Below them: standard output as it is, standard error with
 //! `! ` before each line, and `exit N` where the status is not 0. Sizes and times depend on the machine: they read `#`.
@@ -35,7 +35,7 @@ fn says_what_it_said() {
     assert_eq!(got.lines().count(), wanted.lines().count());
 }
 
-/// What the listing of devices calls this processor.
+/// The name of this processor in the listing of devices.
 fn architecture() -> String {
     let listing = document("devices --json --intra-op 1");
     let description = listing["devices"][0]["description"].as_str().expect("a description");

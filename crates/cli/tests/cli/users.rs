@@ -1,4 +1,4 @@
-//! `plimsoll setup`, and users who share a ledger. Acting as other users needs root.
+//! `plimsoll setup`, and users that share a ledger. Acting as other users needs root.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -95,7 +95,7 @@ impl Case {
         Ok(values)
     }
 
-    /// What every device is promised to hold at most.
+    /// The most that every device is promised to hold.
     fn promised(&self, devices: u32, limits: &[Bytes]) -> Result<Footprint> {
         let (devices, session) = self.open(devices, 1, limits)?;
         let mut footprint = Footprint::new(devices.specs());
@@ -109,7 +109,7 @@ impl Case {
     /// That with limits of what is promised it holds just that, and is refused with one byte less.
     ///
     /// # Errors
-    /// What is not so.
+    /// The broken promise.
     fn at_the_line(&self, count: u32) -> Result<(), String> {
         let text = |error: Error| error.to_string();
         let peaks: Vec<Bytes> = self.promised(count, &[]).map_err(text)?.needs().iter().map(|need| need.peak).collect();
@@ -150,7 +150,7 @@ impl Case {
         std::fs::write(to.join(&self.graph), formats::write_graph_def(&graph)).expect("it can be written");
     }
 
-    /// What of the values is not what TensorFlow gave.
+    /// The values that differ from TensorFlow's.
     fn misses(&self, values: &[HostTensor]) -> Vec<String> {
         let fetches = self.steps.iter().enumerate().flat_map(|(number, step)| step.fetches.iter().map(move |fetch| (number, fetch)));
         let miss = |((number, (name, file)), got): ((usize, (&String, &String)), &HostTensor)| {
@@ -205,7 +205,7 @@ impl Case {
     }
 }
 
-/// What a run gives; nothing where it has to fail, and does.
+/// The result of a run; nothing where it has to fail, and does.
 fn ran(values: Result<Vec<HostTensor>>, code: Option<&str>) -> Result<Vec<HostTensor>> {
     match (values, code) {
         (Err(error), Some(code)) if error.code().name() == code => Ok(Vec::new()),

@@ -15,7 +15,7 @@ struct Refusal {
     name: String,
     /// The status code, as `INVALID_ARGUMENT`.
     code: String,
-    /// What the message says among other things.
+    /// A part of the message.
     message: String,
     feeds: BTreeMap<String, Value>,
     fetches: Vec<String>,

@@ -126,8 +126,8 @@ fn a_killed_training_leaves_its_latest_checkpoint() {
         child.kill().unwrap();
         child.wait().unwrap();
         let is_ensemble = !member.is_empty();
-        // A network of an ensemble is asked to end when its program is gone, and may write one more at the step that it is at. A
-        // sixth is named from when it is written until the oldest is gone; a training that was killed in between stays so.
+        // A network of an ensemble is asked to end when its program is gone. It may write one more checkpoint, at the step that it
+        // is at. A sixth is named from when it is written until the oldest is gone; a training that was killed in between stays so.
         while is_ensemble && names().len() != 5 && begin.elapsed().as_secs() < 60 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }

@@ -1,4 +1,4 @@
-//! Seeing the machine: its cards, real and simulated, what they are divided into, and who holds what.
+//! Seeing the machine: its cards, real and simulated, their logical devices, and their holders.
 //!
 //! ```no_run
 //! # fn main() -> plimsoll::Result<()> {
@@ -35,26 +35,26 @@ pub struct View {
     pub no_driver: Option<String>,
     /// The cards: real ones, then simulated ones, each in the order of PCI bus ids.
     pub cards: Vec<SeenCard>,
-    /// What a program with these options and variables gets.
+    /// The logical devices of a program with these options and variables.
     pub devices: Vec<Part>,
     /// Whose leases are shown; none where there are no cards to share.
     pub ledger: Option<Scope>,
-    /// Who holds memory of cards: by card, most first.
+    /// The holders of memory of cards: by card, most first.
     pub processes: Vec<Process>,
-    /// Who waits for memory of cards, in the order of the queue.
+    /// The waiters for memory of cards, in the order of the queue.
     pub waiters: Vec<Waiter>,
-    /// What TensorFlow logs when it creates these devices.
+    /// TensorFlow's log when it creates these devices.
     pub start_log: Vec<String>,
-    /// What is wrong with a ledger: it cannot be used, or a process keeps it locked.
+    /// The flaw of a ledger: it cannot be used, or a process keeps it locked.
     pub warnings: Vec<String>,
-    /// What was found, what was not, and why, as sentences.
+    /// The findings, missing things and reasons, as sentences.
     pub notes: Vec<String>,
 }
 
-/// A card, with what changes. What is not there is not known.
+/// A card, with what changes. A missing field is not known.
 #[derive(Clone, Debug)]
 pub struct SeenCard {
-    /// What it is; its ordinal counts real and simulated ones each for themselves.
+    /// The card; its ordinal counts real and simulated ones each for themselves.
     pub device: PhysicalDevice,
     /// The number under which a program sees it, by CUDA_DEVICE_ORDER and CUDA_VISIBLE_DEVICES; none if it is hidden.
     pub cuda_ordinal: Option<u32>,
@@ -68,7 +68,7 @@ pub struct SeenCard {
     pub outside: Option<Bytes>,
     /// Used by programs.
     pub used: Option<Bytes>,
-    /// What may still be taken.
+    /// The bytes that may still be taken.
     pub free: Option<Bytes>,
     /// Percent of the time in which something ran.
     pub utilisation: Option<u32>,
@@ -88,12 +88,12 @@ pub struct SeenCard {
     pub mig: bool,
 }
 
-/// A logical device: what a program gets.
+/// A logical device of a program.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// Its name, limit and all that was decided about it.
     pub device: LogicalDevice,
-    /// What it physically is.
+    /// Its hardware.
     pub description: String,
     /// Its card's place in [`View::cards`].
     pub card: Option<usize>,
@@ -108,7 +108,7 @@ pub struct Process {
     pub pid: u32,
     /// Its user, where users share the ledger and it has a lease.
     pub user: Option<UserId>,
-    /// What it does there.
+    /// Its use of the card.
     pub kind: ProcessKind,
     /// The program and its arguments, where that may be known.
     pub program: Option<String>,
@@ -122,7 +122,7 @@ pub struct Process {
     pub peak: Option<Bytes>,
     /// How sure it is that it keeps to what it set aside; none for programs that are not ours.
     pub guarantee: Option<Guarantee>,
-    /// What it used of what it set aside on all cards, over time; empty for programs that are not ours.
+    /// Its use of its reserved bytes on all cards, over time; empty for programs that are not ours.
     pub history: History,
     /// When its lease was last used, where that is observed.
     pub last_use: LastUse,
@@ -145,14 +145,14 @@ pub struct Waiter {
     pub ahead: usize,
     /// On how many of the cards that it names it wants what it asks for; 0 for all.
     pub some: usize,
-    /// What it asks for, by the card's place in [`View::cards`].
+    /// The bytes it asks for, by the card's place in [`View::cards`].
     pub asked: Vec<(usize, Bytes)>,
     /// Why it waits, in words.
     pub why: String,
 }
 
 impl SeenCard {
-    /// A card of which nothing is known but what it is.
+    /// A card of which only the model is known.
     pub fn new(device: PhysicalDevice) -> SeenCard {
         SeenCard {
             device,
@@ -176,7 +176,7 @@ impl SeenCard {
 }
 
 impl View {
-    /// What a card is called in listings: its ordinal, with an `s` before it for a simulated one where there are real ones too.
+    /// The name of a card in listings: its ordinal, with an `s` before it for a simulated one where there are real ones too.
     pub fn label(&self, card: usize) -> String {
         let has_real = self.cards.iter().any(|card| !card.device.is_simulated());
         let Some(card) = self.cards.get(card) else { return "?".into() };

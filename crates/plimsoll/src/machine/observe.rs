@@ -14,7 +14,7 @@ pub struct Observer {
     environment: Environment,
     /// The driver's library, or why there is none.
     nvml: Result<Nvml>,
-    /// The simulated cards that are asked for, and who asked.
+    /// The simulated cards that are asked for, and the source of that request.
     simulated: Vec<PhysicalDevice>,
     /// Their ledger, or why it cannot be read; none where there are no such cards.
     ledger: Option<Result<Machine>>,
@@ -22,7 +22,7 @@ pub struct Observer {
     scope: Option<Scope>,
     division: Division,
     threads: usize,
-    /// What is the same at every look.
+    /// The notes that are the same at every look.
     notes: Vec<String>,
 }
 
@@ -31,8 +31,8 @@ impl Observer {
     /// another library than the driver's; empty, none is loaded.
     ///
     /// # Errors
-    /// Those of [`plimsoll_device::resolve`] for options that make no sense. What cannot be examined is no error: the notes of a
-    /// [`View`] say so.
+    /// Those of [`plimsoll_device::resolve`] for options that make no sense. A thing that cannot be examined is no error: the notes
+    /// of a [`View`] say so.
     pub fn open(options: &Options, environment: &Environment) -> Result<Observer> {
         let simulated = options.simulated_cards(environment)?;
         // Under a lease a program gets what the lease has; the cards that are shown are the machine's.
@@ -89,7 +89,7 @@ impl Observer {
         view
     }
 
-    /// What the driver says.
+    /// Adds the driver's answers.
     fn real(&self, nvml: &Nvml, view: &mut View) {
         let look = nvml.look();
         let devices: Vec<PhysicalDevice> = look.cards.iter().map(|card| card.device.clone()).collect();
@@ -124,7 +124,7 @@ impl Observer {
         self.leases(&look, &devices, view);
     }
 
-    /// Who has leases of real cards.
+    /// Adds the leases of real cards.
     fn leases(&self, look: &Look, devices: &[PhysicalDevice], view: &mut View) {
         let shared = |device: &PhysicalDevice| !device.uuid.is_empty() && device.total > Bytes::ZERO;
         let (places, cards): (Vec<usize>, Vec<PhysicalDevice>) =
@@ -204,7 +204,7 @@ fn real_card(card: NvidiaCard, visible: &[Card], unused: Option<String>) -> Seen
     }
 }
 
-/// What the ledger says of the cards at these places. What is used of a real card its driver knows better.
+/// The ledger's records of the cards at these places. Use of a real card is better known to its driver.
 fn held(snapshot: &Snapshot, places: &[usize], view: &mut View) {
     view.warnings.extend(snapshot.locked.iter().map(|locked| format!("nothing is granted: {locked}")));
     view.warnings.extend(snapshot.doubts.iter().cloned());

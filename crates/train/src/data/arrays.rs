@@ -11,9 +11,9 @@ use super::{Component, Examples, RecordFile, Records, row_bytes_mut};
 /// Arrays whose first axis counts examples: a name and a file for each component.
 ///
 /// # Errors
-/// As [`RecordFile::open`]; DATA_LOSS where a file is no `.npy` file, or is not as long as its header says; INVALID_ARGUMENT
-/// for scalars, for arrays that have no examples or not as many as others, and for big-endian numbers and Fortran order, in
-/// which rows do not lie one after the other as tensors have them; UNIMPLEMENTED for types that no tensor has.
+/// As [`RecordFile::open`]. DATA_LOSS where a file is no `.npy` file, or is not as long as its header says. INVALID_ARGUMENT for
+/// scalars, for arrays that have no examples or not as many as others, for big-endian numbers, and for Fortran order (its rows are
+/// not contiguous). UNIMPLEMENTED for types that no tensor has.
 pub fn open(files: &[(String, &Path)]) -> Result<Examples> {
     let mut components = Vec::with_capacity(files.len());
     let mut arrays: Vec<Array> = Vec::with_capacity(files.len());
@@ -45,7 +45,7 @@ struct Array {
 }
 
 impl Array {
-    /// The array, what an example has of it, and how many rows there are.
+    /// The array, an example's part of it, and the number of rows.
     fn open(name: &str, path: &Path) -> Result<(Array, Component, u64)> {
         let file = RecordFile::open(path)?;
         let shown = path.display();

@@ -27,8 +27,8 @@ const SUBFOLDER: &str = "cifar-10-batches-bin";
 pub enum Inputs {
     /// The middle of the image: the tutorial's `inputs`.
     Central,
-    /// A window anywhere in the image, flipped left to right half of the time, its brightness changed by less than 63 and its
-    /// contrast by a factor from 0.2 to 1.8, in this order: the tutorial's `distorted_inputs`.
+    /// The tutorial's `distorted_inputs`, in this order. A window anywhere in the image, flipped left to right half of the time.
+    /// Then its brightness is changed by less than 63 and its contrast by a factor from 0.2 to 1.8.
     Distorted,
 }
 
@@ -44,8 +44,8 @@ pub fn data_set(folder: &Path, inputs: Inputs, seed: i64) -> Result<DataSet> {
 /// `[n, 24, 24, 3]`, and `labels`, int32 `[n]`. The files are in the folder or in `cifar-10-batches-bin` in it.
 ///
 /// # Errors
-/// NOT_FOUND where there is none of them; DATA_LOSS where one is cut off or empty; what the file system says. Labels are looked
-/// at when they are read.
+/// NOT_FOUND where there is none of them; DATA_LOSS where one is cut off or empty; the file system's error. Labels are looked at
+/// when they are read.
 pub fn training(folder: &Path, inputs: Inputs) -> Result<Examples> {
     let names = (1..=5).map(|number| format!("data_batch_{number}.bin"));
     open(folder, &names.collect::<Vec<_>>(), inputs)

@@ -9,8 +9,8 @@ pub const CHANNELS: usize = 3;
 /// Partial sums: of eight pixels side by side.
 const LANES: usize = 8 * CHANNELS;
 
-/// Crops a window of `size * size` pixels out of planes R, G, B of `side * side` bytes each, makes it `[size, size, 3]`
-/// float32, and flips it left to right where that is said. `corner` is its first row and column.
+/// Crops a window of `size * size` pixels out of planes R, G, B of `side * side` bytes each, and makes it `[size, size, 3]`
+/// float32. If asked to, it flips the window left to right. `corner` is its first row and column.
 ///
 /// # Panics
 /// Where the window is not within the planes, or `out` not as long as it.
@@ -77,7 +77,7 @@ fn lane_sums(image: &[f32], term: impl Fn(f32) -> f32) -> [f32; LANES] {
 mod tests {
     use super::*;
 
-    /// What TensorFlow makes of the image of `scripts/record_images.py`.
+    /// TensorFlow's results for the image of `scripts/record_images.py`.
     static RECORDED: &[u8] = include_bytes!("../../tests/data/images.npy");
 
     fn planes() -> Vec<u8> {

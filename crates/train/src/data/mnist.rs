@@ -1,4 +1,4 @@
-//! MNIST from its IDX files (Y. LeCun, C. Cortes, C. J. C. Burges), and what comes in the same files: images of 28 * 28 bytes
+//! MNIST from its IDX files (Y. LeCun, C. Cortes, C. J. C. Burges), and other data sets in the same form: images of 28 * 28 bytes
 //! and labels from 0 to 9.
 
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub fn data_set(folder: &Path, images: Images, seed: i64) -> Result<DataSet> {
 ///
 /// # Errors
 /// NOT_FOUND where a file is missing; INVALID_ARGUMENT where it is compressed; DATA_LOSS where it is no IDX file of that kind, or
-/// its length is not what its header says; what the file system says. Labels are looked at when they are read.
+/// its length is not what its header says; the file system's error. Labels are looked at when they are read.
 pub fn training(folder: &Path, images: Images) -> Result<Examples> {
     open(folder, "train", images)
 }

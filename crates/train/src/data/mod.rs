@@ -1,8 +1,7 @@
 //! Examples to learn from, and sources of batches.
 //!
-//! Whatever the examples are in (memory, files of a data set, `.npy` files), a training sees [`Examples`]: how many there are,
-//! what each consists of, and a way to write any one of them into a row of a batch. [`Shuffled`] and [`InOrder`] make batches
-//! of them.
+//! Examples may be in memory, in files of a data set, or in `.npy` files. A training sees [`Examples`]: their number, the
+//! components of each, and a way to write any one of them into a row of a batch. [`Shuffled`] and [`InOrder`] make batches of them.
 
 pub mod arrays;
 pub mod cifar10;
@@ -26,7 +25,7 @@ use random::SplitMix64;
 pub use record_file::RecordFile;
 pub use shuffle::{InOrder, Shuffled};
 
-/// What every example consists of: an image, a label.
+/// The components of every example: an image, a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Component {
     /// Its name.
@@ -49,7 +48,7 @@ impl Component {
 /// Batches follow each other in one sequence of examples, so that two calls for 64 examples give what one call for 128
 /// gives: this is how towers share a batch.
 pub trait BatchSource: Send {
-    /// What an example consists of.
+    /// The components of an example.
     fn components(&self) -> &[Component];
 
     /// How many examples there are before they repeat.
@@ -58,7 +57,7 @@ pub trait BatchSource: Send {
     /// Writes the next examples into `batch`, a tensor of shape `[n, ...]` for each component. Allocates nothing.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where the tensors are not those of the components; what reading a file says. The position stays then.
+    /// INVALID_ARGUMENT where the tensors are not those of the components; the error of reading a file. The position stays then.
     fn next_into(&mut self, batch: &mut [HostTensor]) -> Result<()>;
 
     /// How many examples were given since the beginning.
@@ -92,12 +91,12 @@ impl DataSet {
 
 /// Where examples are, to be read one by one in any order.
 pub trait Records: fmt::Debug + Send + Sync {
-    /// Writes example `number`, which is below the number of examples, into row `row` of the batch: tensors of shape
-    /// `[n, ...]`, one for each component. Every choice by chance is drawn from `random`, so that who gives the same generator
-    /// gets the same row. Allocates nothing.
+    /// Writes example `number`, which is below the number of examples, into row `row` of the batch: tensors of shape `[n, ...]`,
+    /// one for each component. Every choice by chance is drawn from `random`, so that the same generator gives the same row.
+    /// Allocates nothing.
     ///
     /// # Errors
-    /// DATA_LOSS where a file is not what it should be, with the file and the byte; what the file system says.
+    /// DATA_LOSS where a file is not what it should be, with the file and the byte; the file system's error.
     fn read(&self, number: u64, random: SplitMix64, batch: &mut [HostTensor], row: usize) -> Result<()>;
 }
 
@@ -130,7 +129,7 @@ impl Examples {
         Ok(Examples { components, records: Arc::new(records), count })
     }
 
-    /// What an example consists of.
+    /// The components of an example.
     pub fn components(&self) -> &[Component] {
         &self.components
     }

@@ -16,8 +16,8 @@ impl SplitMix64 {
         SplitMix64(random.next())
     }
 
-    /// The generator of the example that is taken at `position` (how many were taken before it, in all epochs): the same
-    /// whatever was drawn for others, by whom and in which order.
+    /// The generator of the example that is taken at `position` (how many were taken before it, in all epochs). It does not depend
+    /// on draws for other examples.
     pub fn for_example(seed: u64, position: u64) -> SplitMix64 {
         SplitMix64::new(seed ^ EXAMPLES, position)
     }

@@ -39,7 +39,7 @@ impl RecordFile {
     /// Fills `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// DATA_LOSS where the file ends before; what the system says.
+    /// DATA_LOSS where the file ends before; the system's error.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         self.file.read_exact_at(buffer, offset).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => self.flaw(offset, format_args!("the file ends within the {} bytes from here", buffer.len())),

@@ -6,9 +6,9 @@ use plimsoll::{Error, Result};
 use super::random::SplitMix64;
 use super::{BatchSource, Component, Examples};
 
-/// Examples in an order that is new in every epoch and depends on nothing but the seed and the epoch's number. A batch may
-/// reach into the next epoch. What chance decides about an example depends on the seed and its position alone. The order takes
-/// four bytes for each example, whatever the examples take.
+/// Examples in an order that is new in every epoch and depends on nothing but the seed and the epoch's number. A batch may reach
+/// into the next epoch. The random choices for an example depend on the seed and its position alone. The order takes four bytes for
+/// each example, whatever the examples take.
 #[derive(Clone, Debug)]
 pub struct Shuffled {
     examples: Examples,

@@ -9,8 +9,8 @@ use plimsoll::{GraphBuilder, Output, Registry, Result};
 use super::{Network, Recipe, Steps, Towers, TrainingGraph, averaged, begin, finish, placeholders, scores};
 use crate::data::Component;
 
-/// What one tower feeds, fetches and runs, one after the other. Between the runs other towers may change the variables, so
-/// each run is told apart: what a tower computes with are copies on its own device that nobody else touches.
+/// The runs of one tower, one after the other: feeds, fetches and targets. Between the runs other towers may change the variables,
+/// so each run is a signature of its own. A tower computes with copies on its own device, which no other tower touches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Apart {
     /// The target that copies the variables to the tower.
@@ -33,7 +33,7 @@ impl TrainingGraph {
     /// The graph of a network on towers of which each applies its own gradients. Placeholders take batches of any size.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for no towers; what building the network says.
+    /// INVALID_ARGUMENT for no towers; the errors of building the network.
     pub fn apart(
         registry: &Arc<Registry>,
         network: &Network,

@@ -1,4 +1,4 @@
-//! What networks have in common: inputs, layers with weight decay, scores.
+//! The common parts of networks: inputs, layers with weight decay, scores.
 
 use plimsoll::builder::{Initializer, Reuse, Variable};
 use plimsoll::{AttrValue, DataType, Error, GraphBuilder, HostTensor, Output, Result, Shape};

@@ -1,4 +1,4 @@
-//! What learns: an optimizer with a rate that may decay, the count of steps, moving averages.
+//! The learning part: an optimizer with a rate that may decay, the count of steps, moving averages.
 
 use plimsoll::builder::Variable;
 use plimsoll::builder::optimizer::{ExponentialMovingAverage, Hyper, Optimizer, exponential_decay};
@@ -6,7 +6,7 @@ use plimsoll::{GraphBuilder, NodeId, Output, Result};
 
 use super::Recipe;
 
-/// What a recipe makes of gradients. One serves any number of towers: they share the optimizer's slots and the averages.
+/// The ops that a recipe makes of gradients. One serves any number of towers: they share the optimizer's slots and the averages.
 pub(super) struct Learner {
     optimizer: Box<dyn Optimizer>,
     average: Option<ExponentialMovingAverage>,
@@ -14,10 +14,10 @@ pub(super) struct Learner {
 }
 
 impl Learner {
-    /// What learns, counting in `step`.
+    /// The learner of a recipe, counting in `step`.
     ///
     /// # Errors
-    /// What making nodes says.
+    /// The errors of making nodes.
     pub fn new(b: &mut GraphBuilder, recipe: &Recipe, step: &Variable) -> Result<Learner> {
         let rate = match recipe.decay {
             None => Hyper::Fixed(recipe.learning_rate),
@@ -38,7 +38,7 @@ impl Learner {
     /// A node of that name that has run when the gradients were applied, the step was counted, and then the averages moved.
     ///
     /// # Errors
-    /// What making nodes says.
+    /// The errors of making nodes.
     pub fn learn(&mut self, b: &mut GraphBuilder, gradients: &[(Output, Variable)], name: &str) -> Result<NodeId> {
         let Some(average) = &mut self.average else {
             return self.optimizer.apply_gradients_and_count(b, gradients, &self.step, name);

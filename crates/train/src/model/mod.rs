@@ -24,7 +24,7 @@ use learner::Learner;
 pub use mnist::{MNIST, mnist};
 pub use towers::Towers;
 
-/// What a network says of a batch.
+/// The losses of a network for a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Losses {
     /// The mean loss of the batch: a float scalar, of which the gradients are taken.
@@ -40,7 +40,7 @@ pub type Network = dyn Fn(&mut GraphBuilder, &[Output]) -> Result<Losses>;
 /// A network with the training that suits it.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
     /// Its layers, in short.
     pub layers: &'static str,
@@ -129,7 +129,7 @@ pub struct Recipe {
     pub seed: i64,
 }
 
-/// What of a graph a training runs, feeds and fetches, by name.
+/// The parts of a graph that a training runs, feeds and fetches, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// The targets that give all variables their first values.
@@ -138,7 +138,7 @@ pub struct Parts {
     pub values: Values,
     /// How steps are taken.
     pub steps: Steps,
-    /// What tells how well the network does, where the graph has it.
+    /// The tensors that tell how well the network does, where the graph has them.
     pub evaluation: Option<Scores>,
     /// The same with moving averages in place of the variables.
     pub averaged: Option<Scores>,
@@ -162,7 +162,7 @@ pub enum Steps {
     Apart(Vec<Apart>),
 }
 
-/// What is fed, fetched and run where all towers take a step together.
+/// The feeds, fetches and targets of a step of all towers together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Together {
     /// The targets of a step.
@@ -173,7 +173,7 @@ pub struct Together {
     pub feeds: Vec<Vec<String>>,
 }
 
-/// What is fed and fetched to see how well a network does.
+/// The feeds and fetches of an evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scores {
     /// The tensors that are fed, in the order of the components.
@@ -191,7 +191,7 @@ pub const GLOBAL_STEP: &str = "global_step";
 pub struct TrainingGraph {
     /// The graph.
     pub graph: Graph,
-    /// What of it is run.
+    /// The parts of it that are run.
     pub parts: Parts,
     /// The variables, the optimizer's and the count of steps among them, without those that are copies.
     pub variables: Vec<Variable>,
@@ -202,7 +202,7 @@ impl TrainingGraph {
     /// batches of any size.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for no towers; what building the network says.
+    /// INVALID_ARGUMENT for no towers; the errors of building the network.
     pub fn together(
         registry: &Arc<Registry>,
         network: &Network,
@@ -247,7 +247,7 @@ fn begin(registry: &Arc<Registry>, towers: &Towers, recipe: &Recipe) -> Result<(
     Ok((b, learner))
 }
 
-/// What computes scores with the moving averages, on the device of the variables.
+/// Scores with the moving averages, on the device of the variables.
 fn averaged(
     b: &mut GraphBuilder,
     network: &Network,

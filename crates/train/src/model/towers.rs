@@ -34,7 +34,7 @@ impl Towers {
     /// them.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where there are no devices; what `tower` says.
+    /// INVALID_ARGUMENT where there are no devices; the error of `tower`.
     pub fn build<T>(&self, b: &mut GraphBuilder, mut tower: impl FnMut(&mut GraphBuilder) -> Result<T>) -> Result<Vec<T>> {
         if self.devices.is_empty() {
             return Err(Error::invalid_argument("there have to be towers: at least 1"));

@@ -1,4 +1,4 @@
-//! Training graphs that nobody here knows, on arrays in files; and data sets as they are published.
+//! Training graphs that are not ours, on arrays in files; and data sets as they are published.
 
 use std::path::{Path, PathBuf};
 

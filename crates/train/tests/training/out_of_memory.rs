@@ -1,4 +1,4 @@
-//! Memory runs out at every place of a training in turn, once or from there on: what was refused says so, leaves nothing behind,
+//! Memory runs out at every place of a training in turn, once or from there on. The refused call says so, leaves nothing behind,
 //! and can be done when there is memory again, with the same losses.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn open(faults: &Arc<Faults>) -> (Devices, Vec<Arc<Ledger>>) {
 
 type Action = fn(&mut Trainer) -> Result<Vec<f32>>;
 
-/// What a program does with a training, one thing after the other; what it sees of it.
+/// The steps of a program with a training, one after the other, and their results.
 const ACTIONS: [(&str, Action); 6] = [
     ("start", |trainer| trainer.start(None).map(|()| Vec::new())),
     ("step", losses),
@@ -37,7 +37,7 @@ fn losses(trainer: &mut Trainer) -> Result<Vec<f32>> {
     trainer.step().map(|step| step.loss.into_iter().collect())
 }
 
-/// No run is under way: what is reserved is what is mapped, and nothing is fed or fetched.
+/// No run is under way: reserved bytes are mapped bytes, and nothing is fed or fetched.
 fn check(ledgers: &[Arc<Ledger>], at: &str) {
     for ledger in ledgers {
         assert_eq!(ledger.in_use(), ledger.mapped(), "{at}: {}: {:?}", ledger.device(), ledger.holders());

@@ -1,4 +1,4 @@
-//! Towers of the CIFAR-10 tutorial's network on small synthetic images: what they compute, take, move and wait for.
+//! Towers of the CIFAR-10 tutorial's network on small synthetic images: their results, memory, copies and waiting.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -203,7 +203,7 @@ fn in_both_forms_measured_is_promised_and_one_byte_less_is_refused() {
 
 #[test]
 fn towers_apart_learn_and_count_every_step() {
-    // What is computed with old variables asks for smaller rates; how old they are is up to the machine.
+    // Gradients of old variables ask for smaller rates; their age is up to the machine.
     for (optimizer, rate) in ALL.into_iter().zip([0.05, 0.01, 0.001]) {
         for towers in [1, 2, 4] {
             let devices = Devices::open(&cpus(towers)).unwrap();
@@ -351,7 +351,8 @@ fn cifar10_itself_trains_under_its_promise() {
     }
 }
 
-/// The numbers in docs/training.md: what is moved is exact, promises may be a tenth off, since kernels take scratch by the processor.
+/// The numbers in docs/training.md: moved bytes are exact, promises may be a tenth off, since kernels take scratch by the
+/// processor.
 #[test]
 fn the_tables_of_the_page_on_training_are_true() {
     let page = include_str!("../../../../docs/training.md");

@@ -1,4 +1,4 @@
-//! Training the handwritten digits from the outside: what is learned, what it takes, what is refused, what is resumed.
+//! Training the handwritten digits from the outside: results, memory, refusals, resuming.
 
 use std::path::PathBuf;
 
@@ -152,7 +152,7 @@ fn a_checkpoint_of_tensorflow_counts_on() {
     let config = Config { towers: 1, optimizer: Some(OptimizerKind::Sgd), ..Config::default() };
     let mut first = trainer(&cpus(1), &config);
     losses(&mut first, 3);
-    // What TensorFlow writes has the variables alone.
+    // A checkpoint of TensorFlow's has the variables alone.
     for (name, has_counter, expected) in [("model.ckpt-91", true, 3), ("model.ckpt-91", false, 0), ("other", false, 0)] {
         let wanted = |variable: &plimsoll::VariableInfo| !variable.is_state && (has_counter || variable.name != "global_step");
         plimsoll::checkpoint::save_with(first.session(), &folder.0.join(name), wanted, &[]).unwrap();

@@ -1,4 +1,4 @@
-//! `plimsoll devices`: the machine's cards, what they are divided into, and who holds what.
+//! `plimsoll devices`: the machine's cards, their logical devices, and their holders.
 
 mod document;
 mod screen;
@@ -17,7 +17,7 @@ use crate::output;
 /// How devices are listed.
 #[derive(Args)]
 pub struct DevicesArgs {
-    /// Also print what was found, what was not, and why
+    /// Also print what was found and what was not, with reasons
     #[arg(short, long)]
     verbose: bool,
     /// Repeat every second, or every N seconds, until Ctrl-C

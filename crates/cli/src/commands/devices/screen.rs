@@ -8,13 +8,13 @@ use plimsoll::machine::{Guarantee, History, Process, SeenCard, View, Waiter};
 
 use super::table;
 
-/// What fits into so many columns and rows, at least one line; `turn` counts the looks. Parts that have no room for a head and an
-/// entry are left out, cards before leases.
+/// The part that fits into so many columns and rows, at least one line; `turn` counts the looks. Parts that have no room for a head
+/// and an entry are left out, cards before leases.
 pub fn of(view: &View, (columns, rows): (usize, usize), turn: usize) -> String {
     let mut lines = vec![summary(view)];
     lines.extend(view.warnings.iter().take(rows / 6).map(|warning| plain(&format!("warning: {warning}"))));
     let cards: Vec<String> = view.cards.iter().enumerate().map(|(place, seen)| card(&view.label(place), seen, columns)).collect();
-    // Heads and what is left out take a line each.
+    // Heads and omissions take a line each.
     let room = rows.saturating_sub(lines.len());
     let waiting = view.waiters.len() + 2 * usize::from(!view.waiters.is_empty());
     let or_none = |lines: usize| if lines < 2 { 0 } else { lines };

@@ -22,8 +22,8 @@ const PAGE: Duration = Duration::from_secs(3);
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// Looks every so many seconds until somebody asks to stop or the reader goes away: shown as a screen on a terminal, else written
-/// one after the other as `text` says.
+/// Looks every so many seconds until a stop is asked for or the reader goes away. A terminal shows a screen; elsewhere one text
+/// follows the other, as `text` says.
 pub fn watch(seconds: f64, on_screen: bool, look: impl Fn() -> View, text: impl Fn(&View) -> String) -> Result<()> {
     if !(0.05..=86400.0).contains(&seconds) {
         return wrong_use(format!("--watch {seconds}: write a number of seconds from 0.05 to 86400"));
@@ -71,7 +71,7 @@ pub fn watch(seconds: f64, on_screen: bool, look: impl Fn() -> View, text: impl 
     result
 }
 
-/// What makes a terminal show the text and nothing else. It does not flicker: what is there is written over.
+/// The sequence that makes a terminal show the text and nothing else. It does not flicker: the text is written over the old one.
 fn frame(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("{line}\x1b[K")).collect();
     format!("\x1b[H{}\x1b[J", lines.join("\r\n"))

@@ -1,4 +1,4 @@
-//! `plimsoll doctor`: what of this machine works, what is not here, and what is broken.
+//! `plimsoll doctor`: what of this machine works, what is missing, and what is broken.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -16,7 +16,7 @@ use crate::models::{Fetch, Models, Opened, Wanted};
 use crate::trace::{TraceArgs, TracedRun};
 use crate::{load, names, output, show};
 
-/// What runs.
+/// The models, and the run of each.
 #[derive(Args)]
 pub struct EvalArgs {
     /// GraphDefs (.pb, .pbtxt) or SavedModel folders. Where there are several, a name below is for every model that has it, and
@@ -50,7 +50,7 @@ pub struct EvalArgs {
 #[derive(Serialize)]
 struct Document {
     models: Vec<ModelEntry>,
-    /// Who ran when: rounds, one after the other, of models that ran side by side, by their positions. With `--parallel`.
+    /// The order of runs: rounds, one after the other, of models that ran side by side, by their positions. With `--parallel`.
     #[serde(skip_serializing_if = "Option::is_none")]
     rounds: Option<Vec<Vec<usize>>>,
 }
@@ -85,7 +85,7 @@ struct Work {
     is_traced: bool,
 }
 
-/// What a run gives: its values, and with a trace what ran when.
+/// The result of a run: its values, and with a trace what ran when.
 type Ran = (Vec<HostTensor>, Option<RunMetadata>);
 
 /// Runs.
@@ -153,7 +153,7 @@ fn in_turn(joint: &Joint) -> Result<Vec<Vec<usize>>> {
     Ok((0..joint.names().len()).map(|index| vec![index]).collect())
 }
 
-/// Why models that were to run at the same time do not, and who runs when.
+/// Why models that were to run at the same time do not, and in which rounds they run.
 fn turns(joint: &Joint, rounds: &[Vec<usize>]) -> String {
     let short = joint.needs().into_iter().find(|need| need.shortfall().0 > 0);
     let why = short.map_or_else(String::new, |need| {
@@ -224,7 +224,7 @@ impl Work {
         args: &EvalArgs,
     ) -> Result<Work> {
         let session = &model.session;
-        // What was said takes the place of what the model would do.
+        // The placement that was tried takes the place of the model's own.
         let init = if init.is_empty() { session.preparation().to_vec() } else { init };
         let step = session.signature(&fed(&feeds), &wanted.tensors(), &wanted.targets()).map_err(|error| match error.kind() {
             Kind::NotFed(missing) => {

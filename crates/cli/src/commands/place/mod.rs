@@ -12,7 +12,7 @@ use crate::device_options::{DeviceOptions, Placement};
 use crate::failure::{Result, wrong_use};
 use crate::{load, output};
 
-/// What is placed.
+/// The model, and which nodes are shown.
 #[derive(Args)]
 pub struct PlaceArgs {
     /// A GraphDef (.pb, .pbtxt) or the folder of a SavedModel

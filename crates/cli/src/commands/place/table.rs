@@ -12,7 +12,7 @@ const LINES: usize = 40;
 /// No more devices or reasons than this in one cell.
 const NAMES: usize = 3;
 
-/// The reason without the node that it names: what lines are put together by.
+/// The reason without the node that it names: lines are grouped by it.
 pub fn kind(why: &Why, graph: &Graph) -> String {
     match why {
         Why::Colocated(_) | Why::Shares(_) => "colocated".to_string(),
@@ -80,7 +80,7 @@ fn counted<'a>(texts: impl Iterator<Item = &'a str>, names: usize) -> String {
     if more == 0 { shown.join(", ") } else { format!("{}, {more} more", shown.join(", ")) }
 }
 
-/// What may become one line: the nodes below a scope, or nodes directly in it that share device and reason.
+/// The nodes of one line: those below a scope, or those directly in it that share device and reason.
 struct Group {
     /// `layer/` of a scope, empty for the outermost.
     scope: String,
@@ -129,8 +129,8 @@ impl Group {
     }
 }
 
-/// The lines of a graph that is too big to show whole: what no line can tell is opened, a level of scopes at a time and then the
-/// nodes of scopes, as long as there is room for all of it.
+/// The lines of a graph that is too big to show whole. A line whose nodes differ is opened, a level of scopes at a time and then
+/// the nodes of scopes, as long as there is room for all of it.
 fn grouped(nodes: &[Entry]) -> Vec<Row> {
     let mut groups = Group { scope: String::new(), direct: false, nodes: (0..nodes.len()).collect() }.inside(nodes);
     for direct in [false, true] {

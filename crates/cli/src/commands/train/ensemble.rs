@@ -16,7 +16,7 @@ use crate::commands::sweep::{mean, with_progress};
 use crate::failure::Result;
 use crate::{output, process, show};
 
-/// What came of all.
+/// The results of all networks.
 #[derive(Serialize)]
 struct Document {
     ensemble: usize,
@@ -25,7 +25,7 @@ struct Document {
     members: Vec<Member>,
 }
 
-/// What came of one.
+/// The result of one network.
 #[derive(Serialize)]
 struct Member {
     seed: i64,

@@ -27,7 +27,7 @@ use report::Document;
 /// How often a checkpoint is written where that is not said: as often as TensorFlow's MonitoredTrainingSession does.
 const SAVE_EVERY: Duration = Duration::from_secs(600);
 
-/// What is trained, and how.
+/// The network or model, and how it is trained.
 #[derive(Args)]
 pub struct TrainArgs {
     /// digits, which are built in; mnist or cifar10; a GraphDef (.pb, .pbtxt) with a training target, or a SavedModel folder
@@ -96,7 +96,7 @@ pub struct TrainArgs {
 struct Planned {
     devices: Devices,
     trainer: Trainer,
-    /// What is trained, and how, in a line.
+    /// The network or model, and how it is trained, in a line.
     headline: String,
     /// Whether there are examples to test with.
     has_test: bool,
@@ -135,7 +135,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
     let every = if args.save_every.is_empty() { vec![Every::Time(SAVE_EVERY)] } else { args.save_every };
     let mut saver = args.save.map(|folder| Saver::new(folder, every));
     let Taken { final_loss, seconds, traced } = steps(&mut trainer, args.steps, &stop, saver.as_mut(), args.trace.is_asked())?;
-    // What was learnt is said even where it cannot be saved.
+    // Results are printed even where they cannot be saved.
     let saved = saver.as_mut().map(|saver| saver.save(&trainer));
     if let Some(Ok(path)) = &saved {
         say(format!("checkpoint: {}", path.display()));
@@ -183,7 +183,7 @@ fn optimizer(text: &str) -> std::result::Result<OptimizerKind, String> {
     text.parse().map_err(|_| "write sgd, momentum or adam".to_string())
 }
 
-/// What came of the steps.
+/// The results of the steps.
 struct Taken {
     /// Of the last step.
     final_loss: Option<f32>,

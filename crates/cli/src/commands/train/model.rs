@@ -14,7 +14,7 @@ use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 use crate::names::{self, Asked};
 
-/// What is run to initialise where nothing is said.
+/// The target that initialises by default.
 const INIT: &str = "init";
 
 /// A model as it is in its file, and its examples.
@@ -25,11 +25,11 @@ pub struct Model {
     wanted: Wanted,
 }
 
-/// What is run and fed, as nodes and tensors of the graph.
+/// Targets, fetches and feeds, as nodes and tensors of the graph.
 struct Wanted {
     targets: Vec<String>,
     fetch: Option<String>,
-    /// What gives the variables their first values, if it was said.
+    /// The targets that give the variables their first values, if they were named.
     init: Vec<String>,
     values: Values,
     data: Vec<(String, PathBuf)>,
@@ -87,8 +87,8 @@ impl Model {
     /// Reads the model and opens its examples.
     ///
     /// # Errors
-    /// Wrong use for options that models do not have, for files that are not there and for arrays that are no examples; what is
-    /// wrong with a file.
+    /// Wrong use for options that models do not have, for files that are not there, and for arrays that are not examples; the flaw
+    /// of a file.
     pub fn new(args: &TrainArgs) -> Result<Model> {
         let path = PathBuf::from(&args.what);
         model::check(&path).or_usage()?;
@@ -167,7 +167,7 @@ fn split(text: &str) -> Result<(String, PathBuf)> {
     }
 }
 
-/// What of the graph is run, and what it is fed.
+/// The parts of the graph that are run, and their feeds.
 fn parts(args: &TrainArgs, wanted: &Wanted, graph: &Graph, registry: &Registry, components: &[Component]) -> Result<Parts> {
     if wanted.targets.is_empty() {
         let ends = Asked { fetches: Vec::new(), ..names::ends(graph, registry) };

@@ -56,7 +56,7 @@ impl Network {
     /// Plans its training.
     ///
     /// # Errors
-    /// Wrong use for a batch that cannot be divided; what is wrong with the data; RESOURCE_EXHAUSTED where it does not fit.
+    /// Wrong use for a batch that cannot be divided; the flaw of the data; RESOURCE_EXHAUSTED where it does not fit.
     pub fn plan(&self, args: &TrainArgs, options: &DeviceOptions) -> Result<Planned> {
         let resolved = options.resolve(None)?;
         let gpus = crate::load::gpus(&resolved)?;

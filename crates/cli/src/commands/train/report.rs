@@ -1,4 +1,4 @@
-//! What a training says: its promise, its last lines, its document.
+//! The report of a training: its promise, its last lines, its document.
 
 use plimsoll::{Bytes, Devices, Error};
 use plimsoll_train::{Evaluation, Promise, Report, TowerReport};
@@ -34,7 +34,7 @@ pub struct Document {
 pub struct Tower {
     device: String,
     steps: u64,
-    /// What its runs took.
+    /// The time of its runs.
     seconds: f64,
     /// The part of it in which nothing of the tower was computed.
     wait_seconds: f64,
@@ -63,13 +63,13 @@ pub struct Staleness {
 }
 
 impl Staleness {
-    /// What of it is shown.
+    /// The part of it that is shown.
     pub fn of(staleness: plimsoll_train::Staleness) -> Staleness {
         Staleness { mean: staleness.mean(), max: staleness.max }
     }
 }
 
-/// For each tower its waiting and what was moved for it; then the staleness, where there can be some.
+/// For each tower its waiting and the bytes moved for it; then the staleness, where there can be some.
 pub fn towers(document: &Document) -> Vec<String> {
     let tower = |(index, tower): (usize, &Tower)| {
         let each = 1000.0 / tower.steps.max(1) as f64;
@@ -95,7 +95,7 @@ pub fn promises(promise: &Promise) -> Vec<String> {
     devices.map(|device| format!("{}: limit {}, promised {}", short(&device.name), limit(device.limit), exact(device.peak))).collect()
 }
 
-/// How far it came, and what was learnt.
+/// The steps taken, and the results.
 pub fn summary(document: &Document, evaluation: Option<Evaluation>, averages: Option<Evaluation>, wanted: u64) -> String {
     let mut text = format!("step {}", document.steps);
     if document.steps < wanted {
@@ -114,7 +114,7 @@ pub fn summary(document: &Document, evaluation: Option<Evaluation>, averages: Op
     text + &format!("\nmost memory resident: {}", Bytes(document.max_rss_bytes))
 }
 
-/// For each device the line, what was promised, what was measured, and what one byte less would have said.
+/// For each device the line, the promised and the measured peak, and the refusal for one byte less.
 pub fn last_lines(promise: &Promise, devices: &Devices) -> Vec<String> {
     let measured = devices.report();
     let devices = promise.devices().iter().zip(measured).enumerate();

@@ -1,4 +1,4 @@
-//! What the tests of `plimsoll train` have in common.
+//! The common parts of the tests of `plimsoll train`.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
