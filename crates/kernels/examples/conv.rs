@@ -14,7 +14,7 @@ use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::lrn::LrnSpec;
 use plimsoll_request::pool::PoolSpec;
 
-/// Nanoseconds of one call: the sum of each piece's best, so that what else runs on the machine does not count.
+/// Nanoseconds of one call: the sum of each piece's best, so that other programs on the machine do not count.
 fn time(prepared: &Prepared, arguments: &[[u64; 4]]) -> f64 {
     let count = |shape: &[u64; 4]| shape.iter().product::<u64>();
     let mut memory: Vec<Vec<f32>> =
@@ -111,7 +111,7 @@ fn main() -> plimsoll_base::Result<()> {
     others(&only)
 }
 
-/// What moves more than it computes.
+/// Kernels that move more than they compute.
 fn others(only: &str) -> plimsoll_base::Result<()> {
     println!("{:?}, GB/s of arguments", Isa::best());
     let report = |name: &str, prepared: &Prepared, arguments: &[[u64; 4]]| {

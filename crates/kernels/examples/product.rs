@@ -8,7 +8,7 @@ use plimsoll_kernels::product::{Tuning, product_on};
 use plimsoll_kernels::simd::Isa;
 use plimsoll_request::product::ProductSpec;
 
-/// Nanoseconds of one call: the sum of each piece's best, so that what else runs on the machine does not count.
+/// Nanoseconds of one call: the sum of each piece's best, so that other programs on the machine do not count.
 fn time(prepared: &Prepared, arguments: &[u64]) -> f64 {
     let mut memory: Vec<Vec<f32>> =
         arguments.iter().map(|count| (0..*count + 32).map(|at| (at % 17) as f32 * 0.125 - 1.0).collect()).collect();

@@ -74,7 +74,7 @@ impl<T: Copy + Into<f64> + 'static> Finite<T>
 where
     Self: std::fmt::Debug,
 {
-    /// What is wrong with elements of which some are not finite: TensorFlow's words, for the NaN first.
+    /// The fault for elements of which some are not finite: TensorFlow's words, for the NaN first.
     #[cold]
     fn fault(&self, input: &[T]) -> Fault {
         let any = |is: fn(f64) -> bool| input.iter().any(|element| is((*element).into()));

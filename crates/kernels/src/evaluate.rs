@@ -83,8 +83,8 @@ impl CpuKernels {
 
 /// Runs all pieces of `prepared` on these inputs; the outputs are `output_bytes` long each.
 ///
-/// The lengths must be those that the kernel was prepared for: whoever prepares a kernel knows them. (A kernel is trusted
-/// with its shapes here just as in a program.)
+/// The lengths must be those that the kernel was prepared for, as the code that prepares it knows them. (A kernel is trusted with
+/// its shapes here just as in a program.)
 ///
 /// # Errors
 /// The kernel's fault.

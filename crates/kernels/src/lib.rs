@@ -1,7 +1,7 @@
 //! Kernels for processors: each a struct that knows its shapes, made by a function that returns a [`plimsoll_device::Prepared`].
 //!
-//! Arguments are inputs, then outputs, in the order that each kernel documents. Work is cut by shape alone and reductions
-//! combine in a fixed order, so results depend on shapes and the instruction set, never on threads.
+//! Arguments are inputs, then outputs, in the order that each kernel documents. Work is cut by shape alone and reductions combine
+//! in a fixed order. So results depend on shapes and the instruction set, never on threads.
 
 mod aligned;
 mod anchor;

@@ -34,8 +34,8 @@ impl From<Prepared> for Made {
 }
 
 impl Made {
-    /// A kernel that reads these arguments and writes `elements` of a type in between, and one that makes the result, the
-    /// argument after the request's inputs, of them.
+    /// Two kernels: the first reads these arguments and writes `elements` of a type in between. The second makes the result of
+    /// them, which is the argument after the request's inputs.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for more than memory holds.

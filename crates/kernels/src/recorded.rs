@@ -63,7 +63,7 @@ fn execute(prepared: Result<Prepared>, inputs: &[&[f32]], len: u64) -> Vec<f32> 
     testing::run_one(&prepared.unwrap(), inputs, len as usize).unwrap()
 }
 
-/// What the operation makes of inputs made by the formula.
+/// The results of the operation for inputs made by the formula.
 fn result(isa: Isa, op: &str, sizes: &[u64], attributes: &[f32]) -> Vec<f32> {
     match op {
         "Conv2D" | "Conv2DBackpropInput" | "Conv2DBackpropFilter" => {

@@ -180,7 +180,7 @@ impl Depthwise {
     }
 }
 
-/// Made with arguments and a result, of which nobody else writes what `units` say. `SPREAD` if the multiplier is not 1.
+/// Made with arguments and a result, of which no other thread writes the part in `units`. `SPREAD` if the multiplier is not 1.
 struct Call<'a, const SPREAD: bool> {
     work: &'a Depthwise,
     units: Range<usize>,

@@ -1,7 +1,7 @@
 //! Convolutions and their gradients by the input: how they are cut, and how a piece is computed.
 //!
-//! Both are the same work. The gradient by an input is, for each remainder of a position by the strides, a convolution with
-//! stride 1 over the gradient by the result, with those taps of the filter that meet this remainder, in reverse.
+//! Both are the same work. The gradient by an input splits by the remainder of a position by the strides. For each remainder it is
+//! a convolution with stride 1 over the gradient by the result, with those taps of the filter that meet this remainder, in reverse.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ pub(super) fn backprop_input(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogu
     Ok(prepare(isa, code(isa), spec, shape, epilogue)?.0)
 }
 
-/// What a convolution and a gradient differ in.
+/// The difference between a convolution and a gradient.
 struct Shape {
     passes: Vec<Pass>,
     rows: Rows,
@@ -154,7 +154,7 @@ fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogu
         piece_images = piece_images.max(POSITIONS.div_ceil(positions));
     }
     if images {
-        // What a piece makes should stay in the cache.
+        // The results of a piece should stay in the cache.
         piece_images = piece_images.min((CACHED / (4 * out[0] * out[1] * columns).max(1)).max(1));
     } else if piece_images == 1 && image > target {
         piece_rows = out[0].div_ceil((image / target).ceil() as usize).max(1);
@@ -219,7 +219,7 @@ fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogu
     Ok((prepared, piece_images))
 }
 
-/// How many units each of the parts has, at most, that pieces of `most` divide `all` into, if they are as even as can be.
+/// Pieces of at most `most` units divide `all` into parts, as evenly as can be. The most units of one of these parts.
 fn even(all: usize, most: usize) -> usize {
     all.div_ceil(all.div_ceil(most.max(1)).max(1)).max(1)
 }
@@ -433,7 +433,7 @@ impl Direct {
         let count = axes[along].0.len().div_ceil(most);
         let table = if self.rows == Rows::There && panel.last < self.code.lanes { &self.code.direct } else { &self.code.packed };
         let (tap_rows, inner) = taps.clone().unwrap_or((0..0, 0..0));
-        // What lies between taps that do not follow each other.
+        // The gap between taps that do not follow each other.
         let skipped = if x.axis.dilation == 1 { 0 } else { inner.start / self.terms.max(1) * (x.axis.dilation - 1) * self.terms };
         let a_first = (y.axis.start(0) + (tap_rows.start * y.axis.dilation) as isize) * operand_row as isize
             + x.axis.start(0) * self.terms as isize

@@ -1,4 +1,4 @@
-//! What is done to a convolution's results before they leave the cache.
+//! The expression on a convolution's results before they leave the cache.
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Prepared;

@@ -30,13 +30,13 @@ pub use depthwise::{
 pub(crate) use axis::Axis;
 pub(crate) use groups::{GROUP, get, groups, put};
 
-/// What a stride or padding, and a row or column of a filter, may be at most.
+/// The most that a stride or padding, and a row or column of a filter, may be.
 const MOST: u64 = 1 << 31;
 const MOST_TAPS: u64 = 1 << 15;
-/// What lies between the first and the last row or column of a filter at most.
+/// The most that lies between the first and the last row or column of a filter.
 const MOST_EXTENT: u64 = 1 << 16;
 
-/// What the kernels make of the sizes.
+/// The kernels' view of the sizes.
 pub(crate) trait Sizes {
     /// Refuses what makes no sense, or what no memory holds.
     fn check(&self) -> Result<()>;
@@ -111,7 +111,7 @@ impl Sizes for ConvSpec {
 /// `Conv2D` of floats. Arguments: input, filter, output; with an epilogue over the output's shape: input, filter, its
 /// further operands, its results.
 ///
-/// Each result is a sum in an order that depends on the filter's shape alone, so results are the same bits however the work is cut.
+/// Each result is a sum in an order that depends on the filter's shape alone. So results are the same bits however the work is cut.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for sizes that make no sense or that no memory holds, and as [`crate::expr::elementwise`] for the epilogue.

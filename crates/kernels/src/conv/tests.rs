@@ -380,7 +380,7 @@ fn pooled(spec: &ConvSpec) -> PoolSpec {
     }
 }
 
-/// What is pooled at once, and what is never made, are the bits of what is made first.
+/// Results that are pooled at once, and results that are never made, give the bits of results that are made first.
 #[test]
 fn pooling_is_the_same_at_once() {
     for spec in [

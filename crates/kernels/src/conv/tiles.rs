@@ -4,8 +4,8 @@
 
 use crate::simd::{Four, Isa, Lanes};
 
-/// A tile of results and what it is summed from: `outer` rounds of `inner` terms, each a number for every row times a row of B.
-/// Distances are in elements.
+/// A tile of results and its operands: `outer` rounds of `inner` terms, each a number for every row times a row of B. Distances are
+/// in elements.
 pub(super) struct Tile {
     /// Rounds; none makes zeros.
     pub outer: usize,
@@ -135,8 +135,8 @@ pub(super) fn code(isa: Isa) -> &'static Code {
 
 #[inline(always)]
 unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(tile: &Tile) {
-    // SAFETY: the caller's promise: `outer` rounds of `inner` terms of `M` rows of A, as many rows of B with `N` vectors (of
-    // which the last has `last` elements if `DIRECT`), and a tile of results.
+    // SAFETY: the caller's promise. There are `outer` rounds of `inner` terms of `M` rows of A, and as many rows of B with `N`
+    // vectors (of which the last has `last` elements if `DIRECT`). There is a tile of results.
     unsafe {
         let mut sums = [[V::zero(); N]; M];
         let (a_rows, last) = (tile.a_rows, tile.last);

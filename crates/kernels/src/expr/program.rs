@@ -70,8 +70,8 @@ impl fmt::Debug for TileProgram {
     }
 }
 
-/// The state of a run, all of it in scratch: the table of pointers, then for each operand what is spread out there now,
-/// then for each output whether it waits in its spill place.
+/// The state of a run, all of it in scratch. First the table of pointers. Then for each operand the values that are spread out
+/// there now, and for each output whether it waits in its spill place.
 struct State {
     table: *mut *mut u8,
     spread: *mut usize,
@@ -136,7 +136,7 @@ impl TileProgram {
         self.scratch as u64
     }
 
-    /// What the whole shape costs.
+    /// The cost of the whole shape.
     pub fn cost(&self) -> Cost {
         self.cost
     }
@@ -178,9 +178,9 @@ impl TileProgram {
     /// Readies `scratch` for [`TileProgram::run`] with the same bases, except that the first may change.
     ///
     /// # Safety
-    /// `bases` names an argument for each operand and output, each with the elements that the shapes ask for, initialised
-    /// for operands and aligned to the element; `scratch` has as many bytes as were asked for, 64-byte aligned, and is used
-    /// by nobody else until the last run.
+    /// `bases` names an argument for each operand and output. Each has the elements that the shapes ask for, initialised for
+    /// operands and aligned to the element. `scratch` has as many bytes as were asked for, 64-byte aligned, and no other user until
+    /// the last run.
     pub unsafe fn begin(&self, bases: &Bases<'_>, scratch: *mut u8) {
         let state = self.state(scratch);
         let len = self.tile.min(self.layout.total);
@@ -219,8 +219,8 @@ impl TileProgram {
     /// A fault where an integer is divided by zero, or raised to a negative power.
     ///
     /// # Safety
-    /// As for [`TileProgram::begin`], which was called on this scratch; nobody else writes what is read or touches the
-    /// outputs in `range`; an operand may lie where an output does as [`TileProgram::in_place`] says.
+    /// As for [`TileProgram::begin`], which was called on this scratch. No other thread writes the operands or touches the outputs
+    /// in `range`. An operand may lie where an output does as [`TileProgram::in_place`] says.
     pub unsafe fn run(&self, range: Range<usize>, bases: &Bases<'_>, scratch: *mut u8) -> Result<(), Fault> {
         let state = self.state(scratch);
         let row = self.layout.row;
@@ -407,7 +407,7 @@ unsafe fn fill_scalar(target: *mut u8, value: Scalar, count: usize) {
 
 /// Writes the `len` bytes at `source` `count` times, one after the other.
 unsafe fn repeat(target: *mut u8, source: *const u8, len: usize, count: usize) {
-    // SAFETY: the caller's promise: `len` bytes at `source`, room for `len * count` at `target`; what is copied within the
+    // SAFETY: the caller's promise: `len` bytes at `source`, room for `len * count` at `target`. The source of a copy within the
     // target is written already and ends where the copy begins.
     unsafe {
         std::ptr::copy_nonoverlapping(source, target, len);

@@ -1,7 +1,7 @@
 //! Rows combined into the rows of a result that indices name: segments and scatters.
 //!
-//! A piece owns a range of the result's rows and looks at every index, so rows are combined in the order of the indices
-//! whatever the pieces.
+//! A piece owns a range of the result's rows and looks at every index. So rows are combined in the order of the indices, for all
+//! pieces.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -132,7 +132,7 @@ macro_rules! integers {
 }
 integers!(i32 i64 u8);
 
-/// What an element starts as that nothing was put into.
+/// The initial value of an element.
 trait Zero: Bits {
     const ZERO: Self;
 }

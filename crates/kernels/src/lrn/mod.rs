@@ -110,7 +110,7 @@ const THREE_QUARTERS: u8 = 1;
 const ONE: u8 = 2;
 const OTHER: u8 = 3;
 
-/// Made with arguments of which nobody else writes `rows` of the last, and with scratch of so many lines as were asked for.
+/// Made with arguments of which no other thread writes `rows` of the last, and with scratch of so many lines as were asked for.
 struct Call<'a, const BETA: u8> {
     lrn: &'a Lrn,
     rows: Range<usize>,
@@ -171,7 +171,7 @@ impl<const BETA: u8> Call<'_, BETA> {
         }
     }
 
-    /// What each channel has to do with its neighbours, to the second line, and with itself, to the third.
+    /// The terms of each channel: with its neighbours to the second line, and with itself to the third.
     #[inline(always)]
     fn shares<const FMA: bool>(&self, row: usize, squares: *mut f32) {
         let (grad, output) = (self.row(0, row), self.row(2, row));

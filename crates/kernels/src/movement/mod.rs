@@ -1,7 +1,7 @@
 //! Kernels that move elements without looking at them: views written out, joins, splits, padding.
 //!
-//! Elements are known by their size alone: 1, 2, 4, 8 or 16 bytes, aligned to 8 at most. Dimensions of 1 are dropped and
-//! neighbours that lie as one are merged before anything else is decided, so that most calls end in long plain copies.
+//! Elements are known by their size alone: 1, 2, 4, 8 or 16 bytes, aligned to 8 at most. Dimensions of 1 are dropped and contiguous
+//! neighbours are merged before everything else, so that most calls end in long plain copies.
 
 mod embed;
 mod segments;
@@ -48,7 +48,7 @@ macro_rules! by_size {
 }
 pub(crate) use by_size;
 
-/// What elements of a size are moved as.
+/// The type as which elements of a size are moved.
 pub(crate) trait Bits: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static {}
 impl Bits for u8 {}
 impl Bits for u16 {}

@@ -61,7 +61,7 @@ fn collapse(sizes: &[usize], steps: &[isize]) -> Result<Vec<Dim>> {
     Ok(dims)
 }
 
-/// Nothing outside the input is ever read: what the kernels below rely on.
+/// Nothing outside the input is ever read: the kernels below rely on it.
 fn check_reach(dims: &[Dim], start: isize, input_len: usize, len: usize) -> Result<()> {
     if len == 0 {
         return Ok(());

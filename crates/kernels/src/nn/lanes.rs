@@ -194,7 +194,7 @@ fn fold<T: Copy>(mut lanes: [T; LANES], join: impl Fn(T, T) -> T) -> T {
     lanes[0]
 }
 
-/// What is summed over a row. (A closure would not do: it may stay a function of its own, compiled for no vectors.)
+/// The terms of a sum over a row. (A closure would not do: it may stay a function of its own, compiled for no vectors.)
 pub(super) trait Terms<T> {
     /// The terms of the group at `at`, 0 from lane `len` on. `#[inline(always)]`.
     fn of<const FMA: bool>(&mut self, group: [T; LANES], at: usize, len: usize) -> [T; LANES];

@@ -63,7 +63,7 @@ impl<T: Real, const LOG: bool> CpuKernel for Softmax<T, LOG> {
     }
 }
 
-/// Made with pointers to the logits and the output, whose `rows` nobody else writes.
+/// Made with pointers to the logits and the output, whose `rows` no other thread writes.
 struct Call<T, const LOG: bool> {
     classes: usize,
     rows: Range<usize>,

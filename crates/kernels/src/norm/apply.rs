@@ -11,7 +11,7 @@ use crate::cut::Cut;
 use crate::simd::{Isa, Lanes};
 use plimsoll_request::norm::BatchNormSpec;
 
-/// What is computed.
+/// The computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Apply {
     /// `(x - mean) * factor + offset`.
@@ -161,7 +161,7 @@ impl Kernel {
 /// Rows that are walked over with a channel's numbers in registers.
 const BLOCK: usize = 16;
 
-/// Rows that nobody else writes; an element is read before it is written, so that `y` may lie where `x` does.
+/// Rows that no other thread writes; an element is read before it is written, so that `y` may lie where `x` does.
 struct Forward {
     x: *const f32,
     y: *mut f32,

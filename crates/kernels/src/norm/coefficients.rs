@@ -1,4 +1,4 @@
-//! What every element of a channel is computed with: the parts put together, in scratch, a line of numbers for each.
+//! The coefficients for every element of a channel: the parts put together, in scratch, a line of numbers for each.
 
 use super::parts::Parts;
 use plimsoll_request::norm::BatchNormSpec;
@@ -20,7 +20,7 @@ pub(super) struct Lines<'a>(pub(super) [&'a mut [f32]; LINES]);
 
 impl<'a> Lines<'a> {
     /// # Safety
-    /// `scratch` has `LINES * channels` floats that nobody else uses.
+    /// `scratch` has `LINES * channels` floats without another user.
     pub(super) unsafe fn new(scratch: *mut f32, channels: usize) -> Lines<'a> {
         // SAFETY: the caller's promise; zeros are floats.
         let mut all = unsafe {
@@ -79,8 +79,8 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// From the sums in lines 0 and 1: what is taken off dy to line 1, and the factor of differences from the mean that is taken
-    /// off too to line 3. The factor of all to line 2.
+    /// From the sums in lines 0 and 1: the number that is taken off dy to line 1, and the factor of differences from the mean that
+    /// is taken off too to line 3. The factor of all to line 2.
     pub(super) fn gradients(&mut self, spec: &BatchNormSpec, statistics: Statistics, scale: &[f32], variance: &[f32]) {
         let [sums, products, factors, slopes] = &mut self.0;
         let share = 1.0 / spec.rows as f32;

@@ -39,7 +39,7 @@ pub(crate) fn moments_on(isa: Isa, spec: BatchNormSpec) -> Result<Prepared> {
     gather(isa, spec, Gather::Moments)
 }
 
-/// The second kernel of training. Arguments: what lies in between, x, scale, offset, mean, variance; y, and of each channel: the
+/// The second kernel of training. Arguments: the buffer in between, x, scale, offset, mean, variance; y, and of each channel: the
 /// running mean and variance, the batch's mean and variance, and with `reserve_3` one number that is 0. Mean and variance are read
 /// where `exponential_avg_factor` is not 1.
 ///
@@ -70,7 +70,7 @@ pub(crate) fn grad_sums_on(isa: Isa, spec: BatchNormSpec) -> Result<Prepared> {
     gather(isa, spec, Gather::Gradients)
 }
 
-/// The second kernel of the gradient. Arguments: what lies in between, dy, x, scale, mean, variance; gradients by x, scale and
+/// The second kernel of the gradient. Arguments: the buffer in between, dy, x, scale, mean, variance; gradients by x, scale and
 /// offset, and two tensors without elements. `training` says that mean and variance are x's own, else they are constants.
 ///
 /// # Errors

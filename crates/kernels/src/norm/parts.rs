@@ -1,4 +1,4 @@
-//! What is gathered of each channel, part by part.
+//! The sums of each channel, part by part.
 
 use std::ops::Range;
 
@@ -57,7 +57,7 @@ impl Parts {
     }
 }
 
-/// What is gathered.
+/// The sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gather {
     /// Mean, and sum of squared differences from it.
@@ -92,8 +92,8 @@ impl CpuKernel for Kernel {
                 channels,
                 width,
             };
-            // SAFETY: the instruction set was asked for when the kernel was prepared; the arguments are the caller's promise, and
-            // what a part leaves of a strip is written by this piece only.
+            // SAFETY: the instruction set was asked for when the kernel was prepared. The arguments are the caller's promise. A
+            // part's results for a strip are written by this piece only.
             unsafe {
                 match self.gather {
                     Gather::Moments => isa::run(self.isa, Moments(piece)),

@@ -18,7 +18,7 @@ fn numbers(count: usize, seed: u64) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// What `prepared` gives: in one call, and the same bits piece by piece backwards, and where an input lies.
+/// The results of `prepared`: in one call, and the same bits piece by piece backwards, and where an input lies.
 fn run(prepared: &Prepared, inputs: &[&[f32]], lengths: &[usize]) -> std::result::Result<Vec<Vec<f32>>, TestCaseError> {
     let inputs: Vec<Vec<u8>> = inputs.iter().map(|values| testing::bytes(values)).collect();
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
@@ -68,7 +68,7 @@ fn check(spec: BatchNormSpec, seed: u64, mean: f32) -> Checked {
     let at = |values: &[f32], c: usize| f64::from(values[c]);
     let (epsilon, factor) = (f64::from(spec.epsilon), f64::from(spec.exponential_avg_factor));
     let between = 2 * channels * between(&spec)[0] as usize;
-    // What is rounded in x alone.
+    // The error of rounding in x alone.
     let rounded = f64::from(mean.abs()) / 50.0 + 1.0;
     for isa in Isa::available() {
         let what = |name: &str| format!("{name} {isa:?} {spec:?}");

@@ -73,7 +73,7 @@ impl<const GRADIENT: bool> CpuKernel for Average<GRADIENT> {
     }
 }
 
-/// Made with pointers to both arguments, of which nobody else writes `rows` of the second.
+/// Made with pointers to both arguments, of which no other thread writes `rows` of the second.
 struct Call<const GRADIENT: bool> {
     sizes: Sizes,
     /// Of all images, one after the other.

@@ -31,8 +31,8 @@ impl PoolImages {
     /// Pools `images`. The first pointer is where the first of all images would begin if all were there.
     ///
     /// # Safety
-    /// The processor has the instruction set; `images` are at `input`; nobody else writes their results and, if they are wanted,
-    /// positions.
+    /// The processor has the instruction set; `images` are at `input`; no other thread writes their results and, if they are
+    /// wanted, positions.
     pub(crate) unsafe fn run(&self, images: Range<usize>, input: *const f32, output: *mut f32, positions: Option<*mut u8>) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -76,7 +76,7 @@ impl UnpoolRows {
         Ok(UnpoolRows { sizes: spec.check()?, kept: ArgMax::of(spec), isa })
     }
 
-    /// What all rows cost.
+    /// The cost of all rows.
     pub(crate) fn cost(&self) -> Cost {
         let (inputs, outputs) = self.sizes.totals();
         Cost { flops: self.sizes.flops(), bytes: 4.0 * inputs + 5.0 * outputs }
@@ -85,8 +85,8 @@ impl UnpoolRows {
     /// Makes `rows`, which count over all images; `to` is where the first of them all would be.
     ///
     /// # Safety
-    /// The processor has the instruction set; positions and gradient are those of the pooling's results; nobody else touches the
-    /// rows at `to`.
+    /// The processor has the instruction set; positions and gradient are those of the pooling's results; no other thread touches
+    /// the rows at `to`.
     pub(crate) unsafe fn run(&self, rows: Range<usize>, positions: *const u8, grad: *const f32, to: *mut f32) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -120,8 +120,8 @@ pub fn max_pool_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
 }
 
 /// As [`max_pool`], with where in each window the maximum is, as [`ArgMax::of`] says: the first of equal ones, row by row. A NaN
-/// counts as the maximum if it comes first, as in TensorFlow's gradient. With `positive`, what is not above 0 is nowhere, so that
-/// it has no gradient: what the gradient of a relu before the pooling does. Arguments: input, output, positions.
+/// counts as the maximum if it comes first, as in TensorFlow's gradient. With `positive`, a maximum that is not above 0 has no
+/// position, so that it has no gradient: as by the gradient of a relu before the pooling. Arguments: input, output, positions.
 ///
 /// # Errors
 /// As [`max_pool`].
@@ -263,7 +263,7 @@ impl<I: Index, const KEPT: bool> CpuKernel for Maxima<I, KEPT> {
     }
 }
 
-/// Finds the maxima of windows. Made with pointers to the input and to results, whose `rows` and `channels` nobody else writes.
+/// Finds the maxima of windows. Made with pointers to the input and to results, whose `rows` and `channels` no other thread writes.
 struct Find<I, const KEPT: bool> {
     sizes: Sizes,
     /// Of all images, one after the other.
@@ -359,8 +359,8 @@ impl<I: Index> CpuKernel for Gradient<I> {
     }
 }
 
-/// Brings the gradient of each window to where its maximum was. Made with pointers to all arguments, of which nobody else writes
-/// `rows` and `channels` of the last.
+/// Brings the gradient of each window to where its maximum was. Made with pointers to all arguments, of which no other thread
+/// writes `rows` and `channels` of the last.
 struct Gather<I> {
     sizes: Sizes,
     /// Of all input images, one after the other.

@@ -1,5 +1,5 @@
-//! Pooling over two dimensions of NHWC floats. Maxima remember where in its window each was found, in one byte as a rule, so that
-//! the gradient needs neither the input nor the output.
+//! Pooling over two dimensions of NHWC floats. Maxima remember where in its window each was found, in one byte as a rule. So the
+//! gradient needs neither the input nor the output.
 
 mod average;
 mod max;
@@ -20,7 +20,7 @@ pub use max::{
     max_pool_with_argmax_on,
 };
 
-/// What the kernels make of the sizes.
+/// The kernels' view of the sizes.
 trait Check {
     /// The windows over the input; refuses what makes no sense, or what no memory holds.
     fn check(&self) -> Result<Sizes>;

@@ -18,7 +18,7 @@ const TERMS: usize = 320;
 /// Floats of C that an epilogue takes at once.
 const TILE: usize = 6 * 1024;
 
-/// How the work is cut; what is `None` is chosen by shape. For measuring and for tests: bits do not depend on it.
+/// How the work is cut; a `None` is chosen by shape. For measuring and for tests: bits do not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
     /// Rows of C in a piece.
@@ -169,7 +169,7 @@ struct Cut {
     pack_b: bool,
 }
 
-/// What a piece should take at least, in nanoseconds, where there is more to do: much more than handing it to another thread.
+/// The least time of a piece, in nanoseconds, where there is more to do: much more than handing it to another thread.
 const PIECE: f64 = 10_000.0;
 /// The same for a piece that copies its part of B first, where others copy it, too.
 const PACKED_PIECE: f64 = 40_000.0;

@@ -1,5 +1,5 @@
-//! Products of matrices, row-major: for `f32` a kernel of our own that packs what it must and applies an expression to the
-//! result while it is in the cache; plain loops for other types.
+//! Products of matrices, row-major. For `f32` a kernel of our own packs operands where it must, and applies an expression to the
+//! result while it is in the cache. Other types have plain loops.
 
 mod blocked;
 mod generic;

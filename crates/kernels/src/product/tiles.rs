@@ -4,7 +4,7 @@
 
 use crate::simd::{Four, Isa, Lanes};
 
-/// A tile of C and what it is computed from. Distances are in elements.
+/// A tile of C and its operands. Distances are in elements.
 pub(super) struct Tile {
     /// How many terms.
     pub k: usize,
@@ -32,8 +32,8 @@ pub(super) type TileFn = unsafe fn(&Tile);
 pub(super) type TransposeFn = unsafe fn(*const f32, usize, usize, usize, *mut f32, usize);
 /// `(from, from_row, rows, vectors, last, to)`: copies so many vectors of each row, the last of them filled up with zeros.
 pub(super) type CopyFn = unsafe fn(*const f32, usize, usize, usize, usize, *mut f32);
-/// `(from, from_row, terms, rows, tiles, to)`: cuts `rows` elements of each term into tiles, as [`super::blocked::part`] does,
-/// and puts the terms of a tile one after the other, tile by tile.
+/// `(from, from_row, terms, rows, tiles, to)`: cuts `rows` elements of each term into tiles, as [`super::blocked::part`] does. It
+/// puts the terms of a tile one after the other, tile by tile.
 pub(super) type GatherFn = unsafe fn(*const f32, usize, usize, usize, usize, *mut f32);
 /// `(k, x, y, y_row, rows, out)`: the products of the vector `x` with `rows` rows.
 pub(super) type DotFn = unsafe fn(usize, *const f32, *const f32, usize, usize, *mut f32);
@@ -77,8 +77,8 @@ pub(super) fn code(isa: Isa) -> &'static Code {
 
 #[inline(always)]
 unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(tile: &Tile) {
-    // SAFETY: the caller's promise: `k` terms of `M` rows of A, as many rows of B with `N` vectors (of which the last has
-    // `last` elements if `DIRECT`), and a tile of C.
+    // SAFETY: the caller's promise. There are `k` terms of `M` rows of A, and as many rows of B with `N` vectors (of which the last
+    // has `last` elements if `DIRECT`). There is a tile of C.
     unsafe {
         let mut sums = [[V::zero(); N]; M];
         let (mut a, mut b) = (tile.a, tile.b);

@@ -24,7 +24,7 @@ pub(super) enum Start {
 pub(super) trait Draw<T>: Send + Sync + std::fmt::Debug + 'static {
     /// Inputs that it takes: the bounds, or none.
     const INPUTS: usize = 0;
-    /// What it knows from those inputs.
+    /// The bounds that it knows from those inputs.
     type Bounds: Copy;
 
     /// Looks at the inputs, each a pointer to one `T`.
@@ -106,7 +106,7 @@ impl<T, D: Draw<T>> Vectorised for Call<'_, T, D> {
 }
 
 /// # Safety
-/// `state` points to 8 bytes that nobody else uses meanwhile.
+/// `state` points to 8 bytes without another user meanwhile.
 unsafe fn advance(state: *mut u8, blocks: u64) {
     // SAFETY: as the caller promises.
     unsafe {

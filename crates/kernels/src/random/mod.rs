@@ -5,8 +5,8 @@
 //! as it needs, starts at block `g * 256` (`g * 128` for double). A stateful operation starts where its last execution left
 //! off, each execution setting aside 256 blocks for every element.
 //!
-//! Uniform numbers and integers are the same bits as TensorFlow's, normal ones within two units in the last place (they
-//! depend on the logarithm, sine and cosine of the platform).
+//! Uniform numbers and integers are the same bits as TensorFlow's. Normal ones are within two units in the last place, since they
+//! depend on the platform's logarithm, sine and cosine.
 
 mod kernels;
 mod philox;
@@ -30,7 +30,7 @@ const BLOCKS_PER_ELEMENT: u64 = 256;
 /// one for each node and session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandomOp {
-    /// What is drawn.
+    /// The distribution.
     pub distribution: Distribution,
     /// The output's type.
     pub data_type: DataType,

@@ -20,7 +20,7 @@ pub(super) trait Normal: Sample {
     fn is_near(self) -> bool;
 }
 
-/// What a logarithm is taken of is at least this.
+/// The least argument of a logarithm.
 const EPSILON: f32 = 1.0e-7;
 
 /// The low 23 bits as the mantissa of a number in [1, 2), less 1.

@@ -12,7 +12,7 @@ pub(super) struct Dim {
     pub(super) stride: usize,
 }
 
-/// A dense row-major shape split in what is kept and what is reduced; sizes of 1 are gone and neighbours of one kind merged.
+/// A dense row-major shape split in kept and reduced dimensions; sizes of 1 are gone and neighbours of one kind merged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Collapsed {
     pub(super) kept: Vec<Dim>,

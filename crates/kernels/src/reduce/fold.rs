@@ -1,4 +1,4 @@
-//! What is folded: an operation with its identity, over the types that TensorFlow has it for.
+//! The fold: an operation with its identity, over the types that TensorFlow has it for.
 
 use std::fmt;
 

@@ -2,8 +2,8 @@
 
 /// A vector of `f32`.
 ///
-/// Safety of all methods: the processor has the instruction set of the implementation, and pointers lead to as many elements
-/// as are read or written, aligned to the element.
+/// Safety of all methods: the processor has the instruction set of the implementation. Pointers lead to as many elements as are
+/// read or written, aligned to the element.
 #[expect(clippy::missing_safety_doc, reason = "the same for all; see the trait")]
 pub trait Lanes: Copy {
     /// Elements.

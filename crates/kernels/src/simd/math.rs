@@ -123,7 +123,7 @@ pub fn log<const FMA: bool>(x: f32) -> f32 {
 #[inline(always)]
 pub fn log1p<const FMA: bool>(x: f32) -> f32 {
     let u = 1.0 + x;
-    // What the sum above rounded away.
+    // The part that the sum above rounded away.
     let lost = if x > 1.0 { 1.0 - (u - x) } else { x - (u - 1.0) };
     let value = log_positive::<FMA>(u, lost / u);
     let value = if x > f32::MAX { x } else { value };

@@ -11,7 +11,7 @@ pub use lanes::{Four, Lanes};
 /// An instruction set that kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// What every processor of the architecture has.
+    /// The instructions of every processor of the architecture.
     Portable,
     /// AVX2 and FMA (x86-64).
     Avx2,
@@ -22,7 +22,7 @@ pub enum Isa {
 /// Code that is the same for every instruction set. `run` and all that it calls must be `#[inline(always)]`, else the
 /// called part is compiled for the portable set.
 pub trait Vectorised {
-    /// What it returns.
+    /// Its result.
     type Output;
     /// The code; `FMA` says whether [`f32::mul_add`] is an instruction here (else it is a slow call).
     fn run<const FMA: bool>(self) -> Self::Output;

@@ -62,7 +62,7 @@ macro_rules! for_isa {
     }};
 }
 
-// Not `array::map`: what is not marked to be inlined always is compiled for the portable instruction set.
+// Not `array::map`: a function that is not marked to be inlined always is compiled for the portable instruction set.
 #[inline(always)]
 fn each<O: Op1, const FMA: bool, const L: usize>(x: [O::A; L]) -> [O::R; L] {
     let mut y = MaybeUninit::<[O::R; L]>::uninit();

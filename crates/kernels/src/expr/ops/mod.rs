@@ -16,8 +16,8 @@ use plimsoll_request::expr::{BinaryOp, Scalar, UnaryOp};
 /// `(n, a, b, c, out)`: computes `n` elements. The operands that a step has not are not looked at. `out` may be the same
 /// address as an operand with elements of the same size; otherwise they do not overlap.
 ///
-/// Safety: the operands hold `n` initialised elements of the step's types, `out` has room for `n`, all aligned to the element,
-/// and the processor has the instruction set that the function was chosen for.
+/// Safety: the operands hold `n` initialised elements of the step's types, and `out` has room for `n`. All are aligned to the
+/// element. The processor has the instruction set that the function was chosen for.
 pub(crate) type StepFn = unsafe fn(usize, *const u8, *const u8, *const u8, *mut u8) -> Status;
 
 /// 0, or what went wrong.
