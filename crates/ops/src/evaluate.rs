@@ -1,4 +1,4 @@
-//! Constant folding: what an operation gives where all that it needs is known, by the request that it makes.
+//! Constant folding: the values of an operation with known inputs, by its request.
 
 use plimsoll_base::Result;
 use plimsoll_device::Evaluate;
@@ -15,7 +15,7 @@ const MAX_ELEMENTS: u64 = 1024;
 /// Nothing stateful is ever folded, nor what fails (an integer division by zero, say): that fails when the graph runs, if it does.
 ///
 /// # Errors
-/// What cannot be held.
+/// The error of making values that are too large to hold.
 pub fn evaluate(by: &dyn Evaluate, rules: &OpRules, node: &Node, inputs: &[Fact], outputs: &[Fact]) -> Result<Option<Vec<HostTensor>>> {
     let Some(output_metas) = outputs.iter().map(meta).collect::<Option<Vec<Meta>>>() else { return Ok(None) };
     if let Lower::Alias = rules.lower {
@@ -118,14 +118,14 @@ fn fold_call(
     if !outputs.iter().all(is_small) || !values.iter().flatten().all(|value| value.elements() <= MAX_ELEMENTS) {
         return Ok(None);
     }
-    // What cannot be prepared here will say why when the plan needs it.
+    // A request that cannot be prepared here will say why when the plan needs it.
     let Ok(call) = prepare(cx) else { return Ok(None) };
     let arguments = call.inputs.iter().map(|input| values[*input].as_ref()).collect::<Option<Vec<&HostTensor>>>();
     let Some(arguments) = arguments else { return Ok(None) };
     run(by, &call.request, &arguments, outputs)
 }
 
-/// What the request makes of the inputs; none where it fails.
+/// The outputs of the request for the inputs; none where it fails.
 fn run(by: &dyn Evaluate, request: &KernelRequest, inputs: &[&HostTensor], outputs: &[Meta]) -> Result<Option<Vec<HostTensor>>> {
     let dense = inputs.iter().map(|tensor| tensor.dense()).collect::<Result<Vec<_>>>()?;
     let bytes: Vec<&[u8]> = dense.iter().map(|tensor| tensor.bytes().unwrap_or_default()).collect();

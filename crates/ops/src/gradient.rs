@@ -56,7 +56,7 @@ impl<'a> Grad<'a> {
         &self.builder.node(self.node).attrs
     }
 
-    /// What is known of a tensor's shape.
+    /// The shape of a tensor, as far as it is known.
     pub(crate) fn shape_of(&self, tensor: Output) -> PartialShape {
         self.builder.fact(tensor).shape.clone()
     }

@@ -7,7 +7,7 @@ use plimsoll_graph::{Attrs, HostTensor, Node, OpDef, PartialShape, Shape};
 
 use crate::Registry;
 
-/// What is known of a tensor before anything runs.
+/// The facts about a tensor that are known before anything runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
     /// The element type.
@@ -37,13 +37,13 @@ impl Fact {
 /// The rule of an operation: sets the shapes (and values) of the outputs.
 pub type InferFn = fn(&mut InferCx<'_>) -> Result<()>;
 
-/// What a rule sees and fills in.
+/// The facts that a rule sees and fills in.
 pub struct InferCx<'a> {
     /// The node.
     pub node: &'a Node,
-    /// What is known of its inputs.
+    /// The facts about its inputs.
     pub inputs: &'a [Fact],
-    /// What is known of its outputs: the types are filled in already, the shapes are unknown.
+    /// The facts about its outputs: the types are filled in already, the shapes are unknown.
     pub outputs: Vec<Fact>,
 }
 
@@ -134,7 +134,7 @@ impl<'a> InferCx<'a> {
 /// Applies the rules to a node. Nodes of operations without rules have outputs of unknown shape.
 ///
 /// # Errors
-/// What the rule says of inputs that cannot be, with the node's name.
+/// The rule's error for inputs that cannot be, with the node's name.
 pub fn infer_node(registry: &Registry, def: &OpDef, node: &Node, inputs: &[Fact]) -> Result<Vec<Fact>> {
     let types = def.output_types(&node.attrs).map_err(|error| error.at_node(&node.name))?;
     let outputs = types.iter().map(|arg| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) }).collect();
@@ -200,7 +200,7 @@ pub fn broadcast_shapes(a: &PartialShape, b: &PartialShape) -> Result<PartialSha
     Ok(PartialShape(Some(dims)))
 }
 
-/// What two descriptions of one shape say together.
+/// The union of two descriptions of one shape.
 ///
 /// # Errors
 /// INVALID_ARGUMENT where they contradict each other.

@@ -1,5 +1,5 @@
-//! Which kernels TensorFlow registers: for every operation and device type, the types that it takes, and the arguments that
-//! stay in the host's memory. What decides where a node may be placed.
+//! Which kernels TensorFlow registers: for every operation and device type, the types that it takes, and the arguments that stay in
+//! the host's memory. Placement looks at this table.
 //!
 //! The table is text (`data/kernels.txt`, written by `scripts/record_kernels.py`). A line is read when its operation is first
 //! asked for.
@@ -25,7 +25,7 @@ pub struct KernelDef {
     pub priority: i32,
     /// Only nodes whose attribute `_kernel` says this find the kernel; mostly empty.
     pub label: String,
-    /// What attributes may say.
+    /// The values that attributes may have.
     pub constraints: Vec<Constraint>,
     /// The arguments, by name, that are in the host's memory.
     pub host_args: Vec<String>,
@@ -56,7 +56,7 @@ struct Entry {
     parsed: OnceLock<Kernels>,
 }
 
-/// What a search for a kernel found.
+/// The result of a search for a kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// The kernel, if there is one.

@@ -1,5 +1,5 @@
-//! The operations: a folder for each operation or family, with its rules — types and shapes, what it becomes when a plan is
-//! made, gradient, use of variables — and the builder that makes graphs of them.
+//! The operations: a folder for each operation or family, with its rules (types and shapes, lowering, gradient, use of variables).
+//! Beside them the builder that makes graphs.
 //!
 //! [`Registry`] is a value: tests bring their own. Nothing here knows a device crate.
 #![forbid(unsafe_code)]

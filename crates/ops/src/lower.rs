@@ -1,4 +1,11 @@
-//! What an operation becomes in a plan.
+//! Lowering: the form of an operation in a plan ([`Lower`]).
+//!
+//! A node becomes one of these: nothing, an alias, a constant, a variable, an *expression*, an *anchor*, a request of its own, a
+//! change of a variable. An expression is any elementwise operation; a chain of them is one kernel. An anchor is a product or a
+//! convolution; expressions that follow it fuse into its end.
+//!
+//! A rule gets types, shapes and the values that decide shapes ([`KernelCx`]). It returns a [`KernelRequest`]: plain data, without
+//! code, device or address.
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{Attrs, HostTensor, Node, Shape};
@@ -31,7 +38,7 @@ impl Meta {
     }
 }
 
-/// What is known when a kernel is prepared: everything but the elements, and the elements that decide shapes.
+/// The facts that are known when a kernel is prepared: everything but the elements, and the elements that decide shapes.
 pub struct KernelCx<'a> {
     /// The node.
     pub node: &'a Node,
@@ -122,7 +129,7 @@ impl Call {
 
 /// An anchor, and which of the node's inputs it is computed from.
 pub struct AnchorCall {
-    /// What is computed.
+    /// The product or convolution.
     pub anchor: Anchor,
     /// Positions of inputs.
     pub inputs: [usize; Anchor::INPUTS],
@@ -146,7 +153,7 @@ pub struct Update {
     pub writes: Vec<usize>,
 }
 
-/// What an operation becomes.
+/// The form of an operation in a plan.
 #[derive(Clone, Copy, Debug)]
 pub enum Lower {
     /// It computes nothing and has no outputs (NoOp).

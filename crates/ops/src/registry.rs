@@ -19,7 +19,7 @@ pub struct OpRules {
     pub name: &'static str,
     /// Types, shapes and values of the outputs, as far as they can be known.
     pub infer: InferFn,
-    /// What the operation becomes in a plan.
+    /// The operation's form in a plan.
     pub lower: Lower,
     /// How gradients go through it.
     pub gradient: Gradient,
@@ -94,12 +94,12 @@ impl Registry {
         &self.table
     }
 
-    /// What computes values that are known beforehand.
+    /// Computes values that are known beforehand.
     pub fn folding(&self) -> Option<&dyn Evaluate> {
         self.folding.as_deref()
     }
 
-    /// Which kernels there are, by device type: what decides where a node may be placed.
+    /// The kernels that exist, by device type: placement looks at them.
     pub fn kernels(&self) -> &KernelRegistry {
         &self.kernels
     }

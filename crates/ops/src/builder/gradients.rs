@@ -9,7 +9,7 @@ use super::GraphBuilder;
 use crate::infer::merge_shapes;
 use crate::registry::Gradient;
 
-/// What has arrived at each tensor, not yet summed.
+/// The gradients that have arrived at each tensor, not yet summed.
 type Arrived = HashMap<Output, Vec<Output>>;
 
 impl GraphBuilder {
@@ -19,8 +19,8 @@ impl GraphBuilder {
     /// The new nodes are named `gradients/NODE_grad/...` and ask for the device of the node whose gradient they compute.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for ys that are no floats; UNIMPLEMENTED, naming the node, where an operation in between has no
-    /// gradient here; what gradient rules say.
+    /// INVALID_ARGUMENT for ys that are no floats; UNIMPLEMENTED, naming the node, where an operation in between has no gradient
+    /// here; the errors of gradient rules.
     pub fn gradients(&mut self, ys: &[Output], xs: &[Output]) -> Result<Vec<Option<Output>>> {
         self.gradients_from(ys, &vec![None; ys.len()], xs)
     }
@@ -177,7 +177,7 @@ impl GraphBuilder {
         })
     }
 
-    /// The gradient must have its tensor's type and shape; what is known of its shape is known of both then.
+    /// The gradient must have its tensor's type and shape; a dimension known of one is known of both then.
     fn check_gradient(&mut self, node: NodeId, position: usize, input: Output, gradient: Output) -> Result<()> {
         self.check_output(gradient)?;
         let (wanted, given) = (self.fact(input), self.fact(gradient));

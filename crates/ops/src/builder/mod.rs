@@ -1,8 +1,8 @@
 //! Graphs in the making: typed nodes, scopes, variables, gradients, optimizers.
 //!
-//! Every node is checked against its operation's signature when it is made, and the operation's shape rule is applied, so that
-//! type, shape and (where it follows) value of every output are known while the graph is built. Names, attributes and
-//! structure are those that TensorFlow 1's Python front end gives to the same calls.
+//! Every node is checked against its operation's signature when it is made, and the operation's shape rule is applied. So type,
+//! shape and (where it follows) value of every output are known while the graph is built. Names, attributes and structure are those
+//! that TensorFlow 1's Python front end gives to the same calls.
 
 mod functions;
 mod gradients;
@@ -37,9 +37,9 @@ pub use variable::{Reuse, Variable, VariableKind};
 pub struct GraphBuilder {
     graph: Graph,
     registry: Arc<Registry>,
-    /// For each node, what is known of its outputs.
+    /// For each node, the facts about its outputs.
     facts: Vec<Vec<Fact>>,
-    /// What is said of outputs that no rule knows.
+    /// The fact about outputs without a rule.
     nothing: Fact,
     names: Names,
     scope: Scope,
@@ -75,7 +75,7 @@ impl GraphBuilder {
     /// Goes on with a graph that exists. Its names are taken; its nodes are inferred as if they had been built here.
     ///
     /// # Errors
-    /// What a shape rule says of inputs that cannot be; INVALID_ARGUMENT for cycles.
+    /// A shape rule's error for inputs that cannot be; INVALID_ARGUMENT for cycles.
     pub fn extend(graph: Graph, registry: Arc<Registry>) -> Result<GraphBuilder> {
         let mut builder = GraphBuilder::new(registry);
         for node in graph.nodes().values() {
@@ -105,8 +105,8 @@ impl GraphBuilder {
         self.graph.node(id)
     }
 
-    /// What is known of a tensor. Of outputs whose operation is not in the table only that they exist is known: type variant,
-    /// unknown shape.
+    /// The fact about a tensor. Of outputs whose operation is not in the table only that they exist is known: type variant, unknown
+    /// shape.
     pub fn fact(&self, output: Output) -> &Fact {
         self.facts.get(output.node.index()).and_then(|facts| facts.get(output.index as usize)).unwrap_or(&self.nothing)
     }

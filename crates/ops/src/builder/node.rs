@@ -1,4 +1,4 @@
-//! One node: what is said of it, and making it.
+//! One node: its parts, and making it.
 
 use plimsoll_base::{ArgType, Error, Result};
 use plimsoll_graph::{AttrValue, Attrs, HostTensor, Node, NodeId, Output};
@@ -114,9 +114,9 @@ impl OpBuilder<'_> {
     /// Makes the node.
     ///
     /// # Errors
-    /// Every error names the node. NOT_FOUND for operations that are not in the table; INVALID_ARGUMENT for names that are
-    /// none, inputs of the wrong number or type or of another graph, attributes that are wrong or missing, devices that are
-    /// no device names, and what the operation's shape rule says.
+    /// Every error names the node. NOT_FOUND for operations that are not in the table. INVALID_ARGUMENT for names that are none,
+    /// for inputs of the wrong number or type or of another graph, for attributes that are wrong or missing, and for devices that
+    /// are no device names. The error of the operation's shape rule.
     pub fn build_node(self) -> Result<NodeId> {
         self.finish().map(|(_, node)| node)
     }

@@ -1,4 +1,4 @@
-//! Scopes: what all nodes made inside have in common.
+//! Scopes: the common parts of all nodes made inside.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ pub(super) struct Scope {
     pub(super) device: Result<DeviceName>,
     /// Indices of the controllers in force.
     pub(super) controllers: Vec<usize>,
-    /// What nodes made inside are placed with, the innermost last.
+    /// The nodes that nodes made inside are placed with, the innermost last.
     pub(super) colocation: Vec<Colocation>,
 }
 
@@ -27,7 +27,7 @@ impl Default for Scope {
     }
 }
 
-/// What a node is placed with.
+/// The node that another is placed with.
 #[derive(Clone, Debug)]
 pub(super) struct Colocation {
     /// Groups: `loc:@name`.
@@ -40,7 +40,7 @@ pub(super) struct Colocation {
 #[derive(Debug)]
 pub(super) struct Controller {
     nodes: Vec<NodeId>,
-    /// Nodes made in the scope: what takes an input from them needs no edge of its own.
+    /// Nodes made in the scope: a node with an input from them needs no edge of its own.
     inside: HashSet<NodeId>,
 }
 
@@ -116,7 +116,7 @@ impl GraphBuilder {
         )
     }
 
-    /// What being placed with a node means.
+    /// The meaning of being placed with a node.
     pub(super) fn colocation_of(&self, node: NodeId) -> Colocation {
         Colocation { classes: classes_of(&self.graph, node), device: self.node(node).device.clone() }
     }

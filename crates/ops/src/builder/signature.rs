@@ -6,8 +6,8 @@ use plimsoll_graph::{ArgDef, AttrDef, AttrList, AttrValue, Attrs, OpDef};
 /// Fills in every attribute: those that are said, those that follow from the inputs' types and number, and defaults.
 ///
 /// # Errors
-/// INVALID_ARGUMENT: attributes that the operation does not have or that cannot have that value, inputs of the wrong number or
-/// type, attributes that neither follow nor have a default.
+/// INVALID_ARGUMENT: attributes that the operation does not have or that cannot have that value. The same for inputs of the wrong
+/// number or type, and for attributes that neither follow nor have a default.
 pub(super) fn complete(def: &OpDef, attrs: &mut Attrs, inputs: &[ArgType]) -> Result<()> {
     for name in attrs.keys().filter(|name| !name.starts_with('_')) {
         if !def.attrs.iter().any(|attr| attr.name == *name) {
@@ -66,7 +66,8 @@ fn known_length(arg: &ArgDef, attrs: &Attrs) -> Result<Option<usize>> {
     }
 }
 
-/// The length of an argument that nothing says: what the arguments of known length leave, shared by those of this length.
+/// The length of an argument without a given length: the inputs that the arguments of known length leave, shared by those of this
+/// length.
 fn open_length(def: &OpDef, position: usize, attrs: &Attrs, left: usize) -> Result<usize> {
     let open = &def.inputs[position];
     let (mut known, mut sharers) = (0usize, 0usize);

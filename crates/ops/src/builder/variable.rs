@@ -60,7 +60,7 @@ pub(super) struct Variables {
     /// Full names of `get_variable`, and which variable it is.
     shared: std::collections::HashMap<String, usize>,
     scope: VariableScope,
-    /// By the node that holds a variable: what `get_variable` gives for it at the moment.
+    /// By the node that holds a variable: the present result of `get_variable` for it.
     stand_ins: std::collections::HashMap<NodeId, Variable>,
 }
 
@@ -70,7 +70,7 @@ struct VariableScope {
     reuse: Reuse,
 }
 
-/// What [`GraphBuilder::make_variable`] makes.
+/// The arguments of [`GraphBuilder::make_variable`].
 pub(super) struct NewVariable<'a> {
     /// The name from the root; made unique.
     pub(super) name: &'a str,
@@ -127,8 +127,8 @@ impl GraphBuilder {
     /// The variable `name` of the variable scope, made or found as the scope says; learned if it is made of floats.
     ///
     /// # Errors
-    /// ALREADY_EXISTS or NOT_FOUND where the scope's `reuse` says otherwise; INVALID_ARGUMENT where the variable that exists
-    /// has another type or shape; what making nodes can say.
+    /// ALREADY_EXISTS or NOT_FOUND where the scope's `reuse` says otherwise; INVALID_ARGUMENT where the variable that exists has
+    /// another type or shape; the errors of making nodes.
     pub fn get_variable(
         &mut self,
         name: &str,
@@ -139,7 +139,7 @@ impl GraphBuilder {
         self.shared_variable(name, data_type, shape.into(), initializer, data_type.is_floating())
     }
 
-    /// As [`GraphBuilder::get_variable`], but what it makes is not learned.
+    /// As [`GraphBuilder::get_variable`], but its new variable is not learned.
     ///
     /// # Errors
     /// As [`GraphBuilder::get_variable`].
@@ -194,7 +194,7 @@ impl GraphBuilder {
     /// A variable of its own, named in the name scope and made unique. It is not learned.
     ///
     /// # Errors
-    /// What making nodes can say.
+    /// The errors of making nodes.
     pub fn untrained_variable(
         &mut self,
         name: &str,

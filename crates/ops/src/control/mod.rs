@@ -1,4 +1,4 @@
-//! Control flow: what runs only where a predicate says so. If and its kin become these where calls are inlined.
+//! Control flow: ops that run only where a predicate says so. If and its kin become these where calls are inlined.
 //!
 //! Source of the rules: TensorFlow's executor. A node with a dead input does not run and its outputs are dead; Switch makes
 //! one of its outputs dead, Merge gives on the first input that is not.

@@ -1,4 +1,4 @@
-//! What MaxPool and AvgPool share: the window's size, and the shapes that follow.
+//! The common part of MaxPool and AvgPool: the window's size, and the shapes that follow.
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{Attrs, AttrsExt, PartialShape};
@@ -16,7 +16,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// What the attributes of operation `op` say.
+    /// The pooling in the attributes of operation `op`.
     ///
     /// # Errors
     /// As [`Window::of`]; INVALID_ARGUMENT for empty windows, UNIMPLEMENTED for windows over images or channels.
@@ -81,7 +81,7 @@ pub(crate) fn expect_shape(name: &str, expected: [Option<u64>; 4], shape: &Parti
     }
 }
 
-/// What pooling says of an input that is not of rank 4.
+/// The error of pooling for an input that is not of rank 4.
 pub(crate) fn input_words(shape: &PartialShape) -> String {
     let rank = shape.0.as_ref().map_or(0, Vec::len);
     format!("tensor_in_shape must have 2 spatial dimensions. {rank} 0")

@@ -1,4 +1,4 @@
-//! What convolutions and pooling share: strides and padding of a window that slides over rows and columns, channels last.
+//! The common part of convolutions and pooling: strides and padding of a window that slides over rows and columns, channels last.
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, Attrs, AttrsExt, PartialShape, Shape};
@@ -18,7 +18,7 @@ pub(crate) struct Window {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Padding {
-    /// As many positions as strides fit the operand; what is missing is padded on both sides, more at the end.
+    /// As many positions as strides fit the operand; missing elements are padded on both sides, more at the end.
     Same,
     /// None.
     Valid,
@@ -62,7 +62,7 @@ impl Window {
         })
     }
 
-    /// What the attributes of operation `op` say.
+    /// The window in the attributes of operation `op`.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for attributes that make no sense; UNIMPLEMENTED for channels before rows, and strides and

@@ -1,4 +1,4 @@
-//! Where values begin: constants, placeholders; and what has none: NoOp, Assert.
+//! The sources of values: constants, placeholders; and ops without values: NoOp, Assert.
 
 use plimsoll_base::Result;
 use plimsoll_graph::AttrsExt;

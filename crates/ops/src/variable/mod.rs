@@ -43,7 +43,7 @@ fn handle(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What the handle at input 0 stands for, checked against `dtype`.
+/// The variable of the handle at input 0, checked against `dtype`.
 fn handle_of(cx: &InferCx<'_>) -> Result<PartialShape> {
     let Some((data_type, shape)) = &cx.inputs[0].handle else { return Ok(PartialShape::unknown()) };
     let wanted = cx.attrs().data_type("dtype")?;

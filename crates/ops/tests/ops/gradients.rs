@@ -72,7 +72,7 @@ fn gradients_are_tensorflows() {
         for (name, view) in [("known", known as View), ("batch open", batch_open), ("ranks", rank_only), ("nothing", nothing)] {
             let got = match gradients(&registry, &case, &dys, view) {
                 Ok(got) => got,
-                // What needs a rank may say so where there is none.
+                // A rule that needs a rank may say so where there is none.
                 Err(error) if name == "nothing" && error.code() == Code::Unimplemented => continue,
                 Err(error) if name != "known" && error.code() == Code::Unimplemented && case.op.starts_with("Gather") => continue,
                 Err(error) => {

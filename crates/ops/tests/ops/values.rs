@@ -230,7 +230,7 @@ fn every_rule_has_an_operation_and_a_recorded_case() {
             missing.push(name);
         }
     }
-    // What computes nothing, and second names of operations that are recorded.
+    // Operations that compute nothing, and second names of operations that are recorded.
     let expected = [
         "Assert",
         "BatchMatMul",
@@ -251,7 +251,7 @@ fn every_rule_has_an_operation_and_a_recorded_case() {
     assert_eq!(missing, expected);
 }
 
-/// What a failure must not be followed by waits for these alone. The kernels of anchors are asked with what is fused into them.
+/// Effects that must not follow a failure wait for these alone. The kernels of anchors are asked with what is fused into them.
 #[test]
 fn it_is_known_which_operations_can_fail() {
     let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
@@ -265,7 +265,7 @@ fn it_is_known_which_operations_can_fail() {
         let feeds = inputs.iter().zip(&case.inputs).filter(|(_, (kind, _))| *kind != Kind::Known);
         let feeds: Vec<(Output, HostTensor)> = feeds.map(|(input, (_, value))| (*input, value.clone())).collect();
         let mut interpreter = Interpreter::new(&builder, feeds);
-        // What cannot be run in this way needs no kernel.
+        // A node that cannot be run in this way needs no kernel.
         let _ = match registry.require(case.op).unwrap().lower {
             Lower::Stateful(_) => interpreter.first_draw(node).map(drop),
             Lower::Update(_) | Lower::UpdateInPlace(_) => interpreter.update(node).map(drop),

@@ -25,7 +25,7 @@ fn reshape(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The shape that `sizes` ask for, where one of them may be −1: what is left. Zeros are left out of that division.
+/// The shape that `sizes` ask for; one of them may be −1, for the rest. Zeros are left out of that division.
 fn resolve(input: &PartialShape, sizes: &[i64]) -> Result<PartialShape> {
     let overflow = || Error::invalid_argument("the requested shape has more than 2^63 elements");
     let (mut wildcard, mut product, mut dims) = (None, 1u64, Vec::with_capacity(sizes.len()));

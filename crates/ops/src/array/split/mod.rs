@@ -83,7 +83,7 @@ fn split_v(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The sizes, where one may be −1: what is left of `total`.
+/// The sizes; one may be −1, for the rest of `total`.
 fn resolve(sizes: &[i64], total: Option<u64>) -> Result<Vec<Option<u64>>> {
     let open = sizes.iter().filter(|size| **size == -1).count();
     if open > 1 {

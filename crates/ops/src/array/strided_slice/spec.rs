@@ -1,4 +1,4 @@
-//! What begin, end, strides and the five masks of a strided slice mean (TensorFlow's `ValidateStridedSliceOp`).
+//! The meaning of begin, end, strides and the five masks of a strided slice (TensorFlow's `ValidateStridedSliceOp`).
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{Attrs, AttrsExt};

@@ -40,7 +40,7 @@ impl Adam {
         self
     }
 
-    /// What keeps the divisor from 0.
+    /// The term that keeps the divisor from 0.
     pub fn epsilon(mut self, epsilon: f32) -> Adam {
         self.epsilon = epsilon;
         self

@@ -1,4 +1,4 @@
-//! What goes with optimizers: decaying rates, means over towers, moving averages of variables.
+//! Companions of optimizers: decaying rates, means over towers, moving averages of variables.
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{NodeId, Output, Shape};
@@ -10,7 +10,7 @@ use crate::builder::{GraphBuilder, Initializer, Variable};
 /// `rate * decay_rate ^ (step / decay_steps)`, where a staircase rounds the quotient down: a float.
 ///
 /// # Errors
-/// What making nodes can say.
+/// The errors of making nodes.
 pub fn exponential_decay(
     builder: &mut GraphBuilder,
     rate: f32,
@@ -37,7 +37,7 @@ pub fn exponential_decay(
 /// For each variable the mean of the towers' gradients. Every tower has the same variables in the same order.
 ///
 /// # Errors
-/// INVALID_ARGUMENT where towers differ in their variables; what making nodes can say.
+/// INVALID_ARGUMENT where towers differ in their variables; the errors of making nodes.
 pub fn average_gradients(builder: &mut GraphBuilder, towers: &[Vec<(Output, Variable)>]) -> Result<Vec<(Output, Variable)>> {
     let Some(first) = towers.first() else { return Ok(Vec::new()) };
     let mut means = Vec::with_capacity(first.len());
@@ -85,7 +85,7 @@ impl ExponentialMovingAverage {
     /// step has learned.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for variables that are not float32; what making nodes can say.
+    /// INVALID_ARGUMENT for variables that are not float32; the errors of making nodes.
     pub fn apply(&mut self, builder: &mut GraphBuilder, variables: &[Variable]) -> Result<NodeId> {
         for variable in variables {
             if variable.data_type != DataType::Float {

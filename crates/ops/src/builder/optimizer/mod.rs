@@ -40,7 +40,7 @@ impl From<Output> for Hyper {
     }
 }
 
-/// What turns gradients into updates.
+/// Turns gradients into updates.
 pub trait Optimizer {
     /// TensorFlow's name of it: the name of its operation where none is given, and of its slots.
     fn name(&self) -> &'static str;
@@ -57,7 +57,7 @@ pub trait Optimizer {
     #[doc(hidden)]
     fn update(&mut self, builder: &mut GraphBuilder, gradient: Output, variable: &Variable) -> Result<NodeId>;
 
-    /// What comes after all updates; further nodes that have to run.
+    /// Makes the nodes after all updates; returns further nodes that have to run.
     #[doc(hidden)]
     fn finish(&mut self, _builder: &mut GraphBuilder, _updates: &[NodeId]) -> Result<Vec<NodeId>> {
         Ok(Vec::new())

@@ -1,4 +1,4 @@
-//! What an optimizer keeps: constants shared by its updates, and a variable's slots.
+//! The state of an optimizer: constants shared by its updates, and a variable's slots.
 
 use std::collections::HashMap;
 

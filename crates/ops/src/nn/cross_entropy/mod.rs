@@ -93,7 +93,7 @@ fn prepare_sparse(cx: &KernelCx<'_>) -> Result<Call> {
     ))
 }
 
-/// `grad_loss * backprop`, and the second derivative where somebody uses the second output.
+/// `grad_loss * backprop`, and the second derivative where the second output is used.
 fn logits_gradient(g: &mut Grad<'_>, gradients: &[Option<Output>]) -> Result<Option<Output>> {
     let mut total = None;
     if let Some(loss) = gradients.first().copied().flatten() {

@@ -154,8 +154,8 @@ fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
     Ok(Call::new(KernelRequest::BatchNormGrad { spec, training }, [0, 1, 2, 3, 4]))
 }
 
-/// The gradients by x, scale and offset; none by mean and variance, as in TensorFlow. What depends on the other outputs is not
-/// looked at.
+/// The gradients by x, scale and offset; none by mean and variance, as in TensorFlow. Gradients that depend on the other outputs
+/// are not looked at.
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
     from_one(builder, node, gradients, |g, dy| {
         let training = g.attrs().bool("is_training")?;

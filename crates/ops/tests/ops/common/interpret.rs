@@ -63,7 +63,7 @@ impl<'a> Interpreter<'a> {
         Interpreter { builder, facts: facts.collect(), values, can_fail: false }
     }
 
-    /// What is known of a node's outputs when the shapes (not the values) of all feeds are.
+    /// The facts about a node's outputs when the shapes (not the values) of all feeds are known.
     pub fn facts(&mut self, node: NodeId) -> Result<Vec<Fact>> {
         if let Some(facts) = self.facts.get(&node) {
             return Ok(facts.clone());
@@ -103,7 +103,7 @@ impl<'a> Interpreter<'a> {
         prepared.run(self, node, lower)
     }
 
-    /// What a stateful operation gives when it first runs.
+    /// The result of a stateful operation when it first runs.
     pub fn first_draw(&mut self, node: NodeId) -> Result<HostTensor> {
         let prepared = Preparation::new(self, node)?;
         let Lower::Stateful(prepare) = self.builder.registry().require(&self.builder.node(node).op)?.lower else {
@@ -117,7 +117,7 @@ impl<'a> Interpreter<'a> {
         Ok(results.remove(1))
     }
 
-    /// What an update makes of its variables: the operands' values after it, by their positions.
+    /// The effect of an update on its variables: the operands' values after it, by their positions.
     pub fn update(&mut self, node: NodeId) -> Result<Vec<(usize, HostTensor)>> {
         let prepared = Preparation::new(self, node)?;
         let lower = self.builder.registry().require(&self.builder.node(node).op)?.lower;
@@ -138,7 +138,7 @@ impl<'a> Interpreter<'a> {
     }
 }
 
-/// What preparing a kernel for a node takes.
+/// The facts for preparing a kernel for a node.
 struct Preparation {
     inputs: Vec<Meta>,
     outputs: Vec<Meta>,

@@ -1,4 +1,4 @@
-//! What the tests of operations share: recorded cases, and an interpreter of small graphs over the kernels.
+//! The common parts of the tests of operations: recorded cases, and an interpreter of small graphs over the kernels.
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub mod interpret;
