@@ -130,6 +130,20 @@ impl DeviceOptions {
         Ok(options)
     }
 
+    /// Whether an option names devices, their memory, or a rule by which nodes come to them.
+    pub fn names_devices(&self) -> bool {
+        let DeviceOptions { config, visible_devices, memory_fraction, memory_limit, placement, device_count, sim_gpus, .. } = self;
+        config.is_some()
+            || visible_devices.is_some()
+            || memory_fraction.is_some()
+            || !memory_limit.is_empty()
+            || placement.is_some()
+            || !device_count.is_empty()
+            || sim_gpus.is_some()
+            || self.allow_growth
+            || self.preallocate
+    }
+
     fn refuse_later_work(&self) -> Result<()> {
         let asked = [
             (matches!(self.placement, Some(Placement::Auto)), "--placement auto: nodes go where TensorFlow puts them"),

@@ -42,13 +42,19 @@ pub fn place(devices: &Devices, label: &str, session: &Session, runs: &[Signatur
 /// The devices that the options make of this machine: wrong use where the options are at fault, a failure where others are. Writes
 /// to standard error which GPU is on which card, where there are cards, and what had no effect. `given` is where `options` come from.
 pub fn open(options: &Options, given: &DeviceOptions) -> Result<Devices> {
+    let devices = open_quietly(options, given)?;
+    devices.start_log().iter().for_each(output::note);
+    let notes = devices.division().map_or(&[][..], |division| &division.notes);
+    notes.iter().for_each(|note| output::note(format_args!("note: {note}")));
+    Ok(devices)
+}
+
+/// As [`open`], and nothing is written.
+pub fn open_quietly(options: &Options, given: &DeviceOptions) -> Result<Devices> {
     let devices = Devices::open(options).map_err(|error| match error.code() {
         Code::InvalidArgument | Code::NotFound | Code::Unimplemented | Code::Unknown => Failure::usage(error),
         _ => Failure::from(error),
     })?;
-    devices.start_log().iter().for_each(output::note);
-    let notes = devices.division().map_or(&[][..], |division| &division.notes);
-    notes.iter().for_each(|note| output::note(format_args!("note: {note}")));
     Ok(devices.with_placement_log(if given.json { PlacementLog::Stderr } else { PlacementLog::Stdout }))
 }
 

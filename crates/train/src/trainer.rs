@@ -104,7 +104,7 @@ impl Trainer {
         }
         let recipe = recipe(model, config, data.training.examples())?;
         let build = if is_async { TrainingGraph::apart } else { TrainingGraph::together };
-        let towers = Towers::on(devices, towers);
+        let towers = Towers::many_on(devices, towers);
         let graph = build(devices.registry(), &model.network, data.training.components(), &towers, &recipe)?;
         Trainer::with_graph(devices, graph.graph, graph.parts, data, batch_size / sharing, seed)
     }

@@ -194,15 +194,17 @@ fn a_trace_can_be_shown() {
     assert_eq!(plimsoll(&format!("eval scalars/graph.pb {scalars} --parallel --profile {file}")).code, 0);
     assert_eq!(shown(&read()), (vec![device("CPU:0")], 2 * slices));
 
-    // A step of two towers, on two devices; of towers apart, three runs of one of them.
-    for options in ["", "--async"] {
+    // A step of two towers, on two CPUs or on two cards beside the variables' CPU; of towers apart, three runs of one of them.
+    for (options, devices) in
+        [("--towers 2", &["CPU:0", "CPU:1"][..]), ("", &["CPU:0", "GPU:0", "GPU:1"]), ("--async", &["CPU:0", "GPU:0"])]
+    {
         let said = plimsoll(&format!("train --steps 3 --profile {file} --stats --json {options}"));
         assert_eq!(said.code, 0, "{}", said.err);
         let document: Value = serde_json::from_str(&said.out).unwrap();
         assert_eq!(document["steps"], 3);
         assert!(said.err.contains("MatMul("), "{}", said.err);
         let trace = read();
-        assert_eq!(shown(&trace).0, [device("CPU:0"), device("CPU:1")][..if options.is_empty() { 2 } else { shown(&trace).0.len() }]);
+        assert_eq!(shown(&trace).0, devices.iter().map(|name| device(name)).collect::<Vec<_>>(), "{options}");
         let copied = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["cat"] == "copy").count();
         assert!(copied > 0, "{trace}");
     }

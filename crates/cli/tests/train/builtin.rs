@@ -3,24 +3,78 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::common::{Folder, command, devices, document, stopped, text, train};
+use crate::common::{Folder, command, devices, document, short, stopped, text, train};
 use serde_json::Value;
 
 #[test]
-fn without_arguments_it_learns_the_digits_on_two_limited_devices() {
+fn without_arguments_it_learns_the_digits_on_two_simulated_cards() {
     let document = document(&[]);
     assert!(document["test_accuracy"].as_f64().unwrap() >= 0.97, "{document}");
     assert!(document["final_loss"].as_f64().unwrap() < 0.1, "{document}");
     let devices = devices(&document);
-    let names: Vec<&str> = devices.iter().map(|device| device.0.as_str()).collect();
-    assert_eq!(names, ["/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:CPU:1"]);
+    let names: Vec<&str> = devices.iter().map(|device| short(&device.0)).collect();
+    assert_eq!(names, ["CPU:0", "GPU:0", "GPU:1"]);
     let mut limits = 0;
     for (name, limit, planned, measured) in &devices {
         assert!(*measured > 0 && measured == planned && *planned <= limit.unwrap(), "{name}: {document}");
         limits += limit.unwrap();
     }
+    assert_eq!(document["has_default_simulated_gpus"], true);
     let resident = document["max_rss_bytes"].as_u64().unwrap();
     assert!(resident > 0 && resident <= limits + (40 << 20), "{resident}");
+}
+
+/// Two cards are simulated only where nothing names devices or towers.
+#[test]
+fn options_and_variables_that_name_devices_are_obeyed() {
+    let names = |document: &Value| devices(document).iter().map(|device| short(&device.0).to_string()).collect::<Vec<_>>();
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--seed", "1", "--intra-op", "1"], &["CPU:0", "GPU:0", "GPU:1"]),
+        (&["--async"], &["CPU:0", "GPU:0", "GPU:1"]),
+        (&["--towers", "2"], &["CPU:0", "CPU:1"]),
+        (&["--towers", "1"], &["CPU:0"]),
+        (&["--device-count", "CPU=1"], &["CPU:0"]),
+        (&["--memory-limit", "CPU:0=64MiB"], &["CPU:0", "CPU:1"]),
+        (&["--placement", "first-fit"], &["CPU:0", "CPU:1"]),
+        (&["--allow-growth"], &["CPU:0", "CPU:1"]),
+        (&["--sim-gpus", "3x1GiB", "--batch-size", "96"], &["CPU:0", "GPU:0", "GPU:1", "GPU:2"]),
+    ];
+    for (args, expected) in cases {
+        let document = document(&[args, &["--steps", "2"][..]].concat());
+        assert_eq!(names(&document), *expected, "{args:?}");
+        assert_eq!(document["has_default_simulated_gpus"], !args.contains(&"--sim-gpus") && expected.len() == 3, "{args:?}");
+    }
+    for (name, value) in [("PLIMSOLL_SIM_GPUS", ""), ("CUDA_VISIBLE_DEVICES", "-1")] {
+        let output = command(&["--steps", "2", "--json"]).env(name, value).output().unwrap();
+        assert_eq!(names(&serde_json::from_slice(&output.stdout).unwrap()), ["CPU:0", "CPU:1"], "{name}");
+    }
+}
+
+/// The promise of the cards is exact: their limits can be as low, and not a byte lower.
+#[test]
+fn one_byte_below_the_promise_of_a_card_is_refused() {
+    for form in [&["--steps", "3"][..], &["--steps", "3", "--async"]] {
+        let peaks: Vec<u64> = devices(&document(form)).iter().map(|device| device.2).collect();
+        let limits = |less: u64| format!("CPU:0={}B,GPU:0={}B,GPU:1={}B", peaks[0], peaks[1], peaks[2] - less);
+        let with = |less: u64| train(&[form, &["--json", "--sim-gpus", "2x1GiB", "--memory-limit", &limits(less)]].concat());
+        let exact: Value = serde_json::from_slice(&with(0).stdout).unwrap();
+        assert_eq!(devices(&exact).iter().map(|device| device.3).collect::<Vec<_>>(), peaks);
+        let output = with(1);
+        let err = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{err}");
+        assert!(err.contains("device:GPU:1") && err.contains(": 1 byte short; at the peak "), "{err}");
+    }
+}
+
+/// Without a ledger that programs with the same cards could share, training goes on, on CPUs.
+#[test]
+fn without_a_ledger_for_cards_the_towers_are_on_cpus() {
+    let folder = Folder::new("no-ledger");
+    std::fs::write(folder.0.join("file"), [0]).unwrap();
+    let output = command(&["--steps", "2"]).env("PLIMSOLL_STATE_DIR", folder.text("file")).output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && out.contains("tower 1 on CPU:1: "), "{out}{err}");
+    assert!(err.contains("note: no simulated cards, the towers are on CPUs: "), "{err}");
 }
 
 #[test]
@@ -31,8 +85,9 @@ fn the_last_lines_say_what_was_promised_measured_and_refused() {
     let lines: Vec<&str> = out.lines().collect();
     assert!(lines[0].starts_with("digits: 64-128-64-10, 2 towers of 64 images a step, adam"), "{out}");
     assert!(lines.iter().all(|line| line.chars().count() <= 120), "{out}");
-    for (index, promise) in [(0, lines[1]), (1, lines[2])] {
-        assert!(promise.starts_with(&format!("CPU:{index}: limit ")), "{out}");
+    assert_eq!(lines[1], "no GPU to compute on: GPU:0 and GPU:1 are simulated (--towers 2 for CPUs)", "{out}");
+    for (device, promise) in [("CPU:0", lines[2]), ("GPU:0", lines[3]), ("GPU:1", lines[4])] {
+        assert!(promise.starts_with(&format!("{device}: limit ")), "{out}");
         let promised = promise.split("promised ").nth(1).unwrap();
         let last = lines.iter().position(|line| *line == format!("{promise}, measured {promised}")).unwrap_or_else(|| panic!("{out}"));
         let below = lines[last + 1..].iter().take_while(|line| line.starts_with("  ")).copied().collect::<Vec<_>>().join(" ");

@@ -21,10 +21,18 @@ impl Towers {
         Towers { devices: (0..count).map(|index| format!("/cpu:{index}")).collect(), variables: "/cpu:0".to_string() }
     }
 
+    /// One tower on each logical GPU, variables on `/cpu:0`. Where there are no GPUs, one on each logical CPU device.
+    pub fn on(devices: &Devices) -> Towers {
+        match count_of(devices, DeviceKind::Gpu) {
+            0 => Towers::on_cpus(count_of(devices, DeviceKind::Cpu)),
+            gpus => Towers::many_on(devices, gpus),
+        }
+    }
+
     /// So many towers on these devices, variables on `/cpu:0`. Where there are logical GPUs, tower `i` is on the `i`-th of them,
     /// counted round and round; else it is on `/cpu:i`.
-    pub fn on(devices: &Devices, count: usize) -> Towers {
-        match gpus(devices) {
+    pub fn many_on(devices: &Devices, count: usize) -> Towers {
+        match count_of(devices, DeviceKind::Gpu) {
             0 => Towers::on_cpus(count),
             gpus => Towers { devices: (0..count).map(|index| format!("/gpu:{}", index % gpus)).collect(), variables: "/cpu:0".to_string() },
         }
@@ -49,9 +57,9 @@ impl Towers {
     }
 }
 
-/// How many logical GPUs there are.
-fn gpus(devices: &Devices) -> usize {
-    devices.specs().iter().filter(|spec| spec.kind == DeviceKind::Gpu).count()
+/// How many logical devices of a kind there are.
+fn count_of(devices: &Devices, kind: DeviceKind) -> usize {
+    devices.specs().iter().filter(|spec| spec.kind == kind).count()
 }
 
 /// The mean of scalars, named `name`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plimsoll::{Bytes, Code, Devices, HostTensor, Options};
 use plimsoll_train::data::{DataSet, Examples};
-use plimsoll_train::model::{CIFAR10, DIGITS, OptimizerKind};
+use plimsoll_train::model::{CIFAR10, DIGITS, OptimizerKind, Towers};
 use plimsoll_train::{Config, Trainer};
 
 const SIDE: usize = 6;
@@ -56,6 +56,20 @@ fn run(trainer: &mut Trainer, until: u64) -> Vec<(u64, f32)> {
 
 fn value(trainer: &Trainer, name: &str) -> Vec<f32> {
     trainer.session().read_variable(name).unwrap().to_vec().unwrap()
+}
+
+#[test]
+fn towers_are_on_the_cards_where_there_are_cards() {
+    let devices = |options: &Options| Devices::open(options).unwrap();
+    let cards = devices(&cpus(2).sim_gpus("3x1GiB"));
+    assert_eq!(
+        (Towers::on(&cards).devices, Towers::on(&cards).variables),
+        (["/gpu:0", "/gpu:1", "/gpu:2"].map(str::to_string).to_vec(), "/cpu:0".to_string())
+    );
+    assert_eq!(Towers::many_on(&cards, 4).devices[2..], ["/gpu:2", "/gpu:0"]);
+    let cpus = devices(&cpus(2));
+    assert_eq!(Towers::on(&cpus), Towers::on_cpus(2));
+    assert_eq!(Towers::many_on(&cpus, 3), Towers::on_cpus(3));
 }
 
 #[test]

@@ -50,7 +50,8 @@ pub struct TrainArgs {
     #[arg(long, value_name = "OPERATION")]
     init: Vec<String>,
     /// Replicas of the network: tower i on GPU:i, or, where there are no GPUs, on CPU:i. Without --device-count there are as many
-    /// logical CPU devices as towers on them [default: one on each GPU, or 2 on CPUs]
+    /// logical CPU devices as towers on them. Without this, one on each GPU, or 2 on CPUs. A network that is built in takes two
+    /// simulated GPUs where there is none, and neither an option nor the environment names towers, devices or their memory
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     towers: Option<u32>,
     /// Each tower takes steps of its own, without waiting for the others
@@ -100,6 +101,8 @@ struct Planned {
     headline: String,
     /// Whether there are examples to test with.
     has_test: bool,
+    /// Whether the GPUs are simulated without being asked for.
+    is_simulated: bool,
 }
 
 /// Trains.
@@ -117,12 +120,15 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
             (stop::on_signals()?, model.plan(&args, options)?)
         }
     };
-    let Planned { devices, mut trainer, headline, has_test } = planned;
+    let Planned { devices, mut trainer, headline, has_test, is_simulated } = planned;
     let say = |text: String| if json { output::note(text) } else { output::print(text) };
     if let Some(folder) = &args.save {
         can_save(folder)?;
     }
     say(headline);
+    if is_simulated {
+        say(report::simulated(&devices));
+    }
     trainer.placement_log().iter().for_each(output::note);
     report::promises(trainer.promise()).into_iter().for_each(&say);
     trainer.start(args.resume.as_deref())?;
@@ -153,6 +159,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
         seconds,
         towers: report::Tower::of(&towers),
         staleness: towers.staleness.map(report::Staleness::of),
+        has_default_simulated_gpus: is_simulated,
         devices: DevicePeaks::of(&devices, &planned),
         max_rss_bytes: process::max_rss_bytes(),
     };

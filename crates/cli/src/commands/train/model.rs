@@ -140,7 +140,7 @@ impl Model {
             Code::InvalidArgument => Failure::usage(error),
             _ => Failure::from(error),
         })?;
-        Ok(Planned { devices, trainer, headline, has_test: false })
+        Ok(Planned { devices, trainer, headline, has_test: false, is_simulated: false })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll::{Bytes, Code, DeviceKind, Error, MemoryLimit, Options};
+use plimsoll::{Bytes, Code, DeviceKind, Devices, Error, MemoryLimit, Options};
 use plimsoll_train::data::{DataSet, cifar10, digits, mnist};
 use plimsoll_train::model::{CIFAR10, DIGITS, MNIST, Model};
 use plimsoll_train::{Config, Trainer};
@@ -10,9 +10,19 @@ use plimsoll_train::{Config, Trainer};
 use super::{Planned, TrainArgs};
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, Result, wrong_use};
+use crate::output;
 
-/// Towers, where no number is said and there are no GPUs: else there is one on each of them.
+/// Towers where no number is given and there are no GPUs.
 const DEFAULT_TOWERS: u32 = 2;
+
+/// The cards that a training simulates where nothing names devices or towers: one for each of [`DEFAULT_TOWERS`].
+const SIMULATED_CARDS: &str = "2x16GiB";
+
+/// The memory of each of [`SIMULATED_CARDS`].
+const SIMULATED_CARD: Bytes = Bytes(16 << 30);
+
+/// Environment variables that name cards.
+const NAMING_CARDS: [&str; 3] = ["PLIMSOLL_SIM_GPUS", "CUDA_VISIBLE_DEVICES", "PLIMSOLL_LEASE"];
 
 /// A network with what it learns from.
 pub struct Network {
@@ -60,23 +70,40 @@ impl Network {
     pub fn plan(&self, args: &TrainArgs, options: &DeviceOptions) -> Result<Planned> {
         let resolved = options.resolve(None)?;
         let gpus = crate::load::gpus(&resolved)?;
-        let default_towers = if gpus == 0 { DEFAULT_TOWERS } else { gpus };
-        let config = Config {
-            towers: args.towers.unwrap_or(default_towers) as usize,
-            batch_size: args.batch_size,
-            optimizer: args.optimizer,
-            learning_rate: args.learning_rate,
-            seed: args.seed,
-            is_async: args.is_async,
+        let is_open = args.towers.is_none() && gpus == 0 && !options.names_devices() && !environment_names_cards();
+        let simulated = if is_open { self.simulated_cards(args, &resolved, options) } else { None };
+        let (devices, config, is_simulated) = match simulated {
+            Some((devices, config)) => (devices, config, true),
+            None => {
+                let default_towers = if gpus == 0 { DEFAULT_TOWERS } else { gpus };
+                let config = config(args, args.towers.unwrap_or(default_towers));
+                (crate::load::open(&self.with_defaults(resolved, &config, gpus), options)?, config, false)
+            }
         };
-        let resolved = self.with_defaults(resolved, &config, gpus);
-        let devices = crate::load::open(&resolved, options)?;
         let data = self.data(args)?;
         let trainer = Trainer::new(&devices, self.model, data, &config).map_err(|error| match error.code() {
             Code::InvalidArgument => Failure::usage(error),
             _ => Failure::from(error),
         })?;
-        Ok(Planned { devices, trainer, headline: self.headline(&config), has_test: true })
+        Ok(Planned { devices, trainer, headline: self.headline(&config), has_test: true, is_simulated })
+    }
+
+    /// Two simulated cards with a tower on each, opened. None where they cannot be opened, which a note says: the ledger that
+    /// they share with other programs cannot be used, or has no room.
+    fn simulated_cards(&self, args: &TrainArgs, resolved: &Options, options: &DeviceOptions) -> Option<(Devices, Config)> {
+        let config = config(args, DEFAULT_TOWERS);
+        let mut resolved = self.with_defaults(resolved.clone(), &config, DEFAULT_TOWERS);
+        let line = self.line(&config, 1).min(SIMULATED_CARD);
+        let limit = |index| MemoryLimit { device: Some((DeviceKind::Gpu, index)), parts: vec![line] };
+        resolved.memory_limits.extend((0..DEFAULT_TOWERS).map(limit));
+        resolved.sim_gpus = Some(SIMULATED_CARDS.to_string());
+        match crate::load::open_quietly(&resolved, options) {
+            Ok(devices) => Some((devices, config)),
+            Err(failure) => {
+                output::note(format_args!("note: no simulated cards, the towers are on CPUs: {}", failure.error()));
+                None
+            }
+        }
     }
 
     fn data(&self, args: &TrainArgs) -> Result<DataSet> {
@@ -101,9 +128,6 @@ impl Network {
     fn with_defaults(&self, mut options: Options, config: &Config, gpus: u32) -> Options {
         let towers = if gpus == 0 { config.towers as u32 } else { 1 };
         let count = *options.device_count.entry("CPU".to_string()).or_insert(towers as i32);
-        let each = if config.is_async { config.batch_size } else { config.batch_size / config.towers as u64 };
-        let [variables, towers_own, more] = self.lines;
-        let images = Bytes(more.0.saturating_mul(each));
         for index in 0..towers.min(count.max(0) as u32) {
             // Several sizes for CPU:0 are for the devices from there on.
             let has_one = |limit: &MemoryLimit| match limit.device {
@@ -111,11 +135,18 @@ impl Network {
                 _ => false,
             };
             if !options.memory_limits.iter().any(has_one) {
-                let limit = images + if index == 0 { variables } else { towers_own };
-                options.memory_limits.push(MemoryLimit { device: Some((DeviceKind::Cpu, index)), parts: vec![limit] });
+                let limit = MemoryLimit { device: Some((DeviceKind::Cpu, index)), parts: vec![self.line(config, index)] };
+                options.memory_limits.push(limit);
             }
         }
         options
+    }
+
+    /// The default line of a device: the device of the variables is number 0.
+    fn line(&self, config: &Config, device: u32) -> Bytes {
+        let each = if config.is_async { config.batch_size } else { config.batch_size / config.towers as u64 };
+        let [variables, towers_own, more] = self.lines;
+        Bytes(more.0.saturating_mul(each)) + if device == 0 { variables } else { towers_own }
     }
 
     fn headline(&self, config: &Config) -> String {
@@ -131,6 +162,24 @@ impl Network {
         };
         format!("{name}: {layers}, {towers}, {optimizer} {rate}, seed {seed}")
     }
+}
+
+/// The training that the arguments ask for, on so many towers.
+fn config(args: &TrainArgs, towers: u32) -> Config {
+    Config {
+        towers: towers as usize,
+        batch_size: args.batch_size,
+        optimizer: args.optimizer,
+        learning_rate: args.learning_rate,
+        seed: args.seed,
+        is_async: args.is_async,
+    }
+}
+
+/// Whether the environment names cards, or names none on purpose.
+fn environment_names_cards() -> bool {
+    let environment = plimsoll::machine::environment();
+    NAMING_CARDS.iter().any(|name| environment.get(name).is_some())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The report of a training: its promise, its last lines, its document.
 
-use plimsoll::{Bytes, Devices, Error};
+use plimsoll::{Bytes, DeviceKind, Devices, Error};
 use plimsoll_train::{Evaluation, Promise, Report, TowerReport};
 use serde::Serialize;
 
@@ -25,6 +25,8 @@ pub struct Document {
     pub towers: Vec<Tower>,
     /// Null where all towers step together.
     pub staleness: Option<Staleness>,
+    /// Whether the GPUs are simulated without being asked for.
+    pub has_default_simulated_gpus: bool,
     pub devices: Vec<DevicePeaks>,
     pub max_rss_bytes: u64,
 }
@@ -87,6 +89,13 @@ pub fn towers(document: &Document) -> Vec<String> {
         format!("staleness: {mean:.2} steps of other towers, at most {max}")
     });
     document.towers.iter().enumerate().map(tower).chain(staleness).collect()
+}
+
+/// That the cards are simulated without being asked for, and how to do without.
+pub fn simulated(devices: &Devices) -> String {
+    let gpus = devices.specs().iter().filter(|spec| spec.kind == DeviceKind::Gpu).map(|spec| spec.name.to_string());
+    let gpus: Vec<String> = gpus.map(|name| short(&name).to_string()).collect();
+    format!("no GPU to compute on: {} are simulated (--towers {} for CPUs)", gpus.join(" and "), gpus.len())
 }
 
 /// For each device its line and the promise.

@@ -10,7 +10,11 @@ use serde_json::Value;
 /// The command, ready to start.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.arg("train").args(args).env_remove("PLIMSOLL_SIM_GPUS");
+    for name in ["PLIMSOLL_SIM_GPUS", "CUDA_VISIBLE_DEVICES", "PLIMSOLL_LEASE"] {
+        command.env_remove(name);
+    }
+    let state = std::env::temp_dir().join(format!("plimsoll-cli-train-state-{}", std::process::id()));
+    command.arg("train").args(args).env("PLIMSOLL_STATE_DIR", state).env("PLIMSOLL_NVML", "");
     command
 }
 
@@ -25,7 +29,7 @@ pub fn stopped(args: &[&str], signal: &str) -> Output {
     let mut err = BufReader::new(child.stderr.take().unwrap());
     // Signals are listened to before the promise is made.
     let mut line = String::new();
-    while !line.starts_with("CPU:1: ") {
+    while !line.starts_with("CPU:0: ") {
         line.clear();
         assert!(err.read_line(&mut line).unwrap() > 0, "it ended too early");
     }
@@ -43,6 +47,11 @@ pub fn document(args: &[&str]) -> Value {
     let output = train(&[args, &["--json"]].concat());
     assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+}
+
+/// `CPU:0`.
+pub fn short(name: &str) -> &str {
+    name.rsplit("device:").next().unwrap_or(name)
 }
 
 /// Name, limit, promise and measure of each device.
