@@ -3,6 +3,7 @@
 its gradients, and its words where it refuses.
 
     python scripts/record_op_values.py > crates/ops/tests/data/op_values.txt     (needs tensorflow-cpu 2.21)
+    python scripts/record_op_values.py curves ...      only these of the records that have numbers of their own (ALONE)
 
 A line is one of
 
@@ -16,6 +17,8 @@ Tensors are separated by `;` and read  type[dims]=numbers ; a `!` in front marks
 Attributes are separated by `,` and read  name:kind=value . `-` stands for no gradient.
 """
 import os
+import sys
+import zlib
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
@@ -835,6 +838,62 @@ def checks():
     both("CheckNumericsV2", [f(3).astype(np.float64)], message="here")
 
 
+def curves():
+    """Elementwise operations that few models use."""
+    shapes = [(), (7,), (3, 5), (0, 4)]
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-30, -1e-30, 1e30, -1e30, 0.5, -0.5, 1, -1, 20, -20], np.float32)
+    for op, low, high in [
+        ("Tan", -1.4, 1.4), ("Asin", -0.95, 0.95), ("Acos", -0.95, 0.95), ("Atan", -3, 3), ("Sinh", -3, 3), ("Cosh", -3, 3),
+        ("Asinh", -3, 3), ("Acosh", 1.1, 4), ("Atanh", -0.95, 0.95), ("Lgamma", 0.2, 5), ("Selu", -3, 3), ("Softsign", -3, 3),
+    ]:
+        for shape in shapes:
+            both(op, [f(*shape, low=low, high=high)])
+        both(op, [np.round(RANDOM.uniform(low, high, (4,)), 3)])
+        if op not in ("Tan", "Lgamma"):
+            run(op, [special])
+    run("Tan", [special[:7]])
+    run("Lgamma", [np.array([np.nan, np.inf, 1, 2, 0.5, -0.5, -1.5, -2.25, 1e-30, 30, 1e10], np.float32)])
+    for shape in shapes:
+        run("Digamma", [f(*shape, low=0.2, high=6)])
+        run("Digamma", [f(*shape, low=-4.8, high=-0.2)])
+    run("Digamma", [np.array([1, 0.5, 10, 0.0, -1, -2, 1e10, 1e-3])])
+    run("Digamma", [np.array([1, 0.5, 10, 0.0, -1, -2, 1e10, 1e-3], np.float32)])
+    for op in ["SeluGrad", "SoftsignGrad"]:
+        for shape in [(), (3, 4)]:
+            run(op, [f(*shape), f(*shape)])
+    pairs = [((), ()), ((3,), (3,)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((0, 3), (3,))]
+    for a, b in pairs:
+        both("Atan2", [f(*a), f(*b)])
+        both("Xdivy", [f(*a), f(*b, low=0.3)])
+        both("Xlogy", [f(*a), f(*b, low=0.3)])
+        both("Xlog1py", [f(*a), f(*b, low=-0.6)])
+        for op in ["Mod", "TruncateMod"]:
+            run(op, [f(*a, low=-5, high=5), f(*b, low=0.3, high=3)])
+    zeros = np.array([0, 0, 1, -2], np.float32)
+    for op in ["Xdivy", "Xlogy", "Xlog1py"]:
+        run(op, [zeros, np.array([0, np.nan, 0, 3], np.float32)])
+    run("Atan2", [np.array([0, 0, -0.0, -0.0, 1, -1, np.inf, np.nan], np.float32), np.array([1, -1, 1, -1, 0, 0, -np.inf, 1], np.float32)])
+    for dtype in [np.int32, np.int64]:
+        for op in ["Mod", "TruncateMod"]:
+            run(op, [i(-7, 7, -7, 7, 0, 6, dtype=dtype), i(2, 2, -2, -2, 3, -3, dtype=dtype)])
+        run("Invert", [ints(2, 3, dtype=dtype)])
+        for op in ["LeftShift", "RightShift"]:
+            run(op, [ints(2, 3, dtype=dtype), i(0, 1, 5, dtype=dtype)])
+            run(op, [i(1, -1, 77, -77, dtype=dtype), i(-1, -3, 100, 1000, dtype=dtype)])
+    run("Invert", [ints(4, low=0, dtype=np.uint8)])
+    for op in ["LeftShift", "RightShift"]:
+        run(op, [ints(4, low=0, high=250, dtype=np.uint8), i(0, 1, 7, 9, dtype=np.uint8)])
+
+
+# Records that draw one after the other from the same numbers, and those that have numbers of their own.
+TOGETHER = [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows, control, scans, dilated, batch_norms, checks]
+ALONE = [curves]
+
 if __name__ == "__main__":
-    for record in [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows, control, scans, dilated, batch_norms, checks]:
+    wanted = sys.argv[1:]
+    for record in TOGETHER if not wanted else []:
         record()
+    for record in ALONE:
+        if not wanted or record.__name__ in wanted:
+            RANDOM.seed(zlib.crc32(record.__name__.encode()))
+            record()

@@ -35,7 +35,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("bytemuck", &["graph", "share"]),
     ("clap", &["cli"]),
     ("libc", &["memory", "device-cuda", "shim", "mock-driver"]),
-    ("libm", &["kernels"]),
+    ("libm", &["kernels", "request"]),
     ("rustix", &["base", "share"]),
     ("serde", &["base", "request", "device", "graph", "share", "cli"]),
     ("serde_json", &["share", "cli"]),

@@ -6,6 +6,7 @@ use std::fmt;
 use plimsoll_base::{DataType, Error, Result};
 use serde::{Deserialize, Serialize};
 
+use super::primitives::{BinaryOp, UnaryOp};
 use super::written::Written;
 
 /// A value of an expression: the result of the instruction with that number.
@@ -74,86 +75,6 @@ impl Scalar {
             DataType::Bool => Scalar::Bool(*bytes.first()? != 0),
             _ => return None,
         })
-    }
-}
-
-/// Operations on one value. Those of the first group work on every number type, the second on floats only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are TensorFlow's")]
-pub enum UnaryOp {
-    Neg,
-    Abs,
-    Sign,
-    Square,
-
-    Sqrt,
-    Rsqrt,
-    Reciprocal,
-    Exp,
-    Expm1,
-    Log,
-    Log1p,
-    Tanh,
-    Sigmoid,
-    Erf,
-    Erfc,
-    Floor,
-    Ceil,
-    /// To the nearest, ties to even.
-    Rint,
-    Sin,
-    Cos,
-    IsNan,
-    IsFinite,
-
-    /// Bool only.
-    LogicalNot,
-}
-
-/// Operations on two values of one type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are TensorFlow's")]
-pub enum BinaryOp {
-    Add,
-    Sub,
-    Mul,
-    /// Floats divide; integers truncate towards zero and fault on a zero divisor.
-    Div,
-    /// 0 where the divisor is 0; floats only.
-    DivNoNan,
-    /// Rounds towards minus infinity; integers fault on a zero divisor.
-    FloorDiv,
-    /// Has the divisor's sign; integers fault on a zero divisor.
-    FloorMod,
-    /// NaN if either is.
-    Minimum,
-    /// NaN if either is.
-    Maximum,
-    Pow,
-    /// The comparisons give bool.
-    Equal,
-    NotEqual,
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
-    /// Bool only.
-    LogicalAnd,
-    /// Bool only.
-    LogicalOr,
-    /// Integers only.
-    BitwiseAnd,
-    /// Integers only.
-    BitwiseOr,
-    /// Integers only.
-    BitwiseXor,
-}
-
-impl BinaryOp {
-    /// Whether the result is bool whatever the operands are.
-    pub fn is_comparison(self) -> bool {
-        use BinaryOp::*;
-        matches!(self, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual)
     }
 }
 
@@ -244,7 +165,7 @@ impl Expr {
             _ => false,
         };
         self.instrs.iter().any(|instr| match *instr {
-            Instr::Binary(BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::FloorMod, _, divisor) => {
+            Instr::Binary(BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::FloorMod | BinaryOp::TruncateMod, _, divisor) => {
                 self.type_of(divisor).is_integer() && !is_safe(divisor, |value| value != 0)
             }
             Instr::Binary(BinaryOp::Pow, _, exponent) => self.type_of(exponent).is_integer() && !is_safe(exponent, |value| value >= 0),
@@ -256,12 +177,9 @@ impl Expr {
     pub fn flops(&self) -> f64 {
         let weight = |instr: &Instr| match instr {
             Instr::Input(_) | Instr::Const(_) => 0.0,
-            Instr::Unary(
-                UnaryOp::Exp | UnaryOp::Log | UnaryOp::Tanh | UnaryOp::Sigmoid | UnaryOp::Erf | UnaryOp::Erfc | UnaryOp::Sin | UnaryOp::Cos,
-                _,
-            ) => 10.0,
-            Instr::Binary(BinaryOp::Pow, ..) => 20.0,
-            _ => 1.0,
+            Instr::Unary(op, _) => op.cost(),
+            Instr::Binary(op, ..) => op.cost(),
+            Instr::Select(..) | Instr::Cast(..) => 1.0,
         };
         self.instrs.iter().map(weight).sum()
     }
@@ -331,18 +249,11 @@ impl ExprBuilder {
     /// # Errors
     /// UNIMPLEMENTED where it does not work on that type.
     pub fn unary(&mut self, op: UnaryOp, a: Reg) -> Result<Reg> {
-        use UnaryOp::*;
         let data_type = self.type_of(a);
-        let fits = match op {
-            Neg | Abs | Sign | Square => data_type != DataType::Bool,
-            LogicalNot => data_type == DataType::Bool,
-            _ => data_type.is_floating(),
-        };
-        if !fits {
+        if !op.takes(data_type) {
             return Err(Error::unimplemented(format!("{op:?} on {data_type}")));
         }
-        let result = if matches!(op, IsNan | IsFinite) { DataType::Bool } else { data_type };
-        Ok(self.step(Instr::Unary(op, a), result))
+        Ok(self.step(Instr::Unary(op, a), op.gives(data_type)))
     }
 
     /// An operation on two values.
@@ -350,23 +261,14 @@ impl ExprBuilder {
     /// # Errors
     /// INVALID_ARGUMENT where the types differ, UNIMPLEMENTED where it does not work on them.
     pub fn binary(&mut self, op: BinaryOp, a: Reg, b: Reg) -> Result<Reg> {
-        use BinaryOp::*;
         let data_type = self.type_of(a);
         if data_type != self.type_of(b) {
             return Err(Error::invalid_argument(format!("{op:?} on {data_type} and {}", self.type_of(b))));
         }
-        let fits = match op {
-            Equal | NotEqual => true,
-            LogicalAnd | LogicalOr => data_type == DataType::Bool,
-            BitwiseAnd | BitwiseOr | BitwiseXor => data_type.is_integer(),
-            DivNoNan => data_type.is_floating(),
-            _ => data_type != DataType::Bool,
-        };
-        if !fits {
+        if !op.takes(data_type) {
             return Err(Error::unimplemented(format!("{op:?} on {data_type}")));
         }
-        let result = if op.is_comparison() { DataType::Bool } else { data_type };
-        Ok(self.step(Instr::Binary(op, a, b), result))
+        Ok(self.step(Instr::Binary(op, a, b), op.gives(data_type)))
     }
 
     /// `a` where `condition` holds, else `b`.

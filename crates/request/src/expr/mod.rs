@@ -1,10 +1,14 @@
 //! Elementwise operations as expressions: any chain of them is one request.
 
+mod functions;
 mod ir;
+mod primitives;
 mod split;
 mod uses;
 mod written;
 
-pub use ir::{BinaryOp, Expr, ExprBuilder, Instr, Reg, Scalar, UnaryOp};
+pub use functions::{digamma, floor_mod};
+pub use ir::{Expr, ExprBuilder, Instr, Reg, Scalar};
+pub use primitives::{BinaryOp, UnaryOp};
 pub use split::{Part, PartOperand};
 pub use uses::Uses;

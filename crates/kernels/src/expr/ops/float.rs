@@ -1,8 +1,50 @@
-//! Floats. `f32` by vector code except for the rare ones, `f64` by the functions of the standard library.
+//! Floats. Primitives without code of their own here are computed by the function that the table of primitives has for them.
+
+use plimsoll_base::DataType;
+use plimsoll_request::expr::{BinaryOp, UnaryOp};
 
 use super::StepFn;
 use crate::simd::{Isa, math};
-use plimsoll_request::expr::{BinaryOp, UnaryOp};
+
+/// The loops that compute what the table says. None for results that are no floats.
+macro_rules! unary_as_in_table {
+    ($($(#[$doc:meta])* $name:ident: $takes:ident, $gives:ident, $cost:literal $(, |$x:ident| $meaning:expr)?;)*) => {
+        fn unary_as_in_table_f32(op: UnaryOp) -> Option<StepFn> {
+            (op.takes(DataType::Float) && op.gives(DataType::Float) == DataType::Float).then(|| match op {
+                $(UnaryOp::$name => {
+                    op1!(Isa::Portable, f32 => f32, 0, |x| UnaryOp::$name.of(f64::from(x)).unwrap_or(f64::NAN) as f32)
+                })*
+            })
+        }
+
+        fn unary_as_in_table_f64(op: UnaryOp) -> Option<StepFn> {
+            (op.takes(DataType::Double) && op.gives(DataType::Double) == DataType::Double).then(|| match op {
+                $(UnaryOp::$name => op1!(Isa::Portable, f64 => f64, 0, |x| UnaryOp::$name.of(x).unwrap_or(f64::NAN)),)*
+            })
+        }
+    };
+}
+
+macro_rules! binary_as_in_table {
+    ($($(#[$doc:meta])* $name:ident: $takes:ident, $gives:ident, $cost:literal $(, |$x:ident, $y:ident| $meaning:expr)?;)*) => {
+        fn binary_as_in_table_f32(op: BinaryOp) -> Option<StepFn> {
+            (op.takes(DataType::Float) && op.gives(DataType::Float) == DataType::Float).then(|| match op {
+                $(BinaryOp::$name => op2!(Isa::Portable, f32 => f32, 0, |x, y| {
+                    BinaryOp::$name.of(f64::from(x), f64::from(y)).unwrap_or(f64::NAN) as f32
+                }),)*
+            })
+        }
+
+        fn binary_as_in_table_f64(op: BinaryOp) -> Option<StepFn> {
+            (op.takes(DataType::Double) && op.gives(DataType::Double) == DataType::Double).then(|| match op {
+                $(BinaryOp::$name => op2!(Isa::Portable, f64 => f64, 0, |x, y| BinaryOp::$name.of(x, y).unwrap_or(f64::NAN)),)*
+            })
+        }
+    };
+}
+
+plimsoll_request::unary_primitives!(unary_as_in_table);
+plimsoll_request::binary_primitives!(binary_as_in_table);
 
 macro_rules! sign {
     ($x:ident) => {
@@ -42,7 +84,7 @@ pub(super) fn unary_f32(op: UnaryOp, isa: Isa) -> Option<StepFn> {
         UnaryOp::Cos => op1!(isa, f32 => f32, 0, |x| f64::from(x).cos() as f32),
         UnaryOp::IsNan => op1!(isa, f32 => u8, 4, |x| u8::from(x.is_nan())),
         UnaryOp::IsFinite => op1!(isa, f32 => u8, 4, |x| u8::from(x.abs() <= f32::MAX)),
-        UnaryOp::LogicalNot => return None,
+        _ => return unary_as_in_table_f32(op),
     })
 }
 
@@ -79,7 +121,7 @@ pub(super) fn unary_f64(op: UnaryOp, isa: Isa) -> Option<StepFn> {
         UnaryOp::Cos => op1!(isa, f64 => f64, 0, |x| x.cos()),
         UnaryOp::IsNan => op1!(isa, f64 => u8, 8, |x| u8::from(x.is_nan())),
         UnaryOp::IsFinite => op1!(isa, f64 => u8, 8, |x| u8::from(x.abs() <= f64::MAX)),
-        UnaryOp::LogicalNot => return None,
+        _ => return unary_as_in_table_f64(op),
     })
 }
 
@@ -92,7 +134,7 @@ macro_rules! floor_mod {
 }
 
 macro_rules! binary {
-    ($name:ident, $t:ty, $block:tt, |$x:ident, $y:ident| $pow:expr) => {
+    ($name:ident, $t:ty, $block:tt, $other:ident, |$x:ident, $y:ident| $pow:expr) => {
         pub(super) fn $name(op: BinaryOp, isa: Isa) -> Option<StepFn> {
             Some(match op {
                 BinaryOp::Add => op2!(isa, $t => $t, $block, |x, y| x + y),
@@ -112,11 +154,11 @@ macro_rules! binary {
                 BinaryOp::LessEqual => op2!(isa, $t => u8, $block, |x, y| u8::from(x <= y)),
                 BinaryOp::Greater => op2!(isa, $t => u8, $block, |x, y| u8::from(x > y)),
                 BinaryOp::GreaterEqual => op2!(isa, $t => u8, $block, |x, y| u8::from(x >= y)),
-                _ => return None,
+                _ => return $other(op),
             })
         }
     };
 }
 
-binary!(binary_f32, f32, 4, |x, y| math::pow(x, y));
-binary!(binary_f64, f64, 8, |x, y| x.powf(y));
+binary!(binary_f32, f32, 4, binary_as_in_table_f32, |x, y| math::pow(x, y));
+binary!(binary_f64, f64, 8, binary_as_in_table_f64, |x, y| x.powf(y));

@@ -12,6 +12,7 @@ macro_rules! signed_unary {
                 UnaryOp::Abs => op1!(isa, $t => $t, $block, |x| x.wrapping_abs()),
                 UnaryOp::Sign => op1!(isa, $t => $t, $block, |x| x.signum()),
                 UnaryOp::Square => op1!(isa, $t => $t, $block, |x| x.wrapping_mul(x)),
+                UnaryOp::Invert => op1!(isa, $t => $t, $block, |x| !x),
                 _ => return None,
             })
         }
@@ -27,6 +28,7 @@ pub(super) fn unary_u8(op: UnaryOp, isa: Isa) -> Option<StepFn> {
         UnaryOp::Abs => op1!(isa, u8 => u8, 1, |x| x),
         UnaryOp::Sign => op1!(isa, u8 => u8, 1, |x| u8::from(x != 0)),
         UnaryOp::Square => op1!(isa, u8 => u8, 1, |x| x.wrapping_mul(x)),
+        UnaryOp::Invert => op1!(isa, u8 => u8, 1, |x| !x),
         _ => return None,
     })
 }
@@ -59,6 +61,7 @@ macro_rules! binary {
                 BinaryOp::Div => checked!($t, |x, y| if y == 0 { Err(DIVISION_BY_ZERO) } else { Ok(x.wrapping_div(y)) }),
                 BinaryOp::FloorDiv => checked!($t, |$x, $y| if $y == 0 { Err(DIVISION_BY_ZERO) } else { Ok($floor_div) }),
                 BinaryOp::FloorMod => checked!($t, |$x, $y| if $y == 0 { Err(DIVISION_BY_ZERO) } else { Ok($floor_mod) }),
+                BinaryOp::TruncateMod => checked!($t, |x, y| if y == 0 { Err(DIVISION_BY_ZERO) } else { Ok(x.wrapping_rem(y)) }),
                 BinaryOp::Minimum => op2!(isa, $t => $t, $block, |x, y| x.min(y)),
                 BinaryOp::Maximum => op2!(isa, $t => $t, $block, |x, y| x.max(y)),
                 BinaryOp::Pow => checked!($t, |x, y| power!(x, y, $t)),
@@ -71,10 +74,28 @@ macro_rules! binary {
                 BinaryOp::BitwiseAnd => op2!(isa, $t => $t, $block, |x, y| x & y),
                 BinaryOp::BitwiseOr => op2!(isa, $t => $t, $block, |x, y| x | y),
                 BinaryOp::BitwiseXor => op2!(isa, $t => $t, $block, |x, y| x ^ y),
-                BinaryOp::DivNoNan | BinaryOp::LogicalAnd | BinaryOp::LogicalOr => return None,
+                BinaryOp::LeftShift => op2!(isa, $t => $t, $block, |x, y| x << shift!(y, $t)),
+                BinaryOp::RightShift => op2!(isa, $t => $t, $block, |x, y| x >> shift!(y, $t)),
+                _ => return None,
             })
         }
     };
+}
+
+/// As many bits as a shift can go.
+macro_rules! shift {
+    ($y:ident, $t:ty) => {{
+        const MOST: $t = (<$t>::BITS - 1) as $t;
+        #[allow(unused_comparisons, reason = "for unsigned types, too")]
+        let bits = if $y < 0 {
+            0
+        } else if $y > MOST {
+            MOST
+        } else {
+            $y
+        };
+        bits
+    }};
 }
 
 /// Rounds towards minus infinity.

@@ -2,7 +2,7 @@
 //! summed down to the operands' shapes where these were broadcast.
 
 use plimsoll_base::Result;
-use plimsoll_graph::{NodeId, Output};
+use plimsoll_graph::{AttrValue, NodeId, Output};
 
 use crate::GraphBuilder;
 use crate::gradient::{Grad, from_one};
@@ -60,6 +60,42 @@ gradients! {
         let to_x = g.mul(double, difference)?;
         (to_x, g.neg(to_x)?)
     }
+    /// `x * dz / (y^2 + x^2)` and `-y * dz / (y^2 + x^2)` for the angle of the point with `y` first.
+    atan2(g, dz, y, x) => {
+        let (square_y, square_x) = (g.op("Square", &[y])?, g.op("Square", &[x])?);
+        let sum = g.op("AddV2", &[square_y, square_x])?;
+        let inverse = g.op("RealDiv", &[dz, sum])?;
+        let to_y = g.mul(x, inverse)?;
+        let neg = g.neg(y)?;
+        (to_y, g.mul(neg, inverse)?)
+    }
+    xdivy(g, dz, x, y) => {
+        let not_zero = one_unless_zero(g, x)?;
+        let by_x = g.op("Xdivy", &[not_zero, y])?;
+        let (neg, square) = (g.neg(x)?, g.op("Square", &[y])?);
+        let by_y = g.op("Xdivy", &[neg, square])?;
+        (g.mul(by_x, dz)?, g.mul(by_y, dz)?)
+    }
+    xlogy(g, dz, x, y) => {
+        let not_zero = one_unless_zero(g, x)?;
+        let (by_x, by_y) = (g.op("Xlogy", &[not_zero, y])?, g.op("Xdivy", &[x, y])?);
+        (g.mul(by_x, dz)?, g.mul(by_y, dz)?)
+    }
+    xlog1py(g, dz, x, y) => {
+        let not_zero = one_unless_zero(g, x)?;
+        let one = g.number(y, 1.0)?;
+        let sum = g.op("AddV2", &[y, one])?;
+        let (by_x, by_y) = (g.op("Xlog1py", &[not_zero, y])?, g.op("Xdivy", &[x, sum])?);
+        (g.mul(by_x, dz)?, g.mul(by_y, dz)?)
+    }
+}
+
+/// 1 where `x` is not 0, else 0.
+fn one_unless_zero(g: &mut Grad<'_>, x: Output) -> Result<Output> {
+    let zero = g.number(x, 0.0)?;
+    let mask = g.op("NotEqual", &[x, zero])?;
+    let data_type = AttrValue::data_type(g.data_type(x));
+    g.op_with("Cast", &[mask], &[("DstT", data_type)])
 }
 
 /// `dz / y` and `dz * (-x / y / y)`.

@@ -26,6 +26,12 @@ pub const RULES: &[OpRules] = &[
     rule("Minimum", BinaryOp::Minimum, gradients::minimum),
     rule("Maximum", BinaryOp::Maximum, gradients::maximum),
     rule("Pow", BinaryOp::Pow, gradients::pow),
+    rule("Atan2", BinaryOp::Atan2, gradients::atan2),
+    rule("Xdivy", BinaryOp::Xdivy, gradients::xdivy),
+    rule("Xlogy", BinaryOp::Xlogy, gradients::xlogy),
+    rule("Xlog1py", BinaryOp::Xlog1py, gradients::xlog1py),
+    OpRules { name: "Mod", infer: broadcast, lower: Lower::Binary(BinaryOp::TruncateMod), gradient: Gradient::Unknown },
+    OpRules { name: "TruncateMod", infer: broadcast, lower: Lower::Binary(BinaryOp::TruncateMod), gradient: Gradient::Unknown },
     OpRules { name: "FloorDiv", infer: broadcast, lower: Lower::Binary(BinaryOp::FloorDiv), gradient: Gradient::Stops },
     OpRules { name: "TruncateDiv", infer: broadcast, lower: Lower::Binary(BinaryOp::Div), gradient: Gradient::Stops },
     OpRules {

@@ -18,4 +18,7 @@ pub const RULES: &[OpRules] = &[
     rule("BitwiseAnd", BinaryOp::BitwiseAnd),
     rule("BitwiseOr", BinaryOp::BitwiseOr),
     rule("BitwiseXor", BinaryOp::BitwiseXor),
+    rule("LeftShift", BinaryOp::LeftShift),
+    rule("RightShift", BinaryOp::RightShift),
+    OpRules { name: "Invert", infer: same, lower: Lower::Unary(UnaryOp::Invert), gradient: Gradient::Stops },
 ];

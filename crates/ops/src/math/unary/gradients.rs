@@ -61,6 +61,66 @@ gradients! {
         let neg = g.neg(dy)?;
         g.mul(neg, sin)?
     }
+    /// `dy / cos(x)^2`.
+    tan(g, dy) => {
+        let cos = g.op("Cos", &[g.input(0)])?;
+        let secant = g.op("Reciprocal", &[cos])?;
+        let square = g.op("Square", &[secant])?;
+        g.mul(square, dy)?
+    }
+    /// `dy / sqrt(1 - x^2)`.
+    asin(g, dy) => {
+        let slope = slope_of_arcs(g)?;
+        g.mul(dy, slope)?
+    }
+    /// `-dy / sqrt(1 - x^2)`.
+    acos(g, dy) => {
+        let slope = slope_of_arcs(g)?;
+        let neg = g.neg(dy)?;
+        g.mul(neg, slope)?
+    }
+    /// `dy / (1 + x^2)`.
+    atan(g, dy) => {
+        let (square, one) = (g.op("Square", &[g.input(0)])?, g.number(dy, 1.0)?);
+        let sum = g.op("AddV2", &[one, square])?;
+        let inverse = g.op("Reciprocal", &[sum])?;
+        g.mul(dy, inverse)?
+    }
+    sinh(g, dy) => {
+        let cosh = g.op("Cosh", &[g.input(0)])?;
+        g.mul(dy, cosh)?
+    }
+    cosh(g, dy) => {
+        let sinh = g.op("Sinh", &[g.input(0)])?;
+        g.mul(dy, sinh)?
+    }
+    asinh(g, dy) => {
+        let cosh = g.op("Cosh", &[g.output(0)])?;
+        g.op("RealDiv", &[dy, cosh])?
+    }
+    acosh(g, dy) => {
+        let sinh = g.op("Sinh", &[g.output(0)])?;
+        g.op("RealDiv", &[dy, sinh])?
+    }
+    /// `dy / (1 - x^2)`.
+    atanh(g, dy) => {
+        let (square, one) = (g.op("Square", &[g.input(0)])?, g.number(dy, 1.0)?);
+        let rest = g.sub(one, square)?;
+        let inverse = g.op("Reciprocal", &[rest])?;
+        g.mul(dy, inverse)?
+    }
+    lgamma(g, dy) => {
+        let digamma = g.op("Digamma", &[g.input(0)])?;
+        g.mul(dy, digamma)?
+    }
+}
+
+/// `1 / sqrt(1 - x^2)`.
+fn slope_of_arcs(g: &mut Grad<'_>) -> Result<Output> {
+    let (square, one) = (g.op("Square", &[g.input(0)])?, g.number(g.input(0), 1.0)?);
+    let rest = g.sub(one, square)?;
+    let root = g.op("Sqrt", &[rest])?;
+    g.op("Reciprocal", &[root])
 }
 
 /// `dy * factor * exp(-x^2)`.

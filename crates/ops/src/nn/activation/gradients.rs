@@ -27,6 +27,14 @@ pub(super) fn elu(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<
     from_one(builder, node, gradients, |g, dy| Ok(vec![Some(g.op("EluGrad", &[dy, g.output(0)])?)]))
 }
 
+pub(super) fn selu(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Gradients {
+    from_one(builder, node, gradients, |g, dy| Ok(vec![Some(g.op("SeluGrad", &[dy, g.output(0)])?)]))
+}
+
+pub(super) fn softsign(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Gradients {
+    from_one(builder, node, gradients, |g, dy| Ok(vec![Some(g.op("SoftsignGrad", &[dy, g.input(0)])?)]))
+}
+
 pub(super) fn softplus(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Gradients {
     from_one(builder, node, gradients, |g, dy| {
         let sigmoid = g.op("Sigmoid", &[g.input(0)])?;

@@ -26,12 +26,16 @@ pub const RULES: &[OpRules] = &[
     rule("Relu6", relu6, gradients::relu6),
     rule("LeakyRelu", leaky_relu, gradients::leaky_relu),
     rule("Elu", elu, gradients::elu),
+    rule("Selu", selu, gradients::selu),
     rule("Softplus", softplus, gradients::softplus),
+    rule("Softsign", softsign, gradients::softsign),
     grad_rule("ReluGrad", relu_grad, Gradient::Rule(gradients::relu_grad)),
     grad_rule("Relu6Grad", relu6_grad, Gradient::Rule(gradients::relu6_grad)),
     grad_rule("LeakyReluGrad", leaky_relu_grad, Gradient::Rule(gradients::leaky_relu_grad)),
     grad_rule("EluGrad", elu_grad, Gradient::Unknown),
+    grad_rule("SeluGrad", selu_grad, Gradient::Unknown),
     grad_rule("SoftplusGrad", softplus_grad, Gradient::Unknown),
+    grad_rule("SoftsignGrad", softsign_grad, Gradient::Unknown),
 ];
 
 /// Gradients and features have one shape.
@@ -143,6 +147,53 @@ fn elu_grad(cx: &KernelCx<'_>) -> Result<Expr> {
     let slope = s.binary(BinaryOp::Add, s.inputs[1], one)?;
     let scaled = s.binary(BinaryOp::Mul, slope, s.inputs[0])?;
     let result = s.builder.select(below, scaled, s.inputs[0])?;
+    s.finish(result)
+}
+
+/// What Selu multiplies by, and what it multiplies by below 0.
+const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
+const SELU_SCALE_ALPHA: f64 = 1.758_099_340_847_376_9;
+
+/// `scale * x`, or `scale * alpha * (exp(x) - 1)` below 0.
+fn selu(cx: &KernelCx<'_>) -> Result<Expr> {
+    let mut s = Steps::new(cx)?;
+    let (zero, scale, scale_alpha) = (s.number(0.0)?, s.number(SELU_SCALE)?, s.number(SELU_SCALE_ALPHA)?);
+    let below = s.binary(BinaryOp::Less, s.inputs[0], zero)?;
+    let exp = s.builder.unary(UnaryOp::Expm1, s.inputs[0])?;
+    let (lower, upper) = (s.binary(BinaryOp::Mul, scale_alpha, exp)?, s.binary(BinaryOp::Mul, scale, s.inputs[0])?);
+    let result = s.builder.select(below, lower, upper)?;
+    s.finish(result)
+}
+
+/// From the result `y`: the gradient times `y + scale * alpha` where `y` is below 0, else times the scale.
+fn selu_grad(cx: &KernelCx<'_>) -> Result<Expr> {
+    let mut s = Steps::new(cx)?;
+    let (zero, scale, scale_alpha) = (s.number(0.0)?, s.number(SELU_SCALE)?, s.number(SELU_SCALE_ALPHA)?);
+    let below = s.binary(BinaryOp::Less, s.inputs[1], zero)?;
+    let slope = s.binary(BinaryOp::Add, s.inputs[1], scale_alpha)?;
+    let (lower, upper) = (s.binary(BinaryOp::Mul, s.inputs[0], slope)?, s.binary(BinaryOp::Mul, s.inputs[0], scale)?);
+    let result = s.builder.select(below, lower, upper)?;
+    s.finish(result)
+}
+
+/// `x / (1 + |x|)`.
+fn softsign(cx: &KernelCx<'_>) -> Result<Expr> {
+    let mut s = Steps::new(cx)?;
+    let one = s.number(1.0)?;
+    let size = s.builder.unary(UnaryOp::Abs, s.inputs[0])?;
+    let divisor = s.binary(BinaryOp::Add, one, size)?;
+    let result = s.binary(BinaryOp::Div, s.inputs[0], divisor)?;
+    s.finish(result)
+}
+
+/// `gradient / (1 + |x|)^2`.
+fn softsign_grad(cx: &KernelCx<'_>) -> Result<Expr> {
+    let mut s = Steps::new(cx)?;
+    let one = s.number(1.0)?;
+    let size = s.builder.unary(UnaryOp::Abs, s.inputs[1])?;
+    let sum = s.binary(BinaryOp::Add, one, size)?;
+    let square = s.builder.unary(UnaryOp::Square, sum)?;
+    let result = s.binary(BinaryOp::Div, s.inputs[0], square)?;
     s.finish(result)
 }
 
