@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use plimsoll_base::Result;
-use plimsoll_request::KernelRequest;
+use plimsoll_request::{Arguments, KernelRequest};
 use serde::{Deserialize, Serialize};
 
 use crate::{Cost, DeviceSpec, Prepared};
@@ -72,7 +72,7 @@ impl Step {
 }
 
 /// A call of one step of a variant, in a program.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelCall {
     /// The computation.
     pub request: Arc<KernelRequest>,
@@ -97,6 +97,14 @@ pub trait Library: Send + Sync + fmt::Debug {
     /// # Errors
     /// UNIMPLEMENTED where the device cannot compute it; INVALID_ARGUMENT for sizes that make no sense.
     fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>>;
+
+    /// The bytes of a request's arguments: a plan from a file is held against them.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for sizes that make no sense; UNIMPLEMENTED where they are not known.
+    fn arguments(&self, request: &KernelRequest) -> Result<Arguments> {
+        request.arguments()
+    }
 
     /// Whether the device gains by computing two requests at once. The second is the only reader of the first's results.
     fn takes(&self, _spec: &DeviceSpec, _first: &KernelRequest, _second: &KernelRequest) -> bool {

@@ -8,7 +8,7 @@ use plimsoll_base::{Error, Result};
 ///
 /// In full `/job:localhost/replica:0/task:0/device:GPU:0`. Types compare by letter case, as in TensorFlow: only the legacy
 /// spellings `/cpu:`, `/CPU:`, `/gpu:` and `/GPU:` are folded, to `CPU` and `GPU`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct DeviceName {
     /// The job.
     pub job: Option<String>,

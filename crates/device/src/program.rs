@@ -6,10 +6,12 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::KernelCall;
 
 /// The block of memory that an argument lies in. The numbers index the tables of [`crate::Bindings`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Place {
     /// The run's arena on the device with this index in the plan.
     Arena(u32),
@@ -26,7 +28,7 @@ pub enum Place {
 }
 
 /// Bytes in a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BufferRef {
     /// The block.
     pub place: Place,
@@ -37,7 +39,7 @@ pub struct BufferRef {
 }
 
 /// A command may start when the queue `queue` has finished its first `commands` commands of this run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Wait {
     /// The index of the queue in the plan.
     pub queue: u32,
@@ -46,7 +48,7 @@ pub struct Wait {
 }
 
 /// The work of a command.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Work {
     /// Calls a kernel.
     Kernel(KernelCall),
@@ -63,7 +65,7 @@ pub enum Work {
 }
 
 /// One entry of a queue.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Command {
     /// The work.
     pub work: Work,
@@ -83,7 +85,7 @@ pub struct Command {
 }
 
 /// The commands of one queue.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     /// In the order in which they run.
     pub commands: Vec<Command>,

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use plimsoll_base::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::{Card, Cost, DeviceName, LogicalDevice};
 
 /// The kinds of device that there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DeviceKind {
     /// Processor cores with the host's memory.
     Cpu,
@@ -41,7 +42,7 @@ impl fmt::Display for DeviceKind {
 }
 
 /// A logical device: everything that plans depend on, and nothing that changes while it is open.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceSpec {
     /// The full name.
     pub name: DeviceName,
@@ -73,7 +74,7 @@ pub struct DeviceSpec {
 }
 
 /// A logical device's part in its card. Logical devices of one card compute by turns.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardPart {
     /// The card's number on the machine.
     pub card: u32,
@@ -84,7 +85,7 @@ pub struct CardPart {
 }
 
 /// The link that joins a card of modelled speed to the others.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelledLink {
     /// Bytes carried in a second.
     pub bandwidth: f64,
@@ -148,6 +149,28 @@ impl DeviceSpec {
         }
     }
 
+    /// The specification without what no plan depends on: the line, the machine's memory, the description.
+    pub fn without_limits(&self) -> DeviceSpec {
+        DeviceSpec { memory_limit: None, machine: None, description: String::new(), ..self.clone() }
+    }
+
+    /// In what plans depend on, how a device differs from this one: the first thing, in words. None where it does not.
+    pub fn difference(&self, other: &DeviceSpec) -> Option<String> {
+        fn of<T: PartialEq>(what: &str, mine: &T, theirs: &T, said: impl Fn(&T) -> String) -> Option<String> {
+            (mine != theirs).then(|| format!("{what} {}, not {}", said(theirs), said(mine)))
+        }
+        of("called", &self.name, &other.name, DeviceName::to_string)
+            .or_else(|| of("a", &self.kind, &other.kind, DeviceKind::to_string))
+            .or_else(|| of("computing with", &self.instructions, &other.instructions, InstructionSet::to_string))
+            .or_else(|| of("computing with threads:", &self.threads, &other.threads, u32::to_string))
+            .or_else(|| of("reserving multiples of", &self.granularity, &other.granularity, u64::to_string))
+            .or_else(|| of("aligning buffers to", &self.alignment, &other.alignment, u64::to_string))
+            .or_else(|| of("taking for itself", &self.overhead, &other.overhead, Bytes::to_string))
+            .or_else(|| of("of operations a second:", &self.flops, &other.flops, f64::to_string))
+            .or_else(|| of("of bytes a second:", &self.bandwidth, &other.bandwidth, f64::to_string))
+            .or_else(|| of("a part of", &self.card, &other.card, |part| format!("{part:?}")))
+    }
+
     /// Whether its time is that of a virtual clock.
     pub fn is_modelled(&self) -> bool {
         self.link().is_some()
@@ -183,7 +206,7 @@ impl DeviceSpec {
 }
 
 /// The widest vectors of a processor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum InstructionSet {
     /// The instructions of every processor of the architecture.
     Baseline,
@@ -249,6 +272,15 @@ mod tests {
         assert_eq!(spec.description, "x86_64 with AVX2, 2 threads");
         assert_eq!(DeviceKind::from_name(spec.kind.name()), Some(DeviceKind::Cpu));
         assert_eq!(DeviceKind::from_name("gpu"), None);
+    }
+
+    #[test]
+    fn differences_are_said_where_plans_depend_on_them() {
+        let spec = DeviceSpec::cpu(0, Some(Bytes(1 << 20)), 2, InstructionSet::Avx2);
+        let with = |instructions, threads| spec.difference(&DeviceSpec::cpu(0, None, threads, instructions));
+        assert_eq!(with(InstructionSet::Avx2, 2), None);
+        assert_eq!(with(InstructionSet::Avx2, 4).unwrap(), "computing with threads: 4, not 2");
+        assert_eq!(with(InstructionSet::Avx512, 4).unwrap(), "computing with x86_64 with AVX-512, not x86_64 with AVX2");
     }
 
     #[test]

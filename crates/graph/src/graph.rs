@@ -11,7 +11,7 @@ use crate::id::Id;
 use crate::{Attrs, GraphDef, IdVec, InputRef, Library, NodeDef, NodeId, OpTable, TensorName, Versions};
 
 /// Output `index` of `node`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Output {
     /// The node.
     pub node: NodeId,

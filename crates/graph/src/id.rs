@@ -4,6 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
+#[doc(hidden)]
+pub use serde;
+
 /// A type that stands for a position in an [`IdVec`].
 pub trait Id: Copy + Eq {
     /// The id of position `index`.
@@ -12,7 +15,7 @@ pub trait Id: Copy + Eq {
     fn index(self) -> usize;
 }
 
-/// Declares typed ids: `define_id!(/** doc */ pub struct NodeId);`
+/// Declares typed ids, written by their numbers: `define_id!(/** doc */ pub struct NodeId);`
 #[macro_export]
 macro_rules! define_id {
     ($(#[$doc:meta])* $visibility:vis struct $name:ident) => {
@@ -26,6 +29,18 @@ macro_rules! define_id {
             }
             fn index(self) -> usize {
                 self.0 as usize
+            }
+        }
+
+        impl $crate::id::serde::Serialize for $name {
+            fn serialize<S: $crate::id::serde::Serializer>(&self, serializer: S) -> ::std::result::Result<S::Ok, S::Error> {
+                serializer.serialize_u32(self.0)
+            }
+        }
+
+        impl<'de> $crate::id::serde::Deserialize<'de> for $name {
+            fn deserialize<D: $crate::id::serde::Deserializer<'de>>(deserializer: D) -> ::std::result::Result<$name, D::Error> {
+                <u32 as $crate::id::serde::Deserialize>::deserialize(deserializer).map($name)
             }
         }
 

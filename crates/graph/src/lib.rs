@@ -6,6 +6,7 @@
 
 mod attr;
 mod def;
+mod fingerprint;
 mod function;
 mod graph;
 pub mod id;
@@ -19,6 +20,7 @@ mod verify;
 
 pub use attr::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef};
 pub use def::{GraphDef, InputRef, NodeDef, TensorName, Versions};
+pub use fingerprint::Fingerprint;
 pub use function::{FunctionDef, Library};
 pub use graph::{Graph, Node, Output};
 pub use id::{IdVec, NodeId};

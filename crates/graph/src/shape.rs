@@ -6,7 +6,7 @@ use std::ops::Deref;
 use plimsoll_base::{Bytes, DataType, Error, Result};
 
 /// A shape whose every dimension is known. A scalar has none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Shape(Vec<u64>);
 
 impl Shape {

@@ -9,6 +9,7 @@
 mod clock;
 mod condition;
 mod evaluate;
+mod file;
 mod first_fit;
 mod footprint;
 mod fuse;
@@ -29,9 +30,11 @@ mod request;
 mod text;
 mod traffic;
 mod transfer;
+mod verify;
 
 pub use clock::Timeline;
 pub use evaluate::Evaluation;
+pub use file::{OpenRequest, PlanFile};
 pub use first_fit::{FitRequest, Fitted, Piece, Tried, first_fit};
 pub use footprint::{Footprint, loading_buffer};
 pub use inline::{Calls, Inlined, Part, inline};
@@ -46,7 +49,7 @@ pub use plan::{
 pub use request::{Feed, Request, Signature};
 pub use traffic::Transfer;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{Code, Error, Result};
 
 /// Makes the plan of a request. Limits are not looked at: see [`check_limits`].
 ///
@@ -68,5 +71,19 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     transfer::complete(&mut lir, request.devices);
     lower::settle_saves(&mut lir);
     let schedule = order::order(request, &lir)?;
-    pack::pack(request, lir, schedule)
+    let plan = pack::pack(request, lir, schedule)?;
+    if cfg!(debug_assertions) {
+        verified(request, &pruned, &plan)?;
+    }
+    Ok(plan)
+}
+
+/// A plan of ours passes what a plan from a file has to pass.
+fn verified(request: &Request<'_>, pruned: &infer::Pruned, plan: &Plan) -> Result<()> {
+    match verify::verify(request.graph, request.devices, request.libraries, pruned, plan) {
+        // Of kernels of other libraries it may not be known what they take.
+        Err(error) if error.code() == Code::Unimplemented => Ok(()),
+        Err(error) => Err(Error::internal(format!("a plan does not hold: {error}\n{plan}"))),
+        Ok(()) => Ok(()),
+    }
 }

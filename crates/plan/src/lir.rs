@@ -6,9 +6,9 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{Bytes, DataType, Error, Result};
 use plimsoll_device::KernelCall;
-use plimsoll_graph::{HostTensor, IdVec, NodeId, Shape, define_id};
+use plimsoll_graph::{HostTensor, IdVec, NodeId, Output, Shape, define_id};
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::Expr;
 use plimsoll_request::pool::Pooling;
@@ -131,6 +131,8 @@ pub(crate) struct Lir {
     pub works: IdVec<WorkId, Work>,
     pub variables: Vec<PlanVariable>,
     pub constants: Vec<PlanConstant>,
+    /// Their elements.
+    pub constant_values: Vec<HostTensor>,
     /// The constants of a name on a device.
     constants_by_name: HashMap<(DeviceId, String), Vec<u32>>,
     pub feeds: Vec<PlanFeed>,
@@ -156,23 +158,26 @@ impl Lir {
         &mut self.works[id]
     }
 
-    /// A constant's value on `device`.
-    pub fn constant(&mut self, tensor: &HostTensor, device: DeviceId, node: NodeId, name: &str) -> Result<ValueId> {
+    /// The known value of a tensor on `device`.
+    pub fn constant(&mut self, value: &HostTensor, device: DeviceId, tensor: Output, name: &str) -> Result<ValueId> {
         let of_name = self.constants_by_name.entry((device, name.to_string())).or_default();
-        let same = |index: &&u32| self.constants[**index as usize].value == *tensor;
+        let same = |index: &&u32| self.constant_values[**index as usize] == *value;
+        let bytes = Bytes(value.byte_len());
         let index = match of_name.iter().find(same) {
             Some(index) => *index as usize,
             None => {
-                const MAX_DENSE: u64 = 1 << 40;
-                if tensor.byte_len() > MAX_DENSE {
-                    return Err(Error::resource_exhausted(format!("a constant of {} bytes", tensor.byte_len())));
+                const MAX_DENSE: Bytes = Bytes(1 << 40);
+                if bytes > MAX_DENSE {
+                    return Err(Error::resource_exhausted(format!("a constant of {} bytes", bytes.0)));
                 }
                 of_name.push(self.constants.len() as u32);
-                self.constants.push(PlanConstant { value: tensor.clone(), device: Some(device), name: name.to_string() });
+                let (name, data_type, shape) = (name.to_string(), value.data_type(), value.shape().clone());
+                self.constants.push(PlanConstant { tensor, name, data_type, shape, bytes, device: Some(device) });
+                self.constant_values.push(value.clone());
                 self.constants.len() - 1
             }
         };
-        Ok(self.value(device, Home::Constant(index as u32), tensor.byte_len(), node))
+        Ok(self.value(device, Home::Constant(index as u32), bytes.0, tensor.node))
     }
 
     /// For each value, the work that defines it.

@@ -73,6 +73,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, schedule: Schedule) -> R
         calls: lir.calls,
         variables: lir.variables,
         constants: lir.constants,
+        values: lir.constant_values,
         devices,
         host: request.placement.host,
         region: Region::Static(queues),
@@ -95,12 +96,14 @@ fn settle_constants(lir: &mut Lir) {
     }
     let mut renumbered: HashMap<u32, u32> = HashMap::new();
     let mut constants = Vec::with_capacity(kept.len());
+    let mut values = Vec::with_capacity(kept.len());
     for (index, constant) in lir.constants.iter().enumerate() {
         let Some(is_read) = kept.get(&(index as u32)) else { continue };
         renumbered.insert(index as u32, constants.len() as u32);
         let mut constant = constant.clone();
         constant.device = constant.device.filter(|_| *is_read);
         constants.push(constant);
+        values.push(lir.constant_values[index].clone());
     }
     for (_, value) in lir.values.iter_mut() {
         if let Home::Constant(index) = &mut value.home
@@ -109,7 +112,7 @@ fn settle_constants(lir: &mut Lir) {
             *index = *new;
         }
     }
-    lir.constants = constants;
+    (lir.constants, lir.constant_values) = (constants, values);
 }
 
 fn lanes(lir: &Lir, schedule: &Schedule) -> (Vec<Lane>, IdVec<WorkId, Slot>) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, DataType};
 use plimsoll_device::Program;
 use plimsoll_graph::{HostTensor, NodeId, Output, Shape, define_id};
+use serde::{Deserialize, Serialize};
 
 define_id!(
     /// A device, by its position in the request.
@@ -12,7 +13,7 @@ define_id!(
 );
 
 /// How sure a predicted peak is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Certainty {
     /// To the byte.
     Exact,
@@ -23,7 +24,7 @@ pub enum Certainty {
 }
 
 /// What a device's peak is made of, in bytes. The parts add up to the peak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeakParts {
     /// Variables. The states of random generators, a few bytes each, are the process's overhead.
     pub variables: Bytes,
@@ -59,7 +60,7 @@ impl PeakParts {
 }
 
 /// Something that takes memory at the peak.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The node whose value it is, or what it is.
     pub name: String,
@@ -68,7 +69,7 @@ pub struct Holder {
 }
 
 /// What a plan takes of a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DevicePlan {
     /// The full name.
     pub name: String,
@@ -87,7 +88,7 @@ pub struct DevicePlan {
 }
 
 /// How a variable came to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum VariableKind {
     /// VariableV2.
     Reference,
@@ -98,7 +99,7 @@ pub enum VariableKind {
 }
 
 /// A variable that the plan touches.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanVariable {
     /// What tells it from others in the session: container and shared name, or the node's name.
     pub key: String,
@@ -126,19 +127,25 @@ pub struct PlanVariable {
     pub stored: Option<Bytes>,
 }
 
-/// A constant that the plan reads.
-#[derive(Clone, Debug, PartialEq)]
+/// A constant that the plan reads: the value of a tensor of the graph, which the graph and what is fed decide.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanConstant {
-    /// The elements, maybe compressed. Kernels read all of them.
-    pub value: HostTensor,
-    /// Where kernels read it; none where it is only copied somewhere from the graph.
-    pub device: Option<DeviceId>,
-    /// The node's name.
+    /// The tensor.
+    pub tensor: Output,
+    /// The name of its node.
     pub name: String,
+    /// Its element type.
+    pub data_type: DataType,
+    /// Its shape.
+    pub shape: Shape,
+    /// Bytes of its elements.
+    pub bytes: Bytes,
+    /// The device whose kernels read it; none where it is only copied somewhere from the graph.
+    pub device: Option<DeviceId>,
 }
 
 /// A fed tensor.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanFeed {
     /// The tensor that it replaces.
     pub tensor: Output,
@@ -151,7 +158,7 @@ pub struct PlanFeed {
 }
 
 /// A fetched tensor.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanFetch {
     /// The name that was asked for.
     pub name: String,
@@ -164,7 +171,7 @@ pub struct PlanFetch {
 }
 
 /// What a command does with files, by the number of its [`plimsoll_device::Work::Outside`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PlanCall {
     /// Sees that tensors can be restored. Through the command's scratch.
     Check(PlanCheck),
@@ -175,7 +182,7 @@ pub enum PlanCall {
 }
 
 /// Tensors that a checkpoint has to have, whole: what a RestoreV2 reads.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanCheck {
     /// The checkpoint.
     pub prefix: String,
@@ -186,7 +193,7 @@ pub struct PlanCheck {
 }
 
 /// A tensor of a checkpoint that becomes a variable.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanRestore {
     /// The checkpoint.
     pub prefix: String,
@@ -199,7 +206,7 @@ pub struct PlanRestore {
 }
 
 /// Tensors that become a checkpoint.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanSave {
     /// The checkpoint.
     pub prefix: String,
@@ -210,7 +217,7 @@ pub struct PlanSave {
 }
 
 /// A tensor of a [`PlanSave`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedTensor {
     /// What it is called in the checkpoint.
     pub name: String,
@@ -223,7 +230,7 @@ pub struct SavedTensor {
 }
 
 /// The commands of one device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Queue {
     /// The device.
     pub device: DeviceId,
@@ -238,7 +245,7 @@ pub struct Queue {
 }
 
 /// A part of a plan. Only `Static` is made so far; the others have their place in the tree from the first day.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Region {
     /// Everything is known but which guarded commands are passed over: these queues run side by side.
     Static(Vec<Queue>),
@@ -249,7 +256,7 @@ pub enum Region {
 }
 
 /// How a signature runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// Fed tensors, in the signature's order.
     pub feeds: Vec<PlanFeed>,
@@ -261,6 +268,9 @@ pub struct Plan {
     pub variables: Vec<PlanVariable>,
     /// Constants, in the order of `Place::Constant`.
     pub constants: Vec<PlanConstant>,
+    /// The elements of the constants, maybe compressed. They are not written with the plan: the graph has them.
+    #[serde(skip)]
+    pub values: Vec<HostTensor>,
     /// What it takes of each device of the request.
     pub devices: Vec<DevicePlan>,
     /// The device that holds what is fed and fetched.

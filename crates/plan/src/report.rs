@@ -64,7 +64,7 @@ pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, mom
     let copies = Bytes(moment.copies);
     plan.peak = PeakParts {
         variables: spec.reserved_for(variables().map(|variable| variable.bytes)),
-        constants: spec.reserved_for(on_device().map(|constant| Bytes(constant.value.byte_len()))),
+        constants: spec.reserved_for(on_device().map(|constant| constant.bytes)),
         activations: plan.arena - workspace - copies,
         workspace,
         transfer: copies + spec.reserved_for(ends),
@@ -73,7 +73,7 @@ pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, mom
     let name = |value: ValueId| request.graph.node(lir.values[value].node).name.clone();
     let mut holders: Vec<Holder> = moment.values.iter().map(|(value, bytes)| Holder { name: name(*value), bytes: Bytes(*bytes) }).collect();
     holders.extend(variables().map(|variable| Holder { name: variable.name.clone(), bytes: variable.bytes }));
-    holders.extend(on_device().map(|constant| Holder { name: constant.name.clone(), bytes: Bytes(constant.value.byte_len()) }));
+    holders.extend(on_device().map(|constant| Holder { name: constant.name.clone(), bytes: constant.bytes }));
     if on_host {
         let fed = |feed: &PlanFeed| Holder { name: request.graph.tensor_name(feed.tensor), bytes: feed.bytes };
         holders.extend(lir.feeds.iter().map(fed));

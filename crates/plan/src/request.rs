@@ -4,11 +4,12 @@ use plimsoll_base::DataType;
 use plimsoll_device::{DeviceSpec, Library};
 use plimsoll_graph::{Graph, HostTensor, Shape};
 use plimsoll_ops::Registry;
+use serde::{Deserialize, Serialize};
 
 use crate::Placement;
 
 /// A tensor that will be fed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Feed {
     /// `node` or `node:k`.
     pub tensor: String,
@@ -21,7 +22,7 @@ pub struct Feed {
 }
 
 /// What a run takes and gives.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Signature {
     /// Tensors that are fed.
     pub feeds: Vec<Feed>,

@@ -30,7 +30,7 @@ impl Display for Plan {
             writeln!(f, "variable {index}: {} {}{} on {device}", variable.name, variable.data_type, variable.shape)?;
         }
         for (index, constant) in self.constants.iter().enumerate() {
-            writeln!(f, "constant {index}: {} {}{}", constant.name, constant.value.data_type(), constant.value.shape())?;
+            writeln!(f, "constant {index}: {} {}{}", constant.name, constant.data_type, constant.shape)?;
         }
         for (index, call) in self.calls.iter().enumerate() {
             write!(f, "file {index}: ")?;

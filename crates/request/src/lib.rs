@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod anchor;
+mod arguments;
 mod bits;
 pub mod check;
 pub mod conv;
@@ -20,4 +21,5 @@ pub mod random;
 pub mod reduce;
 mod request;
 
+pub use arguments::Arguments;
 pub use request::KernelRequest;

@@ -105,7 +105,7 @@ impl Loaded {
         let mut constants = Constants::default();
         for (index, device) in devices.iter().enumerate() {
             let here = plan.constants.iter().filter(|constant| constant.device.is_some_and(|device| device.index() == index));
-            let bytes = device.spec().reserved_for(here.map(|constant| Bytes(constant.value.byte_len())));
+            let bytes = device.spec().reserved_for(here.map(|constant| constant.bytes));
             if bytes > Bytes::ZERO && device.spec().kind != DeviceKind::Cpu {
                 constants.uploaded.push((index, device.allocate(bytes, &format!("{holder}: constants"))?));
             } else if bytes > Bytes::ZERO {
@@ -117,19 +117,22 @@ impl Loaded {
         // Reserved, so that they may be held in full now.
         let mut addresses = Vec::with_capacity(plan.constants.len());
         let mut used: Vec<Offsets> = devices.iter().map(|device| Offsets::new(device.spec())).collect();
-        for constant in &plan.constants {
+        if plan.values.len() != plan.constants.len() {
+            return Err(Error::internal("a plan without the elements of its constants"));
+        }
+        for (constant, value) in plan.constants.iter().zip(&plan.values) {
             let index = constant.device.map_or(usize::MAX, Id::index);
             if let Some((_, block)) = constants.uploaded.iter().find(|(device, _)| *device == index) {
-                let at = used[index].push(Bytes(constant.value.byte_len()));
-                let dense = constant.value.dense()?;
+                let at = used[index].push(constant.bytes);
+                let dense = value.dense()?;
                 block.write(at, dense.bytes().unwrap_or_default())?;
                 addresses.push(block.address().plus(at));
                 continue;
             }
-            if constant.value.bytes().is_none() {
-                constants.full.push(constant.value.dense()?);
+            if value.bytes().is_none() {
+                constants.full.push(value.dense()?);
             }
-            let bytes = constant.value.bytes().or_else(|| constants.full.last()?.bytes());
+            let bytes = value.bytes().or_else(|| constants.full.last()?.bytes());
             addresses.push(bytes.map_or(Address::NULL, |bytes| Address::new(bytes.as_ptr().cast_mut())));
         }
         let executables = plan

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use plimsoll_base::{Bytes, DataType, Error, Result};
 use plimsoll_device::{Device, Offsets};
+use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_memory::{Address, Block, Ledger};
-use plimsoll_plan::{PlanVariable, VariableKind};
+use plimsoll_plan::{DeviceId, PlanVariable, VariableKind};
 
 /// Where a variable is.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Slot {
     pub number: u32,
     pub name: String,
     pub kind: VariableKind,
+    /// The device whose plans it is in.
+    pub device: DeviceId,
     pub data_type: DataType,
     pub shape: Shape,
     pub bytes: Bytes,
@@ -111,10 +114,15 @@ impl Variables {
             {
                 return Err(Error::invalid_argument(format!("variable '{}' exists as {}{}", variable.name, slot.data_type, slot.shape)));
             }
+            if let Some(slot) = self.slots.get(&variable.key)
+                && slot.device != variable.device
+            {
+                let there = devices.get(slot.device.index()).map_or(String::new(), |device| device.spec().name.to_string());
+                return Err(Error::invalid_argument(format!("variable '{}' exists on {there}", variable.name)));
+            }
         }
         let lines = devices.iter().enumerate().map(|(index, device)| (Some(index), Offsets::new(device.spec())));
         for (index, mut offsets) in lines.chain([(None, Offsets::of_host())]) {
-            use plimsoll_graph::id::Id;
             let is_here = |variable: &&PlanVariable| match variable.kind {
                 VariableKind::State => index.is_none(),
                 _ => index == Some(variable.device.index()),
@@ -139,6 +147,7 @@ impl Variables {
                     number: self.slots.len() as u32,
                     name: variable.name.clone(),
                     kind: variable.kind,
+                    device: variable.device,
                     data_type: variable.data_type,
                     shape: variable.shape.clone(),
                     bytes: variable.bytes,

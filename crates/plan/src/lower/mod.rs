@@ -23,6 +23,7 @@ use plimsoll_ops::{KernelCx, Lower, Meta};
 use plimsoll_request::expr::{Expr, ExprBuilder, Part, PartOperand, Reg, Scalar};
 
 use self::branch::Branches;
+pub(crate) use self::variables::state_key;
 pub use self::variables::variable_key;
 use crate::Request;
 use crate::condition::Condition;
@@ -303,7 +304,7 @@ impl Lowering<'_> {
             Meaning::Known(tensor) => {
                 tensor.data_type().size().ok_or_else(|| not_yet(tensor.data_type()))?;
                 let name = &self.request.graph.node(output.node).name;
-                let value = self.lir.constant(&tensor, device, output.node, name)?;
+                let value = self.lir.constant(&tensor, device, output, name)?;
                 Ok(View { value, data_type: tensor.data_type(), shape: tensor.shape().clone() })
             }
             Meaning::Variable(variable) => self.read_variable(variable, output.node, None),

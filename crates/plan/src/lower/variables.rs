@@ -40,8 +40,7 @@ impl Lowering<'_> {
 
     pub(super) fn state(&mut self, id: NodeId, node: &Node, initial: Vec<u8>) -> Result<u32> {
         let shape = Shape::from([initial.len() as u64]);
-        // A container and a name make the key of a variable: one of a state begins as no container that TensorFlow admits.
-        self.new_variable(format!("\0state;{}", node.name), id, node, VariableKind::State, DataType::Uint8, shape, Some(initial))
+        self.new_variable(state_key(node), id, node, VariableKind::State, DataType::Uint8, shape, Some(initial))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the fields of a variable")]
@@ -224,6 +223,11 @@ impl Lowering<'_> {
         self.define_reference(id, targets[0]);
         Ok(())
     }
+}
+
+/// What tells the state of an operation from variables and other states: it begins as no container that TensorFlow admits.
+pub(crate) fn state_key(node: &Node) -> String {
+    format!("\0state;{}", node.name)
 }
 
 /// The key of a variable's node: nodes of one key are one variable.

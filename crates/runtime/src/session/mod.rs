@@ -11,7 +11,9 @@ use plimsoll_base::{Bytes, Error, Kind, Result};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, NodeId};
 use plimsoll_ops::Registry;
-use plimsoll_plan::{Calls, FitRequest, Fitted, Footprint, Inlined, PlaceOptions, Placement, Plan, PlanVariable, Request, Signature};
+use plimsoll_plan::{
+    Calls, FitRequest, Fitted, Footprint, Inlined, OpenRequest, PlaceOptions, Placement, Plan, PlanFile, PlanVariable, Request, Signature,
+};
 
 use crate::access::{Accesses, Wish};
 use crate::checkpoints::{self, Checkpoints};
@@ -323,6 +325,25 @@ impl Session {
         }
         let (signature, plan) = self.0.plan_with_values(&signature, feeds)?;
         Ok(Callable::new(self.0.clone(), self.0.load(key, signature, plan)?))
+    }
+
+    /// A plan of this session's graph as a file: [`Session::callable_of_file`] takes it.
+    pub fn plan_file(&self, signature: &Signature, plan: &Plan) -> PlanFile {
+        PlanFile::new(&self.0.graph, self.0.devices.specs(), signature, plan)
+    }
+
+    /// What a plan from a file runs, ready to run; it is checked before a device is given it. Later runs of its signature take it, too.
+    ///
+    /// # Errors
+    /// As [`PlanFile::open`] and [`Session::callable`]; INVALID_ARGUMENT where it has a variable on another device than the session.
+    pub fn callable_of_file(&self, file: PlanFile) -> Result<Callable> {
+        let devices = &self.0.devices;
+        let (graph, registry) = (&self.0.graph, &*self.0.registry);
+        let open = OpenRequest { graph, registry, devices: devices.specs(), libraries: &devices.libraries() };
+        let (signature, mut plan) = file.open(&open)?;
+        self.0.mark(&mut plan.variables);
+        let _one = self.0.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Callable::new(self.0.clone(), self.0.load(key(&signature), signature, plan)?))
     }
 
     /// Keeps memory for the runs of these callables, one run at a time: as much as the greatest of them takes of each device.

@@ -1,0 +1,160 @@
+//! Plans as files: JSON that says what the plan was made for, so that it is refused elsewhere.
+
+use plimsoll_base::{Error, Result};
+use plimsoll_device::{DeviceSpec, Library};
+use plimsoll_graph::{Fingerprint, Graph, HostTensor};
+use plimsoll_ops::Registry;
+use serde::{Deserialize, Serialize};
+
+use crate::infer::{Pruned, prune_and_infer};
+use crate::place::Placement;
+use crate::plan::{Plan, PlanConstant};
+use crate::request::{Request, Signature};
+use crate::verify::verify;
+
+/// What the files of plans begin with.
+const FORMAT: &str = "plimsoll plan";
+/// The form of what follows. Plans of another form are refused.
+const VERSION: u32 = 1;
+
+/// A plan with what it was made for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PlanFile {
+    format: String,
+    version: u32,
+    /// The version of this project that made it.
+    made_by: String,
+    graph: Fingerprint,
+    devices: Vec<DeviceSpec>,
+    signature: Signature,
+    plan: Plan,
+}
+
+/// What tells whether a file is to be read on.
+#[derive(Deserialize)]
+struct Header {
+    format: String,
+    version: u32,
+    made_by: String,
+}
+
+/// What a plan from a file is to run.
+#[derive(Clone, Copy)]
+pub struct OpenRequest<'a> {
+    /// The graph, calls inlined.
+    pub graph: &'a Graph,
+    /// The operations' rules.
+    pub registry: &'a Registry,
+    /// The devices.
+    pub devices: &'a [DeviceSpec],
+    /// For each device, the kernels that it has.
+    pub libraries: &'a [&'a dyn Library],
+}
+
+impl PlanFile {
+    /// A plan that was made for these.
+    pub fn new(graph: &Graph, devices: &[DeviceSpec], signature: &Signature, plan: &Plan) -> PlanFile {
+        PlanFile {
+            format: FORMAT.to_string(),
+            version: VERSION,
+            made_by: env!("CARGO_PKG_VERSION").to_string(),
+            graph: graph.fingerprint(),
+            devices: devices.iter().map(DeviceSpec::without_limits).collect(),
+            signature: signature.clone(),
+            plan: plan.clone(),
+        }
+    }
+
+    /// The file.
+    ///
+    /// # Errors
+    /// INTERNAL where the plan has a number that JSON has not.
+    pub fn to_json(&self) -> Result<Vec<u8>> {
+        let mut json = serde_json::to_vec(self).map_err(|error| Error::internal(format!("a plan cannot be written: {error}")))?;
+        json.push(b'\n');
+        Ok(json)
+    }
+
+    /// The plan of a file. It has not been checked: see [`PlanFile::open`].
+    ///
+    /// # Errors
+    /// DATA_LOSS where it is no such file, or damaged; FAILED_PRECONDITION for the plan of another version.
+    pub fn from_json(json: &[u8]) -> Result<PlanFile> {
+        let damaged = |error: serde_json::Error| Error::data_loss(format!("not a plan: {error}"));
+        let header: Header = serde_json::from_slice(json).map_err(damaged)?;
+        if header.format != FORMAT {
+            return Err(Error::data_loss("not a plan"));
+        }
+        let here = env!("CARGO_PKG_VERSION");
+        if header.version != VERSION || header.made_by != here {
+            let message =
+                format!("the plan was made by version {} (form {}), this is {here} (form {VERSION})", header.made_by, header.version);
+            return Err(Error::failed_precondition(message).with_remedy("make it again"));
+        }
+        serde_json::from_slice(json).map_err(damaged)
+    }
+
+    /// What is fed, fetched and run.
+    pub fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// The plan, checked, with the elements of its constants: devices may be given it.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION where it was made for another graph or other devices; INVALID_ARGUMENT where it is not one that could have
+    /// been made for these: see [`crate::verify`].
+    pub fn open(self, request: &OpenRequest<'_>) -> Result<(Signature, Plan)> {
+        let OpenRequest { graph, registry, devices, libraries } = *request;
+        if libraries.len() != devices.len() {
+            return Err(Error::invalid_argument(format!("{} libraries for {} devices", libraries.len(), devices.len())));
+        }
+        if graph.fingerprint() != self.graph {
+            return Err(Error::failed_precondition("the plan was made for another graph").with_remedy("make it again"));
+        }
+        self.require_devices(devices)?;
+        let placement = Placement::unplaced(devices)?;
+        let signature = self.signature;
+        let pruned = prune_and_infer(&Request { graph, registry, devices, libraries, placement: &placement, signature: &signature })?;
+        let mut plan = self.plan;
+        plan.values = plan.constants.iter().map(|constant| value_of(graph, &pruned, constant)).collect::<Result<_>>()?;
+        for (device, spec) in plan.devices.iter_mut().zip(devices) {
+            (device.limit, device.machine) = (spec.memory_limit, spec.machine);
+        }
+        // Where values are in files, the session says.
+        plan.variables.iter_mut().for_each(|variable| variable.stored = None);
+        if plan.host != placement.host {
+            return Err(Error::invalid_argument("it feeds and fetches on another device than the host"));
+        }
+        verify(graph, devices, libraries, &pruned, &plan).map_err(|error| error.context("the plan does not hold"))?;
+        Ok((signature, plan))
+    }
+
+    fn require_devices(&self, devices: &[DeviceSpec]) -> Result<()> {
+        let refused = |what: String| {
+            Err(Error::failed_precondition(format!("the plan was made for other devices: {what}")).with_remedy("make it again"))
+        };
+        if self.devices.len() != devices.len() {
+            return refused(format!("for {}, and here are {}", self.devices.len(), devices.len()));
+        }
+        for (said, here) in self.devices.iter().zip(devices) {
+            if *said == here.without_limits() {
+                continue;
+            }
+            let differs = said.difference(here).unwrap_or_else(|| "otherwise".to_string());
+            return refused(format!("{} is {differs}", here.name));
+        }
+        Ok(())
+    }
+}
+
+/// The elements of a constant: what is fed, what the graph says or what follows from it.
+fn value_of(graph: &Graph, pruned: &Pruned, constant: &PlanConstant) -> Result<HostTensor> {
+    let unknown = || Error::invalid_argument(format!("the graph does not say what {} is", constant.name));
+    let id = constant.tensor.node;
+    if graph.nodes().get(id).is_none_or(|node| node.name != constant.name) {
+        return Err(unknown());
+    }
+    let fact = pruned.facts[id].get(constant.tensor.index as usize).ok_or_else(unknown)?;
+    fact.value.clone().ok_or_else(unknown)
+}

@@ -1,0 +1,85 @@
+//! Whether a plan from a file keeps what every plan of [`crate::plan()`] keeps, so that devices may be given it.
+//!
+//! A plan from a file is not trusted. What devices trust is rebuilt here from the graph, the libraries and the commands alone:
+//! sizes and identities of blocks ([`blocks`]), arguments and scratch of every command ([`commands`]), the order of the queues
+//! ([`schedule`]), and that no command reads bytes that another may be writing ([`accesses`]). Names in reports are not checked.
+
+mod accesses;
+mod blocks;
+mod calls;
+mod commands;
+mod peak;
+mod schedule;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_device::{Command, DeviceSpec, Library};
+use plimsoll_graph::id::Id;
+use plimsoll_graph::{Graph, NodeId};
+
+use crate::infer::Pruned;
+use crate::plan::{DeviceId, Plan, Queue, Region};
+
+/// A plan with what it is held against.
+pub(crate) struct Checked<'a> {
+    pub graph: &'a Graph,
+    pub devices: &'a [DeviceSpec],
+    pub libraries: &'a [&'a dyn Library],
+    pub pruned: &'a Pruned,
+    pub plan: &'a Plan,
+    queues: &'a [Queue],
+}
+
+/// Checks a plan. Its constants have their elements.
+///
+/// # Errors
+/// INVALID_ARGUMENT at the first thing that does not hold, with its command; UNIMPLEMENTED for regions that do not run yet, and
+/// what libraries say of requests.
+pub(crate) fn verify(graph: &Graph, devices: &[DeviceSpec], libraries: &[&dyn Library], pruned: &Pruned, plan: &Plan) -> Result<()> {
+    let Region::Static(queues) = &plan.region else { return Err(Error::unimplemented("not yet: a plan with loops")) };
+    let checked = Checked { graph, devices, libraries, pruned, plan, queues };
+    checked.blocks()?;
+    checked.calls()?;
+    let commands = checked.commands()?;
+    let order = checked.schedule()?;
+    checked.accesses(&commands, &order)?;
+    checked.peak()
+}
+
+/// A place in the plan: its queue, and its number there.
+type Slot = (usize, usize);
+
+impl<'a> Checked<'a> {
+    fn command(&self, (queue, number): Slot) -> &'a Command {
+        &self.queues[queue].program.commands[number]
+    }
+
+    /// Every command with its place.
+    fn slots(&self) -> impl Iterator<Item = (Slot, &'a Command)> {
+        let commands = |(index, queue): (usize, &'a Queue)| {
+            queue.program.commands.iter().enumerate().map(move |(number, command)| ((index, number), command))
+        };
+        self.queues.iter().enumerate().flat_map(commands)
+    }
+
+    fn spec(&self, device: DeviceId) -> Result<&'a DeviceSpec> {
+        self.devices.get(device.index()).ok_or_else(|| wrong(format!("there is no device {}", device.index())))
+    }
+
+    fn require_node(&self, node: NodeId) -> Result<()> {
+        if self.graph.nodes().get(node).is_none() {
+            return Err(wrong(format!("the graph has no node {}", node.index())));
+        }
+        Ok(())
+    }
+
+    /// The error at a command.
+    fn at(&self, (queue, number): Slot, error: Error) -> Error {
+        let label = self.command((queue, number)).label.to_string();
+        error.context(format_args!("command {number} of queue {queue}")).at_node(label)
+    }
+}
+
+/// What does not hold.
+fn wrong(what: impl Into<String>) -> Error {
+    Error::invalid_argument(what)
+}

@@ -1,0 +1,331 @@
+//! How many bytes the arguments of a request take.
+
+use plimsoll_base::{DataType, Error, Result};
+
+use crate::KernelRequest;
+use crate::anchor::{Anchor, Epilogue};
+use crate::conv::ConvSpec;
+use crate::expr::Expr;
+use crate::gather::Gather;
+use crate::movement::Movement;
+use crate::nn::Nn;
+use crate::norm::BatchNormSpec;
+use crate::pool::{ArgMax, PoolSpec, Pooling, Positions};
+use crate::random::{Distribution, Random};
+use crate::reduce::Reduction;
+
+/// The bytes of each argument of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    /// The least bytes of each input.
+    pub inputs: Vec<u64>,
+    /// The bytes of each output.
+    pub outputs: Vec<u64>,
+    /// Whether the first output is read before it is written.
+    pub updates_first: bool,
+}
+
+impl Arguments {
+    fn of(inputs: impl Into<Vec<u64>>, outputs: impl Into<Vec<u64>>) -> Arguments {
+        Arguments { inputs: inputs.into(), outputs: outputs.into(), updates_first: false }
+    }
+}
+
+impl KernelRequest {
+    /// The bytes of its arguments, in the order that it documents.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where sizes contradict each other or are more than 64 bits hold; UNIMPLEMENTED for
+    /// [`KernelRequest::Named`], whose arguments its library knows.
+    pub fn arguments(&self) -> Result<Arguments> {
+        Ok(match self {
+            KernelRequest::Expr { expr, shape, operands } => {
+                Arguments::of(operands_of(expr.inputs(), operands)?, results_of(expr, elements(shape)?)?)
+            }
+            KernelRequest::Anchor { anchor, epilogue, pooling } => of_anchor(anchor, epilogue.as_ref(), pooling.as_ref())?,
+            KernelRequest::Conv2DBackpropFilter { spec, unpooled: None } => {
+                Arguments::of([floats(&spec.input())?, floats(&spec.output())?], [floats(&spec.filter())?])
+            }
+            KernelRequest::Conv2DBackpropFilter { spec, unpooled: Some(pool) } => {
+                Arguments::of([floats(&spec.input())?, positions(pool)?, floats(&pool.output())?], [floats(&spec.filter())?])
+            }
+            KernelRequest::DepthwiseConv2DBackpropInput(spec) => {
+                Arguments::of([depthwise_filter(spec)?, floats(&spec.output())?], [floats(&spec.input())?])
+            }
+            KernelRequest::DepthwiseConv2DBackpropFilter(spec) => {
+                Arguments::of([floats(&spec.input())?, floats(&spec.output())?], [depthwise_filter(spec)?])
+            }
+            KernelRequest::MaxPool(pooling) => Arguments::of([floats(&pooling.spec.input())?], pooled(pooling)?),
+            KernelRequest::MaxPoolGrad(spec) => Arguments::of([positions(spec)?, floats(&spec.output())?], [floats(&spec.input())?]),
+            KernelRequest::MaxPoolGradOfInput(spec) => {
+                let output = floats(&spec.output())?;
+                Arguments::of([floats(&spec.input())?, output, output], [floats(&spec.input())?])
+            }
+            KernelRequest::AvgPool(spec) => Arguments::of([floats(&spec.input())?], [floats(&spec.output())?]),
+            KernelRequest::AvgPoolGrad(spec) => Arguments::of([floats(&spec.output())?], [floats(&spec.input())?]),
+            KernelRequest::BatchNorm { spec, training, reserve_3 } => {
+                let (all, channel) = batch(spec)?;
+                // Statistics that are all replaced are not read.
+                let running = if *training && spec.exponential_avg_factor == 1.0 { 0 } else { channel };
+                let reserved = if *reserve_3 { vec![4] } else { Vec::new() };
+                let outputs = [vec![all, channel, channel, channel, channel], reserved].concat();
+                Arguments::of([all, channel, channel, running, running], outputs)
+            }
+            KernelRequest::BatchNormGrad { spec, .. } => {
+                let (all, channel) = batch(spec)?;
+                Arguments::of([all, all, channel, channel, channel], [all, channel, channel, 0, 0])
+            }
+            KernelRequest::Lrn(spec) => {
+                let all = floats(&[spec.rows, spec.channels])?;
+                Arguments::of([all], [all])
+            }
+            KernelRequest::LrnGrad(spec) => {
+                let all = floats(&[spec.rows, spec.channels])?;
+                Arguments::of([all, all, all], [all])
+            }
+            KernelRequest::Nn(request) => of_rows(request)?,
+            KernelRequest::Reduction(request) => of_reduction(request)?,
+            KernelRequest::Movement { element, movement } => of_movement(*element as u64, movement)?,
+            KernelRequest::Gather(request) => of_gather(request)?,
+            KernelRequest::Random(request) => of_random(request)?,
+            KernelRequest::CheckNumerics { data_type, elements, .. } => {
+                let all = bytes(*data_type, *elements)?;
+                Arguments::of([all], [all])
+            }
+            KernelRequest::Require(_) => Arguments::of([1], []),
+            KernelRequest::Nothing => Arguments::default(),
+            KernelRequest::Named(name) => return Err(Error::unimplemented(format!("the arguments of {name} are not known"))),
+        })
+    }
+}
+
+fn of_anchor(anchor: &Anchor, epilogue: Option<&Epilogue>, pooling: Option<&Pooling>) -> Result<Arguments> {
+    let (inputs, result) = match anchor {
+        Anchor::Product(data_type, spec) => {
+            let matrices = |rows: u64, columns: u64| elements(&[spec.batch, rows, columns]);
+            let inputs = [bytes(*data_type, matrices(spec.m, spec.k)?)?, bytes(*data_type, matrices(spec.k, spec.n)?)?];
+            (inputs, matrices(spec.m, spec.n)?)
+        }
+        Anchor::Conv2D(spec) => ([floats(&spec.input())?, floats(&spec.filter())?], elements(&spec.output())?),
+        Anchor::Conv2DBackpropInput(spec) => ([floats(&spec.filter())?, floats(&spec.output())?], elements(&spec.input())?),
+        Anchor::DepthwiseConv2D(spec) => ([floats(&spec.input())?, depthwise_filter(spec)?], elements(&spec.output())?),
+    };
+    let mut arguments = Arguments::of(inputs, [bytes(anchor.data_type(), result)?]);
+    if let Some(Epilogue { expr, operands }) = epilogue {
+        let (first, others) = expr.inputs().split_first().ok_or_else(|| inconsistent("an epilogue without operands"))?;
+        if *first != anchor.data_type() {
+            return Err(inconsistent("an epilogue of another type"));
+        }
+        arguments.inputs.extend(operands_of(others, operands)?);
+        arguments.outputs = results_of(expr, result)?;
+    }
+    if let Some(pooling) = pooling {
+        if arguments.outputs != [floats(&pooling.spec.input())?] {
+            return Err(inconsistent("a pooling of something else"));
+        }
+        arguments.outputs = pooled(pooling)?;
+    }
+    Ok(arguments)
+}
+
+fn of_rows(request: &Nn) -> Result<Arguments> {
+    Ok(match request {
+        Nn::Softmax { data_type, rows, classes, .. } => {
+            let all = bytes(*data_type, elements(&[*rows, *classes])?)?;
+            Arguments::of([all], [all])
+        }
+        Nn::CrossEntropy { data_type, label_type, batch, classes } => {
+            let all = bytes(*data_type, elements(&[*batch, *classes])?)?;
+            let labels = label_type.map_or(Ok(all), |label_type| bytes(label_type, *batch))?;
+            Arguments::of([all, labels], [bytes(*data_type, *batch)?, all])
+        }
+    })
+}
+
+fn of_reduction(request: &Reduction) -> Result<Arguments> {
+    Ok(match request {
+        Reduction::Reduce { data_type, shape, axes, .. } => {
+            let kept: Vec<u64> = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]).collect();
+            Arguments::of([bytes(*data_type, elements(shape)?)?], [bytes(*data_type, elements(&kept)?)?])
+        }
+        Reduction::HalfSquares { data_type, shape } => Arguments::of([bytes(*data_type, elements(shape)?)?], [bytes(*data_type, 1)?]),
+        Reduction::Arg { data_type, output_type, shape, axis, .. } => {
+            let others = elements(&without(shape, *axis)?)?;
+            Arguments::of([bytes(*data_type, elements(shape)?)?], [bytes(*output_type, others)?])
+        }
+        Reduction::Scan { data_type, shape, .. } => {
+            let all = bytes(*data_type, elements(shape)?)?;
+            Arguments::of([all], [all])
+        }
+        Reduction::InTopK { target_type, batch, classes, k } => {
+            let mut inputs = vec![floats(&[*batch, *classes])?, bytes(*target_type, *batch)?];
+            inputs.extend(k.is_none().then(|| bytes(*target_type, 1)).transpose()?);
+            Arguments::of(inputs, [*batch])
+        }
+    })
+}
+
+fn of_movement(element: u64, movement: &Movement) -> Result<Arguments> {
+    let size = |shape: &[u64]| times(elements(shape)?, element);
+    Ok(match movement {
+        Movement::BroadcastTo { from, to } => Arguments::of([size(from)?], [size(to)?]),
+        Movement::Concat { shapes, axis } => {
+            let inputs = shapes.iter().map(|shape| size(shape)).collect::<Result<Vec<_>>>()?;
+            if shapes.iter().any(|shape| *axis >= shape.len()) {
+                return Err(inconsistent("an axis that is not there"));
+            }
+            let total = sum(&inputs)?;
+            Arguments::of(inputs, [total])
+        }
+        Movement::Fill { elements } => Arguments::of([element], [times(*elements, element)?]),
+        Movement::Pack { shape, count, .. } => {
+            let one = size(shape)?;
+            if *count > MOST_ARGUMENTS {
+                return Err(inconsistent("more tensors than a graph has"));
+            }
+            Arguments::of(vec![one; *count], [times(one, *count as u64)?])
+        }
+        Movement::Pad { shape, paddings, value } => {
+            if paddings.len() != shape.len() {
+                return Err(inconsistent("paddings of another rank"));
+            }
+            let padded = shape.iter().zip(paddings).map(|(size, (before, after))| sum(&[*size, *before, *after]));
+            let output = size(&padded.collect::<Result<Vec<_>>>()?)?;
+            let value = if value.is_none() { vec![element] } else { Vec::new() };
+            Arguments::of([vec![size(shape)?], value].concat(), [output])
+        }
+        Movement::Reverse { shape, .. } | Movement::Transpose { shape, .. } => Arguments::of([size(shape)?], [size(shape)?]),
+        Movement::Slice { shape, sizes, .. } | Movement::StridedSlice { shape, sizes, .. } => Arguments::of([size(shape)?], [size(sizes)?]),
+        Movement::StridedSliceGrad { shape, sizes, .. } => Arguments::of([size(sizes)?], [size(shape)?]),
+        Movement::Split { shape, axis, sizes } => {
+            let others = elements(&without(shape, *axis)?)?;
+            let parts = sizes.iter().map(|part| times(times(others, *part)?, element));
+            Arguments::of([size(shape)?], parts.collect::<Result<Vec<_>>>()?)
+        }
+        Movement::Tile { shape, multiples } => Arguments::of([size(shape)?], [times(size(shape)?, elements(multiples)?)?]),
+        Movement::Unpack { shape, axis } => {
+            let one = size(&without(shape, *axis)?)?;
+            let count = usize::try_from(shape[*axis]).ok().filter(|count| *count <= MOST_ARGUMENTS);
+            let count = count.ok_or_else(|| inconsistent("more tensors than a graph has"))?;
+            Arguments::of([size(shape)?], vec![one; count])
+        }
+    })
+}
+
+fn of_gather(request: &Gather) -> Result<Arguments> {
+    Ok(match request {
+        Gather::Take { element, params, indices, axis, batch_dims, index_type } => {
+            if *axis >= params.len() || *batch_dims > indices.len() {
+                return Err(inconsistent("an axis that is not there"));
+            }
+            let output = [&params[..*axis], &indices[*batch_dims..], &params[*axis + 1..]].concat();
+            let size = |shape: &[u64]| times(elements(shape)?, *element as u64);
+            Arguments::of([size(params)?, bytes(*index_type, elements(indices)?)?], [size(&output)?])
+        }
+        Gather::OneHot { element, index_type, shape, depth, .. } => {
+            let (one, count) = (*element as u64, elements(shape)?);
+            Arguments::of([bytes(*index_type, count)?, one, one], [times(times(count, *depth)?, one)?])
+        }
+        Gather::Segment { data_type, index_type, shape, ids_shape, segments, .. } => {
+            let row = shape.get(ids_shape.len()..).ok_or_else(|| inconsistent("more ids than data"))?;
+            let inputs = [bytes(*data_type, elements(shape)?)?, bytes(*index_type, elements(ids_shape)?)?];
+            Arguments::of(inputs, [bytes(*data_type, times(elements(row)?, *segments)?)?])
+        }
+        Gather::Scatter { data_type, index_type, shape, indices, scalar_updates, .. } => {
+            let variable = bytes(*data_type, elements(shape)?)?;
+            let row = elements(shape.get(1..).ok_or_else(|| inconsistent("rows of a scalar"))?)?;
+            let updates = if *scalar_updates { 1 } else { times(row, *indices)? };
+            Arguments::of([variable, bytes(*index_type, *indices)?, bytes(*data_type, updates)?], [variable])
+        }
+    })
+}
+
+fn of_random(request: &Random) -> Result<Arguments> {
+    let range = |distribution: Distribution, data_type: DataType| match distribution {
+        Distribution::UniformInt => bytes(data_type, 1).map(|one| vec![one, one]),
+        _ => Ok(Vec::new()),
+    };
+    Ok(match request {
+        Random::Stateful { distribution, data_type, elements, .. } => {
+            let outputs = [8, bytes(*data_type, *elements)?];
+            Arguments { updates_first: true, ..Arguments::of(range(*distribution, *data_type)?, outputs) }
+        }
+        Random::Stateless { distribution, data_type, elements } => {
+            Arguments::of([vec![8, 16], range(*distribution, *data_type)?].concat(), [bytes(*data_type, *elements)?])
+        }
+        Random::KeyCounter { seed_type } => Arguments::of([bytes(*seed_type, 2)?], [8, 16]),
+    })
+}
+
+/// More arguments than this have no kernel.
+const MOST_ARGUMENTS: usize = 1 << 24;
+
+/// The bytes of operands of these types and shapes.
+fn operands_of(types: &[DataType], shapes: &[Vec<u64>]) -> Result<Vec<u64>> {
+    if types.len() != shapes.len() {
+        return Err(inconsistent("an expression with other operands than its shapes"));
+    }
+    types.iter().zip(shapes).map(|(data_type, shape)| bytes(*data_type, elements(shape)?)).collect()
+}
+
+/// The bytes of an expression's results for so many elements.
+fn results_of(expr: &Expr, elements: u64) -> Result<Vec<u64>> {
+    expr.output_types().into_iter().map(|data_type| bytes(data_type, elements)).collect()
+}
+
+/// The bytes of a pooling's results.
+fn pooled(pooling: &Pooling) -> Result<Vec<u64>> {
+    let output = floats(&pooling.spec.output())?;
+    Ok(match pooling.positions {
+        Positions::None => vec![output],
+        Positions::All | Positions::Positive => vec![output, positions(&pooling.spec)?],
+    })
+}
+
+fn positions(spec: &PoolSpec) -> Result<u64> {
+    bytes(ArgMax::of(spec).data_type(), elements(&spec.output())?)
+}
+
+fn depthwise_filter(spec: &ConvSpec) -> Result<u64> {
+    floats(&[spec.k_h, spec.k_w, spec.out_c])
+}
+
+/// The bytes of the whole, and of a number for each channel.
+fn batch(spec: &BatchNormSpec) -> Result<(u64, u64)> {
+    Ok((floats(&[spec.rows, spec.channels])?, floats(&[spec.channels])?))
+}
+
+fn without(shape: &[u64], axis: usize) -> Result<Vec<u64>> {
+    if axis >= shape.len() {
+        return Err(inconsistent("an axis that is not there"));
+    }
+    Ok([&shape[..axis], &shape[axis + 1..]].concat())
+}
+
+fn floats(shape: &[u64]) -> Result<u64> {
+    bytes(DataType::Float, elements(shape)?)
+}
+
+fn bytes(data_type: DataType, elements: u64) -> Result<u64> {
+    data_type.bytes_of(elements).ok_or_else(|| Error::invalid_argument(format!("{elements} elements of {data_type}")))
+}
+
+/// Elements of a shape. A dimension of 0 makes it 0, however large the others are.
+fn elements(shape: &[u64]) -> Result<u64> {
+    if shape.contains(&0) {
+        return Ok(0);
+    }
+    shape.iter().try_fold(1u64, |product, size| times(product, *size))
+}
+
+fn times(a: u64, b: u64) -> Result<u64> {
+    a.checked_mul(b).ok_or_else(|| inconsistent("sizes of more than 64 bits"))
+}
+
+fn sum(sizes: &[u64]) -> Result<u64> {
+    sizes.iter().try_fold(0u64, |sum, size| sum.checked_add(*size)).ok_or_else(|| inconsistent("sizes of more than 64 bits"))
+}
+
+fn inconsistent(what: &str) -> Error {
+    Error::invalid_argument(format!("a request says {what}"))
+}
