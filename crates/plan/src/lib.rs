@@ -67,7 +67,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     lir.drop_dead();
     transfer::insert(&mut lir, request.devices);
     fuse::fuse(request, &mut lir)?;
-    hazard::order_accesses(&mut lir)?;
+    hazard::order_accesses(request, &mut lir)?;
     transfer::complete(&mut lir, request.devices);
     lower::settle_saves(&mut lir);
     let schedule = order::order(request, &lir)?;

@@ -4,12 +4,13 @@ mod precedence;
 
 use plimsoll_base::{DataType, Result};
 use plimsoll_graph::Shape;
-use plimsoll_request::anchor::Anchor;
 
+use crate::Request;
 use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
+use crate::prepare::{choose_one, request_of};
 use precedence::Precedence;
 
-pub(crate) fn order_accesses(lir: &mut Lir) -> Result<()> {
+pub(crate) fn order_accesses(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
     let versions = lir.next_version.clone();
     let definitions = lir.definitions();
     // Writes of one variable first: what may still be moved is decided knowing them.
@@ -32,7 +33,7 @@ pub(crate) fn order_accesses(lir: &mut Lir) -> Result<()> {
         let mut waits: Vec<WorkId> = Vec::new();
         for &reader in readers {
             if reader == writer {
-                if reads_out_of_step(lir, writer, old) {
+                if reads_out_of_step(request, lir, writer, old)? {
                     let copy = *copied.get_or_insert_with(|| copy_before(lir, old, writer));
                     replace_operand(lir, writer, old, copy);
                 }
@@ -58,21 +59,24 @@ fn settle(lir: &mut Lir) {
     }
 }
 
-/// Whether the work reads the variable that it writes otherwise than element by element at the place that it writes.
-fn reads_out_of_step(lir: &Lir, id: WorkId, old: ValueId) -> bool {
+/// True if an update in place is unsafe: the kernel may need the old value of an element after it has written it.
+///
+/// # Errors
+/// As [`choose_one`].
+fn reads_out_of_step(request: &Request<'_>, lir: &Lir, id: WorkId, old: ValueId) -> Result<bool> {
     let work = &lir.works[id];
     let of_old = |view: &View| view.value == old;
     match &work.kind {
-        WorkKind::Expr { shape, .. } => work.inputs.iter().any(|view| of_old(view) && view.shape != *shape),
-        WorkKind::Anchor { anchor, .. } => {
-            let whole = anchor.shape().map(Shape::from);
-            let (computed_from, operands) = work.inputs.split_at(Anchor::INPUTS);
-            computed_from.iter().any(of_old) || operands.iter().any(|view| of_old(view) && Some(&view.shape) != whole.as_ref())
-        }
         // A kernel that changes a variable in place has it as its first input, and reads no other part of it.
-        WorkKind::Kernel { .. } => work.inputs[1..].iter().any(of_old),
-        WorkKind::Copy | WorkKind::Outside { .. } => false,
+        WorkKind::Kernel { .. } => return Ok(work.inputs[1..].iter().any(of_old)),
+        WorkKind::Copy | WorkKind::Outside { .. } => return Ok(false),
+        WorkKind::Expr { .. } | WorkKind::Anchor { .. } => {}
     }
+    let Some(kernel) = request_of(work) else { return Ok(false) };
+    let call = choose_one(request, work.device, kernel)?;
+    let written = work.outputs.iter().position(|output| lir.values[*output].home == lir.values[old].home);
+    let may = |input: usize| written.is_none_or(|output| call.step().in_place.contains(&(input, output)));
+    Ok(work.inputs.iter().enumerate().any(|(input, view)| of_old(view) && !may(input)))
 }
 
 /// A copy of `old` that is made before `writer` overwrites it.

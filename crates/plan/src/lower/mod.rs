@@ -263,6 +263,9 @@ impl Lowering<'_> {
                 let inputs = (1..views.len()).map(Arg::Input);
                 let args = std::iter::once(Arg::Output(0)).chain(inputs).chain(std::iter::once(Arg::Output(0))).collect();
                 let call = choose_one(self.request, self.device(id), call.request)?;
+                if !call.step().in_place.contains(&(0, 0)) {
+                    return Err(Error::unimplemented(format!("{} of its device does not update in place", call.variant.name)));
+                }
                 self.work(id, WorkKind::Kernel { call, args }, views, vec![result], true);
                 self.define_reference(id, variable);
                 Ok(())
