@@ -885,9 +885,89 @@ def curves():
         run(op, [ints(4, low=0, high=250, dtype=np.uint8), i(0, 1, 7, 9, dtype=np.uint8)])
 
 
+def volumes():
+    """Convolutions and pooling along three axes."""
+    convolutions = [
+        ((1, 2, 3, 3, 1), (2, 2, 2, 1, 2), (1, 1, 1), "SAME"),
+        ((1, 3, 3, 2, 2), (2, 3, 1, 2, 3), (1, 1, 1), "VALID"),
+        ((2, 3, 2, 3, 1), (3, 2, 2, 1, 2), (2, 1, 2), "SAME"),
+        ((1, 4, 3, 3, 2), (1, 1, 1, 2, 3), (2, 2, 1), "VALID"),
+        ((1, 2, 2, 2, 17), (2, 1, 2, 17, 1), (1, 1, 1), "SAME"),
+        ((1, 2, 1, 3, 1), (5, 3, 3, 1, 1), (1, 1, 2), "SAME"),
+        ((0, 3, 3, 3, 2), (2, 2, 2, 2, 2), (1, 1, 1), "SAME"),
+    ]
+    for shape, filter_shape, strides, padding in convolutions:
+        attrs = dict(strides=[1, *strides, 1], padding=padding)
+        x, w = unit(*shape), unit(*filter_shape)
+        run("Conv3D", [x, w], gradient=x.size > 0, **attrs)
+        with tf.Graph().as_default():
+            out = tuple(tf.raw_ops.Conv3D(input=x, filter=w, **attrs).shape)
+        small = 0 < x.size <= 36 and np.prod(out) <= 60
+        run("Conv3DBackpropInputV2", [i(*shape), w, unit(*out)], gradient=small, **attrs)
+        run("Conv3DBackpropFilterV2", [x, i(*filter_shape), unit(*out)], gradient=small, **attrs)
+    pools = [
+        ((1, 2, 4, 2, 1), (2, 2, 2), (2, 2, 2), "VALID"),
+        ((2, 3, 2, 3, 2), (2, 3, 2), (1, 2, 2), "SAME"),
+        ((1, 2, 2, 3, 17), (2, 1, 2), (1, 1, 1), "VALID"),
+        ((1, 3, 2, 2, 1), (1, 2, 2), (2, 1, 1), "SAME"),
+        ((0, 3, 3, 3, 1), (2, 2, 2), (1, 1, 1), "VALID"),
+    ]
+    for shape, size, strides, padding in pools:
+        attrs = dict(ksize=[1, *size, 1], strides=[1, *strides, 1], padding=padding)
+        for op in ["MaxPool3D", "AvgPool3D"]:
+            x = unit(*shape)
+            run(op, [x], gradient=x.size > 0, **attrs)
+            with tf.Graph().as_default(), v1.Session(config=CONFIG) as session:
+                out = session.run(getattr(tf.raw_ops, op)(input=x, **attrs))
+            if op == "MaxPool3D":
+                run("MaxPool3DGrad", [x, out, unit(*out.shape)], **attrs)
+            else:
+                run("AvgPool3DGrad", [i(*shape), unit(*out.shape)], gradient=x.size > 0, **attrs)
+    # Every element that is nearly the maximum has the gradient, and which NaN counts depends on its place.
+    ties = np.array([1, 1, 2, 2, 2, 1, 0, 2, 2, 2, 1, 0], np.float32).reshape(1, 2, 2, 3, 1)
+    attrs = dict(ksize=[1, 2, 2, 2, 1], strides=[1, 1, 1, 1, 1], padding="SAME")
+    run("MaxPool3D", [ties], **attrs)
+    run("MaxPool3DGrad", [ties, ties * 0 + 2, unit(*ties.shape)], **attrs)
+    nan = np.array([np.nan, 1, 1, np.nan, np.nan, np.nan, -np.inf, -np.inf], np.float32).reshape(1, 1, 1, 8, 1)
+    attrs = dict(ksize=[1, 1, 1, 2, 1], strides=[1, 1, 1, 2, 1], padding="VALID")
+    run("MaxPool3D", [nan], **attrs)
+    near = np.array([0.01, 0.010009, 0.01, 0.01002], np.float32).reshape(1, 1, 1, 4, 1)
+    run("MaxPool3DGrad", [near, near[:, :, :, 1::2], unit(1, 1, 1, 2, 1)], **attrs)
+    run("MaxPool3DGrad", [nan, nan[:, :, :, ::2], unit(1, 1, 1, 4, 1)], **attrs)
+    valid = dict(strides=[1, 1, 1, 1, 1], padding="VALID")
+    zeros = lambda *shape: np.zeros(shape, np.float32)
+    x, w, g = zeros(1, 3, 3, 3, 2), zeros(2, 2, 2, 2, 3), zeros(1, 2, 2, 2, 3)
+    refuse("Conv3D", [zeros(1, 3, 3, 3), w], **valid)
+    refuse("Conv3D", [x, zeros(2, 2, 2, 3)], **valid)
+    refuse("Conv3D", [x, zeros(2, 2, 2, 3, 3)], **valid)
+    refuse("Conv3D", [x, zeros(0, 2, 2, 2, 3)], **valid)
+    refuse("Conv3D", [x, zeros(2, 2, 2, 0, 3)], **valid)
+    back = "Conv3DBackpropInputV2"
+    refuse(back, [i(1, 3, 3, 3, 2), w, zeros(1, 2, 2, 3, 3)], **valid)
+    refuse(back, [i(1, 3, 3, 3, 2), w, zeros(1, 2, 2, 2, 4)], **valid)
+    refuse(back, [i(1, 3, 3, 3, 3), w, g], **valid)
+    refuse(back, [i(2, 3, 3, 3, 2), w, g], **valid)
+    refuse(back, [i(1, 3, 3, 3), w, g], **valid)
+    refuse(back, [i(1, 3, 3, 3, 2), zeros(2, 2, 2, 2), g], **valid)
+    back = "Conv3DBackpropFilterV2"
+    refuse(back, [x, i(2, 2, 2, 2, 3), zeros(1, 2, 3, 2, 3)], **valid)
+    refuse(back, [x, i(2, 2, 2, 2, 4), g], **valid)
+    refuse(back, [x, i(2, 2, 2, 3, 3), g], **valid)
+    refuse(back, [x, i(2, 2, 2, 3), g], **valid)
+    refuse(back, [zeros(3, 3, 3, 2), i(2, 2, 2, 2, 3), g], **valid)
+    pool = dict(ksize=[1, 2, 2, 2, 1], **valid)
+    x, y = zeros(1, 3, 3, 3, 1), zeros(1, 2, 2, 2, 1)
+    for op in ["MaxPool3D", "AvgPool3D"]:
+        refuse(op, [zeros(3, 3, 3, 1)], **pool)
+    refuse("MaxPool3DGrad", [x, y, zeros(1, 2, 3, 2, 1)], **pool)
+    refuse("MaxPool3DGrad", [x, zeros(1, 2, 3, 2, 1), y], **pool)
+    refuse("AvgPool3DGrad", [i(1, 3, 3, 3), y], **pool)
+    refuse("AvgPool3DGrad", [i(1, 3, 3, 3, 1), zeros(1, 2, 2, 1)], **pool)
+
+
 # Records that draw one after the other from the same numbers, and those that have numbers of their own.
 TOGETHER = [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows, control, scans, dilated, batch_norms, checks]
-ALONE = [curves]
+ALONE = [curves, volumes]
 
 if __name__ == "__main__":
     wanted = sys.argv[1:]

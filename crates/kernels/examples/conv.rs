@@ -4,19 +4,20 @@ use std::time::Instant;
 
 use plimsoll_device::{Args, Prepared};
 use plimsoll_kernels::conv::{
-    conv2d_backprop_filter_in_parts_on, conv2d_backprop_filter_on, conv2d_backprop_input_on, conv2d_on, depthwise_conv2d,
-    depthwise_conv2d_backprop_filter, depthwise_conv2d_backprop_input,
+    conv_backprop_filter_in_parts_on, conv_backprop_filter_on, conv_backprop_input_on, conv_on, depthwise_conv,
+    depthwise_conv_backprop_filter, depthwise_conv_backprop_input,
 };
 use plimsoll_kernels::lrn::{lrn, lrn_grad};
 use plimsoll_kernels::pool::{avg_pool, avg_pool_grad, max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_with_argmax};
 use plimsoll_kernels::simd::Isa;
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::lrn::LrnSpec;
-use plimsoll_request::pool::PoolSpec;
+use plimsoll_request::pool::{Maxima, PoolSpec};
+use plimsoll_request::window::{Axes, Layout, WindowAxis};
 
 /// Nanoseconds of one call: the sum of each piece's best, so that other programs on the machine do not count.
-fn time(prepared: &Prepared, arguments: &[[u64; 4]]) -> f64 {
-    let count = |shape: &[u64; 4]| shape.iter().product::<u64>();
+fn time(prepared: &Prepared, arguments: &[Vec<u64>]) -> f64 {
+    let count = |shape: &Vec<u64>| shape.iter().product::<u64>();
     let mut memory: Vec<Vec<f32>> =
         arguments.iter().map(|shape| (0..count(shape) + 32).map(|at| (at % 17) as f32 * 0.125 - 1.0).collect()).collect();
     let pointers: Vec<*mut u8> =
@@ -37,27 +38,16 @@ fn time(prepared: &Prepared, arguments: &[[u64; 4]]) -> f64 {
     best.iter().sum()
 }
 
-/// As TensorFlow's SAME.
+/// As TensorFlow's SAME, with equal axes.
 fn same(batch: u64, size: u64, in_c: u64, taps: u64, stride: u64, out_c: u64) -> ConvSpec {
+    along(2, batch, size, in_c, taps, stride, out_c)
+}
+
+fn along(rank: usize, batch: u64, size: u64, in_c: u64, taps: u64, stride: u64, out_c: u64) -> ConvSpec {
     let out = size.div_ceil(stride);
     let pad = ((out - 1) * stride + taps).saturating_sub(size) / 2;
-    ConvSpec {
-        batch,
-        in_h: size,
-        in_w: size,
-        in_c,
-        out_h: out,
-        out_w: out,
-        out_c,
-        k_h: taps,
-        k_w: taps,
-        stride_h: stride,
-        stride_w: stride,
-        dilation_h: 1,
-        dilation_w: 1,
-        pad_top: pad,
-        pad_left: pad,
-    }
+    let axis = WindowAxis { size, positions: out, taps, stride, dilation: 1, pad };
+    ConvSpec { batch, in_c, out_c, axes: Axes::new(&vec![axis; rank]).expect("few axes"), layout: Layout::ChannelsLast }
 }
 
 fn main() -> plimsoll_base::Result<()> {
@@ -79,14 +69,16 @@ fn main() -> plimsoll_base::Result<()> {
         ("resnet50 1x1 down", same(1, 56, 256, 1, 2, 512)),
         ("mobilenet 1x1", same(1, 14, 96, 1, 1, 576)),
         ("mobilenet stem", same(1, 224, 3, 3, 2, 32)),
+        ("volumes 16", along(3, 4, 16, 16, 3, 1, 32)),
+        ("c3d conv2", along(3, 1, 28, 64, 3, 1, 128)),
     ];
     for isa in Isa::available().into_iter().rev().filter(|isa| *isa > Isa::Portable) {
         println!("{isa:?}, GFLOP/s without taps on padding: forward, by input, by filter");
         for (name, spec) in shapes.iter().filter(|shape| shape.0.contains(&only)) {
             let kernels = [
-                (conv2d_on(isa, *spec, None)?, [spec.input(), spec.filter(), spec.output()]),
-                (conv2d_backprop_input_on(isa, *spec, None)?, [spec.filter(), spec.output(), spec.input()]),
-                (conv2d_backprop_filter_on(isa, *spec)?, [spec.input(), spec.output(), spec.filter()]),
+                (conv_on(isa, *spec, None)?, [spec.input(), spec.filter(), spec.output()]),
+                (conv_backprop_input_on(isa, *spec, None)?, [spec.filter(), spec.output(), spec.input()]),
+                (conv_backprop_filter_on(isa, *spec)?, [spec.input(), spec.output(), spec.filter()]),
             ];
             print!("  {name:18}");
             for (prepared, arguments) in &kernels {
@@ -99,10 +91,10 @@ fn main() -> plimsoll_base::Result<()> {
                     prepared.per_worker >> 10
                 );
             }
-            let (parts, prepared) = conv2d_backprop_filter_in_parts_on(isa, *spec)?;
+            let (parts, prepared) = conv_backprop_filter_in_parts_on(isa, *spec)?;
             if parts > 1 {
-                let [h, w, i, o] = spec.filter();
-                let taken = time(&prepared, &[spec.input(), spec.output(), [parts * h, w, i, o]]);
+                let filters = [&[parts], &spec.filter()[..]].concat();
+                let taken = time(&prepared, &[spec.input(), spec.output(), filters]);
                 print!("  in {parts} parts {:6.1}", prepared.cost.flops / taken);
             }
             println!();
@@ -114,7 +106,7 @@ fn main() -> plimsoll_base::Result<()> {
 /// Kernels that move more than they compute.
 fn others(only: &str) -> plimsoll_base::Result<()> {
     println!("{:?}, GB/s of arguments", Isa::best());
-    let report = |name: &str, prepared: &Prepared, arguments: &[[u64; 4]]| {
+    let report = |name: &str, prepared: &Prepared, arguments: &[Vec<u64>]| {
         if name.contains(only) {
             let taken = time(prepared, arguments);
             let (bytes, flops) = (prepared.cost.bytes / taken, prepared.cost.flops / taken);
@@ -122,41 +114,28 @@ fn others(only: &str) -> plimsoll_base::Result<()> {
         }
     };
     let pooling = same(128, 24, 64, 3, 2, 64);
-    let pool = PoolSpec {
-        batch: pooling.batch,
-        in_h: pooling.in_h,
-        in_w: pooling.in_w,
-        channels: pooling.in_c,
-        out_h: pooling.out_h,
-        out_w: pooling.out_w,
-        k_h: 3,
-        k_w: 3,
-        stride_h: 2,
-        stride_w: 2,
-        pad_top: pooling.pad_top,
-        pad_left: pooling.pad_left,
-    };
+    let pool = PoolSpec { batch: pooling.batch, channels: pooling.in_c, axes: pooling.axes, layout: pooling.layout };
     let few = PoolSpec { batch: 4, ..pool };
-    report("max pool of 4 images", &max_pool(few)?, &[few.input(), few.output()]);
+    report("max pool of 4 images", &max_pool(few, Maxima::First)?, &[few.input(), few.output()]);
     report("avg pool of 4 images", &avg_pool(few)?, &[few.input(), few.output()]);
-    let (x, y) = (pool.input(), pool.output());
-    report("cifar max pool", &max_pool(pool)?, &[x, y]);
-    report("cifar max pool with argmax", &max_pool_with_argmax(pool, false)?, &[x, y, y]);
-    report("cifar max pool grad of argmax", &max_pool_grad(pool)?, &[y, y, x]);
-    report("cifar max pool grad of input", &max_pool_grad_of_input(pool)?, &[x, y, y, x]);
-    report("cifar avg pool", &avg_pool(pool)?, &[x, y]);
-    report("cifar avg pool grad", &avg_pool_grad(pool)?, &[y, x]);
+    let (x, y) = (|| pool.input(), || pool.output());
+    report("cifar max pool", &max_pool(pool, Maxima::First)?, &[x(), y()]);
+    report("cifar max pool with argmax", &max_pool_with_argmax(pool, false)?, &[x(), y(), y()]);
+    report("cifar max pool grad of argmax", &max_pool_grad(pool)?, &[y(), y(), x()]);
+    report("cifar max pool grad of input", &max_pool_grad_of_input(pool, Maxima::First)?, &[x(), y(), y(), x()]);
+    report("cifar avg pool", &avg_pool(pool)?, &[x(), y()]);
+    report("cifar avg pool grad", &avg_pool_grad(pool)?, &[y(), x()]);
     let spec = LrnSpec { rows: 128 * 12 * 12, channels: 64, depth_radius: 4, bias: 1.0, alpha: 0.001 / 9.0, beta: 0.75 };
-    report("cifar lrn", &lrn(spec)?, &[y; 2]);
-    report("cifar lrn grad", &lrn_grad(spec)?, &[y; 4]);
+    report("cifar lrn", &lrn(spec)?, &[y(), y()]);
+    report("cifar lrn grad", &lrn_grad(spec)?, &[y(), y(), y(), y()]);
     let general = LrnSpec { beta: 0.6, ..spec };
-    report("lrn, beta 0.6", &lrn(general)?, &[y; 2]);
-    report("lrn grad, beta 0.6", &lrn_grad(general)?, &[y; 4]);
+    report("lrn, beta 0.6", &lrn(general)?, &[y(), y()]);
+    report("lrn grad, beta 0.6", &lrn_grad(general)?, &[y(), y(), y(), y()]);
     for (name, spec) in [("56 x 144", same(1, 56, 144, 3, 1, 144)), ("14 x 576 / 2", same(8, 14, 576, 3, 2, 576))] {
-        let (x, y, filter) = (spec.input(), spec.output(), [3, 3, spec.in_c, 1]);
-        report(&format!("depthwise {name}"), &depthwise_conv2d(spec, None)?, &[x, filter, y]);
-        report(&format!("depthwise by input {name}"), &depthwise_conv2d_backprop_input(spec)?, &[filter, y, x]);
-        report(&format!("depthwise by filter {name}"), &depthwise_conv2d_backprop_filter(spec)?, &[x, y, filter]);
+        let (x, y, filter) = (|| spec.input(), || spec.output(), || vec![3, 3, spec.in_c, 1]);
+        report(&format!("depthwise {name}"), &depthwise_conv(spec, None)?, &[x(), filter(), y()]);
+        report(&format!("depthwise by input {name}"), &depthwise_conv_backprop_input(spec)?, &[filter(), y(), x()]);
+        report(&format!("depthwise by filter {name}"), &depthwise_conv_backprop_filter(spec)?, &[x(), y(), filter()]);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use plimsoll_request::check::Requirement;
 use plimsoll_request::gather::Gather;
 use plimsoll_request::movement::Movement;
 use plimsoll_request::nn::Nn;
-use plimsoll_request::pool::{Pooling, Positions};
+use plimsoll_request::pool::{Maxima, Pooling, Positions};
 use plimsoll_request::random::Random;
 use plimsoll_request::reduce::{ReduceOp, Reduction};
 
@@ -117,14 +117,14 @@ pub(crate) fn make(isa: Isa, request: &KernelRequest) -> Result<Made> {
     Ok(match request {
         Expr { expr, shape, operands } => expr::elementwise_on(isa, expr, shape, operands)?.into(),
         Anchor { anchor, epilogue, pooling } => anchor::prepare(isa, anchor, epilogue.clone(), *pooling)?.into(),
-        Conv2DBackpropFilter { spec, unpooled } => {
+        ConvBackpropFilter { spec, unpooled } => {
             let (parts, first, reads) = match unpooled {
                 None => {
-                    let (parts, first) = conv::conv2d_backprop_filter_in_parts_on(isa, *spec)?;
+                    let (parts, first) = conv::conv_backprop_filter_in_parts_on(isa, *spec)?;
                     (parts, first, &[0, 1][..])
                 }
                 Some(pool) => {
-                    let made = conv::conv2d_backprop_filter_unpooled_on(isa, *spec, *pool)?;
+                    let made = conv::conv_backprop_filter_unpooled_on(isa, *spec, *pool)?;
                     let (parts, first) = made.ok_or_else(|| Error::unimplemented("a gradient that is better unpooled first"))?;
                     (parts, first, &[0, 1, 2][..])
                 }
@@ -138,12 +138,15 @@ pub(crate) fn make(isa: Isa, request: &KernelRequest) -> Result<Made> {
                 }
             }
         }
-        DepthwiseConv2DBackpropInput(spec) => conv::depthwise_conv2d_backprop_input_on(isa, *spec)?.into(),
-        DepthwiseConv2DBackpropFilter(spec) => conv::depthwise_conv2d_backprop_filter_on(isa, *spec)?.into(),
-        MaxPool(Pooling { spec, positions: Positions::None }) => pool::max_pool_on(isa, *spec)?.into(),
-        MaxPool(Pooling { spec, positions }) => pool::max_pool_with_argmax_on(isa, *spec, *positions == Positions::Positive)?.into(),
+        DepthwiseConvBackpropInput(spec) => conv::depthwise_conv_backprop_input_on(isa, *spec)?.into(),
+        DepthwiseConvBackpropFilter(spec) => conv::depthwise_conv_backprop_filter_on(isa, *spec)?.into(),
+        MaxPool(Pooling { spec, maxima, positions: Positions::None }) => pool::max_pool_on(isa, *spec, *maxima)?.into(),
+        MaxPool(Pooling { maxima: Maxima::Every, .. }) => return Err(Error::unimplemented("positions of every maximum")),
+        MaxPool(Pooling { spec, maxima: Maxima::First, positions }) => {
+            pool::max_pool_with_argmax_on(isa, *spec, *positions == Positions::Positive)?.into()
+        }
         MaxPoolGrad(spec) => pool::max_pool_grad_on(isa, *spec)?.into(),
-        MaxPoolGradOfInput(spec) => pool::max_pool_grad_of_input_on(isa, *spec)?.into(),
+        MaxPoolGradOfInput { spec, maxima } => pool::max_pool_grad_of_input_on(isa, *spec, *maxima)?.into(),
         AvgPool(spec) => pool::avg_pool_on(isa, *spec)?.into(),
         AvgPoolGrad(spec) => pool::avg_pool_grad_on(isa, *spec)?.into(),
         BatchNorm { spec, training: false, reserve_3 } => norm::batch_norm_inference_on(isa, *spec, *reserve_3)?.into(),

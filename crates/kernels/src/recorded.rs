@@ -10,7 +10,8 @@ use crate::simd::Isa;
 use crate::testing;
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::lrn::LrnSpec;
-use plimsoll_request::pool::PoolSpec;
+use plimsoll_request::pool::{Maxima, PoolSpec};
+use plimsoll_request::window::{Axes, Layout, WindowAxis};
 
 /// As `made` in the script.
 fn made(count: u64, salt: u64) -> Vec<f32> {
@@ -18,45 +19,29 @@ fn made(count: u64, salt: u64) -> Vec<f32> {
     (0..count).map(|at| (one(at) as f32 - 32.0) / 32.0).collect()
 }
 
-fn count(shape: [u64; 4]) -> u64 {
+fn count(shape: Vec<u64>) -> u64 {
     shape.iter().product()
 }
 
-fn conv(s: &[u64]) -> ConvSpec {
-    ConvSpec {
-        batch: s[0],
-        in_h: s[1],
-        in_w: s[2],
-        in_c: s[3],
-        out_h: s[4],
-        out_w: s[5],
-        out_c: s[6],
-        k_h: s[7],
-        k_w: s[8],
-        stride_h: s[9],
-        stride_w: s[10],
-        dilation_h: s.get(13).map_or(1, |dilation| *dilation),
-        dilation_w: s.get(14).map_or(1, |dilation| *dilation),
-        pad_top: s[11],
-        pad_left: s[12],
-    }
+fn sizes_of_conv(s: &[u64]) -> ConvSpec {
+    let dilation = |at: usize| s.get(13 + at).map_or(1, |dilation| *dilation);
+    let axis = |at: usize| WindowAxis {
+        size: s[1 + at],
+        positions: s[4 + at],
+        taps: s[7 + at],
+        stride: s[9 + at],
+        dilation: dilation(at),
+        pad: s[11 + at],
+    };
+    let axes = Axes::new(&[axis(0), axis(1)]).unwrap();
+    ConvSpec { batch: s[0], in_c: s[3], out_c: s[6], axes, layout: Layout::ChannelsLast }
 }
 
-fn pool(s: &[u64]) -> PoolSpec {
-    PoolSpec {
-        batch: s[0],
-        in_h: s[1],
-        in_w: s[2],
-        channels: s[3],
-        out_h: s[4],
-        out_w: s[5],
-        k_h: s[6],
-        k_w: s[7],
-        stride_h: s[8],
-        stride_w: s[9],
-        pad_top: s[10],
-        pad_left: s[11],
-    }
+fn sizes_of_pool(s: &[u64]) -> PoolSpec {
+    let axis =
+        |at: usize| WindowAxis { size: s[1 + at], positions: s[4 + at], taps: s[6 + at], stride: s[8 + at], dilation: 1, pad: s[10 + at] };
+    let axes = Axes::new(&[axis(0), axis(1)]).unwrap();
+    PoolSpec { batch: s[0], channels: s[3], axes, layout: Layout::ChannelsLast }
 }
 
 fn execute(prepared: Result<Prepared>, inputs: &[&[f32]], len: u64) -> Vec<f32> {
@@ -67,36 +52,36 @@ fn execute(prepared: Result<Prepared>, inputs: &[&[f32]], len: u64) -> Vec<f32> 
 fn result(isa: Isa, op: &str, sizes: &[u64], attributes: &[f32]) -> Vec<f32> {
     match op {
         "Conv2D" | "Conv2DBackpropInput" | "Conv2DBackpropFilter" => {
-            let spec = conv(sizes);
+            let spec = sizes_of_conv(sizes);
             let (inputs, weights, outputs) = (count(spec.input()), count(spec.filter()), count(spec.output()));
             let (x, w, g) = (made(inputs, 1), made(weights, 2), made(outputs, 3));
             match op {
-                "Conv2D" => execute(conv2d_on(isa, spec, None), &[&x, &w], outputs),
-                "Conv2DBackpropInput" => execute(conv2d_backprop_input_on(isa, spec, None), &[&w, &g], inputs),
-                _ => execute(conv2d_backprop_filter_on(isa, spec), &[&x, &g], weights),
+                "Conv2D" => execute(conv_on(isa, spec, None), &[&x, &w], outputs),
+                "Conv2DBackpropInput" => execute(conv_backprop_input_on(isa, spec, None), &[&w, &g], inputs),
+                _ => execute(conv_backprop_filter_on(isa, spec), &[&x, &g], weights),
             }
         }
         "DepthwiseConv2dNative" | "DepthwiseConv2dNativeBackpropInput" | "DepthwiseConv2dNativeBackpropFilter" => {
             // Recorded with the multiplier in the place of the result's channels.
-            let mut spec = conv(sizes);
+            let mut spec = sizes_of_conv(sizes);
             spec.out_c *= spec.in_c;
-            let (inputs, weights, outputs) = (count(spec.input()), spec.k_h * spec.k_w * spec.out_c, count(spec.output()));
+            let (inputs, weights, outputs) = (count(spec.input()), spec.taps() * spec.out_c, count(spec.output()));
             let (x, w, g) = (made(inputs, 1), made(weights, 2), made(outputs, 3));
             match op {
-                "DepthwiseConv2dNative" => execute(depthwise_conv2d_on(isa, spec, None), &[&x, &w], outputs),
-                "DepthwiseConv2dNativeBackpropInput" => execute(depthwise_conv2d_backprop_input_on(isa, spec), &[&w, &g], inputs),
-                _ => execute(depthwise_conv2d_backprop_filter_on(isa, spec), &[&x, &g], weights),
+                "DepthwiseConv2dNative" => execute(depthwise_conv_on(isa, spec, None), &[&x, &w], outputs),
+                "DepthwiseConv2dNativeBackpropInput" => execute(depthwise_conv_backprop_input_on(isa, spec), &[&w, &g], inputs),
+                _ => execute(depthwise_conv_backprop_filter_on(isa, spec), &[&x, &g], weights),
             }
         }
         "MaxPool" | "MaxPoolGrad" | "AvgPool" | "AvgPoolGrad" => {
-            let spec = pool(sizes);
+            let spec = sizes_of_pool(sizes);
             let (inputs, outputs) = (count(spec.input()), count(spec.output()));
             let (x, g) = (made(inputs, 1), made(outputs, 3));
             match op {
-                "MaxPool" => execute(max_pool_on(isa, spec), &[&x], outputs),
+                "MaxPool" => execute(max_pool_on(isa, spec, Maxima::First), &[&x], outputs),
                 "MaxPoolGrad" => {
-                    let y = execute(max_pool_on(isa, spec), &[&x], outputs);
-                    execute(max_pool_grad_of_input_on(isa, spec), &[&x, &y, &g], inputs)
+                    let y = execute(max_pool_on(isa, spec, Maxima::First), &[&x], outputs);
+                    execute(max_pool_grad_of_input_on(isa, spec, Maxima::First), &[&x, &y, &g], inputs)
                 }
                 "AvgPool" => execute(avg_pool_on(isa, spec), &[&x], outputs),
                 _ => execute(avg_pool_grad_on(isa, spec), &[&g], inputs),

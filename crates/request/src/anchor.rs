@@ -24,11 +24,11 @@ pub enum Anchor {
     /// Products of matrices of this type: A, B.
     Product(DataType, ProductSpec),
     /// A convolution of floats: input, filter.
-    Conv2D(ConvSpec),
+    Conv(ConvSpec),
     /// The gradient of a convolution of floats by its input: filter, gradient by the result.
-    Conv2DBackpropInput(ConvSpec),
+    ConvBackpropInput(ConvSpec),
     /// A convolution of floats, each channel by itself: input, filter.
-    DepthwiseConv2D(ConvSpec),
+    DepthwiseConv(ConvSpec),
 }
 
 impl Anchor {
@@ -48,8 +48,8 @@ impl Anchor {
         match self {
             Anchor::Product(DataType::Float, spec) if spec.batch == 1 => Some(vec![spec.m, spec.n]),
             Anchor::Product(..) => None,
-            Anchor::Conv2D(spec) | Anchor::DepthwiseConv2D(spec) => Some(spec.output().to_vec()),
-            Anchor::Conv2DBackpropInput(spec) => Some(spec.input().to_vec()),
+            Anchor::Conv(spec) | Anchor::DepthwiseConv(spec) => Some(spec.output()),
+            Anchor::ConvBackpropInput(spec) => Some(spec.input()),
         }
     }
 

@@ -43,21 +43,21 @@ impl KernelRequest {
                 Arguments::of(operands_of(expr.inputs(), operands)?, results_of(expr, elements(shape)?)?)
             }
             KernelRequest::Anchor { anchor, epilogue, pooling } => of_anchor(anchor, epilogue.as_ref(), pooling.as_ref())?,
-            KernelRequest::Conv2DBackpropFilter { spec, unpooled: None } => {
+            KernelRequest::ConvBackpropFilter { spec, unpooled: None } => {
                 Arguments::of([floats(&spec.input())?, floats(&spec.output())?], [floats(&spec.filter())?])
             }
-            KernelRequest::Conv2DBackpropFilter { spec, unpooled: Some(pool) } => {
+            KernelRequest::ConvBackpropFilter { spec, unpooled: Some(pool) } => {
                 Arguments::of([floats(&spec.input())?, positions(pool)?, floats(&pool.output())?], [floats(&spec.filter())?])
             }
-            KernelRequest::DepthwiseConv2DBackpropInput(spec) => {
+            KernelRequest::DepthwiseConvBackpropInput(spec) => {
                 Arguments::of([depthwise_filter(spec)?, floats(&spec.output())?], [floats(&spec.input())?])
             }
-            KernelRequest::DepthwiseConv2DBackpropFilter(spec) => {
+            KernelRequest::DepthwiseConvBackpropFilter(spec) => {
                 Arguments::of([floats(&spec.input())?, floats(&spec.output())?], [depthwise_filter(spec)?])
             }
             KernelRequest::MaxPool(pooling) => Arguments::of([floats(&pooling.spec.input())?], pooled(pooling)?),
             KernelRequest::MaxPoolGrad(spec) => Arguments::of([positions(spec)?, floats(&spec.output())?], [floats(&spec.input())?]),
-            KernelRequest::MaxPoolGradOfInput(spec) => {
+            KernelRequest::MaxPoolGradOfInput { spec, .. } => {
                 let output = floats(&spec.output())?;
                 Arguments::of([floats(&spec.input())?, output, output], [floats(&spec.input())?])
             }
@@ -106,9 +106,9 @@ fn of_anchor(anchor: &Anchor, epilogue: Option<&Epilogue>, pooling: Option<&Pool
             let inputs = [bytes(*data_type, matrices(spec.m, spec.k)?)?, bytes(*data_type, matrices(spec.k, spec.n)?)?];
             (inputs, matrices(spec.m, spec.n)?)
         }
-        Anchor::Conv2D(spec) => ([floats(&spec.input())?, floats(&spec.filter())?], elements(&spec.output())?),
-        Anchor::Conv2DBackpropInput(spec) => ([floats(&spec.filter())?, floats(&spec.output())?], elements(&spec.input())?),
-        Anchor::DepthwiseConv2D(spec) => ([floats(&spec.input())?, depthwise_filter(spec)?], elements(&spec.output())?),
+        Anchor::Conv(spec) => ([floats(&spec.input())?, floats(&spec.filter())?], elements(&spec.output())?),
+        Anchor::ConvBackpropInput(spec) => ([floats(&spec.filter())?, floats(&spec.output())?], elements(&spec.input())?),
+        Anchor::DepthwiseConv(spec) => ([floats(&spec.input())?, depthwise_filter(spec)?], elements(&spec.output())?),
     };
     let mut arguments = Arguments::of(inputs, [bytes(anchor.data_type(), result)?]);
     if let Some(Epilogue { expr, operands }) = epilogue {
@@ -287,7 +287,7 @@ fn positions(spec: &PoolSpec) -> Result<u64> {
 }
 
 fn depthwise_filter(spec: &ConvSpec) -> Result<u64> {
-    floats(&[spec.k_h, spec.k_w, spec.out_c])
+    floats(&[spec.taps(), spec.out_c])
 }
 
 /// The bytes of the whole, and of a number for each channel.

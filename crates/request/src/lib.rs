@@ -20,6 +20,7 @@ pub mod product;
 pub mod random;
 pub mod reduce;
 mod request;
+pub mod window;
 
 pub use arguments::Arguments;
 pub use request::KernelRequest;

@@ -1,53 +1,41 @@
-//! Pooling over two dimensions of NHWC floats.
+//! Pooling of floats.
 
 use plimsoll_base::DataType;
 use serde::{Deserialize, Serialize};
 
-/// The sizes of pooling `[batch, in_h, in_w, channels] -> [batch, out_h, out_w, channels]`.
-///
-/// The window of result `(y, x)` begins at the input's `(y * stride_h - pad_top, x * stride_w - pad_left)`. Elements outside the
-/// input do not count. Padding at the bottom and right is said by `out_h` and `out_w`.
+use crate::window::{Axes, Layout};
+
+/// The sizes of pooling. Dilations are 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolSpec {
     /// Images.
     pub batch: u64,
-    /// Rows of an input image.
-    pub in_h: u64,
-    /// Columns of an input image.
-    pub in_w: u64,
     /// Channels.
     pub channels: u64,
-    /// Rows of a result.
-    pub out_h: u64,
-    /// Columns of a result.
-    pub out_w: u64,
-    /// Rows of a window; not 0.
-    pub k_h: u64,
-    /// Columns of a window; not 0.
-    pub k_w: u64,
-    /// Rows from window to window; not 0.
-    pub stride_h: u64,
-    /// Columns from window to window; not 0.
-    pub stride_w: u64,
-    /// Rows of padding at the top.
-    pub pad_top: u64,
-    /// Columns of padding on the left.
-    pub pad_left: u64,
+    /// The axes that the window slides along.
+    pub axes: Axes,
+    /// Where the channels of input and result are.
+    pub layout: Layout,
 }
 
 impl PoolSpec {
     /// The input's shape.
-    pub fn input(&self) -> [u64; 4] {
-        [self.batch, self.in_h, self.in_w, self.channels]
+    pub fn input(&self) -> Vec<u64> {
+        self.layout.shape(self.batch, self.axes.iter().map(|axis| axis.size), self.channels)
     }
 
     /// The result's shape.
-    pub fn output(&self) -> [u64; 4] {
-        [self.batch, self.out_h, self.out_w, self.channels]
+    pub fn output(&self) -> Vec<u64> {
+        self.layout.shape(self.batch, self.axes.iter().map(|axis| axis.positions), self.channels)
+    }
+
+    /// How many elements a window has.
+    pub fn taps(&self) -> u64 {
+        self.axes.iter().fold(1, |taps, axis| taps.saturating_mul(axis.taps))
     }
 }
 
-/// How positions in windows are kept: `row * k_w + column`. All ones is none of them.
+/// How positions in windows are kept: elements of a window are counted in row-major order. All ones is none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ArgMax {
     /// One byte, for windows of less than 256.
@@ -59,7 +47,7 @@ pub enum ArgMax {
 impl ArgMax {
     /// The form that `spec` needs.
     pub fn of(spec: &PoolSpec) -> ArgMax {
-        if spec.k_h.saturating_mul(spec.k_w) < 256 { ArgMax::U8 } else { ArgMax::U32 }
+        if spec.taps() < 256 { ArgMax::U8 } else { ArgMax::U32 }
     }
 
     /// The type of a tensor of positions.
@@ -71,7 +59,18 @@ impl ArgMax {
     }
 }
 
-/// The positions that a max pooling leaves for its gradient.
+/// Where TensorFlow's max poolings differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Maxima {
+    /// `MaxPool`: a NaN does not count, and a window without anything else is the lowest float. The first of equal elements has the
+    /// gradient.
+    First,
+    /// `MaxPool3D`: an element replaces the maximum of those before it unless that is larger, so that a NaN stays only at the end.
+    /// Every element that differs from the maximum by less than 1e-5 has the gradient.
+    Every,
+}
+
+/// The positions that a max pooling leaves for its gradient. Other than [`Positions::None`] only where the first maximum has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Positions {
     /// Nothing.
@@ -87,6 +86,8 @@ pub enum Positions {
 pub struct Pooling {
     /// The sizes.
     pub spec: PoolSpec,
+    /// The kind of maximum.
+    pub maxima: Maxima,
     /// The positions that are left.
     pub positions: Positions,
 }

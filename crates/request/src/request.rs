@@ -12,7 +12,7 @@ use crate::lrn::LrnSpec;
 use crate::movement::Movement;
 use crate::nn::Nn;
 use crate::norm::BatchNormSpec;
-use crate::pool::{PoolSpec, Pooling};
+use crate::pool::{Maxima, PoolSpec, Pooling};
 use crate::random::{Distribution, Random};
 use crate::reduce::Reduction;
 
@@ -41,23 +41,28 @@ pub enum KernelRequest {
     /// The gradient of a convolution of floats by its filter. Arguments: input, gradient by the result, gradient by the filter.
     /// With `unpooled` the gradient by the result is that of a max pooling by its input; arguments: input, positions, gradient by
     /// the pooling's result, gradient by the filter.
-    Conv2DBackpropFilter {
+    ConvBackpropFilter {
         /// The convolution.
         spec: ConvSpec,
         /// The pooling of the convolution's results.
         unpooled: Option<PoolSpec>,
     },
     /// The gradient of a depthwise convolution of floats by its input: filter, gradient by the result, gradient by the input.
-    DepthwiseConv2DBackpropInput(ConvSpec),
+    DepthwiseConvBackpropInput(ConvSpec),
     /// The gradient of a depthwise convolution of floats by its filter: input, gradient by the result, gradient by the filter.
-    DepthwiseConv2DBackpropFilter(ConvSpec),
+    DepthwiseConvBackpropFilter(ConvSpec),
     /// Maxima of windows, and the positions that the pooling asks for. Arguments: input, output, positions where they are wanted
     /// (see [`crate::pool::ArgMax`]).
     MaxPool(Pooling),
-    /// The gradient of a max pooling by its positions. Arguments: positions, gradient by the output, gradient by the input.
+    /// The gradient of a max pooling by the positions of its first maxima. Arguments: positions, gradient by the output, gradient by the input.
     MaxPoolGrad(PoolSpec),
     /// The gradient of a max pooling. Arguments: input, output, gradient by the output, gradient by the input.
-    MaxPoolGradOfInput(PoolSpec),
+    MaxPoolGradOfInput {
+        /// The sizes.
+        spec: PoolSpec,
+        /// Which elements have the gradient.
+        maxima: Maxima,
+    },
     /// Means of windows. Arguments: input, output.
     AvgPool(PoolSpec),
     /// The gradient of means of windows. Arguments: gradient by the output, gradient by the input.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use plimsoll_request::window::WindowAxis;
+
 /// Position `p` sees with tap `t` the operand's index `p * stride - pad + t * dilation`, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Axis {
@@ -17,6 +19,20 @@ pub(crate) struct Axis {
     pub pad: isize,
     /// The operand's size.
     pub size: usize,
+}
+
+/// Of sizes that have been checked.
+impl From<WindowAxis> for Axis {
+    fn from(axis: WindowAxis) -> Axis {
+        Axis {
+            positions: axis.positions as usize,
+            taps: axis.taps as usize,
+            stride: axis.stride as usize,
+            dilation: axis.dilation as usize,
+            pad: axis.pad as isize,
+            size: axis.size as usize,
+        }
+    }
 }
 
 /// Neighbouring positions that see the same taps.

@@ -15,38 +15,39 @@ use crate::expr::Bases;
 use crate::simd::{Isa, Vectorised};
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::window::WindowAxis;
 
 /// `DepthwiseConv2dNative` of floats: result channel `c * multiplier + m` is made of input channel `c` alone. `spec.out_c` is
-/// `spec.in_c` times the multiplier; the filter is `[k_h, k_w, in_c, multiplier]`. Arguments: input, filter, output;
+/// `spec.in_c` times the multiplier; the filter has the taps, then `[in_c, multiplier]`. Arguments: input, filter, output;
 /// with an epilogue over the output's shape: input, filter, its further operands, its results.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for sizes that make no sense or that no memory holds, and as [`crate::expr::elementwise`] for the epilogue.
-pub fn depthwise_conv2d(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
-    depthwise_conv2d_on(Isa::best(), spec, epilogue)
+pub fn depthwise_conv(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    depthwise_conv_on(Isa::best(), spec, epilogue)
 }
 
-/// As [`depthwise_conv2d`], with the code for that instruction set. It runs where the processor has it.
+/// As [`depthwise_conv`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`depthwise_conv2d`].
-pub fn depthwise_conv2d_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+/// As [`depthwise_conv`].
+pub fn depthwise_conv_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
     prepare(isa, spec, Work::Forward, epilogue)
 }
 
 /// `DepthwiseConv2dNativeBackpropInput`. Arguments: filter, gradient by the result, gradient by the input.
 ///
 /// # Errors
-/// As [`depthwise_conv2d`].
-pub fn depthwise_conv2d_backprop_input(spec: ConvSpec) -> Result<Prepared> {
-    depthwise_conv2d_backprop_input_on(Isa::best(), spec)
+/// As [`depthwise_conv`].
+pub fn depthwise_conv_backprop_input(spec: ConvSpec) -> Result<Prepared> {
+    depthwise_conv_backprop_input_on(Isa::best(), spec)
 }
 
-/// As [`depthwise_conv2d_backprop_input`], with the code for that instruction set. It runs where the processor has it.
+/// As [`depthwise_conv_backprop_input`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`depthwise_conv2d`].
-pub fn depthwise_conv2d_backprop_input_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
+/// As [`depthwise_conv`].
+pub fn depthwise_conv_backprop_input_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
     prepare(isa, spec, Work::Input, None)
 }
 
@@ -54,16 +55,16 @@ pub fn depthwise_conv2d_backprop_input_on(isa: Isa, spec: ConvSpec) -> Result<Pr
 /// results, image after image.
 ///
 /// # Errors
-/// As [`depthwise_conv2d`].
-pub fn depthwise_conv2d_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
-    depthwise_conv2d_backprop_filter_on(Isa::best(), spec)
+/// As [`depthwise_conv`].
+pub fn depthwise_conv_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
+    depthwise_conv_backprop_filter_on(Isa::best(), spec)
 }
 
-/// As [`depthwise_conv2d_backprop_filter`], with the code for that instruction set. It runs where the processor has it.
+/// As [`depthwise_conv_backprop_filter`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`depthwise_conv2d`].
-pub fn depthwise_conv2d_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
+/// As [`depthwise_conv`].
+pub fn depthwise_conv_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
     prepare(isa, spec, Work::Filter, None)
 }
 
@@ -98,22 +99,26 @@ impl std::fmt::Debug for Depthwise {
 
 fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> Result<Prepared> {
     spec.check()?;
-    if (spec.dilation_h, spec.dilation_w) != (1, 1) {
+    if spec.axes.iter().any(|axis| axis.dilation != 1) {
         return Err(Error::unimplemented("a depthwise convolution with dilation"));
+    }
+    let [z, y, x] = spec.sides();
+    if z != Axis::from(WindowAxis::ONE) {
+        return Err(Error::unimplemented("a depthwise convolution along three axes"));
     }
     let (in_c, out_c) = (spec.in_c as usize, spec.out_c as usize);
     let multiplier = out_c.checked_div(in_c).unwrap_or(0);
     if multiplier * in_c != out_c {
         return Err(Error::invalid_argument(format!("a depthwise convolution of {in_c} channels to {out_c}")));
     }
-    let (y, x, batch) = (spec.rows(), spec.columns(), spec.batch as usize);
+    let batch = spec.batch as usize;
     let bytes = |columns: usize, channels: usize| 4 * (columns * channels) as u64;
-    let taps = spec.k_h.saturating_mul(spec.k_w);
+    let taps = spec.taps();
     let cut = match work {
         Work::Forward => Cut::new(batch * y.positions, bytes(x.positions, out_c).saturating_mul(taps), 1),
         Work::Input => Cut::new(batch * y.size, bytes(x.size, out_c).saturating_mul(taps), 1),
         Work::Filter => {
-            let group = bytes(batch * y.positions * x.positions, 2 * GROUP).saturating_mul(spec.k_w);
+            let group = bytes(batch * y.positions * x.positions, 2 * GROUP).saturating_mul(x.taps as u64);
             Cut::new(y.taps * out_c.div_ceil(GROUP), group, 1)
         }
     };
@@ -121,7 +126,7 @@ fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> 
     let filter = 4.0 * taps as f64 * out_c as f64;
     let cost = Cost { flops: spec.flops() / channels, bytes: spec.bytes() - 4.0 * taps as f64 * spec.in_c as f64 * out_c as f64 + filter };
     let operands = epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
-    let mut epilogue = epilogue.map(|epilogue| Finish::new(isa, spec.output(), epilogue)).transpose()?;
+    let mut epilogue = epilogue.map(|epilogue| Finish::new(isa, &spec.output(), epilogue)).transpose()?;
     let mut scratch = 0;
     if let Some(finish) = &mut epilogue {
         scratch = (finish.program.scratch() as usize).next_multiple_of(64);

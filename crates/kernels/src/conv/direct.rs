@@ -33,19 +33,19 @@ struct Direct {
     code: &'static Code,
     passes: Vec<Pass>,
     rows: Rows,
-    /// Images, and rows and columns of each result.
+    /// Images, and planes, rows and columns of each result.
     batch: usize,
-    out: [usize; 2],
-    /// Rows and columns of each operand's image.
-    operand: [usize; 2],
+    out: [usize; 3],
+    /// Planes, rows and columns of each operand's image.
+    operand: [usize; 3],
     /// Channels that are summed over, and of the result.
     terms: usize,
     columns: usize,
-    /// Columns of the filter.
-    k_w: usize,
+    /// Rows and columns of the filter.
+    taps: [usize; 2],
     panels: Vec<Panel>,
-    /// Images of a piece; or if that is one, rows of it.
-    piece_images: usize,
+    /// Planes of a piece, counted over all images; or if that is one, rows of it.
+    piece_planes: usize,
     piece_rows: usize,
     /// Panels of a piece.
     piece_panels: usize,
@@ -63,22 +63,23 @@ impl std::fmt::Debug for Direct {
             .field("passes", &self.passes.len())
             .field("rows", &self.rows)
             .field("result", &(self.batch, self.out, self.columns))
-            .field("piece", &(self.piece_images, self.piece_rows, self.piece_panels))
+            .field("piece", &(self.piece_planes, self.piece_rows, self.piece_panels))
             .finish()
     }
 }
 
-/// With `images`, a piece is whole images with all channels. Also how many it is.
+/// With `images`, a piece is whole images of one plane with all channels. Also how many it is.
 pub(super) fn forward(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, images: bool) -> Result<(Prepared, usize)> {
     let code = code(isa);
-    let pass = Pass::new(Side::forward(spec.rows()), Side::forward(spec.columns()), spec.in_c as usize);
+    let sides = spec.sides();
+    let pass = Pass::new(sides.map(Side::forward), spec.in_c as usize);
     let one_panel = (spec.out_c as usize) <= code.width();
     let shape = Shape {
         passes: vec![pass],
         rows: if one_panel { Rows::There } else { Rows::Copied },
         batch: spec.batch as usize,
-        out: [spec.out_h as usize, spec.out_w as usize],
-        operand: [spec.in_h as usize, spec.in_w as usize],
+        out: sides.map(|side| side.positions),
+        operand: sides.map(|side| side.size),
         terms: spec.in_c as usize,
         columns: spec.out_c as usize,
         from: 0,
@@ -91,22 +92,26 @@ pub(super) fn forward(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, ima
 
 pub(super) fn backprop_input(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
     let mut passes = Vec::new();
-    let starts = |size: u64, stride: u64| 0..size.min(stride) as usize;
+    let sides = spec.sides();
+    let starts = sides.map(|side| side.size.min(side.stride));
     // Every remainder has a pass of its own: a few, or a stride that no network has.
-    if spec.in_h.min(spec.stride_h) * spec.in_w.min(spec.stride_w) > 1 << 12 {
-        return Err(Error::unimplemented(format!("the gradient of a convolution with strides of {} and {}", spec.stride_h, spec.stride_w)));
+    if starts.iter().fold(1usize, |passes, starts| passes.saturating_mul(*starts)) > 1 << 12 {
+        let strides: Vec<String> = spec.axes.iter().map(|axis| axis.stride.to_string()).collect();
+        return Err(Error::unimplemented(format!("the gradient of a convolution with strides of {}", strides.join(" and "))));
     }
-    for y in starts(spec.in_h, spec.stride_h) {
-        for x in starts(spec.in_w, spec.stride_w) {
-            passes.push(Pass::new(Side::backward(spec.rows(), y), Side::backward(spec.columns(), x), spec.out_c as usize));
+    let [planes, rows, columns] = sides;
+    for (z, y) in (0..starts[0]).flat_map(|z| (0..starts[1]).map(move |y| (z, y))) {
+        for x in 0..starts[2] {
+            let backward = [Side::backward(planes, z), Side::backward(rows, y), Side::backward(columns, x)];
+            passes.push(Pass::new(backward, spec.out_c as usize));
         }
     }
     let shape = Shape {
         passes,
         rows: Rows::Transposed,
         batch: spec.batch as usize,
-        out: [spec.in_h as usize, spec.in_w as usize],
-        operand: [spec.out_h as usize, spec.out_w as usize],
+        out: sides.map(|side| side.size),
+        operand: sides.map(|side| side.positions),
         terms: spec.out_c as usize,
         columns: spec.in_c as usize,
         from: 1,
@@ -122,14 +127,14 @@ struct Shape {
     passes: Vec<Pass>,
     rows: Rows,
     batch: usize,
-    out: [usize; 2],
-    operand: [usize; 2],
+    out: [usize; 3],
+    operand: [usize; 3],
     terms: usize,
     columns: usize,
     from: usize,
     filter: usize,
     /// The result's shape.
-    result: [u64; 4],
+    result: Vec<u64>,
     /// Whether pieces are whole images.
     images: bool,
 }
@@ -143,36 +148,37 @@ const POSITIONS: usize = 256;
 const CACHED: usize = 256 << 10;
 
 fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogue: Option<Epilogue>) -> Result<(Prepared, usize)> {
-    let cost = Cost { flops: spec.flops(), bytes: spec.bytes() };
+    let (cost, sides) = (Cost { flops: spec.flops(), bytes: spec.bytes() }, spec.sides());
     let Shape { passes, rows, batch, out, operand, terms, columns, from, filter, result, images } = shape;
     let panels = code.panels(columns);
 
-    let (image, positions) = ((cost.flops / (batch.max(1) as f64)).max(1.0), (out[0] * out[1]).max(1));
+    let planes = batch.checked_mul(out[0]).ok_or_else(|| Error::invalid_argument("a convolution with too many planes"))?;
+    let (plane, positions) = ((cost.flops / (planes.max(1) as f64)).max(1.0), (out[1] * out[2]).max(1));
     let target = PIECE.max(cost.flops / MOST_PIECES);
-    let (mut piece_images, mut piece_rows) = ((target / image).ceil().min(batch.max(1) as f64) as usize, out[0].max(1));
+    let (mut piece_planes, mut piece_rows) = ((target / plane).ceil().min(planes.max(1) as f64) as usize, out[1].max(1));
     if rows != Rows::There {
-        piece_images = piece_images.max(POSITIONS.div_ceil(positions));
+        piece_planes = piece_planes.max(POSITIONS.div_ceil(positions));
     }
     if images {
         // The results of a piece should stay in the cache.
-        piece_images = piece_images.min((CACHED / (4 * out[0] * out[1] * columns).max(1)).max(1));
-    } else if piece_images == 1 && image > target {
-        piece_rows = out[0].div_ceil((image / target).ceil() as usize).max(1);
+        piece_planes = piece_planes.min((CACHED / (4 * out[1] * out[2] * columns).max(1)).max(1));
+    } else if piece_planes == 1 && plane > target {
+        piece_rows = out[1].div_ceil((plane / target).ceil() as usize).max(1);
         if rows != Rows::There {
-            piece_rows = piece_rows.max(POSITIONS.div_ceil(out[1].max(1)));
+            piece_rows = piece_rows.max(POSITIONS.div_ceil(out[2].max(1)));
         }
     }
     let operands = epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
-    let mut finish = epilogue.map(|epilogue| Finish::new(isa, result, epilogue)).transpose()?;
+    let mut finish = epilogue.map(|epilogue| Finish::new(isa, &result, epilogue)).transpose()?;
     if finish.as_ref().is_some_and(|finish| finish.in_result.is_none()) {
-        piece_images = 1;
+        piece_planes = 1;
     }
-    if piece_images == 1 && !images && finish.as_ref().is_some_and(|finish| finish.in_result.is_none()) {
-        piece_rows = piece_rows.min((1usize << 14).div_ceil((out[1] * columns).max(1)));
+    if piece_planes == 1 && !images && finish.as_ref().is_some_and(|finish| finish.in_result.is_none()) {
+        piece_rows = piece_rows.min((1usize << 14).div_ceil((out[2] * columns).max(1)));
     }
-    piece_images = even(batch, piece_images);
-    piece_rows = if piece_images == 1 { even(out[0], piece_rows) } else { out[0].max(1) };
-    let pieces = batch.div_ceil(piece_images) * out[0].div_ceil(piece_rows);
+    piece_planes = even(planes, piece_planes);
+    piece_rows = if piece_planes == 1 { even(out[1], piece_rows) } else { out[1].max(1) };
+    let pieces = planes.div_ceil(piece_planes) * out[1].div_ceil(piece_rows);
     // Few pieces of many panels are cut by panels too.
     let groups = if panels.is_empty() || images { 1 } else { (16 / pieces.max(1)).clamp(1, panels.len()) };
     let piece_panels = panels.len().div_ceil(groups).max(1);
@@ -190,7 +196,7 @@ fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogu
         && finish.in_result.is_none()
     {
         finish.place = scratch;
-        scratch += floats(piece_rows * out[1] * columns.min(piece_panels * code.width()));
+        scratch += floats(piece_rows * out[2] * columns.min(piece_panels * code.width()));
     }
     let kernel = Direct {
         code,
@@ -201,9 +207,9 @@ fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogu
         operand,
         terms,
         columns,
-        k_w: spec.k_w as usize,
+        taps: [sides[1].taps, sides[2].taps],
         panels,
-        piece_images,
+        piece_planes,
         piece_rows,
         piece_panels,
         from,
@@ -216,7 +222,7 @@ fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogu
     if let Some(finish) = &kernel.epilogue {
         finish.describe(operands, &mut prepared);
     }
-    Ok((prepared, piece_images))
+    Ok((prepared, piece_planes))
 }
 
 /// Pieces of at most `most` units divide `all` into parts, as evenly as can be. The most units of one of these parts.
@@ -226,7 +232,7 @@ fn even(all: usize, most: usize) -> usize {
 
 /// The part of the result that a piece computes.
 struct Piece {
-    images: Range<usize>,
+    planes: Range<usize>,
     rows: Range<usize>,
     panels: Range<usize>,
 }
@@ -243,14 +249,15 @@ impl CpuKernel for Direct {
         if self.batch == 0 || self.out.contains(&0) || self.columns == 0 {
             return Ok(());
         }
-        let (image_pieces, row_pieces) = (self.batch.div_ceil(self.piece_images), self.out[0].div_ceil(self.piece_rows));
+        let planes = self.batch * self.out[0];
+        let (plane_pieces, row_pieces) = (planes.div_ceil(self.piece_planes), self.out[1].div_ceil(self.piece_rows));
         for chunk in chunks {
             let chunk = chunk as usize;
-            let (number, group) = (chunk % (image_pieces * row_pieces), chunk / (image_pieces * row_pieces));
-            let (image, row) = (number / row_pieces * self.piece_images, number % row_pieces * self.piece_rows);
+            let (number, group) = (chunk % (plane_pieces * row_pieces), chunk / (plane_pieces * row_pieces));
+            let (plane, row) = (number / row_pieces * self.piece_planes, number % row_pieces * self.piece_rows);
             let piece = Piece {
-                images: image..(image + self.piece_images).min(self.batch),
-                rows: row..(row + self.piece_rows).min(self.out[0]),
+                planes: plane..(plane + self.piece_planes).min(planes),
+                rows: row..(row + self.piece_rows).min(self.out[1]),
                 panels: group * self.piece_panels..((group + 1) * self.piece_panels).min(self.panels.len()),
             };
             // SAFETY: the piece lies within the result, for which the caller of `CpuKernel::run` answers.
@@ -262,9 +269,9 @@ impl CpuKernel for Direct {
 
 impl Direct {
     unsafe fn piece(&self, piece: &Piece, args: &Args<'_>) -> Result<(), Fault> {
-        // A piece's positions follow each other: it has all rows, or one image.
-        let first = (piece.images.start * self.out[0] + piece.rows.start) * self.out[1];
-        let positions = piece.images.len() * piece.rows.len() * self.out[1];
+        // A piece's positions follow each other: it has all rows, or one plane.
+        let first = (piece.planes.start * self.out[1] + piece.rows.start) * self.out[2];
+        let positions = piece.planes.len() * piece.rows.len() * self.out[2];
         let columns = {
             let last = self.panels[piece.panels.end - 1];
             self.panels[piece.panels.start].column..last.column + (last.vectors - 1) * self.code.lanes + last.last
@@ -329,16 +336,19 @@ impl Direct {
     unsafe fn filter_rows(&self, filter: *const f32, pass: &Pass, block: &Block, panel: &Panel, scratch: *mut f32) -> FilterRows {
         let (lanes, inner) = (self.code.lanes, block.inner.len());
         let width = panel.vectors * lanes;
+        let [k_h, k_w] = self.taps;
         if self.rows == Rows::There {
-            let row = self.k_w * self.terms * self.columns;
-            let start = filter.wrapping_add(block.rows.start * row + block.inner.start * self.columns + panel.column);
+            let row = k_w * self.terms * self.columns;
+            let first = (block.plane * k_h + block.rows.start) * row;
+            let start = filter.wrapping_add(first + block.inner.start * self.columns + panel.column);
             return FilterRows { start, term: self.columns, outer: row };
         }
+        let filter_z = pass.z.tap_start + pass.z.tap_step * block.plane as isize;
         for (number, tap_y) in block.rows.clone().enumerate() {
             let to = scratch.wrapping_add(number * inner * width);
-            let filter_y = (pass.y.tap_start + pass.y.tap_step * tap_y as isize) as usize;
+            let filter_y = (filter_z * k_h as isize + pass.y.tap_start + pass.y.tap_step * tap_y as isize) as usize;
             if self.rows == Rows::Copied {
-                let from = filter.wrapping_add((filter_y * self.k_w * self.terms + block.inner.start) * self.columns + panel.column);
+                let from = filter.wrapping_add((filter_y * k_w * self.terms + block.inner.start) * self.columns + panel.column);
                 // SAFETY: rows of the filter, and room for a block.
                 unsafe { (self.code.copy)(from, self.columns, inner, panel.vectors, panel.last, to) };
                 continue;
@@ -348,7 +358,7 @@ impl Direct {
                 let (tap_x, channel) = (at / self.terms, at % self.terms);
                 let filter_x = (pass.x.tap_start + pass.x.tap_step * tap_x as isize) as usize;
                 let count = lanes.min(self.terms - channel).min(block.inner.end - at);
-                let from = ((filter_y * self.k_w + filter_x) * self.columns + panel.column) * self.terms + channel;
+                let from = ((filter_y * k_w + filter_x) * self.columns + panel.column) * self.terms + channel;
                 for v in 0..panel.vectors {
                     let there = if v + 1 == panel.vectors { panel.last } else { lanes };
                     let to = to.wrapping_add((at - block.inner.start) * width + v * lanes);
@@ -373,29 +383,48 @@ impl Direct {
         add: bool,
         args: &Args<'_>,
     ) {
-        let inside = |range: &Range<usize>, within: &Range<usize>| range.start.max(within.start)..range.end.min(within.end);
-        let (y, x) = (&pass.y, &pass.x);
+        let (z, y, x) = (&pass.z, &pass.y, &pass.x);
         // The positions of this pass that are rows of the piece.
-        let positions = |bound: usize| bound.saturating_sub(y.start).div_ceil(y.step);
-        let rows = positions(piece.rows.start)..positions(piece.rows.end);
-        for y_run in &y.runs {
-            let ys = inside(&y_run.positions, &rows);
-            if ys.is_empty() {
-                continue;
-            }
-            let tap_rows = inside(&y_run.taps, &block.rows);
-            for x_run in &x.runs {
-                let inner = inside(&(x_run.taps.start * self.terms..x_run.taps.end * self.terms), &block.inner);
-                let nothing = tap_rows.is_empty() || inner.is_empty();
-                if nothing && add {
+        let rows = y.positions_in(&piece.rows);
+        for (images, planes) in self.images(&piece.planes) {
+            let planes = z.positions_in(&planes);
+            for z_run in &z.runs {
+                let zs = inside(&z_run.positions, &planes);
+                if zs.is_empty() {
                     continue;
                 }
-                let box_ = Box_ { images: piece.images.clone(), ys: ys.clone(), xs: x_run.positions.clone() };
-                let taps = if nothing { None } else { Some((tap_rows.clone(), inner)) };
-                // SAFETY: as this function.
-                unsafe { self.tiles(&box_, target, pass, block, taps, panel, b, add, args) };
+                for y_run in &y.runs {
+                    let ys = inside(&y_run.positions, &rows);
+                    if ys.is_empty() {
+                        continue;
+                    }
+                    let tap_rows = if z_run.taps.contains(&block.plane) { inside(&y_run.taps, &block.rows) } else { 0..0 };
+                    for x_run in &x.runs {
+                        let inner = inside(&(x_run.taps.start * self.terms..x_run.taps.end * self.terms), &block.inner);
+                        let nothing = tap_rows.is_empty() || inner.is_empty();
+                        if nothing && add {
+                            continue;
+                        }
+                        let box_ = Box_ { images: images.clone(), zs: zs.clone(), ys: ys.clone(), xs: x_run.positions.clone() };
+                        let taps = if nothing { None } else { Some((tap_rows.clone(), inner)) };
+                        // SAFETY: as this function.
+                        unsafe { self.tiles(&box_, target, pass, block, taps, panel, b, add, args) };
+                    }
+                }
             }
         }
+    }
+
+    /// Images, and planes of each of them, that make up `planes` of all images.
+    fn images(&self, planes: &Range<usize>) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+        let (depth, planes) = (self.out[0], planes.clone());
+        // Images of one plane are one box.
+        let each = if depth == 1 { planes.len().max(1) } else { 1 };
+        (planes.start / depth..planes.end.div_ceil(depth)).step_by(each).map(move |image| {
+            let all = image * depth..(image + each) * depth;
+            let within = inside(&all, &planes);
+            if depth == 1 { (within, 0..1) } else { (image..image + 1, within.start - all.start..within.end - all.start) }
+        })
     }
 
     /// Computes positions that see the same taps.
@@ -412,53 +441,59 @@ impl Direct {
         add: bool,
         args: &Args<'_>,
     ) {
-        let (y, x) = (&pass.y, &pass.x);
+        let (z, y, x) = (&pass.z, &pass.y, &pass.x);
         let from = args.pointers[self.from].cast::<f32>().cast_const();
-        let (operand_row, operand_image) = (self.operand[1] * self.terms, self.operand[0] * self.operand[1] * self.terms);
+        let operand_row = self.operand[2] * self.terms;
+        let operand_plane = self.operand[1] * operand_row;
         // Each axis of the box: positions, from position to position in the operand, and in the result.
         let axes = [
-            (box_.images.clone(), operand_image, self.out[0] * self.out[1]),
-            (box_.ys.clone(), y.axis.stride * operand_row, y.step * self.out[1]),
+            (box_.images.clone(), self.operand[0] * operand_plane, self.out[0] * self.out[1] * self.out[2]),
+            (box_.zs.clone(), z.axis.stride * operand_plane, z.step * self.out[1] * self.out[2]),
+            (box_.ys.clone(), y.axis.stride * operand_row, y.step * self.out[2]),
             (box_.xs.clone(), x.axis.stride * self.terms, x.step),
         ];
         // A tile runs along the columns, unless there are few.
-        let mut along = 2;
-        for other in [1, 0] {
+        let mut along = 3;
+        for other in [2, 1, 0] {
             if axes[along].0.len() < 3 && axes[other].0.len() > axes[along].0.len() {
                 along = other;
             }
         }
-        let [outer, middle] = [[1, 2], [0, 2], [0, 1]][along];
+        let [outer, middle, inmost] = [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]][along];
         let most = self.code.rows[panel.vectors - 1];
         let count = axes[along].0.len().div_ceil(most);
         let table = if self.rows == Rows::There && panel.last < self.code.lanes { &self.code.direct } else { &self.code.packed };
         let (tap_rows, inner) = taps.clone().unwrap_or((0..0, 0..0));
         // The gap between taps that do not follow each other.
         let skipped = if x.axis.dilation == 1 { 0 } else { inner.start / self.terms.max(1) * (x.axis.dilation - 1) * self.terms };
-        let a_first = (y.axis.start(0) + (tap_rows.start * y.axis.dilation) as isize) * operand_row as isize
+        let a_first = (z.axis.start(0) + (block.plane * z.axis.dilation) as isize) * operand_plane as isize
+            + (y.axis.start(0) + (tap_rows.start * y.axis.dilation) as isize) * operand_row as isize
             + x.axis.start(0) * self.terms as isize
             + (inner.start + skipped) as isize;
-        let c_first = y.start * self.out[1] + x.start;
+        let c_first = (z.start * self.out[1] + y.start) * self.out[2] + x.start;
         let b_first = tap_rows.start.wrapping_sub(block.rows.start).wrapping_mul(b.outer);
         let b_first = b_first.wrapping_add(inner.start.wrapping_sub(block.inner.start).wrapping_mul(b.term));
-        for first in axes[outer].0.clone() {
-            for second in axes[middle].0.clone() {
+        let boxes = axes[outer].0.clone().flat_map(|first| axes[middle].0.clone().map(move |second| (first, second)));
+        for (first, second) in boxes {
+            for third in axes[inmost].0.clone() {
+                let before = |step: fn(&(Range<usize>, usize, usize)) -> usize| {
+                    first * step(&axes[outer]) + second * step(&axes[middle]) + third * step(&axes[inmost])
+                };
+                let (a_box, c_box) = (a_first + before(|axis| axis.1) as isize, c_first + before(|axis| axis.2));
                 for number in 0..count {
                     let part = part(axes[along].0.len(), count, number);
                     let start = axes[along].0.start + part.start;
-                    let a = a_first + (first * axes[outer].1 + second * axes[middle].1 + start * axes[along].1) as isize;
-                    let c = c_first + first * axes[outer].2 + second * axes[middle].2 + start * axes[along].2;
                     let tile = Tile {
                         outer: tap_rows.len(),
                         inner: inner.len(),
-                        a: from.wrapping_offset(a),
+                        a: from.wrapping_offset(a_box + (start * axes[along].1) as isize),
                         a_rows: tiles::Rows::new(axes[along].1),
                         a_term: 1,
                         a_outer: y.axis.dilation * operand_row,
                         b: b.start.wrapping_add(b_first),
                         b_term: b.term,
                         b_outer: b.outer,
-                        c: target.start.wrapping_add(c * target.row + panel.column),
+                        c: target.start.wrapping_add((c_box + start * axes[along].2) * target.row + panel.column),
                         c_row: axes[along].2 * target.row,
                         last: panel.last,
                         add,
@@ -473,15 +508,21 @@ impl Direct {
     }
 }
 
+/// What is in both.
+fn inside(range: &Range<usize>, within: &Range<usize>) -> Range<usize> {
+    range.start.max(within.start)..range.end.min(within.end)
+}
+
 struct FilterRows {
     start: *const f32,
     term: usize,
     outer: usize,
 }
 
-/// Images, and rows and columns of a pass's positions.
+/// Images, and planes, rows and columns of a pass's positions.
 struct Box_ {
     images: Range<usize>,
+    zs: Range<usize>,
     ys: Range<usize>,
     xs: Range<usize>,
 }

@@ -31,10 +31,14 @@ const PARTS: usize = 16;
 #[derive(Debug)]
 struct FilterGradient {
     code: &'static Code,
-    spec: ConvSpec,
+    batch: usize,
+    in_c: usize,
+    out_c: usize,
+    z: Axis,
     y: Axis,
     x: Axis,
-    /// For each row of the filter the positions that see it on the operand.
+    /// For each plane, and for each row, of the filter the positions that see it on the operand.
+    zs: Vec<Range<usize>>,
     ys: Vec<Range<usize>>,
     /// For each group of taps of a row: runs of positions, with the taps of the group that they see.
     groups: Vec<Group>,
@@ -86,10 +90,10 @@ impl std::fmt::Debug for Code {
 /// of the pooling by its input, which is made while it is needed: that pays for kernels of one piece for each part.
 pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool, unpool: Option<&PoolSpec>) -> Result<(u64, Prepared)> {
     let code = code(isa);
-    let (y, x) = (spec.rows(), spec.columns());
+    let [z, y, x] = spec.sides();
     let panels = code.panels(spec.out_c as usize);
     let (in_c, out_c) = (spec.in_c as usize, spec.out_c as usize);
-    let row = spec.out_w as usize * out_c.min(code.width()) * 4;
+    let row = x.positions * out_c.min(code.width()) * 4;
     let block_rows = (BLOCK / row.max(1)).clamp(1, y.positions.max(1));
     let block_rows = y.positions.div_ceil(y.positions.div_ceil(block_rows).max(1)).max(1);
     // A unit is a tap, or some taps of a row, with some channels of the input and some panels.
@@ -98,7 +102,7 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool, unpool: Option<&P
     let channel_parts = in_c.div_ceil(256).max(1);
     let unit_panels = (RESULT / 4 / in_c.div_ceil(channel_parts).max(1) / code.width()).clamp(1, panels.len().max(1));
     let panel_parts = panels.len().div_ceil(unit_panels);
-    let units = y.taps * group_count * channel_parts * panel_parts;
+    let units = z.taps * y.taps * group_count * channel_parts * panel_parts;
     let (unit_in, unit_out) =
         (in_c.div_ceil(channel_parts) as f64 * x.taps as f64 / group_count as f64, out_c.min(unit_panels * code.width()) as f64);
     let intensity = 2.0 * unit_in * unit_out / (4.0 * (unit_in + unit_out).max(1.0));
@@ -116,15 +120,19 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool, unpool: Option<&P
     let unpool = unpool.map(|pool| UnpoolRows::new(isa, pool)).transpose()?;
     let mut per_worker = 0;
     if let Some(unpool) = &unpool {
-        per_worker = elements(&[block_rows as u64, spec.out_w, spec.out_c])? as u64 * 4;
+        per_worker = elements(&[block_rows as u64, x.positions as u64, spec.out_c])? as u64 * 4;
         cost = cost + unpool.cost();
         cost.bytes -= 8.0 * spec.output().iter().map(|size| *size as f64).product::<f64>();
     }
     let kernel = FilterGradient {
         code,
-        spec: *spec,
+        batch: spec.batch as usize,
+        in_c,
+        out_c,
+        zs: (0..z.taps).map(|tap| z.positions_of(tap)).collect(),
         ys: (0..y.taps).map(|tap| y.positions_of(tap)).collect(),
         groups,
+        z,
         y,
         x,
         block_rows,
@@ -142,28 +150,29 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool, unpool: Option<&P
 
 impl CpuKernel for FilterGradient {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
-        if self.spec.in_c == 0 || self.spec.out_c == 0 {
+        if self.in_c == 0 || self.out_c == 0 {
             return Ok(());
         }
-        let units = self.y.taps * self.groups.len() * self.channel_parts * self.panel_parts;
+        let all_units = self.z.taps * self.y.taps * self.groups.len() * self.channel_parts * self.panel_parts;
         for chunk in chunks {
             let (number, piece) = (chunk as usize / self.pieces, chunk as usize % self.pieces);
-            let units = part(units, self.pieces, piece);
-            let size = self.y.taps * self.x.taps * self.spec.in_c as usize * self.spec.out_c as usize;
+            let units = part(all_units, self.pieces, piece);
+            let size = self.z.taps * self.y.taps * self.x.taps * self.in_c * self.out_c;
             let to = args.pointers[2 + usize::from(self.unpool.is_some())].cast::<f32>().wrapping_add(number * size);
             for unit in units.clone() {
                 // SAFETY: the unit's elements are written by this piece only.
                 unsafe { self.clear(&self.unit(unit), to) };
             }
-            let rows = self.y.positions;
-            for image in part(self.spec.batch as usize, self.parts, number) {
+            let (planes, rows) = (self.z.positions, self.y.positions);
+            let images = part(self.batch, self.parts, number);
+            for plane in images.start * planes..images.end * planes {
                 for block in (0..rows).step_by(self.block_rows) {
                     let block = block..(block + self.block_rows).min(rows);
                     // SAFETY: the rows of a block fit in scratch.
-                    let grad = unsafe { self.gradient(image * rows + block.start..image * rows + block.end, args) };
+                    let grad = unsafe { self.gradient(plane * rows + block.start..plane * rows + block.end, args) };
                     for unit in units.clone() {
-                        // SAFETY: the image and the rows are there; the unit's elements are written by this piece only.
-                        unsafe { self.add(&self.unit(unit), image, &block, grad, to, args) };
+                        // SAFETY: the plane and the rows are there; the unit's elements are written by this piece only.
+                        unsafe { self.add(&self.unit(unit), plane, &block, grad, to, args) };
                     }
                 }
             }
@@ -174,6 +183,7 @@ impl CpuKernel for FilterGradient {
 
 /// A part of the gradient by the filter.
 struct Unit<'a> {
+    tap_z: usize,
     tap_y: usize,
     group: &'a Group,
     channels: Range<usize>,
@@ -185,11 +195,13 @@ impl FilterGradient {
     fn unit(&self, unit: usize) -> Unit<'_> {
         let (rest, channels) = (unit / self.channel_parts, unit % self.channel_parts);
         let (rest, group) = (rest / self.groups.len(), rest % self.groups.len());
-        let (panels, tap_y) = (rest / self.y.taps * self.unit_panels, rest % self.y.taps);
+        let (rest, tap_y) = (rest / self.y.taps, rest % self.y.taps);
+        let (panels, tap_z) = (rest / self.z.taps * self.unit_panels, rest % self.z.taps);
         Unit {
+            tap_z,
             tap_y,
             group: &self.groups[group],
-            channels: part(self.spec.in_c as usize, self.channel_parts, channels),
+            channels: part(self.in_c, self.channel_parts, channels),
             panels: &self.panels[panels..(panels + self.unit_panels).min(self.panels.len())],
         }
     }
@@ -201,9 +213,9 @@ impl FilterGradient {
         let columns = last.column + (last.vectors - 1) * self.code.lanes + last.last - first.column;
         for tap_x in unit.group.taps.clone() {
             for channel in unit.channels.clone() {
-                let row = (unit.tap_y * self.x.taps + tap_x) * self.spec.in_c as usize + channel;
+                let row = ((unit.tap_z * self.y.taps + unit.tap_y) * self.x.taps + tap_x) * self.in_c + channel;
                 // SAFETY: elements of the unit.
-                unsafe { to.add(row * self.spec.out_c as usize + first.column).write_bytes(0, columns) };
+                unsafe { to.add(row * self.out_c + first.column).write_bytes(0, columns) };
             }
         }
     }
@@ -211,30 +223,34 @@ impl FilterGradient {
     /// Where the gradient by the result would begin if all was there: the rows, counted over all images, are.
     unsafe fn gradient(&self, rows: Range<usize>, args: &Args<'_>) -> *const f32 {
         let Some(unpool) = &self.unpool else { return args.pointers[1].cast::<f32>().cast_const() };
-        let row = self.spec.out_w as usize * self.spec.out_c as usize;
+        let row = self.x.positions * self.out_c;
         let grad = args.worker.cast::<f32>().wrapping_sub(rows.start * row);
         // SAFETY: the caller's promise; positions and the gradient by the pooling's result are arguments.
         unsafe { unpool.run(rows, args.pointers[1].cast_const(), args.pointers[2].cast::<f32>().cast_const(), grad) };
         grad.cast_const()
     }
 
-    unsafe fn add(&self, unit: &Unit<'_>, image: usize, block: &Range<usize>, grad: *const f32, to: *mut f32, args: &Args<'_>) {
-        let (in_c, out_c) = (self.spec.in_c as usize, self.spec.out_c as usize);
-        let (in_w, out_w) = (self.spec.in_w as usize, self.spec.out_w as usize);
+    /// Adds what rows of a plane, counted over all images, have to say of a unit.
+    unsafe fn add(&self, unit: &Unit<'_>, plane: usize, block: &Range<usize>, grad: *const f32, to: *mut f32, args: &Args<'_>) {
+        let (in_c, out_c) = (self.in_c, self.out_c);
+        let (in_w, out_w) = (self.x.size, self.x.positions);
+        let (image, position) = (plane / self.z.positions, plane % self.z.positions);
         let rows = block.start.max(self.ys[unit.tap_y].start)..block.end.min(self.ys[unit.tap_y].end);
-        if rows.is_empty() {
+        if rows.is_empty() || !self.zs[unit.tap_z].contains(&position) {
             return;
         }
-        let y = self.y.start(rows.start) + (unit.tap_y * self.y.dilation) as isize;
+        let z = (image * self.z.size) as isize + self.z.start(position) + (unit.tap_z * self.z.dilation) as isize;
+        let y = z * self.y.size as isize + self.y.start(rows.start) + (unit.tap_y * self.y.dilation) as isize;
         for run in unit.group.runs.iter().filter(|run| !run.positions.is_empty()) {
             // Numbers of the input that follow each other: channels of a tap, or of several taps.
             let numbers = if run.taps.len() == 1 { unit.channels.clone() } else { 0..run.taps.len() * in_c };
             let x = self.x.start(run.positions.start) + (run.taps.start * self.x.dilation) as isize;
-            let input_position = (image * self.spec.in_h as usize * in_w) as isize + y * in_w as isize + x;
+            let input_position = y * in_w as isize + x;
             let a = args.pointers[0].cast::<f32>().cast_const().wrapping_offset(input_position * in_c as isize);
-            let position = (image * self.y.positions + rows.start) * out_w + run.positions.start;
+            let position = (plane * self.y.positions + rows.start) * out_w + run.positions.start;
             let b = grad.wrapping_add(position * out_c);
-            let c = to.wrapping_add((unit.tap_y * self.x.taps + run.taps.start) * in_c * out_c);
+            let taps = (unit.tap_z * self.y.taps + unit.tap_y) * self.x.taps + run.taps.start;
+            let c = to.wrapping_add(taps * in_c * out_c);
             for panel in unit.panels {
                 let count = numbers.len().div_ceil(self.code.rows[panel.vectors - 1]);
                 let table = if panel.last < self.code.lanes { &self.code.direct } else { &self.code.packed };

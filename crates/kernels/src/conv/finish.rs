@@ -18,13 +18,13 @@ pub(super) struct Finish {
 
 impl Finish {
     /// Of results of that shape.
-    pub(super) fn new(isa: Isa, shape: [u64; 4], epilogue: Epilogue) -> Result<Finish> {
+    pub(super) fn new(isa: Isa, shape: &[u64], epilogue: Epilogue) -> Result<Finish> {
         let Epilogue { expr, operands } = epilogue;
         if expr.inputs().first() != Some(&DataType::Float) {
             return Err(Error::invalid_argument("operand 0 of an epilogue is the convolution, a float"));
         }
         let all: Vec<Vec<u64>> = std::iter::once(shape.to_vec()).chain(operands).collect();
-        let program = TileProgram::new(&expr, &shape, &all, isa)?;
+        let program = TileProgram::new(&expr, shape, &all, isa)?;
         let in_result = program.in_place().iter().find(|pair| pair.0 == 0).map(|pair| 1 + expr.inputs().len() + pair.1);
         Ok(Finish { program, in_result, place: 0 })
     }

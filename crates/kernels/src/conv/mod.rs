@@ -1,5 +1,5 @@
-//! Convolutions of two dimensions, in TensorFlow's layouts: activations NHWC, filters HWIO. Direct: nothing is laid out anew but
-//! filters, and taps on the padding are skipped.
+//! Convolutions along one to three axes, channels last. Direct: nothing is laid out anew but filters, and taps on the padding are
+//! skipped. Kernels have three axes; those that a convolution lacks have size 1.
 
 mod axis;
 mod depthwise;
@@ -16,6 +16,7 @@ mod tiles;
 use plimsoll_base::{Error, Result};
 use plimsoll_device::Prepared;
 use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::window::{Layout, WindowAxis};
 
 use crate::cut::elements;
 use crate::simd::Isa;
@@ -23,8 +24,8 @@ use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::pool::{PoolSpec, Pooling};
 
 pub use depthwise::{
-    depthwise_conv2d, depthwise_conv2d_backprop_filter, depthwise_conv2d_backprop_filter_on, depthwise_conv2d_backprop_input,
-    depthwise_conv2d_backprop_input_on, depthwise_conv2d_on,
+    depthwise_conv, depthwise_conv_backprop_filter, depthwise_conv_backprop_filter_on, depthwise_conv_backprop_input,
+    depthwise_conv_backprop_input_on, depthwise_conv_on,
 };
 
 pub(crate) use axis::Axis;
@@ -40,10 +41,8 @@ const MOST_EXTENT: u64 = 1 << 16;
 pub(crate) trait Sizes {
     /// Refuses what makes no sense, or what no memory holds.
     fn check(&self) -> Result<()>;
-    /// Rows of results over rows of the input.
-    fn rows(&self) -> Axis;
-    /// Columns of results over columns of the input.
-    fn columns(&self) -> Axis;
+    /// Planes, rows and columns of results over those of the input.
+    fn sides(&self) -> [Axis; 3];
     /// Multiplications and additions, without those on the padding.
     fn flops(&self) -> f64;
     /// Bytes of the three tensors.
@@ -52,55 +51,43 @@ pub(crate) trait Sizes {
 
 impl Sizes for ConvSpec {
     fn check(&self) -> Result<()> {
-        let (k_h, k_w) = ((self.k_h, MOST_TAPS), (self.k_w, MOST_TAPS));
-        let (stride_h, stride_w) = ((self.stride_h, MOST), (self.stride_w, MOST));
-        for (name, (value, most)) in [("filter", k_h), ("filter", k_w), ("stride", stride_h), ("stride", stride_w)] {
-            if value == 0 || value > most {
-                return Err(Error::invalid_argument(format!("a convolution with a {name} of {value}")));
+        if self.layout != Layout::ChannelsLast {
+            return Err(Error::unimplemented("a convolution with channels first on a processor"));
+        }
+        for axis in &*self.axes {
+            for (name, value, most) in [("filter", axis.taps, MOST_TAPS), ("stride", axis.stride, MOST)] {
+                if value == 0 || value > most {
+                    return Err(Error::invalid_argument(format!("a convolution with a {name} of {value}")));
+                }
             }
         }
-        for (taps, dilation) in [(self.k_h, self.dilation_h), (self.k_w, self.dilation_w)] {
+        for axis in &*self.axes {
+            let (taps, dilation) = (axis.taps, axis.dilation);
             if dilation == 0 || (taps - 1).checked_mul(dilation).is_none_or(|extent| extent > MOST_EXTENT) {
                 return Err(Error::invalid_argument(format!("a convolution with {taps} taps and a dilation of {dilation}")));
             }
-        }
-        if self.pad_top > MOST || self.pad_left > MOST {
-            return Err(Error::invalid_argument(format!("a convolution padded by {} and {}", self.pad_top, self.pad_left)));
+            if axis.pad > MOST {
+                return Err(Error::invalid_argument(format!("a convolution padded by {}", axis.pad)));
+            }
         }
         elements(&self.input())?;
         elements(&self.filter())?;
         elements(&self.output())?;
         // Positions times strides are computed too.
-        elements(&[self.out_h, self.stride_h])?;
-        elements(&[self.out_w, self.stride_w])?;
+        for axis in &*self.axes {
+            elements(&[axis.positions, axis.stride])?;
+        }
         Ok(())
     }
 
-    fn rows(&self) -> Axis {
-        Axis {
-            positions: self.out_h as usize,
-            taps: self.k_h as usize,
-            stride: self.stride_h as usize,
-            dilation: self.dilation_h as usize,
-            pad: self.pad_top as isize,
-            size: self.in_h as usize,
-        }
-    }
-
-    fn columns(&self) -> Axis {
-        Axis {
-            positions: self.out_w as usize,
-            taps: self.k_w as usize,
-            stride: self.stride_w as usize,
-            dilation: self.dilation_w as usize,
-            pad: self.pad_left as isize,
-            size: self.in_w as usize,
-        }
+    fn sides(&self) -> [Axis; 3] {
+        self.axes.filled().map(Axis::from)
     }
 
     fn flops(&self) -> f64 {
         let taps = |axis: Axis| axis.runs().iter().map(|run| run.positions.len() as f64 * run.taps.len() as f64).sum::<f64>();
-        2.0 * self.batch as f64 * taps(self.rows()) * taps(self.columns()) * self.in_c as f64 * self.out_c as f64
+        let taps: f64 = self.sides().into_iter().map(taps).product();
+        2.0 * self.batch as f64 * taps * self.in_c as f64 * self.out_c as f64
     }
 
     fn bytes(&self) -> f64 {
@@ -108,123 +95,126 @@ impl Sizes for ConvSpec {
     }
 }
 
-/// `Conv2D` of floats. Arguments: input, filter, output; with an epilogue over the output's shape: input, filter, its
+/// `Conv2D` and `Conv3D` of floats. Arguments: input, filter, output; with an epilogue over the output's shape: input, filter, its
 /// further operands, its results.
 ///
 /// Each result is a sum in an order that depends on the filter's shape alone. So results are the same bits however the work is cut.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for sizes that make no sense or that no memory holds, and as [`crate::expr::elementwise`] for the epilogue.
-pub fn conv2d(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
-    conv2d_on(Isa::best(), spec, epilogue)
+pub fn conv(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    conv_on(Isa::best(), spec, epilogue)
 }
 
-/// As [`conv2d`], with the code for that instruction set. It runs where the processor has it.
+/// As [`conv`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`conv2d`].
-pub fn conv2d_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+/// As [`conv`].
+pub fn conv_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
     spec.check()?;
     Ok(direct::forward(isa, &spec, epilogue, false)?.0)
 }
 
-/// [`conv2d`] whose results are pooled while they are in the cache, and go nowhere else. Arguments: input, filter, the epilogue's
+/// [`conv`] whose results are pooled while they are in the cache, and go nowhere else. Arguments: input, filter, the epilogue's
 /// further operands, the pooling's results. The epilogue has one result, of floats.
 ///
 /// # Errors
-/// As [`conv2d`] and [`crate::pool::max_pool`]; INVALID_ARGUMENT where the two do not fit.
-pub fn conv2d_pooled(spec: ConvSpec, epilogue: Option<Epilogue>, pooling: Pooling) -> Result<Prepared> {
-    conv2d_pooled_on(Isa::best(), spec, epilogue, pooling)
+/// As [`conv`] and [`crate::pool::max_pool`]; INVALID_ARGUMENT where the two do not fit.
+pub fn conv_pooled(spec: ConvSpec, epilogue: Option<Epilogue>, pooling: Pooling) -> Result<Prepared> {
+    conv_pooled_on(Isa::best(), spec, epilogue, pooling)
 }
 
-/// As [`conv2d_pooled`], with the code for that instruction set. It runs where the processor has it.
+/// As [`conv_pooled`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`conv2d_pooled`].
-pub fn conv2d_pooled_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>, pooling: Pooling) -> Result<Prepared> {
+/// As [`conv_pooled`].
+pub fn conv_pooled_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>, pooling: Pooling) -> Result<Prepared> {
     spec.check()?;
     pooled::prepare(isa, &spec, epilogue, &pooling)
 }
 
-/// `Conv2DBackpropInput` of floats: the gradient by the input, given the one by the result. Arguments: filter, gradient by the
+/// `Conv2DBackpropInput` and `Conv3DBackpropInputV2` of floats: the gradient by the input, given the one by the result. Arguments: filter, gradient by the
 /// result, gradient by the input; with an epilogue over the input's shape: filter, gradient by the result, its further operands, its
 /// results.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for sizes that make no sense or that no memory holds, and as [`crate::expr::elementwise`] for the epilogue.
-pub fn conv2d_backprop_input(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
-    conv2d_backprop_input_on(Isa::best(), spec, epilogue)
+pub fn conv_backprop_input(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    conv_backprop_input_on(Isa::best(), spec, epilogue)
 }
 
-/// As [`conv2d_backprop_input`], with the code for that instruction set. It runs where the processor has it.
+/// As [`conv_backprop_input`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`conv2d_backprop_input`].
-pub fn conv2d_backprop_input_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+/// As [`conv_backprop_input`].
+pub fn conv_backprop_input_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
     spec.check()?;
     direct::backprop_input(isa, &spec, epilogue)
 }
 
-/// `Conv2DBackpropFilter` of floats: the gradient by the filter. Arguments: input, gradient by the result, gradient by the filter.
+/// `Conv2DBackpropFilter` and `Conv3DBackpropFilterV2` of floats: the gradient by the filter. Arguments: input, gradient by the result, gradient by the filter.
 ///
 /// Sums run image after image, in blocks of rows that depend on the shape alone; the work is cut over elements of the filter.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for sizes that make no sense or that no memory holds.
-pub fn conv2d_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
-    conv2d_backprop_filter_on(Isa::best(), spec)
+pub fn conv_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
+    conv_backprop_filter_on(Isa::best(), spec)
 }
 
-/// As [`conv2d_backprop_filter`], with the code for that instruction set. It runs where the processor has it.
+/// As [`conv_backprop_filter`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`conv2d_backprop_filter`].
-pub fn conv2d_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
+/// As [`conv_backprop_filter`].
+pub fn conv_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
     spec.check()?;
     Ok(filter::prepare(isa, &spec, false, None)?.1)
 }
 
-/// As [`conv2d_backprop_filter`], with the images divided into parts where every piece would else read much for what it computes:
-/// `(parts, kernel)`. The result is `[parts, k_h, k_w, in_c, out_c]`, which the caller sums over the first axis; the number of
+/// As [`conv_backprop_filter`], with the images divided into parts where every piece would else read much for what it computes:
+/// `(parts, kernel)`. The result is so many filters, which the caller sums over the first axis; the number of
 /// parts depends on the sizes and the instruction set, and is 1 where dividing does not pay.
 ///
 /// # Errors
-/// As [`conv2d_backprop_filter`].
-pub fn conv2d_backprop_filter_in_parts(spec: ConvSpec) -> Result<(u64, Prepared)> {
-    conv2d_backprop_filter_in_parts_on(Isa::best(), spec)
+/// As [`conv_backprop_filter`].
+pub fn conv_backprop_filter_in_parts(spec: ConvSpec) -> Result<(u64, Prepared)> {
+    conv_backprop_filter_in_parts_on(Isa::best(), spec)
 }
 
-/// As [`conv2d_backprop_filter_in_parts`], with the code for that instruction set. It runs where the processor has it.
+/// As [`conv_backprop_filter_in_parts`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`conv2d_backprop_filter_in_parts`].
-pub fn conv2d_backprop_filter_in_parts_on(isa: Isa, spec: ConvSpec) -> Result<(u64, Prepared)> {
+/// As [`conv_backprop_filter_in_parts`].
+pub fn conv_backprop_filter_in_parts_on(isa: Isa, spec: ConvSpec) -> Result<(u64, Prepared)> {
     spec.check()?;
     let (parts, prepared) = filter::prepare(isa, &spec, true, None)?;
-    elements(&[parts, spec.k_h, spec.k_w, spec.in_c, spec.out_c])?;
+    elements(&[&[parts], &spec.filter()[..]].concat())?;
     Ok((parts, prepared))
 }
 
-/// [`conv2d_backprop_filter_in_parts`] of a convolution that is max-pooled: the gradient by its result is that by the pooling's
+/// [`conv_backprop_filter_in_parts`] of a convolution that is max-pooled: the gradient by its result is that by the pooling's
 /// input, which is made row by row and never as a whole. Arguments: input, positions (see [`crate::pool::max_pool_with_argmax`]),
-/// gradient by the pooling's result, gradient by the filter. None where that would be made several times.
+/// gradient by the pooling's result, gradient by the filter. None where that would be made several times, and for more than two axes.
 ///
 /// # Errors
-/// As [`conv2d_backprop_filter_in_parts`]; INVALID_ARGUMENT where the pooling does not fit.
-pub fn conv2d_backprop_filter_unpooled(spec: ConvSpec, pool: PoolSpec) -> Result<Option<(u64, Prepared)>> {
-    conv2d_backprop_filter_unpooled_on(Isa::best(), spec, pool)
+/// As [`conv_backprop_filter_in_parts`]; INVALID_ARGUMENT where the pooling does not fit.
+pub fn conv_backprop_filter_unpooled(spec: ConvSpec, pool: PoolSpec) -> Result<Option<(u64, Prepared)>> {
+    conv_backprop_filter_unpooled_on(Isa::best(), spec, pool)
 }
 
-/// As [`conv2d_backprop_filter_unpooled`], with the code for that instruction set. It runs where the processor has it.
+/// As [`conv_backprop_filter_unpooled`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
-/// As [`conv2d_backprop_filter_unpooled`].
-pub fn conv2d_backprop_filter_unpooled_on(isa: Isa, spec: ConvSpec, pool: PoolSpec) -> Result<Option<(u64, Prepared)>> {
+/// As [`conv_backprop_filter_unpooled`].
+pub fn conv_backprop_filter_unpooled_on(isa: Isa, spec: ConvSpec, pool: PoolSpec) -> Result<Option<(u64, Prepared)>> {
     spec.check()?;
     if pool.input() != spec.output() {
         return Err(Error::invalid_argument(format!("results {:?} of a convolution pooled as {pool:?}", spec.output())));
     }
+    if spec.axes.filled()[0] != WindowAxis::ONE {
+        return Ok(None);
+    }
     let (parts, prepared) = filter::prepare(isa, &spec, true, Some(&pool))?;
-    elements(&[parts, spec.k_h, spec.k_w, spec.in_c, spec.out_c])?;
+    elements(&[&[parts], &spec.filter()[..]].concat())?;
     Ok((u64::from(prepared.chunks) == parts).then_some((parts, prepared)))
 }

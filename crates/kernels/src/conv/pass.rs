@@ -50,14 +50,23 @@ impl Side {
     }
 }
 
+impl Side {
+    /// The positions of this side that are among these of the result.
+    pub(super) fn positions_in(&self, range: &Range<usize>) -> Range<usize> {
+        let before = |bound: usize| bound.saturating_sub(self.start).div_ceil(self.step);
+        before(range.start)..before(range.end)
+    }
+}
+
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Taps that are summed in registers: rows of the filter, and of each row the terms of `inner`, which count taps times channels and
+/// Taps that are summed in registers: rows of one plane of the filter, and of each row the terms of `inner`, which count taps times channels and
 /// follow each other in the operand.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
+    pub plane: usize,
     pub rows: Range<usize>,
     pub inner: Range<usize>,
 }
@@ -65,6 +74,7 @@ pub(super) struct Block {
 /// Positions of the result that see the filter with one stride.
 #[derive(Debug)]
 pub(super) struct Pass {
+    pub z: Side,
     pub y: Side,
     pub x: Side,
     /// At least one, the first of which writes and the others add.
@@ -72,26 +82,31 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    pub(super) fn new(y: Side, x: Side, channels: usize) -> Pass {
+    pub(super) fn new([z, y, x]: [Side; 3], channels: usize) -> Pass {
         // Numbers that follow each other in the operand: those of all taps of a row, or of one.
         let (groups, inner) = if x.axis.dilation == 1 { (x.axis.taps.min(1), x.axis.taps * channels) } else { (x.axis.taps, channels) };
         let rows = y.axis.taps;
         let mut blocks = Vec::new();
-        for group in 0..if inner == 0 { 0 } else { groups } {
+        let planes = if inner == 0 { 0 } else { z.axis.taps };
+        for (plane, group) in (0..planes).flat_map(|plane| (0..groups).map(move |group| (plane, group))) {
             let of_group = |range: Range<usize>| group * inner + range.start..group * inner + range.end;
             if inner > TERMS {
                 let count = inner.div_ceil(TERMS);
                 for row in 0..rows {
-                    blocks.extend((0..count).map(|number| Block { rows: row..row + 1, inner: of_group(part(inner, count, number)) }));
+                    blocks.extend((0..count).map(|number| Block {
+                        plane,
+                        rows: row..row + 1,
+                        inner: of_group(part(inner, count, number)),
+                    }));
                 }
             } else {
                 let count = rows.div_ceil(TERMS / inner);
-                blocks.extend((0..count).map(|number| Block { rows: part(rows, count, number), inner: of_group(0..inner) }));
+                blocks.extend((0..count).map(|number| Block { plane, rows: part(rows, count, number), inner: of_group(0..inner) }));
             }
         }
         if blocks.is_empty() {
-            blocks.push(Block { rows: 0..0, inner: 0..0 });
+            blocks.push(Block { plane: 0, rows: 0..0, inner: 0..0 });
         }
-        Pass { y, x, blocks }
+        Pass { z, y, x, blocks }
     }
 }

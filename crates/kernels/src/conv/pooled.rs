@@ -12,7 +12,8 @@ use crate::pool::PoolImages;
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::conv::ConvSpec;
-use plimsoll_request::pool::{Pooling, Positions};
+use plimsoll_request::pool::{Maxima, Pooling, Positions};
+use plimsoll_request::window::WindowAxis;
 
 /// The most arguments that there can be.
 const MOST_ARGS: usize = 40;
@@ -33,8 +34,10 @@ struct Pooled {
 }
 
 pub(super) fn prepare(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, pooling: &Pooling) -> Result<Prepared> {
-    let fits =
-        pooling.spec.input() == spec.output() && epilogue.as_ref().is_none_or(|epilogue| epilogue.expr.output_types() == [DataType::Float]);
+    let fits = pooling.spec.input() == spec.output()
+        && spec.axes.filled()[0] == WindowAxis::ONE
+        && pooling.maxima == Maxima::First
+        && epilogue.as_ref().is_none_or(|epilogue| epilogue.expr.output_types() == [DataType::Float]);
     let operands = 2 + epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
     if !fits || operands + 1 > MOST_ARGS {
         return Err(Error::invalid_argument(format!("results {:?} of a convolution pooled as {:?}", spec.output(), pooling.spec)));
@@ -46,7 +49,7 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, poo
     let buffer = elements(&[images as u64, image as u64])? as u64 * 4;
     let outputs: f64 = pooling.spec.output().iter().map(|size| *size as f64).product();
     let mut cost = conv.cost;
-    cost.flops += outputs * (pooling.spec.k_h * pooling.spec.k_w) as f64;
+    cost.flops += outputs * pooling.spec.taps() as f64;
     cost.bytes += 5.0 * outputs - 4.0 * spec.batch as f64 * image as f64;
     let kernel = Pooled {
         conv: conv.kernel,

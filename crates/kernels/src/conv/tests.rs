@@ -10,7 +10,8 @@ use super::*;
 use crate::pool::{max_pool_grad_on, max_pool_on, max_pool_with_argmax_on};
 use crate::testing;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
-use plimsoll_request::pool::{PoolSpec, Pooling, Positions};
+use plimsoll_request::pool::{Maxima, PoolSpec, Pooling, Positions};
+use plimsoll_request::window::{Axes, WindowAxis};
 
 fn numbers(count: u64, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2) | 1;
@@ -21,26 +22,31 @@ fn numbers(count: u64, seed: u64) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-fn count(shape: [u64; 4]) -> u64 {
+fn count(shape: Vec<u64>) -> u64 {
     shape.iter().product()
 }
 
 /// Calls `visit` with the indices of input, filter and result for every term that is not on the padding.
 fn terms(spec: &ConvSpec, mut visit: impl FnMut(usize, usize, usize)) {
+    let axes = spec.axes.filled();
+    let boxed = |sizes: [u64; 3]| {
+        let all = (0..sizes[0]).flat_map(move |z| (0..sizes[1]).map(move |y| (z, y)));
+        all.flat_map(move |(z, y)| (0..sizes[2]).map(move |x| [z, y, x]))
+    };
+    let index = |at: [u64; 3], sizes: [u64; 3]| (at[0] * sizes[1] + at[1]) * sizes[2] + at[2];
+    let (sizes, positions, taps) = (axes.map(|axis| axis.size), axes.map(|axis| axis.positions), axes.map(|axis| axis.taps));
+    let volume = |sizes: [u64; 3]| sizes.iter().product::<u64>();
     for n in 0..spec.batch {
-        for (oy, ox) in (0..spec.out_h).flat_map(|y| (0..spec.out_w).map(move |x| (y, x))) {
-            for (ky, kx) in (0..spec.k_h).flat_map(|y| (0..spec.k_w).map(move |x| (y, x))) {
-                let iy = (oy * spec.stride_h + ky * spec.dilation_h).wrapping_sub(spec.pad_top);
-                let ix = (ox * spec.stride_w + kx * spec.dilation_w).wrapping_sub(spec.pad_left);
-                if iy >= spec.in_h || ix >= spec.in_w {
-                    continue;
-                }
-                for (i, o) in (0..spec.in_c).flat_map(|i| (0..spec.out_c).map(move |o| (i, o))) {
-                    let input = ((n * spec.in_h + iy) * spec.in_w + ix) * spec.in_c + i;
-                    let filter = ((ky * spec.k_w + kx) * spec.in_c + i) * spec.out_c + o;
-                    let output = ((n * spec.out_h + oy) * spec.out_w + ox) * spec.out_c + o;
-                    visit(input as usize, filter as usize, output as usize);
-                }
+        for (position, tap) in boxed(positions).flat_map(|position| boxed(taps).map(move |tap| (position, tap))) {
+            let seen = [0, 1, 2].map(|at| (position[at] * axes[at].stride + tap[at] * axes[at].dilation).wrapping_sub(axes[at].pad));
+            if (0..3).any(|at| seen[at] >= sizes[at]) {
+                continue;
+            }
+            for (i, o) in (0..spec.in_c).flat_map(|i| (0..spec.out_c).map(move |o| (i, o))) {
+                let input = (n * volume(sizes) + index(seen, sizes)) * spec.in_c + i;
+                let filter = (index(tap, taps) * spec.in_c + i) * spec.out_c + o;
+                let output = (n * volume(positions) + index(position, positions)) * spec.out_c + o;
+                visit(input as usize, filter as usize, output as usize);
             }
         }
     }
@@ -92,14 +98,14 @@ fn check(spec: &ConvSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
         flops += 2.0;
     });
     for isa in Isa::available() {
-        let forward = conv2d_on(isa, *spec, None).unwrap();
+        let forward = conv_on(isa, *spec, None).unwrap();
         prop_assert_eq!(forward.cost.flops, flops);
         close(&format!("{isa:?} {spec:?}"), &run_both(&forward, &[&x, &w], g.len() as u64), &y)?;
-        let input = conv2d_backprop_input_on(isa, *spec, None).unwrap();
+        let input = conv_backprop_input_on(isa, *spec, None).unwrap();
         close(&format!("by input {isa:?} {spec:?}"), &run_both(&input, &[&w, &g], x.len() as u64), &dx)?;
-        let filter = conv2d_backprop_filter_on(isa, *spec).unwrap();
+        let filter = conv_backprop_filter_on(isa, *spec).unwrap();
         close(&format!("by filter {isa:?} {spec:?}"), &run_both(&filter, &[&x, &g], w.len() as u64), &dw)?;
-        let (parts, filter) = conv2d_backprop_filter_in_parts_on(isa, *spec).unwrap();
+        let (parts, filter) = conv_backprop_filter_in_parts_on(isa, *spec).unwrap();
         let parts = run_both(&filter, &[&x, &g], parts * w.len() as u64);
         let sum = |at: usize| parts.iter().skip(at).step_by(w.len()).sum::<f32>();
         let sums: Vec<f32> = (0..w.len()).map(sum).collect();
@@ -110,7 +116,7 @@ fn check(spec: &ConvSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
 
 fn check_depthwise(spec: &ConvSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
     let multiplier = (spec.out_c / spec.in_c) as usize;
-    let taps = spec.k_h * spec.k_w * spec.out_c;
+    let taps = spec.taps() * spec.out_c;
     let (x, w, g) = (numbers(count(spec.input()), seed), numbers(taps, seed ^ 7), numbers(count(spec.output()), seed ^ 13));
     let (mut y, mut dx, mut dw) = (vec![(0.0, 0.0); g.len()], vec![(0.0, 0.0); x.len()], vec![(0.0, 0.0); w.len()]);
     let (in_c, out_c) = (spec.in_c as usize, spec.out_c as usize);
@@ -124,150 +130,135 @@ fn check_depthwise(spec: &ConvSpec, seed: u64) -> std::result::Result<(), TestCa
         }
     });
     for isa in Isa::available() {
-        let forward = depthwise_conv2d_on(isa, *spec, None).unwrap();
+        let forward = depthwise_conv_on(isa, *spec, None).unwrap();
         close(&format!("depthwise {isa:?} {spec:?}"), &run_both(&forward, &[&x, &w], g.len() as u64), &y)?;
-        let input = depthwise_conv2d_backprop_input_on(isa, *spec).unwrap();
+        let input = depthwise_conv_backprop_input_on(isa, *spec).unwrap();
         close(&format!("depthwise by input {isa:?} {spec:?}"), &run_both(&input, &[&w, &g], x.len() as u64), &dx)?;
-        let filter = depthwise_conv2d_backprop_filter_on(isa, *spec).unwrap();
+        let filter = depthwise_conv_backprop_filter_on(isa, *spec).unwrap();
         close(&format!("depthwise by filter {isa:?} {spec:?}"), &run_both(&filter, &[&x, &g], w.len() as u64), &dw)?;
     }
     Ok(())
 }
 
-/// Sizes of a result as SAME, VALID or anything else would have them.
-fn specs(dilation: u64) -> impl Strategy<Value = ConvSpec> {
+/// Sizes of a result as SAME, VALID or anything else would have them, along so many axes.
+fn specs(axes: std::ops::RangeInclusive<usize>, dilation: u64) -> impl Strategy<Value = ConvSpec> {
     let channels = || prop_oneof![1..6u64, Just(16), 15..40u64, Just(67)];
-    let axis = move || (0..14u64, 1..6u64, 1..4u64, 0..5u64, 0..4u64, 1..=dilation);
-    (prop_oneof![Just(1u64), 0..4u64], axis(), axis(), channels(), channels()).prop_map(|(batch, y, x, in_c, out_c)| {
-        let out = |(size, taps, stride, pad, after, dilation): (u64, u64, u64, u64, u64, u64)| {
-            (size + pad + after).checked_sub((taps - 1) * dilation + 1).map_or(0, |room| room / stride + 1)
-        };
-        ConvSpec {
-            batch,
-            in_h: y.0,
-            in_w: x.0,
-            in_c,
-            out_h: out(y),
-            out_w: out(x),
-            out_c,
-            k_h: y.1,
-            k_w: x.1,
-            stride_h: y.2,
-            stride_w: x.2,
-            dilation_h: y.5,
-            dilation_w: x.5,
-            pad_top: y.3,
-            pad_left: x.3,
+    let axis = (0..14u64, 1..6u64, 1..4u64, 0..5u64, 0..4u64, 1..=dilation).prop_map(|(size, taps, stride, pad, after, dilation)| {
+        let room = (size + pad + after).checked_sub((taps - 1) * dilation + 1);
+        WindowAxis { size, positions: room.map_or(0, |room| room / stride + 1), taps, stride, dilation, pad }
+    });
+    let axes = proptest::collection::vec(axis, axes).prop_map(|mut axes| {
+        // Planes cost much, and few say all.
+        if let [planes, _, _] = &mut axes[..] {
+            (planes.size, planes.positions) = (planes.size.min(5), planes.positions.min(3));
         }
-    })
+        axes
+    });
+    (prop_oneof![Just(1u64), 0..4u64], axes, channels(), channels()).prop_map(|(batch, axes, in_c, out_c)| spec(batch, in_c, out_c, &axes))
+}
+
+fn spec(batch: u64, in_c: u64, out_c: u64, axes: &[WindowAxis]) -> ConvSpec {
+    ConvSpec { batch, in_c, out_c, axes: Axes::new(axes).unwrap(), layout: Layout::ChannelsLast }
+}
+
+/// An axis that is padded as SAME says.
+fn same(size: u64, taps: u64, stride: u64) -> WindowAxis {
+    let positions = size.div_ceil(stride);
+    let pad = ((positions - 1) * stride + taps).saturating_sub(size) / 2;
+    WindowAxis { size, positions, taps, stride, dilation: 1, pad }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn convolutions_and_gradients_agree_with_plain_loops(spec in specs(1), seed in any::<u64>()) {
+    fn convolutions_and_gradients_agree_with_plain_loops(spec in specs(2..=2, 1), seed in any::<u64>()) {
         check(&spec, seed)?;
     }
 
     #[test]
-    fn convolutions_with_dilation_and_gradients_agree_with_plain_loops(spec in specs(3), seed in any::<u64>()) {
+    fn convolutions_along_any_axes_with_dilation_and_gradients_agree_with_plain_loops(spec in specs(1..=3, 3), seed in any::<u64>()) {
         check(&spec, seed)?;
     }
 
     #[test]
-    fn depthwise_convolutions_and_gradients_agree_with_plain_loops(spec in specs(1), multiplier in 1..4u64, seed in any::<u64>()) {
+    fn depthwise_convolutions_and_gradients_agree_with_plain_loops(spec in specs(1..=2, 1), multiplier in 1..4u64, seed in any::<u64>()) {
         check_depthwise(&ConvSpec { out_c: spec.in_c * multiplier, ..spec }, seed)?;
     }
 
     /// `<conv(x, w), g> = <x, by input> = <w, by filter>`.
     #[test]
-    fn gradients_are_adjoint(spec in specs(3), seed in any::<u64>()) {
+    fn gradients_are_adjoint(spec in specs(1..=3, 3), seed in any::<u64>()) {
         let (x, w, g) = (numbers(count(spec.input()), seed), numbers(count(spec.filter()), seed ^ 7), numbers(count(spec.output()), seed ^ 13));
         let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-        let y = run_both(&conv2d(spec, None).unwrap(), &[&x, &w], g.len() as u64);
-        let dx = run_both(&conv2d_backprop_input(spec, None).unwrap(), &[&w, &g], x.len() as u64);
-        let dw = run_both(&conv2d_backprop_filter(spec).unwrap(), &[&x, &g], w.len() as u64);
+        let y = run_both(&conv(spec, None).unwrap(), &[&x, &w], g.len() as u64);
+        let dx = run_both(&conv_backprop_input(spec, None).unwrap(), &[&w, &g], x.len() as u64);
+        let dw = run_both(&conv_backprop_filter(spec).unwrap(), &[&x, &g], w.len() as u64);
         let products = [dot(&y, &g), dot(&x, &dx), dot(&w, &dw)];
         let most = 1e-5 * (1.0 + y.iter().zip(&g).map(|(a, b)| f64::from((a * b).abs())).sum::<f64>());
         prop_assert!((products[0] - products[1]).abs() <= most && (products[0] - products[2]).abs() <= most, "{spec:?}: {products:?}");
     }
 }
 
-const BASE: ConvSpec = ConvSpec {
-    batch: 1,
-    in_h: 6,
-    in_w: 7,
-    in_c: 3,
-    out_h: 6,
-    out_w: 7,
-    out_c: 5,
-    k_h: 3,
-    k_w: 3,
-    stride_h: 1,
-    stride_w: 1,
-    dilation_h: 1,
-    dilation_w: 1,
-    pad_top: 1,
-    pad_left: 1,
-};
+fn base() -> ConvSpec {
+    spec(1, 3, 5, &[same(6, 3, 1), same(7, 3, 1)])
+}
 
 #[test]
 fn many_channels_are_summed_in_blocks() {
-    check(&ConvSpec { in_c: 400, out_c: 70, ..BASE }, 1).unwrap();
-    check(&ConvSpec { in_c: 1100, in_h: 3, in_w: 3, out_h: 3, out_w: 3, out_c: 9, ..BASE }, 2).unwrap();
-    check(&ConvSpec { in_c: 9, in_h: 3, in_w: 3, out_h: 3, out_w: 3, out_c: 1100, ..BASE }, 3).unwrap();
-    check(&ConvSpec { batch: 5, in_c: 300, out_c: 40, in_h: 4, in_w: 4, out_h: 2, out_w: 2, stride_h: 2, stride_w: 2, ..BASE }, 4).unwrap();
+    check(&ConvSpec { in_c: 400, out_c: 70, ..base() }, 1).unwrap();
+    check(&spec(1, 1100, 9, &[same(3, 3, 1); 2]), 2).unwrap();
+    check(&spec(1, 9, 1100, &[same(3, 3, 1); 2]), 3).unwrap();
+    check(&spec(5, 300, 40, &[same(4, 3, 2); 2]), 4).unwrap();
+    check(&spec(2, 300, 40, &[same(3, 3, 1), same(4, 2, 2), same(3, 3, 1)]), 5).unwrap();
 }
 
 #[test]
 fn many_images_are_cut() {
-    let spec = ConvSpec {
-        batch: 70,
-        in_h: 12,
-        in_w: 12,
-        in_c: 16,
-        out_h: 12,
-        out_w: 12,
-        out_c: 32,
-        k_h: 5,
-        k_w: 5,
-        pad_top: 2,
-        pad_left: 2,
-        ..BASE
-    };
-    assert!(conv2d(spec, None).unwrap().chunks > 8);
-    check(&spec, 5).unwrap();
-    let few = ConvSpec { in_c: 3, ..spec };
-    assert!(conv2d_backprop_filter_in_parts(few).unwrap().0 > 1);
+    let many = spec(70, 16, 32, &[same(12, 5, 1); 2]);
+    assert!(conv(many, None).unwrap().chunks > 8);
+    check(&many, 5).unwrap();
+    let few = ConvSpec { in_c: 3, ..many };
+    assert!(conv_backprop_filter_in_parts(few).unwrap().0 > 1);
     check(&few, 6).unwrap();
+    let deep = spec(3, 5, 17, &[same(7, 3, 1), same(24, 3, 1), same(24, 3, 1)]);
+    assert!(conv(deep, None).unwrap().chunks > 3);
+    check(&deep, 7).unwrap();
 }
 
 #[test]
 fn depthwise_convolutions_are_cut() {
-    let spec = ConvSpec { batch: 3, in_h: 28, in_w: 28, in_c: 96, out_h: 28, out_w: 28, out_c: 96, ..BASE };
-    assert!(depthwise_conv2d(spec, None).unwrap().chunks > 1);
+    let spec = spec(3, 96, 96, &[same(28, 3, 1); 2]);
+    assert!(depthwise_conv(spec, None).unwrap().chunks > 1);
     check_depthwise(&spec, 6).unwrap();
-    assert!(depthwise_conv2d(ConvSpec { out_c: 97, ..spec }, None).is_err());
-    assert!(depthwise_conv2d(ConvSpec { in_c: 0, ..spec }, None).is_err());
-    assert!(depthwise_conv2d(ConvSpec { dilation_h: 2, ..spec }, None).is_err());
+    assert!(depthwise_conv(ConvSpec { out_c: 97, ..spec }, None).is_err());
+    assert!(depthwise_conv(ConvSpec { in_c: 0, ..spec }, None).is_err());
+    assert!(depthwise_conv(with(spec, |axis| axis.dilation = 2), None).is_err());
+    assert!(depthwise_conv(ConvSpec { axes: Axes::new(&[same(28, 3, 1); 3]).unwrap(), ..spec }, None).is_err());
+}
+
+/// The same with another first axis.
+fn with(mut spec: ConvSpec, change: impl Fn(&mut WindowAxis)) -> ConvSpec {
+    change(&mut spec.axes[0]);
+    spec
 }
 
 #[test]
 fn sizes_that_make_no_sense_are_refused() {
     for spec in [
-        ConvSpec { k_h: 0, ..BASE },
-        ConvSpec { stride_w: 0, ..BASE },
-        ConvSpec { pad_top: u64::MAX, ..BASE },
-        ConvSpec { in_c: u64::MAX, ..BASE },
-        ConvSpec { batch: 1 << 40, out_c: 1 << 40, ..BASE },
-        ConvSpec { k_w: 1 << 62, ..BASE },
-        ConvSpec { dilation_h: 0, ..BASE },
-        ConvSpec { dilation_w: u64::MAX, ..BASE },
+        with(base(), |axis| axis.taps = 0),
+        with(base(), |axis| axis.stride = 0),
+        with(base(), |axis| axis.pad = u64::MAX),
+        ConvSpec { in_c: u64::MAX, ..base() },
+        ConvSpec { batch: 1 << 40, out_c: 1 << 40, ..base() },
+        with(base(), |axis| axis.taps = 1 << 62),
+        with(base(), |axis| axis.dilation = 0),
+        with(base(), |axis| axis.dilation = u64::MAX),
+        ConvSpec { layout: Layout::ChannelsFirst, ..base() },
     ] {
-        assert!(conv2d(spec, None).is_err(), "{spec:?}");
-        assert!(conv2d_backprop_input(spec, None).is_err(), "{spec:?}");
-        assert!(conv2d_backprop_filter(spec).is_err(), "{spec:?}");
+        assert!(conv(spec, None).is_err(), "{spec:?}");
+        assert!(conv_backprop_input(spec, None).is_err(), "{spec:?}");
+        assert!(conv_backprop_filter(spec).is_err(), "{spec:?}");
     }
 }
 
@@ -289,14 +280,15 @@ fn relu(channels: u64, positive: bool, kept: bool) -> Epilogue {
 }
 
 /// Of a computation of `result` from so many numbers and so many others.
-fn check_epilogue(from: [u64; 2], result: [u64; 4], prepare: impl Fn(Isa, Option<Epilogue>) -> Result<Prepared>) {
-    let (x, w, bias) = (numbers(from[0], 1), numbers(from[1], 2), numbers(result[3], 3));
-    let len = count(result) as usize;
+fn check_epilogue(from: [u64; 2], result: Vec<u64>, prepare: impl Fn(Isa, Option<Epilogue>) -> Result<Prepared>) {
+    let channels = *result.last().unwrap();
+    let (x, w, bias) = (numbers(from[0], 1), numbers(from[1], 2), numbers(channels, 3));
+    let len = count(result.clone()) as usize;
     for isa in Isa::available() {
         let plain = run_both(&prepare(isa, None).unwrap(), &[&x, &w], len as u64);
         let expected: Vec<f32> = plain.iter().enumerate().map(|(at, value)| (value + bias[at % bias.len()]).max(0.0)).collect();
         for (positive, kept) in [(false, true), (true, true), (true, false)] {
-            let prepared = prepare(isa, Some(relu(result[3], positive, kept))).unwrap();
+            let prepared = prepare(isa, Some(relu(channels, positive, kept))).unwrap();
             let inputs = [testing::bytes(&x), testing::bytes(&w), testing::bytes(&bias)];
             let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
             let mut outputs = Vec::new();
@@ -322,19 +314,20 @@ fn check_epilogue(from: [u64; 2], result: [u64; 4], prepare: impl Fn(Isa, Option
 #[test]
 fn epilogues_are_applied_to_every_element_once() {
     for spec in [
-        BASE,
-        ConvSpec { out_c: 200, batch: 3, ..BASE },
-        ConvSpec { batch: 40, in_h: 24, in_w: 24, out_h: 24, out_w: 24, out_c: 64, ..BASE },
-        ConvSpec { in_c: 64, in_h: 30, in_w: 30, out_h: 15, out_w: 15, stride_h: 2, stride_w: 2, out_c: 500, ..BASE },
+        base(),
+        ConvSpec { out_c: 200, batch: 3, ..base() },
+        spec(40, 3, 64, &[same(24, 3, 1); 2]),
+        spec(1, 64, 500, &[same(30, 3, 2); 2]),
+        spec(2, 3, 200, &[same(4, 3, 1), same(9, 2, 2), same(8, 3, 1)]),
     ] {
         let [input, filter, output] = [spec.input(), spec.filter(), spec.output()].map(count);
-        check_epilogue([input, filter], spec.output(), |isa, epilogue| conv2d_on(isa, spec, epilogue));
-        check_epilogue([filter, output], spec.input(), |isa, epilogue| conv2d_backprop_input_on(isa, spec, epilogue));
+        check_epilogue([input, filter], spec.output(), |isa, epilogue| conv_on(isa, spec, epilogue));
+        check_epilogue([filter, output], spec.input(), |isa, epilogue| conv_backprop_input_on(isa, spec, epilogue));
     }
     for (channels, multiplier) in [(3, 1), (144, 1), (20, 2)] {
-        let spec = ConvSpec { batch: 5, in_h: 20, in_w: 20, out_h: 20, out_w: 20, in_c: channels, out_c: channels * multiplier, ..BASE };
-        let from = [count(spec.input()), spec.k_h * spec.k_w * spec.out_c];
-        check_epilogue(from, spec.output(), |isa, epilogue| depthwise_conv2d_on(isa, spec, epilogue));
+        let spec = spec(5, channels, channels * multiplier, &[same(20, 3, 1); 2]);
+        let from = [count(spec.input()), spec.taps() * spec.out_c];
+        check_epilogue(from, spec.output(), |isa, epilogue| depthwise_conv_on(isa, spec, epilogue));
     }
 }
 
@@ -342,53 +335,46 @@ fn epilogues_are_applied_to_every_element_once() {
 #[test]
 fn operands_of_an_epilogue_keep_their_places() {
     let mut builder = ExprBuilder::new();
-    let (conv, other) = (builder.input(DataType::Float).unwrap(), builder.input(DataType::Float).unwrap());
-    let sum = builder.binary(BinaryOp::Add, conv, other).unwrap();
-    let epilogue = Epilogue { expr: builder.finish(vec![sum]), operands: vec![BASE.output().to_vec()] };
-    let prepared = conv2d(BASE, Some(epilogue)).unwrap();
+    let (element, other) = (builder.input(DataType::Float).unwrap(), builder.input(DataType::Float).unwrap());
+    let sum = builder.binary(BinaryOp::Add, element, other).unwrap();
+    let epilogue = Epilogue { expr: builder.finish(vec![sum]), operands: vec![base().output()] };
+    let prepared = conv(base(), Some(epilogue)).unwrap();
     assert!(prepared.in_place.is_empty());
-    let (x, w, other) = (numbers(count(BASE.input()), 1), numbers(count(BASE.filter()), 2), numbers(count(BASE.output()), 3));
-    let plain = run_both(&conv2d(BASE, None).unwrap(), &[&x, &w], count(BASE.output()));
-    let got = run_both(&prepared, &[&x, &w, &other], count(BASE.output()));
+    let (x, w, other) = (numbers(count(base().input()), 1), numbers(count(base().filter()), 2), numbers(count(base().output()), 3));
+    let plain = run_both(&conv(base(), None).unwrap(), &[&x, &w], count(base().output()));
+    let got = run_both(&prepared, &[&x, &w, &other], count(base().output()));
     assert!(got.iter().zip(plain.iter().zip(&other)).all(|(got, (a, b))| *got == a + b));
 }
 
 #[test]
 fn epilogues_that_do_not_fit_are_refused() {
-    let mut epilogue = relu(BASE.out_c, false, true);
+    let mut epilogue = relu(base().out_c, false, true);
     epilogue.operands.clear();
-    assert!(conv2d(BASE, Some(epilogue)).is_err());
-    let mut epilogue = relu(BASE.out_c, false, true);
-    epilogue.operands[0] = vec![BASE.out_c + 1];
-    assert!(conv2d(BASE, Some(epilogue)).is_err());
+    assert!(conv(base(), Some(epilogue)).is_err());
+    let mut epilogue = relu(base().out_c, false, true);
+    epilogue.operands[0] = vec![base().out_c + 1];
+    assert!(conv(base(), Some(epilogue)).is_err());
 }
 
 fn pooled(spec: &ConvSpec) -> PoolSpec {
-    PoolSpec {
-        batch: spec.batch,
-        in_h: spec.out_h,
-        in_w: spec.out_w,
-        channels: spec.out_c,
-        out_h: spec.out_h.div_ceil(2),
-        out_w: spec.out_w.div_ceil(2),
-        k_h: 3,
-        k_w: 2,
-        stride_h: 2,
-        stride_w: 2,
-        pad_top: 1,
-        pad_left: 0,
-    }
+    let axis = |axis: &WindowAxis, taps, pad| WindowAxis {
+        size: axis.positions,
+        positions: axis.positions.div_ceil(2),
+        taps,
+        stride: 2,
+        dilation: 1,
+        pad,
+    };
+    let axes = Axes::new(&[axis(&spec.axes[0], 3, 1), axis(&spec.axes[1], 2, 0)]).unwrap();
+    PoolSpec { batch: spec.batch, channels: spec.out_c, axes, layout: Layout::ChannelsLast }
 }
 
 /// Results that are pooled at once, and results that are never made, give the bits of results that are made first.
 #[test]
 fn pooling_is_the_same_at_once() {
-    for spec in [
-        BASE,
-        ConvSpec { batch: 40, in_h: 24, in_w: 24, out_h: 24, out_w: 24, in_c: 3, out_c: 64, ..BASE },
-        ConvSpec { batch: 9, in_h: 5, in_w: 7, out_h: 5, out_w: 7, in_c: 20, out_c: 70, ..BASE },
-        ConvSpec { batch: 0, ..BASE },
-    ] {
+    for spec in
+        [base(), spec(40, 3, 64, &[same(24, 3, 1); 2]), spec(9, 20, 70, &[same(5, 3, 1), same(7, 3, 1)]), ConvSpec { batch: 0, ..base() }]
+    {
         let pool = pooled(&spec);
         let numbers = [count(spec.input()), count(spec.filter()), spec.out_c, count(pool.output())].map(|count| numbers(count, count));
         let [x, w, bias, g] = numbers.map(|numbers| testing::bytes(&numbers));
@@ -401,18 +387,19 @@ fn pooling_is_the_same_at_once() {
         };
         for isa in Isa::available() {
             let epilogue = || Some(relu(spec.out_c, false, true));
-            let conv = run(conv2d_on(isa, spec, epilogue()).unwrap(), &[&x, &w, &bias], &[made]);
-            let pooling = |positions| conv2d_pooled_on(isa, spec, epilogue(), Pooling { spec: pool, positions }).unwrap();
-            let expected = run(max_pool_on(isa, pool).unwrap(), &[&conv[0]], &[4 * left]);
+            let conv = run(conv_on(isa, spec, epilogue()).unwrap(), &[&x, &w, &bias], &[made]);
+            let pooling =
+                |positions| conv_pooled_on(isa, spec, epilogue(), Pooling { spec: pool, maxima: Maxima::First, positions }).unwrap();
+            let expected = run(max_pool_on(isa, pool, Maxima::First).unwrap(), &[&conv[0]], &[4 * left]);
             assert_eq!(run(pooling(Positions::None), &[&x, &w, &bias], &[4 * left]), expected, "{isa:?} {spec:?}");
             for positions in [Positions::All, Positions::Positive] {
                 let separate = max_pool_with_argmax_on(isa, pool, positions == Positions::Positive).unwrap();
                 let expected = run(separate, &[&conv[0]], &[4 * left, left]);
                 let got = run(pooling(positions), &[&x, &w, &bias], &[4 * left, left]);
                 assert_eq!(got, expected, "{isa:?} {spec:?} {positions:?}");
-                let Some((parts, unpooled)) = conv2d_backprop_filter_unpooled_on(isa, spec, pool).unwrap() else { continue };
+                let Some((parts, unpooled)) = conv_backprop_filter_unpooled_on(isa, spec, pool).unwrap() else { continue };
                 let grad = run(max_pool_grad_on(isa, pool).unwrap(), &[&got[1], &g], &[made]);
-                let (same_parts, prepared) = conv2d_backprop_filter_in_parts_on(isa, spec).unwrap();
+                let (same_parts, prepared) = conv_backprop_filter_in_parts_on(isa, spec).unwrap();
                 assert_eq!(parts, same_parts);
                 let size = 4 * (parts * count(spec.filter())) as usize;
                 let expected = run(prepared, &[&x, &grad[0]], &[size]);
@@ -424,12 +411,13 @@ fn pooling_is_the_same_at_once() {
 
 #[test]
 fn pooling_at_once_has_to_fit() {
-    let spec = ConvSpec { batch: 40, in_h: 24, in_w: 24, out_h: 24, out_w: 24, in_c: 3, out_c: 64, ..BASE };
+    let spec = spec(40, 3, 64, &[same(24, 3, 1); 2]);
     let pool = pooled(&spec);
-    assert!(conv2d_backprop_filter_unpooled(spec, pool).unwrap().is_some());
-    let other = PoolSpec { in_h: 23, ..pool };
-    assert!(conv2d_backprop_filter_unpooled(spec, other).is_err());
-    assert!(conv2d_pooled(spec, None, Pooling { spec: other, positions: Positions::None }).is_err());
+    assert!(conv_backprop_filter_unpooled(spec, pool).unwrap().is_some());
+    let mut other = pool;
+    other.axes[0].size = 23;
+    assert!(conv_backprop_filter_unpooled(spec, other).is_err());
+    assert!(conv_pooled(spec, None, Pooling { spec: other, maxima: Maxima::First, positions: Positions::None }).is_err());
     let several = Some(relu(64, true, true));
-    assert!(conv2d_pooled(spec, several, Pooling { spec: pool, positions: Positions::None }).is_err());
+    assert!(conv_pooled(spec, several, Pooling { spec: pool, maxima: Maxima::First, positions: Positions::None }).is_err());
 }

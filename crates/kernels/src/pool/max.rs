@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
-use plimsoll_request::pool::{ArgMax, PoolSpec, Pooling, Positions};
+use plimsoll_request::pool::{ArgMax, Maxima, PoolSpec, Pooling, Positions};
 
-use super::{Check, Sizes};
+use super::{Check, Sizes, deep, every};
 use crate::conv::{GROUP, get, groups, put};
 use crate::cut::{Cut, elements};
 use crate::simd::{Isa, Vectorised};
@@ -37,9 +37,9 @@ impl PoolImages {
         // SAFETY: the caller's promise.
         unsafe {
             match self.kept {
-                None => self.isa.run(self.find::<u8, false>(images, input, output, None)),
-                Some(ArgMax::U8) => self.isa.run(self.find::<u8, true>(images, input, output, positions)),
-                Some(ArgMax::U32) => self.isa.run(self.find::<u32, true>(images, input, output, positions)),
+                None => self.find::<u8, false>(images, input, output, None).run(self.isa),
+                Some(ArgMax::U8) => self.find::<u8, true>(images, input, output, positions).run(self.isa),
+                Some(ArgMax::U32) => self.find::<u32, true>(images, input, output, positions).run(self.isa),
             }
         }
     }
@@ -51,9 +51,10 @@ impl PoolImages {
         output: *mut f32,
         positions: Option<*mut u8>,
     ) -> Find<I, KEPT> {
+        let rows = self.sizes.z.positions * self.sizes.y.positions;
         Find {
             sizes: self.sizes,
-            rows: images.start * self.sizes.y.positions..images.end * self.sizes.y.positions,
+            rows: images.start * rows..images.end * rows,
             channels: 0..self.sizes.channels,
             input,
             output: Some(output),
@@ -91,8 +92,8 @@ impl UnpoolRows {
         // SAFETY: the caller's promise.
         unsafe {
             match self.kept {
-                ArgMax::U8 => self.isa.run(self.gather::<u8>(rows, positions, grad, to)),
-                ArgMax::U32 => self.isa.run(self.gather::<u32>(rows, positions, grad, to)),
+                ArgMax::U8 => self.gather::<u8>(rows, positions, grad, to).run(self.isa),
+                ArgMax::U32 => self.gather::<u32>(rows, positions, grad, to).run(self.isa),
             }
         }
     }
@@ -103,20 +104,23 @@ impl UnpoolRows {
     }
 }
 
-/// `MaxPool` of floats. Arguments: input, output. NaN does not count; a window without anything else is the lowest float.
+/// `MaxPool` and `MaxPool3D` of floats. Arguments: input, output.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for sizes that make no sense or that no memory holds.
-pub fn max_pool(spec: PoolSpec) -> Result<Prepared> {
-    max_pool_on(Isa::best(), spec)
+pub fn max_pool(spec: PoolSpec, maxima: Maxima) -> Result<Prepared> {
+    max_pool_on(Isa::best(), spec, maxima)
 }
 
 /// As [`max_pool`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
 /// As [`max_pool`].
-pub fn max_pool_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
-    forward::<u8, false>(isa, spec, false)
+pub fn max_pool_on(isa: Isa, spec: PoolSpec, maxima: Maxima) -> Result<Prepared> {
+    match maxima {
+        Maxima::First => forward::<u8, false>(isa, spec, false),
+        Maxima::Every => every::forward(isa, spec.check()?),
+    }
 }
 
 /// As [`max_pool`], with where in each window the maximum is, as [`ArgMax::of`] says: the first of equal ones, row by row. A NaN
@@ -155,8 +159,7 @@ pub fn max_pool_grad(spec: PoolSpec) -> Result<Prepared> {
 /// As [`max_pool`].
 pub fn max_pool_grad_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
     let sizes = spec.check()?;
-    let row = sizes.x.size as u64 * spec.channels * 4;
-    let cut = Cut::new(sizes.batch * sizes.y.size, 2 * row, 1);
+    let cut = Cut::new(sizes.rows().1, 2 * sizes.row(sizes.x.size), 1);
     let (inputs, outputs) = sizes.totals();
     let kernel: Arc<dyn CpuKernel> = match ArgMax::of(&spec) {
         ArgMax::U8 => Arc::new(Gradient::<u8> { sizes, cut, isa, marker: PhantomData }),
@@ -166,23 +169,26 @@ pub fn max_pool_grad_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
     Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel })
 }
 
-/// `MaxPoolGrad`: finds the maxima again, the first of equal ones, as TensorFlow does on CPUs. Arguments: input, output (which is
-/// not read), gradient by the output, gradient by the input.
+/// `MaxPoolGrad` and `MaxPool3DGrad`. Where the first maximum has the gradient it is found again, as TensorFlow does on CPUs, and the
+/// output is not read. Arguments: input, output, gradient by the output, gradient by the input.
 ///
 /// # Errors
 /// As [`max_pool`].
-pub fn max_pool_grad_of_input(spec: PoolSpec) -> Result<Prepared> {
-    max_pool_grad_of_input_on(Isa::best(), spec)
+pub fn max_pool_grad_of_input(spec: PoolSpec, maxima: Maxima) -> Result<Prepared> {
+    max_pool_grad_of_input_on(Isa::best(), spec, maxima)
 }
 
 /// As [`max_pool_grad_of_input`], with the code for that instruction set. It runs where the processor has it.
 ///
 /// # Errors
 /// As [`max_pool`].
-pub fn max_pool_grad_of_input_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
+pub fn max_pool_grad_of_input_on(isa: Isa, spec: PoolSpec, maxima: Maxima) -> Result<Prepared> {
     let sizes = spec.check()?;
+    if maxima == Maxima::Every {
+        return every::gradient(isa, sizes);
+    }
     // A piece is an image with some channels, whose positions are kept in scratch.
-    let positions = (spec.out_h * spec.out_w) as usize;
+    let positions = sizes.z.positions * sizes.y.positions * sizes.x.positions;
     let whole = sizes.channels * positions <= 1 << 16 || sizes.batch >= 16;
     let block = if whole { sizes.channels.max(1) } else { 64.min(sizes.channels.max(1)) };
     let blocks = sizes.channels.div_ceil(block).max(1);
@@ -201,11 +207,10 @@ pub fn max_pool_grad_of_input_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
 
 fn forward<I: Index, const KEPT: bool>(isa: Isa, spec: PoolSpec, positive: bool) -> Result<Prepared> {
     let sizes = spec.check()?;
-    let row = sizes.x.positions as u64 * spec.channels * 4;
-    let cut = Cut::new(sizes.batch * sizes.y.positions, row * (1 + spec.stride_h * spec.stride_w), 1);
+    let cut = Cut::new(sizes.rows().0, sizes.row(sizes.x.positions) * (1 + sizes.strides), 1);
     let (inputs, outputs) = sizes.totals();
     let cost = Cost { flops: sizes.flops(), bytes: 4.0 * inputs + (4.0 + if KEPT { size_of::<I>() as f64 } else { 0.0 }) * outputs };
-    let kernel = Maxima::<I, KEPT> { sizes, cut, positive, isa, marker: PhantomData };
+    let kernel = MaxPool::<I, KEPT> { sizes, cut, positive, isa, marker: PhantomData };
     Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel: Arc::new(kernel) })
 }
 
@@ -238,7 +243,7 @@ impl Index for u32 {
 }
 
 #[derive(Debug)]
-struct Maxima<I, const KEPT: bool> {
+struct MaxPool<I, const KEPT: bool> {
     sizes: Sizes,
     cut: Cut,
     positive: bool,
@@ -246,7 +251,7 @@ struct Maxima<I, const KEPT: bool> {
     marker: PhantomData<fn(I)>,
 }
 
-impl<I: Index, const KEPT: bool> CpuKernel for Maxima<I, KEPT> {
+impl<I: Index, const KEPT: bool> CpuKernel for MaxPool<I, KEPT> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let find = Find::<I, KEPT> {
             sizes: self.sizes,
@@ -258,7 +263,7 @@ impl<I: Index, const KEPT: bool> CpuKernel for Maxima<I, KEPT> {
             positive: self.positive,
         };
         // SAFETY: the instruction set was asked for when the kernel was prepared; the arguments are the caller's promise.
-        unsafe { self.isa.run(find) };
+        unsafe { find.run(self.isa) };
         Ok(())
     }
 }
@@ -277,54 +282,71 @@ struct Find<I, const KEPT: bool> {
     positive: bool,
 }
 
-impl<I: Index, const KEPT: bool> Vectorised for Find<I, KEPT> {
+impl<I: Index, const KEPT: bool> Find<I, KEPT> {
+    /// # Safety
+    /// The processor has the instruction set; the pointers are as said.
+    unsafe fn run(self, isa: Isa) {
+        // SAFETY: the caller's promise.
+        unsafe { deep!(self.sizes, DEEP => isa.run(Deep::<_, DEEP>(self))) }
+    }
+}
+
+/// Work that knows whether there are planes.
+struct Deep<W, const DEEP: bool>(W);
+
+impl<I: Index, const KEPT: bool, const DEEP: bool> Vectorised for Deep<Find<I, KEPT>, DEEP> {
     type Output = ();
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Sizes { channels, y, x, .. } = self.sizes;
-        for row in self.rows.clone() {
-            let (image, taps_y) = (row / y.positions, y.taps_at(row % y.positions));
-            let top = (image * y.size) as isize + y.start(row % y.positions);
+        let work = self.0;
+        let Sizes { channels, z, y, x, .. } = work.sizes;
+        for row in work.rows.clone() {
+            let [image, plane, line] = work.sizes.place::<DEEP>(row, z.positions, y.positions);
+            let (taps_z, taps_y, y_start) = (work.sizes.planes_at::<DEEP>(plane), y.taps_at(line), y.start(line));
+            let front = (image * z.size) as isize + work.sizes.plane_start::<DEEP>(plane);
             for column in 0..x.positions {
                 let (taps_x, left) = (x.taps_at(column), x.start(column));
                 let position = row * x.positions + column;
-                for (channel, count) in groups(self.channels.clone()) {
+                for (channel, count) in groups(work.channels.clone()) {
                     // A NaN is no maximum, but as the first element it stays the place.
                     let (mut most, mut best, mut place) = ([f32::MIN; GROUP], [f32::MIN; GROUP], [0u32; GROUP]);
                     let mut first = true;
-                    for tap_y in taps_y.clone() {
-                        let line = (top + tap_y as isize) * x.size as isize + left;
-                        for tap_x in taps_x.clone() {
-                            let at = (line + tap_x as isize) as usize * channels + channel;
-                            // SAFETY: the taps lie on the input.
-                            let values = unsafe { get(self.input.add(at), count, 0.0) };
-                            for lane in 0..GROUP {
-                                most[lane] = if values[lane] > most[lane] { values[lane] } else { most[lane] };
+                    for tap_z in taps_z.clone() {
+                        let top = (front + tap_z as isize) * y.size as isize + y_start;
+                        for tap_y in taps_y.clone() {
+                            let line = (top + tap_y as isize) * x.size as isize + left;
+                            for tap_x in taps_x.clone() {
+                                let at = (line + tap_x as isize) as usize * channels + channel;
+                                // SAFETY: the taps lie on the input.
+                                let values = unsafe { get(work.input.add(at), count, 0.0) };
+                                for lane in 0..GROUP {
+                                    most[lane] = if values[lane] > most[lane] { values[lane] } else { most[lane] };
+                                }
+                                if !KEPT {
+                                    continue;
+                                }
+                                let number = ((tap_z * y.taps + tap_y) * x.taps + tap_x) as u32;
+                                for lane in 0..GROUP {
+                                    let better = values[lane] > best[lane] || first;
+                                    best[lane] = if better { values[lane] } else { best[lane] };
+                                    place[lane] = if better { number } else { place[lane] };
+                                }
+                                first = false;
                             }
-                            if !KEPT {
-                                continue;
-                            }
-                            let number = (tap_y * x.taps + tap_x) as u32;
-                            for lane in 0..GROUP {
-                                let better = values[lane] > best[lane] || first;
-                                best[lane] = if better { values[lane] } else { best[lane] };
-                                place[lane] = if better { number } else { place[lane] };
-                            }
-                            first = false;
                         }
                     }
-                    if KEPT && self.positive {
+                    if KEPT && work.positive {
                         for lane in 0..GROUP {
                             place[lane] = if best[lane] > 0.0 { place[lane] } else { u32::MAX };
                         }
                     }
                     // SAFETY: the results of these rows and channels are this call's.
                     unsafe {
-                        if let Some(output) = self.output {
+                        if let Some(output) = work.output {
                             put(output.add(position * channels + channel), count, most);
                         }
-                        if let Some((kept, distance)) = self.kept {
+                        if let Some((kept, distance)) = work.kept {
                             put(kept.wrapping_add(position * distance + channel), count, place.map(I::from_u32));
                         }
                     }
@@ -353,8 +375,8 @@ impl<I: Index> CpuKernel for Gradient<I> {
             grad: args.pointers[1].cast(),
             to: args.pointers[2].cast(),
         };
-        // SAFETY: as in `Maxima`.
-        unsafe { self.isa.run(gather) };
+        // SAFETY: as in `MaxPool`.
+        unsafe { gather.run(self.isa) };
         Ok(())
     }
 }
@@ -373,36 +395,49 @@ struct Gather<I> {
     to: *mut f32,
 }
 
-impl<I: Index> Vectorised for Gather<I> {
+impl<I: Index> Gather<I> {
+    /// # Safety
+    /// The processor has the instruction set; the pointers are as said.
+    unsafe fn run(self, isa: Isa) {
+        // SAFETY: the caller's promise.
+        unsafe { deep!(self.sizes, DEEP => isa.run(Deep::<_, DEEP>(self))) }
+    }
+}
+
+impl<I: Index, const DEEP: bool> Vectorised for Deep<Gather<I>, DEEP> {
     type Output = ();
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Sizes { channels, y, x, .. } = self.sizes;
-        for row in self.rows.clone() {
-            let (image, line) = (row / y.size, row % y.size);
-            let windows_y = y.positions_over(line);
+        let work = self.0;
+        let Sizes { channels, z, y, x, .. } = work.sizes;
+        for row in work.rows.clone() {
+            let [image, plane, line] = work.sizes.place::<DEEP>(row, z.size, y.size);
+            let (windows_z, windows_y) = (work.sizes.planes_over::<DEEP>(plane), y.positions_over(line));
             for column in 0..x.size {
                 let windows_x = x.positions_over(column);
-                for (channel, count) in groups(self.channels.clone()) {
+                for (channel, count) in groups(work.channels.clone()) {
                     let mut sum = [0f32; GROUP];
-                    for window_y in windows_y.clone() {
-                        let tap_y = (line as isize - y.start(window_y)) as usize;
-                        for window_x in windows_x.clone() {
-                            let number = (tap_y * x.taps) as isize + column as isize - x.start(window_x);
-                            let window = (image * y.positions + window_y) * x.positions + window_x;
-                            // SAFETY: the window is one of the result's.
-                            let (kept, grad) = unsafe {
-                                let kept = self.kept.wrapping_add(window * self.kept_distance + channel);
-                                (get(kept, count, I::default()), get(self.grad.add(window * channels + channel), count, 0.0))
-                            };
-                            for lane in 0..GROUP {
-                                sum[lane] += if kept[lane].to_u32() == number as u32 { grad[lane] } else { 0.0 };
+                    for window_z in windows_z.clone() {
+                        let tap_z = (plane as isize - work.sizes.plane_start::<DEEP>(window_z)) as usize;
+                        for window_y in windows_y.clone() {
+                            let tap_y = (line as isize - y.start(window_y)) as usize;
+                            for window_x in windows_x.clone() {
+                                let number = ((tap_z * y.taps + tap_y) * x.taps) as isize + column as isize - x.start(window_x);
+                                let window = ((image * z.positions + window_z) * y.positions + window_y) * x.positions + window_x;
+                                // SAFETY: the window is one of the result's.
+                                let (kept, grad) = unsafe {
+                                    let kept = work.kept.wrapping_add(window * work.kept_distance + channel);
+                                    (get(kept, count, I::default()), get(work.grad.add(window * channels + channel), count, 0.0))
+                                };
+                                for lane in 0..GROUP {
+                                    sum[lane] += if kept[lane].to_u32() == number as u32 { grad[lane] } else { 0.0 };
+                                }
                             }
                         }
                     }
                     // SAFETY: the elements of these rows and channels are this call's.
-                    unsafe { put(self.to.add((row * x.size + column) * channels + channel), count, sum) };
+                    unsafe { put(work.to.add((row * x.size + column) * channels + channel), count, sum) };
                 }
             }
         }
@@ -421,19 +456,20 @@ struct AnewGradient<I> {
 
 impl<I: Index> CpuKernel for AnewGradient<I> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
-        let Sizes { batch, channels, y, x } = self.sizes;
+        let Sizes { batch, channels, z, y, x, .. } = self.sizes;
         if batch == 0 {
             return Ok(());
         }
         for chunk in chunks {
             let (image, block) = (chunk as usize / self.blocks, chunk as usize % self.blocks);
             let block = block * self.block..((block + 1) * self.block).min(channels);
-            let windows = image * y.positions * x.positions;
+            let (out_rows, in_rows) = (z.positions * y.positions, z.size * y.size);
+            let windows = image * out_rows * x.positions;
             // Positions lie in scratch as if those of all images and channels began before it.
             let kept = args.worker.cast::<I>().wrapping_sub(windows * self.block + block.start);
             let find = Find::<I, true> {
                 sizes: self.sizes,
-                rows: image * y.positions..(image + 1) * y.positions,
+                rows: image * out_rows..(image + 1) * out_rows,
                 channels: block.clone(),
                 input: args.pointers[0].cast(),
                 output: None,
@@ -442,17 +478,17 @@ impl<I: Index> CpuKernel for AnewGradient<I> {
             };
             let gather = Gather::<I> {
                 sizes: self.sizes,
-                rows: image * y.size..(image + 1) * y.size,
+                rows: image * in_rows..(image + 1) * in_rows,
                 channels: block,
                 kept,
                 kept_distance: self.block,
                 grad: args.pointers[2].cast(),
                 to: args.pointers[3].cast(),
             };
-            // SAFETY: as in `Maxima`; scratch has room for the positions of an image and a block.
+            // SAFETY: as in `MaxPool`; scratch has room for the positions of an image and a block.
             unsafe {
-                self.isa.run(find);
-                self.isa.run(gather);
+                find.run(self.isa);
+                gather.run(self.isa);
             }
         }
         Ok(())

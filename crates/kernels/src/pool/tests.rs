@@ -1,6 +1,5 @@
 //! Tests of pooling against plain loops and against values recorded from TensorFlow.
 
-use plimsoll_request::pool::ArgMax;
 use std::ops::Range;
 
 use plimsoll_device::Prepared;
@@ -9,6 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::simd::Isa;
 use crate::testing;
+use plimsoll_request::pool::{ArgMax, Maxima};
+use plimsoll_request::window::Axes;
 
 /// Few different numbers, so that there are ties.
 fn numbers(count: u64, seed: u64) -> Vec<f32> {
@@ -35,21 +36,25 @@ fn run(prepared: &Prepared, inputs: &[&[u8]], sizes: &[usize]) -> Vec<Vec<u8>> {
 
 /// For each result its window's elements: position in the window, and index of the input.
 fn windows(spec: &PoolSpec) -> Vec<Vec<(u32, usize)>> {
+    let axes = spec.axes.filled();
+    let boxed = |sizes: [u64; 3]| {
+        let all = (0..sizes[0]).flat_map(move |z| (0..sizes[1]).map(move |y| (z, y)));
+        all.flat_map(move |(z, y)| (0..sizes[2]).map(move |x| [z, y, x]))
+    };
+    let index = |at: [u64; 3], sizes: [u64; 3]| (at[0] * sizes[1] + at[1]) * sizes[2] + at[2];
+    let (sizes, taps) = (axes.map(|axis| axis.size), axes.map(|axis| axis.taps));
     let mut all = Vec::new();
-    for n in 0..spec.batch {
-        for (oy, ox) in (0..spec.out_h).flat_map(|y| (0..spec.out_w).map(move |x| (y, x))) {
-            for c in 0..spec.channels {
-                let mut window = Vec::new();
-                for (ky, kx) in (0..spec.k_h).flat_map(|y| (0..spec.k_w).map(move |x| (y, x))) {
-                    let iy = (oy * spec.stride_h + ky).wrapping_sub(spec.pad_top);
-                    let ix = (ox * spec.stride_w + kx).wrapping_sub(spec.pad_left);
-                    if iy < spec.in_h && ix < spec.in_w {
-                        let index = ((n * spec.in_h + iy) * spec.in_w + ix) * spec.channels + c;
-                        window.push(((ky * spec.k_w + kx) as u32, index as usize));
-                    }
+    for (n, position) in (0..spec.batch).flat_map(|n| boxed(axes.map(|axis| axis.positions)).map(move |position| (n, position))) {
+        for c in 0..spec.channels {
+            let mut window = Vec::new();
+            for tap in boxed(taps) {
+                let seen = [0, 1, 2].map(|at| (position[at] * axes[at].stride + tap[at]).wrapping_sub(axes[at].pad));
+                if (0..3).all(|at| seen[at] < sizes[at]) {
+                    let at = (n * sizes.iter().product::<u64>() + index(seen, sizes)) * spec.channels + c;
+                    window.push((index(tap, taps) as u32, at as usize));
                 }
-                all.push(window);
             }
+            all.push(window);
         }
     }
     all
@@ -60,7 +65,7 @@ fn check(spec: &PoolSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
     let (x, g) = (numbers(ins, seed), numbers(outs, seed ^ 5));
     let windows = windows(spec);
     let (mut max, mut place, mut average) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut max_grad, mut average_grad) = (vec![0f32; x.len()], vec![0f32; x.len()]);
+    let (mut max_grad, mut every_grad, mut average_grad) = (vec![0f32; x.len()], vec![0f32; x.len()], vec![0f32; x.len()]);
     for (window, grad) in windows.iter().zip(&g) {
         let mut best = window.first().copied();
         for (number, index) in window {
@@ -75,6 +80,9 @@ fn check(spec: &PoolSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
             max_grad[best.1] += grad;
         }
         for (_, index) in window {
+            if best.is_some_and(|best| x[best.1] == x[*index]) {
+                every_grad[*index] += grad;
+            }
             average_grad[*index] += 1.0 / window.len() as f32 * grad;
         }
     }
@@ -84,7 +92,7 @@ fn check(spec: &PoolSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
     for isa in Isa::available() {
         let what = format!("{isa:?} {spec:?}");
         let floats = |bytes: &[u8]| testing::values::<f32>(bytes);
-        let plain = run(&max_pool_on(isa, *spec).unwrap(), &[&x_bytes], &[out_size]);
+        let plain = run(&max_pool_on(isa, *spec, Maxima::First).unwrap(), &[&x_bytes], &[out_size]);
         prop_assert_eq!(&floats(&plain[0]), &max, "{}", what);
         let kept = run(&max_pool_with_argmax_on(isa, *spec, false).unwrap(), &[&x_bytes], &[out_size, kept_size]);
         prop_assert_eq!(&kept[0], &plain[0], "{}", what);
@@ -100,8 +108,14 @@ fn check(spec: &PoolSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
         let masked = run(&max_pool_grad_on(isa, *spec).unwrap(), &[&positive[1], &g_bytes], &[in_size]);
         let expected: Vec<f32> = x.iter().zip(&max_grad).map(|(x, grad)| if *x > 0.0 { *grad } else { 0.0 }).collect();
         prop_assert_eq!(&floats(&masked[0]), &expected, "{}", what);
-        let anew = run(&max_pool_grad_of_input_on(isa, *spec).unwrap(), &[&x_bytes, &plain[0], &g_bytes], &[in_size]);
+        let anew = run(&max_pool_grad_of_input_on(isa, *spec, Maxima::First).unwrap(), &[&x_bytes, &plain[0], &g_bytes], &[in_size]);
         prop_assert_eq!(&anew[0], &grad[0], "{}", what);
+        if windows.iter().all(|window| !window.is_empty()) {
+            let every = run(&max_pool_on(isa, *spec, Maxima::Every).unwrap(), &[&x_bytes], &[out_size]);
+            prop_assert_eq!(&every[0], &plain[0], "{}", what);
+        }
+        let every = run(&max_pool_grad_of_input_on(isa, *spec, Maxima::Every).unwrap(), &[&x_bytes, &plain[0], &g_bytes], &[in_size]);
+        prop_assert_eq!(&floats(&every[0]), &every_grad, "{}", what);
         let mean = run(&avg_pool_on(isa, *spec).unwrap(), &[&x_bytes], &[out_size]);
         prop_assert_eq!(&floats(&mean[0]), &average, "{}", what);
         let grad = run(&avg_pool_grad_on(isa, *spec).unwrap(), &[&g_bytes], &[in_size]);
@@ -113,28 +127,28 @@ fn check(spec: &PoolSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
 }
 
 fn specs() -> impl Strategy<Value = PoolSpec> {
-    let axis = || (0..14u64, 1..5u64, 1..4u64, 0..3u64, 0..3u64);
-    (prop_oneof![Just(1u64), 0..4u64], axis(), axis(), prop_oneof![1..6u64, Just(16), 15..40u64, Just(67)]).prop_map(
-        |(batch, y, x, channels)| {
-            let out = |(size, taps, stride, pad, after): (u64, u64, u64, u64, u64)| {
-                (size + pad + after).checked_sub(taps).map_or(0, |room| room / stride + 1)
-            };
-            PoolSpec {
-                batch,
-                in_h: y.0,
-                in_w: x.0,
-                channels,
-                out_h: out(y),
-                out_w: out(x),
-                k_h: y.1,
-                k_w: x.1,
-                stride_h: y.2,
-                stride_w: x.2,
-                pad_top: y.3,
-                pad_left: x.3,
-            }
-        },
-    )
+    let axis = (0..14u64, 1..5u64, 1..4u64, 0..3u64, 0..3u64).prop_map(|(size, taps, stride, pad, after)| {
+        let positions = (size + pad + after).checked_sub(taps).map_or(0, |room| room / stride + 1);
+        WindowAxis { size, positions, taps, stride, dilation: 1, pad }
+    });
+    let axes = proptest::collection::vec(axis, 1..=3).prop_map(|mut axes| {
+        // Planes cost much, and few say all.
+        if let [planes, _, _] = &mut axes[..] {
+            (planes.size, planes.positions) = (planes.size.min(5), planes.positions.min(3));
+        }
+        axes
+    });
+    let channels = prop_oneof![1..6u64, Just(16), 15..40u64, Just(67)];
+    (prop_oneof![Just(1u64), 0..4u64], axes, channels).prop_map(|(batch, axes, channels)| spec(batch, channels, &axes))
+}
+
+fn spec(batch: u64, channels: u64, axes: &[WindowAxis]) -> PoolSpec {
+    PoolSpec { batch, channels, axes: Axes::new(axes).unwrap(), layout: Layout::ChannelsLast }
+}
+
+/// An axis without padding.
+fn valid(size: u64, taps: u64, stride: u64) -> WindowAxis {
+    WindowAxis { size, positions: (size - taps) / stride + 1, taps, stride, dilation: 1, pad: 0 }
 }
 
 proptest! {
@@ -146,55 +160,60 @@ proptest! {
     }
 }
 
-const BASE: PoolSpec = PoolSpec {
-    batch: 2,
-    in_h: 24,
-    in_w: 24,
-    channels: 64,
-    out_h: 12,
-    out_w: 12,
-    k_h: 3,
-    k_w: 3,
-    stride_h: 2,
-    stride_w: 2,
-    pad_top: 0,
-    pad_left: 0,
-};
+fn base() -> PoolSpec {
+    spec(2, 64, &[WindowAxis { positions: 12, ..valid(24, 3, 2) }; 2])
+}
 
 #[test]
 fn large_windows_and_many_pieces() {
-    check(&BASE, 1).unwrap();
-    check(&PoolSpec { batch: 20, channels: 33, ..BASE }, 2).unwrap();
-    check(&PoolSpec { k_h: 17, k_w: 15, out_h: 1, out_w: 1, channels: 5, ..BASE }, 5).unwrap();
-    check(&PoolSpec { k_h: 17, k_w: 16, out_h: 1, out_w: 1, channels: 5, ..BASE }, 3).unwrap();
-    check(&PoolSpec { batch: 1, in_h: 30, in_w: 30, out_h: 15, out_w: 15, k_h: 2, k_w: 2, channels: 330, ..BASE }, 4).unwrap();
+    check(&base(), 1).unwrap();
+    check(&PoolSpec { batch: 20, channels: 33, ..base() }, 2).unwrap();
+    check(&spec(2, 5, &[valid(24, 17, 8), valid(24, 15, 16)]), 5).unwrap();
+    check(&spec(2, 5, &[valid(24, 17, 8), valid(24, 16, 16)]), 3).unwrap();
+    check(&spec(1, 330, &[valid(30, 2, 2); 2]), 4).unwrap();
+    check(&spec(2, 20, &[valid(8, 3, 2), valid(30, 2, 2), valid(31, 2, 1)]), 6).unwrap();
+    check(&spec(1, 2, &[valid(7, 7, 1), valid(7, 7, 1), valid(8, 7, 1)]), 7).unwrap();
 }
 
 /// As TensorFlow 2.21 does it.
 #[test]
 fn not_a_number_is_no_maximum_but_a_place() {
-    let spec = PoolSpec { batch: 1, in_h: 1, in_w: 6, channels: 1, out_h: 1, out_w: 3, k_h: 1, k_w: 2, ..BASE };
+    let spec = spec(1, 1, &[valid(1, 1, 1), valid(6, 2, 2)]);
     let x = [f32::NAN, 1.0, 1.0, f32::NAN, f32::NAN, f32::NAN];
-    assert_eq!(testing::run_one::<f32>(&max_pool(spec).unwrap(), &[&x], 3).unwrap(), [1.0, 1.0, f32::MIN]);
-    let grad = max_pool_grad_of_input(spec).unwrap();
+    assert_eq!(testing::run_one::<f32>(&max_pool(spec, Maxima::First).unwrap(), &[&x], 3).unwrap(), [1.0, 1.0, f32::MIN]);
+    let grad = max_pool_grad_of_input(spec, Maxima::First).unwrap();
     assert_eq!(testing::run_one::<f32>(&grad, &[&x, &[0.0; 3], &[1.0; 3]], 6).unwrap(), [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]);
     let kept = run(&max_pool_with_argmax(spec, true).unwrap(), &[&testing::bytes(&x)], &[12, 3]);
     assert_eq!(kept[1], [0xFF, 0, 0xFF]);
+    // MaxPool3D.
+    let most = testing::run_one::<f32>(&max_pool(spec, Maxima::Every).unwrap(), &[&x], 3).unwrap();
+    assert!(most[0] == 1.0 && most[1].is_nan() && most[2].is_nan());
+    let grad = max_pool_grad_of_input(spec, Maxima::Every).unwrap();
+    assert_eq!(testing::run_one::<f32>(&grad, &[&x, &most, &[1.0; 3]], 6).unwrap(), [0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
 }
 
 #[test]
 fn sizes_that_make_no_sense_are_refused() {
+    let with = |change: fn(&mut WindowAxis)| {
+        let mut spec = base();
+        change(&mut spec.axes[1]);
+        spec
+    };
     for spec in [
-        PoolSpec { k_h: 0, ..BASE },
-        PoolSpec { stride_w: 0, ..BASE },
-        PoolSpec { pad_left: u64::MAX, ..BASE },
-        PoolSpec { channels: 1 << 60, ..BASE },
-        PoolSpec { k_w: u64::MAX, ..BASE },
+        with(|axis| axis.taps = 0),
+        with(|axis| axis.stride = 0),
+        with(|axis| axis.pad = u64::MAX),
+        with(|axis| axis.dilation = 2),
+        PoolSpec { channels: 1 << 60, ..base() },
+        with(|axis| axis.taps = u64::MAX),
+        PoolSpec { layout: Layout::ChannelsFirst, ..base() },
     ] {
-        assert!(max_pool(spec).is_err(), "{spec:?}");
+        for maxima in [Maxima::First, Maxima::Every] {
+            assert!(max_pool(spec, maxima).is_err(), "{spec:?}");
+            assert!(max_pool_grad_of_input(spec, maxima).is_err(), "{spec:?}");
+        }
         assert!(max_pool_with_argmax(spec, false).is_err(), "{spec:?}");
         assert!(max_pool_grad(spec).is_err(), "{spec:?}");
-        assert!(max_pool_grad_of_input(spec).is_err(), "{spec:?}");
         assert!(avg_pool(spec).is_err(), "{spec:?}");
         assert!(avg_pool_grad(spec).is_err(), "{spec:?}");
     }

@@ -5,7 +5,7 @@ use crate::OpRules;
 pub mod activation;
 pub mod avg_pool;
 pub mod bias;
-pub mod conv2d;
+pub mod conv;
 pub mod cross_entropy;
 pub mod depthwise_conv2d;
 pub mod fused_batch_norm;
@@ -22,7 +22,7 @@ pub const RULES: &[&[OpRules]] = &[
     activation::RULES,
     avg_pool::RULES,
     bias::RULES,
-    conv2d::RULES,
+    conv::RULES,
     cross_entropy::RULES,
     depthwise_conv2d::RULES,
     fused_batch_norm::RULES,

@@ -1,18 +1,18 @@
-//! The common part of MaxPool and AvgPool: the window's size, and the shapes that follow.
+//! The common part of poolings: the window's size, and the shapes that follow.
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{Attrs, AttrsExt, PartialShape};
-use plimsoll_request::pool::PoolSpec;
+use plimsoll_request::pool::{Maxima, PoolSpec};
 
-use super::window::{Window, complete, four, require_floats};
+use super::window::{Images, Window, require_floats};
 use crate::KernelCx;
 
 /// A pooling window.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pool {
-    window: Window,
-    /// Rows and columns; above 0.
-    size: [u64; 2],
+    pub(crate) window: Window,
+    /// Along each axis; above 0.
+    taps: Vec<u64>,
 }
 
 impl Pool {
@@ -21,51 +21,57 @@ impl Pool {
     /// # Errors
     /// As [`Window::of`]; INVALID_ARGUMENT for empty windows, UNIMPLEMENTED for windows over images or channels.
     pub(crate) fn of(op: &str, attrs: &Attrs) -> Result<Pool> {
-        let size = four(op, "ksize", &attrs.list("ksize")?.ints)?;
-        if let Some(empty) = size.iter().find(|size| **size <= 0) {
+        let window = Window::of(op, attrs)?;
+        let size = window.each(op, "ksize", &attrs.list("ksize")?.ints)?;
+        let all = size.shape(window.layout);
+        if let Some(empty) = all.iter().find(|size| **size <= 0) {
             return Err(Error::invalid_argument(if op.starts_with("Avg") {
                 format!("ksize must be a positive int32 value, got:{empty}")
             } else {
-                let [a, b, c, d] = size;
-                format!("Sliding window ksize must be positive. The specified or inferred ksize is: {a},{b},{c},{d}")
+                let all: Vec<String> = all.iter().map(i64::to_string).collect();
+                format!("Sliding window ksize must be positive. The specified or inferred ksize is: {}", all.join(","))
             }));
         }
-        if size[0] != 1 {
+        if size.batch != 1 {
             return Err(Error::unimplemented("Pooling is not yet supported on the batch dimension."));
         }
-        if size[3] != 1 {
+        if size.channels != 1 {
             return Err(Error::unimplemented("Non-spatial pooling is not yet supported."));
         }
-        Ok(Pool { window: Window::of(op, attrs)?, size: [size[1] as u64, size[2] as u64] })
+        Ok(Pool { window, taps: size.sizes.iter().map(|size| *size as u64).collect() })
+    }
+
+    /// The kind of maximum that TensorFlow's operation has.
+    pub(crate) fn maxima(&self) -> Maxima {
+        if self.window.rank() > 2 { Maxima::Every } else { Maxima::First }
     }
 
     /// The shape of the result, as far as it is known.
-    pub(crate) fn output(&self, input: [Option<u64>; 4]) -> Result<[Option<u64>; 4]> {
-        let rows = self.window.positions(0, input[1], Some(self.size[0]))?;
-        let columns = self.window.positions(1, input[2], Some(self.size[1]))?;
-        Ok([input[0], rows, columns, input[3]])
+    pub(crate) fn output(&self, input: &Images<Option<u64>>) -> Result<Vec<Option<u64>>> {
+        let taps: Vec<Option<u64>> = self.taps.iter().copied().map(Some).collect();
+        let sizes = self.window.all_positions(&input.sizes, &taps)?;
+        Ok(Images { sizes, ..input.clone() }.shape(self.window.layout))
     }
 
-    /// The sizes of pooling `input`.
-    pub(crate) fn spec(&self, cx: &KernelCx<'_>, input: [u64; 4]) -> Result<PoolSpec> {
+    /// The sizes of pooling an input of that shape.
+    pub(crate) fn spec(&self, cx: &KernelCx<'_>, input: &plimsoll_graph::Shape) -> Result<PoolSpec> {
         require_floats(cx)?;
-        let (rows, columns) = (self.window.span(0, input[1], self.size[0])?, self.window.span(1, input[2], self.size[1])?);
-        let spec = PoolSpec {
-            batch: input[0],
-            in_h: input[1],
-            in_w: input[2],
-            channels: input[3],
-            out_h: rows.positions,
-            out_w: columns.positions,
-            k_h: self.size[0],
-            k_w: self.size[1],
-            stride_h: self.window.strides[0],
-            stride_w: self.window.strides[1],
-            pad_top: rows.before,
-            pad_left: columns.before,
-        };
-        complete(&spec.output().into())?;
+        let input = self.window.complete_images(input)?;
+        let axes = self.window.axes(&input.sizes, &self.taps, None)?;
+        let spec = PoolSpec { batch: input.batch, channels: input.channels, axes, layout: self.window.layout };
+        self.window.complete(&spec.output().into())?;
         Ok(spec)
+    }
+
+    /// The dimensions of the tensor that is pooled.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for another rank.
+    pub(crate) fn input(&self, shape: &PartialShape) -> Result<Images<Option<u64>>> {
+        self.window.images(shape, || match self.window.rank() {
+            2 => format!("tensor_in_shape must have 2 spatial dimensions. {} 0", shape.0.as_ref().map_or(0, Vec::len)),
+            rank => format!("tensor_in must be {}-dimensional", rank + 2),
+        })
     }
 }
 
@@ -73,16 +79,15 @@ impl Pool {
 ///
 /// # Errors
 /// INVALID_ARGUMENT with both shapes.
-pub(crate) fn expect_shape(name: &str, expected: [Option<u64>; 4], shape: &PartialShape) -> Result<()> {
-    let expected = PartialShape(Some(expected.to_vec()));
+pub(crate) fn expect_shape(name: &str, expected: Vec<Option<u64>>, shape: &PartialShape) -> Result<()> {
+    let expected = PartialShape(Some(expected));
     match crate::infer::merge_shapes(&expected, shape) {
         Ok(_) => Ok(()),
         Err(_) => Err(Error::invalid_argument(format!("Expected {name} shape to be {expected}, but got {shape}"))),
     }
 }
 
-/// The error of pooling for an input that is not of rank 4.
-pub(crate) fn input_words(shape: &PartialShape) -> String {
-    let rank = shape.0.as_ref().map_or(0, Vec::len);
-    format!("tensor_in_shape must have 2 spatial dimensions. {rank} 0")
+/// A shape that is known, as one that may not be.
+pub(crate) fn known(shape: &[u64]) -> Vec<Option<u64>> {
+    shape.iter().copied().map(Some).collect()
 }

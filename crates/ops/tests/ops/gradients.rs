@@ -131,10 +131,15 @@ const NO_DERIVATIVE: &[&str] =
 /// Operations whose kernels take floats only.
 const OF_FLOATS: &[&str] = &[
     "AvgPool",
+    "AvgPool3D",
+    "AvgPool3DGrad",
     "AvgPoolGrad",
     "Conv2D",
     "Conv2DBackpropFilter",
     "Conv2DBackpropInput",
+    "Conv3D",
+    "Conv3DBackpropFilterV2",
+    "Conv3DBackpropInputV2",
     "DepthwiseConv2dNative",
     "DepthwiseConv2dNativeBackpropFilter",
     "DepthwiseConv2dNativeBackpropInput",
@@ -143,6 +148,7 @@ const OF_FLOATS: &[&str] = &[
     "FusedBatchNormV3",
     "LRN",
     "MaxPool",
+    "MaxPool3D",
 ];
 
 /// All of these are linear in each operand between two steps, but LRN and FusedBatchNorm, which are smooth.

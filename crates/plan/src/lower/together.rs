@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use plimsoll_base::{Code, DataType, Result};
 use plimsoll_graph::{AttrsExt, HostTensor, Node, NodeId, Output};
 use plimsoll_ops::KernelCx;
-use plimsoll_ops::nn::conv2d::filter_of_unpooled;
+use plimsoll_ops::nn::conv::filter_of_unpooled;
 use plimsoll_ops::nn::max_pool::{grad_by_positions, with_positions};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};

@@ -102,8 +102,8 @@ impl Library for Abacus {
             |name: &str, between: Vec<u64>, steps: Vec<Step>| Variant { name: name.into(), numerics: "beads".into(), between, steps };
         match request {
             KernelRequest::Random(_) => Err(Error::unimplemented("beads do not fall at random")),
-            KernelRequest::Conv2DBackpropFilter { unpooled: Some(_), .. } => Err(Error::unimplemented("pooled beads")),
-            KernelRequest::Conv2DBackpropFilter { .. } => {
+            KernelRequest::ConvBackpropFilter { unpooled: Some(_), .. } => Err(Error::unimplemented("pooled beads")),
+            KernelRequest::ConvBackpropFilter { .. } => {
                 let first = [0, 1].map(StepArg::Argument).into_iter().chain([StepArg::Between(0)]).collect();
                 let then = vec![StepArg::Between(0), StepArg::Argument(2)];
                 Ok(vec![variant("two", vec![1 << 20], vec![step(Some(first), 0, 1e6), step(Some(then), 128, 1e3)])])

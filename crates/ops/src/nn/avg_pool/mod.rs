@@ -1,48 +1,53 @@
-//! AvgPool and AvgPoolGrad, channels last.
+//! AvgPool, AvgPool3D and their gradients.
 
 use plimsoll_base::Result;
 use plimsoll_graph::{NodeId, Output};
 use plimsoll_request::KernelRequest;
 
-use super::pooling::{Pool, expect_shape, input_words};
-use super::window::{complete, four_dims, stated_dims, taken_over};
+use super::pooling::{Pool, expect_shape, known};
+use super::window::taken_over;
 use crate::gradient::{Grad, from_one};
 use crate::registry::Gradient;
 use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
 
-/// The rules of AvgPool and AvgPoolGrad.
+/// The rules of average poolings and their gradients.
 pub const RULES: &[OpRules] = &[
     OpRules { name: "AvgPool", infer, lower: Lower::Kernel(prepare), gradient: Gradient::Rule(gradient) },
     OpRules { name: "AvgPoolGrad", infer: infer_grad, lower: Lower::Kernel(prepare_grad), gradient: Gradient::Rule(gradient_of_grad) },
+    OpRules { name: "AvgPool3D", infer, lower: Lower::Kernel(prepare), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "AvgPool3DGrad", infer: infer_grad, lower: Lower::Kernel(prepare_grad), gradient: Gradient::Rule(gradient_of_grad) },
 ];
 
 fn infer(cx: &mut InferCx<'_>) -> Result<()> {
     let pool = Pool::of(&cx.node.op, cx.attrs())?;
-    let input = four_dims(cx.shape(0), || input_words(cx.shape(0)))?;
-    cx.set_dims(0, pool.output(input)?.to_vec());
+    let input = pool.input(cx.shape(0))?;
+    cx.set_dims(0, pool.output(&input)?);
     Ok(())
 }
 
 fn infer_grad(cx: &mut InferCx<'_>) -> Result<()> {
     let pool = Pool::of(&cx.node.op, cx.attrs())?;
-    let mut input = stated_dims(cx, 0, |_| "out_backprop must be 1-dimensional and 4 elements".to_string())?;
-    let grad = four_dims(cx.shape(1), || "out_backprop must be 4-dimensional".to_string())?;
-    expect_shape("grad", pool.output(input)?, cx.shape(1))?;
-    input[0] = input[0].or(grad[0]);
-    input[3] = input[3].or(grad[3]);
-    cx.set_dims(0, input.to_vec());
+    let (window, dims) = (&pool.window, pool.window.rank() + 2);
+    let tensor = if dims == 4 { "out_backprop" } else { "tensor_in" };
+    let sizes = window.stated_dims(cx, 0, |_| format!("{tensor} must be 1-dimensional and {dims} elements"))?;
+    let grad = window.images(cx.shape(1), || format!("out_backprop must be {dims}-dimensional"))?;
+    let mut input = window.images_of(&sizes)?;
+    expect_shape("grad", pool.output(&input)?, cx.shape(1))?;
+    input.batch = input.batch.or(grad.batch);
+    input.channels = input.channels.or(grad.channels);
+    cx.set_dims(0, input.shape(window.layout));
     Ok(())
 }
 
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
-    let spec = Pool::of(&cx.node.op, cx.attrs())?.spec(cx, complete(&cx.inputs[0].shape)?)?;
-    expect_shape("output", spec.output().map(Some), &(&cx.outputs[0].shape).into())?;
+    let spec = Pool::of(&cx.node.op, cx.attrs())?.spec(cx, &cx.inputs[0].shape)?;
+    expect_shape("output", known(&spec.output()), &(&cx.outputs[0].shape).into())?;
     Ok(Call::new(KernelRequest::AvgPool(spec), [0]))
 }
 
 fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
-    let spec = Pool::of(&cx.node.op, cx.attrs())?.spec(cx, complete(&cx.outputs[0].shape)?)?;
-    expect_shape("grad", spec.output().map(Some), &(&cx.inputs[1].shape).into())?;
+    let spec = Pool::of(&cx.node.op, cx.attrs())?.spec(cx, &cx.outputs[0].shape)?;
+    expect_shape("grad", known(&spec.output()), &(&cx.inputs[1].shape).into())?;
     Ok(Call::new(KernelRequest::AvgPoolGrad(spec), [1]))
 }
 
@@ -55,11 +60,15 @@ fn like(g: &mut Grad<'_>, op: &str, inputs: &[Output]) -> Result<Option<Output>>
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
     from_one(builder, node, gradients, |g, dy| {
         let sizes = g.shape(g.input(0))?;
-        Ok(vec![like(g, "AvgPoolGrad", &[sizes, dy])?])
+        let op = if g.op_name() == "AvgPool" { "AvgPoolGrad" } else { "AvgPool3DGrad" };
+        Ok(vec![like(g, op, &[sizes, dy])?])
     })
 }
 
 /// Averages of the gradient.
 fn gradient_of_grad(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
-    from_one(builder, node, gradients, |g, dy| Ok(vec![None, like(g, "AvgPool", &[dy])?]))
+    from_one(builder, node, gradients, |g, dy| {
+        let op = if g.op_name() == "AvgPoolGrad" { "AvgPool" } else { "AvgPool3D" };
+        Ok(vec![None, like(g, op, &[dy])?])
+    })
 }

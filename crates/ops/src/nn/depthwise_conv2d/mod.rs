@@ -1,12 +1,12 @@
 //! DepthwiseConv2dNative and its two gradients: each channel by itself, channels last.
 
 use plimsoll_base::{Error, Result};
-use plimsoll_graph::{NodeId, Output, PartialShape};
+use plimsoll_graph::{NodeId, Output, PartialShape, Shape};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::conv::ConvSpec;
 
-use super::window::{Window, complete, four_dims, require_floats, stated_dims, taken_over};
+use super::window::{Images, Window, require_floats, taken_over};
 use crate::gradient::{Grad, from_one};
 use crate::registry::Gradient;
 use crate::{AnchorCall, Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
@@ -28,13 +28,18 @@ pub const RULES: &[OpRules] = &[
     },
 ];
 
-/// Dimensions, as far as they are known.
-type Dims = [Option<u64>; 4];
+/// A tensor of images, as far as its shape is known.
+type Known = Images<Option<u64>>;
+/// The dimensions of a filter, as far as they are known.
+type Filter = [Option<u64>; 4];
 
 /// The strides and padding; strides of rows and columns must be equal.
 fn window(op: &str, attrs: &plimsoll_graph::Attrs) -> Result<Window> {
     let window = Window::of(op, attrs)?;
-    if window.strides[0] != window.strides[1] {
+    let &[rows, columns] = &window.strides[..] else {
+        return Err(Error::invalid_argument(format!("{op} along {} axes", window.rank())));
+    };
+    if rows != columns {
         let words = "Current implementation only supports equal length strides in the row and column dimensions.";
         return Err(Error::invalid_argument(words));
     }
@@ -42,42 +47,47 @@ fn window(op: &str, attrs: &plimsoll_graph::Attrs) -> Result<Window> {
 }
 
 /// Channels of the result: those of the input times the filter's multiplier.
-fn channels(filter: Dims) -> Result<Option<u64>> {
+fn channels(filter: Filter) -> Result<Option<u64>> {
     let (Some(depth), Some(multiplier)) = (filter[2], filter[3]) else { return Ok(None) };
     let product = depth.checked_mul(multiplier);
     product.map(Some).ok_or_else(|| Error::invalid_argument(format!("{depth} channels times {multiplier} are too many")))
 }
 
+/// The dimensions of a filter; the window has two axes.
+fn filter_of(dims: &[Option<u64>]) -> Result<Filter> {
+    dims.try_into().map_err(|_| Error::invalid_argument("a filter of other than four dimensions"))
+}
+
 fn infer(cx: &mut InferCx<'_>) -> Result<()> {
     let window = window(&cx.node.op, cx.attrs())?;
-    let input = four_dims(cx.shape(0), || format!("input must be 4-dimensional{}", cx.shape(0)))?;
-    let mut filter = four_dims(cx.shape(1), || format!("filter must be 4-dimensional: {}", cx.shape(1)))?;
-    if let (Some(channels), Some(depth)) = (input[3], filter[2])
+    let input = window.images(cx.shape(0), || format!("input must be 4-dimensional{}", cx.shape(0)))?;
+    let mut filter = filter_of(&window.dims(cx.shape(1), || format!("filter must be 4-dimensional: {}", cx.shape(1)))?)?;
+    if let (Some(channels), Some(depth)) = (input.channels, filter[2])
         && channels != depth
     {
         return Err(Error::invalid_argument(format!("input and filter must have the same depth: {channels} vs {depth}")));
     }
-    filter[2] = filter[2].or(input[3]);
-    let (rows, columns) = (window.positions(0, input[1], filter[0])?, window.positions(1, input[2], filter[1])?);
-    cx.set_dims(0, vec![input[0], rows, columns, channels(filter)?]);
+    filter[2] = filter[2].or(input.channels);
+    let sizes = window.all_positions(&input.sizes, &filter[..2])?;
+    cx.set_dims(0, Images { batch: input.batch, sizes, channels: channels(filter)? }.shape(window.layout));
     Ok(())
 }
 
 /// Whether the three tensors of a gradient fit each other, as far as they are known.
-fn check(label: &str, window: &Window, input: Dims, filter: Dims, results: Dims) -> Result<()> {
+fn check(label: &str, window: &Window, input: &Known, filter: Filter, results: &Known) -> Result<()> {
     let refuse = |what: &str| Err(Error::invalid_argument(format!("{label}: {what}")));
     let differ = |a: Option<u64>, b: Option<u64>| a.zip(b).is_some_and(|(a, b)| a != b);
-    if differ(input[0], results[0]) {
+    if differ(input.batch, results.batch) {
         return refuse("input and out_backprop must have the same batch size");
     }
-    if differ(input[3], filter[2]) {
+    if differ(input.channels, filter[2]) {
         return refuse("input and filter must have the same in_depth");
     }
-    if differ(channels([None, None, filter[2].or(input[3]), filter[3]])?, results[3]) {
+    if differ(channels([None, None, filter[2].or(input.channels), filter[3]])?, results.channels) {
         return refuse("depth_multiplier * in_depth not equal to out_depth");
     }
     for (axis, name) in ["rows", "cols"].into_iter().enumerate() {
-        let (Some(size), Some(taps), Some(actual)) = (input[axis + 1], filter[axis], results[axis + 1]) else { continue };
+        let (Some(size), Some(taps), Some(actual)) = (input.sizes[axis], filter[axis], results.sizes[axis]) else { continue };
         let computed = window.span(axis, size, taps)?.positions;
         if computed != actual {
             return refuse(&format!("Number of {name} of out_backprop doesn't match computed: actual = {actual}, computed = {computed}"));
@@ -86,57 +96,58 @@ fn check(label: &str, window: &Window, input: Dims, filter: Dims, results: Dims)
     Ok(())
 }
 
-fn operand(label: &str, name: &str, shape: &PartialShape) -> Result<Dims> {
-    four_dims(shape, || format!("{label}: {name} must be 4-dimensional"))
+fn operand(label: &str, window: &Window, name: &str, shape: &PartialShape) -> Result<Vec<Option<u64>>> {
+    window.dims(shape, || format!("{label}: {name} must be 4-dimensional"))
 }
 
 fn infer_input(cx: &mut InferCx<'_>) -> Result<()> {
     const LABEL: &str = "DepthwiseConv2DBackpropInput";
     let window = window(&cx.node.op, cx.attrs())?;
-    let (filter, results) = (operand(LABEL, "filter", cx.shape(1))?, operand(LABEL, "out_backprop", cx.shape(2))?);
-    let mut input = stated_dims(cx, 0, |_| format!("{LABEL}: input must be 4-dimensional"))?;
-    check(LABEL, &window, input, filter, results)?;
-    input[0] = input[0].or(results[0]);
-    input[3] = input[3].or(filter[2]);
-    cx.set_dims(0, input.to_vec());
+    let filter = filter_of(&operand(LABEL, &window, "filter", cx.shape(1))?)?;
+    let results = window.images_of(&operand(LABEL, &window, "out_backprop", cx.shape(2))?)?;
+    let mut input = window.images_of(&window.stated_dims(cx, 0, |_| format!("{LABEL}: input must be 4-dimensional"))?)?;
+    check(LABEL, &window, &input, filter, &results)?;
+    input.batch = input.batch.or(results.batch);
+    input.channels = input.channels.or(filter[2]);
+    cx.set_dims(0, input.shape(window.layout));
     Ok(())
 }
 
 fn infer_filter(cx: &mut InferCx<'_>) -> Result<()> {
     const LABEL: &str = "DepthwiseConv2DBackpropFilter";
     let window = window(&cx.node.op, cx.attrs())?;
-    let (input, results) = (operand(LABEL, "input", cx.shape(0))?, operand(LABEL, "out_backprop", cx.shape(2))?);
-    let mut filter = stated_dims(cx, 1, |_| format!("{LABEL}: filter must be 4-dimensional"))?;
-    check(LABEL, &window, input, filter, results)?;
-    filter[2] = filter[2].or(input[3]);
+    let input = window.images_of(&operand(LABEL, &window, "input", cx.shape(0))?)?;
+    let results = window.images_of(&operand(LABEL, &window, "out_backprop", cx.shape(2))?)?;
+    let mut filter = filter_of(&window.stated_dims(cx, 1, |_| format!("{LABEL}: filter must be 4-dimensional"))?)?;
+    check(LABEL, &window, &input, filter, &results)?;
+    filter[2] = filter[2].or(input.channels);
     cx.set_dims(0, filter.to_vec());
     Ok(())
 }
 
 /// The sizes of a convolution from the shapes of its input, its filter and its result.
-fn spec(cx: &KernelCx<'_>, input: [u64; 4], filter: [u64; 4], results: [u64; 4]) -> Result<ConvSpec> {
+fn spec(cx: &KernelCx<'_>, [input, filter, results]: [&Shape; 3]) -> Result<ConvSpec> {
     require_floats(cx)?;
     let window = window(&cx.node.op, cx.attrs())?;
-    check(&cx.node.op, &window, input.map(Some), filter.map(Some), results.map(Some))?;
-    window.conv_spec(input, filter, results)
+    let (input, filter, results) = (window.complete_images(input)?, window.complete(filter)?, window.complete_images(results)?);
+    let filter_dims = filter_of(&filter.iter().copied().map(Some).collect::<Vec<_>>())?;
+    check(&cx.node.op, &window, &input.known(), filter_dims, &results.known())?;
+    window.conv_spec(&input, &filter, &results)
 }
 
 fn forward(cx: &KernelCx<'_>) -> Result<AnchorCall> {
-    let [input, filter] = [0, 1].map(|index| complete(&cx.inputs[index].shape));
-    let spec = spec(cx, input?, filter?, complete(&cx.outputs[0].shape)?)?;
-    Ok(AnchorCall { anchor: Anchor::DepthwiseConv2D(spec), inputs: [0, 1] })
+    let spec = spec(cx, [&cx.inputs[0].shape, &cx.inputs[1].shape, &cx.outputs[0].shape])?;
+    Ok(AnchorCall { anchor: Anchor::DepthwiseConv(spec), inputs: [0, 1] })
 }
 
 fn prepare_input(cx: &KernelCx<'_>) -> Result<Call> {
-    let [filter, results] = [1, 2].map(|index| complete(&cx.inputs[index].shape));
-    let spec = spec(cx, complete(&cx.outputs[0].shape)?, filter?, results?)?;
-    Ok(Call::new(KernelRequest::DepthwiseConv2DBackpropInput(spec), [1, 2]))
+    let spec = spec(cx, [&cx.outputs[0].shape, &cx.inputs[1].shape, &cx.inputs[2].shape])?;
+    Ok(Call::new(KernelRequest::DepthwiseConvBackpropInput(spec), [1, 2]))
 }
 
 fn prepare_filter(cx: &KernelCx<'_>) -> Result<Call> {
-    let [input, results] = [0, 2].map(|index| complete(&cx.inputs[index].shape));
-    let spec = spec(cx, input?, complete(&cx.outputs[0].shape)?, results?)?;
-    Ok(Call::new(KernelRequest::DepthwiseConv2DBackpropFilter(spec), [0, 2]))
+    let spec = spec(cx, [&cx.inputs[0].shape, &cx.outputs[0].shape, &cx.inputs[2].shape])?;
+    Ok(Call::new(KernelRequest::DepthwiseConvBackpropFilter(spec), [0, 2]))
 }
 
 /// A convolution or gradient that slides as the node at hand does.

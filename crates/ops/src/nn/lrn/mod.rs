@@ -5,7 +5,7 @@ use plimsoll_graph::{AttrsExt, NodeId, Output, PartialShape};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::lrn::LrnSpec;
 
-use super::window::{complete, four_dims, require_floats, taken_over};
+use super::window::{complete, dims_of, require_floats, taken_over};
 use crate::gradient::from_one;
 use crate::infer::merge_shapes;
 use crate::registry::Gradient;
@@ -18,15 +18,15 @@ pub const RULES: &[OpRules] = &[
 ];
 
 fn infer(cx: &mut InferCx<'_>) -> Result<()> {
-    let dims = four_dims(cx.shape(0), || "in must be 4-dimensional".to_string())?;
-    cx.set_dims(0, dims.to_vec());
+    let dims = dims_of(cx.shape(0), 4, || "in must be 4-dimensional".to_string())?;
+    cx.set_dims(0, dims);
     Ok(())
 }
 
 fn infer_grad(cx: &mut InferCx<'_>) -> Result<()> {
     let mut together = PartialShape(Some(vec![None; 4]));
     for index in 0..3 {
-        four_dims(cx.shape(index), || "inputs must be 4-dimensional".to_string())?;
+        dims_of(cx.shape(index), 4, || "inputs must be 4-dimensional".to_string())?;
         together = merge_shapes(&together, cx.shape(index))
             .map_err(|_| Error::invalid_argument("input_grads, input_image, and out_image should have the same shape"))?;
     }
@@ -39,10 +39,11 @@ fn spec(cx: &KernelCx<'_>) -> Result<LrnSpec> {
     if cx.inputs.iter().any(|input| input.shape != cx.outputs[0].shape) {
         return Err(Error::invalid_argument("input_grads, input_image, and out_image should have the same shape"));
     }
-    let [images, rows, columns, channels] = complete(&cx.outputs[0].shape)?;
+    let dims = complete(&cx.outputs[0].shape, 4)?;
     let attrs = cx.attrs();
     let radius = attrs.int("depth_radius")?;
-    let rows = images.checked_mul(rows).and_then(|rows| rows.checked_mul(columns));
+    let (positions, channels) = (&dims[..3], dims[3]);
+    let rows = positions.iter().try_fold(1u64, |rows, size| rows.checked_mul(*size));
     Ok(LrnSpec {
         rows: rows.ok_or_else(|| Error::invalid_argument("an image with too many elements"))?,
         channels,
