@@ -114,6 +114,9 @@ impl CpuLibrary for CpuKernels {
 /// The kernels of a request.
 pub(crate) fn make(isa: Isa, request: &KernelRequest) -> Result<Made> {
     use KernelRequest::*;
+    if !matches!(request, Named(_)) {
+        request.arguments()?;
+    }
     Ok(match request {
         Expr { expr, shape, operands } => expr::elementwise_on(isa, expr, shape, operands)?.into(),
         Anchor { anchor, epilogue, pooling } => anchor::prepare(isa, anchor, epilogue.clone(), *pooling)?.into(),

@@ -35,7 +35,7 @@ impl KernelRequest {
     /// The bytes of its arguments, in the order that it documents.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where sizes contradict each other or are more than 64 bits hold; UNIMPLEMENTED for
+    /// INVALID_ARGUMENT where sizes contradict each other or are more than can be addressed; UNIMPLEMENTED for
     /// [`KernelRequest::Named`], whose arguments its library knows.
     pub fn arguments(&self) -> Result<Arguments> {
         Ok(match self {
@@ -85,7 +85,7 @@ impl KernelRequest {
             }
             KernelRequest::Nn(request) => of_rows(request)?,
             KernelRequest::Reduction(request) => of_reduction(request)?,
-            KernelRequest::Movement { element, movement } => of_movement(*element as u64, movement)?,
+            KernelRequest::Movement { element, movement } => of_movement(size_of_element(*element)?, movement)?,
             KernelRequest::Gather(request) => of_gather(request)?,
             KernelRequest::Random(request) => of_random(request)?,
             KernelRequest::CheckNumerics { data_type, elements, .. } => {
@@ -219,11 +219,12 @@ fn of_gather(request: &Gather) -> Result<Arguments> {
                 return Err(inconsistent("an axis that is not there"));
             }
             let output = [&params[..*axis], &indices[*batch_dims..], &params[*axis + 1..]].concat();
-            let size = |shape: &[u64]| times(elements(shape)?, *element as u64);
+            let element = size_of_element(*element)?;
+            let size = |shape: &[u64]| times(elements(shape)?, element);
             Arguments::of([size(params)?, bytes(*index_type, elements(indices)?)?], [size(&output)?])
         }
         Gather::OneHot { element, index_type, shape, depth, .. } => {
-            let (one, count) = (*element as u64, elements(shape)?);
+            let (one, count) = (size_of_element(*element)?, elements(shape)?);
             Arguments::of([bytes(*index_type, count)?, one, one], [times(times(count, *depth)?, one)?])
         }
         Gather::Segment { data_type, index_type, shape, ids_shape, segments, .. } => {
@@ -256,6 +257,9 @@ fn of_random(request: &Random) -> Result<Arguments> {
         Random::KeyCounter { seed_type } => Arguments::of([bytes(*seed_type, 2)?], [8, 16]),
     })
 }
+
+/// Elements and bytes of an argument at most: as many as a processor can address.
+const MOST: u64 = 1 << 47;
 
 /// More arguments than this have no kernel.
 const MOST_ARGUMENTS: usize = 1 << 24;
@@ -295,6 +299,14 @@ fn batch(spec: &BatchNormSpec) -> Result<(u64, u64)> {
     Ok((floats(&[spec.rows, spec.channels])?, floats(&[spec.channels])?))
 }
 
+/// The bytes of an element that is moved and not looked at.
+fn size_of_element(element: usize) -> Result<u64> {
+    match element {
+        1 | 2 | 4 | 8 | 16 => Ok(element as u64),
+        _ => Err(inconsistent("elements of an odd size")),
+    }
+}
+
 fn without(shape: &[u64], axis: usize) -> Result<Vec<u64>> {
     if axis >= shape.len() {
         return Err(inconsistent("an axis that is not there"));
@@ -307,23 +319,26 @@ fn floats(shape: &[u64]) -> Result<u64> {
 }
 
 fn bytes(data_type: DataType, elements: u64) -> Result<u64> {
-    data_type.bytes_of(elements).ok_or_else(|| Error::invalid_argument(format!("{elements} elements of {data_type}")))
+    let bytes = data_type.bytes_of(elements).filter(|bytes| *bytes <= MOST);
+    bytes.ok_or_else(|| Error::invalid_argument(format!("a request with {elements} elements of {data_type}")))
 }
 
-/// Elements of a shape. A dimension of 0 makes it 0, however large the others are.
+/// Elements of a shape. Dimensions beside one of 0 are bounded, too: kernels multiply them.
 fn elements(shape: &[u64]) -> Result<u64> {
-    if shape.contains(&0) {
-        return Ok(0);
-    }
-    shape.iter().try_fold(1u64, |product, size| times(product, *size))
+    let product = shape.iter().try_fold(1u64, |product, size| times(product, (*size).max(1)))?;
+    Ok(if shape.contains(&0) { 0 } else { product })
 }
 
 fn times(a: u64, b: u64) -> Result<u64> {
-    a.checked_mul(b).ok_or_else(|| inconsistent("sizes of more than 64 bits"))
+    a.checked_mul(b).filter(|product| *product <= MOST).ok_or_else(too_large)
 }
 
 fn sum(sizes: &[u64]) -> Result<u64> {
-    sizes.iter().try_fold(0u64, |sum, size| sum.checked_add(*size)).ok_or_else(|| inconsistent("sizes of more than 64 bits"))
+    sizes.iter().try_fold(0u64, |sum, size| sum.checked_add(*size)).filter(|sum| *sum <= MOST).ok_or_else(too_large)
+}
+
+fn too_large() -> Error {
+    inconsistent("sizes that no memory has")
 }
 
 fn inconsistent(what: &str) -> Error {

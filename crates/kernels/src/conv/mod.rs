@@ -34,6 +34,8 @@ pub(crate) use groups::{GROUP, get, groups, put};
 /// The most that a stride or padding, and a row or column of a filter, may be.
 const MOST: u64 = 1 << 31;
 const MOST_TAPS: u64 = 1 << 15;
+/// Kernels keep a few bytes for each group of channels.
+const MOST_CHANNELS: u64 = 1 << 24;
 /// The most that lies between the first and the last row or column of a filter.
 const MOST_EXTENT: u64 = 1 << 16;
 
@@ -63,12 +65,15 @@ impl Sizes for ConvSpec {
         }
         for axis in &*self.axes {
             let (taps, dilation) = (axis.taps, axis.dilation);
-            if dilation == 0 || (taps - 1).checked_mul(dilation).is_none_or(|extent| extent > MOST_EXTENT) {
+            if dilation == 0 || dilation > MOST || (taps - 1).checked_mul(dilation).is_none_or(|extent| extent > MOST_EXTENT) {
                 return Err(Error::invalid_argument(format!("a convolution with {taps} taps and a dilation of {dilation}")));
             }
             if axis.pad > MOST {
                 return Err(Error::invalid_argument(format!("a convolution padded by {}", axis.pad)));
             }
+        }
+        if self.in_c > MOST_CHANNELS || self.out_c > MOST_CHANNELS {
+            return Err(Error::invalid_argument(format!("a convolution of {} and {} channels", self.in_c, self.out_c)));
         }
         elements(&self.input())?;
         elements(&self.filter())?;

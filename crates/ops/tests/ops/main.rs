@@ -2,5 +2,6 @@
 
 mod common;
 mod gradients;
+mod hostile_requests;
 mod robust;
 mod values;

@@ -7,6 +7,7 @@ mod host_memory;
 mod hostile;
 mod lanes;
 mod out_of_memory;
+mod plan_files;
 mod profile;
 mod random_graphs;
 mod room;

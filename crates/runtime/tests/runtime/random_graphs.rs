@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 /// One node to be made: what it does, which earlier values it takes, where it is, whether it waits for an earlier change.
 #[derive(Clone, Debug)]
-struct Step {
+pub struct Step {
     what: u8,
     a: u16,
     b: u16,
@@ -25,7 +25,7 @@ struct Step {
     waits: bool,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (0u8..15, any::<u16>(), any::<u16>(), 0u8..4, any::<bool>()).prop_map(|(what, a, b, device, waits)| Step {
         what,
         a,
@@ -36,20 +36,20 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-struct Made {
-    graph: Graph,
-    values: Vec<String>,
-    variables: Vec<Variable>,
+pub struct Made {
+    pub graph: Graph,
+    pub values: Vec<String>,
+    pub variables: Vec<Variable>,
 }
 
-const ROWS: u64 = 4;
-const COLUMNS: u64 = 6;
+pub const ROWS: u64 = 4;
+pub const COLUMNS: u64 = 6;
 
 /// The devices that steps and variables are on; none where the placer chooses.
-const CPUS: &[&str] = &["/cpu:0", "/cpu:1", "/cpu:2"];
+pub const CPUS: &[&str] = &["/cpu:0", "/cpu:1", "/cpu:2"];
 const CARDS: &[&str] = &["/cpu:0", "/gpu:0", "/gpu:1"];
 
-fn make(steps: &[Step], kind: VariableKind, devices: &[&str]) -> Made {
+pub fn make(steps: &[Step], kind: VariableKind, devices: &[&str]) -> Made {
     let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     b.set_variable_kind(kind);
     let x = b.placeholder("x", DataType::Float, PartialShape::unknown()).build().unwrap();
@@ -207,12 +207,12 @@ fn batch_norm(b: &mut GraphBuilder, variables: &[Variable], p: Output, q: Output
     made.into_iter().map(|value| tame(b, value)).collect()
 }
 
-fn bits(tensor: &HostTensor) -> Vec<u32> {
+pub fn bits(tensor: &HostTensor) -> Vec<u32> {
     tensor.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
 }
 
 /// Devices whose blocks lie between pages that fault when they are touched: a kernel that leaves its memory ends the test.
-fn guarded(options: &Options) -> Devices {
+pub fn guarded(options: &Options) -> Devices {
     let pool = CpuPool::new(options.threads().unwrap()).unwrap();
     let device = |spec| Arc::new(CpuDevice::new(spec, pool.clone(), Arc::new(CpuKernels)).with_guards()) as Arc<dyn Device>;
     let mut devices: Vec<Arc<dyn Device>> = options.resolve().unwrap().into_iter().map(device).collect();

@@ -46,6 +46,8 @@ pub struct Interpreter<'a> {
     values: HashMap<Output, HostTensor>,
     /// Whether some kernel so far says that it can fail.
     pub can_fail: bool,
+    /// The requests so far.
+    pub requests: Vec<KernelRequest>,
 }
 
 impl<'a> Interpreter<'a> {
@@ -60,7 +62,7 @@ impl<'a> Interpreter<'a> {
             }
             (output.node, vec![fact])
         });
-        Interpreter { builder, facts: facts.collect(), values, can_fail: false }
+        Interpreter { builder, facts: facts.collect(), values, can_fail: false, requests: Vec::new() }
     }
 
     /// The facts about a node's outputs when the shapes (not the values) of all feeds are known.
@@ -202,6 +204,10 @@ impl Preparation {
         let tensors = inputs.into_iter().map(|input| interpreter.value(input)?.dense()).collect::<Result<Vec<_>>>()?;
         let bytes: Vec<&[u8]> = tensors.iter().map(|tensor| tensor.bytes().unwrap_or_default()).collect();
         let sizes = outputs.iter().map(Meta::bytes).collect::<Result<Vec<u64>>>()?;
+        let said = call.request.arguments()?;
+        assert!(said.inputs.iter().zip(&bytes).all(|(said, bytes)| *said == bytes.len() as u64), "{:?}: {said:?}", call.request);
+        assert_eq!((said.inputs.len(), &said.outputs), (bytes.len(), &sizes), "{:?}", call.request);
+        interpreter.requests.push(call.request.clone());
         let results = CpuKernels.evaluate_on(InstructionSet::detect(), &call.request, &bytes, &sizes)?;
         results.iter().zip(outputs).map(|(bytes, meta)| HostTensor::from_bytes(meta.data_type, meta.shape.clone(), bytes)).collect()
     }
