@@ -1,4 +1,8 @@
 //! The virtual clock: when the commands of a plan start and end where every device is as fast as its specification says.
+//!
+//! `Plan::on_the_clock` runs the packed queues on paper by their waits. Logical devices of a card share its processors and its link,
+//! by priority. The result is a pure function of the plan and of which guards were 0; `Plan::seconds` is that of a run without a
+//! guard of 0. On the machine, logical devices of a simulated card take turns in the same order.
 
 use plimsoll_device::{DeviceSpec, Work};
 use plimsoll_graph::id::Id;

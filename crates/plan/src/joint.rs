@@ -1,4 +1,7 @@
 //! Several models on the same devices: what they take together, and whether they run side by side or in turn.
+//!
+//! A [`Footprint`] is what one session takes over its plans; a [`Joint`] says in which rounds several sessions run. A run that finds
+//! no room waits behind the runs of all sessions that are under way.
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_graph::id::Id;

@@ -1,5 +1,5 @@
-//! The house stands as ARCHITECTURE.md draws it: arrows point down, heavy dependencies have one crate each, `unsafe` has its
-//! rooms, and planning reaches no device.
+//! ARCHITECTURE.md is true. Crates depend downwards only, a heavy dependency has one crate, `unsafe` is in the crates that are named,
+//! and planning reaches no device. The page's map, paths and plan are those of the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// For each crate, the crates of the house that it may use.
+/// For each crate, the crates of the project that it may use; lower crates first.
 const ARROWS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("memory", &["base"]),
@@ -61,16 +61,63 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
     let text = |value: &Value| value.as_str().expect("a text").to_string();
-    let room = |name: String| name.strip_prefix("plimsoll-").map(str::to_string).unwrap_or(name);
+    let krate = |name: String| name.strip_prefix("plimsoll-").map(str::to_string).unwrap_or(name);
     metadata["packages"]
         .as_array()
         .expect("packages")
         .iter()
         .map(|package| {
             let normal = package["dependencies"].as_array().expect("dependencies").iter().filter(|dependency| dependency["kind"].is_null());
-            (room(text(&package["name"])), normal.map(|dependency| room(text(&dependency["name"]))).collect())
+            (krate(text(&package["name"])), normal.map(|dependency| krate(text(&dependency["name"]))).collect())
         })
         .collect()
+}
+
+fn page() -> String {
+    std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page can be read")
+}
+
+/// The lines of the page's section under a heading.
+fn section(heading: &str) -> String {
+    let page = page();
+    let section = page.split("\n## ").find(|section| section.starts_with(heading)).expect("the page has the section");
+    section.to_string()
+}
+
+#[test]
+fn the_map_of_the_page_has_all_crates_from_the_top_down() {
+    let map = section("The map");
+    let rows = map.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let drawn: Vec<&str> = rows.map(|(name, _)| name).collect();
+    let mut crates: Vec<&str> = drawn.clone();
+    crates.sort_unstable();
+    let dependencies = dependencies();
+    assert_eq!(crates, dependencies.keys().map(String::as_str).collect::<Vec<_>>());
+    for (at, krate) in drawn.iter().enumerate() {
+        let above: Vec<&String> = dependencies[*krate].iter().filter(|used| drawn[..at].contains(&used.as_str())).collect();
+        assert!(above.is_empty(), "{krate} stands below {above:?}, which it uses");
+    }
+}
+
+#[test]
+fn the_paths_on_the_page_exist() {
+    let (page, mut count) = (page(), 0);
+    // Words in backquotes are the odd parts of a line.
+    for word in page.lines().flat_map(|line| line.split('`').skip(1).step_by(2)) {
+        let is_path = word.contains('/') && !word.contains(['<', '*', ' ', ':']);
+        if is_path {
+            count += 1;
+            let places = [root().join("crates").join(word), root().join(word)];
+            assert!(places.iter().any(|path| path.exists()), "ARCHITECTURE.md names {word}");
+        }
+    }
+    assert!(count > 30, "only {count} paths were found");
+}
+
+#[test]
+fn the_plan_on_the_page_is_the_recorded_one() {
+    let plan = std::fs::read_to_string(root().join("crates/plan/tests/plans/epilogue.txt")).expect("the plan can be read");
+    assert!(page().contains(&format!("```text\n{plan}```")), "ARCHITECTURE.md does not show this plan:\n{plan}");
 }
 
 fn root() -> PathBuf {
@@ -81,15 +128,15 @@ fn root() -> PathBuf {
 fn arrows_point_down() {
     let dependencies = dependencies();
     let allowed: BTreeMap<&str, &[&str]> = ARROWS.iter().copied().collect();
-    for (room, uses) in &dependencies {
-        let may = allowed.get(room.as_str()).unwrap_or_else(|| panic!("crate {room} is not in the picture"));
+    for (krate, uses) in &dependencies {
+        let may = allowed.get(krate.as_str()).unwrap_or_else(|| panic!("crate {krate} is not in ARROWS"));
         for used in uses.iter().filter(|used| dependencies.contains_key(*used)) {
-            assert!(may.contains(&used.as_str()), "{room} uses {used}, and no arrow says so");
+            assert!(may.contains(&used.as_str()), "{krate} uses {used}, and ARROWS does not allow that");
         }
     }
-    for (position, (room, may)) in ARROWS.iter().enumerate() {
+    for (position, (krate, may)) in ARROWS.iter().enumerate() {
         for used in *may {
-            assert!(ARROWS[..position].iter().any(|(lower, _)| lower == used), "{room} -> {used} does not point down");
+            assert!(ARROWS[..position].iter().any(|(lower, _)| lower == used), "{krate} -> {used} does not point down");
         }
     }
 }
@@ -98,10 +145,10 @@ fn arrows_point_down() {
 fn packages_of_others_have_their_crates() {
     let (dependencies, foreign) = (dependencies(), BTreeMap::from_iter(FOREIGN.iter().copied()));
     let mut seen = BTreeSet::new();
-    for (room, uses) in &dependencies {
+    for (krate, uses) in &dependencies {
         for used in uses.iter().filter(|used| !dependencies.contains_key(*used)) {
-            let owners = foreign.get(used.as_str()).unwrap_or_else(|| panic!("{room} uses {used}, which no crate may use"));
-            assert!(owners.contains(&room.as_str()), "{room} uses {used}, which belongs to {owners:?}");
+            let owners = foreign.get(used.as_str()).unwrap_or_else(|| panic!("{krate} uses {used}, which no crate may use"));
+            assert!(owners.contains(&krate.as_str()), "{krate} uses {used}, which belongs to {owners:?}");
             seen.insert(used.as_str());
         }
     }
@@ -114,12 +161,12 @@ fn planning_reaches_no_device() {
     let dependencies = dependencies();
     let mut reached = BTreeSet::new();
     let mut stack = vec!["plan".to_string()];
-    while let Some(room) = stack.pop() {
-        if reached.insert(room.clone()) {
-            stack.extend(dependencies.get(&room).into_iter().flatten().cloned());
+    while let Some(krate) = stack.pop() {
+        if reached.insert(krate.clone()) {
+            stack.extend(dependencies.get(&krate).into_iter().flatten().cloned());
         }
     }
-    let devices: Vec<&String> = reached.iter().filter(|room| room.starts_with("device-")).collect();
+    let devices: Vec<&String> = reached.iter().filter(|krate| krate.starts_with("device-")).collect();
     assert!(devices.is_empty(), "plan reaches {devices:?}");
     assert!(reached.contains("ops"));
     assert!(!reached.contains("kernels"), "plan reaches code for a processor");
@@ -127,8 +174,8 @@ fn planning_reaches_no_device() {
 
 #[test]
 fn unsafe_stays_in_its_rooms() {
-    for room in SAFE {
-        let sources = root().join("crates").join(room).join("src");
+    for krate in SAFE {
+        let sources = root().join("crates").join(krate).join("src");
         let main = ["lib.rs", "main.rs"].map(|name| sources.join(name)).into_iter().find(|path| path.exists()).expect("a crate has a root");
         let text = std::fs::read_to_string(&main).expect("it can be read");
         assert!(text.contains("#![forbid(unsafe_code)]"), "{} does not forbid unsafe code", main.display());
@@ -152,8 +199,8 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn no_state_hides_in_statics() {
     let mut looked_at = 0;
-    for room in dependencies().keys().filter(|room| !LOADED.contains(&room.as_str())) {
-        for file in sources(&root().join("crates").join(room).join("src")) {
+    for krate in dependencies().keys().filter(|krate| !LOADED.contains(&krate.as_str())) {
+        for file in sources(&root().join("crates").join(krate).join("src")) {
             let text = std::fs::read_to_string(&file).expect("it can be read");
             looked_at += 1;
             for line in text.lines().map(str::trim_start) {
@@ -173,8 +220,8 @@ fn no_state_hides_in_statics() {
 /// Kernels and programs are trusted with shapes and offsets; every block that relies on that says so.
 #[test]
 fn every_unsafe_block_says_why() {
-    for room in dependencies().keys().filter(|room| !SAFE.contains(&room.as_str())) {
-        for file in sources(&root().join("crates").join(room).join("src")) {
+    for krate in dependencies().keys().filter(|krate| !SAFE.contains(&krate.as_str())) {
+        for file in sources(&root().join("crates").join(krate).join("src")) {
             let text = std::fs::read_to_string(&file).expect("it can be read");
             if text.contains("unsafe {") {
                 assert!(text.contains("// SAFETY: "), "{} has unsafe blocks and no reason", file.display());

@@ -1,5 +1,5 @@
-//! Who may touch which variable when: any number of readers, or one writer; all that a run needs is granted at once, first
-//! come, first served.
+//! Access of runs to variables: any number of readers, or one writer. All variables of a run are granted at once, first come, first
+//! served; runs with no variable in common go side by side.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,6 @@
 //! Runs that end early: because another thread says so, or at a time.
+//!
+//! The queues of a cancelled run give up before their next command, as after a failure. Waits for variables or room end too.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};

@@ -1,7 +1,9 @@
 //! RestoreV2 and SaveV2: works of the host on files. A RestoreV2 is a check that all its tensors are there and whole, and for
 //! each Assign of one a work that brings it from the file into the variable. A SaveV2 is one work that reads what it saves.
 //!
-//! A checkpoint is state, as a variable is: who reads it waits for the writers before, and who writes it for all before.
+//! A checkpoint is state, as a variable is, named by the prefix under which it is read and written. A reader waits for the writers
+//! before it, a writer for all accesses before it. The works are commands of the host's queue (`Work::Outside`). A tensor of a
+//! RestoreV2 that no variable takes has no shape, and is refused as not yet built.
 
 use std::collections::HashMap;
 

@@ -3,6 +3,9 @@
 //! Failing is an effect, as is a write: a work that may fail waits for the works with effects before it in the graph, and a
 //! work with an effect for those that may fail. Every node has a [`Frontier`]: the last of such works before it, along edges of
 //! data and control, through nodes that become no work at all. What cannot fail and changes nothing is not ordered.
+//!
+//! Every request says whether it can fail (`KernelRequest::can_fail`). Where more than 16 such works meet, one command that does
+//! nothing waits for them. A work that may fail is never fused into a write, nor moved where others wait for it.
 
 use plimsoll_base::Result;
 use std::collections::HashSet;
