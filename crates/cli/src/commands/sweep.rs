@@ -79,7 +79,7 @@ pub fn run(args: SweepArgs, supervisors: Supervisors) -> Result<ExitCode> {
         Sweep { command: args.command, points, request: Some(request), jobs, results: args.results, supervisors: Some(supervisors) };
     let outcome = with_progress(&cards, &wanted)?;
     if outcome.done.iter().flatten().any(|done| !done.ok) {
-        output::note(format_args!("what the programs printed is in {}.logs", wanted.results.display()));
+        output::note(format_args!("the programs' output is in {}.logs", wanted.results.display()));
     }
     let metric = args.metric.or_else(|| first_number(&outcome.done));
     if let Some(metric) = metric.as_ref().filter(|metric| !outcome.done.iter().flatten().any(|done| done.number(metric).is_some())) {

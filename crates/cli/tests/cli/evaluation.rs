@@ -145,7 +145,7 @@ fn networks_go_where_there_is_room() {
     assert_eq!(said.code, 0, "{}", said.out);
     assert!(said.err.contains("mlp_adam_resource: whole on GPU:0: fits: "), "{}", said.err);
     let said = plimsoll("place two/big.pb --placement first-fit");
-    assert!(said.code == 2 && said.err.contains("it depends on what is run"), "{}", said.err);
+    assert!(said.code == 2 && said.err.contains("it depends on the fetches and targets of a run"), "{}", said.err);
     let said = plimsoll(&format!("eval two/huge.pb {models} --sim-gpus 1x4GiB --memory-limit GPU:0=3MiB,CPU:0=3MiB --placement first-fit"));
     assert!(said.code == 1 && said.err.contains("the model fits nowhere, whole or in pieces"), "{}", said.err);
 }

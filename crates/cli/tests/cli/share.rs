@@ -153,7 +153,7 @@ fn a_sweep_runs_and_goes_on() {
     let logs = folder.0.join("failing.jsonl.logs");
     failing.args(["sweep", "--set", "n=1", "--gpus", "0", "--results"]).arg(folder.0.join("failing.jsonl"));
     let failed = said(failing.args(["--", "sh", "-c", "echo why >&2; exit {n}"]));
-    assert_eq!((failed.code, failed.err.lines().last()), (1, Some(&*format!("what the programs printed is in {}", logs.display()))));
+    assert_eq!((failed.code, failed.err.lines().last()), (1, Some(&*format!("the programs' output is in {}", logs.display()))));
     assert_eq!(std::fs::read_to_string(logs.join("1.err")).unwrap(), "why\n");
     assert_eq!(sweep("m=1", "").code, 2, "nothing in the command uses it");
 }

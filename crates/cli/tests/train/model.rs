@@ -152,7 +152,7 @@ fn what_is_missing_or_does_not_fit_is_said() {
     let both = ["--data", &good, "--data", &labels];
     let train_target = ["--target", "train"];
     let cases: &[(&[&[&str]], i32, &str)] = &[
-        (&[], 2, "say what it learns from: --data NAME=FILE.npy"),
+        (&[], 2, "name its examples: --data NAME=FILE.npy"),
         (&[&both], 2, "say what a step runs, with --target OPERATION; the graph ends in the operation"),
         (&[&both, &["--target", "trian"]], 2, "there is no 'trian' in the graph\n  hint: did you mean 'train'?"),
         (&[&both, &train_target, &["--fetch", "losses"]], 2, "there is no 'losses' in the graph\n  hint: did you mean 'loss'?"),

@@ -164,7 +164,7 @@ impl How {
             Some((true, who)) => (Reserve::Growth, format!("as steps need it ({who})")),
             Some((false, who)) => (Reserve::Whole, format!("all of it ({who})")),
             None if asked => (Reserve::Whole, "all of it, as it was asked for".into()),
-            None => (Reserve::Plan, "what the plans need".into()),
+            None => (Reserve::Plan, "as the plans need it".into()),
         }
     }
 }

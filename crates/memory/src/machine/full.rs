@@ -168,7 +168,7 @@ impl From<Full> for Error {
             Why::Spoken => (Code::ResourceExhausted, "wait for memory, too (--wait): requests that wait come first"),
             Why::Never => (Code::ResourceExhausted, "ask for less: the card has less than that for one program"),
             Why::TimedOut(_) => (Code::DeadlineExceeded, "wait longer, end one of the holders, or ask for less"),
-            Why::Deadlock => (Code::Aborted, "give back what is held, then ask for all of it at once"),
+            Why::Deadlock => (Code::Aborted, "give back the held bytes, then ask for all of them at once"),
             Why::Stopped => (Code::Cancelled, "wait longer, end one of the holders, or ask for less"),
         };
         let error = Error::new(code, full.to_string()).with_remedy(remedy);

@@ -91,7 +91,7 @@ impl Places {
         };
         let sees = match (cards.nvml(), cards.simulated()) {
             (Some(_), _) => Sees::Yes,
-            (None, Some(_)) => Sees::No("simulated cards are for programs of Plimsoll's, which say themselves what they use".into()),
+            (None, Some(_)) => Sees::No("simulated cards are for programs of Plimsoll's, which report their use themselves".into()),
             (None, None) => Sees::No("there is no driver that would show it".into()),
         };
         let program = program.map(elf::examine).unwrap_or_default();

@@ -160,7 +160,7 @@ impl Process {
                     self.resident = resident;
                     let cause = match message.read::<Failure>() {
                         Ok(failure) => failure.into(),
-                        Err(error) => Cause::Output { message: format!("what went wrong is not to be read: {error}") },
+                        Err(error) => Cause::Output { message: format!("the worker's error cannot be read: {error}") },
                     };
                     return Called { again: false, result: Err(cause), alive: true };
                 }

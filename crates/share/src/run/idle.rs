@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(after(9, No, Yes), None, "memory that changes is used");
         assert_eq!(after(10, No, Unknown), None);
         assert_eq!(after(18, No, No), Some(Due::Warning(9 * SECOND)), "a look may be late");
-        assert_eq!(after(19, Unknown, No), None, "what cannot be told counts as use");
+        assert_eq!(after(19, Unknown, No), None, "unknown activity counts as use");
         assert_eq!(after(28, No, Unknown), Some(Due::Warning(9 * SECOND)));
         assert_eq!(after(29, No, No), Some(Due::End));
     }

@@ -35,9 +35,9 @@ fn rung(choice: &Choice, end_beyond: bool) -> String {
     match choice.rung {
         Rung::Kernel => format!("{word}: the driver refuses what its processes together ask for beyond"),
         Rung::Mps if choice.has(Rung::Shim) => {
-            format!("{word}: the driver's server refuses each process what is beyond, and the shim all of them together")
+            format!("{word}: the driver's server refuses bytes beyond to each process, and the shim to all of them together")
         }
-        Rung::Mps => format!("{word}: the driver's server refuses each process what is beyond; several together are not held"),
+        Rung::Mps => format!("{word}: the driver's server refuses bytes beyond to each process; several together are not held"),
         Rung::Shim => format!("{word}: a library before the driver refuses what its processes together ask for beyond"),
         Rung::Framework => format!("{word}: TensorFlow, PyTorch and JAX are told their share; {use_beyond}"),
         Rung::Watched | Rung::NotWatched if choice.tells_frameworks => {

@@ -121,13 +121,13 @@ fn card_rows(label: &str, card: &SeenCard) -> [String; 3] {
 }
 
 fn devices(view: &View, lines: &mut Vec<String>) {
-    let cells = |[name, gpu, limit, overhead, reserved, what]: [&str; 6]| {
-        format!(" {name:<11} {gpu:>4} {limit:>13} {overhead:>13}   {reserved:<12}  {what}")
+    let cells = |[name, gpu, limit, overhead, reserved, hardware]: [&str; 6]| {
+        format!(" {name:<11} {gpu:>4} {limit:>13} {overhead:>13}   {reserved:<12}  {hardware}")
     };
-    title("Logical devices:", &cells(["Device", "GPU", "Limit", "Overhead", "Reserved", "What it is"]), lines);
+    title("Logical devices:", &cells(["Device", "GPU", "Limit", "Overhead", "Reserved", "Hardware"]), lines);
     for part in &view.devices {
         let Part { device, description, card } = part;
-        let what = match device.card.as_ref() {
+        let hardware = match device.card.as_ref() {
             Some(card) => format!("{} {}", card.device.pci_bus_id, card.device.name),
             None => description.clone(),
         };
@@ -139,7 +139,7 @@ fn devices(view: &View, lines: &mut Vec<String>) {
         let gpu = card.map_or("-".into(), |card| view.label(card));
         let limit = device.memory_limit.map_or("no limit".into(), |limit| limit.to_string());
         let overhead = if device.overhead == Bytes::ZERO { "-".into() } else { device.overhead.to_string() };
-        lines.push(row(&cells([&device.name.short(), &gpu, &limit, &overhead, reserved, &plain(&what)])));
+        lines.push(row(&cells([&device.name.short(), &gpu, &limit, &overhead, reserved, &plain(&hardware)])));
     }
     lines.push(edge());
 }

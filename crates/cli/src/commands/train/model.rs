@@ -105,7 +105,7 @@ impl Model {
             }
         };
         if args.data.is_empty() {
-            return wrong_use("say what it learns from: --data NAME=FILE.npy for each placeholder");
+            return wrong_use("name its examples: --data NAME=FILE.npy for each placeholder");
         }
         let examples =
             arrays::open(&wanted.data.iter().map(|(name, file)| (name.clone(), file.as_path())).collect::<Vec<_>>()).map_err(|error| {
