@@ -128,7 +128,7 @@ impl Case {
     }
 
     /// The feeds of a step.
-    fn feeds<'a>(&self, call: &'a Call, step: usize) -> plimsoll::Result<Vec<(&'a str, HostTensor)>> {
+    fn feeds<'a>(&self, call: &'a CaseCall, step: usize) -> plimsoll::Result<Vec<(&'a str, HostTensor)>> {
         let files = self.file.steps[step].feeds.values();
         call.feeds.iter().zip(files).map(|(name, file)| Ok((name.as_str(), self.array(file)?))).collect()
     }
@@ -212,9 +212,9 @@ impl Case {
     }
 
     /// The names of every step's feeds, fetches and targets in the graph.
-    fn calls(&self, saved: Option<&SavedGraph>) -> plimsoll::Result<Vec<Call>> {
+    fn calls(&self, saved: Option<&SavedGraph>) -> plimsoll::Result<Vec<CaseCall>> {
         let call = |step: &Step| {
-            let mut call = Call {
+            let mut call = CaseCall {
                 feeds: step.feeds.keys().cloned().collect(),
                 fetches: step.fetches.keys().cloned().collect(),
                 targets: step.targets.clone(),
@@ -235,7 +235,7 @@ impl Case {
 }
 
 /// A step, in names of the graph.
-struct Call {
+struct CaseCall {
     feeds: Vec<String>,
     fetches: Vec<String>,
     targets: Vec<String>,
@@ -247,7 +247,7 @@ type Key = (Vec<(String, DataType, Shape)>, Vec<String>, Vec<String>);
 /// A case on devices.
 pub struct Replay<'a> {
     case: &'a Case,
-    calls: Vec<Call>,
+    calls: Vec<CaseCall>,
     init: Vec<String>,
     devices: Devices,
     session: Session,

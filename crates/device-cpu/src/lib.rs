@@ -6,10 +6,10 @@
 
 mod device;
 mod offer;
+mod open_runs;
 mod permits;
 mod pool;
 mod queue;
-mod slots;
 
 pub use device::CpuDevice;
 pub use pool::CpuPool;

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use plimsoll_base::{Code, Error, Result};
 use plimsoll_device::{Bell, Failure, Fault, Run};
 
+use crate::open_runs::OpenRuns;
 use crate::permits::Permits;
 use crate::queue::CpuQueue;
-use crate::slots::Slots;
 
 /// Bytes of a worker's stack: kernels keep a few tiles there. The default would make many workers a burden under a limit on
 /// the address space.
@@ -34,7 +34,7 @@ struct Shared {
     inter_op: u32,
     cores: u32,
     permits: Permits,
-    slots: Slots,
+    open_runs: OpenRuns,
     /// On which workers sleep, and threads whose last pieces are with others.
     bell: Bell,
     spinning: AtomicU32,
@@ -64,7 +64,7 @@ impl CpuPool {
             inter_op: if inter_op == 0 { threads } else { u32::try_from(inter_op).unwrap_or(u32::MAX) },
             cores: available_parallelism().map_or(1, |cores| cores.get()) as u32,
             permits: Permits::new(threads),
-            slots: Slots::new(),
+            open_runs: OpenRuns::new(),
             bell: Bell::new(),
             spinning: AtomicU32::new(0),
             started: AtomicU32::new(0),
@@ -132,7 +132,7 @@ struct Permit<'a>(&'a Shared);
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.0.permits.give();
-        if !self.0.slots.are_empty() {
+        if !self.0.open_runs.are_empty() {
             // A worker may sleep because it got no permit.
             self.0.bell.ring();
         }
@@ -223,7 +223,7 @@ impl Crew<'_> {
 
     /// Runs and helps until the run is over.
     fn drive(&self, run: &Run) {
-        let opened = if self.shared.threads > 1 { self.shared.slots.open(run) } else { None };
+        let opened = if self.shared.threads > 1 { self.shared.open_runs.open(run) } else { None };
         let alone = opened.is_none();
         let own = AtomicU32::new(0);
         let running = opened.as_ref().map_or(&own, |opened| opened.running());
@@ -251,7 +251,7 @@ impl Crew<'_> {
         }
         if let Some(queue) = stuck(run) {
             let fault = Fault { code: Code::Internal, message: "the queues of the plan wait for each other", numbers: [0, 0] };
-            return run.fail(Failure { queue, command: run.queues[queue as usize].0.load(Ordering::Acquire), fault });
+            return run.fail(Failure { queue, command: run.queues[queue as usize].finished.load(Ordering::Acquire), fault });
         }
         self.shared.permits.give();
         run.bell().wait(ticket);
@@ -273,7 +273,7 @@ impl Crew<'_> {
                 patience.restore();
             } else if !patience.spin() {
                 let mut some = false;
-                shared.slots.visit(self.thread, |run, running| {
+                shared.open_runs.visit(self.thread, |run, running| {
                     some |= self.watch(run) || self.sees_work(run, running);
                     true
                 });
@@ -289,7 +289,7 @@ impl Crew<'_> {
     fn look_around(&self, patience: &mut Patience<'_>) -> bool {
         let mut permit = None;
         let mut some = false;
-        self.shared.slots.visit(self.thread, |run, running| {
+        self.shared.open_runs.visit(self.thread, |run, running| {
             while self.sees_work(run, running) {
                 if permit.is_none() && self.shared.permits.take_idle() {
                     permit = Some(Permit(self.shared));
@@ -318,7 +318,7 @@ fn queues(run: &Run) -> impl Iterator<Item = (u32, &CpuQueue)> {
 /// A queue that waits in vain: no thread runs any queue, and each that is not at its end waits for another of them. A queue that
 /// waits cannot be claimed for more than a moment, so if nothing advanced while all were looked at, nothing ever will.
 fn stuck(run: &Run) -> Option<u32> {
-    let advanced = || run.queues.iter().map(|progress| u64::from(progress.0.load(Ordering::SeqCst))).sum::<u64>();
+    let advanced = || run.queues.iter().map(|progress| u64::from(progress.finished.load(Ordering::SeqCst))).sum::<u64>();
     let before = advanced();
     let mut waiting = None;
     for (index, queue) in queues(run) {

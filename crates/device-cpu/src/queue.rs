@@ -94,7 +94,7 @@ impl CpuQueue {
 
     /// The wait of the next command, if it has to wait.
     pub fn blocked_by(&self, run: &Run) -> Option<Wait> {
-        let next = run.queues[self.loaded.queue as usize].0.load(Ordering::Acquire);
+        let next = run.queues[self.loaded.queue as usize].finished.load(Ordering::Acquire);
         self.loaded.steps.get(next as usize).and_then(|step| self.loaded.unmet(run, step))
     }
 
@@ -107,7 +107,7 @@ impl CpuQueue {
             run.was_busy(index, since);
             self.state.store(READY, Ordering::SeqCst);
         };
-        let mut finished = run.queues[index as usize].0.load(Ordering::Acquire);
+        let mut finished = run.queues[index as usize].finished.load(Ordering::Acquire);
         while let Some(step) = self.loaded.steps.get(finished as usize) {
             if run.has_failed() {
                 break;

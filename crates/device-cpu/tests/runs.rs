@@ -288,7 +288,7 @@ fn waits_for_queues_of_other_devices() {
             let other = run.clone();
             let card = std::thread::spawn(move || {
                 for finished in 1..=5 {
-                    while other.queues[0].0.load(Ordering::SeqCst) + 1 < finished {
+                    while other.queues[0].finished.load(Ordering::SeqCst) + 1 < finished {
                         std::thread::yield_now();
                     }
                     std::thread::sleep(std::time::Duration::from_micros(100));

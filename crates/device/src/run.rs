@@ -75,7 +75,7 @@ pub struct Run {
     pub is_timed: bool,
     /// Does the commands that are [`crate::Work::Outside`]. Written as `bindings` is.
     pub outside: Option<Arc<dyn Outside>>,
-    slots: Vec<Slot>,
+    states: Vec<QueueState>,
     bell: Bell,
     failed: AtomicBool,
     failure: Mutex<Option<Failure>>,
@@ -84,26 +84,32 @@ pub struct Run {
 
 /// State that a device keeps with a queue of a run, from one use of the run to the next.
 #[derive(Default)]
-struct Slot(OnceLock<Box<dyn Any + Send + Sync>>);
+struct QueueState(OnceLock<Box<dyn Any + Send + Sync>>);
 
-impl std::fmt::Debug for Slot {
+impl std::fmt::Debug for QueueState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.0.get().is_some() { "set" } else { "empty" })
     }
 }
 
-/// Progress of a queue, alone on its cache line: how many commands have finished, the smallest number that a thread sleeps for, and
-/// for how many nanoseconds the queue was advanced.
+/// Progress of a queue, alone on its cache line.
 #[derive(Debug)]
 #[repr(align(64))]
-pub struct Progress(pub AtomicU32, AtomicU32, AtomicU64);
+pub struct Progress {
+    /// Commands that have finished.
+    pub finished: AtomicU32,
+    /// The smallest number of finished commands that a thread sleeps for, or [`NO_WAITER`].
+    wake_at: AtomicU32,
+    /// Nanoseconds for which the queue was advanced.
+    busy_ns: AtomicU64,
+}
 
 /// The mark of a queue without a sleeping thread.
 const NO_WAITER: u32 = u32::MAX;
 
 impl Default for Progress {
     fn default() -> Progress {
-        Progress(AtomicU32::new(0), AtomicU32::new(NO_WAITER), AtomicU64::new(0))
+        Progress { finished: AtomicU32::new(0), wake_at: AtomicU32::new(NO_WAITER), busy_ns: AtomicU64::new(0) }
     }
 }
 
@@ -127,7 +133,7 @@ impl Run {
             trace: None,
             is_timed: false,
             outside: None,
-            slots: (0..queues).map(|_| Slot::default()).collect(),
+            states: (0..queues).map(|_| QueueState::default()).collect(),
             bell: Bell::new(),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -150,9 +156,9 @@ impl Run {
     /// Back to the start. Only for the thread that has the run alone.
     pub fn restart(&mut self) {
         for progress in &mut self.queues {
-            *progress.0.get_mut() = 0;
-            *progress.1.get_mut() = NO_WAITER;
-            *progress.2.get_mut() = 0;
+            *progress.finished.get_mut() = 0;
+            *progress.wake_at.get_mut() = NO_WAITER;
+            *progress.busy_ns.get_mut() = 0;
         }
         *self.failed.get_mut() = false;
         *self.failure.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
@@ -183,14 +189,14 @@ impl Run {
         let progress = &self.queues[queue as usize];
         if self.queues.len() == 1 {
             // No other queue: no thread waits.
-            progress.0.store(finished, Ordering::Release);
+            progress.finished.store(finished, Ordering::Release);
             return false;
         }
-        progress.0.store(finished, Ordering::SeqCst);
-        let reached = finished >= progress.1.load(Ordering::SeqCst);
+        progress.finished.store(finished, Ordering::SeqCst);
+        let reached = finished >= progress.wake_at.load(Ordering::SeqCst);
         if reached {
             // A watcher whose mark is lost here took its ticket before the ring.
-            progress.1.store(NO_WAITER, Ordering::SeqCst);
+            progress.wake_at.store(NO_WAITER, Ordering::SeqCst);
             self.ring();
         }
         reached
@@ -205,27 +211,27 @@ impl Run {
     pub fn was_busy(&self, queue: u32, since: Option<Instant>) {
         if let Some(since) = since {
             let nanoseconds = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            self.queues[queue as usize].2.fetch_add(nanoseconds, Ordering::Relaxed);
+            self.queues[queue as usize].busy_ns.fetch_add(nanoseconds, Ordering::Relaxed);
         }
     }
 
     /// How long `queue` was advanced, of a run that is over and was timed: the rest of the run's time it waited for other
     /// queues, or for a thread.
     pub fn busy(&self, queue: u32) -> Duration {
-        Duration::from_nanos(self.queues[queue as usize].2.load(Ordering::Relaxed))
+        Duration::from_nanos(self.queues[queue as usize].busy_ns.load(Ordering::Relaxed))
     }
 
     /// Whether what `wait` asks for has happened.
     pub fn has_reached(&self, wait: Wait) -> bool {
-        self.queues[wait.queue as usize].0.load(Ordering::Acquire) >= wait.commands
+        self.queues[wait.queue as usize].finished.load(Ordering::Acquire) >= wait.commands
     }
 
     /// Asks for the bell to be rung when `wait` has happened. Returns whether it has happened already. For a thread that took a
     /// ticket of the bell before and looks at the run again after every ring.
     pub fn watch(&self, wait: Wait) -> bool {
         let progress = &self.queues[wait.queue as usize];
-        progress.1.fetch_min(wait.commands, Ordering::SeqCst);
-        progress.0.load(Ordering::SeqCst) >= wait.commands
+        progress.wake_at.fetch_min(wait.commands, Ordering::SeqCst);
+        progress.finished.load(Ordering::SeqCst) >= wait.commands
     }
 
     /// The bell on which the driving thread of the run sleeps.
@@ -252,12 +258,12 @@ impl Run {
     /// The state that the device of `queue` keeps with it, made at first use and kept when the run is restarted. `None` where
     /// another type is kept already.
     pub fn kept_or<T: Any + Send + Sync>(&self, queue: u32, make: impl FnOnce() -> T) -> Option<&T> {
-        self.slots[queue as usize].0.get_or_init(|| Box::new(make())).downcast_ref()
+        self.states[queue as usize].0.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
     /// The state that the device of `queue` keeps with it, if it is a `T`.
     pub fn kept<T: Any>(&self, queue: u32) -> Option<&T> {
-        self.slots[queue as usize].0.get()?.downcast_ref()
+        self.states[queue as usize].0.get()?.downcast_ref()
     }
 
     /// Ends the run early; the first failure is kept. Queues give up before their next command.
@@ -329,12 +335,12 @@ mod tests {
             device.queue_ended();
         });
         run.wait_over();
-        assert_eq!(*Run::alone(&mut run).queues[0].0.get_mut(), 1);
+        assert_eq!(*Run::alone(&mut run).queues[0].finished.get_mut(), 1);
         thread.join().unwrap();
     }
 
     #[test]
-    fn a_slot_keeps_what_was_put_first() {
+    fn a_queue_keeps_its_first_state() {
         let run = Run::new(1, Bindings::default());
         assert_eq!(run.kept::<u32>(0), None);
         assert_eq!(run.kept_or(0, || 7u32), Some(&7));

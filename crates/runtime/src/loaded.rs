@@ -299,7 +299,7 @@ impl Loaded {
 
     /// Whether every queue of a run that is over has finished all of its commands.
     fn is_done(&self, run: &Run) -> bool {
-        let finished = |queue: usize| run.queues[queue].0.load(Ordering::Acquire) as usize;
+        let finished = |queue: usize| run.queues[queue].finished.load(Ordering::Acquire) as usize;
         self.plan.queues().iter().enumerate().all(|(index, queue)| finished(index) >= queue.program.commands.len())
     }
 
@@ -347,7 +347,7 @@ impl Loaded {
     fn mark_assigned(&self, run: &Run, failed: bool) {
         for (variable, assigned) in self.plan.variables.iter().zip(&self.assigned) {
             let Some((queue, command)) = variable.assigned_by else { continue };
-            if !failed || run.queues[queue as usize].0.load(Ordering::Acquire) > command {
+            if !failed || run.queues[queue as usize].finished.load(Ordering::Acquire) > command {
                 assigned.store(1, Ordering::Release);
             }
         }

@@ -7,27 +7,27 @@ use crate::simd::Isa;
 use plimsoll_request::expr::{BinaryOp, Expr, Instr, Reg, Scalar, Uses};
 
 /// A place in the table of pointers.
-pub(super) type Slot = u16;
+pub(super) type TableIndex = u16;
 
 /// One loop over a tile.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     pub run: StepFn,
-    pub a: Slot,
-    pub b: Slot,
-    pub c: Slot,
-    pub out: Slot,
+    pub a: TableIndex,
+    pub b: TableIndex,
+    pub c: TableIndex,
+    pub out: TableIndex,
 }
 
-/// An expression with places. Slots: operands, then outputs, then everything that lives in scratch.
+/// An expression with places. Entries: operands, then outputs, then everything that lives in scratch.
 pub(super) struct Compiled {
     pub steps: Vec<Step>,
     /// Numbers to fill into scratch before the first tile.
-    pub constants: Vec<(Slot, Scalar)>,
+    pub constants: Vec<(TableIndex, Scalar)>,
     /// One for each output: the operands that are read after the output is written.
     pub read_later: Vec<Vec<u16>>,
-    /// How many slots there are.
-    pub slots: usize,
+    /// How many entries there are.
+    pub entries: usize,
     /// Bytes of the widest element.
     pub width: usize,
 }
@@ -43,7 +43,7 @@ pub(super) fn size_of_type(data_type: plimsoll_base::DataType) -> Result<usize> 
 pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
     let instrs = expr.instrs();
     let (inputs, outputs) = (expr.inputs().len(), expr.outputs().len());
-    if inputs + outputs + instrs.len() > usize::from(Slot::MAX) {
+    if inputs + outputs + instrs.len() > usize::from(TableIndex::MAX) {
         return Err(Error::unimplemented(format!("an expression of {inputs} operands and {} steps in one kernel", instrs.len())));
     }
     let Uses { needed, last } = expr.uses();
@@ -52,7 +52,7 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
         width = width.max(size_of_type(data_type)?);
     }
     let mut compiled =
-        Compiled { steps: Vec::new(), constants: Vec::new(), read_later: vec![Vec::new(); outputs], slots: inputs + outputs, width };
+        Compiled { steps: Vec::new(), constants: Vec::new(), read_later: vec![Vec::new(); outputs], entries: inputs + outputs, width };
 
     // The first output that is a step's result gets it straight from the step.
     let output_of = |at: usize| {
@@ -60,8 +60,8 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
         expr.outputs().iter().position(|reg| computed && reg.0 as usize == at)
     };
 
-    let mut slot_of: Vec<Slot> = vec![0; instrs.len()];
-    let mut free: Vec<Slot> = Vec::new();
+    let mut entry_of: Vec<TableIndex> = vec![0; instrs.len()];
+    let mut free: Vec<TableIndex> = Vec::new();
     let mut written_at: Vec<usize> = vec![usize::MAX; outputs];
     let mut read_at: Vec<Vec<usize>> = vec![Vec::new(); inputs];
     for (at, instr) in instrs.iter().enumerate() {
@@ -72,13 +72,13 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
         let reads = instr.operands();
         match instr {
             Instr::Input(input) => {
-                slot_of[at] = *input as Slot;
+                entry_of[at] = *input as TableIndex;
                 continue;
             }
             Instr::Const(value) => {
-                slot_of[at] = compiled.slots as Slot;
-                compiled.constants.push((slot_of[at], *value));
-                compiled.slots += 1;
+                entry_of[at] = compiled.entries as TableIndex;
+                compiled.constants.push((entry_of[at], *value));
+                compiled.entries += 1;
                 continue;
             }
             _ => {}
@@ -91,38 +91,38 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
         // A register whose last reader is this step may hold the result: loops work in place, where sizes are equal.
         let ends = |reg: &Reg| {
             last[reg.0 as usize] == at
-                && slot_of[reg.0 as usize] as usize >= inputs + outputs
+                && entry_of[reg.0 as usize] as usize >= inputs + outputs
                 && !matches!(instrs[reg.0 as usize], Instr::Const(_))
         };
         let size = |reg: Reg| expr.type_of(reg).size();
-        let mut released: Vec<Slot> = Vec::new();
+        let mut released: Vec<TableIndex> = Vec::new();
         let mut reuse = None;
         for reg in reads.iter().flatten().filter(|reg| ends(reg)) {
-            let slot = slot_of[reg.0 as usize];
-            if released.contains(&slot) {
+            let entry = entry_of[reg.0 as usize];
+            if released.contains(&entry) {
                 continue;
             }
-            released.push(slot);
+            released.push(entry);
             if size(*reg) == size(Reg(at as u32)) {
-                reuse = Some(slot);
+                reuse = Some(entry);
             }
         }
         let out = match output_of(at) {
             Some(output) => {
                 written_at[output] = compiled.steps.len();
-                (inputs + output) as Slot
+                (inputs + output) as TableIndex
             }
             None => match reuse.or_else(|| free.pop()) {
-                Some(slot) => slot,
+                Some(entry) => entry,
                 None => {
-                    compiled.slots += 1;
-                    (compiled.slots - 1) as Slot
+                    compiled.entries += 1;
+                    (compiled.entries - 1) as TableIndex
                 }
             },
         };
-        free.extend(released.into_iter().filter(|slot| *slot != out));
-        slot_of[at] = out;
-        let place = |reg: Option<Reg>| reg.map_or(0, |reg| slot_of[reg.0 as usize]);
+        free.extend(released.into_iter().filter(|entry| *entry != out));
+        entry_of[at] = out;
+        let place = |reg: Option<Reg>| reg.map_or(0, |reg| entry_of[reg.0 as usize]);
         let missing = || Error::unimplemented(format!("{instr:?} on {}", reads[0].map_or("nothing", |reg| expr.type_of(reg).name())));
         let run = match instr {
             Instr::Unary(op, a) => ops::unary(*op, expr.type_of(*a), isa),
@@ -149,7 +149,7 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
             }
             written_at[output] = compiled.steps.len();
             let run = ops::copy(size_of_type(expr.type_of(*reg))?).ok_or_else(|| Error::internal("no copy loop"))?;
-            compiled.steps.push(Step { run, a: slot_of[reg.0 as usize], b: 0, c: 0, out: (inputs + output) as Slot });
+            compiled.steps.push(Step { run, a: entry_of[reg.0 as usize], b: 0, c: 0, out: (inputs + output) as TableIndex });
         }
     }
     for (output, written) in written_at.iter().enumerate() {
@@ -159,7 +159,7 @@ pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
             }
         }
     }
-    if compiled.slots > usize::from(Slot::MAX) {
+    if compiled.entries > usize::from(TableIndex::MAX) {
         return Err(Error::unimplemented("an expression with more than 65535 places"));
     }
     Ok(compiled)

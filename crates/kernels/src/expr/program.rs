@@ -6,7 +6,7 @@ use std::ops::Range;
 use plimsoll_base::{Error, Result};
 use plimsoll_device::{Cost, Fault};
 
-use super::compile::{Compiled, Slot, Step, compile, size_of_type};
+use super::compile::{Compiled, Step, TableIndex, compile, size_of_type};
 use super::layout::{Access, Layout};
 use super::ops;
 use crate::simd::Isa;
@@ -55,10 +55,10 @@ pub struct TileProgram {
     /// Where the number goes in scratch, and the number.
     constants: Vec<(usize, Scalar)>,
     /// Slots that always point to the same offset in scratch.
-    fixed: Vec<(Slot, usize)>,
+    fixed: Vec<(TableIndex, usize)>,
     /// For each operand its offset in scratch where it is spread out; 0 if it never is.
     spread: Vec<usize>,
-    slots: usize,
+    entries: usize,
     tile: usize,
     scratch: usize,
     cost: Cost,
@@ -90,7 +90,7 @@ impl TileProgram {
             return Err(Error::invalid_argument(format!("an expression of {} operands is given {}", expr.inputs().len(), operands.len())));
         }
         let layout = Layout::new(shape, operands)?;
-        let Compiled { steps, constants, read_later, slots, width } = compile(expr, isa)?;
+        let Compiled { steps, constants, read_later, entries, width } = compile(expr, isa)?;
         let mut sizes = Vec::new();
         for data_type in expr.inputs().iter().copied().chain(expr.output_types()) {
             sizes.push(size_of_type(data_type)?);
@@ -98,20 +98,20 @@ impl TileProgram {
         let inputs = operands.len();
         let output_sizes = &sizes[inputs..];
 
-        let in_scratch = slots + layout.operands.iter().filter(|access| **access != Access::Full).count();
+        let in_scratch = entries + layout.operands.iter().filter(|access| **access != Access::Full).count();
         let fitting = 40 * 1024 / (width * in_scratch.max(1));
         let tile = if fitting >= 1024 { 1024 } else { (fitting / 64 * 64).max(LEAST) };
         let tile = tile.min(layout.total.next_multiple_of(64).max(64));
 
         let place_bytes = (tile * width).next_multiple_of(64) + SKEW;
-        let mut used = ((slots + inputs + output_sizes.len()) * size_of::<usize>()).next_multiple_of(64);
+        let mut used = ((entries + inputs + output_sizes.len()) * size_of::<usize>()).next_multiple_of(64);
         let mut place = || {
             used += place_bytes;
             used - place_bytes
         };
         let first_inside = inputs + output_sizes.len();
-        let fixed: Vec<(Slot, usize)> = (first_inside..slots).map(|slot| (slot as Slot, place())).collect();
-        let constants = constants.into_iter().map(|(slot, value)| (fixed[slot as usize - first_inside].1, value)).collect();
+        let fixed: Vec<(TableIndex, usize)> = (first_inside..entries).map(|entry| (entry as TableIndex, place())).collect();
+        let constants = constants.into_iter().map(|(entry, value)| (fixed[entry as usize - first_inside].1, value)).collect();
         let spread = layout.operands.iter().map(|access| if *access == Access::Full { 0 } else { place() }).collect();
         let mut outputs = Vec::new();
         for (output, size) in output_sizes.iter().enumerate() {
@@ -128,7 +128,7 @@ impl TileProgram {
         bytes += output_sizes.iter().map(|size| (layout.total * size) as f64).sum::<f64>();
         let cost = Cost { flops: expr.flops() * layout.total as f64, bytes };
         let operands = layout.operands.iter().zip(&sizes).map(|(access, size)| Operand { access: access.clone(), size: *size }).collect();
-        Ok(TileProgram { layout, operands, outputs, steps, constants, fixed, spread, slots, tile, scratch: used, cost })
+        Ok(TileProgram { layout, operands, outputs, steps, constants, fixed, spread, entries, tile, scratch: used, cost })
     }
 
     /// Bytes of scratch that a run needs, 64-byte aligned.
@@ -184,10 +184,10 @@ impl TileProgram {
     pub unsafe fn begin(&self, bases: &Bases<'_>, scratch: *mut u8) {
         let state = self.state(scratch);
         let len = self.tile.min(self.layout.total);
-        // SAFETY: every slot, offset and tile lies within the scratch that `new` laid out; a scalar operand has one element.
+        // SAFETY: every entry, offset and tile lies within the scratch that `new` laid out; a scalar operand has one element.
         unsafe {
-            for (slot, offset) in &self.fixed {
-                state.table.add(*slot as usize).write(scratch.add(*offset));
+            for (entry, offset) in &self.fixed {
+                state.table.add(*entry as usize).write(scratch.add(*offset));
             }
             for (offset, value) in &self.constants {
                 fill_scalar(scratch.add(*offset), *value, len);
@@ -258,7 +258,7 @@ impl TileProgram {
     #[inline(always)]
     fn state(&self, scratch: *mut u8) -> State {
         let table = scratch.cast::<*mut u8>();
-        let spread = table.wrapping_add(self.slots).cast::<usize>();
+        let spread = table.wrapping_add(self.entries).cast::<usize>();
         State { table, spread, spilled: spread.wrapping_add(self.operands.len()), scratch }
     }
 
@@ -267,7 +267,7 @@ impl TileProgram {
     unsafe fn tile(&self, state: &State, bases: &Bases<'_>, at: usize, len: usize) -> Result<(), Fault> {
         let inputs = self.operands.len();
         let table = state.table;
-        // SAFETY: slots are within the table, which holds valid addresses of `len` elements for every slot by now.
+        // SAFETY: entries are within the table, which holds valid addresses of `len` elements for every entry by now.
         unsafe {
             for (number, operand) in self.operands.iter().enumerate() {
                 if operand.access == Access::Full {
@@ -279,7 +279,7 @@ impl TileProgram {
                     table.add(inputs + number).write(bases.get(inputs + number).wrapping_add(at * output.size));
                 }
             }
-            let get = |slot: Slot| table.add(slot as usize).read();
+            let get = |entry: TableIndex| table.add(entry as usize).read();
             let mut status = ops::OK;
             for step in &self.steps {
                 status |= (step.run)(len, get(step.a), get(step.b), get(step.c), get(step.out));
@@ -290,7 +290,7 @@ impl TileProgram {
             for (number, output) in self.outputs.iter().enumerate() {
                 if state.spilled.add(number).read() != 0 {
                     let place = bases.get(inputs + number).wrapping_add(at * output.size);
-                    std::ptr::copy_nonoverlapping(get((inputs + number) as Slot), place, len * output.size);
+                    std::ptr::copy_nonoverlapping(get((inputs + number) as TableIndex), place, len * output.size);
                 }
             }
         }

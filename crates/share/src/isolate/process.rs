@@ -51,7 +51,7 @@ pub(crate) struct Process {
 }
 
 /// The result of a call.
-pub(crate) struct Called {
+pub(crate) struct CallResult {
     /// Whether the worker ended before the function began, so that another worker may run it.
     pub again: bool,
     pub result: Result<Message, Cause>,
@@ -132,7 +132,7 @@ impl Process {
     }
 
     /// Has a function run. The process is gone where that is said, and has left nothing.
-    pub fn call(&mut self, key: &Key, input: &Message, timeout: Option<Duration>) -> Called {
+    pub fn call(&mut self, key: &Key, input: &Message, timeout: Option<Duration>) -> CallResult {
         self.words.forget();
         self.kills.refresh();
         // A time beyond all clocks is no bound.
@@ -144,7 +144,7 @@ impl Process {
             Err(Some(error)) => {
                 self.finish_by_force();
                 let result = Err(or_no_room(error, |message| Cause::Input { message }));
-                return Called { again: false, result, alive: false };
+                return CallResult { again: false, result, alive: false };
             }
         }
         let (mut started, mut panic) = (false, None::<Panic>);
@@ -154,7 +154,7 @@ impl Process {
                 Next::News(News::Panicking, message) => panic = message.read().ok(),
                 Next::News(News::Returned { resident }, message) => {
                     self.resident = resident;
-                    return Called { again: false, result: Ok(message), alive: true };
+                    return CallResult { again: false, result: Ok(message), alive: true };
                 }
                 Next::News(News::Failed { resident }, message) => {
                     self.resident = resident;
@@ -162,13 +162,13 @@ impl Process {
                         Ok(failure) => failure.into(),
                         Err(error) => Cause::Output { message: format!("the worker's error cannot be read: {error}") },
                     };
-                    return Called { again: false, result: Err(cause), alive: true };
+                    return CallResult { again: false, result: Err(cause), alive: true };
                 }
                 Next::News(News::Ready { .. } | News::Ended { .. }, _) => {}
                 Next::Nothing => {
                     self.finish_by_force();
                     let after = timeout.unwrap_or_default();
-                    return Called { again: false, result: Err(Cause::Timeout { after }), alive: false };
+                    return CallResult { again: false, result: Err(Cause::Timeout { after }), alive: false };
                 }
                 Next::Broken(error) => {
                     // The answer was taken, and there is no room for it: the worker can go on.
@@ -176,11 +176,11 @@ impl Process {
                     if !alive {
                         self.finish_by_force();
                     }
-                    return Called { again: false, result: Err(or_no_room(error, |message| Cause::Output { message })), alive };
+                    return CallResult { again: false, result: Err(or_no_room(error, |message| Cause::Output { message })), alive };
                 }
                 Next::End => {
                     let by_itself = self.finish();
-                    return Called { again: !started, result: Err(self.cause(by_itself, panic)), alive: false };
+                    return CallResult { again: !started, result: Err(self.cause(by_itself, panic)), alive: false };
                 }
             }
         }

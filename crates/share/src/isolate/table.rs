@@ -59,12 +59,12 @@ impl Key {
     }
 }
 
-type Call = dyn Fn(&Message) -> Result<Message, Failure> + Send + Sync;
+type Handler = dyn Fn(&Message) -> Result<Message, Failure> + Send + Sync;
 
 #[derive(Clone)]
 struct Entry {
     key: Key,
-    call: Arc<Call>,
+    call: Arc<Handler>,
 }
 
 impl Functions {

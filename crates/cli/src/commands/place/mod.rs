@@ -44,11 +44,15 @@ struct Entry {
 /// Places.
 pub fn run(args: PlaceArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
     if matches!(options.placement, Some(Placement::FirstFit)) {
-        return wrong_use("--placement first-fit: it depends on the fetches and targets of a run, which plan and eval have: see `plimsoll plan --json`");
+        return wrong_use(
+            "--placement first-fit: it depends on the fetches and targets of a run, which plan and eval have: see `plimsoll plan --json`",
+        );
     }
     let devices = load::devices(options)?;
     if devices.options().place_pruned_graph {
-        return wrong_use("place_pruned_graph: it depends on the fetches and targets of a run, which plan and eval have: see `plimsoll plan --json`");
+        return wrong_use(
+            "place_pruned_graph: it depends on the fetches and targets of a run, which plan and eval have: see `plimsoll plan --json`",
+        );
     }
     let session = load::session(&devices, &args.model)?;
     let graph = session.graph();
