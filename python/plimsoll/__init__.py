@@ -1,7 +1,7 @@
 """Functions in processes of their own, under leases on the machine's cards. The README has examples.
 
 `call` and `isolated`: one function, one process, and a `Report` of what it took. `Pool`: workers that are kept. `lease`: cards for this process. `devices`: what the
-machine has, who holds it and who waits. `memory_allocated`, `max_memory_allocated`, `empty_cache`: of the framework that is loaded.
+machine has, the holders and the waiters. `memory_allocated`, `max_memory_allocated`, `empty_cache`: of the framework that is loaded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a worker says, made into what happens here."""
+"""Answers of a worker, turned into results and exceptions here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .errors import NotPicklable, RemoteError, RemoteTraceback, WorkerExit, Work
 
 
 def outcome(message: Message) -> Any:
-    """The result; or raises what the function raised, or why there is no result."""
+    """The result. Raises the function's exception, or the reason why there is no result."""
     if message.kind == Kind.RESULT:
         try:
             return _pickling.loads(message)
@@ -60,7 +60,7 @@ def hand_on(message: Message) -> None:
 
 
 def show(message: Message) -> None:
-    """What a worker prints, where standard output or error is not a file."""
+    """The output of a worker, where standard output or error is not a file."""
     name, text = pickle.loads(message.stream)
     with contextlib.suppress(Exception):  # there is none, or it is closed
         getattr(sys, name).write(text.decode("utf-8", "replace"))

@@ -79,7 +79,7 @@ def _command_line() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class LeaseOptions:
-    """What `plimsoll run` is asked for."""
+    """The request to `plimsoll run`."""
 
     gpus: Optional[Gpus] = None
     memory: Optional[Memory] = None
@@ -102,7 +102,7 @@ class LeaseOptions:
         return self.gpus is not None or self.memory is not None
 
     def command(self, report_file: Optional[str] = None) -> list[str]:
-        """What goes before the program to be run under the lease; nothing where none is needed. `report_file`: where to write what it
+        """The command in front of the program to be run under the lease; nothing where none is needed. `report_file`: where to write what it
         took."""
         if not self.needs_lease():
             return []
@@ -123,6 +123,6 @@ class LeaseOptions:
             command += [f"--name={self.name}"]
         if report_file is not None and writes_reports(command[0]):
             command += [f"--report={report_file}"]
-        # What runs under the lease is a helper of this program's, and nothing of it stays when it ends.
+        # The program under the lease is a helper of this program's, and nothing of it stays when it ends.
         command += [f"--program={_command_line()}", "--end-tree"]
         return [*command, "--"]

@@ -1,4 +1,4 @@
-"""What PyTorch, TensorFlow and JAX say of their memory on cards, where this process has loaded them. Nothing is imported or opened here:
+"""The memory of PyTorch, TensorFlow and JAX on cards, by their own counts, where this process has loaded them. Nothing is imported or opened here:
 a framework that has not opened its cards has allocated nothing on them.
 """
 
@@ -16,7 +16,7 @@ class Use(NamedTuple):
     allocated: int
     peak: int
     reserved: Optional[int] = None
-    """What the framework keeps of it at most, where it says so."""
+    """The most that the framework keeps of it, where it says so."""
 
 
 def loaded() -> list[str]:
@@ -30,7 +30,7 @@ def cards(framework: str) -> int:
 
 
 def use(framework: str, card: int) -> Optional[Use]:
-    """What it says of a card; none where it does not."""
+    """Its memory on a card; none where it does not say."""
     found: Optional[Use] = _guarded(lambda: _ALL[framework].use(card), None)
     return found
 
@@ -48,7 +48,7 @@ def current(framework: str) -> int:
 
 
 def empty(framework: str) -> None:
-    """Gives back what it keeps for itself."""
+    """Gives back the memory that it keeps for itself."""
     _guarded(_ALL[framework].empty, None)
 
 

@@ -42,7 +42,7 @@ def adopt(main: Main) -> None:
 
 
 def find(name: str) -> Any:
-    """In a worker: what the program's `__main__` defines under a qualified name. Runs it if that was not done yet."""
+    """In a worker: the object that the program's `__main__` defines under a qualified name. Runs it if that was not done yet."""
     if _of_program is not None and "__mp_main__" not in sys.modules:
         _run(_of_program)
     found: Any = sys.modules["__mp_main__" if _of_program is not None else "__main__"]
@@ -68,7 +68,7 @@ def _run(main: Main) -> None:
         module.__file__ = where
     else:
         raise AttributeError(
-            "what a notebook or -c defines goes to a worker by value, for which cloudpickle is needed: pip install cloudpickle"
+            "functions and classes of a notebook or -c go to a worker by value, for which cloudpickle is needed: pip install cloudpickle"
         )
     before = sys.modules["__main__"]
     sys.modules["__main__"] = sys.modules["__mp_main__"] = module

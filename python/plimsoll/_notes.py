@@ -1,4 +1,4 @@
-"""Notes: a file in memory that a worker, its supervisor and the program share. What is in it is there whatever the worker dies of.
+"""Notes: a file in memory that a worker, its supervisor and the program share. Its contents stay, whatever the worker dies of.
 
 Numbers at the beginning, then a text about cards, then the tracebacks of the dying.
 """
@@ -21,7 +21,7 @@ _AT_TEXT = 256
 
 
 class Took(NamedTuple):
-    """What a job took."""
+    """The resources of a job."""
 
     processor_seconds: Optional[float] = None
     peak_resident_bytes: Optional[int] = None
@@ -60,7 +60,7 @@ def begun(notes: int) -> int:
 
 
 def took(notes: int, jobs: int) -> Took:
-    """In the program: what the last of so many jobs took, as far as it is known."""
+    """In the program: the resources of the last of so many jobs, as far as they are known."""
     text = _read(notes)
     number, before = _BEGUN.unpack_from(text)
     finished, processor, peak, length = _DONE.unpack_from(text, _AT_DONE)
@@ -111,7 +111,7 @@ class Meter:
             except OSError:
                 pass
         else:
-            self._peak = 0  # what the process took to get here is part of it
+            self._peak = 0  # the process's memory until here is part of it
         begin(self._notes, self._jobs, self._before)
 
     def done(self) -> None:

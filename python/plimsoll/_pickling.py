@@ -22,7 +22,7 @@ Pickled = tuple[list[Chunk], list[memoryview]]
 
 
 class _Chunks:
-    """A file that keeps what is written, as it is: large objects are not copied."""
+    """A file that keeps written objects as they are: large ones are not copied."""
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
@@ -37,7 +37,7 @@ class _ByValue(Exception):
 
 
 class _ByReference(pickle.Pickler):
-    """What goes the same way with cloudpickle and without it, and without the time that its import takes."""
+    """A pickle that is the same with cloudpickle and without it, made without the time of its import."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, (types.FunctionType, type)) and (obj.__module__ in ("__main__", "__mp_main__") or not _is_found(obj)):
@@ -109,12 +109,12 @@ def _dumped(obj: Any, beside: Optional[Callable[[pickle.PickleBuffer], bool]], b
         except _ByValue:
             continue
         except Exception as error:
-            # Of those who take things by value the first says best what is wrong.
+            # Of the picklers by value the first has the best error.
             if pickler is not _ByReference and failed is None:
                 failed = error
         else:
             return file.chunks
-    assert failed is not None, "the last of them says what is wrong"
+    assert failed is not None, "the last of them has the error"
     raise failed
 
 
@@ -153,7 +153,7 @@ def from_bytes(data: bytes) -> Any:
 
 
 class _Stream:
-    """What pickle reads, from memory. `readinto` copies a large object to where it stays, and that is all the copying there is."""
+    """A file for pickle to read, from memory. `readinto` copies a large object to its final place, which is the only copy."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data

@@ -1,4 +1,4 @@
-"""A worker, seen from the program that started it: how it starts, what it says, and what it died of."""
+"""A worker, seen from the program that started it: how it starts, its messages, and its end."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .errors import LeaseRefused, NotPicklable, RemoteError, WorkerExit, WorkerK
 _log = logging.getLogger("plimsoll")
 
 _FOR_ITS_EXIT = 5.0
-"""Seconds that a worker has for what it does at its end (atexit, destructors of libraries), before it is killed."""
+"""Seconds that a worker has for its end (atexit, destructors of libraries), before it is killed."""
 _FOR_ITS_TRACE = 2.0
 _FOR_ITS_TREE = 10.0
 """Seconds that its supervisor has to end it and all that it started, before the supervisor is killed."""
 
 
 class NotStarted(Exception):
-    """The worker died before it began with a job: another can take it. The argument is what it died of."""
+    """The worker died before it began with a job: another can take it. The argument is the cause of its death."""
 
 
 class _Ended(Exception):
@@ -61,8 +61,8 @@ class Worker:
         waits_alone: bool = False,
         report_file: Optional[str] = None,
     ) -> None:
-        """Starts it; `greet` waits until it is there. `waits_alone`: somebody waits for this very worker, and is told why.
-        `report_file`: where `plimsoll run` writes what it saw, when it has ended."""
+        """Starts it; `greet` waits until it is there. `waits_alone`: a caller waits for this very worker, and is told why.
+        `report_file`: where `plimsoll run` writes its report, when it has ended."""
         if _main.running:
             raise RuntimeError(
                 "the program's __main__ is being run in a worker, and asks for a worker itself. In a script, what starts work "
@@ -93,7 +93,7 @@ class Worker:
                 passed = [theirs.fileno(), self._notes, read_end]
                 real_stderr, stderr = -1, None
                 if self._leased:
-                    # What `plimsoll run` says comes here; the worker speaks to the standard error that is ours.
+                    # The messages of `plimsoll run` come here; the worker speaks to the standard error that is ours.
                     stderr, self._report = _pipe(passing, kept, read=True)
                     os.set_blocking(self._report, False)
                     with contextlib.suppress(OSError):  # there is none
@@ -143,7 +143,7 @@ class Worker:
         raise refusal
 
     def run(self, job: _pickling.Pickled, what: str, timeout: Optional[float]) -> Any:
-        """Runs a job. Its result; raises what the function raised, or what became of the worker. `report` is what it took."""
+        """Runs a job. Its result. Raises the function's exception, or the end of the worker. `report` gets the resources of the job."""
         self.report = None
         begin = time.perf_counter()
         try:
@@ -178,7 +178,7 @@ class Worker:
         return self._channel.keeps_files
 
     def rest(self) -> None:
-        """Gives back what is kept for the next job, as far as nobody uses it."""
+        """Gives back memory that is kept for the next job, as far as it is unused."""
         self._channel.rest()
         with contextlib.suppress(Closed):
             self._channel.send(Kind.REST)
@@ -246,7 +246,7 @@ class Worker:
         raise death
 
     def _answer(self) -> Message:
-        """What the worker says next, but for what it says by the way."""
+        """The worker's next message, but for notes by the way."""
         while True:
             message = self._channel.receive()
             if message.kind == Kind.LOG:
@@ -278,7 +278,7 @@ class Worker:
         try:
             return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
         except ChildProcessError:
-            return True  # somebody else has waited for it
+            return True  # another thread has waited for it
 
     def _await_end(self, patience: float) -> bool:
         deadline = time.monotonic() + patience
@@ -297,7 +297,7 @@ class Worker:
         return True
 
     def _death(self, what: str) -> RemoteError:
-        """What the worker died of, when it has."""
+        """The cause of the worker's death, when it has died."""
         ended = self._await_end(_FOR_ITS_EXIT)
         status = self.kill()
         trace = self._trace
@@ -344,7 +344,7 @@ class Worker:
         return status
 
     def _drop(self) -> None:
-        """Closes what is open here."""
+        """Closes the handles that are open here."""
         _all.discard(self)
         if self._notes < 0:
             return
@@ -406,7 +406,7 @@ def _setup(recycle_above: Optional[int]) -> dict[str, Any]:
 
 
 def _is_not_file(stream: Any, number: int) -> bool:
-    """Whether what is printed in a worker would not go where it goes here."""
+    """Whether the output of a worker would go elsewhere than the output of this program."""
     if stream is None:
         return False
     try:
@@ -416,7 +416,7 @@ def _is_not_file(stream: Any, number: int) -> bool:
 
 
 def _flush() -> None:
-    """So that what was printed before the call is seen before what the function prints."""
+    """So that output from before the call is seen before the function's output."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

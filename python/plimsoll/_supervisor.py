@@ -1,6 +1,6 @@
-"""The process between a program and its worker: whatever the worker starts descends from it, and ends with it.
+"""The process between a program and its worker: each process that the worker starts descends from it, and ends with it.
 
-It is a subreaper: a process whose parent has ended becomes its child, in whatever session or process group it is. It ends the worker and
+It is a subreaper: a process whose parent has ended becomes its child, in any session or process group. It ends the worker and
 all that descends from it when the lifeline's other end closes, so when the program ends, however that comes about; and what is left when
 the worker has ended. Then it ends as the worker did.
 """
@@ -32,7 +32,7 @@ def supervise(lifeline: int, notes: int) -> None:
     """Returns in a process of its own, which is the worker; this one stays, and ends when that has ended.
 
     To be called before there is another thread. `lifeline`: the read end of a pipe that says nothing and is closed in the end.
-    `notes`: where it is written down what the worker took, when it has ended.
+    `notes`: the file for the resources of the worker, when it has ended.
     """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     # Under `plimsoll run` it is a member of that program's group, and is not to be ended with it.
@@ -73,7 +73,7 @@ def _supervise(worker: int, lifeline: int, notes: int, wake: int, waker: int) ->
         status = _until_its_end(worker, lifeline, notes, wake)
         end_all()
     except BaseException:
-        # Nothing that is to end goes on because of what is wrong here.
+        # A failure here keeps no process alive that is to end.
         end_all()
         raise
     finally:

@@ -2,7 +2,7 @@
 
 A message is a head (`_HEAD`) and a payload: the lengths of the buffers, a pickle stream, and the buffers that the stream left out
 (protocol 5). A large payload does not go through the socket but through a file in memory, which the reader maps: buffers stay where
-they are for as long as somebody uses them. The file is then free for another message, of which its writer is told with the next
+they are for as long as they are used. The file is then free for another message, of which its writer is told with the next
 head, since what costs time is not copying, but fresh pages.
 """
 
@@ -29,7 +29,7 @@ _NO_FILE = 255
 _FILES = 64
 _ALIGNMENT = 64
 _INLINE = 128 * 1024
-"""Payloads up to this many bytes go through the socket: one that nobody reads yet is not to block its sender."""
+"""Payloads up to this many bytes go through the socket: one that is not read yet is not to block its sender."""
 _PIECE = 64 * 1024
 _WORTH_HUGE_PAGES = 8 << 20
 _LENT = 4
@@ -71,7 +71,7 @@ _EXHAUSTED = (errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.ENFILE, errno.ENOB
 
 
 def no_room(what: str, error: OSError) -> Optional[str]:
-    """What to say of an error that came of a lack of memory or of a limit of this process. None for another one."""
+    """The text for an error that came of a lack of memory or of a limit of this process. None for another one."""
     if error.errno in _LIMITS:
         import resource
 
@@ -97,7 +97,7 @@ class Channel:
     def __init__(self, sock: socket.socket, wait: Optional[Callable[[], None]] = None) -> None:
         self._socket = sock
         self._wait = wait
-        # A destructor that logs may run in the middle of `send`; what it says goes before, since a message is sent by one call.
+        # A destructor that logs may run in the middle of `send`; its record goes before, since a message is sent by one call.
         self._sending = threading.RLock()
         self._arrived = bytearray()
         self._descriptors: collections.deque[int] = collections.deque()
@@ -129,7 +129,7 @@ class Channel:
             os.close(self._files.pop(self._free.pop()))
 
     def send(self, kind: Kind, chunks: Sequence[Chunk] = (), buffers: Sequence[memoryview] = ()) -> None:
-        """Sends a stream, in chunks, and its buffers. Raises `Closed` where nobody is there to read, `NoRoom`."""
+        """Sends a stream, in chunks, and its buffers. Raises `Closed` where there is no reader, and `NoRoom`."""
         stream = sum(len(chunk) for chunk in chunks)
         lengths = array.array("Q", [view.nbytes for view in buffers])
         start = _aligned(8 * len(lengths) + stream)
@@ -222,7 +222,7 @@ class Channel:
         return memoryview(mapping)
 
     def _read(self, size: int) -> bytearray:
-        """So many bytes of what the socket brings. What it brings beyond is for later."""
+        """So many bytes from the socket. Bytes beyond are for later."""
         while len(self._arrived) < size:
             if self._wait is not None:
                 self._wait()
@@ -269,7 +269,7 @@ def _write(file: int, data: Chunk, at: int) -> int:
 
 
 def _map(file: int, size: int) -> mmap.mmap:
-    """What a file holds, in memory of our own that is copied when it is written to; -1 for nothing."""
+    """The contents of a file, in memory of our own that is copied when it is written to; -1 for nothing."""
     try:
         return mmap.mmap(file, size, access=mmap.ACCESS_COPY)
     except OSError as error:
@@ -286,7 +286,7 @@ def _fresh(size: int) -> memoryview:
 
 
 def want_huge_pages(memory: memoryview) -> None:
-    """Asks the kernel for huge pages for memory that is about to be filled: most of what a large copy takes is its page faults."""
+    """Asks the kernel for huge pages for memory that is about to be filled: most of the time of a large copy is in its page faults."""
     advice = getattr(mmap, "MADV_HUGEPAGE", None)
     if advice is None or len(memory) < _WORTH_HUGE_PAGES:
         return

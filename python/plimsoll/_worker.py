@@ -1,4 +1,4 @@
-"""A worker: it runs the functions that it is sent, one after the other, until nobody is there to send more."""
+"""A worker: it runs the functions that it is sent, one after the other, until the sender is gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from . import _frameworks, _hook, _main, _notes, _pickling
 from ._wire import Channel, Chunk, Closed, Kind, Message
 
 SHOW_AND_DIE = signal.SIGUSR1
-"""What a parent sends to a worker that took too long: it writes down where it is and ends."""
+"""The signal that a parent sends to a worker that took too long: it writes down where it is and ends."""
 
 
 def main(lifeline: int, sock: int, notes: int, stderr: int) -> int:
@@ -40,7 +40,7 @@ def main(lifeline: int, sock: int, notes: int, stderr: int) -> int:
     # Mapped: writing is subject to a limit of file sizes.
     meter = _notes.Meter(mmap.mmap(notes, _notes.SIZE), _cards, _frameworks.begin)
     channel = Channel(socket.socket(fileno=sock))
-    # What a function forks has no business here: only one speaks, and only once.
+    # A process that a function forks has no business here: only one speaks, and only once.
     os.register_at_fork(after_in_child=channel.close)
     try:
         setup = pickle.loads(channel.receive().stream)
@@ -77,7 +77,7 @@ def _job(channel: Channel) -> Message:
 
 
 def _cards() -> list[dict[str, Any]]:
-    """The cards of the lease, and what the frameworks that are loaded say of them."""
+    """The cards of the lease, and the memory on them by the counts of loaded frameworks."""
     text = os.environ.get("PLIMSOLL_FRAMEWORK_LIMITS")
     if not text:
         return []
@@ -101,7 +101,7 @@ def _prepare(setup: dict[str, Any], channel: Channel) -> None:
         else:
             stream = getattr(sys, name)
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(line_buffering=True)  # what was said before a crash is seen
+                stream.reconfigure(line_buffering=True)  # output from before a crash is seen
     logging.root.addHandler(_Logs(channel))
     logging.root.setLevel(setup["logging"][0])
     for name, level in setup["logging"][1].items():
@@ -152,7 +152,7 @@ def _work(channel: Channel, message: Message, meter: _notes.Meter) -> None:
 
 def _out_of_memory(channel: Channel, error: MemoryError) -> None:
     text, trace = str(error) or "out of memory", ""
-    # What the frames hold is what there is too much of.
+    # The frames hold the objects that fill the memory.
     traceback.clear_frames(error.__traceback__)
     gc.collect()
     try:
@@ -165,7 +165,7 @@ def _out_of_memory(channel: Channel, error: MemoryError) -> None:
 
 
 def _raised(channel: Channel, error: BaseException) -> None:
-    """Says what the function raised: the exception, if it can be pickled, its type and text, and where."""
+    """Sends the function's exception: the exception, if it can be pickled, its type and text, and where."""
     trace = _trace(error)
     try:
         pickled: Optional[bytes] = _pickling.to_bytes(error)
@@ -200,12 +200,12 @@ def _say(channel: Channel, kind: Kind, what: Any) -> None:
 
 
 def _flush() -> None:
-    """So that what was printed is there before the result is."""
+    """So that the output is there before the result is."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (AttributeError, ValueError, OSError):
-            pass  # None, closed, or nobody reads it
+            pass  # None, closed, or without a reader
 
 
 class _Memory:
@@ -222,7 +222,7 @@ class _Memory:
             self._has_worked = True
             return False
         if self._baseline is None:
-            # The first job brings the libraries; what it leaves behind beyond them is garbage.
+            # The first job brings the libraries; its other remains are garbage.
             gc.collect()
             self._baseline = _resident()
         if _resident() <= self._baseline + self._above:

@@ -1,4 +1,4 @@
-"""What can happen to a function in a process of its own, as exceptions."""
+"""The failures of a function in a process of its own, as exceptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Error(Exception):
     """Every error of this package."""
 
     report: Optional[Report] = None
-    """What the call took that failed, where it had begun. Exceptions of the function itself have it, too."""
+    """The resources of the failed call, where it had begun. Exceptions of the function itself have it, too."""
 
 
 class BinaryNotFound(Error):
@@ -43,7 +43,7 @@ class RemoteError(Error):
     """
 
     remote_traceback: str
-    """Where the worker was when it happened; empty where nobody could tell (SIGKILL)."""
+    """Where the worker was when it happened; empty where it is unknown (SIGKILL)."""
 
     def __init__(self, message: str, remote_traceback: str = "") -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class RemoteError(Error):
         return str(self.args[0])
 
     def _made_of(self) -> tuple[object, ...]:
-        """What it is made of anew in another process."""
+        """The parts from which another process makes it anew."""
         return self.args[0], self.remote_traceback
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -79,7 +79,7 @@ def call(
     seconds, to wait for the lease (priority, name: as others that wait see it). with_report: returns the result and a `Report` of
     what it took; `call.last_report` is that of the last call, and `.report` of an exception that of the call that failed.
 
-    Raises what the function raises, with the traceback in the worker as `__cause__`; `plimsoll.RemoteError` and its subclasses for
+    Raises the function's exception, with the traceback in the worker as `__cause__`; `plimsoll.RemoteError` and its subclasses for
     what else can happen to it; `plimsoll.LeaseRefused`. An argument of the function named like one of these options is handed to
     it with `functools.partial`.
     """
@@ -99,7 +99,7 @@ setattr(call, "last_report", None)
 def _call(
     function: Callable[..., Any], args: Any, kwargs: Any, lease: LeaseOptions, timeout: Optional[float]
 ) -> tuple[Any, Optional[Report]]:
-    """The result and what it took; an exception has its report."""
+    """The result and its report; an exception has its report."""
     from ._process import NotStarted, Worker  # not needed in a worker that only has to know its decorated functions
 
     check_timeout(timeout)
@@ -218,7 +218,7 @@ class Isolated(Generic[P, R]):
 
     @property
     def __plimsoll_function__(self) -> Callable[P, Any]:
-        """What a worker runs when it is sent this."""
+        """The function that a worker runs when it is sent this."""
         return self.__wrapped__
 
     def __reduce__(self) -> Any:

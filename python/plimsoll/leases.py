@@ -39,7 +39,7 @@ _FOR_ITS_EXIT = 5.0
 
 
 class Lease:
-    """What `lease` makes: in its `with` block, cards belong to this process.
+    """The result of `lease`: in its `with` block, cards belong to this process.
 
     A small program under `plimsoll run` takes them, and hands on the descriptor by which they are held, so that this process counts as
     one that has them. It ends with the block, and when this process ends, however that comes about.
@@ -136,7 +136,7 @@ class Lease:
 
 
 def _read(stream: IO[bytes], said: list[bytes]) -> None:
-    """What `plimsoll run` says: kept if it is the beginning, and read in any case, so that it can go on."""
+    """The output of `plimsoll run`: its beginning is kept, and all of it is read, so that it can go on."""
     with stream:
         for line in stream:
             if len(said) < 100:

@@ -1,4 +1,4 @@
-"""What the machine has: `devices`."""
+"""The machine's cards: `devices`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """A card. Sizes are bytes; None is what is not known."""
+    """A card. Sizes are bytes; None is an unknown value."""
 
     ordinal: int
     name: str
@@ -59,12 +59,12 @@ class Process:
     user: Optional[str] = None
     """Its user, where users share the ledger and it has a lease."""
     guarantee: Optional[str] = None
-    """What stands behind its share: "held", "kernel", "mps", "shim", "framework", "watched" or "not watched"; None without a lease."""
+    """The rung that holds it to its share: "held", "kernel", "mps", "shim", "framework", "watched" or "not watched"; None without a lease."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Waiter:
-    """Somebody who waits for cards, and why."""
+    """A waiter for cards, and its reason."""
 
     pid: int
     name: str
@@ -77,7 +77,7 @@ class Waiter:
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """Cards, logical devices, who holds what, who waits. `document`: all that `plimsoll devices --json` says.
+    """Cards, logical devices, holders, waiters. `document`: all that `plimsoll devices --json` says.
 
     Iterating over it is iterating over its cards.
     """

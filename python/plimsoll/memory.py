@@ -19,7 +19,7 @@ one for the others. TensorFlow's logical devices of a card count together."""
 
 def memory_allocated(device: Optional[Device] = None) -> int:
     """Bytes that tensors take of a card now: without a name, of PyTorch's current card, and of the first one for the others. Where
-    several frameworks are loaded, what they take together."""
+    several frameworks are loaded, their sum."""
     return sum(use.allocated for use in _uses(device))
 
 
@@ -31,7 +31,7 @@ def max_memory_allocated(device: Optional[Device] = None) -> int:
 
 
 def empty_cache() -> None:
-    """Gives back what PyTorch keeps for tensors to come. TensorFlow and JAX keep what they have until the process ends: a function that
+    """Gives back memory that PyTorch keeps for later tensors. TensorFlow and JAX keep theirs until the process ends: a function that
     is to give everything back belongs in `plimsoll.call` or a `Pool`."""
     for framework in _frameworks.loaded():
         _frameworks.empty(framework)

@@ -65,11 +65,11 @@ class Pool(concurrent.futures.Executor):
             lease.command()  # raises here where there is no program `plimsoll`
         self._crew = _Crew(workers, lease, timeout, recycle_above, with_report)
         finish = weakref.finalize(self, _Crew.close, self._crew)
-        finish.atexit = False  # at exit, `_finish_all` waits for what was submitted
+        finish.atexit = False  # at exit, `_finish_all` waits for submitted jobs
 
     @property
     def last_report(self) -> Optional[Report]:
-        """What the job took that was done last; none before there is one."""
+        """The report of the last job; none before there is one."""
         return self._crew.last_report
 
     def submit(self, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
@@ -119,7 +119,7 @@ class _Future(Future[R]):
         super().__init__()
         self._process = os.getpid()
         self.report: Optional[Report] = None
-        """What the job took, when it is done."""
+        """The job's report, when it is done."""
 
     def result(self, timeout: Optional[float] = None) -> R:
         self._check()
@@ -154,7 +154,7 @@ class _Crew:
         self._timeout = timeout
         self._recycle_above = recycle_above
         self._jobs: queue.SimpleQueue[Optional[_Job]] = queue.SimpleQueue()
-        # What follows is under the lock, which the finalizer of a pool may find taken by its own thread.
+        # The next lines are under the lock, which the finalizer of a pool may find taken by its own thread.
         self._lock = threading.RLock()
         self._pending = 0  # jobs that no thread has taken
         self._closed = self._terminated = False
@@ -292,7 +292,7 @@ class _Crew:
         return None
 
     def _note(self, job: _Job, worker: Worker) -> None:
-        """Keeps what a job took."""
+        """Keeps the report of a job."""
         self.last_report = worker.report
         if isinstance(job.future, _Future):
             job.future.report = worker.report
@@ -306,7 +306,7 @@ class _Crew:
             with self._lock:
                 self._workers[worker] = busy
             try:
-                if self._needs_none(busy):  # who ended the pool just now may not have seen this one
+                if self._needs_none(busy):  # the thread that ended the pool just now may not have seen this one
                     worker.end()
                 worker.greet()
                 return worker
@@ -328,7 +328,7 @@ class _Crew:
             self._workers.pop(worker, None)
 
     def _abandon(self) -> None:
-        """Under the lock: where no more jobs will come, nobody need wait for a worker's lease."""
+        """Under the lock: where no more jobs will come, no thread need wait for a worker's lease."""
         if self._closed and not self._pending:
             for worker, busy in self._workers.items():
                 if not busy and not worker.is_there:
@@ -345,7 +345,7 @@ class _Crew:
         self._drain(error)
 
     def _drain(self, error: Optional[BaseException]) -> None:
-        """Cancels what is in the queue, or has it fail."""
+        """Cancels the jobs in the queue, or has them fail."""
         while True:
             try:
                 job = self._jobs.get_nowait()
@@ -367,7 +367,7 @@ _crews: weakref.WeakSet[_Crew] = weakref.WeakSet()
 
 
 def _finish_all() -> None:
-    """At exit: what was submitted is done, as with the executors of the standard library."""
+    """At exit: submitted jobs are done, as with the executors of the standard library."""
     crews = [crew for crew in _crews if crew._process == os.getpid()]
     try:
         for crew in crews:

@@ -1,4 +1,4 @@
-"""What a call took: `Report`."""
+"""The resources of a call: `Report`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Optional
 
 @dataclasses.dataclass(frozen=True)
 class CardReport:
-    """A card of the lease. None is what nobody observed."""
+    """A card of the lease. None is a value that was not observed."""
 
     name: str
     uuid: str
     reserved_bytes: int
     peak_bytes: Optional[int] = None
-    """The most that was used of it: what the driver or the ledger saw of the whole process, where they did; else what the framework
+    """The most that was used of it: as the driver or the ledger saw it of the whole process, where they did; else what the framework
     says of its tensors."""
     observed_by: Optional[str] = None
     """By whom: "driver", "ledger", or the name of a framework's function."""
@@ -25,7 +25,7 @@ class CardReport:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What a function in a worker took. None is what was not observed."""
+    """The resources of a function in a worker. None is a value that was not observed."""
 
     wall_seconds: float
     """From the request to the answer."""
@@ -39,7 +39,7 @@ class Report:
     refusals: Optional[int] = None
     """How often the lease refused memory, where that is counted."""
     rung: Optional[str] = None
-    """What holds the program to its lease, as `plimsoll run` says it."""
+    """The rung that holds the program to its lease, as `plimsoll run` says it."""
 
 
 def observed(cards: list[dict[str, Any]]) -> tuple[CardReport, ...]:

@@ -1,4 +1,4 @@
-"""What a function starts ends with it, in whatever session or process group it is."""
+"""A process that a function starts ends with it, in any session or process group."""
 
 import os
 import signal

@@ -149,7 +149,7 @@ def test_limits_of_the_process_are_no_room(name, limit):
     with pytest.raises(plimsoll.WorkerOutOfMemory, match=f"no room .*{name}"):
         plimsoll.call(functions.limited, *limit)
     with plimsoll.Pool(1) as pool:
-        # In the worker it is an argument for which there is no descriptor; a size is a limit of who writes.
+        # In the worker it is an argument for which there is no descriptor; a size is a limit of the writer.
         process = pool.submit(functions.pid).result()
         pool.submit(*limit).result()
         error = pool.submit(len, bytes(1 << 20)).exception()

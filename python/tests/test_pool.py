@@ -61,7 +61,7 @@ def test_queued_jobs_can_be_cancelled():
 
 
 def test_no_job_is_lost_and_none_is_run_twice(tmp_path):
-    """Workers are killed while they work and while they do not; every job ran once at most, and who was not killed has a result."""
+    """Workers are killed while they work and while they do not; every job ran once at most, and each that was not killed has a result."""
     log = tmp_path / "log"
     done = threading.Event()
     with plimsoll.Pool(3) as pool:

@@ -265,7 +265,7 @@ def call_that_looks_at_the_shape_of_its_argument():
 
 @flow(versions=(2,), soft=True)
 def cond_reads_what_others_pull_elsewhere():
-    """A condition's input asks for its device once more, after those who want it elsewhere."""
+    """A condition's input asks for its device once more, after nodes that want it elsewhere."""
     p = tf1.placeholder_with_default(True, [], "p")
     with on("/cpu:3"):
         x = value("x")

@@ -1,4 +1,4 @@
-"""Another user, who has a lease by inheritance, and what he finds in the file system: he changes nothing. Needs root."""
+"""Another user with an inherited lease, and the files that this user finds: nothing can be changed. Needs root."""
 
 import json
 import os
@@ -126,7 +126,7 @@ HOSTILE = 59003
 
 
 def between(context, folder):
-    """Users who share a ledger: their programs are killed, one user writes anything into its own files, and the line holds."""
+    """Users that share a ledger: their programs are killed, one user writes anything into its own files, and the line holds."""
     lab = folder / "lab"
     done = context.run(["setup", "--group", GROUP, "--folder", lab])
     if done.status != 0:

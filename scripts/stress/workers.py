@@ -13,7 +13,7 @@ import worker_case
 from common import ROOT, comes, environment_of, is_alive, signal_to
 
 SIDE_BY_SIDE = 6
-# Those that end nobody, and those that Python ignores.
+# Those that end no process, and those that Python ignores.
 HARMLESS = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGPIPE, signal.SIGXFSZ}
 STOPS = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 ENDS = [number for number in sorted(signal.valid_signals()) if number not in HARMLESS | STOPS]

@@ -32,7 +32,7 @@ impl Failure {
             output::note(format_args!("error: {}", self.error));
             return ExitCode::from(1);
         }
-        // The status code says nothing to a user who mistyped.
+        // The status code says nothing after a typing mistake.
         output::note(format_args!("error: {}", self.error.message()));
         if let Some(remedy) = self.error.remedy() {
             output::note(format_args!("  hint: {remedy}"));

@@ -1,4 +1,4 @@
-//! What tells graphs apart: a hash of everything that a plan depends on.
+//! The identity of a graph: a hash of everything that a plan depends on.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 use crate::id::Id;
 use crate::{AttrList, AttrValue, Attrs, FuncRef, Graph, HostTensor, NodeDef, PartialShape, TensorData};
 
-/// The SHA-256 of a graph's nodes, edges, attributes, constants and functions. Graphs of one fingerprint compute the same. How a
-/// file spells a constant does not count, nor do versions and what is only carried along.
+/// The SHA-256 of a graph's nodes, edges, attributes, constants and functions. Graphs of one fingerprint compute the same. A file's
+/// spelling of a constant does not count, nor do versions and fields that are only carried along.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 

@@ -90,7 +90,7 @@ impl Session {
         Session { signatures: Arc::new(signatures), ..self }
     }
 
-    /// The plan of such a run: what it takes of every device. Limits are not held against it here: see [`Plan::fits`].
+    /// The plan of such a run, with its peak on every device. Limits are not held against it here: see [`Plan::fits`].
     ///
     /// # Errors
     /// TensorFlow's for names and types that make no sense; UNIMPLEMENTED for operations that are not built yet.

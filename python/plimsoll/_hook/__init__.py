@@ -1,4 +1,4 @@
-"""What Python programs under a lease get in front of PYTHONPATH: `sitecustomize`, which puts the package `plimsoll_hook` to work."""
+"""The folder in front of PYTHONPATH for Python programs under a lease: `sitecustomize`, which puts the package `plimsoll_hook` to work."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if sys.version_info >= (3, 7) and os.environ.get("PLIMSOLL_HOOK") != "0":
         import plimsoll_hook  # type: ignore[import-not-found,unused-ignore]
 
         plimsoll_hook.install()
-    except Exception:  # a program starts, whatever becomes of the hook
+    except Exception:  # a program starts, also where the hook fails
         pass
 
 # The next one, as if this one were not there. Where there is none, Python is told so by the exception, as it would be without us; what

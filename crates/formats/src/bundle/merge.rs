@@ -16,9 +16,8 @@ use crate::wire::Reader;
 /// them; one index is written and the old ones are deleted.
 ///
 /// # Errors
-/// INVALID_ARGUMENT where there is nothing to merge, where the checkpoints were not written alike, or where two hold the same
-/// tensor and it is not in slices. Otherwise as [`super::BundleReader::open`]. Where an index is at fault, no file has been touched
-/// yet.
+/// INVALID_ARGUMENT where there is nothing to merge, where the checkpoints were not written alike, or where two hold the same whole
+/// tensor. Otherwise as [`super::BundleReader::open`]. Where an index is at fault, no file has been touched yet.
 pub fn merge<P: AsRef<Path>>(prefixes: &[P], destination: impl AsRef<Path>) -> Result<()> {
     let destination = destination.as_ref();
     let mut merged = Merged::default();

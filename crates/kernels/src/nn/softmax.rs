@@ -77,7 +77,7 @@ impl<T: Real, const LOG: bool> Vectorised for Piece<T, LOG> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         for row in self.rows {
-            // SAFETY: the row lies in both tensors, and belongs to this call.
+            // SAFETY: the row lies in both tensors, and belongs to this piece.
             let (from, to) = unsafe {
                 (Row::new(self.from.add(row * self.classes), self.classes), Row::new(self.to.add(row * self.classes), self.classes))
             };

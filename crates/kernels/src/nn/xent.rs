@@ -98,7 +98,7 @@ impl<T: Real> Vectorised for Piece<'_, '_, T> {
         let CrossEntropy { rows, classes, labels, .. } = *self.kernel;
         // SAFETY: argument 2 holds the losses, of which pieces write different ones.
         let losses = unsafe { self.args.output::<T>(2, self.rows.clone()) };
-        // SAFETY: the row lies in a tensor of the features' shape, and belongs to this call.
+        // SAFETY: the row lies in a tensor of the features' shape, and belongs to this piece.
         let tensor_row =
             |argument: usize, row: usize| unsafe { Row::new(self.args.pointers[argument].cast::<T>().add(row * classes), classes) };
         for (row, loss) in self.rows.zip(losses) {

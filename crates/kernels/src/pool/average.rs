@@ -120,7 +120,7 @@ impl<const GRADIENT: bool, const DEEP: bool> Piece<GRADIENT, DEEP> {
                     for value in &mut sum {
                         *value /= taps;
                     }
-                    // SAFETY: the results of these rows are this call's.
+                    // SAFETY: the results of these rows are this piece's.
                     unsafe { put(self.to.add((row * x.positions + column) * channels + channel), count, sum) };
                 }
             }
@@ -152,7 +152,7 @@ impl<const GRADIENT: bool, const DEEP: bool> Piece<GRADIENT, DEEP> {
                             }
                         }
                     }
-                    // SAFETY: the elements of these rows are this call's.
+                    // SAFETY: the elements of these rows are this piece's.
                     unsafe { put(self.to.add((row * x.size + column) * channels + channel), count, sum) };
                 }
             }

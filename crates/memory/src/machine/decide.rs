@@ -7,7 +7,7 @@
 //! **Some of several.** A request may want its bytes on some of its cards only, so many of them, whichever they are: it takes the
 //! emptiest. While it waits its bytes are spoken for on all of them, since any may be the one that becomes free.
 //!
-//! **Growth.** A request may be granted only after other waiters have given back, because they hold what it needs, or what a waiter
+//! **Growth.** A request may be granted only after other waiters have given back: they hold bytes that it needs, or that a waiter
 //! before it needs. Such a request does not bind members that hold bytes: if they had to wait behind it, all would wait for ever.
 //! So if the waiters could end one after another in any order, the queue does not stop ([`deadlocked`] says when they cannot).
 
@@ -115,8 +115,8 @@ pub(super) fn decide(cards: &[Card], queue: &[Request]) -> Vec<(Verdict, Vec<usi
     out
 }
 
-/// The waiters that can never be granted, even if each member that does not wait gives everything back, and each granted one does
-/// so afterwards.
+/// The waiters that can never be granted. That is so even if each member that does not wait gives everything back, and each granted
+/// one does so afterwards.
 pub(super) fn deadlocked(cards: &[Card], queue: &[Request]) -> Vec<bool> {
     let mut held = vec![0u64; cards.len()];
     for request in queue {

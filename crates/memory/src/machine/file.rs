@@ -185,7 +185,8 @@ impl Inner {
     /// Begins a transaction: no other process is in one until it is dropped.
     ///
     /// # Errors
-    /// If the file is not the one that was opened, if another process is stuck in a transaction, or if it is in use but no ledger.
+    /// Fails if the file is not the one that was opened, if another process is stuck in a transaction, or if it is in use but no
+    /// ledger.
     pub(super) fn transaction(&self) -> Result<Transaction<'_>> {
         Ok(self.transaction_within(self.patience.into())?)
     }

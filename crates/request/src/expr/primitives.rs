@@ -1,7 +1,7 @@
 //! The primitives of expressions: a table with one line each.
 //!
-//! A line says which element types a primitive takes, what it gives, how many additions it costs, and what it is for floats: a function
-//! of doubles. A library may have code of its own for a primitive. For any other it computes the function of the table.
+//! A line has a primitive's element types, its result, its cost in additions, and its meaning for floats: a function of doubles. A
+//! library may have code of its own for a primitive. For any other it computes the function of the table.
 
 use plimsoll_base::DataType;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 macro_rules! unary_primitives {
     ($with:ident) => {
         $with! {
-            // Name: element types, result, cost, what it is for floats.
+            // Name: element types, result, cost, meaning for floats.
             Neg: Numbers, Same, 1.0, |x| -x;
             Abs: Numbers, Same, 1.0, |x| libm::fabs(x);
             Sign: Numbers, Same, 1.0, |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x * 0.0 };
@@ -62,7 +62,7 @@ macro_rules! unary_primitives {
 macro_rules! binary_primitives {
     ($with:ident) => {
         $with! {
-            // Name: element types, result, cost, what it is for floats.
+            // Name: element types, result, cost, meaning for floats.
             Add: Numbers, Same, 1.0, |x, y| x + y;
             Sub: Numbers, Same, 1.0, |x, y| x - y;
             Mul: Numbers, Same, 1.0, |x, y| x * y;
@@ -169,12 +169,12 @@ macro_rules! primitives {
                 }
             }
 
-            /// What it costs, in additions.
+            /// Its cost, in additions.
             pub fn cost(self) -> f64 {
                 match self { $($op::$name => $cost,)* }
             }
 
-            /// What it is for floats, in doubles; a bool is 1 or 0. None where it does not take floats.
+            /// Its meaning for floats, in doubles; a bool is 1 or 0. None where it does not take floats.
             #[inline(always)]
             pub fn of(self, $($operand: f64),*) -> Option<f64> {
                 match self {

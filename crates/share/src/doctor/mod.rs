@@ -1,4 +1,4 @@
-//! The state of this machine for sharing cards: what works, what is missing and what is broken, for people.
+//! The state of this machine for sharing cards, for people: working parts, missing parts, broken parts.
 
 mod checks;
 mod overheads;

@@ -147,7 +147,7 @@ impl Found {
         }
     }
 
-    /// A warning for people who named a shim: that it cannot be used.
+    /// A warning: a shim that the user named cannot be used.
     fn warning(&self, enforce: Enforce, rung: Rung) -> Option<String> {
         let is_wanted = matches!(enforce, Enforce::Best | Enforce::Only(Rung::Mps)) && rung != Rung::Kernel;
         let lack = self.library_lacks().filter(|_| is_wanted && self.names_shim && !self.simulated)?;

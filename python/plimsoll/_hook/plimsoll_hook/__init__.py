@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _SELF = sys.modules[__name__]
 
-# Modules, and what is done with them: the module here, and its functions for before the module's code runs and after it has run.
+# Modules, and the actions on them: the module here, and its functions for before the module's code runs and after it has run.
 _AWAITED = {
     "torch": ("pytorch", "before", "after"),
     "tensorflow": ("tensorflow", "before", None),
@@ -28,7 +28,7 @@ _AWAITED = {
 
 
 class Finder:
-    """A finder that finds what the others find, and has something done when it is loaded."""
+    """A finder that finds the same as the others, and acts when a module is loaded."""
 
     is_plimsoll_hook = True
 
@@ -48,7 +48,7 @@ class Finder:
 
 
 def _prepare(name: str, spec: "ModuleSpec") -> None:
-    """Has a module's loader do what is to be done, once. The loader stays what it is, and is as it was when the module's code runs:
+    """Has a module's loader do the action, once. The loader stays what it is, and is as it was when the module's code runs:
     programs ask it for resources, compare and pickle it."""
     loader: "Any" = spec.loader
     run: "Any" = getattr(loader, "exec_module", None)

@@ -1,4 +1,4 @@
-"""What the lease allows, as `plimsoll run` says it: PLIMSOLL_FRAMEWORK_LIMITS."""
+"""The limits of the lease, as `plimsoll run` says them: PLIMSOLL_FRAMEWORK_LIMITS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _said: set[str] = set()
 
 
 class Limit:
-    """What a framework may take of a card: in bytes, and as a share that is rounded down to four digits, and never none."""
+    """The most that a framework may take of a card: in bytes, and as a share that is rounded down to four digits, and never none."""
 
     def __init__(self, limit: int, fraction: float) -> None:
         self.bytes = limit

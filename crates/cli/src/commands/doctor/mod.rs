@@ -1,4 +1,4 @@
-//! `plimsoll doctor`: what of this machine works, what is missing, and what is broken.
+//! `plimsoll doctor`: the working, missing and broken parts of this machine.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

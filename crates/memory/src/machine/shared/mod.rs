@@ -13,11 +13,11 @@
 //! **Each user writes a ledger alone**, the same file as where users share nothing. The machine's members are those of all users'
 //! ledgers, read in one transaction. The lock can be held by every user of the group, and changed by none.
 //!
-//! **The proof of life is a lock that readers can neither take nor prevent.** Every user that may read a file can lock it for
-//! reading. That keeps its owner from locking it for writing, or looks like a lock. So a slot of a shared ledger is proven by a
-//! FIFO of its own ([`proof`]). It is made unreadable, locked for writing, then made readable. A lock for writing needs a handle
-//! that may write, and only the owner gets one. Locks for reading are not counted. The lock is there before any other user can open
-//! the file.
+//! **The proof of life is a lock that readers can neither take nor prevent.** A user that may read a file can lock it for reading.
+//! That keeps its owner from locking it for writing, or looks like a lock. So a slot of a shared ledger is proven by a FIFO of its
+//! own ([`proof`]). It is made unreadable, locked for writing, then made readable. A lock for writing needs a handle that may
+//! write, and only the owner gets one. Locks for reading are not counted. The lock is there before any other user can open the
+//! file.
 //!
 //! **What other users' ledgers say is read as hostile** ([`others`]). It can claim no more than a card has. It waits only within the
 //! bounds of the settings, and costs a bounded time.

@@ -150,7 +150,7 @@ fn elu_grad(cx: &KernelCx<'_>) -> Result<Expr> {
     s.finish(result)
 }
 
-/// What Selu multiplies by, and what it multiplies by below 0.
+/// The factors of Selu: of all values, and of those below 0.
 const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 const SELU_SCALE_ALPHA: f64 = 1.758_099_340_847_376_9;
 
