@@ -19,33 +19,33 @@ pub struct Timeline {
     pub makespan: f64,
 }
 
-/// What one command at a time can have.
+/// A part of the machine that one command at a time can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Part {
     /// The processor: CPU devices share its threads.
     Processor,
     /// A device that is on no card.
     Alone(usize),
-    /// What computes on a card.
+    /// The processors of a card.
     Card(u32),
-    /// What joins a card to the host and to other cards.
+    /// The link that joins a card to the host and to other cards.
     Link(u32),
 }
 
 impl Plan {
-    /// Runs the plan on the virtual clock of `devices`, those that it was made for; `ran` says of a queue's command whether it
-    /// is run or passed over. The same plan and answers give the same times, whatever the processor has to do meanwhile.
+    /// Runs the plan on the virtual clock of `devices`, those that it was made for; `ran` says of a queue's command whether it is
+    /// run or passed over. The same plan and answers give the same times on every machine, at any load.
     ///
-    /// A queue takes its commands in order, each when what it waits for has happened and the part of the machine that it needs is
-    /// free. Of several that could start, the one that could start first does; where that is the same time, that of the logical
-    /// device with the higher priority (the smaller number).
+    /// A queue takes its commands in order. Each starts when its waits are over and its part of the machine is free. Of several
+    /// that could start, the one that could start first does; where that is the same time, that of the logical device with the
+    /// higher priority (the smaller number).
     pub fn on_the_clock(&self, devices: &[DeviceSpec], ran: impl Fn(usize, usize) -> bool) -> Timeline {
         let queues = self.queues();
         let mut spans: Vec<Vec<(f64, f64)>> = queues.iter().map(|queue| Vec::with_capacity(queue.seconds.len())).collect();
         let parts: Vec<Vec<usize>> = self.parts(devices);
         let mut free = vec![0.0f64; parts.iter().flatten().map(|part| part + 1).max().unwrap_or(0)];
         let priority = |queue: usize| devices[queues[queue].device.index()].card.as_ref().map_or(0, |card| card.priority);
-        // The next command of a queue: when what it waits for has happened, if that is known by now, and when it could start.
+        // The next command of a queue: the time when its waits are over, if that is known by now, and the time when it could start.
         let next = |queue: usize, spans: &[Vec<(f64, f64)>], free: &[f64]| {
             let position = spans[queue].len();
             let command = queues[queue].program.commands.get(position)?;

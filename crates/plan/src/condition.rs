@@ -20,8 +20,8 @@ impl Condition {
     }
 }
 
-/// `if_true` where the predicate holds, else `if_false`; both look at earlier predicates only, so that what is nested in a
-/// condition adds one test to it.
+/// `if_true` where the predicate holds, else `if_false`; both look at earlier predicates only, so that a nested condition adds one
+/// test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Test {
     pub predicate: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Conditions {
     known: HashMap<Test, Condition>,
 }
 
-/// What is more takes longer than it is worth, and functions are walked by recursion.
+/// A larger diagram takes longer than it is worth, and functions are walked by recursion.
 const MAX_PREDICATES: usize = 1024;
 const MAX_TESTS: usize = 1 << 18;
 
@@ -63,7 +63,7 @@ impl Conditions {
         self.predicates[predicate as usize]
     }
 
-    /// What a function looks at first; none for the constant ones.
+    /// The first predicate of a function; none for the constant ones.
     pub fn first_test(&self, condition: Condition) -> Option<Test> {
         (condition.0 >= 2).then(|| self.tests[condition.0 as usize - 2])
     }

@@ -1,4 +1,4 @@
-//! What a schedule would take: one pure function for everyone who compares schedules.
+//! The cost of a schedule: one pure function for every comparison of schedules.
 
 use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
@@ -6,7 +6,7 @@ use plimsoll_graph::id::Id;
 use crate::lir::{Home, Lir, ValueId, WorkId};
 use crate::prepare::Prepare;
 
-/// What a schedule takes.
+/// The cost of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     /// Seconds until the last device is done.

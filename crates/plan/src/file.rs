@@ -12,7 +12,7 @@ use crate::plan::{Plan, PlanConstant};
 use crate::request::{Request, Signature};
 use crate::verify::verify;
 
-/// What the files of plans begin with.
+/// The first bytes of files of plans.
 const FORMAT: &str = "plimsoll plan";
 /// The form of what follows. Plans of another form are refused.
 const VERSION: u32 = 1;
@@ -30,7 +30,7 @@ pub struct PlanFile {
     plan: Plan,
 }
 
-/// What tells whether a file is to be read on.
+/// The header that tells whether a file is to be read on.
 #[derive(Deserialize)]
 struct Header {
     format: String,
@@ -38,7 +38,7 @@ struct Header {
     made_by: String,
 }
 
-/// What a plan from a file is to run.
+/// The request for which a plan from a file is opened.
 #[derive(Clone, Copy)]
 pub struct OpenRequest<'a> {
     /// The graph, calls inlined.
@@ -94,7 +94,7 @@ impl PlanFile {
         serde_json::from_slice(json).map_err(damaged)
     }
 
-    /// What is fed, fetched and run.
+    /// Its feeds, fetches and targets.
     pub fn signature(&self) -> &Signature {
         &self.signature
     }
@@ -148,7 +148,7 @@ impl PlanFile {
     }
 }
 
-/// The elements of a constant: what is fed, what the graph says or what follows from it.
+/// The elements of a constant: those of a feed, of the graph, or that follow from these.
 fn value_of(graph: &Graph, pruned: &Pruned, constant: &PlanConstant) -> Result<HostTensor> {
     let unknown = || Error::invalid_argument(format!("the graph does not say what {} is", constant.name));
     let id = constant.tensor.node;

@@ -1,4 +1,4 @@
-//! What a session takes of each device over several plans: the plan of its initializer, then those of its steps.
+//! The bytes of each device that a session takes over several plans: the plan of its initializer, then those of its steps.
 
 use std::collections::BTreeSet;
 
@@ -55,8 +55,8 @@ impl Footprint {
         peaks.iter().map(PeakParts::total).collect()
     }
 
-    /// Adds plans that run in lanes (memory that a session keeps for some callables), all of them loaded at once, after what was
-    /// added before: for each lane the plans that share it.
+    /// Adds plans that run in lanes (memory that a session keeps for some callables), for each lane the plans that share it. All of
+    /// them are loaded at once, after those that were added before.
     pub fn add_lanes(&mut self, lanes: &[Vec<&Plan>]) {
         lanes.iter().flatten().for_each(|plan| self.settle(plan));
         for index in 0..self.specs.len() {
@@ -119,7 +119,7 @@ impl Footprint {
         }
     }
 
-    /// What every device has to give.
+    /// The need of every device.
     pub fn needs(&self) -> &[Need] {
         &self.needs
     }
@@ -129,7 +129,7 @@ impl Footprint {
         self.needs.minimum_limit()
     }
 
-    /// Adds what another session needs at the same time. What a device takes for itself counts once.
+    /// Adds what another session needs at the same time. The device's own overhead counts once.
     pub fn join(&mut self, other: &Footprint) {
         for ((need, more), spec) in self.needs.iter_mut().zip(&other.needs).zip(&self.specs) {
             let shared = if need.peak > Bytes::ZERO { spec.overhead } else { Bytes::ZERO };

@@ -1,5 +1,5 @@
-//! Joins elementwise works with the works that make their operands: chains of expressions become one expression, and an
-//! expression on an anchor becomes its epilogue. What is joined need not exist in memory.
+//! Joins elementwise works with the works that make their operands: chains of expressions become one expression, and an expression
+//! on an anchor becomes its epilogue. A joined value need not exist in memory.
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::id::Id;
@@ -28,7 +28,7 @@ pub(crate) fn fuse(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
             if !join(lir, producer, id)? {
                 break;
             }
-            // What the producer read is read by `id` now.
+            // Operands of the producer are read by `id` now.
             before.iter().flatten().for_each(|value| readers[*value] -= 1);
             read_once(&lir.works[id]).into_iter().for_each(|value| readers[value] += 1);
             for &output in &lir.works[id].outputs {
@@ -85,7 +85,8 @@ fn candidate(
         if !consumer.inputs.iter().all(as_made) {
             return None;
         }
-        // An effect that is joined with a failure is half done when that comes; and what others wait for stays where it is.
+        // An effect that is joined with a failure would be half done when that comes. A work that others wait for stays where it
+        // is.
         if (is_awaited[producer_id] || lir.has_effect(consumer)) && producer.can_fail() {
             return None;
         }
@@ -96,7 +97,7 @@ fn candidate(
         if producer.gone || producer.device != consumer.device || producer.is_root || !producer.outputs.iter().all(only_here) {
             return None;
         }
-        // What is passed over cannot be joined with what is not, nor can a work make its own guard.
+        // A guarded work cannot be joined with one under another guard, nor can a work make its own guard.
         if producer.guard.is_some_and(|guard| consumer.guard != Some(guard))
             || consumer.guard.is_some_and(|guard| producer.outputs.contains(&guard))
         {
@@ -143,7 +144,7 @@ fn candidate(
     })
 }
 
-/// Puts poolings into the anchors that make what they pool, where nobody else reads that.
+/// Puts poolings into the anchors that make their inputs, where the pooling is the only reader.
 fn join_poolings(request: &Request<'_>, lir: &mut Lir) {
     let (uses, definitions) = (lir.uses(), lir.definitions());
     let ids: Vec<WorkId> = lir.live().map(|(id, _)| id).collect();
@@ -254,7 +255,7 @@ fn join(lir: &mut Lir, producer: WorkId, id: WorkId) -> Result<bool> {
 /// The operands of an expression that is being joined, each once.
 struct Operands {
     builder: ExprBuilder,
-    /// What the expression is computed for.
+    /// The shape of the expression.
     shape: Shape,
     views: Vec<View>,
     registers: Vec<Reg>,

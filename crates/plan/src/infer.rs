@@ -1,4 +1,4 @@
-//! What has to run for a signature, and what is known of every tensor in it.
+//! The nodes that have to run for a signature, and the facts about every tensor in it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::Request;
 pub(crate) struct Pruned {
     /// Nodes that run, every one after its inputs, the graph's order among equals.
     pub order: Vec<NodeId>,
-    /// For each of them, what is known of its outputs (of fed outputs: of what is fed).
+    /// For each of them, the facts about its outputs (of fed outputs: the facts about the feed).
     pub facts: IdVec<NodeId, Vec<Fact>>,
     /// The tensors that are fed.
     pub feeds: Vec<Output>,
@@ -36,7 +36,7 @@ impl Pruned {
     }
 }
 
-/// What a signature names, and the nodes that it needs.
+/// The tensors and nodes that a signature names, and the nodes that it needs.
 pub(crate) struct Reach {
     /// The tensors that are fed.
     pub feeds: Vec<Output>,
@@ -50,7 +50,7 @@ pub(crate) struct Reach {
     pub needed: IdVec<NodeId, bool>,
 }
 
-/// What the request's signature reaches; the placement is not looked at.
+/// The part that the request's signature reaches; the placement is not looked at.
 pub(crate) fn reach(request: &Request<'_>) -> Result<Reach> {
     let graph = request.graph;
     let signature = request.signature;
@@ -83,7 +83,7 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
     require_fed(request, &fed, &order)?;
     require_built(request, &order)?;
     let mut facts: IdVec<NodeId, Vec<Fact>> = IdVec::filled(Vec::new(), graph.nodes().len());
-    // A fed tensor's producer need not run; what is known of it is what is fed.
+    // A fed tensor's producer need not run; the facts about the tensor are those of the feed.
     for (output, index) in &fed {
         let feed = &signature.feeds[*index];
         let count = facts[output.node].len().max(output.index as usize + 1);
@@ -171,7 +171,7 @@ fn node_facts(request: &Request<'_>, facts: &IdVec<NodeId, Vec<Fact>>, fed: &Has
     let inputs: Vec<Fact> = node.inputs.iter().map(|input| facts[input.node][input.index as usize].clone()).collect();
     let mut outputs = infer_node(request.registry, &def, node, &inputs)?;
     if let (Lower::PlaceholderWithDefault, [output], [default]) = (rules.lower, &mut outputs[..], &inputs[..]) {
-        // What is not fed is the default, whatever else the placeholder would take.
+        // A placeholder that is not fed has its default, of any shape.
         *output = Fact { is_ref: output.is_ref, ..default.clone() };
     }
     for (index, fact) in outputs.iter_mut().enumerate() {

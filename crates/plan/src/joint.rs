@@ -1,4 +1,4 @@
-//! Several models on the same devices: what they take together, and whether they run side by side or in turn.
+//! Several models on the same devices: the sum of their peaks, and whether they run side by side or in turn.
 //!
 //! A [`Footprint`] is what one session takes over its plans; a [`Joint`] says in which rounds several sessions run. A run that finds
 //! no room waits behind the runs of all sessions that are under way.
@@ -21,7 +21,7 @@ pub enum Together {
     Never,
 }
 
-/// What several models take of one device.
+/// The bytes of one device that several models take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JointNeed {
     /// The full name.
@@ -46,7 +46,7 @@ impl JointNeed {
     }
 }
 
-/// What several models take of the same devices.
+/// The bytes of the same devices that several models take.
 #[derive(Clone, Debug)]
 pub struct Joint {
     names: Vec<String>,
@@ -65,12 +65,12 @@ impl Joint {
         &self.names
     }
 
-    /// What each of them takes.
+    /// The footprint of each of them.
     pub fn footprints(&self) -> &[Footprint] {
         &self.footprints
     }
 
-    /// What they take of each device.
+    /// Their need on each device.
     pub fn needs(&self) -> Vec<JointNeed> {
         let need = |(index, need): (usize, Need)| JointNeed {
             name: need.name,
@@ -81,7 +81,7 @@ impl Joint {
         self.together_needs().into_iter().enumerate().map(need).collect()
     }
 
-    /// What each device has to give if all run at the same time.
+    /// The need of each device if all run at the same time.
     pub fn together_needs(&self) -> Vec<Need> {
         self.sum(0..self.footprints.len()).map_or_else(Vec::new, |sum| sum.needs().to_vec())
     }
@@ -97,8 +97,8 @@ impl Joint {
         }
     }
 
-    /// Who runs when: rounds, one after the other, of models that run side by side, by their positions. Each round takes, in the
-    /// order of the models, those of the rest that fit beside what it has taken. One round where all fit side by side.
+    /// The order of runs: rounds, one after the other, of models that run side by side, by their positions. Each round takes, in
+    /// the order of the models, those of the rest that fit beside what it has taken. One round where all fit side by side.
     ///
     /// # Errors
     /// As [`Joint::check`].
@@ -151,7 +151,7 @@ impl Joint {
         machine.refuse(&shares(&|footprint| footprint.needs().machine().map_or(Bytes::ZERO, |need| need.peak)), else_do)
     }
 
-    /// What takes most of a device when all run at the same time, largest first, named by model and node; some entries only.
+    /// The largest holders of a device when all run at the same time, named by model and node; some entries only.
     pub fn holders(&self, device: DeviceId) -> Vec<Holder> {
         let of_model = |(name, footprint): (&String, &Footprint)| {
             let holders = footprint.needs().get(device.index()).map_or_else(Vec::new, |need| need.holders.clone());

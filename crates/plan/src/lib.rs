@@ -54,9 +54,9 @@ use plimsoll_base::{Code, Error, Result};
 /// Makes the plan of a request. Limits are not looked at: see [`check_limits`].
 ///
 /// # Errors
-/// TensorFlow's errors for feeds, fetches and targets that make no sense and for unfed placeholders; what an operation's
-/// rules say of its inputs; UNIMPLEMENTED for operations that have no rules or kernels here and for shapes that are known
-/// only when the graph runs. Each names the node.
+/// TensorFlow's errors for feeds, fetches and targets that make no sense and for unfed placeholders. The errors of an operation's
+/// rules for its inputs. UNIMPLEMENTED for operations that have no rules or kernels here, and for shapes that are known only when
+/// the graph runs. Each names the node.
 pub fn plan(request: &Request<'_>) -> Result<Plan> {
     if request.libraries.len() != request.devices.len() {
         let (libraries, devices) = (request.libraries.len(), request.devices.len());

@@ -1,4 +1,4 @@
-//! What lies between the graph and the queues: values with a home, and works that read and define them.
+//! The form between the graph and the queues: values with a home, and works that read and define them.
 //!
 //! Every value is defined once. A variable has a value for each of its versions, all with the same home: version 0 is what
 //! it holds when the run starts, and every write defines the next.
@@ -80,8 +80,8 @@ pub(crate) enum WorkKind {
     Kernel { call: KernelCall, args: Vec<Arg> },
     /// Output 0 is input 0, byte for byte.
     Copy,
-    /// What the plan's call of this number does with files, on the host, through so many bytes of scratch. Variables among inputs
-    /// and outputs are no arguments: they are reached where they are.
+    /// The access to a file of the plan's call of this number, on the host, through so many bytes of scratch. Variables among
+    /// inputs and outputs are no arguments: they are reached where they are.
     Outside { call: u32, scratch: u64 },
 }
 
@@ -93,14 +93,14 @@ pub(crate) struct Work {
     pub nodes: Vec<NodeId>,
     pub inputs: Vec<View>,
     pub outputs: Vec<ValueId>,
-    /// A bool: where it is false when the work's turn comes, the work is passed over. What it would have defined is then
-    /// undefined, but for variables, which keep what they hold.
+    /// A bool: where it is false when the work's turn comes, the work is passed over. Its results are undefined then, but for
+    /// variables, which keep their contents.
     pub guard: Option<ValueId>,
     /// Works that have to be done before, beyond those that define its inputs.
     pub after: Vec<WorkId>,
     /// Fused into another: it is none any more.
     pub gone: bool,
-    /// Whether it runs even if nobody reads what it defines.
+    /// Whether it runs even if its results have no reader.
     pub is_root: bool,
     /// Where it stands among the works in the graph's order; equal ranks go by id.
     pub rank: u32,
@@ -218,7 +218,7 @@ impl Lir {
         self.works.iter().filter(|(_, work)| !work.gone)
     }
 
-    /// Drops works that define nothing that anybody reads, and cannot fail.
+    /// Drops works that cannot fail and whose results have no reader.
     pub fn drop_dead(&mut self) {
         let definitions = self.definitions();
         let mut needed: IdVec<WorkId, bool> = IdVec::filled(false, self.works.len());

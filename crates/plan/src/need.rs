@@ -1,10 +1,10 @@
-//! What a device has to give, held against its line: the one place where a peak is compared with a limit, and said.
+//! The need of a device, held against its line: the one place where a peak is compared with a limit, and said.
 
 use plimsoll_base::{Bytes, Error, Result, Shortage};
 
 use crate::plan::{Certainty, DevicePlan, Holder, PeakParts, Plan};
 
-/// What one device has to give.
+/// The need of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
     /// The full name.
@@ -96,7 +96,7 @@ pub trait Needs {
     /// The parts of the devices.
     fn all(&self) -> &[Need];
 
-    /// What processors take together of the machine's memory, if it is known how much that is.
+    /// The part of the machine's memory that processors take together, if the machine's memory is known.
     fn machine(&self) -> Option<Need> {
         let (mut sum, mut holders): (Option<Need>, Vec<Holder>) = (None, Vec::new());
         for need in self.all().iter().filter(|need| need.machine.is_some()) {

@@ -1,4 +1,4 @@
-//! From an order to queues: when each value is live, where it lies, who waits for whom.
+//! From an order to queues: live ranges, offsets, waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -184,8 +184,8 @@ fn lifetimes(lir: &Lir, lanes: &[Lane], slots: &IdVec<WorkId, Slot>) -> IdVec<Va
             for output in &lir.works[*id].outputs {
                 if lir.values[*output].home == Home::Arena {
                     let owner = lanes.iter().position(|lane| lane.device == lir.values[*output].device).unwrap_or(queue);
-                    // What another queue writes may be there as soon as the last command of this one starts that is known to
-                    // have finished by then.
+                    // A buffer written by another queue is live from the last command of its owner's queue that is guaranteed to
+                    // have finished before that write.
                     let first = if owner == queue { position as u32 } else { lane.clocks[position][owner].saturating_sub(1) };
                     lifetimes[*output] = Some(Lifetime { first, last: first, unread_elsewhere: 0 });
                 }
@@ -268,7 +268,7 @@ fn pack_lane(
     }
 }
 
-/// Which values share their bytes: a result written where an operand lies that nobody needs any more.
+/// Values that share their bytes: a result is written where an operand lies, if this is the operand's last reader.
 struct InPlace {
     parents: HashMap<ValueId, ValueId>,
 }

@@ -23,7 +23,7 @@ pub enum Certainty {
     OpenFrom(NodeId),
 }
 
-/// What a device's peak is made of, in bytes. The parts add up to the peak.
+/// The parts of a device's peak, in bytes. The parts add up to the peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeakParts {
     /// Variables. The states of random generators, a few bytes each, are the process's overhead.
@@ -36,7 +36,7 @@ pub struct PeakParts {
     pub workspace: Bytes,
     /// Fed and fetched tensors, and copies from other devices at that moment.
     pub transfer: Bytes,
-    /// What the device takes for itself.
+    /// The device's own overhead.
     pub overhead: Bytes,
 }
 
@@ -68,7 +68,7 @@ pub struct Holder {
     pub bytes: Bytes,
 }
 
-/// What a plan takes of a device.
+/// The bytes of a device that a plan takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DevicePlan {
     /// The full name.
@@ -83,7 +83,7 @@ pub struct DevicePlan {
     pub certainty: Certainty,
     /// The arena of one run: values, scratch of kernels and of workers.
     pub arena: Bytes,
-    /// What takes most at the peak, largest first; some entries only.
+    /// The largest holders at the peak, largest first; some entries only.
     pub holders: Vec<Holder>,
 }
 
@@ -101,7 +101,7 @@ pub enum VariableKind {
 /// A variable that the plan touches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanVariable {
-    /// What tells it from others in the session: container and shared name, or the node's name.
+    /// Its identity in the session: container and shared name, or the node's name.
     pub key: String,
     /// The node's name.
     pub name: String,
@@ -115,7 +115,7 @@ pub struct PlanVariable {
     pub bytes: Bytes,
     /// Where it lives.
     pub device: DeviceId,
-    /// Its bytes before anybody wrote them, where they are defined from the start.
+    /// Its bytes before the first write, where they are defined from the start.
     pub initial: Option<Vec<u8>>,
     /// The node that reads it before the plan writes it: it must have been initialised.
     pub read_first_by: Option<NodeId>,
@@ -127,7 +127,7 @@ pub struct PlanVariable {
     pub stored: Option<Bytes>,
 }
 
-/// A constant that the plan reads: the value of a tensor of the graph, which the graph and what is fed decide.
+/// A constant that the plan reads: the value of a tensor of the graph. The graph and the feeds decide it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanConstant {
     /// The tensor.
@@ -170,7 +170,7 @@ pub struct PlanFetch {
     pub bytes: Bytes,
 }
 
-/// What a command does with files, by the number of its [`plimsoll_device::Work::Outside`].
+/// The access of a command to a file, by the number of its [`plimsoll_device::Work::Outside`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PlanCall {
     /// Sees that tensors can be restored. Through the command's scratch.
@@ -181,7 +181,7 @@ pub enum PlanCall {
     Save(PlanSave),
 }
 
-/// Tensors that a checkpoint has to have, whole: what a RestoreV2 reads.
+/// Tensors that a checkpoint has to have, whole: a RestoreV2 reads them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanCheck {
     /// The checkpoint.
@@ -197,7 +197,7 @@ pub struct PlanCheck {
 pub struct PlanRestore {
     /// The checkpoint.
     pub prefix: String,
-    /// What the tensor is called there.
+    /// The tensor's name there.
     pub name: String,
     /// The variable, among those of the plan. It says the element type and the shape.
     pub variable: u32,
@@ -210,7 +210,7 @@ pub struct PlanRestore {
 pub struct PlanSave {
     /// The checkpoint.
     pub prefix: String,
-    /// What it holds.
+    /// Its tensors.
     pub tensors: Vec<SavedTensor>,
     /// The SaveV2.
     pub node: NodeId,
@@ -219,7 +219,7 @@ pub struct PlanSave {
 /// A tensor of a [`PlanSave`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedTensor {
-    /// What it is called in the checkpoint.
+    /// Its name in the checkpoint.
     pub name: String,
     /// Its element type.
     pub data_type: DataType,
@@ -234,7 +234,7 @@ pub struct SavedTensor {
 pub struct Queue {
     /// The device.
     pub device: DeviceId,
-    /// What it runs.
+    /// Its program.
     pub program: Arc<Program>,
     /// For each command, the predicted seconds.
     pub seconds: Vec<f64>,
@@ -262,7 +262,7 @@ pub struct Plan {
     pub feeds: Vec<PlanFeed>,
     /// Fetched tensors, in the signature's order.
     pub fetches: Vec<PlanFetch>,
-    /// What commands do with files.
+    /// The accesses of commands to files.
     pub calls: Vec<PlanCall>,
     /// Variables, in the order of `Place::Variable`.
     pub variables: Vec<PlanVariable>,
@@ -271,11 +271,11 @@ pub struct Plan {
     /// The elements of the constants, maybe compressed. They are not written with the plan: the graph has them.
     #[serde(skip)]
     pub values: Vec<HostTensor>,
-    /// What it takes of each device of the request.
+    /// The bytes that it takes of each device of the request.
     pub devices: Vec<DevicePlan>,
     /// The device that holds what is fed and fetched.
     pub host: DeviceId,
-    /// What runs.
+    /// The queues.
     pub region: Region,
     /// The nodes that run (or became part of something that does), with their devices, in the graph's order.
     pub nodes: Vec<(NodeId, DeviceId)>,
@@ -289,7 +289,7 @@ impl Plan {
         self.feeds.iter().map(|feed| (feed.data_type, &feed.shape))
     }
 
-    /// Bytes of every tensor that is fed and fetched: what they count for on the host while a run uses them.
+    /// Bytes of every tensor that is fed and fetched: they count on the host while a run uses them.
     pub fn ends(&self) -> impl Iterator<Item = Bytes> {
         self.feeds.iter().map(|feed| feed.bytes).chain(self.fetches.iter().map(|fetch| fetch.bytes))
     }

@@ -18,7 +18,8 @@ pub(crate) struct Prepare {
     /// None for copies, and works on files.
     pub kernel: Option<KernelCall>,
     pub seconds: f64,
-    /// Bytes of scratch that all pieces share, as a multiple of 64, and of the slices behind it, one for each who takes part.
+    /// Bytes of scratch that all pieces share, as a multiple of 64, and of the slices behind it, one for each thread that takes
+    /// part.
     pub shared: u64,
     pub slices: u64,
 }
@@ -30,13 +31,13 @@ impl Prepare {
     }
 }
 
-/// What a command costs beside its kernel: waiting for it, and calling it.
+/// The cost of a command beside its kernel: waiting for it, and calling it.
 const SECONDS_PER_COMMAND: f64 = 2e-7;
 
 /// The variant of a request that takes a device the least time; of equal ones the first.
 ///
 /// # Errors
-/// What the device's library says.
+/// The errors of the device's library.
 pub(crate) fn choose(request: &Request<'_>, device: DeviceId, kernel: &KernelRequest) -> Result<Variant> {
     let spec = &request.devices[device.index()];
     let library = request.libraries[device.index()];
@@ -91,7 +92,7 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
     Ok(Prepare { kernel, seconds, shared, slices })
 }
 
-/// What a copy takes, between devices or in the memory of one.
+/// The time of a copy, between devices or in the memory of one.
 fn copy_seconds(request: &Request<'_>, lir: &Lir, work: &Work) -> f64 {
     let (Some(input), Some(output)) = (work.inputs.first(), work.outputs.first()) else { return 0.0 };
     let device = |value: ValueId| &request.devices[lir.values[value].device.index()];

@@ -1,4 +1,4 @@
-//! What a device's peak is made of.
+//! The parts of a device's peak.
 
 use plimsoll_base::Bytes;
 use plimsoll_graph::id::Id;
@@ -10,7 +10,7 @@ use crate::need::sort;
 use crate::pack::Lane;
 use crate::plan::{DeviceId, DevicePlan, Holder, PeakParts, PlanFeed, VariableKind};
 
-/// What is live in an arena when most is.
+/// The values that are live in an arena at its peak.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PeakMoment {
     /// Scratch of the kernel that runs then.
@@ -52,7 +52,7 @@ impl PeakMoment {
     }
 }
 
-/// Fills in the peak of a device and who takes most of it.
+/// Fills in the peak of a device and its largest holders.
 pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, moment: &PeakMoment, plan: &mut DevicePlan) {
     let spec = &request.devices[device.index()];
     // States of random generators are a few bytes of the host's, whatever the device: they count as the process's overhead.

@@ -1,4 +1,4 @@
-//! What is asked of the planner.
+//! A request to the planner.
 
 use plimsoll_base::DataType;
 use plimsoll_device::{DeviceSpec, Library};
@@ -21,7 +21,7 @@ pub struct Feed {
     pub value: Option<HostTensor>,
 }
 
-/// What a run takes and gives.
+/// The feeds, fetches and targets of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Signature {
     /// Tensors that are fed.
@@ -45,6 +45,6 @@ pub struct Request<'a> {
     pub libraries: &'a [&'a dyn Library],
     /// The device of every node of the graph.
     pub placement: &'a Placement,
-    /// What is fed, fetched and run.
+    /// The feeds, fetches and targets.
     pub signature: &'a Signature,
 }

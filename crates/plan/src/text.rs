@@ -1,4 +1,4 @@
-//! A plan as text for people and tests: who takes what, and every command with its arguments and waits.
+//! A plan as text for people and tests: its peaks, and every command with its arguments and waits.
 
 use std::fmt::{self, Display};
 

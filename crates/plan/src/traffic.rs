@@ -1,4 +1,4 @@
-//! What a plan moves between devices.
+//! The tensors that a plan moves between devices.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ pub struct Transfer {
 }
 
 impl Plan {
-    /// What a run copies between devices: each tensor once for each device that reads it. Fed and fetched tensors are on the host's
-    /// device. In the order of the queues that copy.
+    /// The copies of a run between devices: each tensor once for each device that reads it. Fed and fetched tensors are on the
+    /// host's device. In the order of the queues that copy.
     pub fn transfers(&self) -> Vec<Transfer> {
         let commands = self.queues().iter().flat_map(|queue| &queue.program.commands);
         let transfer = |command: &Command| {

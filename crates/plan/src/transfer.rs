@@ -1,5 +1,5 @@
-//! Copies between devices: one for each value and destination. A card carries what comes and what goes, since the processor
-//! cannot reach its memory; between two of a kind the destination does.
+//! Copies between devices: one for each value and destination. A card carries copies to and from it, since the processor cannot
+//! reach its memory; between two of a kind the destination does.
 
 use std::collections::HashMap;
 
@@ -68,7 +68,7 @@ impl Transfers<'_> {
         if is_card(from) && !is_card(to) { from } else { to }
     }
 
-    /// The value as `device` can read it. What may not have been made is copied only if it was.
+    /// The value as `device` can read it. A value that may not have been made is copied only if it was.
     fn on(&mut self, lir: &mut Lir, value: ValueId, device: DeviceId, rank: u32) -> ValueId {
         let source = &lir.values[value];
         if source.device == device {

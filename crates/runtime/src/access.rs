@@ -15,7 +15,7 @@ pub(crate) struct Access {
     pub writes: bool,
 }
 
-/// What somebody asks for.
+/// The access that a run asks for.
 #[derive(Clone, Debug)]
 pub(crate) enum Wish {
     /// These variables, each once, in the order of their numbers.
@@ -59,15 +59,15 @@ struct Table {
     holders: u32,
     /// Whether one has everything.
     alone: bool,
-    /// Those who wait, in the order in which they came.
+    /// The waiting requests, in the order in which they came.
     waiting: VecDeque<(u64, Wish)>,
     tickets: u64,
 }
 
-/// The mark of a variable that somebody writes.
+/// The mark of a variable that a run writes.
 const WRITTEN: u32 = u32::MAX;
 
-/// What was granted; given back when dropped.
+/// Granted access; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Granted<'a> {
     accesses: &'a Accesses,
@@ -85,8 +85,8 @@ impl Default for Accesses {
 }
 
 impl Accesses {
-    /// Waits until nobody holds what conflicts with the wish, and nobody who came earlier waits for such. Allocates nothing,
-    /// but for a variable or for many waiting threads, where there are more than ever before.
+    /// Waits until no granted access conflicts with the request, and no earlier request that conflicts is waiting. Allocates
+    /// nothing, but for a variable or for many waiting threads, where there are more than ever before.
     pub fn take<'a>(&'a self, wish: &'a Wish) -> Granted<'a> {
         match self.take_until(wish, None) {
             Ok(granted) => granted,
@@ -109,7 +109,7 @@ impl Accesses {
                 table = cancellation::wait(&self.changed, table, cancellation);
                 ended = cancellation.and_then(Cancellation::error);
             }
-            // Whoever was held up by this wish while it waited is held up by it now, or by nothing.
+            // A request that this one held up while it waited is held up by it now, or by nothing.
             table.waiting.retain(|(other, _)| *other != ticket);
             if let Some(error) = ended {
                 self.changed.notify_all();
@@ -157,7 +157,7 @@ impl Table {
         }
     }
 
-    /// Whether the one with that ticket is held up by nobody, neither by those who hold nor by those who came earlier.
+    /// Whether nothing holds up the request with that ticket: neither granted access nor an earlier request.
     fn is_turn_of(&self, ticket: u64) -> bool {
         let mut earlier = self.waiting.iter().take_while(|(other, _)| *other < ticket);
         let Some((_, wish)) = self.waiting.iter().find(|(other, _)| *other == ticket) else { return true };
@@ -264,7 +264,7 @@ mod tests {
             waits_for(1);
             spawn("reader", &reads);
             waits_for(2);
-            // Who is in nobody's way goes at once.
+            // A request without conflicts goes at once.
             spawn("elsewhere", &elsewhere);
             assert_eq!(order.recv().unwrap(), "elsewhere");
             drop(first);

@@ -70,9 +70,9 @@ impl Callable {
     /// allocated.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for feeds or fetches of another number, type or shape than the signature's; CANCELLED after the
-    /// session was closed; FAILED_PRECONDITION for variables that were not initialised; RESOURCE_EXHAUSTED where the line
-    /// has no room for another run; what a kernel says, with its node.
+    /// INVALID_ARGUMENT for feeds or fetches of another number, type or shape than the signature's. CANCELLED after the session was
+    /// closed. FAILED_PRECONDITION for variables that were not initialised. RESOURCE_EXHAUSTED where the line has no room for
+    /// another run. The error of a kernel, with its node.
     pub fn run_into(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<()> {
         self.run_with(feeds, fetches, None, None, None).map(drop)
     }

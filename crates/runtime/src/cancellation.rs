@@ -13,8 +13,8 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// Ends runs early. Cloning shares it: all runs that were given it end, and those that are given it later do not start.
 ///
-/// A run ends between two commands of a queue. What it has done by then stays, as with a run that fails; a run whose commands are
-/// all done has succeeded.
+/// A run ends between two commands of a queue. Effects until then stay, as with a run that fails; a run whose commands are all done
+/// has succeeded.
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation(Arc<Shared>);
 

@@ -16,12 +16,12 @@ use plimsoll_memory::{Ledger, Upstream};
 /// Memory that grows is reserved on the card in steps of this many bytes.
 const STEP: Bytes = Bytes(2 << 20);
 
-/// The logical devices of a division that are simulated GPUs, opened: what they have to hold from the beginning is reserved
+/// The logical devices of a division that are simulated GPUs, opened. Bytes that they have to hold from the beginning are reserved
 /// on the cards at once, all or nothing.
 ///
 /// # Errors
-/// RESOURCE_EXHAUSTED with CUDA_ERROR_OUT_OF_MEMORY, what was asked and who holds the rest, where a card has no room (after
-/// `--wait`, if it is given); what stands in the way of the machine's ledger.
+/// RESOURCE_EXHAUSTED with CUDA_ERROR_OUT_OF_MEMORY, the bytes asked and the holders of the rest, where a card has no room (after
+/// `--wait`, if it is given). The obstacle to the machine's ledger.
 pub(crate) fn open(
     division: &Division,
     cards: &[PhysicalDevice],
@@ -82,7 +82,7 @@ fn card_of(gpu: &LogicalDevice, infos: &[CardInfo]) -> Result<usize> {
     card.ok_or_else(|| Error::internal(format!("{} is on no card", gpu.name)))
 }
 
-/// What it holds from the beginning.
+/// The bytes that it holds from the beginning.
 fn first_bytes(gpu: &LogicalDevice) -> Bytes {
     match gpu.reserve {
         Reserve::Whole => gpu.line().unwrap_or_default(),
@@ -110,7 +110,7 @@ fn device(gpu: &LogicalDevice, card: usize, compute: &Arc<Compute>, member: &Arc
     Ok(Arc::new(SimDevice::on(compute, spec, ledger, Arc::new(CpuKernels))?))
 }
 
-/// What the driver calls it, and who is in the way.
+/// The driver's name for it, and the holders.
 fn out_of_memory(denied: Denied) -> Error {
     Error::from(denied).context(OUT_OF_MEMORY)
 }
@@ -148,7 +148,7 @@ mod tests {
         let mib = |n: u64| Bytes(n << 20);
         let with_context = "1x256MiB,overhead=6MiB";
         let fraction = Options::new().memory_fraction(0.25);
-        // Context and block count as used, what is reserved and not touched does not.
+        // Context and block count as used; reserved bytes that were not touched do not.
         assert_eq!(seen_from_outside(with_context, &fraction, mib(1)), [(mib(70), mib(7))]);
         assert_eq!(seen_from_outside(with_context, &Options::new().allow_growth(true), mib(1)), [(mib(8), mib(7))]);
         // Touched beforehand: all that is reserved, on every card, whatever steps take of it.

@@ -1,4 +1,4 @@
-//! Where runs read and write checkpoints: whoever makes a session says.
+//! The place where runs read and write checkpoints; the maker of a session decides it.
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::Shape;
@@ -9,7 +9,7 @@ pub type Sink<'a> = dyn FnMut(u64, &[u8]) -> Result<()> + 'a;
 /// Hands bytes over piece by piece, in order.
 pub type Source<'a> = dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;
 
-/// What RestoreV2 reads and SaveV2 writes.
+/// The files that RestoreV2 reads and SaveV2 writes.
 pub trait Checkpoints: Send + Sync {
     /// The checkpoint `prefix`, to read.
     ///
@@ -20,7 +20,7 @@ pub trait Checkpoints: Send + Sync {
     /// A checkpoint `prefix`, to write; it is there when it is finished, and one that was there before stays until then.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     fn create(&self, prefix: &str) -> Result<Box<dyn CheckpointWriter>>;
 }
 
@@ -45,13 +45,13 @@ pub trait CheckpointWriter {
     /// Adds a tensor.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for a name that is there already; what the file system says; those of `source`.
+    /// INVALID_ARGUMENT for a name that is there already; the file system's error; those of `source`.
     fn add(&mut self, name: &str, data_type: DataType, shape: &Shape, source: &mut Source<'_>) -> Result<()>;
 
     /// Puts the checkpoint under its name.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 

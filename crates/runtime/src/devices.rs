@@ -36,7 +36,7 @@ struct Inner {
 pub struct DeviceReport {
     /// The full name.
     pub name: String,
-    /// What it physically is.
+    /// Its hardware.
     pub description: String,
     /// The line, where there is one.
     pub limit: Option<Bytes>,
@@ -57,12 +57,12 @@ impl Devices {
         Devices::open_in(options, &Environment::new())
     }
 
-    /// Opens the devices that options and environment make of this machine. On simulated cards, what has to be held from the
-    /// beginning is reserved.
+    /// Opens the devices that options and environment make of this machine. On simulated cards, bytes that have to be held from the
+    /// beginning are reserved.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT naming option and value for options that make no sense; UNIMPLEMENTED for those of later work;
-    /// RESOURCE_EXHAUSTED where a card has no room, with who holds it.
+    /// INVALID_ARGUMENT naming option and value for options that make no sense. UNIMPLEMENTED for those of later work.
+    /// RESOURCE_EXHAUSTED where a card has no room, with the holders.
     pub fn open_in(options: &Options, environment: &Environment) -> Result<Devices> {
         let (cards, leased, division) = Devices::found(options, environment)?;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
@@ -79,7 +79,7 @@ impl Devices {
         Devices::of(devices, options, Some(division))
     }
 
-    /// What [`Devices::open_in`] would make of this machine. No device is opened, and nothing is reserved.
+    /// The division that [`Devices::open_in`] would make of this machine. No device is opened, and nothing is reserved.
     ///
     /// # Errors
     /// As [`Devices::open_in`], but for room.
@@ -101,7 +101,7 @@ impl Devices {
         self.all().iter().map(|device| device.library()).collect()
     }
 
-    /// Devices that somebody else made.
+    /// Devices from another maker.
     ///
     /// # Errors
     /// FAILED_PRECONDITION where there is none.
@@ -119,7 +119,7 @@ impl Devices {
         Ok(Devices(Arc::new(Inner { idle, turns, devices, specs, options: options.clone(), division, sessions })))
     }
 
-    /// What plans are made for.
+    /// The specifications that plans are made for.
     pub fn specs(&self) -> &[DeviceSpec] {
         &self.0.specs
     }
@@ -129,13 +129,13 @@ impl Devices {
         &self.0.options
     }
 
-    /// How the machine was divided: cards that were found and left out, and why each logical device is as it is. None where
-    /// somebody else made the devices.
+    /// How the machine was divided: cards that were found and left out, and why each logical device is as it is. None where the
+    /// devices have another maker.
     pub fn division(&self) -> Option<&Division> {
         self.0.division.as_ref()
     }
 
-    /// What TensorFlow logs when it creates devices, one line each; see [`Division::start_log`]. Nothing is written anywhere.
+    /// TensorFlow's log when it creates devices, one line each; see [`Division::start_log`]. Nothing is written anywhere.
     pub fn start_log(&self) -> Vec<String> {
         self.division().map_or_else(Vec::new, Division::start_log)
     }
@@ -191,7 +191,7 @@ impl Devices {
     /// For each device, how much of its line other programs hold now, so that it is out of reach.
     ///
     /// # Errors
-    /// What stands in the way of finding out.
+    /// The error that prevents an answer.
     pub fn memory_out_of_reach(&self) -> Result<Vec<Bytes>> {
         let taken = |device: &Arc<dyn Device>| match (device.spec().memory_limit, device.reach()?) {
             (Some(limit), Some(reach)) => Ok(limit - reach),
@@ -208,8 +208,8 @@ impl Devices {
         reset_memory_stats(self.all(), device)
     }
 
-    /// Gives back what sessions keep and no run needs now ([`crate::Session::release_unused`], for all sessions), and what growing
-    /// cards hold beyond what is allocated. Variables stay.
+    /// Gives back memory that sessions keep and no run needs now ([`crate::Session::release_unused`], for all sessions), and memory
+    /// that growing cards hold beyond their allocations. Variables stay.
     pub fn empty_cache(&self) {
         self.0.idle.release_all();
     }

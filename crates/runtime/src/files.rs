@@ -24,7 +24,7 @@ pub(crate) struct Reached {
     pub kind: VariableKind,
 }
 
-/// What the runs of a plan have in common.
+/// The common state of the runs of a plan.
 pub(crate) struct Calls {
     pub calls: Vec<PlanCall>,
     pub variables: Vec<Reached>,
@@ -124,7 +124,7 @@ impl Files {
     }
 
     fn save(&self, save: &PlanSave, inputs: &[&[u8]], scratch: &mut [u8]) -> Result<()> {
-        // What is read again is opened again.
+        // A file that is read again is opened again.
         self.state().readers.remove(&save.prefix);
         let mut writer = self.calls.checkpoints.create(&save.prefix)?;
         let mut inputs = inputs.iter();

@@ -1,4 +1,4 @@
-//! What a session keeps for its next run, and when it last ran.
+//! The memory that a session keeps for its next run, and the time of its last run.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,15 +13,15 @@ use crate::loaded::Loaded;
 /// Plans by what they are for; several where they depend on the elements of feeds.
 pub(crate) type Plans = HashMap<String, Vec<(Signature, Arc<Loaded>)>>;
 
-/// What a session can do without between two runs. Its devices know it weakly: they may give it back at any time. When the
-/// session ends it is emptied, so that nobody who looks at it at that moment delays that.
+/// The memory that a session can do without between two runs. Its devices know it weakly: they may give it back at any time. When
+/// the session ends it is emptied, so that a thread that looks at it at that moment does not delay that.
 pub(crate) struct Kept {
     pub arenas: Arenas,
     plans: Mutex<Plans>,
     /// Runs that take memory from what the session's runs share.
     under_way: AtomicU32,
     born: Instant,
-    /// Nanoseconds from `born` to the end of the last run; counted only while somebody wants to know.
+    /// Nanoseconds from `born` to the end of the last run; counted only where that is used.
     last: AtomicU64,
     /// `last` when the arenas were last given back.
     released: AtomicU64,
@@ -47,7 +47,7 @@ impl Kept {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives idle arenas back, and plans that nobody holds.
+    /// Gives back idle arenas, and plans without a holder.
     pub fn release(&self) {
         self.arenas.clear();
         self.plans().retain(|_, plans| {
@@ -80,8 +80,8 @@ impl Kept {
         self.limit.store(after.map_or(0, nanoseconds), Ordering::Relaxed);
     }
 
-    /// Gives idle arenas back where the session has not run for so long, once after each run. When to look again, and whether
-    /// they were given back now; `None` where nobody wants it.
+    /// Gives idle arenas back where the session has not run for so long, once after each run. When to look again, and whether they
+    /// were given back now; `None` where that is not wanted.
     pub fn look(&self) -> Option<(Duration, bool)> {
         let limit = self.limit.load(Ordering::Relaxed);
         if limit == 0 {

@@ -21,7 +21,7 @@ struct Inner {
     ends: Bytes,
 }
 
-/// What a lane holds.
+/// The memory of a lane.
 #[derive(Debug)]
 pub(crate) struct Memory {
     arenas: Vec<Option<Block>>,

@@ -34,7 +34,7 @@ pub use stats::{DeviceStepStats, NodeExecStats, RunMetadata};
 pub use stored::{Stored, StoredVariable};
 pub use times::Times;
 
-/// TensorFlow's operations with the rules of this project. What is known beforehand is computed by portable kernels.
+/// TensorFlow's operations with the rules of this project. Values that are known beforehand are computed by portable kernels.
 pub fn standard_registry() -> plimsoll_ops::Registry {
     plimsoll_ops::Registry::standard(std::sync::Arc::new(plimsoll_kernels::CpuKernels))
 }

@@ -28,7 +28,7 @@ pub(crate) struct Loaded {
     executables: Vec<Box<dyn Executable>>,
     /// Of each of the plan's variables: 1 once something was assigned. The session keeps their storage while it is open.
     assigned: Vec<Arc<AtomicU8>>,
-    /// What a new context starts from: variables, flags and constants are bound for good.
+    /// The start of a new context: variables, flags and constants are bound for good.
     bindings: Bindings,
     constants: Mutex<Constants>,
     contexts: Mutex<Vec<Context>>,
@@ -39,7 +39,7 @@ pub(crate) struct Loaded {
     /// How much they count for.
     ends: Bytes,
     holder: String,
-    /// What its commands do with files; none where they do nothing.
+    /// The accesses of its commands to files; none where there are none.
     files: Option<Arc<Calls>>,
     /// The variables that the plan touches.
     pub wish: Wish,
@@ -47,9 +47,9 @@ pub(crate) struct Loaded {
 
 /// Where a run has its memory from.
 pub(crate) enum Room<'a> {
-    /// What the session's runs share.
+    /// The arenas that the session's runs share.
     Shared(&'a Arenas),
-    /// What is kept for it.
+    /// The memory that is kept for it.
     Lane(&'a Memory),
 }
 
@@ -64,17 +64,17 @@ struct Constants {
     full: Vec<HostTensor>,
 }
 
-/// What a run is given.
+/// The arguments of a run.
 pub(crate) struct Ends<'a, 'b, 'c> {
     /// Dense and of the plan's types and shapes.
     pub feeds: &'a [&'b HostTensor],
-    /// As the feeds; nobody shares them.
+    /// As the feeds; they are not shared.
     pub fetches: &'a mut [&'c mut HostTensor],
-    /// Where to write down when commands ran, if somebody wants to know.
+    /// The trace for the times of commands, if it is wanted.
     pub trace: Option<Trace>,
-    /// Where to add how the time was spent, if somebody wants to know.
+    /// The sums of how the time was spent, if they are wanted.
     pub times: Option<&'a mut Times>,
-    /// What may end the run early.
+    /// The handle that may end the run early.
     pub cancellation: Option<&'a Cancellation>,
 }
 
@@ -198,7 +198,7 @@ impl Loaded {
         &self.arenas
     }
 
-    /// What fed and fetched tensors count for while a run uses them, on the device that they count against.
+    /// The bytes for which fed and fetched tensors count while a run uses them, on the device that they count against.
     pub fn ends(&self) -> (usize, Bytes) {
         (self.host, self.ends)
     }
@@ -207,8 +207,8 @@ impl Loaded {
     /// caller has been granted the wish. `has_room` is called when the run's memory is there, before it starts.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION for variables that were not initialised; what a kernel says, with its node. Where a line has no
-    /// room for the run's memory it is not an error yet.
+    /// FAILED_PRECONDITION for variables that were not initialised; the error of a kernel, with its node. Where a line has no room
+    /// for the run's memory it is not an error yet.
     pub fn run(
         &self,
         room: Room<'_>,
@@ -260,7 +260,7 @@ impl Loaded {
             Room::Lane(memory) => self.arenas.iter().for_each(|(device, _)| run.bindings.arenas[*device] = memory.arena(*device)),
         }
         for (address, feed) in run.bindings.feeds.iter_mut().zip(feeds.iter()) {
-            // What the plan knows already (strings are only known that way) is not read.
+            // An element that the plan knows already (strings are only known that way) is not read.
             if feed.data_type() != DataType::String {
                 let bytes = feed.bytes().ok_or_else(|| Error::internal("a feed is not dense"))?;
                 *address = Address::new(bytes.as_ptr().cast_mut());
@@ -343,7 +343,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// What a finished assignment leaves behind, also where the run failed later.
+    /// The variable that a finished assignment leaves behind, also where the run failed later.
     fn mark_assigned(&self, run: &Run, failed: bool) {
         for (variable, assigned) in self.plan.variables.iter().zip(&self.assigned) {
             let Some((queue, command)) = variable.assigned_by else { continue };

@@ -43,9 +43,9 @@ pub struct CommandProfile {
     pub duration: Duration,
     /// Into how many pieces it is cut for threads.
     pub pieces: u32,
-    /// What the plan thinks it costs.
+    /// Its cost by the plan.
     pub cost: Cost,
-    /// What the plan predicted.
+    /// The plan's prediction.
     pub predicted: Duration,
     /// When it started and how long it took on the virtual clock, where [`Profile::modelled`] is.
     pub modelled: Option<(Duration, Duration)>,
@@ -58,11 +58,11 @@ pub struct OperationProfile {
     pub operation: String,
     /// How many there are.
     pub commands: u32,
-    /// What they took.
+    /// Their time.
     pub duration: Duration,
     /// Their part of the time of all commands.
     pub share: f64,
-    /// What the plan thinks they cost.
+    /// Their cost by the plan.
     pub cost: Cost,
 }
 

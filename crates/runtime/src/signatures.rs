@@ -29,7 +29,7 @@ pub(crate) fn with_values(signature: &Signature, feeds: &[(&str, &HostTensor)]) 
     signature.feeds.iter().zip(feeds).map(with).collect()
 }
 
-/// What plans are looked up by, the elements of feeds aside.
+/// The key of plans, the elements of feeds aside.
 pub(crate) fn key(signature: &Signature) -> String {
     use std::fmt::Write;
     let mut key = String::new();

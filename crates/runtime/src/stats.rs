@@ -1,4 +1,4 @@
-//! What one run did, when, and where: TensorFlow's RunMetadata and StepStats.
+//! The statistics of one run: TensorFlow's RunMetadata and StepStats.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, NodeId};
 use plimsoll_plan::{Plan, Queue};
 
-/// What a run leaves behind beside its results.
+/// The records of a run beside its results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunMetadata {
     /// When the run had its variables and its memory, and started. All times below count from here.
@@ -18,16 +18,16 @@ pub struct RunMetadata {
     pub step_stats: Vec<DeviceStepStats>,
 }
 
-/// What a device did in a run.
+/// The records of a device in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceStepStats {
     /// The device's full name.
     pub device: String,
-    /// What ran, in the order in which it ran. A device runs one of them at a time.
+    /// The kernels and copies, in the order in which they ran. A device runs one of them at a time.
     pub node_stats: Vec<NodeExecStats>,
 }
 
-/// A kernel or a copy that ran. Nodes that became part of another one's kernel have no entry of their own, those that became
+/// A kernel or a copy that ran. Nodes that became part of another one's kernel have no entry of their own. Those that became
 /// nothing (constants, variables, names for values) have none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeExecStats {

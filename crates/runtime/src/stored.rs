@@ -17,13 +17,13 @@ pub trait Stored: Send + Sync {
     /// The variables that have a value here.
     ///
     /// # Errors
-    /// What is wrong with the files.
+    /// The flaw of the files.
     fn variables(&self) -> Result<Vec<StoredVariable>>;
 
     /// Reads a value as [`Stored::read`] does, whatever its type and shape.
     ///
     /// # Errors
-    /// NOT_FOUND where there is no value; what is wrong with the file.
+    /// NOT_FOUND where there is no value; the flaw of the file.
     fn read_key(&self, key: &str, buffer: &mut [u8], give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()>;
 
     /// Whether the value takes the place of one that the variable has already; it does so once.
@@ -33,7 +33,7 @@ pub trait Stored: Send + Sync {
     /// least: `give` gets every piece with its offset.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for another type or shape; what is wrong with the file.
+    /// INVALID_ARGUMENT for another type or shape; the flaw of the file.
     fn read(&self, variable: &PlanVariable, buffer: &mut [u8], give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()>;
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn mark(variables: &mut [PlanVariable], stored: &dyn Stored) {
 /// Gives variables without a value theirs. The buffer counts under the line of `host`.
 ///
 /// # Errors
-/// RESOURCE_EXHAUSTED where the line has no room for the buffer; what reading says. A variable is then without a value.
+/// RESOURCE_EXHAUSTED where the line has no room for the buffer; the error of reading. A variable is then without a value.
 pub(crate) fn load(wanted: &[(PlanVariable, Slot)], stored: &dyn Stored, host: &Arc<dyn Device>, holder: &str) -> Result<()> {
     let bytes = loading_buffer(wanted.iter().map(|(variable, _)| variable));
     with_exact_buffer(host, bytes, holder, |buffer| {
@@ -77,7 +77,7 @@ pub(crate) fn load(wanted: &[(PlanVariable, Slot)], stored: &dyn Stored, host: &
 /// Does something with a buffer that counts under the line of `host`: of `most` bytes, or fewer where there is less room.
 ///
 /// # Errors
-/// RESOURCE_EXHAUSTED where there is no room for the smallest reservation; what `action` says.
+/// RESOURCE_EXHAUSTED where there is no room for the smallest reservation; the error of `action`.
 pub(crate) fn with_buffer(
     host: &Arc<dyn Device>,
     most: Bytes,

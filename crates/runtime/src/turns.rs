@@ -1,7 +1,8 @@
-//! Who found no room on the devices waits for runs that are under way, those of other sessions too, first come, first served.
+//! Turns of runs that found no room on the devices. They wait for runs that are under way, those of other sessions too, first come,
+//! first served.
 //!
-//! Who waits holds no memory but what stays anyway, and no variable while somebody else runs, so that runs that are under way
-//! come to their end whatever waits. While somebody waits, runs that come later wait behind: none is overtaken for ever.
+//! A waiter holds only memory that stays anyway, and no variable while another run is under way. So runs that are under way come to
+//! their end. While there is a waiter, runs that come later wait behind: none is overtaken for ever.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +12,7 @@ use plimsoll_base::{Error, Result};
 
 use crate::cancellation::{self, Cancellation};
 
-/// What became of something that needs room.
+/// The result of an attempt that needs room.
 pub(crate) enum Attempt<R> {
     /// Nothing: there was no room for it, and it did not start.
     NoRoom(Error),
@@ -32,7 +33,7 @@ impl<R> Attempt<R> {
 /// The queue of a [`crate::Devices`].
 #[derive(Default)]
 pub(crate) struct Turns {
-    /// How many wait: what every run looks at.
+    /// The number of waiters: every run looks at it.
     waiting: AtomicU32,
     state: Mutex<State>,
     changed: Condvar,
@@ -45,12 +46,12 @@ struct State {
     first: u64,
     /// Tickets after `first` whose holders wait no longer.
     gone: BTreeSet<u64>,
-    /// How many runs have ended while somebody waited.
+    /// The number of runs that have ended while there were waiters.
     ends: u64,
 }
 
 impl State {
-    /// The turn of the next who still waits.
+    /// The turn goes to the next waiter.
     fn pass_on(&mut self) {
         self.first += 1;
         while self.gone.remove(&self.first) {
@@ -59,7 +60,7 @@ impl State {
     }
 }
 
-/// The sessions of the devices, as those who wait see them.
+/// The sessions of the devices, as waiters see them.
 pub(crate) trait Others {
     /// Whether a run has memory, or is about to take it.
     fn is_any_under_way(&self) -> bool;
@@ -70,7 +71,7 @@ pub(crate) trait Others {
 }
 
 impl Turns {
-    /// Whether nobody waits.
+    /// Whether there is no waiter.
     pub fn is_free(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) == 0
     }
@@ -88,7 +89,7 @@ impl Turns {
     /// one's turn comes then.
     ///
     /// # Errors
-    /// What the last attempt says; why the wait was cancelled.
+    /// The error of the last attempt; why the wait was cancelled.
     pub fn wait<R>(
         &self,
         others: &dyn Others,
@@ -106,7 +107,7 @@ impl Turns {
         };
         loop {
             let ends = self.state().ends;
-            // What the own session keeps may be enough.
+            // The memory that this session keeps may be enough.
             if let Attempt::Over(result) = attempt() {
                 return result;
             }

@@ -126,7 +126,7 @@ fn conditions_in_conditions_are_placed_however_deep() {
         session(graph(functions, vec![holds(), branch("first", "p", "f0", "leaf", "x")])).unwrap()
     };
     assert_eq!(run(&nest(200), "first").unwrap(), -2.0);
-    // What depends on more predicates than are kept apart is refused by name, or runs.
+    // A node that depends on more predicates than are kept apart is refused by name, or runs.
     if let Err(error) = run(&nest(4000), "first") {
         assert_eq!(error.code(), Code::Unimplemented, "{error}");
     }
@@ -206,7 +206,7 @@ fn functions_that_call_themselves_are_named() {
         let error = session(graph(through(names), vec![call(How::Stateful, "first", "f", "x").0])).err().unwrap();
         assert_eq!((error.code(), error.node()), (Code::Unimplemented, Some("first")), "{error}");
         assert!(names.iter().all(|name| error.message().contains(&format!("'{name}'"))), "{error}");
-        // What is not called may go in circles.
+        // Functions that are not called may go in circles.
         session(graph(through(names), vec![call(How::Stateful, "first", "leaf", "x").0])).unwrap();
     }
     // A long way round.
@@ -275,7 +275,7 @@ fn what_is_missing_deep_inside_is_named() {
     assert!(error.code() == Code::InvalidArgument && error.message().contains("'f50' is not in the library"), "{error}");
 }
 
-/// What a call waits for, what it takes and what is alone in its body waits for.
+/// The waits of a call, of its arguments, and of nodes that are alone in its body.
 #[test]
 fn controls_of_a_call_reach_its_body_once() {
     let constant = node("k", "Const", &[], &[("dtype", AttrValue::Type(FLOAT)), ("value", AttrValue::Tensor(HostTensor::scalar(3f32)))]);

@@ -1,4 +1,4 @@
-//! SaveV2 and RestoreV2 as commands: in the order that the graph says, through one buffer, whatever device the variables are on.
+//! SaveV2 and RestoreV2 as commands: in the graph's order, through one buffer, for variables on any device.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
-//! Memory goes back to the system: seen from outside, in a process that goes on living. A program of its own, since the
-//! process is what is measured, and on its first thread, since the GNU allocator keeps up to 64 MiB of freed tensors for each other
-//! thread, whatever it is asked. PLIMSOLL_TEST_RESIDENT=1 makes it a session of 1 GiB, a hundred times.
+//! Memory goes back to the system: seen from outside, in a process that goes on living. A program of its own, since the process is
+//! measured, and on its first thread. For each other thread the GNU allocator keeps up to 64 MiB of freed tensors, whatever it is
+//! asked. PLIMSOLL_TEST_RESIDENT=1 makes it a session of 1 GiB, a hundred times.
 
 use std::sync::Arc;
 

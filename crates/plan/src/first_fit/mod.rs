@@ -1,11 +1,11 @@
 //! First fit: where a model goes beside others, by its size and nothing else.
 //!
-//! Devices are tried in order, cards before processors. The first on which the whole model fits gets it. Where it fits on none,
-//! it is cut: its nodes in topological order, as many of them on the first device as fit there, of the rest as many on the second,
-//! and so on. A node stays where the placer puts it whatever comes first: by an explicit request, or because only one kind of
-//! device has a kernel for it; nodes that must be together stay together.
+//! Devices are tried in order, cards before processors. The first on which the whole model fits gets it. A model that fits on no
+//! device is cut along its nodes in topological order. The first device gets as many of them as fit there, the second as many of
+//! the rest, and so on. A node stays where the placer puts it whatever comes first: by an explicit request, or because only one
+//! kind of device has a kernel for it; nodes that must be together stay together.
 //!
-//! What is compared is what a plan of every run says, to the byte, with the line less what others take.
+//! The comparison is exact: the peak of every run's plan, to the byte, with the line less the bytes of others.
 
 mod units;
 
@@ -23,7 +23,7 @@ use crate::plan::{DeviceId, Plan, PlanVariable};
 use crate::request::{Request, Signature};
 use units::Units;
 
-/// What first fit looks at.
+/// The facts that first fit looks at.
 #[derive(Clone)]
 pub struct FitRequest<'a> {
     /// The graph, calls inlined.
@@ -36,9 +36,9 @@ pub struct FitRequest<'a> {
     pub libraries: &'a [&'a dyn Library],
     /// How the placer deals with requests.
     pub options: PlaceOptions,
-    /// What will be run, one after the other. The last of them says what the topological order is.
+    /// The runs, one after the other. The last of them says what the topological order is.
     pub runs: &'a [Signature],
-    /// What others take of each device at the same time, beside what the device takes for itself.
+    /// The bytes of each device that others take at the same time, beside the device's own overhead.
     pub taken: &'a [Bytes],
     /// Marks the variables of a plan whose values are in files: [`PlanVariable::stored`].
     pub mark: &'a dyn Fn(&mut [PlanVariable]),
@@ -49,9 +49,9 @@ pub struct FitRequest<'a> {
 pub struct Fitted {
     /// Where its nodes are.
     pub placement: Placement,
-    /// What it takes of each device.
+    /// The bytes that it takes of each device.
     pub footprint: Footprint,
-    /// What was tried, in order; the last is what was chosen.
+    /// The attempts, in order; the last is the choice.
     pub tried: Vec<Tried>,
 }
 
@@ -60,8 +60,8 @@ pub struct Fitted {
 pub struct Tried {
     /// The pieces, in order: the device that comes first for their nodes, how many nodes run, and the first of these.
     pub pieces: Vec<Piece>,
-    /// For each device that would hold something: its name, what is needed and what is left for it, if it has a line; both
-    /// without what the device takes for itself.
+    /// For each device that would hold something: its name, the bytes needed, and the bytes left for it if it has a line. Both are
+    /// without the device's own overhead.
     pub needs: Vec<(String, Bytes, Option<Bytes>)>,
 }
 
@@ -106,7 +106,7 @@ impl fmt::Display for Tried {
 /// Places a model on the first device that has room for it, or in pieces.
 ///
 /// # Errors
-/// RESOURCE_EXHAUSTED where it fits in no way, with all that was tried; what [`place`] and [`crate::plan()`] say.
+/// RESOURCE_EXHAUSTED where it fits in no way, with all attempts; the errors of [`place`] and [`crate::plan()`].
 pub fn first_fit(request: &FitRequest<'_>) -> Result<Fitted> {
     let mut search = Search::new(request)?;
     for candidate in 0..search.wholes.len() {
@@ -188,7 +188,7 @@ impl<'a> Search<'a> {
         placement
     }
 
-    /// What a placement would take.
+    /// The attempt to place it so.
     fn attempt(&self, cut: &Cut) -> Result<Fitted> {
         let placement = self.placement(cut);
         let mut footprint = Footprint::new(self.request.devices);
@@ -216,7 +216,7 @@ impl<'a> Search<'a> {
         Ok(plan)
     }
 
-    /// What others leave of a device.
+    /// The bytes of a device that others leave.
     fn left(&self, device: usize) -> Option<Bytes> {
         let taken = self.request.taken.get(device).copied().unwrap_or_default();
         self.request.devices[device].memory_limit.map(|limit| limit - taken)

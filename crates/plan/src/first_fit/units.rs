@@ -1,4 +1,4 @@
-//! What is placed as one: nodes that share a variable, are tied by `_class`, or sit together; in the order in which they are
+//! Nodes that are placed as one: they share a variable, are tied by `_class`, or sit together. In the order in which they are
 //! needed.
 
 use std::collections::HashMap;
@@ -19,14 +19,15 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// The units of a graph, and which nodes run. `wholes` are the placements with each device first: what is on the same device
-    /// in all of them is not free.
+    /// The units of a graph, and which nodes run. `wholes` are the placements with each device first: a node that is on the same
+    /// device in all of them is not free.
     pub fn new(request: &FitRequest<'_>, wholes: &[&Placement]) -> (Units, IdVec<NodeId, bool>) {
         let graph = request.graph;
         let mut groups = groups(graph, request.registry);
         let mut runs = IdVec::filled(false, graph.nodes().len());
         let mut order: Vec<NodeId> = Vec::with_capacity(graph.nodes().len());
-        // The last run decides; what only others reach goes with what first needs it there: initial values with their variable.
+        // The last run decides. A node that only other runs reach goes with the first node that needs it there: initial values with
+        // their variable.
         for run in request.runs.iter().rev() {
             let reached = reach(graph, run);
             let mut consumer: IdVec<NodeId, Option<NodeId>> = IdVec::filled(None, graph.nodes().len());
@@ -58,7 +59,7 @@ impl Units {
     }
 }
 
-/// What a run reaches without passing what is fed: depth first, every node after its inputs.
+/// The nodes that a run reaches without passing a feed: depth first, every node after its inputs.
 fn reach(graph: &Graph, run: &Signature) -> Vec<NodeId> {
     let node = |name: &String| graph.find(name.rsplit_once(':').map_or(name.as_str(), |(node, _)| node)).or_else(|| graph.find(name));
     let fed: Vec<_> = run.feeds.iter().filter_map(|feed| graph.tensor(&feed.tensor).ok()).collect();
@@ -123,7 +124,7 @@ fn groups(graph: &Graph, registry: &Registry) -> Groups {
                 groups.unite(id, input.node);
             }
         }
-        // Whoever has a label joins the first that has it; every node has its name as one.
+        // A node with a label joins the first that has it; every node has its name as one.
         if let Some(AttrValue::List(list)) = node.attrs.get("_class") {
             for label in list.bytes.iter().filter_map(|class| class.strip_prefix(b"loc:@")) {
                 let named = std::str::from_utf8(label).ok().and_then(|name| graph.find(name));

@@ -1,4 +1,4 @@
-//! Writes of variables wait for those who read the version before; where one cannot wait, the reader gets a copy.
+//! Writes of variables wait for the readers of the version before; where a write cannot wait, the reader gets a copy.
 
 mod precedence;
 
@@ -13,7 +13,7 @@ use precedence::Precedence;
 pub(crate) fn order_accesses(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
     let versions = lir.next_version.clone();
     let definitions = lir.definitions();
-    // Writes of one variable first: what may still be moved is decided knowing them.
+    // Writes of one variable first: whether another work may still be moved depends on them.
     for &(old, new) in &versions {
         if let (Some(previous), Some(writer)) = (definitions[old], definitions[new])
             && previous != writer
@@ -21,7 +21,7 @@ pub(crate) fn order_accesses(request: &Request<'_>, lir: &mut Lir) -> Result<()>
             lir.works[writer].after.push(previous);
         }
     }
-    // A copy that is made reads `old` alone, and `old` is read by no copy before: what reads what is known beforehand.
+    // A new copy reads `old` alone, and `old` is read by no copy before: so the readers are known beforehand.
     let uses = lir.uses();
     let mut precedence = Precedence::new(lir, &definitions)?;
     for (old, new) in versions {

@@ -1,5 +1,5 @@
-//! Which work comes before which, kept up to date while waits are added: a topological order in which only the works between the
-//! two ends of a new wait are moved (Pearce and Kelly, A dynamic topological sort algorithm for directed acyclic graphs, 2006).
+//! The order of works, kept up to date while waits are added: a topological order in which only the works between the two ends of a
+//! new wait are moved. The method is of Pearce and Kelly, A dynamic topological sort algorithm for directed acyclic graphs, 2006.
 
 use std::collections::HashSet;
 
@@ -53,7 +53,7 @@ impl Precedence {
         let late: Vec<WorkId> = works.iter().copied().filter(|work| self.is_after(*work, writer)).collect();
         let Some(most) = late.iter().map(|work| self.position[*work]).max() else { return };
         let least = self.position[writer];
-        // What has to be before `writer` now goes there, in the order in which it is; then what comes after `writer`.
+        // Works that have to be before `writer` now go there, in their order; then the works after `writer`.
         let mut first = self.walk(&late, &self.before, |position| position >= least);
         let mut second = self.walk(&[writer], &self.after, |position| position <= most);
         first.sort_unstable_by_key(|work| self.position[*work]);

@@ -13,7 +13,7 @@ pub(crate) struct Body<'a> {
     call: String,
     /// The attributes that the call gives.
     given: Attrs,
-    /// What each argument is, tensor by tensor.
+    /// The tensors of each argument.
     arguments: HashMap<&'a str, Vec<String>>,
     /// For each node of the body, where its output arguments begin.
     outputs: HashMap<&'a str, HashMap<String, usize>>,

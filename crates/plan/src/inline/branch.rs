@@ -10,7 +10,7 @@ use super::{Inliner, Item, Manner, Site, Tag, Waiting, results};
 const BOOL: i32 = 10;
 const INT32: i32 = 3;
 
-/// What says that TensorFlow, too, makes Switches and Merges of a condition before it places the graph.
+/// The attribute by which TensorFlow, too, makes Switches and Merges of a condition before it places the graph.
 const IS_LOWERED: &str = "_lower_using_switch_merge";
 
 /// Nodes under one name, on one device.
@@ -40,7 +40,7 @@ impl Inliner<'_> {
         };
         let place = Place { prefix: &prefix, device, tag: inside };
         let predicates = self.predicates(&node, selector, &controls, branches.len(), &place);
-        // What is left for this branch and those after it, and a node that runs where one of them is taken.
+        // The rest for this branch and those after it, and a node that runs where one of them is taken.
         let mut left = inputs.to_vec();
         let mut start = predicates.first().cloned();
         let mut given = Vec::with_capacity(branches.len());

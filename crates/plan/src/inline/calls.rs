@@ -25,7 +25,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// By node. What stands for a call is where the call stood, outside of its body.
+    /// By node. The node in place of a call is where the call stood, outside of its body.
     pub fn new(parts: IdVec<NodeId, Part>) -> Calls {
         if parts.values().all(|part| *part == Part::default()) {
             return Calls::default();

@@ -85,7 +85,7 @@ pub fn inline(graph: &Graph, ops: &OpTable) -> Result<Inlined> {
 struct Inliner<'a> {
     functions: &'a Functions<'a>,
     ops: &'a OpTable,
-    /// What was made, bodies behind what calls them.
+    /// The nodes that were made, bodies behind their calls.
     items: Vec<Item>,
     /// By number: the items that stand where a call or a condition stood, the node under its name last.
     expansions: Vec<Range<usize>>,
@@ -94,7 +94,7 @@ struct Inliner<'a> {
     scopes: Vec<Scope<'a>>,
     /// The names of all nodes.
     names: BTreeSet<String>,
-    /// For results of calls that are resources, as `call:k`: what gives them in the body.
+    /// For results of calls that are resources, as `call:k`: the node that gives them in the body.
     handles: HashMap<String, String>,
     /// The Switches that ask for the device that what they read asks for.
     beside: HashSet<String>,
@@ -128,7 +128,7 @@ struct Waiting {
     scope: Option<ScopeId>,
 }
 
-/// What a body gives.
+/// The results of a body.
 struct Given {
     results: Vec<String>,
     types: Vec<i32>,
@@ -163,7 +163,7 @@ impl<'a> Inliner<'a> {
         let Waiting { number, node: call, tag, scope } = waiting;
         let (controls, data): (Vec<String>, Vec<String>) = call.inputs.iter().cloned().partition(|input| input.starts_with('^'));
         let prefix = self.prefix(&call.name);
-        // What a function is called by its own name for runs on one device; what a call asks for reaches only its nodes.
+        // A function that is called by its own name runs on one device; the requests of a call reach only its nodes.
         let is_bound = !is_partitioned(&call.op);
         let manner = if is_bound { Manner::Bound } else { Manner::Own };
         let start = (!controls.is_empty()).then(|| self.start(func, &prefix, &call, controls.clone(), tag));
@@ -241,7 +241,7 @@ impl<'a> Inliner<'a> {
             let mut inputs = node.inputs.iter().map(|input| body.input(input)).collect::<Result<Vec<_>>>()?;
             let mut attrs = body.attrs(&node.attrs)?;
             if let Some(start) = &site.start {
-                // What an argument or the start reaches waits through it. A call hands its controls on to its body.
+                // Nodes that an argument or the start reaches wait through it. A call hands its controls on to its body.
                 let has_controls = || node.inputs.iter().any(|input| input.starts_with('^'));
                 let is_first = node.inputs.is_empty() || (site.all_wait && node.inputs.iter().any(|input| body.is_argument(input)));
                 if is_first || (self.functions.expands(&node.op, &attrs) && !has_controls()) {
@@ -271,8 +271,8 @@ impl<'a> Inliner<'a> {
         }
     }
 
-    /// What a label of a body is outside. In the body of a call it is a node of it, an argument, or a name for a group of its
-    /// nodes; a branch of a condition may also name what is around the condition.
+    /// The label outside, for a label of a body. In the body of a call it is a node of it, an argument, or a name for a group of
+    /// its nodes; a branch of a condition may also name what is around the condition.
     fn label(&self, label: &str, scope: ScopeId) -> String {
         let mut here = Some(scope);
         while let Some(id) = here {
@@ -337,8 +337,8 @@ fn ask_as_inputs_do(beside: &HashSet<String>, nodes: &mut [NodeDef]) {
     }
 }
 
-/// Lets those who read a resource that a call returned read it in the body, when the call is over: the IdentityN that stands
-/// for the call would hide from placement whose device they share.
+/// Lets readers of a resource that a call returned read it in the body, when the call is over. The IdentityN in place of the call
+/// would hide from placement whose device they share.
 fn read_handles_where_they_are(handles: &HashMap<String, String>, nodes: &mut [NodeDef]) {
     if handles.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! Where a body is put, and what becomes of what its nodes ask for.
+//! The place of a body, and the meaning of its nodes' requests there.
 
 use plimsoll_device::DeviceName;
 
@@ -12,12 +12,12 @@ pub(super) enum Manner {
     Own,
     /// A function that is called by its name, and a condition that TensorFlow does not lower: all on the device of the call.
     Bound,
-    /// A branch of a condition: what nodes do not ask for, the condition asks for.
+    /// A branch of a condition: the condition fills in requests that its nodes leave open.
     Branch,
 }
 
 impl Manner {
-    /// What a node asks for that asks for `own` in the body, when its call or condition asks for `caller`.
+    /// The request of a node that asks for `own` in the body, when its call or condition asks for `caller`.
     pub fn device(self, own: &str, caller: &str) -> String {
         match self {
             Manner::Own => own.to_string(),
@@ -41,7 +41,7 @@ pub(super) type ScopeId = usize;
 pub(super) struct Scope<'a> {
     pub body: Body<'a>,
     pub manner: Manner,
-    /// What the names of its nodes begin with.
+    /// The beginning of its nodes' names.
     pub prefix: String,
     /// The body that its call or condition is in.
     pub parent: Option<ScopeId>,
@@ -49,10 +49,10 @@ pub(super) struct Scope<'a> {
 
 /// Where a body is put.
 pub(super) struct Site {
-    /// What its nodes' names begin with.
+    /// The beginning of its nodes' names.
     pub prefix: String,
     pub manner: Manner,
-    /// What the call or condition asks for.
+    /// The request of the call or condition.
     pub device: String,
     /// Where its nodes belong.
     pub tag: Tag,

@@ -17,7 +17,7 @@ pub(super) const MAX_PREFIX: usize = 1024;
 /// The attributes that functions are called with may take this many bytes, each kind of call counted once.
 const MAX_GIVEN: u64 = 1 << 24;
 
-/// What bodies come to. All sums saturate.
+/// The size of bodies. All sums saturate.
 #[derive(Clone, Copy, Default, Debug)]
 struct Size {
     nodes: u64,
@@ -47,7 +47,7 @@ impl Size {
     }
 }
 
-/// Refuses what is too large and what has no end.
+/// Refuses graphs that are too large, and those without an end.
 ///
 /// # Errors
 /// UNIMPLEMENTED for functions that call themselves, INVALID_ARGUMENT for graphs that grow beyond the bounds; both name the node
@@ -191,7 +191,7 @@ impl<'a> Counter<'a> {
         Ok(visit)
     }
 
-    /// What a call or a branch is beside its bodies, at most, and its calls. The node itself is not counted.
+    /// The nodes of a call or a branch beside its bodies, at most, and its calls. The node itself is not counted.
     fn expansion(&mut self, name: &str, op: &str, attrs: &Attrs, inputs: usize, calls: &mut Vec<Call>) -> Result<Size> {
         let length = name.len() as u64;
         let mut size = Size::default();

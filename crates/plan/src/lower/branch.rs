@@ -1,6 +1,6 @@
-//! What runs only sometimes. Every node has the condition under which it runs: all its inputs and controls are alive. Its works
-//! are guarded by a bool that says so; what a guarded work would have made is undefined where it did not run, and nobody who
-//! runs reads it. Both sides of a branch are part of one region, ordered and packed with everything else.
+//! Nodes that run only sometimes. Every node has the condition under which it runs: all its inputs and controls are alive. Its
+//! works are guarded by a bool that says so. The results of a guarded work are undefined where it did not run, and no work that
+//! runs reads them. Both sides of a branch are part of one region, ordered and packed with everything else.
 //!
 //! The rules of liveness are TensorFlow's: Switch kills one of its outputs, Merge lives by its first living input, a
 //! ControlTrigger always lives.
@@ -21,7 +21,7 @@ use crate::lir::{Arg, Home, Value, ValueId, View, WorkId, WorkKind};
 use crate::plan::{DeviceId, VariableKind};
 use crate::prepare::choose_one;
 
-/// What is known of liveness so far.
+/// The facts about liveness so far.
 #[derive(Default)]
 pub(super) struct Branches {
     conditions: Conditions,
@@ -159,8 +159,8 @@ impl Lowering<'_> {
                 _ => Pick::Value(self.bool_of(side, id)?),
             });
         }
-        // A predicate that was not made may be any byte: a condition that looks at it does not depend on it then. And
-        // whoever asks first, it is known whether or not that node runs.
+        // A predicate that was not made may be any byte: a condition that looks at it does not depend on it then. For every order
+        // of questions, it is known whether or not that node runs.
         let guard = self.branches.guard.take();
         let value = self.lir.value(self.device(id), Home::Arena, 1, id);
         let [on, off] = [sides[0].clone(), sides[1].clone()];
@@ -385,7 +385,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Who reads a variable waits for the checks before that it is initialised.
+    /// A reader of a variable waits for the checks before that it is initialised.
     pub(super) fn order_checks(&mut self) {
         let mut checks: HashMap<ValueId, Vec<WorkId>> = HashMap::new();
         for &(version, check) in &self.branches.checks {
@@ -401,7 +401,7 @@ impl Lowering<'_> {
     }
 }
 
-/// What an expression picks.
+/// The choice of an expression.
 #[derive(Clone)]
 enum Pick {
     Value(View),

@@ -1,5 +1,5 @@
-//! RestoreV2 and SaveV2: works of the host on files. A RestoreV2 is a check that all its tensors are there and whole, and for
-//! each Assign of one a work that brings it from the file into the variable. A SaveV2 is one work that reads what it saves.
+//! RestoreV2 and SaveV2: works of the host on files. A RestoreV2 is a check that all its tensors are there and whole, and a work
+//! for each Assign of one that brings it from the file into the variable. A SaveV2 is one work that reads what it saves.
 //!
 //! A checkpoint is state, as a variable is, named by the prefix under which it is read and written. A reader waits for the writers
 //! before it, a writer for all accesses before it. The works are commands of the host's queue (`Work::Outside`). A tensor of a
@@ -26,13 +26,13 @@ pub(super) struct Stored {
     prefix: String,
     name: String,
     node: NodeId,
-    /// What saw to it that it is there.
+    /// The check that it is there.
     check: WorkId,
     /// How often its file had been written in this run.
     version: u32,
 }
 
-/// What the nodes so far do with checkpoints.
+/// The accesses of the nodes so far to checkpoints.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints(HashMap<String, Checkpoint>);
 

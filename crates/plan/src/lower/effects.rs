@@ -1,8 +1,8 @@
-//! What follows a failure, by data or by control, must not have happened.
+//! An effect that follows a failure, by data or by control, must not have happened.
 //!
-//! Failing is an effect, as is a write: a work that may fail waits for the works with effects before it in the graph, and a
-//! work with an effect for those that may fail. Every node has a [`Frontier`]: the last of such works before it, along edges of
-//! data and control, through nodes that become no work at all. What cannot fail and changes nothing is not ordered.
+//! Failing is an effect, as is a write. A work that may fail waits for the works with effects before it in the graph, and a work
+//! with an effect waits for those that may fail. Every node has a [`Frontier`]: the last of such works before it, along edges of
+//! data and control, through nodes that become no work at all. A work that cannot fail and changes nothing is not ordered.
 //!
 //! Every request says whether it can fail (`KernelRequest::can_fail`). Where more than 16 such works meet, one command that does
 //! nothing waits for them. A work that may fail is never fused into a write, nor moved where others wait for it.
@@ -26,16 +26,16 @@ const MOST: usize = 16;
 /// Works, sorted, each once. Shared between nodes.
 type Works = Rc<[WorkId]>;
 
-/// What a node comes after.
+/// The works that a node comes after.
 #[derive(Clone, Default)]
 struct Frontier {
-    /// Works that may fail. What they waited for themselves is left out.
+    /// Works that may fail. Works that they waited for themselves are left out.
     faults: Option<Works>,
     /// Works with effects that none of `faults` waited for.
     effects: Option<Works>,
 }
 
-/// What every node comes after, as far as nodes have been lowered.
+/// The works that every node comes after, as far as nodes have been lowered.
 pub(super) struct Effects {
     frontiers: IdVec<NodeId, Frontier>,
     fed: HashSet<Output>,

@@ -11,7 +11,7 @@ use super::Lowering;
 use crate::lir::{Arg, Home, ValueId, View, WorkKind};
 use crate::prepare::choose;
 
-/// What a step does with an argument.
+/// The binding of an argument of a step.
 enum Bound {
     Read(View),
     Write(ValueId),
@@ -21,7 +21,7 @@ impl Lowering<'_> {
     /// The works of a request whose arguments are all inputs, then all results.
     ///
     /// # Errors
-    /// What the library says of the request; INTERNAL where its variant has other arguments than the request.
+    /// The library's error for the request; INTERNAL where its variant has other arguments than the request.
     pub(super) fn kernel(
         &mut self,
         id: NodeId,

@@ -1,8 +1,8 @@
 //! From nodes to works: aliases vanish, known values become constants, variables get versions.
 //!
-//! Nodes are taken in the graph's order, which decides what a read of a variable sees where TensorFlow leaves it open: all
-//! writes by earlier nodes and none by later ones. Beyond that, edges of control are carried on only from what may fail to what
-//! has an effect, and back: see `effects`. What they make dead is known by then: see `branch`.
+//! Nodes are taken in the graph's order, which decides what a read of a variable sees where TensorFlow leaves it open: all writes
+//! by earlier nodes and none by later ones. Beyond that, edges of control are carried on only from what may fail to what has an
+//! effect, and back: see `effects`. The nodes that they make dead are known by then: see `branch`.
 
 mod branch;
 mod checkpoint;
@@ -32,7 +32,7 @@ use crate::lir::{Arg, Home, Lir, ValueId, View, WorkId, WorkKind};
 use crate::plan::{DeviceId, PlanFeed, PlanFetch};
 use crate::prepare::choose_one;
 
-/// What an output of a node is.
+/// The meaning of an output of a node.
 #[derive(Clone, Debug)]
 enum Meaning {
     Value(View),
@@ -129,7 +129,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Targets run even where nobody reads their values: they may fail.
+    /// Targets run even without readers of their values: they may fail.
     fn targets(&mut self) {
         let definitions = self.lir.definitions();
         for &target in &self.pruned.targets {
@@ -225,7 +225,7 @@ impl Lowering<'_> {
                 let call = prepare(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
                 let views = self.read_inputs(id, node, &call.inputs)?;
                 let results = self.results(id, &outputs)?;
-                // What gives nothing is there for what it checks.
+                // A node without results is there for its checks.
                 let is_root = results.is_empty();
                 self.kernel(id, call.request, views, results, is_root)
             }
@@ -273,7 +273,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Whether output `index` needs no work: it is fed, or known, or nobody could read it.
+    /// Whether output `index` needs no work: it is fed, or known, or cannot be read.
     fn is_settled(&mut self, id: NodeId, index: usize) -> bool {
         let output = Output { node: id, index: index as u32 };
         if self.meanings.contains_key(&output) {

@@ -1,8 +1,8 @@
 //! Which works of nodes on a card the host does: those of kernels all of whose results are in the host's memory.
 //!
-//! TensorFlow places arithmetic on int32 shapes and indices on the card, with kernels that compute on the processor and touch
-//! no memory of the card. Here such a node's work is one of the host's: it reads and writes the host's arena, and is counted
-//! there. A result in the host's memory beside others that are not (the index that Merge gives) stays on the card.
+//! TensorFlow places arithmetic on int32 shapes and indices on the card. Its kernels for them compute on the processor and touch no
+//! memory of the card. Here such a node's work is one of the host's: it reads and writes the host's arena, and is counted there. A
+//! result in the host's memory beside others that are not (the index that Merge gives) stays on the card.
 
 use plimsoll_device::DeviceKind;
 use plimsoll_graph::id::Id;

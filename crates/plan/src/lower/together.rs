@@ -2,10 +2,10 @@
 //!
 //! - MaxPool remembers where its maxima were, and MaxPoolGrad reads that instead of the pooling's input, which need not be kept.
 //! - A ReluGrad behind that, by the pooling's input, only leaves out maxima that are not above 0: the pooling forgets those.
-//! - BiasAddGrad and Conv2DBackpropFilter of what MaxPoolGrad makes work from what MaxPoolGrad works from. Where nobody else reads
-//!   it, it is not made.
-//! - Mean over the first axis of ConcatV2 of pieces of one (how TensorFlow's towers average gradients) is an average element by
-//!   element, and nothing is moved.
+//! - BiasAddGrad and Conv2DBackpropFilter read MaxPoolGrad's inputs (positions, gradient). If they are its only readers, its output
+//!   is never made.
+//! - Mean over the first axis of ConcatV2 of pieces of one is an average element by element, and nothing is moved. So TensorFlow's
+//!   towers average gradients.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,7 +28,7 @@ use crate::prepare::choose;
 /// An average of more pieces than this is left as it is.
 const MOST_PIECES: usize = 24;
 
-/// Which nodes go together, and what has come of them so far.
+/// The nodes that go together, and their results so far.
 #[derive(Default)]
 pub(super) struct Together {
     /// Poolings that remember their maxima, and whether only those above 0.
@@ -37,11 +37,11 @@ pub(super) struct Together {
     gradients: HashMap<NodeId, NodeId>,
     /// ReluGrads that have nothing left to do, with the pooling's gradient that they read.
     relus: HashMap<NodeId, NodeId>,
-    /// What poolings have remembered.
+    /// The positions of poolings.
     positions: HashMap<NodeId, View>,
     /// Gradients that are made from positions.
     made: HashSet<NodeId>,
-    /// What they make, with positions and the gradient by the pooling's result.
+    /// Their results, with positions and the gradient by the pooling's result.
     unpooled: HashMap<ValueId, (PoolSpec, Vec<View>)>,
     /// Filters' gradients by something that nothing but their kind and BiasAddGrad reads.
     filters: HashSet<NodeId>,
@@ -81,7 +81,8 @@ impl Together {
     }
 }
 
-/// The nodes that something wanted is computed from, or that do something. (Control edges keep more, which computes for nobody.)
+/// The nodes that something wanted is computed from, or that do something. (Control edges keep more nodes, whose results have no
+/// reader.)
 fn read(request: &Request<'_>, pruned: &Pruned) -> HashSet<NodeId> {
     let acts = |id: &NodeId| {
         let rules = request.registry.require(&request.graph.node(*id).op);
@@ -193,7 +194,7 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    /// What pooling leaves out has no gradient by the bias either: the gradient by the pooling's result has all that is added.
+    /// Elements that pooling leaves out have no gradient by the bias either: the gradient by the pooling's result has all terms.
     fn bias_gradient(&mut self, id: NodeId, node: &Node) -> Result<bool> {
         let Some((_, views)) = self.unpooled(node.inputs[0]) else { return Ok(false) };
         let [positions, gradient] = &views[..] else { return Ok(false) };

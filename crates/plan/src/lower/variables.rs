@@ -225,7 +225,7 @@ impl Lowering<'_> {
     }
 }
 
-/// What tells the state of an operation from variables and other states: it begins as no container that TensorFlow admits.
+/// The identity of an operation's state among variables and other states: it begins as no container that TensorFlow admits.
 pub(crate) fn state_key(node: &Node) -> String {
     format!("\0state;{}", node.name)
 }

@@ -1,5 +1,5 @@
-//! Calls of functions that return resources: what a function's body asks of its arguments and results is asked of the nodes
-//! around the call.
+//! Calls of functions that return resources: the requests of a function's body to its arguments and results are requests to the
+//! nodes around the call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ pub(super) fn returns_resource(node: &Node, functions: &HashMap<&str, &FunctionD
     types.is_ok_and(|types| types.iter().any(|arg| arg.base == DataType::Resource))
 }
 
-/// The graph with an Identity on every data edge into and out of such calls, appended to its nodes, so that what is asked of
-/// an argument is asked of one node. None where there are no such calls.
+/// The graph with an Identity on every data edge into and out of such calls, appended to its nodes. So a request to an argument is
+/// a request to one node. None where there are no such calls.
 ///
 /// # Errors
 /// As [`Graph::resolve`].
@@ -74,7 +74,7 @@ pub(super) fn isolate(graph: &Graph, ops: &OpTable) -> Result<Option<Graph>> {
     if looked_into.is_empty() {
         return Ok(None);
     }
-    // Bodies are looked into call by call. What calls itself is named when it is met.
+    // Bodies are looked into call by call. A function that calls itself is named when it is met.
     match check_size(graph, &Functions::of(&graph.library)) {
         Err(error) if error.code() != Code::Unimplemented => return Err(error),
         _ => {}
@@ -131,8 +131,8 @@ fn identity(graph: &Graph, mut name: String, source: &str, arg: ArgType) -> Node
 /// Asks of the nodes around a call what its function asks of arguments and results.
 ///
 /// # Errors
-/// UNIMPLEMENTED where the function is being looked into already; what [`join`] says of its body; INVALID_ARGUMENT where what
-/// it asks and what is asked around it do not go together.
+/// UNIMPLEMENTED where the function is being looked into already; the errors of [`join`] for its body; INVALID_ARGUMENT where its
+/// requests and those around it do not go together.
 pub(super) fn apply(joined: &mut Joined<'_>, call: NodeId, stack: &Stack<'_>) -> Result<()> {
     let cx = joined.groups.cx;
     let graph = joined.groups.graph;

@@ -13,7 +13,7 @@ use super::join::Joined;
 use super::kernels::Types;
 use super::signature::{Signatures, sources};
 
-/// What choosing comes to.
+/// The result of choosing.
 pub(super) struct Choice {
     /// By node; none for what is not placed yet.
     pub devices: IdVec<NodeId, Option<usize>>,
@@ -47,7 +47,7 @@ pub(super) fn choose(joined: &mut Joined<'_>, order: &[NodeId]) -> Result<Choice
     };
     let Joined { groups, signatures, assigned, .. } = joined;
     let mut chooser = Chooser { groups, signatures, choice, known: HashMap::new() };
-    // What is assigned is seen by all, also by those that come before it.
+    // An assigned device is seen by all, also by those that come before it.
     chooser.choice.devices = assigned.clone();
     let calls = chooser.groups.cx.calls;
     if calls.is_empty() {
@@ -93,7 +93,7 @@ impl Chooser<'_, '_> {
         let first = caller.unwrap_or(candidates[0]);
         let followed = followed.filter(|_| !(part.is_bound && caller.is_some()));
         let there = followed.and_then(|other| self.choice.devices[other]).filter(|device| candidates.contains(device));
-        // It would have come to the same place anyway: then it follows nobody.
+        // It would have come to the same place anyway: then it follows no other.
         self.choice.follows[id] = followed.filter(|_| there.is_some_and(|device| device != first));
         let device = there.unwrap_or(first);
         let asks = |call: NodeId| device != candidates[0] || !self.groups.node(call).device.is_empty();
@@ -203,7 +203,7 @@ impl Chooser<'_, '_> {
         calls.level(other) < calls.level(id)
     }
 
-    /// What a neighbour asks for. Arguments and results of a call ask for nothing.
+    /// The request of a neighbour. Arguments and results of a call ask for nothing.
     fn asked_beside(&self, id: NodeId, other: NodeId) -> &str {
         if self.outside(id, other) { "" } else { &self.groups.node(self.seen(id, other)).device }
     }

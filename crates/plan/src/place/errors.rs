@@ -1,4 +1,4 @@
-//! What placement says when it cannot be done, in TensorFlow's words.
+//! The errors of placement, in TensorFlow's words.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -143,8 +143,8 @@ fn own_request(groups: &Groups<'_>, node: &Node, asked: &DeviceName, info: &str)
     }
 }
 
-/// The state of a group's root, its operations with the device types that each supports, and its members with what they ask
-/// for and have.
+/// The state of a group's root, its operations with the device types that each supports, and its members with their requests and
+/// devices.
 pub(super) fn debug_info(groups: &Groups<'_>, root: NodeId, assigned: &dyn Fn(NodeId) -> Option<usize>) -> String {
     let devices = groups.cx.devices;
     let spell = |types: &[(u8, i32)]| types.iter().map(|(kind, _)| devices.types[*kind as usize].as_str()).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
-//! Groups of nodes that go to one device, and what is asked of each: TensorFlow's colocation graph.
+//! Groups of nodes that go to one device, and the requests to each: TensorFlow's colocation graph.
 //!
-//! A union-find over the nodes, whose roots hold three names and the device types that all members support. *Assigned* is
-//! where members are already, *resource* where members that make references or resources are asked to be (neither is ever
-//! overruled), *requested* what else members ask for. `requested` is always at least as specific as the other two.
+//! A union-find over the nodes, whose roots hold three names and the device types that all members support. *Assigned* is where
+//! members are already. *Resource* is where members that make references or resources are asked to be; neither is ever overruled.
+//! *Requested* is every other request of members. `requested` is always at least as specific as the other two.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use super::errors;
 use super::kernels::{Devices, Types};
 use crate::inline::Calls;
 
-/// What placement looks at, but for the graph.
+/// The facts that placement looks at, but for the graph.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub registry: &'a Registry,
@@ -67,7 +67,7 @@ pub(super) struct Groups<'a> {
     pub members: IdVec<NodeId, Member>,
     /// Groups by reference and resource edges alone.
     tied: IdVec<NodeId, NodeId>,
-    /// What TensorFlow would tell.
+    /// The notes that TensorFlow would log.
     pub notes: Vec<String>,
 }
 
@@ -181,8 +181,8 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    /// A body takes what is around it where it is: of two groups that are about to be one, the inner one no longer asks for
-    /// anything but what is assigned and what the resources that it makes ask for.
+    /// A body takes the requests around it where it is. When two groups become one, the inner one keeps only its assigned devices
+    /// and the requests of the resources that it makes.
     fn outer_asks(&mut self, x: NodeId, y: NodeId) {
         let inner = match self.members[x].level.cmp(&self.members[y].level) {
             Ordering::Less => y,
@@ -237,7 +237,7 @@ impl<'a> Groups<'a> {
         }
         let name = &self.cx.devices.names[device];
         let member = &mut self.members[root];
-        // A full name: what it is merged with becomes it, or does not go together with it.
+        // A full name: the other name becomes it, or does not go together with it.
         let elsewhere = [&member.resource, &member.requested].into_iter().any(|own| !own.is_empty() && !own.may_be_in(name));
         if !member.assigned.is_compatible(name) || elsewhere {
             return Err(Error::internal(format!(

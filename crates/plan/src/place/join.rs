@@ -1,5 +1,5 @@
-//! What nodes ask for, joined into groups: along reference and resource edges, through functions that return resources, by
-//! `_class`, and limited where tensors' elements live on the host.
+//! The requests of nodes, joined into groups: along reference and resource edges, through functions that return resources, and by
+//! `_class`. They are limited where tensors' elements live on the host.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -23,7 +23,7 @@ pub(super) struct Joined<'a> {
     pub supported: IdVec<NodeId, Types>,
     /// The devices of nodes that had them before.
     pub assigned: IdVec<NodeId, Option<usize>>,
-    /// What nodes ask for, where they do.
+    /// The requests of nodes, where they have one.
     pub asked: IdVec<NodeId, Option<Rc<DeviceName>>>,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn join<'a>(
     let asked = IdVec::filled(None, graph.nodes().len());
     let mut joined = Joined { supported: types.clone(), groups: Groups::new(graph, cx, types), signatures, assigned: none, asked };
     joined.initialise(order, assigned)?;
-    // What is in a body comes after what is around it, as in TensorFlow, where bodies are made later.
+    // Nodes in a body come after those around it, as in TensorFlow, where bodies are made later.
     let mut outer_first = Vec::new();
     let outer_first: &[NodeId] = if cx.calls.is_empty() {
         order
@@ -215,7 +215,7 @@ impl<'a> Joined<'a> {
         })
     }
 
-    /// What takes lists of strings or resources goes to a CPU.
+    /// A node that takes lists of strings or resources goes to a CPU.
     fn host_only(&mut self, order: &[NodeId]) -> Result<()> {
         let graph = self.groups.graph;
         let mut elements: IdVec<NodeId, Option<bool>> = IdVec::filled(None, graph.nodes().len());

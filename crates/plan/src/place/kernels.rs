@@ -33,7 +33,7 @@ pub(super) struct Devices {
     pub default: Option<usize>,
 }
 
-/// What TensorFlow's device factories are registered with: GPU before CPU before all others.
+/// The priorities of TensorFlow's device factories: GPU before CPU before all others.
 fn type_priority(kind: &str) -> i32 {
     match kind {
         "GPU" => 210,
@@ -106,7 +106,7 @@ pub(super) fn supported_types(graph: &Graph, order: &[NodeId], registry: &Regist
     for &id in order {
         let node = graph.node(id);
         let op = ops.entry(&node.op).or_insert_with(|| KnownOp::new(&node.op, registry));
-        // What a node asks for decides where there is no kernel at all.
+        // The request of a node decides where there is no kernel at all.
         let known = op.known.iter().find(|(values, types)| !types.is_empty() && op.is_like(node, values));
         found[id] = match known {
             Some((_, types)) => types.clone(),
@@ -159,7 +159,7 @@ pub(super) fn types_of(node: &Node, registry: &Registry, devices: &Devices, ever
         }
     }
     if types.is_empty() && !mismatch && !node.device.is_empty() {
-        // What is asked for in another process may have a kernel there.
+        // A node that is asked for in another process may have a kernel there.
         let asked = DeviceName::parse(&node.device).unwrap_or_default();
         if is_elsewhere(&asked, &devices.local) {
             let wanted = |kind: &&(u8, i32)| asked.kind.as_ref().is_none_or(|wanted| devices.types[kind.0 as usize] == *wanted);
@@ -181,7 +181,7 @@ pub(super) fn require_kernel(node: &Node, types: &Types, registry: &Registry, de
     if types.is_empty() { Err(errors::no_kernel(node, registry, devices)) } else { Ok(()) }
 }
 
-/// Whether a node makes a reference or a resource out of nothing: what it asks for then is where the resource is.
+/// Whether a node makes a reference or a resource out of nothing: its request is then where the resource is.
 pub(super) fn makes_resource(signatures: &Signatures, id: NodeId) -> bool {
     let is_handle = |arg: &ArgType| arg.is_ref || arg.base == plimsoll_base::DataType::Resource;
     signatures.inputs[id].is_empty() && matches!(&*signatures.outputs[id], [only] if is_handle(only))

@@ -1,8 +1,8 @@
-//! TensorFlow's placement of a graph as written, once for a session: what nodes ask for and what kernels there are is joined
-//! into groups ([`join`]), and every group gets the best device that it can have ([`choose`]).
+//! TensorFlow's placement of a graph as written, once for a session. Requests of nodes and existing kernels are joined into groups
+//! ([`join`]), and every group gets the best device that it can have ([`choose`]).
 //!
-//! Pure: the same graph, kernels, devices and options give the same placement. Nothing is balanced: what asks for nothing goes
-//! to the first device of the best type that has a kernel for it. The order of nodes is the graph's, every node after its
+//! Pure: the same graph, kernels, devices and options give the same placement. Nothing is balanced: a node that asks for nothing
+//! goes to the first device of the best type that has a kernel for it. The order of nodes is the graph's, every node after its
 //! inputs.
 
 mod calls;
@@ -45,7 +45,7 @@ pub struct Placement {
     pub why: IdVec<NodeId, Why>,
     /// The nodes, in the order in which they were placed: that of TensorFlow's log.
     pub order: Vec<NodeId>,
-    /// What TensorFlow tells in its log beside that: requests that were overruled or ignored. Only with [`PlaceOptions::log`].
+    /// TensorFlow's other notes in its log: requests that were overruled or ignored. Only with [`PlaceOptions::log`].
     pub notes: Vec<String>,
     /// The device of feeds and fetches: the first CPU.
     pub host: DeviceId,
@@ -94,9 +94,9 @@ impl Default for DeviceId {
 /// Places every node.
 ///
 /// # Errors
-/// TensorFlow's, naming the node. INVALID_ARGUMENT for device strings that make no sense; for operations without any kernel
-/// and nodes whose devices are not there or have none (softly only where the job, replica or task is not there, or nothing is
-/// left); for nodes that cannot be together and must. INTERNAL for assigned devices that cannot be; FAILED_PRECONDITION where
+/// TensorFlow's, naming the node. INVALID_ARGUMENT for device strings that make no sense, and for nodes that cannot be together and
+/// must. The same for operations without any kernel, and for nodes whose devices are not there or have none (softly only where the
+/// job, replica or task is not there, or nothing is left). INTERNAL for assigned devices that cannot be; FAILED_PRECONDITION where
 /// there are no devices, or no CPU among them; UNIMPLEMENTED for functions that return resources and call themselves.
 pub fn place(graph: &Graph, registry: &Registry, specs: &[DeviceSpec], options: &PlaceOptions) -> Result<Placement> {
     let host = specs.iter().position(|device| device.kind == DeviceKind::Cpu);

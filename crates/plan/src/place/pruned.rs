@@ -1,5 +1,5 @@
-//! Placement of what one signature needs (`graph_options.place_pruned_graph`): what is not needed may be wrong, and what is fed and
-//! fetched is on the host.
+//! Placement of the nodes that one signature needs (`graph_options.place_pruned_graph`): other nodes may be wrong, and feeds and
+//! fetches are on the host.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub fn place_pruned(request: &Request<'_>, options: &PlaceOptions) -> Result<Pla
     Ok(placement)
 }
 
-/// What a node of the part stands for.
+/// The origin of a node of the part.
 #[derive(Clone, Copy)]
 struct Origin {
     /// The node; of a feed or a fetch that whose tensor it is.

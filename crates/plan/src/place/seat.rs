@@ -1,5 +1,5 @@
-//! Control flow's own nodes move to where their data is, whatever was asked for: TensorFlow does so when it cuts a placed graph into
-//! the parts of the devices (`OptimizeControlFlowColocation`).
+//! Control flow's own nodes move to their data, against any request. TensorFlow does so when it cuts a placed graph into the parts
+//! of the devices (`OptimizeControlFlowColocation`).
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use super::why::Why;
 use crate::plan::DeviceId;
 
 /// Switch and Exit go where their data comes from, Enter (but of references) and NextIteration to the first node that reads them.
-/// Each sees where those stand that were visited before it, in TensorFlow's order: depth first from the nodes without inputs.
-/// What moved, with the device that the placer had chosen.
+/// Each sees where those stand that were visited before it, in TensorFlow's order: depth first from the nodes without inputs. The
+/// nodes that moved, with the device that the placer had chosen.
 pub(super) fn seat(
     graph: &Graph,
     order: &[NodeId],
@@ -62,7 +62,8 @@ impl Seat {
     }
 }
 
-/// Who reads each node, and whether it is its data: in the order in which TensorFlow makes edges, those back to a Merge last.
+/// The readers of each node, and whether it is their data: in the order in which TensorFlow makes edges, those back to a Merge
+/// last.
 fn consumers(graph: &Graph, order: &[NodeId]) -> IdVec<NodeId, Vec<(NodeId, bool)>> {
     let mut consumers: IdVec<NodeId, Vec<(NodeId, bool)>> = IdVec::filled(Vec::new(), graph.nodes().len());
     let mut place = IdVec::filled(0, graph.nodes().len());

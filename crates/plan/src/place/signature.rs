@@ -1,4 +1,4 @@
-//! What every node takes and gives, and who takes what it gives.
+//! The types of every node's inputs and outputs, and the readers of its outputs.
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -86,10 +86,10 @@ pub(super) fn reasons(joined: &mut Joined<'_>, choice: &Choice) -> IdVec<NodeId,
     .collect()
 }
 
-/// For every root, the member that decided: one that was assigned before, then one that makes what it asks a device for, then
-/// one that asks for the device, then one that has kernels for one type only (that makes a reference or a resource, if there is
-/// one), then one that makes a reference or a resource, then one that asks for what it does not get (that makes one, if there is
-/// one), then the first that was placed.
+/// For every root, the member that decided, in this order. One that was assigned before. One that makes the resource for which it
+/// asks a device. One that asks for the device. One that has kernels for one type only (that makes a reference or a resource, if
+/// there is one). One that makes a reference or a resource. One that asks for something that it does not get (that makes one, if
+/// there is one). The first that was placed.
 fn deciders(joined: &mut Joined<'_>, choice: &Choice) -> IdVec<NodeId, Option<NodeId>> {
     let count = joined.groups.graph.nodes().len();
     let is_only = |id: NodeId| joined.groups.cx.devices.types.len() > 1 && joined.supported[id].len() == 1;

@@ -1,4 +1,4 @@
-//! Live ranges, rebuilt from the commands: bytes are read as they were written, whole, by one command that is over by then, and no
+//! Live ranges, rebuilt from the commands. Bytes are read as they were written, whole, by one command that is over by then. No
 //! command writes bytes that another may still be reading or writing.
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,7 +23,7 @@ struct Range {
     readers: Vec<Slot>,
 }
 
-/// The bytes of a block, by where they begin. What is not there has not been written.
+/// The bytes of a block, by where they begin. Bytes that are missing have not been written.
 #[derive(Clone, Debug, Default)]
 struct Block(BTreeMap<u64, Range>);
 
@@ -97,7 +97,7 @@ impl Checked<'_> {
     }
 }
 
-/// What the commands do with a variable.
+/// The accesses of the commands to a variable.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     is_written: bool,
@@ -129,7 +129,7 @@ impl Block {
         Ok(range.writer.is_none())
     }
 
-    /// A command writes a buffer: what was there is gone.
+    /// A command writes a buffer: its former contents are gone.
     fn write(&mut self, buffer: BufferRef, slot: Slot, order: &Order) -> Result<()> {
         let (from, to) = (buffer.offset, buffer.offset + buffer.bytes);
         let first = self.0.range(..=from).next_back().filter(|(_, range)| range.end > from).map_or(from, |(begin, _)| *begin);

@@ -27,7 +27,7 @@ impl Checked<'_> {
         self.constants()
     }
 
-    /// What is fed and fetched.
+    /// The feeds and fetches.
     fn ends(&self) -> Result<()> {
         let (plan, pruned) = (self.plan, self.pruned);
         if !plan.feeds.iter().map(|feed| feed.tensor).eq(pruned.feeds.iter().copied()) || plan.fetches.len() != pruned.fetches.len() {

@@ -1,4 +1,4 @@
-//! What commands do with files is what the graph's nodes do with them: a plan names no file of its own.
+//! The accesses of commands to files are those of the graph's nodes: a plan names no file of its own.
 
 use plimsoll_base::{DataType, Result};
 use plimsoll_graph::{HostTensor, NodeId};

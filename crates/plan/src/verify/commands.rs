@@ -8,7 +8,7 @@ use plimsoll_graph::id::Id;
 use super::{Checked, wrong};
 use crate::plan::{DeviceId, PlanCall, Queue};
 
-/// What a command does with a block's bytes.
+/// The access of a command to a block's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     pub buffer: BufferRef,
@@ -171,7 +171,7 @@ impl Checked<'_> {
         if from.bytes != to.bytes || overlap(from, to) {
             return Err(wrong(format!("a copy of {} bytes to {}", from.bytes, to.bytes)));
         }
-        // What lies in the graph's memory is the host's to read.
+        // A constant in the graph's memory is the host's to read.
         let source = self.block(from.place)?.0.unwrap_or(self.plan.host);
         let target = self.block(to.place)?.0.ok_or_else(|| wrong("a copy to a constant"))?;
         let is_card = |device: DeviceId| self.devices[device.index()].kind == DeviceKind::Gpu;

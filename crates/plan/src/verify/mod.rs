@@ -1,8 +1,9 @@
 //! Whether a plan from a file keeps what every plan of [`crate::plan()`] keeps, so that devices may be given it.
 //!
-//! A plan from a file is not trusted. What devices trust is rebuilt here from the graph, the libraries and the commands alone:
-//! sizes and identities of blocks ([`blocks`]), arguments and scratch of every command ([`commands`]), the order of the queues
-//! ([`schedule`]), and that no command reads bytes that another may be writing ([`accesses`]). Names in reports are not checked.
+//! A plan from a file is not trusted. Everything that devices trust is rebuilt here from the graph, the libraries and the commands
+//! alone. That is: sizes and identities of blocks ([`blocks`]), arguments and scratch of every command ([`commands`]), and the
+//! order of the queues ([`schedule`]). And no command reads bytes that another may be writing ([`accesses`]). Names in reports are
+//! not checked.
 
 mod accesses;
 mod blocks;
@@ -79,7 +80,7 @@ impl<'a> Checked<'a> {
     }
 }
 
-/// What does not hold.
+/// The error for a plan in which something does not hold.
 fn wrong(what: impl Into<String>) -> Error {
     Error::invalid_argument(what)
 }

@@ -25,7 +25,7 @@ impl Checked<'_> {
         let queues = self.queues.len();
         let total: usize = self.queues.iter().map(|queue| queue.program.commands.len()).sum();
         let mut order = Order { slots: Vec::with_capacity(total), over: vec![Vec::new(); queues] };
-        // What the next command of every queue knows to be over.
+        // The commands that the next command of every queue knows to be over.
         let mut now: Vec<Vec<u32>> = vec![vec![0; queues]; queues];
         while order.slots.len() < total {
             let started = order.slots.len();

@@ -1,4 +1,4 @@
-//! What holds of every placement, on graphs made at random.
+//! The invariants of every placement, on graphs made at random.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ fn devices(gpus: u32) -> Vec<DeviceSpec> {
     cpus.chain((0..gpus).map(gpu)).collect()
 }
 
-/// A node: its operation, where its inputs are found among what came before, the device it asks for, whom it stands with.
+/// A node: its operation, the places of its inputs among earlier nodes, the device it asks for, the node that it stands with.
 type Sketch = (usize, [usize; 2], usize, Option<usize>);
 
 fn build(sketches: &[Sketch], registry: &Registry) -> Graph {
@@ -201,7 +201,7 @@ proptest! {
         }
     }
 
-    /// Where nobody asks for another process, no kernel is missing, and no two resources meet, softly everything has a place.
+    /// If no node asks for another process, no kernel is missing, and no two resources meet, softly everything has a place.
     #[test]
     fn soft_placement_finds_a_place_for_everything(
         sketches in prop::collection::vec((0..2usize, [any::<usize>(), any::<usize>()], 0..DEVICES.len() - 1, prop::option::weighted(0.3, any::<usize>())), 1..40),

@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     placed_before: Option<Mutex<BTreeMap<NodeId, String>>>,
     holder: String,
     variables: Mutex<Variables>,
-    /// Held while a plan is made and loaded: whoever comes meanwhile finds it instead of making another.
+    /// Held while a plan is made and loaded: another thread finds it then instead of making its own.
     loading: Mutex<()>,
     /// Plans and idle arenas.
     kept: Arc<Kept>,
@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     _heap: Heap,
 }
 
-/// What freed tensors, graphs and plans took goes back to the system when the session ends.
+/// The memory of freed tensors, graphs and plans goes back to the system when the session ends.
 struct Heap;
 
 impl Drop for Heap {
@@ -76,7 +76,7 @@ const MAX_PLANS: usize = 256;
 
 /// # Errors
 /// NOT_FOUND at the first node whose operation is neither registered nor a function of the graph, naming all such operations:
-/// TensorFlow takes no such graph, whatever is run of it.
+/// TensorFlow takes no such graph, for any run.
 fn require_operations(graph: &Graph, registry: &Registry) -> Result<()> {
     let mut known: HashSet<&str> = graph.library.functions.iter().map(|function| function.signature.name.as_str()).collect();
     let mut missing: Option<Error> = None;
@@ -103,8 +103,9 @@ impl Session {
     /// [`place_pruned_graph`](plimsoll_device::Options::place_pruned_graph).
     ///
     /// # Errors
-    /// NOT_FOUND for operations that are neither registered nor functions of the graph, fetched or not; INVALID_ARGUMENT for
-    /// device strings that make no sense, and for nodes that ask for a device that is not there where soft placement is off; with [`plimsoll_device::Options::idle_release`], as [`Session::idle_release`].
+    /// NOT_FOUND for operations that are neither registered nor functions of the graph, fetched or not. INVALID_ARGUMENT for device
+    /// strings that make no sense. The same for nodes that ask for a device that is not there where soft placement is off. With
+    /// [`plimsoll_device::Options::idle_release`], as [`Session::idle_release`].
     pub fn new(devices: &Devices, graph: &Graph, registry: Arc<Registry>) -> Result<Session> {
         Session::with_files(devices, graph, registry, Arc::new(checkpoints::None), &mut |_| Ok(None))
     }
@@ -113,7 +114,7 @@ impl Session {
     /// with values of the graph's variables: a variable that a run reads has its value from there, unless it was given one before.
     ///
     /// # Errors
-    /// As [`Session::new`]; what `stored` says.
+    /// As [`Session::new`]; the error of `stored`.
     pub fn with_files(
         devices: &Devices,
         graph: &Graph,
@@ -332,7 +333,7 @@ impl Session {
         PlanFile::new(&self.0.graph, self.0.devices.specs(), signature, plan)
     }
 
-    /// What a plan from a file runs, ready to run; it is checked before a device is given it. Later runs of its signature take it, too.
+    /// A plan from a file, ready to run; it is checked before a device gets it. Later runs of its signature take it, too.
     ///
     /// # Errors
     /// As [`PlanFile::open`] and [`Session::callable`]; INVALID_ARGUMENT where it has a variable on another device than the session.
@@ -366,15 +367,15 @@ impl Session {
         Ok(lane)
     }
 
-    /// Gives memory back that no run needs now: idle arenas and plans that nobody holds.
+    /// Gives back memory that no run needs now: idle arenas, and plans without a holder.
     pub fn release_unused(&self) {
         self.0.release_unused();
         plimsoll_memory::trim_heap();
     }
 
-    /// From now on, gives back what is kept for the next run whenever the session has not run for so long: idle arenas, and what
-    /// the devices hold beyond what is reserved. The next run reserves them again, and is refused where others have taken them
-    /// meanwhile. Variables, constants and lanes stay. [`Duration::MAX`] is never.
+    /// From now on, gives back memory that is kept for the next run whenever the session has not run for so long: idle arenas, and
+    /// memory that the devices hold beyond reservations. The next run reserves them again, and is refused where others have taken
+    /// them meanwhile. Variables, constants and lanes stay. [`Duration::MAX`] is never.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where the system has no thread to look after it; there is one for all sessions of the devices.
@@ -556,7 +557,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Now, and not when somebody who happens to look at it lets go.
+        // Now, and not when a thread that happens to look at it lets go.
         self.kept.arenas.clear();
         self.kept.plans().clear();
     }

@@ -77,12 +77,12 @@ impl Session {
     }
 
     /// Gives a variable that has storage a value piece by piece. `fill` gets a buffer of `most` bytes, or fewer where the line of
-    /// the host has not as much room, and gives pieces of the value with their offsets. Where it fails, the variable keeps what
-    /// was written, and counts as initialised if it was before.
+    /// the host has not as much room. It gives pieces of the value with their offsets. Where it fails, the variable keeps what was
+    /// written, and counts as initialised if it was before.
     ///
     /// # Errors
-    /// NOT_FOUND where none of that name has storage; RESOURCE_EXHAUSTED where there is no room for a buffer at all; what `fill`
-    /// says.
+    /// NOT_FOUND where none of that name has storage; RESOURCE_EXHAUSTED where there is no room for a buffer at all; the error of
+    /// `fill`.
     pub fn fill_variable(&self, name: &str, most: Bytes, fill: &mut Fill<'_>) -> Result<()> {
         self.0.check_open()?;
         let missing = || Error::not_found(format!("no variable '{name}' has storage"));
@@ -97,7 +97,7 @@ impl Session {
     /// Variables that have a value in files and no storage: no run has needed them.
     ///
     /// # Errors
-    /// What is wrong with the files.
+    /// The flaw of the files.
     pub fn unloaded(&self) -> Result<Vec<StoredVariable>> {
         let Some(stored) = &self.0.stored else { return Ok(Vec::new()) };
         let variables = self.0.variables();
@@ -109,7 +109,7 @@ impl Session {
     /// Reads the value that a variable has in files, piece by piece, through a buffer of 64 KiB: see [`Stored::read_key`].
     ///
     /// # Errors
-    /// NOT_FOUND where it has none; what is wrong with the file.
+    /// NOT_FOUND where it has none; the flaw of the file.
     pub fn read_stored(&self, key: &str, give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let stored = self.0.stored.as_ref().ok_or_else(|| Error::not_found(format!("no files hold a value for '{key}'")))?;
         stored.read_key(key, &mut [0; 64 << 10], give)

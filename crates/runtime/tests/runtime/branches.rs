@@ -1,4 +1,4 @@
-//! What runs only sometimes: dead tensors as TensorFlow has them, on one device and on several.
+//! Nodes that run only sometimes: dead tensors as TensorFlow has them, on one device and on several.
 
 use std::sync::Arc;
 
@@ -179,7 +179,7 @@ proptest! {
         let counts: Vec<_> = ["c", "d"].into_iter().map(|name| b.get_variable(name, DataType::Float, [], &Initializer::Zeros).unwrap()).collect();
         let mut bools = fed.clone();
         let mut floats = vec![x];
-        // What each tensor is, by number of the step: how to interpret it.
+        // The kind of each tensor, by number of the step: how to interpret it.
         for (index, step) in steps.iter().enumerate() {
             let device = format!("/cpu:{}", places[index] % cpus as usize);
             let pick = |from: &[Output], at: usize| from[at % from.len()];
@@ -213,7 +213,7 @@ proptest! {
             let x = HostTensor::scalar(2.5f32);
             let feeds = [("p", &predicates[0]), ("q", &predicates[1]), ("r", &predicates[2]), ("x", &x)];
             let expected = interpret(&graph, world, 2.5);
-            // Everything runs, whatever is fetched.
+            // Everything runs, for all fetches.
             let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
             let alive: Vec<Output> = all.iter().copied().filter(|tensor| expected.values.contains_key(tensor)).collect();
             let names: Vec<String> = alive.iter().map(|tensor| graph.tensor_name(*tensor)).collect();

@@ -1,4 +1,4 @@
-//! First fit: networks that do not fit on one card together run on card and processor, within both limits, with the bits that
+//! First fit: networks that do not fit on one card together run on card and processor, within both limits. They have the bits that
 //! they have on the processor alone.
 
 use std::sync::{Arc, Barrier};
@@ -20,7 +20,7 @@ use plimsoll_runtime::{Devices, Session};
 const BATCH: u64 = 16;
 const WIDTH: u64 = 64;
 
-/// A processor and cards, each with a line; what a card takes for itself is part of its line.
+/// A processor and cards, each with a line; a card's own overhead is part of its line.
 fn devices(cpu: Option<Bytes>, cards: &[Bytes], overhead: Bytes) -> Devices {
     let mut options = Options::new().intra_op(2);
     if let Some(limit) = cpu {
@@ -100,13 +100,13 @@ fn run(session: &Session, targets: &[&str]) -> Vec<Vec<u32>> {
     seen
 }
 
-/// What a network takes of a card that has it whole, beside the processor's feeds.
+/// The bytes of a card for a network that is whole on it, beside the processor's feeds.
 fn whole(graph: &Graph) -> Bytes {
     let devices = devices(None, &[Bytes(1 << 30)], Bytes::ZERO);
     open(&devices, graph).first_fit(&runs(), &[]).unwrap().footprint.needs()[1].peak
 }
 
-/// What a network takes of the processor where there is no card. Scratch depends on the instruction set, and with it the sum.
+/// The bytes of the processor for a network where there is no card. Scratch depends on the instruction set, and with it the sum.
 fn alone(graph: &Graph) -> Bytes {
     open(&devices(None, &[], Bytes::ZERO), graph).first_fit(&runs(), &[]).unwrap().footprint.needs()[0].peak
 }
@@ -138,7 +138,7 @@ fn two_networks_of_which_one_fits_on_the_card_run_on_card_and_processor() {
         let taken: Vec<Bytes> = first.footprint.needs().iter().zip(free.specs()).map(|(need, spec)| need.peak - spec.overhead).collect();
         let second = open(&free, &graphs[1]).first_fit(&runs(), &taken).unwrap();
         assert_eq!((short_names(&first), short_names(&second)), (vec!["GPU:0"], vec!["CPU:0"]));
-        // What was tried says what was compared.
+        // The attempts say what was compared.
         let tried: Vec<String> = second.tried.iter().map(ToString::to_string).collect();
         assert!(
             tried.len() == 2 && tried[0].starts_with("whole on GPU:0: does not fit: ") && tried[0].contains("has 1 B left"),

@@ -78,7 +78,7 @@ fn int32_arithmetic_of_a_card_is_done_by_the_host() {
     let plan = session.plan(&[("i", &i), ("x", &x)], &["y"], &[]).unwrap();
     assert!(["sum", "most"].iter().all(|node| worker(&session, &plan, node).ends_with("CPU:0")), "{plan}");
     assert!(["float", "y"].iter().all(|node| worker(&session, &plan, node).ends_with("GPU:0")), "{plan}");
-    // What the card gets is the result, once, and x; the constant and the sum stay where they are.
+    // The card gets the result, once, and x; the constant and the sum stay where they are.
     let constants: Vec<_> = plan.constants.iter().filter(|constant| constant.device == Some(plan.host)).collect();
     assert_eq!(constants.len(), 1, "{plan}");
     let [cpu, gpu] = [&plan.devices[0], &plan.devices[1]];

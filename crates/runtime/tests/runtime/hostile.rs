@@ -1,4 +1,4 @@
-//! Feeds of shapes that nobody expects, and bytes seen as another type.
+//! Feeds of unexpected shapes, and bytes seen as another type.
 
 use std::sync::Arc;
 

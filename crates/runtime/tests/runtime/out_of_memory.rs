@@ -1,6 +1,6 @@
-//! Memory runs out at every place in turn, through open, load, run, train and close: once, so that a second try would find some,
-//! or from there on. What cannot be done says so, changes nothing, and can be done when there is memory again. And what is kept for
-//! the next step goes back to a card while there is none.
+//! Memory runs out at every place in turn, through open, load, run, train and close: once, so that a second try would find some, or
+//! from there on. A refused call says so, changes nothing, and can be done when there is memory again. And what is kept for the
+//! next step goes back to a card while there is none.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_runtime::{Devices, Session};
 
-/// What a simulated card takes for itself.
+/// A simulated card's own overhead.
 const OVERHEAD: Bytes = Bytes(1 << 20);
 const CARD: Bytes = Bytes(64 << 20);
 
@@ -75,7 +75,8 @@ impl Opened {
         Ok(Opened { devices: Devices::with(all, &Options::new())?, ledgers })
     }
 
-    /// No run is under way: nothing is fed or fetched, and what is reserved is what is mapped; nothing but what cards take for themselves is left where `empty`.
+    /// No run is under way: nothing is fed or fetched, and reserved bytes are mapped bytes. Where `empty`, only the overhead of
+    /// cards is left.
     fn check(&self, empty: bool, at: &str) {
         for ledger in &self.ledgers {
             assert_eq!(ledger.in_use(), ledger.mapped(), "{at}: {}: {:?}", ledger.device(), ledger.holders());
@@ -149,7 +150,7 @@ fn step(session: &Session, rows: u64) -> Result<Vec<HostTensor>> {
     session.run(&[("x", &matrix(rows, 8)), ("t", &matrix(rows, 3))], &["loss"], &["train"])
 }
 
-/// What a program does with a session, one thing after the other.
+/// The steps of a program with a session, one after the other.
 const ACTIONS: [(&str, Action); 8] = [
     ("initialize", |session| session.run(&[], &[], &["init"])),
     ("train", |session| step(session, 20)),
@@ -186,7 +187,7 @@ fn go(cards: Option<&Cards>, layers: [&str; 2], faults: &Arc<Faults>, expected: 
         Ok(opened) => opened,
         refused => {
             again(is_refusal(refused, "open"));
-            // What was opened before the one that was refused is closed.
+            // Devices that were opened before the refused one are closed.
             assert!(cards.is_none_or(|cards| cards.reserved() == [Bytes::ZERO; 2]));
             Opened::new(cards, faults).unwrap()
         }

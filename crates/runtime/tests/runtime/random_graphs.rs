@@ -15,7 +15,7 @@ use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_runtime::{Devices, Session};
 use proptest::prelude::*;
 
-/// One node to be made: what it does, which earlier values it takes, where it is, whether it waits for an earlier change.
+/// One node to be made: its operation, the earlier values it takes, its device, and whether it waits for an earlier change.
 #[derive(Clone, Debug)]
 pub struct Step {
     what: u8,
@@ -184,7 +184,7 @@ fn image(b: &mut GraphBuilder, variables: &[Variable], p: Output, q: Output, man
     }
     let mut made: Vec<Output> = images.into_iter().map(|value| b.reshape(value, &[ROWS as i64, COLUMNS as i64]).build().unwrap()).collect();
     made.push(product);
-    // What is squashed is what others go on with; the rest is there to be fetched, and so to be fused in other ways.
+    // The squashed value is the input of later nodes; the rest is there to be fetched, and so to be fused in other ways.
     made.into_iter().map(|value| tame(b, value)).collect()
 }
 

@@ -1,4 +1,4 @@
-//! The room of a session: runs and plans that share a line, and what is given back.
+//! The room of a session: runs and plans that share a line, and memory that is given back.
 
 use std::sync::Barrier;
 use std::time::Duration;
@@ -105,7 +105,7 @@ fn an_idle_session_gives_its_memory_back_and_takes_it_again() {
     let variables = Bytes(4096);
     other.idle_release(Duration::MAX).unwrap();
     session.run(&[], &[], &["init"]).unwrap();
-    // The plan and its constants stay as long as somebody holds them.
+    // The plan and its constants stay as long as they have a holder.
     let x = rows(100);
     let callable = session.callable_for(&[("x", &x)], &["y"], &[]).unwrap();
     let constants = devices.memory_allocated("CPU:0").unwrap();

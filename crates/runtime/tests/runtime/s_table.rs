@@ -13,7 +13,7 @@ use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::{Feed, Signature};
 use plimsoll_runtime::{Devices, Session};
 
-/// A row: its id, and what has to hold.
+/// A row: its id, and the claim.
 type Row = (&'static str, fn());
 
 const ROWS: &[Row] = &[
@@ -172,7 +172,7 @@ fn fed_and_fetched() {
 
 fn inner_tensor_fed() {
     let mut b = affine();
-    // What is not above the fetch does not run, a write neither.
+    // A node that is not above the fetch does not run, a write neither.
     let v = b.get_variable("v", DataType::Float, [], &Initializer::Zeros).unwrap();
     b.global_variables_initializer().unwrap();
     let one = b.scalar(1f32).unwrap();
@@ -264,7 +264,7 @@ fn variables_keep_their_values() {
         session.run(&[], &[], &["step"]).unwrap();
         session.run(&[], &[], &["step"]).unwrap();
         assert_eq!(floats(&session.run(&[], &["r"], &[]).unwrap()[0]), [2f32; 64]);
-        // Runs at the same time: whatever is read was once the whole of it.
+        // Runs at the same time: every value read was once the whole variable.
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| (0..100).for_each(|_| drop(session.run(&[], &[], &["step"]).unwrap())));
@@ -315,7 +315,7 @@ fn the_side_that_was_not_taken() {
     assert_eq!(floats(&session.run(&[("x", &scalar(1.0)), ("p", &p)], &["s:1"], &[]).unwrap()[0]), [1.0]);
 }
 
-/// What is alive arrives on the other device, and what is dead is dead there.
+/// A live tensor arrives on the other device, and a dead one is dead there.
 fn a_switch_before_a_transfer() {
     let mut b = builder();
     let x = b.placeholder("x", DataType::Float, shape(&[])).build().unwrap();

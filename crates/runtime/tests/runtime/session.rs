@@ -1,4 +1,4 @@
-//! Sessions from the outside: what runs give, what they take, and what is refused.
+//! Sessions from the outside: results of runs, their memory, and refusals.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn runs_a_graph_once_and_again_with_other_shapes() {
     assert_eq!((floats(&y[0]), floats(&y[1])), (vec![12.0, 24.0], vec![12.0, 24.0]));
 }
 
-/// Nobody fetches the node.
+/// The node is not fetched.
 #[test]
 fn a_graph_with_an_operation_that_nobody_registered_is_refused() {
     let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));

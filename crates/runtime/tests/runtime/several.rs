@@ -16,7 +16,7 @@ fn session(devices: &Devices) -> Session {
     session
 }
 
-/// What a session with such runs takes, what of it stays between them, and what they give.
+/// The bytes of a session with such runs, the part of them that stays between the runs, and the results.
 fn alone(count: u64) -> (Bytes, Bytes, HostTensor) {
     let devices = open(None);
     let session = session(&devices);
@@ -35,7 +35,7 @@ fn sessions_take_turns_where_there_is_room_for_one_run() {
     let devices = open(Some(limit));
     let sessions: Vec<Session> = (0..SESSIONS).map(|_| session(&devices)).collect();
     let x = rows(500);
-    // What one session keeps for its next run is not in the way of another's.
+    // Memory that one session keeps for its next run is not in the way of another's.
     for _ in 0..2 {
         for session in &sessions {
             assert_eq!(session.run(&[("x", &x)], &["y"], &[]).unwrap()[0], want);

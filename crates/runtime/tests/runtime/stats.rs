@@ -1,4 +1,4 @@
-//! Step statistics (S39): what ran when, by device and node.
+//! Step statistics (S39): kernels and copies with their times, by device and node.
 
 use std::sync::Arc;
 
@@ -78,11 +78,11 @@ fn statistics_name_the_nodes_and_count_their_bytes() {
         let copies: Vec<_> = nodes(device).iter().filter(|node| node.operation == "copy").collect();
         assert_eq!(copies.len(), 8, "{:?}", nodes(device));
         assert_eq!((copies[0].timeline_label.as_str(), copies[0].bytes_read, copies[0].bytes_written), ("copy of product_0", 4096, 4096));
-        // What was copied had been made.
+        // A copied value had been made.
         let made = products[0].all_end_nanos();
         assert!(copies[0].scheduled_nanos >= made);
     }
-    // What a kernel does beside the node that it is named after.
+    // The nodes of a kernel beside the one that it is named after.
     let fused: Vec<&str> = nodes(1).iter().flat_map(|node| &node.fused).map(|(_, operation)| operation.as_str()).collect();
     let own = nodes(1).iter().filter(|node| node.operation == "Tanh" || node.operation == "Sum").count();
     assert_eq!(own + fused.iter().filter(|operation| matches!(**operation, "Tanh" | "Sum")).count(), 16);

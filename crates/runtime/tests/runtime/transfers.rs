@@ -1,5 +1,5 @@
-//! What is copied between devices: each tensor once for each destination, whoever reads it there and however often; nothing for
-//! order alone (S32, and section 7.6 of the facts).
+//! Copies between devices: each tensor once for each destination, for all readers there; nothing for order alone (S32, and section
+//! 7.6 of the facts).
 
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ fn control_edges_between_devices_copy_nothing() {
     }
 }
 
-/// A Switch sits with its data, whatever it asks for: the predicate goes there, and what is alive goes on from there.
+/// A Switch sits with its data, against any request: the predicate goes there, and live tensors go on from there.
 #[test]
 fn a_switch_sits_with_its_data_and_each_side_is_copied_once() {
     let mut b = builder();

@@ -61,7 +61,7 @@ impl Case {
         self.title.split(' ').next().unwrap_or("")
     }
 
-    /// What is not as expected.
+    /// The differences from the expected.
     pub fn run(&self, cases: &Cases) -> Vec<String> {
         let vary = |line: &&String| line.starts_with("vary ");
         let rows: Vec<Vec<&str>> = self.lines.iter().filter(vary).map(|line| line.split(' ').skip(1).collect()).collect();
