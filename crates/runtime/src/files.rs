@@ -25,7 +25,7 @@ pub(crate) struct Reached {
 }
 
 /// The common state of the runs of a plan.
-pub(crate) struct Calls {
+pub(crate) struct FileCalls {
     pub calls: Vec<PlanCall>,
     pub variables: Vec<Reached>,
     pub checkpoints: Arc<dyn Checkpoints>,
@@ -33,7 +33,7 @@ pub(crate) struct Calls {
 
 /// The files of one run.
 pub(crate) struct Files {
-    calls: Arc<Calls>,
+    calls: Arc<FileCalls>,
     state: Mutex<State>,
 }
 
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Files {
 }
 
 impl Files {
-    pub fn new(calls: &Arc<Calls>) -> Files {
+    pub fn new(calls: &Arc<FileCalls>) -> Files {
         Files { calls: calls.clone(), state: Mutex::default() }
     }
 

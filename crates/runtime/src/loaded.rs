@@ -15,11 +15,11 @@ use crate::access::{Access, Wish};
 use crate::arenas::Arenas;
 use crate::cancellation::Cancellation;
 use crate::checkpoints::Checkpoints;
-use crate::files::{Calls, Files, Reached};
+use crate::files::{FileCalls, Files, Reached};
 use crate::lane::Memory;
 use crate::times::Times;
 use crate::turns::Attempt;
-use crate::variables::{Slot, Variables};
+use crate::variables::{Storage, Variables};
 
 /// A plan, ready to run.
 pub(crate) struct Loaded {
@@ -40,7 +40,7 @@ pub(crate) struct Loaded {
     ends: Bytes,
     holder: String,
     /// The accesses of its commands to files; none where there are none.
-    files: Option<Arc<Calls>>,
+    files: Option<Arc<FileCalls>>,
     /// The variables that the plan touches.
     pub wish: Wish,
 }
@@ -101,7 +101,7 @@ impl Loaded {
         let storage = plan.variables.iter().map(|variable| {
             variables.get(&variable.key).ok_or_else(|| Error::internal(format!("variable '{}' has no storage", variable.name)))
         });
-        let slots = storage.collect::<Result<Vec<_>>>()?;
+        let storages = storage.collect::<Result<Vec<_>>>()?;
         let mut constants = Constants::default();
         for (index, device) in devices.iter().enumerate() {
             let here = plan.constants.iter().filter(|constant| constant.device.is_some_and(|device| device.index() == index));
@@ -143,23 +143,23 @@ impl Loaded {
             .collect::<Result<Vec<_>>>()?;
         let bindings = Bindings {
             arenas: vec![Address::NULL; devices.len()],
-            variables: slots.iter().map(|slot| slot.address()).collect(),
-            flags: slots.iter().map(|slot| Address::new(slot.flag.as_ptr())).collect(),
+            variables: storages.iter().map(|storage| storage.address()).collect(),
+            flags: storages.iter().map(|storage| Address::new(storage.flag.as_ptr())).collect(),
             constants: addresses,
             feeds: vec![Address::NULL; plan.sources().count()],
             fetches: vec![Address::NULL; plan.sinks().count()],
         };
-        let stored = |(variable, slot): (&PlanVariable, &&Slot)| Reached {
-            block: slot.block.clone(),
-            offset: slot.offset,
+        let stored = |(variable, storage): (&PlanVariable, &&Storage)| Reached {
+            block: storage.block.clone(),
+            offset: storage.offset,
             bytes: variable.bytes.0,
             data_type: variable.data_type,
             shape: variable.shape.clone(),
             kind: variable.kind,
         };
         let files = (!plan.calls.is_empty()).then(|| {
-            let variables = plan.variables.iter().zip(&slots).map(stored).collect();
-            Arc::new(Calls { calls: plan.calls.clone(), variables, checkpoints: checkpoints.clone() })
+            let variables = plan.variables.iter().zip(&storages).map(stored).collect();
+            Arc::new(FileCalls { calls: plan.calls.clone(), variables, checkpoints: checkpoints.clone() })
         });
         let arenas = plan
             .devices
@@ -168,13 +168,13 @@ impl Loaded {
             .filter(|(_, device)| device.arena > Bytes::ZERO)
             .map(|(index, device)| (index, device.arena))
             .collect();
-        let access = |(variable, slot): (&PlanVariable, &&Slot)| Access { variable: slot.number, writes: variable.written };
-        let mut accesses: Vec<Access> = plan.variables.iter().zip(&slots).map(access).collect();
+        let access = |(variable, storage): (&PlanVariable, &&Storage)| Access { variable: storage.number, writes: variable.written };
+        let mut accesses: Vec<Access> = plan.variables.iter().zip(&storages).map(access).collect();
         accesses.sort_unstable_by_key(|access| access.variable);
         Ok(Loaded {
             devices: devices.to_vec(),
             executables,
-            assigned: slots.iter().map(|slot| slot.flag.clone()).collect(),
+            assigned: storages.iter().map(|storage| storage.flag.clone()).collect(),
             bindings,
             constants: Mutex::new(constants),
             contexts: Mutex::new(Vec::with_capacity(MAX_IDLE)),

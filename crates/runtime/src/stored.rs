@@ -7,7 +7,7 @@ use plimsoll_device::Device;
 use plimsoll_graph::Shape;
 use plimsoll_plan::{PlanVariable, loading_buffer};
 
-use crate::variables::Slot;
+use crate::variables::Storage;
 
 /// Files with values of variables.
 pub trait Stored: Send + Sync {
@@ -62,13 +62,13 @@ pub(crate) fn mark(variables: &mut [PlanVariable], stored: &dyn Stored) {
 ///
 /// # Errors
 /// RESOURCE_EXHAUSTED where the line has no room for the buffer; the error of reading. A variable is then without a value.
-pub(crate) fn load(wanted: &[(PlanVariable, Slot)], stored: &dyn Stored, host: &Arc<dyn Device>, holder: &str) -> Result<()> {
+pub(crate) fn load(wanted: &[(PlanVariable, Storage)], stored: &dyn Stored, host: &Arc<dyn Device>, holder: &str) -> Result<()> {
     let bytes = loading_buffer(wanted.iter().map(|(variable, _)| variable));
     with_exact_buffer(host, bytes, holder, |buffer| {
-        for (variable, slot) in wanted {
-            let mut give = |offset: u64, piece: &[u8]| slot.write_piece(offset, piece);
+        for (variable, storage) in wanted {
+            let mut give = |offset: u64, piece: &[u8]| storage.write_piece(offset, piece);
             stored.read(variable, buffer, &mut give).map_err(|error| error.at_node(&variable.name))?;
-            slot.set_loaded();
+            storage.set_loaded();
         }
         Ok(())
     })

@@ -13,7 +13,7 @@ use plimsoll_plan::{DeviceId, PlanVariable, VariableKind};
 
 /// Where a variable is.
 #[derive(Clone, Debug)]
-pub(crate) struct Slot {
+pub(crate) struct Storage {
     /// Its number among the session's variables.
     pub number: u32,
     pub name: String,
@@ -31,7 +31,7 @@ pub(crate) struct Slot {
     pub loaded: Arc<AtomicBool>,
 }
 
-impl Slot {
+impl Storage {
     pub fn address(&self) -> Address {
         self.block.address().plus(self.offset)
     }
@@ -47,7 +47,7 @@ impl Slot {
         Ok(tensor)
     }
 
-    /// Writes a part of the value. The whole of it is there once [`Slot::set_initialized`] says so.
+    /// Writes a part of the value. The whole of it is there once [`Storage::set_initialized`] says so.
     pub fn write_piece(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.bytes.0);
         end.ok_or_else(|| Error::internal(format!("variable '{}' has no {} bytes at {offset}", self.name, bytes.len())))?;
@@ -90,16 +90,16 @@ impl Slot {
 /// A session's variables, by key.
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
-    slots: HashMap<String, Slot>,
+    storages: HashMap<String, Storage>,
 }
 
 impl Variables {
-    pub fn get(&self, key: &str) -> Option<&Slot> {
-        self.slots.get(key)
+    pub fn get(&self, key: &str) -> Option<&Storage> {
+        self.storages.get(key)
     }
 
-    pub fn all(&self) -> impl Iterator<Item = (&String, &Slot)> {
-        self.slots.iter()
+    pub fn all(&self) -> impl Iterator<Item = (&String, &Storage)> {
+        self.storages.iter()
     }
 
     /// Gives storage to those of `wanted` that have none: one block for the variables of each device, and one for states, which
@@ -109,15 +109,18 @@ impl Variables {
     /// RESOURCE_EXHAUSTED where a line has no room; INVALID_ARGUMENT where a variable exists with another type or shape.
     pub fn ensure(&mut self, wanted: &[PlanVariable], devices: &[Arc<dyn Device>], holder: &str) -> Result<()> {
         for variable in wanted {
-            if let Some(slot) = self.slots.get(&variable.key)
-                && (slot.data_type != variable.data_type || slot.shape != variable.shape)
+            if let Some(storage) = self.storages.get(&variable.key)
+                && (storage.data_type != variable.data_type || storage.shape != variable.shape)
             {
-                return Err(Error::invalid_argument(format!("variable '{}' exists as {}{}", variable.name, slot.data_type, slot.shape)));
+                return Err(Error::invalid_argument(format!(
+                    "variable '{}' exists as {}{}",
+                    variable.name, storage.data_type, storage.shape
+                )));
             }
-            if let Some(slot) = self.slots.get(&variable.key)
-                && slot.device != variable.device
+            if let Some(storage) = self.storages.get(&variable.key)
+                && storage.device != variable.device
             {
-                let there = devices.get(slot.device.index()).map_or(String::new(), |device| device.spec().name.to_string());
+                let there = devices.get(storage.device.index()).map_or(String::new(), |device| device.spec().name.to_string());
                 return Err(Error::invalid_argument(format!("variable '{}' exists on {there}", variable.name)));
             }
         }
@@ -128,7 +131,7 @@ impl Variables {
                 _ => index == Some(variable.device.index()),
             };
             let missing: Vec<&PlanVariable> =
-                wanted.iter().filter(is_here).filter(|variable| !self.slots.contains_key(&variable.key)).collect();
+                wanted.iter().filter(is_here).filter(|variable| !self.storages.contains_key(&variable.key)).collect();
             if missing.is_empty() {
                 continue;
             }
@@ -143,8 +146,8 @@ impl Variables {
                 if let Some(initial) = &variable.initial {
                     block.write(offset, initial)?;
                 }
-                let slot = Slot {
-                    number: self.slots.len() as u32,
+                let storage = Storage {
+                    number: self.storages.len() as u32,
                     name: variable.name.clone(),
                     kind: variable.kind,
                     device: variable.device,
@@ -156,7 +159,7 @@ impl Variables {
                     loaded: Arc::default(),
                     flag: Arc::new(AtomicU8::new(u8::from(variable.initial.is_some()))),
                 };
-                self.slots.insert(variable.key.clone(), slot);
+                self.storages.insert(variable.key.clone(), storage);
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ use crate::output;
 /// The group, and the bounds on priorities.
 #[derive(Args)]
 #[command(
-    after_help = "Needs root. Again is as good as once, and changes what is said.\nExamples:\n  sudo plimsoll setup --group lab\n  sudo \
+    after_help = "Needs root. Repeating it changes the settings that are given.\nExamples:\n  sudo plimsoll setup --group lab\n  sudo \
                         plimsoll setup --group lab --priorities -10..10 --priorities alice=0..20\n  sudo plimsoll setup --remove"
 )]
 pub struct SetupArgs {

@@ -11,7 +11,7 @@ use plimsoll_plan::{PlanVariable, Signature, VariableKind};
 use super::{Inner, Session};
 use crate::access::{Access, Wish};
 use crate::stored::{self, Stored, StoredVariable};
-use crate::variables::{Slot, Variables};
+use crate::variables::{Storage, Variables};
 
 /// A variable of a session.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,14 +35,14 @@ impl Session {
     /// The variables that have storage, by name.
     pub fn variables(&self) -> Vec<VariableInfo> {
         let variables = self.0.variables();
-        let info = |slot: &Slot| VariableInfo {
-            name: slot.name.clone(),
-            data_type: slot.data_type,
-            shape: slot.shape.clone(),
-            is_initialized: slot.is_initialized(),
-            is_state: slot.kind == VariableKind::State,
+        let info = |storage: &Storage| VariableInfo {
+            name: storage.name.clone(),
+            data_type: storage.data_type,
+            shape: storage.shape.clone(),
+            is_initialized: storage.is_initialized(),
+            is_state: storage.kind == VariableKind::State,
         };
-        let mut infos: Vec<VariableInfo> = variables.all().map(|(_, slot)| info(slot)).collect();
+        let mut infos: Vec<VariableInfo> = variables.all().map(|(_, storage)| info(storage)).collect();
         infos.sort_by(|a, b| a.name.cmp(&b.name));
         infos
     }
@@ -58,8 +58,8 @@ impl Session {
             self.0.ensure_named(name)?;
         }
         let missing = || Error::not_found(format!("no variable '{name}' has storage"));
-        self.0.with_variable(name, false, missing, |slot| match slot.is_initialized() {
-            true => slot.read(),
+        self.0.with_variable(name, false, missing, |storage| match storage.is_initialized() {
+            true => storage.read(),
             false => Err(Error::failed_precondition(format!("Attempting to use uninitialized value {name}"))),
         })
     }
@@ -73,7 +73,7 @@ impl Session {
         self.0.check_open()?;
         self.0.ensure_named(name)?;
         let missing = || Error::not_found(format!("the graph has no variable '{name}'"));
-        self.0.with_variable(name, true, missing, |slot| slot.write(value))
+        self.0.with_variable(name, true, missing, |storage| storage.write(value))
     }
 
     /// Gives a variable that has storage a value piece by piece. `fill` gets a buffer of `most` bytes, or fewer where the line of
@@ -87,9 +87,11 @@ impl Session {
         self.0.check_open()?;
         let missing = || Error::not_found(format!("no variable '{name}' has storage"));
         let host = &self.0.devices.all()[self.0.placement.host.index()];
-        self.0.with_variable(name, true, missing, |slot| {
-            stored::with_buffer(host, most, &self.0.holder, |buffer| fill(buffer, &mut |offset, piece| slot.write_piece(offset, piece)))?;
-            slot.set_initialized();
+        self.0.with_variable(name, true, missing, |storage| {
+            stored::with_buffer(host, most, &self.0.holder, |buffer| {
+                fill(buffer, &mut |offset, piece| storage.write_piece(offset, piece))
+            })?;
+            storage.set_initialized();
             Ok(())
         })
     }
@@ -123,44 +125,46 @@ impl Inner {
         name: &str,
         writes: bool,
         missing: impl Fn() -> Error,
-        action: impl FnOnce(&Slot) -> Result<R>,
+        action: impl FnOnce(&Storage) -> Result<R>,
     ) -> Result<R> {
-        let find = |variables: &Variables| variables.all().find(|(_, slot)| slot.name == name).map(|(_, slot)| slot.clone());
+        let find = |variables: &Variables| variables.all().find(|(_, storage)| storage.name == name).map(|(_, storage)| storage.clone());
         let number = find(&self.variables()).ok_or_else(&missing)?.number;
         let wish = Wish::one(number, writes);
         let _granted = self.accesses.take(&wish);
         // The session may have been closed meanwhile.
-        let slot = find(&self.variables()).ok_or_else(&missing)?;
-        action(&slot)
+        let storage = find(&self.variables()).ok_or_else(&missing)?;
+        action(&storage)
     }
 
     /// Takes the mark from variables that have values: they are not read again.
     pub(super) fn forget_loaded(&self, wanted: &mut [PlanVariable]) {
         let variables = self.variables();
         for variable in wanted.iter_mut().filter(|variable| variable.stored.is_some()) {
-            if variables.get(&variable.key).is_some_and(|slot| !self.awaits_value(variable, slot)) {
+            if variables.get(&variable.key).is_some_and(|storage| !self.awaits_value(variable, storage)) {
                 variable.stored = None;
             }
         }
     }
 
     /// Whether the value of a marked variable is still to be read.
-    fn awaits_value(&self, variable: &PlanVariable, slot: &Slot) -> bool {
+    fn awaits_value(&self, variable: &PlanVariable, storage: &Storage) -> bool {
         match &self.stored {
-            Some(stored) if stored.overrides(variable) => !slot.is_loaded(),
-            _ => !slot.is_initialized(),
+            Some(stored) if stored.overrides(variable) => !storage.is_loaded(),
+            _ => !storage.is_initialized(),
         }
     }
 
     /// Gives marked variables without a value theirs, when no run is in the way.
     pub(super) fn load_stored(&self, wanted: &[PlanVariable], stored: &dyn Stored, host: &Arc<dyn Device>) -> Result<()> {
-        let slot = |variable: &PlanVariable| self.variables().get(&variable.key).cloned();
-        let missing = |variable: &PlanVariable| Some((variable.clone(), slot(variable).filter(|slot| self.awaits_value(variable, slot))?));
-        let missing: Vec<(PlanVariable, Slot)> = wanted.iter().filter(|variable| variable.stored.is_some()).filter_map(missing).collect();
+        let storage = |variable: &PlanVariable| self.variables().get(&variable.key).cloned();
+        let missing =
+            |variable: &PlanVariable| Some((variable.clone(), storage(variable).filter(|storage| self.awaits_value(variable, storage))?));
+        let missing: Vec<(PlanVariable, Storage)> =
+            wanted.iter().filter(|variable| variable.stored.is_some()).filter_map(missing).collect();
         if missing.is_empty() {
             return Ok(());
         }
-        let mut accesses: Vec<Access> = missing.iter().map(|(_, slot)| Access { variable: slot.number, writes: true }).collect();
+        let mut accesses: Vec<Access> = missing.iter().map(|(_, storage)| Access { variable: storage.number, writes: true }).collect();
         accesses.sort_unstable_by_key(|access| access.variable);
         let wish = Wish::Some(accesses.into());
         let _granted = self.accesses.take(&wish);
@@ -173,7 +177,7 @@ impl Inner {
     }
 
     fn ensure_named(&self, name: &str) -> Result<()> {
-        let known = self.variables().all().any(|(_, slot)| slot.name == name);
+        let known = self.variables().all().any(|(_, storage)| storage.name == name);
         if known || self.graph.find(name).is_none() {
             return Ok(());
         }
