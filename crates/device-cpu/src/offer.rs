@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_withdrawn_is_taken_by_nobody() {
+    fn a_withdrawn_piece_is_not_taken() {
         let (offer, bell) = (Offer::new(2), Bell::new());
         offer.open(0, 10);
         let (_, range) = offer.take(0).unwrap();

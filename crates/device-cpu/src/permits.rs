@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn never_more_than_there_are_and_nobody_starves() {
+    fn never_more_than_there_are_and_no_thread_starves() {
         let permits = Permits::new(2);
         let (inside, most) = (AtomicU32::new(0), AtomicU32::new(0));
         std::thread::scope(|scope| {

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_those_who_wait_the_smallest_number_goes_first() {
+    fn of_the_waiters_the_smallest_number_goes_first() {
         let (compute, log) = (Compute::default(), Mutex::new(Vec::new()));
         std::thread::scope(|scope| {
             let turn = compute.turn(0);

@@ -99,7 +99,7 @@ fn no_bytes_are_an_allocation_too() {
 }
 
 #[test]
-fn who_gives_back_wakes_who_waits() {
+fn giving_back_wakes_waiters() {
     let ledger = Ledger::new("CPU:0", None);
     let arena = Arena::host("arena", &ledger, Options::new(Bytes(MIB)));
     let (small, most) = (arena.allocate(Bytes(256), "small").unwrap(), arena.allocate(Bytes(MIB - 256), "most").unwrap());
@@ -113,7 +113,7 @@ fn who_gives_back_wakes_who_waits() {
 }
 
 #[test]
-fn what_others_give_back_under_the_line_wakes_who_waits() {
+fn bytes_given_back_under_the_line_wake_waiters() {
     type Held = (Option<Reservation>, Loan, Arc<Arena>);
     let give_back: [fn(&mut Held); 3] =
         [|held| held.0 = None, |held| held.1.set(Bytes::ZERO).unwrap(), |held| assert_eq!(held.2.release_unused(), Bytes(MIB))];
@@ -135,7 +135,7 @@ fn what_others_give_back_under_the_line_wakes_who_waits() {
 }
 
 #[test]
-fn the_frontier_wakes_who_waits() {
+fn the_frontier_wakes_waiters() {
     let (ledger, counter, passed) = (Ledger::new("CPU:0", None), Arc::new(TimingCounter::default()), AtomicU64::new(1));
     let space = Box::new(HostPages::new(&ledger));
     // Without collection: else the region as a whole is given back and had anew.

@@ -17,21 +17,21 @@ pub(crate) struct Access {
 
 /// The access that a run asks for.
 #[derive(Clone, Debug)]
-pub(crate) enum Wish {
+pub(crate) enum AccessRequest {
     /// These variables, each once, in the order of their numbers.
     Some(Arc<[Access]>),
     /// Everything, alone.
     All,
 }
 
-impl Wish {
+impl AccessRequest {
     /// One variable.
-    pub fn one(variable: u32, writes: bool) -> Wish {
-        Wish::Some(Arc::new([Access { variable, writes }]))
+    pub fn one(variable: u32, writes: bool) -> AccessRequest {
+        AccessRequest::Some(Arc::new([Access { variable, writes }]))
     }
 
-    fn conflicts(&self, other: &Wish) -> bool {
-        let (Wish::Some(mine), Wish::Some(theirs)) = (self, other) else { return true };
+    fn conflicts(&self, other: &AccessRequest) -> bool {
+        let (AccessRequest::Some(mine), AccessRequest::Some(theirs)) = (self, other) else { return true };
         let (mut a, mut b) = (0, 0);
         while let (Some(mine), Some(theirs)) = (mine.get(a), theirs.get(b)) {
             if mine.variable == theirs.variable && (mine.writes || theirs.writes) {
@@ -60,7 +60,7 @@ struct Table {
     /// Whether one has everything.
     alone: bool,
     /// The waiting requests, in the order in which they came.
-    waiting: VecDeque<(u64, Wish)>,
+    waiting: VecDeque<(u64, AccessRequest)>,
     tickets: u64,
 }
 
@@ -71,7 +71,7 @@ const WRITTEN: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Granted<'a> {
     accesses: &'a Accesses,
-    wish: &'a Wish,
+    request: &'a AccessRequest,
 }
 
 /// So many may wait before the list of them grows.
@@ -87,8 +87,8 @@ impl Default for Accesses {
 impl Accesses {
     /// Waits until no granted access conflicts with the request, and no earlier request that conflicts is waiting. Allocates
     /// nothing, but for a variable or for many waiting threads, where there are more than ever before.
-    pub fn take<'a>(&'a self, wish: &'a Wish) -> Granted<'a> {
-        match self.take_until(wish, None) {
+    pub fn take<'a>(&'a self, request: &'a AccessRequest) -> Granted<'a> {
+        match self.take_until(request, None) {
             Ok(granted) => granted,
             Err(_) => unreachable!("nothing ends this wait"),
         }
@@ -98,12 +98,12 @@ impl Accesses {
     ///
     /// # Errors
     /// As [`Cancellation::error`]: nothing was granted.
-    pub fn take_until<'a>(&'a self, wish: &'a Wish, cancellation: Option<&Cancellation>) -> Result<Granted<'a>> {
+    pub fn take_until<'a>(&'a self, request: &'a AccessRequest, cancellation: Option<&Cancellation>) -> Result<Granted<'a>> {
         let mut table = self.table();
-        if !table.waiting.is_empty() || !table.is_free(wish) {
+        if !table.waiting.is_empty() || !table.is_free(request) {
             let ticket = table.tickets;
             table.tickets += 1;
-            table.waiting.push_back((ticket, wish.clone()));
+            table.waiting.push_back((ticket, request.clone()));
             let mut ended = None;
             while !table.is_turn_of(ticket) && ended.is_none() {
                 table = cancellation::wait(&self.changed, table, cancellation);
@@ -116,15 +116,15 @@ impl Accesses {
                 return Err(error);
             }
         }
-        table.hold(wish);
-        Ok(Granted { accesses: self, wish })
+        table.hold(request);
+        Ok(Granted { accesses: self, request })
     }
 
-    /// Whether a wish would be granted at once.
+    /// Whether a request would be granted at once.
     #[cfg(test)]
-    fn is_free(&self, wish: &Wish) -> bool {
+    fn is_free(&self, request: &AccessRequest) -> bool {
         let table = self.table();
-        table.waiting.is_empty() && table.is_free(wish)
+        table.waiting.is_empty() && table.is_free(request)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -135,7 +135,7 @@ impl Accesses {
 impl Drop for Granted<'_> {
     fn drop(&mut self) {
         let mut table = self.accesses.table();
-        table.release(self.wish);
+        table.release(self.request);
         if !table.waiting.is_empty() {
             self.accesses.changed.notify_all();
         }
@@ -143,10 +143,10 @@ impl Drop for Granted<'_> {
 }
 
 impl Table {
-    fn is_free(&self, wish: &Wish) -> bool {
-        match wish {
-            Wish::All => self.holders == 0,
-            Wish::Some(wanted) => {
+    fn is_free(&self, request: &AccessRequest) -> bool {
+        match request {
+            AccessRequest::All => self.holders == 0,
+            AccessRequest::Some(wanted) => {
                 let is_free = |access: &Access| match self.held.get(access.variable as usize) {
                     None | Some(0) => true,
                     Some(&WRITTEN) => false,
@@ -160,15 +160,15 @@ impl Table {
     /// Whether nothing holds up the request with that ticket: neither granted access nor an earlier request.
     fn is_turn_of(&self, ticket: u64) -> bool {
         let mut earlier = self.waiting.iter().take_while(|(other, _)| *other < ticket);
-        let Some((_, wish)) = self.waiting.iter().find(|(other, _)| *other == ticket) else { return true };
-        self.is_free(wish) && !earlier.any(|(_, other)| other.conflicts(wish))
+        let Some((_, request)) = self.waiting.iter().find(|(other, _)| *other == ticket) else { return true };
+        self.is_free(request) && !earlier.any(|(_, other)| other.conflicts(request))
     }
 
-    fn hold(&mut self, wish: &Wish) {
+    fn hold(&mut self, request: &AccessRequest) {
         self.holders += 1;
-        match wish {
-            Wish::All => self.alone = true,
-            Wish::Some(wanted) => {
+        match request {
+            AccessRequest::All => self.alone = true,
+            AccessRequest::Some(wanted) => {
                 if let Some(last) = wanted.last()
                     && last.variable as usize >= self.held.len()
                 {
@@ -182,11 +182,11 @@ impl Table {
         }
     }
 
-    fn release(&mut self, wish: &Wish) {
+    fn release(&mut self, request: &AccessRequest) {
         self.holders -= 1;
-        match wish {
-            Wish::All => self.alone = false,
-            Wish::Some(wanted) => {
+        match request {
+            AccessRequest::All => self.alone = false,
+            AccessRequest::Some(wanted) => {
                 for access in wanted.iter() {
                     let held = &mut self.held[access.variable as usize];
                     *held = if access.writes { 0 } else { *held - 1 };
@@ -203,12 +203,12 @@ mod tests {
 
     use super::*;
 
-    fn wish(accesses: &[(u32, bool)]) -> Wish {
-        Wish::Some(accesses.iter().map(|(variable, writes)| Access { variable: *variable, writes: *writes }).collect())
+    fn request(accesses: &[(u32, bool)]) -> AccessRequest {
+        AccessRequest::Some(accesses.iter().map(|(variable, writes)| Access { variable: *variable, writes: *writes }).collect())
     }
 
     #[test]
-    fn wishes_conflict_where_one_writes_what_the_other_touches() {
+    fn requests_conflict_where_one_writes_a_variable_of_the_other() {
         let some = [(0, false), (2, true), (5, false)];
         for (other, conflicts) in [
             (vec![], false),
@@ -217,34 +217,36 @@ mod tests {
             (vec![(5, true)], true),
             (vec![(3, true), (4, true), (6, true)], false),
         ] {
-            assert_eq!(wish(&some).conflicts(&wish(&other)), conflicts, "{other:?}");
-            assert_eq!(wish(&other).conflicts(&wish(&some)), conflicts, "{other:?}");
-            assert!(Wish::All.conflicts(&wish(&other)));
+            assert_eq!(request(&some).conflicts(&request(&other)), conflicts, "{other:?}");
+            assert_eq!(request(&other).conflicts(&request(&some)), conflicts, "{other:?}");
+            assert!(AccessRequest::All.conflicts(&request(&other)));
         }
     }
 
     #[test]
     fn readers_share_writers_do_not_and_disjoint_writers_do_not_meet() {
         let accesses = Accesses::default();
-        let (reads, writes, other) = (wish(&[(1, false)]), wish(&[(1, true)]), wish(&[(0, true), (7, true)]));
+        let (reads, writes, other) = (request(&[(1, false)]), request(&[(1, true)]), request(&[(0, true), (7, true)]));
         let (a, b) = (accesses.take(&reads), accesses.take(&reads));
         let c = accesses.take(&other);
-        assert!(accesses.is_free(&reads) && !accesses.is_free(&writes) && !accesses.is_free(&other) && !accesses.is_free(&Wish::All));
+        assert!(
+            accesses.is_free(&reads) && !accesses.is_free(&writes) && !accesses.is_free(&other) && !accesses.is_free(&AccessRequest::All)
+        );
         drop((a, b));
-        assert!(accesses.is_free(&writes) && !accesses.is_free(&Wish::All));
+        assert!(accesses.is_free(&writes) && !accesses.is_free(&AccessRequest::All));
         drop(c);
-        let all = accesses.take(&Wish::All);
-        assert!(!accesses.is_free(&wish(&[])));
+        let all = accesses.take(&AccessRequest::All);
+        assert!(!accesses.is_free(&request(&[])));
         drop(all);
-        let nothing = wish(&[]);
+        let nothing = request(&[]);
         let _running = accesses.take(&nothing);
-        assert!(!accesses.is_free(&Wish::All));
+        assert!(!accesses.is_free(&AccessRequest::All));
     }
 
     #[test]
     fn a_writer_that_waits_is_not_overtaken_by_readers_that_come_later() {
         let accesses = Accesses::default();
-        let (reads, writes, elsewhere) = (wish(&[(0, false)]), wish(&[(0, true)]), wish(&[(1, true)]));
+        let (reads, writes, elsewhere) = (request(&[(0, false)]), request(&[(0, true)]), request(&[(1, true)]));
         let (sender, order) = mpsc::channel();
         std::thread::scope(|scope| {
             let first = accesses.take(&reads);
@@ -253,10 +255,10 @@ mod tests {
                     std::thread::yield_now();
                 }
             };
-            let spawn = |name: &'static str, wish| {
+            let spawn = |name: &'static str, request| {
                 let (sender, accesses) = (sender.clone(), &accesses);
                 scope.spawn(move || {
-                    let _granted = accesses.take(wish);
+                    let _granted = accesses.take(request);
                     sender.send(name).unwrap();
                 });
             };
@@ -288,8 +290,8 @@ mod tests {
                         let chosen = (random >> 24) & 15;
                         let wanted: Vec<(u32, bool)> =
                             (0..4).filter(|bit| chosen >> bit & 1 == 1).map(|bit| (bit, random >> (16 + bit) & 1 == 1)).collect();
-                        let wish = if random >> 28 == 0 { Wish::All } else { wish(&wanted) };
-                        let _granted = accesses.take(&wish);
+                        let request = if random >> 28 == 0 { AccessRequest::All } else { request(&wanted) };
+                        let _granted = accesses.take(&request);
                         for (variable, writes) in &wanted {
                             let before = if *writes {
                                 state[*variable as usize].compare_exchange(0, -1, Ordering::SeqCst, Ordering::SeqCst).unwrap_or(i64::MIN)
@@ -308,6 +310,6 @@ mod tests {
             }
         });
         assert_eq!(turns.into_inner(), 1200);
-        assert!(accesses.is_free(&Wish::All));
+        assert!(accesses.is_free(&AccessRequest::All));
     }
 }

@@ -10,7 +10,7 @@ use plimsoll_device::{
 };
 use plimsoll_device_sim::{Compute, SimDevice};
 use plimsoll_kernels::CpuKernels;
-use plimsoll_memory::machine::{CardInfo, Denied, Machine, Member, OUT_OF_MEMORY, StateDir, Wait, Who};
+use plimsoll_memory::machine::{CardInfo, Denied, Identity, Machine, Member, OUT_OF_MEMORY, StateDir, Wait};
 use plimsoll_memory::{Ledger, Upstream};
 
 /// Memory that grows is reserved on the card in steps of this many bytes.
@@ -50,10 +50,10 @@ fn open_on(machine: Machine, division: &Division, options: &Options) -> Result<V
     let gpus: Vec<&LogicalDevice> = division.of(DeviceKind::Gpu).collect();
     let infos = machine.cards().to_vec();
     let wait = options.wait.map(|wait| Wait { priority: 0, timeout: (wait < Duration::MAX).then_some(wait) });
-    let who = Who::this_process("");
+    let identity = Identity::this_process("");
     let member = Arc::new(match &wait {
-        Some(wait) => machine.join_waiting(&who, wait, &mut |_| true)?,
-        None => machine.join(&who)?,
+        Some(wait) => machine.join_waiting(&identity, wait, &mut |_| true)?,
+        None => machine.join(&identity)?,
     });
     let (mut held, mut used): (BTreeMap<usize, Bytes>, BTreeMap<usize, Bytes>) = Default::default();
     for gpu in &gpus {

@@ -11,7 +11,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_memory::{Address, Block, Loan};
 use plimsoll_plan::{Plan, PlanVariable, VariableKind};
 
-use crate::access::{Access, Wish};
+use crate::access::{Access, AccessRequest};
 use crate::arenas::Arenas;
 use crate::cancellation::Cancellation;
 use crate::checkpoints::Checkpoints;
@@ -42,7 +42,7 @@ pub(crate) struct Loaded {
     /// The accesses of its commands to files; none where there are none.
     files: Option<Arc<FileCalls>>,
     /// The variables that the plan touches.
-    pub wish: Wish,
+    pub request: AccessRequest,
 }
 
 /// Where a run has its memory from.
@@ -183,7 +183,7 @@ impl Loaded {
             ends: devices[host].spec().reserved_for(plan.ends()),
             holder: holder.to_string(),
             files,
-            wish: Wish::Some(accesses.into()),
+            request: AccessRequest::Some(accesses.into()),
             plan,
         })
     }
@@ -204,7 +204,7 @@ impl Loaded {
     }
 
     /// Runs the plan once. The session's variables have storage: it is not closed, nor will it be before this returns. The
-    /// caller has been granted the wish. `has_room` is called when the run's memory is there, before it starts.
+    /// caller has been granted the request. `has_room` is called when the run's memory is there, before it starts.
     ///
     /// # Errors
     /// FAILED_PRECONDITION for variables that were not initialised; the error of a kernel, with its node. Where a line has no room

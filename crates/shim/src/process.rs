@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
 use plimsoll_base::Bytes;
-use plimsoll_memory::machine::{Last, Machine, Member, StateDir, Who};
+use plimsoll_memory::machine::{Identity, Last, Machine, Member, StateDir};
 
 use crate::abi::{Device, Opaque, SUCCESS, Uuid};
 use crate::driver::driver;
@@ -92,7 +92,7 @@ impl Process {
 
     fn member(&mut self) -> Option<&Member> {
         if self.member.is_none() {
-            let member = self.machine()?.join(&Who::this_process("")).ok()?;
+            let member = self.machine()?.join(&Identity::this_process("")).ok()?;
             let last = member.give_back_last().ok();
             self.member = Some((member, last));
         }

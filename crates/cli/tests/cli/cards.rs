@@ -69,7 +69,7 @@ impl Drop for Holder {
 }
 
 #[test]
-fn a_third_program_is_told_who_holds_the_cards_or_waits_for_one_to_end() {
+fn a_third_program_is_told_the_holders_or_waits_for_one_to_end() {
     let third = |options: &str| plimsoll(&format!("bench towers2_adam_ref --runs 2 --sim-gpus 4x48MiB --memory-fraction 0.4 {options}"));
     let (first, second) = (Holder::start(), Holder::start());
     let pids = [first.0.id(), second.0.id()];

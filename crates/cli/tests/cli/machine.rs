@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use plimsoll::{Bytes, Environment, PhysicalDevice};
-use plimsoll_memory::machine::{Guarantee, Machine, Member, StateDir, Wait, Who};
+use plimsoll_memory::machine::{Guarantee, Identity, Machine, Member, StateDir, Wait};
 use serde_json::{Value, json};
 
 use super::{Folder, Said, outcome};
@@ -51,7 +51,7 @@ fn ledger(state: &Path) -> Machine {
 fn holder(machine: &Machine, number: u64) -> Member {
     let program = format!("/opt/programs/train --number {number}");
     let name = if number == 3 { "third".to_string() } else { String::new() };
-    let member = machine.join(&Who { name, program, guarantee: Guarantee::Held }).unwrap();
+    let member = machine.join(&Identity { name, program, guarantee: Guarantee::Held }).unwrap();
     let card = (number % 2) as usize;
     member.reserve(&[(card, Bytes((512 + number) * MIB))]).unwrap();
     member.set_used(card, Bytes(300 * MIB));
@@ -69,7 +69,7 @@ fn holders_and_waiters_are_seen_and_gone_when_they_are_gone() {
     assert!(none.contains("|  No running processes found  ") && !none.contains("Waiting"), "{none}");
 
     let holders: Vec<Member> = (0..8).map(|number| holder(&machine, number)).collect();
-    let waiter = machine.join(&Who { name: "w".into(), program: "late".into(), guarantee: Guarantee::Held }).unwrap();
+    let waiter = machine.join(&Identity { name: "w".into(), program: "late".into(), guarantee: Guarantee::Held }).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let wait = Wait { priority: 2, timeout: Some(Duration::from_secs(60)) };
@@ -214,7 +214,7 @@ fn no_driver_is_one_line_and_no_error() {
 }
 
 #[test]
-fn watching_goes_on_until_somebody_stops_it() {
+fn watching_goes_on_until_it_is_stopped() {
     let mut child = command("devices --watch 0.05 --json", &[]).stdout(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     for _ in 0..3 {

@@ -46,7 +46,7 @@ impl PhysicalDevice {
 #[cfg(test)]
 mod tests {
     use plimsoll_base::Bytes;
-    use plimsoll_memory::machine::Who;
+    use plimsoll_memory::machine::Identity;
 
     use super::*;
 
@@ -55,7 +55,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("plimsoll-device-ledger-{}", std::process::id()));
         let state = StateDir::open(&folder).unwrap();
         let ledger = |spec: &str| PhysicalDevice::ledger(&PhysicalDevice::simulated("--sim-gpus", spec).unwrap(), &state).unwrap();
-        let member = ledger("2x1GiB").join(&Who::this_process("")).unwrap();
+        let member = ledger("2x1GiB").join(&Identity::this_process("")).unwrap();
         member.reserve(&[(1, Bytes(5))]).unwrap();
         let held = |spec: &str| ledger(spec).look().unwrap().cards.last().unwrap().reserved;
         assert_eq!((held("1GiB+1024MiB"), held("2x1GiB,overhead=1MiB"), held("1GiB")), (Bytes(5), Bytes(0), Bytes(0)));

@@ -177,23 +177,23 @@ impl Depthwise {
         // SAFETY: the instruction set was asked for when the kernel was prepared; the rest is the caller's promise.
         unsafe {
             if self.multiplier == 1 {
-                self.isa.run(Piece::<false> { work: self, units, to, args });
+                self.isa.run(DepthwisePiece::<false> { work: self, units, to, args });
             } else {
-                self.isa.run(Piece::<true> { work: self, units, to, args });
+                self.isa.run(DepthwisePiece::<true> { work: self, units, to, args });
             }
         }
     }
 }
 
 /// Made with arguments and a result, of which no other thread writes the part in `units`. `SPREAD` if the multiplier is not 1.
-struct Piece<'a, const SPREAD: bool> {
+struct DepthwisePiece<'a, const SPREAD: bool> {
     work: &'a Depthwise,
     units: Range<usize>,
     to: *mut f32,
     args: &'a Args<'a>,
 }
 
-impl<const SPREAD: bool> Vectorised for Piece<'_, SPREAD> {
+impl<const SPREAD: bool> Vectorised for DepthwisePiece<'_, SPREAD> {
     type Output = ();
 
     #[inline(always)]
@@ -218,7 +218,7 @@ fn add_product<const FMA: bool>(sum: &mut [f32; GROUP], a: &[f32; GROUP], b: &[f
 /// Positions that are computed together.
 const TILE: usize = 4;
 
-impl<const SPREAD: bool> Piece<'_, SPREAD> {
+impl<const SPREAD: bool> DepthwisePiece<'_, SPREAD> {
     #[inline(always)]
     fn pointer(&self, index: usize) -> *const f32 {
         self.args.pointers[index].cast::<f32>().cast_const()

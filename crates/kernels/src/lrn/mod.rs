@@ -94,10 +94,10 @@ impl CpuKernel for Lrn {
         // SAFETY: the instruction set was asked for when the kernel was prepared; the arguments are the caller's promise.
         unsafe {
             match self.beta {
-                0.5 => self.isa.run(Piece::<HALF> { lrn: self, rows, args }),
-                0.75 => self.isa.run(Piece::<THREE_QUARTERS> { lrn: self, rows, args }),
-                1.0 => self.isa.run(Piece::<ONE> { lrn: self, rows, args }),
-                _ => self.isa.run(Piece::<OTHER> { lrn: self, rows, args }),
+                0.5 => self.isa.run(LrnPiece::<HALF> { lrn: self, rows, args }),
+                0.75 => self.isa.run(LrnPiece::<THREE_QUARTERS> { lrn: self, rows, args }),
+                1.0 => self.isa.run(LrnPiece::<ONE> { lrn: self, rows, args }),
+                _ => self.isa.run(LrnPiece::<OTHER> { lrn: self, rows, args }),
             }
         }
         Ok(())
@@ -111,13 +111,13 @@ const ONE: u8 = 2;
 const OTHER: u8 = 3;
 
 /// Made with arguments of which no other thread writes `rows` of the last, and with scratch of so many lines as were asked for.
-struct Piece<'a, const BETA: u8> {
+struct LrnPiece<'a, const BETA: u8> {
     lrn: &'a Lrn,
     rows: Range<usize>,
     args: &'a Args<'a>,
 }
 
-impl<const BETA: u8> Vectorised for Piece<'_, BETA> {
+impl<const BETA: u8> Vectorised for LrnPiece<'_, BETA> {
     type Output = ();
 
     #[inline(always)]
@@ -147,7 +147,7 @@ impl<const BETA: u8> Vectorised for Piece<'_, BETA> {
     }
 }
 
-impl<const BETA: u8> Piece<'_, BETA> {
+impl<const BETA: u8> LrnPiece<'_, BETA> {
     /// Row `row` of argument `index`.
     #[inline(always)]
     fn row(&self, index: usize, row: usize) -> *mut f32 {

@@ -55,7 +55,7 @@ struct Softmax<T, const LOG: bool> {
 impl<T: Real, const LOG: bool> CpuKernel for Softmax<T, LOG> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let rows = self.cut.units(chunks);
-        let piece = Piece::<T, LOG> { classes: self.classes, rows, from: args.pointers[0].cast(), to: args.pointers[1].cast() };
+        let piece = SoftmaxPiece::<T, LOG> { classes: self.classes, rows, from: args.pointers[0].cast(), to: args.pointers[1].cast() };
         // SAFETY: the processor has the instruction set: it was asked when the kernel was prepared. The pointers are those
         // of the arguments, and the rows those of these pieces.
         unsafe { self.isa.run(piece) };
@@ -64,14 +64,14 @@ impl<T: Real, const LOG: bool> CpuKernel for Softmax<T, LOG> {
 }
 
 /// Made with pointers to the logits and the output, whose `rows` no other thread writes.
-struct Piece<T, const LOG: bool> {
+struct SoftmaxPiece<T, const LOG: bool> {
     classes: usize,
     rows: Range<usize>,
     from: *mut T,
     to: *mut T,
 }
 
-impl<T: Real, const LOG: bool> Vectorised for Piece<T, LOG> {
+impl<T: Real, const LOG: bool> Vectorised for SoftmaxPiece<T, LOG> {
     type Output = ();
 
     #[inline(always)]

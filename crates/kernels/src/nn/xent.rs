@@ -77,20 +77,20 @@ struct CrossEntropy<T> {
 
 impl<T: Real> CpuKernel for CrossEntropy<T> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
-        let piece = Piece { kernel: self, rows: self.cut.units(chunks), args };
+        let piece = CrossEntropyPiece { kernel: self, rows: self.cut.units(chunks), args };
         // SAFETY: the processor has the instruction set: it was asked when the kernel was prepared.
         unsafe { self.isa.run(piece) }
     }
 }
 
 /// Made with arguments as [`CpuKernel::run`] asks for them, and the rows of its pieces.
-struct Piece<'a, 'b, T> {
+struct CrossEntropyPiece<'a, 'b, T> {
     kernel: &'a CrossEntropy<T>,
     rows: Range<usize>,
     args: &'a Args<'b>,
 }
 
-impl<T: Real> Vectorised for Piece<'_, '_, T> {
+impl<T: Real> Vectorised for CrossEntropyPiece<'_, '_, T> {
     type Output = Result<(), Fault>;
 
     #[inline(always)]

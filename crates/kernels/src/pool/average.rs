@@ -67,13 +67,13 @@ impl<const GRADIENT: bool> CpuKernel for Average<GRADIENT> {
         let rows = self.cut.units(chunks);
         let (from, to) = (args.pointers[0].cast(), args.pointers[1].cast());
         // SAFETY: the instruction set was asked for when the kernel was prepared; the arguments are the caller's promise.
-        unsafe { deep!(self.sizes, DEEP => self.isa.run(Piece::<GRADIENT, DEEP> { sizes: self.sizes, rows, from, to })) };
+        unsafe { deep!(self.sizes, DEEP => self.isa.run(AveragePiece::<GRADIENT, DEEP> { sizes: self.sizes, rows, from, to })) };
         Ok(())
     }
 }
 
 /// Made with pointers to both arguments, of which no other thread writes `rows` of the second.
-struct Piece<const GRADIENT: bool, const DEEP: bool> {
+struct AveragePiece<const GRADIENT: bool, const DEEP: bool> {
     sizes: Sizes,
     /// Of all images, one after the other.
     rows: Range<usize>,
@@ -81,7 +81,7 @@ struct Piece<const GRADIENT: bool, const DEEP: bool> {
     to: *mut f32,
 }
 
-impl<const GRADIENT: bool, const DEEP: bool> Vectorised for Piece<GRADIENT, DEEP> {
+impl<const GRADIENT: bool, const DEEP: bool> Vectorised for AveragePiece<GRADIENT, DEEP> {
     type Output = ();
 
     #[inline(always)]
@@ -90,7 +90,7 @@ impl<const GRADIENT: bool, const DEEP: bool> Vectorised for Piece<GRADIENT, DEEP
     }
 }
 
-impl<const GRADIENT: bool, const DEEP: bool> Piece<GRADIENT, DEEP> {
+impl<const GRADIENT: bool, const DEEP: bool> AveragePiece<GRADIENT, DEEP> {
     #[inline(always)]
     fn forward(&self) {
         let Sizes { channels, z, y, x, .. } = self.sizes;

@@ -80,7 +80,7 @@ impl<T: Send + Sync + std::fmt::Debug + 'static, D: Draw<T>> CpuKernel for Fill<
             let bounds = D::bounds(&args.pointers[bounds])?;
             let first = groups.start as u64;
             let elements = groups.start * D::PER_GROUP..(groups.end * D::PER_GROUP).min(self.len);
-            self.isa.run(Piece::<T, D> { philox, bounds, first, output: args.output(output, elements) });
+            self.isa.run(RandomPiece::<T, D> { philox, bounds, first, output: args.output(output, elements) });
             if let Start::State { advance: true, .. } = self.start {
                 advance(args.pointers[D::INPUTS], (self.len as u64).wrapping_mul(BLOCKS_PER_ELEMENT));
             }
@@ -89,14 +89,14 @@ impl<T: Send + Sync + std::fmt::Debug + 'static, D: Draw<T>> CpuKernel for Fill<
     }
 }
 
-struct Piece<'a, T, D: Draw<T>> {
+struct RandomPiece<'a, T, D: Draw<T>> {
     philox: Philox,
     bounds: D::Bounds,
     first: u64,
     output: &'a mut [T],
 }
 
-impl<T, D: Draw<T>> Vectorised for Piece<'_, T, D> {
+impl<T, D: Draw<T>> Vectorised for RandomPiece<'_, T, D> {
     type Output = ();
 
     #[inline(always)]

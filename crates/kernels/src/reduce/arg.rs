@@ -143,12 +143,12 @@ impl<T: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static, C: Choice<T>
         let results = outers.start * view.inner..outers.end * view.inner;
         // SAFETY: argument 0 holds the input, argument 1 the indices, of which pieces write different ones.
         let (input, output) = unsafe { (args.input::<T>(0, view.outer * view.size * view.inner), args.output::<I>(1, results)) };
-        Piece::<T, C, I> { view, input, output, outers, marker: PhantomData }.run();
+        ArgPiece::<T, C, I> { view, input, output, outers, marker: PhantomData }.run();
         Ok(())
     }
 }
 
-struct Piece<'a, T, C, I> {
+struct ArgPiece<'a, T, C, I> {
     view: View,
     input: &'a [T],
     output: &'a mut [I],
@@ -159,7 +159,7 @@ struct Piece<'a, T, C, I> {
 /// Columns that are looked at together.
 const COLUMNS: usize = 64;
 
-impl<T: Copy + PartialEq, C: Choice<T>, I: Index> Piece<'_, T, C, I> {
+impl<T: Copy + PartialEq, C: Choice<T>, I: Index> ArgPiece<'_, T, C, I> {
     fn run(self) {
         let View { size, inner, .. } = self.view;
         if inner == 1 {

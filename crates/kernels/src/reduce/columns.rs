@@ -91,7 +91,7 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, F: Fold<T>, const N: usi
         let results = self.result(units.start)..self.result(units.end);
         // SAFETY: argument 0 holds the input, argument 1 the results, of which pieces write different ones.
         let (input, output) = unsafe { (args.input::<T>(0, self.input_len), args.output::<T>(1, results)) };
-        let piece = Piece { kernel: self, input, output, units };
+        let piece = ColumnsPiece { kernel: self, input, output, units };
         if N == WIDE {
             // SAFETY: the processor has the instruction set: it was asked when the kernel was prepared.
             unsafe { self.isa.run(piece) };
@@ -102,14 +102,14 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, F: Fold<T>, const N: usi
     }
 }
 
-struct Piece<'a, T, F, const N: usize> {
+struct ColumnsPiece<'a, T, F, const N: usize> {
     kernel: &'a Columns<T, F, N>,
     input: &'a [T],
     output: &'a mut [T],
     units: Range<usize>,
 }
 
-impl<T: Copy, F: Fold<T>, const N: usize> Vectorised for Piece<'_, T, F, N> {
+impl<T: Copy, F: Fold<T>, const N: usize> Vectorised for ColumnsPiece<'_, T, F, N> {
     type Output = ();
 
     #[inline(always)]

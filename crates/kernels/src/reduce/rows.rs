@@ -50,7 +50,7 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, F: Fold<T>, const N: usi
         let results = self.cut.units(chunks);
         // SAFETY: argument 0 holds the input, argument 1 the results, of which pieces write different ones.
         let (input, output) = unsafe { (args.input::<T>(0, self.input_len), args.output::<T>(1, results.clone())) };
-        let piece = Piece { kernel: self, input, output, first: results.start };
+        let piece = RowsPiece { kernel: self, input, output, first: results.start };
         if N == WIDE {
             // SAFETY: the processor has the instruction set: it was asked when the kernel was prepared.
             unsafe { self.isa.run(piece) };
@@ -61,14 +61,14 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, F: Fold<T>, const N: usi
     }
 }
 
-struct Piece<'a, T, F, const N: usize> {
+struct RowsPiece<'a, T, F, const N: usize> {
     kernel: &'a Rows<T, F, N>,
     input: &'a [T],
     output: &'a mut [T],
     first: usize,
 }
 
-impl<T: Copy, F: Fold<T>, const N: usize> Vectorised for Piece<'_, T, F, N> {
+impl<T: Copy, F: Fold<T>, const N: usize> Vectorised for RowsPiece<'_, T, F, N> {
     type Output = ();
 
     #[inline(always)]

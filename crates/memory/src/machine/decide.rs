@@ -291,7 +291,7 @@ mod tests {
         /// Any running member may end, with or without those that were granted behind. A waiter that does not need other waiters is
         /// granted just as soon.
         #[test]
-        fn who_passes_delays_nobody(world in worlds()) {
+        fn a_request_that_passes_delays_no_other(world in worlds()) {
             let (verdicts, taken) = (world.verdicts(), world.taken());
             let granted = |place: &usize| verdicts[*place] == Granted;
             let mut needing = vec![];

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_a_slot_is_read_whatever_it_is() {
+    fn every_content_of_a_slot_is_read() {
         let mut history = History::default();
         for step in 0..300 {
             history.note(Duration::from_millis(step * 90), step, 300);

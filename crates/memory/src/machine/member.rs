@@ -15,7 +15,7 @@ use super::file::{Inner, MAX_MEMBERS, NotBegun, Patience, offset};
 use super::record::{GIVEN_UP_AT, HISTORY_AT, LAST_USE_AT, LEASE_AT, OnCard, Place, Record, SLOT, Use, encode_last_use, encode_use};
 use super::shared::MOST_MEMBERS;
 use super::transaction::{Scene, Seen, Transaction};
-use super::{Denied, Full, Guarantee, History, LastUse, Machine, Obstacle, Slot, Wait, Who, Why, byte_lock, slot, state_dir};
+use super::{Denied, Full, Guarantee, History, Identity, LastUse, Machine, Obstacle, Slot, Wait, Why, byte_lock, slot, state_dir};
 
 /// A place in the ledger of a machine. Its reserved bytes are its own until it gives them back, is dropped, or ends with the last
 /// process that has inherited it.
@@ -72,15 +72,15 @@ pub(super) enum Judgement {
 }
 
 impl Member {
-    pub(super) fn join(inner: &Arc<Inner>, who: &Who, transaction: Transaction<'_>) -> Result<Member> {
+    pub(super) fn join(inner: &Arc<Inner>, identity: &Identity, transaction: Transaction<'_>) -> Result<Member> {
         let pid = std::process::id();
         let record = Record {
             pid,
             uid: state_dir::user(),
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-            guarantee: who.guarantee,
-            name: who.name.clone(),
-            program: who.program.clone(),
+            guarantee: identity.guarantee,
+            name: identity.name.clone(),
+            program: identity.program.clone(),
             cards: inner.hashes().iter().map(|&card| OnCard { card, ..OnCard::default() }).collect(),
             waiting: None,
         };

@@ -147,7 +147,7 @@ pub struct LastUse {
 
 /// The identity of a new member: all of it is shown to others, and cut where it is long.
 #[derive(Clone, Debug)]
-pub struct Who {
+pub struct Identity {
     /// A name given by the user; may be empty.
     pub name: String,
     /// The program and its arguments.
@@ -156,11 +156,11 @@ pub struct Who {
     pub guarantee: Guarantee,
 }
 
-impl Who {
+impl Identity {
     /// This process under a name of its own.
-    pub fn this_process(name: impl Into<String>) -> Who {
+    pub fn this_process(name: impl Into<String>) -> Identity {
         let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        Who { name: name.into(), program: words.join(" "), guarantee: Guarantee::Held }
+        Identity { name: name.into(), program: words.join(" "), guarantee: Guarantee::Held }
     }
 }
 
@@ -234,8 +234,8 @@ impl Machine {
     ///
     /// # Errors
     /// Where the file cannot be used or has no room.
-    pub fn join(&self, who: &Who) -> Result<Member> {
-        Member::join(&self.0, who, self.0.transaction()?)
+    pub fn join(&self, identity: &Identity) -> Result<Member> {
+        Member::join(&self.0, identity, self.0.transaction()?)
     }
 
     /// As [`Machine::join`], for a request that may wait: also for a process that is stuck in a change of the ledger. `told` is called
@@ -243,8 +243,8 @@ impl Machine {
     ///
     /// # Errors
     /// As [`Machine::join`]; DEADLINE_EXCEEDED after the timeout, CANCELLED where `told` ended it.
-    pub fn join_waiting(&self, who: &Who, wait: &Wait, told: &mut dyn FnMut(Obstacle<'_>) -> bool) -> Result<Member> {
-        Member::join(&self.0, who, wait::begin(&self.0, wait.timeout, told)?)
+    pub fn join_waiting(&self, identity: &Identity, wait: &Wait, told: &mut dyn FnMut(Obstacle<'_>) -> bool) -> Result<Member> {
+        Member::join(&self.0, identity, wait::begin(&self.0, wait.timeout, told)?)
     }
 
     /// All members and cards at one instant. A member may live on in programs that inherited its place after the process that

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_memory::machine::{Wait, Who};
+use plimsoll_memory::machine::{Identity, Wait};
 
 use super::{leases, open, stress, users};
 
@@ -143,14 +143,14 @@ fn play() {
         // Holds bytes of a card of a capacity.
         "hold" => {
             let machine = open(state, &[number(1)]);
-            let member = machine.join(&Who::this_process("a child")).unwrap();
+            let member = machine.join(&Identity::this_process("a child")).unwrap();
             member.reserve(&[(0, Bytes(number(2)))]).unwrap();
             say("holds");
             stay();
         }
         // Waits for bytes, then holds them.
         "wait" => {
-            let member = open(state, &[number(1)]).join(&Who::this_process("a waiter")).unwrap();
+            let member = open(state, &[number(1)]).join(&Identity::this_process("a waiter")).unwrap();
             let mut first = true;
             let wait =
                 Wait { priority: words.get(3).map_or(0, |priority| priority.parse().unwrap()), timeout: Some(Duration::from_secs(60)) };

@@ -11,7 +11,7 @@ use plimsoll_base::{Bytes, Code, Error};
 use plimsoll_memory::machine::{Machine, StateDir, Wait};
 
 use super::child::{Player, command};
-use super::{Folder, SET, cards, holder, reserved, who};
+use super::{Folder, SET, cards, holder, identity, reserved};
 
 fn root() -> bool {
     // SAFETY: reads a number.
@@ -132,7 +132,7 @@ pub fn without_room(state: &Path) -> String {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         libc::setrlimit(libc::RLIMIT_FSIZE, &limit);
     }
-    let error = machine.join(&who("")).unwrap_err();
+    let error = machine.join(&identity("")).unwrap_err();
     format!("{} {}", error.to_string().replace('\n', " "), machine.look().unwrap().entries.len())
 }
 
@@ -162,7 +162,7 @@ fn a_link_in_place_of_the_file_is_refused() {
 }
 
 #[test]
-fn a_damaged_file_that_nobody_uses_is_made_anew() {
+fn a_damaged_file_without_users_is_made_anew() {
     let folder = Folder::new("damaged");
     for garbage in [vec![], vec![0; 10], vec![0xff; 5000], b"PLIMSOLL\x02\0\0\0".repeat(2000)] {
         fs::write(folder.file(), garbage).unwrap_or_else(|_| StateDir::open(folder.state()).map(|_| ()).unwrap());
@@ -181,7 +181,7 @@ fn a_damaged_file_that_nobody_uses_is_made_anew() {
 }
 
 #[test]
-fn damage_to_those_who_live_is_named() {
+fn damage_to_living_members_is_named() {
     let folder = Folder::new("alive");
     let machine = folder.machine(&[10]);
     let mut child = Player::new("hold 10 4", &folder.state());
@@ -190,7 +190,7 @@ fn damage_to_those_who_live_is_named() {
     let mut before = vec![0; 8192];
     file.read_exact_at(&mut before, 0).unwrap();
     let refused = |words: &str| {
-        let member = machine.join(&who("")).map(drop).unwrap_err();
+        let member = machine.join(&identity("")).map(drop).unwrap_err();
         let look = machine.look().unwrap_err();
         for error in [member, look] {
             assert_eq!(error.code(), Code::DataLoss, "{error}");
@@ -225,12 +225,12 @@ fn a_file_that_is_replaced_is_noticed() {
         held.check_place().unwrap_err();
         let error = Error::from(held.reserve(&[(0, Bytes(1))]).unwrap_err());
         assert_eq!(error.code(), Code::FailedPrecondition, "{error}");
-        assert!(machine.look().is_err() && machine.join(&who("")).is_err() && held.release(&[(0, Bytes(1))]).is_err());
+        assert!(machine.look().is_err() && machine.join(&identity("")).is_err() && held.release(&[(0, Bytes(1))]).is_err());
     }
 }
 
 #[test]
-fn who_is_stuck_in_a_transaction_is_named() {
+fn a_process_stuck_in_a_transaction_is_named() {
     let folder = Folder::new("stuck");
     let machine = folder.machine(&[10]).with_patience(Duration::from_millis(100)).unwrap();
     let held = holder(&machine, "", 4);
@@ -238,19 +238,19 @@ fn who_is_stuck_in_a_transaction_is_named() {
     assert_eq!(stuck.hears(), "locked");
     stuck.signal(libc::SIGSTOP);
     let name = format!("has been locked for 100ms by pid {} (", stuck.pid());
-    let mut error = machine.join(&who("")).unwrap_err();
+    let mut error = machine.join(&identity("")).unwrap_err();
     // A signal takes its time.
     for _ in 0..100 {
         if error.message().contains("which is stopped") {
             break;
         }
-        error = machine.join(&who("")).unwrap_err();
+        error = machine.join(&identity("")).unwrap_err();
     }
     assert!(error.message().contains(&name) && error.message().ends_with("which is stopped"), "{error}");
     let seen = machine.look().unwrap();
     assert!(seen.locked.is_some_and(|locked| locked.stopped && locked.by.contains(&format!("pid {} (", stuck.pid()))));
     assert_eq!(seen.cards[0].reserved, Bytes(4), "who only looks sees what is there");
-    assert!(machine.join(&who("")).is_err() && held.reserve(&[(0, Bytes(1))]).is_err());
+    assert!(machine.join(&identity("")).is_err() && held.reserve(&[(0, Bytes(1))]).is_err());
     assert!(held.release(&[(0, Bytes(1))]).is_err());
     // Leaving needs no transaction.
     drop(held);
@@ -303,7 +303,7 @@ fn a_file_that_was_cut_short_is_said_to_be_so() {
 /// The errors of newcomers that find no ledger, or another one than was there.
 fn newcomers_are_told(folder: &Folder, pid: u32, what: &str) {
     let opened = Machine::open(&StateDir::open(folder.state()).unwrap(), SET, &cards(&[10]));
-    let error = opened.and_then(|machine| machine.join(&who("newcomer"))).map(drop).unwrap_err();
+    let error = opened.and_then(|machine| machine.join(&identity("newcomer"))).map(drop).unwrap_err();
     assert_eq!(error.code(), Code::DataLoss, "{what}: {error}");
     assert!(error.message().contains(&format!("pid {pid} (")), "{what}: {error}");
 }
@@ -410,7 +410,7 @@ fn a_handle_that_the_program_closed_is_not_written_to() {
     use std::os::fd::AsRawFd;
     let folder = Folder::new("closed");
     let machine = folder.machine(&[10]);
-    let member = machine.join(&who("")).unwrap();
+    let member = machine.join(&identity("")).unwrap();
     let mine = folder.0.join("mine");
     fs::write(&mine, "precious").unwrap();
     let file = fs::File::options().read(true).write(true).open(&mine).unwrap();

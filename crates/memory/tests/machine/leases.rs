@@ -7,15 +7,15 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Code, Error};
-use plimsoll_memory::machine::{Wait, Who};
+use plimsoll_memory::machine::{Identity, Wait};
 
 use super::child::{Player, say, stay};
-use super::{Folder, holder, open, reserved, who};
+use super::{Folder, holder, identity, open, reserved};
 
 /// A process that takes a place, starts a program that shares it, and leaves the place to it.
 #[expect(clippy::zombie_processes, reason = "they outlive the process that starts them")]
 pub fn leases(state: &Path) {
-    let member = open(state, &[10]).join(&Who::this_process("lease")).unwrap();
+    let member = open(state, &[10]).join(&Identity::this_process("lease")).unwrap();
     member.reserve(&[(0, Bytes(10))]).unwrap();
     // One that shares it and one that does not.
     let mut command = Command::new("sleep");
@@ -30,7 +30,7 @@ pub fn leases(state: &Path) {
 
 /// A process that takes a place and forks: the fork sleeps and is not to be waited for.
 pub fn forks(state: &Path) {
-    let member = open(state, &[10]).join(&Who::this_process("forks")).unwrap();
+    let member = open(state, &[10]).join(&Identity::this_process("forks")).unwrap();
     member.reserve(&[(0, Bytes(10))]).unwrap();
     // SAFETY: the fork of a process with one more thread, which reads; it makes a few system calls and uses this crate.
     let fork = unsafe { libc::fork() };
@@ -77,7 +77,7 @@ fn a_lease_lasts_as_long_as_the_program() {
     assert_eq!(reserved(&machine), [10], "the program lives");
     assert_eq!(machine.look().unwrap().entries[0].name, "lease");
     // And named where it is in the way.
-    let member = machine.join(&who("newcomer")).unwrap();
+    let member = machine.join(&identity("newcomer")).unwrap();
     let mut told = String::new();
     let soon = Wait { priority: 0, timeout: Some(Duration::from_millis(20)) };
     let waited = member.reserve_waiting(&[(0, Bytes(1))], &soon, &mut |obstacle| {

@@ -8,10 +8,10 @@ use plimsoll_memory::machine::{Denied, Machine, Member, Obstacle, Wait};
 use plimsoll_memory::{Block, Ledger, Loan, Upstream, page_size};
 
 use super::child::Player;
-use super::{Folder, holder, reserved, who};
+use super::{Folder, holder, identity, reserved};
 
 fn member(machine: &Machine) -> Arc<Member> {
-    Arc::new(machine.join(&who("session")).unwrap())
+    Arc::new(machine.join(&identity("session")).unwrap())
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn many_threads_grow_and_give_back() {
 
 /// While another process is stuck in a transaction, held bytes can be reserved and given back: that asks no other process.
 #[test]
-fn what_is_held_needs_nobody() {
+fn held_bytes_need_no_other_process() {
     let folder = Folder::new("alone");
     let machine = folder.machine(&[100]).with_patience(Duration::from_millis(20)).unwrap();
     let member = member(&machine);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use plimsoll_base::{Bytes, Result};
-use plimsoll_memory::machine::{CardInfo, Guarantee, Machine, Member, StateDir, Who};
+use plimsoll_memory::machine::{CardInfo, Guarantee, Identity, Machine, Member, StateDir};
 
 /// The set of cards that all tests use, each in a folder of its own.
 const SET: &str = "test";
@@ -66,13 +66,13 @@ fn open(state: &Path, capacities: &[u64]) -> Machine {
     Machine::open(&state_dir(state).unwrap(), SET, &cards(capacities)).unwrap()
 }
 
-fn who(name: &str) -> Who {
-    Who { name: name.into(), program: "tester --all".into(), guarantee: Guarantee::Held }
+fn identity(name: &str) -> Identity {
+    Identity { name: name.into(), program: "tester --all".into(), guarantee: Guarantee::Held }
 }
 
 /// A member that holds that much of the first card.
 fn holder(machine: &Machine, name: &str, bytes: u64) -> Member {
-    let member = machine.join(&who(name)).unwrap();
+    let member = machine.join(&identity(name)).unwrap();
     member.reserve(&[(0, Bytes(bytes))]).unwrap();
     member
 }

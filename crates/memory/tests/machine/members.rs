@@ -3,21 +3,21 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use plimsoll_base::{Bytes, Code, Error};
-use plimsoll_memory::machine::{CardInfo, Denied, Guarantee, LastUse, Machine, Share, StateDir, Who, Why};
+use plimsoll_memory::machine::{CardInfo, Denied, Guarantee, Identity, LastUse, Machine, Share, StateDir, Why};
 
 use super::child::Player;
-use super::{Folder, cards, holder, reserved, who};
+use super::{Folder, cards, holder, identity, reserved};
 
 #[test]
 fn holds_gives_back_and_shows() {
     let folder = Folder::new("members");
     let machine = folder.machine(&[100, 50]);
-    let member = machine.join(&who("first")).unwrap();
+    let member = machine.join(&identity("first")).unwrap();
     member.reserve(&[(0, Bytes(60)), (1, Bytes(50))]).unwrap();
     member.set_used(0, Bytes(40));
     member.set_used(0, Bytes(30));
     member.release(&[(1, Bytes(20))]).unwrap();
-    let watched = Who { guarantee: Guarantee::Watched, ..who("second") };
+    let watched = Identity { guarantee: Guarantee::Watched, ..identity("second") };
     let other = machine.join(&watched).unwrap();
     other.reserve(&[(1, Bytes(5)), (1, Bytes(15))]).unwrap();
 
@@ -56,7 +56,7 @@ fn holds_gives_back_and_shows() {
 }
 
 #[test]
-fn all_or_nothing_and_who_has_the_rest() {
+fn all_or_nothing_and_the_holders_of_the_rest() {
     let folder = Folder::new("full");
     let machine = folder.machine(&[4 << 30, 4 << 30]);
     let member = holder(&machine, "mine", 1 << 30);
@@ -85,7 +85,7 @@ fn what_others_use_outside_is_not_granted() {
     let folder = Folder::new("outside");
     let machine = folder.machine(&[100]);
     machine.set_outside(0, Bytes(70)).unwrap();
-    let member = machine.join(&who("")).unwrap();
+    let member = machine.join(&identity("")).unwrap();
     let error = Error::from(member.reserve(&[(0, Bytes(31))]).unwrap_err());
     assert!(error.message().contains("30 B of 100 B are free; 70 B are used by programs that are not in the ledger"), "{error}");
     member.reserve(&[(0, Bytes(30))]).unwrap();
@@ -104,7 +104,7 @@ fn a_killed_process_holds_nothing() {
         let seen = machine.look().unwrap();
         assert_eq!((seen.entries[0].pid, seen.entries[0].name.as_str(), seen.cards[0].free), (first.pid(), "a child", Bytes(40)));
         assert!(seen.entries[0].program.contains("child::play --exact"), "{}", seen.entries[0].program);
-        let member = machine.join(&who("")).unwrap();
+        let member = machine.join(&identity("")).unwrap();
         let error = Error::from(member.reserve(&[(0, Bytes(41))]).unwrap_err());
         assert!(error.message().contains(&format!("held by pid {}", first.pid())), "{error}");
         first.kill();
@@ -126,7 +126,7 @@ fn places_are_used_again_and_the_file_shrinks() {
     members.push(holder(&machine, "again", 2));
     assert_eq!(pages(), 21, "a gap was filled");
     members.push(holder(&machine, "last", 3));
-    assert_eq!(pages(), 5, "who comes last cuts off what is behind");
+    assert_eq!(pages(), 5, "the last one cuts off the slots behind it");
     assert_eq!(machine.look().unwrap().entries.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["0", "again", "2", "last"]);
     assert_eq!(reserved(&machine), [7]);
 }
@@ -154,7 +154,7 @@ fn hundreds_of_members() {
     for count in [8, 300] {
         let begin = Instant::now();
         let joined = count - members.len();
-        members.extend((members.len()..count).map(|index| machine.join(&who(&index.to_string())).unwrap()));
+        members.extend((members.len()..count).map(|index| machine.join(&identity(&index.to_string())).unwrap()));
         let join = begin.elapsed() / joined as u32;
         let begin = Instant::now();
         (0..20).for_each(|_| members[count - 1].reserve(&[(0, Bytes(1))]).unwrap());

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
-use plimsoll_memory::machine::{Denied, Machine, Member, Wait, Who};
+use plimsoll_memory::machine::{Denied, Identity, Machine, Member, Wait};
 
 use super::child::Player;
 use super::{Folder, open};
@@ -92,7 +92,7 @@ pub fn worker(state: &Path, seed: u64, time: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < time {
         let Some(place) = &member else {
-            member = Some(machine.join(&Who::this_process(seed.to_string())).unwrap());
+            member = Some(machine.join(&Identity::this_process(seed.to_string())).unwrap());
             continue;
         };
         let card = dice.below(2) as usize;

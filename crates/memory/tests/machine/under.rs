@@ -3,7 +3,7 @@
 use plimsoll_base::{Bytes, Code};
 use plimsoll_memory::machine::{Machine, StateDir};
 
-use super::{Folder, holder, reserved, who};
+use super::{Folder, holder, identity, reserved};
 
 fn of_lease(folder: &Folder, lease: &str) -> plimsoll_base::Result<Machine> {
     Machine::of_lease(&StateDir::open(folder.state())?, lease)
@@ -22,7 +22,7 @@ fn requests_are_granted_or_counted_and_what_was_held_at_most_stays() {
 
     // One that knows the keys, and two that do not.
     let ours = holder(&machine.under(&lease.token()).unwrap().unwrap(), "ours", 5);
-    let (one, other) = (inside.join(&who("one")).unwrap(), inside.join(&who("other")).unwrap());
+    let (one, other) = (inside.join(&identity("one")).unwrap(), inside.join(&identity("other")).unwrap());
     assert!(one.try_reserve(0, Bytes(20)).unwrap());
     assert!(!other.try_reserve(0, Bytes(16)).unwrap());
     assert!(other.try_reserve(0, Bytes(15)).unwrap());

@@ -12,7 +12,7 @@ use plimsoll_base::{Bytes, Code, Error};
 use plimsoll_memory::machine::{Machine, Obstacle, Priorities, Scope, Setup, StateDir, UserId, Wait, remove};
 
 use super::child::{Player, command, say, stay};
-use super::{Folder, SET, holder, reserved, stress, who};
+use super::{Folder, SET, holder, identity, reserved, stress};
 
 const GROUP: u32 = 59000;
 const ALICE: u32 = 59001;
@@ -108,7 +108,7 @@ fn a_folder_is_made_changed_and_taken_away() {
     );
     let kept = lab.setup().make().unwrap();
     assert_eq!((kept.priorities, kept.users.len()), (bounds(-1, 1), 2), "nothing said, nothing changed");
-    assert_eq!(fs::metadata(lab.state().join("lock")).unwrap().ino(), lock, "those who use it go on");
+    assert_eq!(fs::metadata(lab.state().join("lock")).unwrap().ino(), lock, "programs that use it go on");
     for (name, mode) in expected {
         assert_eq!(facts(name), (0, GROUP, mode), "{name}");
     }
@@ -142,7 +142,7 @@ fn users_share_one_line_and_are_named() {
     let machine = lab.machine(&[10]);
     let mut alice = lab.play(ALICE, "hold 10 6");
     assert_eq!(alice.hears(), "holds");
-    let own = machine.join(&who("own")).unwrap();
+    let own = machine.join(&identity("own")).unwrap();
     let error = Error::from(own.reserve(&[(0, Bytes(5))]).unwrap_err());
     assert!(error.message().contains(&format!("held by pid {} of 59001 (", alice.pid())), "{error}");
     own.reserve(&[(0, Bytes(1))]).unwrap();
@@ -157,7 +157,7 @@ fn users_share_one_line_and_are_named() {
     let error = Error::from(own.reserve(&[(0, Bytes(3))]).unwrap_err());
     assert!(error.message().contains(&format!("waited for by pid {} of 59002 (", bob.pid())), "{error}");
     alice.kill();
-    assert_eq!(bob.hears(), "holds", "who waits is woken by another user's death");
+    assert_eq!(bob.hears(), "holds", "a waiter is woken by another user's death");
     assert_eq!(reserved(&machine), [6]);
     bob.kill();
     assert_eq!(reserved(&machine), [1]);
@@ -479,14 +479,14 @@ fn a_user_has_a_bounded_number_of_members() {
 }
 
 #[test]
-fn who_keeps_the_lock_is_named_and_waited_for_with_a_bound() {
+fn a_process_that_keeps_the_lock_is_named_and_waited_for_with_a_bound() {
     let Some(lab) = Lab::new("locked") else { return };
     let machine = lab.machine(&[10]).with_patience(Duration::from_millis(200)).unwrap();
     let held = holder(&machine, "", 4);
     let mut bob = lab.play(BOB, "flock");
     assert_eq!(bob.hears(), "locked");
     let name = format!("by pid {} of 59002 (", bob.pid());
-    let error = machine.join(&who("")).unwrap_err();
+    let error = machine.join(&identity("")).unwrap_err();
     assert!(error.code() == Code::Unavailable && error.message().contains(&name), "{error}");
     assert!(held.reserve(&[(0, Bytes(1))]).is_err());
     let seen = machine.look().unwrap();
@@ -517,7 +517,7 @@ fn priorities_stay_within_their_bounds() {
     let machine = lab.machine(&[10]);
     let own = holder(&machine, "own", 10);
     for (priority, allowed) in [(-1, false), (0, true), (9, true), (10, false), (i32::MAX, false)] {
-        let other = machine.join(&who("")).unwrap();
+        let other = machine.join(&identity("")).unwrap();
         let wait = Wait { priority, timeout: Some(Duration::ZERO) };
         let error = Error::from(other.reserve_waiting(&[(0, Bytes(1))], &wait, &mut |_| true).unwrap_err());
         assert_eq!(error.code(), if allowed { Code::DeadlineExceeded } else { Code::PermissionDenied }, "{error}");
@@ -581,7 +581,7 @@ fn users_in_namespaces_share_the_folder() {
         assert_eq!(alice.hears(), "holds", "{what}");
         let seen = machine.look().unwrap();
         assert_eq!((seen.entries.len(), seen.entries[0].user, seen.cards[0].reserved), (1, Some(UserId(ALICE)), Bytes(6)), "{what}");
-        let other = machine.join(&who("")).unwrap();
+        let other = machine.join(&identity("")).unwrap();
         assert!(other.reserve(&[(0, Bytes(5))]).is_err(), "{what}");
         // The other way round.
         other.reserve(&[(0, Bytes(4))]).unwrap();

@@ -7,7 +7,7 @@ use plimsoll_base::{Bytes, Code, Error};
 use plimsoll_memory::machine::{Denied, Machine, Member, Obstacle, Wait, Why};
 
 use super::child::Player;
-use super::{Folder, holder, reserved, who};
+use super::{Folder, holder, identity, reserved};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
@@ -34,7 +34,7 @@ fn by_priority_then_by_arrival() {
         for (index, priority) in [0, 0, 5, -1, 5].into_iter().enumerate() {
             let (machine, granted) = (&machine, granted.clone());
             scope.spawn(move || {
-                let member = machine.join(&who(&index.to_string())).unwrap();
+                let member = machine.join(&identity(&index.to_string())).unwrap();
                 wait_for(&member, 10, priority).unwrap();
                 granted.send(index).unwrap();
             });
@@ -53,18 +53,18 @@ fn by_priority_then_by_arrival() {
 }
 
 #[test]
-fn small_ones_pass_only_where_they_delay_nobody() {
+fn small_requests_pass_only_where_they_delay_no_other() {
     let folder = Folder::new("pass");
     let machine = folder.machine(&[10, 10]);
     let running = holder(&machine, "", 6);
     std::thread::scope(|scope| {
         let large = scope.spawn(|| {
-            let member = machine.join(&who("large")).unwrap();
+            let member = machine.join(&identity("large")).unwrap();
             let result = member.reserve_waiting(&[(0, Bytes(6)), (1, Bytes(6))], &Wait { priority: 0, timeout: LONG }, &mut |_| true);
             result.map(|()| member)
         });
         until_waiting(&machine, 1);
-        let small = machine.join(&who("small")).unwrap();
+        let small = machine.join(&identity("small")).unwrap();
         let Denied::Full(full) = small.reserve(&[(0, Bytes(1))]).unwrap_err() else { panic!("not full") };
         assert_eq!((full.why, full.free, full.ahead.len()), (Why::Spoken, Bytes(4), 1));
         assert!(Error::from(*full).message().contains("\"large\": 6 B"));
@@ -76,7 +76,7 @@ fn small_ones_pass_only_where_they_delay_nobody() {
         small.reserve(&[(1, Bytes(4))]).unwrap();
         let who_waits = |machine: &Machine| machine.look().unwrap().waiters()[0].waiting.clone().unwrap();
         assert_eq!((who_waits(&machine).card, who_waits(&machine).behind), (Some(0), None));
-        let behind = scope.spawn(|| wait_for(&machine.join(&who("behind")).unwrap(), 1, 0));
+        let behind = scope.spawn(|| wait_for(&machine.join(&identity("behind")).unwrap(), 1, 0));
         until_waiting(&machine, 2);
         let seen = machine.look().unwrap();
         let why: Vec<_> = seen.waiters().iter().filter_map(|entry| seen.why(entry)).collect();
@@ -148,7 +148,7 @@ fn threads_of_a_member_take_turns() {
     let folder = Folder::new("turns");
     let machine = folder.machine(&[10]);
     let running = holder(&machine, "", 9);
-    let member = machine.join(&who("")).unwrap();
+    let member = machine.join(&identity("")).unwrap();
     std::thread::scope(|scope| {
         let waits: Vec<_> = (0..3).map(|_| scope.spawn(|| wait_for(&member, 3, 0))).collect();
         until_waiting(&machine, 1);
@@ -170,7 +170,7 @@ fn a_killed_waiter_is_out_of_the_way() {
     assert_eq!(large.hears(), "waits");
     std::thread::scope(|scope| {
         let small = scope.spawn(|| {
-            let member = machine.join(&who("small")).unwrap();
+            let member = machine.join(&identity("small")).unwrap();
             wait_for(&member, 4, 0).map(|()| member)
         });
         until_waiting(&machine, 2);
@@ -186,7 +186,7 @@ fn a_killed_waiter_is_out_of_the_way() {
 fn wakes_when_a_holder_dies() {
     let folder = Folder::new("wake");
     let machine = folder.machine(&[10]);
-    let member = machine.join(&who("waiter")).unwrap();
+    let member = machine.join(&identity("waiter")).unwrap();
     let mut took = Vec::new();
     for _ in 0..5 {
         let mut running = Player::new("hold 10 10", &folder.state());
@@ -220,7 +220,7 @@ fn a_long_queue_moves_on() {
         for _ in 0..count {
             let (machine, granted) = (&machine, granted.clone());
             scope.spawn(move || {
-                let member = machine.join(&who("")).unwrap();
+                let member = machine.join(&identity("")).unwrap();
                 wait_for(&member, 10, 0).unwrap();
                 granted.send(Instant::now()).unwrap();
             });
@@ -265,7 +265,7 @@ fn a_process_stopped_in_a_change_is_waited_for() {
             let (machine, told) = (&machine, &told);
             let waits = scope.spawn(move || {
                 let mut tell = |obstacle: Obstacle<'_>| told.send((obstacle.to_string(), matches!(obstacle, Obstacle::Locked(_)))).is_ok();
-                let member = machine.join_waiting(&who(""), &Wait::default(), &mut tell).unwrap();
+                let member = machine.join_waiting(&identity(""), &Wait::default(), &mut tell).unwrap();
                 member.reserve_waiting(&[(0, Bytes(10))], &Wait::default(), &mut tell).unwrap();
                 member
             });
@@ -291,7 +291,7 @@ fn a_wait_with_a_bound_ends_while_a_process_is_stopped_in_a_change() {
     let folder = Folder::new("bounded");
     let machine = folder.machine(&[10]).with_patience(Duration::from_millis(20)).unwrap();
     let running = holder(&machine, "", 6);
-    let member = machine.join(&who("waits")).unwrap();
+    let member = machine.join(&identity("waits")).unwrap();
     // It is in the queue when the other process is stopped.
     let mut stuck = None;
     let for_at_most = |time| Wait { priority: 0, timeout: Some(Duration::from_millis(time)) };
@@ -304,7 +304,7 @@ fn a_wait_with_a_bound_ends_while_a_process_is_stopped_in_a_change() {
     let named = |error: &Error| error.message().contains(&format!("by pid {} (", stuck.pid())) && error.message().contains("is stopped");
     let error = Error::from(ended.unwrap_err());
     assert!(error.code() == Code::DeadlineExceeded && named(&error), "{error}");
-    let error = machine.join_waiting(&who(""), &for_at_most(300), &mut |_| true).map(drop).unwrap_err();
+    let error = machine.join_waiting(&identity(""), &for_at_most(300), &mut |_| true).map(drop).unwrap_err();
     assert!(error.code() == Code::DeadlineExceeded && named(&error), "{error}");
     let error = Error::from(member.reserve_waiting(&[(0, Bytes(1))], &Wait::default(), &mut |_| false).unwrap_err());
     assert!(error.code() == Code::Cancelled && named(&error), "{error}");
@@ -312,7 +312,7 @@ fn a_wait_with_a_bound_ends_while_a_process_is_stopped_in_a_change() {
     let seen = machine.look().unwrap();
     assert!(seen.locked.is_some_and(|locked| locked.stopped) && seen.entries.iter().all(|entry| entry.waiting.is_none()));
     stuck.kill();
-    let later = machine.join(&who("later")).unwrap();
+    let later = machine.join(&identity("later")).unwrap();
     later.reserve(&[(0, Bytes(4))]).unwrap();
     // A new place in the queue has the same number as the one that was given up.
     std::thread::scope(|scope| {

@@ -210,7 +210,7 @@ fn try_to_run(rules: &OpRules, node: &Node, inputs: &[Fact], outputs: &[Fact]) -
 }
 
 #[test]
-fn whatever_a_node_says_is_an_answer_or_an_error() {
+fn every_node_gives_an_answer_or_an_error() {
     let registry = Registry::standard(Arc::new(CpuKernels));
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let (mut accepted, mut ran) = (0, 0);

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_that_nobody_could_build_is_refused() {
+    fn an_expression_that_cannot_be_built_is_refused() {
         let table = [
             (r#"{"inputs":["float"],"steps":[{"Unary":["Neg",0]}],"results":[0]}"#, "not before it"),
             (r#"{"inputs":["float"],"steps":[{"Input":1}],"results":[0]}"#, "out of turn"),

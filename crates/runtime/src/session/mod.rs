@@ -15,7 +15,7 @@ use plimsoll_plan::{
     Calls, FitRequest, Fitted, Footprint, Inlined, OpenRequest, PlaceOptions, Placement, Plan, PlanFile, PlanVariable, Request, Signature,
 };
 
-use crate::access::{Accesses, Wish};
+use crate::access::{AccessRequest, Accesses};
 use crate::checkpoints::{self, Checkpoints};
 use crate::kept::Kept;
 use crate::lane::WeakLane;
@@ -388,7 +388,7 @@ impl Session {
     /// back to the devices.
     pub fn close(&self) {
         self.0.closed.store(true, Ordering::Release);
-        let _alone = self.0.accesses.take(&Wish::All);
+        let _alone = self.0.accesses.take(&AccessRequest::All);
         let mut plans = self.0.kept.plans();
         // Callables may hold plans, but they run no more.
         plans.values().flatten().for_each(|(_, loaded)| loaded.give_back());
@@ -437,7 +437,7 @@ impl Inner {
         let asked = ends.times.is_some().then(Instant::now);
         let mut attempt = || {
             self.check_open()?;
-            let _granted = self.accesses.take_until(&loaded.wish, ends.cancellation)?;
+            let _granted = self.accesses.take_until(&loaded.request, ends.cancellation)?;
             self.check_open()?;
             Ok(match lane {
                 Some(lane) => {

@@ -9,7 +9,7 @@ use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_plan::{PlanVariable, Signature, VariableKind};
 
 use super::{Inner, Session};
-use crate::access::{Access, Wish};
+use crate::access::{Access, AccessRequest};
 use crate::stored::{self, Stored, StoredVariable};
 use crate::variables::{Storage, Variables};
 
@@ -129,8 +129,8 @@ impl Inner {
     ) -> Result<R> {
         let find = |variables: &Variables| variables.all().find(|(_, storage)| storage.name == name).map(|(_, storage)| storage.clone());
         let number = find(&self.variables()).ok_or_else(&missing)?.number;
-        let wish = Wish::one(number, writes);
-        let _granted = self.accesses.take(&wish);
+        let request = AccessRequest::one(number, writes);
+        let _granted = self.accesses.take(&request);
         // The session may have been closed meanwhile.
         let storage = find(&self.variables()).ok_or_else(&missing)?;
         action(&storage)
@@ -166,8 +166,8 @@ impl Inner {
         }
         let mut accesses: Vec<Access> = missing.iter().map(|(_, storage)| Access { variable: storage.number, writes: true }).collect();
         accesses.sort_unstable_by_key(|access| access.variable);
-        let wish = Wish::Some(accesses.into());
-        let _granted = self.accesses.take(&wish);
+        let request = AccessRequest::Some(accesses.into());
+        let _granted = self.accesses.take(&request);
         self.check_open()?;
         stored::load(&missing, stored, host, &self.holder)
     }

@@ -58,7 +58,7 @@ fn x() -> HostTensor {
 }
 
 #[test]
-fn whoever_reads_sees_all_of_a_write_or_nothing_of_it() {
+fn a_reader_sees_all_of_a_write_or_nothing_of_it() {
     let devices = Devices::open(&Options::new().intra_op(3)).unwrap();
     let session = session(&devices);
     let done = AtomicBool::new(false);

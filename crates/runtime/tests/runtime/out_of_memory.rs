@@ -12,7 +12,7 @@ use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::{HostTensor, PartialShape};
 use plimsoll_kernels::CpuKernels;
-use plimsoll_memory::machine::{CardInfo, Machine, Member, StateDir, Who};
+use plimsoll_memory::machine::{CardInfo, Identity, Machine, Member, StateDir};
 use plimsoll_memory::{Faults, Ledger, Upstream};
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
@@ -65,7 +65,7 @@ impl Opened {
             all.push(Arc::new(cpu));
         }
         if let Some(cards) = cards {
-            let member = Arc::new(cards.machine.join(&Who::this_process("")).unwrap());
+            let member = Arc::new(cards.machine.join(&Identity::this_process("")).unwrap());
             for index in 0..2 {
                 let gpu = gpu(&member, index, faults)?;
                 ledgers.push(gpu.ledger().clone());
@@ -252,7 +252,7 @@ fn a_card_that_another_program_fills_refuses_a_step_and_the_session_lives() {
     let opened = Opened::new(Some(&cards), &faults).unwrap();
     let session = session(&opened, ["/gpu:0", "/gpu:1"]);
     session.run(&[], &[], &["init"]).unwrap();
-    let other = cards.machine.join(&Who::this_process("the other")).unwrap();
+    let other = cards.machine.join(&Identity::this_process("the other")).unwrap();
     let rest: Vec<(usize, Bytes)> = cards.reserved().iter().map(|reserved| CARD - *reserved).enumerate().collect();
     other.reserve(&rest).unwrap();
     let error = step(&session, 8_000).unwrap_err();

@@ -426,7 +426,7 @@ fn what_happened_before_a_failure_stays() {
 }
 
 #[test]
-fn a_target_runs_where_nobody_reads_it() {
+fn a_target_runs_without_readers() {
     let mut b = builder();
     let x = b.placeholder("x", DataType::Int32, PartialShape::unknown()).build().unwrap();
     b.op("FloorDiv").inputs([x, x]).name("y").build().unwrap();

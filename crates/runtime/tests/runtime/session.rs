@@ -59,7 +59,7 @@ fn runs_a_graph_once_and_again_with_other_shapes() {
 
 /// The node is not fetched.
 #[test]
-fn a_graph_with_an_operation_that_nobody_registered_is_refused() {
+fn a_graph_with_an_unregistered_operation_is_refused() {
     let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
     let node = |name: &str, op: &str| NodeDef { name: name.to_string(), op: op.to_string(), ..NodeDef::default() };
     let def = GraphDef { nodes: vec![node("there", "NoOp"), node("odd", "NobodyKnowsThis")], ..GraphDef::default() };

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_whole_whoever_writes_it() {
+    fn it_is_whole_for_all_writers() {
         let state = Folder::new("whole");
         let made: Vec<PathBuf> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..16).map(|_| scope.spawn(|| folder(&state.0).unwrap())).collect();

@@ -6,7 +6,7 @@ use std::time::Instant;
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::{Environment, Options, PhysicalDevice, seen};
 use plimsoll_device_cuda::Nvml;
-use plimsoll_memory::machine::{Guarantee, Machine, Obstacle, Scope, StateDir, Wait, Who};
+use plimsoll_memory::machine::{Guarantee, Identity, Machine, Obstacle, Scope, StateDir, Wait};
 
 use super::{Amount, Lease, Part, Request, Which, outside};
 
@@ -171,17 +171,17 @@ impl Cards {
         };
         let seen = if self.0.nvml.is_some() { Guarantee::Watched } else { Guarantee::Framework };
         let guarantee = request.guarantee.unwrap_or(seen);
-        let mut who = Who { guarantee, ..Who::this_process(request.name.clone()) };
+        let mut identity = Identity { guarantee, ..Identity::this_process(request.name.clone()) };
         if !request.program.is_empty() {
-            who.program.clone_from(&request.program);
+            identity.program.clone_from(&request.program);
         }
         self.see_outside(machine);
         let amounts: Vec<(usize, Bytes)> =
             candidates.iter().map(|&card| Ok((card, self.amount(machine, card, request.memory)?))).collect::<Result<_>>()?;
         let began = Instant::now();
         let member = match &request.wait {
-            Some(wait) => machine.join_waiting(&who, wait, told)?,
-            None => machine.join(&who)?,
+            Some(wait) => machine.join_waiting(&identity, wait, told)?,
+            None => machine.join(&identity)?,
         };
         // One bound for all of it.
         let left = |wait: &Wait| Wait { timeout: wait.timeout.map(|timeout| timeout.saturating_sub(began.elapsed())), ..*wait };

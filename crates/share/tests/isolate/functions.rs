@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Error};
 use plimsoll_device::{Environment, Options};
-use plimsoll_memory::machine::Who;
+use plimsoll_memory::machine::Identity;
 use plimsoll_share::{Bulk, Cards, Functions};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize, Serializer};
@@ -134,7 +134,7 @@ pub fn asks_for_too_much((): ()) -> Empty {
 pub fn reserves(bytes: u64) -> Result<u64, Error> {
     let cards = Cards::find(&Options::new(), &Environment::of(std::env::vars()))?;
     let machine = cards.machine().ok_or_else(|| Error::not_found("no cards"))?;
-    let member = machine.join(&Who::this_process("consumer"))?;
+    let member = machine.join(&Identity::this_process("consumer"))?;
     member.reserve(&[(0, Bytes(bytes))])?;
     member.set_used(0, Bytes(bytes));
     Ok(machine.look()?.cards[0].reserved.0)
@@ -144,7 +144,7 @@ pub fn reserves(bytes: u64) -> Result<u64, Error> {
 pub fn keeps((card, own): (u64, u64)) -> Result<u32, Error> {
     if card > 0 {
         let cards = Cards::find(&Options::new(), &Environment::of(std::env::vars()))?;
-        let member = cards.machine().ok_or_else(|| Error::not_found("no cards"))?.join(&Who::this_process("keeps"))?;
+        let member = cards.machine().ok_or_else(|| Error::not_found("no cards"))?.join(&Identity::this_process("keeps"))?;
         member.reserve(&[(0, Bytes(card))])?;
         std::mem::forget(member);
     }

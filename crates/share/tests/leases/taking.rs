@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Code};
-use plimsoll_memory::machine::{Guarantee, Wait, Who};
+use plimsoll_memory::machine::{Guarantee, Identity, Wait};
 use plimsoll_share::{Request, Which};
 
 use super::{Folder, numbers, take};
@@ -98,7 +98,7 @@ fn a_lease_is_a_machine_of_its_own() {
     assert_eq!(elsewhere.all()[1].total, Bytes(1 << 30), "other cards have nothing to do with it");
     assert!(take(&cards, "1", "201MiB").is_err() && take(&cards, "2", "1MiB").is_err());
     // Use inside is shown outside.
-    let member = cards.machine().unwrap().join(&Who::this_process("")).unwrap();
+    let member = cards.machine().unwrap().join(&Identity::this_process("")).unwrap();
     member.set_used(1, Bytes(30 * MIB));
     assert_eq!(lease.look(), [Some(Bytes(30 * MIB))]);
     member.set_used(1, Bytes(70 * MIB));
@@ -107,7 +107,7 @@ fn a_lease_is_a_machine_of_its_own() {
     assert_eq!((seen.cards[1].reserved, seen.cards[1].used), (Bytes(400 * MIB), Bytes(30 * MIB)), "nothing is counted twice");
     drop(inner);
     // A later one of the same place does not hide the peak.
-    drop(cards.machine().unwrap().join(&Who::this_process("")).unwrap());
+    drop(cards.machine().unwrap().join(&Identity::this_process("")).unwrap());
     let report = lease.end();
     assert!(report.is_free() && report.came_back == Some(true) && report.peaks[0].most() == Some(Bytes(70 * MIB)), "{report:?}");
     assert_eq!(outside.machine().unwrap().look().unwrap().cards[1].reserved, Bytes::ZERO);

@@ -151,7 +151,7 @@ fn a_stopped_program_goes_on() {
 }
 
 #[test]
-fn whoever_is_killed_the_lease_ends_with_the_last() {
+fn the_lease_ends_with_the_last_process_in_any_order_of_kills() {
     let home = Home::new("killed");
     let running = home.start("", "echo :ready; sleep 300 & echo $! > \"$PLIMSOLL_STATE_DIR/pid\"; wait");
     let file = home.0.join("pid");

@@ -112,8 +112,8 @@ fn programs_of_ours_under_the_same_lease_count() {
     let rig = Rig::new("ours", &[4096]);
     let Some(client) = rig.compile("client", &[]) else { return };
     let lease = rig.lease(&[512]);
-    let who = plimsoll_memory::machine::Who::this_process("ours");
-    let ours = lease.inside().join(&who).unwrap();
+    let identity = plimsoll_memory::machine::Identity::this_process("ours");
+    let ours = lease.inside().join(&identity).unwrap();
     ours.reserve(&[(0, plimsoll_base::Bytes(256 * MIB))]).unwrap();
     assert_eq!(said(rig.under(&lease, &client).arg("v2")), "4 times, status 2, free 0 of 512 MiB\n");
     assert_eq!(lines(&mut role(&rig, &lease, "totals")), ["[512, 160, 512] [512, 160, 352] [512, 0, 160, 352]"]);

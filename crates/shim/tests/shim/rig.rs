@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use plimsoll_base::Bytes;
-use plimsoll_memory::machine::{CardInfo, Guarantee, Machine, Member, StateDir, Who};
+use plimsoll_memory::machine::{CardInfo, Guarantee, Identity, Machine, Member, StateDir};
 use plimsoll_mock_driver as mock;
 
 pub const MIB: u64 = 1 << 20;
@@ -52,8 +52,8 @@ impl Rig {
         let card = |card: &mock::Card| CardInfo { key: card.name(), name: card.name(), capacity: Bytes(card.total) };
         let cards: Vec<CardInfo> = self.gpus.cards().iter().map(card).collect();
         let machine = Machine::open(&StateDir::open(self.state()).expect("a folder"), "cards", &cards).expect("a ledger");
-        let who = Who { name: String::new(), program: "test".into(), guarantee: Guarantee::Held };
-        let member = machine.join(&who).expect("room for a member");
+        let identity = Identity { name: String::new(), program: "test".into(), guarantee: Guarantee::Held };
+        let member = machine.join(&identity).expect("room for a member");
         let request: Vec<(usize, Bytes)> = mebibytes.iter().enumerate().map(|(card, size)| (card, Bytes(size * MIB))).collect();
         member.reserve(&request).expect("room for the lease");
         Lease { member }
