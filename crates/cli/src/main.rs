@@ -100,7 +100,7 @@ impl Command {
     }
 }
 
-/// The command line. A number below 0 is the value of the option before it, never another option; a word that is not known is not
+/// The command line. A number below 0 is the value of the option before it, never another option. A word that is not known is not
 /// called a value, since `--` would end the options.
 fn parse() -> clap::error::Result<Cli> {
     let takes_numbers = |arg: clap::Arg| {

@@ -87,8 +87,8 @@ pub fn significant(value: f32) -> String {
     }
 }
 
-/// A text in lines of at most 110 characters, as far as its words allow, each after so many blanks; those after the first are indented by
-/// two more.
+/// A text in lines of at most 110 characters, as far as its words allow, each after so many blanks. Those after the first are
+/// indented by two more.
 pub fn wrapped(text: &str, indent: usize) -> String {
     const WIDTH: usize = 110;
     let mut lines: Vec<String> = Vec::new();

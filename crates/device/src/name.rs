@@ -78,8 +78,8 @@ impl DeviceName {
         self.job.is_some() && self.replica.is_some() && self.task.is_some() && self.kind.is_some() && self.index.is_some()
     }
 
-    /// Whether every part set in `pattern` is the same here: the device fits the pattern (TensorFlow's *complete
-    /// specification* when `self` is a full name, and its *specification*, the more specific side being `self`).
+    /// Whether every part set in `pattern` is the same here: the device fits the pattern. This is TensorFlow's *complete
+    /// specification* when `self` is a full name, and its *specification*, the more specific side being `self`.
     pub fn satisfies(&self, pattern: &DeviceName) -> bool {
         fn part<T: PartialEq>(own: &Option<T>, wanted: &Option<T>) -> bool {
             wanted.is_none() || own == wanted
@@ -137,8 +137,8 @@ impl DeviceName {
         Ok(())
     }
 
-    /// As a soft [`DeviceName::merge`], but where types differ that of `other` is taken, and where indices differ that of
-    /// `other`; an index that only this side has stays, also under another type, as in TensorFlow.
+    /// As a soft [`DeviceName::merge`], but where types differ that of `other` is taken, and where indices differ that of `other`.
+    /// An index that only this side has stays, also under another type, as in TensorFlow.
     ///
     /// # Errors
     /// INVALID_ARGUMENT, with `self` as it was, if jobs, replicas or tasks differ.

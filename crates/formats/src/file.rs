@@ -19,7 +19,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that `bytes` look like. Text is UTF-8 without control characters other than blanks; an encoded message of more
+    /// The format that `bytes` look like. Text is UTF-8 without control characters other than blanks. An encoded message of more
     /// than a few bytes nearly always has some, and readers here try the other form before they give up.
     pub fn of(bytes: &[u8]) -> Format {
         let control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x0b | 0x0c) || *byte == 0x7f;

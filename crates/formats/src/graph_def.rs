@@ -48,8 +48,8 @@ impl Message for GraphDef {
     }
 }
 
-/// Keeps the fields of a message whose struct has no room for unknown ones: they are carried by the message around it, as a
-/// second occurrence of the field, which every reader merges with the first. A message that is there but empty is kept that way.
+/// Keeps the fields of a message whose struct has no room for unknown ones. The message around it carries them, as a second
+/// occurrence of the field, which every reader merges with the first. A message that is there but empty is kept that way.
 fn carry_unknown(field: &Field<'_>, known: std::ops::RangeInclusive<u32>, carried: &mut Vec<u8>) -> Found<()> {
     let (mut unknown, fields) = (Vec::new(), field.message()?);
     let empty = fields.rest().is_empty();

@@ -1,5 +1,5 @@
-//! Files with bytes changed, cut, repeated and spliced: every reader answers with a value or an error, in bounded memory, and
-//! what it accepts it writes and reads again. `PLIMSOLL_MUTATIONS=100000` says how many per kind of file (2,000 without).
+//! Files with bytes changed, cut, repeated and spliced. Every reader answers with a value or an error, in bounded memory, and
+//! writes and reads accepted values again. `PLIMSOLL_MUTATIONS=100000` says how many per kind of file (2,000 without).
 
 use std::path::{Path, PathBuf};
 

@@ -66,8 +66,8 @@ impl Graph {
     /// Turns names into ids, fills in missing attributes and checks the graph (see `verify`).
     ///
     /// # Errors
-    /// INVALID_ARGUMENT naming the node: bad or repeated names, missing attributes, cycles; inputs that do not exist or are of the
-    /// wrong number or type; control inputs before data inputs.
+    /// INVALID_ARGUMENT naming the node. Bad or repeated names, missing attributes, cycles. Inputs that do not exist or are of the
+    /// wrong number or type. Control inputs before data inputs.
     pub fn resolve(def: GraphDef, ops: &OpTable) -> Result<Graph> {
         let mut by_name = HashMap::with_capacity(def.nodes.len());
         for (index, node) in def.nodes.iter().enumerate() {

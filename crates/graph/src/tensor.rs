@@ -313,8 +313,8 @@ impl HostTensor {
         self.dense()?.as_slice().map(<[T]>::to_vec)
     }
 
-    /// The elements of an integer tensor (int32, int64, uint8) as int64, for rules that shapes depend on; none for other types
-    /// and for tensors too large to be a shape.
+    /// The elements of an integer tensor (int32, int64, uint8) as int64, for rules that shapes depend on. None for other types and
+    /// for tensors too large to be a shape.
     pub fn to_i64s(&self) -> Option<Vec<i64>> {
         const MAX_ELEMENTS: u64 = 1 << 16;
         if self.elements() > MAX_ELEMENTS {

@@ -70,8 +70,8 @@ impl CpuKernels {
             let mut scratch = AlignedBytes::zeroed(prepared.scratch as usize);
             let mut worker = AlignedBytes::zeroed(prepared.per_worker as usize);
             let args = Args { pointers: &pointers, scratch: scratch.as_mut_ptr(), worker: worker.as_mut_ptr() };
-            // SAFETY: every buffer is its own, 64-byte aligned and as long as the caller says the request has it; one thread runs
-            // all pieces; the processor has the instruction set.
+            // SAFETY: every buffer is its own, 64-byte aligned and as long as the caller says the request has it. One thread runs
+            // all pieces. The processor has the instruction set.
             unsafe { prepared.kernel.run(0..prepared.chunks, &args) }.map_err(|fault| {
                 debug_assert!(request.can_fail(), "{request:?} failed: {fault:?}");
                 fault.to_error()

@@ -96,8 +96,8 @@ pub fn run_pieces(
     for call in calls {
         worker.bytes_mut().fill(POISON);
         let args = Args { pointers: &pointers, scratch: scratch.pointer(), worker: worker.pointer() };
-        // SAFETY: every argument has the bytes that the caller of this test support gave for it, at a 64-byte boundary; the
-        // scratch areas have the sizes that were asked for; nothing else uses them meanwhile.
+        // SAFETY: every argument has the bytes that the caller of this test support gave for it, at a 64-byte boundary. The scratch
+        // areas have the sizes that were asked for. Nothing else uses them meanwhile.
         unsafe { prepared.kernel.run(call.clone(), &args)? };
     }
     for (number, (buffer, bytes)) in ins.iter_mut().zip(inputs).enumerate() {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Where a byte lies in the memory of some device. Only the code of the device whose memory it is knows how to reach it: on a
-/// processor it is an address of this process, on a card a number that means nothing to the processor.
+/// Where a byte lies in the memory of some device. Only the code of the device whose memory it is knows how to reach it. On a
+/// processor it is an address of this process, on a card a number without meaning to the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(*mut u8);
 

@@ -21,8 +21,8 @@ const NAME: &CStr = c"plimsoll-sealed";
 
 /// Bytes of a sealed file in memory, mapped read-only. Its descriptor can be sent to other processes, which map the same pages.
 ///
-/// The kernel refuses every write to a sealed file, through whatever descriptor or mapping, in whatever process: that is what
-/// makes it sound to see shared memory as a slice.
+/// The kernel refuses every write to a sealed file, through any descriptor or mapping, in any process. So it is sound to see shared
+/// memory as a slice.
 pub struct Sealed {
     file: Option<File>,
     start: NonNull<u8>,

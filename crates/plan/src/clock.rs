@@ -37,7 +37,7 @@ impl Plan {
     /// run or passed over. The same plan and answers give the same times on every machine, at any load.
     ///
     /// A queue takes its commands in order. Each starts when its waits are over and its part of the machine is free. Of several
-    /// that could start, the one that could start first does; where that is the same time, that of the logical device with the
+    /// that could start, the one that could start first does. Where that is the same time, that of the logical device with the
     /// higher priority (the smaller number).
     pub fn on_the_clock(&self, devices: &[DeviceSpec], ran: impl Fn(usize, usize) -> bool) -> Timeline {
         let queues = self.queues();

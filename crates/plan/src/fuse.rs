@@ -127,8 +127,8 @@ fn candidate(
                     return None;
                 }
                 let whole = |view: &View| !producer.outputs.contains(&view.value) || is_whole(view, shape);
-                // A variable that the anchor is computed from cannot be written while it is read; and where elements lie in results
-                // for a while, none can, since operands may be read there.
+                // A variable that the anchor is computed from cannot be written while it is read. Where elements lie in results for
+                // a while, no variable can, since operands may be read there.
                 let reads = |home: Home| producer.inputs[..Anchor::INPUTS].iter().any(|view| lir.values[view.value].home == home);
                 let homes = consumer.outputs.iter().map(|output| lir.values[*output].home);
                 let mut written = homes.filter(|home| matches!(home, Home::Variable(_)));

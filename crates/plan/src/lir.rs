@@ -1,7 +1,7 @@
 //! The form between the graph and the queues: values with a home, and works that read and define them.
 //!
-//! Every value is defined once. A variable has a value for each of its versions, all with the same home: version 0 is what
-//! it holds when the run starts, and every write defines the next.
+//! Every value is defined once. A variable has a value for each of its versions, all with the same home. Version 0 is its value
+//! when the run starts, and every write defines the next.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

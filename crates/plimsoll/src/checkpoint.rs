@@ -106,8 +106,8 @@ pub fn remove(prefix: &Path) -> Result<()> {
 /// The state of a random generator is restored where a callable that uses it was prepared before, so prepare callables first.
 ///
 /// # Errors
-/// NOT_FOUND where there is no checkpoint, or none of its entries is a variable of the graph; INVALID_ARGUMENT where types or
-/// shapes differ; DATA_LOSS where it is damaged; RESOURCE_EXHAUSTED where the line has no room for the variables.
+/// NOT_FOUND where there is no checkpoint, or none of its entries is a variable of the graph. INVALID_ARGUMENT where types or
+/// shapes differ. DATA_LOSS where it is damaged. RESOURCE_EXHAUSTED where the line has no room for the variables.
 pub fn restore(session: &Session, checkpoint: &Path) -> Result<Restored> {
     let reader = BundleReader::open(find(checkpoint)?)?;
     let stored: Vec<String> = session.variables().into_iter().map(|variable| variable.name).collect();

@@ -23,8 +23,8 @@ pub enum Model {
 /// Reads a GraphDef (`.pb`, `.pbtxt`) or a SavedModel folder.
 ///
 /// # Errors
-/// NOT_FOUND where nothing is there; INVALID_ARGUMENT for files of other kinds (`.keras`, `.h5`, `.onnx`, `.tflite`), with
-/// the line that exports them; otherwise what is wrong with the file, and where.
+/// NOT_FOUND where nothing is there. INVALID_ARGUMENT for files of other kinds (`.keras`, `.h5`, `.onnx`, `.tflite`), with the line
+/// that exports them. Otherwise the flaw of the file, and its place.
 pub fn read(path: &Path) -> Result<Model> {
     if path.is_dir() {
         return read_saved_model(path).map(|model| Model::SavedModel(Box::new(model)));
@@ -128,7 +128,7 @@ pub use plimsoll_base::file_error;
 /// The bytes of a file that the command line names, or of an anonymous pipe (`<(…)`).
 ///
 /// # Errors
-/// The system's error, with its status code and the path; INVALID_ARGUMENT for a named pipe, a device, or more than 2 GiB;
+/// The system's error, with its status code and the path. INVALID_ARGUMENT for a named pipe, a device, or more than 2 GiB.
 /// RESOURCE_EXHAUSTED where this machine has less memory.
 pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     plimsoll_base::read_input(path).map_err(|error| file_error(path, &error))

@@ -1,4 +1,4 @@
-//! The thread that gives back what sessions keep when they have not run for a while: one for all sessions of a
+//! The thread that gives back memory that sessions keep when they have not run for a while. There is one for all sessions of a
 //! [`crate::Devices`], made when the first asks for it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};

@@ -2,8 +2,8 @@
 
 use plimsoll::{Bytes, DeviceSpec, Error, Footprint, Need, Plan, Result};
 
-/// The peaks of a training: of its initializer, its steps and its evaluations, which run one after the other and of which
-/// only one has memory beside the variables.
+/// The peaks of a training: of its initializer, its steps and its evaluations. They run one after the other, and only one has
+/// memory beside the variables.
 #[derive(Clone, Debug)]
 pub struct Promise {
     specs: Vec<DeviceSpec>,

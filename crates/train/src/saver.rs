@@ -22,7 +22,7 @@ pub enum Every {
 }
 
 /// Writes the checkpoints of one training into a folder. A checkpoint is complete before it has its name, and has its name before
-/// the file `checkpoint` says that it is the latest: whenever the process ends, the latest one is whole.
+/// the file `checkpoint` says that it is the latest. Whenever the process ends, the latest one is whole.
 #[derive(Debug)]
 pub struct Saver {
     folder: PathBuf,

@@ -281,8 +281,8 @@ impl Trainer {
         Ok(last)
     }
 
-    /// Takes a step, and says what ran when on which device: its run, or where each tower takes steps of its own, the runs of one
-    /// tower's step, with what each is.
+    /// Takes a step, and says what ran when on which device. That is its run, or where each tower takes steps of its own, the runs
+    /// of one tower's step, each with its name.
     ///
     /// # Errors
     /// The errors of running the graph.

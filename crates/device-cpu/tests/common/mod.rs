@@ -172,8 +172,8 @@ impl Loaded {
     }
 }
 
-/// Queues that wait for each other in both directions: queue `q` in round `r` reads the last cells of all queues and writes
-/// its own for the next round; every third command has many pieces.
+/// Queues that wait for each other in both directions. Queue `q` in round `r` reads the last cells of all queues and writes its own
+/// for the next round. Every third command has many pieces.
 pub fn woven(queues: u32, rounds: u32, turns: u32, inside: &Arc<Inside>) -> (Vec<Program>, usize) {
     const PIECES: u32 = 8;
     let cell = |queue: u32, round: u32| (round * queues + queue) * PIECES;

@@ -7,9 +7,9 @@ use super::PhysicalDevice;
 use crate::Environment;
 
 impl PhysicalDevice {
-    /// The ledger of these cards, a whole set in its order: every process of this user that names the same set of simulated cards,
-    /// however it is written, gets the same one; real cards of a machine, of one kind or another, are all in one. Its cards have
-    /// the numbers that they have here.
+    /// The ledger of these cards, a whole set in its order. Every process of this user that names the same set of simulated cards,
+    /// in any spelling, gets the same one. Real cards of a machine, of one kind or another, are all in one. Its cards have the
+    /// numbers that they have here.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for no cards; otherwise as [`Machine::open`].

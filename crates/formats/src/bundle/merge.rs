@@ -12,8 +12,8 @@ use super::{BundleEntryProto, BundleHeaderProto, data_path, index_path, io_error
 use crate::message::{decode, encode};
 use crate::wire::Reader;
 
-/// Makes one checkpoint of several: data files are renamed to shards of `destination`, in the order in which tensors name
-/// them; one index is written and the old ones are deleted.
+/// Makes one checkpoint of several. Data files are renamed to shards of `destination`, in the order in which tensors name them. One
+/// index is written and the old ones are deleted.
 ///
 /// # Errors
 /// INVALID_ARGUMENT where there is nothing to merge, where the checkpoints were not written alike, or where two hold the same whole

@@ -86,8 +86,8 @@ fn with_suffix(prefix: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Puts `bytes` where the file `path` is, or is not yet: whenever the process or the machine ends, either the old or the new bytes
-/// are there as a whole.
+/// Puts `bytes` into the file `path`, which may exist already. Whenever the process or the machine ends, either the old or the new
+/// bytes are there as a whole.
 ///
 /// # Errors
 /// The file system's error.

@@ -99,8 +99,8 @@ impl BundleReader {
     /// Reads a tensor. One that was saved in slices is put together.
     ///
     /// # Errors
-    /// NOT_FOUND where there is none of that name or its data file is missing; DATA_LOSS where bytes are missing or differ
-    /// from their checksum; INVALID_ARGUMENT where slices do not cover it; UNIMPLEMENTED for resources and variants.
+    /// NOT_FOUND where there is none of that name or its data file is missing. DATA_LOSS where bytes are missing or differ from
+    /// their checksum. INVALID_ARGUMENT where slices do not cover it. UNIMPLEMENTED for resources and variants.
     pub fn read(&self, name: &str) -> Result<HostTensor> {
         let Entry { data_type, shape } = self.entry(name)?;
         let entry = self.find(name)?;

@@ -86,8 +86,8 @@ impl std::fmt::Debug for Code {
     }
 }
 
-/// With `divide`, images may be divided into parts, whose number comes first. With a pooling, the gradient by the result is that
-/// of the pooling by its input, which is made while it is needed: that pays for kernels of one piece for each part.
+/// With `divide`, images may be divided into parts, whose number comes first. With a pooling, the gradient by the result is that of
+/// the pooling by its input, made as it is needed. That pays for kernels of one piece for each part.
 pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool, unpool: Option<&PoolSpec>) -> Result<(u64, Prepared)> {
     let code = code(isa);
     let [z, y, x] = spec.sides();

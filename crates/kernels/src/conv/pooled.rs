@@ -76,8 +76,8 @@ impl CpuKernel for Pooled {
             pointers[self.operands] = result;
             let inner = Args { pointers: &pointers[..self.operands + 1], scratch: args.scratch, worker: args.worker };
             let positions = self.has_positions.then(|| args.pointers[self.operands + 1]);
-            // SAFETY: the piece's images fit in the worker's scratch behind the convolution's own; they are made before they are
-            // pooled; the pooling's results of these images are written by this piece only.
+            // SAFETY: the piece's images fit in the worker's scratch behind the convolution's own. They are made before they are
+            // pooled. The pooling's results of these images are written by this piece only.
             unsafe {
                 self.conv.run(chunk..chunk + 1, &inner)?;
                 self.pool.run(images, result.cast(), args.pointers[self.operands].cast(), positions);

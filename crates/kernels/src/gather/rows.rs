@@ -55,7 +55,7 @@ pub fn unsorted_segment(
 ///
 /// # Errors
 /// INVALID_ARGUMENT for a scalar variable; UNIMPLEMENTED for other types. At run time a fault for an index outside,
-/// "indices[position] is not in [0, limit)", and INVALID_ARGUMENT where an integer is divided by 0; the variable is then as before.
+/// "indices[position] is not in [0, limit)", and INVALID_ARGUMENT where an integer is divided by 0. The variable is then as before.
 pub fn scatter(
     op: ScatterOp,
     data_type: DataType,

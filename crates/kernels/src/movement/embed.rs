@@ -152,8 +152,8 @@ impl<T: Bits> CpuKernel for Embed<T> {
             Some(bytes) => (bytes.as_ptr(), 1),
             None => (args.pointers[1].cast_const(), 2),
         };
-        // SAFETY: the value has the bytes of a `T`, checked where it is a constant and the contract where it is an input;
-        // the last argument holds the output, of which pieces write different elements.
+        // SAFETY: the value has the bytes of a `T`, checked where it is a constant and the contract where it is an input. The last
+        // argument holds the output, of which pieces write different elements.
         let (value, mut output) = unsafe { (value.cast::<T>().read_unaligned(), args.output::<T>(output, elements.clone())) };
         let block = args.pointers[0].cast::<T>().cast_const();
         let mut index = [0; MOST_DIMS];

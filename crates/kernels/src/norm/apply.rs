@@ -57,8 +57,8 @@ impl Kernel {
 
     unsafe fn forward(&self, chunks: Range<u32>, args: &Args<'_>, mut lines: Lines<'_>, reserve_3: bool) {
         let (channels, x) = (self.channels(), usize::from(self.statistics == Statistics::Batch));
-        // SAFETY: the arguments have a number of each channel, but for given statistics that do not count, and these are not
-        // looked at; outputs of channels are written with the first piece, and read by none.
+        // SAFETY: the arguments have a number of each channel, but for given statistics that do not count, and these are not looked
+        // at. Outputs of channels are written with the first piece, and read by none.
         unsafe {
             let input = |index: usize| args.input::<f32>(x + index, channels);
             match self.statistics {

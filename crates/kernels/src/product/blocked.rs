@@ -205,7 +205,7 @@ fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
     let least = if pack_b && m > TALL { PACKED_PIECE } else { PIECE };
     let wanted = if total < WHOLE { 1 } else { ((total / (total / 64.0).clamp(least, PACKED_PIECE)) as usize).max(2) };
     // A thread gets pieces that follow each other. Where B is much larger than C, or than the cache, threads had better read
-    // different columns of it; else each had better stay in its own rows of A and C.
+    // different columns of it. Elsewhere each had better stay in its own rows of A and C.
     let by_strips = k > 2 * m || k.saturating_mul(n) > LARGE;
     let strips = if wanted == 1 || n < STRIP || !by_strips { 1 } else { (2 * (n / (4 * STRIP)).max(1)).min(wanted) };
     // Pieces of a few rows read B too often; a copy of B should serve many.
@@ -261,8 +261,8 @@ impl Blocked {
         let Sides { n, a, b, .. } = self.sides;
         let a_matrix = args.pointers[a.0].cast::<f32>().cast_const().wrapping_add(matrix * a.3);
         let b_matrix = args.pointers[b.0].cast::<f32>().cast_const().wrapping_add(matrix * b.2);
-        // SAFETY: the worker's scratch has been asked for with these places; the arguments have the elements that the
-        // shapes say; a piece of C is written by this call only.
+        // SAFETY: the worker's scratch has been asked for with these places. The arguments have the elements that the shapes say. A
+        // piece of C is written by this call only.
         unsafe {
             let Some(program) = &self.epilogue else {
                 let c = args.pointers[2].cast::<f32>().add((matrix * self.sides.m + rows.start) * n + columns.start);

@@ -1,9 +1,9 @@
 //! Random numbers, the same that TensorFlow's kernels for processors give for the same seeds.
 //!
-//! The generator is Philox 4x32-10, which gives a block of four 32-bit numbers for any counter. Group `g` of an output (4
-//! elements, or 2 of 8 bytes) is made of block `g` after the start; a truncated normal's group, which takes as many blocks
-//! as it needs, starts at block `g * 256` (`g * 128` for double). A stateful operation starts where its last execution left
-//! off, each execution setting aside 256 blocks for every element.
+//! The generator is Philox 4x32-10, which gives a block of four 32-bit numbers for any counter. Group `g` of an output (4 elements,
+//! or 2 of 8 bytes) is made of block `g` after the start. A truncated normal's group, which takes as many blocks as it needs,
+//! starts at block `g * 256` (`g * 128` for double). A stateful operation starts where its last execution left off, each execution
+//! setting aside 256 blocks for every element.
 //!
 //! Uniform numbers and integers are the same bits as TensorFlow's. Normal ones are within two units in the last place, since they
 //! depend on the platform's logarithm, sine and cosine.

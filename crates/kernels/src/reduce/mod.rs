@@ -1,8 +1,8 @@
 //! Reductions: sums and their kin over any axes, running sums, the place of the largest value, and whether a target is among
 //! the top k.
 //!
-//! The order in which elements are combined depends on the shape alone: in blocks and pairwise, so that rounding errors grow
-//! with the logarithm of the length (rows) or slowly (columns).
+//! The order in which elements are combined depends on the shape alone: in blocks and pairwise. So rounding errors grow with the
+//! logarithm of the length (rows) or slowly (columns).
 
 mod arg;
 mod columns;

@@ -2,7 +2,7 @@
 //!
 //! A device that runs behind the host counts what it is given ([`TimingCounter`]). A chunk that is given back gets the next count
 //! as its age. It is merged with nothing until the *safe frontier*, the last count known to be over, has passed it. A request with
-//! a frontier of its own takes only chunks that are old enough; one without takes any, since what it is for runs after what used
+//! a frontier of its own takes only chunks that are old enough. One without takes any, since what it is for runs after what used
 //! the chunk.
 
 use std::collections::BTreeSet;

@@ -178,7 +178,7 @@ impl Ledger {
         self.ring();
     }
 
-    /// To be woken when something is given back in this ledger; not by what others give back on a card that stands behind it,
+    /// A listener for bytes given back in this ledger. It does not hear what others give back on a card that stands behind it,
     /// which waits itself where it was told to ([`Upstream::waiting`]).
     pub(crate) fn listen(&self) -> Listener<'_> {
         self.room.listen()

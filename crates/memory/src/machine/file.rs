@@ -205,8 +205,8 @@ impl Inner {
         Ok(transaction)
     }
 
-    /// The process that was in a transaction last, if it is there and may have the file open: else it has another number here, and
-    /// this is the number of another one. Where users share a lock, the one that the kernel says has it.
+    /// The process that was in a transaction last, if it is there and may have the file open. Else it has another number here, and
+    /// this is the number of another process. Where users share a lock, the one that the kernel says has it.
     pub(super) fn locked_by(&self) -> Option<u32> {
         if let Some(shared) = &self.shared {
             return shared.locked_by();

@@ -159,8 +159,8 @@ impl fmt::Display for Full {
 }
 
 impl From<Full> for Error {
-    /// RESOURCE_EXHAUSTED (DEADLINE_EXCEEDED after waiting, ABORTED in a deadlock, CANCELLED if the caller ended it), with the
-    /// card, bytes asked and free, the holders of the rest, and a remedy.
+    /// RESOURCE_EXHAUSTED; DEADLINE_EXCEEDED after waiting, ABORTED in a deadlock, CANCELLED if the caller ended it. With the card,
+    /// bytes asked and free, the holders of the rest, and a remedy.
     fn from(full: Full) -> Error {
         use plimsoll_base::Code;
         let (code, remedy) = match full.why {

@@ -1,7 +1,7 @@
 //! The file by which programs share a member's slot.
 //!
 //! Programs do not inherit the ledger. They inherit an empty file of the lease alone, open for reading. As long as one of them has
-//! it the kernel keeps a lock on it, and that is the lease; nothing can be changed with it but to let go of the lease. The file is
+//! it the kernel keeps a lock on it, and that is the lease. Nothing can be changed with it but to let go of the lease. The file is
 //! the user's (mode 0600), so a program of another user cannot open it again either.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};

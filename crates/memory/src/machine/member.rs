@@ -20,9 +20,9 @@ use super::{Denied, Full, Guarantee, History, Identity, LastUse, Machine, Obstac
 /// A place in the ledger of a machine. Its reserved bytes are its own until it gives them back, is dropped, or ends with the last
 /// process that has inherited it.
 ///
-/// Every member stands for itself: two of one process are to each other what two of different processes are. A process that
-/// was forked without starting another program has its parent's handle and so keeps the place alive, but cannot use it; a
-/// program that is started gets a handle only where [`Member::inherit`] says so, and nothing can be changed with that one.
+/// Every member stands for itself: two of one process are to each other what two of different processes are. A process that was
+/// forked without starting another program has its parent's handle and so keeps the place alive, but cannot use it. A program that
+/// is started gets a handle only where [`Member::inherit`] says so, and nothing can be changed with that one.
 #[derive(Debug)]
 pub struct Member {
     pub(super) inner: Arc<Inner>,
@@ -269,8 +269,8 @@ impl Member {
         }
     }
 
-    /// Lets the program that `command` starts, and all that it starts, share this place: it lasts until the last of them has ended,
-    /// unless this member is dropped before; see [`Member::detach`]. A program that closes handles that it does not know gives up
+    /// Lets the program that `command` starts, and all that it starts, share this place. It lasts until the last of them has ended,
+    /// unless this member is dropped before. See [`Member::detach`]. A program that closes handles that it does not know gives up
     /// its part in the place. It inherits no handle of the ledger: its handle proves the place and changes nothing.
     ///
     /// # Errors

@@ -5,8 +5,8 @@
 //! lock back when the last process that has the description ends, however it ends. A record in a slot without a lock does not
 //! exist. So there is nothing to clean up, nothing can leak, and a process id is only ever shown.
 //!
-//! **Leases.** Programs that share a slot do not get the ledger: they inherit an empty file of the lease's own, open for reading,
-//! whose lock keeps the slot in use as the member's does ([`lease`]).
+//! **Leases.** Programs that share a slot do not get the ledger. They inherit an empty file of the lease's own, open for reading;
+//! its lock keeps the slot in use as the member's does ([`lease`]).
 //!
 //! **The mark.** All members lock one more range, whose numbers say which ledger it is. The kernel's list of locks shows it
 //! whatever becomes of the files ([`mark`]). A process that finds no ledger, or another one than was there, looks for members first,

@@ -44,8 +44,8 @@ impl Member {
 }
 
 impl Machine {
-    /// The ledger inside of the place that a token names, with the same cards as large as what is held of each; none where the
-    /// token is about other cards.
+    /// The ledger inside of the place that a token names, with the same cards each as large as the held part. None where the token
+    /// is about other cards.
     ///
     /// # Errors
     /// FAILED_PRECONDITION where that place has no member any more; otherwise where the ledger cannot be used.

@@ -1,7 +1,7 @@
 //! The record in a slot.
 //!
 //! A slot is one page. Its first [`LAST_USE_AT`] bytes are the record (checksum, length, fields, little-endian), written in
-//! transactions; the rest the member writes whenever it likes: four words, its history, and for each card used and peak.
+//! transactions. The rest the member writes whenever it likes: four words, its history, and for each card used and peak.
 //!
 //! Versions differ in what stands behind the cards of a record: a reader ignores what it does not know there.
 

@@ -24,9 +24,10 @@ pub struct StateDir {
 const REMEDY: &str = "set PLIMSOLL_STATE_DIR to a folder on a local disk that is yours alone";
 
 impl StateDir {
-    /// `$PLIMSOLL_STATE_DIR`; else the user's part of the machine's folder, which `plimsoll setup` made: `$PLIMSOLL_MACHINE_DIR`
-    /// (empty for none) or [`MACHINE_DIR`], if the user is in its group; else `plimsoll` in `$XDG_RUNTIME_DIR`, where that is a folder of this user (after `su` and `sudo -E` it
-    /// is another one's); else `/tmp/plimsoll-<uid>`. Made (mode 0700) where it is missing.
+    /// `$PLIMSOLL_STATE_DIR`. Else the user's part of the machine's folder, which `plimsoll setup` made: `$PLIMSOLL_MACHINE_DIR`
+    /// (empty for none) or [`MACHINE_DIR`], if the user is in its group. Else `plimsoll` in `$XDG_RUNTIME_DIR`, where that is a
+    /// folder of this user (after `su` and `sudo -E` it is another one's). Else `/tmp/plimsoll-<uid>`. Made (mode 0700) where it is
+    /// missing.
     ///
     /// # Errors
     /// As [`StateDir::open`] and [`StateDir::shared`]; NOT_FOUND where `$PLIMSOLL_MACHINE_DIR` is not there.
@@ -182,8 +183,8 @@ fn named(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The owner of the folder around a path, where that is another user in whose folder nothing is to be made: neither this one nor
-/// root, and not a folder in which all may make their own, as /tmp.
+/// The owner of the folder around a path, where that is another user in whose folder nothing is to be made. That is neither this
+/// user nor root, and not a folder in which all may make their own, as /tmp.
 fn owner_around(path: &Path) -> Option<u32> {
     let around = fs::metadata(path.parent()?).ok()?;
     let is_for_all = around.mode() & 0o1002 == 0o1002;

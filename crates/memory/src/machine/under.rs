@@ -1,5 +1,5 @@
-//! A lease as a library finds it that knows nothing of the machine but the lease's name: cards by the keys that it comes across,
-//! requests that are granted or refused at once, and what came of them.
+//! A lease for a library that knows nothing of the machine but the lease's name. It has cards by the keys that it comes across,
+//! requests that are granted or refused at once, and their results.
 
 use std::os::unix::fs::FileExt;
 
@@ -19,7 +19,7 @@ const MOST_AT: u64 = REFUSED_AT + 8 * super::MAX_CARDS as u64;
 
 impl Machine {
     /// The ledger inside of a lease: the value of PLIMSOLL_LEASE, one token for each lease inside of another. Its cards are those
-    /// of the lease, in the order in which its holder knows them, as large as what it has of them; their keys are not known (see
+    /// of the lease, in its holder's order, as large as the lease's part of them. Their keys are not known (see
     /// [`Machine::card_with_key`]).
     ///
     /// # Errors

@@ -76,7 +76,7 @@ impl GraphBuilder {
     }
 
     /// The attributes `seed` and `seed2` of a random operation made here, by TensorFlow's rule: the graph's seed and the
-    /// operation's, where the number of nodes so far stands in for an operation's; both 0 where there is no seed at all.
+    /// operation's. The number of nodes so far stands in for an operation's seed; both are 0 where there is no seed at all.
     pub fn seeds(&self, own: Option<i64>) -> (i64, i64) {
         let seeds = match (self.seed, own) {
             (None, None) => return (0, 0),

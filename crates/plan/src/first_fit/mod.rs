@@ -2,8 +2,8 @@
 //!
 //! Devices are tried in order, cards before processors. The first on which the whole model fits gets it. A model that fits on no
 //! device is cut along its nodes in topological order. The first device gets as many of them as fit there, the second as many of
-//! the rest, and so on. A node stays where the placer puts it whatever comes first: by an explicit request, or because only one
-//! kind of device has a kernel for it; nodes that must be together stay together.
+//! the rest, and so on. A node stays where the placer puts it in every attempt: by an explicit request, or because only one kind of
+//! device has a kernel for it. Nodes that must be together stay together.
 //!
 //! The comparison is exact: the peak of every run's plan, to the byte, with the line less the bytes of others.
 

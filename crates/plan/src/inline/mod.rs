@@ -1,8 +1,8 @@
 //! Calls of functions become the functions' bodies, If becomes Switch and Merge around its branches' bodies.
 //!
-//! A call's node stays under its name, as an IdentityN of the results that waits for what the function must run: it can be
-//! fetched and targeted as before. Nodes of the body are named `call/node`; those of an If `if/If/then/node`. Where the name of a
-//! call is very long, or calls lie very deep in each other, `call` is a shorter name.
+//! A call's node stays under its name, so that it can be fetched and targeted as before. It is an IdentityN of the results that
+//! waits for what the function must run. Nodes of the body are named `call/node`; those of an If `if/If/then/node`. Where the name
+//! of a call is very long, or calls lie very deep in each other, `call` is a shorter name.
 //!
 //! Nothing here recurses: calls wait in a queue, and a body is made when its call's turn comes. [`size`] has counted before what
 //! comes of it.
@@ -272,7 +272,7 @@ impl<'a> Inliner<'a> {
     }
 
     /// The label outside, for a label of a body. In the body of a call it is a node of it, an argument, or a name for a group of
-    /// its nodes; a branch of a condition may also name what is around the condition.
+    /// its nodes. A branch of a condition may also name what is around the condition.
     fn label(&self, label: &str, scope: ScopeId) -> String {
         let mut here = Some(scope);
         while let Some(id) = here {

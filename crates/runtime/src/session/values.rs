@@ -50,7 +50,7 @@ impl Session {
     /// The value of the variable (or the operation's state) of that name.
     ///
     /// # Errors
-    /// NOT_FOUND where none of that name has storage or a value in files; FAILED_PRECONDITION where nothing was assigned to it;
+    /// NOT_FOUND where none of that name has storage or a value in files. FAILED_PRECONDITION where nothing was assigned to it.
     /// RESOURCE_EXHAUSTED where the line has no room for one in files.
     pub fn read_variable(&self, name: &str) -> Result<HostTensor> {
         if self.0.stored.is_some() {

@@ -66,8 +66,8 @@ pub fn measure(cards: &Cards, python: &OsStr) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-/// Starts the program under a lease of one card, and compares what its allocator has with what the driver says; the inner error is why
-/// that cannot be done.
+/// Starts the program under a lease of one card, and compares the bytes of its allocator with those of the driver. The inner error
+/// is the reason why that cannot be done.
 fn take(lease: &mut Lease, python: &OsStr, framework: &str) -> Result<std::result::Result<Bytes, String>> {
     let mut command = Command::new(python);
     // The folder that it is started in has no part in it, and the hook would change what is measured.

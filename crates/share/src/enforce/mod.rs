@@ -1,9 +1,9 @@
 //! The line for programs that are not ours: a ladder of means by which a program is held to its lease.
 //!
-//! [`Found`] says what there is on this machine for a program ([`Places::look`]); [`choose`] is a pure function of it that picks the
-//! best rung, with the reason why each higher one is not possible; [`arm`] makes it so for a command that is about to start.
-//! The rung stands in the lease's record. Rungs add up: a program that the shim holds is also told its share by its framework's settings, and is watched. The word names the
-//! strongest.
+//! [`Found`] is the state of this machine for a program ([`Places::look`]). [`choose`] is a pure function of it that picks the best
+//! rung, with the reason why each higher one is not possible. [`arm`] makes it so for a command that is about to start. The rung
+//! stands in the lease's record. Rungs add up: a program that the shim holds is also told its share by its framework's settings,
+//! and is watched. The word names the strongest.
 
 mod arm;
 mod choose;

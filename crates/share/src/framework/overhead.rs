@@ -22,9 +22,9 @@ impl Overheads {
     /// The file in the user's state folder that replaces the stated ones.
     pub const FILE: &str = "framework-overheads";
 
-    /// Those that were measured with this driver, and the stated ones for the rest. Each line of `measured` is a driver's version, a
-    /// framework (`pytorch`, `tensorflow`, `jax`) and a number of bytes; the last line for a framework counts, and other lines are
-    /// passed over.
+    /// Those that were measured with this driver, and the stated ones for the rest. Each line of `measured` is a driver's version,
+    /// a framework (`pytorch`, `tensorflow`, `jax`) and a number of bytes. The last line for a framework counts, and other lines
+    /// are passed over.
     pub fn measured(measured: &str, driver: &str) -> Overheads {
         let mut out = Overheads::STATED;
         for line in measured.lines() {

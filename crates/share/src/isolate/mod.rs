@@ -88,9 +88,9 @@ impl Workers {
         self
     }
 
-    /// How much more memory of its own than at its start a pool's worker may keep after a call (32 MiB unless told); one that
-    /// keeps more is replaced, after every call where functions keep something on purpose: say here how much that is. The symbols
-    /// that a trace is resolved with count too: a worker of a program with debug information is replaced after its first panic.
+    /// How much more memory of its own than at its start a pool's worker may keep after a call (32 MiB unless told). One that keeps
+    /// more is replaced, after every call where functions keep something on purpose: say here how much that is. The symbols that a
+    /// trace is resolved with count too: a worker of a program with debug information is replaced after its first panic.
     #[must_use]
     pub fn keep(mut self, bytes: Bytes) -> Workers {
         self.settings.keep = bytes;

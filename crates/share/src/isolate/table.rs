@@ -98,8 +98,8 @@ impl Functions {
         self
     }
 
-    /// Goes on in the program, with what starts workers. In a worker it runs what it is told, and never returns: call it first in
-    /// `main`, since what stands before it happens in every worker too, and in its supervisor ([`crate::supervise`]).
+    /// Goes on in the program, with what starts workers. In a worker it runs calls, and never returns. Call it first in `main`:
+    /// code before it runs in every worker too, and in its supervisor ([`crate::supervise`]).
     #[must_use]
     pub fn begin(self) -> Workers {
         let _ = supervise::begin();

@@ -101,8 +101,8 @@ struct Job {
 /// started. The next sweep waits for processes that still write the output of a run, before it repeats that run.
 ///
 /// # Errors
-/// INVALID_ARGUMENT for a command that does not use a name; RESOURCE_EXHAUSTED where a lease could never be had; otherwise what stands
-/// in the way of the results or the ledger. Runs that go on are asked to end then, and after a while made to.
+/// INVALID_ARGUMENT for a command that does not use a name. RESOURCE_EXHAUSTED where a lease could never be had. Otherwise the
+/// obstacle to the results or the ledger. Runs that go on are asked to end then, and after a while made to.
 pub fn sweep(cards: &Cards, sweep: &Sweep, told: &mut dyn FnMut(Option<&Done>, Progress)) -> Result<Outcome> {
     let commands = sweep.points.iter().map(|point| space::command(&sweep.command, point)).collect::<Result<Vec<_>>>()?;
     let (results, earlier) = Results::open(&sweep.results)?;

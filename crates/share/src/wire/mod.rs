@@ -1,8 +1,8 @@
 //! Messages between a program and its workers: values as bytes, long ones as shared memory, packets over a socket.
 //!
-//! Both ends are the same executable, so the form needs no versions and no names: numbers have their size, little-endian,
-//! sequences their length before them. A run of bytes of [`LONG`] or more is not copied into the stream: it becomes a sealed
-//! file in memory of its own, whose descriptor goes with the packet.
+//! Both ends are the same executable, so the form needs no versions and no names: numbers have their size, little-endian, sequences
+//! their length before them. A run of bytes of [`LONG`] or more is not copied into the stream. It becomes a sealed file in memory
+//! of its own, whose descriptor goes with the packet.
 
 mod bulk;
 mod channel;

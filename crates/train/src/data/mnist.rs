@@ -35,8 +35,8 @@ pub fn data_set(folder: &Path, images: Images, seed: i64) -> Result<DataSet> {
 /// `[n, 784]` or `[n, 28, 28, 1]`, and `labels`, int32 `[n]`. The names may have a dot before `idx`.
 ///
 /// # Errors
-/// NOT_FOUND where a file is missing; INVALID_ARGUMENT where it is compressed; DATA_LOSS where it is no IDX file of that kind, or
-/// its length is not what its header says; the file system's error. Labels are looked at when they are read.
+/// NOT_FOUND where a file is missing. INVALID_ARGUMENT where it is compressed. DATA_LOSS where it is no IDX file of that kind, or
+/// its length is not what its header says. The file system's error. Labels are looked at when they are read.
 pub fn training(folder: &Path, images: Images) -> Result<Examples> {
     open(folder, "train", images)
 }

@@ -45,8 +45,8 @@ impl Component {
 
 /// Batches, one after the other, without end.
 ///
-/// Batches follow each other in one sequence of examples, so that two calls for 64 examples give what one call for 128
-/// gives: this is how towers share a batch.
+/// Batches follow each other in one sequence of examples, so that two calls for 64 examples give the same as one call for 128. So
+/// towers share a batch.
 pub trait BatchSource: Send {
     /// The components of an example.
     fn components(&self) -> &[Component];

@@ -1,4 +1,4 @@
-//! Placements as a table. Nodes of a name scope that share device and reason are one line; where that is still too long, so are
+//! Placements as a table. Nodes of a name scope that share device and reason are one line. Where that is still too long, so are
 //! scopes whose nodes do not, with how many are where.
 
 use std::collections::BTreeMap;

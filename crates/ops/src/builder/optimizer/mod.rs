@@ -1,7 +1,7 @@
 //! Optimizers: gradients become updates of variables, in TensorFlow 1's nodes.
 //!
-//! An optimizer makes its slots (a variable's momentum, say) when it first meets the variable, and uses them again: several
-//! `apply_gradients` of one optimizer, as asynchronous towers make them, share slots.
+//! An optimizer makes its slots (a variable's momentum, say) when it first meets the variable, and uses them again. So several
+//! `apply_gradients` of one optimizer share slots, as asynchronous towers need.
 
 mod adam;
 mod average;
