@@ -2,11 +2,11 @@
 //!
 //! The library is loaded at run time and never linked: a machine without a driver is an ordinary machine.
 //!
-//! **How computing will join.** This crate gets an `AddressSpace` (reserve: `cuMemAddressReserve`, `cuMemCreate`, `cuMemMap`, zeroed;
-//! decommit and drop unmap). Its regions write from pinned memory on the device's stream, and read after it. `Device` and `Executable`
-//! submit the commands on a stream, with an event for each wait and `Run::advance` from a host function; a guard is read on the card.
-//! Its library answers requests with variants of its own. Its test file is a `Rig` for `device::conformance`, and `runtime::cards`
-//! opens it where it opens simulated cards now.
+//! **How computing will join.** This crate gets an `AddressSpace` (reserve: `cuMemAddressReserve`, `cuMemCreate`, `cuMemMap`,
+//! zeroed; decommit and drop unmap). Its regions write from pinned memory on the device's stream, and read after it. `Device` and
+//! `Executable` submit the commands on a stream, with an event for each wait and `Run::advance` from a host function. A guard is
+//! read on the card. Its library answers requests with variants of its own. Its test file is a `Rig` for `device::conformance`, and
+//! `runtime::cards` opens it where it opens simulated cards now.
 
 mod nvml;
 

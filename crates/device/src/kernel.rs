@@ -109,8 +109,8 @@ impl Args<'_> {
     /// # Safety
     /// The argument holds `len` initialised elements of `T`, and no thread writes them while the slice lives.
     pub unsafe fn input<T>(&self, index: usize, len: usize) -> &[T] {
-        // SAFETY: the caller's promise; a dangling pointer is never stored for an empty argument (the planner gives the
-        // arena's base), and alignment is the contract of `CpuKernel::run`.
+        // SAFETY: the caller's promise. A dangling pointer is never stored for an empty argument (the planner gives the arena's
+        // base), and alignment is the contract of `CpuKernel::run`.
         unsafe { std::slice::from_raw_parts(self.pointers[index].cast::<T>(), len) }
     }
 

@@ -33,8 +33,8 @@ impl DeviceName {
         DeviceName { job: Some(job.into()), replica: Some(replica), task: Some(task), kind: Some(kind.into()), index: Some(index) }
     }
 
-    /// Parses the form with slashes, which is what a graph may hold: parts in any order, repeated or missing; the last one
-    /// counts and `*` clears its part. The empty text and `/` constrain nothing.
+    /// Parses the form with slashes, which is what a graph may hold: parts in any order, repeated or missing. The last one counts
+    /// and `*` clears its part. The empty text and `/` constrain nothing.
     ///
     /// # Errors
     /// INVALID_ARGUMENT where some of the text is no part of a name.

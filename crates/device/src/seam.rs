@@ -78,8 +78,8 @@ pub struct Usage {
 
 /// A program that a device has prepared.
 pub trait Executable: Send + Sync {
-    /// Starts the program for `run` and returns at once. The device advances its queue as commands finish, and fails the run
-    /// when one does not; where it computes on lent threads, that waits for [`Device::drive`]. The first submission of a run
-    /// may allocate; the next ones do not. A run that cannot be started fails.
+    /// Starts the program for `run` and returns at once. The device advances its queue as commands finish, and fails the run when
+    /// one does not. Where it computes on lent threads, that waits for [`Device::drive`]. The first submission of a run may
+    /// allocate; the next ones do not. A run that cannot be started fails.
     fn submit(&self, run: &Arc<Run>);
 }

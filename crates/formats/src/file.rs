@@ -30,8 +30,8 @@ impl Format {
 /// Reads a GraphDef, binary or text.
 ///
 /// # Errors
-/// DATA_LOSS where the bytes are no message, INVALID_ARGUMENT where text cannot be read or a value makes no sense; with the
-/// path of fields, the byte or line, and the node, as far as they are known.
+/// DATA_LOSS where the bytes are no message, INVALID_ARGUMENT where text cannot be read or a value makes no sense. With the path of
+/// fields, the byte or line, and the node, as far as they are known.
 pub fn read_graph_def(bytes: &[u8]) -> Result<GraphDef> {
     read("GraphDef", bytes)
 }

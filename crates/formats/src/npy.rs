@@ -98,7 +98,7 @@ fn broken(what: &str) -> Error {
 /// Reads an array. Big-endian numbers and Fortran order are converted.
 ///
 /// # Errors
-/// DATA_LOSS where the bytes are no `.npy` file or not as many as its header says; UNIMPLEMENTED for types that no tensor has
+/// DATA_LOSS where the bytes are no `.npy` file or not as many as its header says. UNIMPLEMENTED for types that no tensor has
 /// (text, objects, records).
 pub fn read(bytes: &[u8]) -> Result<HostTensor> {
     let layout = Layout::read(|buffer, offset| {

@@ -44,7 +44,7 @@ impl CpuKernel for Nothing {
     }
 }
 
-/// `CheckNumerics` and, where the fault names `signs`, `CheckNumericsV2`: the output is the input, bit for bit; a fault with
+/// `CheckNumerics` and, where the fault names `signs`, `CheckNumericsV2`: the output is the input, bit for bit. A fault with
 /// INVALID_ARGUMENT where an element is infinite or no number. Arguments: input, output, `elements` of each.
 ///
 /// # Errors

@@ -102,8 +102,8 @@ impl PlanFile {
     /// The plan, checked, with the elements of its constants: devices may be given it.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION where it was made for another graph or other devices; INVALID_ARGUMENT where it is not one that could have
-    /// been made for these: see [`crate::verify`].
+    /// FAILED_PRECONDITION where it was made for another graph or other devices. INVALID_ARGUMENT where it is not one that could
+    /// have been made for these: see [`crate::verify`].
     pub fn open(self, request: &OpenRequest<'_>) -> Result<(Signature, Plan)> {
         let OpenRequest { graph, registry, devices, libraries } = *request;
         if libraries.len() != devices.len() {

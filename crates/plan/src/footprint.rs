@@ -9,8 +9,8 @@ use plimsoll_graph::id::Id;
 use crate::need::{Need, Needs, sort};
 use crate::plan::{Certainty, DevicePlan, Holder, PeakParts, Plan, PlanVariable, VariableKind};
 
-/// The peaks of plans that one session runs one after the other. Variables stay from the first plan that touches them; other
-/// memory is there while its plan runs, and is given back where the next one needs it.
+/// The peaks of plans that one session runs one after the other. Variables stay from the first plan that touches them. Other memory
+/// is there while its plan runs, and is given back where the next one needs it.
 #[derive(Clone, Debug)]
 pub struct Footprint {
     specs: Vec<DeviceSpec>,

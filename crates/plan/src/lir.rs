@@ -73,8 +73,8 @@ pub(crate) enum Arg {
 pub(crate) enum WorkKind {
     /// The expression over every element of the shape. Operands are the inputs, results the outputs.
     Expr { expr: Expr, shape: Shape },
-    /// Computed from the first inputs. With an epilogue, the further inputs are its further operands and its results the outputs;
-    /// with a pooling, that follows, and its results are the outputs.
+    /// Computed from the first inputs. With an epilogue, the further inputs are its further operands and its results the outputs.
+    /// With a pooling, that follows, and its results are the outputs.
     Anchor { anchor: Anchor, epilogue: Option<Expr>, pooling: Option<Pooling> },
     /// A step of a request, with its arguments.
     Kernel { call: KernelCall, args: Vec<Arg> },

@@ -104,7 +104,7 @@ pub enum KernelRequest {
     Gather(Gather),
     /// Random numbers.
     Random(Random),
-    /// `CheckNumerics`, and `CheckNumericsV2` where the error names `signs`: the output is the input, bit for bit; a fault where an
+    /// `CheckNumerics`, and `CheckNumericsV2` where the error names `signs`: the output is the input, bit for bit. A fault where an
     /// element is infinite or no number. Arguments: input, output. Float or double.
     CheckNumerics {
         /// The element type.

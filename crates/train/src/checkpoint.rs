@@ -60,8 +60,8 @@ pub fn save(folder: &Path, session: &Session, copies: &[String], progress: &Prog
 /// ends in.
 ///
 /// # Errors
-/// NOT_FOUND where there is no checkpoint, or it lacks a variable; INVALID_ARGUMENT where a variable is of another type or
-/// shape there; DATA_LOSS where it is damaged.
+/// NOT_FOUND where there is no checkpoint, or it lacks a variable. INVALID_ARGUMENT where a variable is of another type or shape
+/// there. DATA_LOSS where it is damaged.
 pub fn restore(path: &Path, session: &Session, copies: &[String]) -> Result<Progress> {
     let prefix = plimsoll::checkpoint::find(path)?;
     let restored = plimsoll::checkpoint::restore_prepared(session, &prefix)?;

@@ -1,5 +1,5 @@
 //! Every recorded case, through the library: within tolerance of TensorFlow's values, and the same bits whatever the devices and
-//! the threads; with the memory that is promised and no byte more.
+//! the threads. With the memory that is promised and no byte more.
 
 #[path = "../../src/compare.rs"]
 #[allow(dead_code)]

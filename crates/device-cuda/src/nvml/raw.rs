@@ -1,5 +1,5 @@
-//! NVML as C has it: numbers, structures, functions. From `nvml.h` as the CUDA toolkit publishes it; functions are looked for
-//! under their newest name first, and one that a driver does not have is [`Trouble::Missing`].
+//! NVML as C has it: numbers, structures, functions. From `nvml.h` as the CUDA toolkit publishes it. Functions are looked for under
+//! their newest name first, and one that a driver does not have is [`Trouble::Missing`].
 
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::fmt;

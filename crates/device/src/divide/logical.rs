@@ -154,7 +154,7 @@ impl LogicalDevice {
     }
 
     /// The size of the first region that its allocator takes: 2 MiB with growth, else the whole limit, both rounded up to 256
-    /// bytes; none without a limit.
+    /// bytes. None without a limit.
     pub fn first_region(&self) -> Option<Bytes> {
         let first = if self.allocator.growth { Bytes(2 << 20) } else { Bytes(u64::MAX) };
         self.memory_limit.map(|limit| limit.min(first).round_up(256))

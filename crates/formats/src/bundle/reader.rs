@@ -149,7 +149,7 @@ impl BundleReader {
         read.map_err(|error| error.context(format!("'{name}'")))
     }
 
-    /// The keys of variables in a checkpoint of TensorFlow 2, by the names that TensorFlow 1 would give them; a name of several
+    /// The keys of variables in a checkpoint of TensorFlow 2, by the names that TensorFlow 1 would give them. A name of several
     /// variables is left out. Empty where the checkpoint holds no objects.
     ///
     /// # Errors

@@ -159,7 +159,7 @@ impl<const BETA: u8> LrnPiece<'_, BETA> {
         let (from, to) = (self.row(0, row), self.row(1, row));
         for (channel, count) in groups(0..self.lrn.channels) {
             let norms = self.norms(squares, channel);
-            // SAFETY: the channels are there; the output may lie where the input does, whose squares are kept and whose other
+            // SAFETY: the channels are there. The output may lie where the input does, whose squares are kept and whose other
             // channels are read before they are written.
             unsafe {
                 let mut values = get(from.cast_const().add(channel), count, 0.0);

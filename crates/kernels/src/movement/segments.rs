@@ -152,8 +152,8 @@ impl CpuKernel for Segments {
             let (start, stop) = (self.starts[part], self.starts[part + 1]);
             let inside = at - outer * row;
             let len = (stop - inside).min(end - at);
-            // SAFETY: `at..at + len` lies in the whole, and in the part it is the run of row `outer`; parts and whole are
-            // different arguments; pieces write different bytes.
+            // SAFETY: `at..at + len` lies in the whole, and in the part it is the run of row `outer`. Parts and whole are different
+            // arguments. Pieces write different bytes.
             unsafe {
                 let whole = whole.add(at);
                 let piece = args.pointers[first_part + part].add(outer * (stop - start) + inside - start);

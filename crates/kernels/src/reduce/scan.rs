@@ -12,8 +12,8 @@ use crate::cut::{Cut, elements, size_of_type};
 
 /// Sums or products of the elements up to each one along `axis`, one after the other in order.
 ///
-/// With `exclusive` an element is not part of its own result, and the first result is 0 or 1; with `reverse` the order is from
-/// the end. Arguments: input, output of the same shape. Types: float, double, int32, int64.
+/// With `exclusive` an element is not part of its own result, and the first result is 0 or 1. With `reverse` the order is from the
+/// end. Arguments: input, output of the same shape. Types: float, double, int32, int64.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for an axis outside the rank; UNIMPLEMENTED for other types.

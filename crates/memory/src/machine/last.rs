@@ -51,7 +51,7 @@ fn keep(file: RawFd) -> io::Result<Last> {
     message.msg_name = null_mut();
     message.msg_control = control.as_mut_ptr().cast();
     // SAFETY: the macros compute sizes, and the address of the first header in the array above, which has room for a header and a
-    // descriptor; everything that the message points to lives until the call has returned.
+    // descriptor. Everything that the message points to lives until the call has returned.
     let sent = unsafe {
         message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
         let header = libc::CMSG_FIRSTHDR(&message);

@@ -52,8 +52,8 @@ impl StateDir {
     /// This user's part of a machine's folder, which `plimsoll setup` made.
     ///
     /// # Errors
-    /// PERMISSION_DENIED where the user is not in its group, and where others than root could change what must be root's; otherwise why
-    /// it cannot be used.
+    /// PERMISSION_DENIED where the user is not in its group, and where others than root could change what must be root's. Otherwise
+    /// why it cannot be used.
     pub fn of_machine(folder: impl AsRef<Path>) -> Result<StateDir> {
         StateDir::in_machine(folder.as_ref()).map_err(|not| match not {
             NotShared::Broken(error) => error,

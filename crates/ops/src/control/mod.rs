@@ -1,7 +1,7 @@
 //! Control flow: ops that run only where a predicate says so. If and its kin become these where calls are inlined.
 //!
-//! Source of the rules: TensorFlow's executor. A node with a dead input does not run and its outputs are dead; Switch makes
-//! one of its outputs dead, Merge gives on the first input that is not.
+//! Source of the rules: TensorFlow's executor. A node with a dead input does not run and its outputs are dead. Switch makes one of
+//! its outputs dead, Merge gives on the first input that is not.
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{HostTensor, PartialShape, Shape};

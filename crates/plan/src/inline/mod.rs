@@ -41,8 +41,8 @@ pub struct Inlined {
 /// arguments of While and the like stay where they are.
 ///
 /// # Errors
-/// UNIMPLEMENTED for functions that call themselves; INVALID_ARGUMENT naming the call where the function does not exist, its
-/// body makes no sense, or the graph grows beyond measure. That it would is known before anything is made.
+/// UNIMPLEMENTED for functions that call themselves. INVALID_ARGUMENT naming the call where the function does not exist, its body
+/// makes no sense, or the graph grows beyond measure. That it would is known before anything is made.
 pub fn inline(graph: &Graph, ops: &OpTable) -> Result<Inlined> {
     let functions = Functions::of(&graph.library);
     if !graph.nodes().values().any(|node| functions.expands(&node.op, &node.attrs)) {

@@ -131,7 +131,7 @@ fn identity(graph: &Graph, mut name: String, source: &str, arg: ArgType) -> Node
 /// Asks of the nodes around a call what its function asks of arguments and results.
 ///
 /// # Errors
-/// UNIMPLEMENTED where the function is being looked into already; the errors of [`join`] for its body; INVALID_ARGUMENT where its
+/// UNIMPLEMENTED where the function is being looked into already. The errors of [`join`] for its body. INVALID_ARGUMENT where its
 /// requests and those around it do not go together.
 pub(super) fn apply(joined: &mut Joined<'_>, call: NodeId, stack: &Stack<'_>) -> Result<()> {
     let cx = joined.groups.cx;

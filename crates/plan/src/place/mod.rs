@@ -96,8 +96,8 @@ impl Default for DeviceId {
 /// # Errors
 /// TensorFlow's, naming the node. INVALID_ARGUMENT for device strings that make no sense, and for nodes that cannot be together and
 /// must. The same for operations without any kernel, and for nodes whose devices are not there or have none (softly only where the
-/// job, replica or task is not there, or nothing is left). INTERNAL for assigned devices that cannot be; FAILED_PRECONDITION where
-/// there are no devices, or no CPU among them; UNIMPLEMENTED for functions that return resources and call themselves.
+/// job, replica or task is not there, or nothing is left). INTERNAL for assigned devices that cannot be. FAILED_PRECONDITION where
+/// there are no devices, or no CPU among them. UNIMPLEMENTED for functions that return resources and call themselves.
 pub fn place(graph: &Graph, registry: &Registry, specs: &[DeviceSpec], options: &PlaceOptions) -> Result<Placement> {
     let host = specs.iter().position(|device| device.kind == DeviceKind::Cpu);
     let local = specs.get(host.unwrap_or(0)).map(|spec| spec.name.clone()).unwrap_or_default();

@@ -33,7 +33,7 @@ pub(crate) struct Checked<'a> {
 /// Checks a plan. Its constants have their elements.
 ///
 /// # Errors
-/// INVALID_ARGUMENT at the first thing that does not hold, with its command; UNIMPLEMENTED for regions that do not run yet, and
+/// INVALID_ARGUMENT at the first thing that does not hold, with its command. UNIMPLEMENTED for regions that do not run yet, and
 /// what libraries say of requests.
 pub(crate) fn verify(graph: &Graph, devices: &[DeviceSpec], libraries: &[&dyn Library], pruned: &Pruned, plan: &Plan) -> Result<()> {
     let Region::Static(queues) = &plan.region else { return Err(Error::unimplemented("not yet: a plan with loops")) };

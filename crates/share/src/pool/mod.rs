@@ -1,7 +1,7 @@
 //! Workers that stay for the next call.
 //!
-//! Each worker has a thread here that gives it one call at a time. A call of which the worker never said that it began is given
-//! to another one; any other is answered, whatever happened, and never run again.
+//! Each worker has a thread here that gives it one call at a time. A call of which the worker never said that it began is given to
+//! another one. Any other is answered, whatever happened, and never run again.
 
 mod driver;
 mod job;

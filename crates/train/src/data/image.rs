@@ -1,7 +1,7 @@
 //! Transformations of images, as TensorFlow's `tf.image` has them, in place on float32 `[height, width, 3]`.
 //!
-//! Sums go through partial sums, a multiple of the three channels, so that the loops become vector instructions;
-//! they differ from TensorFlow's in the last bits.
+//! Sums go through partial sums, a multiple of the three channels, so that the loops become vector instructions. They differ from
+//! TensorFlow's in the last bits.
 
 /// Channels of a pixel: R, G, B.
 pub const CHANNELS: usize = 3;
