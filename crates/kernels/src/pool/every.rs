@@ -44,20 +44,20 @@ impl<const GRADIENT: bool> CpuKernel for Every<GRADIENT> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let (sizes, rows, pointers) = (self.sizes, self.cut.units(chunks), args.pointers);
         // SAFETY: the instruction set was asked for when the kernel was prepared; the arguments are the caller's promise.
-        unsafe { deep!(sizes, DEEP => self.isa.run(Call::<GRADIENT, DEEP> { sizes, rows, pointers })) };
+        unsafe { deep!(sizes, DEEP => self.isa.run(EveryPiece::<GRADIENT, DEEP> { sizes, rows, pointers })) };
         Ok(())
     }
 }
 
 /// Made with pointers to all arguments, of which nobody else writes `rows` of the last.
-struct Call<'a, const GRADIENT: bool, const DEEP: bool> {
+struct EveryPiece<'a, const GRADIENT: bool, const DEEP: bool> {
     sizes: Sizes,
     /// Of all images, one after the other.
     rows: Range<usize>,
     pointers: &'a [*mut u8],
 }
 
-impl<const GRADIENT: bool, const DEEP: bool> Vectorised for Call<'_, GRADIENT, DEEP> {
+impl<const GRADIENT: bool, const DEEP: bool> Vectorised for EveryPiece<'_, GRADIENT, DEEP> {
     type Output = ();
 
     #[inline(always)]
@@ -66,7 +66,7 @@ impl<const GRADIENT: bool, const DEEP: bool> Vectorised for Call<'_, GRADIENT, D
     }
 }
 
-impl<const GRADIENT: bool, const DEEP: bool> Call<'_, GRADIENT, DEEP> {
+impl<const GRADIENT: bool, const DEEP: bool> EveryPiece<'_, GRADIENT, DEEP> {
     #[inline(always)]
     fn forward(&self) {
         let Sizes { channels, z, y, x, .. } = self.sizes;
