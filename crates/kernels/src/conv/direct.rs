@@ -508,7 +508,7 @@ impl Direct {
     }
 }
 
-/// What is in both.
+/// The intersection.
 fn inside(range: &Range<usize>, within: &Range<usize>) -> Range<usize> {
     range.start.max(within.start)..range.end.min(within.end)
 }

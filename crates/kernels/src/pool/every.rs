@@ -49,7 +49,7 @@ impl<const GRADIENT: bool> CpuKernel for Every<GRADIENT> {
     }
 }
 
-/// Made with pointers to all arguments, of which nobody else writes `rows` of the last.
+/// Made with pointers to all arguments, of which no other thread writes `rows` of the last.
 struct EveryPiece<'a, const GRADIENT: bool, const DEEP: bool> {
     sizes: Sizes,
     /// Of all images, one after the other.
