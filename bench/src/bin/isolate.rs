@@ -36,7 +36,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// What comes back is dropped outside of the time.
+/// Results are dropped outside of the time.
 fn rounds<T>(count: usize, mut run: impl FnMut() -> T) -> Vec<Duration> {
     (0..count)
         .map(|_| {

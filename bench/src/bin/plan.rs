@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release --manifest-path bench/Cargo.toml --bin plan -- [SHAPE] [NODES…]
 //!
-//! Every shape of graph at 10,000, 100,000 and 1,000,000 nodes, if nothing else is said. What grows faster than the graph shows in
-//! the last column.
+//! Every shape of graph at 10,000, 100,000 and 1,000,000 nodes, if nothing else is said. A cost that grows faster than the graph
+//! shows in the last column.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use plimsoll_ops::Registry;
 use plimsoll_plan::{Feed, PlaceOptions, Request, Signature, place, plan};
 use std::sync::Arc;
 
-/// A graph and what is run of it.
+/// A graph, and the targets of its run.
 #[derive(Default)]
 struct Made {
     nodes: Vec<NodeDef>,
@@ -247,7 +247,7 @@ fn readers(count: usize) -> Made {
     made
 }
 
-/// What reads the old value needs the new one, too.
+/// The reader of the old value needs the new one, too.
 fn late_readers(count: usize) -> Made {
     let mut made = Made::default();
     let x = made.input("x");

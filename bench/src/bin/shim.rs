@@ -1,4 +1,4 @@
-//! What the shim costs: calls of the mock driver with it and without it.
+//! The cost of the shim: calls of the mock driver with it and without it.
 //!
 //!     cargo run --release --manifest-path bench/Cargo.toml --bin shim
 
@@ -13,7 +13,7 @@ use plimsoll_mock_driver as mock;
 
 const WAY: &str = "PLIMSOLL_BENCH_WAY";
 
-/// What cargo built beside this program.
+/// A file that cargo built beside this program.
 fn built(name: &str) -> PathBuf {
     std::env::current_exe().expect("this program").with_file_name("deps").join(name)
 }
