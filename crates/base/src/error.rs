@@ -82,7 +82,7 @@ macro_rules! constructors {
 }
 
 impl Error {
-    /// An error with `code` and a message that says what was asked and why it cannot be.
+    /// An error with `code` and a message that names the request and the reason.
     pub fn new(code: Code, message: impl Into<String>) -> Error {
         Error(Box::new(Inner { code, kind: None, message: message.into(), node: None, device: None, remedy: None }))
     }
@@ -138,7 +138,7 @@ impl Error {
         self
     }
 
-    /// Says what would help.
+    /// Adds a remedy.
     pub fn with_remedy(mut self, remedy: impl Into<String>) -> Error {
         self.0.remedy = Some(remedy.into());
         self

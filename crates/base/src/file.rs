@@ -91,7 +91,7 @@ pub fn read_pipe(pipe: File, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether this machine has so much memory available: asked before a buffer is made of what a file says.
+/// Whether this machine has so much memory available: asked before a buffer of a size from a file is made.
 ///
 /// # Errors
 /// [`ErrorKind::OutOfMemory`] with both numbers.
@@ -120,7 +120,7 @@ pub fn create_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a plain file for writing and keeps what it has; creates it where there is none.
+/// Opens a plain file for writing and keeps its contents; creates it where there is none.
 ///
 /// # Errors
 /// As [`open_file`].
@@ -130,7 +130,7 @@ pub fn keep_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens what the command line names for writing: a plain file, which is created or emptied, a device, or a pipe that has a reader.
+/// Opens a path of the command line for writing: a plain file, which is created or emptied, a device, or a pipe that has a reader.
 ///
 /// # Errors
 /// The system's error; [`ErrorKind::InvalidInput`] for a named pipe that no process reads.

@@ -30,7 +30,7 @@ pub fn closest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 impl Error {
-    /// With the question `did you mean 'NAME'?` as what would help, where one of `names` is like `name`.
+    /// With the question `did you mean 'NAME'?` as the remedy, where one of `names` is like `name`.
     pub fn suggesting<'a>(self, name: &str, names: impl IntoIterator<Item = &'a str>) -> Error {
         match did_you_mean(name, names) {
             Some(question) => self.with_remedy(question),

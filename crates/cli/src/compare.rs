@@ -16,8 +16,8 @@ pub struct Distance {
     pub want: f64,
 }
 
-/// How far `got` is from `want`, element by element. A scalar may be recorded as an array of one element, which is what
-/// numpy's `ascontiguousarray` makes of it.
+/// How far `got` is from `want`, element by element. A scalar may be recorded as an array of one element, as numpy's
+/// `ascontiguousarray` makes it.
 ///
 /// # Errors
 /// Text that says so where types or shapes differ, or elements cannot be compared.

@@ -48,7 +48,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Refusal of what the parser knows and the program cannot do.
+/// Refusal of arguments that the parser knows and the program cannot serve.
 pub fn not_yet(what: &str) -> Failure {
     Failure::usage(Error::unimplemented(format!("not yet: {what}")))
 }
@@ -58,7 +58,7 @@ pub fn wrong_use<T>(message: impl Into<String>) -> Result<T> {
     Err(Failure::usage(Error::invalid_argument(message)))
 }
 
-/// Errors that come from what the user typed.
+/// Errors of the user's input.
 pub trait OrUsage<T> {
     /// The same, with exit status 2.
     fn or_usage(self) -> Result<T>;

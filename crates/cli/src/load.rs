@@ -40,7 +40,8 @@ pub fn place(devices: &Devices, label: &str, session: &Session, runs: &[Signatur
 }
 
 /// The devices that the options make of this machine: wrong use where the options are at fault, a failure where others are. Writes
-/// to standard error which GPU is on which card, where there are cards, and what had no effect. `given` is where `options` come from.
+/// to standard error which GPU is on which card, where there are cards, and which options had no effect. `given` is where `options`
+/// come from.
 pub fn open(options: &Options, given: &DeviceOptions) -> Result<Devices> {
     let devices = open_quietly(options, given)?;
     devices.start_log().iter().for_each(output::note);

@@ -207,7 +207,7 @@ impl Models {
     /// gives all results of its signature, or the one output that no node of its graph uses.
     ///
     /// # Errors
-    /// Wrong use for names that no model has, and where it is not clear what to compute.
+    /// Wrong use for names that no model has, and where the target is not clear.
     pub fn wanted(&self, devices: &Devices, fetches: &[String], targets: &[String]) -> Result<Vec<Wanted>> {
         let mut wanted = vec![Wanted::default(); self.0.len()];
         for text in fetches {

@@ -54,7 +54,7 @@ impl Asked {
     /// The part of this that a graph has. Where it has none of it: the one output or operation that no node uses.
     ///
     /// # Errors
-    /// Wrong use, with what there is to choose from.
+    /// Wrong use, with the names to choose from.
     pub fn of_graph(&self, graph: &Graph, registry: &Registry) -> Result<Asked> {
         let has = |name: &&String| graph.find(node_of(name)).is_some();
         let found = Asked {
@@ -183,7 +183,7 @@ pub fn conversion(wanted: DataType) -> String {
 }
 
 /// The signature of the request. It has a feed for every tensor that has a shape in `shapes` and for every placeholder that is
-/// needed. `shown` is what a user calls a placeholder.
+/// needed. `shown` is the user's name of a placeholder.
 ///
 /// # Errors
 /// Wrong use for names that are not there and for placeholders whose shape is open, with the option to give.

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Writes a result and a line's end to standard output. A reader that went away is no error.
 ///
 /// # Errors
-/// RESOURCE_EXHAUSTED for a full disk, UNKNOWN for what else the system says.
+/// RESOURCE_EXHAUSTED for a full disk, UNKNOWN for other errors of the system.
 pub fn result(text: impl std::fmt::Display) -> Result<()> {
     result_if_read(text).map(drop)
 }

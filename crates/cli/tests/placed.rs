@@ -206,7 +206,7 @@ type Copies = BTreeMap<(usize, usize), usize>;
 fn towers_copy_what_tensorflow_sends_and_others_no_more() {
     let planned = std::cell::Cell::new(0);
     held("other copies", |case| {
-        // TensorFlow's partitions do not show what is sent within bodies.
+        // TensorFlow's partitions do not show tensors sent within bodies.
         if case.error.is_some() || case.pruned || folder() != here() || !case.bodies.is_empty() {
             return Ok(());
         }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use plimsoll_device::Bell;
 
 /// One command at a time. Every thread has a part of its pieces, which it takes from the front; when that is empty it takes from
-/// the end of others' parts. So whenever a command runs, a thread finds much of what it needs in its own cache: commands are cut
-/// alike that work on the same memory. A thread that takes pieces has them alone. Until they are [`done`](Offer::done) the command
-/// is not over, so its memory stays.
+/// the end of others' parts. So whenever a command runs, a thread finds much of its data in its own cache: commands that work on
+/// the same memory are cut alike. A thread that takes pieces has them alone. Until they are [`done`](Offer::done) the command is
+/// not over, so its memory stays.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Offer {
@@ -38,7 +38,7 @@ impl Part {
         unpack(self.0.load(Ordering::SeqCst))
     }
 
-    /// Takes half of what is left, so that threads come to the end together.
+    /// Takes half of the rest, so that threads come to the end together.
     fn take(&self, from_front: bool) -> Option<Range<u32>> {
         let split = |word: u64| {
             let Range { start, end } = unpack(word);

@@ -102,7 +102,7 @@ fn fed_and_fetched_memory_may_be_elsewhere_in_every_run() {
     }
 }
 
-/// Writes what it is called and the sum of what it reads, through scratch; the third call fails.
+/// Writes its name and the sum of its inputs, through scratch; the third call fails.
 #[derive(Debug)]
 struct Adds;
 

@@ -1,4 +1,4 @@
-//! Threads: how many there are, what they allocate, many runs at once. One test, since it counts what the process has.
+//! Threads: their number, their allocations, many runs at once. One test, since it counts the whole process.
 
 mod common;
 

@@ -20,7 +20,7 @@ pub(crate) fn is_on_a_card(address: Address) -> bool {
     address.number() & ON_A_CARD != 0
 }
 
-/// Where a card's thread finds what is at an address, its own, another card's or the processor's.
+/// The place where a card's thread finds an address: in its own memory, another card's or the processor's.
 pub(crate) fn reach(address: Address) -> *mut u8 {
     // SAFETY: an address of a card was made in `CardRegion::start` from a pointer, any other is the processor's own.
     let pointer = unsafe { address.pointer() };

@@ -68,7 +68,7 @@ impl Streams {
             let thread = std::thread::Builder::new().name("plimsoll-sim".to_string()).spawn(move || streams.work());
             match thread {
                 Ok(thread) => state.threads.push(thread),
-                // Those there are may wait for what this job would do.
+                // The present threads may wait for the results of this job.
                 Err(_) => {
                     state.jobs.pop_back();
                     return Err("the system has no thread for the device");
@@ -80,7 +80,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Ends the threads once they have done what they were given.
+    /// Ends the threads once they have done their jobs.
     pub fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -190,7 +190,7 @@ fn beyond_reach(loaded: &Loaded, bindings: &Bindings) -> Option<u32> {
     loaded.steps.iter().position(|step| !is_fine(step)).map(|position| position as u32)
 }
 
-/// Sleeps until what the step waits for has happened, or the run has failed.
+/// Sleeps until the waits of the step are over, or the run has failed.
 fn wait_for(loaded: &Loaded, run: &Run, step: &Step) {
     while let Some(wait) = loaded.unmet(run, step) {
         let ticket = run.bell().ticket();

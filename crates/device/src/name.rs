@@ -33,8 +33,8 @@ impl DeviceName {
         DeviceName { job: Some(job.into()), replica: Some(replica), task: Some(task), kind: Some(kind.into()), index: Some(index) }
     }
 
-    /// Parses the form with slashes, which is what a graph may hold: parts in any order, repeated or missing. The last one counts
-    /// and `*` clears its part. The empty text and `/` constrain nothing.
+    /// Parses the form with slashes, which a graph may hold: parts in any order, repeated or missing. The last one counts and `*`
+    /// clears its part. The empty text and `/` constrain nothing.
     ///
     /// # Errors
     /// INVALID_ARGUMENT where some of the text is no part of a name.
@@ -59,8 +59,8 @@ impl DeviceName {
         parsed.ok_or_else(|| malformed(text, "/job:NAME/replica:N/task:N/device:TYPE:N, any part of that, /gpu:N, or GPU:N"))
     }
 
-    /// Parses what people write for a scope, as TensorFlow's Python `DeviceSpec` does: with or without the first slash, the
-    /// index optional (`/cpu`), `cpu` and `gpu` folded.
+    /// Parses the form for a scope, as TensorFlow's Python `DeviceSpec` does: with or without the first slash, the index optional
+    /// (`/cpu`), `cpu` and `gpu` folded.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for two device types or a part of another name.

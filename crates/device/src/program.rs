@@ -54,7 +54,7 @@ pub enum Work {
     Kernel(KernelCall),
     /// Copies argument 0 to argument 1, which is as long; they may be in the memory of different devices.
     Copy,
-    /// Reads or writes what is no device's memory: a file. The run's [`crate::Outside`] does it, under this number. Only devices
+    /// Reads or writes memory that is no device's: a file. The run's [`crate::Outside`] does it, under this number. Only devices
     /// that compute in memory of the process have such commands.
     Outside {
         /// The number.

@@ -52,7 +52,7 @@ impl Bindings {
 
 /// Files: memory that runs read and write and that is no device's. One for each run that is under way.
 pub trait Outside: Send + Sync + std::fmt::Debug {
-    /// Does what the plan calls by this number. `inputs`, `outputs` and `scratch` are the command's; no other thread uses them
+    /// Does the plan's call of this number. `inputs`, `outputs` and `scratch` are the command's; no other thread uses them
     /// meanwhile.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl Run {
         Duration::from_nanos(self.queues[queue as usize].busy_ns.load(Ordering::Relaxed))
     }
 
-    /// Whether what `wait` asks for has happened.
+    /// Whether the progress that `wait` asks for has been made.
     pub fn has_reached(&self, wait: Wait) -> bool {
         self.queues[wait.queue as usize].finished.load(Ordering::Acquire) >= wait.commands
     }

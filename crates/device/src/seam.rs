@@ -34,8 +34,8 @@ pub trait Device: Send + Sync {
     /// The bytes reserved and mapped now, and the most since the peak was last reset.
     fn usage(&self) -> Usage;
 
-    /// The most that could be in use here as things are: the line, less what other programs hold of the card. None where there
-    /// is no line.
+    /// The most that could be in use here as things are: the line, less the bytes of the card that other programs hold. None where
+    /// there is no line.
     ///
     /// # Errors
     /// The error that prevents an answer.
@@ -43,10 +43,10 @@ pub trait Device: Send + Sync {
         Ok(self.spec().memory_limit)
     }
 
-    /// Forgets the peaks: they become what is in use now.
+    /// Forgets the peaks: they become the present use.
     fn reset_peak(&self);
 
-    /// Gives back to the machine what is reserved there and not in use here, where the device can get it again.
+    /// Gives back to the machine bytes that are reserved there and not in use here, where the device can get them again.
     fn release_unused(&self) {}
 
     /// Prepares queue `queue` of a plan.
@@ -72,7 +72,7 @@ pub struct Usage {
     pub measured: Bytes,
     /// The most of them at once.
     pub measured_peak: Bytes,
-    /// Bytes that no other program can have: those held on a card beyond what is reserved here, or the same.
+    /// Bytes that no other program can have: those held on a card beyond the reservations here, or the same.
     pub held: Bytes,
 }
 

@@ -113,7 +113,7 @@ impl DeviceSpec {
             instructions,
             threads,
             flops: instructions.flops() * f64::from(threads),
-            // One core draws about half of what two or more do.
+            // One core draws about half the bandwidth of two or more.
             bandwidth: if threads > 1 { 2e10 } else { 1e10 },
             card: None,
             description: format!("{instructions}, {threads} {}", if threads == 1 { "thread" } else { "threads" }),
@@ -149,12 +149,12 @@ impl DeviceSpec {
         }
     }
 
-    /// The specification without what no plan depends on: the line, the machine's memory, the description.
+    /// The specification without the fields that no plan depends on: the line, the machine's memory, the description.
     pub fn without_limits(&self) -> DeviceSpec {
         DeviceSpec { memory_limit: None, machine: None, description: String::new(), ..self.clone() }
     }
 
-    /// In what plans depend on, how a device differs from this one: the first thing, in words. None where it does not.
+    /// The first difference of a device from this one that a plan may depend on, in words. None where it does not.
     pub fn difference(&self, other: &DeviceSpec) -> Option<String> {
         fn of<T: PartialEq>(what: &str, mine: &T, theirs: &T, said: impl Fn(&T) -> String) -> Option<String> {
             (mine != theirs).then(|| format!("{what} {}, not {}", said(theirs), said(mine)))
@@ -212,7 +212,7 @@ pub enum InstructionSet {
     Baseline,
     /// AVX2 with FMA.
     Avx2,
-    /// AVX-512 F, BW, DQ and VL, with what [`InstructionSet::Avx2`] has.
+    /// AVX-512 F, BW, DQ and VL, with those of [`InstructionSet::Avx2`].
     Avx512,
     /// 64-bit ARM with Advanced SIMD.
     Neon,

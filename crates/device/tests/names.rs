@@ -1,4 +1,4 @@
-//! Device names: the fact sheet's section 3 and table D, as data, and what holds for any names.
+//! Device names: the fact sheet's section 3 and table D, as data, and properties of all names.
 
 use plimsoll_base::{Code, Error, Result};
 use plimsoll_device::DeviceName;

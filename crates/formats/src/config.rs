@@ -82,7 +82,7 @@ message! {
     pub struct GraphOptions {
         /// Options of the optimizers.
         3 optimizer_options: Option<OptimizerOptions>,
-        /// Whether only what a run needs is placed.
+        /// Whether only the nodes that a run needs are placed.
         6 place_pruned_graph: bool,
     }
     /// `tensorflow.OptimizerOptions`.

@@ -1,4 +1,4 @@
-//! A whole file as a message: binary or text, told apart by what is in it.
+//! A whole file as a message: binary or text, told apart by its contents.
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::GraphDef;
@@ -70,7 +70,7 @@ fn root(schema: &Schema, message: &str) -> usize {
     schema.message(message).expect("the names of root messages are ours")
 }
 
-/// The error for files of other kinds, by their first bytes, with what turns them into a kind that is read here.
+/// The error for files of other kinds, by their first bytes, with the tool that turns them into a kind that is read here.
 fn foreign(bytes: &[u8]) -> Option<Error> {
     let (kind, remedy) = match bytes {
         [b'P', b'K', 3, 4, ..] => (

@@ -217,8 +217,8 @@ impl<K: Value + Ord + std::fmt::Debug, V: Value> Value for BTreeMap<K, V> {
     }
 }
 
-/// Makes messages of structs: `message! { pub struct Name { 1 field: type, … } }` declares one that carries what it does not
-/// know; `message! { impl Name { 1 field "proto_name", … } carried }` is for a struct that exists already.
+/// Makes messages of structs: `message! { pub struct Name { 1 field: type, … } }` declares one that carries unknown fields;
+/// `message! { impl Name { 1 field "proto_name", … } carried }` is for a struct that exists already.
 macro_rules! message {
     ($($(#[$doc:meta])* pub struct $name:ident { $($(#[$field_doc:meta])* $number:literal $field:ident: $type:ty,)* })*) => {
         $(

@@ -11,8 +11,8 @@ pub fn to_options(config: &ConfigProto) -> Options {
     options
 }
 
-/// Sets what `config` says in `options`. Options that it leaves open stay as they are, with two exceptions. A ConfigProto always
-/// says soft placement (off, where nothing is written), and `gpu_options` count as a whole.
+/// Sets the options that `config` names in `options`. Options that it leaves open stay as they are, with two exceptions. A
+/// ConfigProto always says soft placement (off, where nothing is written), and `gpu_options` count as a whole.
 ///
 /// Values are taken as they are. They are checked when a machine is divided, as in TensorFlow: without GPUs, options of GPUs are
 /// not looked at. Fields that say nothing about devices and threads do not count here.

@@ -199,7 +199,7 @@ fn split_strings(bytes: &[u8], count: u64) -> Found<Vec<Vec<u8>>> {
     if rest.is_empty() { Ok(strings) } else { Err(short()) }
 }
 
-/// The strings of a tensor. One that would repeat its last string far beyond what its bytes are worth stays encoded.
+/// The strings of a tensor. One that would repeat its last string far beyond the size of its bytes stays encoded.
 fn from_string_values(shape: Shape, fields: Reader<'_>, number: u32) -> Found<Option<HostTensor>> {
     let count = shape.elements()?;
     if count > fields.rest().len() as u64 + 16 {

@@ -282,7 +282,7 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u32, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Writes a field that holds what `write` writes.
+/// Writes a field with the contents that `write` writes.
 pub(crate) fn put_message(out: &mut Vec<u8>, number: u32, write: impl FnOnce(&mut Vec<u8>)) {
     write_varint(out, u64::from(number) << 3 | 2);
     let start = out.len();

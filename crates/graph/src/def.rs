@@ -26,7 +26,7 @@ pub struct NodeDef {
 /// Producer and consumer versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Versions {
-    /// The version of what wrote the graph.
+    /// The version of the program that wrote the graph.
     pub producer: i32,
     /// The lowest version that may read it.
     pub min_consumer: i32,

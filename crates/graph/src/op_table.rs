@@ -45,7 +45,7 @@ impl OpTable {
     /// Adds an operation spelled as a line of `data/ops.txt`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT that says what could not be read.
+    /// INVALID_ARGUMENT that names the unreadable part.
     pub fn insert_line(&mut self, line: &str) -> Result<()> {
         self.insert(parse_line(line).ok_or_else(|| Error::invalid_argument(format!("'{line}' is not a signature")))?);
         Ok(())

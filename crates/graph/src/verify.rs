@@ -1,5 +1,5 @@
-//! Whether a graph makes sense: edges end at outputs that exist and have the right type, no cycles. (`_class` may name what is no node, as in
-//! TensorFlow: such a label is a group.)
+//! Whether a graph makes sense: edges end at outputs that exist and have the right type, no cycles. (`_class` may name a label that
+//! is no node, as in TensorFlow: such a label is a group.)
 
 use plimsoll_base::{ArgType, Error, Result};
 

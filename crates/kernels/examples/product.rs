@@ -1,5 +1,5 @@
-//! Times products: `cargo run --release -p plimsoll-kernels --example product [rows columns pack_b pack_a]`, where the last four are
-//! numbers, or `-` for what is chosen by shape.
+//! Times products: `cargo run --release -p plimsoll-kernels --example product [rows columns pack_b pack_a]`, where the last four
+//! are numbers, or `-` for a choice by shape.
 
 use std::time::Instant;
 

@@ -13,7 +13,7 @@ use crate::library::{Made, available, make};
 
 impl Evaluate for CpuKernels {
     fn evaluate(&self, request: &KernelRequest, inputs: &[&[u8]], outputs: &[u64]) -> Result<Vec<Vec<u8>>> {
-        // Without fused multiplication, sums of floats lose what TensorFlow's keep. Sums in doubles lose less than either.
+        // Without fused multiplication, sums of floats lose digits that TensorFlow's keep. Sums in doubles lose less than either.
         let KernelRequest::Anchor { anchor: Anchor::Product(DataType::Float, spec), epilogue: None, pooling: None } = request else {
             return self.evaluate_on(InstructionSet::Baseline, request, inputs, outputs);
         };

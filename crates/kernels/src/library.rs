@@ -176,7 +176,7 @@ pub(crate) fn make(isa: Isa, request: &KernelRequest) -> Result<Made> {
     })
 }
 
-/// A batch normalization's second kernel reads what the first has left, then all of the request's arguments.
+/// A batch normalization's second kernel reads the first one's results, then all of the request's arguments.
 fn two_of_norm(
     first: Prepared,
     reads: &[u32],

@@ -45,8 +45,7 @@ impl Aligned {
     }
 }
 
-/// Runs all pieces in order. `outputs` say by their lengths how many bytes each output has; their old bytes are what the
-/// kernel finds there.
+/// Runs all pieces in order. `outputs` say by their lengths how many bytes each output has; the kernel finds their old bytes there.
 ///
 /// # Errors
 /// The kernel's fault.

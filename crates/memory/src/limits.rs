@@ -5,7 +5,7 @@ use std::io;
 use plimsoll_base::{Bytes, Error, Result};
 
 /// An error of the system's as one of ours: RESOURCE_EXHAUSTED, with the limit, where there is no descriptor, process or memory
-/// left; INTERNAL otherwise. `what` says what could not be done.
+/// left; INTERNAL otherwise. `what` names the operation that could not be done.
 pub fn no_room(what: &str, cause: &io::Error) -> Error {
     let limited = |name: &str, option: &str, limit: Option<u64>| {
         let limit = limit.map_or("none".into(), |limit| limit.to_string());

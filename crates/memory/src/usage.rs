@@ -11,7 +11,7 @@ pub struct ChildrenUsage {
     pub user: Duration,
     /// Time of processors in the kernel for them.
     pub system: Duration,
-    /// The most that one of them had resident at once. A child begins with what this process had when it was started.
+    /// The most that one of them had resident at once. A child begins with the use of this process when it was started.
     pub peak_resident: Bytes,
 }
 

@@ -181,7 +181,7 @@ fn pages_inside_of_a_region_are_given_back_and_come_again() {
     assert_eq!((arena.reserved(), ledger.mapped()), (Bytes(3 * page), Bytes(3 * page)));
     assert_eq!(arena.release_unused(), Bytes::ZERO);
     assert_eq!(arena.stats().pool_bytes, Bytes(32 * page));
-    // Another takes what was given back: the address is there, the memory is not.
+    // Another takes the chunk that was given back: the address is there, the memory is not.
     let other = ledger.reserve(Bytes(given - 3 * page), "another session").unwrap();
     let failure = arena.allocate(Bytes(8 * page), "b").unwrap_err();
     assert!(failure.refused.is_some() && Error::from(failure).to_string().contains("another session"));

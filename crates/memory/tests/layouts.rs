@@ -38,7 +38,7 @@ fn published_problems() {
         eprintln!("skipped: {} is not there", folder.display());
         return;
     }
-    // Percent above the most bytes live; each a little more than what is reached.
+    // Percent above the most bytes live; each a little more than the value that is reached.
     for (name, at_most) in [
         ("minimalloc-A", 24.0),
         ("minimalloc-B", 29.0),

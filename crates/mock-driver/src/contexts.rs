@@ -11,7 +11,7 @@ impl State {
         context
     }
 
-    /// Ends a context and frees what was allocated in it.
+    /// Ends a context and frees its allocations.
     fn end_context(&mut self, context: u64) {
         self.contexts.remove(&context);
         let gone: Vec<u64> =

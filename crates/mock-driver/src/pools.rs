@@ -1,4 +1,4 @@
-//! Pools and streams. A pool takes memory of a card in steps, and gives back what it does not need when its work is waited for.
+//! Pools and streams. A pool takes memory of a card in steps, and gives back unused bytes when its work is waited for.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
@@ -93,7 +93,7 @@ impl Process {
         }
     }
 
-    /// All work is done: pools give back what is above their thresholds.
+    /// All work is done: pools give back bytes above their thresholds.
     pub fn waited(&mut self) {
         let all: Vec<(u64, u64)> = self.pools.pools.iter().map(|(name, pool)| (*name, pool.threshold)).collect();
         all.into_iter().for_each(|(name, threshold)| self.trim(name, threshold));

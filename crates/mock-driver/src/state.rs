@@ -71,7 +71,7 @@ pub fn status(answer: Answer) -> Status {
     answer.err().unwrap_or(SUCCESS)
 }
 
-/// Does something with what this process has. A fork of a process that came to the driver has nothing.
+/// Works with the memory of this process. A fork of a process that came to the driver has nothing.
 pub fn with(act: impl FnOnce(&mut State) -> Answer) -> Status {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     match &mut *state {

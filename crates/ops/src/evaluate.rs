@@ -11,8 +11,8 @@ use crate::{AnchorCall, Call, Fact, KernelCx, Lower, Meta, OpRules};
 /// Tensors with more elements than this are computed when the graph runs (splats are folded whatever their size).
 const MAX_ELEMENTS: u64 = 1024;
 
-/// The outputs of a node, where they follow from known inputs and are cheap to hold: splats, or small tensors.
-/// Nothing stateful is ever folded, nor what fails (an integer division by zero, say): that fails when the graph runs, if it does.
+/// The outputs of a node, where they follow from known inputs and are cheap to hold: splats, or small tensors. Nothing stateful is
+/// ever folded, nor an op that fails (an integer division by zero, say): that fails when the graph runs, if it does.
 ///
 /// # Errors
 /// The error of making values that are too large to hold.

@@ -18,7 +18,7 @@ pub struct Fact {
     pub shape: PartialShape,
     /// The elements, where they are known (a splat of any size, or a small tensor).
     pub value: Option<HostTensor>,
-    /// For a resource handle: type and shape of what it stands for.
+    /// For a resource handle: type and shape of its variable.
     pub handle: Option<(DataType, PartialShape)>,
 }
 

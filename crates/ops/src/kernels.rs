@@ -87,7 +87,7 @@ impl KernelRegistry {
     /// Adds the kernels of an operation spelled as a line of `data/kernels.txt`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT that says what could not be read.
+    /// INVALID_ARGUMENT that names the unreadable part.
     pub fn insert_line(&mut self, line: &str) -> Result<()> {
         let wrong = || Error::invalid_argument(format!("'{line}' is no line of kernels"));
         let (op, _) = line.split_once(" | ").ok_or_else(wrong)?;

@@ -59,7 +59,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// TensorFlow's table and kernels, and the rules of this crate; `folding` computes what is known beforehand.
+    /// TensorFlow's table and kernels, and the rules of this crate; `folding` computes known values.
     pub fn standard(folding: Arc<dyn Evaluate>) -> Registry {
         let (kernels, folding) = (KernelRegistry::tensorflow(), Some(folding));
         let mut registry = Registry { kernels, folding, ..Registry::with_table(OpTable::tensorflow()) };

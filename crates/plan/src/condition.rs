@@ -165,7 +165,7 @@ mod tests {
     }
 
     proptest! {
-        /// Random formulas over four predicates: the diagrams say what the formulas say, and equal ones are the same.
+        /// Random formulas over four predicates: the diagrams agree with the formulas, and equal ones are the same.
         #[test]
         fn say_what_formulas_say(steps in prop::collection::vec((0u8..4, 0usize..40, 0usize..40), 1..40)) {
             let mut conditions = Conditions::default();

@@ -1,4 +1,4 @@
-//! Plans as files: JSON that says what the plan was made for, so that it is refused elsewhere.
+//! Plans as files: JSON that names the request that the plan was made for, so that it is refused elsewhere.
 
 use plimsoll_base::{Error, Result};
 use plimsoll_device::{DeviceSpec, Library};
@@ -14,10 +14,10 @@ use crate::verify::verify;
 
 /// The first bytes of files of plans.
 const FORMAT: &str = "plimsoll plan";
-/// The form of what follows. Plans of another form are refused.
+/// The form of the rest. Plans of another form are refused.
 const VERSION: u32 = 1;
 
-/// A plan with what it was made for.
+/// A plan with the request that it was made for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlanFile {
     format: String,

@@ -42,8 +42,8 @@ impl Footprint {
         }
     }
 
-    /// Adds a plan that runs after those before it, and gives what each device holds while it runs. The loading of its stored
-    /// variables comes first.
+    /// Adds a plan that runs after those before it, and returns the bytes that each device holds while it runs. The loading of its
+    /// stored variables comes first.
     pub fn add(&mut self, plan: &Plan) -> Vec<Bytes> {
         self.settle(plan);
         let taken = |(index, device): (usize, &DevicePlan)| PeakParts { variables: self.resident[index], ..device.peak };
@@ -129,7 +129,7 @@ impl Footprint {
         self.needs.minimum_limit()
     }
 
-    /// Adds what another session needs at the same time. The device's own overhead counts once.
+    /// Adds the need of another session at the same time. The device's own overhead counts once.
     pub fn join(&mut self, other: &Footprint) {
         for ((need, more), spec) in self.needs.iter_mut().zip(&other.needs).zip(&self.specs) {
             let shared = if need.peak > Bytes::ZERO { spec.overhead } else { Bytes::ZERO };

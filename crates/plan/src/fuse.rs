@@ -275,7 +275,7 @@ impl Operands {
                 return self.builder.inline(&expr, &registers);
             }
         }
-        // The operands stay what they are: its steps need not be built again.
+        // The operands stay the same: its steps need not be built again.
         let (builder, results) = ExprBuilder::resume(expr);
         self.registers = builder.inputs();
         (self.builder, self.views) = (builder, inputs.to_vec());

@@ -18,7 +18,7 @@ pub(crate) struct Pruned {
     pub feeds: Vec<Output>,
     /// The tensors that are wanted.
     pub fetches: Vec<Output>,
-    /// The nodes that run for what they do.
+    /// The nodes that run for their effects.
     pub targets: Vec<NodeId>,
     fed: HashSet<Output>,
     fetched: HashSet<Output>,
@@ -42,7 +42,7 @@ pub(crate) struct Reach {
     pub feeds: Vec<Output>,
     /// The tensors that are wanted.
     pub fetches: Vec<Output>,
-    /// The nodes that run for what they do.
+    /// The nodes that run for their effects.
     pub targets: Vec<NodeId>,
     /// The position of every tensor that is fed.
     pub fed: HashMap<Output, usize>,

@@ -1,7 +1,7 @@
 //! Several models on the same devices: the sum of their peaks, and whether they run side by side or in turn.
 //!
-//! A [`Footprint`] is what one session takes over its plans; a [`Joint`] says in which rounds several sessions run. A run that finds
-//! no room waits behind the runs of all sessions that are under way.
+//! A [`Footprint`] is the bytes of one session over its plans; a [`Joint`] says in which rounds several sessions run. A run that
+//! finds no room waits behind the runs of all sessions that are under way.
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_graph::id::Id;
@@ -28,9 +28,9 @@ pub struct JointNeed {
     pub name: String,
     /// The line, where there is one.
     pub limit: Option<Bytes>,
-    /// The sum of the models' peaks, with what the device takes for itself once: the most that they can hold at once.
+    /// The sum of the models' peaks, with the device's own overhead once: the most that they can hold at once.
     pub peak: Bytes,
-    /// Each model's peak, with what the device takes for itself.
+    /// Each model's peak, with the device's own overhead.
     pub shares: Vec<Bytes>,
 }
 
@@ -98,7 +98,7 @@ impl Joint {
     }
 
     /// The order of runs: rounds, one after the other, of models that run side by side, by their positions. Each round takes, in
-    /// the order of the models, those of the rest that fit beside what it has taken. One round where all fit side by side.
+    /// the order of the models, those of the rest that fit beside it. One round where all fit side by side.
     ///
     /// # Errors
     /// As [`Joint::check`].
@@ -123,8 +123,8 @@ impl Joint {
     /// Whether they can run at all, side by side or in turn.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED for the first model that does not fit by itself: the device, the shortfall, the largest holders, and
-    /// what would help.
+    /// RESOURCE_EXHAUSTED for the first model that does not fit by itself: the device, the shortfall, the largest holders, and a
+    /// remedy.
     pub fn check(&self) -> Result<()> {
         let several = self.names.len() > 1;
         let check =
@@ -135,7 +135,7 @@ impl Joint {
     /// Whether they fit side by side.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED for the first device where they do not: the sum, each model's share, the shortfall, and what would help.
+    /// RESOURCE_EXHAUSTED for the first device where they do not: the sum, each model's share, the shortfall, and a remedy.
     pub fn check_side_by_side(&self) -> Result<()> {
         let else_do = "or run them one after the other";
         let shares = |share: &dyn Fn(&Footprint) -> Bytes| {

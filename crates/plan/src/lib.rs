@@ -78,10 +78,10 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     Ok(plan)
 }
 
-/// A plan of ours passes what a plan from a file has to pass.
+/// A plan of ours passes the checks of a plan from a file.
 fn verified(request: &Request<'_>, pruned: &infer::Pruned, plan: &Plan) -> Result<()> {
     match verify::verify(request.graph, request.devices, request.libraries, pruned, plan) {
-        // Of kernels of other libraries it may not be known what they take.
+        // The arguments of kernels of other libraries may be unknown.
         Err(error) if error.code() == Code::Unimplemented => Ok(()),
         Err(error) => Err(Error::internal(format!("a plan does not hold: {error}\n{plan}"))),
         Ok(()) => Ok(()),

@@ -204,7 +204,7 @@ impl Lir {
         uses
     }
 
-    /// Whether the work changes what outlives the run.
+    /// Whether the work changes memory that outlives the run.
     pub fn has_effect(&self, work: &Work) -> bool {
         let writes_file = match work.kind {
             WorkKind::Outside { call, .. } => matches!(self.calls[call as usize], PlanCall::Save(_)),

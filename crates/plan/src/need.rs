@@ -51,7 +51,7 @@ impl Need {
     /// Whether the peak stays under the line.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED of the kind `NoRoom`: the least limit, the shortfall, the three largest holders, and what would help.
+    /// RESOURCE_EXHAUSTED of the kind `NoRoom`: the least limit, the shortfall, the three largest holders, and a remedy.
     pub fn check(&self) -> Result<()> {
         self.refuse("", "feed a smaller batch, or move nodes to another device")
     }

@@ -133,7 +133,7 @@ fn lanes(lir: &Lir, schedule: &Schedule) -> (Vec<Lane>, IdVec<WorkId, Slot>) {
     (lanes, slots)
 }
 
-/// Waits for what other queues define, left out where an earlier wait has seen to it.
+/// Waits for values of other queues, left out where an earlier wait covers them.
 fn set_waits(lir: &Lir, schedule: &Schedule, lanes: &mut [Lane], slots: &IdVec<WorkId, Slot>) {
     let definitions = lir.definitions();
     let count = lanes.len();
@@ -378,7 +378,7 @@ fn program(
     Program { commands }
 }
 
-/// Bytes of what a work reads, each value once, and of what it makes.
+/// Bytes of a work's inputs, each value once, and of its outputs.
 fn traffic(lir: &Lir, id: WorkId) -> (u64, u64) {
     let work = &lir.works[id];
     let mut read: Vec<ValueId> = work.inputs.iter().map(|view| view.value).collect();

@@ -1,4 +1,4 @@
-//! The plan: queues of commands with their memory, and what it all takes.
+//! The plan: queues of commands with their memory, and the sum of it.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub struct PeakParts {
     pub variables: Bytes,
     /// Constants that kernels read.
     pub constants: Bytes,
-    /// Values between operations, at the moment when most memory is used, with what packing leaves unused.
+    /// Values between operations, at the moment when most memory is used, with the bytes that packing leaves unused.
     pub activations: Bytes,
     /// Scratch of kernels at that moment, and of workers.
     pub workspace: Bytes,
@@ -62,7 +62,7 @@ impl PeakParts {
 /// Something that takes memory at the peak.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// The node whose value it is, or what it is.
+    /// The node whose value it is, or its kind.
     pub name: String,
     /// How much it takes.
     pub bytes: Bytes,
@@ -240,7 +240,7 @@ pub struct Queue {
     pub seconds: Vec<f64>,
     /// For each command, the nodes that it does, the one that it is named after first.
     pub nodes: Vec<Vec<NodeId>>,
-    /// For each command, bytes of what it reads and of what it makes.
+    /// For each command, bytes of its inputs and of its outputs.
     pub bytes: Vec<(u64, u64)>,
 }
 
@@ -273,7 +273,7 @@ pub struct Plan {
     pub values: Vec<HostTensor>,
     /// The bytes that it takes of each device of the request.
     pub devices: Vec<DevicePlan>,
-    /// The device that holds what is fed and fetched.
+    /// The device that holds feeds and fetches.
     pub host: DeviceId,
     /// The queues.
     pub region: Region,
@@ -284,7 +284,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Types and shapes of what lies in `Place::Feed`, in order.
+    /// Types and shapes of `Place::Feed`, in order.
     pub fn sources(&self) -> impl Iterator<Item = (DataType, &Shape)> {
         self.feeds.iter().map(|feed| (feed.data_type, &feed.shape))
     }
@@ -294,7 +294,7 @@ impl Plan {
         self.feeds.iter().map(|feed| feed.bytes).chain(self.fetches.iter().map(|fetch| fetch.bytes))
     }
 
-    /// Types and shapes of what lies in `Place::Fetch`, in order.
+    /// Types and shapes of `Place::Fetch`, in order.
     pub fn sinks(&self) -> impl Iterator<Item = (DataType, &Shape)> {
         self.fetches.iter().map(|fetch| (fetch.data_type, &fetch.shape))
     }

@@ -1,4 +1,4 @@
-//! A work's kernel: which variant of its request, its scratch and what it costs.
+//! A work's kernel: the variant of its request, its scratch and its cost.
 
 use std::sync::Arc;
 

@@ -4,13 +4,13 @@ use plimsoll_base::{Error, Result};
 use plimsoll_device::Options;
 use plimsoll_formats::{ConfigProto, apply_config};
 
-/// Sets what the ConfigProto says in the options, as [`plimsoll_formats::apply_config`] does.
+/// Sets the ConfigProto's options, as [`plimsoll_formats::apply_config`] does.
 ///
 /// As in TensorFlow, options of GPUs are not looked at where there is none; the notes of [`crate::Division`] say so. Hints for
 /// optimisers are not followed, and sessions always have threads of their own.
 ///
 /// # Errors
-/// UNIMPLEMENTED for fields that would change what runs and are not built yet.
+/// UNIMPLEMENTED for fields that would change the run and are not built yet.
 pub fn apply(config: &ConfigProto, options: &mut Options) -> Result<()> {
     let not_yet = |what: &str| Err(Error::unimplemented(format!("not yet: {what} in a ConfigProto")));
     if !config.session_inter_op_thread_pool.is_empty() {

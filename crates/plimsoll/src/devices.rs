@@ -85,7 +85,7 @@ impl Devices {
     ///
     /// # Errors
     /// NOT_FOUND where there is no such file; the flaw of the file and its place; for files of other kinds the error says what
-    /// exports them. Otherwise as [`Devices::session`], and for a SavedModel as [`Session::run`] of what restores it.
+    /// exports them. Otherwise as [`Devices::session`], and for a SavedModel as [`Session::run`] of its restoring operations.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Session> {
         let path = path.as_ref();
         match model::read(path)? {
@@ -125,7 +125,7 @@ impl Devices {
     pub fn session_with(&self, graph: Graph, values: &Values, init: Vec<String>) -> Result<Session> {
         let session = self.unlogged(&graph, values, init)?;
         drop(graph);
-        // By first fit it is placed again, when it is known what will run.
+        // By first fit it is placed again, when its runs are known.
         if self.inner.options().placement != PlacementMode::FirstFit {
             self.write_log(&session);
         }

@@ -1,4 +1,4 @@
-//! Files that hold a model, told apart by what they are.
+//! Files that hold a model, told apart by their contents.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -154,7 +154,7 @@ pub fn create_output(path: &Path) -> Result<File> {
 /// written to as it is.
 ///
 /// # Errors
-/// As [`create_output`], and what `write` returns.
+/// As [`create_output`], and the result of `write`.
 pub fn replace_output(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
     let failed = |error: std::io::Error| file_error(path, &error);
     let filled = |file: std::io::Result<File>| {

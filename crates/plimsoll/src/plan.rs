@@ -1,4 +1,4 @@
-//! A plan for people: whether it fits, and what it takes.
+//! A plan for people: whether it fits, and its peaks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_plan::{Certainty, DevicePlan, Footprint, Needs};
 use plimsoll_runtime::Session;
 
-/// How a signature would run, and what that takes of every device. Prints as a table.
+/// How a signature would run, and the bytes of every device. Prints as a table.
 ///
 /// Everything of [`plimsoll_plan::Plan`] is here too.
 #[derive(Clone)]
@@ -73,7 +73,7 @@ impl Plan {
     /// Whether every device's peak stays under its line.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED: the shortfall, the three largest holders by node, and what would help.
+    /// RESOURCE_EXHAUSTED: the shortfall, the three largest holders by node, and a remedy.
     pub fn check(&self) -> Result<()> {
         self.footprint.check()
     }

@@ -70,7 +70,7 @@ impl Session {
         &self.preparation
     }
 
-    /// Runs the [preparation](Session::preparation), and gives back what only that needed.
+    /// Runs the [preparation](Session::preparation), and gives back memory that only that needed.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -119,7 +119,7 @@ impl Session {
     /// The callable of a run with such feeds, for loops where every microsecond counts.
     ///
     /// # Errors
-    /// As [`Session::run`], but for what happens when it runs.
+    /// As [`Session::run`], but for errors of the run itself.
     pub fn callable_for(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<crate::Callable> {
         self.inner.callable_for(&by_reference(feeds), fetches, targets)
     }

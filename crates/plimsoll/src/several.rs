@@ -10,9 +10,9 @@ use crate::model::{self, Model, SavedGraph};
 use crate::values::Values;
 use crate::{Devices, PlacementMode, Session};
 
-/// Models that are to share devices, each with what will be run of it, one after the other: its initializer, at last its steps.
-/// Opened together they are placed by [`PlacementMode`]: by TensorFlow's rules each for itself, or by first fit. By first fit a
-/// model without room beside those before it goes to the next device, or in pieces to several, or takes its turn.
+/// Models that are to share devices, each with its runs, one after the other: its initializer, at last its steps. Opened together
+/// they are placed by [`PlacementMode`]: by TensorFlow's rules each for itself, or by first fit. By first fit a model without room
+/// beside those before it goes to the next device, or in pieces to several, or takes its turn.
 ///
 /// ```no_run
 /// # use plimsoll::{Devices, Options, PlacementMode, Signature};
@@ -52,7 +52,7 @@ pub struct Opened {
     pub log: Vec<String>,
 }
 
-/// A session that was placed, and what it takes.
+/// A session that was placed, and its footprint.
 #[derive(Debug)]
 pub struct Placed {
     /// The session. Nothing has run.
@@ -68,7 +68,7 @@ impl<'a> Several<'a> {
         Several { devices, models: Vec::new() }
     }
 
-    /// Adds a graph, and what will be run of it.
+    /// Adds a graph, and its runs.
     ///
     /// # Errors
     /// As [`Devices::session`].
@@ -78,10 +78,10 @@ impl<'a> Several<'a> {
         Ok(self)
     }
 
-    /// Adds the model at `path`, and what will be run of it, beside what restores a SavedModel.
+    /// Adds the model at `path`, and its runs, beside the restoring of a SavedModel.
     ///
     /// # Errors
-    /// As [`Devices::load`], but for what happens when it is restored.
+    /// As [`Devices::load`], but for errors of restoring.
     pub fn load(&mut self, path: impl AsRef<Path>, mut runs: Vec<Signature>) -> Result<&mut Self> {
         let path = path.as_ref();
         let (def, values, init, signatures) = match model::read(path)? {

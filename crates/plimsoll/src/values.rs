@@ -46,7 +46,7 @@ pub(crate) fn piece(whole: Bytes) -> Bytes {
 
 impl Values {
     /// The same, with values of `checkpoint` (a prefix, or a folder: the latest in it) before those of the model. They also take
-    /// the place of what an initializer gave a variable.
+    /// the place of an initializer's values.
     pub fn with_checkpoint(mut self, checkpoint: Option<&Path>) -> Values {
         self.checkpoint = checkpoint.map(Path::to_path_buf);
         self
@@ -189,8 +189,8 @@ struct Restoring {
 }
 
 impl Restoring {
-    /// Reads it from the graph. Assignments of what a RestoreV2 of whole tensors gives are values of variables; everything else
-    /// with an effect has to run.
+    /// Reads it from the graph. Assignments of whole tensors from a RestoreV2 are values of variables; everything else with an
+    /// effect has to run.
     fn find(graph: &Graph, saved: &SavedValues) -> Result<Restoring> {
         let Some(restore) = graph.find(&saved.restore) else { return Ok(Restoring::default()) };
         let mut restoring = Restoring::default();

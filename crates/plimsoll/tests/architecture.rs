@@ -51,7 +51,7 @@ const SAFE: &[&str] = &["base", "request", "graph", "formats", "ops", "plan", "r
 /// Libraries that are loaded into programs which know nothing of them: statics are the only place for the state of their functions.
 const LOADED: &[&str] = &["shim", "mock-driver"];
 
-/// Every crate of the workspace with what it depends on (not for tests, not for builds).
+/// Every crate of the workspace with its dependencies (not for tests, not for builds).
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])

@@ -91,7 +91,7 @@ fn damage(random: &mut Random, graph: &mut GraphDef, ops: &[&'static str]) {
     }
 }
 
-/// Plans and runs what can be planned and run.
+/// Plans and runs everything that can be planned and run.
 fn use_it(devices: &Devices, graph: GraphDef, feeds: &[(&str, &HostTensor)]) {
     let Ok(graph) = plimsoll::Graph::resolve(graph, plimsoll_runtime::standard_registry().table()) else { return };
     let Ok(session) = devices.session(graph) else { return };

@@ -28,7 +28,7 @@ pub enum KernelRequest {
         /// The shapes of the operands.
         operands: Vec<Vec<u64>>,
     },
-    /// A product or a convolution, with what is done to its elements before they are written. With a pooling, that follows, and
+    /// A product or a convolution, with an expression on its elements before they are written. With a pooling, that follows, and
     /// its results are the results.
     Anchor {
         /// The product or convolution.

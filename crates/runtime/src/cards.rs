@@ -34,10 +34,10 @@ pub(crate) fn open(
     }
 }
 
-/// The ledger of the lease under which this program was started: the cards become what the lease has of them. None without one.
+/// The ledger of the lease under which this program was started: the cards become the lease's part of them. None without one.
 ///
 /// # Errors
-/// FAILED_PRECONDITION where the lease has ended; otherwise what stands in the way of the machine's ledger.
+/// FAILED_PRECONDITION where the lease has ended; otherwise the obstacle to the machine's ledger.
 pub(crate) fn of_a_lease(cards: &mut [PhysicalDevice], environment: &Environment) -> Result<Option<Machine>> {
     if cards.is_empty() || environment.get("PLIMSOLL_LEASE").is_none_or(str::is_empty) {
         return Ok(None);

@@ -15,8 +15,8 @@ use plimsoll_memory::machine::Machine;
 use crate::idle::Idle;
 use crate::turns::Turns;
 
-/// Logical devices with their lines, and the threads that compute for them. Cloning shares them. Two `Devices` in one
-/// process are to each other what two processes are.
+/// Logical devices with their lines, and the threads that compute for them. Cloning shares them. Two `Devices` in one process
+/// behave as two processes.
 #[derive(Clone)]
 pub struct Devices(Arc<Inner>);
 
@@ -87,7 +87,7 @@ impl Devices {
         Devices::found(options, environment).map(|(_, _, division)| division)
     }
 
-    /// The cards, the ledger of the lease that they are what is had of, and how the machine is divided.
+    /// The cards, the ledger of the lease of which they are the part, and the division of the machine.
     fn found(options: &Options, environment: &Environment) -> Result<(Vec<PhysicalDevice>, Option<Machine>, Division)> {
         options.refuse_what_is_not_built()?;
         let mut cards = options.simulated_cards(environment)?;
@@ -156,7 +156,7 @@ impl Devices {
         self.0.devices.iter().map(report).collect()
     }
 
-    /// Forgets the peaks: they become what is in use now.
+    /// Forgets the peaks: they become the present use.
     pub fn reset_peaks(&self) {
         self.0.devices.iter().for_each(|device| device.reset_peak());
     }
@@ -165,7 +165,7 @@ impl Devices {
     /// constants, arenas, those that are kept for the next run too.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for what is no name, no device, or several.
+    /// INVALID_ARGUMENT for a text that is no name, names no device, or several.
     pub fn memory_allocated(&self, device: &str) -> Result<Bytes> {
         get_memory_info(self.all(), device).map(|info| Bytes(info.current))
     }
@@ -178,8 +178,8 @@ impl Devices {
         get_memory_info(self.all(), device).map(|info| Bytes(info.peak))
     }
 
-    /// Bytes of a device that no other program can have because of this one: on a card, also what was reserved beforehand or
-    /// beyond need. On a processor it is [`Devices::memory_allocated`].
+    /// Bytes of a device that no other program can have because of this one: on a card, also those reserved beforehand or beyond
+    /// need. On a processor it is [`Devices::memory_allocated`].
     ///
     /// # Errors
     /// As [`Devices::memory_allocated`].
@@ -200,7 +200,7 @@ impl Devices {
         self.all().iter().map(taken).collect()
     }
 
-    /// Makes [`Devices::max_memory_allocated`] what is allocated now.
+    /// Makes [`Devices::max_memory_allocated`] the present allocation.
     ///
     /// # Errors
     /// As [`Devices::memory_allocated`].

@@ -46,7 +46,7 @@ impl Idle {
         state.sessions.push(Arc::downgrade(kept));
     }
 
-    /// Gives back what sessions keep and devices hold without need.
+    /// Gives back memory that sessions keep and devices hold without need.
     pub fn release_all(&self) {
         self.sessions().iter().for_each(|kept| kept.release());
         self.shared.devices.iter().for_each(|device| device.release_unused());
@@ -57,7 +57,7 @@ impl Idle {
         self.shared.state().sessions.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Sees to it that the thread is there and knows what sessions want now.
+    /// Makes sure that the thread is there and knows the present settings of sessions.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where the system has no thread for it.

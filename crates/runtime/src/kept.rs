@@ -10,7 +10,7 @@ use plimsoll_plan::Signature;
 use crate::arenas::Arenas;
 use crate::loaded::Loaded;
 
-/// Plans by what they are for; several where they depend on the elements of feeds.
+/// Plans by their signature; several where they depend on the elements of feeds.
 pub(crate) type Plans = HashMap<String, Vec<(Signature, Arc<Loaded>)>>;
 
 /// The memory that a session can do without between two runs. Its devices know it weakly: they may give it back at any time. When
@@ -18,7 +18,7 @@ pub(crate) type Plans = HashMap<String, Vec<(Signature, Arc<Loaded>)>>;
 pub(crate) struct Kept {
     pub arenas: Arenas,
     plans: Mutex<Plans>,
-    /// Runs that take memory from what the session's runs share.
+    /// Runs that take memory from the session's shared arenas.
     under_way: AtomicU32,
     born: Instant,
     /// Nanoseconds from `born` to the end of the last run; counted only where that is used.
@@ -62,7 +62,7 @@ impl Kept {
         UnderWay(self)
     }
 
-    /// Whether a run has memory of what the session's runs share.
+    /// Whether a run has memory of the session's shared arenas.
     pub fn is_under_way(&self) -> bool {
         self.under_way.load(Ordering::SeqCst) > 0
     }

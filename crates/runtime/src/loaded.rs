@@ -188,7 +188,7 @@ impl Loaded {
         })
     }
 
-    /// Gives back what it holds beside its session's variables. For a session that ends: it must not run any more.
+    /// Gives back its memory beside its session's variables. For a session that ends: it must not run any more.
     pub fn give_back(&self) {
         *self.constants.lock().unwrap_or_else(PoisonError::into_inner) = Constants::default();
     }
@@ -353,7 +353,7 @@ impl Loaded {
         }
     }
 
-    /// A run's error; `said` is what a call on files said.
+    /// A run's error; `said` is the error of a call on files.
     fn error(&self, failure: Failure, said: Option<Error>) -> Error {
         let queue = &self.plan.queues()[failure.queue as usize];
         let command = &queue.program.commands[failure.command as usize];

@@ -13,7 +13,7 @@ use plimsoll_plan::Plan;
 pub struct Profile {
     /// How many runs were measured.
     pub runs: u32,
-    /// A run from call to return, with what writing down takes.
+    /// A run from call to return, with the cost of recording.
     pub step: Duration,
     /// The same step on the virtual clock, where the speed of a card that takes part is modelled: it is the same whatever the
     /// processor does meanwhile.

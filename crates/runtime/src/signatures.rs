@@ -1,4 +1,4 @@
-//! Signatures of runs, and what tells their plans apart.
+//! Signatures of runs, and the keys that tell their plans apart.
 
 use plimsoll_base::DataType;
 use plimsoll_graph::HostTensor;

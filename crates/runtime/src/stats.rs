@@ -12,9 +12,9 @@ use plimsoll_plan::{Plan, Queue};
 pub struct RunMetadata {
     /// When the run had its variables and its memory, and started. All times below count from here.
     pub began: Instant,
-    /// From the call to its return: with what it waited, with what writing down takes.
+    /// From the call to its return: with its waits, and with the cost of recording.
     pub elapsed: Duration,
-    /// For each device that did something, what it did.
+    /// The records of each device that took part.
     pub step_stats: Vec<DeviceStepStats>,
 }
 
@@ -49,9 +49,9 @@ pub struct NodeExecStats {
     pub op_end_rel_nanos: u64,
     /// When it was over.
     pub all_end_rel_nanos: u64,
-    /// Bytes of what it read: arguments as they are in memory.
+    /// Bytes of its inputs: arguments as they are in memory.
     pub bytes_read: u64,
-    /// Bytes of what it made.
+    /// Bytes of its outputs.
     pub bytes_written: u64,
     /// Bytes of scratch that it had.
     pub scratch_bytes: u64,

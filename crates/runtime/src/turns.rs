@@ -84,9 +84,9 @@ impl Turns {
         }
     }
 
-    /// Waits for its turn, and then makes attempts until one is over: after every run that ends, and a last one when none is
-    /// under way and everything that can be given back is. An attempt calls what it is given once it has its room: the next
-    /// one's turn comes then.
+    /// Waits for its turn, and then makes attempts until one is over: after every run that ends, and a last one when none is under
+    /// way and everything that can be given back is. An attempt calls its argument once it has its room: the next one's turn comes
+    /// then.
     ///
     /// # Errors
     /// The error of the last attempt; why the wait was cancelled.

@@ -132,7 +132,7 @@ fn conditions_in_conditions_are_placed_however_deep() {
     }
 }
 
-/// Every function does what its maker says to the next one, twice.
+/// Every function passes its argument to the next one, twice.
 fn doubling(count: usize, twice: impl Fn(&str) -> (Vec<NodeDef>, String)) -> Vec<FunctionDef> {
     let level = |at: usize| {
         let (nodes, result) = twice(&format!("f{}", at + 1));
@@ -229,11 +229,11 @@ fn functions_given_to_functions_are_filled_in_and_do_not_grow_without_end() {
     let functions = || vec![applies("apply", placeholder()), applies("twice", with("apply", placeholder())), leaf("leaf")];
     let session_of = |given| session(graph(functions(), vec![first(given)]));
     assert_eq!(run(&session_of(with("twice", func("leaf"))).unwrap(), "first").unwrap(), -2.0);
-    // Every call wraps what it was given once more.
+    // Every call wraps its argument once more.
     let grows = |name: &str| vec![applies(name, with(name, with("wrap", placeholder()))), leaf("leaf")];
     let error = session(graph(grows("f"), vec![first(with("f", func("leaf")))])).err().unwrap();
     assert!(error.code() == Code::InvalidArgument && error.message().contains("deep"), "{error}");
-    // Every call doubles what it was given.
+    // Every call doubles its argument.
     let level = |at: usize| {
         let pair =
             |name: &str| FuncRef { name: name.into(), attrs: [("F".to_string(), placeholder()), ("G".to_string(), placeholder())].into() };

@@ -27,7 +27,7 @@ fn session(devices: &Devices, rows: u64) -> Session {
     Session::new(devices, &b.finish(), registry).unwrap()
 }
 
-/// One line of what the system says of this process, in bytes.
+/// One line of the system's facts about this process, in bytes.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,4 +1,4 @@
-//! Arrays. The driver does not say what it takes for one: [`size::array`] is not less.
+//! Arrays. The driver does not say the bytes of one: [`size::array`] is not less.
 
 use std::ffi::c_uint;
 

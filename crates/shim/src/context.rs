@@ -1,5 +1,5 @@
-//! Contexts: their allocations end with them. The bytes of a context itself cannot be seen from here. PLIMSOLL_SHIM_CONTEXT says in
-//! bytes what to count for the first one of a process on each card.
+//! Contexts: their allocations end with them. The bytes of a context itself cannot be seen from here. PLIMSOLL_SHIM_CONTEXT is the
+//! bytes to count for the first one of a process on each card.
 
 use std::collections::HashSet;
 use std::ffi::{c_int, c_uint, c_void};
@@ -57,7 +57,7 @@ fn make(device: Device, call: impl FnOnce() -> Status, made: impl FnOnce() -> Op
     status
 }
 
-/// After a device's own context may have ended: lets go of what was in it, if it has.
+/// After a device's own context may have ended: lets go of its allocations, if it has.
 fn ended(status: Status, device: Device) -> Status {
     if status != SUCCESS || !is_leased() {
         return status;
@@ -73,7 +73,7 @@ fn ended(status: Status, device: Device) -> Status {
     status
 }
 
-/// Lets go of what was in a device's own context.
+/// Lets go of the allocations in a device's own context.
 fn all_gone(device: Device) {
     with(|process| {
         let Some(card) = process.card(device) else { return };

@@ -27,7 +27,7 @@ impl Library {
         };
         let mut handle = known.load(Relaxed);
         if handle.is_null() {
-            // SAFETY: looks among what is loaded.
+            // SAFETY: looks among loaded libraries.
             handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
             // Kept open from now on, so that addresses stay.
             known.store(handle, Relaxed);
@@ -107,7 +107,7 @@ macro_rules! wrap {
         $(#[$meta])*
         ///
         /// # Safety
-        /// As the driver's function: pointers are null or point to what it says.
+        /// As the driver's function: pointers are null or point to its types.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> $crate::abi::Status {
             const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {

@@ -28,7 +28,7 @@ pub struct Records {
     graphs: HashMap<u64, Graph>,
     numbers: HashMap<usize, u64>,
     executables: HashMap<usize, u64>,
-    /// On each device what graphs had that are gone.
+    /// On each device the bytes of graphs that are gone.
     left: HashMap<Device, u64>,
 }
 
@@ -53,7 +53,7 @@ fn kept(device: Device) -> Option<u64> {
 }
 
 impl Process {
-    /// Gives back what neither graphs nor the driver have any more.
+    /// Gives back bytes that neither graphs nor the driver have any more.
     fn settle_graphs(&mut self) {
         let devices: Vec<Device> = self.graphs.left.keys().copied().collect();
         for device in devices {

@@ -1,8 +1,8 @@
 //! A library between a program and NVIDIA's driver, loaded by LD_PRELOAD, that holds the program to its lease.
 //!
 //! **How calls come here.** The functions of the driver that allocate, free and report memory have a wrapper of the same name
-//! ([`table`]): linking finds it. For all other ways the address is exchanged: [`hook`] stands before `dlsym`,
-//! [`lookup`] before `cuGetProcAddress`. Each asks the real one first, and exchanges what is known to be the driver's function.
+//! ([`table`]): linking finds it. For all other ways the address is exchanged: [`hook`] stands before `dlsym`, [`lookup`] before
+//! `cuGetProcAddress`. Each asks the real one first, and exchanges addresses that are known to be the driver's functions.
 //!
 //! **What a wrapper does.** It reserves in the ledger of the lease ([`process`]), then calls the driver. Bytes that the driver did
 //! not take are given back. Reserving is one transaction for all programs under the lease. Freed bytes are given back after the

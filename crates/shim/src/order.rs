@@ -29,7 +29,7 @@ impl Loaded {
         if handle.is_null() {
             return None;
         }
-        // With what it needs itself, which comes later.
+        // With the libraries that it needs itself, which come later.
         let found = loader::dlsym(handle, name) as usize;
         // SAFETY: opened just now.
         unsafe { libc::dlclose(handle) };
@@ -40,13 +40,13 @@ impl Loaded {
 /// All of them in this name space, the first that is looked in first.
 pub fn loaded() -> Vec<Loaded> {
     let mut all: Vec<Loaded> = Vec::new();
-    // SAFETY: the function adds to what it is given, and takes nothing that outlives the call.
+    // SAFETY: the function adds to its argument, and takes nothing that outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut all).cast()) };
     all
 }
 
 unsafe extern "C" fn add(library: *mut libc::dl_phdr_info, _: usize, all: *mut c_void) -> c_int {
-    // SAFETY: the loader gives what is valid during the call, and hands on what `loaded` gave.
+    // SAFETY: the loader's pointers are valid during the call, and it hands on the one that `loaded` gave.
     let (library, all) = unsafe { (&*library, &mut *all.cast::<Vec<Loaded>>()) };
     let (name, headers) = match library.dlpi_name.is_null() || library.dlpi_phdr.is_null() {
         true => return 0,

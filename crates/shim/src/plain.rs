@@ -60,7 +60,7 @@ impl Process {
         Some(owned)
     }
 
-    /// Gives back what was held for an allocation that is no more.
+    /// Gives back the bytes of an allocation that is no more.
     fn let_go(&mut self, owned: &Owned) {
         let key = (owned.card, owned.context);
         if !owned.shares {
@@ -107,7 +107,7 @@ pub fn allocate(bytes: u64, shares: bool, call: impl FnOnce() -> Status, made: i
     status
 }
 
-/// Frees what has that key. Allocations that are not known here are the driver's business alone.
+/// Frees the allocation with that key. Allocations that are not known here are the driver's business alone.
 pub fn free(key: Key, call: impl FnOnce() -> Status) -> Status {
     // Before the driver frees it: another thread may be given the same address right afterwards.
     let Some(owned) = leased(|process| process.plain.owned.remove(&key)) else { return call() };

@@ -1,4 +1,4 @@
-//! Pools: counted by what the driver reserved for them, not by what is allocated from them.
+//! Pools: counted by the driver's reservations for them, not by the allocations from them.
 //!
 //! Before an allocation, the ledger holds the bytes that a pool has reserved and those that it may grow by. Afterwards it keeps a
 //! little more than it has, so that most allocations need no look at the ledger. Where there is no room, the pool is asked to give
@@ -59,7 +59,7 @@ fn reserved(pool: usize) -> Option<u64> {
     (unsafe { get(pool as Opaque, POOL_RESERVED_NOW, &mut bytes) } == SUCCESS).then_some(bytes)
 }
 
-/// Asks a pool to give back what it does not need.
+/// Asks a pool to give back unused bytes.
 fn trim(pool: usize) {
     if let Some(trim) = driver!(c"cuMemPoolTrimTo"(Opaque, usize)) {
         // SAFETY: the pool is one of the driver's.
@@ -94,7 +94,8 @@ impl Process {
         fits
     }
 
-    /// Makes what a pool holds fit what it has; whether it does. One that has grown by more than it could is not counted right.
+    /// Makes the holding of a pool fit its reservation; whether it does. One that has grown by more than it could is not counted
+    /// right.
     fn settle(&mut self, number: u64, done: u64) -> bool {
         let Some(pool) = self.pools.pools.get_mut(&number) else { return true };
         pool.pending = pool.pending.saturating_sub(done);
@@ -258,7 +259,7 @@ fn allocate(pointer: *mut DevicePtr, bytes: u64, pool: Option<usize>, stream: Op
     OUT_OF_MEMORY
 }
 
-/// Frees what may be an allocation of a pool.
+/// Frees memory that may be an allocation of a pool.
 pub fn free(pointer: DevicePtr, call: impl FnOnce() -> Status) -> Status {
     let Some(number) = leased(|process| process.pools.blocks.remove(&pointer)) else { return call() };
     let status = call();
@@ -275,7 +276,7 @@ fn free_async(pointer: DevicePtr, call: impl FnOnce() -> Status) -> Status {
     free(pointer, || crate::plain::free(crate::plain::Key::Pointer(pointer), call))
 }
 
-/// After a wait: pools may have given back what was freed before.
+/// After a wait: pools may have given back memory that was freed before.
 fn waited(status: Status) -> Status {
     if FREED.load(Relaxed) && FREED.swap(false, Relaxed) {
         leased(Process::settle_all);

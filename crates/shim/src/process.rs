@@ -37,7 +37,7 @@ struct Cell {
 
 static CELL: AtomicPtr<Cell> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Does something with what this process has, while no other thread does. Calls no wrapper.
+/// Works with this process's part of its lease, while no other thread does. Calls no wrapper.
 pub fn with<R>(act: impl FnOnce(&mut Process) -> R) -> R {
     let pid = std::process::id();
     let mut cell = CELL.load(Acquire);

@@ -9,13 +9,13 @@ pub const BLOCK: u64 = 2 << 20;
 /// Smaller allocations share blocks.
 pub const SMALL: u64 = 1 << 20;
 
-/// In what steps small allocations are made.
+/// The steps of small allocations.
 const STEP: u64 = 512;
 
-/// How much a pool may grow by at once beyond what is asked for.
+/// How much a pool may grow by at once beyond the request.
 pub const POOL_STEP: u64 = 32 << 20;
 
-/// In what steps small arrays are made.
+/// The steps of small arrays.
 const ARRAY_STEP: u64 = 64 << 10;
 
 /// The next multiple of a power of two.

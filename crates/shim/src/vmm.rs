@@ -26,7 +26,7 @@ struct Memory {
 pub struct Records {
     made: u64,
     memory: HashMap<u64, Memory>,
-    /// For each handle what it stands for, and how often it was given.
+    /// For each handle its memory, and how often it was given.
     handles: HashMap<u64, (u64, u64)>,
     /// For each address where a mapping begins, its size and the memory that is mapped.
     mappings: BTreeMap<u64, (u64, u64)>,
@@ -124,7 +124,7 @@ fn create(handle: *mut u64, bytes: usize, device: Device, call: impl FnOnce() ->
         process.reserve_or_refuse(card, bytes).then_some(card)
     });
     let Some(card) = card else {
-        // Of a device that is not there, the driver says what is wrong.
+        // For a device that is not there, the error is the driver's.
         return if is_unknown(device) { call() } else { OUT_OF_MEMORY };
     };
     let status = call();

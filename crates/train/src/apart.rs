@@ -17,7 +17,7 @@ pub(crate) struct Stepper {
     towers: Vec<Tower>,
 }
 
-/// One tower, with what its thread needs and what it notes.
+/// One tower, with the needs and notes of its thread.
 struct Tower {
     device: String,
     pull: Signature,
@@ -51,7 +51,7 @@ struct Shared<'a> {
 }
 
 impl Stepper {
-    /// Steps of one tower with `each` examples, and what they take: all runs of all towers at once.
+    /// Steps of one tower with `each` examples, and their bytes: all runs of all towers at once.
     ///
     /// # Errors
     /// The errors of planning.

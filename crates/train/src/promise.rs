@@ -35,7 +35,7 @@ impl Promise {
     /// Whether every device's peak stays under its line.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED: the shortfall, the three largest holders, and what would help.
+    /// RESOURCE_EXHAUSTED: the shortfall, the three largest holders, and a remedy.
     pub fn check(&self) -> Result<()> {
         self.footprint.check()
     }

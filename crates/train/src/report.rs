@@ -27,7 +27,7 @@ pub struct TowerReport {
     pub moved_bytes_per_step: u64,
 }
 
-/// By how many steps of other towers the variables had changed when a tower applied what it had computed with them.
+/// By how many steps of other towers the variables had changed when a tower applied its gradients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Staleness {
     /// Of all steps together.

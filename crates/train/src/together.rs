@@ -29,7 +29,7 @@ struct Tower {
 }
 
 impl Stepper {
-    /// Steps of which every tower takes `each` examples, and what they take.
+    /// Steps of which every tower takes `each` examples, and their bytes.
     ///
     /// # Errors
     /// INVALID_ARGUMENT where the feeds of towers are not the components of examples, or the loss is no scalar; the errors of
@@ -60,7 +60,7 @@ impl Stepper {
     /// The signature of a step.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where towers are not fed what examples consist of.
+    /// INVALID_ARGUMENT where the feeds of towers are not the components of examples.
     pub fn signature(steps: &Together, components: &[Component], each: u64) -> Result<Signature> {
         if steps.feeds.is_empty() || steps.feeds.iter().any(|names| names.is_empty() || names.len() != components.len()) {
             let message = format!("an example has {} components, and towers are fed {:?}", components.len(), steps.feeds);
@@ -135,7 +135,7 @@ impl Stepper {
         done
     }
 
-    /// Gives back what a step takes beside the variables.
+    /// Gives back the bytes of a step beside the variables.
     pub fn release(&mut self) {
         self.callable = None;
     }

@@ -109,8 +109,8 @@ impl Trainer {
         Trainer::with_graph(devices, graph.graph, graph.parts, data, batch_size / sharing, seed)
     }
 
-    /// A training of a graph that has what it takes, planned: each tower takes batches of `each` examples. `seed` is that of the
-    /// order of the examples.
+    /// A training of a graph that has all parts, planned: each tower takes batches of `each` examples. `seed` is that of the order
+    /// of the examples.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for a batch of more examples than there are, for names that are not there, for feeds of other types or

@@ -75,7 +75,7 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     Ok(ExitCode::from(u8::from(!document.answer.fits)))
 }
 
-/// The step's plan of each model, and what the model takes over all that runs.
+/// The step's plan of each model, and the model's footprint over all runs.
 fn plans(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<Vec<(Plan, Footprint)>> {
     let models = Models::open(devices, &args.models, &args.signature, args.restore.as_deref())?;
     let mut fed = vec![FeedShapes::new(); args.models.len()];

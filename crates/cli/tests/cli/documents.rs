@@ -138,7 +138,7 @@ fn a_profile() {
     assert_eq!(list("traceEvents").iter().filter(|event| event["ph"] == "X").count(), commands.len());
 }
 
-/// Whether viewers can show a trace: every event has what its kind needs, devices are processes with names, threads have names
+/// Whether viewers can show a trace: every event has the fields of its kind, devices are processes with names, threads have names
 /// and their slices follow each other. Gives the names of the processes and how many slices there are.
 fn shown(trace: &Value) -> (Vec<String>, usize) {
     let events = trace["traceEvents"].as_array().expect("events");
@@ -218,7 +218,7 @@ fn a_trace_can_be_shown() {
     assert_eq!(shown(&read()).0, [device("CPU:0"), device("CPU:1")]);
 }
 
-/// Eight towers on eight cards, and on eight parts of one card: the clock knows what two cores cannot show, and says it again.
+/// Eight towers on eight cards, and on eight parts of one card: the clock shows more than two cores can, and shows it again.
 #[test]
 fn the_virtual_clock() {
     let folder = super::Folder::new("clock");

@@ -80,7 +80,7 @@ fn plan_and_eval_agree_on_one_number() {
     }
 }
 
-/// A checkpoint takes the place of what the initializer gave, and its loading belongs to the promise.
+/// A checkpoint takes the place of the initializer's values, and its loading belongs to the promise.
 #[test]
 fn a_checkpoint_is_restored_within_the_limit_that_plan_prints() {
     let folder = super::Folder::new("restored");

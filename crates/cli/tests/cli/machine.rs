@@ -82,7 +82,7 @@ fn holders_and_waiters_are_seen_and_gone_when_they_are_gone() {
         }
         let seen = document("", &variables);
         let table = devices("-v", &variables).out;
-        // The waiter gets what it waits for.
+        // The waiter gets its bytes.
         drop(holders);
         is_documented(&seen);
         is_drawn(&table);

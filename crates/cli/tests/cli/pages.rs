@@ -1,19 +1,19 @@
 //! The README and the pages in `docs/` are true. Their `console` blocks are run, and their output is compared; their `sh` blocks
-//! work as pasted. `PLIMSOLL_BLESS=1` writes anew what differs.
+//! work as pasted. `PLIMSOLL_BLESS=1` writes differing output anew.
 //!
-//! A line of a `console` block that begins with `$ ` is a command; below it is what it prints on standard output and standard
-//! error, as a terminal shows it. Process ids, sizes, times and errors of values may differ. The sizes in lines about promises may
-//! be a tenth or two pages off, since kernels take their scratch by the processor. A block is a shell of its own on a machine of
-//! its own; of what shells know, it has:
+//! A line of a `console` block that begins with `$ ` is a command; below it is its output on standard output and standard error, as
+//! a terminal shows it. Process ids, sizes, times and errors of values may differ. The sizes in lines about promises may be a tenth
+//! or two pages off, since kernels take their scratch by the processor. A block is a shell of its own on a machine of its own; of
+//! what shells know, it has:
 //!
 //! - `export NAME=VALUE`, and `NAME=VALUE` before a command;
 //! - `plimsoll …`, which may be written `cargo run --release -- …`, in the foreground: it fails where it prints an error, or that a plan
 //!   does not fit, and only there;
-//! - `plimsoll … &`: runs on; below it is what it prints first. The next command is run again until the programs in the background
-//!   have come so far that it prints the page's text, or patience ends;
+//! - `plimsoll … &`: runs on; below it is its first output. The next command is run again until the programs in the background have
+//!   come so far that it prints the page's text, or patience ends;
 //! - `$HOME/` at the beginning of a word, which is the block's own folder;
 //! - a line `[...]`, at most one below a command, for lines of output that the page leaves out;
-//! - `kill %N` and `kill -9 %N` for the N-th of those, and `wait %N`, which prints what else it says until it ends.
+//! - `kill %N` and `kill -9 %N` for the N-th of those, and `wait %N`, which prints the rest of its output until it ends.
 //!
 //! In `sh` blocks every line that begins with `cargo run --release -- ` must succeed, in the order of the page; ` # ` begins a
 //! comment. Files under `target/` go to a folder of the test's own.
@@ -134,7 +134,7 @@ fn page(name: &str, place: &Path, least: &Least) {
     }
 }
 
-/// Whether a command prints what a page says, but for what may differ.
+/// Whether a command prints the page's text, but for the parts that may differ.
 fn is_same(printed: &str, wanted: &str) -> bool {
     let promises = |text: &str| -> Vec<f64> {
         let lines = text.lines().filter(|line| line.contains("promised "));
@@ -174,7 +174,7 @@ fn unwrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The text without what differs from run to run, or from processor to processor.
+/// The text without the parts that differ from run to run, or from processor to processor.
 fn masks(text: &str) -> String {
     let of_the_table = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -260,7 +260,7 @@ impl Shell {
         Shell { bless, place: place.to_path_buf(), kept: kept.to_path_buf(), exported, jobs: Vec::new(), machine }
     }
 
-    /// Does what the line says. The output: the expected one, if it comes to that in time.
+    /// Does the line's command. The output: the expected one, if it comes to that in time.
     fn run(&mut self, line: &str, wanted: &str) -> String {
         if let Some(assignment) = line.strip_prefix("export ") {
             self.exported.push(assigned(assignment).unwrap_or_else(|| panic!("{line}: NAME=VALUE")));
@@ -403,7 +403,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // A program under a lease outlives what started it; asked to end, both do.
+        // A program under a lease outlives the process that started it; asked to end, both do.
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             self.ask_to_end();
             std::thread::sleep(Duration::from_millis(100));

@@ -74,7 +74,7 @@ pub fn masked(text: &str) -> String {
     out
 }
 
-/// The text with `#` for what stands between `from` and `to`, or the end.
+/// The text with `#` for the part between `from` and `to`, or the end.
 fn cut(text: String, from: &str, to: &str) -> String {
     let Some((before, rest)) = text.split_once(from) else { return text };
     let after = rest.find(to).map_or("", |end| &rest[end..]);

@@ -14,7 +14,7 @@ use plimsoll::{
 };
 use serde::Deserialize;
 
-/// Cases that need what is not built yet: a plan says UNIMPLEMENTED, and nothing else.
+/// Cases that need features that are not built yet: a plan says UNIMPLEMENTED, and nothing else.
 const NOT_YET: &[&str] = &["if_gradient", "if_shapes", "switch_ref_merge", "switch_shapes"];
 
 #[derive(Deserialize)]
@@ -106,7 +106,7 @@ impl Case {
         Ok(footprint)
     }
 
-    /// That with limits of what is promised it holds just that, and is refused with one byte less.
+    /// With limits of its promised peaks it holds just these, and is refused with one byte less.
     ///
     /// # Errors
     /// The broken promise.
@@ -135,7 +135,7 @@ impl Case {
         Ok(())
     }
 
-    /// Writes the case to another folder, with what was on the second processor on `device`.
+    /// Writes the case to another folder, with the nodes of the second processor on `device`.
     fn copy_moved(&self, to: &Path, device: String) {
         std::fs::create_dir_all(to).expect("a folder can be made");
         for entry in std::fs::read_dir(&self.folder).expect("the case can be listed") {

@@ -1,4 +1,4 @@
-//! Runs that TensorFlow refused: `tests/refused` has the graphs, and a table of what is fed, fetched, and said.
+//! Runs that TensorFlow refused: `tests/refused` has the graphs, and a table of feeds, fetches, and messages.
 
 use std::collections::BTreeMap;
 use std::path::Path;

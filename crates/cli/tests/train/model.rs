@@ -11,7 +11,7 @@ fn case(file: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(file).display().to_string()
 }
 
-/// The arguments that train a case on what it was fed in its first step: 12 examples.
+/// The arguments that train a case on the feeds of its first step: 12 examples.
 fn arguments(case_name: &str) -> Vec<String> {
     let file = |name: &str| case(&format!("{case_name}/{name}"));
     let mut arguments = vec![file("graph.pb"), "--data".to_string(), format!("x={}", file("step0_feed0.npy"))];

@@ -214,7 +214,7 @@ impl Nvml {
         self.functions().set_limits.is_some()
     }
 
-    /// Sets what a control group may have of the card.
+    /// Sets the limits of a control group on the card.
     pub(super) fn set_limits(&self, card: Handle, group: &CStr, soft: u64, hard: u64) -> Found<()> {
         let function = there(self.functions().set_limits)?;
         let limits = SetLimits { group: group.as_ptr(), soft, hard };

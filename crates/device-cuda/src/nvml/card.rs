@@ -27,7 +27,7 @@ impl Missing {
         found.map_err(|trouble| self.0.push(format!("{what}: {trouble}"))).ok()
     }
 
-    /// The same for what many cards and drivers do not have: that is no news.
+    /// The same for facts that many cards and drivers do not have: that is no news.
     fn note_unless_common<T>(&mut self, what: impl Display, found: Result<T, Trouble>) -> Option<T> {
         match found {
             Err(Trouble::Missing | Trouble::NOT_SUPPORTED) => None,

@@ -24,7 +24,7 @@ impl Library {
     /// The loader's error.
     pub(super) fn load(name: &str) -> Result<Library, String> {
         let name = CString::new(name).map_err(|_| "its name has a zero in it".to_string())?;
-        // SAFETY: the name ends with a zero. That constructors of the library run is what its user asks for by naming it.
+        // SAFETY: the name ends with a zero. Constructors of the library run: its user asks for that by naming it.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if !handle.is_null() {
             return Ok(Library(handle));

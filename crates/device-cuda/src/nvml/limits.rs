@@ -17,7 +17,7 @@ impl Nvml {
         self.has_limits()
     }
 
-    /// Limits what the processes of a control group (its folder) may have of a card: so many bytes are its own, and more are
+    /// Limits the memory of a card for the processes of a control group (its folder): so many bytes are its own, and more are
     /// refused. None takes the limit away, which must be done before the group is removed.
     ///
     /// # Errors

@@ -48,13 +48,13 @@ pub struct Driver {
 pub struct Memory {
     /// All of it.
     pub total: Bytes,
-    /// Taken by processes; by old drivers' count also what the driver keeps for itself.
+    /// Taken by processes; by old drivers' count also the driver's own memory.
     pub used: Bytes,
     /// Bytes without a holder.
     pub free: Bytes,
 }
 
-/// A card, with what changes from one look to the next. Facts that the driver did not give are in [`NvidiaCard::missing`].
+/// A card, with the facts that change from one look to the next. Facts that the driver did not give are in [`NvidiaCard::missing`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct NvidiaCard {
     /// The card as a physical device. Its ordinal is its place in the order of PCI bus ids.

@@ -64,7 +64,7 @@ pub struct PhysicalDevice {
     pub unified_memory: bool,
     /// Ordinals of the cards whose memory it reaches directly.
     pub peers: Vec<u32>,
-    /// Whether it is what a lease has of a card: [`PhysicalDevice::total`] is what was leased, and nothing of it is left to the
+    /// Whether it is a lease's part of a card: [`PhysicalDevice::total`] is the leased part, and nothing of it is left to the
     /// system.
     pub leased: bool,
     /// Set for a card that is acted by the processor.
@@ -74,7 +74,7 @@ pub struct PhysicalDevice {
 /// The properties that only a simulated card has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulation {
-    /// How fast it is on the virtual clock, 1 being what the model's clock and bandwidth promise; none shows no modelled time.
+    /// How fast it is on the virtual clock: 1 is the speed by the model's clock and bandwidth. None shows no modelled time.
     pub speed: Option<f64>,
     /// Bytes that its link carries in a second on the virtual clock, to the host or to another card.
     pub link: f64,

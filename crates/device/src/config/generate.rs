@@ -1,4 +1,4 @@
-//! From what was set to options, and from a ConfigProto's options to what is set.
+//! From settings to options, and from a ConfigProto's options to settings.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +59,7 @@ impl DeviceConfig {
         })
     }
 
-    /// Makes settings of what the base says.
+    /// Makes settings of the base's options.
     pub(super) fn take_in(&mut self) -> Result<()> {
         match self.base.device_count.get("CPU") {
             Some(0) => self.set_visible_devices(&[], Some(DeviceKind::Cpu))?,

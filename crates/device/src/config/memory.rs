@@ -19,7 +19,7 @@ pub trait MemoryStats {
     fn names(&self) -> Vec<DeviceName>;
     /// The bytes that the device at that position counted; none if it does not count.
     fn memory_info(&self, position: usize) -> Option<MemoryInfo>;
-    /// Makes the peak of the device at that position what is in use now; false if it cannot.
+    /// Makes the peak of the device at that position the present use; false if it cannot.
     fn reset(&self, position: usize) -> bool;
 }
 
@@ -41,7 +41,7 @@ impl<D: AsRef<dyn Device>> MemoryStats for [D] {
 /// The memory of a device: `GPU:0`, `/gpu:0`, or any name that one device alone matches.
 ///
 /// # Errors
-/// INVALID_ARGUMENT for what is no name, no device, or several, and for a device that does not count.
+/// INVALID_ARGUMENT for a text that is no name, names no device, or several, and for a device that does not count.
 pub fn get_memory_info(opened: &(impl MemoryStats + ?Sized), device: &str) -> Result<MemoryInfo> {
     let position = find_device(opened, device)?;
     opened.memory_info(position).ok_or_else(|| Error::invalid_argument(format!("Allocator stats not available for device '{device}'")))
@@ -55,7 +55,7 @@ pub fn get_memory_usage(opened: &(impl MemoryStats + ?Sized), device: &str) -> R
     get_memory_info(opened, device).map(|info| info.current)
 }
 
-/// Makes the peak of a device what is in use now.
+/// Makes the peak of a device the present use.
 ///
 /// # Errors
 /// As [`get_memory_info`].
@@ -70,7 +70,7 @@ pub fn reset_memory_stats(opened: &(impl MemoryStats + ?Sized), device: &str) ->
 /// The position of the device of that name: see [`get_memory_info`].
 ///
 /// # Errors
-/// INVALID_ARGUMENT for what is no name, no device, or several.
+/// INVALID_ARGUMENT for a text that is no name, names no device, or several.
 pub fn find_device(opened: &(impl MemoryStats + ?Sized), device: &str) -> Result<usize> {
     let pattern = DeviceName::parse_full_or_local(device).map_err(|_| {
         Error::invalid_argument(format!("Failed parsing device name: '{device}'"))

@@ -103,8 +103,8 @@ impl DeviceConfig {
         DeviceConfig::import(machine, environment, Options::new())
     }
 
-    /// A configuration that begins with options, as those of a ConfigProto: their counts and lists become what is visible. Where
-    /// there is no card, options of GPUs are passed on unchecked.
+    /// A configuration that begins with options, as those of a ConfigProto: their counts and lists become the visible devices.
+    /// Where there is no card, options of GPUs are passed on unchecked.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for an entry of the visible list that is no card.

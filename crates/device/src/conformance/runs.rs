@@ -155,7 +155,7 @@ pub(super) fn a_failure_ends_the_run_and_nothing_else(rig: &dyn Rig) {
     let devices = rig.devices(2, Bytes(LINE));
     for (does, code) in [(Does::Fail(3), Code::InvalidArgument), (Does::Panic, Code::Internal)] {
         let first = vec![call(rig, Does::Mix(1), 1, vec![cells(0, 0, 1)], &[]), call(rig, does, 1, vec![cells(0, 1, 1)], &[])];
-        // Waits for what never happens.
+        // Waits for an event that never happens.
         let second = vec![call(rig, Does::Mix(2), 1, vec![cells(1, 0, 1)], &[(0, 2)])];
         let mut loaded = Loaded::new(&devices, vec![first, second], 2);
         for _ in 0..3 {

@@ -10,7 +10,7 @@ const ENOUGH_MULTIPROCESSORS: u32 = 8;
 
 /// The cards that a process sees, as the driver has it. They are fastest first unless CUDA_DEVICE_ORDER is `PCI_BUS_ID`.
 /// CUDA_VISIBLE_DEVICES chooses among them and orders them, by number or by the beginning of a UUID. The list ends at the first
-/// entry that is no card; one that lists a card twice shows none. Says in `notes` what was hidden.
+/// entry that is no card; one that lists a card twice shows none. Says in `notes` which cards were hidden.
 pub fn seen(physical: &[PhysicalDevice], environment: &Environment, notes: &mut Vec<String>) -> Vec<Card> {
     if physical.is_empty() {
         // The variables are those of a machine with cards; there is nothing to say of them here.

@@ -102,7 +102,7 @@ pub(super) fn whole_card(
 /// asked.
 ///
 /// # Errors
-/// INVALID_ARGUMENT for what is no amount of memory.
+/// INVALID_ARGUMENT for a text that is no amount of memory.
 pub(super) fn of_mebibytes(mebibytes: f32) -> Result<Limit> {
     if !(0.0..=(1u64 << 43) as f32).contains(&mebibytes) {
         return Err(

@@ -122,17 +122,17 @@ pub struct LogicalDevice {
     pub card: Option<Card>,
     /// How many bytes may be handed out on it, overhead not counted: TensorFlow's limit. Only a processor may have none.
     pub memory_limit: Option<Bytes>,
-    /// Its share of what the card's context takes. The line on the card is the limit and this together.
+    /// Its share of the overhead of the card's context. The line on the card is the limit and this together.
     pub overhead: Bytes,
     /// The bytes that are reserved when it is opened.
     pub reserve: Reserve,
-    /// Whether what is reserved is touched at once.
+    /// Whether reserved bytes are touched at once.
     pub preallocate: bool,
-    /// Whether its memory may spill to the host, so that the limit may be above what the card has.
+    /// Whether its memory may spill to the host, so that the limit may be above the card's memory.
     pub unified_memory: bool,
     /// The priority of its streams; a smaller number goes first.
     pub priority: i32,
-    /// How it allocates what no plan knows beforehand.
+    /// How it allocates memory that no plan knows beforehand.
     pub allocator: AllocatorOptions,
     /// The NUMA node; 0 where it is not known.
     pub numa_node: u32,

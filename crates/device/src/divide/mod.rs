@@ -1,7 +1,7 @@
 //! From cards, options and environment to logical devices: pure, by TensorFlow's rules.
 //!
-//! CUDA_VISIBLE_DEVICES narrows and renumbers first; `visible_device_list` or `--visible-devices` chooses among what is left;
-//! cards that cannot be used are dropped; `device_count` cuts the list; the rest is divided.
+//! CUDA_VISIBLE_DEVICES narrows and renumbers first. `visible_device_list` or `--visible-devices` chooses among the rest. Cards
+//! that cannot be used are dropped; `device_count` cuts the list; the rest is divided.
 
 mod choose;
 mod limit;

@@ -19,8 +19,8 @@ unsafe impl Sync for Bound {}
 
 impl Bound {
     /// Addresses of the program's blocks in `bindings`, which have them all, as pointers that the device's threads can follow.
-    /// Allocates nothing where the program is the same as the last time. Returns whether more than what is fed and fetched may
-    /// have moved since.
+    /// Allocates nothing where the program is the same as the last time. Returns whether more than feeds and fetches may have moved
+    /// since.
     pub fn bind(&mut self, loaded: &Loaded, bindings: &Bindings, reach: impl Fn(Address) -> *mut u8) -> bool {
         let pointer = |(place, offset): (Place, u64)| reach(bindings.base(place)).wrapping_add(offset as usize);
         let Bindings { arenas, variables, flags, constants, .. } = bindings;

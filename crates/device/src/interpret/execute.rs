@@ -85,7 +85,7 @@ unsafe fn slice_of_mut<'a>(at: *mut u8, length: u64) -> &'a mut [u8] {
     if length == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(at, length as usize) } }
 }
 
-/// The run was made without what does such commands.
+/// The run was made without an executor of such commands.
 const NOTHING_OUTSIDE: Fault =
     Fault { code: Code::FailedPrecondition, message: "the session was made without access to files", numbers: [0, 0] };
 

@@ -37,7 +37,7 @@ pub struct Loaded {
     pub waits: Vec<Wait>,
     /// Every pointer that the steps use, as block and offset.
     pub pointers: Vec<(Place, u64)>,
-    /// Which of them lie in what the caller feeds and fetches, and so in another place in every run.
+    /// Which of them lie in feeds and fetches, and so in another place in every run.
     pub moving: Vec<u32>,
     /// Whether some step has several pieces.
     pub has_pieces: bool,

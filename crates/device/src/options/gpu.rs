@@ -1,7 +1,7 @@
 //! A ConfigProto's options for GPUs.
 
-/// A ConfigProto's `gpu_options`, with TensorFlow's names and meanings; the default is what an empty message says. Flags of our
-/// own stand in [`crate::Options`] and override it.
+/// A ConfigProto's `gpu_options`, with TensorFlow's names and meanings; the default is that of an empty message. Flags of our own
+/// stand in [`crate::Options`] and override it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuConfig {
     /// The share of all of each card's memory; 0 is TensorFlow's default. Above 1 needs unified memory.
@@ -24,7 +24,7 @@ pub struct GpuConfig {
     pub use_cuda_malloc_async: bool,
     /// Whether an allocation that fails does so at once.
     pub disallow_retry_on_allocation_failure: bool,
-    /// The share of a device's limit that may be handed out in excess of what was asked; 0 for TensorFlow's default.
+    /// The share of a device's limit that may be handed out in excess of the request; 0 for TensorFlow's default.
     pub internal_fragmentation_fraction: f64,
     /// MiB of pinned host memory; 0 for the default.
     pub gpu_host_mem_limit_in_mb: f32,

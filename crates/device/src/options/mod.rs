@@ -24,8 +24,8 @@ pub enum PlacementMode {
     #[default]
     TensorFlow,
     /// By TensorFlow's rules, but where nothing is asked for by size: whole models, in their order, on the first device with room
-    /// for them, and a model that fits on none in contiguous pieces. This needs to know what will be run. The facade's `Several`
-    /// opens such models; a graph that is opened by itself goes where TensorFlow's rules put it.
+    /// for them, and a model that fits on none in contiguous pieces. This needs the runs beforehand. The facade's `Several` opens
+    /// such models; a graph that is opened by itself goes where TensorFlow's rules put it.
     FirstFit,
     /// By measured cost and memory.
     Auto,
@@ -55,7 +55,7 @@ pub struct Options {
     pub memory_fraction: Option<f64>,
     /// Reserve nothing beforehand. Said either way, it counts before TF_FORCE_GPU_ALLOW_GROWTH and [`Options::gpu`].
     pub allow_growth: Option<bool>,
-    /// Touch what is reserved at once.
+    /// Touch reserved bytes at once.
     pub preallocate: bool,
     /// Wait for memory that others hold, at most that long; [`Duration::MAX`] is without end.
     pub wait: Option<Duration>,
@@ -155,7 +155,7 @@ impl Options {
         self
     }
 
-    /// Gives back what a session keeps for its next run when it has not run for so long.
+    /// Gives back memory that a session keeps for its next run when it has not run for so long.
     pub fn idle_release(mut self, after: Duration) -> Options {
         self.idle_release = Some(after);
         self
@@ -190,7 +190,7 @@ setters! {
     memory_fraction: f64;
     /// Whether nothing is reserved beforehand.
     allow_growth: bool;
-    /// Whether what is reserved is touched at once.
+    /// Whether reserved bytes are touched at once.
     preallocate: bool;
     /// How long memory that others hold is waited for.
     wait: Duration;

@@ -28,7 +28,7 @@ const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// The checksum of what it was shown, so far.
+/// The checksum of the bytes it was shown, so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crc(u32);
 

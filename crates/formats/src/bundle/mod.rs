@@ -1,5 +1,5 @@
-//! TensorFlow's checkpoints (version 2, "tensor bundles"): `P.index`, a sorted table of what there is, and
-//! `P.data-SSSSS-of-NNNNN`, the bytes. Every byte that is read is held against its checksum.
+//! TensorFlow's checkpoints (version 2, "tensor bundles"): `P.index`, a sorted table of the tensors, and `P.data-SSSSS-of-NNNNN`,
+//! the bytes. Every byte that is read is held against its checksum.
 
 mod crc;
 mod merge;

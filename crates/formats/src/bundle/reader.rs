@@ -338,7 +338,7 @@ impl BundleReader {
         if covered.contains(&false) { Err(insufficient(name)) } else { Ok(tensor) }
     }
 
-    /// Start and length of a slice in every dimension, and what the index says of it.
+    /// Start and length of a slice in every dimension, and its entry in the index.
     fn slice(&self, name: &str, slice: &TensorSliceProto, shape: &Shape) -> Result<(Vec<(usize, usize)>, BundleEntryProto)> {
         if slice.extent.len() != shape.rank() {
             return Err(Error::data_loss("a slice and its tensor differ in rank"));

@@ -36,7 +36,7 @@ pub(crate) fn read_table(file: &[u8]) -> Result<Table> {
     let (_, rest) = read_handle(handles).ok_or_else(|| broken("its footer cannot be read"))?;
     let (index, _) = read_handle(rest).ok_or_else(|| broken("its footer cannot be read"))?;
     let mut table = Table::new();
-    // Shared prefixes make short files of long keys: a bound on all keys together keeps what is held in proportion.
+    // Shared prefixes make short files of long keys: a bound on all keys together keeps memory in proportion.
     let mut budget = file.len().saturating_mul(32).saturating_add(1 << 20);
     let index = read_block(body, index)?;
     let mut end = 0;

@@ -38,8 +38,8 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// Prints a field by name; false (and nothing printed) where its bytes are not what the schema says, or text has no word
-    /// for its value.
+    /// Prints a field by name; false (and nothing printed) where its bytes do not fit the schema, or text has no word for its
+    /// value.
     fn known_field(&mut self, known: &FieldType, field: &Field<'_>, indent: usize) -> bool {
         let start = self.out.len();
         let printed = match (known.kind, field.payload) {

@@ -1,4 +1,4 @@
-//! Small files that TensorFlow and numpy wrote (`scripts/record_format_samples.py`), held against what they are known to say.
+//! Small files that TensorFlow and numpy wrote (`scripts/record_format_samples.py`), held against their known contents.
 
 use std::path::{Path, PathBuf};
 

@@ -144,7 +144,7 @@ const PIECE: f64 = 8e6;
 const MOST_PIECES: f64 = 32.0;
 /// A piece that copies the filter should have so many positions.
 const POSITIONS: usize = 256;
-/// Bytes that stay in the second cache beside what they are made from.
+/// Bytes that stay in the second cache beside their operands.
 const CACHED: usize = 256 << 10;
 
 fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogue: Option<Epilogue>) -> Result<(Prepared, usize)> {

@@ -20,7 +20,7 @@ use plimsoll_request::pool::PoolSpec;
 const BLOCK: usize = 36 << 10;
 /// Bytes of the gradient by the filter that a piece should have at most.
 const RESULT: usize = 128 << 10;
-/// Operations for each byte that a piece reads, such that reading is not what it waits for.
+/// Operations for each byte that a piece reads, such that it does not wait for reading.
 const INTENSITY: f64 = 8.0;
 /// Rows of a product that one tap should have; with fewer, taps are put together to have about so many.
 const ROWS: usize = 10;
@@ -230,7 +230,7 @@ impl FilterGradient {
         grad.cast_const()
     }
 
-    /// Adds what rows of a plane, counted over all images, have to say of a unit.
+    /// Adds the terms of rows of a plane, counted over all images, to a unit.
     unsafe fn add(&self, unit: &Unit<'_>, plane: usize, block: &Range<usize>, grad: *const f32, to: *mut f32, args: &Args<'_>) {
         let (in_c, out_c) = (self.in_c, self.out_c);
         let (in_w, out_w) = (self.x.size, self.x.positions);

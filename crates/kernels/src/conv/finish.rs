@@ -29,7 +29,7 @@ impl Finish {
         Ok(Finish { program, in_result, place: 0 })
     }
 
-    /// Says what it adds to the costs, and which of its further operands may lie where a result does: none where the convolution
+    /// Adds its part to the costs, and says which of its further operands may lie where a result does: none where the convolution
     /// itself is computed.
     pub(super) fn describe(&self, operands: usize, prepared: &mut Prepared) {
         prepared.cost = prepared.cost + self.program.cost();

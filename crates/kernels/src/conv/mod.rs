@@ -41,7 +41,7 @@ const MOST_EXTENT: u64 = 1 << 16;
 
 /// The kernels' view of the sizes.
 pub(crate) trait Sizes {
-    /// Refuses what makes no sense, or what no memory holds.
+    /// Refuses sizes that make no sense, or that no memory holds.
     fn check(&self) -> Result<()>;
     /// Planes, rows and columns of results over those of the input.
     fn sides(&self) -> [Axis; 3];
@@ -176,9 +176,9 @@ pub fn conv_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
     Ok(filter::prepare(isa, &spec, false, None)?.1)
 }
 
-/// As [`conv_backprop_filter`], with the images divided into parts where every piece would else read much for what it computes:
-/// `(parts, kernel)`. The result is so many filters, which the caller sums over the first axis; the number of
-/// parts depends on the sizes and the instruction set, and is 1 where dividing does not pay.
+/// As [`conv_backprop_filter`], with the images divided into parts where every piece would else read much for its results: `(parts,
+/// kernel)`. The result is so many filters, which the caller sums over the first axis; the number of parts depends on the sizes and
+/// the instruction set, and is 1 where dividing does not pay.
 ///
 /// # Errors
 /// As [`conv_backprop_filter`].

@@ -249,7 +249,7 @@ fn element(data_type: DataType, value: f64) -> Vec<u8> {
     }
 }
 
-/// A random expression: `choices` decide what is built on what. No integer division, which may fault.
+/// A random expression: `choices` decide its structure. No integer division, which may fault.
 fn random_expr(inputs: &[DataType], choices: &[(u8, u16, u16, u16)], outputs: &[u16]) -> Expr {
     let mut builder = ExprBuilder::new();
     let mut regs: Vec<Reg> = inputs.iter().map(|data_type| builder.input(*data_type).unwrap()).collect();

@@ -66,7 +66,7 @@ fn prepare(isa: Isa, spec: LrnSpec, gradient: bool) -> Result<Prepared> {
     })
 }
 
-/// Rows whose lines are filled before any is read, since what has just been written cannot be read at other boundaries for a while.
+/// Rows whose lines are filled before any is read, since fresh bytes cannot be read at other boundaries for a while.
 const TOGETHER: usize = 8;
 
 /// Lines of scratch for a row.

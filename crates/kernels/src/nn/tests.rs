@@ -60,7 +60,7 @@ fn softmaxes_agree_with_the_definition() {
                 })
                 .collect();
             let plain: Vec<f64> = log.iter().map(|x| x.exp()).collect();
-            // Far below the largest logit the rounded difference is what limits the power.
+            // Far below the largest logit the rounded difference limits the power.
             for (what, make, expected) in [("softmax", softmax as fn(_, _, _, _) -> _, &plain), ("log softmax", log_softmax, &log)] {
                 let prepared: Prepared = make(crate::simd::Isa::best(), DataType::Float, rows as u64, classes as u64).unwrap();
                 let bytes = bytes(&narrow(&input));

@@ -1,4 +1,4 @@
-//! The walk over the elements, with what the parts say of each channel.
+//! The walk over the elements, with the parts' numbers of each channel.
 
 use std::ops::Range;
 

@@ -49,7 +49,7 @@ pub(super) unsafe fn load<L: Lanes, const TAIL: bool>(from: *const f32, count: u
     unsafe { if TAIL { L::load_first(from, count) } else { L::load(from) } }
 }
 
-/// Writes what [`load`] reads.
+/// Writes the form that [`load`] reads.
 #[inline(always)]
 pub(super) unsafe fn store<L: Lanes, const TAIL: bool>(value: L, to: *mut f32, count: usize) {
     // SAFETY: as above.

@@ -1,7 +1,7 @@
-//! Batch normalization and its gradient, channels last: two kernels each, which read what they are given once.
+//! Batch normalization and its gradient, channels last: two kernels each, which read their operands once.
 //!
-//! The first gathers what is needed of each channel: rows are cut by shape alone into parts, and each part leaves its own numbers.
-//! The second puts the parts together, in their order, and walks over the elements.
+//! The first gathers sums of each channel: rows are cut by shape alone into parts, and each part leaves its own numbers. The second
+//! puts the parts together, in their order, and walks over the elements.
 
 mod apply;
 mod coefficients;
@@ -22,13 +22,13 @@ use apply::Apply;
 use coefficients::Statistics;
 use parts::{Gather, Parts};
 
-/// The shape of what the first kernel leaves for the second: for each part, two numbers of each channel.
+/// The shape of the first kernel's results for the second: for each part, two numbers of each channel.
 pub fn between(spec: &BatchNormSpec) -> [u64; 3] {
     [Parts::new(spec).count() as u64, 2, spec.channels]
 }
 
-/// The first kernel of training: of each part and channel the mean, and the sum of the squares of what differs from it.
-/// Arguments: x, [`between`].
+/// The first kernel of training: of each part and channel the mean, and the sum of the squared differences from it. Arguments: x,
+/// [`between`].
 ///
 /// A block of rows is read into the nearest cache, its mean taken, and then the differences: nothing is lost where a mean is large
 /// beside its deviation.
@@ -52,8 +52,8 @@ pub(crate) fn batch_norm_on(isa: Isa, spec: BatchNormSpec, reserve_3: bool) -> R
     normalize_on(isa, spec, Statistics::Batch, reserve_3)
 }
 
-/// Normalization by given statistics. Arguments: as [`batch_norm_on`], without what lies in between. The running statistics are those
-/// given, or NaN without rows; the batch's are 0.
+/// Normalization by given statistics. Arguments: as [`batch_norm_on`], without the buffer in between. The running statistics are
+/// those given, or NaN without rows; the batch's are 0.
 ///
 /// # Errors
 /// As [`moments_on`].
@@ -61,8 +61,8 @@ pub(crate) fn batch_norm_inference_on(isa: Isa, spec: BatchNormSpec, reserve_3: 
     normalize_on(isa, spec, Statistics::Given, reserve_3)
 }
 
-/// The first kernel of the gradient: of each part and channel the sum of dy, and that of dy times what x differs from the mean.
-/// Arguments: dy, x, mean, [`between`].
+/// The first kernel of the gradient: of each part and channel the sum of dy, and that of dy times the difference of x from the
+/// mean. Arguments: dy, x, mean, [`between`].
 ///
 /// # Errors
 /// As [`moments_on`].

@@ -11,7 +11,7 @@ use plimsoll_request::norm::BatchNormSpec;
 
 /// At most so many parts, and pieces.
 pub(super) const MOST: usize = 32;
-/// A row counts for at most so many bytes, so that parts have rows enough to be worth what they leave.
+/// A row counts for at most so many bytes, so that parts have enough rows to be worth their results.
 pub(super) const MOST_ROW_BYTES: u64 = 1 << 10;
 /// Rows that are read together: of four registers of channels they fit the nearest cache.
 const BLOCK: usize = 64;
@@ -62,7 +62,7 @@ impl Parts {
 pub(super) enum Gather {
     /// Mean, and sum of squared differences from it.
     Moments,
-    /// Sums of dy, and of dy times what x differs from a given mean.
+    /// Sums of dy, and of dy times the difference of x from a given mean.
     Gradients,
 }
 
@@ -120,7 +120,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// Zeros for all, which is what no rows have.
+    /// Zeros for all, as for no rows.
     #[inline(always)]
     unsafe fn clear(&self) {
         // SAFETY: the strip's channels are there.

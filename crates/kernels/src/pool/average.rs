@@ -12,7 +12,7 @@ use crate::cut::Cut;
 use crate::simd::{Isa, Vectorised};
 use plimsoll_request::pool::PoolSpec;
 
-/// `AvgPool` of floats: averages over what of a window lies on the input; 0 where that is nothing. Arguments: input, output.
+/// `AvgPool` of floats: averages over the part of a window that lies on the input; 0 where that is empty. Arguments: input, output.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for sizes that make no sense or that no memory holds.

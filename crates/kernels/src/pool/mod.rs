@@ -28,7 +28,7 @@ pub use max::{
 
 /// The kernels' view of the sizes.
 trait Check {
-    /// The windows over the input; refuses what makes no sense, or what no memory holds.
+    /// The windows over the input; refuses sizes that make no sense, or that no memory holds.
     fn check(&self) -> Result<Sizes>;
 }
 

@@ -177,7 +177,7 @@ const PACKED_PIECE: f64 = 40_000.0;
 const WHOLE: f64 = 7_000.0;
 /// The most rows of a piece that copies its part of B first.
 const TALL: usize = 256;
-/// Floats of B that do not stay in the second cache beside what else is read.
+/// Floats of B that do not stay in the second cache beside the other operands.
 const LARGE: usize = 192 << 10;
 /// Columns that are worth a strip of their own.
 const STRIP: usize = 96;
@@ -199,7 +199,7 @@ fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
     }
     let width = code.vectors * code.lanes;
     let pack_b = sides.b_transposed || tuning.pack_b.unwrap_or(m >= 32 && sides.b.1.is_multiple_of(BAD_STRIDE));
-    // Nanoseconds: the arithmetic, with what the last vector of a row has in vain, or reading B.
+    // Nanoseconds: the arithmetic, with the wasted lanes of a row's last vector, or reading B.
     let padded = n.next_multiple_of(code.lanes) as f64 * if n <= code.lanes { 1.5 } else { 1.0 };
     let total = k as f64 * padded * (m as f64 / 128.0).max(1.0 / 8.0);
     let least = if pack_b && m > TALL { PACKED_PIECE } else { PIECE };

@@ -159,7 +159,7 @@ impl CpuKernel for KeyCounter {
     }
 }
 
-/// Calls `make(generator at the group)` for each group and writes what fits.
+/// Calls `make(generator at the group)` for each group and writes the numbers that fit.
 #[inline(always)]
 fn by_group<T: Copy, const GROUP: usize>(output: &mut [T], first: u64, make: impl Fn(u64) -> [T; GROUP], per_group: usize) {
     for (number, elements) in output.chunks_mut(per_group).enumerate() {

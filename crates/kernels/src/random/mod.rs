@@ -74,7 +74,7 @@ impl RandomOp {
         )
     }
 
-    /// Advances the state past what [`RandomOp::fill`] used. Argument: the state, an output that is read too.
+    /// Advances the state past the numbers that [`RandomOp::fill`] used. Argument: the state, an output that is read too.
     pub fn advance(&self) -> Prepared {
         let kernel = Arc::new(Advance { blocks: self.elements.wrapping_mul(BLOCKS_PER_ELEMENT) });
         Prepared { chunks: 1, scratch: 0, per_worker: 0, cost: Cost { flops: 1.0, bytes: 16.0 }, in_place: Vec::new(), kernel }

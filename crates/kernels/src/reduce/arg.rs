@@ -192,7 +192,7 @@ impl<T: Copy + PartialEq, C: Choice<T>, I: Index> ArgPiece<'_, T, C, I> {
     }
 }
 
-/// First what the best value is, then where it is first.
+/// First the best value, then its first place.
 #[inline(always)]
 fn first_of_row<T: Copy + PartialEq, C: Choice<T>>(row: &[T]) -> usize {
     const LANES: usize = 32;

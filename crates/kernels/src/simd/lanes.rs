@@ -1,4 +1,4 @@
-//! One vector register of `f32`, for kernels that say themselves what stays in registers.
+//! One vector register of `f32`, for kernels that choose themselves which values stay in registers.
 
 /// A vector of `f32`.
 ///

@@ -1,8 +1,8 @@
 //! Chunks that were given back while the device may still be using them.
 //!
-//! A device that runs behind the host counts what it is given ([`TimingCounter`]). A chunk that is given back gets the next count
-//! as its age. It is merged with nothing until the *safe frontier*, the last count known to be over, has passed it. A request with
-//! a frontier of its own takes only chunks that are old enough. One without takes any, since what it is for runs after what used
+//! A device that runs behind the host counts its commands ([`TimingCounter`]). A chunk that is given back gets the next count as
+//! its age. It is merged with nothing until the *safe frontier*, the last count known to be over, has passed it. A request with a
+//! frontier of its own takes only chunks that are old enough. One without takes any, since its commands run after those that used
 //! the chunk.
 
 use std::collections::BTreeSet;

@@ -170,8 +170,8 @@ impl Chunks {
         Some(before.map_or(merged, |before| self.merge(before, address)))
     }
 
-    /// As [`Chunks::coalesce`] of what the device is done with, until no neighbour is left to merge with. It makes a difference
-    /// where several neighbours became ready at once.
+    /// As [`Chunks::coalesce`] of chunks that the device is done with, until no neighbour is left to merge with. It makes a
+    /// difference where several neighbours became ready at once.
     pub fn coalesce_all(&mut self, mut address: u64) {
         while let Some(before) = self.chunks.get(&address).map(|chunk| chunk.bytes) {
             address = self.coalesce(address, false).map_or(address, |(address, _)| address);

@@ -182,7 +182,7 @@ impl Arena {
         self.inside().policy.stats()
     }
 
-    /// Begins to count anew: no allocations, the peak is what is in use, no largest.
+    /// Begins to count anew: no allocations, the peak is the present use, no largest.
     pub fn clear_stats(&self) {
         self.inside().policy.clear_stats();
     }

@@ -80,7 +80,7 @@ pub struct Placed {
     pub address: u64,
     /// The first byte of its region.
     pub region: u64,
-    /// Its size: at least what was asked for.
+    /// Its size: at least the requested one.
     pub bytes: u64,
     /// Which allocation it is: 1, 2, 3…
     pub id: u64,
@@ -201,7 +201,7 @@ impl Policy {
         self.stats
     }
 
-    /// Begins to count anew: no allocations, the peak is what is in use, no largest.
+    /// Begins to count anew: no allocations, the peak is the present use, no largest.
     pub fn clear_stats(&mut self) {
         self.stats.num_allocs = 0;
         self.stats.peak_bytes_in_use = self.stats.bytes_in_use;

@@ -49,12 +49,12 @@ impl Faults {
 }
 
 impl Ledger {
-    /// From now on `faults` says what this ledger refuses; only the first that is given counts.
+    /// From now on `faults` decides the refusals of this ledger; only the first that is given counts.
     pub fn inject(&self, faults: &Arc<Faults>) {
         let _ = self.faults.set(faults.clone());
     }
 
-    /// Whether what is asked for now is to be refused.
+    /// Whether the present request is to be refused.
     pub(crate) fn is_faulty(&self) -> bool {
         self.faults.get().is_some_and(|faults| faults.refuses_this())
     }

@@ -1,7 +1,7 @@
 //! The line of one device: a limit, the reservations under it, and their holders.
 //!
 //! Everything a caller sees is in terms of bytes and holders' names. Behind a ledger may stand a part of a machine's card
-//! ([`Upstream`]): then what is reserved here is held there, and other processes see it.
+//! ([`Upstream`]): then bytes reserved here are held there, and other processes see them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -67,7 +67,7 @@ pub struct Reservation {
 }
 
 impl Ledger {
-    /// An empty ledger of `device` (its full name, for errors). Without a limit what the machine has is granted, and counted.
+    /// An empty ledger of `device` (its full name, for errors). Without a limit the machine's memory is granted, and counted.
     pub fn new(device: impl Into<Arc<str>>, limit: Option<Bytes>) -> Arc<Ledger> {
         let line = limit.or_else(physical_memory).unwrap_or(Bytes(u64::MAX));
         let state = Mutex::new(State { held: line, ..State::default() });
@@ -104,7 +104,7 @@ impl Ledger {
         self.state().mapped_peak
     }
 
-    /// Forgets both peaks: they become what is in use now.
+    /// Forgets both peaks: they become the present use.
     pub fn reset_peak(&self) {
         let mut state = self.state();
         state.peak = state.in_use;
@@ -178,8 +178,8 @@ impl Ledger {
         self.ring();
     }
 
-    /// A listener for bytes given back in this ledger. It does not hear what others give back on a card that stands behind it,
-    /// which waits itself where it was told to ([`Upstream::waiting`]).
+    /// A listener for bytes given back in this ledger. It does not hear of bytes that others give back on a card behind the ledger;
+    /// the upstream waits itself where it was told to ([`Upstream::waiting`]).
     pub(crate) fn listen(&self) -> Listener<'_> {
         self.room.listen()
     }

@@ -18,14 +18,14 @@ pub struct Upstream {
     /// Held when the ledger begins.
     held: Bytes,
     step: Option<Bytes>,
-    /// Whether others are told what is mapped; otherwise they were told once and for all.
+    /// Whether others are told the mapped bytes; otherwise they were told once and for all.
     shows_use: bool,
     wait: Option<(Wait, Told)>,
-    /// Only one thread reserves more at a time: two would reserve twice what both lack.
+    /// Only one thread reserves more at a time: two would reserve twice the bytes that both lack.
     growing: Mutex<()>,
 }
 
-/// Is told what is in the way, and says whether to wait on.
+/// Is told the obstacle, and says whether to wait on.
 type Told = Box<dyn Fn(Obstacle<'_>) -> bool + Send + Sync>;
 
 impl Upstream {
@@ -84,7 +84,7 @@ impl Ledger {
         })
     }
 
-    /// Bytes that may be in use without asking anyone: the line, or what is held on the machine's card.
+    /// Bytes that may be in use without a request: the line, or the bytes held on the machine's card.
     pub fn held(&self) -> Bytes {
         self.state().held.min(self.line)
     }
@@ -96,8 +96,8 @@ impl Ledger {
         if self.upstream.is_some() { state.held } else { state.in_use }
     }
 
-    /// The most that could be in use here as things are: the line, or what is held with what is free on the machine's card. None
-    /// where there is neither.
+    /// The most that could be in use here as things are: the line, or held bytes and those free on the machine's card. None where
+    /// there is neither.
     ///
     /// # Errors
     /// Where the machine's ledger cannot be used.
@@ -119,8 +119,8 @@ impl Ledger {
         self.room(Bytes::ZERO, bytes, holder).map(|_| ())
     }
 
-    /// Gives back to the machine what is held and not in use, but for the rest of a step. How much that was; nothing where the
-    /// ledger does not grow, since it could not get it back.
+    /// Gives back to the machine bytes that are held and not in use, but for the rest of a step. How much that was; nothing where
+    /// the ledger does not grow, since it could not get it back.
     ///
     /// # Errors
     /// Where the machine's ledger cannot be used; see [`Member::release`].

@@ -50,7 +50,7 @@ pub(super) struct Inner {
     /// For writes without a slot. Never locked.
     pub(super) file: File,
     identity: (u64, u64),
-    /// By what the ledger is known where its file is not.
+    /// The names by which the ledger is known where its file is not.
     pub(super) mark: Mark,
     /// The parts that it is made of.
     key: String,
@@ -341,7 +341,7 @@ impl Inner {
         }
     }
 
-    /// The file is not what it should be, and there are programs that rely on it.
+    /// The file is damaged, and there are programs that rely on it.
     pub(super) fn unusable(&self, why: &str) -> Error {
         let members = process::list(slot::members(self));
         Error::data_loss(format!("the ledger {} {why}; its members are {members}", self.path.display()))

@@ -26,7 +26,7 @@ pub enum Denied {
 pub struct Full {
     /// The card: of several, the first that lacks room.
     pub card: CardInfo,
-    /// Bytes asked, on top of what the member holds.
+    /// Bytes asked, on top of those that the member holds.
     pub asked: Bytes,
     /// Bytes of the card without a holder.
     pub free: Bytes,

@@ -14,7 +14,7 @@ const FIRST: Duration = Duration::from_millis(100);
 /// The number for all held bytes. More is shown up to a quarter beyond.
 const ALL: u64 = 200;
 
-/// Use over time: for each step the most, as a part of what was held then.
+/// Use over time: for each step the most, as a part of the bytes held then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     step_ms: u32,

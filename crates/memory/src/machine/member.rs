@@ -20,16 +20,16 @@ use super::{Denied, Full, Guarantee, History, Identity, LastUse, Machine, Obstac
 /// A place in the ledger of a machine. Its reserved bytes are its own until it gives them back, is dropped, or ends with the last
 /// process that has inherited it.
 ///
-/// Every member stands for itself: two of one process are to each other what two of different processes are. A process that was
-/// forked without starting another program has its parent's handle and so keeps the place alive, but cannot use it. A program that
-/// is started gets a handle only where [`Member::inherit`] says so, and nothing can be changed with that one.
+/// Every member stands for itself: two of one process behave as two of different processes. A process that was forked without
+/// starting another program has its parent's handle and so keeps the place alive, but cannot use it. A program that is started gets
+/// a handle only where [`Member::inherit`] says so, and nothing can be changed with that one.
 #[derive(Debug)]
 pub struct Member {
     pub(super) inner: Arc<Inner>,
-    /// Its open file description has the slot's byte, and that is what being a member is, where users share nothing.
+    /// Its open file description has the slot's byte. That makes it a member, where users share nothing.
     file: File,
     pub(super) slot: u32,
-    /// The process that joined, which alone may change what is held.
+    /// The process that joined: only it may change the held bytes.
     pid: u32,
     /// The file that programs inherit, and its number, once one does; from the start where users share a ledger.
     lease: Mutex<Option<(File, u64)>>,
@@ -143,11 +143,11 @@ impl Member {
         self.state().record.cards.get(card).map_or(Bytes::ZERO, |on| Bytes(on.reserved))
     }
 
-    /// Reserves bytes of one or several cards (by number) on top of what is held: all of them or none. A request that does not wait
-    /// comes after all waiters.
+    /// Reserves bytes of one or several cards (by number) on top of the held ones: all of them or none. A request that does not
+    /// wait comes after all waiters.
     ///
     /// # Errors
-    /// [`Denied::Full`] where a card has no room, or what room there is, is spoken for. Nothing has changed then.
+    /// [`Denied::Full`] where a card has no room, or its room is reserved for earlier requests. Nothing has changed then.
     pub fn reserve(&self, request: &[(usize, Bytes)]) -> Result<(), Denied> {
         self.reserve_now(&self.dense(request)?, 0).map(drop)
     }
@@ -222,7 +222,7 @@ impl Member {
         self.change_used(card, |_| used);
     }
 
-    /// As [`Member::set_used`], from what was said last.
+    /// As [`Member::set_used`], with the last figures.
     pub(crate) fn change_used(&self, card: usize, change: impl FnOnce(Bytes) -> Bytes) {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(on) = uses.cards.get_mut(card) else { return };
@@ -233,7 +233,7 @@ impl Member {
         self.show(&uses);
     }
 
-    /// Forgets the peaks: they become what is used now.
+    /// Forgets the peaks: they become the present use.
     pub fn reset_peak(&self) {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         for on in uses.cards.iter_mut() {
@@ -250,10 +250,10 @@ impl Member {
         }
     }
 
-    /// Says anew what others may rely on.
+    /// Sets the guarantee for others anew.
     ///
     /// # Errors
-    /// Where the ledger cannot be used: others see what was said before, until this member's next change of any kind.
+    /// Where the ledger cannot be used: others see the former record, until this member's next change of any kind.
     pub fn set_guarantee(&self, guarantee: Guarantee) -> Result<()> {
         let mut state = self.state();
         state.record.guarantee = guarantee;
@@ -320,7 +320,7 @@ impl Member {
     /// That others see this member: its ledger is where it was.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION where it was removed or replaced: others do not see what this member holds then.
+    /// FAILED_PRECONDITION where it was removed or replaced: others do not see the bytes of this member then.
     pub fn check_place(&self) -> Result<()> {
         self.inner.check_place()
     }
@@ -410,7 +410,7 @@ impl Member {
         Ok(Judgement::Denied { full, ahead, must_give_up: scene.must_give_up() == Some(ahead) })
     }
 
-    /// In a transaction: takes what was granted, and no longer waits.
+    /// In a transaction: takes the granted bytes, and no longer waits.
     pub(super) fn grant(&self, record: &mut Record, asked: &[u64]) -> Result<()> {
         let mut granted = record.clone();
         granted.waiting = None;

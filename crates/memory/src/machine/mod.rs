@@ -1,6 +1,6 @@
 //! The ledger of a machine's cards: the bytes that each process holds, in one file, without a daemon and without root.
 //!
-//! **The file.** Each set of cards has one file in the [`StateDir`]: a page that says what it is, then a page (*slot*) for each
+//! **The file.** Each set of cards has one file in the [`StateDir`]: a page that identifies it, then a page (*slot*) for each
 //! [`Member`]. A slot is in use exactly while its byte is locked by an open file description of its member: the kernel gives the
 //! lock back when the last process that has the description ends, however it ends. A record in a slot without a lock does not
 //! exist. So there is nothing to clean up, nothing can leak, and a process id is only ever shown.
@@ -17,9 +17,9 @@
 //! record or the new one, in a slot that is free from then on. The part of its reservation that a member *uses* is only shown; it
 //! is written without a transaction.
 //!
-//! **Waiting.** A slot may say what its member waits for. Grants are decided by [`decide`], a pure function of all slots, which
-//! comes to the same result in every process; so a waiter takes its bytes itself. The kernel tells the few waiters at the front
-//! when a member closes the file, which a death does too. They wake the waiters that come to the front after them.
+//! **Waiting.** A slot may have its member's request. Grants are decided by [`decide`], a pure function of all slots, which comes
+//! to the same result in every process; so a waiter takes its bytes itself. The kernel tells the few waiters at the front when a
+//! member closes the file, which a death does too. They wake the waiters that come to the front after them.
 //!
 //! **Users.** Where an administrator made a folder for the machine, its users share a ledger. It consists of one file for each of
 //! them ([`shared`]).
@@ -89,7 +89,7 @@ pub struct CardInfo {
     pub capacity: Bytes,
 }
 
-/// How sure it is that a member keeps to what it reserved.
+/// How sure it is that a member keeps to its reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Guarantee {
@@ -101,11 +101,11 @@ pub enum Guarantee {
     Watched = 3,
     /// Nothing holds it and use cannot be seen.
     NotWatched = 4,
-    /// A library between the program and the driver refuses what is beyond.
+    /// A library between the program and the driver refuses bytes beyond.
     Shim = 5,
-    /// The driver's server refuses each of its processes what is beyond.
+    /// The driver's server refuses bytes beyond to each of its processes.
     Mps = 6,
-    /// The kernel's driver refuses the group of its processes what is beyond.
+    /// The kernel's driver refuses bytes beyond to the group of its processes.
     Kernel = 7,
 }
 
@@ -173,7 +173,7 @@ impl Machine {
     /// the same folder sees the same members. A card that another process knows and this one does not is left alone.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for no cards, too many, or two with one key; otherwise what stands in the way of using the file.
+    /// INVALID_ARGUMENT for no cards, too many, or two with one key; otherwise the obstacle to using the file.
     pub fn open(state: &StateDir, set: &str, cards: &[CardInfo]) -> Result<Machine> {
         let bad = |what: String| Err(Error::invalid_argument(format!("the set of cards '{set}' {what}")));
         if set.is_empty() || cards.is_empty() || cards.len() > MAX_CARDS {

@@ -1,7 +1,7 @@
 //! A member's part as a machine of its own: the ledger for programs that inherited a place.
 //!
-//! Such a ledger is a file beside the one around it. It has the same cards, each as large as what the member holds of it. It
-//! belongs to one member. The next owner of the slot removes it, and processes that still use it then are told so.
+//! Such a ledger is a file beside the one around it. It has the same cards, each as large as the member's part of it. It belongs to
+//! one member. The next owner of the slot removes it, and processes that still use it then are told so.
 
 use std::fs;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ impl Member {
         if self.inner.nested_path(self.slot).exists() { self.inside().map(Some) } else { Ok(None) }
     }
 
-    /// The ledger of the programs that reserve inside of what this member holds. Bytes that it takes later are not in it.
+    /// The ledger of the programs that reserve inside of this member's part. Bytes that it takes later are not in it.
     ///
     /// # Errors
     /// Where one of the ledgers cannot be used.
@@ -147,7 +147,7 @@ impl Inner {
         path.into()
     }
 
-    /// Removes what was inside of a slot whose member is gone.
+    /// Removes the files inside of a slot whose member is gone.
     pub(super) fn remove_nested(&self, slot: u32) {
         let mut leases = self.nested_path(slot).into_os_string();
         let _ = fs::remove_file(&leases);

@@ -3,7 +3,7 @@
 //! A slot is one page. Its first [`LAST_USE_AT`] bytes are the record (checksum, length, fields, little-endian), written in
 //! transactions. The rest the member writes whenever it likes: four words, its history, and for each card used and peak.
 //!
-//! Versions differ in what stands behind the cards of a record: a reader ignores what it does not know there.
+//! Versions differ in the fields behind the cards of a record: a reader ignores those that it does not know.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,8 +26,8 @@ pub(super) const GIVEN_UP_AT: usize = HISTORY_AT - 8;
 /// counts only once the process that wrote it is gone.
 pub(super) const LEASE_AT: usize = GIVEN_UP_AT - 8;
 
-/// Where in a slot two words say when the member's cards, and their memory, were last used: seconds since 1970, 0 for what was
-/// not observed. Written outside of transactions.
+/// The place in a slot of two words: seconds since 1970 when the member's cards, and their memory, were last used; 0 for an unknown
+/// time. Written outside of transactions.
 pub(super) const LAST_USE_AT: usize = LEASE_AT - 16;
 
 /// How much of a name and of a command line is kept.
@@ -301,7 +301,7 @@ mod tests {
         let cards = vec![OnCard { card: 1, reserved: 2, asked: 0 }];
         let (name, program) = (String::new(), "p".to_string());
         let record = Record { pid: 1, uid: 2, started: 3, guarantee: Guarantee::Shim, name, program, cards, waiting: None };
-        // Without what stands behind the cards, as versions before wrote it, and with more behind it.
+        // Without fields behind the cards, as versions before wrote it, and with more fields.
         let rewritten = |change: fn(&mut Vec<u8>)| {
             let mut bytes = record.encode();
             change(&mut bytes);

@@ -63,7 +63,7 @@ pub(super) fn members(inner: &Inner) -> impl Iterator<Item = u32> {
 
 /// Where the process that joined has ended, names one of those that have its slot now. `members` are those of the entries.
 pub(super) fn show_heirs(inner: &Inner, members: &[Seen], entries: &mut [Entry]) {
-    // Of other users' processes it is not to be seen what they have.
+    // The handles of other users' processes cannot be seen.
     let own = |seen: &Seen| seen.user == inner.user;
     let held = entries.iter().zip(members).filter(|(_, seen)| own(seen)).map(|(entry, seen)| (seen.slot, entry.pid));
     let heirs = heirs(inner, held.collect::<Vec<_>>().into_iter());
@@ -107,7 +107,7 @@ impl Heir {
 
 /// The heirs of those slots whose processes do not have them.
 fn heirs(inner: &Inner, held: impl Iterator<Item = (u32, u32)>) -> BTreeMap<u32, Heir> {
-    // Of another user's process it is not to be seen what it has.
+    // The handles of another user's process cannot be seen.
     let may_have = |pid: u32, slot: u32| match fs::read_dir(format!("/proc/{pid}/fd")) {
         Ok(_) => slot_of(inner, pid) == Some(slot),
         Err(error) => error.kind() == io::ErrorKind::PermissionDenied,

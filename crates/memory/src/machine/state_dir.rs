@@ -52,8 +52,8 @@ impl StateDir {
     /// This user's part of a machine's folder, which `plimsoll setup` made.
     ///
     /// # Errors
-    /// PERMISSION_DENIED where the user is not in its group, and where others than root could change what must be root's. Otherwise
-    /// why it cannot be used.
+    /// PERMISSION_DENIED where the user is not in its group, and where others than root could change files that must be root's.
+    /// Otherwise why it cannot be used.
     pub fn of_machine(folder: impl AsRef<Path>) -> Result<StateDir> {
         StateDir::in_machine(folder.as_ref()).map_err(|not| match not {
             NotShared::Broken(error) => error,
@@ -90,8 +90,8 @@ impl StateDir {
     ///
     /// # Errors
     /// PERMISSION_DENIED where it is a link (also with a slash behind it), is not this user's, or may be written by others: another
-    /// user could alter what the ledger says. The same where it is missing and would be made in a folder of another user: that
-    /// would lock the other user out. Otherwise why it cannot be made.
+    /// user could alter the ledger. The same where it is missing and would be made in a folder of another user: that would lock the
+    /// other user out. Otherwise why it cannot be made.
     pub fn open(path: impl Into<PathBuf>) -> Result<StateDir> {
         let path = named(&path.into()).map_err(|error| refused("cannot be examined", Path::new("."), &error))?;
         let unsafe_because = |why: String| {
@@ -227,7 +227,7 @@ pub(super) fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// An error of the operating system about a path of the ledger, with what would help.
+/// An error of the operating system about a path of the ledger, with a remedy.
 pub(super) fn refused(what: &str, path: &Path, error: &io::Error) -> Error {
     use io::ErrorKind::*;
     let code = match error.kind() {

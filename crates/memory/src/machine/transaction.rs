@@ -66,7 +66,7 @@ impl Seen {
 }
 
 impl Inner {
-    /// All members, as a handle of the file without a slot's byte shows them. `doubts` gets what is wrong with other users' ledgers.
+    /// All members, as a handle of the file without a slot's byte shows them. `doubts` gets the flaws of other users' ledgers.
     ///
     /// # Errors
     /// As [`Transaction::members`].
@@ -130,7 +130,7 @@ impl Inner {
 /// How long a look waits for a process that is stopped in a transaction.
 const GLANCE: std::time::Duration = std::time::Duration::from_millis(250);
 
-/// How often what cannot be read is read again.
+/// How often an unreadable slot is read again.
 const TRIES: u32 = 3;
 
 impl Drop for Transaction<'_> {

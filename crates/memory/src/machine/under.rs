@@ -72,7 +72,7 @@ impl Machine {
 }
 
 impl Member {
-    /// Reserves bytes of a card on top of what is held; whether they were. A member that does not wait comes after all waiters. No
+    /// Reserves bytes of a card on top of the held ones; whether they were. A member that does not wait comes after all waiters. No
     /// process is looked at and none named: for callers that ask often.
     ///
     /// # Errors

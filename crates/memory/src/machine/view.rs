@@ -30,7 +30,7 @@ pub struct CardUsage {
     pub card: CardInfo,
     /// Held by members.
     pub reserved: Bytes,
-    /// Used by members of what they hold.
+    /// The bytes of theirs that members use.
     pub used: Bytes,
     /// Used by programs that are not in the ledger, as this process was told.
     pub outside: Bytes,
@@ -45,7 +45,7 @@ pub struct Entry {
     pub pid: u32,
     /// The user on whose behalf it acts.
     pub uid: u32,
-    /// That user, where users share the ledger: by whose file it is, not by what that says.
+    /// That user, where users share the ledger: the owner of the file, whatever its contents.
     pub user: Option<UserId>,
     /// Its program and arguments.
     pub program: String,

@@ -18,7 +18,7 @@ use super::{Bytes, Denied, Full, Member, Obstacle, Why, slot};
 /// each death.
 const NEAR: usize = 16;
 
-/// How often those look on their own, for what they are not told: a fork that kept a handle open, use by other programs.
+/// How often those look on their own, for changes without a signal: a fork that kept a handle open, use by other programs.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How often they look where the system has no watch to give.
@@ -36,7 +36,7 @@ const BREATH: Duration = Duration::from_millis(2);
 /// How often a waiter is told of a process that is stuck in a transaction.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// How often it is looked which process has what a member left that has ended.
+/// How often the owners of a slot are looked up whose member has ended.
 const HEIRS: Duration = Duration::from_secs(1);
 
 /// How to wait.
@@ -49,10 +49,10 @@ pub struct Wait {
 }
 
 impl Member {
-    /// As [`Member::reserve`], but waits for its turn, in order of priority and then of arrival. Those behind may pass only
-    /// where they cannot delay those before them (`decide.rs` has the rule). `told` is called when waiting begins and each time
-    /// it goes on, with what is in the way; it ends the wait by returning `false`. A process that is stuck in a change of the ledger
-    /// is one more thing that is waited for.
+    /// As [`Member::reserve`], but waits for its turn, in order of priority and then of arrival. Those behind may pass only where
+    /// they cannot delay those before them (`decide.rs` has the rule). `told` is called with the obstacle when waiting begins and
+    /// each time it goes on. It ends the wait by returning `false`. A process that is stuck in a change of the ledger is one more
+    /// thing that is waited for.
     ///
     /// # Errors
     /// [`Denied::Full`] after the timeout, where `told` ends it, and where the card could never give that much. The same where all
@@ -160,8 +160,8 @@ impl Member {
         }
     }
 
-    /// Takes the bytes if they are granted; else waits, and says what is in the way and how many are before. The number of the arrival
-    /// in `place` is that of the first time.
+    /// Takes the bytes if they are granted. Else waits, and says the obstacle and how many are before. The number of the arrival in
+    /// `place` is that of the first time.
     fn attempt(&self, asked: &[u64], place: Place, bells: &Bells, patience: Patience) -> Result<Attempt, NotBegun> {
         let mut state = self.state();
         let transaction = self.begin_within(patience)?;
@@ -254,7 +254,8 @@ pub(super) fn begin<'a>(
     until_it_begins(inner, &clock, told, &mut |patience| inner.transaction_within(patience))
 }
 
-/// Tries what begins a transaction until it does. A wait with a bound ends with it where that process is stopped, else when the ledger's patience is over as well.
+/// Tries to begin a transaction until it does. A wait with a bound ends with it where that process is stopped, else when the
+/// ledger's patience is over as well.
 fn until_it_begins<T>(
     inner: &Inner,
     clock: &Clock,
@@ -281,7 +282,7 @@ fn until_it_begins<T>(
     }
 }
 
-/// Rounded to what people read.
+/// Rounded to the digits that people read.
 fn in_words(time: Duration) -> Duration {
     match time.as_secs() {
         0 => Duration::from_millis(time.as_millis() as u64),
@@ -289,7 +290,7 @@ fn in_words(time: Duration) -> Duration {
     }
 }
 
-/// The processes that have what members left that have ended, as they were seen last.
+/// The processes that have slots of members that have ended, as they were seen last.
 #[derive(Default)]
 struct Heirs {
     looked: Option<Instant>,

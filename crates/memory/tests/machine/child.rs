@@ -41,7 +41,7 @@ impl Player {
             return Player::start(plain);
         }
         let mut apart = Command::new("unshare");
-        // A shell is the first process there, so that what the role leaves behind lives on without it.
+        // A shell is the first process there, so that processes that the role leaves behind live on without it.
         apart.args(options.split(' ')).args(["sh", "-c", "\"$@\"; sleep 300", "sh"]).arg(plain.get_program()).args(plain.get_args());
         plain.get_envs().for_each(|(name, value)| {
             value.map(|value| apart.env(name, value));
@@ -174,7 +174,7 @@ fn play() {
             say("locked");
             stay();
         }
-        // Opens the folder and says what came of it.
+        // Opens the folder and prints the result.
         "state" => say(&match super::state_dir(state)
             .and_then(|state| plimsoll_memory::machine::Machine::open(&state, "test", &super::cards(&[1])))
         {

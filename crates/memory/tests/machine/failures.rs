@@ -340,8 +340,8 @@ fn no_second_ledger_is_made_beside_members() {
     }
 }
 
-/// The same where programs hold what a process left to them. These programs and the newcomer see other process ids, mounts and
-/// networks than each other.
+/// The same where programs hold bytes that a process left to them. These programs and the newcomer see other process ids, mounts
+/// and networks than each other.
 #[test]
 fn no_second_ledger_is_made_beside_leases() {
     let apart = ["", "--mount --pid --fork --kill-child --net"];

@@ -144,7 +144,7 @@ fn what_a_program_inherits_is_its_lease_alone_and_cannot_write() {
     assert!(!slot.is_held() && reserved(&machine) == [2]);
 }
 
-/// A program of another user, which root started under a lease, tries what it can with what it inherited.
+/// A program of another user, which root started under a lease, tries its handle in all ways.
 #[test]
 fn a_program_of_another_user_can_change_nothing_with_its_lease() {
     // SAFETY: reads a number.

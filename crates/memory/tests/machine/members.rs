@@ -1,4 +1,4 @@
-//! Members, what they hold, and what others see.
+//! Members, their bytes, and the view of others.
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -145,7 +145,7 @@ fn sets_are_apart_and_wrong_ones_are_refused() {
     }
 }
 
-/// Prints what it costs to join, to reserve and to look.
+/// Prints the time of joining, reserving and looking.
 #[test]
 fn hundreds_of_members() {
     let folder = Folder::new("hundreds");

@@ -268,7 +268,7 @@ pub fn attack(folder: &Path, victim: &str) -> String {
     if done.is_empty() { "nothing".into() } else { done.join(", ") }
 }
 
-/// Locks for reading what can be opened for that, as far as it goes.
+/// Locks for reading every file that can be opened for that, as far as it goes.
 pub fn locks_for_reading(folder: &Path, victim: &str) {
     let home = folder.join("users").join(victim);
     let mut handles = Vec::new();

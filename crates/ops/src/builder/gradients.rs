@@ -111,7 +111,7 @@ impl GraphBuilder {
         })?
     }
 
-    /// Sums what has arrived at the node's outputs and sends it on to its inputs.
+    /// Sums the gradients that have arrived at the node's outputs and sends them on to its inputs.
     fn gradients_of_node(
         &mut self,
         node: NodeId,

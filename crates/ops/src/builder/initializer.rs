@@ -148,7 +148,7 @@ impl GraphBuilder {
         })
     }
 
-    /// Random numbers from `op`, made into what is wanted by `scale(builder, parameters, numbers, name)`.
+    /// Random numbers from `op`, scaled by `scale(builder, parameters, numbers, name)`.
     #[expect(clippy::too_many_arguments, reason = "the parts that differ between the distributions")]
     fn random(
         &mut self,

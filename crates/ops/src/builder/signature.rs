@@ -1,4 +1,4 @@
-//! Attributes that follow from a node's inputs, and whether inputs and attributes are what the operation takes.
+//! Attributes that follow from a node's inputs, and whether inputs and attributes fit the operation.
 
 use plimsoll_base::{ArgType, DataType, Error, Result};
 use plimsoll_graph::{ArgDef, AttrDef, AttrList, AttrValue, Attrs, OpDef};

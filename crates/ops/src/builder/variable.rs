@@ -1,4 +1,4 @@
-//! Variables, the scopes that name and share them, and what sets them up.
+//! Variables, the scopes that name and share them, and their initializers.
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output, PartialShape, Shape};
@@ -20,12 +20,12 @@ pub enum VariableKind {
 /// Whether `get_variable` in a scope makes variables or finds those that exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
-    /// Makes them; it is an error if one exists. Inside a scope that reuses, this is what that scope does.
+    /// Makes them; it is an error if one exists. Inside a scope that reuses, this is that scope's behaviour.
     #[default]
     No,
     /// Finds them; it is an error if one does not exist.
     Yes,
-    /// Finds what exists, makes what does not.
+    /// Finds existing variables, makes missing ones.
     Auto,
 }
 
@@ -89,9 +89,9 @@ impl GraphBuilder {
         self.variables.kind = kind;
     }
 
-    /// Opens a variable scope, and a name scope of the same name: `get_variable("w")` in `body` is `scope/w`, wherever the
-    /// name scopes stand. The same variable scope can be opened again (`reuse` says what then happens to its variables); its
-    /// name scope is new each time (`scope_1`). With an empty name the scope stays, without a name scope.
+    /// Opens a variable scope, and a name scope of the same name: `get_variable("w")` in `body` is `scope/w`, wherever the name
+    /// scopes stand. The same variable scope can be opened again (`reuse` decides then about its variables); its name scope is new
+    /// each time (`scope_1`). With an empty name the scope stays, without a name scope.
     pub fn variable_scope<R>(&mut self, name: &str, reuse: Reuse, body: impl FnOnce(&mut GraphBuilder) -> R) -> R {
         let outer = self.variables.scope.clone();
         if !name.is_empty() {
@@ -318,7 +318,7 @@ impl GraphBuilder {
     }
 
     pub(super) fn make_variable(&mut self, new: &NewVariable<'_>) -> Result<Variable> {
-        // Variables stand outside of what goes on around: names from the root, no control dependencies.
+        // Variables stand outside of the scopes around: names from the root, no control dependencies.
         let variable = self.no_control_dependencies(|b| {
             let make = |b: &mut GraphBuilder| b.name_scope("", |b| b.name_scope(new.name, |b| b.variable_nodes(new)));
             match new.slot_of {

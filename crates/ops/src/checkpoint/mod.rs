@@ -13,7 +13,7 @@ pub const RULES: &[&[OpRules]] = &[&[
     OpRules { name: "SaveV2", infer: unknown, lower: Lower::Save, gradient: Gradient::Stops },
 ]];
 
-/// The shapes are those of what takes the tensors.
+/// The shapes are those of the variables that take the tensors.
 fn restore(cx: &mut InferCx<'_>) -> Result<()> {
     cx.with_rank(0, 0)?;
     for input in [1, 2] {

@@ -230,7 +230,7 @@ impl Window {
     /// Positions and padding over `size` elements of an operand along an axis, for a window of `taps`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where the window is larger than what it slides over by more than a stride.
+    /// INVALID_ARGUMENT where the window is larger than its operand by more than a stride.
     pub(crate) fn span(&self, axis: usize, size: u64, taps: u64) -> Result<Span> {
         let (wide, stride) = (i128::from(size), i128::from(self.strides[axis]));
         let window = if taps == 0 { 0 } else { (i128::from(taps) - 1) * i128::from(self.dilations[axis]) + 1 };

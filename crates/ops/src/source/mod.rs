@@ -23,7 +23,7 @@ pub const RULES: &[&[OpRules]] = &[&[
     },
 ]];
 
-/// The condition is one bool; the other inputs only say what to print.
+/// The condition is one bool; the other inputs are only to be printed.
 fn assert(cx: &KernelCx<'_>) -> Result<Call> {
     cx.require_one(0, "the condition of Assert")?;
     Ok(Call::new(KernelRequest::Require(Requirement::Assertion), [0]))

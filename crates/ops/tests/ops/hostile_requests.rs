@@ -1,4 +1,4 @@
-//! Requests from a file that nobody checked: a library refuses what makes no sense, and what it computes stays in its arguments.
+//! Requests from an unchecked file: a library refuses those that make no sense, and kernels stay in their arguments.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -169,7 +169,7 @@ fn compute(spec: &DeviceSpec, request: &KernelRequest, variant: &Variant, random
 fn mutated_requests_are_refused_or_stay_in_their_arguments() {
     let cases: usize = std::env::var("PLIMSOLL_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(4_000);
     let spec = DeviceSpec::cpu(0, None, 1, InstructionSet::detect());
-    // What a run that faults was at.
+    // The step of a run that faults.
     let is_said = std::env::var_os("PLIMSOLL_TEST_SAY").is_some();
     let requests = requests();
     let (mut refused, mut computed) = (0, 0);

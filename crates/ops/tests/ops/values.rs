@@ -1,4 +1,4 @@
-//! Every operation against what TensorFlow's kernels give, and shape rules against themselves.
+//! Every operation against the values of TensorFlow's kernels, and shape rules against themselves.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -251,7 +251,7 @@ fn every_rule_has_an_operation_and_a_recorded_case() {
     assert_eq!(missing, expected);
 }
 
-/// Effects that must not follow a failure wait for these alone. The kernels of anchors are asked with what is fused into them.
+/// Effects that must not follow a failure wait for these alone. The kernels of anchors are asked with their fused expressions.
 #[test]
 fn it_is_known_which_operations_can_fail() {
     let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));

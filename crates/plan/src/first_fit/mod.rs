@@ -36,7 +36,7 @@ pub struct FitRequest<'a> {
     pub libraries: &'a [&'a dyn Library],
     /// How the placer deals with requests.
     pub options: PlaceOptions,
-    /// The runs, one after the other. The last of them says what the topological order is.
+    /// The runs, one after the other. The last of them decides the topological order.
     pub runs: &'a [Signature],
     /// The bytes of each device that others take at the same time, beside the device's own overhead.
     pub taken: &'a [Bytes],
@@ -55,7 +55,7 @@ pub struct Fitted {
     pub tried: Vec<Tried>,
 }
 
-/// A way to place a model, and what it would take.
+/// A way to place a model, and its footprint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tried {
     /// The pieces, in order: the device that comes first for their nodes, how many nodes run, and the first of these.
@@ -163,7 +163,7 @@ impl<'a> Search<'a> {
         Ok(Search { request, wholes, units, runs, tried: Vec::new() })
     }
 
-    /// Keeps what was tried; gives it back where it fits.
+    /// Keeps the attempt; gives it back where it fits.
     fn note(&mut self, mut fitted: Fitted) -> Option<Fitted> {
         self.tried.append(&mut fitted.tried);
         if !self.tried.last().is_some_and(Tried::fits) {

@@ -11,7 +11,7 @@ use super::FitRequest;
 use crate::place::Placement;
 use crate::request::Signature;
 
-/// The nodes whose device is not decided by what they ask for or by what kernels there are.
+/// The nodes whose device is not decided by their requests or by the existing kernels.
 pub(super) struct Units {
     /// In topological order: a unit comes where the first of its nodes is needed, its nodes in that order too. Nodes that nothing
     /// runs come last.

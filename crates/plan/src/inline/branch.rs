@@ -21,8 +21,8 @@ struct Place<'a> {
 }
 
 impl Inliner<'_> {
-    /// Puts a condition. One that TensorFlow lowers is placed node by node, with Switches beside what they read; any other one
-    /// is on the device of its node.
+    /// Puts a condition. One that TensorFlow lowers is placed node by node, with Switches beside their data; any other one is on
+    /// the device of its node.
     pub(super) fn branch(&mut self, waiting: Waiting) -> Result<()> {
         let Waiting { number, node, tag, scope } = waiting;
         let (controls, data): (Vec<String>, Vec<String>) = node.inputs.iter().cloned().partition(|input| input.starts_with('^'));
@@ -103,7 +103,7 @@ impl Inliner<'_> {
         Ok(())
     }
 
-    /// A Switch by a predicate; `beside` what it reads, or with the condition.
+    /// A Switch by a predicate; `beside` its data, or with the condition.
     fn fork(&mut self, place: &Place<'_>, name: &str, input: String, predicate: &str, number: i32, beside: bool) -> String {
         let mut attrs = vec![("T", AttrValue::Type(number))];
         if beside {

@@ -34,7 +34,7 @@ impl Calls {
         let mut path = Vec::new();
         for id in parts.ids() {
             let mut here = id;
-            // No call is in its own body; the length bounds what a wrong table could do.
+            // No call is in its own body; the length bounds the work for a wrong table.
             let level = loop {
                 match (levels[here], parts[here].call.filter(|call| parts.get(*call).is_some())) {
                     (Some(level), _) => break level,

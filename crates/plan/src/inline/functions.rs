@@ -42,7 +42,7 @@ pub(super) fn is_branch(op: &str) -> bool {
     matches!(op, "If" | "StatelessIf" | "Case" | "StatelessCase")
 }
 
-/// The functions of an If or Case, by what their branches are called.
+/// The functions of an If or Case, by the names of their branches.
 ///
 /// # Errors
 /// INVALID_ARGUMENT where the attributes do not name them.

@@ -4,8 +4,8 @@
 //! waits for what the function must run. Nodes of the body are named `call/node`; those of an If `if/If/then/node`. Where the name
 //! of a call is very long, or calls lie very deep in each other, `call` is a shorter name.
 //!
-//! Nothing here recurses: calls wait in a queue, and a body is made when its call's turn comes. [`size`] has counted before what
-//! comes of it.
+//! Nothing here recurses: calls wait in a queue, and a body is made when its call's turn comes. [`size`] has counted the result
+//! before.
 
 mod body;
 mod branch;
@@ -96,7 +96,7 @@ struct Inliner<'a> {
     names: BTreeSet<String>,
     /// For results of calls that are resources, as `call:k`: the node that gives them in the body.
     handles: HashMap<String, String>,
-    /// The Switches that ask for the device that what they read asks for.
+    /// The Switches that ask for the device of their data's request.
     beside: HashSet<String>,
     /// How many outputs the nodes of all bodies have.
     outputs: usize,
@@ -180,7 +180,7 @@ impl<'a> Inliner<'a> {
         Ok(())
     }
 
-    /// A node that waits for what a call waits for, for its body to wait for.
+    /// A node that waits for the same as a call, for its body to wait for.
     fn start(&mut self, func: &FuncRef, prefix: &str, call: &NodeDef, controls: Vec<String>, tag: Tag) -> String {
         let taken =
             |name: &str| self.functions.find(&func.name).is_some_and(|function| function.nodes.iter().any(|node| node.name == name));
@@ -211,7 +211,7 @@ impl<'a> Inliner<'a> {
         prefix
     }
 
-    /// A short name for what would begin all names of a body with too many bytes.
+    /// A short name for a prefix that would begin all names of a body with too many bytes.
     fn shortened(&mut self, wanted: &str) -> Option<String> {
         if wanted.len() <= size::MAX_PREFIX {
             return None;
@@ -257,7 +257,7 @@ impl<'a> Inliner<'a> {
         Ok(given)
     }
 
-    /// `_class` names nodes of a body by what they are called there.
+    /// `_class` names nodes of a body by their names there.
     fn colocate(&self, attrs: &mut Attrs, scope: ScopeId) {
         if self.scopes[scope].manner == Manner::Bound {
             attrs.remove("_class");
@@ -272,7 +272,7 @@ impl<'a> Inliner<'a> {
     }
 
     /// The label outside, for a label of a body. In the body of a call it is a node of it, an argument, or a name for a group of
-    /// its nodes. A branch of a condition may also name what is around the condition.
+    /// its nodes. A branch of a condition may also name a node around the condition.
     fn label(&self, label: &str, scope: ScopeId) -> String {
         let mut here = Some(scope);
         while let Some(id) = here {

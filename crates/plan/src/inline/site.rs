@@ -7,8 +7,8 @@ use super::{Body, Tag};
 /// How a body stands in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// A call that may use several devices: nodes ask for what they ask for, and the device of the call comes first among what
-    /// they can have.
+    /// A call that may use several devices: nodes keep their own requests, and the device of the call comes first among their
+    /// candidates.
     Own,
     /// A function that is called by its name, and a condition that TensorFlow does not lower: all on the device of the call.
     Bound,

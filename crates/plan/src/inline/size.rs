@@ -1,4 +1,4 @@
-//! How large a graph becomes when its calls are inlined: counted over the functions, each once for what it is given, before
+//! How large a graph becomes when its calls are inlined. It is counted over the functions, each once for its arguments, before
 //! anything is built. Thirty functions that each call the next twice are a few kilobytes, and 2^30 bodies.
 
 use std::collections::{BTreeSet, HashMap};
@@ -91,7 +91,7 @@ struct Call {
     name: u64,
 }
 
-/// A function with what its placeholders are.
+/// A function with the types of its placeholders.
 struct Instance<'a> {
     function: &'a FunctionDef,
     given: Attrs,
@@ -225,7 +225,7 @@ impl<'a> Counter<'a> {
         let mut key = func.name.clone();
         for placeholder in placeholders {
             let Some(value) = func.attrs.get(placeholder) else { continue };
-            // Only functions and lengths of lists decide what there is to count.
+            // Only functions and lengths of lists decide the count.
             match value {
                 AttrValue::Func(_) | AttrValue::List(_) => key += &format!("\0{placeholder}={value:?}"),
                 _ => key += &format!("\0{placeholder}"),

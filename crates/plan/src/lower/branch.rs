@@ -345,7 +345,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The flags of what the works from `first` on have initialised, those of the node at hand.
+    /// The flags of the variables that the works from `first` on have initialised, those of the node at hand.
     pub(super) fn set_flags(&mut self, first: usize) -> Result<()> {
         for (variable, writer, version) in std::mem::take(&mut self.branches.to_flag) {
             let mut works = (first..self.lir.works.len()).map(WorkId::from_index);

@@ -1,5 +1,5 @@
 //! RestoreV2 and SaveV2: works of the host on files. A RestoreV2 is a check that all its tensors are there and whole, and a work
-//! for each Assign of one that brings it from the file into the variable. A SaveV2 is one work that reads what it saves.
+//! for each Assign of one that brings it from the file into the variable. A SaveV2 is one work that reads its tensors.
 //!
 //! A checkpoint is state, as a variable is, named by the prefix under which it is read and written. A reader waits for the writers
 //! before it, a writer for all accesses before it. The works are commands of the host's queue (`Work::Outside`). A tensor of a
@@ -20,7 +20,7 @@ const BUFFER: u64 = 256 << 10;
 /// The least that a buffer has.
 const LEAST: u64 = 4096;
 
-/// A tensor in a file: its shape is that of what takes it.
+/// A tensor in a file: its shape is that of the variable that takes it.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     prefix: String,
@@ -148,7 +148,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Says of what is saved whether it is read where a variable lies: by now it is known which readers get copies.
+/// Says of saved tensors whether they are read where a variable lies: by now it is known which readers get copies.
 pub(crate) fn settle_saves(lir: &mut Lir) {
     let Lir { works, calls, values, .. } = lir;
     for work in works.values().filter(|work| !work.gone) {

@@ -49,7 +49,7 @@ impl Effects {
 }
 
 impl Lowering<'_> {
-    /// Orders the works from `first` on, which are those of the node, and says what comes after it.
+    /// Orders the works from `first` on, which are those of the node, and records its successors' frontier.
     pub(super) fn settle_effects(&mut self, id: NodeId, node: &Node, first: usize) -> Result<()> {
         let inputs = node.inputs.iter().filter(|input| !self.effects.fed.contains(input)).map(|input| input.node);
         let before: Vec<NodeId> = inputs.chain(node.controls.iter().copied()).collect();
@@ -60,7 +60,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Orders the works from `first` on, which come after what the node comes after.
+    /// Orders the works from `first` on behind those that the node comes after.
     pub(super) fn settle_effects_after(&mut self, id: NodeId, first: usize) -> Result<()> {
         let frontier = self.effects.frontiers[id].clone();
         self.order_effects(id, frontier, first).map(drop)
@@ -111,7 +111,7 @@ impl Lowering<'_> {
         Ok(Some(works.into()))
     }
 
-    /// Works that fail because of what the whole run came to are behind all effects of the run.
+    /// Works that fail because of the whole run's result are behind all effects of the run.
     pub(super) fn settle_last(&mut self) -> Result<()> {
         let last = std::mem::take(&mut self.effects.last);
         let Some(&one) = last.first() else { return Ok(()) };

@@ -1,8 +1,8 @@
 //! From nodes to works: aliases vanish, known values become constants, variables get versions.
 //!
 //! Nodes are taken in the graph's order. It decides what a read of a variable sees where TensorFlow leaves it open: all writes by
-//! earlier nodes and none by later ones. Beyond that, edges of control are carried on only from what may fail to what has an
-//! effect, and back: see `effects`. The nodes that they make dead are known by then: see `branch`.
+//! earlier nodes and none by later ones. Beyond that, edges of control are carried on only from works that may fail to works with
+//! an effect, and back: see `effects`. The nodes that they make dead are known by then: see `branch`.
 
 mod branch;
 mod checkpoint;

@@ -11,7 +11,7 @@ use crate::lir::{Home, ValueId, View, WorkKind};
 use crate::plan::{PlanVariable, VariableKind};
 
 impl Lowering<'_> {
-    /// A node says in `dtype` or `T` as what it takes the variables behind its handles: kernels rely on that.
+    /// A node has in `dtype` or `T` the type of the variables behind its handles: kernels rely on that.
     pub(super) fn check_handles(&self, id: NodeId, node: &Node) -> Result<()> {
         let said = ["dtype", "T"].into_iter().find_map(|name| node.attrs.data_type(name).ok()).filter(|said| *said != DataType::Resource);
         let Some(said) = said else { return Ok(()) };
@@ -191,7 +191,7 @@ impl Lowering<'_> {
                 _ => self.read(node.inputs[1], self.device(id))?,
             };
             match builder.input(data_type) {
-                // Only what a kernel makes is worth joining with the kernel; the rest is a plain copy.
+                // Only a kernel's result is worth joining with the kernel; the rest is a plain copy.
                 Ok(value) if self.lir.values[view.value].home == Home::Arena => {
                     (WorkKind::Expr { expr: builder.finish(vec![value]), shape }, vec![view])
                 }

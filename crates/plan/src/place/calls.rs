@@ -128,7 +128,7 @@ fn identity(graph: &Graph, mut name: String, source: &str, arg: ArgType) -> Node
     NodeDef { name, op: "Identity".to_string(), inputs: vec![source.to_string()], attrs, ..NodeDef::default() }
 }
 
-/// Asks of the nodes around a call what its function asks of arguments and results.
+/// Asks the nodes around a call for the requests of its function to arguments and results.
 ///
 /// # Errors
 /// UNIMPLEMENTED where the function is being looked into already. The errors of [`join`] for its body. INVALID_ARGUMENT where its

@@ -1,4 +1,4 @@
-//! A device for every node: the best of what its group can have, with TensorFlow's three rules of thumb.
+//! A device for every node: the best candidate of its group, with TensorFlow's three rules of thumb.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::signature::{Signatures, sources};
 
 /// The result of choosing.
 pub(super) struct Choice {
-    /// By node; none for what is not placed yet.
+    /// By node; none for nodes that are not placed yet.
     pub devices: IdVec<NodeId, Option<usize>>,
     /// The nodes in the order in which they got them.
     pub order: Vec<NodeId>,
@@ -29,7 +29,7 @@ struct Chooser<'a, 'b> {
     groups: &'b mut Groups<'a>,
     signatures: &'b Signatures<'a>,
     choice: Choice,
-    /// Candidates by what is asked for and the types that are supported.
+    /// Candidates by requests and supported types.
     known: HashMap<(Rc<DeviceName>, Types), Rc<[usize]>>,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn choose(joined: &mut Joined<'_>, order: &[NodeId]) -> Result<Choice
 }
 
 impl Chooser<'_, '_> {
-    /// Places these nodes, what makes one value out of nothing last.
+    /// Places these nodes, those that make one value out of nothing last.
     fn all(&mut self, nodes: &[NodeId], assigned: &IdVec<NodeId, Option<usize>>) -> Result<()> {
         let mut later = Vec::new();
         for &id in nodes {

@@ -110,7 +110,7 @@ pub(super) fn no_candidate(groups: &Groups<'_>, id: NodeId, root: NodeId, assign
     if groups.cx.soft { error } else { error.with_remedy(SOFTEN) }
 }
 
-/// The node itself asks for what it cannot have.
+/// The node itself asks for a device that it cannot have.
 fn own_request(groups: &Groups<'_>, node: &Node, asked: &DeviceName, info: &str) -> String {
     let devices = groups.cx.devices;
     if !devices.any(asked) {

@@ -291,7 +291,7 @@ impl Member {
         Ok(())
     }
 
-    /// Adds what a function that is called asks of one of its arguments or results.
+    /// Adds the request of a called function to one of its arguments or results.
     ///
     /// # Errors
     /// INVALID_ARGUMENT where names conflict.

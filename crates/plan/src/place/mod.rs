@@ -74,7 +74,7 @@ pub struct PlaceOptions {
     pub default_device: Option<DeviceId>,
     /// Nodes that have devices already, with the full names of these.
     pub assigned: BTreeMap<NodeId, String>,
-    /// Which nodes came from which call: bodies are placed after what calls them.
+    /// Which nodes came from which call: bodies are placed after their callers.
     pub calls: Arc<Calls>,
 }
 

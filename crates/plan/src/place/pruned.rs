@@ -51,7 +51,7 @@ struct Origin {
     is_node: bool,
 }
 
-/// The part of a graph that is needed, with nodes for what is fed and fetched, as TensorFlow rewrites it.
+/// The part of a graph that is needed, with nodes for feeds and fetches, as TensorFlow rewrites it.
 struct Subgraph {
     graph: Graph,
     /// The nodes of the whole graph that are in it.

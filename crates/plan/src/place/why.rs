@@ -19,7 +19,7 @@ pub enum Why {
     Colocated(NodeId),
     /// A reference or resource edge ties it to this node, which decided.
     Shares(NodeId),
-    /// It goes where this node is: it reads only its input's shape, hands it on, or makes what only this node and others
+    /// It goes where this node is: it reads only its input's shape, hands it on, or makes a value that only this node and others
     /// there read.
     Follows(NodeId),
     /// It is control flow's own, and stands where this node is, which gives or reads its data, whatever it asks for.

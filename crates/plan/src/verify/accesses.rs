@@ -11,13 +11,13 @@ use super::schedule::Order;
 use super::{Checked, Slot, wrong};
 use crate::plan::{PlanVariable, VariableKind};
 
-/// Bytes of a block that were written together, or what a later write has left of them.
+/// Bytes of a block that were written together, or the rest after a later write.
 #[derive(Clone, Debug)]
 struct Range {
     end: u64,
     /// Whether these are all the bytes that were written.
     is_whole: bool,
-    /// None for what is there when the run starts.
+    /// None for bytes that are there when the run starts.
     writer: Option<Slot>,
     /// By queue the last command that has read them.
     readers: Vec<Slot>,
@@ -114,7 +114,7 @@ fn note_read(state: &mut [Use], place: Place, is_initial: bool) {
 }
 
 impl Block {
-    /// A command reads a buffer; whether it reads what was there when the run started.
+    /// A command reads a buffer; whether it reads bytes that were there when the run started.
     fn read(&mut self, buffer: BufferRef, slot: Slot, order: &Order) -> Result<bool> {
         let BufferRef { offset, bytes, .. } = buffer;
         let whole = self.0.get_mut(&offset).filter(|range| range.is_whole && range.end == offset + bytes);

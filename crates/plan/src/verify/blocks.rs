@@ -98,7 +98,7 @@ impl Checked<'_> {
         if said == bytes { Ok(()) } else { Err(wrong(format!("{name} takes {} bytes, not {}", bytes.0, said.0))) }
     }
 
-    /// The device whose memory a block is in; none for what lies in the graph's memory. And its bytes.
+    /// The device whose memory a block is in; none for a block in the graph's memory. And its bytes.
     pub(super) fn block(&self, place: Place) -> Result<(Option<DeviceId>, Bytes)> {
         let plan = self.plan;
         let found = match place {

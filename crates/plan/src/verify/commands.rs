@@ -16,7 +16,7 @@ pub(super) struct Access {
     pub writes: bool,
 }
 
-/// For each queue and command, what it reads and writes.
+/// For each queue and command, its inputs and outputs.
 pub(super) type Accesses = Vec<Vec<Vec<Access>>>;
 
 fn read(buffer: BufferRef) -> Access {

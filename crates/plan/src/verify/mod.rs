@@ -1,4 +1,4 @@
-//! Whether a plan from a file keeps what every plan of [`crate::plan()`] keeps, so that devices may be given it.
+//! Whether a plan from a file keeps the rules of every plan of [`crate::plan()`], so that devices may be given it.
 //!
 //! A plan from a file is not trusted. Everything that devices trust is rebuilt here from the graph, the libraries and the commands
 //! alone. That is: sizes and identities of blocks ([`blocks`]), arguments and scratch of every command ([`commands`]), and the
@@ -20,7 +20,7 @@ use plimsoll_graph::{Graph, NodeId};
 use crate::infer::Pruned;
 use crate::plan::{DeviceId, Plan, Queue, Region};
 
-/// A plan with what it is held against.
+/// A plan with the facts that it is held against.
 pub(crate) struct Checked<'a> {
     pub graph: &'a Graph,
     pub devices: &'a [DeviceSpec],
@@ -33,8 +33,8 @@ pub(crate) struct Checked<'a> {
 /// Checks a plan. Its constants have their elements.
 ///
 /// # Errors
-/// INVALID_ARGUMENT at the first thing that does not hold, with its command. UNIMPLEMENTED for regions that do not run yet, and
-/// what libraries say of requests.
+/// INVALID_ARGUMENT at the first thing that does not hold, with its command. UNIMPLEMENTED for regions that do not run yet, and the
+/// errors of libraries.
 pub(crate) fn verify(graph: &Graph, devices: &[DeviceSpec], libraries: &[&dyn Library], pruned: &Pruned, plan: &Plan) -> Result<()> {
     let Region::Static(queues) = &plan.region else { return Err(Error::unimplemented("not yet: a plan with loops")) };
     let checked = Checked { graph, devices, libraries, pruned, plan, queues };

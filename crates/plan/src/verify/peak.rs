@@ -1,4 +1,4 @@
-//! The peak that a plan says is what running it reserves.
+//! The peak of a plan is the reservation of running it.
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_graph::id::Id;

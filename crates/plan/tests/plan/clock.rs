@@ -11,7 +11,7 @@ use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::{Feed, PlaceOptions, Plan, Request, Signature, Timeline, place, plan};
 use proptest::prelude::*;
 
-/// Rows and columns of what a tower multiplies, and the arithmetic operations of a product.
+/// Rows and columns of a tower's matrices, and the arithmetic operations of a product.
 const SIDE: u64 = 64;
 const PRODUCT: f64 = 2.0 * (SIDE * SIDE * SIDE) as f64;
 
@@ -73,7 +73,7 @@ fn end(plan: &Plan, timeline: &Timeline, gpu: usize) -> f64 {
     timeline.spans[queue].last().unwrap().1
 }
 
-/// Whether a time is that, but for what commands cost beside their kernels.
+/// Whether a time is that, but for the overhead of commands.
 fn is_about(seconds: f64, expected: f64) -> bool {
     (expected..expected * 1.01).contains(&seconds)
 }

@@ -51,7 +51,7 @@ pub struct View {
     pub notes: Vec<String>,
 }
 
-/// A card, with what changes. A missing field is not known.
+/// A card, with the facts that change. A missing field is not known.
 #[derive(Clone, Debug)]
 pub struct SeenCard {
     /// The card; its ordinal counts real and simulated ones each for themselves.
@@ -120,7 +120,7 @@ pub struct Process {
     pub used: Option<Bytes>,
     /// The most used at once; none where that is not observed, and for programs without a lease.
     pub peak: Option<Bytes>,
-    /// How sure it is that it keeps to what it set aside; none for programs that are not ours.
+    /// How sure it is that it keeps to its reservation; none for programs that are not ours.
     pub guarantee: Option<Guarantee>,
     /// Its use of its reserved bytes on all cards, over time; empty for programs that are not ours.
     pub history: History,
@@ -143,7 +143,7 @@ pub struct Waiter {
     pub priority: i32,
     /// How many wait before it.
     pub ahead: usize,
-    /// On how many of the cards that it names it wants what it asks for; 0 for all.
+    /// On how many of the cards that it names it wants its bytes; 0 for all.
     pub some: usize,
     /// The bytes it asks for, by the card's place in [`View::cards`].
     pub asked: Vec<(usize, Bytes)>,

@@ -35,7 +35,7 @@ impl Observer {
     /// of a [`View`] say so.
     pub fn open(options: &Options, environment: &Environment) -> Result<Observer> {
         let simulated = options.simulated_cards(environment)?;
-        // Under a lease a program gets what the lease has; the cards that are shown are the machine's.
+        // Under a lease a program gets the lease's part; the cards that are shown are the machine's.
         let (mut had, mut under) = (simulated.clone(), None);
         if environment.get("PLIMSOLL_LEASE").is_some_and(|token| !token.is_empty()) && !had.is_empty() {
             let leased = StateDir::find().and_then(|state| PhysicalDevice::leased_ledger(&mut had, &state, environment));
@@ -251,7 +251,7 @@ fn held(snapshot: &Snapshot, places: &[usize], view: &mut View) {
     }
 }
 
-/// Whether it is known what a member uses: programs of ours say so, and of others it was seen.
+/// Whether a member's use is known: programs of ours report it, and of others it was seen.
 fn is_observed(entry: &Entry, share: &Share) -> bool {
     entry.guarantee == Guarantee::Held || entry.last_use.memory.is_some() || share.peak > Bytes::ZERO
 }

@@ -74,7 +74,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The page as it should be; notes what is wrong with it, and which examples it shows. An example is a block ```` ```rust NAME ````, and what it prints the block
+/// The page as it should be; notes its errors, and which examples it shows. An example is a block ```` ```rust NAME ````, and what
+/// it prints the block
 /// ```` ```text ```` after it.
 fn read(page: &str, text: &str, failed: &mut Vec<String>, shown: &mut Vec<String>) -> String {
     let mut written = String::new();

@@ -27,7 +27,7 @@ impl Drop for Folder {
     }
 }
 
-/// Logistic regression on 5 features, noise from a random generator added to what is fed; Adam.
+/// Logistic regression on 5 features, noise from a random generator added to the feeds; Adam.
 fn build(devices: &Devices, kind: VariableKind) -> Result<Graph> {
     let mut b = devices.builder();
     b.set_seed(Some(7));

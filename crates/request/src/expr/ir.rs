@@ -155,8 +155,8 @@ impl Expr {
         self.outputs.iter().map(|reg| self.type_of(*reg)).collect()
     }
 
-    /// Whether some elements make it fault: a division of integers by what may be 0, or a power of integers with an exponent
-    /// that may be negative.
+    /// Whether some elements make it fault: a division of integers by a value that may be 0, or a power of integers with an
+    /// exponent that may be negative.
     pub fn can_fail(&self) -> bool {
         let is_safe = |divisor: Reg, safe: fn(i128) -> bool| match self.instrs[divisor.0 as usize] {
             Instr::Const(Scalar::I32(value)) => safe(value.into()),
@@ -204,7 +204,7 @@ impl fmt::Display for Expr {
     }
 }
 
-/// Builds expressions; also joins them, which is what fusing is.
+/// Builds expressions; also joins them: that is fusing.
 #[derive(Clone, Debug, Default)]
 pub struct ExprBuilder {
     inputs: Vec<DataType>,

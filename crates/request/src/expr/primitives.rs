@@ -141,7 +141,7 @@ impl Takes {
     }
 }
 
-/// The enum of a table and what its columns say. The names in brackets and in parentheses are the operands of `of`.
+/// The enum of a table, and its columns. The names in brackets and in parentheses are the operands of `of`.
 macro_rules! primitives {
     (
         $(#[$of_all:meta])* $op:ident[$($operand:ident),*]$operands:tt

@@ -249,7 +249,7 @@ impl Session {
         self.0.plan_with_values(&signature(feeds, fetches, targets), feeds).map(|(signature, _)| signature)
     }
 
-    /// Where the nodes go if these runs, one after the other, are to fit beside what others take of each device (see
+    /// The places of the nodes if these runs, one after the other, are to fit beside the bytes that others take of each device (see
     /// [`plimsoll_plan::first_fit`]). Nothing is changed.
     ///
     /// # Errors
@@ -294,7 +294,7 @@ impl Session {
     /// A signature, prepared.
     ///
     /// # Errors
-    /// As [`Session::run`], but for what happens when it runs.
+    /// As [`Session::run`], but for errors of the run itself.
     pub fn callable(&self, signature: &Signature) -> Result<Callable> {
         let key = key(signature);
         if let Some(loaded) = self.0.find(&key, signature) {
@@ -456,7 +456,7 @@ impl Inner {
         attempt().unwrap_or_else(|error| Attempt::Over(Err(error)))
     }
 
-    /// Takes memory that stays. Where there is no room, waits for runs that are under way, and has given back what is kept.
+    /// Takes memory that stays. Where there is no room, waits for runs that are under way, and has given back kept memory.
     fn make_room<R>(&self, mut take: impl FnMut() -> Result<R>) -> Result<R> {
         let turns = self.devices.turns();
         if turns.is_free()
@@ -563,7 +563,7 @@ impl Drop for Inner {
     }
 }
 
-/// Adds what a run waited before it could begin.
+/// Adds the time that a run waited before it could begin.
 fn note_wait(ends: &mut Ends<'_, '_, '_>, since: Option<Instant>) {
     if let (Some(times), Some(since)) = (&mut ends.times, since) {
         times.waiting += since.elapsed();

@@ -77,8 +77,8 @@ impl Session {
     }
 
     /// Gives a variable that has storage a value piece by piece. `fill` gets a buffer of `most` bytes, or fewer where the line of
-    /// the host has not as much room. It gives pieces of the value with their offsets. Where it fails, the variable keeps what was
-    /// written, and counts as initialised if it was before.
+    /// the host has not as much room. It gives pieces of the value with their offsets. Where it fails, the variable keeps the
+    /// written part, and counts as initialised if it was before.
     ///
     /// # Errors
     /// NOT_FOUND where none of that name has storage; RESOURCE_EXHAUSTED where there is no room for a buffer at all; the error of

@@ -148,7 +148,7 @@ enum Step {
     Switch(usize, usize),
     Merge(usize, usize, usize),
     Add(usize, usize),
-    /// A variable grows by a value; the result is what it holds then.
+    /// A variable grows by a value; the result is its value then.
     Count(usize, usize),
     /// A new tensor that waits for one.
     After(usize, usize),
@@ -226,7 +226,7 @@ proptest! {
                 prop_assert_eq!(session.read_variable(name).unwrap().to_vec::<f32>().unwrap()[0], count, "{} in world {}", name, world);
             }
             if let Some(dead) = all.iter().find(|tensor| !expected.values.contains_key(tensor)) {
-                // From the beginning: the variables have moved on, and with them what is dead.
+                // From the beginning: the variables have moved on, and with them the dead tensors.
                 session.run(&[], &[], &["init"]).unwrap();
                 let error = session.run(&feeds, &[&graph.tensor_name(*dead)], &targets).unwrap_err();
                 prop_assert!(error.to_string().contains("does not have value"), "{}", error);

@@ -112,7 +112,7 @@ fn runs_that_wait_for_room_end_too_in_any_order() {
     first.release_unused();
     let stays = devices.report()[0].reserved;
     drop(first);
-    // Room for what four sessions keep, and for one run.
+    // Room for the memory that four sessions keep, and for one run.
     let limit = Bytes(3 * stays.0 + peak.0 + (peak.0 - stays.0) / 2);
     let options = Options::new().intra_op(1).limit("CPU:0", &limit.0.to_string());
     let devices = Devices::open(&options).unwrap();

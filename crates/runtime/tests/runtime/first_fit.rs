@@ -138,14 +138,14 @@ fn two_networks_of_which_one_fits_on_the_card_run_on_card_and_processor() {
         let taken: Vec<Bytes> = first.footprint.needs().iter().zip(free.specs()).map(|(need, spec)| need.peak - spec.overhead).collect();
         let second = open(&free, &graphs[1]).first_fit(&runs(), &taken).unwrap();
         assert_eq!((short_names(&first), short_names(&second)), (vec!["GPU:0"], vec!["CPU:0"]));
-        // The attempts say what was compared.
+        // The attempts name the compared bytes.
         let tried: Vec<String> = second.tried.iter().map(ToString::to_string).collect();
         assert!(
             tried.len() == 2 && tried[0].starts_with("whole on GPU:0: does not fit: ") && tried[0].contains("has 1 B left"),
             "{tried:?}"
         );
 
-        // The processor's limit is what both need of it, to the byte.
+        // The processor's limit is the need of both, to the byte.
         let processor = first.footprint.needs()[0].peak + second.footprint.needs()[0].peak;
         let devices = devices(Some(processor), &[card], OVERHEAD);
         let sessions = [(&graphs[0], first), (&graphs[1], second)]

@@ -1,6 +1,6 @@
 //! Memory runs out at every place in turn, through open, load, run, train and close: once, so that a second try would find some, or
-//! from there on. A refused call says so, changes nothing, and can be done when there is memory again. And what is kept for the
-//! next step goes back to a card while there is none.
+//! from there on. A refused call says so, changes nothing, and can be done when there is memory again. And memory that is kept for
+//! the next step goes back to a card while there is none.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -261,7 +261,7 @@ fn a_card_that_another_program_fills_refuses_a_step_and_the_session_lives() {
         assert!(error.to_string().contains(words), "{words}: {error}");
     }
     opened.check(false, "refused");
-    // A step that fits into what is held goes on; the great one does when the other has gone.
+    // A step that fits into the held bytes goes on; the great one does when the other has gone.
     step(&session, 2).unwrap();
     drop(other);
     step(&session, 8_000).unwrap();

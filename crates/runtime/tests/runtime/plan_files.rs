@@ -91,7 +91,7 @@ fn a_plan_for_something_else_is_refused_and_says_for_what() {
         let (code, said) = refusal(&session, damaged.as_bytes());
         assert!(code == Code::DataLoss && said.contains("not a plan"), "{said}");
     }
-    // A line is no part of what a plan was made for: it is held when the plan is loaded.
+    // A line is not part of the request that a plan was made for: it is held when the plan is loaded.
     let small = open(&made, &three().memory_limit_flag("CPU:0=1MiB").unwrap());
     assert!(refusal_or_none(&small, &json).is_none());
     // On a processor of the other instruction set the plan is for other devices.

@@ -10,7 +10,7 @@ use plimsoll_runtime::Devices;
 
 use crate::softmaxes::{open, rows, session};
 
-/// The least limit for runs with that many rows, and what they give.
+/// The least limit for runs with that many rows, and their results.
 fn alone(count: u64) -> (Bytes, HostTensor) {
     let devices = open(None);
     let session = session(&devices);
@@ -118,7 +118,7 @@ fn an_idle_session_gives_its_memory_back_and_takes_it_again() {
     }
     drop((session, callable));
     assert_eq!(devices.memory_allocated("CPU:0").unwrap(), Bytes::ZERO);
-    // One that does not want it keeps what it has.
+    // One that does not want it keeps its memory.
     other.run(&[], &[], &["init"]).unwrap();
     other.run(&[("x", &x)], &["y"], &[]).unwrap();
     let kept = devices.memory_allocated("CPU:0").unwrap();

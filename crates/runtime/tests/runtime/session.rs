@@ -108,7 +108,7 @@ fn counter(kind: VariableKind) -> Session {
     let step = b.constant(vector(&[1.0, 2.0])).build().unwrap();
     let before = b.read(&v).unwrap();
     let add = b.assign_add(&v, step).unwrap();
-    // `sum` runs after the change and needs what was read before it, too.
+    // `sum` runs after the change and needs the value from before it, too.
     b.control_dependencies(&[add], |b| {
         let after = b.read(&v).unwrap();
         b.identity(after).name("after").build().unwrap();

@@ -70,7 +70,7 @@ pub fn measure(cards: &Cards, python: &OsStr) -> Result<Vec<Check>> {
 /// is the reason why that cannot be done.
 fn take(lease: &mut Lease, python: &OsStr, framework: &str) -> Result<std::result::Result<Bytes, String>> {
     let mut command = Command::new(python);
-    // The folder that it is started in has no part in it, and the hook would change what is measured.
+    // The folder that it is started in has no part in it, and the hook would change the measurement.
     command.arg("-c").arg(PROGRAM).arg(framework).env(SWITCH, "0").env("PYTHONSAFEPATH", "1");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     lease.inherit(&mut command)?;

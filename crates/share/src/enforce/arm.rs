@@ -24,11 +24,11 @@ pub struct Armed {
     limited: Option<Limited>,
 }
 
-/// Holds what a command starts under a lease by the best rung, or by the one that is asked for. Where the driver refuses, the next
-/// one is taken. `found` is the state of the machine; others are told the rung by the lease.
+/// Holds a command under a lease by the best rung, or by the one that is asked for. Where the driver refuses, the next one is
+/// taken. `found` is the state of the machine; others are told the rung by the lease.
 ///
 /// # Errors
-/// FAILED_PRECONDITION with what is lacking, where the rung that is asked for is not possible.
+/// FAILED_PRECONDITION with the missing part, where the rung that is asked for is not possible.
 pub fn arm(lease: &mut Lease, command: &mut Command, mut found: Found, enforce: Enforce, places: &Places) -> Result<Armed> {
     loop {
         let choice = choose(&found, enforce)?;
@@ -121,7 +121,7 @@ impl Armed {
         self.limited.as_ref()?.used(cards.nvml()?, &part.device.uuid)
     }
 
-    /// Undoes what was done for a program that has ended. Limits stay where processes that it left behind still are.
+    /// Undoes the changes for a program that has ended. Limits stay where processes that it left behind still are.
     pub fn disarm(self, cards: &Cards) {
         if let (Some(limited), Some(nvml)) = (self.limited, cards.nvml()) {
             limited.remove(nvml);

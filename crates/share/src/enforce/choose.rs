@@ -43,7 +43,7 @@ pub struct Choice {
     pub rung: Rung,
     /// Those that hold beside it, weaker ones.
     pub also: Vec<Rung>,
-    /// The higher ones, and what they lack. Empty where one was asked for.
+    /// The higher ones, and their missing parts. Empty where one was asked for.
     pub above: Vec<Step>,
     /// Whether frameworks are told their share, in case that the program starts one.
     pub tells_frameworks: bool,
@@ -59,7 +59,7 @@ impl Choice {
 }
 
 impl Found {
-    /// All rungs but the last, the strongest first, with what each lacks.
+    /// All rungs but the last, the strongest first, each with its missing part.
     pub fn steps(&self) -> Vec<Step> {
         let lack = |rung: Rung| match rung {
             Rung::Kernel => self.kernel_lacks(),
@@ -173,7 +173,7 @@ impl Found {
 /// The best rung, or the one that is asked for.
 ///
 /// # Errors
-/// FAILED_PRECONDITION with what is lacking, where the rung that is asked for is not possible.
+/// FAILED_PRECONDITION with the missing part, where the rung that is asked for is not possible.
 pub fn choose(found: &Found, enforce: Enforce) -> Result<Choice> {
     let steps = found.steps();
     let is_possible = |step: &&Step| step.lack.is_none();

@@ -1,4 +1,4 @@
-//! Whether a program loads what LD_PRELOAD names, by its file.
+//! Whether a program loads the libraries that LD_PRELOAD names, by its file.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -59,7 +59,7 @@ fn starts_python(file: &Path) -> bool {
 enum Kind {
     /// A program for the processor, and its loader.
     Native(Loads, Option<PathBuf>),
-    /// A script: its interpreter, and what stands behind that.
+    /// A script: its interpreter, and the arguments behind that.
     Script(PathBuf, String),
 }
 

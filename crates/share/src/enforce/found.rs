@@ -80,7 +80,7 @@ pub enum Library {
 pub struct Program {
     /// Its file; none where there is none, or where no program is meant.
     pub file: Option<PathBuf>,
-    /// Whether it loads what LD_PRELOAD names.
+    /// Whether it loads the libraries that LD_PRELOAD names.
     pub loads: Loads,
     /// The loader that its file names; none where it names none, or where no program is meant.
     pub loader: Option<PathBuf>,
@@ -88,7 +88,7 @@ pub struct Program {
     pub is_python: bool,
 }
 
-/// Whether a program loads what LD_PRELOAD names.
+/// Whether a program loads the libraries that LD_PRELOAD names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Loads {
     /// It does.

@@ -63,7 +63,7 @@ impl Limited {
     /// Makes a group in that folder, and has the driver limit it. This process is in the group `home`.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION with what the system or the driver says. Nothing is left then.
+    /// FAILED_PRECONDITION with the error of the system or the driver. Nothing is left then.
     pub(super) fn make(folder: &Path, home: PathBuf, nvml: &Nvml, parts: &[Part]) -> Result<Limited> {
         sweep(folder, nvml, parts);
         pass_on(folder);
@@ -120,7 +120,7 @@ fn is_empty(folder: &Path) -> bool {
     fs::read_to_string(folder.join("cgroup.events")).map_or(true, |events| !events.lines().any(|line| line == "populated 1"))
 }
 
-/// Lets groups inside of a folder have the controller, where the kernel has it. Where that fails the driver says what it lacks.
+/// Lets groups inside of a folder have the controller, where the kernel has it. Where that fails the driver says why.
 fn pass_on(folder: &Path) {
     let has = fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
     if has.split_whitespace().any(|word| word == CONTROLLER) {

@@ -1,4 +1,4 @@
-//! Looking what there is.
+//! Looking at the machine.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ pub(super) const OWN: &str = "/proc/self/exe";
 /// The name of the shim's file.
 const LIBRARY: &str = "libplimsoll_shim.so";
 
-/// Where this machine keeps what rungs need.
+/// Where this machine keeps the files that rungs need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
     /// Where cgroup v2 is mounted.

@@ -29,11 +29,11 @@ pub use look::{Places, SHIM};
 /// A rung of the ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rung {
-    /// The kernel's driver refuses what all processes of the program together ask for beyond the lease.
+    /// The kernel's driver refuses requests of all processes of the program together beyond the lease.
     Kernel,
-    /// The driver's server (MPS) refuses what each process asks for beyond the lease.
+    /// The driver's server (MPS) refuses requests of each process beyond the lease.
     Mps,
-    /// A library between the program and the driver refuses what its processes together ask for beyond the lease.
+    /// A library between the program and the driver refuses requests of its processes together beyond the lease.
     Shim,
     /// PyTorch, TensorFlow and JAX are held by settings of their own.
     Framework,

@@ -18,7 +18,7 @@ const FILES: [(&str, &str); 6] = [
 ];
 
 /// The folder with the hook, whole: in `state`, which is this user's; else in the folder for temporary files. Its name is made of
-/// what is in it, so that programs of different versions have one each. Written where it is missing or not as it should be; any
+/// its contents, so that programs of different versions have one each. Written where it is missing or not as it should be; any
 /// number of processes may do that at once.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! The settings that tell frameworks a share: with them PyTorch, TensorFlow and JAX cannot use more.
 //!
-//! Variables hold what has a variable, in whatever language the program is. For settings without a variable, and those that depend
+//! Settings with a variable go by variables, for programs in any language. For settings without a variable, and those that depend
 //! on the version of a framework, a hook runs in Python programs ([`hook`]). It gets its numbers from here ([`LIMITS`]). Each limit
 //! is for a process and each framework in it, not for a tree of processes.
 
@@ -114,7 +114,7 @@ fn limit(card: &Card, overhead: Bytes) -> Bytes {
     if card.bytes >= card.total { card.total } else { overhead::without(card.bytes, overhead) }
 }
 
-/// The share of a card that a limit is, rounded down to what is written with four digits, and never none.
+/// The share of a card that a limit is, rounded down to four digits, and never none.
 fn fraction(limit: Bytes, total: Bytes) -> f64 {
     ((limit.0 as f64 / (total.0 as f64).max(1.0)).min(1.0) * 1e4).floor().max(1.0) / 1e4
 }

@@ -3,7 +3,7 @@
 use plimsoll_base::Bytes;
 
 /// The bytes of a card for a context, its code and the libraries around it (cuBLAS, cuDNN), beside the framework's own allocator,
-/// per process. No setting of a framework counts it, so it is subtracted from what the allocator may take.
+/// per process. No setting of a framework counts it, so it is subtracted from the allocator's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overheads {
     /// PyTorch's.
@@ -41,7 +41,8 @@ impl Overheads {
         out
     }
 
-    /// The text of the file with what was measured now: the largest for each framework, instead of what it said for this driver.
+    /// The text of the file with the new measurements: the largest for each framework, in the place of the former ones for this
+    /// driver.
     pub fn replaced(before: &str, driver: &str, now: &[(&str, Bytes)]) -> String {
         let is_new = |framework: &str| now.iter().any(|(name, _)| *name == framework);
         let is_kept = |line: &&str| {

@@ -8,7 +8,7 @@ use plimsoll_base::{Code, Error};
 
 use super::Report;
 
-/// A call that has no result: why, and what became of the memory. It reads as its [`Details`].
+/// A call that has no result: the reason, and the state of the memory. It reads as its [`Details`].
 ///
 /// Boxed inside so that a result stays small.
 #[derive(Clone)]
@@ -163,7 +163,7 @@ impl fmt::Display for Death {
 impl std::error::Error for Death {}
 
 impl From<Death> for Error {
-    /// With the code of the error, or the one that says most nearly what happened.
+    /// With the code of the error, or the nearest one.
     fn from(death: Death) -> Error {
         let code = match &death.cause {
             Cause::Error { code, .. } => code.unwrap_or(Code::Unknown),

@@ -32,7 +32,7 @@ impl Kills {
         Kills { at: Instant::now(), counters }
     }
 
-    /// Counts anew what was counted long ago.
+    /// Counts anew from old counts.
     pub fn refresh(&mut self) {
         if self.at.elapsed() > FRESH {
             for (counter, count) in &mut self.counters {
@@ -50,8 +50,8 @@ impl Kills {
     }
 }
 
-/// The counters of the control groups that a process is in, by what `/proc/self/cgroup` says: of the second version, and of the
-/// first. Where the process is in a namespace of its own, the root of the file system is its group.
+/// The counters of the control groups that a process is in, by `/proc/self/cgroup`: of the second version, and of the first. Where
+/// the process is in a namespace of its own, the root of the file system is its group.
 fn of_groups(text: &str) -> Vec<Counter> {
     let mut counters = Vec::new();
     for line in text.lines() {

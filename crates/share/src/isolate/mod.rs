@@ -73,8 +73,8 @@ impl Workers {
         self
     }
 
-    /// A worker gets so much address space beside what it has at its start (RLIMIT_AS). So a function that allocates without end
-    /// ends itself and not the machine. Stacks and shared memory count.
+    /// A worker gets so much address space beside its own at the start (RLIMIT_AS). So a function that allocates without end ends
+    /// itself and not the machine. Stacks and shared memory count.
     #[must_use]
     pub fn address_space(mut self, bytes: Bytes) -> Workers {
         self.settings.address_space = Some(bytes);
@@ -101,7 +101,7 @@ impl Workers {
     /// that it started have ended when this returns.
     ///
     /// # Errors
-    /// [`Death`] says what happened instead of a result.
+    /// [`Death`] is the outcome instead of a result.
     pub fn isolate<'a, F, I, O, E>(&self, lease: impl Into<Option<&'a Lease>>, function: F, input: I) -> Result<Outcome<O>, Death>
     where
         F: Fn(I) -> Result<O, E> + Copy + Send + Sync + 'static,

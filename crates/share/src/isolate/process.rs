@@ -199,7 +199,7 @@ impl Process {
         }
     }
 
-    /// By what it ended.
+    /// The way in which it ended.
     fn cause(&self, by_itself: bool, panic: Option<Panic>) -> Cause {
         let Some(status) = self.status.filter(|_| by_itself) else { return Cause::Lost { status: None } };
         let Some(number) = status.signal() else { return Cause::Lost { status: status.code() } };
@@ -289,7 +289,7 @@ fn not_started(error: Error) -> Cause {
     or_no_room(error, |message| Cause::Start { message })
 }
 
-/// A lack of memory, descriptors or the like is told from what else can go wrong.
+/// A lack of memory, descriptors or the like is told from other failures.
 fn or_no_room(error: Error, other: fn(String) -> Cause) -> Cause {
     match error.code() {
         Code::ResourceExhausted => Cause::OutOfMemory { of: Line::Ledger, message: error.to_string() },

@@ -9,7 +9,7 @@ use plimsoll_memory::machine::Machine;
 use crate::lease::Lease;
 use crate::tree;
 
-/// A result, and what it took.
+/// A result, and its resources.
 #[derive(Clone, Debug)]
 pub struct Outcome<O> {
     /// The function's result.
@@ -40,7 +40,7 @@ pub struct OnCard {
     pub card: String,
     /// How much of it the lease has.
     pub lease: Bytes,
-    /// Reserved of that before the call, by this worker and what it started.
+    /// Reserved of that before the call, by this worker and its descendants.
     pub before: Bytes,
     /// The most that any program has used under the lease so far, by its ledger. None for a real card of which the ledger knows
     /// nothing: that was not observed.
@@ -53,12 +53,12 @@ pub struct OnCard {
 }
 
 impl Report {
-    /// Whether the devices' memory is what it was, as far as that was observed.
+    /// Whether the devices' memory is as before, as far as that was observed.
     pub fn all_back(&self) -> bool {
         self.came_back() != Some(false)
     }
 
-    /// Whether the devices' memory is what it was; none where that was not observed.
+    /// Whether the devices' memory is as before; none where that was not observed.
     pub fn came_back(&self) -> Option<bool> {
         let is_back = |card: &OnCard| {
             if card.after > card.before || card.driver.is_some_and(|(before, after)| after > before) {
@@ -95,7 +95,7 @@ impl fmt::Display for Report {
 /// How long it may take until processes that were killed are gone.
 const GONE: Duration = Duration::from_secs(1);
 
-/// Looks at what is reserved under a lease.
+/// Looks at the reserved bytes under a lease.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Look {
     inside: Option<Machine>,

@@ -98,7 +98,7 @@ impl Functions {
         self
     }
 
-    /// Goes on in the program, with what starts workers. In a worker it runs calls, and never returns. Call it first in `main`:
+    /// Goes on in the program, with the maker of workers. In a worker it runs calls, and never returns. Call it first in `main`:
     /// code before it runs in every worker too, and in its supervisor ([`crate::supervise`]).
     #[must_use]
     pub fn begin(self) -> Workers {
@@ -157,7 +157,7 @@ fn code_of(error: &(dyn StdError + 'static)) -> Option<Code> {
         return Some(error.code());
     }
     if let Some(error) = error.downcast_ref::<std::io::Error>() {
-        // Its source is what its inner error came of, not that one.
+        // Its source is the cause of its inner error, not that one.
         let inner = error.get_ref().and_then(|inner| code_of(inner));
         return inner.or((error.kind() == std::io::ErrorKind::OutOfMemory).then_some(Code::ResourceExhausted));
     }

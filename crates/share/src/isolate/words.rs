@@ -34,7 +34,7 @@ struct Said {
 }
 
 impl Words {
-    /// Passes on what comes out of the pipe until it ends.
+    /// Passes on the output of the pipe until it ends.
     pub fn pass_on(mut pipe: ChildStderr) -> std::io::Result<Words> {
         let shared = Arc::new(Shared::default());
         let seen = pipe.as_fd().try_clone_to_owned()?;
@@ -61,12 +61,12 @@ impl Words {
         thread.map(|_| Words { shared, pipe: seen })
     }
 
-    /// Forgets what was said, before a new call.
+    /// Forgets the output, before a new call.
     pub fn forget(&self) {
         self.shared.said().last.clear();
     }
 
-    /// The end of what was said, all that was written by now included.
+    /// The end of the output, all that was written by now included.
     pub fn last(&self) -> String {
         let begin = Instant::now();
         loop {

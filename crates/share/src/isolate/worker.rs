@@ -36,7 +36,7 @@ pub(crate) enum Order {
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    /// Address space on top of what the worker has at its start.
+    /// Address space on top of the worker's own at the start.
     pub address_space: Option<u64>,
     /// The process's name for the system.
     pub name: String,
@@ -83,7 +83,7 @@ pub(super) fn connection() -> Option<Channel> {
     Some(Channel::from_end(end))
 }
 
-/// Runs what comes until the connection ends, then ends the process.
+/// Runs calls until the connection ends, then ends the process.
 pub(super) fn work(functions: &Functions, channel: &Channel) -> ! {
     if let Err(why) = serve(functions, channel) {
         eprintln!("plimsoll worker: {why}");
@@ -187,7 +187,7 @@ fn end_all() -> ! {
     std::process::abort()
 }
 
-/// Remembers this thread's panics, beside what is done about them anyway.
+/// Remembers this thread's panics, beside their usual handling.
 fn hook(channel: &Channel) -> Result<Arc<Mutex<Option<Panic>>>, String> {
     let last = Arc::new(Mutex::new(None));
     let before = std::panic::take_hook();

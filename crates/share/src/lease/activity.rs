@@ -41,7 +41,7 @@ pub(crate) struct Look {
 }
 
 impl Watched {
-    /// Looks whether the cards were used since the look before, and tells others. `seen` is what the driver shows of memory.
+    /// Looks whether the cards were used since the look before, and tells others. `seen` is the driver's view of memory.
     pub fn look(&mut self, lease: &Lease, seen: &[Seen]) -> Look {
         let bytes: Vec<Option<Bytes>> = seen.iter().map(|seen| seen.bytes).collect();
         let memory = changed(&self.bytes, &bytes);

@@ -10,7 +10,7 @@ use plimsoll_memory::machine::{Guarantee, Identity, Machine, Obstacle, Scope, St
 
 use super::{Amount, Lease, Part, Request, Which, outside};
 
-/// The cards of a machine and their ledger. Inside of a lease they are what the lease has.
+/// The cards of a machine and their ledger. Inside of a lease they are the lease's part.
 #[derive(Clone, Debug)]
 pub struct Cards(Arc<Inner>);
 
@@ -30,7 +30,7 @@ struct Inner {
     /// Why there are no cards.
     none: String,
     simulated: Option<String>,
-    /// The lease that they are what is had of, as a program under it is told.
+    /// The lease of which they are the part, as a program under it is told.
     outer: Option<String>,
     /// The folder that their ledger was looked for in, where it was named.
     state: Option<StateDir>,
@@ -42,7 +42,7 @@ impl Cards {
     /// leases can be taken that have none.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for simulated cards that are none; otherwise what stands in the way of the machine's ledger.
+    /// INVALID_ARGUMENT for simulated cards that are none; otherwise the obstacle to the machine's ledger.
     pub fn find(options: &Options, environment: &Environment) -> Result<Cards> {
         Cards::of(options, environment, None)
     }
@@ -140,7 +140,7 @@ impl Cards {
         self.0.state.as_ref()
     }
 
-    /// The lease under which this program was started, if these cards are what that has.
+    /// The lease under which this program was started, if these cards are its part.
     pub(super) fn outer(&self) -> Option<&str> {
         self.0.outer.as_deref()
     }
@@ -149,8 +149,8 @@ impl Cards {
         self.0.nvml.as_ref()
     }
 
-    /// Takes a lease: the request on all its cards, or nothing. While it waits, `told` is called now and then with what is in the
-    /// way, and ends the wait by returning `false`.
+    /// Takes a lease: the request on all its cards, or nothing. While it waits, `told` is called now and then with the obstacle,
+    /// and ends the wait by returning `false`.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for cards that are not there. RESOURCE_EXHAUSTED where a card has no room, with the holders of the rest

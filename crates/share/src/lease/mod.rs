@@ -73,7 +73,7 @@ impl Lease {
         self.guarantee
     }
 
-    /// Says anew how sure it is. Where the ledger cannot be used others see what was said before.
+    /// Says anew how sure it is. Where the ledger cannot be used others see the former record.
     pub(crate) fn set_guarantee(&mut self, guarantee: Guarantee) {
         if std::mem::replace(&mut self.guarantee, guarantee) != guarantee
             && let Some(member) = &self.member
@@ -99,8 +99,8 @@ impl Lease {
 
     /// Lets the program that `command` starts, and all its descendants, share the lease, and tells it so. It inherits an open file
     /// description, with which nothing can be changed; the kernel closes it with the last of them. It gets the environment of
-    /// [`Lease::told`]. Variables that were set on the command itself are left alone. Returns what people are to know: the user's
-    /// own settings that were not passed on as they are.
+    /// [`Lease::told`]. Variables that were set on the command itself are left alone. Returns notes for people: the user's own
+    /// settings that were not passed on as they are.
     ///
     /// # Errors
     /// Where the process has no handle left, and where the file of the lease cannot be made.
@@ -128,12 +128,12 @@ impl Lease {
     }
 
     /// The variables that tell a program its lease: CUDA_VISIBLE_DEVICES and ours, and the settings of frameworks for a share
-    /// ([`crate::framework`]). `variable` says what the program's environment would be.
+    /// ([`crate::framework`]). `variable` gives the program's environment.
     pub fn told(&self, variable: impl Fn(&str) -> Option<OsString>) -> Told {
         environment::told(self, self.shows_share, &variable)
     }
 
-    /// The ledger of what programs reserve inside of the lease; none where it has no cards.
+    /// The ledger of reservations inside of the lease; none where it has no cards.
     ///
     /// # Errors
     /// Where that cannot be used.
@@ -147,7 +147,7 @@ impl Lease {
         self.see(|_| None).into_iter().map(|seen| seen.bytes).collect()
     }
 
-    /// As [`Lease::look`], with the processes. Where `counted` says what is used of a card, that counts.
+    /// As [`Lease::look`], with the processes. Where `counted` has the use of a card, that counts.
     pub(crate) fn see(&mut self, counted: impl Fn(&Part) -> Option<Bytes>) -> Vec<Seen> {
         let Some(member) = &self.member else { return Vec::new() };
         let mut all = outside::seen_under(&self.cards, member, &self.parts);
@@ -193,8 +193,8 @@ impl Lease {
         Some(outside::seen_under(&self.cards, member, &self.parts).into_iter().map(|seen| seen.bytes).collect())
     }
 
-    /// Leaves the lease to the programs that still share it, and says what came of it. A command that was given the lease must
-    /// have been dropped: it has it too.
+    /// Leaves the lease to the programs that still share it, and returns the report. A command that was given the lease must have
+    /// been dropped: it has it too.
     pub fn end(mut self) -> Report {
         let Some(member) = self.member.take() else { return Report { came_back: Some(true), ..Report::default() } };
         // It is not observed from now on.
@@ -229,7 +229,7 @@ impl Lease {
         Report { peaks, refusals, came_back, left: left.into_iter().map(|pid| (pid, program(pid))).collect(), used }
     }
 
-    /// Whether what was used is back, once no program has the lease.
+    /// Whether used memory is back, once no program has the lease.
     fn came_back(&self, inside: Option<&Machine>, counts: bool) -> Option<bool> {
         if self.cards.nvml().is_some() {
             if self.peaks.iter().any(Option::is_none) {

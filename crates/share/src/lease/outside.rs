@@ -92,8 +92,8 @@ pub fn subtract(look: &Look, cards: &[PhysicalDevice], machine: &Machine) {
     }
 }
 
-/// How much of what other users use is under their leases. It cannot be seen which of another user's processes has a lease: a user's use
-/// counts as leased up to what the user holds.
+/// How much of other users' use is under their leases. Which of another user's processes has a lease cannot be seen: a user's use
+/// counts as leased up to the user's holding.
 fn under_leases(used: &BTreeMap<UserId, Bytes>, held: &BTreeMap<UserId, Bytes>) -> Bytes {
     held.iter().map(|(user, held)| used.get(user).copied().unwrap_or_default().min(*held)).sum()
 }

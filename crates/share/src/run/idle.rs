@@ -43,7 +43,7 @@ impl Unused {
         Unused { idle, since: now, is_warned: false }
     }
 
-    /// Takes note of a look, and says what is due.
+    /// Takes note of a look, and returns the action that is due.
     pub fn note(&mut self, look: Look, now: Instant) -> Option<Due> {
         if look.card != InUse::No || look.memory == InUse::Yes {
             self.since = self.since.max(now);

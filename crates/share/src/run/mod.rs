@@ -56,13 +56,13 @@ pub struct Run {
     pub timeout: Option<Duration>,
     /// By which rung of the ladder it is held to its lease.
     pub enforce: Enforce,
-    /// Where this machine keeps what rungs need.
+    /// Where this machine keeps the files that rungs need.
     pub places: Places,
     /// Whether it is ended when it uses more than its share, as far as use can be seen.
     pub end_beyond: bool,
     /// The action when it does not use its cards.
     pub idle: Idle,
-    /// Whether what the program leaves behind is ended when it ends. Otherwise that goes on, and keeps the lease.
+    /// Whether processes that the program leaves behind are ended when it ends. Otherwise that goes on, and keeps the lease.
     pub end_tree: bool,
     /// The file that gets a report, also where the program is not started.
     pub report: Option<PathBuf>,
@@ -255,7 +255,7 @@ impl Course {
         Ok(ended)
     }
 
-    /// Gives the lease back, and undoes what held the program.
+    /// Gives the lease back, and undoes the means that held the program.
     fn end(&mut self, lease: Lease, armed: Option<Armed>) {
         let cards = lease.cards().clone();
         let report = lease.end();
@@ -363,7 +363,7 @@ impl Watch<'_> {
         tree::signal(Signal::CONT, Whose::Own);
     }
 
-    /// Looks what is used, and says so where it is more than the share.
+    /// Looks at the use, and warns where it is more than the share.
     fn look(&mut self, note: &mut dyn FnMut(&str)) {
         if let Err(error) = self.lease.check_place().map_err(|error| error.message().to_string())
             && !std::mem::replace(&mut self.is_lost, true)

@@ -64,7 +64,7 @@ fn find_in(program: &Path, path: OsString) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(is_program)
 }
 
-/// Whether that is this very program: ours keep to what they hold.
+/// Whether that is this very program: ours keep to their holding.
 pub(crate) fn is_own(program: &Path) -> bool {
     let identity = |path: &Path| fs::metadata(path).map(|facts| (facts.dev(), facts.ino())).ok();
     let own = std::env::current_exe().ok().and_then(|own| identity(&own));

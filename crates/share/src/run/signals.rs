@@ -72,7 +72,7 @@ impl Signals {
         self.receive(most, |code| code <= FROM_A_PROCESS)
     }
 
-    /// As [`Signals::wait`], also what a terminal sent.
+    /// As [`Signals::wait`], also signals of a terminal.
     pub(super) fn wait_for_any(&mut self, most: Duration) -> Vec<i32> {
         self.receive(most, |_| true)
     }

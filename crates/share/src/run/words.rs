@@ -24,7 +24,7 @@ pub(super) fn guarantee(lease: &Lease, choice: Option<&Choice>, end_beyond: bool
     format!("{}; {what}", parts.join(", "))
 }
 
-/// The rung, and what that means.
+/// The rung, and its meaning.
 fn rung(choice: &Choice, end_beyond: bool) -> String {
     let word = choice.rung.word();
     let use_beyond = match (choice.has(Rung::Watched), end_beyond) {

@@ -40,7 +40,7 @@ pub struct Sweep {
     pub request: Option<Request>,
     /// At most so many at once.
     pub jobs: usize,
-    /// Where results are written, a line each; beside it, in a folder of the same name and `.logs`, what each printed. A run that
+    /// Where results are written, a line each; beside it, in a folder of the same name and `.logs`, the output of each. A run that
     /// is there and ended well is not repeated.
     pub results: PathBuf,
     /// The maker of supervisors between this process and each program. With them, processes that programs started are ended too
@@ -59,14 +59,14 @@ pub struct Progress {
     pub failed: usize,
     /// Those that run now.
     pub running: usize,
-    /// Of those that are left, the ones that wait because what a sweep that was killed had started for them has not ended yet.
+    /// Of the rest, those that wait because processes of a killed sweep, started for them, have not ended yet.
     pub lingering: usize,
 }
 
 /// The result of a sweep.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// For each point, in order, what came of it; none where it was not run to its end.
+    /// For each point, in order, its result; none where it was not run to its end.
     pub done: Vec<Option<Done>>,
     /// How many of them are from before.
     pub before: usize,
@@ -184,7 +184,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Starts what may run now. Whether something is left that could not.
+    /// Starts the runs that may begin now. Whether something is left that could not.
     fn start_all(&mut self) -> Result<bool> {
         self.lingering = 0;
         let mut at = self.left.len();
@@ -216,7 +216,7 @@ impl Runner<'_> {
         });
         let mut lease = match request.as_ref().map(|request| self.cards.lease(request, &mut |_| true)).transpose() {
             Ok(lease) => lease,
-            // Others hold what is missing, for now.
+            // Others hold the missing part, for now.
             Err(error)
                 if error.code() == Code::ResourceExhausted && request.is_some_and(|request| self.cards.could_grant(&request).is_ok()) =>
             {

@@ -62,7 +62,7 @@ impl Results {
     /// Opens the file, and makes it where there is none. Its contents, but for a line that was cut short.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for what is not a regular file. UNAVAILABLE where another sweep writes it. DATA_LOSS where it has lines
+    /// INVALID_ARGUMENT for a path that is no regular file. UNAVAILABLE where another sweep writes it. DATA_LOSS where it has lines
     /// that are no results. Otherwise the system's error.
     pub(super) fn open(path: &Path) -> Result<(Results, Vec<Done>)> {
         let broken = |error: std::io::Error| refused(path, &error);

@@ -131,7 +131,7 @@ impl Chance {
 }
 
 /// The command at a point: `{name}` becomes the value; `{{` and `}}` are braces, so that `{{name}}` is the text `{name}`. Braces
-/// around what cannot be a name (a space, a quote, nothing) are left alone.
+/// around a text that cannot be a name (a space, a quote, nothing) are left alone.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for a name that the command does not use, and for a name in braces that has no values.

@@ -39,7 +39,7 @@ pub(crate) enum Received<H> {
     Packet(H, Message),
     /// Nothing in time.
     Nothing,
-    /// The other end, or what was waited for beside it, has ended, and nothing more will come.
+    /// The other end, or the handle beside it, has ended, and nothing more will come.
     End,
 }
 
@@ -116,7 +116,7 @@ impl Channel {
         }
     }
 
-    /// Receives what comes until `deadline`; an end of `beside` (a handle of a process) is an end too, once all was received.
+    /// Receives packets until `deadline`; an end of `beside` (a handle of a process) is an end too, once all was received.
     ///
     /// # Errors
     /// DATA_LOSS for a packet that is not one; RESOURCE_EXHAUSTED where there is no descriptor or memory left for it.

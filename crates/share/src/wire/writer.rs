@@ -129,7 +129,7 @@ impl Writer {
 /// Values that belong together.
 pub(super) struct Open<'a> {
     writer: &'a mut Writer,
-    /// Where the length stands and what stands there, if there is one.
+    /// The place of the length, and the length, if there is one.
     place: Option<(usize, usize)>,
     count: usize,
 }

@@ -76,7 +76,7 @@ fn memory(workers: &Workers) {
     let Cause::OutOfMemory { of: Line::Allocator, message } = &death.cause else { panic!("{death}: {}", death.last_words) };
     assert!(message.contains("memory allocation of 8388608 bytes failed"), "{message}");
     assert_eq!(Error::from(death).code(), Code::ResourceExhausted);
-    // And what fits in it does.
+    // And a value that fits in it does.
     assert_eq!(workers.clone().address_space(Bytes(256 << 20)).isolate(None, allocates, 64 << 20).unwrap().output, 8);
     // A value without room while it is sent is out of memory too, and the worker lives.
     let death = workers.clone().address_space(Bytes(64 << 20)).isolate(None, fills, 200 << 20).unwrap_err();
@@ -112,7 +112,7 @@ fn apart(workers: &Workers) {
     assert!(matches!(death.cause, Cause::Timeout { .. }), "{death}");
     let said = std::fs::read_to_string(&path).unwrap();
     assert!(said.split(' ').all(|pid| !lives(pid.parse().unwrap())), "{said}");
-    // A pool's worker keeps what its function left until it ends.
+    // A pool's worker keeps memory that its function left until it ends.
     let pool = workers.pool(1).unwrap();
     let left = pool.submit(leaves_one_apart, ()).wait().unwrap().output;
     assert!(lives(left));
@@ -185,7 +185,7 @@ fn while_written(workers: &Workers) {
 fn last_words(workers: &Workers) {
     let death = workers.isolate(None, whispers, "the end is near".to_string()).unwrap_err();
     assert_eq!(death.last_words, "the end is near\n");
-    // Words about memory and an abort are taken for what they say.
+    // Words about memory and an abort are taken literally.
     let death = workers.isolate(None, whispers, "terminate called after throwing 'std::bad_alloc'".to_string()).unwrap_err();
     assert!(matches!(death.cause, Cause::OutOfMemory { of: Line::Allocator, .. }));
 }

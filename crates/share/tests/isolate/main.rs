@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn on_a_machine_of_its_own() -> ExitCode {
-    // Workers inherit what is ignored, under nohup for one. A signal that is handled here has its default action there.
+    // Workers inherit ignored signals, under nohup for one. A signal that is handled here has its default action there.
     let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     for signal in [1, 2, 3] {
         signal_hook::flag::register_conditional_default(signal, always.clone()).expect("a signal can be listened to");

@@ -43,7 +43,7 @@ pub fn play(workers: &Workers, role: &str) {
                 let _ = sleeping.wait();
             });
         }
-        // In a control group that has room for the program, and not for what its worker takes.
+        // In a control group that has room for the program, and not for its worker.
         "allocates" => println!("{:?}", workers.isolate(None, allocates, 1 << 30).unwrap_err().cause),
         // Real cards, played by a library.
         "real" => {

@@ -29,7 +29,7 @@ use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT};
 const ARGUMENTS: &str = "PLIMSOLL_TEST_RUN";
 const CARDS: &str = "1x1GiB";
 
-/// Not a test of anything: runs what a test wants run. Options, then a shell's script.
+/// Not a test of anything: runs the command of a test. Options, then a shell's script.
 #[test]
 fn play() {
     let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
@@ -68,7 +68,7 @@ fn play() {
     std::process::exit(code.into());
 }
 
-/// Has what is started get signals as if nothing had been ignored here (by nohup): a signal that is listened to has its default
+/// Lets a started program get signals as if nothing had been ignored here (by nohup): a signal that is handled has its default
 /// action in a program that is started.
 fn hears_all() {
     static ONCE: std::sync::Once = std::sync::Once::new();
@@ -113,7 +113,7 @@ impl Home {
         command
     }
 
-    /// Runs to the end: how it ended, and what it said on both.
+    /// Runs to the end: how it ended, and its output on both streams.
     fn run(&self, options: &str, script: &str) -> Said {
         let output = self.command(options, script).stdin(Stdio::null()).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -182,7 +182,7 @@ fn is_there(pid: u32) -> bool {
     status.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
-/// Waits for what comes soon.
+/// Waits for an event that comes soon.
 fn comes(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {

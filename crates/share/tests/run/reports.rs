@@ -101,7 +101,7 @@ fn a_report_that_cannot_be_written_is_refused_before() {
     assert!(home.0.join("next.json").is_symlink() && std::fs::read_to_string(home.0.join("results/new.json")).unwrap().starts_with('{'));
     refused(&home.0.join("round.json"), "it is no plain file");
     refused(&home.0.join("null.json"), "it is no plain file");
-    // The folder goes away meanwhile: the program's end stays what it is.
+    // The folder goes away meanwhile: the program's end stays the same.
     let folder = home.0.join("folder");
     std::fs::create_dir(&folder).unwrap();
     let said = home.run(&format!("report={}", folder.join("r.json").display()), &format!("rm -r {}; exit 5", folder.display()));

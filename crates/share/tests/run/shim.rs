@@ -1,4 +1,4 @@
-//! Programs that the shim holds, with a driver that knows what is used at every instant.
+//! Programs that the shim holds, with a driver that knows the use at every instant.
 
 use std::process::Command;
 

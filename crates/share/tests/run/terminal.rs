@@ -14,7 +14,7 @@ fn a_terminal_works_as_without_it() {
         return;
     }
     let home = Home::new("terminal");
-    // The program: says when it is ready, reads lines from the terminal, and is not disturbed by what it does not get.
+    // The program: says when it is ready, reads lines from the terminal, and is not disturbed by signals that it does not get.
     let plain = home.command("", "echo program ready; while read line; do echo \"read <$line>\"; done; echo program done");
     let mut command = Command::new("script");
     command.args(["-qec", "bash --norc --noprofile -i", "/dev/null"]);
@@ -34,7 +34,7 @@ fn a_terminal_works_as_without_it() {
         }
     });
     let mut seen = 0;
-    // Types, and waits until that is shown after what was seen last. An empty line is typed again and again.
+    // Types, and waits until that is shown after the last output. An empty line is typed again and again.
     let mut types = |text: &str, until: &str| {
         let mut end = seen;
         let begin = std::time::Instant::now();

@@ -117,7 +117,7 @@ const PROPERTIES: [c_int; 32] = {
     properties
 };
 
-/// A family of functions: allocates so many bytes; the name of what it made, or the driver's answer.
+/// A family of functions: allocates so many bytes; the name of the allocation, or the driver's answer.
 type Allocate = fn(&Library, u64) -> Result<u64, c_int>;
 type Free = fn(&Library, u64) -> c_int;
 
@@ -221,7 +221,7 @@ const FAMILIES: [(&str, Allocate, Free); 11] = [
         },
     ),
     (
-        // Freed as what is not of a pool.
+        // Freed as memory that is not of a pool.
         "pool",
         |cuda, bytes| {
             let (mut name, mut pool) = (0, null_mut());
@@ -236,7 +236,7 @@ const FAMILIES: [(&str, Allocate, Free); 11] = [
         },
     ),
     (
-        // A pool that is destroyed before what is in it is freed.
+        // A pool that is destroyed before its allocations are freed.
         "own pool",
         |cuda, bytes| {
             let (mut name, mut pool) = (0, null_mut());

@@ -1,4 +1,4 @@
-//! Programs under the shim, on a driver without cards that knows what is used at every instant.
+//! Programs under the shim, on a driver without cards that knows the use at every instant.
 
 mod client;
 mod counted;

@@ -22,7 +22,7 @@ fn a_program_without_cuda_is_let_alone() {
     let bare = said(&mut rig.bare(&quiet));
     assert!(bare.starts_with("early 1, next 7, versioned 1, cos 1, none 1, said 1\nno driver 1 1\nfork 0\nfiles "), "{bare}");
     assert_eq!(said(&mut rig.under(&lease, &quiet)), bare);
-    // Programs of all sorts, with what they load.
+    // Programs of all sorts, with the libraries that they load.
     for program in ["true", "ls", "sh"] {
         said(rig.under(&lease, program).args((program == "sh").then_some(["-c", "ls / | cat > /dev/null"]).into_iter().flatten()));
     }

@@ -44,7 +44,7 @@ fn a_library_that_asks_for_what_comes_behind_it_is_caught() {
         assert_eq!(with(&client, "between", libraries), full, "{libraries:?}");
         assert_eq!(with(&linked, "linked", libraries), full, "{libraries:?}");
     }
-    // One that replaces a function and then calls what is behind it: before the shim it is called, and the shim after it.
+    // One that replaces a function and then calls the one behind it: before the shim it is called, and the shim after it.
     let counted = |times: u32| format!("{full}replaced {times} times\n");
     assert_eq!(with(&client, "between", [&replaces, &shim]), counted(0));
     assert_eq!(with(&linked, "linked", [&replaces, &shim]), counted(9));

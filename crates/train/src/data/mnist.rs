@@ -36,7 +36,7 @@ pub fn data_set(folder: &Path, images: Images, seed: i64) -> Result<DataSet> {
 ///
 /// # Errors
 /// NOT_FOUND where a file is missing. INVALID_ARGUMENT where it is compressed. DATA_LOSS where it is no IDX file of that kind, or
-/// its length is not what its header says. The file system's error. Labels are looked at when they are read.
+/// its length differs from its header's. The file system's error. Labels are looked at when they are read.
 pub fn training(folder: &Path, images: Images) -> Result<Examples> {
     open(folder, "train", images)
 }

@@ -96,7 +96,7 @@ pub trait Records: fmt::Debug + Send + Sync {
     /// Allocates nothing.
     ///
     /// # Errors
-    /// DATA_LOSS where a file is not what it should be, with the file and the byte; the file system's error.
+    /// DATA_LOSS where a file is damaged, with the file and the byte; the file system's error.
     fn read(&self, number: u64, random: SplitMix64, batch: &mut [HostTensor], row: usize) -> Result<()>;
 }
 

@@ -18,7 +18,8 @@ impl RecordFile {
     /// Opens a file.
     ///
     /// # Errors
-    /// NOT_FOUND, PERMISSION_DENIED or what else the system says, with the path; INVALID_ARGUMENT for what is not a regular file.
+    /// NOT_FOUND, PERMISSION_DENIED or another error of the system, with the path; INVALID_ARGUMENT for a path that is no regular
+    /// file.
     pub fn open(path: &Path) -> Result<RecordFile> {
         let failed = |error: std::io::Error| plimsoll::model::file_error(path, &error);
         let file = plimsoll::model::open_file(path)?;
@@ -47,7 +48,7 @@ impl RecordFile {
         })
     }
 
-    /// The error for bytes that are not what they should be: DATA_LOSS, with the file and the offset of the first of them.
+    /// The error for wrong bytes: DATA_LOSS, with the file and the offset of the first of them.
     pub fn flaw(&self, offset: u64, what: impl std::fmt::Display) -> Error {
         Error::data_loss(format!("{}, byte {offset}: {what}", self.path.display()))
     }

@@ -42,7 +42,7 @@ impl TrainingGraph {
         recipe: &Recipe,
     ) -> Result<TrainingGraph> {
         let (mut b, mut learner) = begin(registry, towers, recipe)?;
-        // The network on the variables themselves: it makes them, and it is what is evaluated.
+        // The network on the variables themselves: it makes them, and it is the one that is evaluated.
         let evaluation = b.device(&towers.variables, |b| {
             b.name_scope("evaluation", |b| {
                 let inputs = placeholders(b, components)?;

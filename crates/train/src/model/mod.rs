@@ -121,7 +121,7 @@ pub struct Recipe {
     pub optimizer: OptimizerKind,
     /// How fast, at the beginning.
     pub learning_rate: f32,
-    /// After how many steps the rate is multiplied by what, again and again.
+    /// After how many steps the rate is multiplied, by which factor, again and again.
     pub decay: Option<(f32, f32)>,
     /// The decay of moving averages of all that is learned, where there are some.
     pub moving_average: Option<f32>,
@@ -236,7 +236,7 @@ impl TrainingGraph {
     }
 }
 
-/// A builder with the variable that counts, and what learns.
+/// A builder with the counting variable, and the learner.
 fn begin(registry: &Arc<Registry>, towers: &Towers, recipe: &Recipe) -> Result<(GraphBuilder, Learner)> {
     let mut b = GraphBuilder::new(registry.clone());
     b.set_seed(Some(recipe.seed));

@@ -18,7 +18,7 @@ fn cpus(count: usize) -> Options {
     options
 }
 
-/// Images of [`SIDE`] * [`SIDE`] * 3 with noise around what is their class's.
+/// Images of [`SIDE`] * [`SIDE`] * 3 with noise around their class's image.
 fn images(count: usize, seed: u32) -> Examples {
     let mut state = seed;
     let mut random = move || {

@@ -1,4 +1,4 @@
-//! The listing as JSON. Sizes are bytes, times are seconds since 1970; `card` is a place in `cards`; null is what is not known.
+//! The listing as JSON. Sizes are bytes, times are seconds since 1970; `card` is a place in `cards`; null is an unknown value.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -157,7 +157,7 @@ fn size(bytes: Option<Bytes>) -> String {
     if mebibytes < 10240 { format!("{mebibytes}MiB") } else { format!("{:.1}GiB", bytes as f64 / f64::from(1 << 30)) }
 }
 
-/// On one line, without what a terminal would obey.
+/// On one line, without characters that a terminal would obey.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -13,7 +13,7 @@ const RIGHT: usize = 24;
 
 const UNKNOWN: &str = "N/A";
 
-/// The listing; with what was found and why if it is `verbose`.
+/// The listing; with findings and reasons if it is `verbose`.
 pub fn of(view: &View, verbose: bool) -> String {
     let mut lines = Vec::new();
     cards(view, &mut lines);
@@ -161,7 +161,7 @@ fn processes(view: &View, lines: &mut Vec<String>) {
         let (pid, program) = (pid.to_string(), program(process.program.as_deref(), &named(process.user, name), PROGRAM));
         let rung = process.guarantee.map_or("-", Guarantee::word);
         lines.push(row(&cells([&view.label(process.card), &pid, process.kind.short(), &program, rung, &reserved, &used, &peak])));
-        // Programs of ours hold themselves, and say what they use.
+        // Programs of ours hold themselves, and report their use.
         if process.guarantee.is_some_and(|guarantee| guarantee != Guarantee::Held) {
             lines.push(row(&format!("{:22}{}", "", last_use(process.last_use))));
         }
@@ -255,7 +255,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The text on one line, without what a terminal would obey.
+/// The text on one line, without characters that a terminal would obey.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -67,7 +67,7 @@ fn document(ok: bool, checks: &[Check]) -> Document<'_> {
     Document { ok, checks: checks.iter().map(entry).collect() }
 }
 
-/// A line for each check, and one for what would help.
+/// A line for each check, and one for each remedy.
 fn text(checks: &[Check]) -> String {
     let mut lines = Vec::new();
     for check in checks {

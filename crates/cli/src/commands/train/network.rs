@@ -24,7 +24,7 @@ const SIMULATED_CARD: Bytes = Bytes(16 << 30);
 /// Environment variables that name cards.
 const NAMING_CARDS: [&str; 3] = ["PLIMSOLL_SIM_GPUS", "CUDA_VISIBLE_DEVICES", "PLIMSOLL_LEASE"];
 
-/// A network with what it learns from.
+/// A network with its examples.
 pub struct Network {
     model: &'static Model,
     /// Lines for the device of the variables, for the other towers', and more for each image of a tower's batch.

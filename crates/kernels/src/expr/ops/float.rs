@@ -6,7 +6,7 @@ use plimsoll_request::expr::{BinaryOp, UnaryOp};
 use super::StepFn;
 use crate::simd::{Isa, math};
 
-/// The loops that compute what the table says. None for results that are no floats.
+/// The loops that compute the table's functions. None for results that are no floats.
 macro_rules! unary_as_in_table {
     ($($(#[$doc:meta])* $name:ident: $takes:ident, $gives:ident, $cost:literal $(, |$x:ident| $meaning:expr)?;)*) => {
         fn unary_as_in_table_f32(op: UnaryOp) -> Option<StepFn> {

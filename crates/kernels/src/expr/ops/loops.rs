@@ -49,7 +49,7 @@ macro_rules! for_isa {
             // SAFETY: the contract of `StepFn`.
             unsafe { $body::<$op, true, L>(n, a, b, c, out) }
         }
-        // Constants, so that only what is reached is compiled.
+        // Constants, so that only reached code is compiled.
         #[cfg(target_arch = "x86_64")]
         if const { $wide > 0 } && $isa == Isa::Avx512 {
             return avx512::<$op, $wide>;

@@ -20,7 +20,7 @@ use plimsoll_request::expr::{BinaryOp, Scalar, UnaryOp};
 /// element. The processor has the instruction set that the function was chosen for.
 pub(crate) type StepFn = unsafe fn(usize, *const u8, *const u8, *const u8, *mut u8) -> Status;
 
-/// 0, or what went wrong.
+/// 0, or the error.
 pub(crate) type Status = u32;
 
 pub(crate) const OK: Status = 0;
@@ -62,7 +62,7 @@ pub(crate) fn binary(op: BinaryOp, data_type: DataType, isa: Isa) -> Option<Step
     }
 }
 
-/// The loop on one value that does what the power with this exponent does, bit by bit; for some exponents.
+/// The loop on one value with the same results as the power with this exponent, bit by bit; for some exponents.
 pub(crate) fn power(exponent: Scalar, isa: Isa) -> Option<StepFn> {
     match exponent {
         Scalar::F32(exponent) => float::power_f32(exponent, isa),

@@ -1,4 +1,4 @@
-//! Opening what another user made, without waiting for that user and without leaving the folder.
+//! Opening files that another user made, without waiting for that user and without leaving the folder.
 
 use std::fs::File;
 use std::io;

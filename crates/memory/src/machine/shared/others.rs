@@ -1,4 +1,4 @@
-//! The members that other users' ledgers name, read as what an adversary wrote.
+//! The members that other users' ledgers name, read as if an adversary had written them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -83,10 +83,10 @@ impl Shared {
         homes.iter().flat_map(|home| names.iter().filter_map(|name| beneath::open(&home.folder, name, 0).ok())).collect()
     }
 
-    /// The members of other users. `doubts` gets what is wrong with their ledgers.
+    /// The members of other users. `doubts` gets the flaws of their ledgers.
     ///
     /// # Errors
-    /// Where this process or the machine is in trouble; never for what a ledger says.
+    /// Where this process or the machine is in trouble; never for the contents of a ledger.
     pub(in crate::machine) fn others(&self, inner: &Inner, doubts: &mut Vec<String>) -> Result<Vec<Seen>> {
         let settings = self.settings()?;
         let mut members = Vec::new();
@@ -178,7 +178,7 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Keeps what a record claims within what can be.
+/// Keeps the claims of a record within possible values.
 fn bound(seen: &mut Seen, inner: &Inner, settings: &Settings, doubts: &mut Vec<String>) {
     let record = &mut seen.record;
     let name = || seen.user.name();

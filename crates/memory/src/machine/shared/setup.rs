@@ -92,7 +92,7 @@ pub(super) fn check_local(folder: &Path) -> Result<()> {
     let Ok(path) = CString::new(folder.as_os_str().as_bytes()) else { return Err(Error::invalid_argument("a path with a zero in it")) };
     // SAFETY: numbers only, for which zero is a value.
     let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends in a zero, and the structure is what the call fills in.
+    // SAFETY: the path ends in a zero, and the structure is the one that the call fills in.
     if unsafe { libc::statfs(path.as_ptr(), &mut facts) } != 0 {
         return Err(failed("cannot be examined", folder, &io::Error::last_os_error()));
     }
@@ -113,7 +113,7 @@ impl Setup {
         Setup { folder: MACHINE_DIR.into(), group: group.into(), priorities: None, users: Vec::new() }
     }
 
-    /// Makes the folder, or changes what is there: again is as good as once.
+    /// Makes the folder, or changes the present one: repeating it is harmless.
     ///
     /// # Errors
     /// PERMISSION_DENIED where this is not root; NOT_FOUND for a group or a user that is not there; FAILED_PRECONDITION for a folder that is

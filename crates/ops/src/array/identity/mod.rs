@@ -18,7 +18,7 @@ pub const RULES: &[OpRules] = &[
     OpRules { name: "EnsureShape", infer: ensure_shape, lower: Lower::Alias, gradient: Gradient::Rule(pass_gradient) },
 ];
 
-/// Output i is what input i is.
+/// Output i is input i.
 fn each(cx: &mut InferCx<'_>) -> Result<()> {
     for (output, input) in cx.outputs.iter_mut().zip(cx.inputs) {
         output.shape = input.shape.clone();

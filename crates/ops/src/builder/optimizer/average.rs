@@ -80,9 +80,8 @@ impl ExponentialMovingAverage {
         self
     }
 
-    /// A node that has run when every average has been moved. An average begins as its variable does. The variables are read
-    /// after the control dependencies of the scope: make it inside `control_dependencies(&[train], ...)` to average what the
-    /// step has learned.
+    /// A node that has run when every average has been moved. An average begins as its variable does. The variables are read after
+    /// the control dependencies of the scope: make it inside `control_dependencies(&[train], ...)` to average the step's results.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for variables that are not float32; the errors of making nodes.

@@ -195,7 +195,7 @@ fn stand_ins_are_found_where_the_variable_would_be() {
     let find = |b: &mut GraphBuilder| b.variable_scope("", Reuse::Yes, |b| weights(b, "w"));
     assert_eq!(b.with_stand_ins([(&original, &copy)], find), copy);
     assert_eq!(find(&mut b), original, "only inside");
-    // Variables that are made inside are what they are.
+    // Variables that are made inside stay the same.
     let (made, found) = b.with_stand_ins([(&original, &copy)], |b| (weights(b, "v"), find(b)));
     assert_eq!((made.name.as_str(), found), ("v", copy));
     verify(b);

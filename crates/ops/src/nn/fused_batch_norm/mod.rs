@@ -46,7 +46,7 @@ fn images(cx: &InferCx<'_>, index: usize) -> Result<(PartialShape, Option<u64>)>
     }
 }
 
-/// The channels, with what the vector at input `index` says of them. It has to have a number for each where `all`.
+/// The channels, with the number of the vector at input `index`. It has to have a number for each where `all`.
 fn vector(cx: &InferCx<'_>, index: usize, names: [&str; 2], channels: Option<u64>, all: bool, when: &str) -> Result<Option<u64>> {
     let [tensor, name] = names;
     let size = match cx.dims(index) {
@@ -80,7 +80,7 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
         false => (true, "When is_training=false, "),
     };
     let mut channels = channels;
-    // First what is no vector, as TensorFlow's kernel.
+    // First an input that is no vector, as TensorFlow's kernel.
     let names = [["scale"; 2], ["offset"; 2], ["estimated_mean", "mean"], ["estimated_variance", "variance"]];
     for (index, names) in names.into_iter().enumerate() {
         vector(cx, index + 1, names, None, false, "")?;

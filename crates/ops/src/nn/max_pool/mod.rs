@@ -61,8 +61,8 @@ fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
     Ok(Call::new(KernelRequest::MaxPoolGradOfInput { spec, maxima }, [0, 1, 2]))
 }
 
-/// A MaxPool that remembers where its maxima were for its gradient, which then needs neither input nor output; with `positive`
-/// only of maxima above 0. Also the type and shape of what it remembers. Arguments: input, output, positions.
+/// A MaxPool that remembers where its maxima were for its gradient, which then needs neither input nor output; with `positive` only
+/// of maxima above 0. Also the type and shape of the positions. Arguments: input, output, positions.
 ///
 /// # Errors
 /// As MaxPool.
@@ -73,7 +73,8 @@ pub fn with_positions(cx: &KernelCx<'_>, positive: bool) -> Result<(Call, Meta)>
     Ok((Call::new(KernelRequest::MaxPool(pooling), [0]), meta))
 }
 
-/// MaxPoolGrad by what [`with_positions`] remembered, and the sizes. Arguments: positions, gradient by the output, gradient by the input.
+/// MaxPoolGrad by the positions of [`with_positions`], and the sizes. Arguments: positions, gradient by the output, gradient by the
+/// input.
 ///
 /// # Errors
 /// As MaxPoolGrad.
