@@ -25,7 +25,7 @@ pub(crate) struct OpenRuns {
     entries: Box<[Entry]>,
 }
 
-/// A run in a entry, until dropped.
+/// A run in an entry, until dropped.
 pub(crate) struct Opened<'a> {
     runs: &'a OpenRuns,
     index: u32,

@@ -24,10 +24,10 @@ use plimsoll_memory::machine::end_with_this_thread;
 use plimsoll_memory::send_signal;
 use rustix::process::{Pid, Signal, getppid, set_child_subreaper, set_parent_process_death_signal};
 
-use crate::isolate::{News, worker_mark};
+use crate::isolate::{WorkerMessage, worker_mark};
 use crate::run::signals::Signals;
 use crate::run::{Change, GRACE, change, end_by, not_started};
-use crate::tree::{self, Whose};
+use crate::tree::{self, Descendants};
 use crate::wire::{Channel, Message};
 
 /// By this it is told to end all at once.
@@ -86,8 +86,8 @@ fn of_worker(parent: i32) -> ! {
     command.arg0(worker_mark(std::process::id())).args(std::env::args_os().skip(1)).process_group(0);
     match supervise(parent, NOW, command) {
         Ok(status) => {
-            tree::end(Whose::All, None);
-            let _ = connection.send(&News::Ended { status: status.into_raw() }, &Message::empty());
+            tree::end(Descendants::All, None);
+            let _ = connection.send(&WorkerMessage::Ended { status: status.into_raw() }, &Message::empty());
             std::process::exit(0);
         }
         Err(error) => {
@@ -138,17 +138,17 @@ fn supervise(parent: i32, orphaned: Signal, mut command: Command) -> std::io::Re
         }
         let left = asked.map(|asked| GRACE.saturating_sub(asked.elapsed()));
         if left.is_some_and(|left| left.is_zero()) {
-            tree::signal(Signal::KILL, Whose::All);
+            tree::signal(Signal::KILL, Descendants::All);
         }
         for signal in signals.wait(left.filter(|left| !left.is_zero()).unwrap_or(LOOK).min(LOOK)) {
             if signal == NOW.as_raw() {
                 asked = Some(asked.unwrap_or_else(Instant::now));
-                tree::signal(Signal::KILL, Whose::All);
+                tree::signal(Signal::KILL, Descendants::All);
             } else if signal == ORPHANED.as_raw() {
                 asked = Some(asked.unwrap_or_else(Instant::now));
-                tree::signal(Signal::TERM, Whose::All);
+                tree::signal(Signal::TERM, Descendants::All);
                 // One that is stopped would not hear it.
-                tree::signal(Signal::CONT, Whose::All);
+                tree::signal(Signal::CONT, Descendants::All);
             } else {
                 ends |= signal == Signal::TERM.as_raw();
                 let _ = send_signal(child.id(), signal);
@@ -156,7 +156,7 @@ fn supervise(parent: i32, orphaned: Signal, mut command: Command) -> std::io::Re
         }
     };
     if ends || asked.is_some() {
-        tree::end(Whose::All, None);
+        tree::end(Descendants::All, None);
     }
     Ok(status)
 }

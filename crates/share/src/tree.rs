@@ -36,7 +36,7 @@ impl Process {
 
 /// Which descendants are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum Descendants {
     /// Those that act for the user of this process.
     Own,
     /// All that the system lets this process signal.
@@ -57,7 +57,7 @@ pub(crate) fn descends(pid: u32, from: u32) -> bool {
 }
 
 /// Sends a signal to all that descend from this process. How many processes there are that it was sent to.
-pub(crate) fn signal(signal: Signal, whose: Whose) -> usize {
+pub(crate) fn signal(signal: Signal, whose: Descendants) -> usize {
     let own = std::process::id() as i32;
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let all: BTreeMap<i32, Process> = pids.filter_map(|pid| Some((pid, Process::of(pid)?))).collect();
@@ -72,7 +72,7 @@ pub(crate) fn signal(signal: Signal, whose: Whose) -> usize {
         false
     };
     let user = geteuid().as_raw();
-    let is_meant = |pid: i32| whose == Whose::All || fs::metadata(format!("/proc/{pid}")).is_ok_and(|facts| facts.uid() == user);
+    let is_meant = |pid: i32| whose == Descendants::All || fs::metadata(format!("/proc/{pid}")).is_ok_and(|facts| facts.uid() == user);
     let targets: BTreeMap<i32, Process> = all
         .iter()
         .filter(|&(&pid, process)| process.state != 'Z' && descends(pid) && is_meant(pid))
@@ -114,7 +114,7 @@ fn send(pid: i32, parent: i32, signal: Signal) -> bool {
 
 /// Ends all that descend from this process, which is a subreaper, and waits until they are gone: for ever, or for as long as is
 /// said. Those that cannot be signalled are left. Whether none is left.
-pub(crate) fn end(whose: Whose, at_most: Option<Duration>) -> bool {
+pub(crate) fn end(whose: Descendants, at_most: Option<Duration>) -> bool {
     let begin = Instant::now();
     // A process that was born during a look may be missed by it, and is seen by the next one.
     let mut in_vain = 0;

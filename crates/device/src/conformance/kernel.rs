@@ -9,7 +9,7 @@ use crate::{Args, BufferRef, Command, Cost, CpuKernel, Fault, Place, Prepared, W
 
 /// The operation of a command on its cells of eight bytes, in as many pieces as there are cells.
 #[derive(Debug)]
-pub(super) enum Does {
+pub(super) enum CellOperation {
     /// The last argument becomes a mixture of the others and this number.
     Mix(u64),
     /// Fails with this number.
@@ -24,13 +24,13 @@ pub(super) fn mix(a: u64, b: u64) -> u64 {
     (a ^ b.rotate_left(23)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31)
 }
 
-impl CpuKernel for Does {
+impl CpuKernel for CellOperation {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let number = match self {
-            Does::Mix(number) => *number,
-            Does::Fail(number) => return Err(Fault::invalid("failed with {0}", [*number, 0])),
-            Does::Panic => panic!("a kernel of the suite panics, as it should"),
-            Does::When(now) => {
+            CellOperation::Mix(number) => *number,
+            CellOperation::Fail(number) => return Err(Fault::invalid("failed with {0}", [*number, 0])),
+            CellOperation::Panic => panic!("a kernel of the suite panics, as it should"),
+            CellOperation::When(now) => {
                 while !now.load(Ordering::Acquire) {
                     std::thread::yield_now();
                 }
@@ -57,7 +57,7 @@ pub(super) fn cells(device: u32, first: u64, count: u64) -> BufferRef {
     BufferRef { place: Place::Arena(device), offset: first * 8, bytes: count * 8 }
 }
 
-pub(super) fn call(rig: &dyn Rig, does: Does, pieces: u32, args: Vec<BufferRef>, waits: &[(u32, u32)]) -> Command {
+pub(super) fn call(rig: &dyn Rig, does: CellOperation, pieces: u32, args: Vec<BufferRef>, waits: &[(u32, u32)]) -> Command {
     let kernel = Arc::new(does);
     let prepared = Prepared { chunks: pieces, scratch: 0, per_worker: 0, cost: Cost::default(), in_place: vec![], kernel };
     command(Work::Kernel(rig.kernels().call(prepared)), args, waits)

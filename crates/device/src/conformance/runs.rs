@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use plimsoll_base::{Bytes, Code};
 use plimsoll_memory::{Address, Block};
 
-use super::kernel::{Does, call, cells, copy, mix};
+use super::kernel::{CellOperation, call, cells, copy, mix};
 use super::{Rig, device};
 use crate::{Bindings, BufferRef, Command, Device, Executable, Failure, Place, Program, Run};
 
@@ -61,9 +61,11 @@ pub(super) fn submitting_does_not_wait(rig: &dyn Rig) {
     let devices = rig.devices(2, Bytes(LINE));
     let now = Arc::new(AtomicBool::new(false));
     // The first queue waits for the second, which waits for the test.
-    let first =
-        vec![copy(cells(1, 0, 1), cells(0, 0, 1), &[(1, 1)]), call(rig, Does::Mix(1), 1, vec![cells(0, 0, 1), cells(0, 1, 1)], &[])];
-    let second = vec![call(rig, Does::When(now.clone()), 1, vec![cells(1, 0, 1)], &[])];
+    let first = vec![
+        copy(cells(1, 0, 1), cells(0, 0, 1), &[(1, 1)]),
+        call(rig, CellOperation::Mix(1), 1, vec![cells(0, 0, 1), cells(0, 1, 1)], &[]),
+    ];
+    let second = vec![call(rig, CellOperation::When(now.clone()), 1, vec![cells(1, 0, 1)], &[])];
     let mut loaded = Loaded::new(&devices, vec![first, second], 2);
     loaded.submit();
     assert!(!loaded.run.is_over());
@@ -90,7 +92,7 @@ pub(super) fn queues_wait_for_each_other(rig: &dyn Rig) {
             let mut args: Vec<BufferRef> =
                 if round == 0 { vec![] } else { (0..3).map(|other| cells(queue, cell(round - 1, other), count)).collect() };
             args.push(cells(queue, cell(round, queue), count));
-            let compute = call(rig, Does::Mix(u64::from(queue + 7 * round)), PIECES, args, &[]);
+            let compute = call(rig, CellOperation::Mix(u64::from(queue + 7 * round)), PIECES, args, &[]);
             others.map(fetch).chain([compute]).collect::<Vec<_>>()
         };
         (0..ROUNDS).flat_map(commands).collect()
@@ -139,9 +141,9 @@ pub(super) fn copies_go_in_every_direction(rig: &dyn Rig) {
 
 pub(super) fn a_guard_passes_a_command_over(rig: &dyn Rig) {
     let devices = [device(rig, LINE)];
-    let mut guarded = call(rig, Does::Mix(5), 1, vec![cells(0, 1, 1)], &[]);
+    let mut guarded = call(rig, CellOperation::Mix(5), 1, vec![cells(0, 1, 1)], &[]);
     guarded.guard = Some(BufferRef { place: Place::Arena(0), offset: 0, bytes: 1 });
-    let after = call(rig, Does::Mix(6), 1, vec![cells(0, 1, 1), cells(0, 2, 1)], &[]);
+    let after = call(rig, CellOperation::Mix(6), 1, vec![cells(0, 1, 1), cells(0, 2, 1)], &[]);
     let mut loaded = Loaded::new(&devices, vec![vec![guarded, after]], 3);
     for (guard, expected) in [(0u64, 9u64), (1, 5), (0, 9)] {
         loaded.set(0, 0, guard);
@@ -153,10 +155,10 @@ pub(super) fn a_guard_passes_a_command_over(rig: &dyn Rig) {
 
 pub(super) fn a_failure_ends_the_run_and_nothing_else(rig: &dyn Rig) {
     let devices = rig.devices(2, Bytes(LINE));
-    for (does, code) in [(Does::Fail(3), Code::InvalidArgument), (Does::Panic, Code::Internal)] {
-        let first = vec![call(rig, Does::Mix(1), 1, vec![cells(0, 0, 1)], &[]), call(rig, does, 1, vec![cells(0, 1, 1)], &[])];
+    for (does, code) in [(CellOperation::Fail(3), Code::InvalidArgument), (CellOperation::Panic, Code::Internal)] {
+        let first = vec![call(rig, CellOperation::Mix(1), 1, vec![cells(0, 0, 1)], &[]), call(rig, does, 1, vec![cells(0, 1, 1)], &[])];
         // Waits for an event that never happens.
-        let second = vec![call(rig, Does::Mix(2), 1, vec![cells(1, 0, 1)], &[(0, 2)])];
+        let second = vec![call(rig, CellOperation::Mix(2), 1, vec![cells(1, 0, 1)], &[(0, 2)])];
         let mut loaded = Loaded::new(&devices, vec![first, second], 2);
         for _ in 0..3 {
             let failure = loaded.step().expect("it fails");
@@ -164,7 +166,7 @@ pub(super) fn a_failure_ends_the_run_and_nothing_else(rig: &dyn Rig) {
             assert_eq!(loaded.cell(1, 0), 0);
         }
     }
-    let mut loaded = Loaded::new(&devices, vec![vec![call(rig, Does::Mix(4), 1, vec![cells(0, 0, 1)], &[])]], 1);
+    let mut loaded = Loaded::new(&devices, vec![vec![call(rig, CellOperation::Mix(4), 1, vec![cells(0, 0, 1)], &[])]], 1);
     assert_eq!((loaded.step(), loaded.cell(0, 0)), (None, 4));
 }
 
@@ -174,7 +176,7 @@ pub(super) fn runs_go_side_by_side(rig: &dyn Rig) {
         let command = |round: u32| {
             let other = 1 - queue;
             let waits: &[(u32, u32)] = if round == 0 { &[] } else { &[(other, round)] };
-            call(rig, Does::Mix(u64::from(round)), 1, vec![cells(queue, 0, 1), cells(queue, 0, 1)], waits)
+            call(rig, CellOperation::Mix(u64::from(round)), 1, vec![cells(queue, 0, 1), cells(queue, 0, 1)], waits)
         };
         (0..30).map(command).collect::<Vec<_>>()
     };
@@ -208,8 +210,8 @@ pub(super) fn programs_that_contradict_themselves_are_refused(rig: &dyn Rig) {
 
 pub(super) fn a_lost_device_says_so(rig: &dyn Rig) {
     let devices = rig.devices(2, Bytes(LINE));
-    let first = vec![call(rig, Does::Mix(1), 1, vec![cells(0, 0, 1)], &[(1, 1)])];
-    let second = vec![call(rig, Does::Mix(2), 1, vec![cells(1, 0, 1)], &[])];
+    let first = vec![call(rig, CellOperation::Mix(1), 1, vec![cells(0, 0, 1)], &[(1, 1)])];
+    let second = vec![call(rig, CellOperation::Mix(2), 1, vec![cells(1, 0, 1)], &[])];
     let mut loaded = Loaded::new(&devices, vec![first, second], 1);
     assert_eq!(loaded.step(), None);
     if !rig.lose(&devices[1]) {
@@ -223,14 +225,14 @@ pub(super) fn a_lost_device_says_so(rig: &dyn Rig) {
     let codes = [loaded.arenas[1].read(0, &mut [0]), loaded.arenas[1].write(0, &[0])].map(|result| result.unwrap_err().code());
     assert_eq!(codes, [Code::Unavailable; 2]);
     // The other one goes on.
-    let mut alone = Loaded::new(&devices[..1], vec![vec![call(rig, Does::Mix(4), 1, vec![cells(0, 0, 1)], &[])]], 1);
+    let mut alone = Loaded::new(&devices[..1], vec![vec![call(rig, CellOperation::Mix(4), 1, vec![cells(0, 0, 1)], &[])]], 1);
     assert_eq!((alone.step(), alone.cell(0, 0)), (None, 4));
 }
 
 pub(super) fn a_device_closes_when_it_is_dropped(rig: &dyn Rig) {
     for _ in 0..20 {
         let devices = rig.devices(2, Bytes(LINE));
-        let program = |queue: u32| vec![call(rig, Does::Mix(1), 4, vec![cells(queue, 0, 4)], &[])];
+        let program = |queue: u32| vec![call(rig, CellOperation::Mix(1), 4, vec![cells(queue, 0, 4)], &[])];
         let mut loaded = Loaded::new(&devices, vec![program(0), program(1)], 4);
         assert_eq!(loaded.step(), None);
         drop(loaded);

@@ -55,7 +55,7 @@ pub(super) fn gpus(cards: &[Card], options: &Options, environment: &Environment,
     }
     parts.sort_by_key(|part| part.ordinal);
     let priorities: Vec<i32> = configured.iter().flat_map(|devices| devices.priority.iter().copied()).collect();
-    let how = How::new(options, environment, notes)?;
+    let settings = GpuSettings::new(options, environment, notes)?;
     let numbers = |card: usize| (0u32..).zip(&parts).filter(move |(_, part)| part.card == card).map(|(number, _)| number);
     let mut devices = Vec::with_capacity(parts.len());
     for (number, part) in (0u32..).zip(&parts) {
@@ -67,7 +67,7 @@ pub(super) fn gpus(cards: &[Card], options: &Options, environment: &Environment,
             check_flag(part, overhead, &parts, card, options, config)?;
             limit = limit - overhead;
         }
-        let (reserve, why) = how.reserve(part.limit.asked);
+        let (reserve, why) = settings.reserve(part.limit.asked);
         let direct = cards
             .iter()
             .enumerate()
@@ -86,7 +86,7 @@ pub(super) fn gpus(cards: &[Card], options: &Options, environment: &Environment,
             preallocate: options.preallocate,
             unified_memory: limit::unified(config, options.memory_fraction),
             priority: priorities.get(number as usize).copied().unwrap_or(0),
-            allocator: how.allocator,
+            allocator: settings.allocator,
             numa_node: card.device.numa_node.unwrap_or(0),
             links,
             reasons: vec![
@@ -125,15 +125,15 @@ fn check_flag(part: &Part, overhead: Bytes, parts: &[Part], card: &Card, options
 }
 
 /// Settings of all GPUs: the allocator, and what makes it grow.
-struct How {
+struct GpuSettings {
     allocator: AllocatorOptions,
     preallocate: bool,
     /// The source of the setting that memory grows, or that it does not although the ConfigProto may say so.
     growth: Option<(bool, String)>,
 }
 
-impl How {
-    fn new(options: &Options, environment: &Environment, notes: &mut Vec<String>) -> Result<How> {
+impl GpuSettings {
+    fn new(options: &Options, environment: &Environment, notes: &mut Vec<String>) -> Result<GpuSettings> {
         let config = &options.gpu;
         if !matches!(config.allocator_type.as_str(), "" | "BFC") {
             let why = format!("Failed to get memory allocator for TF GPU 0: allocator_type '{}' is none", config.allocator_type);
@@ -154,7 +154,7 @@ impl How {
             garbage_collection: environment.get("TF_ENABLE_GPU_GARBAGE_COLLECTION") != Some("false"),
             fragmentation_fraction: config.internal_fragmentation_fraction,
         };
-        Ok(How { allocator, preallocate: options.preallocate, growth })
+        Ok(GpuSettings { allocator, preallocate: options.preallocate, growth })
     }
 
     /// The bytes that are reserved when a device is opened, and why. `asked` is true where its limit was set.

@@ -20,13 +20,13 @@ pub struct Upstream {
     step: Option<Bytes>,
     /// Whether others are told the mapped bytes; otherwise they were told once and for all.
     shows_use: bool,
-    wait: Option<(Wait, Told)>,
+    wait: Option<(Wait, OnObstacle)>,
     /// Only one thread reserves more at a time: two would reserve twice the bytes that both lack.
     growing: Mutex<()>,
 }
 
 /// Is told the obstacle, and says whether to wait on.
-type Told = Box<dyn Fn(Obstacle<'_>) -> bool + Send + Sync>;
+type OnObstacle = Box<dyn Fn(Obstacle<'_>) -> bool + Send + Sync>;
 
 impl Upstream {
     /// Takes over `held` bytes that the member has reserved on the card of that number: the ledger gives them back in the end.

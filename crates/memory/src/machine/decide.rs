@@ -1,11 +1,11 @@
 //! Grants of requests: a pure function of cards, holders and the queue.
 //!
 //! **The rule.** Requests are looked at in the order of the queue. One is granted if its bytes are free on all its cards and not
-//! *spoken for*. A waiting request reserves its bytes on each of its cards. A later request passes it only if it fits beside that
-//! reservation: it cannot delay the earlier one, whichever holder gives back, and when.
+//! *set aside*. A waiting request sets its bytes aside on each of its cards. A later request passes it only if it fits beside those
+//! bytes: it cannot delay the earlier one, whichever holder gives back, and when.
 //!
 //! **Some of several.** A request may want its bytes on some of its cards only, so many of them, whichever they are: it takes the
-//! emptiest. While it waits its bytes are spoken for on all of them, since any may be the one that becomes free.
+//! emptiest. While it waits its bytes are set aside on all of them, since any may be the one that becomes free.
 //!
 //! **Growth.** A request may be granted only after other waiters have given back: they hold bytes that it needs, or that a waiter
 //! before it needs. Such a request does not bind members that hold bytes: if they had to wait behind it, all would wait for ever.
@@ -34,7 +34,7 @@ pub(super) enum Verdict {
     Granted,
     /// Its bytes are not free on this card.
     Short { card: usize },
-    /// They are free on all its cards, but on this one spoken for by the request at that place of the queue.
+    /// They are free on all its cards, but on this one set aside for the request at that place of the queue.
     Behind { card: usize, place: usize },
 }
 
@@ -70,12 +70,12 @@ pub(super) fn decide(cards: &[Card], queue: &[Request]) -> Vec<(Verdict, Vec<usi
     for request in queue {
         add(&mut held_by_waiting, &request.held);
     }
-    // Reserved towards all requests, and towards those only whose members hold nothing.
-    let (mut spoken, mut spoken_to_new) = (vec![0u64; count], vec![0u64; count]);
+    // Bytes set aside for all later requests, and for those only whose members hold nothing.
+    let (mut aside, mut aside_for_new) = (vec![0u64; count], vec![0u64; count]);
     let mut out: Vec<(Verdict, Vec<usize>)> = Vec::with_capacity(queue.len());
     for (place, request) in queue.iter().enumerate() {
         let holds = request.holds();
-        let bound = |card: usize| spoken[card].saturating_add(if holds { 0 } else { spoken_to_new[card] });
+        let bound = |card: usize| aside[card].saturating_add(if holds { 0 } else { aside_for_new[card] });
         let fits = |card: usize| request.asked[card] <= free[card];
         let passes = |card: usize| request.asked[card].saturating_add(bound(card)) <= free[card];
         let verdict = if !request.enough(fits) {
@@ -105,9 +105,9 @@ pub(super) fn decide(cards: &[Card], queue: &[Request]) -> Vec<(Verdict, Vec<usi
             _ => {
                 // When all members that do not wait have ended.
                 let free_then = |card: usize| cards[card].room.saturating_sub(held_by_waiting[card]);
-                let spoken_then = |card: usize| if holds { 0 } else { spoken_to_new[card] };
-                let needs_none_that_waits = request.enough(|card| request.asked[card].saturating_add(spoken_then(card)) <= free_then(card));
-                add(if needs_none_that_waits { &mut spoken } else { &mut spoken_to_new }, &request.asked);
+                let aside_then = |card: usize| if holds { 0 } else { aside_for_new[card] };
+                let needs_none_that_waits = request.enough(|card| request.asked[card].saturating_add(aside_then(card)) <= free_then(card));
+                add(if needs_none_that_waits { &mut aside } else { &mut aside_for_new }, &request.asked);
             }
         }
         out.push((verdict, granted));

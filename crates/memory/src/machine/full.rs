@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_base::{Bytes, Error, Kind, Shortage};
 
-use super::transaction::Seen;
+use super::transaction::SeenMember;
 use super::{CardInfo, UserId, file::Inner};
 use crate::size::exact;
 
@@ -77,9 +77,9 @@ pub enum Why {
 
 impl Full {
     /// The members' records about a card for the one of them that asks; `ahead` are the waiters before it.
-    pub(super) fn new(inner: &Inner, members: &[Seen], asks: usize, card: usize, asked: u64, ahead: &[usize], why: Why) -> Full {
-        let on = |seen: &Seen| seen.record.cards.iter().find(|on| inner.card_of(on.card) == Some(card)).copied().unwrap_or_default();
-        let holder = |seen: &Seen, bytes: u64| {
+    pub(super) fn new(inner: &Inner, members: &[SeenMember], asks: usize, card: usize, asked: u64, ahead: &[usize], why: Why) -> Full {
+        let on = |seen: &SeenMember| seen.record.cards.iter().find(|on| inner.card_of(on.card) == Some(card)).copied().unwrap_or_default();
+        let holder = |seen: &SeenMember, bytes: u64| {
             let record = &seen.record;
             let (program, name) = (record.program.clone(), record.name.clone());
             let user = inner.shared.as_ref().map(|_| seen.user);

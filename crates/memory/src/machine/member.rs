@@ -14,7 +14,7 @@ use super::decide::Verdict;
 use super::file::{Inner, MAX_MEMBERS, NotBegun, Patience, offset};
 use super::record::{GIVEN_UP_AT, HISTORY_AT, LAST_USE_AT, LEASE_AT, OnCard, Place, Record, SLOT, Use, encode_last_use, encode_use};
 use super::shared::MOST_MEMBERS;
-use super::transaction::{Scene, Seen, Transaction};
+use super::transaction::{Scene, SeenMember, Transaction};
 use super::{Denied, Full, Guarantee, History, Identity, LastUse, Machine, Obstacle, Slot, Wait, Why, byte_lock, slot, state_dir};
 
 /// A place in the ledger of a machine. Its reserved bytes are its own until it gives them back, is dropped, or ends with the last
@@ -363,7 +363,7 @@ impl Member {
     }
 
     /// Whether it is this member.
-    pub(super) fn is(&self, seen: &Seen) -> bool {
+    pub(super) fn is(&self, seen: &SeenMember) -> bool {
         (seen.user, seen.slot) == (self.inner.user, self.slot)
     }
 
@@ -378,7 +378,7 @@ impl Member {
     }
 
     /// In a transaction: the judgement on a request of this member at that place of the queue.
-    pub(super) fn judge(&self, members: &[Seen], own: &Record, asked: &[u64], place: Place) -> Result<Judgement> {
+    pub(super) fn judge(&self, members: &[SeenMember], own: &Record, asked: &[u64], place: Place) -> Result<Judgement> {
         let mut members = members.to_vec();
         let Some(index) = members.iter().position(|seen| self.is(seen)) else {
             return Err(Error::data_loss(format!("this program has lost its place in the ledger {}", self.inner.path.display())));

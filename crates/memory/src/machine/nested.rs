@@ -14,7 +14,7 @@ use plimsoll_base::{Bytes, Error, Result};
 use super::file::{Inner, offset};
 use super::lease::LEASES;
 use super::record::{Record, SLOT, decode_use};
-use super::transaction::Seen;
+use super::transaction::SeenMember;
 use super::{CardInfo, Machine, Member, PATIENCE, decide};
 
 impl Member {
@@ -73,7 +73,7 @@ impl Inner {
     ///
     /// # Errors
     /// FAILED_PRECONDITION where it is gone; otherwise where the ledger cannot be used.
-    pub(super) fn holder(&self, named: &str) -> Result<Seen> {
+    pub(super) fn holder(&self, named: &str) -> Result<SeenMember> {
         let (members, _) = self.look(&mut Vec::new())?;
         members.into_iter().find(|seen| seen.user == self.user && place(seen.slot, &seen.record) == named).ok_or_else(ended)
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::file::Inner;
-use super::transaction::Seen;
+use super::transaction::SeenMember;
 use super::{Entry, Full, HolderOn, Machine, byte_lock, process};
 
 /// A slot of a ledger, in use or not.
@@ -62,9 +62,9 @@ pub(super) fn members(inner: &Inner) -> impl Iterator<Item = u32> {
 }
 
 /// Where the process that joined has ended, names one of those that have its slot now. `members` are those of the entries.
-pub(super) fn show_heirs(inner: &Inner, members: &[Seen], entries: &mut [Entry]) {
+pub(super) fn show_heirs(inner: &Inner, members: &[SeenMember], entries: &mut [Entry]) {
     // The handles of other users' processes cannot be seen.
-    let own = |seen: &Seen| seen.user == inner.user;
+    let own = |seen: &SeenMember| seen.user == inner.user;
     let held = entries.iter().zip(members).filter(|(_, seen)| own(seen)).map(|(entry, seen)| (seen.slot, entry.pid));
     let heirs = heirs(inner, held.collect::<Vec<_>>().into_iter());
     for (seen, entry) in members.iter().zip(entries).filter(|(seen, _)| own(seen)) {

@@ -23,7 +23,7 @@ pub(super) struct Transaction<'a> {
 
 /// A member, as the ledger says.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenMember {
     /// In whose ledger it is.
     pub(super) user: UserId,
     /// Its slot there.
@@ -39,7 +39,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// DATA_LOSS where a slot of this user is in use and cannot be read: then the free bytes are unknown.
-    pub(super) fn members(&self) -> Result<Vec<Seen>> {
+    pub(super) fn members(&self) -> Result<Vec<SeenMember>> {
         self.inner.members(&self.file, &mut Vec::new())
     }
 
@@ -47,21 +47,21 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// As there.
-    pub(super) fn own_members(&self) -> Result<Vec<Seen>> {
+    pub(super) fn own_members(&self) -> Result<Vec<SeenMember>> {
         self.inner.own_members(&self.file)
     }
 }
 
-impl Seen {
+impl SeenMember {
     /// The record in a slot; none where it is no record.
-    pub(super) fn decode(slot: u32, user: UserId, page: &[u8]) -> Option<Seen> {
+    pub(super) fn decode(slot: u32, user: UserId, page: &[u8]) -> Option<SeenMember> {
         let mut record = Record::decode(page)?;
         if record.waiting.is_some_and(|place| place.arrival.wrapping_add(1) == word(page, GIVEN_UP_AT)) {
             record.waits_no_longer();
         }
         let uses = decode_use(page, record.cards.len());
         let history = History::decode(&page[HISTORY_AT..USAGE_AT]);
-        Some(Seen { user, slot, record, uses, history, last_use: decode_last_use(page) })
+        Some(SeenMember { user, slot, record, uses, history, last_use: decode_last_use(page) })
     }
 }
 
@@ -70,7 +70,7 @@ impl Inner {
     ///
     /// # Errors
     /// As [`Transaction::members`].
-    fn members(&self, file: &File, doubts: &mut Vec<String>) -> Result<Vec<Seen>> {
+    fn members(&self, file: &File, doubts: &mut Vec<String>) -> Result<Vec<SeenMember>> {
         let mut members = self.own_members(file)?;
         if let Some(shared) = &self.shared {
             members.extend(shared.others(self, doubts)?);
@@ -78,7 +78,7 @@ impl Inner {
         Ok(members)
     }
 
-    fn own_members(&self, file: &File) -> Result<Vec<Seen>> {
+    fn own_members(&self, file: &File) -> Result<Vec<SeenMember>> {
         let broken = |error: std::io::Error| self.broken(&error);
         let length = file.metadata().map_err(broken)?.len().min(offset(MAX_MEMBERS));
         let mut pages = vec![0; length.saturating_sub(offset(0)) as usize];
@@ -87,7 +87,7 @@ impl Inner {
         let mut slots = 0;
         for page in pages.chunks_exact(SLOT) {
             if self.is_in_use(file, slots, word(page, LEASE_AT))? {
-                let Some(seen) = Seen::decode(slots, self.user, page) else {
+                let Some(seen) = SeenMember::decode(slots, self.user, page) else {
                     return Err(self.unusable(&format!("is damaged: slot {slots} is in use and cannot be read")));
                 };
                 members.push(seen);
@@ -105,7 +105,7 @@ impl Inner {
     ///
     /// # Errors
     /// As [`Transaction::members`].
-    pub(super) fn look(&self, doubts: &mut Vec<String>) -> Result<(Vec<Seen>, Option<Locked>)> {
+    pub(super) fn look(&self, doubts: &mut Vec<String>) -> Result<(Vec<SeenMember>, Option<Locked>)> {
         let mut tries = TRIES;
         loop {
             let locked = match self.transaction_within(Patience { stopped: GLANCE, most: self.patience }) {
@@ -150,7 +150,7 @@ pub(super) struct Scene {
 
 impl Scene {
     /// The scene of these members. The order of the queue is priority, then arrival, then user and slot.
-    pub(super) fn of(inner: &Inner, members: &[Seen]) -> Scene {
+    pub(super) fn of(inner: &Inner, members: &[SeenMember]) -> Scene {
         let mut cards: Vec<Card> = inner.cards.iter().map(|card| Card { room: card.capacity.0, taken: 0 }).collect();
         for (index, card) in cards.iter_mut().enumerate() {
             card.room = card.room.saturating_sub(inner.outside(index).0);
@@ -166,7 +166,7 @@ impl Scene {
     }
 
     /// The waiters, in the order of the queue.
-    pub(super) fn order(members: &[Seen]) -> Vec<usize> {
+    pub(super) fn order(members: &[SeenMember]) -> Vec<usize> {
         let place = |index: &usize| {
             let seen = &members[*index];
             seen.record.waiting.map(|place: Place| (Reverse(place.priority), place.arrival, seen.user, seen.slot))

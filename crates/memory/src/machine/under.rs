@@ -8,7 +8,7 @@ use plimsoll_base::{Bytes, Error, Result};
 use super::file::Inner;
 use super::nested::ended;
 use super::record::{OnCard, key_hash};
-use super::transaction::{Scene, Seen};
+use super::transaction::{Scene, SeenMember};
 use super::{CardInfo, Machine, Member, PATIENCE, StateDir};
 
 /// The place in the first page of a ledger inside of a place where refusals are counted, a number for each card.
@@ -86,7 +86,7 @@ impl Member {
         let on = &mut scene.cards[card];
         // This record is newer where bytes could not be given back.
         let stands =
-            |seen: &Seen| seen.record.cards.iter().find(|on| self.inner.card_of(on.card) == Some(card)).map_or(0, |on| on.reserved);
+            |seen: &SeenMember| seen.record.cards.iter().find(|on| self.inner.card_of(on.card) == Some(card)).map_or(0, |on| on.reserved);
         let own = members.iter().find(|seen| self.is(seen)).map_or(0, stands);
         on.taken = on.taken.saturating_sub(own).saturating_add(state.record.cards[card].reserved);
         // Waiters come first: they are told when bytes come back.

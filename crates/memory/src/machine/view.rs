@@ -7,7 +7,7 @@ use plimsoll_base::Bytes;
 
 use super::decide::Verdict;
 use super::file::Inner;
-use super::transaction::{Scene, Seen};
+use super::transaction::{Scene, SeenMember};
 use super::{CardInfo, Guarantee, History, LastUse, Locked, UserId};
 
 /// A machine's cards, with all holders, waiters and processes, at one instant.
@@ -91,14 +91,14 @@ pub struct Waiting {
     pub some: usize,
     /// The card that stands in its way; none if it has been granted and is about to take it.
     pub card: Option<usize>,
-    /// The process that comes first, where the bytes are free but spoken for.
+    /// The process that comes first, where the bytes are free but set aside.
     pub behind: Option<u32>,
     /// That process's user, where users share the ledger.
     pub behind_user: Option<UserId>,
 }
 
 impl Snapshot {
-    pub(super) fn of(inner: &Inner, members: &[Seen], locked: Option<Locked>, mut doubts: Vec<String>) -> Snapshot {
+    pub(super) fn of(inner: &Inner, members: &[SeenMember], locked: Option<Locked>, mut doubts: Vec<String>) -> Snapshot {
         let scene = Scene::of(inner, members);
         let verdicts = scene.verdicts();
         let mut entries: Vec<Entry> = members.iter().map(|seen| entry(inner, seen)).collect();
@@ -178,7 +178,7 @@ impl Snapshot {
     }
 }
 
-fn entry(inner: &Inner, seen: &Seen) -> Entry {
+fn entry(inner: &Inner, seen: &SeenMember) -> Entry {
     let record = &seen.record;
     let share = |(on, usage): (&super::record::OnCard, &super::record::Use)| {
         let share = Share { card: inner.card_of(on.card)?, reserved: Bytes(on.reserved), used: Bytes(usage.used), peak: Bytes(usage.peak) };

@@ -10,7 +10,7 @@ use super::bell::Bells;
 use super::file::{Inner, NotBegun, Patience};
 use super::member::Judgement;
 use super::record::Place;
-use super::transaction::{Scene, Seen, Transaction};
+use super::transaction::{Scene, SeenMember, Transaction};
 use super::watch::Watch;
 use super::{Bytes, Denied, Full, Member, Obstacle, Why, slot};
 
@@ -206,13 +206,13 @@ impl Member {
 
     /// Wakes waiters that have come to the front and do not know it. Where the queue has changed it wakes all at the front: they
     /// may be granted now, or be in a deadlock.
-    fn wake(&self, members: &[Seen], changed: bool, bells: &Bells) {
+    fn wake(&self, members: &[SeenMember], changed: bool, bells: &Bells) {
         let order = Scene::order(members);
         let others = || order.iter().map(|&index| &members[index]).filter(|seen| !self.is(seen));
         if changed && others().next().is_some() {
             self.inner.ring();
         }
-        let far = |seen: &&Seen| seen.user == self.inner.user && seen.record.waiting.is_some_and(|place| !place.near);
+        let far = |seen: &&SeenMember| seen.user == self.inner.user && seen.record.waiting.is_some_and(|place| !place.near);
         for seen in others().take(NEAR).filter(far) {
             // Where it cannot be woken, as another user's, it looks on its own.
             let _ = bells.ring(seen.slot);

@@ -31,7 +31,7 @@ pub(crate) use process::Process;
 pub(crate) use report::Look;
 pub(crate) use signals::name as signal_name;
 pub(crate) use table::Key;
-pub(crate) use worker::{News, mark as worker_mark};
+pub(crate) use worker::{WorkerMessage, mark as worker_mark};
 
 use crate::lease::Lease;
 use crate::wire::{Message, WireError};

@@ -14,7 +14,7 @@ use super::failure::{Failure, Panic};
 use super::kernel::Kills;
 use super::table::Key;
 use super::words::Words;
-use super::worker::{News, Order};
+use super::worker::{Order, WorkerMessage};
 use super::{Cause, Line, Settings, signals};
 use crate::enforce::arm_worker;
 use crate::lease::Lease;
@@ -87,7 +87,7 @@ impl Process {
         let begun = process.channel.send(&Order::Begin(settings.setup()), &Message::empty());
         begun.or_else(|error| error.map_or(Ok(()), |error| Err(not_started(error))))?;
         match process.next(Some(Instant::now() + START)) {
-            Next::News(News::Ready { resident, pid }, _) => {
+            Next::WorkerMessage(WorkerMessage::Ready { resident, pid }, _) => {
                 (process.pid, process.worker_ended) = (pid, handle_of(pid));
                 (process.baseline, process.resident) = (resident, resident);
                 Ok(process)
@@ -96,7 +96,7 @@ impl Process {
                 message: format!("the program started again is not ready after {START:?}: call Functions::begin first in main"),
             }),
             Next::Broken(error) => Err(not_started(error.context("it does not answer"))),
-            Next::News(..) | Next::End => {
+            Next::WorkerMessage(..) | Next::End => {
                 process.finish();
                 let said = process.words.last();
                 let status = process.status.map_or("without a trace".into(), |status| status.to_string());
@@ -150,13 +150,13 @@ impl Process {
         let (mut started, mut panic) = (false, None::<Panic>);
         loop {
             match self.next(deadline) {
-                Next::News(News::Started, _) => started = true,
-                Next::News(News::Panicking, message) => panic = message.read().ok(),
-                Next::News(News::Returned { resident }, message) => {
+                Next::WorkerMessage(WorkerMessage::Started, _) => started = true,
+                Next::WorkerMessage(WorkerMessage::Panicking, message) => panic = message.read().ok(),
+                Next::WorkerMessage(WorkerMessage::Returned { resident }, message) => {
                     self.resident = resident;
                     return CallResult { again: false, result: Ok(message), alive: true };
                 }
-                Next::News(News::Failed { resident }, message) => {
+                Next::WorkerMessage(WorkerMessage::Failed { resident }, message) => {
                     self.resident = resident;
                     let cause = match message.read::<Failure>() {
                         Ok(failure) => failure.into(),
@@ -164,7 +164,7 @@ impl Process {
                     };
                     return CallResult { again: false, result: Err(cause), alive: true };
                 }
-                Next::News(News::Ready { .. } | News::Ended { .. }, _) => {}
+                Next::WorkerMessage(WorkerMessage::Ready { .. } | WorkerMessage::Ended { .. }, _) => {}
                 Next::Nothing => {
                     self.finish_by_force();
                     let after = timeout.unwrap_or_default();
@@ -187,12 +187,12 @@ impl Process {
     }
 
     fn next(&mut self, deadline: Option<Instant>) -> Next {
-        match self.channel.receive::<News>(deadline, self.ended.as_ref().map(AsFd::as_fd)) {
-            Ok(Received::Packet(News::Ended { status }, _)) => {
+        match self.channel.receive::<WorkerMessage>(deadline, self.ended.as_ref().map(AsFd::as_fd)) {
+            Ok(Received::Packet(WorkerMessage::Ended { status }, _)) => {
                 self.worker = Some(ExitStatus::from_raw(status));
                 Next::End
             }
-            Ok(Received::Packet(news, message)) => Next::News(news, message),
+            Ok(Received::Packet(news, message)) => Next::WorkerMessage(news, message),
             Ok(Received::Nothing) => Next::Nothing,
             Ok(Received::End) => Next::End,
             Err(error) => Next::Broken(error),
@@ -298,7 +298,7 @@ fn or_no_room(error: Error, other: fn(String) -> Cause) -> Cause {
 }
 
 enum Next {
-    News(News, Message),
+    WorkerMessage(WorkerMessage, Message),
     Nothing,
     End,
     Broken(Error),

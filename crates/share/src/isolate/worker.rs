@@ -46,7 +46,7 @@ pub(crate) struct Setup {
 
 /// From a worker.
 #[derive(Serialize, Deserialize)]
-pub(crate) enum News {
+pub(crate) enum WorkerMessage {
     /// It waits for calls; so much of its own is in memory.
     Ready { resident: u64, pid: u32 },
     /// It has a call, and runs it after this is sent: a call of which this was not sent has not begun.
@@ -118,7 +118,7 @@ fn serve(functions: &Functions, channel: &Channel) -> Result<(), String> {
     let last_panic = hook(channel)?;
     let memory = Memory::open();
     let baseline = memory.resident();
-    say(channel, &News::Ready { resident: baseline, pid: std::process::id() }, &empty())?;
+    say(channel, &WorkerMessage::Ready { resident: baseline, pid: std::process::id() }, &empty())?;
     loop {
         let (key, input) = match channel.receive::<Order>(None, None) {
             Ok(Received::Packet(Order::Call(key), input)) => (key, input),
@@ -127,12 +127,12 @@ fn serve(functions: &Functions, channel: &Channel) -> Result<(), String> {
             // The call was taken, and there is no room for its input.
             Err(error) if error.code() == Code::ResourceExhausted => {
                 let failed = failure(&Failure::of_error(error.into()))?;
-                say(channel, &News::Failed { resident: memory.resident() }, &failed)?;
+                say(channel, &WorkerMessage::Failed { resident: memory.resident() }, &failed)?;
                 continue;
             }
             Err(error) => return Err(error.to_string()),
         };
-        say(channel, &News::Started, &empty())?;
+        say(channel, &WorkerMessage::Started, &empty())?;
         *last_panic.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let result = catch_unwind(AssertUnwindSafe(|| functions.call(&key, &input)));
         drop(input);
@@ -149,17 +149,17 @@ fn serve(functions: &Functions, channel: &Channel) -> Result<(), String> {
             resident = memory.resident();
         }
         match result {
-            Ok(output) => match channel.send(&News::Returned { resident }, &output) {
-                Err(Some(error)) => say(channel, &News::Failed { resident }, &failure(&Failure::Output(error.to_string()))?)?,
+            Ok(output) => match channel.send(&WorkerMessage::Returned { resident }, &output) {
+                Err(Some(error)) => say(channel, &WorkerMessage::Failed { resident }, &failure(&Failure::Output(error.to_string()))?)?,
                 Err(None) => return Ok(()),
                 Ok(()) => {}
             },
-            Err(failed) => say(channel, &News::Failed { resident }, &failure(&failed)?)?,
+            Err(failed) => say(channel, &WorkerMessage::Failed { resident }, &failure(&failed)?)?,
         }
     }
 }
 
-fn say(channel: &Channel, news: &News, message: &Message) -> Result<(), String> {
+fn say(channel: &Channel, news: &WorkerMessage, message: &Message) -> Result<(), String> {
     channel.send(news, message).or_else(|error| error.map_or(Ok(()), |error| Err(error.to_string())))
 }
 
@@ -203,7 +203,7 @@ fn hook(channel: &Channel) -> Result<Arc<Mutex<Option<Panic>>>, String> {
                 backtrace: Backtrace::force_capture().to_string(),
             };
             if let (Some(channel), Ok(message)) = (&aborts, Message::of(&panic)) {
-                let _ = channel.send(&News::Panicking, &message);
+                let _ = channel.send(&WorkerMessage::Panicking, &message);
             }
             *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
         }

@@ -8,7 +8,7 @@ use plimsoll_device_cuda::Activity;
 use plimsoll_memory::machine::LastUse;
 
 use super::Lease;
-use super::outside::{Seen, is_seen};
+use super::outside::{SeenCard, is_seen};
 
 /// Whether something is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,14 +42,14 @@ pub(crate) struct Look {
 
 impl Watched {
     /// Looks whether the cards were used since the look before, and tells others. `seen` is the driver's view of memory.
-    pub fn look(&mut self, lease: &Lease, seen: &[Seen]) -> Look {
+    pub fn look(&mut self, lease: &Lease, seen: &[SeenCard]) -> Look {
         let bytes: Vec<Option<Bytes>> = seen.iter().map(|seen| seen.bytes).collect();
         let memory = changed(&self.bytes, &bytes);
         self.bytes = bytes;
         self.own.extend(seen.iter().flat_map(|seen| &seen.own));
         let now = lease.cards().nvml().map(|nvml| nvml.activity(&self.before)).unwrap_or_default();
         let is_first = self.before.is_empty();
-        let on = |(part, seen): (&super::Part, &Seen)| {
+        let on = |(part, seen): (&super::Part, &SeenCard)| {
             let Some(activity) = now.iter().find(|activity| activity.uuid == part.device.uuid) else { return InUse::Unknown };
             let is_own = |pid: u32| self.own.contains(&pid) || lease.has(pid);
             judge(activity, &seen.own, &seen.others, &is_own, &is_seen)

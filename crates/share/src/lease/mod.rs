@@ -19,7 +19,7 @@ use plimsoll_memory::machine::{Guarantee, LastUse, Machine, Member};
 use crate::framework::Told;
 
 pub use cards::Cards;
-pub(crate) use outside::Seen;
+pub(crate) use outside::SeenCard;
 pub use outside::subtract;
 pub use report::{Peak, Report};
 pub use request::{Amount, Request, Which};
@@ -148,7 +148,7 @@ impl Lease {
     }
 
     /// As [`Lease::look`], with the processes. Where `counted` has the use of a card, that counts.
-    pub(crate) fn see(&mut self, counted: impl Fn(&Part) -> Option<Bytes>) -> Vec<Seen> {
+    pub(crate) fn see(&mut self, counted: impl Fn(&Part) -> Option<Bytes>) -> Vec<SeenCard> {
         let Some(member) = &self.member else { return Vec::new() };
         let mut all = outside::seen_under(&self.cards, member, &self.parts);
         let is_driver = self.cards.nvml().is_some();

@@ -19,7 +19,7 @@ pub(super) const OFTEN: Duration = Duration::from_millis(250);
 
 /// A card as the driver shows it to one that has a lease of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct SeenCard {
     /// Used under the lease; none where that cannot be told.
     pub bytes: Option<Bytes>,
     /// Processes under the lease that use it.
@@ -29,26 +29,26 @@ pub(crate) struct Seen {
 }
 
 /// The bytes of each of its cards that are used under a lease.
-pub(super) fn seen_under(cards: &Cards, member: &Member, parts: &[Part]) -> Vec<Seen> {
+pub(super) fn seen_under(cards: &Cards, member: &Member, parts: &[Part]) -> Vec<SeenCard> {
     let Some(nvml) = cards.nvml() else {
         // On simulated cards our own programs say so themselves, inside of the lease.
         let inside = member.used_inside().and_then(|inside| inside.map(|inside| inside.look()).transpose()).ok().flatten();
         let on = |part: &Part| inside.as_ref()?.cards.get(part.card).map(|card| card.used);
-        return parts.iter().map(|part| Seen { bytes: on(part), ..Seen::default() }).collect();
+        return parts.iter().map(|part| SeenCard { bytes: on(part), ..SeenCard::default() }).collect();
     };
     let look = nvml.look();
     let (machine, slot) = (member.machine(), member.slot().number());
     let mut known = BTreeMap::new();
     let mut is_under = |pid: u32| *known.entry(pid).or_insert_with(|| machine.slot_of(pid)) == Some(slot);
     let on = |part: &Part| {
-        let Some(card) = look.cards.iter().find(|card| card.device.uuid == part.device.uuid) else { return Seen::default() };
+        let Some(card) = look.cards.iter().find(|card| card.device.uuid == part.device.uuid) else { return SeenCard::default() };
         let (own, others): (Vec<_>, Vec<_>) = card.processes.iter().partition(|process| is_under(process.pid));
         let sum = own.iter().map(|process| process.bytes).try_fold(Bytes::ZERO, |sum, bytes| Some(sum + bytes?));
         let pids = |processes: Vec<&plimsoll_device_cuda::Process>| processes.iter().map(|process| process.pid).collect::<Vec<u32>>();
         let (own, others) = (pids(own), pids(others));
         // A number that is not seen here may be that of a process of ours, as the driver counts outside of a container.
         let may_be_ours = own.is_empty() && others.iter().any(|&pid| !is_seen(pid));
-        Seen { bytes: sum.filter(|_| !may_be_ours), own, others }
+        SeenCard { bytes: sum.filter(|_| !may_be_ours), own, others }
     };
     parts.iter().map(on).collect()
 }

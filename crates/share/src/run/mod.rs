@@ -26,7 +26,7 @@ use signal_hook::consts::signal::{SIGCONT, SIGTERM};
 use crate::enforce::{self, Armed, Choice, Enforce, Places};
 use crate::lease::activity::Watched;
 use crate::lease::{Cards, Lease, Part, Report, Request, Which};
-use crate::tree::{self, Whose};
+use crate::tree::{self, Descendants};
 use idle::{Due, Unused};
 use report::{Known, Target};
 use signals::Signals;
@@ -326,7 +326,7 @@ impl Watch<'_> {
     /// The program has ended. The rest of a tree that was to end, ends too.
     fn ended(&self, by_itself: Ended) -> Ended {
         if self.term_at.is_some() || self.run.end_tree {
-            tree::end(Whose::Own, Some(GRACE));
+            tree::end(Descendants::Own, Some(GRACE));
         }
         let Some((_, why)) = self.term_at else { return by_itself };
         match (why, by_itself) {
@@ -351,16 +351,16 @@ impl Watch<'_> {
             None => self.ask_to_end(Ended::TimedOut),
             Some((at, _)) => {
                 *at = now;
-                tree::signal(Signal::KILL, Whose::Own);
+                tree::signal(Signal::KILL, Descendants::Own);
             }
         }
     }
 
     fn ask_to_end(&mut self, why: Ended) {
         self.term_at = Some((Instant::now(), why));
-        tree::signal(Signal::TERM, Whose::Own);
+        tree::signal(Signal::TERM, Descendants::Own);
         // One that is stopped would not hear it.
-        tree::signal(Signal::CONT, Whose::Own);
+        tree::signal(Signal::CONT, Descendants::Own);
     }
 
     /// Looks at the use, and warns where it is more than the share.

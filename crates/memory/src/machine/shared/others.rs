@@ -11,7 +11,7 @@ use super::{MOST_MEMBERS, Settings, Shared, beneath, proof};
 use crate::machine::file::{Inner, damage, offset};
 use crate::machine::mark::Mark;
 use crate::machine::record::{OnCard, Record, SLOT};
-use crate::machine::transaction::Seen;
+use crate::machine::transaction::SeenMember;
 use crate::machine::users::UserId;
 use crate::machine::{Guarantee, History, LastUse, lease};
 
@@ -87,7 +87,7 @@ impl Shared {
     ///
     /// # Errors
     /// Where this process or the machine is in trouble; never for the contents of a ledger.
-    pub(in crate::machine) fn others(&self, inner: &Inner, doubts: &mut Vec<String>) -> Result<Vec<Seen>> {
+    pub(in crate::machine) fn others(&self, inner: &Inner, doubts: &mut Vec<String>) -> Result<Vec<SeenMember>> {
         let settings = self.settings()?;
         let mut members = Vec::new();
         for home in self.homes(doubts)? {
@@ -111,7 +111,7 @@ impl Shared {
         Ok(members)
     }
 
-    fn members_of(&self, home: &Home, inner: &Inner, settings: &Settings, doubts: &mut Vec<String>) -> Result<Vec<Seen>, Trouble> {
+    fn members_of(&self, home: &Home, inner: &Inner, settings: &Settings, doubts: &mut Vec<String>) -> Result<Vec<SeenMember>, Trouble> {
         let name = inner.name();
         let file = match beneath::open(&home.folder, &name, 0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -140,7 +140,7 @@ impl Shared {
             if !proof::is_held(&leases, slot).map_err(Trouble::Own)? {
                 continue;
             }
-            match Seen::decode(slot, home.user, page) {
+            match SeenMember::decode(slot, home.user, page) {
                 Some(mut seen) => {
                     bound(&mut seen, inner, settings, doubts);
                     members.push(seen);
@@ -179,7 +179,7 @@ impl From<io::Error> for Trouble {
 }
 
 /// Keeps the claims of a record within possible values.
-fn bound(seen: &mut Seen, inner: &Inner, settings: &Settings, doubts: &mut Vec<String>) {
+fn bound(seen: &mut SeenMember, inner: &Inner, settings: &Settings, doubts: &mut Vec<String>) {
     let record = &mut seen.record;
     let name = || seen.user.name();
     record.uid = seen.user.0;
@@ -215,7 +215,7 @@ fn bound(seen: &mut Seen, inner: &Inner, settings: &Settings, doubts: &mut Vec<S
 }
 
 /// A member that holds all of every card: one of which nothing is known but that it lives.
-fn everything(inner: &Inner, user: UserId, slot: u32, what: &str) -> Seen {
+fn everything(inner: &Inner, user: UserId, slot: u32, what: &str) -> SeenMember {
     let cards: Vec<OnCard> =
         inner.hashes().iter().zip(&inner.cards).map(|(&card, info)| OnCard { card, reserved: info.capacity.0, asked: 0 }).collect();
     let uses = vec![Default::default(); cards.len()];
@@ -229,5 +229,5 @@ fn everything(inner: &Inner, user: UserId, slot: u32, what: &str) -> Seen {
         cards,
         waiting: None,
     };
-    Seen { user, slot, record, uses, history: History::default(), last_use: LastUse::default() }
+    SeenMember { user, slot, record, uses, history: History::default(), last_use: LastUse::default() }
 }
