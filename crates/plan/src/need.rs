@@ -1,4 +1,7 @@
 //! The need of a device, held against its line: the one place where a peak is compared with a limit, and said.
+//!
+//! A limit is parsed in `device/src/options/parse.rs` and becomes `DeviceSpec::memory_limit`. Here it is compared with a peak, and
+//! `memory/src/ledger` enforces it on every reservation.
 
 use plimsoll_base::{Bytes, Error, Result, Shortage};
 

@@ -8,6 +8,9 @@
 //! not take are given back. Reserving is one transaction for all programs under the lease. Freed bytes are given back after the
 //! driver has freed them. A wrapper whose request has no room answers CUDA_ERROR_OUT_OF_MEMORY.
 //!
+//! **All functions.** `data/entry_points.txt` says of every function of `cuda.h` what becomes of it, and a test compares it with the
+//! table. No name is matched by its beginning.
+//!
 //! **What it leaves alone.** Nothing happens before the first of these calls: no file is opened, no library loaded, no
 //! thread started. Without PLIMSOLL_LEASE every call goes straight to the driver. The shim prints nothing, handles no signal, and
 //! a panic inside of it is CUDA_ERROR_UNKNOWN.

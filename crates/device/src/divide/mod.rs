@@ -2,6 +2,9 @@
 //!
 //! CUDA_VISIBLE_DEVICES narrows and renumbers first. `visible_device_list` or `--visible-devices` chooses among the rest. Cards
 //! that cannot be used are dropped; `device_count` cuts the list; the rest is divided.
+//!
+//! This module alone decides which cards a program uses, how much of each, and how many logical devices. `config` is `tf.config` as a
+//! value on top of it. The result is a [`Division`]; the library writes no log, the command line writes the division's.
 
 mod choose;
 mod limit;

@@ -4,6 +4,10 @@
 //! Pure: the same graph, kernels, devices and options give the same placement. Nothing is balanced: a node that asks for nothing
 //! goes to the first device of the best type that has a kernel for it. The order of nodes is the graph's, every node after its
 //! inputs.
+//!
+//! [`seat`] moves control flow next to its data. Bodies of calls are placed after the nodes around them. Every node has a reason for
+//! its device ([`why`]). The kernels that count are TensorFlow's (`plimsoll_ops::KernelRegistry`), a value, so that tests bring their
+//! own. Whether this project can run a node is another question, asked when a plan is made.
 
 mod calls;
 mod choose;

@@ -84,7 +84,10 @@ fn the_shim_and_mps_are_told_by_variables() {
     let of_user = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&pipes).unwrap());
     let options = format!("memory=1GiB groups=/nowhere user={of_user} ");
     let (_, out, err) = said(&home, &driver, &mps, &options, script);
-    assert!(out.contains(&format!(":[{shim}][0=1024M]")) && err.contains("; mps: the driver's server refuses bytes beyond to each process"), "{out}{err}");
+    assert!(
+        out.contains(&format!(":[{shim}][0=1024M]")) && err.contains("; mps: the driver's server refuses bytes beyond to each process"),
+        "{out}{err}"
+    );
     assert!(err.contains("and the shim to all of them together"), "{err}");
     let (_, out, err) = said(&home, &driver, &mps[1..], &options, script);
     assert!(out.contains(":[][0=1024M]") && err.contains("several together are not held"), "{out}{err}");
