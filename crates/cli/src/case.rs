@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use plimsoll::formats::read_saved_model;
 use plimsoll::model::SavedGraph;
-use plimsoll::{DataType, Devices, Error, Footprint, HostTensor, PlacementMode, Session, Shape, Signature, model, npy};
+use plimsoll::{Cancellation, DataType, Devices, Error, Footprint, HostTensor, PlacementMode, Session, Shape, Signature, model, npy};
 use serde::{Deserialize, Serialize};
 
 use crate::device_options::DeviceOptions;
@@ -256,6 +256,11 @@ pub struct Replay<'a> {
 }
 
 impl Replay<'_> {
+    /// The replay, where `cancellation` ends runs.
+    pub fn until(self, cancellation: &Cancellation) -> Self {
+        Replay { session: self.session.until(cancellation), ..self }
+    }
+
     fn plan_all(&mut self) -> Result<()> {
         if !self.init.is_empty() {
             let plan = self.session.plan(&[], &[], &self.init_targets())?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plimsoll::model::{self, Model, SavedGraph};
-use plimsoll::{Code, DeviceKind, Devices, Footprint, Options, Placed, PlacementLog, Session, Signature};
+use plimsoll::{Code, DeviceKind, Devices, Footprint, Options, Placed, Session, Signature};
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result};
@@ -56,7 +56,19 @@ pub fn open_quietly(options: &Options, given: &DeviceOptions) -> Result<Devices>
         Code::InvalidArgument | Code::NotFound | Code::Unimplemented | Code::Unknown => Failure::usage(error),
         _ => Failure::from(error),
     })?;
-    Ok(devices.with_placement_log(if given.json { PlacementLog::Stderr } else { PlacementLog::Stdout }))
+    if options.log_placement {
+        output::note(devices.device_mapping());
+    }
+    let is_json = given.json;
+    Ok(devices.with_placement_log(move |log| {
+        log.notes.iter().for_each(output::note);
+        let lines = log.lines.join("\n");
+        match is_json {
+            _ if lines.is_empty() => {}
+            true => output::note(lines),
+            false => output::print(lines),
+        }
+    }))
 }
 
 /// How many logical GPUs the options make of this machine.

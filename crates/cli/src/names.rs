@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use plimsoll::{ArgType, AttrsExt, DataType, Error, Feed, Graph, HostTensor, NodeId, Output, PartialShape, Registry, Shape, Signature};
+use plimsoll::graph::{ArgType, AttrsExt};
+use plimsoll::{DataType, Error, Feed, Graph, HostTensor, NodeId, Output, PartialShape, Registry, Shape, Signature};
 
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 

@@ -6,12 +6,13 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::Session;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_formats::bundle::{
     BundleReader, BundleWriter, CheckpointState, latest_checkpoint, read_checkpoint_state, write_checkpoint_state,
 };
 use plimsoll_graph::{AttrsExt, Graph, HostTensor, Shape};
-use plimsoll_runtime::{CheckpointReader, CheckpointWriter, Checkpoints, Session, Sink, Source, StoredVariable, VariableInfo};
+use plimsoll_runtime::{CheckpointReader, CheckpointWriter, Checkpoints, Sink, Source, StoredVariable, VariableInfo};
 
 use crate::{Signature, values};
 
@@ -42,6 +43,7 @@ pub fn save(session: &Session, prefix: &Path) -> Result<()> {
 /// # Errors
 /// As [`save`]; INVALID_ARGUMENT where a key is a variable's name.
 pub fn save_with(session: &Session, prefix: &Path, is_wanted: impl Fn(&VariableInfo) -> bool, others: &[(&str, HostTensor)]) -> Result<()> {
+    let session = session.inner();
     let wanted = |variable: &VariableInfo| variable.is_initialized && is_wanted(variable);
     let variables: Vec<VariableInfo> = session.variables().into_iter().filter(wanted).collect();
     let unloaded = session.unloaded()?;
@@ -109,6 +111,7 @@ pub fn remove(prefix: &Path) -> Result<()> {
 /// NOT_FOUND where there is no checkpoint, or none of its entries is a variable of the graph. INVALID_ARGUMENT where types or
 /// shapes differ. DATA_LOSS where it is damaged. RESOURCE_EXHAUSTED where the line has no room for the variables.
 pub fn restore(session: &Session, checkpoint: &Path) -> Result<Restored> {
+    let session = session.inner();
     let reader = BundleReader::open(find(checkpoint)?)?;
     let stored: Vec<String> = session.variables().into_iter().map(|variable| variable.name).collect();
     let mut absent = variables_of(session.graph());
@@ -126,6 +129,7 @@ pub fn restore(session: &Session, checkpoint: &Path) -> Result<Restored> {
 /// # Errors
 /// NOT_FOUND where there is no checkpoint; DATA_LOSS where it is damaged.
 pub fn missing(session: &Session, checkpoint: &Path) -> Result<Vec<String>> {
+    let session = session.inner();
     let reader = BundleReader::open(find(checkpoint)?)?;
     let is_missing = |variable: &VariableInfo| !reader.contains(&key(&variable.name, variable.is_state));
     Ok(session.variables().into_iter().filter(is_missing).map(|variable| variable.name).collect())
@@ -137,10 +141,10 @@ pub fn missing(session: &Session, checkpoint: &Path) -> Result<Vec<String>> {
 /// # Errors
 /// As [`restore`].
 pub fn restore_prepared(session: &Session, checkpoint: &Path) -> Result<Restored> {
-    restore_from(session, &BundleReader::open(find(checkpoint)?)?)
+    restore_from(session.inner(), &BundleReader::open(find(checkpoint)?)?)
 }
 
-fn restore_from(session: &Session, reader: &BundleReader) -> Result<Restored> {
+fn restore_from(session: &plimsoll_runtime::Session, reader: &BundleReader) -> Result<Restored> {
     let variables = session.variables();
     let (here, absent): (Vec<_>, Vec<_>) =
         variables.into_iter().partition(|variable| reader.contains(&key(&variable.name, variable.is_state)));

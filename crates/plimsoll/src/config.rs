@@ -6,7 +6,7 @@ use plimsoll_formats::{ConfigProto, apply_config};
 
 /// Sets the ConfigProto's options, as [`plimsoll_formats::apply_config`] does.
 ///
-/// As in TensorFlow, options of GPUs are not looked at where there is none; the notes of [`crate::Division`] say so. Hints for
+/// As in TensorFlow, options of GPUs are not looked at where there is none; the notes of [`crate::machine::Division`] say so. Hints for
 /// optimisers are not followed, and sessions always have threads of their own.
 ///
 /// # Errors

@@ -1,7 +1,6 @@
 //! The devices of a program, with the operations that graphs are made of.
 
-use std::io::Write;
-use std::ops::Deref;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,48 +12,42 @@ use plimsoll_ops::{GraphBuilder, Registry};
 use crate::checkpoint::Files;
 use crate::model::{self, Model, SavedGraph};
 use crate::values::Values;
-use crate::{DeviceKind, DeviceSpec, Options, PlacementMode, Session, machine};
+use crate::{Bytes, DeviceKind, DeviceReport, DeviceSpec, Options, PlacementMode, Session, machine};
 
 /// Logical devices, each with its line, opened once and shared by sessions. Cloning shares them.
-///
-/// Everything of [`plimsoll_runtime::Devices`] is here too: specifications, options, reports.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Devices {
     inner: plimsoll_runtime::Devices,
     registry: Arc<Registry>,
-    log: PlacementLog,
+    log: Option<Arc<LogPlacement>>,
 }
 
-/// Where [`Options::log_placement`] writes the line of every node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PlacementLog {
-    /// Standard output, as TensorFlow does.
-    #[default]
-    Stdout,
-    /// Standard error, where standard output is for something else.
-    Stderr,
+/// Called with the placement of each session that is opened, under [`Options::log_placement`].
+pub type LogPlacement = dyn Fn(&PlacementLog) + Send + Sync;
+
+/// Where the nodes of a session are, in TensorFlow's words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlacementLog {
+    /// Remarks of the placer, which TensorFlow writes to standard error.
+    pub notes: Vec<String>,
+    /// A line for each node (see [`Session::placement_log`]), which TensorFlow writes to standard output.
+    pub lines: Vec<String>,
 }
 
 impl From<plimsoll_runtime::Devices> for Devices {
     /// Devices from another maker, with TensorFlow's operations.
     fn from(inner: plimsoll_runtime::Devices) -> Devices {
-        Devices { inner, registry: Arc::new(plimsoll_runtime::standard_registry()), log: PlacementLog::default() }
+        Devices { inner, registry: Arc::new(plimsoll_runtime::standard_registry()), log: None }
     }
 }
 
 impl Devices {
-    /// Opens the devices that the options, and the variables that TensorFlow and CUDA look at, make of this machine. With
-    /// [`Options::log_placement`], the [mapping](Devices::device_mapping) is written to standard error.
+    /// Opens the devices that the options, and the variables that TensorFlow and CUDA look at, make of this machine.
     ///
     /// # Errors
     /// INVALID_ARGUMENT naming option and value for options that make no sense; UNIMPLEMENTED for those of later work.
     pub fn open(options: &Options) -> Result<Devices> {
-        let inner = plimsoll_runtime::Devices::open_in(options, &machine::environment())?;
-        let devices = Devices { inner, registry: Arc::new(plimsoll_runtime::standard_registry()), log: PlacementLog::default() };
-        if options.log_placement {
-            note(devices.device_mapping());
-        }
-        Ok(devices)
+        plimsoll_runtime::Devices::open_in(options, &machine::environment()).map(Devices::from)
     }
 
     /// How [`Devices::open`] would divide this machine. No device is opened, and nothing is reserved.
@@ -65,9 +58,10 @@ impl Devices {
         plimsoll_runtime::Devices::divide(options, &machine::environment())
     }
 
-    /// The same devices with the lines of their sessions' nodes going there.
-    pub fn with_placement_log(self, log: PlacementLog) -> Devices {
-        Devices { log, ..self }
+    /// The same devices, where `log` is called with the placement of each session if [`Options::log_placement`] is set.
+    #[must_use]
+    pub fn with_placement_log(self, log: impl Fn(&PlacementLog) + Send + Sync + 'static) -> Devices {
+        Devices { log: Some(Arc::new(log)), ..self }
     }
 
     /// Which logical device is on which card, as TensorFlow logs it with `log_device_placement`: `Device mapping:` and a line
@@ -107,11 +101,10 @@ impl Devices {
         Graph::resolve(def, self.registry.table())
     }
 
-    /// A session for a graph. With [`Options::log_placement`], the device of every node is written to standard output, as
-    /// [`Session::placement_log`] has it. The placer's other notes go to standard error.
+    /// A session for a graph.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for device strings that make no sense. The same for nodes that ask for a device that is not there where
+    /// INVALID_ARGUMENT for device strings that make no sense, and for nodes that ask for a device that is not there where
     /// soft placement is off.
     pub fn session(&self, graph: Graph) -> Result<Session> {
         self.session_with(graph, &Values::default(), Vec::new())
@@ -142,19 +135,89 @@ impl Devices {
         };
         let inner = plimsoll_runtime::Session::with_files(&self.inner, graph, registry, files, &mut stored)?;
         run.extend(init);
-        Ok(Session::from(inner).with_preparation(run))
+        Ok(Session::of(inner).with_preparation(run))
     }
 
     pub(crate) fn write_log(&self, session: &Session) {
-        if self.inner.options().log_placement {
-            session.placement().notes.iter().for_each(note);
-            let lines: String = session.placement_log().map(|line| line + "\n").collect();
-            // A stream that cannot be written to is ignored.
-            let _ = match self.log {
-                PlacementLog::Stdout => std::io::stdout().lock().write_all(lines.as_bytes()),
-                PlacementLog::Stderr => std::io::stderr().lock().write_all(lines.as_bytes()),
-            };
+        if let Some(log) = self.log.as_ref().filter(|_| self.inner.options().log_placement) {
+            log(&PlacementLog { notes: session.placement_notes().to_vec(), lines: session.placement_log().collect() });
         }
+    }
+
+    /// The specifications that plans are made for.
+    pub fn specs(&self) -> &[DeviceSpec] {
+        self.inner.specs()
+    }
+
+    /// The options that they were opened with.
+    pub fn options(&self) -> &Options {
+        self.inner.options()
+    }
+
+    /// How the machine was divided; none where the devices were made elsewhere.
+    pub fn division(&self) -> Option<&Division> {
+        self.inner.division()
+    }
+
+    /// The lines that TensorFlow logs when it creates devices.
+    pub fn start_log(&self) -> Vec<String> {
+        self.inner.start_log()
+    }
+
+    /// How much of each device is in use.
+    pub fn report(&self) -> Vec<DeviceReport> {
+        self.inner.report()
+    }
+
+    /// Forgets the peaks: they become what is in use now.
+    pub fn reset_peaks(&self) {
+        self.inner.reset_peaks();
+    }
+
+    /// Bytes of a device (`GPU:0`, `/cpu:0`, or any name that one device alone matches) that sessions have now, arenas that are
+    /// kept for the next run included.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for a name of no device, or of several.
+    pub fn memory_allocated(&self, device: &str) -> Result<Bytes> {
+        self.inner.memory_allocated(device)
+    }
+
+    /// The most of [`Devices::memory_allocated`] at once, since the devices were opened or the peak was reset.
+    ///
+    /// # Errors
+    /// As [`Devices::memory_allocated`].
+    pub fn max_memory_allocated(&self, device: &str) -> Result<Bytes> {
+        self.inner.max_memory_allocated(device)
+    }
+
+    /// Bytes of a device that no other program can have because of this one.
+    ///
+    /// # Errors
+    /// As [`Devices::memory_allocated`].
+    pub fn memory_reserved(&self, device: &str) -> Result<Bytes> {
+        self.inner.memory_reserved(device)
+    }
+
+    /// For each device, how much of its line other programs hold now.
+    ///
+    /// # Errors
+    /// The errors of the machine's ledger.
+    pub fn memory_out_of_reach(&self) -> Result<Vec<Bytes>> {
+        self.inner.memory_out_of_reach()
+    }
+
+    /// Makes [`Devices::max_memory_allocated`] what is allocated now.
+    ///
+    /// # Errors
+    /// As [`Devices::memory_allocated`].
+    pub fn reset_max_memory_allocated(&self, device: &str) -> Result<()> {
+        self.inner.reset_max_memory_allocated(device)
+    }
+
+    /// Gives back what sessions keep and no run needs now, and what growing cards hold beyond what is allocated. Variables stay.
+    pub fn empty_cache(&self) {
+        self.inner.empty_cache();
     }
 
     /// An empty graph, to be built of these operations.
@@ -168,15 +231,8 @@ impl Devices {
     }
 }
 
-impl Deref for Devices {
-    type Target = plimsoll_runtime::Devices;
-
-    fn deref(&self) -> &plimsoll_runtime::Devices {
-        &self.inner
+impl fmt::Debug for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
     }
-}
-
-/// Writes a line to standard error.
-fn note(text: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

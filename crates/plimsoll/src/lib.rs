@@ -21,9 +21,11 @@
 //! This crate is the only stable interface; the crates below it may change.
 #![forbid(unsafe_code)]
 
+mod callable;
 pub mod checkpoint;
 pub mod config;
 mod devices;
+mod footprint;
 pub mod machine;
 pub mod model;
 mod plan;
@@ -31,36 +33,41 @@ mod session;
 mod several;
 mod values;
 
-pub use devices::{Devices, PlacementLog};
+pub use callable::Callable;
+pub use devices::{Devices, LogPlacement, PlacementLog};
+pub use footprint::{Footprint, Joint};
 pub use plan::Plan;
 pub use session::{Fed, Session};
 pub use several::{Opened, Placed, Several};
 pub use values::Values;
 
-pub use plimsoll_base::{
-    ArgType, Bytes, Code, DataType, Error, Kind, ParseBytesError, Result, Shortage, Unfed, column_width, pad_left, pad_right,
-};
-pub use plimsoll_device::config as device_config;
-pub use plimsoll_device::{
-    Card, ComputeCapability, DeviceKind, DeviceName, DeviceSpec, Division, Environment, GpuConfig, Link, LogicalDevice, MemoryLimit,
-    Options, PhysicalDevice, PlacementMode, Reserve, VirtualDevices, resolve,
-};
-pub use plimsoll_graph::{
-    AttrValue, Attrs, AttrsExt, Element, Graph, GraphDef, HostTensor, Node, NodeDef, NodeId, Output, PartialShape, Shape,
-};
-pub use plimsoll_ops::{GraphBuilder, Registry};
+pub use plimsoll_base::{Bytes, Code, DataType, Error, Kind, Result, Shortage, Unfed};
+pub use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec, Environment, MemoryLimit, Options, PlacementMode};
+pub use plimsoll_graph::{Element, Graph, GraphDef, HostTensor, Node, NodeId, Output, PartialShape, Shape};
+pub use plimsoll_ops::Registry;
 pub use plimsoll_plan::{
-    Certainty, DeviceId, DevicePlan, Feed, Footprint, Holder, Joint, JointNeed, Need, Needs, PeakParts, PlaceOptions, Placement, PlanFeed,
-    PlanFetch, PlanVariable, Signature, Together, Transfer, VariableKind, Why,
+    Certainty, DevicePlan, Feed, Holder, JointNeed, Need, Needs, PeakParts, Signature, Together, Transfer, VariableKind, Why,
 };
 pub use plimsoll_runtime::{
-    Callable, Cancellation, CommandProfile, DeviceReport, DeviceStepStats, Lane, NodeExecStats, OperationProfile, Profile, RunMetadata,
-    Times, VariableInfo,
+    Cancellation, CommandProfile, DeviceReport, DeviceStepStats, Lane, NodeExecStats, OperationProfile, Profile, RunMetadata, Times,
+    VariableInfo,
 };
 
-/// Building graphs: scopes, variables, initializers, gradients, optimizers.
+/// Building graphs: the builder, scopes, variables, initializers, gradients, optimizers.
 pub mod builder {
+    pub use plimsoll_ops::GraphBuilder;
     pub use plimsoll_ops::builder::*;
+}
+
+/// The parts of graphs: attributes, definitions of nodes, types of arguments.
+pub mod graph {
+    pub use plimsoll_base::ArgType;
+    pub use plimsoll_graph::{AttrValue, Attrs, AttrsExt, NodeDef};
+}
+
+/// Text in columns, by the width that a terminal shows.
+pub mod text {
+    pub use plimsoll_base::{column_width, pad_left, pad_right};
 }
 
 /// The machine's cards between programs: leases, programs under a lease, functions in processes of their own, pools of them.

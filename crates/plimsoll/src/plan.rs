@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Deref;
 
-use plimsoll_base::{Bytes, Result, column_width, pad_left, pad_right};
+use plimsoll_base::{Bytes, DataType, Result, column_width, pad_left, pad_right};
 use plimsoll_device::DeviceName;
+use plimsoll_graph::Shape;
 use plimsoll_graph::id::Id;
-use plimsoll_plan::{Certainty, DevicePlan, Footprint, Needs};
+use plimsoll_plan::{Certainty, DevicePlan, Needs, Transfer};
 use plimsoll_runtime::Session;
 
-/// How a signature would run, and the bytes of every device. Prints as a table.
-///
-/// Everything of [`plimsoll_plan::Plan`] is here too.
+use crate::Footprint;
+
+/// How a signature would run, and what that takes of every device. Prints as a table.
 #[derive(Clone)]
 pub struct Plan {
     inner: plimsoll_plan::Plan,
@@ -34,10 +34,30 @@ impl Plan {
         };
         let open_from = inner.devices.iter().map(open_from).collect();
         let specs = session.devices().specs();
-        let mut footprint = Footprint::new(specs);
+        let mut footprint = plimsoll_plan::Footprint::new(specs);
         footprint.add(&inner);
+        let footprint = Footprint(footprint);
         let is_modelled = inner.queues().iter().any(|queue| specs[queue.device.index()].is_modelled());
         Plan { inner, footprint, is_modelled, nodes, open_from }
+    }
+
+    pub(crate) fn inner(&self) -> &plimsoll_plan::Plan {
+        &self.inner
+    }
+
+    /// What it takes of each device.
+    pub fn devices(&self) -> &[DevicePlan] {
+        &self.inner.devices
+    }
+
+    /// The copies between devices of a run.
+    pub fn transfers(&self) -> Vec<Transfer> {
+        self.inner.transfers()
+    }
+
+    /// Name, type and shape of each fetched tensor, in order.
+    pub fn fetches(&self) -> impl Iterator<Item = (&str, DataType, &Shape)> {
+        self.inner.fetches.iter().map(|fetch| (fetch.name.as_str(), fetch.data_type, &fetch.shape))
     }
 
     /// The same, as the last of several runs that take `footprint` together.
@@ -93,14 +113,6 @@ impl Plan {
             (Certainty::AtMost, _) => "at most".to_string(),
             (Certainty::OpenFrom(_), node) => format!("open from {}", node.as_deref().unwrap_or_default()),
         })
-    }
-}
-
-impl Deref for Plan {
-    type Target = plimsoll_plan::Plan;
-
-    fn deref(&self) -> &plimsoll_plan::Plan {
-        &self.inner
     }
 }
 

@@ -1,26 +1,24 @@
 //! A graph on devices, with its variables.
 
 use std::collections::BTreeMap;
-use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_base::Result;
 use plimsoll_formats::SignatureDef;
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{HostTensor, Node};
+use plimsoll_graph::{Graph, HostTensor, Node};
 
 use crate::checkpoint::{self, Restored};
 use crate::model::{find_signature, tensor_of};
-use crate::{Plan, RunMetadata, Signature};
+use crate::{Callable, Cancellation, Lane, Plan, RunMetadata, Signature, VariableInfo, Why};
 
 /// A feed of a run: the name of a tensor, `x` or `x:0`, and its value.
 pub type Fed<'a> = (&'a str, HostTensor);
 
 /// A graph on devices, with its variables and plans. Cloning shares it; any number of threads may use it. When the last clone
 /// is dropped, every byte goes back to the devices.
-///
-/// Everything of [`plimsoll_runtime::Session`] is here too: callables, variables, [`close`](plimsoll_runtime::Session::close).
 #[derive(Clone)]
 pub struct Session {
     inner: plimsoll_runtime::Session,
@@ -35,6 +33,14 @@ impl Session {
     /// TensorFlow's, with its status codes; RESOURCE_EXHAUSTED, before anything runs, where the plan's peak is over a line.
     pub fn run(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<Vec<HostTensor>> {
         self.inner.run(&by_reference(feeds), fetches, targets)
+    }
+
+    /// As [`Session::run`], until `cancellation` ends it: see [`Session::until`].
+    ///
+    /// # Errors
+    /// As [`Session::run`]; CANCELLED or DEADLINE_EXCEEDED where it was ended.
+    pub fn run_until(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str], cancellation: &Cancellation) -> Result<Vec<HostTensor>> {
+        self.inner.run_until(&by_reference(feeds), fetches, targets, cancellation)
     }
 
     /// As [`Session::run`], and says what ran when on which device: TensorFlow's RunMetadata.
@@ -82,6 +88,13 @@ impl Session {
         Ok(())
     }
 
+    /// The same session, where `cancellation` ends runs: those that compute, those that wait for variables or room, and loading a
+    /// plan that waits for room. Planning is not ended, nor is reading or writing of variables.
+    #[must_use]
+    pub fn until(&self, cancellation: &Cancellation) -> Session {
+        Session { inner: self.inner.until(cancellation), ..self.clone() }
+    }
+
     pub(crate) fn with_preparation(self, preparation: Vec<String>) -> Session {
         Session { preparation: Arc::new(preparation), ..self }
     }
@@ -119,9 +132,88 @@ impl Session {
     /// The callable of a run with such feeds, for loops where every microsecond counts.
     ///
     /// # Errors
-    /// As [`Session::run`], but for errors of the run itself.
-    pub fn callable_for(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<crate::Callable> {
-        self.inner.callable_for(&by_reference(feeds), fetches, targets)
+    /// As [`Session::run`], but for what happens when it runs.
+    pub fn callable_for(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<Callable> {
+        self.inner.callable_for(&by_reference(feeds), fetches, targets).map(Callable::of)
+    }
+
+    /// A signature, prepared.
+    ///
+    /// # Errors
+    /// As [`Session::callable_for`].
+    pub fn callable(&self, signature: &Signature) -> Result<Callable> {
+        self.inner.callable(signature).map(Callable::of)
+    }
+
+    /// Keeps memory for the runs of these callables, one run at a time: as much as the greatest of them takes of each device.
+    /// Callables that run in it ([`Callable::in_lane`]) never wait for room, and take none beyond it.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where a line has no room; CANCELLED after the session was closed; INVALID_ARGUMENT for a callable of
+    /// another session.
+    pub fn lane(&self, callables: &[&Callable]) -> Result<Lane> {
+        self.inner.lane(&callables.iter().map(|callable| callable.inner()).collect::<Vec<_>>())
+    }
+
+    /// Gives memory back that no run needs now: idle arenas, and what plans have of devices if no callable has them.
+    pub fn release_unused(&self) {
+        self.inner.release_unused();
+    }
+
+    /// From now on, gives back what is kept for the next run whenever the session has not run for so long. Variables, constants
+    /// and lanes stay. [`Duration::MAX`] is never.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where the system has no thread to look after it.
+    pub fn idle_release(&self, after: Duration) -> Result<()> {
+        self.inner.idle_release(after)
+    }
+
+    /// Ends the session: later runs fail with CANCELLED; runs that are under way come to their end first. All its memory goes
+    /// back to the devices.
+    pub fn close(&self) {
+        self.inner.close();
+    }
+
+    /// The variables that have storage, by name.
+    pub fn variables(&self) -> Vec<VariableInfo> {
+        self.inner.variables()
+    }
+
+    /// The value of the variable (or the operation's state) of that name.
+    ///
+    /// # Errors
+    /// NOT_FOUND where none of that name has storage or a value in files; FAILED_PRECONDITION where nothing was assigned to it;
+    /// RESOURCE_EXHAUSTED where the line has no room for one in files.
+    pub fn read_variable(&self, name: &str) -> Result<HostTensor> {
+        self.inner.read_variable(name)
+    }
+
+    /// Gives a variable a value; it gets storage if it has none.
+    ///
+    /// # Errors
+    /// NOT_FOUND where the graph has no such variable; INVALID_ARGUMENT for another type or shape; RESOURCE_EXHAUSTED where
+    /// the line has no room.
+    pub fn write_variable(&self, name: &str, value: &HostTensor) -> Result<()> {
+        self.inner.write_variable(name, value)
+    }
+
+    /// The graph that runs, its calls inlined.
+    pub fn graph(&self) -> &Graph {
+        self.inner.graph()
+    }
+
+    pub(crate) fn of(inner: plimsoll_runtime::Session) -> Session {
+        Session { inner, signatures: Arc::default(), preparation: Arc::default() }
+    }
+
+    pub(crate) fn inner(&self) -> &plimsoll_runtime::Session {
+        &self.inner
+    }
+
+    /// The remarks of the placer.
+    pub(crate) fn placement_notes(&self) -> &[String] {
+        &self.inner.placement().notes
     }
 
     /// Writes a checkpoint that TensorFlow reads: see [`checkpoint::save`].
@@ -129,7 +221,7 @@ impl Session {
     /// # Errors
     /// FAILED_PRECONDITION where no variable has a value; the file system's error.
     pub fn save(&self, prefix: impl AsRef<Path>) -> Result<()> {
-        checkpoint::save(&self.inner, prefix.as_ref())
+        checkpoint::save(self, prefix.as_ref())
     }
 
     /// Gives variables the values of a checkpoint: see [`checkpoint::restore`].
@@ -137,7 +229,7 @@ impl Session {
     /// # Errors
     /// As [`checkpoint::restore`].
     pub fn restore(&self, checkpoint: impl AsRef<Path>) -> Result<Restored> {
-        checkpoint::restore(&self.inner, checkpoint.as_ref())
+        checkpoint::restore(self, checkpoint.as_ref())
     }
 
     /// The index, among the devices, of the one that a node is placed on.
@@ -164,29 +256,19 @@ impl Session {
         })
     }
 
+    /// Why every node is where it is, in the order of the graph.
+    pub fn why(&self) -> impl Iterator<Item = &Why> {
+        self.inner.placement().why.values()
+    }
+
     /// Why every node is where it is, in words, in the order of the graph.
     pub fn reasons(&self) -> impl Iterator<Item = String> {
-        let graph = self.inner.graph();
-        self.inner.placement().why.values().map(|why| why.describe(graph))
+        self.why().map(|why| why.describe(self.graph()))
     }
 }
 
 fn by_reference<'a>(feeds: &'a [Fed<'a>]) -> Vec<(&'a str, &'a HostTensor)> {
     feeds.iter().map(|(name, tensor)| (*name, tensor)).collect()
-}
-
-impl From<plimsoll_runtime::Session> for Session {
-    fn from(inner: plimsoll_runtime::Session) -> Session {
-        Session { inner, signatures: Arc::default(), preparation: Arc::default() }
-    }
-}
-
-impl Deref for Session {
-    type Target = plimsoll_runtime::Session;
-
-    fn deref(&self) -> &plimsoll_runtime::Session {
-        &self.inner
-    }
 }
 
 impl std::fmt::Debug for Session {

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use plimsoll_base::Result;
 use plimsoll_graph::Graph;
-use plimsoll_plan::{Footprint, Joint, Signature};
+use plimsoll_plan::Signature;
 
 use crate::model::{self, Model, SavedGraph};
 use crate::values::Values;
-use crate::{Devices, PlacementMode, Session};
+use crate::{Devices, Footprint, Joint, PlacementMode, Session};
 
 /// Models that are to share devices, each with its runs, one after the other: its initializer, at last its steps. Opened together
 /// they are placed by [`PlacementMode`]: by TensorFlow's rules each for itself, or by first fit. By first fit a model without room
@@ -156,17 +156,18 @@ impl Devices {
             let others = footprint.needs().iter().zip(self.specs());
             taken.iter_mut().zip(others).for_each(|(taken, (need, spec))| *taken += need.peak - spec.overhead);
         }
-        let (fitted, turn) = match session.first_fit(runs, &taken) {
-            Err(error) if error.is_no_room() && !beside.is_empty() => {
-                (session.first_fit(runs, &elsewhere)?, Some("fits nowhere beside the models before it, whole or in pieces: takes its turn"))
-            }
+        let (fitted, turn) = match session.inner().first_fit(runs, &taken) {
+            Err(error) if error.is_no_room() && !beside.is_empty() => (
+                session.inner().first_fit(runs, &elsewhere)?,
+                Some("fits nowhere beside the models before it, whole or in pieces: takes its turn"),
+            ),
             fitted => (fitted?, None),
         };
         let tried = fitted.tried.iter().map(ToString::to_string);
         let log = turn.map(str::to_string).into_iter().chain(tried).collect();
-        let placed = Session::from(session.with_placement(fitted.placement)?).with_signatures(session.signatures().clone());
+        let placed = Session::of(session.inner().with_placement(fitted.placement)?).with_signatures(session.signatures().clone());
         let placed = placed.with_preparation(session.preparation().to_vec());
         self.write_log(&placed);
-        Ok(Placed { session: placed, footprint: fitted.footprint, log })
+        Ok(Placed { session: placed, footprint: Footprint(fitted.footprint), log })
     }
 }

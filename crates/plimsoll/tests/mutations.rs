@@ -6,7 +6,8 @@
 use std::path::Path;
 
 use plimsoll::formats::read_graph_def;
-use plimsoll::{AttrValue, Bytes, DataType, Devices, GraphDef, HostTensor, Options, PartialShape, Shape};
+use plimsoll::graph::AttrValue;
+use plimsoll::{Bytes, DataType, Devices, GraphDef, HostTensor, Options, PartialShape, Shape};
 
 /// A small generator (xorshift), so that every run sees the same graphs.
 struct Random(u64);

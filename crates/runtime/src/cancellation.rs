@@ -2,7 +2,8 @@
 //!
 //! The queues of a cancelled run give up before their next command, as after a failure. Waits for variables or room end too.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Code, Error, Result};
@@ -27,6 +28,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     reason: Option<Reason>,
+    /// Whether a run under way was ended.
+    has_interrupted: bool,
     /// The runs under way.
     runs: Vec<Arc<Run>>,
 }
@@ -62,11 +65,21 @@ impl Cancellation {
 
     /// Ends the runs under way, with CANCELLED. Does not wait for their end.
     pub fn cancel(&self) {
-        self.0.end(Reason::Cancelled);
+        self.0.end(Reason::Cancelled, true);
+    }
+
+    /// As [`Cancellation::cancel`], but runs under way come to their end. Runs that wait, and later ones, do not start.
+    pub fn finish(&self) {
+        self.0.end(Reason::Cancelled, false);
+    }
+
+    /// Whether a run under way was ended: it may have done a part of its work.
+    pub fn has_interrupted(&self) -> bool {
+        self.0.state().has_interrupted
     }
 
     /// Why its runs end; none where they do not.
-    pub(crate) fn error(&self) -> Option<Error> {
+    pub fn error(&self) -> Option<Error> {
         self.0.state().reason.map(Reason::error)
     }
 
@@ -103,10 +116,13 @@ impl Shared {
     }
 
     /// The first reason counts.
-    fn end(&self, reason: Reason) {
+    fn end(&self, reason: Reason, ends_runs: bool) {
         let mut state = self.state();
         state.reason.get_or_insert(reason);
-        state.runs.iter().for_each(|run| run.give_up());
+        if ends_runs {
+            state.has_interrupted |= !state.runs.is_empty();
+            state.runs.iter().for_each(|run| run.give_up());
+        }
         self.changed.notify_all();
     }
 }
@@ -134,13 +150,67 @@ pub(crate) fn wait<'a, T>(changed: &Condvar, held: MutexGuard<'a, T>, cancellati
     }
 }
 
+/// Locks a mutex that others may hold for long.
+///
+/// # Errors
+/// Why the wait was cancelled.
+pub(crate) fn lock<'a, T>(mutex: &'a Mutex<T>, cancellation: Option<&Cancellation>) -> Result<MutexGuard<'a, T>> {
+    let Some(cancellation) = cancellation else { return Ok(mutex.lock().unwrap_or_else(PoisonError::into_inner)) };
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return Ok(guard),
+            Err(TryLockError::Poisoned(guard)) => return Ok(guard.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        if let Some(error) = cancellation.error() {
+            return Err(error);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// The threads whose waits for memory that other programs hold can be cancelled.
+#[derive(Debug, Default)]
+pub(crate) struct Asking(Mutex<Vec<(ThreadId, Cancellation)>>);
+
+impl Asking {
+    /// The waits of this thread end with `cancellation` until the guard is dropped.
+    pub fn until(&self, cancellation: &Cancellation) -> Asked<'_> {
+        self.list().push((thread::current().id(), cancellation.clone()));
+        Asked(self)
+    }
+
+    /// Whether this thread may wait on.
+    pub fn may_wait(&self) -> bool {
+        let id = thread::current().id();
+        self.list().iter().all(|(thread, cancellation)| *thread != id || cancellation.error().is_none())
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<(ThreadId, Cancellation)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A thread of [`Asking`].
+pub(crate) struct Asked<'a>(&'a Asking);
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let id = thread::current().id();
+        let mut list = self.0.list();
+        if let Some(position) = list.iter().rposition(|(thread, _)| *thread == id) {
+            list.remove(position);
+        }
+    }
+}
+
 /// Waits for the deadline, as long as there is something to cancel.
 fn wait_until(deadline: Instant, time: Duration, shared: &Weak<Shared>) {
     loop {
         let Some(shared) = shared.upgrade() else { return };
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return shared.end(Reason::TimedOut(time));
+            return shared.end(Reason::TimedOut(time), true);
         }
         let state = shared.state();
         if state.reason.is_some() {

@@ -13,6 +13,8 @@ use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::machine::{CardInfo, Denied, Identity, Machine, Member, OUT_OF_MEMORY, StateDir, Wait};
 use plimsoll_memory::{Ledger, Upstream};
 
+use crate::cancellation::Asking;
+
 /// Memory that grows is reserved on the card in steps of this many bytes.
 const STEP: Bytes = Bytes(2 << 20);
 
@@ -27,9 +29,10 @@ pub(crate) fn open(
     cards: &[PhysicalDevice],
     leased: Option<Machine>,
     options: &Options,
+    asking: &Arc<Asking>,
 ) -> Result<Vec<Arc<dyn Device>>> {
     match division.of(DeviceKind::Gpu).next() {
-        Some(_) => open_on(leased.map_or_else(|| PhysicalDevice::ledger(cards, &StateDir::find()?), Ok)?, division, options),
+        Some(_) => open_on(leased.map_or_else(|| PhysicalDevice::ledger(cards, &StateDir::find()?), Ok)?, division, options, asking),
         None => Ok(Vec::new()),
     }
 }
@@ -46,7 +49,7 @@ pub(crate) fn of_a_lease(cards: &mut [PhysicalDevice], environment: &Environment
 }
 
 /// As [`open`], with that ledger.
-fn open_on(machine: Machine, division: &Division, options: &Options) -> Result<Vec<Arc<dyn Device>>> {
+fn open_on(machine: Machine, division: &Division, options: &Options, asking: &Arc<Asking>) -> Result<Vec<Arc<dyn Device>>> {
     let gpus: Vec<&LogicalDevice> = division.of(DeviceKind::Gpu).collect();
     let infos = machine.cards().to_vec();
     let wait = options.wait.map(|wait| Wait { priority: 0, timeout: (wait < Duration::MAX).then_some(wait) });
@@ -71,7 +74,7 @@ fn open_on(machine: Machine, division: &Division, options: &Options) -> Result<V
     let mut computes: BTreeMap<usize, Arc<Compute>> = BTreeMap::new();
     let mut open = |gpu| {
         let card = card_of(gpu, &infos)?;
-        device(gpu, card, computes.entry(card).or_default(), &member, wait)
+        device(gpu, card, computes.entry(card).or_default(), &member, wait.map(|wait| (wait, asking)))
     };
     gpus.into_iter().map(&mut open).collect()
 }
@@ -90,7 +93,13 @@ fn first_bytes(gpu: &LogicalDevice) -> Bytes {
     }
 }
 
-fn device(gpu: &LogicalDevice, card: usize, compute: &Arc<Compute>, member: &Arc<Member>, wait: Option<Wait>) -> Result<Arc<dyn Device>> {
+fn device(
+    gpu: &LogicalDevice,
+    card: usize,
+    compute: &Arc<Compute>,
+    member: &Arc<Member>,
+    wait: Option<(Wait, &Arc<Asking>)>,
+) -> Result<Arc<dyn Device>> {
     let spec = DeviceSpec::simulated(gpu, InstructionSet::detect());
     let mut upstream = Upstream::new(member, card, first_bytes(gpu));
     if let Some(step) = match gpu.reserve {
@@ -99,8 +108,9 @@ fn device(gpu: &LogicalDevice, card: usize, compute: &Arc<Compute>, member: &Arc
         Reserve::Plan => Some(Bytes(spec.granularity)),
     } {
         upstream = upstream.growing(step);
-        if let Some(wait) = wait {
-            upstream = upstream.waiting(wait, |_| true);
+        if let Some((wait, asking)) = wait {
+            let asking = asking.clone();
+            upstream = upstream.waiting(wait, move |_| asking.may_wait());
         }
     }
     if gpu.preallocate {
@@ -127,7 +137,7 @@ mod tests {
         let options = options.clone().sim_gpus(spec);
         let cards = options.simulated_cards(&Environment::new()).unwrap();
         let division = plimsoll_device::resolve(&cards, &options, &Environment::new()).unwrap();
-        let devices = open_on(PhysicalDevice::ledger(&cards, &folder).unwrap(), &division, &options).unwrap();
+        let devices = open_on(PhysicalDevice::ledger(&cards, &folder).unwrap(), &division, &options, &Arc::default()).unwrap();
         let blocks: Vec<_> = devices.iter().map(|device| device.allocate(touch, "a block").unwrap()).collect();
         let machine = PhysicalDevice::ledger(&cards, &folder).unwrap();
         let look = || {

@@ -12,8 +12,8 @@ use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_memory::machine::Machine;
 
-use crate::idle::Idle;
-use crate::turns::Turns;
+use crate::cancellation::Asking;
+use crate::grants::{Idle, Turns};
 
 /// Logical devices with their lines, and the threads that compute for them. Cloning shares them. Two `Devices` in one process
 /// behave as two processes.
@@ -24,6 +24,7 @@ struct Inner {
     /// First: it ends before the devices do.
     idle: Idle,
     turns: Turns,
+    asking: Arc<Asking>,
     devices: Vec<Arc<dyn Device>>,
     specs: Vec<DeviceSpec>,
     options: Options,
@@ -75,8 +76,9 @@ impl Devices {
         let cpus = division.of(DeviceKind::Cpu).map(spec);
         let mut devices: Vec<Arc<dyn Device>> =
             cpus.map(|spec| Arc::new(CpuDevice::new(spec, pool.clone(), Arc::new(CpuKernels))) as Arc<dyn Device>).collect();
-        devices.extend(crate::cards::open(&division, &cards, leased, options)?);
-        Devices::of(devices, options, Some(division))
+        let asking = Arc::default();
+        devices.extend(crate::cards::open(&division, &cards, leased, options, &asking)?);
+        Devices::of(devices, options, Some(division), asking)
     }
 
     /// The division that [`Devices::open_in`] would make of this machine. No device is opened, and nothing is reserved.
@@ -106,17 +108,17 @@ impl Devices {
     /// # Errors
     /// FAILED_PRECONDITION where there is none.
     pub fn with(devices: Vec<Arc<dyn Device>>, options: &Options) -> Result<Devices> {
-        Devices::of(devices, options, None)
+        Devices::of(devices, options, None, Arc::default())
     }
 
-    fn of(devices: Vec<Arc<dyn Device>>, options: &Options, division: Option<Division>) -> Result<Devices> {
+    fn of(devices: Vec<Arc<dyn Device>>, options: &Options, division: Option<Division>, asking: Arc<Asking>) -> Result<Devices> {
         if devices.is_empty() {
             return Err(Error::failed_precondition("there are no devices"));
         }
         let specs = devices.iter().map(|device| device.spec().clone()).collect();
         let idle = Idle::new(&devices);
         let (turns, sessions) = (Turns::default(), AtomicU64::new(0));
-        Ok(Devices(Arc::new(Inner { idle, turns, devices, specs, options: options.clone(), division, sessions })))
+        Ok(Devices(Arc::new(Inner { idle, turns, asking, devices, specs, options: options.clone(), division, sessions })))
     }
 
     /// The specifications that plans are made for.
@@ -220,6 +222,10 @@ impl Devices {
 
     pub(crate) fn turns(&self) -> &Turns {
         &self.0.turns
+    }
+
+    pub(crate) fn asking(&self) -> &Asking {
+        &self.0.asking
     }
 
     pub(crate) fn all(&self) -> &[Arc<dyn Device>] {

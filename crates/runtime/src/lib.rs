@@ -2,32 +2,29 @@
 //! signature, prepared: the hot path).
 #![forbid(unsafe_code)]
 
-mod access;
-mod arenas;
 mod callable;
 mod cancellation;
 mod cards;
 mod checkpoints;
 mod devices;
 mod files;
-mod idle;
-mod kept;
-mod lane;
+mod grants;
 mod loaded;
+mod plans;
 mod profile;
+mod run;
 mod session;
 mod signatures;
 mod stats;
 mod stored;
 mod times;
-mod turns;
 mod variables;
 
 pub use callable::Callable;
 pub use cancellation::Cancellation;
 pub use checkpoints::{CheckpointReader, CheckpointWriter, Checkpoints, Sink, Source};
 pub use devices::{DeviceReport, Devices};
-pub use lane::Lane;
+pub use grants::Lane;
 pub use profile::{CommandProfile, OperationProfile, Profile};
 pub use session::{Fill, FindStored, Session, VariableInfo};
 pub use stats::{DeviceStepStats, NodeExecStats, RunMetadata};

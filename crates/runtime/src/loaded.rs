@@ -4,26 +4,22 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use plimsoll_base::{Bytes, DataType, Error, Result};
-use plimsoll_device::{Bindings, Device, DeviceKind, Executable, Failure, Offsets, Outside, Run, Trace, Work};
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_device::{Bindings, Device, DeviceKind, Executable, Failure, Offsets, Outside, Run, Work};
 use plimsoll_graph::HostTensor;
 use plimsoll_graph::id::Id;
 use plimsoll_memory::{Address, Block, Loan};
 use plimsoll_plan::{Plan, PlanVariable, VariableKind};
 
-use crate::access::{Access, AccessRequest};
-use crate::arenas::Arenas;
-use crate::cancellation::Cancellation;
 use crate::checkpoints::Checkpoints;
 use crate::files::{FileCalls, Files, Reached};
-use crate::lane::Memory;
+use crate::grants::{Access, AccessRequest, Arenas};
 use crate::times::Times;
-use crate::turns::Attempt;
 use crate::variables::{Storage, Variables};
 
 /// A plan, ready to run.
 pub(crate) struct Loaded {
-    pub plan: Plan,
+    pub plan: Arc<Plan>,
     devices: Vec<Arc<dyn Device>>,
     executables: Vec<Box<dyn Executable>>,
     /// Of each of the plan's variables: 1 once something was assigned. The session keeps their storage while it is open.
@@ -45,14 +41,6 @@ pub(crate) struct Loaded {
     pub request: AccessRequest,
 }
 
-/// Where a run has its memory from.
-pub(crate) enum Room<'a> {
-    /// The arenas that the session's runs share.
-    Shared(&'a Arenas),
-    /// The memory that is kept for it.
-    Lane(&'a Memory),
-}
-
 /// Constants that kernels read.
 #[derive(Default)]
 struct Constants {
@@ -64,25 +52,13 @@ struct Constants {
     full: Vec<HostTensor>,
 }
 
-/// The arguments of a run.
-pub(crate) struct Ends<'a, 'b, 'c> {
-    /// Dense and of the plan's types and shapes.
-    pub feeds: &'a [&'b HostTensor],
-    /// As the feeds; they are not shared.
-    pub fetches: &'a mut [&'c mut HostTensor],
-    /// The trace for the times of commands, if it is wanted.
-    pub trace: Option<Trace>,
-    /// The sums of how the time was spent, if they are wanted.
-    pub times: Option<&'a mut Times>,
-    /// The handle that may end the run early.
-    pub cancellation: Option<&'a Cancellation>,
-}
-
 /// The changing part of a run; used by one run at a time, again and again.
-struct Context {
-    run: Arc<Run>,
-    ends: Loan,
-    blocks: Vec<(usize, Block)>,
+pub(crate) struct Context {
+    pub run: Arc<Run>,
+    /// What is fed and fetched.
+    pub ends: Loan,
+    /// Its arenas, with the devices' indices; none of a lane.
+    pub blocks: Vec<(usize, Block)>,
     files: Option<Arc<Files>>,
 }
 
@@ -91,7 +67,7 @@ const MAX_IDLE: usize = 16;
 
 impl Loaded {
     pub fn new(
-        plan: Plan,
+        plan: Arc<Plan>,
         host: usize,
         devices: &[Arc<dyn Device>],
         variables: &Variables,
@@ -203,47 +179,11 @@ impl Loaded {
         (self.host, self.ends)
     }
 
-    /// Runs the plan once. The session's variables have storage: it is not closed, nor will it be before this returns. The
-    /// caller has been granted the request. `has_room` is called when the run's memory is there, before it starts.
+    /// Reserves the memory of a run that is in no lane.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION for variables that were not initialised; the error of a kernel, with its node. Where a line has no room
-    /// for the run's memory it is not an error yet.
-    pub fn run(
-        &self,
-        room: Room<'_>,
-        ends: &mut Ends<'_, '_, '_>,
-        graph: &plimsoll_graph::Graph,
-        has_room: &mut dyn FnMut(),
-    ) -> Attempt<()> {
-        if let Err(error) = self.check_initialized(graph) {
-            return Attempt::Over(Err(error));
-        }
-        let mut context = self.context();
-        let attempt = match self.reserve(&mut context, &room) {
-            Ok(()) => {
-                has_room();
-                Attempt::Over(self.execute(&mut context, &room, ends))
-            }
-            Err(error) if error.is_no_room() => Attempt::NoRoom(error),
-            Err(error) => Attempt::Over(Err(error)),
-        };
-        if let Room::Shared(arenas) = room {
-            for (device, block) in context.blocks.drain(..) {
-                arenas.put(device, block);
-            }
-            // Less is always granted.
-            let _ = context.ends.set(Bytes::ZERO);
-        }
-        let mut idle = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < MAX_IDLE {
-            idle.push(context);
-        }
-        attempt
-    }
-
-    fn reserve(&self, context: &mut Context, room: &Room<'_>) -> Result<()> {
-        let Room::Shared(arenas) = room else { return Ok(()) };
+    /// RESOURCE_EXHAUSTED where a line has no room.
+    pub fn reserve(&self, context: &mut Context, arenas: &Arenas) -> Result<()> {
         context.ends.set(self.ends).map_err(Error::from)?;
         for &(device, bytes) in &self.arenas {
             let block = arenas.take(device, &*self.devices[device], bytes, &self.holder)?;
@@ -252,49 +192,26 @@ impl Loaded {
         Ok(())
     }
 
-    fn execute(&self, context: &mut Context, room: &Room<'_>, ends: &mut Ends<'_, '_, '_>) -> Result<()> {
-        let Ends { feeds, fetches, trace, times, cancellation } = ends;
-        let run = Run::alone(&mut context.run);
-        match room {
-            Room::Shared(_) => context.blocks.iter().for_each(|(device, block)| run.bindings.arenas[*device] = block.address()),
-            Room::Lane(memory) => self.arenas.iter().for_each(|(device, _)| run.bindings.arenas[*device] = memory.arena(*device)),
-        }
-        for (address, feed) in run.bindings.feeds.iter_mut().zip(feeds.iter()) {
-            // An element that the plan knows already (strings are only known that way) is not read.
-            if feed.data_type() != DataType::String {
-                let bytes = feed.bytes().ok_or_else(|| Error::internal("a feed is not dense"))?;
-                *address = Address::new(bytes.as_ptr().cast_mut());
-            }
-        }
-        for (address, fetch) in run.bindings.fetches.iter_mut().zip(fetches.iter_mut()) {
-            let bytes = fetch.bytes_mut().ok_or_else(|| Error::internal("a fetch is not dense"))?;
-            *address = Address::new(bytes.as_mut_ptr());
-        }
-        run.trace = trace.take();
-        run.is_timed = times.is_some();
-        let since = run.begins();
-        run.restart();
-        let watched = cancellation.map(|cancellation| cancellation.watch(&context.run)).transpose()?;
-        if !self.executables.is_empty() {
-            self.executables.iter().for_each(|executable| executable.submit(&context.run));
-            self.devices[self.host].drive(&context.run);
-        }
-        drop(watched);
-        if let (Some(times), Some(since)) = (times, since) {
-            self.note(times, since, &context.run);
-        }
-        if context.run.trace.is_some() {
-            *trace = Run::alone(&mut context.run).trace.take();
-        }
+    /// Gives every queue of a run to its device.
+    pub fn submit(&self, run: &Arc<Run>) {
+        self.executables.iter().for_each(|executable| executable.submit(run));
+    }
+
+    /// The device that threads are lent to.
+    pub fn host(&self) -> &dyn Device {
+        &*self.devices[self.host]
+    }
+
+    /// Notes what a run that is over has assigned. Whether all of its commands are done: it may have been ended early.
+    ///
+    /// # Errors
+    /// The error of the operation that failed.
+    pub fn end(&self, context: &Context) -> Result<bool> {
         let failure = context.run.failure();
         let is_done = failure.is_none() && (!context.run.has_failed() || self.is_done(&context.run));
         self.mark_assigned(&context.run, !is_done);
         let said = context.files.as_ref().and_then(|files| files.forget());
-        match failure {
-            Some(failure) => Err(self.error(failure, said)),
-            None if is_done => Ok(()),
-            None => Err(cancellation.and_then(Cancellation::error).unwrap_or_else(|| Error::internal("a run gave up"))),
-        }
+        failure.map_or(Ok(is_done), |failure| Err(self.error(failure, said)))
     }
 
     /// Whether every queue of a run that is over has finished all of its commands.
@@ -304,7 +221,7 @@ impl Loaded {
     }
 
     /// Adds how a run that is over spent its time.
-    fn note(&self, times: &mut Times, since: Instant, run: &Run) {
+    pub fn note(&self, times: &mut Times, since: Instant, run: &Run) {
         times.runs += 1;
         times.running += since.elapsed();
         for (index, queue) in self.plan.queues().iter().enumerate() {
@@ -312,7 +229,8 @@ impl Loaded {
         }
     }
 
-    fn context(&self) -> Context {
+    /// A context that no run has.
+    pub fn context(&self) -> Context {
         if let Some(context) = self.contexts.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return context;
         }
@@ -323,7 +241,17 @@ impl Loaded {
         Context { run: Arc::new(run), ends, blocks: Vec::with_capacity(self.arenas.len()), files }
     }
 
-    fn check_initialized(&self, graph: &plimsoll_graph::Graph) -> Result<()> {
+    /// Takes a context back, after its run or without one.
+    pub fn put_back(&self, context: Context) {
+        let mut idle = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MAX_IDLE {
+            idle.push(context);
+        }
+    }
+
+    /// # Errors
+    /// FAILED_PRECONDITION for a variable that is read and was not initialised.
+    pub fn check_initialized(&self, graph: &plimsoll_graph::Graph) -> Result<()> {
         for (variable, assigned) in self.plan.variables.iter().zip(&self.assigned) {
             let Some(reader) = variable.read_first_by else { continue };
             if assigned.load(Ordering::Acquire) != 0 {

@@ -39,14 +39,23 @@ struct Runs {
     push: Callable,
 }
 
-/// The state that the threads share.
+/// The conditions that end the steps.
+pub(crate) struct Limits<'a> {
+    /// How many steps to take.
+    pub count: u64,
+    /// Whether no other step may begin.
+    pub is_over: &'a (dyn Fn() -> bool + Sync),
+    /// Whether an error is the end of a cancelled step.
+    pub is_cancelled: &'a (dyn Fn(&Error) -> bool + Sync),
+}
+
+/// State that the threads share.
 struct Shared<'a> {
     source: Mutex<&'a mut dyn BatchSource>,
     /// Steps that were begun.
     begun: AtomicU64,
-    count: u64,
     has_failed: AtomicBool,
-    is_over: &'a (dyn Fn() -> bool + Sync),
+    limits: &'a Limits<'a>,
     show: &'a (dyn Fn(Step) + Sync),
 }
 
@@ -75,8 +84,8 @@ impl Stepper {
             let device = device_of(session, &names.feeds[0])?;
             let count = || HostTensor::zeros(DataType::Int64, Shape::scalar());
             built.push(Tower {
-                device: pull_plan.devices[device].name.clone(),
-                times: Times { busy: vec![Duration::ZERO; pull_plan.devices.len()], ..Times::default() },
+                device: pull_plan.devices()[device].name.clone(),
+                times: Times { busy: vec![Duration::ZERO; pull_plan.devices().len()], ..Times::default() },
                 pull,
                 compute,
                 push,
@@ -106,7 +115,7 @@ impl Stepper {
         Ok(())
     }
 
-    /// Takes `count` steps, or fewer where a stop is asked for. Returns how many, and the last one.
+    /// Takes steps within the limits. Returns how many, and the last one.
     ///
     /// # Errors
     /// The errors of reading the data and running the graph. Every tower has come to the end of its step then.
@@ -114,13 +123,15 @@ impl Stepper {
         &mut self,
         session: &Session,
         source: &mut dyn BatchSource,
-        count: u64,
-        is_over: &(dyn Fn() -> bool + Sync),
+        limits: &Limits<'_>,
         show: &(dyn Fn(Step) + Sync),
     ) -> Result<(u64, Option<Step>)> {
-        let runs = self.prepare(session)?;
-        let shared =
-            Shared { source: Mutex::new(source), begun: AtomicU64::new(0), count, has_failed: AtomicBool::new(false), is_over, show };
+        let runs = match self.prepare(session) {
+            Err(error) if (limits.is_cancelled)(&error) => return Ok((0, None)),
+            runs => runs?,
+        };
+        let (begun, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));
+        let shared = Shared { source: Mutex::new(source), begun, has_failed, limits, show };
         let ended: Vec<Result<(u64, Option<Step>)>> = std::thread::scope(|scope| {
             let start = |(number, (tower, runs)): (usize, (_, Runs))| {
                 let tower: &mut Tower = tower;
@@ -203,11 +214,15 @@ impl Tower {
     /// Takes steps while there are some to take; how many, and the last one.
     fn work(&mut self, runs: &Runs, shared: &Shared<'_>) -> Result<(u64, Option<Step>)> {
         let (mut taken, mut last) = (0, None);
-        while !(shared.is_over)() && !shared.has_failed.load(Ordering::Relaxed) {
-            if shared.begun.fetch_add(1, Ordering::Relaxed) >= shared.count {
+        let Limits { count, is_over, is_cancelled } = *shared.limits;
+        while !is_over() && !shared.has_failed.load(Ordering::Relaxed) {
+            if shared.begun.fetch_add(1, Ordering::Relaxed) >= count {
                 break;
             }
-            let step = self.step(runs, shared)?;
+            let step = match self.step(runs, shared) {
+                Err(error) if is_cancelled(&error) => break,
+                step => step?,
+            };
             taken += 1;
             (shared.show)(step);
             last = Some(step);

@@ -56,7 +56,7 @@ fn footprint(specs: &[DeviceSpec], stages: &[Stage]) -> Footprint {
         match stage {
             Stage::Alone(plan) => drop(footprint.add(plan)),
             Stage::Lanes(lanes) => {
-                let lanes: Vec<Vec<_>> = lanes.iter().map(|lane| lane.iter().map(|plan| &**plan).collect()).collect();
+                let lanes: Vec<Vec<_>> = lanes.iter().map(|lane| lane.iter().collect()).collect();
                 footprint.add_lanes(&lanes);
             }
         }

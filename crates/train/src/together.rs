@@ -43,15 +43,15 @@ impl Stepper {
         let transfers = plan.transfers();
         let tower = |device: &usize| Tower {
             device: *device,
-            name: plan.devices[*device].name.clone(),
+            name: plan.devices()[*device].name.clone(),
             moved: moved(&transfers, *device, home) / devices.iter().filter(|other| *other == device).count() as u64,
         };
         let stepper = Stepper {
             signature,
             callable: None,
             batches: Vec::new(),
-            loss: plan.fetches.first().map(loss_tensor).transpose()?,
-            times: Times { busy: vec![Duration::ZERO; plan.devices.len()], ..Times::default() },
+            loss: plan.fetches().next().map(loss_tensor).transpose()?,
+            times: Times { busy: vec![Duration::ZERO; plan.devices().len()], ..Times::default() },
             towers: devices.iter().map(tower).collect(),
         };
         Ok((stepper, Stage::Alone(Box::new(plan))))

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll::{DataType, Devices, Error, Feed, Graph, HostTensor, PlacementMode, PlanFetch, Result, RunMetadata, Session, Signature};
+use plimsoll::{
+    Cancellation, DataType, Devices, Error, Feed, Graph, HostTensor, PlacementMode, Result, RunMetadata, Session, Shape, Signature,
+};
 
 use crate::apart;
 use crate::checkpoint::{self, Order, Progress};
@@ -60,6 +62,9 @@ pub struct Evaluation {
 /// device memory is taken.
 pub struct Trainer {
     session: Session,
+    /// The session that steps run in, and what ends them.
+    steps_in: Session,
+    cancellation: Cancellation,
     placement_log: Vec<String>,
     promise: Promise,
     /// The target that gives variables their first values; none where they are all in files.
@@ -171,6 +176,8 @@ impl Trainer {
             Form::Apart(stepper) => stepper.allocate(components, each)?,
         }
         Ok(Trainer {
+            steps_in: session.clone(),
+            cancellation: Cancellation::new(),
             session,
             placement_log,
             promise,
@@ -196,6 +203,18 @@ impl Trainer {
     /// The attempts to place it by first fit, a line each, the last of them chosen; nothing by TensorFlow's rules.
     pub fn placement_log(&self) -> &[String] {
         &self.placement_log
+    }
+
+    /// The training, where `cancellation` ends steps: those that compute, and those that wait for variables or room. A step that is
+    /// ended is not counted. Its examples come again if towers step together.
+    #[must_use]
+    pub fn until(self, cancellation: &Cancellation) -> Trainer {
+        Trainer { steps_in: self.session.until(cancellation), cancellation: cancellation.clone(), ..self }
+    }
+
+    /// Whether a step was ended when it may have changed a part of the variables: they are the result of no whole step.
+    pub fn is_torn(&self) -> bool {
+        self.cancellation.has_interrupted()
     }
 
     /// The session that it runs in.
@@ -252,8 +271,9 @@ impl Trainer {
         last.ok_or_else(|| Error::internal("no step was taken"))
     }
 
-    /// Takes steps until there are `until` of them or `is_over` says so; the last one that was taken here. `show` is told of
-    /// every step; where each tower takes its own, they may come out of order, and from several threads.
+    /// Takes steps until there are `until` of them, `is_over` is true, or the cancellation of [`Trainer::until`] ends one. Returns
+    /// the last one that was taken here. `show` is called with every step. If each tower takes its own, the calls come out of order,
+    /// and from several threads.
     ///
     /// # Errors
     /// The errors of running the graph or reading the data.
@@ -265,7 +285,10 @@ impl Trainer {
         match &mut self.form {
             Form::Together(stepper) => {
                 while self.step < until && !is_over() {
-                    let loss = stepper.step(&self.session, &mut *self.source)?;
+                    let loss = match stepper.step(&self.steps_in, &mut *self.source) {
+                        Err(error) if self.cancellation.error().is_some_and(|why| why.kind() == error.kind()) => break,
+                        loss => loss?,
+                    };
                     self.step += 1;
                     let step = Step { step: self.step, loss };
                     show(step);
@@ -273,7 +296,9 @@ impl Trainer {
                 }
             }
             Form::Apart(stepper) => {
-                let (taken, step) = stepper.run(&self.session, &mut *self.source, until.saturating_sub(self.step), is_over, show)?;
+                let is_cancelled = |error: &Error| self.cancellation.error().is_some_and(|why| why.kind() == error.kind());
+                let limits = apart::Limits { count: until.saturating_sub(self.step), is_over, is_cancelled: &is_cancelled };
+                let (taken, step) = stepper.run(&self.steps_in, &mut *self.source, &limits, show)?;
                 self.step += taken;
                 last = step;
             }
@@ -292,10 +317,10 @@ impl Trainer {
         }
         let stepped = match &mut self.form {
             Form::Together(stepper) => {
-                let (loss, metadata) = stepper.step_with_stats(&self.session, &mut *self.source)?;
+                let (loss, metadata) = stepper.step_with_stats(&self.steps_in, &mut *self.source)?;
                 (Step { step: self.step + 1, loss }, vec![("step", metadata)])
             }
-            Form::Apart(stepper) => stepper.step_with_stats(&self.session, &mut *self.source)?,
+            Form::Apart(stepper) => stepper.step_with_stats(&self.steps_in, &mut *self.source)?,
         };
         self.step += 1;
         Ok(stepped)
@@ -355,8 +380,11 @@ impl Trainer {
     /// Writes a checkpoint into a folder; its prefix.
     ///
     /// # Errors
-    /// As [`checkpoint::save`].
+    /// As [`checkpoint::save`]; FAILED_PRECONDITION where the training [is torn](Trainer::is_torn).
     pub fn save(&self, folder: &Path) -> Result<PathBuf> {
+        if self.is_torn() {
+            return Err(Error::failed_precondition("a step was cancelled, and may have changed a part of the variables"));
+        }
         let order = Order { position: self.source.position(), seed: self.seed };
         let progress = Progress { step: self.step, order: Some(order) };
         checkpoint::save(folder, &self.session, &self.copies, &progress)
@@ -419,12 +447,11 @@ pub(crate) fn device_of(session: &Session, tensor: &str) -> Result<usize> {
 }
 
 /// A tensor for the loss that a step fetches.
-pub(crate) fn loss_tensor(fetch: &PlanFetch) -> Result<HostTensor> {
-    let PlanFetch { name, data_type, shape, .. } = fetch;
+pub(crate) fn loss_tensor((name, data_type, shape): (&str, DataType, &Shape)) -> Result<HostTensor> {
     if shape.rank() != 0 || !matches!(data_type, DataType::Float | DataType::Double) {
         return Err(Error::invalid_argument(format!("'{name}' is {data_type}{shape}, and a loss is a scalar of float or double")));
     }
-    HostTensor::zeros(*data_type, shape.clone())
+    HostTensor::zeros(data_type, shape.clone())
 }
 
 /// The value of a loss.

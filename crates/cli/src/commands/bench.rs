@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::case::{Case, DevicePeaks};
 use crate::device_options::DeviceOptions;
 use crate::failure::Result;
+use crate::stop::{AtOnce, TimeoutArgs};
 use crate::{output, process, profile};
 
 /// The case, and how often its last step runs.
@@ -25,6 +26,8 @@ pub struct BenchArgs {
     /// After the timed runs, write where the time goes, by operation and by command: JSON, also a Chrome trace
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
 }
 
 #[derive(Serialize)]
@@ -50,30 +53,40 @@ const PROFILED: u32 = 1000;
 pub fn run(args: BenchArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
     Case::check(&args.case)?;
     options.resolve(None)?;
+    let at_once = AtOnce::new(&args.timeout)?;
+    at_once.end(time(&args, options, json, &at_once))
+}
+
+fn time(args: &BenchArgs, options: &DeviceOptions, json: bool, at_once: &AtOnce) -> Result<ExitCode> {
     let case = Case::read(&args.case)?;
-    let mut replay = case.open(options)?;
-    replay.init()?;
-    for step in 0..case.last()? {
-        if !replay.fail(step)? {
-            replay.step(step)?;
+    let mut replay = case.open(options)?.until(at_once.cancellation());
+    let (callable, feeds) = at_once.during(|| {
+        replay.init()?;
+        for step in 0..case.last()? {
+            if !replay.fail(step)? {
+                replay.step(step)?;
+            }
         }
-    }
-    replay.session().release_unused();
-    let (callable, feeds) = replay.last()?;
+        replay.session().release_unused();
+        replay.last()
+    })?;
     let feeds: Vec<&HostTensor> = feeds.iter().collect();
     let mut outputs = callable.outputs()?;
     let mut fetches: Vec<&mut HostTensor> = outputs.iter_mut().collect();
     let mut milliseconds = Vec::with_capacity(args.runs as usize);
-    for run in 0..WARM_UP + args.runs {
-        let start = Instant::now();
-        callable.run_into(&feeds, &mut fetches)?;
-        if run >= WARM_UP {
-            milliseconds.push(start.elapsed().as_secs_f64() * 1e3);
+    at_once.during(|| -> plimsoll::Result<()> {
+        for run in 0..WARM_UP + args.runs {
+            let start = Instant::now();
+            callable.run_into(&feeds, &mut fetches)?;
+            if run >= WARM_UP {
+                milliseconds.push(start.elapsed().as_secs_f64() * 1e3);
+            }
         }
-    }
+        Ok(())
+    })?;
     milliseconds.sort_by(f64::total_cmp);
     let is_modelled = replay.devices().specs().iter().any(DeviceSpec::is_modelled);
-    let modelled = if is_modelled { callable.profile(&feeds, &mut fetches, 1)?.modelled } else { None };
+    let modelled = if is_modelled { at_once.during(|| callable.profile(&feeds, &mut fetches, 1))?.modelled } else { None };
     let document = Document {
         case: case.name().to_string(),
         median_ms: quantile(&milliseconds, 0.5),
@@ -86,7 +99,7 @@ pub fn run(args: BenchArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
     };
     let mut said = text(&document);
     if let Some(path) = &args.profile {
-        let profile = callable.profile(&feeds, &mut fetches, args.runs.min(PROFILED))?;
+        let profile = at_once.during(|| callable.profile(&feeds, &mut fetches, args.runs.min(PROFILED)))?;
         let profile = profile::Document::new(case.name(), &profile);
         profile.write(path)?;
         said += &format!("\n{}", profile.table());

@@ -224,7 +224,7 @@ impl Document {
             })
         });
         let transfers = names.iter().zip(plans).flat_map(|(model, plan)| {
-            let name = |device: usize| plan.devices[device].name.clone();
+            let name = |device: usize| plan.devices()[device].name.clone();
             plan.transfers().into_iter().map(move |transfer| TransferEntry {
                 node: transfer.node.to_string(),
                 from: name(transfer.from),

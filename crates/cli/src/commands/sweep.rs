@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use plimsoll::Error;
 use plimsoll::share::run::end_by;
 use plimsoll::share::supervise::Supervisors;
 use plimsoll::share::sweep::{Axis, Done, Outcome, Progress, Sweep, command, points, sweep};
-use plimsoll::{Error, column_width, pad_left};
+use plimsoll::text::{column_width, pad_left};
 
 use super::run::LeaseArgs;
 use crate::failure::{OrUsage, Result, wrong_use};

@@ -11,6 +11,7 @@ use crate::compare::compare;
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::stop::{AtOnce, TimeoutArgs};
 
 /// The cases.
 #[derive(Args)]
@@ -18,6 +19,8 @@ pub struct VerifyArgs {
     /// Folders with a case.json
     #[arg(value_name = "CASE", required = true)]
     cases: Vec<PathBuf>,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
 }
 
 /// The verdict on a case.
@@ -51,9 +54,15 @@ impl std::fmt::Display for Verdict {
 pub fn run(args: VerifyArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
     args.cases.iter().try_for_each(|folder| Case::check(folder))?;
     crate::load::check(options)?;
+    let at_once = AtOnce::new(&args.timeout)?;
+    at_once.end(verify_all(&args, options, json, &at_once))
+}
+
+fn verify_all(args: &VerifyArgs, options: &DeviceOptions, json: bool, at_once: &AtOnce) -> Result<ExitCode> {
     let mut verdicts = Vec::with_capacity(args.cases.len());
     for folder in &args.cases {
-        let verdict = verify(folder, options);
+        let verdict = verify(folder, options, at_once);
+        at_once.check()?;
         if !json {
             output::result(&verdict)?;
         }
@@ -67,9 +76,9 @@ pub fn run(args: VerifyArgs, options: &DeviceOptions, json: bool) -> Result<Exit
     Ok(ExitCode::from(u8::from(verdicts.iter().any(|verdict| verdict.reason.is_some()))))
 }
 
-fn verify(folder: &Path, options: &DeviceOptions) -> Verdict {
+fn verify(folder: &Path, options: &DeviceOptions, at_once: &AtOnce) -> Verdict {
     let mut verdict = Verdict { name: Case::folder_name(folder), ..Verdict::default() };
-    verdict.reason = replay(folder, options, &mut verdict).err();
+    verdict.reason = replay(folder, options, &mut verdict, at_once).err();
     verdict.status = if verdict.reason.is_some() { "FAIL" } else { "OK" };
     verdict
 }
@@ -78,13 +87,15 @@ fn verify(folder: &Path, options: &DeviceOptions) -> Verdict {
 ///
 /// # Errors
 /// Why the case fails.
-fn replay(folder: &Path, options: &DeviceOptions, verdict: &mut Verdict) -> std::result::Result<(), String> {
+fn replay(folder: &Path, options: &DeviceOptions, verdict: &mut Verdict, at_once: &AtOnce) -> std::result::Result<(), String> {
     let text = |error: plimsoll::Error| error.to_string();
     let case = Case::read(folder).map_err(text)?;
     verdict.name = case.name().to_string();
-    let mut replay = case.open(options).map_err(|failure: Failure| failure.error().to_string())?;
+    let replay = case.open(options).map_err(|failure: Failure| failure.error().to_string())?;
+    let mut replay = replay.until(at_once.cancellation());
     verdict.minimum_limit_bytes = Some(replay.minimum_limit());
-    let result = replay.init().map_err(text).and_then(|()| {
+    let result = at_once.during(|| {
+        replay.init().map_err(text)?;
         let mut first_miss = None;
         for step in 0..case.steps() {
             let at = |error: plimsoll::Error| format!("step {step}: {error}");

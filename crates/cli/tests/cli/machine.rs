@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use plimsoll::{Bytes, Environment, PhysicalDevice};
+use plimsoll::machine::PhysicalDevice;
+use plimsoll::{Bytes, Environment};
 use plimsoll_memory::machine::{Guarantee, Identity, Machine, Member, StateDir, Wait};
 use serde_json::{Value, json};
 

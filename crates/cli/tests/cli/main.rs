@@ -12,6 +12,7 @@ mod machine;
 mod output;
 mod pages;
 mod share;
+mod stop;
 mod threads;
 mod transcript;
 mod users;

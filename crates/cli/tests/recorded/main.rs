@@ -100,7 +100,7 @@ impl Case {
         let (devices, session) = self.open(devices, 1, limits)?;
         let mut footprint = Footprint::new(devices.specs());
         self.each(|feeds, fetches, targets, _| {
-            footprint.add(&*session.plan(feeds, fetches, targets)?);
+            footprint.add(&session.plan(feeds, fetches, targets)?);
             Ok(())
         })?;
         Ok(footprint)

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::common::{Folder, command, devices, document, short, stopped, text, train};
+use crate::common::{Folder, command, devices, document, short, stopped, stopped_after, text, train};
 use serde_json::Value;
 
 #[test]
@@ -147,6 +147,17 @@ fn ctrl_c_ends_at_a_step_with_a_summary_and_a_checkpoint() {
         let steps = document["steps"].as_u64().unwrap();
         assert!(steps < 20_000_000, "{document}");
         assert!(Path::new(&saved).join(format!("model.ckpt-{steps}.index")).is_file());
+    }
+}
+
+/// Without a checkpoint to write, a step ends between two commands, and nothing is evaluated.
+#[test]
+fn ctrl_c_ends_a_training_that_saves_nothing_at_once() {
+    for form in [&["--batch-size", "1400", "--steps", "20000000"][..], &["--async", "--batch-size", "1400", "--steps", "20000000"]] {
+        let (output, took) = stopped_after("step ", &[form, &["--json"]].concat(), "INT");
+        assert_eq!(output.status.code(), Some(130), "{:?}", output.status);
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(document["steps"].as_u64().unwrap() > 0 && took.as_secs() < 5, "{document} {took:?}");
     }
 }
 

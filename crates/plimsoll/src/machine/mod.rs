@@ -13,9 +13,13 @@
 mod observe;
 
 use plimsoll_base::Bytes;
-use plimsoll_device::{Environment, LogicalDevice, PhysicalDevice};
+use plimsoll_device::Environment;
 
 pub use observe::Observer;
+pub use plimsoll_device::config as device_config;
+pub use plimsoll_device::{
+    Card, ComputeCapability, Division, GpuConfig, Link, LogicalDevice, PhysicalDevice, Reserve, VirtualDevices, resolve,
+};
 pub use plimsoll_device_cuda::{Driver, ProcessKind};
 pub use plimsoll_memory::machine::{Guarantee, History, LastUse};
 pub use plimsoll_memory::machine::{MACHINE_DIR, Priorities, Scope, SetUp, Setup, UserId, remove as remove_setup};

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use plimsoll::builder::{Initializer, VariableKind};
-use plimsoll::{AttrValue, Code, DataType, Devices, Error, HostTensor, Options, Output, PartialShape, Session, Shape};
+use plimsoll::graph::AttrValue;
+use plimsoll::{Code, DataType, Devices, Error, HostTensor, Options, Output, PartialShape, Session, Shape};
 
 /// The prefix of a checkpoint in a folder of its own, removed at the end.
 struct Checkpoint(PathBuf);
@@ -83,7 +84,7 @@ fn a_graph_saves_itself_and_another_restores_it() {
     assert_eq!(second.read_variable("h").unwrap().to_vec::<i64>().unwrap(), [42]);
     // Files are read through one buffer, a page for tensors as small as these, which the plan counts; so is the fed prefix.
     let plan = second.plan(&[("save/Const:0", prefix.clone())], &[], &["save/restore_all"]).unwrap();
-    assert_eq!((plan.devices[0].peak.workspace.0, plan.devices[0].peak.transfer.0), (4096, 4096), "{:?}", plan.devices[0].peak);
+    assert_eq!((plan.devices()[0].peak.workspace.0, plan.devices()[0].peak.transfer.0), (4096, 4096), "{:?}", plan.devices()[0].peak);
 }
 
 #[test]

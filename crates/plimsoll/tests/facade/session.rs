@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use plimsoll::builder::optimizer::{Adam, Optimizer};
 use plimsoll::builder::{Initializer, VariableKind};
-use plimsoll::{AttrValue, Bytes, Code, DataType, Devices, Footprint, Graph, HostTensor, Options, PartialShape, Result, Session, formats};
+use plimsoll::graph::AttrValue;
+use plimsoll::{Bytes, Code, DataType, Devices, Footprint, Graph, HostTensor, Options, PartialShape, Result, Session, formats};
 
 /// A folder of its own for each test, removed at the end.
 struct Folder(PathBuf);

@@ -3,9 +3,8 @@
 mod values;
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plimsoll_base::{Bytes, Error, Kind, Result};
 use plimsoll_graph::id::Id;
@@ -15,15 +14,14 @@ use plimsoll_plan::{
     Calls, FitRequest, Fitted, Footprint, Inlined, OpenRequest, PlaceOptions, Placement, Plan, PlanFile, PlanVariable, Request, Signature,
 };
 
-use crate::access::{AccessRequest, Accesses};
+use crate::cancellation;
 use crate::checkpoints::{self, Checkpoints};
-use crate::kept::Kept;
-use crate::lane::WeakLane;
-use crate::loaded::{Ends, Loaded, Room};
+use crate::grants::Grants;
+use crate::loaded::Loaded;
+use crate::plans::Plans;
 use crate::signatures::{key, signature, with_values};
 use crate::stats::RunMetadata;
 use crate::stored::{self, Stored};
-use crate::turns::Attempt;
 use crate::variables::Variables;
 use crate::{Callable, Cancellation, Devices, Lane};
 
@@ -32,9 +30,15 @@ pub use values::{Fill, VariableInfo};
 /// A graph on devices. Cloning shares it; any number of threads may use it. A run that writes a variable has that variable
 /// alone; runs that do not meet go side by side. Each gets all of its variables at once, first come, first served.
 #[derive(Clone)]
-pub struct Session(Arc<Inner>);
+pub struct Session {
+    inner: Arc<Inner>,
+    /// What ends the runs that are asked for here.
+    cancellation: Option<Cancellation>,
+}
 
 pub(crate) struct Inner {
+    /// First: plans and idle arenas go before the variables.
+    grants: Grants,
     devices: Devices,
     registry: Arc<Registry>,
     checkpoints: Arc<dyn Checkpoints>,
@@ -47,14 +51,8 @@ pub(crate) struct Inner {
     placed_before: Option<Mutex<BTreeMap<NodeId, String>>>,
     holder: String,
     variables: Mutex<Variables>,
-    /// Held while a plan is made and loaded: another thread finds it then instead of making its own.
+    /// Held while a plan is made and loaded, so that other threads find it instead of making another.
     loading: Mutex<()>,
-    /// Plans and idle arenas.
-    kept: Arc<Kept>,
-    /// Which variables runs have at the moment.
-    accesses: Accesses,
-    lanes: Mutex<Vec<WeakLane>>,
-    closed: AtomicBool,
     /// The last to go.
     _heap: Heap,
 }
@@ -70,9 +68,6 @@ impl Drop for Heap {
 
 /// Finds files with values of a graph's variables, if there are any.
 pub type FindStored<'a> = dyn FnMut(&Graph) -> Result<Option<Arc<dyn Stored>>> + 'a;
-
-/// More plans than this are not kept.
-const MAX_PLANS: usize = 256;
 
 /// # Errors
 /// NOT_FOUND at the first node whose operation is neither registered nor a function of the graph, naming all such operations:
@@ -146,11 +141,9 @@ impl Session {
         checkpoints: Arc<dyn Checkpoints>,
         stored: Option<Arc<dyn Stored>>,
     ) -> Result<Session> {
-        let kept = Arc::new(Kept::new(devices.all().len()));
-        devices.idle().register(&kept);
-        let session = Session(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             holder: format!("session {}", devices.next_session()),
-            kept,
+            grants: Grants::new(devices),
             devices: devices.clone(),
             registry,
             checkpoints,
@@ -161,31 +154,36 @@ impl Session {
             placed_before,
             variables: Mutex::default(),
             loading: Mutex::new(()),
-            accesses: Accesses::default(),
-            lanes: Mutex::default(),
-            closed: AtomicBool::new(false),
             _heap: Heap,
-        }));
+        });
+        let session = Session { inner, cancellation: None };
         if let Some(after) = devices.options().idle_release {
             session.idle_release(after)?;
         }
         Ok(session)
     }
 
+    /// The same session, where `cancellation` ends runs: those that compute, those that wait for variables or room, and loading a
+    /// plan that waits for room. Planning is not ended, nor is reading or writing of variables.
+    #[must_use]
+    pub fn until(&self, cancellation: &Cancellation) -> Session {
+        Session { inner: self.inner.clone(), cancellation: Some(cancellation.clone()) }
+    }
+
     /// The graph that runs.
     pub fn graph(&self) -> &Graph {
-        &self.0.graph
+        &self.inner.graph
     }
 
     /// Where its nodes are; of none, where every run is placed by itself
     /// ([`place_pruned_graph`](plimsoll_device::Options::place_pruned_graph)).
     pub fn placement(&self) -> &Placement {
-        &self.0.placement
+        &self.inner.placement
     }
 
     /// The devices.
     pub fn devices(&self) -> &Devices {
-        &self.0.devices
+        &self.inner.devices
     }
 
     /// Runs the graph once: feeds by tensor name, fetches by tensor name, targets by node name.
@@ -198,7 +196,7 @@ impl Session {
         self.callable_for(feeds, fetches, targets)?.run(&tensors)
     }
 
-    /// As [`Session::run`], until `cancellation` ends it. Planning and loading are not ended.
+    /// As [`Session::run`], until `cancellation` ends it: see [`Session::until`].
     ///
     /// # Errors
     /// As [`Session::run`]; CANCELLED or DEADLINE_EXCEEDED where it was ended.
@@ -209,11 +207,7 @@ impl Session {
         targets: &[&str],
         cancellation: &Cancellation,
     ) -> Result<Vec<HostTensor>> {
-        let tensors: Vec<&HostTensor> = feeds.iter().map(|(_, tensor)| *tensor).collect();
-        let callable = self.callable_for(feeds, fetches, targets)?;
-        let mut outputs = callable.outputs()?;
-        callable.run_until(&tensors, &mut outputs.iter_mut().collect::<Vec<_>>(), cancellation)?;
-        Ok(outputs)
+        self.until(cancellation).run(feeds, fetches, targets)
     }
 
     /// As [`Session::run`], and says what ran when on which device.
@@ -238,7 +232,7 @@ impl Session {
     /// # Errors
     /// As [`plimsoll_plan::plan()`].
     pub fn plan(&self, feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Result<Plan> {
-        self.0.plan_with_values(&signature(feeds, fetches, targets), feeds).map(|(_, plan)| plan)
+        self.inner.planned_for(&signature(feeds, fetches, targets), feeds).map(|(_, plan)| Plan::clone(&plan))
     }
 
     /// The signature of such a run: with the elements of feeds where its plan depends on them.
@@ -246,7 +240,7 @@ impl Session {
     /// # Errors
     /// As [`plimsoll_plan::plan()`].
     pub fn signature(&self, feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Result<Signature> {
-        self.0.plan_with_values(&signature(feeds, fetches, targets), feeds).map(|(signature, _)| signature)
+        self.inner.planned_for(&signature(feeds, fetches, targets), feeds).map(|(signature, _)| signature)
     }
 
     /// The places of the nodes if these runs, one after the other, are to fit beside the bytes that others take of each device (see
@@ -255,16 +249,20 @@ impl Session {
     /// # Errors
     /// As [`plimsoll_plan::first_fit`].
     pub fn first_fit(&self, runs: &[Signature], taken: &[Bytes]) -> Result<Fitted> {
-        let (devices, options) = (&self.0.devices, self.0.devices.options());
+        let (devices, options) = (&self.inner.devices, self.inner.devices.options());
         plimsoll_plan::first_fit(&FitRequest {
-            graph: &self.0.graph,
-            registry: &self.0.registry,
+            graph: &self.inner.graph,
+            registry: &self.inner.registry,
             devices: devices.specs(),
             libraries: &devices.libraries(),
-            options: PlaceOptions { log: options.log_placement, calls: self.0.calls.clone(), ..PlaceOptions::new(options.soft_placement) },
+            options: PlaceOptions {
+                log: options.log_placement,
+                calls: self.inner.calls.clone(),
+                ..PlaceOptions::new(options.soft_placement)
+            },
             runs,
             taken,
-            mark: &|variables| self.0.mark(variables),
+            mark: &|variables| self.inner.mark(variables),
         })
     }
 
@@ -273,12 +271,12 @@ impl Session {
     /// # Errors
     /// INVALID_ARGUMENT for the placement of another graph or for other devices; otherwise as [`Session::new`].
     pub fn with_placement(&self, placement: Placement) -> Result<Session> {
-        let is_ours = placement.devices.len() == self.0.graph.nodes().len()
-            && placement.devices.values().chain([&placement.host]).all(|device| device.index() < self.0.devices.all().len());
+        let is_ours = placement.devices.len() == self.inner.graph.nodes().len()
+            && placement.devices.values().chain([&placement.host]).all(|device| device.index() < self.inner.devices.all().len());
         if !is_ours {
             return Err(Error::invalid_argument("the placement is of another graph, or for other devices"));
         }
-        let Inner { devices, registry, checkpoints, stored, graph, calls, .. } = &*self.0;
+        let Inner { devices, registry, checkpoints, stored, graph, calls, .. } = &*self.inner;
         let graph = (graph.clone(), calls.clone());
         Session::placed(devices, graph, (placement, None), registry.clone(), checkpoints.clone(), stored.clone())
     }
@@ -288,7 +286,7 @@ impl Session {
     /// # Errors
     /// As [`plimsoll_plan::plan()`].
     pub fn plan_signature(&self, signature: &Signature) -> Result<Plan> {
-        self.0.plan(signature)
+        self.inner.planned(signature).map(|plan| Plan::clone(&plan))
     }
 
     /// A signature, prepared.
@@ -296,16 +294,8 @@ impl Session {
     /// # Errors
     /// As [`Session::run`], but for errors of the run itself.
     pub fn callable(&self, signature: &Signature) -> Result<Callable> {
-        let key = key(signature);
-        if let Some(loaded) = self.0.find(&key, signature) {
-            return Ok(Callable::new(self.0.clone(), loaded));
-        }
-        let _one = self.0.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(loaded) = self.0.find(&key, signature) {
-            return Ok(Callable::new(self.0.clone(), loaded));
-        }
-        let plan = self.0.plan(signature)?;
-        Ok(Callable::new(self.0.clone(), self.0.load(key, signature.clone(), plan)?))
+        let plan = || Ok((signature.clone(), self.inner.planned(signature)?));
+        self.prepared(&key(signature), &[signature], plan)
     }
 
     /// The callable of a run with such feeds.
@@ -314,23 +304,29 @@ impl Session {
     /// As [`Session::callable`].
     pub fn callable_for(&self, feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Result<Callable> {
         let signature = signature(feeds, fetches, targets);
-        let key = key(&signature);
-        let with_values = Signature { feeds: with_values(&signature, feeds), ..signature.clone() };
-        let find = || [&signature, &with_values].into_iter().find_map(|candidate| self.0.find(&key, candidate));
+        let valued = Signature { feeds: with_values(&signature, feeds), ..signature.clone() };
+        self.prepared(&key(&signature), &[&signature, &valued], || self.inner.planned_for(&signature, feeds))
+    }
+
+    /// The callable of the first of these signatures that is loaded. If none is, that of the signature and plan that `plan` gives.
+    fn prepared(&self, key: &str, known: &[&Signature], plan: impl FnOnce() -> Result<(Signature, Arc<Plan>)>) -> Result<Callable> {
+        let cancellation = self.cancellation.as_ref();
+        let find = || self.inner.plans().loaded(key, known);
+        let callable = |loaded| Callable::new(self.inner.clone(), loaded, self.cancellation.clone());
         if let Some(loaded) = find() {
-            return Ok(Callable::new(self.0.clone(), loaded));
+            return Ok(callable(loaded));
         }
-        let _one = self.0.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = cancellation::lock(&self.inner.loading, cancellation)?;
         if let Some(loaded) = find() {
-            return Ok(Callable::new(self.0.clone(), loaded));
+            return Ok(callable(loaded));
         }
-        let (signature, plan) = self.0.plan_with_values(&signature, feeds)?;
-        Ok(Callable::new(self.0.clone(), self.0.load(key, signature, plan)?))
+        let (signature, plan) = plan()?;
+        self.inner.load(key, &signature, plan, cancellation).map(callable)
     }
 
     /// A plan of this session's graph as a file: [`Session::callable_of_file`] takes it.
     pub fn plan_file(&self, signature: &Signature, plan: &Plan) -> PlanFile {
-        PlanFile::new(&self.0.graph, self.0.devices.specs(), signature, plan)
+        PlanFile::new(&self.inner.graph, self.inner.devices.specs(), signature, plan)
     }
 
     /// A plan from a file, ready to run; it is checked before a device gets it. Later runs of its signature take it, too.
@@ -338,13 +334,15 @@ impl Session {
     /// # Errors
     /// As [`PlanFile::open`] and [`Session::callable`]; INVALID_ARGUMENT where it has a variable on another device than the session.
     pub fn callable_of_file(&self, file: PlanFile) -> Result<Callable> {
-        let devices = &self.0.devices;
-        let (graph, registry) = (&self.0.graph, &*self.0.registry);
+        let devices = &self.inner.devices;
+        let (graph, registry) = (&self.inner.graph, &*self.inner.registry);
         let open = OpenRequest { graph, registry, devices: devices.specs(), libraries: &devices.libraries() };
         let (signature, mut plan) = file.open(&open)?;
-        self.0.mark(&mut plan.variables);
-        let _one = self.0.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Callable::new(self.0.clone(), self.0.load(key(&signature), signature, plan)?))
+        self.inner.mark(&mut plan.variables);
+        let cancellation = self.cancellation.as_ref();
+        let _one = cancellation::lock(&self.inner.loading, cancellation)?;
+        let loaded = self.inner.load(&key(&signature), &signature, Arc::new(plan), cancellation)?;
+        Ok(Callable::new(self.inner.clone(), loaded, self.cancellation.clone()))
     }
 
     /// Keeps memory for the runs of these callables, one run at a time: as much as the greatest of them takes of each device.
@@ -355,21 +353,17 @@ impl Session {
     /// RESOURCE_EXHAUSTED where a line has no room; CANCELLED after the session was closed; INVALID_ARGUMENT for a callable of
     /// another session.
     pub fn lane(&self, callables: &[&Callable]) -> Result<Lane> {
-        self.0.check_open()?;
-        if callables.iter().any(|callable| !std::ptr::eq(callable.session(), &*self.0)) {
+        self.inner.grants.check_open()?;
+        if callables.iter().any(|callable| !std::ptr::eq(callable.session(), &*self.inner)) {
             return Err(Error::invalid_argument("a lane is for callables of its session"));
         }
         let plans: Vec<&Loaded> = callables.iter().map(|callable| callable.loaded()).collect();
-        let lane = self.0.make_room(|| Lane::new(&plans, self.0.devices.all(), &self.0.holder))?;
-        let mut lanes = self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.retain(|lane| lane.upgrade().is_some());
-        lanes.push(lane.downgrade());
-        Ok(lane)
+        self.inner.grants.lane(&plans, &self.inner.holder, self.cancellation.as_ref())
     }
 
-    /// Gives back memory that no run needs now: idle arenas, and plans without a holder.
+    /// Gives memory back that no run needs now: idle arenas, and what plans have of devices if no callable has them.
     pub fn release_unused(&self) {
-        self.0.release_unused();
+        self.inner.release_unused();
         plimsoll_memory::trim_heap();
     }
 
@@ -380,26 +374,14 @@ impl Session {
     /// # Errors
     /// RESOURCE_EXHAUSTED where the system has no thread to look after it; there is one for all sessions of the devices.
     pub fn idle_release(&self, after: Duration) -> Result<()> {
-        self.0.kept.set_limit((after < Duration::MAX).then_some(after));
-        if after < Duration::MAX { self.0.devices.idle().watch() } else { Ok(()) }
+        self.inner.grants.kept().set_limit((after < Duration::MAX).then_some(after));
+        if after < Duration::MAX { self.inner.devices.idle().watch() } else { Ok(()) }
     }
 
     /// Ends the session: later runs fail with CANCELLED; runs that are under way come to their end first. All its memory goes
     /// back to the devices.
     pub fn close(&self) {
-        self.0.closed.store(true, Ordering::Release);
-        let _alone = self.0.accesses.take(&AccessRequest::All);
-        let mut plans = self.0.kept.plans();
-        // Callables may hold plans, but they run no more.
-        plans.values().flatten().for_each(|(_, loaded)| loaded.give_back());
-        plans.clear();
-        drop(plans);
-        *self.0.variables() = Variables::default();
-        self.0.kept.arenas.clear();
-        self.0.kept.set_limit(None);
-        for lane in self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            lane.upgrade().into_iter().for_each(|lane| *lane.memory() = None);
-        }
+        self.inner.grants.close(|| *self.inner.variables() = Variables::default());
         plimsoll_memory::trim_heap();
     }
 }
@@ -413,62 +395,37 @@ impl Inner {
         &self.devices
     }
 
-    pub fn run_loaded(&self, loaded: &Loaded, lane: Option<&Lane>, ends: &mut Ends<'_, '_, '_>) -> Result<()> {
-        let result = self.run_in_turn(loaded, lane, ends);
-        self.kept.ran();
-        result
+    pub fn grants(&self) -> &Grants {
+        &self.grants
     }
 
-    fn run_in_turn(&self, loaded: &Loaded, lane: Option<&Lane>, ends: &mut Ends<'_, '_, '_>) -> Result<()> {
-        let turns = self.devices.turns();
-        if lane.is_some() || turns.is_free() {
-            let attempt = self.attempt(loaded, lane, ends, &mut || ());
-            turns.ended();
-            if let Attempt::Over(result) = attempt {
-                return result;
+    fn plans(&self) -> &Plans {
+        &self.grants.kept().plans
+    }
+
+    /// The plan of a signature, which is planned once.
+    fn planned(&self, signature: &Signature) -> Result<Arc<Plan>> {
+        let key = key(signature);
+        if let Some(found) = self.plans().find(&key, &[signature]) {
+            return Ok(found.plan);
+        }
+        let plan = Arc::new(self.plan(signature)?);
+        self.plans().keep(&key, signature, &plan, None);
+        Ok(plan)
+    }
+
+    /// The plan of a run with such feeds, made with the elements of small integer feeds if it cannot be made without them.
+    fn planned_for(&self, signature: &Signature, feeds: &[(&str, &HostTensor)]) -> Result<(Signature, Arc<Plan>)> {
+        let valued = Signature { feeds: with_values(signature, feeds), ..signature.clone() };
+        if let Some(found) = self.plans().find(&key(signature), &[signature, &valued]) {
+            return Ok((found.signature, found.plan));
+        }
+        match self.planned(signature) {
+            Err(error) if error.kind() == Kind::NeedsValues && valued.feeds.iter().any(|feed| feed.value.is_some()) => {
+                self.planned(&valued).map(|plan| (valued, plan))
             }
+            plan => plan.map(|plan| (signature.clone(), plan)),
         }
-        // A run that found no room beside others waits for them before it starts.
-        turns.wait(self.devices.idle(), ends.cancellation, |has_room| self.attempt(loaded, lane, ends, has_room))
-    }
-
-    /// One attempt to run, once the variables are granted; `has_room` is called when its memory is there, before it starts.
-    fn attempt(&self, loaded: &Loaded, lane: Option<&Lane>, ends: &mut Ends<'_, '_, '_>, has_room: &mut dyn FnMut()) -> Attempt<()> {
-        let asked = ends.times.is_some().then(Instant::now);
-        let mut attempt = || {
-            self.check_open()?;
-            let _granted = self.accesses.take_until(&loaded.request, ends.cancellation)?;
-            self.check_open()?;
-            Ok(match lane {
-                Some(lane) => {
-                    let memory = lane.memory();
-                    let memory = memory.as_ref().ok_or_else(closed)?;
-                    note_wait(ends, asked);
-                    loaded.run(Room::Lane(memory), ends, &self.graph, has_room)
-                }
-                None => {
-                    note_wait(ends, asked);
-                    let _under_way = self.kept.under_way();
-                    loaded.run(Room::Shared(&self.kept.arenas), ends, &self.graph, has_room)
-                }
-            })
-        };
-        attempt().unwrap_or_else(|error| Attempt::Over(Err(error)))
-    }
-
-    /// Takes memory that stays. Where there is no room, waits for runs that are under way, and has given back kept memory.
-    fn make_room<R>(&self, mut take: impl FnMut() -> Result<R>) -> Result<R> {
-        let turns = self.devices.turns();
-        if turns.is_free()
-            && let Attempt::Over(result) = Attempt::of(take())
-        {
-            return result;
-        }
-        turns.wait(self.devices.idle(), None, |_| Attempt::of(take()))
-    }
-
-    fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(closed()) } else { Ok(()) }
     }
 
     fn plan(&self, signature: &Signature) -> Result<Plan> {
@@ -500,76 +457,76 @@ impl Inner {
         plimsoll_plan::plan(&Request { placement: &placement, ..request })
     }
 
-    /// The plan, made with the elements of small integer feeds where it cannot be made without them.
-    fn plan_with_values(&self, signature: &Signature, feeds: &[(&str, &HostTensor)]) -> Result<(Signature, Plan)> {
-        match self.plan(signature) {
-            Ok(plan) => Ok((signature.clone(), plan)),
-            Err(error) if error.kind() == Kind::NeedsValues => {
-                let signature = Signature { feeds: with_values(signature, feeds), ..signature.clone() };
-                if signature.feeds.iter().all(|feed| feed.value.is_none()) {
-                    return Err(error);
-                }
-                self.plan(&signature).map(|plan| (signature, plan))
-            }
-            Err(error) => Err(error),
+    fn load(&self, key: &str, signature: &Signature, plan: Arc<Plan>, cancellation: Option<&Cancellation>) -> Result<Arc<Loaded>> {
+        self.grants.check_open()?;
+        let mut ready = plan.clone();
+        if self.stored.is_some() {
+            self.forget_loaded(&mut Arc::make_mut(&mut ready).variables);
         }
-    }
-
-    fn find(&self, key: &str, signature: &Signature) -> Option<Arc<Loaded>> {
-        let plans = self.kept.plans();
-        plans.get(key)?.iter().find(|(known, _)| known == signature).map(|(_, loaded)| loaded.clone())
-    }
-
-    fn load(&self, key: String, signature: Signature, plan: Plan) -> Result<Arc<Loaded>> {
-        self.check_open()?;
-        let mut plan = plan;
-        self.forget_loaded(&mut plan.variables);
         let mut footprint = Footprint::new(self.devices.specs());
-        footprint.add(&plan);
+        footprint.add(&ready);
         footprint.check()?;
         // Reading, placing and planning leave free memory behind: the step should not come on top of it.
         plimsoll_memory::trim_heap();
-        let loaded = Arc::new(self.make_room(|| self.try_load(plan.clone()))?);
-        let mut plans = self.kept.plans();
-        if plans.len() >= MAX_PLANS {
-            plans.retain(|_, plans| plans.iter().any(|(_, loaded)| Arc::strong_count(loaded) > 1));
-        }
-        plans.entry(key).or_default().push((signature, loaded.clone()));
+        let loaded = Arc::new(self.grants.make_room(|| self.try_load(ready.clone()), cancellation)?);
+        self.plans().keep(key, signature, &plan, Some(&loaded));
         Ok(loaded)
     }
 
-    fn try_load(&self, plan: Plan) -> Result<Loaded> {
+    fn try_load(&self, plan: Arc<Plan>) -> Result<Loaded> {
         self.variables().ensure(&plan.variables, self.devices.all(), &format!("{}: variables", self.holder))?;
         let host = self.placement.host.index();
         if let Some(stored) = &self.stored {
             self.load_stored(&plan.variables, &**stored, &self.devices.all()[host])?;
         }
         let variables = self.variables();
-        self.check_open()?;
+        self.grants.check_open()?;
         Loaded::new(plan, host, self.devices.all(), &variables, &self.holder, &self.checkpoints)
     }
 
     fn release_unused(&self) {
-        self.kept.release();
+        self.grants.kept().release();
         self.devices.all().iter().for_each(|device| device.release_unused());
     }
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // Now, and not when a thread that happens to look at it lets go.
-        self.kept.arenas.clear();
-        self.kept.plans().clear();
-    }
-}
+#[cfg(test)]
+mod tests {
+    use plimsoll_base::DataType;
+    use plimsoll_device::Options;
+    use plimsoll_graph::PartialShape;
+    use plimsoll_ops::GraphBuilder;
 
-/// Adds the time that a run waited before it could begin.
-fn note_wait(ends: &mut Ends<'_, '_, '_>, since: Option<Instant>) {
-    if let (Some(times), Some(since)) = (&mut ends.times, since) {
-        times.waiting += since.elapsed();
-    }
-}
+    use super::*;
 
-fn closed() -> Error {
-    Error::cancelled("Session has been closed.")
+    #[test]
+    fn a_signature_is_planned_once() {
+        let devices = Devices::open(&Options::new()).unwrap();
+        let mut b = GraphBuilder::new(Arc::new(crate::standard_registry()));
+        let vector = |dim| PartialShape(Some(vec![Some(dim)]));
+        let x = b.placeholder("x", DataType::Float, vector(4)).build().unwrap();
+        let shape = b.placeholder("shape", DataType::Int32, vector(2)).build().unwrap();
+        let square = b.mul(x, x).name("y").build().unwrap();
+        b.op("Reshape").input(square).input(shape).name("z").build().unwrap();
+        let registry = b.registry().clone();
+        let session = Session::new(&devices, &b.finish(), registry).unwrap();
+        let x = HostTensor::from_slice([4], &[1f32, 2.0, 3.0, 4.0]).unwrap();
+        let shapes = [[2i32, 2], [1, 4]].map(|shape| HostTensor::from_slice([2], &shape).unwrap());
+        let mut plans = Vec::new();
+        for (feeds, fetch) in
+            [(vec![("x", &x)], "y"), (vec![("x", &x), ("shape", &shapes[0])], "z"), (vec![("x", &x), ("shape", &shapes[1])], "z")]
+        {
+            let planned = || session.inner.planned_for(&signature(&feeds, &[fetch], &[]), &feeds).unwrap();
+            let (_, first) = planned();
+            let callable = session.callable_for(&feeds, &[fetch], &[]).unwrap();
+            assert!(Arc::ptr_eq(&first, &callable.loaded().plan), "{fetch}");
+            drop(callable);
+            session.release_unused();
+            let (asked, again) = planned();
+            assert!(Arc::ptr_eq(&first, &again), "{fetch}: what it has of devices goes, the plan stays");
+            assert!(Arc::ptr_eq(&first, &session.callable(&asked).unwrap().loaded().plan), "{fetch}");
+            plans.push(first);
+        }
+        assert!(!Arc::ptr_eq(&plans[1], &plans[2]), "other elements of feeds, another plan");
+    }
 }

@@ -9,7 +9,7 @@ use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_plan::{PlanVariable, Signature, VariableKind};
 
 use super::{Inner, Session};
-use crate::access::{Access, AccessRequest};
+use crate::grants::{Access, AccessRequest};
 use crate::stored::{self, Stored, StoredVariable};
 use crate::variables::{Storage, Variables};
 
@@ -34,7 +34,7 @@ pub type Fill<'a> = dyn FnMut(&mut [u8], &mut dyn FnMut(u64, &[u8]) -> Result<()
 impl Session {
     /// The variables that have storage, by name.
     pub fn variables(&self) -> Vec<VariableInfo> {
-        let variables = self.0.variables();
+        let variables = self.inner.variables();
         let info = |storage: &Storage| VariableInfo {
             name: storage.name.clone(),
             data_type: storage.data_type,
@@ -53,12 +53,12 @@ impl Session {
     /// NOT_FOUND where none of that name has storage or a value in files. FAILED_PRECONDITION where nothing was assigned to it.
     /// RESOURCE_EXHAUSTED where the line has no room for one in files.
     pub fn read_variable(&self, name: &str) -> Result<HostTensor> {
-        if self.0.stored.is_some() {
-            self.0.check_open()?;
-            self.0.ensure_named(name)?;
+        if self.inner.stored.is_some() {
+            self.inner.grants.check_open()?;
+            self.inner.ensure_named(name)?;
         }
         let missing = || Error::not_found(format!("no variable '{name}' has storage"));
-        self.0.with_variable(name, false, missing, |storage| match storage.is_initialized() {
+        self.inner.with_variable(name, false, missing, |storage| match storage.is_initialized() {
             true => storage.read(),
             false => Err(Error::failed_precondition(format!("Attempting to use uninitialized value {name}"))),
         })
@@ -70,10 +70,10 @@ impl Session {
     /// NOT_FOUND where the graph has no such variable; INVALID_ARGUMENT for another type or shape; RESOURCE_EXHAUSTED where
     /// the line has no room.
     pub fn write_variable(&self, name: &str, value: &HostTensor) -> Result<()> {
-        self.0.check_open()?;
-        self.0.ensure_named(name)?;
+        self.inner.grants.check_open()?;
+        self.inner.ensure_named(name)?;
         let missing = || Error::not_found(format!("the graph has no variable '{name}'"));
-        self.0.with_variable(name, true, missing, |storage| storage.write(value))
+        self.inner.with_variable(name, true, missing, |storage| storage.write(value))
     }
 
     /// Gives a variable that has storage a value piece by piece. `fill` gets a buffer of `most` bytes, or fewer where the line of
@@ -84,11 +84,11 @@ impl Session {
     /// NOT_FOUND where none of that name has storage; RESOURCE_EXHAUSTED where there is no room for a buffer at all; the error of
     /// `fill`.
     pub fn fill_variable(&self, name: &str, most: Bytes, fill: &mut Fill<'_>) -> Result<()> {
-        self.0.check_open()?;
+        self.inner.grants.check_open()?;
         let missing = || Error::not_found(format!("no variable '{name}' has storage"));
-        let host = &self.0.devices.all()[self.0.placement.host.index()];
-        self.0.with_variable(name, true, missing, |storage| {
-            stored::with_buffer(host, most, &self.0.holder, |buffer| {
+        let host = &self.inner.devices.all()[self.inner.placement.host.index()];
+        self.inner.with_variable(name, true, missing, |storage| {
+            stored::with_buffer(host, most, &self.inner.holder, |buffer| {
                 fill(buffer, &mut |offset, piece| storage.write_piece(offset, piece))
             })?;
             storage.set_initialized();
@@ -101,8 +101,8 @@ impl Session {
     /// # Errors
     /// The flaw of the files.
     pub fn unloaded(&self) -> Result<Vec<StoredVariable>> {
-        let Some(stored) = &self.0.stored else { return Ok(Vec::new()) };
-        let variables = self.0.variables();
+        let Some(stored) = &self.inner.stored else { return Ok(Vec::new()) };
+        let variables = self.inner.variables();
         let mut unloaded = stored.variables()?;
         unloaded.retain(|variable| variables.get(&variable.key).is_none());
         Ok(unloaded)
@@ -113,7 +113,7 @@ impl Session {
     /// # Errors
     /// NOT_FOUND where it has none; the flaw of the file.
     pub fn read_stored(&self, key: &str, give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
-        let stored = self.0.stored.as_ref().ok_or_else(|| Error::not_found(format!("no files hold a value for '{key}'")))?;
+        let stored = self.inner.stored.as_ref().ok_or_else(|| Error::not_found(format!("no files hold a value for '{key}'")))?;
         stored.read_key(key, &mut [0; 64 << 10], give)
     }
 }
@@ -130,7 +130,7 @@ impl Inner {
         let find = |variables: &Variables| variables.all().find(|(_, storage)| storage.name == name).map(|(_, storage)| storage.clone());
         let number = find(&self.variables()).ok_or_else(&missing)?.number;
         let request = AccessRequest::one(number, writes);
-        let _granted = self.accesses.take(&request);
+        let _granted = self.grants.variables(&request);
         // The session may have been closed meanwhile.
         let storage = find(&self.variables()).ok_or_else(&missing)?;
         action(&storage)
@@ -167,8 +167,8 @@ impl Inner {
         let mut accesses: Vec<Access> = missing.iter().map(|(_, storage)| Access { variable: storage.number, writes: true }).collect();
         accesses.sort_unstable_by_key(|access| access.variable);
         let request = AccessRequest::Some(accesses.into());
-        let _granted = self.accesses.take(&request);
-        self.check_open()?;
+        let _granted = self.grants.variables(&request);
+        self.grants.check_open()?;
         stored::load(&missing, stored, host, &self.holder)
     }
 
@@ -183,7 +183,7 @@ impl Inner {
         }
         // A plan that does nothing but have the variable.
         let signature = Signature { targets: vec![name.to_string()], ..Signature::default() };
-        let plan = self.plan(&signature)?;
-        self.make_room(|| self.try_load(plan.clone())).map(drop)
+        let plan = self.planned(&signature)?;
+        self.grants.make_room(|| self.try_load(plan.clone()), None).map(drop)
     }
 }

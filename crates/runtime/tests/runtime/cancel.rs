@@ -1,10 +1,10 @@
 //! Runs that end early, while they compute and while they wait.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Code, DataType, Kind};
-use plimsoll_device::Options;
+use plimsoll_device::{DeviceKind, Options};
 use plimsoll_graph::HostTensor;
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
@@ -40,6 +40,15 @@ fn x() -> HostTensor {
 
 fn value(session: &Session, name: &str) -> f32 {
     session.read_variable(name).unwrap().to_vec::<f32>().unwrap()[0]
+}
+
+/// Waits until a run has its memory: it is under way then.
+fn begins(devices: &Devices) {
+    let begin = Instant::now();
+    while devices.report()[0].reserved < Bytes(512 << 10) {
+        assert!(begin.elapsed() < Duration::from_secs(60), "no run begins");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn open(threads: i32) -> Devices {
@@ -106,9 +115,7 @@ fn runs_that_wait_for_room_end_too_in_any_order() {
     let first = session(&devices);
     first.run(&[], &[], &["init"]).unwrap();
     let x = x();
-    let short = Cancellation::after(Duration::from_millis(20)).unwrap();
-    first.run_until(&[("x", &x)], &[], &["long"], &short).unwrap_err();
-    let peak = devices.report()[0].peak;
+    let peak = first.plan(&[("x", &x)], &[], &["long"]).unwrap().devices[0].peak.total();
     first.release_unused();
     let stays = devices.report()[0].reserved;
     drop(first);
@@ -136,8 +143,95 @@ fn runs_that_wait_for_room_end_too_in_any_order() {
             std::thread::sleep(Duration::from_millis(20));
         }
         for run in runs {
-            assert_eq!(run.join().unwrap().unwrap_err().code(), Code::Cancelled);
+            let error = run.join().unwrap().unwrap_err();
+            assert_eq!(error.code(), Code::Cancelled, "{error}");
         }
     });
     sessions.iter().for_each(|session| drop(session.run(&[], &[], &["short"]).unwrap()));
+}
+
+/// A run whose second device waits for the first.
+#[test]
+fn a_queue_that_waits_for_another_queue_ends_at_once() {
+    let options = Options::new().intra_op(2).device_count(DeviceKind::Cpu, 2).sim_gpus("1x64MiB").limit("GPU:0", "32MiB");
+    let devices = Devices::open(&options).unwrap();
+    for second in ["/cpu:1", "/gpu:0"] {
+        let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
+        let x = b.placeholder("x", DataType::Float, plimsoll_graph::PartialShape(Some(vec![Some(256), Some(256)]))).build().unwrap();
+        let product = b.device("/cpu:0", |b| (0..4000).try_fold(x, |product, _| b.matmul(product, x).build())).unwrap();
+        b.device(second, |b| b.mul(product, product).name("y").build()).unwrap();
+        let registry = b.registry().clone();
+        let session = Session::new(&devices, &b.finish(), registry).unwrap();
+        let (x, cancelled) = (self::x(), Cancellation::new());
+        let y = session.callable_for(&[("x", &x)], &["y"], &[]).unwrap().until(&cancelled);
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| y.run(&[&x]));
+            begins(&devices);
+            let asked = Instant::now();
+            cancelled.cancel();
+            assert_eq!(run.join().unwrap().unwrap_err().code(), Code::Cancelled, "{second}");
+            assert!(asked.elapsed() < Duration::from_secs(1), "{second}: {:?}", asked.elapsed());
+        });
+        assert!(cancelled.has_interrupted());
+    }
+}
+
+#[test]
+fn a_run_under_way_may_come_to_its_end_when_no_other_begins() {
+    let devices = open(1);
+    let session = session(&devices);
+    session.run(&[], &[], &["init"]).unwrap();
+    let (x, cancelled) = (x(), Cancellation::new());
+    let until = session.until(&cancelled);
+    let long = until.callable_for(&[("x", &x)], &[], &["long"]).unwrap();
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| long.run(&[&x]));
+        begins(&devices);
+        cancelled.finish();
+        run.join().unwrap().unwrap();
+    });
+    assert_eq!(until.run(&[], &[], &["short"]).unwrap_err().code(), Code::Cancelled);
+    assert!(!cancelled.has_interrupted());
+    assert_eq!(value(&session, "first"), 1.0);
+}
+
+/// A session that is prepared while another one's run has the room, and one whose card another program has.
+#[test]
+fn loading_that_waits_for_room_ends_too() {
+    let x = x();
+    let alone = open(1);
+    let first = session(&alone);
+    first.run(&[], &[], &["init"]).unwrap();
+    let limit = first.plan(&[("x", &x)], &[], &["long"]).unwrap().devices[0].peak.total();
+    let devices = Devices::open(&Options::new().intra_op(1).limit("CPU:0", &limit.0.to_string())).unwrap();
+    let (first, second, long) = (session(&devices), session(&devices), Cancellation::new());
+    first.run(&[], &[], &["init"]).unwrap();
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| first.run_until(&[("x", &x)], &[], &["long"], &long));
+        begins(&devices);
+        let short = Cancellation::after(Duration::from_millis(20)).unwrap();
+        let error = second.until(&short).run(&[], &[], &["init"]).unwrap_err();
+        assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
+        long.cancel();
+        run.join().unwrap().unwrap_err();
+    });
+
+    let cards = Options::new().intra_op(1).sim_gpus("1x48MiB").allow_growth(true).wait(Duration::from_secs(60));
+    let programs = [0; 2].map(|_| Devices::open(&cards).unwrap());
+    let filled = programs.each_ref().map(|devices| {
+        let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
+        b.device("/gpu:0", |b| b.get_variable("v", DataType::Float, [8 << 20], &Initializer::Zeros)).unwrap();
+        b.global_variables_initializer().unwrap();
+        let registry = b.registry().clone();
+        Session::new(devices, &b.finish(), registry).unwrap()
+    });
+    filled[0].run(&[], &[], &["init"]).unwrap();
+    let short = Cancellation::after(Duration::from_millis(100)).unwrap();
+    let asked = Instant::now();
+    let error = filled[1].until(&short).run(&[], &[], &["init"]).unwrap_err();
+    assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    filled[0].close();
+    programs[0].empty_cache();
+    filled[1].run(&[], &[], &["init"]).unwrap();
 }

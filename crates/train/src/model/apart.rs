@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use plimsoll::builder::GraphBuilder;
 use plimsoll::builder::optimizer::compute_gradients;
 use plimsoll::builder::{Initializer, Reuse, Variable};
-use plimsoll::{GraphBuilder, Output, Registry, Result};
+use plimsoll::{Output, Registry, Result};
 
 use super::{Network, Recipe, Steps, Towers, TrainingGraph, averaged, begin, finish, placeholders, scores};
 use crate::data::Component;

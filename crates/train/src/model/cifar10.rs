@@ -1,7 +1,9 @@
 //! The network of TensorFlow's CIFAR-10 tutorial (`tutorials/image/cifar10/cifar10.py`), with its names.
 
+use plimsoll::builder::GraphBuilder;
 use plimsoll::builder::{Initializer, Reuse};
-use plimsoll::{AttrValue, GraphBuilder, Output, Result};
+use plimsoll::graph::AttrValue;
+use plimsoll::{Output, Result};
 
 use super::{Decay, Losses, Model, OptimizerKind, layers};
 

@@ -1,7 +1,7 @@
 //! The network for the handwritten digits: 64-128-64-10.
 
-use plimsoll::GraphBuilder;
 use plimsoll::Output;
+use plimsoll::builder::GraphBuilder;
 use plimsoll::builder::{Initializer, Reuse};
 use plimsoll::{DataType, Result};
 

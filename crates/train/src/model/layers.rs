@@ -1,7 +1,9 @@
 //! The common parts of networks: inputs, layers with weight decay, scores.
 
+use plimsoll::builder::GraphBuilder;
 use plimsoll::builder::{Initializer, Reuse, Variable};
-use plimsoll::{AttrValue, DataType, Error, GraphBuilder, HostTensor, Output, Result, Shape};
+use plimsoll::graph::AttrValue;
+use plimsoll::{DataType, Error, HostTensor, Output, Result, Shape};
 
 use super::Losses;
 

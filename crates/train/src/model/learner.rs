@@ -1,8 +1,9 @@
 //! The learning part: an optimizer with a rate that may decay, the count of steps, moving averages.
 
+use plimsoll::builder::GraphBuilder;
 use plimsoll::builder::Variable;
 use plimsoll::builder::optimizer::{ExponentialMovingAverage, Hyper, Optimizer, exponential_decay};
-use plimsoll::{GraphBuilder, NodeId, Output, Result};
+use plimsoll::{NodeId, Output, Result};
 
 use super::Recipe;
 

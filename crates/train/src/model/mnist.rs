@@ -1,7 +1,8 @@
 //! The network of TensorFlow's MNIST tutorial (`tutorials/image/mnist/convolutional.py`), without its dropout.
 
+use plimsoll::builder::GraphBuilder;
 use plimsoll::builder::{Initializer, Reuse};
-use plimsoll::{GraphBuilder, Output, Result};
+use plimsoll::{Output, Result};
 
 use super::{Decay, Losses, Model, OptimizerKind, layers};
 

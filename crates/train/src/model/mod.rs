@@ -12,9 +12,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use plimsoll::builder::GraphBuilder;
 use plimsoll::builder::optimizer::{Adam, GradientDescent, Hyper, Momentum, Optimizer, compute_gradients};
 use plimsoll::builder::{Initializer, Reuse, Variable};
-use plimsoll::{DataType, Error, Graph, GraphBuilder, Output, PartialShape, Registry, Result, Values};
+use plimsoll::{DataType, Error, Graph, Output, PartialShape, Registry, Result, Values};
 
 use crate::data::Component;
 pub use apart::Apart;

@@ -53,7 +53,7 @@ fn slots_are_variables_too_and_seeds_do_not_depend_on_the_number_of_towers() {
     }
     assert!(names(&build(2, OptimizerKind::Momentum)).contains(&"hidden2/biases/Momentum"));
     let seeds = |graph: &TrainingGraph| -> Vec<(i64, i64)> {
-        use plimsoll::AttrsExt;
+        use plimsoll::graph::AttrsExt;
         let random = graph.graph.nodes().values().filter(|node| node.op == "TruncatedNormal");
         random.map(|node| (node.attrs.int("seed").unwrap(), node.attrs.int("seed2").unwrap())).collect()
     };

@@ -1,6 +1,6 @@
 //! Towers: a replica of the network on each device, variables shared.
 
-use plimsoll::GraphBuilder;
+use plimsoll::builder::GraphBuilder;
 use plimsoll::builder::optimizer::average_gradients;
 use plimsoll::builder::{Reuse, Variable};
 use plimsoll::{DeviceKind, Devices, HostTensor, Output};

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use plimsoll::builder::GraphBuilder;
 use plimsoll::builder::Initializer;
 use plimsoll::builder::optimizer::{GradientDescent, Optimizer, compute_gradients};
-use plimsoll::{Code, DataType, Devices, Graph, GraphBuilder, HostTensor, Options, PartialShape};
+use plimsoll::{Code, DataType, Devices, Graph, HostTensor, Options, PartialShape};
 use plimsoll_train::Trainer;
 use plimsoll_train::data::{BatchSource, DataSet, Examples, InOrder, arrays, cifar10};
 use plimsoll_train::model::{Parts, Together};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use plimsoll::{Bytes, Code, Devices, HostTensor, Options};
+use plimsoll::{Bytes, Cancellation, Code, Devices, HostTensor, Options};
 use plimsoll_train::data::{DataSet, Examples};
 use plimsoll_train::model::{CIFAR10, DIGITS, OptimizerKind, Towers};
 use plimsoll_train::{Config, Trainer};
@@ -70,6 +70,35 @@ fn towers_are_on_the_cards_where_there_are_cards() {
     let cpus = devices(&cpus(2));
     assert_eq!(Towers::on(&cpus), Towers::on_cpus(2));
     assert_eq!(Towers::many_on(&cpus, 3), Towers::on_cpus(3));
+}
+
+/// A training that may finish its step has taken whole steps; one that is cut short saves nothing.
+#[test]
+fn a_cancelled_training_knows_whether_its_variables_are_whole() {
+    let devices = Devices::open(&cpus(2)).unwrap();
+    let run = |end: fn(&Cancellation)| {
+        let cancellation = Cancellation::new();
+        let mut trainer = cifar10(&devices, &config(2)).unwrap().until(&cancellation);
+        trainer.start(None).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(40));
+                end(&cancellation);
+            });
+            trainer.run(u64::MAX, &|| false, &|_| {}).unwrap();
+        });
+        trainer
+    };
+    let folder = std::env::temp_dir().join(format!("plimsoll-train-cancelled-{}", std::process::id()));
+    let finished = run(Cancellation::finish);
+    assert!(!finished.is_torn());
+    finished.save(&folder).unwrap();
+    let mut whole = cifar10(&devices, &config(2)).unwrap();
+    losses(&mut whole, finished.steps() as usize);
+    assert_eq!(value(&finished, "conv1/weights"), value(&whole, "conv1/weights"));
+    let torn = (0..20).map(|_| run(Cancellation::cancel)).find(Trainer::is_torn).expect("a step that was under way");
+    assert_eq!(torn.save(&folder).unwrap_err().code(), Code::FailedPrecondition);
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plimsoll::Reserve;
+use plimsoll::machine::Reserve;
 use plimsoll::machine::{Guarantee, Process, Scope, SeenCard, UserId, View, Waiter};
 use serde::Serialize;
 
@@ -205,7 +205,7 @@ fn card(card: &SeenCard) -> CardEntry<'_> {
 
 fn device(part: &plimsoll::machine::Part) -> DeviceEntry<'_> {
     let device = &part.device;
-    let link = |link: &plimsoll::Link| LinkEntry { device: link.device, kind: link.kind(), strength: link.strength() };
+    let link = |link: &plimsoll::machine::Link| LinkEntry { device: link.device, kind: link.kind(), strength: link.strength() };
     DeviceEntry {
         name: device.name.to_string(),
         description: &part.description,

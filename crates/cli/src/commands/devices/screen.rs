@@ -171,7 +171,7 @@ fn cut(text: &str, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll::PhysicalDevice;
+    use plimsoll::machine::PhysicalDevice;
     use plimsoll::machine::ProcessKind;
 
     use super::*;

@@ -1,7 +1,8 @@
 //! The listing as a table, in the form that people know from nvidia-smi.
 
+use plimsoll::Bytes;
+use plimsoll::machine::Reserve;
 use plimsoll::machine::{Guarantee, LastUse, Part, Process, Scope, SeenCard, UserId, View, Waiter};
-use plimsoll::{Bytes, Reserve};
 
 use super::screen::ago;
 

@@ -28,7 +28,7 @@ pub fn watch(seconds: f64, on_screen: bool, look: impl Fn() -> View, text: impl 
     if !(0.05..=86400.0).contains(&seconds) {
         return wrong_use(format!("--watch {seconds}: write a number of seconds from 0.05 to 86400"));
     }
-    let (every, stop) = (Duration::from_secs_f64(seconds), stop::on_signals()?);
+    let (every, stop) = (Duration::from_secs_f64(seconds), stop::on_signals(|_| ())?);
     let size = || terminal::size().filter(|_| on_screen && std::io::stdout().is_terminal());
     let in_place = size().is_some();
     let resized = Arc::new(AtomicBool::new(false));

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::{
-    Code, Devices, Error, Footprint, HostTensor, Joint, Kind, Placed, RunMetadata, Session, Signature, Together, Unfed, checkpoint, npy,
+    Cancellation, Code, Devices, Error, Footprint, HostTensor, Joint, Kind, Placed, RunMetadata, Session, Signature, Together, Unfed,
+    checkpoint, npy,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, Result, wrong_use};
 use crate::models::{Fetch, Models, Opened, Wanted};
+use crate::stop::{AtOnce, TimeoutArgs};
 use crate::trace::{TraceArgs, TracedRun};
 use crate::{load, names, output, show};
 
@@ -43,6 +45,8 @@ pub struct EvalArgs {
     /// after the other
     #[arg(long)]
     parallel: bool,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
     #[command(flatten)]
     trace: TraceArgs,
 }
@@ -90,6 +94,11 @@ type Ran = (Vec<HostTensor>, Option<RunMetadata>);
 
 /// Runs.
 pub fn run(args: EvalArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
+    let at_once = AtOnce::new(&args.timeout)?;
+    at_once.end(evaluate(args, options, json, &at_once))
+}
+
+fn evaluate(args: EvalArgs, options: &DeviceOptions, json: bool, at_once: &AtOnce) -> Result<ExitCode> {
     let devices = load::devices(options)?;
     let works = works(&devices, &args)?;
     let joint = Joint::new(works.iter().map(|work| (work.label.clone(), work.footprint.clone())));
@@ -100,7 +109,9 @@ pub fn run(args: EvalArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     let mut results: Vec<Vec<HostTensor>> = vec![Vec::new(); works.len()];
     let mut traced = Vec::new();
     for round in &rounds {
-        for (&index, (values, metadata)) in round.iter().zip(run_together(round.iter().map(|&index| &works[index]).collect())?) {
+        for (&index, (values, metadata)) in
+            round.iter().zip(at_once.during(|| run_together(round.iter().map(|&index| &works[index]).collect(), at_once.cancellation()))?)
+        {
             results[index] = values;
             traced.extend(metadata.map(|metadata| TracedRun { label: works[index].label.clone(), metadata }));
         }
@@ -169,13 +180,13 @@ fn short_name(name: &str) -> &str {
 }
 
 /// Runs models side by side; each gives its memory back as it ends.
-fn run_together(works: Vec<&Work>) -> Result<Vec<Ran>> {
+fn run_together(works: Vec<&Work>, cancellation: &Cancellation) -> Result<Vec<Ran>> {
     if let [work] = works[..] {
-        return Ok(vec![work.run()?]);
+        return Ok(vec![work.run(cancellation)?]);
     }
     let ended = || Error::internal("a thread of ours ended early");
     let results: Vec<plimsoll::Result<Ran>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = works.iter().map(|work| scope.spawn(|| work.run())).collect();
+        let threads: Vec<_> = works.iter().map(|work| scope.spawn(|| work.run(cancellation))).collect();
         threads.into_iter().map(|thread| thread.join().map_err(|_| ended())?).collect()
     });
     Ok(results.into_iter().collect::<plimsoll::Result<Vec<_>>>()?)
@@ -244,20 +255,20 @@ impl Work {
     }
 
     /// Runs, and gives everything back to the devices.
-    fn run(&self) -> plimsoll::Result<Ran> {
-        let values = self.values();
+    fn run(&self, cancellation: &Cancellation) -> plimsoll::Result<Ran> {
+        let values = self.values(&self.session.until(cancellation));
         self.session.close();
         values
     }
 
-    fn values(&self) -> plimsoll::Result<Ran> {
+    fn values(&self, session: &Session) -> plimsoll::Result<Ran> {
         if !self.init.is_empty() {
-            self.session.run(&[], &[], &texts(&self.init))?;
-            self.session.release_unused();
+            session.run(&[], &[], &texts(&self.init))?;
+            session.release_unused();
         }
-        let callable = self.session.callable_for(&fed(&self.feeds), &self.wanted.tensors(), &self.wanted.targets())?;
+        let callable = session.callable_for(&fed(&self.feeds), &self.wanted.tensors(), &self.wanted.targets())?;
         if let Some(path) = &self.restore {
-            let missing = checkpoint::missing(&self.session, path)?;
+            let missing = checkpoint::missing(session, path)?;
             if !missing.is_empty() {
                 output::note(format_args!("note: the checkpoint does not have {}", missing.join(", ")));
             }

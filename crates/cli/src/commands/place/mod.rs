@@ -56,7 +56,7 @@ pub fn run(args: PlaceArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
     }
     let session = load::session(&devices, &args.model)?;
     let graph = session.graph();
-    let reasons = session.placement().why.values().map(|why| (why.describe(graph), table::kind(why, graph)));
+    let reasons = session.why().map(|why| (why.describe(graph), table::kind(why, graph)));
     let nodes = session.placements().zip(reasons).map(|((node, device), (why, kind))| {
         let (name, op) = (node.name.clone(), node.op.clone());
         Entry { name, op, device, why, kind }

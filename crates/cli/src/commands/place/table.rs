@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::{Graph, Why, column_width, pad_right};
+use plimsoll::text::{column_width, pad_right};
+use plimsoll::{Graph, Why};
 
 use super::Entry;
 

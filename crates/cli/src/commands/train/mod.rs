@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use plimsoll::share::supervise::Supervisors;
-use plimsoll::{Devices, Error};
+use plimsoll::{Cancellation, Devices, Error, Kind};
 use plimsoll_train::model::OptimizerKind;
 use plimsoll_train::{Every, Saver, Step, Trainer};
 
@@ -110,17 +110,29 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
     if let Some(count) = args.ensemble {
         return ensemble::train(count, &args, json, supervisors);
     }
+    let cancellation = Cancellation::new();
+    let listen = || {
+        let (cancellation, saves, is_async) = (cancellation.clone(), args.save.is_some(), args.is_async);
+        stop::on_signals(move |_| match (saves, is_async) {
+            // A step that is cut short changes a part of the variables: nothing that could be saved.
+            (false, _) => cancellation.cancel(),
+            (true, false) => cancellation.finish(),
+            // Each tower comes to the end of its step.
+            (true, true) => {}
+        })
+    };
     let (stop, planned) = match network::find(&args.what) {
         Some(network) => {
             network.check(&args)?;
-            (stop::on_signals()?, network.plan(&args, options)?)
+            (listen()?, network.plan(&args, options)?)
         }
         None => {
             let model = model::Model::new(&args)?;
-            (stop::on_signals()?, model.plan(&args, options)?)
+            (listen()?, model.plan(&args, options)?)
         }
     };
-    let Planned { devices, mut trainer, headline, has_test, is_simulated } = planned;
+    let Planned { devices, trainer, headline, has_test, is_simulated } = planned;
+    let mut trainer = trainer.until(&cancellation);
     let say = |text: String| if json { output::note(text) } else { output::print(text) };
     if let Some(folder) = &args.save {
         can_save(folder)?;
@@ -146,6 +158,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
     if let Some(Ok(path)) = &saved {
         say(format!("checkpoint: {}", path.display()));
     }
+    let has_test = has_test && !trainer.is_torn();
     let evaluation = if has_test { Some(trainer.evaluate()?) } else { None };
     let averages = if has_test { trainer.evaluate_averages()? } else { None };
     let planned: Vec<u64> = trainer.promise().devices().iter().map(|device| device.peak.0).collect();
@@ -176,7 +189,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
     saved.transpose()?;
     report::kept(&document)?;
     // As shells expect of a program that was interrupted.
-    Ok(stop.signal().map_or(ExitCode::SUCCESS, |signal| ExitCode::from((128 + signal) as u8)))
+    Ok(stop.exit_status().unwrap_or(ExitCode::SUCCESS))
 }
 
 /// Finds out before the first step whether a checkpoint can be written to the folder, which exists from now on.
@@ -229,12 +242,16 @@ fn steps(trainer: &mut Trainer, steps: u64, stop: &stop::Stop, saver: Option<&mu
     };
     let mut traced = Vec::new();
     if is_traced && last.is_ok() && trainer.steps() < steps && !stop.is_asked() {
-        last = trainer.step_with_stats().map(|(step, runs)| {
-            progress().show(step.step, step.loss);
-            let run = |(name, metadata)| TracedRun { label: format!("{name} {}", step.step), metadata };
-            traced = runs.into_iter().map(run).collect();
-            Some(step)
-        });
+        last = match trainer.step_with_stats() {
+            // It was cancelled: the steps before it stay.
+            Err(error) if stop.is_asked() && error.kind() == Kind::Cancelled => last,
+            stepped => stepped.map(|(step, runs)| {
+                progress().show(step.step, step.loss);
+                let run = |(name, metadata)| TracedRun { label: format!("{name} {}", step.step), metadata };
+                traced = runs.into_iter().map(run).collect();
+                Some(step)
+            }),
+        };
     }
     let seconds = start.elapsed().as_secs_f64();
     progress().end();

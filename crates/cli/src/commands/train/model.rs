@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use plimsoll::graph::AttrsExt;
 use plimsoll::model::{self, Model as File, SavedGraph};
-use plimsoll::{AttrsExt, Code, DataType, Error, Graph, GraphDef, NodeId, Output, PartialShape, Registry, Values};
+use plimsoll::{Code, DataType, Error, Graph, GraphDef, NodeId, Output, PartialShape, Registry, Values};
 use plimsoll_train::Trainer;
 use plimsoll_train::data::{Component, DataSet, Examples, arrays};
 use plimsoll_train::model::{Parts, Together};

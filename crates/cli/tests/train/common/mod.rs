@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -25,16 +26,22 @@ pub fn train(args: &[&str]) -> Output {
 
 /// Starts it, sends it a signal once it listens, and waits for its end.
 pub fn stopped(args: &[&str], signal: &str) -> Output {
+    // Signals are listened to before the promise is made.
+    stopped_after("CPU:0: ", args, signal).0
+}
+
+/// Starts it, sends it a signal after a line that begins so, and waits for its end. Also returns how long that took.
+pub fn stopped_after(beginning: &str, args: &[&str], signal: &str) -> (Output, Duration) {
     let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs");
     let mut err = BufReader::new(child.stderr.take().unwrap());
-    // Signals are listened to before the promise is made.
     let mut line = String::new();
-    while !line.starts_with("CPU:0: ") {
+    while !line.starts_with(beginning) {
         line.clear();
         assert!(err.read_line(&mut line).unwrap() > 0, "it ended too early");
     }
+    let asked = Instant::now();
     assert!(Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap().success());
-    child.wait_with_output().unwrap()
+    (child.wait_with_output().unwrap(), asked.elapsed())
 }
 
 /// Bytes as text.

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use plimsoll::machine::{ComputeCapability, PhysicalDevice, resolve};
 use plimsoll::machine::{Driver, Guarantee, ProcessKind};
-use plimsoll::{ComputeCapability, Environment, Options, PhysicalDevice, resolve};
+use plimsoll::{Environment, Options};
 
 use super::*;
 
@@ -30,7 +31,7 @@ fn simulated(spec: &str) -> Vec<PhysicalDevice> {
 
 fn parts(cards: &[PhysicalDevice], options: &Options, first: usize) -> Vec<Part> {
     let division = resolve(cards, options, &Environment::new()).unwrap();
-    let part = |device: plimsoll::LogicalDevice| Part {
+    let part = |device: plimsoll::machine::LogicalDevice| Part {
         description: "x86_64 with AVX2, 2 threads".into(),
         card: device.card.as_ref().map(|card| first + card.device.ordinal as usize),
         device,

@@ -9,8 +9,8 @@ use plimsoll_base::{Error, Result};
 use plimsoll_device::Device;
 use plimsoll_memory::trim_heap;
 
-use crate::kept::Kept;
-use crate::turns::Others;
+use super::kept::Kept;
+use super::turns::Others;
 
 /// Sessions of some devices, and the thread that looks after those that want it.
 pub(crate) struct Idle {

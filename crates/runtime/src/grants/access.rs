@@ -55,9 +55,9 @@ pub(crate) struct Accesses {
 struct Table {
     /// For each variable how many read it, or [`WRITTEN`]. As long as the greatest number that was ever asked for.
     held: Vec<u32>,
-    /// How many have been granted something and hold it.
+    /// How many grants are held.
     holders: u32,
-    /// Whether one has everything.
+    /// Whether one grant is of everything.
     alone: bool,
     /// The waiting requests, in the order in which they came.
     waiting: VecDeque<(u64, AccessRequest)>,

@@ -1,24 +1,17 @@
 //! The memory that a session keeps for its next run, and the time of its last run.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use plimsoll_plan::Signature;
-
-use crate::arenas::Arenas;
-use crate::loaded::Loaded;
-
-/// Plans by their signature; several where they depend on the elements of feeds.
-pub(crate) type Plans = HashMap<String, Vec<(Signature, Arc<Loaded>)>>;
+use super::arenas::Arenas;
+use crate::plans::Plans;
 
 /// The memory that a session can do without between two runs. Its devices know it weakly: they may give it back at any time. When
 /// the session ends it is emptied, so that a thread that looks at it at that moment does not delay that.
 pub(crate) struct Kept {
     pub arenas: Arenas,
-    plans: Mutex<Plans>,
-    /// Runs that take memory from the session's shared arenas.
+    pub plans: Plans,
+    /// Runs that take memory from what the session's runs share.
     under_way: AtomicU32,
     born: Instant,
     /// Nanoseconds from `born` to the end of the last run; counted only where that is used.
@@ -34,7 +27,7 @@ impl Kept {
         let [last, released, limit] = [0; 3].map(AtomicU64::new);
         Kept {
             arenas: Arenas::new(devices),
-            plans: Mutex::default(),
+            plans: Plans::default(),
             under_way: AtomicU32::new(0),
             born: Instant::now(),
             last,
@@ -43,17 +36,10 @@ impl Kept {
         }
     }
 
-    pub fn plans(&self) -> MutexGuard<'_, Plans> {
-        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Gives back idle arenas, and plans without a holder.
+    /// Gives back idle arenas, and what plans without holders have of devices.
     pub fn release(&self) {
         self.arenas.clear();
-        self.plans().retain(|_, plans| {
-            plans.retain(|(_, loaded)| Arc::strong_count(loaded) > 1);
-            !plans.is_empty()
-        });
+        self.plans.unload();
     }
 
     /// A run is about to take memory, until the guard is dropped.

@@ -1,8 +1,8 @@
-//! Turns of runs that found no room on the devices. They wait for runs that are under way, those of other sessions too, first come,
-//! first served.
+//! The queue of runs that found no room on the devices. They wait for runs under way, of other sessions too, first come, first
+//! served.
 //!
-//! A waiter holds only memory that stays anyway, and no variable while another run is under way. So runs that are under way come to
-//! their end. While there is a waiter, runs that come later wait behind: none is overtaken for ever.
+//! A waiting run holds no variable, and no memory but what stays anyway, so that runs under way come to their end. Runs that come
+//! later wait behind it: none is overtaken for ever.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -84,21 +84,15 @@ impl Turns {
         }
     }
 
-    /// Waits for its turn, and then makes attempts until one is over: after every run that ends, and a last one when none is under
-    /// way and everything that can be given back is. An attempt calls its argument once it has its room: the next one's turn comes
-    /// then.
+    /// Waits for its turn, and then makes attempts until one is over: after every run that ends, and a last one when none is
+    /// under way and everything that can be given back is. The next one's turn comes when an attempt is over.
     ///
     /// # Errors
-    /// The error of the last attempt; why the wait was cancelled.
-    pub fn wait<R>(
-        &self,
-        others: &dyn Others,
-        cancellation: Option<&Cancellation>,
-        mut attempt: impl FnMut(&mut dyn FnMut()) -> Attempt<R>,
-    ) -> Result<R> {
+    /// The error of the last attempt; the error of `cancellation`.
+    pub fn wait<R>(&self, others: &dyn Others, cancellation: Option<&Cancellation>, mut attempt: impl FnMut() -> Attempt<R>) -> Result<R> {
         let mut turn = Some(self.turn(cancellation)?);
         let mut attempt = || {
-            let attempt = attempt(&mut || drop(turn.take()));
+            let attempt = attempt();
             if let Attempt::Over(_) = &attempt {
                 turn = None;
                 self.ended();

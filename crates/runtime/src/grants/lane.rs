@@ -6,6 +6,7 @@ use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::Device;
 use plimsoll_memory::{Address, Block, Loan};
 
+use crate::cancellation::{self, Cancellation};
 use crate::loaded::Loaded;
 
 /// Room for the runs of some callables, one at a time: see [`crate::Session::lane`]. Cloning shares it; when the last clone and
@@ -23,20 +24,20 @@ struct Inner {
 
 /// The memory of a lane.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(super) struct Memory {
     arenas: Vec<Option<Block>>,
     _ends: Vec<Loan>,
 }
 
 impl Memory {
     /// Where the arena of a device is.
-    pub fn arena(&self, device: usize) -> Address {
+    pub(super) fn arena(&self, device: usize) -> Address {
         self.arenas[device].as_ref().map_or(Address::NULL, Block::address)
     }
 }
 
 impl Lane {
-    pub(crate) fn new(plans: &[&Loaded], devices: &[Arc<dyn Device>], holder: &str) -> Result<Lane> {
+    pub(super) fn new(plans: &[&Loaded], devices: &[Arc<dyn Device>], holder: &str) -> Result<Lane> {
         let mut sizes = vec![Bytes::ZERO; devices.len()];
         let mut ends = Bytes::ZERO;
         for plan in plans {
@@ -63,22 +64,30 @@ impl Lane {
     }
 
     /// The memory, for one run; waits for another run in the lane.
-    pub(crate) fn memory(&self) -> MutexGuard<'_, Option<Memory>> {
-        self.0.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    ///
+    /// # Errors
+    /// Why the wait was cancelled.
+    pub(super) fn memory(&self, cancellation: Option<&Cancellation>) -> Result<MutexGuard<'_, Option<Memory>>> {
+        cancellation::lock(&self.0.memory, cancellation)
+    }
+
+    /// Gives the memory back, after the run that has it. Later runs in the lane are refused.
+    pub(super) fn empty(&self) {
+        *self.0.memory.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// A reference for the session, which ends the lane when it is closed.
-    pub(crate) fn downgrade(&self) -> WeakLane {
+    pub(super) fn downgrade(&self) -> WeakLane {
         WeakLane(Arc::downgrade(&self.0))
     }
 }
 
 /// A lane that may be gone.
 #[derive(Debug)]
-pub(crate) struct WeakLane(std::sync::Weak<Inner>);
+pub(super) struct WeakLane(std::sync::Weak<Inner>);
 
 impl WeakLane {
-    pub fn upgrade(&self) -> Option<Lane> {
+    pub(super) fn upgrade(&self) -> Option<Lane> {
         self.0.upgrade().map(Lane)
     }
 }
