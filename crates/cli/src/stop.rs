@@ -122,7 +122,7 @@ impl AtOnce {
         Ok(AtOnce { cancellation, stop, runs })
     }
 
-    /// What ends runs.
+    /// The handle that ends runs.
     pub fn cancellation(&self) -> &Cancellation {
         &self.cancellation
     }
@@ -153,7 +153,7 @@ impl AtOnce {
     }
 }
 
-/// Ends the process. What was printed is printed.
+/// Ends the process, after the rest of the output.
 fn end_process(status: i32) -> ! {
     let _ = std::io::stdout().flush();
     std::process::exit(status)

@@ -215,7 +215,7 @@ impl Devices {
         self.inner.reset_max_memory_allocated(device)
     }
 
-    /// Gives back what sessions keep and no run needs now, and what growing cards hold beyond what is allocated. Variables stay.
+    /// Gives back memory that sessions keep and no run needs now, and bytes that growing cards hold and do not use. Variables stay.
     pub fn empty_cache(&self) {
         self.inner.empty_cache();
     }

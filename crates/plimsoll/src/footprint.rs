@@ -1,11 +1,11 @@
-//! What runs take of the devices together: those of one session, and those of several.
+//! The device memory of several runs together: of one session, and of several.
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_graph::id::Id;
 
 use crate::{DeviceSpec, Holder, JointNeed, Need, Plan, Together};
 
-/// What a session takes over several plans, which run one after the other.
+/// The memory that a session needs for several plans, which run one after the other.
 #[derive(Clone, Debug)]
 pub struct Footprint(pub(crate) plimsoll_plan::Footprint);
 
@@ -45,7 +45,7 @@ impl Footprint {
     }
 }
 
-/// What several models take of the devices, side by side and in turn.
+/// The memory that several models need, side by side and in turn.
 #[derive(Clone, Debug)]
 pub struct Joint {
     inner: plimsoll_plan::Joint,

@@ -12,7 +12,7 @@ use plimsoll_runtime::Session;
 
 use crate::Footprint;
 
-/// How a signature would run, and what that takes of every device. Prints as a table.
+/// How a signature would run, and the bytes of every device. Prints as a table.
 #[derive(Clone)]
 pub struct Plan {
     inner: plimsoll_plan::Plan,
@@ -45,7 +45,7 @@ impl Plan {
         &self.inner
     }
 
-    /// What it takes of each device.
+    /// The memory that it needs of each device.
     pub fn devices(&self) -> &[DevicePlan] {
         &self.inner.devices
     }

@@ -155,12 +155,12 @@ impl Session {
         self.inner.lane(&callables.iter().map(|callable| callable.inner()).collect::<Vec<_>>())
     }
 
-    /// Gives memory back that no run needs now: idle arenas, and what plans have of devices if no callable has them.
+    /// Gives memory back that no run needs now: idle arenas, and the device memory of plans without a callable.
     pub fn release_unused(&self) {
         self.inner.release_unused();
     }
 
-    /// From now on, gives back what is kept for the next run whenever the session has not run for so long. Variables, constants
+    /// From now on, gives back memory that is kept for the next run whenever the session has not run for so long. Variables, constants
     /// and lanes stay. [`Duration::MAX`] is never.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use crate::loaded::Loaded;
 /// Plans that take more memory of the process than this, together, are not kept.
 const MOST: Bytes = Bytes(64 << 20);
 
-/// Plans by what they are for.
+/// Plans by the key of their signature.
 #[derive(Default)]
 pub(crate) struct Plans(Mutex<Table>);
 
@@ -82,13 +82,13 @@ impl Plans {
         table.shrink(MOST);
     }
 
-    /// Gives back what plans without holders have of devices. The plans stay.
+    /// Gives back the device memory of plans without holders. The plans stay.
     pub fn unload(&self) {
         let mut table = self.table();
         table.entries.values_mut().flatten().filter(|entry| !entry.is_held()).for_each(|entry| entry.loaded = None);
     }
 
-    /// Forgets all plans; what they have of devices goes back, also where callables have them: those run no more.
+    /// Forgets all plans and gives back their device memory, also of plans that callables have: those run no more.
     pub fn close(&self) {
         let mut table = self.table();
         table.entries.values().flatten().filter_map(|entry| entry.loaded.as_ref()).for_each(|loaded| loaded.give_back());

@@ -1,7 +1,7 @@
 //! One run as a value: its type says how far it is.
 //!
 //! [`Prepared`] is a loaded plan with feeds and fetches that fit it. [`Admitted`] has its variables and its memory. [`Running`] is
-//! with the devices. [`Done`] is over. Each state is made from the one before. A state that is dropped gives back what it has.
+//! with the devices. [`Done`] is over. Each state is made from the one before. A state that is dropped gives its grants back.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,18 +17,18 @@ use crate::loaded::Loaded;
 use crate::session::Inner;
 use crate::times::Times;
 
-/// What a run writes down, and what may end it.
+/// The trace and the times of a run, and its cancellation.
 #[derive(Default)]
 pub(crate) struct How<'a> {
     /// Where to write down when commands ran.
     pub trace: Option<Trace>,
     /// Where to add how the time was spent.
     pub times: Option<&'a mut Times>,
-    /// What may end the run early.
+    /// The handle that may end the run early.
     pub cancellation: Option<&'a Cancellation>,
 }
 
-/// A run that has what it reads and writes, and nothing of the devices.
+/// A run with its feeds and fetches, and nothing of the devices.
 pub(crate) struct Prepared<'a, 'f, 't> {
     session: &'a Inner,
     loaded: &'a Loaded,
@@ -155,7 +155,7 @@ impl<'a, 'f, 't> Admitted<'a, 'f, 't> {
 
 /// A run that the devices have.
 pub(crate) struct Running<'a, 'f, 't> {
-    /// First: what the devices use stays until the run is over.
+    /// First: buffers stay until the devices are done with the run.
     submitted: Submitted<'a>,
     watched: Option<Watched<'a>>,
     prepared: Prepared<'a, 'f, 't>,
@@ -190,7 +190,7 @@ impl Drop for Submitted<'_> {
 }
 
 impl Running<'_, '_, '_> {
-    /// Lends the thread to the run until it is over, and gives back what it had.
+    /// Lends the thread to the run until it is over, and gives its grants back.
     ///
     /// # Errors
     /// The error of the operation that failed; the error of the cancellation.

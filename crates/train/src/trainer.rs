@@ -62,7 +62,7 @@ pub struct Evaluation {
 /// device memory is taken.
 pub struct Trainer {
     session: Session,
-    /// The session that steps run in, and what ends them.
+    /// The session of the steps, and the handle that ends them.
     steps_in: Session,
     cancellation: Cancellation,
     placement_log: Vec<String>,

@@ -11,7 +11,7 @@ use crate::plans::Plans;
 pub(crate) struct Kept {
     pub arenas: Arenas,
     pub plans: Plans,
-    /// Runs that take memory from what the session's runs share.
+    /// Runs with memory of the session's shared arenas.
     under_way: AtomicU32,
     born: Instant,
     /// Nanoseconds from `born` to the end of the last run; counted only where that is used.
@@ -36,7 +36,7 @@ impl Kept {
         }
     }
 
-    /// Gives back idle arenas, and what plans without holders have of devices.
+    /// Gives back idle arenas, and the device memory of plans without holders.
     pub fn release(&self) {
         self.arenas.clear();
         self.plans.unload();

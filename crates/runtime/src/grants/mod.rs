@@ -64,7 +64,7 @@ impl Grants {
         Grants { devices: devices.clone(), accesses, kept, lanes, closed }
     }
 
-    /// What the session keeps between two runs.
+    /// The memory that the session keeps between two runs.
     pub fn kept(&self) -> &Kept {
         &self.kept
     }
@@ -209,7 +209,7 @@ impl Drop for Grants {
     }
 }
 
-/// What a run was granted; given back when dropped, the variables last.
+/// The grants of a run; given back when dropped, the variables last.
 pub(crate) struct Held<'a> {
     loaded: &'a Loaded,
     context: Option<Context>,
@@ -221,7 +221,7 @@ pub(crate) struct Held<'a> {
 
 /// Where the memory of a run comes from.
 enum Room<'a> {
-    /// From what the session's runs share.
+    /// From the arenas that the session's runs share.
     Shared(#[allow(dead_code, reason = "counts the run as under way while it lives")] UnderWay<'a>),
     /// From a lane.
     Lane(MutexGuard<'a, Option<Memory>>),

@@ -361,7 +361,7 @@ impl Session {
         self.inner.grants.lane(&plans, &self.inner.holder, self.cancellation.as_ref())
     }
 
-    /// Gives memory back that no run needs now: idle arenas, and what plans have of devices if no callable has them.
+    /// Gives memory back that no run needs now: idle arenas, and the device memory of plans without a callable.
     pub fn release_unused(&self) {
         self.inner.release_unused();
         plimsoll_memory::trim_heap();
