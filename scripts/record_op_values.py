@@ -76,7 +76,7 @@ def number(value):
     return str(value)
 
 
-TYPES = {"float32": "float", "float64": "double"}
+TYPES = {"float16": "half", "float32": "float", "float64": "double"}
 
 
 def tensor(value, mark=""):
@@ -965,9 +965,82 @@ def volumes():
     refuse("AvgPool3DGrad", [i(1, 3, 3, 3, 1), zeros(1, 2, 2, 1)], **pool)
 
 
+def halves():
+    """Floats of two bytes."""
+    for dtype in [np.float16, tf.bfloat16.as_numpy_dtype]:
+        h = lambda *shape, low=-2.0, high=2.0: RANDOM.uniform(low, high, shape).astype(dtype)
+        for op, low, high in [
+            ("Neg", -3, 3), ("Abs", -3, 3), ("Sign", -3, 3), ("Square", -3, 3), ("Sqrt", 0.1, 4), ("Rsqrt", 0.1, 4),
+            ("Reciprocal", 0.1, 4), ("Exp", -3, 3), ("Expm1", -3, 3), ("Log", 0.1, 4), ("Log1p", 0.1, 4), ("Tanh", -3, 3),
+            ("Sigmoid", -3, 3), ("Erf", -3, 3), ("Erfc", -3, 3), ("Floor", -3, 3), ("Ceil", -3, 3), ("Round", -3, 3),
+            ("Sin", -3, 3), ("Cos", -3, 3), ("Tan", -1.4, 1.4), ("Asin", -0.95, 0.95), ("Acos", -0.95, 0.95),
+            ("Atan", -3, 3), ("Sinh", -3, 3), ("Cosh", -3, 3), ("Asinh", -3, 3), ("Acosh", 1.1, 4), ("Atanh", -0.95, 0.95),
+            ("IsNan", -3, 3), ("IsFinite", -3, 3), ("IsInf", -3, 3),
+            ("Relu", -3, 3), ("Relu6", -3, 8), ("Elu", -3, 3), ("Selu", -3, 3), ("Softplus", -3, 3), ("Softsign", -3, 3),
+        ]:
+            run(op, [h(2, 19, low=low, high=high)])
+        if dtype == np.float16:
+            run("Lgamma", [h(19, low=0.2, high=5)])
+            run("Digamma", [h(19, low=0.2, high=5)])
+        run("LeakyRelu", [h(19)], alpha=0.2)
+        special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-3, -1e-3, 1e4, -1e4, 65504, 6e-8], np.float32).astype(dtype)
+        for op in ["Neg", "Abs", "Exp", "Tanh", "Sigmoid", "Square", "Sqrt", "Reciprocal", "IsNan", "IsFinite", "Relu"]:
+            run(op, [special])
+        for op in ["AddV2", "Sub", "Mul", "RealDiv", "DivNoNan", "Minimum", "Maximum", "SquaredDifference", "FloorDiv", "FloorMod", "MulNoNan", "Less", "Equal", "GreaterEqual"]:
+            run(op, [h(3, 17), h(17, low=0.3, high=3)])
+        run("Pow", [h(19, low=0.2), h(19)])
+        run("Atan2", [h(19), h(19)])
+        run("Xlogy", [h(19), h(19, low=0.3)])
+        run("SelectV2", [bools(19), h(19), h(19)])
+        run("AddN", [[h(19) for _ in range(3)]])
+        for op in ["TanhGrad", "SigmoidGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad"]:
+            run(op, [h(19, low=0.1, high=0.9), h(19)])
+        for op in ["ReluGrad", "EluGrad", "SoftplusGrad", "SeluGrad"]:
+            run(op, [h(19), h(19)])
+        types = [tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.int32, tf.int64, tf.uint8, tf.bool]
+        for target in types:
+            source = h(19, low=0, high=200) if target == tf.uint8 else h(19, low=-2000, high=2000)
+            run("Cast", [source], DstT=target)
+        for source in [f(19, low=-300, high=300), f(19, low=-1e-5, high=1e-5), f(19).astype(np.float64), ints(9, low=-5000, high=5000), ints(9, dtype=np.int64), bools(5), ints(5, low=0, high=250, dtype=np.uint8)]:
+            run("Cast", [source], DstT=tf.as_dtype(dtype))
+        run("Cast", [special], DstT=tf.float32)
+        run("Cast", [np.array([np.nan, np.inf, -np.inf, 1e38, -1e38, 65519, 65520, 1e-8, 3e-8, -0.0], np.float32)], DstT=tf.as_dtype(dtype))
+        both("Tanh", [h(5)])
+        both("Mul", [h(5), h(5)])
+        both("RealDiv", [h(2, 3), h(3, low=0.5)])
+        for shape, axes in [((40,), [0]), ((3, 17), [1]), ((17, 3), [0]), ((2, 3, 4), [0, 2])]:
+            for op in ["Sum", "Mean", "Max", "Min", "Prod"]:
+                run(op, [h(*shape), i(*axes)], keep_dims=False)
+        run("MatMul", [h(3, 40), h(40, 5)])
+        run("MatMul", [h(40, 3), h(5, 40)], transpose_a=True, transpose_b=True)
+        run("BatchMatMulV2", [h(2, 3, 7), h(2, 7, 4)])
+        run("BiasAdd", [h(3, 5), h(5)])
+        run("BiasAddGrad", [h(7, 5)])
+        run("Softmax", [h(3, 7)])
+        run("LogSoftmax", [h(3, 7)])
+        run("SoftmaxCrossEntropyWithLogits", [h(3, 7), np.abs(h(3, 7))])
+        run("SparseSoftmaxCrossEntropyWithLogits", [h(3, 7), i(1, 0, 6)])
+        run("L2Loss", [h(40)])
+        run("ArgMax", [h(3, 7), n(1)])
+        conv = dict(strides=[1, 1, 1, 1], padding="SAME")
+        run("Conv2D", [h(2, 5, 4, 3), h(3, 3, 3, 5)], **conv)
+        run("Conv2DBackpropInput", [i(2, 5, 4, 3), h(3, 3, 3, 5), h(2, 5, 4, 5)], **conv)
+        run("Conv2DBackpropFilter", [h(2, 5, 4, 3), i(3, 3, 3, 5), h(2, 5, 4, 5)], **conv)
+        run("DepthwiseConv2dNative", [h(2, 5, 4, 3), h(3, 3, 3, 2)], **conv)
+        run("Conv3D", [h(1, 3, 4, 3, 2), h(2, 3, 2, 2, 3)], strides=[1, 1, 1, 1, 1], padding="VALID")
+        pool = dict(ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="VALID")
+        x = h(2, 4, 4, 3)
+        run("MaxPool", [x], **pool)
+        run("AvgPool", [x], **pool)
+        run("AvgPoolGrad", [i(2, 4, 4, 3), h(2, 2, 2, 3)], **pool)
+        with tf.Graph().as_default(), v1.Session(config=CONFIG) as session:
+            out = session.run(tf.raw_ops.MaxPool(input=x, **pool))
+        run("MaxPoolGrad", [x, out, h(2, 2, 2, 3)], **pool)
+
+
 # Records that draw one after the other from the same numbers, and those that have numbers of their own.
 TOGETHER = [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows, control, scans, dilated, batch_norms, checks]
-ALONE = [curves, volumes]
+ALONE = [curves, volumes, halves]
 
 if __name__ == "__main__":
     wanted = sys.argv[1:]

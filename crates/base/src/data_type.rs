@@ -108,6 +108,14 @@ impl DataType {
         matches!(self, Int32 | Uint8 | Int16 | Int8 | Int64 | Uint16 | Uint32 | Uint64 | Int4 | Uint4 | Int2 | Uint2)
     }
 
+    /// The type that numbers of this type are computed and summed in: `float` for floats of two bytes, else the type itself.
+    pub fn compute_type(self) -> DataType {
+        match self {
+            DataType::Half | DataType::Bfloat16 => DataType::Float,
+            other => other,
+        }
+    }
+
     /// Bytes that `elements` elements take; `None` on overflow or where elements have no fixed size.
     pub fn bytes_of(self, elements: u64) -> Option<u64> {
         elements.checked_mul(self.size()? as u64)

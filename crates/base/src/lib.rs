@@ -5,6 +5,7 @@ mod bytes;
 mod data_type;
 mod error;
 mod file;
+mod half;
 mod kind;
 pub mod memory;
 mod suggest;
@@ -17,6 +18,7 @@ pub use file::{
     Input, check_memory, create_file, create_output, file_error, keep_file, open_file, open_input, read_file, read_input, read_pipe,
     read_whole, write_file,
 };
+pub use half::{Bf16, F16};
 pub use kind::{Kind, Shortage, Unfed};
 pub use suggest::{closest, did_you_mean};
 pub use table::{column_width, pad_left, pad_right};

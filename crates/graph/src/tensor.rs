@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
-use plimsoll_base::{Bytes, DataType, Error, Result, Shortage};
+use plimsoll_base::{Bf16, Bytes, DataType, Error, F16, Result, Shortage};
 
 use crate::Shape;
 
@@ -17,7 +17,7 @@ pub trait Element: Pod + fmt::Debug + PartialEq {
 macro_rules! elements {
     ($($rust:ty => $data_type:ident),*) => { $(impl Element for $rust { const DATA_TYPE: DataType = DataType::$data_type; })* };
 }
-elements!(f32 => Float, f64 => Double, i8 => Int8, i16 => Int16, i32 => Int32, i64 => Int64, u8 => Uint8, u16 => Uint16, u32 => Uint32, u64 => Uint64);
+elements!(F16 => Half, Bf16 => Bfloat16, f32 => Float, f64 => Double, i8 => Int8, i16 => Int16, i32 => Int32, i64 => Int64, u8 => Uint8, u16 => Uint16, u32 => Uint32, u64 => Uint64);
 
 /// 64 bytes that begin at a multiple of 64: the alignment of every tensor that we allocate.
 #[derive(Clone, Copy, Pod, Zeroable)]

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use plimsoll_base::DataType;
 use plimsoll_device::{Args, Prepared};
 use plimsoll_kernels::conv::{
     conv_backprop_filter_in_parts_on, conv_backprop_filter_on, conv_backprop_input_on, conv_on, depthwise_conv,
@@ -47,7 +48,14 @@ fn along(rank: usize, batch: u64, size: u64, in_c: u64, taps: u64, stride: u64, 
     let out = size.div_ceil(stride);
     let pad = ((out - 1) * stride + taps).saturating_sub(size) / 2;
     let axis = WindowAxis { size, positions: out, taps, stride, dilation: 1, pad };
-    ConvSpec { batch, in_c, out_c, axes: Axes::new(&vec![axis; rank]).expect("few axes"), layout: Layout::ChannelsLast }
+    ConvSpec {
+        data_type: DataType::Float,
+        batch,
+        in_c,
+        out_c,
+        axes: Axes::new(&vec![axis; rank]).expect("few axes"),
+        layout: Layout::ChannelsLast,
+    }
 }
 
 fn main() -> plimsoll_base::Result<()> {
@@ -114,7 +122,8 @@ fn others(only: &str) -> plimsoll_base::Result<()> {
         }
     };
     let pooling = same(128, 24, 64, 3, 2, 64);
-    let pool = PoolSpec { batch: pooling.batch, channels: pooling.in_c, axes: pooling.axes, layout: pooling.layout };
+    let pool =
+        PoolSpec { data_type: DataType::Float, batch: pooling.batch, channels: pooling.in_c, axes: pooling.axes, layout: pooling.layout };
     let few = PoolSpec { batch: 4, ..pool };
     report("max pool of 4 images", &max_pool(few, Maxima::First)?, &[few.input(), few.output()]);
     report("avg pool of 4 images", &avg_pool(few)?, &[few.input(), few.output()]);

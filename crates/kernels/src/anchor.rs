@@ -16,7 +16,7 @@ pub(crate) fn takes(anchor: &Anchor, pooling: &Pooling) -> bool {
     let Anchor::Conv(spec) = anchor else { return false };
     let output = spec.output();
     let image = output[1..].iter().fold(1u64, |elements, size| elements.saturating_mul(*size));
-    let flat = spec.axes.filled()[0] == WindowAxis::ONE && pooling.maxima == Maxima::First;
+    let flat = spec.data_type == DataType::Float && spec.axes.filled()[0] == WindowAxis::ONE && pooling.maxima == Maxima::First;
     flat && pooling.spec.input() == output && spec.batch >= 8 && image <= 128 << 10
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
-use crate::cut::Cut;
+use crate::cut::{Cut, size_of_type};
 
 /// Faults with INVALID_ARGUMENT where the condition, one bool, does not hold. Argument: the condition.
 pub fn assert_true() -> Prepared {
@@ -50,7 +50,7 @@ impl CpuKernel for Nothing {
 /// # Errors
 /// UNIMPLEMENTED for other types than float and double; INVALID_ARGUMENT for more elements than memory holds.
 pub fn finite(data_type: DataType, elements: u64, signs: bool) -> Result<Prepared, Error> {
-    let size = data_type.size().unwrap_or(1);
+    let size = size_of_type(data_type)?;
     let len = usize::try_from(elements).map_err(|_| Error::invalid_argument(format!("{elements} elements")))?;
     let cut = Cut::new(len, size as u64, 16);
     let kernel: Arc<dyn CpuKernel> = match data_type {

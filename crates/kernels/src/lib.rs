@@ -14,6 +14,7 @@ pub mod gather;
 mod library;
 pub mod lrn;
 pub mod movement;
+mod narrow;
 pub mod nn;
 pub mod norm;
 pub mod pool;

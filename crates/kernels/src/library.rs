@@ -2,7 +2,6 @@
 
 use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_device::{CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, Library, Prepared, Step, StepArg, Variant};
-use plimsoll_request::KernelRequest;
 use plimsoll_request::check::Requirement;
 use plimsoll_request::gather::Gather;
 use plimsoll_request::movement::Movement;
@@ -10,10 +9,11 @@ use plimsoll_request::nn::Nn;
 use plimsoll_request::pool::{Maxima, Pooling, Positions};
 use plimsoll_request::random::Random;
 use plimsoll_request::reduce::{ReduceOp, Reduction};
+use plimsoll_request::{Arguments, KernelRequest};
 
 use crate::random::RandomOp;
 use crate::simd::Isa;
-use crate::{anchor, check, conv, expr, gather, lrn, movement, nn, norm, pool, random, reduce};
+use crate::{anchor, check, conv, expr, gather, lrn, movement, narrow, nn, norm, pool, random, reduce};
 
 /// The kernels for processors, for every instruction set that they are compiled for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,10 +113,26 @@ impl CpuLibrary for CpuKernels {
 
 /// The kernels of a request.
 pub(crate) fn make(isa: Isa, request: &KernelRequest) -> Result<Made> {
-    use KernelRequest::*;
-    if !matches!(request, Named(_)) {
-        request.arguments()?;
+    let arguments = match request {
+        KernelRequest::Named(_) => Arguments::default(),
+        _ => request.arguments()?,
+    };
+    let mut made = match narrow::made(isa, request)? {
+        Some(made) => made,
+        None => prepared(isa, request)?,
+    };
+    // Results without elements take no time, however many rows of nothing there are.
+    if !arguments.outputs.is_empty() && arguments.outputs.iter().all(|bytes| *bytes == 0) && !request.can_fail() {
+        for (prepared, _) in &mut made.steps {
+            *prepared = Prepared { in_place: std::mem::take(&mut prepared.in_place), ..check::nothing() };
+        }
     }
+    Ok(made)
+}
+
+/// The kernels of a request whose sizes fit each other.
+fn prepared(isa: Isa, request: &KernelRequest) -> Result<Made> {
+    use KernelRequest::*;
     Ok(match request {
         Expr { expr, shape, operands } => expr::elementwise_on(isa, expr, shape, operands)?.into(),
         Anchor { anchor, epilogue, pooling } => anchor::prepare(isa, anchor, epilogue.clone(), *pooling)?.into(),
@@ -136,7 +152,7 @@ pub(crate) fn make(isa: Isa, request: &KernelRequest) -> Result<Made> {
             match parts {
                 1 => first.into(),
                 _ => {
-                    let sum = reduce::reduce(ReduceOp::Sum, DataType::Float, &[parts, filter], &[0])?;
+                    let sum = reduce::reduce(isa, ReduceOp::Sum, DataType::Float, &[parts, filter], &[0])?;
                     Made::in_parts(first, reads, sum, DataType::Float, parts * filter)?
                 }
             }
@@ -165,10 +181,10 @@ pub(crate) fn make(isa: Isa, request: &KernelRequest) -> Result<Made> {
         Lrn(spec) => lrn::lrn_on(isa, *spec)?.into(),
         LrnGrad(spec) => lrn::lrn_grad_on(isa, *spec)?.into(),
         KernelRequest::Nn(request) => rows(isa, *request)?.into(),
-        KernelRequest::Reduction(request) => reduction(request)?,
-        KernelRequest::Movement { element, movement } => moved(*element, movement)?.into(),
+        KernelRequest::Reduction(request) => reduction(isa, request)?,
+        KernelRequest::Movement { element, movement } => moved(isa, *element, movement)?.into(),
         KernelRequest::Gather(request) => gathered(request)?.into(),
-        KernelRequest::Random(request) => drawn(*request)?.into(),
+        KernelRequest::Random(request) => drawn(isa, *request)?.into(),
         CheckNumerics { data_type, elements, signs } => check::finite(*data_type, *elements, *signs)?.into(),
         Require(requirement) => check::require(fault(*requirement)).into(),
         Nothing => check::nothing().into(),
@@ -199,21 +215,21 @@ fn rows(isa: Isa, request: Nn) -> Result<Prepared> {
     }
 }
 
-fn drawn(request: Random) -> Result<Prepared> {
+fn drawn(isa: Isa, request: Random) -> Result<Prepared> {
     match request {
         Random::Stateful { distribution, data_type, elements, seed, seed2 } => {
-            RandomOp { distribution, data_type, elements, seed, seed2 }.stateful()
+            RandomOp { distribution, data_type, elements, seed, seed2 }.stateful(isa)
         }
-        Random::Stateless { distribution, data_type, elements } => random::stateless(distribution, data_type, elements),
+        Random::Stateless { distribution, data_type, elements } => random::stateless(isa, distribution, data_type, elements),
         Random::KeyCounter { seed_type } => random::key_counter(seed_type),
     }
 }
 
-fn reduction(request: &Reduction) -> Result<Made> {
+fn reduction(isa: Isa, request: &Reduction) -> Result<Made> {
     Ok(match request {
-        Reduction::Reduce { op, data_type, shape, axes, divided: true } => reduce::reduction(*op, *data_type, shape, axes)?,
-        Reduction::Reduce { op, data_type, shape, axes, divided: false } => reduce::reduce(*op, *data_type, shape, axes)?.into(),
-        Reduction::HalfSquares { data_type, shape } => reduce::half_squares(*data_type, shape)?,
+        Reduction::Reduce { op, data_type, shape, axes, divided: true } => reduce::reduction(isa, *op, *data_type, shape, axes)?,
+        Reduction::Reduce { op, data_type, shape, axes, divided: false } => reduce::reduce(isa, *op, *data_type, shape, axes)?.into(),
+        Reduction::HalfSquares { data_type, shape } => reduce::half_squares(isa, *data_type, shape)?,
         Reduction::Arg { smallest: false, data_type, output_type, shape, axis } => {
             reduce::arg_max(*data_type, *output_type, shape, *axis)?.into()
         }
@@ -227,21 +243,21 @@ fn reduction(request: &Reduction) -> Result<Made> {
     })
 }
 
-fn moved(element: usize, request: &Movement) -> Result<Prepared> {
+fn moved(isa: Isa, element: usize, request: &Movement) -> Result<Prepared> {
     match request {
-        Movement::BroadcastTo { from, to } => movement::broadcast_to(element, from, to),
+        Movement::BroadcastTo { from, to } => movement::broadcast_to(isa, element, from, to),
         Movement::Concat { shapes, axis } => movement::concat(element, &shapes.iter().map(Vec::as_slice).collect::<Vec<_>>(), *axis),
-        Movement::Fill { elements } => movement::fill(element, *elements),
+        Movement::Fill { elements } => movement::fill(isa, element, *elements),
         Movement::Pack { shape, count, axis } => movement::pack(element, shape, *count, *axis),
         Movement::Pad { shape, paddings, value: Some(value) } => movement::pad(element, shape, paddings, value),
         Movement::Pad { shape, paddings, value: None } => movement::pad_with_input(element, shape, paddings),
-        Movement::Reverse { shape, axes } => movement::reverse(element, shape, axes),
-        Movement::Slice { shape, begin, sizes } => movement::slice(element, shape, begin, sizes),
+        Movement::Reverse { shape, axes } => movement::reverse(isa, element, shape, axes),
+        Movement::Slice { shape, begin, sizes } => movement::slice(isa, element, shape, begin, sizes),
         Movement::Split { shape, axis, sizes } => movement::split_sizes(element, shape, *axis, sizes),
-        Movement::StridedSlice { shape, begin, strides, sizes } => movement::strided_slice(element, shape, begin, strides, sizes),
+        Movement::StridedSlice { shape, begin, strides, sizes } => movement::strided_slice(isa, element, shape, begin, strides, sizes),
         Movement::StridedSliceGrad { shape, begin, strides, sizes } => movement::strided_slice_grad(element, shape, begin, strides, sizes),
-        Movement::Tile { shape, multiples } => movement::tile(element, shape, multiples),
-        Movement::Transpose { shape, perm } => movement::transpose(element, shape, perm),
+        Movement::Tile { shape, multiples } => movement::tile(isa, element, shape, multiples),
+        Movement::Transpose { shape, perm } => movement::transpose(isa, element, shape, perm),
         Movement::Unpack { shape, axis } => movement::unpack(element, shape, *axis),
     }
 }

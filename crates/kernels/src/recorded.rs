@@ -1,6 +1,6 @@
 //! Convolutions, pooling and LRN against values that scripts/record_conv.py recorded from TensorFlow.
 
-use plimsoll_base::Result;
+use plimsoll_base::{DataType, Result};
 use plimsoll_device::Prepared;
 
 use crate::conv::*;
@@ -34,14 +34,14 @@ fn sizes_of_conv(s: &[u64]) -> ConvSpec {
         pad: s[11 + at],
     };
     let axes = Axes::new(&[axis(0), axis(1)]).unwrap();
-    ConvSpec { batch: s[0], in_c: s[3], out_c: s[6], axes, layout: Layout::ChannelsLast }
+    ConvSpec { data_type: DataType::Float, batch: s[0], in_c: s[3], out_c: s[6], axes, layout: Layout::ChannelsLast }
 }
 
 fn sizes_of_pool(s: &[u64]) -> PoolSpec {
     let axis =
         |at: usize| WindowAxis { size: s[1 + at], positions: s[4 + at], taps: s[6 + at], stride: s[8 + at], dilation: 1, pad: s[10 + at] };
     let axes = Axes::new(&[axis(0), axis(1)]).unwrap();
-    PoolSpec { batch: s[0], channels: s[3], axes, layout: Layout::ChannelsLast }
+    PoolSpec { data_type: DataType::Float, batch: s[0], channels: s[3], axes, layout: Layout::ChannelsLast }
 }
 
 fn execute(prepared: Result<Prepared>, inputs: &[&[f32]], len: u64) -> Vec<f32> {

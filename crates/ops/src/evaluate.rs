@@ -95,7 +95,7 @@ fn fold_part(by: &dyn Evaluate, expr: &Expr, values: &[&HostTensor], outputs: &[
     let splats: Option<Vec<&[u8]>> = values.iter().map(|value| value.splat()).collect();
     if let Some(splats) = splats {
         let scalars = vec![Vec::new(); splats.len()];
-        let sizes = outputs.iter().map(Meta::element).collect::<Vec<_>>();
+        let sizes = outputs.iter().map(Meta::element).collect::<Result<Vec<_>>>()?;
         let request = KernelRequest::Expr { expr: expr.clone(), shape: Vec::new(), operands: scalars };
         let Ok(results) = by.evaluate(&request, &splats, &sizes) else { return Ok(None) };
         let tensors = results.iter().zip(outputs).map(|(bytes, meta)| HostTensor::from_leading(meta.data_type, meta.shape.clone(), bytes));

@@ -2,6 +2,7 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, Attrs, HostTensor, NodeId, Output, PartialShape, Shape};
+use plimsoll_request::expr::Scalar;
 
 use crate::GraphBuilder;
 use crate::infer::{int_tensor, int_vector};
@@ -113,15 +114,10 @@ impl<'a> Grad<'a> {
 
     /// A constant number of a tensor's type.
     pub(crate) fn number(&mut self, like: Output, value: f64) -> Result<Output> {
-        let tensor = match self.data_type(like) {
-            DataType::Float => HostTensor::scalar(value as f32),
-            DataType::Double => HostTensor::scalar(value),
-            DataType::Int32 => HostTensor::scalar(value as i32),
-            DataType::Int64 => HostTensor::scalar(value as i64),
-            DataType::Uint8 => HostTensor::scalar(value as u8),
-            other => return Err(Error::unimplemented(format!("gradients of {other}"))),
-        };
-        self.constant(tensor)
+        let data_type = self.data_type(like);
+        let scalar = Scalar::from_f64(data_type, value).filter(|_| data_type != DataType::Bool).zip(data_type.size());
+        let (scalar, size) = scalar.ok_or_else(|| Error::unimplemented(format!("gradients of {data_type}")))?;
+        self.constant(HostTensor::from_bytes(data_type, Shape::scalar(), &scalar.bits().to_le_bytes()[..size])?)
     }
 
     pub(crate) fn neg(&mut self, x: Output) -> Result<Output> {

@@ -32,9 +32,13 @@ impl Meta {
         Ok(self.shape.bytes(self.data_type)?.0)
     }
 
-    /// Bytes of one element; 1 for types whose elements have no fixed size.
-    pub fn element(&self) -> u64 {
-        self.data_type.size().unwrap_or(1) as u64
+    /// Bytes of one element.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED for types whose elements have no fixed size.
+    pub fn element(&self) -> Result<u64> {
+        let size = self.data_type.size().ok_or_else(|| Error::unimplemented(format!("elements of {}", self.data_type)))?;
+        Ok(size as u64)
     }
 }
 

@@ -59,9 +59,9 @@ pub mod builder {
     pub use plimsoll_ops::builder::*;
 }
 
-/// The parts of graphs: attributes, definitions of nodes, types of arguments.
+/// The parts of graphs: attributes, definitions of nodes, types of arguments, elements of two bytes.
 pub mod graph {
-    pub use plimsoll_base::ArgType;
+    pub use plimsoll_base::{ArgType, Bf16, F16};
     pub use plimsoll_graph::{AttrValue, Attrs, AttrsExt, NodeDef};
 }
 

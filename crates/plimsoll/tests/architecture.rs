@@ -32,7 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// The packages of others, and the crates that may use each. A heavy one has one crate.
 const FOREIGN: &[(&str, &[&str])] = &[
-    ("bytemuck", &["graph", "share"]),
+    ("bytemuck", &["base", "graph", "share"]),
     ("clap", &["cli"]),
     ("libc", &["memory", "device-cuda", "shim", "mock-driver"]),
     ("libm", &["kernels", "request"]),

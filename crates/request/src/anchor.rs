@@ -23,11 +23,11 @@ pub struct Epilogue {
 pub enum Anchor {
     /// Products of matrices of this type: A, B.
     Product(DataType, ProductSpec),
-    /// A convolution of floats: input, filter.
+    /// A convolution: input, filter.
     Conv(ConvSpec),
-    /// The gradient of a convolution of floats by its input: filter, gradient by the result.
+    /// The gradient of a convolution by its input: filter, gradient by the result.
     ConvBackpropInput(ConvSpec),
-    /// A convolution of floats, each channel by itself: input, filter.
+    /// A convolution, each channel by itself: input, filter.
     DepthwiseConv(ConvSpec),
 }
 
@@ -39,7 +39,7 @@ impl Anchor {
     pub fn data_type(&self) -> DataType {
         match self {
             Anchor::Product(data_type, _) => *data_type,
-            _ => DataType::Float,
+            Anchor::Conv(spec) | Anchor::ConvBackpropInput(spec) | Anchor::DepthwiseConv(spec) => spec.data_type,
         }
     }
 
@@ -48,6 +48,7 @@ impl Anchor {
         match self {
             Anchor::Product(DataType::Float, spec) if spec.batch == 1 => Some(vec![spec.m, spec.n]),
             Anchor::Product(..) => None,
+            _ if self.data_type() != DataType::Float => None,
             Anchor::Conv(spec) | Anchor::DepthwiseConv(spec) => Some(spec.output()),
             Anchor::ConvBackpropInput(spec) => Some(spec.input()),
         }

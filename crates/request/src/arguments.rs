@@ -43,26 +43,34 @@ impl KernelRequest {
                 Arguments::of(operands_of(expr.inputs(), operands)?, results_of(expr, elements(shape)?)?)
             }
             KernelRequest::Anchor { anchor, epilogue, pooling } => of_anchor(anchor, epilogue.as_ref(), pooling.as_ref())?,
-            KernelRequest::ConvBackpropFilter { spec, unpooled: None } => {
-                Arguments::of([floats(&spec.input())?, floats(&spec.output())?], [floats(&spec.filter())?])
-            }
-            KernelRequest::ConvBackpropFilter { spec, unpooled: Some(pool) } => {
-                Arguments::of([floats(&spec.input())?, positions(pool)?, floats(&pool.output())?], [floats(&spec.filter())?])
-            }
+            KernelRequest::ConvBackpropFilter { spec, unpooled: None } => Arguments::of(
+                [tensor(spec.data_type, &spec.input())?, tensor(spec.data_type, &spec.output())?],
+                [tensor(spec.data_type, &spec.filter())?],
+            ),
+            KernelRequest::ConvBackpropFilter { spec, unpooled: Some(pool) } => Arguments::of(
+                [tensor(spec.data_type, &spec.input())?, positions(pool)?, tensor(pool.data_type, &pool.output())?],
+                [tensor(spec.data_type, &spec.filter())?],
+            ),
             KernelRequest::DepthwiseConvBackpropInput(spec) => {
-                Arguments::of([depthwise_filter(spec)?, floats(&spec.output())?], [floats(&spec.input())?])
+                Arguments::of([depthwise_filter(spec)?, tensor(spec.data_type, &spec.output())?], [tensor(spec.data_type, &spec.input())?])
             }
             KernelRequest::DepthwiseConvBackpropFilter(spec) => {
-                Arguments::of([floats(&spec.input())?, floats(&spec.output())?], [depthwise_filter(spec)?])
+                Arguments::of([tensor(spec.data_type, &spec.input())?, tensor(spec.data_type, &spec.output())?], [depthwise_filter(spec)?])
             }
-            KernelRequest::MaxPool(pooling) => Arguments::of([floats(&pooling.spec.input())?], pooled(pooling)?),
-            KernelRequest::MaxPoolGrad(spec) => Arguments::of([positions(spec)?, floats(&spec.output())?], [floats(&spec.input())?]),
+            KernelRequest::MaxPool(pooling) => Arguments::of([tensor(pooling.spec.data_type, &pooling.spec.input())?], pooled(pooling)?),
+            KernelRequest::MaxPoolGrad(spec) => {
+                Arguments::of([positions(spec)?, tensor(spec.data_type, &spec.output())?], [tensor(spec.data_type, &spec.input())?])
+            }
             KernelRequest::MaxPoolGradOfInput { spec, .. } => {
-                let output = floats(&spec.output())?;
-                Arguments::of([floats(&spec.input())?, output, output], [floats(&spec.input())?])
+                let output = tensor(spec.data_type, &spec.output())?;
+                Arguments::of([tensor(spec.data_type, &spec.input())?, output, output], [tensor(spec.data_type, &spec.input())?])
             }
-            KernelRequest::AvgPool(spec) => Arguments::of([floats(&spec.input())?], [floats(&spec.output())?]),
-            KernelRequest::AvgPoolGrad(spec) => Arguments::of([floats(&spec.output())?], [floats(&spec.input())?]),
+            KernelRequest::AvgPool(spec) => {
+                Arguments::of([tensor(spec.data_type, &spec.input())?], [tensor(spec.data_type, &spec.output())?])
+            }
+            KernelRequest::AvgPoolGrad(spec) => {
+                Arguments::of([tensor(spec.data_type, &spec.output())?], [tensor(spec.data_type, &spec.input())?])
+            }
             KernelRequest::BatchNorm { spec, training, reserve_3 } => {
                 let (all, channel) = batch(spec)?;
                 // Statistics that are all replaced are not read.
@@ -106,9 +114,13 @@ fn of_anchor(anchor: &Anchor, epilogue: Option<&Epilogue>, pooling: Option<&Pool
             let inputs = [bytes(*data_type, matrices(spec.m, spec.k)?)?, bytes(*data_type, matrices(spec.k, spec.n)?)?];
             (inputs, matrices(spec.m, spec.n)?)
         }
-        Anchor::Conv(spec) => ([floats(&spec.input())?, floats(&spec.filter())?], elements(&spec.output())?),
-        Anchor::ConvBackpropInput(spec) => ([floats(&spec.filter())?, floats(&spec.output())?], elements(&spec.input())?),
-        Anchor::DepthwiseConv(spec) => ([floats(&spec.input())?, depthwise_filter(spec)?], elements(&spec.output())?),
+        Anchor::Conv(spec) => {
+            ([tensor(spec.data_type, &spec.input())?, tensor(spec.data_type, &spec.filter())?], elements(&spec.output())?)
+        }
+        Anchor::ConvBackpropInput(spec) => {
+            ([tensor(spec.data_type, &spec.filter())?, tensor(spec.data_type, &spec.output())?], elements(&spec.input())?)
+        }
+        Anchor::DepthwiseConv(spec) => ([tensor(spec.data_type, &spec.input())?, depthwise_filter(spec)?], elements(&spec.output())?),
     };
     let mut arguments = Arguments::of(inputs, [bytes(anchor.data_type(), result)?]);
     if let Some(Epilogue { expr, operands }) = epilogue {
@@ -120,7 +132,7 @@ fn of_anchor(anchor: &Anchor, epilogue: Option<&Epilogue>, pooling: Option<&Pool
         arguments.outputs = results_of(expr, result)?;
     }
     if let Some(pooling) = pooling {
-        if arguments.outputs != [floats(&pooling.spec.input())?] {
+        if arguments.outputs != [tensor(pooling.spec.data_type, &pooling.spec.input())?] {
             return Err(inconsistent("a pooling of something else"));
         }
         arguments.outputs = pooled(pooling)?;
@@ -279,7 +291,7 @@ fn results_of(expr: &Expr, elements: u64) -> Result<Vec<u64>> {
 
 /// The bytes of a pooling's results.
 fn pooled(pooling: &Pooling) -> Result<Vec<u64>> {
-    let output = floats(&pooling.spec.output())?;
+    let output = tensor(pooling.spec.data_type, &pooling.spec.output())?;
     Ok(match pooling.positions {
         Positions::None => vec![output],
         Positions::All | Positions::Positive => vec![output, positions(&pooling.spec)?],
@@ -291,7 +303,7 @@ fn positions(spec: &PoolSpec) -> Result<u64> {
 }
 
 fn depthwise_filter(spec: &ConvSpec) -> Result<u64> {
-    floats(&[spec.taps(), spec.out_c])
+    tensor(spec.data_type, &[spec.taps(), spec.out_c])
 }
 
 /// The bytes of the whole, and of a number for each channel.
@@ -315,7 +327,11 @@ fn without(shape: &[u64], axis: usize) -> Result<Vec<u64>> {
 }
 
 fn floats(shape: &[u64]) -> Result<u64> {
-    bytes(DataType::Float, elements(shape)?)
+    tensor(DataType::Float, shape)
+}
+
+fn tensor(data_type: DataType, shape: &[u64]) -> Result<u64> {
+    bytes(data_type, elements(shape)?)
 }
 
 fn bytes(data_type: DataType, elements: u64) -> Result<u64> {

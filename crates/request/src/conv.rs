@@ -1,5 +1,6 @@
 //! Convolutions. Filters have their taps first, then the channels of the input, then those of the result.
 
+use plimsoll_base::DataType;
 use serde::{Deserialize, Serialize};
 
 use crate::window::{Axes, Layout};
@@ -7,6 +8,8 @@ use crate::window::{Axes, Layout};
 /// The sizes of a convolution of `batch` images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConvSpec {
+    /// The elements of all three tensors.
+    pub data_type: DataType,
     /// Images.
     pub batch: u64,
     /// Channels of the input.

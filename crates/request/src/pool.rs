@@ -1,4 +1,4 @@
-//! Pooling of floats.
+//! Pooling.
 
 use plimsoll_base::DataType;
 use serde::{Deserialize, Serialize};
@@ -8,6 +8,8 @@ use crate::window::{Axes, Layout};
 /// The sizes of pooling. Dilations are 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolSpec {
+    /// The elements of input and result.
+    pub data_type: DataType,
     /// Images.
     pub batch: u64,
     /// Channels.
@@ -48,6 +50,14 @@ impl ArgMax {
     /// The form that `spec` needs.
     pub fn of(spec: &PoolSpec) -> ArgMax {
         if spec.taps() < 256 { ArgMax::U8 } else { ArgMax::U32 }
+    }
+
+    /// Bytes of one.
+    pub fn size(self) -> u64 {
+        match self {
+            ArgMax::U8 => 1,
+            ArgMax::U32 => 4,
+        }
     }
 
     /// The type of a tensor of positions.

@@ -38,7 +38,7 @@ pub enum KernelRequest {
         /// The pooling, behind the epilogue.
         pooling: Option<Pooling>,
     },
-    /// The gradient of a convolution of floats by its filter. Arguments: input, gradient by the result, gradient by the filter.
+    /// The gradient of a convolution by its filter. Arguments: input, gradient by the result, gradient by the filter.
     /// With `unpooled` the gradient by the result is that of a max pooling by its input; arguments: input, positions, gradient by
     /// the pooling's result, gradient by the filter.
     ConvBackpropFilter {
@@ -47,9 +47,9 @@ pub enum KernelRequest {
         /// The pooling of the convolution's results.
         unpooled: Option<PoolSpec>,
     },
-    /// The gradient of a depthwise convolution of floats by its input: filter, gradient by the result, gradient by the input.
+    /// The gradient of a depthwise convolution by its input: filter, gradient by the result, gradient by the input.
     DepthwiseConvBackpropInput(ConvSpec),
-    /// The gradient of a depthwise convolution of floats by its filter: input, gradient by the result, gradient by the filter.
+    /// The gradient of a depthwise convolution by its filter: input, gradient by the result, gradient by the filter.
     DepthwiseConvBackpropFilter(ConvSpec),
     /// Maxima of windows, and the positions that the pooling asks for. Arguments: input, output, positions where they are wanted
     /// (see [`crate::pool::ArgMax`]).

@@ -13,7 +13,7 @@ mod pooled;
 mod tests;
 mod tiles;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Prepared;
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::window::{Layout, WindowAxis};
@@ -53,6 +53,9 @@ pub(crate) trait Sizes {
 
 impl Sizes for ConvSpec {
     fn check(&self) -> Result<()> {
+        if self.data_type != DataType::Float {
+            return Err(Error::unimplemented(format!("a convolution of {}", self.data_type)));
+        }
         if self.layout != Layout::ChannelsLast {
             return Err(Error::unimplemented("a convolution with channels first on a processor"));
         }

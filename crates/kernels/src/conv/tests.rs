@@ -158,7 +158,7 @@ fn specs(axes: std::ops::RangeInclusive<usize>, dilation: u64) -> impl Strategy<
 }
 
 fn spec(batch: u64, in_c: u64, out_c: u64, axes: &[WindowAxis]) -> ConvSpec {
-    ConvSpec { batch, in_c, out_c, axes: Axes::new(axes).unwrap(), layout: Layout::ChannelsLast }
+    ConvSpec { data_type: DataType::Float, batch, in_c, out_c, axes: Axes::new(axes).unwrap(), layout: Layout::ChannelsLast }
 }
 
 /// An axis that is padded as SAME says.
@@ -366,7 +366,7 @@ fn pooled(spec: &ConvSpec) -> PoolSpec {
         pad,
     };
     let axes = Axes::new(&[axis(&spec.axes[0], 3, 1), axis(&spec.axes[1], 2, 0)]).unwrap();
-    PoolSpec { batch: spec.batch, channels: spec.out_c, axes, layout: Layout::ChannelsLast }
+    PoolSpec { data_type: DataType::Float, batch: spec.batch, channels: spec.out_c, axes, layout: Layout::ChannelsLast }
 }
 
 /// Results that are pooled at once, and results that are never made, give the bits of results that are made first.

@@ -3,6 +3,7 @@
 use plimsoll_base::{Error, Result};
 
 use super::ops::{self, StepFn};
+use super::widen::widened;
 use crate::simd::Isa;
 use plimsoll_request::expr::{BinaryOp, Expr, Instr, Reg, Scalar, Uses};
 
@@ -41,6 +42,8 @@ pub(super) fn size_of_type(data_type: plimsoll_base::DataType) -> Result<usize> 
 }
 
 pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
+    let wide = widened(expr)?;
+    let expr = wide.as_ref().unwrap_or(expr);
     let instrs = expr.instrs();
     let (inputs, outputs) = (expr.inputs().len(), expr.outputs().len());
     if inputs + outputs + instrs.len() > usize::from(TableIndex::MAX) {

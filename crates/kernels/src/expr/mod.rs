@@ -7,6 +7,7 @@ mod ops;
 mod program;
 #[cfg(test)]
 mod tests;
+mod widen;
 
 pub use elementwise::{elementwise, elementwise_on};
 pub(crate) use layout::elements;

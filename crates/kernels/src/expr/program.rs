@@ -382,27 +382,20 @@ unsafe fn splat(target: *mut u8, source: *const u8, size: usize, count: usize) {
     unsafe {
         match size {
             1 => typed::<u8>(target, source, count),
+            2 => typed::<u16>(target, source, count),
             4 => typed::<u32>(target, source, count),
-            _ => typed::<u64>(target, source, count),
+            8 => typed::<u64>(target, source, count),
+            _ if count == 0 => {}
+            _ => repeat(target, source, size, count),
         }
     }
 }
 
 unsafe fn fill_scalar(target: *mut u8, value: Scalar, count: usize) {
-    let (mut bytes, size) = ([0u64; 1], value.data_type().size().unwrap_or(8));
-    let pointer = bytes.as_mut_ptr();
-    // SAFETY: 8 aligned bytes hold any scalar; `target` has room for `count` of them by the caller's promise.
-    unsafe {
-        match value {
-            Scalar::F32(value) => pointer.cast::<f32>().write(value),
-            Scalar::F64(value) => pointer.cast::<f64>().write(value),
-            Scalar::I32(value) => pointer.cast::<i32>().write(value),
-            Scalar::I64(value) => pointer.cast::<i64>().write(value),
-            Scalar::U8(value) => pointer.cast::<u8>().write(value),
-            Scalar::Bool(value) => pointer.cast::<u8>().write(u8::from(value)),
-        }
-        splat(target, pointer.cast::<u8>(), size, count);
-    }
+    let bits = value.bits().to_le();
+    let Some(size) = value.data_type().size() else { return };
+    // SAFETY: 8 aligned bytes hold any scalar, the lowest first; `target` has room for `count` of them by the caller's promise.
+    unsafe { splat(target, std::ptr::from_ref(&bits).cast(), size, count) };
 }
 
 /// Writes the `len` bytes at `source` `count` times, one after the other.

@@ -10,6 +10,7 @@ use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 use super::transposed::Transposed;
 use super::{Bits, MOST_DIMS, by_size};
 use crate::cut::Cut;
+use crate::simd::Isa;
 
 /// A dimension: how many steps, and how far a step goes in the input and in the output, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub(super) struct Dim {
 
 /// Prepares the copy of a dense output with `sizes` whose element `index` is input element `start + sum(index * steps)`.
 /// Arguments: input (`input_len` elements), output.
-pub(super) fn prepare(size: usize, sizes: &[usize], steps: &[isize], start: isize, input_len: usize) -> Result<Prepared> {
+pub(super) fn prepare(isa: Isa, size: usize, sizes: &[usize], steps: &[isize], start: isize, input_len: usize) -> Result<Prepared> {
     let dims = collapse(sizes, steps)?;
     let len: usize = sizes.iter().product();
     check_reach(&dims, start, input_len, len)?;
@@ -29,7 +30,7 @@ pub(super) fn prepare(size: usize, sizes: &[usize], steps: &[isize], start: isiz
     let same = start == 0 && input_len == len && (len == 0 || matches!(dims[..], [Dim { from: 1, .. }]) || dims.is_empty());
     let in_place = if same { vec![(0, 0)] } else { Vec::new() };
     by_size!(size, T => {
-        let (chunks, kernel): (u32, Arc<dyn CpuKernel>) = match Transposed::<T>::new(&dims, start) {
+        let (chunks, kernel): (u32, Arc<dyn CpuKernel>) = match Transposed::<T>::new(isa, &dims, start) {
             Some(kernel) => (kernel.pieces(), Arc::new(kernel)),
             None => {
                 let cut = Cut::new(len, 2 * size as u64, 64);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::cut::elements;
+use crate::simd::Isa;
 use crate::testing::{bytes, run, run_one, run_pieces, values};
 use plimsoll_device::Prepared;
 
@@ -69,11 +70,11 @@ fn transposes() {
                 Some(place(shape, &from))
             })
             .collect();
-        check(&format!("transpose {shape:?} {perm:?}"), |size| transpose(size, shape, perm), count(shape), &expected);
+        check(&format!("transpose {shape:?} {perm:?}"), |size| transpose(Isa::best(), size, shape, perm), count(shape), &expected);
     }
-    assert!(transpose(4, &[2, 3], &[0, 0]).is_err());
-    assert!(transpose(4, &[2, 3], &[0]).is_err());
-    assert!(transpose(4, &[2, 3], &[0, 2]).is_err());
+    assert!(transpose(Isa::best(), 4, &[2, 3], &[0, 0]).is_err());
+    assert!(transpose(Isa::best(), 4, &[2, 3], &[0]).is_err());
+    assert!(transpose(Isa::best(), 4, &[2, 3], &[0, 2]).is_err());
 }
 
 #[test]
@@ -92,7 +93,7 @@ fn tiles_and_broadcasts() {
             .iter()
             .map(|index| Some(place(shape, &index.iter().zip(shape).map(|(at, size)| at % size).collect::<Vec<_>>())))
             .collect();
-        check(&format!("tile {shape:?} {multiples:?}"), |size| tile(size, shape, multiples), count(shape), &expected);
+        check(&format!("tile {shape:?} {multiples:?}"), |size| tile(Isa::best(), size, shape, multiples), count(shape), &expected);
     }
     for (from, to) in [
         (&[][..], &[][..]),
@@ -111,14 +112,14 @@ fn tiles_and_broadcasts() {
                 Some(place(from, &index.iter().zip(from).map(|(at, size)| at % size).collect::<Vec<_>>()))
             })
             .collect();
-        check(&format!("broadcast {from:?} {to:?}"), |size| broadcast_to(size, from, to), count(from), &expected);
+        check(&format!("broadcast {from:?} {to:?}"), |size| broadcast_to(Isa::best(), size, from, to), count(from), &expected);
     }
-    assert_eq!(run_one(&fill(4, 5).unwrap(), &[&[7.5f32]], 5).unwrap(), [7.5; 5]);
-    assert!(broadcast_to(4, &[2], &[3]).is_err());
-    assert!(broadcast_to(4, &[2, 3], &[3]).is_err());
-    assert!(tile(4, &[2, 3], &[3]).is_err());
-    assert!(tile(4, &[2], &[u64::MAX]).is_err());
-    assert!(fill(4, u64::MAX).is_err());
+    assert_eq!(run_one(&fill(Isa::best(), 4, 5).unwrap(), &[&[7.5f32]], 5).unwrap(), [7.5; 5]);
+    assert!(broadcast_to(Isa::best(), 4, &[2], &[3]).is_err());
+    assert!(broadcast_to(Isa::best(), 4, &[2, 3], &[3]).is_err());
+    assert!(tile(Isa::best(), 4, &[2, 3], &[3]).is_err());
+    assert!(tile(Isa::best(), 4, &[2], &[u64::MAX]).is_err());
+    assert!(fill(Isa::best(), 4, u64::MAX).is_err());
 }
 
 /// `(shape, begin, strides, out_shape)`.
@@ -146,20 +147,20 @@ fn slices() {
         let expected: Vec<_> = indices(out_shape).iter().map(|index| Some(place(shape, &source(begin, strides, index)))).collect();
         check(
             &format!("slice {shape:?} {begin:?} {strides:?}"),
-            |size| strided_slice(size, shape, begin, strides, out_shape),
+            |size| strided_slice(Isa::best(), size, shape, begin, strides, out_shape),
             count(shape),
             &expected,
         );
     }
-    assert_eq!(run_one(&slice(4, &[2, 3], &[0, 1], &[2, 2]).unwrap(), &[&ramp(6)], 4).unwrap(), [1, 2, 4, 5]);
+    assert_eq!(run_one(&slice(Isa::best(), 4, &[2, 3], &[0, 1], &[2, 2]).unwrap(), &[&ramp(6)], 4).unwrap(), [1, 2, 4, 5]);
     for (begin, strides, out_shape) in
         [(&[0, 0][..], &[1, 1][..], &[3, 2][..]), (&[1, 0], &[-1, 1], &[3, 2]), (&[0, 2], &[1, 1], &[1, 1]), (&[0, 0], &[0, 1], &[1, 1])]
     {
-        assert!(strided_slice(4, &[2, 2], begin, strides, out_shape).is_err());
+        assert!(strided_slice(Isa::best(), 4, &[2, 2], begin, strides, out_shape).is_err());
         assert!(strided_slice_grad(4, &[2, 2], begin, strides, out_shape).is_err());
     }
-    assert!(strided_slice(4, &[2, 2], &[0], &[1, 1], &[1, 1]).is_err());
-    assert!(strided_slice(4, &[2, 2], &[0, u64::MAX], &[1, i64::MIN], &[1, u64::MAX]).is_err());
+    assert!(strided_slice(Isa::best(), 4, &[2, 2], &[0], &[1, 1], &[1, 1]).is_err());
+    assert!(strided_slice(Isa::best(), 4, &[2, 2], &[0, u64::MAX], &[1, i64::MIN], &[1, u64::MAX]).is_err());
 }
 
 fn source(begin: &[u64], strides: &[i64], index: &[u64]) -> Vec<u64> {
@@ -198,9 +199,9 @@ fn reverses() {
                 Some(place(shape, &from))
             })
             .collect();
-        check(&format!("reverse {shape:?} {axes:?}"), |size| reverse(size, shape, axes), count(shape), &expected);
+        check(&format!("reverse {shape:?} {axes:?}"), |size| reverse(Isa::best(), size, shape, axes), count(shape), &expected);
     }
-    assert!(reverse(4, &[2], &[1]).is_err());
+    assert!(reverse(Isa::best(), 4, &[2], &[1]).is_err());
 }
 
 #[test]
@@ -302,14 +303,20 @@ fn packs_and_unpacks() {
 
 #[test]
 fn a_view_of_everything_may_stay_where_it_is() {
-    for prepared in [transpose(4, &[2, 1, 3], &[1, 0, 2]), broadcast_to(4, &[6], &[1, 6]), slice(4, &[6], &[0], &[6])] {
+    for prepared in [
+        transpose(Isa::best(), 4, &[2, 1, 3], &[1, 0, 2]),
+        broadcast_to(Isa::best(), 4, &[6], &[1, 6]),
+        slice(Isa::best(), 4, &[6], &[0], &[6]),
+    ] {
         let prepared = prepared.unwrap();
         assert_eq!(prepared.in_place, [(0, 0)]);
         let mut output = [vec![0; 24]];
         run_pieces(&prepared, &[&bytes(&ramp(6))], &mut output, std::slice::from_ref(&(0..prepared.chunks)), &[(0, 0)]).unwrap();
         assert_eq!(values::<u32>(&output[0]), ramp(6));
     }
-    for prepared in [transpose(4, &[2, 3], &[1, 0]), slice(4, &[6], &[0], &[5]), reverse(4, &[6], &[0])] {
+    for prepared in
+        [transpose(Isa::best(), 4, &[2, 3], &[1, 0]), slice(Isa::best(), 4, &[6], &[0], &[5]), reverse(Isa::best(), 4, &[6], &[0])]
+    {
         assert!(prepared.unwrap().in_place.is_empty());
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Transposed<T> {
 
 impl<T: Bits> Transposed<T> {
     /// Where the copy is one of these.
-    pub(super) fn new(dims: &[Dim], start: isize) -> Option<Transposed<T>> {
+    pub(super) fn new(isa: Isa, dims: &[Dim], start: isize) -> Option<Transposed<T>> {
         let (along_output, outer) = dims.split_last()?;
         let place = outer.iter().position(|dim| dim.from == 1)?;
         if matches!(along_output.from, 0 | 1) || dims.iter().any(|dim| dim.size == 0) {
@@ -39,15 +39,8 @@ impl<T: Bits> Transposed<T> {
         }
         let mut outer = outer.to_vec();
         let along_input = outer.remove(place);
-        let mut kernel = Transposed {
-            outer,
-            along_input,
-            along_output: *along_output,
-            start,
-            cut: Cut::whole(0),
-            isa: Isa::best(),
-            marker: PhantomData,
-        };
+        let mut kernel =
+            Transposed { outer, along_input, along_output: *along_output, start, cut: Cut::whole(0), isa, marker: PhantomData };
         let places: usize = kernel.outer.iter().map(|dim| dim.size).product();
         kernel.cut = Cut::new(places * kernel.units_per_place(), (2 * TILE * TILE * TILES_PER_UNIT * size_of::<T>()) as u64, 1);
         Some(kernel)

@@ -6,6 +6,7 @@ use plimsoll_device::Prepared;
 use super::strided::prepare;
 use super::{check_rank, check_size};
 use crate::cut::elements;
+use crate::simd::Isa;
 
 /// The elements between neighbours along each dimension of a dense tensor. The shape has been through [`elements`].
 fn dense(shape: &[u64]) -> Vec<isize> {
@@ -31,7 +32,7 @@ fn sizes(shape: &[u64]) -> Vec<usize> {
 ///
 /// # Errors
 /// INVALID_ARGUMENT where `perm` is not a permutation of the dimensions.
-pub fn transpose(size: usize, shape: &[u64], perm: &[usize]) -> Result<Prepared> {
+pub fn transpose(isa: Isa, size: usize, shape: &[u64], perm: &[usize]) -> Result<Prepared> {
     let len = elements(shape)?;
     check_rank("perm", perm.len(), shape)?;
     if (0..shape.len()).any(|axis| !perm.contains(&axis)) {
@@ -39,27 +40,27 @@ pub fn transpose(size: usize, shape: &[u64], perm: &[usize]) -> Result<Prepared>
     }
     let steps = dense(shape);
     let (sizes, steps): (Vec<usize>, Vec<isize>) = perm.iter().map(|axis| (shape[*axis] as usize, steps[*axis])).unzip();
-    prepare(size, &sizes, &steps, 0, len)
+    prepare(isa, size, &sizes, &steps, 0, len)
 }
 
 /// `Tile`: the input repeated `multiples[i]` times along dimension `i`. Arguments: input, output.
 ///
 /// # Errors
 /// INVALID_ARGUMENT where the lengths differ or the output would be too large.
-pub fn tile(size: usize, shape: &[u64], multiples: &[u64]) -> Result<Prepared> {
+pub fn tile(isa: Isa, size: usize, shape: &[u64], multiples: &[u64]) -> Result<Prepared> {
     let len = elements(shape)?;
     check_rank("multiples", multiples.len(), shape)?;
     let both: Vec<u64> = multiples.iter().zip(shape).flat_map(|(times, size)| [*times, *size]).collect();
     elements(&both)?;
     let steps: Vec<isize> = dense(shape).into_iter().flat_map(|step| [0, step]).collect();
-    prepare(size, &sizes(&both), &steps, 0, len)
+    prepare(isa, size, &sizes(&both), &steps, 0, len)
 }
 
 /// `BroadcastTo`: dimensions of 1, and missing ones on the left, are repeated. Arguments: input, output.
 ///
 /// # Errors
 /// INVALID_ARGUMENT where the shapes do not allow it.
-pub fn broadcast_to(size: usize, from: &[u64], to: &[u64]) -> Result<Prepared> {
+pub fn broadcast_to(isa: Isa, size: usize, from: &[u64], to: &[u64]) -> Result<Prepared> {
     let len = elements(from)?;
     elements(to)?;
     let missing = to.len().checked_sub(from.len());
@@ -72,23 +73,23 @@ pub fn broadcast_to(size: usize, from: &[u64], to: &[u64]) -> Result<Prepared> {
         Some(axis) if from[axis] != 1 => steps[axis],
         _ => 0,
     };
-    prepare(size, &sizes(to), &(0..to.len()).map(step).collect::<Vec<_>>(), 0, len)
+    prepare(isa, size, &sizes(to), &(0..to.len()).map(step).collect::<Vec<_>>(), 0, len)
 }
 
 /// `Fill`: `elements` copies of a scalar. Arguments: the scalar, output.
 ///
 /// # Errors
 /// INVALID_ARGUMENT where the output would be too large.
-pub fn fill(size: usize, elements: u64) -> Result<Prepared> {
-    broadcast_to(size, &[], &[elements])
+pub fn fill(isa: Isa, size: usize, elements: u64) -> Result<Prepared> {
+    broadcast_to(isa, size, &[], &[elements])
 }
 
 /// `Slice`: the block of `out_shape` that starts at `begin`. Arguments: input, output.
 ///
 /// # Errors
 /// INVALID_ARGUMENT where the block is not inside.
-pub fn slice(size: usize, shape: &[u64], begin: &[u64], out_shape: &[u64]) -> Result<Prepared> {
-    strided_slice(size, shape, begin, &vec![1; begin.len()], out_shape)
+pub fn slice(isa: Isa, size: usize, shape: &[u64], begin: &[u64], out_shape: &[u64]) -> Result<Prepared> {
+    strided_slice(isa, size, shape, begin, &vec![1; begin.len()], out_shape)
 }
 
 /// `StridedSlice` with everything resolved: element `i` along a dimension is input element `begin + i * stride` (the stride
@@ -96,7 +97,7 @@ pub fn slice(size: usize, shape: &[u64], begin: &[u64], out_shape: &[u64]) -> Re
 ///
 /// # Errors
 /// INVALID_ARGUMENT where an element outside would be read.
-pub fn strided_slice(size: usize, shape: &[u64], begin: &[u64], strides: &[i64], out_shape: &[u64]) -> Result<Prepared> {
+pub fn strided_slice(isa: Isa, size: usize, shape: &[u64], begin: &[u64], strides: &[i64], out_shape: &[u64]) -> Result<Prepared> {
     let len = elements(shape)?;
     let out_len = elements(out_shape)?;
     for (what, rank) in [("begin", begin.len()), ("strides", strides.len()), ("the result's shape", out_shape.len())] {
@@ -109,7 +110,7 @@ pub fn strided_slice(size: usize, shape: &[u64], begin: &[u64], strides: &[i64],
         start = start.wrapping_add((begin[axis] as isize).wrapping_mul(step));
         steps.push((strides[axis] as isize).wrapping_mul(step));
     }
-    prepare(size, &sizes(out_shape), &steps, if out_len == 0 { 0 } else { start }, len)
+    prepare(isa, size, &sizes(out_shape), &steps, if out_len == 0 { 0 } else { start }, len)
 }
 
 /// Whether elements `begin + i * stride`, `i < count`, lie in `0..size`.
@@ -125,7 +126,7 @@ pub(super) fn check_slice(size: u64, begin: u64, stride: i64, count: u64) -> Res
 ///
 /// # Errors
 /// INVALID_ARGUMENT for an axis outside the rank.
-pub fn reverse(size: usize, shape: &[u64], axes: &[usize]) -> Result<Prepared> {
+pub fn reverse(isa: Isa, size: usize, shape: &[u64], axes: &[usize]) -> Result<Prepared> {
     check_size(size)?;
     let len = elements(shape)?;
     if let Some(axis) = axes.iter().find(|axis| **axis >= shape.len()) {
@@ -136,5 +137,5 @@ pub fn reverse(size: usize, shape: &[u64], axes: &[usize]) -> Result<Prepared> {
         start += steps[axis] * shape[axis].saturating_sub(1) as isize;
         steps[axis] = -steps[axis];
     }
-    prepare(size, &sizes(shape), &steps, if len == 0 { 0 } else { start }, len)
+    prepare(isa, size, &sizes(shape), &steps, if len == 0 { 0 } else { start }, len)
 }

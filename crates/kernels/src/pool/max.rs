@@ -194,7 +194,7 @@ pub fn max_pool_grad_of_input_on(isa: Isa, spec: PoolSpec, maxima: Maxima) -> Re
     let blocks = sizes.channels.div_ceil(block).max(1);
     let (inputs, outputs) = sizes.totals();
     let kept = ArgMax::of(&spec);
-    let scratch = elements(&[positions as u64, block as u64])? as u64 * kept.data_type().size().unwrap_or(4) as u64;
+    let scratch = elements(&[positions as u64, block as u64])? as u64 * kept.size();
     let kernel: Arc<dyn CpuKernel> = match kept {
         ArgMax::U8 => Arc::new(AnewGradient::<u8> { sizes, block, blocks, isa, marker: PhantomData }),
         ArgMax::U32 => Arc::new(AnewGradient::<u32> { sizes, block, blocks, isa, marker: PhantomData }),

@@ -11,7 +11,7 @@ mod tests;
 
 use std::ops::Range;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_request::pool::PoolSpec;
 use plimsoll_request::window::{Layout, WindowAxis};
 
@@ -35,6 +35,9 @@ trait Check {
 impl Check for PoolSpec {
     fn check(&self) -> Result<Sizes> {
         let most = 1 << 15;
+        if self.data_type != DataType::Float {
+            return Err(Error::unimplemented(format!("pooling of {}", self.data_type)));
+        }
         if self.layout != Layout::ChannelsLast {
             return Err(Error::unimplemented("pooling with channels first on a processor"));
         }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use plimsoll_base::DataType;
 use plimsoll_device::Prepared;
 use proptest::prelude::*;
 
@@ -143,7 +144,7 @@ fn specs() -> impl Strategy<Value = PoolSpec> {
 }
 
 fn spec(batch: u64, channels: u64, axes: &[WindowAxis]) -> PoolSpec {
-    PoolSpec { batch, channels, axes: Axes::new(axes).unwrap(), layout: Layout::ChannelsLast }
+    PoolSpec { data_type: DataType::Float, batch, channels, axes: Axes::new(axes).unwrap(), layout: Layout::ChannelsLast }
 }
 
 /// An axis without padding.

@@ -52,8 +52,8 @@ pub(super) struct Fill<T, D> {
 }
 
 impl<T, D> Fill<T, D> {
-    pub(super) fn new(len: usize, start: Start, cut: Cut) -> Fill<T, D> {
-        Fill { len, start, cut, isa: Isa::best(), marker: PhantomData }
+    pub(super) fn new(isa: Isa, len: usize, start: Start, cut: Cut) -> Fill<T, D> {
+        Fill { len, start, cut, isa, marker: PhantomData }
     }
 }
 

@@ -19,6 +19,7 @@ use plimsoll_device::{Cost, CpuKernel, Prepared};
 use plimsoll_request::random::Distribution;
 
 use crate::cut::{Cut, elements};
+use crate::simd::Isa;
 use kernels::{Advance, Fill, KeyCounter, Start};
 
 /// Blocks that a stateful operation sets aside for each element.
@@ -50,8 +51,9 @@ impl RandomOp {
     /// # Errors
     /// UNIMPLEMENTED where the distribution does not have the type; INVALID_ARGUMENT where the output would be too large. At
     /// run time a fault where `minval >= maxval`.
-    pub fn stateful(&self) -> Result<Prepared> {
+    pub fn stateful(&self, isa: Isa) -> Result<Prepared> {
         prepare(
+            isa,
             self.distribution,
             self.data_type,
             self.elements,
@@ -65,8 +67,9 @@ impl RandomOp {
     ///
     /// # Errors
     /// As [`RandomOp::stateful`].
-    pub fn fill(&self) -> Result<Prepared> {
+    pub fn fill(&self, isa: Isa) -> Result<Prepared> {
         prepare(
+            isa,
             self.distribution,
             self.data_type,
             self.elements,
@@ -88,8 +91,8 @@ impl RandomOp {
 /// # Errors
 /// UNIMPLEMENTED where the distribution does not have the type; INVALID_ARGUMENT where the output would be too large. At run
 /// time a fault where `minval >= maxval`.
-pub fn stateless(distribution: Distribution, data_type: DataType, elements: u64) -> Result<Prepared> {
-    prepare(distribution, data_type, elements, Start::Given)
+pub fn stateless(isa: Isa, distribution: Distribution, data_type: DataType, elements: u64) -> Result<Prepared> {
+    prepare(isa, distribution, data_type, elements, Start::Given)
 }
 
 /// `StatelessRandomGetKeyCounter` for the Philox algorithm. Arguments: seed (two of `seed_type`, int32 or int64), then the
@@ -108,7 +111,7 @@ pub fn key_counter(seed_type: DataType) -> Result<Prepared> {
     Ok(Prepared { chunks: 1, scratch: 0, per_worker: 0, cost: Cost { flops: 100.0, bytes: 40.0 }, in_place: Vec::new(), kernel })
 }
 
-fn prepare(distribution: Distribution, data_type: DataType, count: u64, start: Start) -> Result<Prepared> {
+fn prepare(isa: Isa, distribution: Distribution, data_type: DataType, count: u64, start: Start) -> Result<Prepared> {
     use Distribution::*;
     let len = elements(&[count])?;
     let refused = || Error::unimplemented(format!("{distribution:?} of {data_type}"));
@@ -125,14 +128,14 @@ fn prepare(distribution: Distribution, data_type: DataType, count: u64, start: S
         _ => Cut::new(groups, 16 * weight, 4),
     };
     let kernel: Arc<dyn CpuKernel> = match (distribution, data_type) {
-        (Uniform, DataType::Float) => Arc::new(Fill::<f32, kernels::UniformF32>::new(len, start, cut)),
-        (Uniform, DataType::Double) => Arc::new(Fill::<f64, kernels::Uniform>::new(len, start, cut)),
-        (Normal, DataType::Float) => Arc::new(Fill::<f32, kernels::Normals>::new(len, start, cut)),
-        (Normal, DataType::Double) => Arc::new(Fill::<f64, kernels::Normals>::new(len, start, cut)),
-        (TruncatedNormal, DataType::Float) => Arc::new(Fill::<f32, kernels::Truncated>::new(len, start, cut)),
-        (TruncatedNormal, DataType::Double) => Arc::new(Fill::<f64, kernels::Truncated>::new(len, start, cut)),
-        (UniformInt, DataType::Int32) => Arc::new(Fill::<i32, kernels::Integers>::new(len, start, cut)),
-        (UniformInt, DataType::Int64) => Arc::new(Fill::<i64, kernels::Integers>::new(len, start, cut)),
+        (Uniform, DataType::Float) => Arc::new(Fill::<f32, kernels::UniformF32>::new(isa, len, start, cut)),
+        (Uniform, DataType::Double) => Arc::new(Fill::<f64, kernels::Uniform>::new(isa, len, start, cut)),
+        (Normal, DataType::Float) => Arc::new(Fill::<f32, kernels::Normals>::new(isa, len, start, cut)),
+        (Normal, DataType::Double) => Arc::new(Fill::<f64, kernels::Normals>::new(isa, len, start, cut)),
+        (TruncatedNormal, DataType::Float) => Arc::new(Fill::<f32, kernels::Truncated>::new(isa, len, start, cut)),
+        (TruncatedNormal, DataType::Double) => Arc::new(Fill::<f64, kernels::Truncated>::new(isa, len, start, cut)),
+        (UniformInt, DataType::Int32) => Arc::new(Fill::<i32, kernels::Integers>::new(isa, len, start, cut)),
+        (UniformInt, DataType::Int64) => Arc::new(Fill::<i64, kernels::Integers>::new(isa, len, start, cut)),
         _ => return Err(refused()),
     };
     let cost = Cost { flops: (len as u64 * 10 * weight) as f64, bytes: (len * size) as f64 };

@@ -98,11 +98,11 @@ fn stateful_operations_give_what_tensorflow_gives() {
         let second = all.iter().find(is_second).unwrap();
         let inputs = first.inputs();
         let mut outputs = [vec![0; 8], vec![0xEE; first.len()]];
-        run(&op.stateful().unwrap(), &slices(&inputs), &mut outputs).unwrap();
+        run(&op.stateful(Isa::best()).unwrap(), &slices(&inputs), &mut outputs).unwrap();
         first.check(&outputs[1]);
         assert_eq!(values::<u64>(&outputs[0]), [first.elements * 256]);
         // The same in two steps, in pieces.
-        let fill = op.fill().unwrap();
+        let fill = op.fill(Isa::best()).unwrap();
         let calls: Vec<_> = (0..fill.chunks).rev().map(|piece| piece..piece + 1).collect();
         let mut again = [vec![0xEE; first.len()]];
         run_pieces(&fill, &slices(&[&inputs[..], &[vec![0; 8]]].concat()), &mut again, &calls, &[]).unwrap();
@@ -110,7 +110,7 @@ fn stateful_operations_give_what_tensorflow_gives() {
         let mut state = [vec![0; 8]];
         run(&op.advance(), &[], &mut state).unwrap();
         assert_eq!(state[0], outputs[0]);
-        run(&op.stateful().unwrap(), &slices(&inputs), &mut outputs).unwrap();
+        run(&op.stateful(Isa::best()).unwrap(), &slices(&inputs), &mut outputs).unwrap();
         second.check(&outputs[1]);
         seen += 1;
     }
@@ -134,7 +134,7 @@ fn stateless_operations_give_what_tensorflow_gives() {
             seen += 1;
             continue;
         }
-        let prepared = stateless(case.distribution(), case.data_type, case.elements).unwrap();
+        let prepared = stateless(Isa::best(), case.distribution(), case.data_type, case.elements).unwrap();
         let calls: Vec<_> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
         let mut output = [vec![0xEE; case.len()]];
         run_pieces(&prepared, &slices(&[&key[..], &case.inputs()].concat()), &mut output, &calls, &[]).unwrap();
@@ -147,10 +147,10 @@ fn stateless_operations_give_what_tensorflow_gives() {
 #[test]
 fn a_large_output_is_cut_in_pieces_and_nothing_is_nothing() {
     let op = RandomOp { distribution: Distribution::Uniform, data_type: DataType::Float, elements: 100_003, seed: 1, seed2: 2 };
-    assert!(op.fill().unwrap().chunks > 1);
-    assert_eq!(op.stateful().unwrap().chunks, 1);
+    assert!(op.fill(Isa::best()).unwrap().chunks > 1);
+    assert_eq!(op.stateful(Isa::best()).unwrap().chunks, 1);
     let mut outputs = [vec![0; 8], vec![]];
-    run(&RandomOp { elements: 0, ..op }.stateful().unwrap(), &[], &mut outputs).unwrap();
+    run(&RandomOp { elements: 0, ..op }.stateful(Isa::best()).unwrap(), &[], &mut outputs).unwrap();
     assert_eq!(outputs[0], [0; 8]);
 }
 
@@ -158,14 +158,14 @@ fn a_large_output_is_cut_in_pieces_and_nothing_is_nothing() {
 fn what_cannot_be_drawn_is_refused() {
     let integers = RandomOp { distribution: Distribution::UniformInt, data_type: DataType::Int32, elements: 3, seed: 1, seed2: 2 };
     let mut outputs = [vec![0; 8], vec![0; 12]];
-    let fault = run(&integers.stateful().unwrap(), &[&bytes(&[3]), &bytes(&[3])], &mut outputs).unwrap_err();
+    let fault = run(&integers.stateful(Isa::best()).unwrap(), &[&bytes(&[3]), &bytes(&[3])], &mut outputs).unwrap_err();
     assert_eq!(fault.to_error().message(), "Need minval < maxval, got 3 >= 3");
     // Of an empty output the bounds are not looked at: as TensorFlow.
     let nothing = RandomOp { elements: 0, ..integers };
-    run(&nothing.stateful().unwrap(), &[&bytes(&[3]), &bytes(&[3])], &mut [vec![0; 8], vec![]]).unwrap();
-    assert!(RandomOp { data_type: DataType::Float, ..integers }.stateful().is_err());
-    assert!(RandomOp { distribution: Distribution::Normal, ..integers }.stateful().is_err());
-    assert!(stateless(Distribution::Uniform, DataType::Bool, 1).is_err());
-    assert!(stateless(Distribution::Uniform, DataType::Float, u64::MAX).is_err());
+    run(&nothing.stateful(Isa::best()).unwrap(), &[&bytes(&[3]), &bytes(&[3])], &mut [vec![0; 8], vec![]]).unwrap();
+    assert!(RandomOp { data_type: DataType::Float, ..integers }.stateful(Isa::best()).is_err());
+    assert!(RandomOp { distribution: Distribution::Normal, ..integers }.stateful(Isa::best()).is_err());
+    assert!(stateless(Isa::best(), Distribution::Uniform, DataType::Bool, 1).is_err());
+    assert!(stateless(Isa::best(), Distribution::Uniform, DataType::Float, u64::MAX).is_err());
     assert!(key_counter(DataType::Float).is_err());
 }

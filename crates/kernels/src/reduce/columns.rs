@@ -42,7 +42,7 @@ pub(super) struct Columns<T, F, const N: usize> {
 }
 
 impl<T, F: Fold<T>, const N: usize> Columns<T, F, N> {
-    pub(super) fn new(mut kept: Vec<Dim>, mut reduced: Vec<Dim>, input_len: usize) -> Self {
+    pub(super) fn new(isa: Isa, mut kept: Vec<Dim>, mut reduced: Vec<Dim>, input_len: usize) -> Self {
         let width = kept.pop().map_or(1, |dim| dim.size);
         let inner = reduced.pop().unwrap_or(Dim { size: 1, stride: width });
         let outer_places = places(&reduced);
@@ -59,20 +59,7 @@ impl<T, F: Fold<T>, const N: usize> Columns<T, F, N> {
         let blocks = width.div_ceil(block).max(1);
         let units = if width == 0 { 0 } else { places(&kept) * blocks };
         let cut = Cut::new(units, (count * block * size) as u64 + 64, 1);
-        Columns {
-            kept,
-            outer: reduced,
-            outer_places,
-            inner,
-            width,
-            block,
-            blocks,
-            count,
-            input_len,
-            cut,
-            isa: Isa::best(),
-            marker: PhantomData,
-        }
+        Columns { kept, outer: reduced, outer_places, inner, width, block, blocks, count, input_len, cut, isa, marker: PhantomData }
     }
 
     pub(super) fn pieces(&self) -> u32 {

@@ -20,6 +20,7 @@ use plimsoll_device::{Cost, Prepared};
 use plimsoll_request::reduce::ReduceOp;
 
 use crate::cut::{elements, size_of_type};
+use crate::simd::Isa;
 use columns::Columns;
 use dims::collapse;
 use fold::Fold;
@@ -38,16 +39,16 @@ pub use top_k::in_top_k;
 /// # Errors
 /// INVALID_ARGUMENT for an axis outside the rank; UNIMPLEMENTED for other types, and where more than 16 separate groups of
 /// dimensions are reduced.
-pub fn reduce(op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared> {
+pub fn reduce(isa: Isa, op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared> {
     match op {
-        ReduceOp::Sum => by_type::<fold::Sum>(op, data_type, shape, axes),
-        ReduceOp::Mean => by_type::<fold::Mean>(op, data_type, shape, axes),
-        ReduceOp::Prod => by_type::<fold::Prod>(op, data_type, shape, axes),
-        ReduceOp::Max => by_type::<fold::Max>(op, data_type, shape, axes),
-        ReduceOp::Min => by_type::<fold::Min>(op, data_type, shape, axes),
+        ReduceOp::Sum => by_type::<fold::Sum>(isa, op, data_type, shape, axes),
+        ReduceOp::Mean => by_type::<fold::Mean>(isa, op, data_type, shape, axes),
+        ReduceOp::Prod => by_type::<fold::Prod>(isa, op, data_type, shape, axes),
+        ReduceOp::Max => by_type::<fold::Max>(isa, op, data_type, shape, axes),
+        ReduceOp::Min => by_type::<fold::Min>(isa, op, data_type, shape, axes),
         ReduceOp::All | ReduceOp::Any if data_type != DataType::Bool => Err(refused(op, data_type)),
-        ReduceOp::All => prepare::<u8, fold::All, 64>(data_type, shape, axes),
-        ReduceOp::Any => prepare::<u8, fold::Any, 64>(data_type, shape, axes),
+        ReduceOp::All => prepare::<u8, fold::All, 64>(isa, data_type, shape, axes),
+        ReduceOp::Any => prepare::<u8, fold::Any, 64>(isa, data_type, shape, axes),
     }
 }
 
@@ -55,18 +56,18 @@ pub fn reduce(op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) 
 ///
 /// # Errors
 /// UNIMPLEMENTED for other types.
-pub fn l2_loss(data_type: DataType, shape: &[u64]) -> Result<Prepared> {
-    squares(data_type, &[elements(shape)? as u64], &[0])
+pub fn l2_loss(isa: Isa, data_type: DataType, shape: &[u64]) -> Result<Prepared> {
+    squares(isa, data_type, &[elements(shape)? as u64], &[0])
 }
 
 /// As [`reduce`], half the sums of the squares. Float or double.
 ///
 /// # Errors
 /// As [`reduce`].
-pub fn squares(data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared> {
+pub fn squares(isa: Isa, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared> {
     match data_type {
-        DataType::Float => prepare::<f32, fold::HalfSquares, 64>(data_type, shape, axes),
-        DataType::Double => prepare::<f64, fold::HalfSquares, 32>(data_type, shape, axes),
+        DataType::Float => prepare::<f32, fold::HalfSquares, 64>(isa, data_type, shape, axes),
+        DataType::Double => prepare::<f64, fold::HalfSquares, 32>(isa, data_type, shape, axes),
         _ => Err(Error::unimplemented(format!("L2Loss of {data_type}"))),
     }
 }
@@ -79,21 +80,21 @@ fn refused(op: ReduceOp, data_type: DataType) -> Error {
     Error::unimplemented(format!("{op:?} of {data_type}"))
 }
 
-fn by_type<F>(op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared>
+fn by_type<F>(isa: Isa, op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared>
 where
     F: Fold<f32> + Fold<f64> + Fold<i32> + Fold<i64> + Fold<u8>,
 {
     match data_type {
-        DataType::Float => prepare::<f32, F, 64>(data_type, shape, axes),
-        DataType::Double => prepare::<f64, F, 32>(data_type, shape, axes),
-        DataType::Int32 => prepare::<i32, F, 32>(data_type, shape, axes),
-        DataType::Int64 => prepare::<i64, F, 32>(data_type, shape, axes),
-        DataType::Uint8 => prepare::<u8, F, 32>(data_type, shape, axes),
+        DataType::Float => prepare::<f32, F, 64>(isa, data_type, shape, axes),
+        DataType::Double => prepare::<f64, F, 32>(isa, data_type, shape, axes),
+        DataType::Int32 => prepare::<i32, F, 32>(isa, data_type, shape, axes),
+        DataType::Int64 => prepare::<i64, F, 32>(isa, data_type, shape, axes),
+        DataType::Uint8 => prepare::<u8, F, 32>(isa, data_type, shape, axes),
         _ => Err(refused(op, data_type)),
     }
 }
 
-fn prepare<T, F, const N: usize>(data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared>
+fn prepare<T, F, const N: usize>(isa: Isa, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared>
 where
     T: Copy + Send + Sync + std::fmt::Debug + 'static,
     F: Fold<T>,
@@ -103,10 +104,10 @@ where
     let results = dims::places(&dims.kept);
     let cost = Cost { flops: len as f64, bytes: ((len + results) * size_of_type(data_type)?) as f64 };
     let (chunks, kernel): (u32, Arc<dyn plimsoll_device::CpuKernel>) = if dims.rows {
-        let kernel = Rows::<T, F, N>::new(dims.kept, dims.reduced, len);
+        let kernel = Rows::<T, F, N>::new(isa, dims.kept, dims.reduced, len);
         (kernel.pieces(), Arc::new(kernel))
     } else {
-        let kernel = Columns::<T, F, N>::new(dims.kept, dims.reduced, len);
+        let kernel = Columns::<T, F, N>::new(isa, dims.kept, dims.reduced, len);
         (kernel.pieces(), Arc::new(kernel))
     };
     Ok(Prepared { chunks, scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel })

@@ -5,6 +5,7 @@ use plimsoll_request::reduce::ReduceOp;
 
 use super::{l2_loss, reduce, squares};
 use crate::library::Made;
+use crate::simd::Isa;
 
 /// Bytes that one thread reduces.
 const WHOLE: u64 = 256 << 10;
@@ -47,14 +48,14 @@ fn divide(data_type: DataType, shape: &[u64], axes: &[usize]) -> Option<Divided>
 ///
 /// # Errors
 /// As [`reduce`].
-pub(crate) fn reduction(op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Made> {
+pub(crate) fn reduction(isa: Isa, op: ReduceOp, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Made> {
     // A mean of means would round twice.
     match divide(data_type, shape, axes).filter(|_| op != ReduceOp::Mean) {
         Some(divided) => {
-            let first = reduce(op, data_type, &divided.shape, &divided.axes)?;
-            Made::in_parts(first, &[0], reduce(op, data_type, &[divided.parts, divided.results], &[0])?, data_type, divided.count())
+            let first = reduce(isa, op, data_type, &divided.shape, &divided.axes)?;
+            Made::in_parts(first, &[0], reduce(isa, op, data_type, &[divided.parts, divided.results], &[0])?, data_type, divided.count())
         }
-        None => Ok(reduce(op, data_type, shape, axes)?.into()),
+        None => Ok(reduce(isa, op, data_type, shape, axes)?.into()),
     }
 }
 
@@ -62,15 +63,15 @@ pub(crate) fn reduction(op: ReduceOp, data_type: DataType, shape: &[u64], axes: 
 ///
 /// # Errors
 /// As [`l2_loss`].
-pub(crate) fn half_squares(data_type: DataType, shape: &[u64]) -> Result<Made> {
+pub(crate) fn half_squares(isa: Isa, data_type: DataType, shape: &[u64]) -> Result<Made> {
     let axes: Vec<usize> = (0..shape.len()).collect();
     match divide(data_type, shape, &axes) {
         Some(divided) => {
-            let first = squares(data_type, &divided.shape, &divided.axes)?;
-            let then = reduce(ReduceOp::Sum, data_type, &[divided.parts, divided.results], &[0])?;
+            let first = squares(isa, data_type, &divided.shape, &divided.axes)?;
+            let then = reduce(isa, ReduceOp::Sum, data_type, &[divided.parts, divided.results], &[0])?;
             Made::in_parts(first, &[0], then, data_type, divided.count())
         }
-        None => Ok(l2_loss(data_type, shape)?.into()),
+        None => Ok(l2_loss(isa, data_type, shape)?.into()),
     }
 }
 

@@ -30,14 +30,14 @@ pub(super) struct Rows<T, F, const N: usize> {
 }
 
 impl<T, F: Fold<T>, const N: usize> Rows<T, F, N> {
-    pub(super) fn new(kept: Vec<Dim>, mut reduced: Vec<Dim>, input_len: usize) -> Self {
+    pub(super) fn new(isa: Isa, kept: Vec<Dim>, mut reduced: Vec<Dim>, input_len: usize) -> Self {
         let row = reduced.pop().map_or(1, |dim| dim.size);
         let rows_per_result = places(&reduced);
         let count = row * rows_per_result;
         // A row has a cost of its own beside its bytes.
         let bytes = (count * size_of::<T>()) as u64 + 16 * rows_per_result as u64;
         let cut = Cut::new(places(&kept), bytes, 1);
-        Rows { kept, outer: reduced, row, rows_per_result, count, input_len, cut, isa: Isa::best(), marker: PhantomData }
+        Rows { kept, outer: reduced, row, rows_per_result, count, input_len, cut, isa, marker: PhantomData }
     }
 
     pub(super) fn pieces(&self) -> u32 {

@@ -70,8 +70,8 @@ fn floats_agree_with_naive_loops() {
         let expected = groups(&input, shape, axes);
         let wide: Vec<f64> = input.iter().map(|x| f64::from(*x)).collect();
         for op in [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod] {
-            let got = run_one(&reduce(op, DataType::Float, shape, axes).unwrap(), &[&input], expected.len()).unwrap();
-            let got_wide = run_one(&reduce(op, DataType::Double, shape, axes).unwrap(), &[&wide], expected.len()).unwrap();
+            let got = run_one(&reduce(Isa::best(), op, DataType::Float, shape, axes).unwrap(), &[&input], expected.len()).unwrap();
+            let got_wide = run_one(&reduce(Isa::best(), op, DataType::Double, shape, axes).unwrap(), &[&wide], expected.len()).unwrap();
             for ((got, got_wide), group) in got.iter().zip(got_wide).zip(&expected) {
                 let all = group.iter().map(|x| f64::from(*x));
                 let scale = all.clone().map(f64::abs).sum::<f64>();
@@ -97,7 +97,7 @@ fn integers_agree_with_naive_loops() {
         let input: Vec<i32> = noise(elements(shape).unwrap()).iter().map(|x| (x * 2e9) as i32).collect();
         let expected = groups(&input, shape, axes);
         for op in [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod] {
-            let got = run_one(&reduce(op, DataType::Int32, shape, axes).unwrap(), &[&input], expected.len()).unwrap();
+            let got = run_one(&reduce(Isa::best(), op, DataType::Int32, shape, axes).unwrap(), &[&input], expected.len()).unwrap();
             for (got, group) in got.iter().zip(&expected) {
                 let all = group.iter().copied();
                 let expected = match op {
@@ -115,21 +115,26 @@ fn integers_agree_with_naive_loops() {
 
 #[test]
 fn other_types_and_the_values_tensorflow_gives() {
-    let sum = |op, input: &[u8]| run_one(&reduce(op, DataType::Uint8, &[input.len() as u64], &[0]).unwrap(), &[input], 1).unwrap()[0];
+    let sum = |op, input: &[u8]| {
+        run_one(&reduce(Isa::best(), op, DataType::Uint8, &[input.len() as u64], &[0]).unwrap(), &[input], 1).unwrap()[0]
+    };
     assert_eq!(sum(ReduceOp::Sum, &[200, 100]), 44);
     assert_eq!(sum(ReduceOp::Mean, &[200, 100, 101]), 133);
-    let mean =
-        |input: &[i64]| run_one(&reduce(ReduceOp::Mean, DataType::Int64, &[input.len() as u64], &[0]).unwrap(), &[input], 1).unwrap()[0];
+    let mean = |input: &[i64]| {
+        run_one(&reduce(Isa::best(), ReduceOp::Mean, DataType::Int64, &[input.len() as u64], &[0]).unwrap(), &[input], 1).unwrap()[0]
+    };
     assert_eq!([mean(&[-1, -2, -4]), mean(&[1, 2, 5]), mean(&[i64::MAX, i64::MAX])], [-2, 2, -1]);
-    let max = |op, input: &[f32]| run_one(&reduce(op, DataType::Float, &[input.len() as u64], &[0]).unwrap(), &[input], 1).unwrap()[0];
+    let max = |op, input: &[f32]| {
+        run_one(&reduce(Isa::best(), op, DataType::Float, &[input.len() as u64], &[0]).unwrap(), &[input], 1).unwrap()[0]
+    };
     for input in [[1.0, f32::NAN, 3.0], [f32::NAN, 1.0, 3.0], [1.0, 3.0, f32::NAN]] {
         assert!(max(ReduceOp::Max, &input).is_nan() && max(ReduceOp::Min, &input).is_nan());
     }
-    assert_eq!(run_one::<f32>(&l2_loss(DataType::Float, &[1, 2]).unwrap(), &[&[1.0, 2.0]], 1).unwrap(), [2.5]);
-    assert!(reduce(ReduceOp::Sum, DataType::String, &[2], &[0]).is_err());
-    assert!(reduce(ReduceOp::All, DataType::Float, &[2], &[0]).is_err());
-    assert!(reduce(ReduceOp::Sum, DataType::Float, &[2], &[1]).is_err());
-    assert!(reduce(ReduceOp::Sum, DataType::Float, &[u64::MAX, u64::MAX], &[1]).is_err());
+    assert_eq!(run_one::<f32>(&l2_loss(Isa::best(), DataType::Float, &[1, 2]).unwrap(), &[&[1.0, 2.0]], 1).unwrap(), [2.5]);
+    assert!(reduce(Isa::best(), ReduceOp::Sum, DataType::String, &[2], &[0]).is_err());
+    assert!(reduce(Isa::best(), ReduceOp::All, DataType::Float, &[2], &[0]).is_err());
+    assert!(reduce(Isa::best(), ReduceOp::Sum, DataType::Float, &[2], &[1]).is_err());
+    assert!(reduce(Isa::best(), ReduceOp::Sum, DataType::Float, &[u64::MAX, u64::MAX], &[1]).is_err());
 }
 
 #[test]
@@ -141,7 +146,10 @@ fn all_and_any() {
             (ReduceOp::All, expected.iter().map(|group| group.iter().all(|x| *x)).collect::<Vec<_>>()),
             (ReduceOp::Any, expected.iter().map(|group| group.iter().any(|x| *x)).collect()),
         ] {
-            assert_eq!(run_one(&reduce(op, DataType::Bool, shape, axes).unwrap(), &[&input], expected.len()).unwrap(), expected);
+            assert_eq!(
+                run_one(&reduce(Isa::best(), op, DataType::Bool, shape, axes).unwrap(), &[&input], expected.len()).unwrap(),
+                expected
+            );
         }
     }
 }
@@ -149,7 +157,7 @@ fn all_and_any() {
 #[test]
 fn pieces_and_instruction_sets_change_no_bit() {
     for (shape, axes) in [(&[3000u64, 130][..], &[0usize][..]), (&[3000, 130], &[1]), (&[300, 20, 33], &[0, 2]), (&[60, 200, 33], &[1])] {
-        let prepared = reduce(ReduceOp::Sum, DataType::Float, shape, axes).unwrap();
+        let prepared = reduce(Isa::best(), ReduceOp::Sum, DataType::Float, shape, axes).unwrap();
         assert!(prepared.chunks > 1, "{shape:?} {axes:?}");
         let input = noise(elements(shape).unwrap());
         let len = groups(&input, shape, axes).len();
@@ -189,7 +197,7 @@ fn long_sums_lose_nothing() {
     ] {
         let len = groups(&input, shape, axes).len();
         let expected = 0.1f32 as f64 * input.len() as f64 / len as f64;
-        for got in run_one(&reduce(ReduceOp::Sum, DataType::Float, shape, axes).unwrap(), &[&input], len).unwrap() {
+        for got in run_one(&reduce(Isa::best(), ReduceOp::Sum, DataType::Float, shape, axes).unwrap(), &[&input], len).unwrap() {
             assert!((f64::from(got) / expected - 1.0).abs() < 1e-6, "{got} instead of {expected}");
         }
     }

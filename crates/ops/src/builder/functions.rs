@@ -2,6 +2,7 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, Element, HostTensor, NodeId, Output, PartialShape, Shape};
+use plimsoll_request::expr::Scalar;
 
 use super::{GraphBuilder, OpBuilder};
 
@@ -240,15 +241,10 @@ pub(super) fn int_vector(values: &[i64]) -> HostTensor {
 /// # Errors
 /// UNIMPLEMENTED for types that are no numbers here, INVALID_ARGUMENT for shapes without end.
 pub(super) fn splat(data_type: DataType, shape: &Shape, value: f64) -> Result<HostTensor> {
-    let bytes = match data_type {
-        DataType::Float => (value as f32).to_le_bytes().to_vec(),
-        DataType::Double => value.to_le_bytes().to_vec(),
-        DataType::Int32 => (value as i32).to_le_bytes().to_vec(),
-        DataType::Int64 => (value as i64).to_le_bytes().to_vec(),
-        DataType::Uint8 => vec![value as u8],
-        DataType::Bool => vec![u8::from(value != 0.0)],
-        _ if value == 0.0 => Vec::new(),
-        _ => return Err(Error::unimplemented(format!("constants of type {data_type} other than 0"))),
+    let bytes = match Scalar::from_f64(data_type, value).zip(data_type.size()) {
+        Some((scalar, size)) => scalar.bits().to_le_bytes()[..size].to_vec(),
+        None if value == 0.0 => Vec::new(),
+        None => return Err(Error::unimplemented(format!("constants of type {data_type} other than 0"))),
     };
     HostTensor::from_leading(data_type, shape.clone(), &bytes)
 }

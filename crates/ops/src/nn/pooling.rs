@@ -4,7 +4,7 @@ use plimsoll_base::{Error, Result};
 use plimsoll_graph::{Attrs, AttrsExt, PartialShape};
 use plimsoll_request::pool::{Maxima, PoolSpec};
 
-use super::window::{Images, Window, require_floats};
+use super::window::{Images, Window, floats};
 use crate::KernelCx;
 
 /// A pooling window.
@@ -55,10 +55,9 @@ impl Pool {
 
     /// The sizes of pooling an input of that shape.
     pub(crate) fn spec(&self, cx: &KernelCx<'_>, input: &plimsoll_graph::Shape) -> Result<PoolSpec> {
-        require_floats(cx)?;
         let input = self.window.complete_images(input)?;
         let axes = self.window.axes(&input.sizes, &self.taps, None)?;
-        let spec = PoolSpec { batch: input.batch, channels: input.channels, axes, layout: self.window.layout };
+        let spec = PoolSpec { data_type: floats(cx)?, batch: input.batch, channels: input.channels, axes, layout: self.window.layout };
         self.window.complete(&spec.output().into())?;
         Ok(spec)
     }

@@ -203,9 +203,9 @@ impl Window {
     ///
     /// # Errors
     /// As [`Window::span`], and UNIMPLEMENTED for many axes.
-    pub(crate) fn conv_spec(&self, input: &Images<u64>, filter: &[u64], results: &Images<u64>) -> Result<ConvSpec> {
+    pub(crate) fn conv_spec(&self, data_type: DataType, input: &Images<u64>, filter: &[u64], results: &Images<u64>) -> Result<ConvSpec> {
         let axes = self.axes(&input.sizes, filter, Some(&results.sizes))?;
-        Ok(ConvSpec { batch: input.batch, in_c: input.channels, out_c: results.channels, axes, layout: self.layout })
+        Ok(ConvSpec { data_type, batch: input.batch, in_c: input.channels, out_c: results.channels, axes, layout: self.layout })
     }
 
     /// The axes of a window of `taps` over `sizes`; as many positions as `positions` says, or as there are.
@@ -308,14 +308,15 @@ impl Padding {
     }
 }
 
-/// Refuses operands that are not floats.
+/// The type of the elements, which are floats of two or four bytes.
 ///
 /// # Errors
-/// UNIMPLEMENTED with the type.
-pub(crate) fn require_floats(cx: &KernelCx<'_>) -> Result<()> {
-    match cx.outputs[0].data_type {
-        DataType::Float => Ok(()),
-        other => Err(Error::unimplemented(format!("not yet: {} of {other}", cx.node.op))),
+/// UNIMPLEMENTED for others.
+pub(crate) fn floats(cx: &KernelCx<'_>) -> Result<DataType> {
+    let data_type = cx.outputs[0].data_type;
+    match data_type.compute_type() {
+        DataType::Float => Ok(data_type),
+        _ => Err(Error::unimplemented(format!("not yet: {} of {data_type}", cx.node.op))),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::common::interpret::{Interpreter, build};
 use crate::common::record::{Case, Kind, cases, tensor, tensors};
 use crate::common::{agree, floats};
-use plimsoll_base::{Code, DataType, Result};
+use plimsoll_base::{Code, Result};
 use plimsoll_graph::{HostTensor, NodeId, Output, PartialShape, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{GraphBuilder, Registry};
@@ -104,7 +104,7 @@ fn doubled(case: &Case) -> Case {
 
 fn double(value: &HostTensor) -> HostTensor {
     match value.data_type() {
-        DataType::Float => HostTensor::from_slice(value.shape().clone(), &floats(value)).unwrap(),
+        data_type if data_type.is_floating() => HostTensor::from_slice(value.shape().clone(), &floats(value)).unwrap(),
         _ => value.clone(),
     }
 }

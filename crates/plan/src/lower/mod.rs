@@ -20,6 +20,7 @@ use plimsoll_base::{Bytes, DataType, Error, Kind, Result};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, IdVec, Node, NodeId, Output};
 use plimsoll_ops::{KernelCx, Lower, Meta};
+use plimsoll_request::KernelRequest;
 use plimsoll_request::expr::{Expr, ExprBuilder, Part, PartOperand, Reg, Scalar};
 
 use self::branch::Branches;
@@ -216,6 +217,11 @@ impl Lowering<'_> {
                 let call = make(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
                 let views = self.read_inputs(id, node, &call.inputs)?;
                 let results = self.results(id, &outputs)?;
+                if call.anchor.shape().is_none() {
+                    // No expression can be fused into it.
+                    let request = KernelRequest::Anchor { anchor: call.anchor, epilogue: None, pooling: None };
+                    return self.kernel(id, request, views, results, false);
+                }
                 self.work(id, WorkKind::Anchor { anchor: call.anchor, epilogue: None, pooling: None }, views, results, false);
                 Ok(())
             }

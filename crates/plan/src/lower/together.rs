@@ -199,7 +199,7 @@ impl Lowering<'_> {
         let Some((_, views)) = self.unpooled(node.inputs[0]) else { return Ok(false) };
         let [positions, gradient] = &views[..] else { return Ok(false) };
         let last = node.attrs.text("data_format").is_ok_and(|format| format == "NHWC");
-        if positions.data_type != DataType::Uint8 || !last {
+        if positions.data_type != DataType::Uint8 || gradient.data_type != DataType::Float || !last {
             return Ok(false);
         }
         let outputs = self.output_metas(id)?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{Bf16, DataType, Error, F16, Result};
 use serde::{Deserialize, Serialize};
 
 use super::primitives::{BinaryOp, UnaryOp};
@@ -18,6 +18,8 @@ pub struct Reg(pub u32);
 #[serde(into = "(DataType, u64)", try_from = "(DataType, u64)")]
 #[expect(missing_docs, reason = "one for each element type that expressions compute with")]
 pub enum Scalar {
+    F16(F16),
+    Bf16(Bf16),
     F32(f32),
     F64(f64),
     I32(i32),
@@ -30,6 +32,8 @@ impl Scalar {
     /// Its type.
     pub fn data_type(self) -> DataType {
         match self {
+            Scalar::F16(_) => DataType::Half,
+            Scalar::Bf16(_) => DataType::Bfloat16,
             Scalar::F32(_) => DataType::Float,
             Scalar::F64(_) => DataType::Double,
             Scalar::I32(_) => DataType::Int32,
@@ -39,9 +43,11 @@ impl Scalar {
         }
     }
 
-    /// Its bits.
-    pub(super) fn bits(self) -> u64 {
+    /// Its bits, the lowest first.
+    pub fn bits(self) -> u64 {
         match self {
+            Scalar::F16(value) => u64::from(value.to_bits()),
+            Scalar::Bf16(value) => u64::from(value.to_bits()),
             Scalar::F32(value) => u64::from(value.to_bits()),
             Scalar::F64(value) => value.to_bits(),
             Scalar::I32(value) => u64::from(value as u32),
@@ -54,6 +60,8 @@ impl Scalar {
     /// `value` in that type, where expressions compute with it.
     pub fn from_f64(data_type: DataType, value: f64) -> Option<Scalar> {
         Some(match data_type {
+            DataType::Half => Scalar::F16(F16::from_f32(value as f32)),
+            DataType::Bfloat16 => Scalar::Bf16(Bf16::from_f32(value as f32)),
             DataType::Float => Scalar::F32(value as f32),
             DataType::Double => Scalar::F64(value),
             DataType::Int32 => Scalar::I32(value as i32),
@@ -67,6 +75,8 @@ impl Scalar {
     /// The element that these little-endian bytes are, where expressions compute with that type.
     pub fn from_le_bytes(data_type: DataType, bytes: &[u8]) -> Option<Scalar> {
         Some(match data_type {
+            DataType::Half => Scalar::F16(F16::from_bits(u16::from_le_bytes(bytes.try_into().ok()?))),
+            DataType::Bfloat16 => Scalar::Bf16(Bf16::from_bits(u16::from_le_bytes(bytes.try_into().ok()?))),
             DataType::Float => Scalar::F32(f32::from_le_bytes(bytes.try_into().ok()?)),
             DataType::Double => Scalar::F64(f64::from_le_bytes(bytes.try_into().ok()?)),
             DataType::Int32 => Scalar::I32(i32::from_le_bytes(bytes.try_into().ok()?)),

@@ -3,6 +3,7 @@
 mod branches;
 mod cancel;
 mod first_fit;
+mod halves;
 mod host_memory;
 mod hostile;
 mod lanes;

@@ -74,6 +74,7 @@ pub(crate) fn power(exponent: Scalar, isa: Isa) -> Option<StepFn> {
 pub(crate) fn select(size: usize, isa: Isa) -> Option<StepFn> {
     Some(match size {
         1 => loops::select::<u8, 64, 32, 16>(isa),
+        2 => loops::select::<u16, 32, 16, 8>(isa),
         4 => loops::select::<u32, 16, 8, 4>(isa),
         8 => loops::select::<u64, 8, 4, 2>(isa),
         _ => return None,
@@ -89,6 +90,7 @@ pub(crate) fn cast(from: DataType, to: DataType, isa: Isa) -> Option<StepFn> {
 pub(crate) fn copy(size: usize) -> Option<StepFn> {
     Some(match size {
         1 => loops::copy::<u8>,
+        2 => loops::copy::<u16>,
         4 => loops::copy::<u32>,
         8 => loops::copy::<u64>,
         _ => return None,

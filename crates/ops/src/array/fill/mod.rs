@@ -71,14 +71,13 @@ fn like(cx: &mut InferCx<'_>, number: f64) -> Result<()> {
 
 /// A number's bytes.
 fn element(data_type: DataType, number: f64) -> Option<Vec<u8>> {
-    Some(match data_type {
-        DataType::Float => (number as f32).to_le_bytes().to_vec(),
-        DataType::Double => number.to_le_bytes().to_vec(),
-        DataType::Bool => vec![u8::from(number != 0.0)],
-        _ if number == 0.0 => vec![0; data_type.size()?],
-        _ if data_type.is_integer() => (number as i64).to_le_bytes()[..data_type.size()?].to_vec(),
-        _ => return None,
-    })
+    let size = data_type.size()?;
+    match Scalar::from_f64(data_type, number) {
+        Some(scalar) => Some(scalar.bits().to_le_bytes()[..size].to_vec()),
+        None if number == 0.0 => Some(vec![0; size]),
+        None if data_type.is_integer() => Some((number as i64).to_le_bytes()[..size].to_vec()),
+        None => None,
+    }
 }
 
 fn zeros_expr(cx: &KernelCx<'_>) -> Result<Expr> {

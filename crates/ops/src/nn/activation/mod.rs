@@ -2,7 +2,7 @@
 
 mod gradients;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{Bf16, DataType, Error, F16, Result};
 use plimsoll_graph::AttrsExt;
 use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Reg, Scalar, UnaryOp};
 
@@ -159,7 +159,8 @@ fn selu(cx: &KernelCx<'_>) -> Result<Expr> {
     let mut s = Steps::new(cx)?;
     let (zero, scale, scale_alpha) = (s.number(0.0)?, s.number(SELU_SCALE)?, s.number(SELU_SCALE_ALPHA)?);
     let below = s.binary(BinaryOp::Less, s.inputs[0], zero)?;
-    let exp = s.builder.unary(UnaryOp::Expm1, s.inputs[0])?;
+    let (one, exp) = (s.number(1.0)?, s.builder.unary(UnaryOp::Exp, s.inputs[0])?);
+    let exp = s.binary(BinaryOp::Sub, exp, one)?;
     let (lower, upper) = (s.binary(BinaryOp::Mul, scale_alpha, exp)?, s.binary(BinaryOp::Mul, scale, s.inputs[0])?);
     let result = s.builder.select(below, lower, upper)?;
     s.finish(result)
@@ -200,8 +201,13 @@ fn softsign_grad(cx: &KernelCx<'_>) -> Result<Expr> {
 /// `log(1 + exp(x))`: `x` itself where that is large, `exp(x)` where that is small (TensorFlow's thresholds).
 fn softplus(cx: &KernelCx<'_>) -> Result<Expr> {
     let mut s = Steps::new(cx)?;
-    let epsilon = if cx.inputs[0].data_type == plimsoll_base::DataType::Double { f64::EPSILON } else { f32::EPSILON.into() };
-    let threshold = epsilon.ln() + 2.0;
+    // The logarithm is a number of the type.
+    let threshold = match cx.inputs[0].data_type {
+        DataType::Half => F16::from_f32(0.000_976_562_5f32.ln()).to_f32().into(),
+        DataType::Bfloat16 => Bf16::from_f32(0.007_812_5f32.ln()).to_f32().into(),
+        DataType::Double => f64::EPSILON.ln(),
+        _ => f64::from(f32::EPSILON).ln(),
+    } + 2.0;
     let (low, high) = (s.number(threshold)?, s.number(-threshold)?);
     let x = s.inputs[0];
     let (large, small) = (s.binary(BinaryOp::Greater, x, high)?, s.binary(BinaryOp::Less, x, low)?);

@@ -9,7 +9,7 @@ use plimsoll_request::anchor::Anchor;
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::pool::PoolSpec;
 
-use super::window::{Images, Window, require_floats, taken_over};
+use super::window::{Images, Window, floats, taken_over};
 use crate::gradient::{Grad, from_one};
 use crate::registry::Gradient;
 use crate::{AnchorCall, Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
@@ -171,7 +171,7 @@ fn infer_filter(cx: &mut InferCx<'_>) -> Result<()> {
 
 /// The sizes of a convolution from the shapes of its input, its filter and its result.
 fn spec(cx: &KernelCx<'_>, [input, filter, results]: [&Shape; 3]) -> Result<ConvSpec> {
-    require_floats(cx)?;
+    let data_type = floats(cx)?;
     let window = Window::of(&cx.node.op, cx.attrs())?;
     let (input, filter, results) = (window.complete_images(input)?, window.complete(filter)?, window.complete_images(results)?);
     let filter_dims = Filter::of(&filter.iter().copied().map(Some).collect::<Vec<_>>())?;
@@ -179,7 +179,7 @@ fn spec(cx: &KernelCx<'_>, [input, filter, results]: [&Shape; 3]) -> Result<Conv
     if filter_dims.in_c != Some(input.channels) {
         return Err(Error::unimplemented(format!("not yet: {} of channels in groups", cx.node.op)));
     }
-    window.conv_spec(&input, &filter, &results)
+    window.conv_spec(data_type, &input, &filter, &results)
 }
 
 fn forward(cx: &KernelCx<'_>) -> Result<AnchorCall> {

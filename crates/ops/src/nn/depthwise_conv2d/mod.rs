@@ -6,7 +6,7 @@ use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::conv::ConvSpec;
 
-use super::window::{Images, Window, require_floats, taken_over};
+use super::window::{Images, Window, floats, taken_over};
 use crate::gradient::{Grad, from_one};
 use crate::registry::Gradient;
 use crate::{AnchorCall, Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
@@ -127,12 +127,12 @@ fn infer_filter(cx: &mut InferCx<'_>) -> Result<()> {
 
 /// The sizes of a convolution from the shapes of its input, its filter and its result.
 fn spec(cx: &KernelCx<'_>, [input, filter, results]: [&Shape; 3]) -> Result<ConvSpec> {
-    require_floats(cx)?;
+    let data_type = floats(cx)?;
     let window = window(&cx.node.op, cx.attrs())?;
     let (input, filter, results) = (window.complete_images(input)?, window.complete(filter)?, window.complete_images(results)?);
     let filter_dims = filter_of(&filter.iter().copied().map(Some).collect::<Vec<_>>())?;
     check(&cx.node.op, &window, &input.known(), filter_dims, &results.known())?;
-    window.conv_spec(&input, &filter, &results)
+    window.conv_spec(data_type, &input, &filter, &results)
 }
 
 fn forward(cx: &KernelCx<'_>) -> Result<AnchorCall> {

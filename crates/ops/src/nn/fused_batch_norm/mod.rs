@@ -8,7 +8,7 @@ use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output, PartialShape};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::norm::BatchNormSpec;
 
-use super::window::{require_floats, taken_over};
+use super::window::taken_over;
 use crate::gradient::from_one;
 use crate::infer::merge_shapes;
 use crate::registry::Gradient;
@@ -124,7 +124,6 @@ fn infer_grad(cx: &mut InferCx<'_>) -> Result<()> {
 
 /// The sizes of the output, and the numbers of the attributes.
 fn spec(cx: &KernelCx<'_>) -> Result<BatchNormSpec> {
-    require_floats(cx)?;
     if let Some(other) = cx.inputs.iter().find(|input| input.data_type != DataType::Float) {
         return Err(Error::unimplemented(format!("not yet: {} of {}", cx.node.op, other.data_type)));
     }

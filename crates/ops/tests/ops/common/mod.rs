@@ -4,7 +4,7 @@
 pub mod interpret;
 pub mod record;
 
-use plimsoll_base::DataType;
+use plimsoll_base::{Bf16, DataType, F16};
 use plimsoll_graph::HostTensor;
 
 /// Whether two tensors agree: type, shape and elements; floats within `relative` of the expected size plus `absolute`.
@@ -16,6 +16,8 @@ pub fn agree(got: &HostTensor, expected: &HostTensor, relative: f64, absolute: f
     if !got.data_type().is_floating() {
         return if got == expected { Ok(()) } else { Err(format!("{got:?} instead of {expected:?}")) };
     }
+    // Numbers of two bytes are those of TensorFlow, or next to them.
+    let (relative, absolute) = (relative + unit(got.data_type()), absolute);
     let (got, expected) = (floats(got), floats(expected));
     for (position, (got, expected)) in got.iter().zip(&expected).enumerate() {
         let same = got == expected || (got.is_nan() && expected.is_nan());
@@ -27,10 +29,21 @@ pub fn agree(got: &HostTensor, expected: &HostTensor, relative: f64, absolute: f
     Ok(())
 }
 
-/// The elements of a float or double tensor.
+/// The elements of a tensor of floats.
 pub fn floats(tensor: &HostTensor) -> Vec<f64> {
     match tensor.data_type() {
+        DataType::Half => tensor.to_vec::<F16>().unwrap().into_iter().map(|value| value.to_f32().into()).collect(),
+        DataType::Bfloat16 => tensor.to_vec::<Bf16>().unwrap().into_iter().map(|value| value.to_f32().into()).collect(),
         DataType::Double => tensor.to_vec::<f64>().unwrap(),
         _ => tensor.to_vec::<f32>().unwrap().into_iter().map(f64::from).collect(),
+    }
+}
+
+/// How far the numbers of a type are apart, relative to their size; 0 where they are nearer than kernels compute.
+pub fn unit(data_type: DataType) -> f64 {
+    match data_type {
+        DataType::Half => 2f64.powi(-10),
+        DataType::Bfloat16 => 2f64.powi(-7),
+        _ => 0.0,
     }
 }

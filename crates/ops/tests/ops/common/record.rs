@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use plimsoll_base::DataType;
+use plimsoll_base::{Bf16, DataType, F16};
 use plimsoll_graph::{AttrValue, HostTensor, Shape};
 
 const RECORD: &str = include_str!("../../data/op_values.txt");
@@ -76,12 +76,15 @@ pub fn tensor(text: &'static str) -> Option<HostTensor> {
     let (name, dims) = head.strip_suffix(']')?.split_once('[')?;
     let shape = Shape::from(dims.split(',').filter(|dim| !dim.is_empty()).map(|dim| dim.parse().ok()).collect::<Option<Vec<u64>>>()?);
     let bytes = match DataType::from_name(name)? {
+        DataType::Half => bytes(values, |value: f32| F16::from_f32(value).to_bits().to_le_bytes())?,
+        DataType::Bfloat16 => bytes(values, |value: f32| Bf16::from_f32(value).to_bits().to_le_bytes())?,
         DataType::Float => bytes(values, f32::to_le_bytes)?,
         DataType::Double => bytes(values, f64::to_le_bytes)?,
         DataType::Int32 => bytes(values, i32::to_le_bytes)?,
         DataType::Int64 => bytes(values, i64::to_le_bytes)?,
         DataType::Uint64 => bytes(values, u64::to_le_bytes)?,
-        _ => bytes(values, u8::to_le_bytes)?,
+        DataType::Uint8 | DataType::Bool => bytes(values, u8::to_le_bytes)?,
+        _ => return None,
     };
     HostTensor::from_leading(DataType::from_name(name)?, shape, &bytes).ok()?.dense().ok()
 }
