@@ -102,7 +102,7 @@ class LeaseOptions:
         return self.gpus is not None or self.memory is not None
 
     def command(self, report_file: Optional[str] = None) -> list[str]:
-        """The command in front of the program to be run under the lease; nothing where none is needed. `report_file`: where to write what it
+        """The command in front of the program under the lease; nothing where none is needed. `report_file`: where to write what it
         took."""
         if not self.needs_lease():
             return []

@@ -1,4 +1,4 @@
-"""The memory of PyTorch, TensorFlow and JAX on cards, by their own counts, where this process has loaded them. Nothing is imported or opened here:
+"""The memory of PyTorch, TensorFlow and JAX on cards, by their own counts. Nothing is imported or opened here:
 a framework that has not opened its cards has allocated nothing on them.
 """
 

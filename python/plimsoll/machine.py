@@ -59,7 +59,7 @@ class Process:
     user: Optional[str] = None
     """Its user, where users share the ledger and it has a lease."""
     guarantee: Optional[str] = None
-    """The rung that holds it to its share: "held", "kernel", "mps", "shim", "framework", "watched" or "not watched"; None without a lease."""
+    """Its rung: "held", "kernel", "mps", "shim", "framework", "watched" or "not watched"; None without a lease."""
 
 
 @dataclasses.dataclass(frozen=True)
