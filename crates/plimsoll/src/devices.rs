@@ -169,7 +169,7 @@ impl Devices {
         self.inner.report()
     }
 
-    /// Forgets the peaks: they become what is in use now.
+    /// Forgets the peaks: they become the present use.
     pub fn reset_peaks(&self) {
         self.inner.reset_peaks();
     }
@@ -207,7 +207,7 @@ impl Devices {
         self.inner.memory_out_of_reach()
     }
 
-    /// Makes [`Devices::max_memory_allocated`] what is allocated now.
+    /// Makes [`Devices::max_memory_allocated`] the present allocation.
     ///
     /// # Errors
     /// As [`Devices::memory_allocated`].

@@ -39,7 +39,7 @@ impl Footprint {
     /// Whether every device's peak stays under its line.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED: the shortfall, the three largest holders, and what would help.
+    /// RESOURCE_EXHAUSTED: the shortfall, the three largest holders, and a remedy.
     pub fn check(&self) -> Result<()> {
         self.0.check()
     }

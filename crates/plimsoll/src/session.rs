@@ -132,7 +132,7 @@ impl Session {
     /// The callable of a run with such feeds, for loops where every microsecond counts.
     ///
     /// # Errors
-    /// As [`Session::run`], but for what happens when it runs.
+    /// As [`Session::run`], but for errors of the run itself.
     pub fn callable_for(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<Callable> {
         self.inner.callable_for(&by_reference(feeds), fetches, targets).map(Callable::of)
     }

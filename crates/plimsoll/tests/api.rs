@@ -35,7 +35,7 @@ fn code(path: &Path) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The names of `a::{b, c as d, e::{f}}` with what they are called here and the path that they come from.
+/// The names of `a::{b, c as d, e::{f}}` with their names here and the path that they come from.
 fn names(path: &str, out: &mut Vec<(String, String)>) {
     let path = path.trim();
     let Some((before, list)) = path.split_once('{') else {
@@ -139,7 +139,7 @@ fn the_interface_is_the_one_that_is_written_down() {
             }
         }
     }
-    // Private modules are seen through what the root names of them.
+    // Private modules are seen through the names that the root takes from them.
     let lib = code(&source.join("lib.rs"));
     modules.retain(|module, _| module.is_empty() || lib.contains(&format!("pub mod {module}")));
     let mut text = String::new();
@@ -169,7 +169,7 @@ fn the_interface_is_the_one_that_is_written_down() {
     assert!(text == written, "the interface differs from api.txt:\n{}", difference.join("\n"));
 }
 
-/// A library prints nothing, and what is inside of it stays there: no type stands for another one.
+/// A library prints nothing, and its inner types stay inside: no type stands for another one.
 #[test]
 fn the_facade_prints_nothing_and_derefs_to_nothing() {
     for path in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {

@@ -55,7 +55,7 @@ struct Constants {
 /// The changing part of a run; used by one run at a time, again and again.
 pub(crate) struct Context {
     pub run: Arc<Run>,
-    /// What is fed and fetched.
+    /// Fed and fetched tensors.
     pub ends: Loan,
     /// Its arenas, with the devices' indices; none of a lane.
     pub blocks: Vec<(usize, Block)>,
@@ -202,7 +202,7 @@ impl Loaded {
         &*self.devices[self.host]
     }
 
-    /// Notes what a run that is over has assigned. Whether all of its commands are done: it may have been ended early.
+    /// Notes the variables that a finished run has assigned. Whether all of its commands are done: it may have been ended early.
     ///
     /// # Errors
     /// The error of the operation that failed.

@@ -77,7 +77,7 @@ pub fn tamper(state: &Path) -> String {
     if done.is_empty() { "nothing".into() } else { done.join(" ") }
 }
 
-/// The same folder for another user: neither read nor altered, whoever made it.
+/// The same folder for another user: neither read nor altered, for every maker of the file.
 #[test]
 fn another_user_gets_nowhere() {
     if !root() {

@@ -1,8 +1,8 @@
 //! The queue of runs that found no room on the devices. They wait for runs under way, of other sessions too, first come, first
 //! served.
 //!
-//! A waiting run holds no variable, and no memory but what stays anyway, so that runs under way come to their end. Runs that come
-//! later wait behind it: none is overtaken for ever.
+//! A waiting run holds no variable, and no memory but the part that stays anyway. So runs under way come to their end. Runs that
+//! come later wait behind it: none is overtaken for ever.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};

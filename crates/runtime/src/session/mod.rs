@@ -32,7 +32,7 @@ pub use values::{Fill, VariableInfo};
 #[derive(Clone)]
 pub struct Session {
     inner: Arc<Inner>,
-    /// What ends the runs that are asked for here.
+    /// The handle that ends the runs that are asked for here.
     cancellation: Option<Cancellation>,
 }
 

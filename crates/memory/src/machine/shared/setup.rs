@@ -140,7 +140,7 @@ impl Setup {
         make_dir(&folder, 0, if is_new { 0 } else { group.number }, 0o750)?;
         let made = check_local(&folder).and_then(|()| self.fill(&folder, &group, bounds, is_new));
         if made.is_err() && is_new {
-            // Only what was made just now is there.
+            // Only the new part is there.
             let _ = fs::remove_dir_all(&folder);
         }
         made
