@@ -97,7 +97,7 @@ fn bf16_from_f32(value: f32) -> u16 {
 mod tests {
     use super::*;
 
-    /// What a number of so many bits of exponent and mantissa is, by its definition.
+    /// The value of a number with so many bits of exponent and mantissa, by its definition.
     fn defined(bits: u16, exponent_bits: u32, mantissa_bits: u32) -> f64 {
         let mantissa = f64::from(bits & ((1 << mantissa_bits) - 1)) / f64::from(1u32 << mantissa_bits);
         let exponent = i32::from((bits >> mantissa_bits) & ((1 << exponent_bits) - 1));
