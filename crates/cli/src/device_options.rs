@@ -57,6 +57,9 @@ pub struct DeviceOptions {
     /// Queues that advance at the same time; 0 is as many as there are threads
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub inter_op: Option<i32>,
+    /// At most so many fusions in each plan, to find the one that is wrong: `plan --after fuse` numbers them
+    #[arg(long, value_name = "N", hide = true)]
+    pub fusions: Option<usize>,
     /// Logical devices of each type: CPU=2,GPU=0
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     pub device_count: Vec<String>,
@@ -127,6 +130,7 @@ impl DeviceOptions {
         };
         options.intra_op = self.intra_op.unwrap_or(options.intra_op);
         options.inter_op = self.inter_op.unwrap_or(options.inter_op);
+        options.fusions = self.fusions.or(options.fusions);
         Ok(options)
     }
 

@@ -10,7 +10,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use plimsoll_base::Result;
+use plimsoll_base::{Bytes, Result};
 use plimsoll_request::{Arguments, KernelRequest};
 use serde::{Deserialize, Serialize};
 
@@ -65,8 +65,8 @@ impl Step {
 
     /// The slices of scratch of a call's threads: `(slices, bytes of each, a multiple of 64)`. With `threads` threads no more take
     /// part than there are pieces.
-    pub fn worker_slices(&self, threads: u32) -> (u32, u64) {
-        let bytes = self.per_worker.next_multiple_of(64);
+    pub fn worker_slices(&self, threads: u32, alignment: u64) -> (u32, u64) {
+        let bytes = Bytes(self.per_worker).round_up(alignment).0;
         if bytes == 0 { (0, 0) } else { (threads.min(self.chunks).max(1), bytes) }
     }
 }

@@ -123,6 +123,16 @@ impl<I: Id, T> IdVec<I, T> {
     pub fn values(&self) -> std::slice::Iter<'_, T> {
         self.items.iter()
     }
+
+    /// The values, ascending, to change.
+    pub fn values_mut(&mut self) -> std::slice::IterMut<'_, T> {
+        self.items.iter_mut()
+    }
+
+    /// The values, ascending.
+    pub fn into_values(self) -> Vec<T> {
+        self.items
+    }
 }
 
 impl<I: Id, T> Default for IdVec<I, T> {

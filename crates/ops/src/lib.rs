@@ -6,6 +6,7 @@
 
 pub mod builder;
 mod evaluate;
+pub mod fusion;
 mod gradient;
 pub mod infer;
 mod kernels;

@@ -8,6 +8,7 @@ use plimsoll_device::Evaluate;
 use plimsoll_graph::{NodeId, OpTable, Output};
 
 use crate::GraphBuilder;
+use crate::fusion::Fusion;
 use crate::infer::InferFn;
 use crate::kernels::KernelRegistry;
 use crate::lower::Lower;
@@ -56,6 +57,8 @@ pub struct Registry {
     rules: HashMap<&'static str, OpRules>,
     kernels: KernelRegistry,
     folding: Option<Arc<dyn Evaluate>>,
+    fusions: Vec<Fusion>,
+    most_fusions: Option<usize>,
 }
 
 impl Registry {
@@ -76,17 +79,33 @@ impl Registry {
         ] {
             family.iter().for_each(|rules| registry.extend(rules));
         }
+        registry.fusions = [crate::math::FUSIONS, crate::nn::FUSIONS].concat().concat();
         registry
     }
 
-    /// A table without rules and kernels; nothing is folded.
+    /// A table without rules and kernels; nothing is folded or fused.
     pub fn with_table(table: OpTable) -> Registry {
-        Registry { table, rules: HashMap::new(), kernels: KernelRegistry::empty(), folding: None }
+        Registry { table, rules: HashMap::new(), kernels: KernelRegistry::empty(), folding: None, fusions: Vec::new(), most_fusions: None }
     }
 
     /// Adds rules, or replaces those of the same name.
     pub fn extend(&mut self, rules: &[OpRules]) {
         self.rules.extend(rules.iter().map(|rules| (rules.name, *rules)));
+    }
+
+    /// The rewrites of works that operations bring, in the order in which they are tried.
+    pub fn fusions(&self) -> &[Fusion] {
+        &self.fusions
+    }
+
+    /// How many fusions a plan may have; none is no limit.
+    pub fn most_fusions(&self) -> Option<usize> {
+        self.most_fusions
+    }
+
+    /// With at most so many fusions in a plan, expressions that are joined among them: for looking for the one that is wrong.
+    pub fn with_most_fusions(self, most: usize) -> Registry {
+        Registry { most_fusions: Some(most), ..self }
     }
 
     /// The table of operations.

@@ -2,15 +2,15 @@
 //! on an anchor becomes its epilogue. A joined value need not exist in memory.
 
 use plimsoll_base::{Error, Result};
-use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, Shape};
-use plimsoll_request::KernelRequest;
+use plimsoll_ops::fusion::Stage;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::{Expr, ExprBuilder, Reg};
 
 use crate::Request;
-use crate::lir::{Home, Lir, ValueId, View, Work, WorkId, WorkKind};
-use crate::prepare::request_of;
+use crate::lir::{Applied, Home, Lir, ValueId, View, WorkId, WorkKind};
+use crate::passes::Pass;
+use crate::patch::{check, may_fuse, patches};
 
 /// A kernel is handed at most this many arguments.
 const MAX_ARGS: usize = 32;
@@ -21,36 +21,34 @@ pub(crate) fn fuse(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
     let mut readers = readers(lir);
     let mut definitions = lir.definitions();
     let mut is_awaited: IdVec<WorkId, bool> = IdVec::filled(false, lir.works.len());
-    lir.live().flat_map(|(_, work)| &work.after).for_each(|before| is_awaited[*before] = true);
+    lir.all().flat_map(|(_, work)| &work.after).for_each(|before| is_awaited[*before] = true);
+    let mut is_joined: IdVec<WorkId, bool> = IdVec::filled(false, lir.works.len());
     for id in lir.topological()? {
-        while let Some(producer) = candidate(lir, &readers, &definitions, &is_awaited, id) {
-            let before = [read_once(&lir.works[producer]), read_once(&lir.works[id])];
+        while may_fuse(request, lir)
+            && let Some(producer) = candidate(lir, &readers, &definitions, &is_awaited, id)
+        {
+            let before = [lir.works[producer].reads_once(), lir.works[id].reads_once()];
             if !join(lir, producer, id)? {
                 break;
             }
-            // Operands of the producer are read by `id` now.
+            is_joined[producer] = true;
+            lir.fusions.push(Applied { name: "expression", node: lir.works[id].nodes[0] });
+            // What the producer read is read by `id` now.
             before.iter().flatten().for_each(|value| readers[*value] -= 1);
-            read_once(&lir.works[id]).into_iter().for_each(|value| readers[value] += 1);
+            lir.works[id].reads_once().into_iter().for_each(|value| readers[value] += 1);
             for &output in &lir.works[id].outputs {
                 definitions[output] = Some(id);
             }
+            check(request, lir, &is_joined, Pass::Fuse)?;
         }
     }
-    join_poolings(request, lir);
-    Ok(())
+    lir.retain(|id| !is_joined[id])?;
+    patches(request, lir, Stage::Joined, Pass::Fuse)
 }
 
 /// How many works read each value.
 fn readers(lir: &Lir) -> IdVec<ValueId, u32> {
     lir.uses().values().map(|works| works.len() as u32).collect()
-}
-
-/// The values that a work reads, each once.
-fn read_once(work: &Work) -> Vec<ValueId> {
-    let mut values: Vec<ValueId> = work.reads().collect();
-    values.sort_unstable();
-    values.dedup();
-    values
 }
 
 /// A work whose only reader is `id` and that can go into it.
@@ -69,16 +67,16 @@ fn candidate(
     consumer.inputs.iter().find_map(|view| {
         let producer_id = definitions[view.value]?;
         let producer = &lir.works[producer_id];
-        if !matches!(producer.kind, WorkKind::Expr { .. } | WorkKind::Anchor { pooling: None, .. }) {
+        if !matches!(producer.kind, WorkKind::Expr { .. } | WorkKind::Anchor { .. }) {
             return None;
         }
         // Bytes that are read as another type have to be in memory.
         let type_of = |output: &ValueId| match &producer.kind {
-            WorkKind::Expr { expr, .. } | WorkKind::Anchor { epilogue: Some(expr), pooling: None, .. } => {
+            WorkKind::Expr { expr, .. } | WorkKind::Anchor { epilogue: Some(expr), .. } => {
                 let position = producer.outputs.iter().position(|other| other == output)?;
                 Some(expr.type_of(*expr.outputs().get(position)?))
             }
-            WorkKind::Anchor { anchor, epilogue: None, pooling: None } => Some(anchor.data_type()),
+            WorkKind::Anchor { anchor, epilogue: None } => Some(anchor.data_type()),
             _ => None,
         };
         let as_made = |view: &View| !producer.outputs.contains(&view.value) || type_of(&view.value) == Some(view.data_type);
@@ -94,7 +92,7 @@ fn candidate(
             let here = u32::from(consumer.reads().any(|value| value == *output));
             lir.values[*output].home == Home::Arena && readers[*output] == here
         };
-        if producer.gone || producer.device != consumer.device || producer.is_root || !producer.outputs.iter().all(only_here) {
+        if producer.device != consumer.device || producer.is_root || !producer.outputs.iter().all(only_here) {
             return None;
         }
         // A guarded work cannot be joined with one under another guard, nor can a work make its own guard.
@@ -119,7 +117,7 @@ fn candidate(
                 }
                 expr.instrs().len()
             }
-            WorkKind::Anchor { anchor, epilogue, pooling: None } => {
+            WorkKind::Anchor { anchor, epilogue } => {
                 let made = Shape::from(anchor.shape()?);
                 let elements = made.elements().ok()?;
                 let flexible = is_flexible(&consumer.inputs, shape);
@@ -144,36 +142,6 @@ fn candidate(
     })
 }
 
-/// Puts poolings into the anchors that make their inputs, where the pooling is the only reader.
-fn join_poolings(request: &Request<'_>, lir: &mut Lir) {
-    let (uses, definitions) = (lir.uses(), lir.definitions());
-    let ids: Vec<WorkId> = lir.live().map(|(id, _)| id).collect();
-    for id in ids {
-        let work = &lir.works[id];
-        let WorkKind::Kernel { call, .. } = &work.kind else { continue };
-        let KernelRequest::MaxPool(pooling) = &*call.request else { continue };
-        let pooled = &work.inputs[0];
-        let Some(producer_id) = definitions[pooled.value] else { continue };
-        let producer = &lir.works[producer_id];
-        let WorkKind::Anchor { anchor, epilogue, pooling: None } = &producer.kind else { continue };
-        let only_here = producer.outputs == [pooled.value] && uses[pooled.value] == [id] && lir.values[pooled.value].home == Home::Arena;
-        let made = epilogue.as_ref().map_or(vec![anchor.data_type()], Expr::output_types);
-        let alike = producer.device == work.device && producer.guard == work.guard && !producer.is_root;
-        let (spec, library) = (&request.devices[work.device.index()], request.libraries[work.device.index()]);
-        let is_better = || request_of(producer).is_some_and(|first| library.takes(spec, &first, &call.request));
-        if !only_here || !alike || producer.can_fail() || made != [pooled.data_type] || work.inputs.len() != 1 || !is_better() {
-            continue;
-        }
-        let kind = WorkKind::Anchor { anchor: *anchor, epilogue: epilogue.clone(), pooling: Some(*pooling) };
-        let (inputs, after) = (producer.inputs.clone(), producer.after.clone());
-        let nodes = producer.nodes.iter().chain(&work.nodes).copied().collect();
-        let work = &mut lir.works[id];
-        (work.kind, work.inputs, work.nodes) = (kind, inputs, nodes);
-        work.after.extend(after);
-        lir.works[producer_id].gone = true;
-    }
-}
-
 /// Whether a view gives every element of `shape` its own element, in order.
 fn is_whole(view: &View, shape: &Shape) -> bool {
     view.shape == *shape || (shape.elements().is_ok_and(|elements| view.elements() == elements) && trimmed(&view.shape) == trimmed(shape))
@@ -193,11 +161,10 @@ fn is_flexible(inputs: &[View], shape: &Shape) -> bool {
 fn join(lir: &mut Lir, producer: WorkId, id: WorkId) -> Result<bool> {
     let user = lir.works[id].clone();
     let WorkKind::Expr { expr, shape } = &user.kind else { return Ok(false) };
-    if !matches!(lir.works[producer].kind, WorkKind::Expr { .. } | WorkKind::Anchor { pooling: None, .. }) {
+    if !matches!(lir.works[producer].kind, WorkKind::Expr { .. } | WorkKind::Anchor { .. }) {
         return Ok(false);
     }
     let made = &mut lir.works[producer];
-    made.gone = true;
     let (made_kind, made_inputs) = (std::mem::replace(&mut made.kind, WorkKind::Copy), std::mem::take(&mut made.inputs));
     let (made_nodes, made_after) = (std::mem::take(&mut made.nodes), std::mem::take(&mut made.after));
     let made_outputs = made.outputs.clone();
@@ -207,7 +174,7 @@ fn join(lir: &mut Lir, producer: WorkId, id: WorkId) -> Result<bool> {
     };
     let mut operands = Operands::new(shape.clone());
     let (results, leading, anchor) = match made_kind {
-        WorkKind::Anchor { anchor, epilogue, .. } => {
+        WorkKind::Anchor { anchor, epilogue } => {
             let element = operands.builder.input(anchor.data_type())?;
             match epilogue {
                 None => (vec![element], Anchor::INPUTS, Some(anchor)),
@@ -242,7 +209,7 @@ fn join(lir: &mut Lir, producer: WorkId, id: WorkId) -> Result<bool> {
         // An anchor gives the work its name, however much is fused into it.
         Some(anchor) => {
             work.nodes = made_nodes.into_iter().chain(user.nodes).collect();
-            work.kind = WorkKind::Anchor { anchor, epilogue: Some(joined), pooling: None };
+            work.kind = WorkKind::Anchor { anchor, epilogue: Some(joined) };
         }
         None => {
             work.nodes.extend(made_nodes);

@@ -21,18 +21,12 @@ pub(crate) struct Pruned {
     /// The nodes that run for their effects.
     pub targets: Vec<NodeId>,
     fed: HashSet<Output>,
-    fetched: HashSet<Output>,
 }
 
 impl Pruned {
     /// Whether a tensor is fed.
     pub fn is_fed(&self, tensor: Output) -> bool {
         self.fed.contains(&tensor)
-    }
-
-    /// Whether a tensor is wanted.
-    pub fn is_fetched(&self, tensor: Output) -> bool {
-        self.fetched.contains(&tensor)
     }
 }
 
@@ -94,8 +88,8 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
         let outputs = node_facts(request, &facts, &fed, id)?;
         facts[id] = outputs;
     }
-    let (fed, fetched) = (feeds.iter().copied().collect(), fetches.iter().copied().collect());
-    Ok(Pruned { order, facts, feeds, fetches, targets, fed, fetched })
+    let fed = feeds.iter().copied().collect();
+    Ok(Pruned { order, facts, feeds, fetches, targets, fed })
 }
 
 fn feed_fact(feed: &crate::Feed) -> Fact {

@@ -8,41 +8,44 @@ use plimsoll_graph::id::Id;
 
 use crate::Request;
 use crate::evaluate::evaluate;
-use crate::lir::{Home, Lir, ValueId, Work, WorkId};
-use crate::prepare::{Prepare, prepare};
+use crate::lir::{Home, Lir, ValueId, WorkId};
+use crate::prepare::prepare;
 
-/// The works in order, with their kernels.
-pub(crate) struct Schedule {
-    pub order: Vec<WorkId>,
-    pub prepared: IdVec<WorkId, Option<Prepare>>,
-}
-
-pub(crate) fn order(request: &Request<'_>, lir: &Lir) -> Result<Schedule> {
-    let mut prepared = IdVec::filled(None, lir.works.len());
-    for (id, work) in lir.live() {
-        let prepare = prepare(request, lir, work).map_err(|error| error.at_node(&request.graph.node(work.nodes[0]).name))?;
-        prepared[id] = Some(prepare);
-    }
+/// Prepares the works and puts them in order.
+///
+/// # Errors
+/// What preparing a work says, at its node; INTERNAL where works form a cycle.
+pub(crate) fn order(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
+    prepare_all(request, lir)?;
     let as_written = lir.topological()?;
-    let devices = request.devices.len();
-    let candidates = [eager(lir, &as_written, &prepared), as_written];
-    let schedules = candidates.into_iter().map(|order| (evaluate(lir, &prepared, devices, &order), order));
+    let candidates = [eager(lir, &as_written), as_written];
+    let schedules = candidates.into_iter().map(|order| (evaluate(lir, request.devices, &order), order));
     // Of equal ones the later, the order as written, stays.
     let best = schedules.reduce(|best, other| if best.0.is_better_than(&other.0) { best } else { other });
-    let (_, order) = best.expect("there are candidates");
-    Ok(Schedule { order, prepared })
+    lir.top_mut().works = best.map(|(_, order)| order).unwrap_or_default();
+    Ok(())
+}
+
+/// Finds out what each work takes.
+pub(crate) fn prepare_all(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
+    for id in lir.ids() {
+        let work = &lir.works[id];
+        let prepared = prepare(request, lir, work).map_err(|error| error.at_node(&request.graph.node(work.nodes[0]).name))?;
+        lir.works[id].prepared = Some(prepared);
+    }
+    Ok(())
 }
 
 /// How many of the ready works are looked at for one that frees memory.
 const LOOK_AHEAD: usize = 64;
 
 /// The order as written, but a work that frees at least as much as it takes goes as soon as it can.
-fn eager(lir: &Lir, as_written: &[WorkId], prepared: &IdVec<WorkId, Option<Prepare>>) -> Vec<WorkId> {
+fn eager(lir: &Lir, as_written: &[WorkId]) -> Vec<WorkId> {
     let definitions = lir.definitions();
     let mut position: IdVec<WorkId, usize> = IdVec::filled(0, lir.works.len());
     let mut waiting: IdVec<WorkId, usize> = IdVec::filled(0, lir.works.len());
     let mut followers: IdVec<WorkId, Vec<WorkId>> = IdVec::filled(Vec::new(), lir.works.len());
-    let mut growth = Growth::new(lir, prepared);
+    let mut growth = Growth::new(lir);
     for (index, &id) in as_written.iter().enumerate() {
         position[id] = index;
         for before in lir.predecessors(&lir.works[id], &definitions) {
@@ -78,13 +81,6 @@ fn eager(lir: &Lir, as_written: &[WorkId], prepared: &IdVec<WorkId, Option<Prepa
     order
 }
 
-fn distinct_inputs(work: &Work) -> Vec<ValueId> {
-    let mut values: Vec<ValueId> = work.reads().collect();
-    values.sort_unstable();
-    values.dedup();
-    values
-}
-
 /// By how many bytes the arenas grow when a work has been done (scratch counts, since it is needed on the way).
 struct Growth {
     of: IdVec<WorkId, i64>,
@@ -93,12 +89,12 @@ struct Growth {
 }
 
 impl Growth {
-    fn new(lir: &Lir, prepared: &IdVec<WorkId, Option<Prepare>>) -> Growth {
+    fn new(lir: &Lir) -> Growth {
         let mut growth = Growth { of: IdVec::filled(0, lir.works.len()), readers: IdVec::filled((0, 0), lir.values.len()) };
-        for (id, work) in lir.live() {
+        for (id, work) in lir.all() {
             let taken: i64 = work.outputs.iter().map(|output| in_arena(lir, *output)).sum();
-            growth.of[id] = taken + prepared[id].as_ref().map_or(0, |prepare| prepare.scratch() as i64);
-            for value in distinct_inputs(work) {
+            growth.of[id] = taken + work.scratch() as i64;
+            for value in work.reads_once() {
                 let (count, sum) = growth.readers[value];
                 growth.readers[value] = (count + 1, sum + id.index() as u64);
             }
@@ -112,7 +108,7 @@ impl Growth {
 
     /// The work has been done; `frees` is told of works that now free as much as they take.
     fn done(&mut self, lir: &Lir, id: WorkId, mut frees: impl FnMut(WorkId)) {
-        for value in distinct_inputs(&lir.works[id]) {
+        for value in lir.works[id].reads_once() {
             let (count, sum) = self.readers[value];
             self.readers[value] = (count - 1, sum - id.index() as u64);
             if let Some(reader) = only(self.readers[value]) {

@@ -83,6 +83,11 @@ pub struct DevicePlan {
     pub certainty: Certainty,
     /// The arena of one run: values, scratch of kernels and of workers.
     pub arena: Bytes,
+    /// The bytes of the arena that buffers take, gaps between them included; the arena is at least that.
+    pub packed: Bytes,
+    /// The most bytes that are live in the arena at once, each buffer with the gap that the alignment of the next one leaves. No
+    /// packing takes less; `packed` less this is what packing leaves unused.
+    pub live: Bytes,
     /// The largest holders at the peak, largest first; some entries only.
     pub holders: Vec<Holder>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_device::{DeviceSpec, KernelCall, Variant};
 use plimsoll_graph::id::Id;
 use plimsoll_request::KernelRequest;
@@ -18,8 +18,8 @@ pub(crate) struct Prepare {
     /// None for copies, and works on files.
     pub kernel: Option<KernelCall>,
     pub seconds: f64,
-    /// Bytes of scratch that all pieces share, as a multiple of 64, and of the slices behind it, one for each thread that takes
-    /// part.
+    /// Bytes of scratch that all pieces share, as a multiple of the device's alignment, and of the slices behind it, one for each
+    /// thread that takes part.
     pub shared: u64,
     pub slices: u64,
 }
@@ -64,17 +64,20 @@ pub(crate) fn request_of(work: &Work) -> Option<KernelRequest> {
     let operands = |from: usize| work.inputs[from..].iter().map(|view| view.shape.to_vec()).collect::<Vec<_>>();
     match &work.kind {
         WorkKind::Expr { expr, shape } => Some(KernelRequest::Expr { expr: expr.clone(), shape: shape.to_vec(), operands: operands(0) }),
-        WorkKind::Anchor { anchor, epilogue, pooling } => {
+        WorkKind::Anchor { anchor, epilogue } => {
             let epilogue = epilogue.as_ref().map(|expr| Epilogue { expr: expr.clone(), operands: operands(Anchor::INPUTS) });
-            Some(KernelRequest::Anchor { anchor: *anchor, epilogue, pooling: *pooling })
+            Some(KernelRequest::Anchor { anchor: *anchor, epilogue, pooling: None })
         }
-        WorkKind::Kernel { .. } | WorkKind::Copy | WorkKind::Outside { .. } => None,
+        _ => None,
     }
 }
 
 pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<Prepare> {
     let kernel = match &work.kind {
         WorkKind::Kernel { call, .. } => Some(call.clone()),
+        WorkKind::Request { .. } => return Err(Error::internal("a request without a variant")),
+        WorkKind::Loop { .. } => return Err(Error::unimplemented("not yet: loops in a plan")),
+        WorkKind::If { .. } => return Err(Error::unimplemented("not yet: regions of conditions in a plan")),
         _ => request_of(work).map(|kernel| choose_one(request, work.device, kernel)).transpose()?,
     };
     let spec = &request.devices[work.device.index()];
@@ -84,9 +87,9 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
         WorkKind::Outside { scratch, .. } => scratch,
         _ => step.map_or(0, |step| step.scratch),
     };
-    let shared = scratch.next_multiple_of(64);
+    let shared = spec.slot(Bytes(scratch)).0;
     let slices = step.map_or(0, |step| {
-        let (slices, bytes) = step.worker_slices(spec.threads);
+        let (slices, bytes) = step.worker_slices(spec.threads, spec.alignment);
         bytes.saturating_mul(u64::from(slices))
     });
     Ok(Prepare { kernel, seconds, shared, slices })

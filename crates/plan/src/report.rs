@@ -6,8 +6,8 @@ use plimsoll_memory::layout::Buffer;
 
 use crate::Request;
 use crate::lir::{Lir, ValueId};
+use crate::live::Arena;
 use crate::need::sort;
-use crate::pack::Lane;
 use crate::plan::{DeviceId, DevicePlan, Holder, PeakParts, PlanFeed, VariableKind};
 
 /// The values that are live in an arena at its peak.
@@ -22,29 +22,20 @@ pub(crate) struct PeakMoment {
 }
 
 impl PeakMoment {
-    /// Buffers up to `value_buffers` hold values, the others scratch.
-    pub fn find(lir: &Lir, lane: &Lane, buffers: &[Buffer], value_buffers: usize, values: &[(ValueId, usize)]) -> PeakMoment {
-        let mut change = vec![0i64; lane.works.len() + 1];
-        for buffer in buffers {
-            change[buffer.first as usize] += buffer.bytes as i64;
-            change[buffer.last as usize + 1] -= buffer.bytes as i64;
-        }
-        let (mut live, mut most, mut step) = (0i64, 0i64, 0u32);
-        for (position, change) in change.iter().enumerate() {
-            live += change;
-            if live > most {
-                (most, step) = (live, position as u32);
-            }
-        }
+    /// The first moment at which most is live.
+    pub fn find(lir: &Lir, arena: &Arena) -> PeakMoment {
+        let most = arena.peak();
+        let step = arena.profile.iter().position(|live| *live == most).unwrap_or_default() as u32;
         let mut moment = PeakMoment::default();
-        let is_live = |buffer: &Buffer| buffer.first <= step && step <= buffer.last && most > 0;
-        moment.scratch = buffers[value_buffers..].iter().filter(|buffer| is_live(buffer)).map(|buffer| buffer.bytes).sum();
-        let mut seen = vec![false; value_buffers];
-        for (value, buffer) in values {
-            if is_live(&buffers[*buffer]) && !std::mem::replace(&mut seen[*buffer], true) {
-                moment.values.push((*value, buffers[*buffer].bytes));
+        let is_live = |buffer: &Buffer| buffer.first <= step && step <= buffer.last && most > Bytes::ZERO;
+        let (values, scratch) = arena.buffers.split_at(arena.value_buffers);
+        moment.scratch = scratch.iter().filter(|buffer| is_live(buffer)).map(|buffer| buffer.bytes).sum();
+        let mut seen = vec![false; values.len()];
+        for (value, buffer) in &arena.values {
+            if is_live(&values[*buffer]) && !std::mem::replace(&mut seen[*buffer], true) {
+                moment.values.push((*value, values[*buffer].bytes));
                 if lir.values[*value].is_copy {
-                    moment.copies += buffers[*buffer].bytes;
+                    moment.copies += values[*buffer].bytes;
                 }
             }
         }
@@ -56,10 +47,10 @@ impl PeakMoment {
 pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, moment: &PeakMoment, plan: &mut DevicePlan) {
     let spec = &request.devices[device.index()];
     // States of random generators are a few bytes of the host's, whatever the device: they count as the process's overhead.
-    let variables = || lir.variables.iter().filter(|variable| variable.device == device && variable.kind != VariableKind::State);
-    let on_device = || lir.constants.iter().filter(|constant| constant.device == Some(device));
+    let variables = || lir.variables.values().filter(|variable| variable.device == device && variable.kind != VariableKind::State);
+    let on_device = || lir.constants.values().filter(|constant| constant.device == Some(device));
     let on_host = device == request.placement.host;
-    let ends = lir.feeds.iter().map(|feed| feed.bytes).chain(lir.fetches.iter().map(|fetch| fetch.bytes)).filter(|_| on_host);
+    let ends = lir.feeds.values().map(|feed| feed.bytes).chain(lir.fetches.values().map(|fetch| fetch.bytes)).filter(|_| on_host);
     let workspace = Bytes(moment.scratch);
     let copies = Bytes(moment.copies);
     plan.peak = PeakParts {
@@ -76,7 +67,7 @@ pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, mom
     holders.extend(on_device().map(|constant| Holder { name: constant.name.clone(), bytes: constant.bytes }));
     if on_host {
         let fed = |feed: &PlanFeed| Holder { name: request.graph.tensor_name(feed.tensor), bytes: feed.bytes };
-        holders.extend(lir.feeds.iter().map(fed));
+        holders.extend(lir.feeds.values().map(fed));
     }
     holders.push(Holder { name: "scratch of kernels".to_string(), bytes: workspace });
     holders.retain(|holder| holder.bytes > Bytes::ZERO);

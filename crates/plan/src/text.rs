@@ -23,6 +23,9 @@ impl Display for Plan {
             for (position, (name, bytes)) in named.into_iter().filter(|(_, bytes)| bytes.0 > 0).enumerate() {
                 write!(f, "{}{name} {}", if position == 0 { " = " } else { " + " }, bytes.0)?;
             }
+            if device.packed > device.live {
+                write!(f, ", {} unused between buffers", (device.packed - device.live).0)?;
+            }
             writeln!(f)?;
         }
         for (index, variable) in self.variables.iter().enumerate() {

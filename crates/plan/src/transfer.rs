@@ -3,17 +3,18 @@
 
 use std::collections::HashMap;
 
+use plimsoll_base::Result;
 use plimsoll_device::{DeviceKind, DeviceSpec};
+use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{IdVec, Shape};
 
+use crate::Request;
 use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
 use crate::plan::DeviceId;
 
-pub(crate) fn insert(lir: &mut Lir, devices: &[DeviceSpec]) {
-    let mut transfers = Transfers { devices, definitions: lir.definitions(), copies: HashMap::new() };
-    let ids: Vec<WorkId> = lir.live().map(|(id, _)| id).collect();
-    for id in ids {
+pub(crate) fn transfer(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
+    let mut transfers = Transfers { devices: request.devices, definitions: lir.definitions(), copies: HashMap::new() };
+    for id in lir.ids() {
         // A copy to another device reads where the value is: it is a transfer itself.
         let is_copy = matches!(lir.works[id].kind, WorkKind::Copy);
         if is_copy {
@@ -29,11 +30,12 @@ pub(crate) fn insert(lir: &mut Lir, devices: &[DeviceSpec]) {
             transfers.inputs(lir, id, device, rank);
         }
     }
+    Ok(())
 }
 
-/// Inputs of works on files that have become copies of variables since [`insert`].
+/// Inputs of works on files that have become copies of variables since [`transfer`].
 pub(crate) fn complete(lir: &mut Lir, devices: &[DeviceSpec]) {
-    let ids: Vec<WorkId> = lir.live().filter(|(_, work)| matches!(work.kind, WorkKind::Outside { .. })).map(|(id, _)| id).collect();
+    let ids: Vec<WorkId> = lir.all().filter(|(_, work)| matches!(work.kind, WorkKind::Outside { .. })).map(|(id, _)| id).collect();
     if ids.is_empty() {
         return;
     }
@@ -83,8 +85,8 @@ impl Transfers<'_> {
         let guard = guard.map(|guard| self.on(lir, guard, carrier, rank));
         let copy = lir.value(device, Home::Arena, bytes, node);
         lir.values[copy].is_copy = true;
-        let whole = View { value, data_type: plimsoll_base::DataType::Uint8, shape: Shape::from([bytes]) };
-        let work = lir.work(WorkKind::Copy, carrier, vec![node], vec![whole], vec![copy]);
+        let work = lir.work(WorkKind::Copy, carrier, vec![node], vec![View::of_bytes(value, bytes)], vec![copy]);
+        let work = &mut lir.works[work];
         (work.rank, work.guard) = (rank, guard);
         self.copies.insert((value, device), copy);
         copy

@@ -37,8 +37,18 @@ pub struct PlacementLog {
 impl From<plimsoll_runtime::Devices> for Devices {
     /// Devices from another maker, with TensorFlow's operations.
     fn from(inner: plimsoll_runtime::Devices) -> Devices {
-        Devices { inner, registry: Arc::new(plimsoll_runtime::standard_registry()), log: None }
+        let registry = registry(inner.options());
+        Devices { inner, registry, log: None }
     }
+}
+
+/// TensorFlow's operations, fused as far as the options say.
+fn registry(options: &Options) -> Arc<Registry> {
+    let registry = plimsoll_runtime::standard_registry();
+    Arc::new(match options.fusions {
+        Some(most) => registry.with_most_fusions(most),
+        None => registry,
+    })
 }
 
 impl Devices {

@@ -46,7 +46,7 @@ pub use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec, Environment, Memor
 pub use plimsoll_graph::{Element, Graph, GraphDef, HostTensor, Node, NodeId, Output, PartialShape, Shape};
 pub use plimsoll_ops::Registry;
 pub use plimsoll_plan::{
-    Certainty, DevicePlan, Feed, Holder, JointNeed, Need, Needs, PeakParts, Signature, Together, Transfer, VariableKind, Why,
+    Certainty, DevicePlan, Feed, Holder, JointNeed, Need, Needs, Pass, PeakParts, Signature, Together, Transfer, VariableKind, Why,
 };
 pub use plimsoll_runtime::{
     Cancellation, CommandProfile, DeviceReport, DeviceStepStats, Lane, NodeExecStats, OperationProfile, Profile, RunMetadata, Times,

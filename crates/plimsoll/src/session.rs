@@ -129,6 +129,14 @@ impl Session {
         Ok(Plan::new(&self.inner, self.inner.plan_signature(signature)?))
     }
 
+    /// The text of what there is of a signature's plan after a pass of the planner: for people who look into it.
+    ///
+    /// # Errors
+    /// As [`Session::plan_signature`].
+    pub fn text_after(&self, signature: &Signature, pass: crate::Pass) -> Result<String> {
+        self.inner.text_after(signature, pass)
+    }
+
     /// The callable of a run with such feeds, for loops where every microsecond counts.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll::{Bytes, Certainty, Devices, Footprint, Joint, Need, Needs, PlacementMode, Plan, Signature, Together};
+use plimsoll::{Bytes, Certainty, Devices, Error, Footprint, Joint, Need, Needs, Pass, PlacementMode, Plan, Signature, Together};
 use serde::Serialize;
 
 use crate::device_options::DeviceOptions;
@@ -46,6 +46,9 @@ pub struct PlanArgs {
     /// Several models: exit status 1 where they do not fit side by side, also where they fit in turn
     #[arg(long)]
     together: bool,
+    /// Print what there is after this pass of the planner instead: lower, patch, transfer, fuse, select, hazard, order or pack
+    #[arg(long, value_name = "PASS")]
+    after: Option<String>,
     /// A page with the plan (not yet)
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -62,8 +65,17 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
         let (name, shape) = names::parse_feed_shape(text)?;
         shapes.insert(name, shape);
     }
+    let after = args.after.as_deref().map(str::parse::<Pass>).transpose()?;
+    if after.is_some() && json {
+        return Err(Error::invalid_argument("--after prints text, and --json one document").into());
+    }
     let devices = load::devices(options)?;
-    let (plans, footprints): (Vec<Plan>, Vec<Footprint>) = plans(&devices, &args, &shapes)?.into_iter().unzip();
+    let planned = plans(&devices, &args, &shapes, after)?;
+    if after.is_some() {
+        planned.into_iter().try_for_each(|planned| output::result(planned.text.trim_end()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (plans, footprints): (Vec<Plan>, Vec<Footprint>) = planned.into_iter().map(|planned| (planned.plan, planned.footprint)).unzip();
     let names: Vec<String> = args.models.iter().map(|model| model.display().to_string()).collect();
     let joint = Joint::new(names.iter().cloned().zip(footprints.iter().cloned()));
     let document = Document::new(&names, &plans, &joint, args.together);
@@ -75,8 +87,18 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     Ok(ExitCode::from(u8::from(!document.answer.fits)))
 }
 
-/// The step's plan of each model, and the model's footprint over all runs.
-fn plans(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<Vec<(Plan, Footprint)>> {
+/// A model, planned.
+struct Planned {
+    /// The step's plan.
+    plan: Plan,
+    /// The model's footprint over all runs.
+    footprint: Footprint,
+    /// The text after a pass, where one was asked for.
+    text: String,
+}
+
+/// Every model, planned.
+fn plans(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes, after: Option<Pass>) -> Result<Vec<Planned>> {
     let models = Models::open(devices, &args.models, &args.signature, args.restore.as_deref())?;
     let mut fed = vec![FeedShapes::new(); args.models.len()];
     for (name, shape) in shapes {
@@ -95,7 +117,7 @@ fn plans(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<Vec<
         }
     }
     let wanted = models.wanted(devices, &args.fetch, &args.target)?;
-    let mut planned: Vec<(Plan, Footprint)> = Vec::with_capacity(args.models.len());
+    let mut planned: Vec<Planned> = Vec::with_capacity(args.models.len());
     for (((model, wanted), shapes), init) in models.all().iter().zip(&wanted).zip(&fed).zip(inits) {
         let shown = |node: &str| model.argument_of(node);
         let signature = names::signature(model.graph(), devices.registry(), &wanted.asked(), shapes, shown)?;
@@ -103,12 +125,13 @@ fn plans(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<Vec<
         let runs: Vec<Signature> =
             Some(initialise).filter(|init| !init.targets.is_empty()).into_iter().chain([signature.clone()]).collect();
         let beside: Vec<&Footprint> = match devices.options().placement {
-            PlacementMode::FirstFit => planned.iter().map(|(_, footprint)| footprint).collect(),
+            PlacementMode::FirstFit => planned.iter().map(|planned| &planned.footprint).collect(),
             _ => Vec::new(),
         };
         let one = load::place(devices, &model.label, &model.session, &runs, &beside)?;
         one.log.iter().for_each(output::note);
-        planned.push((one.session.plan_signature(&signature)?, one.footprint));
+        let text = after.map(|pass| one.session.text_after(&signature, pass)).transpose()?.unwrap_or_default();
+        planned.push(Planned { plan: one.session.plan_signature(&signature)?, footprint: one.footprint, text });
     }
     Ok(planned)
 }

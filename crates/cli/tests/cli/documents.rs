@@ -32,6 +32,36 @@ fn a_plan() {
 }
 
 #[test]
+fn what_there_is_after_a_pass() {
+    for pass in ["lower", "patch", "transfer", "fuse", "select", "hazard", "order"] {
+        let text = plimsoll(&format!("{MLP} --after {pass}")).out;
+        assert!(text.starts_with("device CPU:0\nvariable0 = ") && text.contains("\nw0 on CPU:0 of "), "{pass}: {text}");
+        // Variants are chosen in one pass, and works prepared in another.
+        let said = [text.contains(" = request "), text.contains(" by "), text.contains(" scratch ")];
+        let expected = match pass {
+            "select" | "hazard" => [false, true, false],
+            "order" => [false, true, true],
+            _ => [true, false, false],
+        };
+        assert_eq!(said, expected, "{pass}: {text}");
+    }
+    // Fusions are numbered, and stop at a number.
+    let fused = |most: &str| plimsoll(&format!("{MLP} --after fuse{most}")).out.lines().filter(|line| line.starts_with("fusion ")).count();
+    let all = fused("");
+    assert!(all > 3, "{all}");
+    assert_eq!((fused(" --fusions 0"), fused(" --fusions 2"), fused(" --fusions 100")), (0, 2, all));
+    let plan = plimsoll(&format!("{MLP} --after pack")).out;
+    assert!(plan.starts_with("CPU:0: peak ") && plan.contains("\nqueue 0 on CPU:0:\n"), "{plan}");
+    let other = plimsoll(&format!("{MLP} --after fues"));
+    assert!(
+        other.code != 0 && other.err.contains("the passes are lower, patch, transfer") && other.err.contains("did you mean 'fuse'?"),
+        "{}",
+        other.err
+    );
+    assert!(plimsoll(&format!("{MLP} --after fuse --json")).err.contains("--after prints text"));
+}
+
+#[test]
 fn a_plan_that_does_not_fit() {
     let minimum = document(&format!("{MLP} --json"))["minimum_limit_bytes"].as_u64().unwrap();
     let said = plimsoll(&format!("{MLP} --json --memory-limit CPU:0={}B", minimum - 100));

@@ -116,12 +116,12 @@ impl Loaded {
             queues: queue as usize + 1,
         };
         for command in &program.commands {
-            loaded.command(command, threads as u32, &|call| library.code(spec, call)).map_err(|error| error.at_node(&*command.label))?;
+            loaded.command(command, spec.alignment, &|call| library.code(spec, call)).map_err(|error| error.at_node(&*command.label))?;
         }
         Ok(loaded)
     }
 
-    fn command(&mut self, command: &Command, threads: u32, code: CodeOf<'_>) -> Result<()> {
+    fn command(&mut self, command: &Command, alignment: u64, code: CodeOf<'_>) -> Result<()> {
         let first = self.pointers.len() as u32;
         for buffer in &command.args {
             self.pointer(buffer)?;
@@ -148,7 +148,7 @@ impl Loaded {
                 if KernelStep::of(&prepared, step.args.clone()) != *step {
                     return Err(Error::internal(format!("{} is another kernel here", call.variant.name)));
                 }
-                let (slices, bytes) = step.worker_slices(threads);
+                let (slices, bytes) = step.worker_slices(self.threads, alignment);
                 let have = command.worker_scratch.map_or(0, |buffer| buffer.bytes);
                 if bytes.checked_mul(u64::from(slices)).is_none_or(|needed| needed > have) {
                     return Err(Error::internal(format!("{have} bytes of scratch are not {slices} slices of {bytes} bytes")));
@@ -184,7 +184,7 @@ impl Loaded {
         self.waits.extend(&command.waits);
         self.queues = command.waits.iter().fold(self.queues, |queues, wait| queues.max(wait.queue as usize + 1));
         self.has_pieces |= chunks > 1;
-        let few_slices = chunks < threads;
+        let few_slices = chunks < self.threads;
         self.steps.push(Step {
             action,
             chunks: chunks.max(1),

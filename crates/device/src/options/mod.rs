@@ -85,6 +85,8 @@ pub struct Options {
     pub gpu: GpuConfig,
     /// Simulated GPUs: `2x4GiB`.
     pub sim_gpus: Option<String>,
+    /// How many fusions a plan may have at most; none is no limit. For looking for the one that is wrong.
+    pub fusions: Option<usize>,
     /// The first mistake made with a builder method, reported by [`Options::resolve`].
     mistake: Option<Error>,
 }
@@ -110,6 +112,7 @@ impl Default for Options {
             device_filters: Vec::new(),
             gpu: GpuConfig::default(),
             sim_gpus: None,
+            fusions: None,
             mistake: None,
         }
     }

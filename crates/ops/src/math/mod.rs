@@ -1,6 +1,7 @@
 //! Arithmetic: elementwise operations, products, reductions.
 
 use crate::OpRules;
+use crate::fusion::Fusion;
 
 pub mod add_n;
 pub mod arg_reduction;
@@ -17,6 +18,9 @@ pub mod segment;
 pub mod select;
 pub mod unary;
 pub mod unary_grad;
+
+/// The fusions of this family, in the order in which they are tried.
+pub const FUSIONS: &[&[Fusion]] = &[reduction::FUSIONS];
 
 /// The rules of this family.
 pub const RULES: &[&[OpRules]] = &[

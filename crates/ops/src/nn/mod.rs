@@ -1,6 +1,7 @@
 //! Neural networks: activations, biases, softmax and losses.
 
 use crate::OpRules;
+use crate::fusion::Fusion;
 
 pub mod activation;
 pub mod avg_pool;
@@ -16,6 +17,9 @@ pub mod max_pool;
 mod pooling;
 pub mod softmax;
 mod window;
+
+/// The fusions of this family, in the order in which they are tried.
+pub const FUSIONS: &[&[Fusion]] = &[max_pool::FUSIONS, bias::FUSIONS, conv::FUSIONS];
 
 /// The rules of this family.
 pub const RULES: &[&[OpRules]] = &[

@@ -2,16 +2,23 @@
 
 mod precedence;
 
-use plimsoll_base::{DataType, Result};
-use plimsoll_graph::Shape;
+use plimsoll_base::Result;
 
 use crate::Request;
 use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
 use crate::prepare::{choose_one, request_of};
+use crate::{lower, transfer};
 use precedence::Precedence;
 
-pub(crate) fn order_accesses(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
-    let versions = lir.next_version.clone();
+pub(crate) fn hazard(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
+    order_accesses(request, lir)?;
+    transfer::complete(lir, request.devices);
+    lower::settle_saves(lir);
+    Ok(())
+}
+
+fn order_accesses(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
+    let versions: Vec<(ValueId, ValueId)> = lir.versions().collect();
     let definitions = lir.definitions();
     // Writes of one variable first: whether another work may still be moved depends on them.
     for &(old, new) in &versions {
@@ -63,13 +70,13 @@ fn settle(lir: &mut Lir) {
 ///
 /// # Errors
 /// As [`choose_one`].
-fn reads_out_of_step(request: &Request<'_>, lir: &Lir, id: WorkId, old: ValueId) -> Result<bool> {
+pub(crate) fn reads_out_of_step(request: &Request<'_>, lir: &Lir, id: WorkId, old: ValueId) -> Result<bool> {
     let work = &lir.works[id];
     let of_old = |view: &View| view.value == old;
     match &work.kind {
         // A kernel that changes a variable in place has it as its first input, and reads no other part of it.
-        WorkKind::Kernel { .. } => return Ok(work.inputs[1..].iter().any(of_old)),
-        WorkKind::Copy | WorkKind::Outside { .. } => return Ok(false),
+        WorkKind::Request { .. } | WorkKind::Kernel { .. } => return Ok(work.inputs.iter().skip(1).any(of_old)),
+        WorkKind::Copy | WorkKind::Outside { .. } | WorkKind::Loop { .. } | WorkKind::If { .. } => return Ok(false),
         WorkKind::Expr { .. } | WorkKind::Anchor { .. } => {}
     }
     let Some(kernel) = request_of(work) else { return Ok(false) };
@@ -83,10 +90,8 @@ fn reads_out_of_step(request: &Request<'_>, lir: &Lir, id: WorkId, old: ValueId)
 fn copy_before(lir: &mut Lir, old: ValueId, writer: WorkId) -> ValueId {
     let (device, bytes, node) = (lir.values[old].device, lir.values[old].bytes, lir.values[old].node);
     let copy = lir.value(device, Home::Arena, bytes, node);
-    let whole = View { value: old, data_type: DataType::Uint8, shape: Shape::from([bytes]) };
-    let rank = lir.works[writer].rank;
-    lir.work(WorkKind::Copy, device, vec![node], vec![whole], vec![copy]).rank = rank;
-    let id = lir.works.ids().next_back().expect("just pushed");
+    let id = lir.work(WorkKind::Copy, device, vec![node], vec![View::of_bytes(old, bytes)], vec![copy]);
+    lir.works[id].rank = lir.works[writer].rank;
     lir.works[writer].after.push(id);
     copy
 }

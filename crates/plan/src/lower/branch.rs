@@ -6,6 +6,7 @@
 //! ControlTrigger always lives.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::id::Id;
@@ -17,9 +18,8 @@ use plimsoll_request::expr::{ExprBuilder, Scalar};
 
 use super::{Lowering, Meaning};
 use crate::condition::{Condition, Conditions};
-use crate::lir::{Arg, Home, Value, ValueId, View, WorkId, WorkKind};
+use crate::lir::{Arg, FetchId, Home, ValueId, VariableId, View, WorkId, WorkKind};
 use crate::plan::{DeviceId, VariableKind};
-use crate::prepare::choose_one;
 
 /// The facts about liveness so far.
 #[derive(Default)]
@@ -37,9 +37,9 @@ pub(super) struct Branches {
     /// The condition that a bool says.
     made_of: HashMap<ValueId, Condition>,
     /// Whether variables were initialised when the run started, and the newest version of their flags.
-    flags: HashMap<u32, (Condition, ValueId)>,
+    flags: HashMap<VariableId, (Condition, ValueId)>,
     /// Variables that the node at hand initialises, with the node and the version: their flags follow.
-    to_flag: Vec<(u32, NodeId, ValueId)>,
+    to_flag: Vec<(VariableId, NodeId, ValueId)>,
     /// Works that fault where a variable is read that is not initialised, by the version that they stand for.
     checks: Vec<(ValueId, WorkId)>,
 }
@@ -200,7 +200,7 @@ impl Lowering<'_> {
                 before = self.branches.conditions.or(before, alive)?;
             }
         }
-        let variables: Vec<Option<u32>> = living.iter().map(|(_, input, _)| self.variable_behind(id, *input)).collect();
+        let variables: Vec<Option<VariableId>> = living.iter().map(|(_, input, _)| self.variable_behind(id, *input)).collect();
         match variables[..] {
             [Some(variable), ref others @ ..] if others.iter().all(|other| *other == Some(variable)) => {
                 self.define(id, 0, Meaning::Variable(variable));
@@ -223,7 +223,7 @@ impl Lowering<'_> {
     }
 
     /// The variable that an input of a Merge stands for, if the Merge gives on the variable and not its value.
-    fn variable_behind(&self, id: NodeId, input: Output) -> Option<u32> {
+    fn variable_behind(&self, id: NodeId, input: Output) -> Option<VariableId> {
         let fact = &self.pruned.facts[id][0];
         match self.meanings.get(&input) {
             Some(Meaning::Variable(variable)) if fact.is_ref || fact.data_type == DataType::Resource => Some(*variable),
@@ -273,8 +273,8 @@ impl Lowering<'_> {
     }
 
     /// When a variable is initialised, as the nodes so far leave it.
-    pub(super) fn initialized(&mut self, variable: u32) -> Result<Condition> {
-        let written = self.written[variable as usize];
+    pub(super) fn initialized(&mut self, variable: VariableId) -> Result<Condition> {
+        let written = self.written[variable];
         if written == Condition::ALWAYS {
             return Ok(written);
         }
@@ -283,56 +283,56 @@ impl Lowering<'_> {
     }
 
     /// Whether a variable was initialised when the run started, and the newest version of its flag, which is the host's.
-    fn flag(&mut self, variable: u32) -> Result<(Condition, ValueId)> {
+    fn flag(&mut self, variable: VariableId) -> Result<(Condition, ValueId)> {
         if let Some(flag) = self.branches.flags.get(&variable) {
             return Ok(*flag);
         }
-        let node = self.lir.values[self.versions[variable as usize]].node;
-        let value = self.lir.value(self.host, Home::Flag(variable), 1, node);
+        let node = self.lir.values[self.versions[variable]].node;
+        let value = self.lir.param(self.host, Home::Flag(variable), 1, node);
         let flag = (self.branches.conditions.predicate(value)?, value);
         self.branches.flags.insert(variable, flag);
         Ok(flag)
     }
 
     /// A read of a variable by the node at hand: FAILED_PRECONDITION before the run, or where only the run can tell, in it.
-    pub(super) fn require_initialized(&mut self, variable: u32, reader: NodeId) -> Result<()> {
-        let (now, written) = (self.now(), self.written[variable as usize]);
+    pub(super) fn require_initialized(&mut self, variable: VariableId, reader: NodeId) -> Result<()> {
+        let (now, written) = (self.now(), self.written[variable]);
         if self.branches.conditions.implies(now, written)? {
             return Ok(());
         }
         if now == Condition::ALWAYS && written == Condition::NEVER {
-            self.lir.variables[variable as usize].read_first_by.get_or_insert(reader);
-            self.written[variable as usize] = now;
+            self.lir.variables[variable].read_first_by.get_or_insert(reader);
+            self.written[variable] = now;
             return Ok(());
         }
         let initialized = self.initialized(variable)?;
         if self.branches.conditions.implies(now, initialized)? {
             return Ok(());
         }
-        let requirement = match self.lir.variables[variable as usize].kind {
+        let requirement = match self.lir.variables[variable].kind {
             VariableKind::Reference => Requirement::ReferenceInitialized,
             _ => Requirement::ResourceInitialized,
         };
         let check = self.require(initialized, requirement, reader, self.device(reader))?;
         self.lir.works[check].guard = self.branches.guard;
-        self.branches.checks.push((self.versions[variable as usize], check));
+        self.branches.checks.push((self.versions[variable], check));
         // From here on the run has failed where it is not.
-        self.written[variable as usize] = self.branches.conditions.or(written, now)?;
+        self.written[variable] = self.branches.conditions.or(written, now)?;
         Ok(())
     }
 
     /// A work that faults where `condition` does not hold.
     fn require(&mut self, condition: Condition, requirement: Requirement, id: NodeId, device: DeviceId) -> Result<WorkId> {
         let view = self.bool_of(condition, id)?;
-        let call = choose_one(self.request, device, KernelRequest::Require(requirement))?;
-        let kind = WorkKind::Kernel { call, args: vec![Arg::Input(0)] };
-        self.lir.work(kind, device, vec![id], vec![view], Vec::new()).is_root = true;
-        self.lir.works.ids().next_back().ok_or_else(|| Error::internal("no works"))
+        let kind = WorkKind::Request { request: Arc::new(KernelRequest::Require(requirement)), args: vec![Arg::Input(0)] };
+        let work = self.lir.work(kind, device, vec![id], vec![view], Vec::new());
+        self.lir.works[work].is_root = true;
+        Ok(work)
     }
 
     /// A write that is under way: from now on the variable is initialised where the node at hand runs.
-    pub(super) fn note_write(&mut self, variable: u32, writer: NodeId, version: ValueId) -> Result<()> {
-        let (now, written) = (self.now(), self.written[variable as usize]);
+    pub(super) fn note_write(&mut self, variable: VariableId, writer: NodeId, version: ValueId) -> Result<()> {
+        let (now, written) = (self.now(), self.written[variable]);
         if self.branches.conditions.implies(now, written)? {
             return Ok(());
         }
@@ -341,7 +341,7 @@ impl Lowering<'_> {
         } else {
             self.branches.to_flag.push((variable, writer, version));
         }
-        self.written[variable as usize] = self.branches.conditions.or(written, now)?;
+        self.written[variable] = self.branches.conditions.or(written, now)?;
         Ok(())
     }
 
@@ -356,30 +356,30 @@ impl Lowering<'_> {
     }
 
     /// The flag of a variable becomes true where the node at hand runs, once it has written.
-    fn set_flag(&mut self, variable: u32, writer: NodeId, write: Option<WorkId>) -> Result<()> {
+    fn set_flag(&mut self, variable: VariableId, writer: NodeId, write: Option<WorkId>) -> Result<()> {
         let (condition, old) = self.flag(variable)?;
-        let new = self.lir.values.push(Value { node: writer, ..self.lir.values[old].clone() });
-        self.lir.next_version.push((old, new));
+        let new = self.lir.next_version(old, writer);
         self.branches.flags.insert(variable, (condition, new));
         let mut builder = ExprBuilder::new();
         let result = builder.constant(Scalar::Bool(true));
         let kind = WorkKind::Expr { expr: builder.finish(vec![result]), shape: Shape::scalar() };
         let (host, guard) = (self.host, self.branches.guard);
         let work = self.lir.work(kind, host, vec![writer], Vec::new(), vec![new]);
+        let work = &mut self.lir.works[work];
         (work.is_root, work.guard) = (true, guard);
         work.after.extend(write);
         Ok(())
     }
 
     /// A fetched tensor has to be alive.
-    pub(super) fn require_alive(&mut self, index: u32, output: Output) -> Result<()> {
+    pub(super) fn require_alive(&mut self, fetch: FetchId, output: Output) -> Result<()> {
         let alive = self.alive(output);
         (self.branches.now, self.branches.guard) = (None, None);
         if alive == Condition::NEVER {
-            return Err(Error::invalid_argument(format!("Retval[{index}] does not have value")));
+            return Err(Error::invalid_argument(format!("Retval[{}] does not have value", fetch.index())));
         }
         if alive != Condition::ALWAYS {
-            let check = self.require(alive, Requirement::Fetched(index), output.node, self.host)?;
+            let check = self.require(alive, Requirement::Fetched(fetch.index() as u32), output.node, self.host)?;
             self.put_last(check);
         }
         Ok(())

@@ -12,7 +12,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, Node, NodeId};
 
 use super::{Lowering, Meaning};
-use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
+use crate::lir::{Home, Lir, ValueId, VariableId, View, WorkId, WorkKind};
 use crate::plan::{PlanCall, PlanCheck, PlanRestore, PlanSave, SavedTensor};
 
 /// Tensors go to files and come from them through a buffer of at most so many bytes.
@@ -60,13 +60,13 @@ impl Lowering<'_> {
     }
 
     /// The variable becomes the tensor; `result` is its next version.
-    pub(super) fn restore_variable(&mut self, id: NodeId, stored: Stored, variable: u32, result: ValueId) -> Result<()> {
+    pub(super) fn restore_variable(&mut self, id: NodeId, stored: Stored, variable: VariableId, result: ValueId) -> Result<()> {
         let Stored { prefix, name, node, check, version } = stored;
         if self.checkpoints.0.get(&prefix).is_some_and(|checkpoint| checkpoint.version != version) {
             return Err(Error::unimplemented(format!("not yet: {prefix} is written between RestoreV2 and the assignment of '{name}'")));
         }
         let bytes = self.lir.values[result].bytes;
-        let call = PlanCall::Restore(PlanRestore { prefix: prefix.clone(), name, variable, node });
+        let call = PlanCall::Restore(PlanRestore { prefix: prefix.clone(), name, variable: variable.index() as u32, node });
         let buffer = bytes.clamp(LEAST, BUFFER);
         let work = self.outside(id, call, buffer, Vec::new(), vec![result]);
         // The check reads the same tensor, through a buffer that is as large.
@@ -114,11 +114,9 @@ impl Lowering<'_> {
 
     /// A work of the host on files.
     fn outside(&mut self, id: NodeId, call: PlanCall, scratch: u64, inputs: Vec<View>, outputs: Vec<ValueId>) -> WorkId {
-        let kind = WorkKind::Outside { call: self.lir.calls.len() as u32, scratch };
-        self.lir.calls.push(call);
-        let (work, guard) = (WorkId::from_index(self.lir.works.len()), self.branches.guard);
-        let made = self.lir.work(kind, self.host, vec![id], inputs, outputs);
-        (made.is_root, made.guard) = (true, guard);
+        let kind = WorkKind::Outside { call: self.lir.calls.push(call), scratch };
+        let (work, guard) = (self.lir.work(kind, self.host, vec![id], inputs, outputs), self.branches.guard);
+        (self.lir.works[work].is_root, self.lir.works[work].guard) = (true, guard);
         work
     }
 
@@ -151,12 +149,12 @@ impl Lowering<'_> {
 /// Says of saved tensors whether they are read where a variable lies: by now it is known which readers get copies.
 pub(crate) fn settle_saves(lir: &mut Lir) {
     let Lir { works, calls, values, .. } = lir;
-    for work in works.values().filter(|work| !work.gone) {
+    for work in works.values() {
         let WorkKind::Outside { call, .. } = work.kind else { continue };
-        let PlanCall::Save(save) = &mut calls[call as usize] else { continue };
+        let PlanCall::Save(save) = &mut calls[call] else { continue };
         for (tensor, view) in save.tensors.iter_mut().zip(&work.inputs) {
             tensor.variable = match values[view.value].home {
-                Home::Variable(variable) => Some(variable),
+                Home::Variable(variable) => Some(variable.index() as u32),
                 _ => None,
             };
         }

@@ -10,6 +10,7 @@
 use plimsoll_base::Result;
 use std::collections::HashSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, Node, NodeId, Output};
@@ -18,7 +19,6 @@ use plimsoll_request::KernelRequest;
 use super::Lowering;
 use crate::infer::Pruned;
 use crate::lir::{WorkId, WorkKind};
-use crate::prepare::choose_one;
 
 /// Where more works than this meet, one work waits for all of them in the place of the many that come after: sets stay small.
 const MOST: usize = 16;
@@ -103,10 +103,9 @@ impl Lowering<'_> {
         works.dedup();
         if works.len() > MOST {
             let device = self.device(id);
-            let call = choose_one(self.request, device, KernelRequest::Nothing)?;
-            let kind = WorkKind::Kernel { call, args: Vec::new() };
-            self.lir.work(kind, device, vec![id], Vec::new(), Vec::new()).after = works;
-            works = self.lir.works.ids().next_back().into_iter().collect();
+            let kind = WorkKind::Request { request: Arc::new(KernelRequest::Nothing), args: Vec::new() };
+            let one = self.lir.work(kind, device, vec![id], Vec::new(), Vec::new());
+            self.lir.works[one].after = std::mem::replace(&mut works, vec![one]);
         }
         Ok(Some(works.into()))
     }

@@ -7,14 +7,13 @@
 mod branch;
 mod checkpoint;
 mod effects;
-mod kernel;
 mod space;
-mod together;
 mod variables;
 
 pub(crate) use checkpoint::settle_saves;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use plimsoll_base::{Bytes, DataType, Error, Kind, Result};
 use plimsoll_graph::id::Id;
@@ -29,9 +28,8 @@ pub use self::variables::variable_key;
 use crate::Request;
 use crate::condition::Condition;
 use crate::infer::Pruned;
-use crate::lir::{Arg, Home, Lir, ValueId, View, WorkId, WorkKind};
+use crate::lir::{Arg, FeedId, FetchId, Home, Lir, ValueId, VariableId, View, WorkId, WorkKind};
 use crate::plan::{DeviceId, PlanFeed, PlanFetch};
-use crate::prepare::choose_one;
 
 /// The meaning of an output of a node.
 #[derive(Clone, Debug)]
@@ -39,7 +37,7 @@ enum Meaning {
     Value(View),
     Known(HostTensor),
     /// A reference or a handle.
-    Variable(u32),
+    Variable(VariableId),
     /// A tensor in a checkpoint, of whatever shape is asked for.
     Stored(checkpoint::Stored),
 }
@@ -49,11 +47,11 @@ struct Lowering<'a> {
     pruned: &'a Pruned,
     lir: Lir,
     meanings: HashMap<Output, Meaning>,
-    variables: HashMap<String, u32>,
+    variables: HashMap<String, VariableId>,
     /// The newest version of every variable so far.
-    versions: Vec<ValueId>,
+    versions: IdVec<VariableId, ValueId>,
     /// When each of them has been written so far, or seen to be initialised.
-    written: Vec<Condition>,
+    written: IdVec<VariableId, Condition>,
     branches: Branches,
     effects: effects::Effects,
     checkpoints: checkpoint::Checkpoints,
@@ -61,7 +59,6 @@ struct Lowering<'a> {
     host: DeviceId,
     /// By node: the device that does its work.
     workers: IdVec<NodeId, DeviceId>,
-    together: together::Together,
 }
 
 pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
@@ -69,17 +66,16 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
     let mut lowering = Lowering {
         request,
         pruned,
-        lir: Lir::default(),
+        lir: Lir::new(),
         meanings: HashMap::new(),
         variables: HashMap::new(),
-        versions: Vec::new(),
-        written: Vec::new(),
+        versions: IdVec::new(),
+        written: IdVec::new(),
         branches: Branches::default(),
         effects: effects::Effects::new(request.graph.nodes().len(), pruned),
         checkpoints: checkpoint::Checkpoints::default(),
         host,
         workers: space::workers(request, pruned),
-        together: together::Together::find(request, pruned),
     };
     lowering.feeds()?;
     for &id in &pruned.order {
@@ -95,6 +91,7 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
     lowering.fetches()?;
     lowering.settle_last()?;
     lowering.order_checks();
+    lowering.lir.drop_dead()?;
     Ok(lowering.lir)
 }
 
@@ -111,17 +108,17 @@ impl Lowering<'_> {
     }
 
     fn feeds(&mut self) -> Result<()> {
-        for (index, (output, feed)) in self.pruned.feeds.iter().zip(&self.request.signature.feeds).enumerate() {
+        for (output, feed) in self.pruned.feeds.iter().zip(&self.request.signature.feeds) {
             let bytes = match &feed.value {
                 Some(value) => Bytes(value.byte_len()),
                 None if feed.data_type.size().is_none() => return Err(not_yet(feed.data_type).with_kind(Kind::NeedsValues)),
                 None => feed.shape.bytes(feed.data_type)?,
             };
-            self.lir.feeds.push(PlanFeed { tensor: *output, data_type: feed.data_type, shape: feed.shape.clone(), bytes });
+            let id: FeedId = self.lir.feeds.push(PlanFeed { tensor: *output, data_type: feed.data_type, shape: feed.shape.clone(), bytes });
             let meaning = match &feed.value {
                 Some(value) => Meaning::Known(value.clone()),
                 None => {
-                    let value = self.lir.value(self.host, Home::Feed(index as u32), bytes.0, output.node);
+                    let value = self.lir.param(self.host, Home::Feed(id), bytes.0, output.node);
                     Meaning::Value(View { value, data_type: feed.data_type, shape: feed.shape.clone() })
                 }
             };
@@ -145,33 +142,35 @@ impl Lowering<'_> {
 
     fn fetches(&mut self) -> Result<()> {
         let mut made = Made::default();
-        for (index, (output, name)) in self.pruned.fetches.iter().zip(&self.request.signature.fetches).enumerate() {
+        for (output, name) in self.pruned.fetches.iter().zip(&self.request.signature.fetches) {
             let node = self.request.graph.node(output.node);
             let first = self.lir.works.len();
-            self.fetch(index as u32, *output, name, &mut made).map_err(|error| error.at_node(&node.name))?;
+            self.fetch(*output, name, &mut made).map_err(|error| error.at_node(&node.name))?;
             self.settle_effects_after(output.node, first)?;
         }
         Ok(())
     }
 
-    fn fetch(&mut self, index: u32, output: Output, name: &str, made: &mut Made) -> Result<()> {
-        self.require_alive(index, output)?;
+    fn fetch(&mut self, output: Output, name: &str, made: &mut Made) -> Result<()> {
+        self.require_alive(self.lir.fetches.next_id(), output)?;
         let view = self.read(output, self.host)?;
         let bytes = view.shape.bytes(view.data_type)?;
-        self.lir.fetches.push(PlanFetch { name: name.to_string(), data_type: view.data_type, shape: view.shape.clone(), bytes });
+        let id: FetchId =
+            self.lir.fetches.push(PlanFetch { name: name.to_string(), data_type: view.data_type, shape: view.shape.clone(), bytes });
         let value = &self.lir.values[view.value];
         // A value that a kernel makes is made where the caller will find it; everything else is copied there.
         let made_here = value.home == Home::Arena && value.device == self.host;
         if made_here {
-            self.lir.values[view.value].home = Home::Fetch(index);
+            self.lir.values[view.value].home = Home::Fetch(id);
             if let Some(work) = made.by(&self.lir, view.value) {
                 self.lir.works[work].is_root = true;
             }
             return Ok(());
         }
-        let copy = self.lir.value(self.host, Home::Fetch(index), value.bytes, output.node);
+        let copy = self.lir.value(self.host, Home::Fetch(id), value.bytes, output.node);
         let device = self.host;
-        self.lir.work(WorkKind::Copy, device, vec![output.node], vec![view], vec![copy]).is_root = true;
+        let work = self.lir.work(WorkKind::Copy, device, vec![output.node], vec![view], vec![copy]);
+        self.lir.works[work].is_root = true;
         Ok(())
     }
 
@@ -186,9 +185,6 @@ impl Lowering<'_> {
             return Ok(());
         }
         self.check_handles(id, node)?;
-        if self.together(id, node)? {
-            return Ok(());
-        }
         match rules.lower {
             Lower::Nothing | Lower::ControlTrigger | Lower::Const | Lower::Placeholder => Ok(()),
             Lower::Variable => self.variable(id, node),
@@ -220,9 +216,10 @@ impl Lowering<'_> {
                 if call.anchor.shape().is_none() {
                     // No expression can be fused into it.
                     let request = KernelRequest::Anchor { anchor: call.anchor, epilogue: None, pooling: None };
-                    return self.kernel(id, request, views, results, false);
+                    self.request(id, request, views, results, false);
+                    return Ok(());
                 }
-                self.work(id, WorkKind::Anchor { anchor: call.anchor, epilogue: None, pooling: None }, views, results, false);
+                self.work(id, WorkKind::Anchor { anchor: call.anchor, epilogue: None }, views, results, false);
                 Ok(())
             }
             Lower::Kernel(prepare) | Lower::Move(prepare) => {
@@ -233,7 +230,8 @@ impl Lowering<'_> {
                 let results = self.results(id, &outputs)?;
                 // A node without results is there for its checks.
                 let is_root = results.is_empty();
-                self.kernel(id, call.request, views, results, is_root)
+                self.request(id, call.request, views, results, is_root);
+                Ok(())
             }
             Lower::Stateful(prepare) => {
                 let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
@@ -245,8 +243,7 @@ impl Lowering<'_> {
                 let mut results = vec![self.write(state, id)?];
                 results.extend(self.results(id, &outputs)?);
                 let args = (1..views.len()).map(Arg::Input).chain((0..results.len()).map(Arg::Output)).collect();
-                let call = choose_one(self.request, self.device(id), call.request)?;
-                self.work(id, WorkKind::Kernel { call, args }, views, results, true);
+                self.work(id, WorkKind::Request { request: Arc::new(call.request), args }, views, results, true);
                 Ok(())
             }
             Lower::Restore => self.restore(id, node),
@@ -268,11 +265,7 @@ impl Lowering<'_> {
                 let result = self.write(variable, id)?;
                 let inputs = (1..views.len()).map(Arg::Input);
                 let args = std::iter::once(Arg::Output(0)).chain(inputs).chain(std::iter::once(Arg::Output(0))).collect();
-                let call = choose_one(self.request, self.device(id), call.request)?;
-                if !call.step().in_place.contains(&(0, 0)) {
-                    return Err(Error::unimplemented(format!("{} of its device does not update in place", call.variant.name)));
-                }
-                self.work(id, WorkKind::Kernel { call, args }, views, vec![result], true);
+                self.work(id, WorkKind::Request { request: Arc::new(call.request), args }, views, vec![result], true);
                 self.define_reference(id, variable);
                 Ok(())
             }
@@ -294,7 +287,7 @@ impl Lowering<'_> {
         self.meanings.entry(Output { node: id, index: index as u32 }).or_insert(meaning);
     }
 
-    fn define_reference(&mut self, id: NodeId, variable: u32) {
+    fn define_reference(&mut self, id: NodeId, variable: VariableId) {
         if self.pruned.facts[id].first().is_some_and(|fact| fact.is_ref) {
             self.define(id, 0, Meaning::Variable(variable));
         }
@@ -349,7 +342,7 @@ impl Lowering<'_> {
             Meaning::Value(view) => Ok(Meta { data_type: view.data_type, shape: view.shape.clone() }),
             Meaning::Known(tensor) => Ok(Meta { data_type: tensor.data_type(), shape: tensor.shape().clone() }),
             Meaning::Variable(variable) => {
-                let variable = &self.lir.variables[*variable as usize];
+                let variable = &self.lir.variables[*variable];
                 Ok(Meta { data_type: variable.data_type, shape: variable.shape.clone() })
             }
             Meaning::Stored(_) => Err(self.shape_of_stored(*input)),
@@ -385,7 +378,14 @@ impl Lowering<'_> {
         let device = self.device(id);
         let guard = self.branches.guard;
         let work = self.lir.work(kind, device, vec![id], inputs, outputs);
+        let work = &mut self.lir.works[work];
         (work.is_root, work.guard) = (is_root, guard);
+    }
+
+    /// A request whose arguments are all inputs, then all results.
+    fn request(&mut self, id: NodeId, request: KernelRequest, inputs: Vec<View>, results: Vec<ValueId>, is_root: bool) {
+        let args = Arg::all(inputs.len(), results.len());
+        self.work(id, WorkKind::Request { request: Arc::new(request), args }, inputs, results, is_root);
     }
 
     /// Output `index` is `source`, seen as the output's type and shape.

@@ -7,7 +7,7 @@ use plimsoll_request::expr::{ExprBuilder, Scalar};
 
 use super::{Lowering, Meaning};
 use crate::condition::Condition;
-use crate::lir::{Home, ValueId, View, WorkKind};
+use crate::lir::{Home, ValueId, VariableId, View, WorkKind};
 use crate::plan::{PlanVariable, VariableKind};
 
 impl Lowering<'_> {
@@ -17,7 +17,7 @@ impl Lowering<'_> {
         let Some(said) = said else { return Ok(()) };
         for input in &node.inputs {
             let Some(Meaning::Variable(variable)) = self.meanings.get(input) else { continue };
-            let variable = &self.lir.variables[*variable as usize];
+            let variable = &self.lir.variables[*variable];
             if variable.kind == VariableKind::Resource && variable.data_type != said {
                 let message = format!("Trying to access variable '{}' of type {} as {said}", variable.name, variable.data_type);
                 return Err(Error::invalid_argument(message).at_node(&self.request.graph.node(id).name));
@@ -38,7 +38,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    pub(super) fn state(&mut self, id: NodeId, node: &Node, initial: Vec<u8>) -> Result<u32> {
+    pub(super) fn state(&mut self, id: NodeId, node: &Node, initial: Vec<u8>) -> Result<VariableId> {
         let shape = Shape::from([initial.len() as u64]);
         self.new_variable(state_key(node), id, node, VariableKind::State, DataType::Uint8, shape, Some(initial))
     }
@@ -53,21 +53,19 @@ impl Lowering<'_> {
         data_type: DataType,
         shape: Shape,
         initial: Option<Vec<u8>>,
-    ) -> Result<u32> {
+    ) -> Result<VariableId> {
         let device = self.device(id);
         if let Some(&known) = self.variables.get(&key) {
-            let variable = &self.lir.variables[known as usize];
+            let variable = &self.lir.variables[known];
             if variable.data_type != data_type || variable.shape != shape || variable.kind != kind || variable.device != device {
                 return Err(Error::invalid_argument(format!("variable '{}' is declared twice, and not alike: {}", key, variable.name)));
             }
             return Ok(known);
         }
         let bytes = shape.bytes(data_type)?;
-        let index = self.lir.variables.len() as u32;
         let name = node.name.clone();
-        self.variables.insert(key.clone(), index);
         let variable = PlanVariable {
-            key,
+            key: key.clone(),
             name,
             kind,
             data_type,
@@ -80,14 +78,15 @@ impl Lowering<'_> {
             written: false,
             stored: None,
         };
-        self.lir.variables.push(variable);
-        let value = self.lir.value(device, Home::Variable(index), bytes.0, id);
+        let index = self.lir.variables.push(variable);
+        self.variables.insert(key, index);
+        let value = self.lir.param(device, Home::Variable(index), bytes.0, id);
         self.versions.push(value);
         self.written.push(Condition::known(kind == VariableKind::State));
         Ok(index)
     }
 
-    pub(super) fn variable_of(&self, node: &Node, input: usize) -> Result<u32> {
+    pub(super) fn variable_of(&self, node: &Node, input: usize) -> Result<VariableId> {
         match self.meaning(node.inputs[input])? {
             Meaning::Variable(variable) => Ok(*variable),
             _ if self.is_reference(node.inputs[input]) => Err(Error::unimplemented("not yet: a change of one of several variables")),
@@ -100,12 +99,12 @@ impl Lowering<'_> {
     }
 
     /// The variable as the nodes so far leave it, seen as a value.
-    pub(super) fn current(&self, variable: u32) -> View {
-        let known = &self.lir.variables[variable as usize];
-        View { value: self.versions[variable as usize], data_type: known.data_type, shape: known.shape.clone() }
+    pub(super) fn current(&self, variable: VariableId) -> View {
+        let known = &self.lir.variables[variable];
+        View { value: self.versions[variable], data_type: known.data_type, shape: known.shape.clone() }
     }
 
-    pub(super) fn read_variable(&mut self, variable: u32, reader: NodeId, shape: Option<Shape>) -> Result<View> {
+    pub(super) fn read_variable(&mut self, variable: VariableId, reader: NodeId, shape: Option<Shape>) -> Result<View> {
         let view = self.current(variable);
         if let Some(shape) = shape
             && shape != view.shape
@@ -117,13 +116,11 @@ impl Lowering<'_> {
     }
 
     /// The next version of a variable.
-    pub(super) fn write(&mut self, variable: u32, writer: NodeId) -> Result<ValueId> {
-        let old = self.versions[variable as usize];
-        let new = crate::lir::Value { node: writer, ..self.lir.values[old].clone() };
-        let new = self.lir.values.push(new);
-        self.lir.next_version.push((old, new));
-        self.versions[variable as usize] = new;
-        self.lir.variables[variable as usize].written = true;
+    pub(super) fn write(&mut self, variable: VariableId, writer: NodeId) -> Result<ValueId> {
+        let old = self.versions[variable];
+        let new = self.lir.next_version(old, writer);
+        self.versions[variable] = new;
+        self.lir.variables[variable].written = true;
         self.note_write(variable, writer, new)?;
         Ok(new)
     }
@@ -142,17 +139,16 @@ impl Lowering<'_> {
     pub(super) fn assign(&mut self, id: NodeId, node: &Node) -> Result<()> {
         let variable = self.variable_of(node, 0)?;
         let (data_type, shape) = {
-            let known = &self.lir.variables[variable as usize];
+            let known = &self.lir.variables[variable];
             (known.data_type, known.shape.clone())
         };
         let meaning = self.meaning(node.inputs[1])?.clone();
         let given = match &meaning {
             Meaning::Known(tensor) => Meta { data_type: tensor.data_type(), shape: tensor.shape().clone() },
             Meaning::Value(view) => Meta { data_type: view.data_type, shape: view.shape.clone() },
-            Meaning::Variable(source) => Meta {
-                data_type: self.lir.variables[*source as usize].data_type,
-                shape: self.lir.variables[*source as usize].shape.clone(),
-            },
+            Meaning::Variable(source) => {
+                Meta { data_type: self.lir.variables[*source].data_type, shape: self.lir.variables[*source].shape.clone() }
+            }
             Meaning::Stored(_) => {
                 let source = node.inputs[1];
                 let data_type = self.pruned.facts[source.node][source.index as usize].data_type;
@@ -205,12 +201,12 @@ impl Lowering<'_> {
     }
 
     pub(super) fn update(&mut self, id: NodeId, node: &Node, update: plimsoll_ops::Update) -> Result<()> {
-        let targets = update.writes.iter().map(|input| self.variable_of(node, *input)).collect::<Result<Vec<u32>>>()?;
+        let targets = update.writes.iter().map(|input| self.variable_of(node, *input)).collect::<Result<Vec<VariableId>>>()?;
         let inputs: Vec<Output> = node.inputs.clone();
         let (expr, views) = self.operands(id, &update.expr, &inputs)?;
-        let shape = self.lir.variables[targets[0] as usize].shape.clone();
+        let shape = self.lir.variables[targets[0]].shape.clone();
         for &target in &targets {
-            let variable = &self.lir.variables[target as usize];
+            let variable = &self.lir.variables[target];
             if variable.shape != shape {
                 return Err(Error::invalid_argument(format!("variables {} and {shape} of one update differ in shape", variable.shape)));
             }

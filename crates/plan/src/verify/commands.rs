@@ -157,7 +157,8 @@ impl Checked<'_> {
     }
 
     fn scratch(&self, device: DeviceId, command: &Command, step: &Step) -> Result<()> {
-        let (slices, slice) = step.worker_slices(self.spec(device)?.threads);
+        let spec = self.spec(device)?;
+        let (slices, slice) = step.worker_slices(spec.threads, spec.alignment);
         let have = |buffer: Option<BufferRef>| buffer.map_or(0, |buffer| buffer.bytes);
         let slices = slice.checked_mul(u64::from(slices)).ok_or_else(|| wrong("scratch of more than 64 bits"))?;
         if have(command.scratch) < step.scratch || have(command.worker_scratch) < slices {

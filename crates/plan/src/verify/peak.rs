@@ -25,7 +25,8 @@ impl Checked<'_> {
             let PeakParts { variables, constants, activations, workspace, transfer, overhead } = device.peak;
             let said = [activations, workspace, transfer].iter().try_fold(0u64, |sum, part| sum.checked_add(part.0));
             let stays = PeakParts { variables, constants, overhead, ..PeakParts::default() };
-            let is_whole = device.arena == spec.reserved(device.arena) && device.arena <= Bytes(i64::MAX as u64);
+            let is_whole =
+                device.arena == spec.reserved(device.packed) && device.arena <= Bytes(i64::MAX as u64) && device.live <= device.packed;
             if device.name != spec.name.to_string() || device.certainty != Certainty::Exact {
                 return Err(wrong(format!("the plan of {} is of {}", spec.name, device.name)));
             }

@@ -11,7 +11,8 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, NodeId};
 use plimsoll_ops::Registry;
 use plimsoll_plan::{
-    Calls, FitRequest, Fitted, Footprint, Inlined, OpenRequest, PlaceOptions, Placement, Plan, PlanFile, PlanVariable, Request, Signature,
+    Calls, FitRequest, Fitted, Footprint, Inlined, OpenRequest, Pass, PlaceOptions, Placement, Plan, PlanFile, PlanVariable, Request,
+    Signature,
 };
 
 use crate::cancellation;
@@ -289,6 +290,14 @@ impl Session {
         self.inner.planned(signature).map(|plan| Plan::clone(&plan))
     }
 
+    /// The text of what there is of a signature's plan after a pass of the planner.
+    ///
+    /// # Errors
+    /// As [`plimsoll_plan::plan()`].
+    pub fn text_after(&self, signature: &Signature, pass: Pass) -> Result<String> {
+        self.inner.requested(signature, |request| plimsoll_plan::text_after(request, pass))
+    }
+
     /// A signature, prepared.
     ///
     /// # Errors
@@ -429,10 +438,7 @@ impl Inner {
     }
 
     fn plan(&self, signature: &Signature) -> Result<Plan> {
-        let (graph, registry, devices) = (&self.graph, &*self.registry, self.devices.specs());
-        let libraries = self.devices.libraries();
-        let request = Request { graph, registry, devices, libraries: &libraries, placement: &self.placement, signature };
-        let mut plan = self.plan_placed(request)?;
+        let mut plan = self.requested(signature, plimsoll_plan::plan)?;
         self.mark(&mut plan.variables);
         Ok(plan)
     }
@@ -444,8 +450,12 @@ impl Inner {
         }
     }
 
-    fn plan_placed(&self, request: Request<'_>) -> Result<Plan> {
-        let Some(before) = &self.placed_before else { return plimsoll_plan::plan(&request) };
+    /// Calls `make` with the request of a signature, placed.
+    fn requested<T>(&self, signature: &Signature, make: impl FnOnce(&Request<'_>) -> Result<T>) -> Result<T> {
+        let (graph, registry, devices) = (&self.graph, &*self.registry, self.devices.specs());
+        let libraries = self.devices.libraries();
+        let request = Request { graph, registry, devices, libraries: &libraries, placement: &self.placement, signature };
+        let Some(before) = &self.placed_before else { return make(&request) };
         let placement = {
             let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
             let options = PlaceOptions::new(self.devices.options().soft_placement);
@@ -454,7 +464,7 @@ impl Inner {
             before.extend(plimsoll_plan::stateful(&request, &placement));
             placement
         };
-        plimsoll_plan::plan(&Request { placement: &placement, ..request })
+        make(&Request { placement: &placement, ..request })
     }
 
     fn load(&self, key: &str, signature: &Signature, plan: Arc<Plan>, cancellation: Option<&Cancellation>) -> Result<Arc<Loaded>> {

@@ -1,5 +1,6 @@
 //! Sum, Mean, Prod, Max, Min, All, Any: tensors folded along axes.
 
+mod fusion;
 mod gradients;
 
 use plimsoll_base::{Error, Result};
@@ -14,6 +15,8 @@ use crate::{Call, InferCx, KernelCx, Lower, OpRules};
 const fn rule(name: &'static str, prepare: fn(&KernelCx<'_>) -> Result<Call>, gradient: Gradient) -> OpRules {
     OpRules { name, infer, lower: Lower::Kernel(prepare), gradient }
 }
+
+pub use fusion::FUSIONS;
 
 /// The rules of reductions.
 pub const RULES: &[OpRules] = &[

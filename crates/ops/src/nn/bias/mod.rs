@@ -1,5 +1,7 @@
 //! BiasAdd and BiasAddGrad: one number added to each channel.
 
+mod fusion;
+
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, Attrs, AttrsExt, NodeId, Output};
 use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder};
@@ -9,6 +11,8 @@ use crate::gradient::from_one;
 use crate::math::reduction::reduction;
 use crate::registry::Gradient;
 use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+
+pub use fusion::FUSIONS;
 
 /// The rules of BiasAdd, BiasAddV1 and BiasAddGrad.
 pub const RULES: &[OpRules] = &[

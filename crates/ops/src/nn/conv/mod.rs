@@ -1,5 +1,6 @@
 //! Convolutions along two and three axes, and their two gradients.
 
+mod fusion;
 mod words;
 
 use plimsoll_base::{Error, Result};
@@ -7,7 +8,6 @@ use plimsoll_graph::{NodeId, Output, PartialShape, Shape};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::conv::ConvSpec;
-use plimsoll_request::pool::PoolSpec;
 
 use super::window::{Images, Window, floats, taken_over};
 use crate::gradient::{Grad, from_one};
@@ -26,6 +26,8 @@ const fn input_rule(name: &'static str) -> OpRules {
 const fn filter_rule(name: &'static str) -> OpRules {
     OpRules { name, infer: infer_filter, lower: Lower::Kernel(prepare_filter), gradient: Gradient::Rule(gradient_of_filter) }
 }
+
+pub use fusion::FUSIONS;
 
 /// The rules of convolutions and their gradients.
 pub const RULES: &[OpRules] = &[
@@ -199,19 +201,6 @@ fn filter_spec(cx: &KernelCx<'_>) -> Result<ConvSpec> {
 fn prepare_filter(cx: &KernelCx<'_>) -> Result<Call> {
     let spec = filter_spec(cx)?;
     Ok(Call::new(KernelRequest::ConvBackpropFilter { spec, unpooled: None }, [0, 2]))
-}
-
-/// Conv2DBackpropFilter where the gradient by the result is that of MaxPoolGrad, which need not be made for it. Arguments: input, the pooling's positions, the gradient by the pooling's result. None where
-/// the pooling is another one.
-///
-/// # Errors
-/// As Conv2DBackpropFilter.
-pub fn filter_of_unpooled(cx: &KernelCx<'_>, pool: PoolSpec) -> Result<Option<Call>> {
-    let spec = filter_spec(cx)?;
-    if pool.input() != spec.output() {
-        return Ok(None);
-    }
-    Ok(Some(Call::new(KernelRequest::ConvBackpropFilter { spec, unpooled: Some(pool) }, [0])))
 }
 
 /// A convolution or gradient that slides as the node at hand does.

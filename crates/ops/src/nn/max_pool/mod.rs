@@ -1,15 +1,19 @@
 //! MaxPool, MaxPool3D and their gradients.
 
+pub(crate) mod fusion;
+
 use plimsoll_base::Result;
 use plimsoll_graph::{NodeId, Output};
 use plimsoll_request::KernelRequest;
-use plimsoll_request::pool::{ArgMax, Maxima, PoolSpec, Pooling, Positions};
+use plimsoll_request::pool::{Maxima, PoolSpec, Pooling, Positions};
 
 use super::pooling::{Pool, expect_shape, known};
 use super::window::taken_over;
 use crate::gradient::from_one;
 use crate::registry::Gradient;
-use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, Meta, OpRules};
+use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+
+pub use fusion::FUSIONS;
 
 /// The rules of maximum poolings and their gradients.
 pub const RULES: &[OpRules] = &[
@@ -59,28 +63,6 @@ fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
 fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
     let (spec, maxima) = grad_spec(cx)?;
     Ok(Call::new(KernelRequest::MaxPoolGradOfInput { spec, maxima }, [0, 1, 2]))
-}
-
-/// A MaxPool that remembers where its maxima were for its gradient, which then needs neither input nor output; with `positive` only
-/// of maxima above 0. Also the type and shape of the positions. Arguments: input, output, positions.
-///
-/// # Errors
-/// As MaxPool.
-pub fn with_positions(cx: &KernelCx<'_>, positive: bool) -> Result<(Call, Meta)> {
-    let (spec, maxima) = forward_spec(cx)?;
-    let meta = Meta { data_type: ArgMax::of(&spec).data_type(), shape: cx.outputs[0].shape.clone() };
-    let pooling = Pooling { spec, maxima, positions: if positive { Positions::Positive } else { Positions::All } };
-    Ok((Call::new(KernelRequest::MaxPool(pooling), [0]), meta))
-}
-
-/// MaxPoolGrad by the positions of [`with_positions`], and the sizes. Arguments: positions, gradient by the output, gradient by the
-/// input.
-///
-/// # Errors
-/// As MaxPoolGrad.
-pub fn grad_by_positions(cx: &KernelCx<'_>) -> Result<(KernelRequest, PoolSpec)> {
-    let (spec, _) = grad_spec(cx)?;
-    Ok((KernelRequest::MaxPoolGrad(spec), spec))
 }
 
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

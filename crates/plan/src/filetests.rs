@@ -1,0 +1,213 @@
+//! Pass tests as text: each file under `tests/passes/PASS/` is an input, a line `== PASS`, and what the pass makes of it.
+//! `PLIMSOLL_BLESS=1` writes the second part anew.
+//!
+//! The input of `lower` is a signature and a GraphDef; the input of `verify` is an LIR that breaks a rule, and its line
+//! `== PASS` says after which pass it is looked at. All others are LIRs. Before and after each pass its result is verified.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use plimsoll_base::{DataType, Result};
+use plimsoll_device::{Cost, DeviceSpec, Library, Step, StepArg, Variant};
+use plimsoll_graph::{Graph, Shape};
+use plimsoll_kernels::CpuKernels;
+use plimsoll_ops::Registry;
+use plimsoll_request::KernelRequest;
+
+use crate::lir::Lir;
+use crate::lir::parse::{Parsed, device, parse};
+use crate::lir::verify::verify;
+use crate::passes::{Pass, text};
+use crate::{Feed, PlaceOptions, Placement, Request, Signature, fuse, hazard, order, pack, patch, place, select, transfer};
+
+/// The kernels of processors, and kernels that say in their names what they take:
+/// `scratch=64 workers=32 chunks=4 in_place=0:0,1:0 flops=10`. With `reads=2 between=640` they compute one result in two steps.
+#[derive(Debug)]
+pub(crate) struct Kernels;
+
+impl Library for Kernels {
+    fn variants(&self, spec: &DeviceSpec, request: &KernelRequest) -> Result<Vec<Variant>> {
+        let KernelRequest::Named(name) = request else { return CpuKernels.variants(spec, request) };
+        let number = |key: &str| {
+            let found = name.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+            found.and_then(|number| number.parse::<u64>().ok())
+        };
+        let pairs = name.split(' ').find_map(|word| word.strip_prefix("in_place=")).unwrap_or_default();
+        let pair = |pair: &str| pair.split_once(':').and_then(|(input, output)| Some((input.parse().ok()?, output.parse().ok()?)));
+        let step = Step {
+            args: None,
+            chunks: number("chunks").unwrap_or(1) as u32,
+            scratch: number("scratch").unwrap_or(0),
+            per_worker: number("workers").unwrap_or(0),
+            in_place: pairs.split(',').filter_map(pair).collect(),
+            cost: Cost { flops: number("flops").unwrap_or(0) as f64, bytes: 0.0 },
+        };
+        let variant = |between, steps| Variant { name: "named".into(), numerics: "named".into(), between, steps };
+        let Some(bytes) = number("between") else { return Ok(vec![variant(Vec::new(), vec![step])]) };
+        let reads = number("reads").unwrap_or(0) as u32;
+        let first = (0..reads).map(StepArg::Argument).chain([StepArg::Between(0)]).collect();
+        let then = vec![StepArg::Between(0), StepArg::Argument(reads)];
+        Ok(vec![variant(vec![bytes], vec![Step { args: Some(first), ..step.clone() }, Step { args: Some(then), ..step }])])
+    }
+
+    fn takes(&self, spec: &DeviceSpec, first: &KernelRequest, second: &KernelRequest) -> bool {
+        CpuKernels.takes(spec, first, second)
+    }
+}
+
+fn registry() -> Arc<Registry> {
+    Arc::new(Registry::standard(Arc::new(CpuKernels)))
+}
+
+/// Has every file of a folder say what `make` makes of it and of the word behind `==`.
+fn each(folder: &str, least: usize, make: impl Fn(&str, &str) -> String) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/passes").join(folder);
+    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= least, "only {} files in {}", files.len(), folder.display());
+    let mut wrong = Vec::new();
+    for file in files {
+        let all = std::fs::read_to_string(&file).unwrap();
+        let (input, rest) = all.split_once("\n== ").unwrap_or_else(|| panic!("{} has no line ==", file.display()));
+        let (word, expected) = rest.split_once('\n').unwrap_or((rest, ""));
+        let made = make(input, word.trim());
+        let made = made.trim_end();
+        if std::env::var_os("PLIMSOLL_BLESS").is_some() {
+            std::fs::write(&file, format!("{input}\n== {word}\n{made}\n")).unwrap();
+        } else if made != expected.trim_end() {
+            wrong.push(format!("{}:\n{made}\n", file.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "PLIMSOLL_BLESS=1 writes the files anew\n{}", wrong.join("\n"));
+}
+
+/// Calls `with` with a request for an LIR that was read; all of it is text but the LIR.
+fn with_request<T>(parsed: &Parsed, with: impl FnOnce(&Request<'_>) -> T) -> T {
+    let registry = registry();
+    let placement = Placement::unplaced(&parsed.devices).unwrap();
+    let libraries = vec![&Kernels as &dyn Library; parsed.devices.len()];
+    with(&Request {
+        graph: &parsed.graph,
+        registry: &registry,
+        devices: &parsed.devices,
+        libraries: &libraries,
+        placement: &placement,
+        signature: &Signature::default(),
+    })
+}
+
+/// Runs a pass on each file of its folder. The input has to keep the rules that hold after `before`.
+fn changes(pass: Pass, before: Pass, least: usize, change: impl Fn(&Request<'_>, &mut Lir) -> Result<()>) {
+    each(pass.name(), least, |input, _| {
+        let parsed = parse(input, &Kernels).unwrap_or_else(|why| panic!("{why}"));
+        with_request(&parsed, |request| {
+            let mut lir = parsed.lir.clone();
+            let changed = verify(request, &lir, before).and_then(|()| {
+                // What is written is read.
+                let written = text(request, &lir);
+                let again = parse(&written, &Kernels).unwrap_or_else(|why| panic!("{why}\n{written}"));
+                assert_eq!(text(&Request { graph: &again.graph, ..*request }, &again.lir), written);
+                change(request, &mut lir)
+            });
+            match changed.and_then(|()| verify(request, &lir, pass)) {
+                Ok(()) => text(request, &lir),
+                Err(error) => format!("error: {error}"),
+            }
+        })
+    });
+}
+
+#[test]
+fn transfer_copies_to_readers() {
+    changes(Pass::Transfer, Pass::Lower, 5, transfer::transfer);
+}
+
+#[test]
+fn patch_rewrites_works() {
+    changes(Pass::Patch, Pass::Lower, 10, patch::patch);
+}
+
+#[test]
+fn fuse_joins_works() {
+    changes(Pass::Fuse, Pass::Transfer, 8, fuse::fuse);
+}
+
+#[test]
+fn select_makes_steps() {
+    changes(Pass::Select, Pass::Fuse, 3, select::select);
+}
+
+#[test]
+fn hazard_orders_accesses() {
+    changes(Pass::Hazard, Pass::Select, 6, hazard::hazard);
+}
+
+#[test]
+fn order_schedules() {
+    changes(Pass::Order, Pass::Hazard, 4, order::order);
+}
+
+#[test]
+fn pack_gives_addresses_and_waits() {
+    each("pack", 6, |input, _| {
+        let parsed = parse(input, &Kernels).unwrap_or_else(|why| panic!("{why}"));
+        with_request(&parsed, |request| {
+            let mut lir = parsed.lir.clone();
+            // The works are scheduled as they are written.
+            let packed = order::prepare_all(request, &mut lir).and_then(|()| verify(request, &lir, Pass::Order));
+            match packed.and_then(|()| pack::pack(request, lir)) {
+                Ok(plan) => plan.to_string(),
+                Err(error) => format!("error: {error}"),
+            }
+        })
+    });
+}
+
+#[test]
+fn rules_are_checked() {
+    each("verify", 30, |input, word| {
+        let parsed = parse(input, &Kernels).unwrap_or_else(|why| panic!("{why}"));
+        let after: Pass = word.parse().unwrap();
+        with_request(&parsed, |request| {
+            let mut lir = parsed.lir.clone();
+            if after >= Pass::Order && !input.contains("// unprepared") {
+                order::prepare_all(request, &mut lir).unwrap_or_else(|error| panic!("{error}\n{input}"));
+            }
+            match verify(request, &lir, after) {
+                Ok(()) => "keeps the rules".to_string(),
+                Err(error) => error.to_string(),
+            }
+        })
+    });
+}
+
+#[test]
+fn lower_makes_works() {
+    each("lower", 6, |input, _| {
+        let registry = registry();
+        let (head, graph) = input.split_once("\ngraph\n").expect("a line 'graph' before the GraphDef");
+        let def = plimsoll_formats::read_graph_def(graph.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+        let graph = Graph::resolve(def, registry.table()).unwrap_or_else(|error| panic!("{error}"));
+        let (mut signature, mut devices) = (Signature::default(), Vec::new());
+        for line in head.lines().filter(|line| !line.starts_with("//")) {
+            match line.split_once(' ').unwrap_or((line, "")) {
+                ("device", name) => devices.push(device(name).unwrap()),
+                ("fetch", name) => signature.fetches.push(name.into()),
+                ("target", name) => signature.targets.push(name.into()),
+                ("feed", feed) => {
+                    let (tensor, rest) = feed.split_once(' ').unwrap();
+                    let (data_type, dims) = rest.split_once('[').unwrap_or((rest, ""));
+                    let dims = dims.trim_end_matches(']').split(',').filter_map(|dim| dim.parse().ok()).collect::<Vec<u64>>();
+                    let data_type = DataType::from_name(data_type).unwrap();
+                    signature.feeds.push(Feed { tensor: tensor.into(), data_type, shape: Shape::new(dims), value: None });
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let placement = place(&graph, &registry, &devices, &PlaceOptions::new(true)).unwrap_or_else(|error| panic!("{error}"));
+        let libraries = vec![&Kernels as &dyn Library; devices.len()];
+        let (graph, devices, libraries, placement, signature) = (&graph, &devices, &libraries, &placement, &signature);
+        let request = Request { graph, registry: &registry, devices, libraries, placement, signature };
+        crate::text_after(&request, Pass::Lower).unwrap_or_else(|error| format!("error: {error}"))
+    });
+}

@@ -1,0 +1,429 @@
+//! The LIR: the form between the graph and the queues. Values have a home, and works read and define them.
+//!
+//! Every value is defined once: by a work, or as a parameter of its region. A variable has a value for each of its versions, all
+//! of one home. Version 0 is a parameter, and every write defines the next version. [`verify`] holds the rules, [`text`] prints.
+
+mod ids;
+#[cfg(test)]
+pub(crate) mod parse;
+mod region;
+pub(crate) mod text;
+pub(crate) mod verify;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_device::KernelCall;
+use plimsoll_graph::id::Id;
+use plimsoll_graph::{HostTensor, IdVec, NodeId, Output, Shape};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::Anchor;
+use plimsoll_request::expr::Expr;
+
+pub(crate) use self::ids::{CallId, ConstantId, FeedId, FetchId, RegionId, ValueId, VariableId, WorkId};
+pub(crate) use self::region::{Region, Trips};
+use crate::plan::{DeviceId, PlanCall, PlanConstant, PlanFeed, PlanFetch, PlanVariable};
+use crate::prepare::Prepare;
+pub(crate) use plimsoll_ops::fusion::View;
+
+/// Where a value's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Home {
+    /// Somewhere in the arena of its device.
+    Arena,
+    Variable(VariableId),
+    /// The byte that says whether a variable was initialised.
+    Flag(VariableId),
+    Constant(ConstantId),
+    Feed(FeedId),
+    Fetch(FetchId),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    pub device: DeviceId,
+    pub home: Home,
+    pub bytes: u64,
+    /// The node that it comes from, for reports.
+    pub node: NodeId,
+    /// Whether it is a copy of another device's value.
+    pub is_copy: bool,
+    /// Of a variable or a flag: the version that this one overwrites.
+    pub previous: Option<ValueId>,
+}
+
+/// An argument of a kernel, by position in the work's inputs or outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arg {
+    Input(usize),
+    Output(usize),
+}
+
+impl Arg {
+    /// All inputs, then all outputs.
+    pub fn all(inputs: usize, outputs: usize) -> Vec<Arg> {
+        (0..inputs).map(Arg::Input).chain((0..outputs).map(Arg::Output)).collect()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum WorkKind {
+    /// The expression over every element of the shape. Operands are the inputs, results the outputs.
+    Expr { expr: Expr, shape: Shape },
+    /// Computed from the first inputs. With an epilogue, the further inputs are its further operands and its results the outputs.
+    Anchor { anchor: Anchor, epilogue: Option<Expr> },
+    /// A request, with its arguments. No variant is chosen yet.
+    Request { request: Arc<KernelRequest>, args: Vec<Arg> },
+    /// A step of a variant, with its arguments.
+    Kernel { call: KernelCall, args: Vec<Arg> },
+    /// Output 0 is input 0, byte for byte.
+    Copy,
+    /// Reads or writes files on the host, through so many bytes of scratch. Variables among inputs and outputs are no arguments:
+    /// they are reached where they are.
+    Outside { call: CallId, scratch: u64 },
+    /// Runs the body while a condition holds. Input 0 is the condition of the first iteration, a bool. The inputs behind it are
+    /// the body's parameters: `carried` values, then values that stay. The body's results are the condition of the next iteration
+    /// and the carried values. The outputs are the carried values after the last iteration.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no pass makes loops yet"))]
+    Loop { body: RegionId, carried: usize, trips: Trips },
+    /// Runs the first side where input 0, a bool, is true, else the second. The further inputs are the parameters of both sides;
+    /// the results of the side that runs are the outputs.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no pass makes them yet"))]
+    If { sides: [RegionId; 2] },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    pub kind: WorkKind,
+    pub device: DeviceId,
+    /// The nodes that it does, the one that it is named after first.
+    pub nodes: Vec<NodeId>,
+    pub inputs: Vec<View>,
+    pub outputs: Vec<ValueId>,
+    /// A bool: where it is false when the work's turn comes, the work is passed over. Its results are undefined then, but for
+    /// variables, which keep their contents.
+    pub guard: Option<ValueId>,
+    /// Works of the same region that have to be done before, beyond those that define its inputs.
+    pub after: Vec<WorkId>,
+    /// Whether it runs even if its results have no reader.
+    pub is_root: bool,
+    /// Where it stands among the works in the graph's order; equal ranks go by id.
+    pub rank: u32,
+    /// Its kernel and what that takes, once it is scheduled.
+    pub prepared: Option<Prepare>,
+}
+
+impl Work {
+    /// Whether some elements make it fail.
+    pub fn can_fail(&self) -> bool {
+        match &self.kind {
+            WorkKind::Expr { expr, .. } => expr.can_fail(),
+            WorkKind::Anchor { epilogue, .. } => epilogue.as_ref().is_some_and(Expr::can_fail),
+            WorkKind::Request { request, .. } => request.can_fail(),
+            WorkKind::Kernel { call, .. } => call.request.can_fail(),
+            WorkKind::Copy => false,
+            WorkKind::Outside { .. } | WorkKind::Loop { .. } | WorkKind::If { .. } => true,
+        }
+    }
+
+    /// The values that it reads, some of them more than once.
+    pub fn reads(&self) -> impl Iterator<Item = ValueId> + '_ {
+        self.inputs.iter().map(|view| view.value).chain(self.guard)
+    }
+
+    /// The values that it reads, each once, ascending.
+    pub fn reads_once(&self) -> Vec<ValueId> {
+        let mut values: Vec<ValueId> = self.reads().collect();
+        values.sort_unstable();
+        values.dedup();
+        values
+    }
+
+    /// Bytes of scratch; 0 until it is scheduled.
+    pub fn scratch(&self) -> u64 {
+        self.prepared.as_ref().map_or(0, Prepare::scratch)
+    }
+
+    /// Predicted seconds; 0 until it is scheduled.
+    pub fn seconds(&self) -> f64 {
+        self.prepared.as_ref().map_or(0.0, |prepared| prepared.seconds)
+    }
+
+    /// The regions that it holds.
+    pub fn regions(&self) -> &[RegionId] {
+        match &self.kind {
+            WorkKind::Loop { body, .. } => std::slice::from_ref(body),
+            WorkKind::If { sides } => sides,
+            _ => &[],
+        }
+    }
+}
+
+/// Everything about a signature but addresses.
+#[derive(Clone, Debug)]
+pub(crate) struct Lir {
+    pub values: IdVec<ValueId, Value>,
+    /// The works of all regions.
+    pub works: IdVec<WorkId, Work>,
+    /// The first is the plan's own.
+    pub regions: IdVec<RegionId, Region>,
+    pub variables: IdVec<VariableId, PlanVariable>,
+    pub constants: IdVec<ConstantId, PlanConstant>,
+    /// Their elements.
+    pub constant_values: IdVec<ConstantId, HostTensor>,
+    /// The constants of a name on a device.
+    constants_by_name: HashMap<(DeviceId, String), Vec<ConstantId>>,
+    pub feeds: IdVec<FeedId, PlanFeed>,
+    pub fetches: IdVec<FetchId, PlanFetch>,
+    pub calls: IdVec<CallId, PlanCall>,
+    pub nodes: Vec<(NodeId, DeviceId)>,
+    /// Variables that are initialised by a write that no condition guards, with the version that it defines.
+    pub initialized: Vec<(VariableId, ValueId)>,
+    /// The fusions so far, in order.
+    pub fusions: Vec<Applied>,
+}
+
+/// A fusion that has been applied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Applied {
+    pub name: &'static str,
+    /// The node of the work where its pattern was found.
+    pub node: NodeId,
+}
+
+impl Lir {
+    /// A plan's own region without works.
+    pub fn new() -> Lir {
+        let mut regions = IdVec::new();
+        regions.push(Region::default());
+        Lir {
+            values: IdVec::new(),
+            works: IdVec::new(),
+            regions,
+            variables: IdVec::new(),
+            constants: IdVec::new(),
+            constant_values: IdVec::new(),
+            constants_by_name: HashMap::new(),
+            feeds: IdVec::new(),
+            fetches: IdVec::new(),
+            calls: IdVec::new(),
+            nodes: Vec::new(),
+            initialized: Vec::new(),
+            fusions: Vec::new(),
+        }
+    }
+
+    /// The plan's own region.
+    pub fn top(&self) -> &Region {
+        &self.regions[RegionId::from_index(0)]
+    }
+
+    /// The plan's own region, to change.
+    pub fn top_mut(&mut self) -> &mut Region {
+        &mut self.regions[RegionId::from_index(0)]
+    }
+
+    /// The ids of the plan's own works.
+    pub fn ids(&self) -> Vec<WorkId> {
+        self.top().works.clone()
+    }
+
+    /// The plan's own works, as its region has them.
+    pub fn all(&self) -> impl Iterator<Item = (WorkId, &Work)> {
+        self.top().works.iter().map(|id| (*id, &self.works[*id]))
+    }
+
+    /// A value that a work will define.
+    pub fn value(&mut self, device: DeviceId, home: Home, bytes: u64, node: NodeId) -> ValueId {
+        self.values.push(Value { device, home, bytes, node, is_copy: false, previous: None })
+    }
+
+    /// A value that is there when the plan's own region starts.
+    pub fn param(&mut self, device: DeviceId, home: Home, bytes: u64, node: NodeId) -> ValueId {
+        let value = self.value(device, home, bytes, node);
+        self.top_mut().params.push(value);
+        value
+    }
+
+    /// The next version of a variable or a flag.
+    pub fn next_version(&mut self, old: ValueId, node: NodeId) -> ValueId {
+        let next = Value { node, previous: Some(old), ..self.values[old].clone() };
+        self.values.push(next)
+    }
+
+    /// Pairs of versions of a variable or a flag: what is overwritten, and what overwrites it.
+    pub fn versions(&self) -> impl Iterator<Item = (ValueId, ValueId)> {
+        self.values.iter().filter_map(|(new, value)| Some((value.previous?, new)))
+    }
+
+    /// A new work of the plan's own region, last in rank.
+    pub fn work(&mut self, kind: WorkKind, device: DeviceId, nodes: Vec<NodeId>, inputs: Vec<View>, outputs: Vec<ValueId>) -> WorkId {
+        let rank = self.works.len() as u32;
+        let (guard, after, prepared) = (None, Vec::new(), None);
+        let id = self.works.push(Work { kind, device, nodes, inputs, outputs, guard, after, is_root: false, rank, prepared });
+        self.top_mut().works.push(id);
+        id
+    }
+
+    /// The known value of a tensor on `device`.
+    pub fn constant(&mut self, value: &HostTensor, device: DeviceId, tensor: Output, name: &str) -> Result<ValueId> {
+        let of_name = self.constants_by_name.entry((device, name.to_string())).or_default();
+        let bytes = Bytes(value.byte_len());
+        let id = match of_name.iter().find(|id| self.constant_values[**id] == *value) {
+            Some(id) => *id,
+            None => {
+                const MAX_DENSE: Bytes = Bytes(1 << 40);
+                if bytes > MAX_DENSE {
+                    return Err(Error::resource_exhausted(format!("a constant of {} bytes", bytes.0)));
+                }
+                let (name, data_type, shape) = (name.to_string(), value.data_type(), value.shape().clone());
+                let id = self.constants.push(PlanConstant { tensor, name, data_type, shape, bytes, device: Some(device) });
+                self.constant_values.push(value.clone());
+                of_name.push(id);
+                id
+            }
+        };
+        Ok(self.param(device, Home::Constant(id), bytes.0, tensor.node))
+    }
+
+    /// For each value of the plan's own region, the work that defines it.
+    pub fn definitions(&self) -> IdVec<ValueId, Option<WorkId>> {
+        let mut definitions = IdVec::filled(None, self.values.len());
+        for (id, work) in self.all() {
+            for &output in &work.outputs {
+                definitions[output] = Some(id);
+            }
+        }
+        definitions
+    }
+
+    /// For each value of the plan's own region, the works that read it, each once.
+    pub fn uses(&self) -> IdVec<ValueId, Vec<WorkId>> {
+        let mut uses: IdVec<ValueId, Vec<WorkId>> = IdVec::filled(Vec::new(), self.values.len());
+        for (id, work) in self.all() {
+            for value in work.reads() {
+                if uses[value].last() != Some(&id) {
+                    uses[value].push(id);
+                }
+            }
+        }
+        uses
+    }
+
+    /// Whether the work changes memory that outlives the run.
+    pub fn has_effect(&self, work: &Work) -> bool {
+        let writes_file = match work.kind {
+            WorkKind::Outside { call, .. } => matches!(self.calls[call], PlanCall::Save(_)),
+            _ => false,
+        };
+        writes_file || work.outputs.iter().any(|output| matches!(self.values[*output].home, Home::Variable(_) | Home::Flag(_)))
+    }
+
+    /// Drops works that cannot fail and whose results have no reader.
+    ///
+    /// # Errors
+    /// As [`Lir::retain`].
+    pub fn drop_dead(&mut self) -> Result<()> {
+        let definitions = self.definitions();
+        let mut needed: IdVec<WorkId, bool> = IdVec::filled(false, self.works.len());
+        let mut stack: Vec<WorkId> = self.all().filter(|(_, work)| work.is_root || work.can_fail()).map(|(id, _)| id).collect();
+        while let Some(id) = stack.pop() {
+            if !std::mem::replace(&mut needed[id], true) {
+                stack.extend(self.works[id].reads().filter_map(|value| definitions[value]));
+                stack.extend(&self.works[id].after);
+            }
+        }
+        self.retain(|id| needed[id])
+    }
+
+    /// Removes the other works of the plan's own region, and values that are left without definition and reader. The works that
+    /// stay keep their order and get new ids.
+    ///
+    /// # Errors
+    /// INTERNAL where a work that stays waits for one that is removed.
+    pub fn retain(&mut self, keep: impl Fn(WorkId) -> bool) -> Result<()> {
+        let mut removed: IdVec<WorkId, bool> = IdVec::filled(false, self.works.len());
+        self.top().works.iter().for_each(|id| removed[*id] = !keep(*id));
+        if !removed.values().any(|removed| *removed) {
+            return Ok(());
+        }
+        if self.works.iter().any(|(id, work)| !removed[id] && work.after.iter().any(|before| removed[*before])) {
+            return Err(Error::internal("a work waits for one that is removed"));
+        }
+        let mut new_works: IdVec<WorkId, Option<WorkId>> = IdVec::new();
+        let mut works: IdVec<WorkId, Work> = IdVec::new();
+        for (id, work) in removed.ids().zip(std::mem::take(&mut self.works).into_values()) {
+            new_works.push((!removed[id]).then(|| works.push(work)));
+        }
+        let renumbered = |ids: &[WorkId]| ids.iter().filter_map(|id| new_works[*id]).collect::<Vec<_>>();
+        works.values_mut().for_each(|work| work.after = renumbered(&work.after));
+        self.regions.values_mut().for_each(|region| region.works = renumbered(&region.works));
+        self.works = works;
+        self.drop_values();
+        Ok(())
+    }
+
+    /// Removes values that nothing defines and nothing reads.
+    fn drop_values(&mut self) {
+        let mut named: IdVec<ValueId, bool> = IdVec::filled(false, self.values.len());
+        let of_works = self.works.values().flat_map(|work| work.reads().chain(work.outputs.iter().copied()));
+        let of_regions = self.regions.values().flat_map(|region| region.params.iter().chain(&region.results)).copied();
+        of_works.chain(of_regions).for_each(|value| named[value] = true);
+        let mut new: IdVec<ValueId, Option<ValueId>> = IdVec::new();
+        let mut values: IdVec<ValueId, Value> = IdVec::new();
+        for (id, value) in named.ids().zip(std::mem::take(&mut self.values).into_values()) {
+            new.push(named[id].then(|| values.push(value)));
+        }
+        values.values_mut().for_each(|value| value.previous = value.previous.and_then(|previous| new[previous]));
+        let at = |value: &mut ValueId| *value = new[*value].unwrap_or(*value);
+        for work in self.works.values_mut() {
+            work.inputs.iter_mut().map(|view| &mut view.value).chain(&mut work.outputs).chain(&mut work.guard).for_each(at);
+        }
+        self.regions.values_mut().for_each(|region| region.params.iter_mut().chain(&mut region.results).for_each(at));
+        self.initialized = self.initialized.iter().filter_map(|(variable, version)| Some((*variable, new[*version]?))).collect();
+        self.values = values;
+    }
+
+    /// Every work after those that it needs; among those that are ready the first by rank comes first.
+    ///
+    /// # Errors
+    /// INTERNAL where works form a cycle.
+    pub fn topological(&self) -> Result<Vec<WorkId>> {
+        let definitions = self.definitions();
+        let mut waiting: IdVec<WorkId, usize> = IdVec::filled(0, self.works.len());
+        let mut followers: IdVec<WorkId, Vec<WorkId>> = IdVec::filled(Vec::new(), self.works.len());
+        for (id, work) in self.all() {
+            for before in self.predecessors(work, &definitions) {
+                waiting[id] += 1;
+                followers[before].push(id);
+            }
+        }
+        let mut ready: BinaryHeap<Reverse<(u32, WorkId)>> =
+            self.all().filter(|(id, _)| waiting[*id] == 0).map(|(id, work)| Reverse((work.rank, id))).collect();
+        let mut order = Vec::with_capacity(self.works.len());
+        while let Some(Reverse((_, id))) = ready.pop() {
+            order.push(id);
+            for &follower in &followers[id] {
+                waiting[follower] -= 1;
+                if waiting[follower] == 0 {
+                    ready.push(Reverse((self.works[follower].rank, follower)));
+                }
+            }
+        }
+        if order.len() != self.top().works.len() {
+            return Err(Error::internal("works of a plan form a cycle"));
+        }
+        Ok(order)
+    }
+
+    /// The works that `work` has to wait for, some of them more than once.
+    pub fn predecessors<'a>(
+        &'a self,
+        work: &'a Work,
+        definitions: &'a IdVec<ValueId, Option<WorkId>>,
+    ) -> impl Iterator<Item = WorkId> + 'a {
+        work.reads().filter_map(|value| definitions[value]).chain(work.after.iter().copied())
+    }
+}

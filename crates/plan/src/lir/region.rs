@@ -1,0 +1,32 @@
+//! Regions: works with the values that come in and go out.
+//!
+//! A region is closed. Its works read its parameters and values that its own works define. The plan's own region is static: its
+//! parameters are the values that exist when a run starts, and each of its works runs at most once.
+//!
+//! A loop and an `If` are works that hold regions ([`super::WorkKind::Loop`], [`super::WorkKind::If`]). A guard
+//! ([`super::Work::guard`]) is for a short branch: both sides count at once. An `If` is for large sides, of which one counts.
+
+use super::{ValueId, WorkId};
+
+/// Works with the values that come in and go out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Region {
+    /// The values that are defined when the region starts.
+    pub params: Vec<ValueId>,
+    /// The works: in any order until they are scheduled, then in the order in which they run.
+    pub works: Vec<WorkId>,
+    /// The values that leave the region. The plan's own region has none: fetches and variables are homes.
+    pub results: Vec<ValueId>,
+}
+
+/// How often the body of a loop runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), expect(dead_code, reason = "no pass makes loops yet"))]
+pub(crate) enum Trips {
+    /// So often.
+    Exactly(u64),
+    /// Not more often.
+    AtMost(u64),
+    /// Unknown before it runs.
+    Open,
+}

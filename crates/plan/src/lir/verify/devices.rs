@@ -1,0 +1,42 @@
+//! Works read and write what their device holds; copies are what goes from one to another.
+
+use plimsoll_base::Result;
+use plimsoll_device::DeviceKind;
+use plimsoll_graph::id::Id;
+
+use super::{Checker, name};
+use crate::lir::{Home, ValueId, WorkId, WorkKind};
+
+impl Checker<'_> {
+    pub(super) fn devices(&self, id: WorkId) -> Result<()> {
+        let work = &self.lir.works[id];
+        let is_here = |value: &ValueId| self.lir.values[*value].device == work.device;
+        if let Some(guard) = work.guard.filter(|guard| !is_here(guard)) {
+            return Err(self.broken_at(id, format!("its guard {} is on another device", name(guard))));
+        }
+        if matches!(work.kind, WorkKind::Copy) {
+            return self.carrier(id);
+        }
+        // What is done with files reaches variables where they are.
+        let reaches = matches!(work.kind, WorkKind::Outside { .. });
+        let is_reached = |value: &ValueId| reaches && matches!(self.lir.values[*value].home, Home::Variable(_));
+        let elsewhere = work
+            .inputs
+            .iter()
+            .map(|view| view.value)
+            .chain(work.outputs.iter().copied())
+            .find(|value| !is_here(value) && !is_reached(value));
+        self.require(id, elsewhere.is_none(), || format!("{} is on another device", elsewhere.map_or_else(String::new, name)))?;
+        let is_host = self.devices[work.device.index()].kind == DeviceKind::Cpu;
+        self.require(id, !reaches || is_host, || "only the host reaches files".to_string())
+    }
+
+    /// A copy is in the queue of one of its ends; with a card at one end alone, in the card's.
+    fn carrier(&self, id: WorkId) -> Result<()> {
+        let work = &self.lir.works[id];
+        let (from, to) = (self.lir.values[work.inputs[0].value].device, self.lir.values[work.outputs[0]].device);
+        let is_card = |device: crate::plan::DeviceId| self.devices[device.index()].kind == DeviceKind::Gpu;
+        let carrier = if is_card(from) && !is_card(to) { from } else { to };
+        self.require(id, work.device == carrier, || "another device has to copy".to_string())
+    }
+}

@@ -1,0 +1,65 @@
+//! Values that share their bytes: a result that is written over an operand whose last reader is the work.
+
+use std::collections::HashMap;
+
+use super::{Lane, Ranges};
+use crate::lir::{Arg, Lir, ValueId, Work, WorkKind};
+
+/// The operands that a work writes over, each with its result. `dies` says of an operand that it is in this device's arena and
+/// that no other work needs it from here on.
+pub(crate) fn pairs(lir: &Lir, work: &Work, dies: impl Fn(ValueId) -> bool) -> Vec<(ValueId, ValueId)> {
+    let inputs: Vec<usize> = match &work.kind {
+        WorkKind::Expr { .. } | WorkKind::Anchor { .. } => (0..work.inputs.len()).collect(),
+        // A variable that is changed in place is both already.
+        WorkKind::Kernel { args, .. } if args.first() == Some(&Arg::Output(0)) => return Vec::new(),
+        WorkKind::Kernel { args, .. } => {
+            args.iter().filter_map(|arg| if let Arg::Input(input) = arg { Some(*input) } else { None }).collect()
+        }
+        _ => return Vec::new(),
+    };
+    let Some(kernel) = work.prepared.as_ref().and_then(|prepared| prepared.kernel.as_ref()) else { return Vec::new() };
+    let mut pairs: Vec<(ValueId, ValueId)> = Vec::new();
+    for &(input, output) in &kernel.step().in_place {
+        let (source, target) = (work.inputs[inputs[input]].value, work.outputs[output]);
+        let read_once = work.inputs.iter().filter(|view| view.value == source).count() == 1;
+        let is_free = pairs.iter().all(|(from, to)| *from != source && *to != target);
+        let fits = lir.values[source].bytes == lir.values[target].bytes && lir.values[target].home == crate::lir::Home::Arena;
+        if is_free && read_once && fits && dies(source) {
+            pairs.push((source, target));
+        }
+    }
+    pairs
+}
+
+/// Which values share their bytes, in one arena.
+pub(crate) struct Sharing {
+    /// By value that is written over an operand: the operand whose bytes it takes, or one before that.
+    parents: HashMap<ValueId, ValueId>,
+}
+
+impl Sharing {
+    pub fn new(lir: &Lir, lane: &Lane, ranges: &Ranges) -> Sharing {
+        let mut sharing = Sharing { parents: HashMap::new() };
+        for (position, id) in lane.works.iter().enumerate() {
+            let at = position as u32;
+            let dies = |source: ValueId| {
+                lir.values[source].device == lane.device
+                    && ranges[source].is_some_and(|range| range.last == at && range.unread_elsewhere <= at)
+            };
+            for (source, target) in pairs(lir, &lir.works[*id], dies) {
+                let root = sharing.root(source);
+                sharing.parents.insert(target, root);
+            }
+        }
+        sharing
+    }
+
+    /// The value that stands for all that share its bytes.
+    pub fn root(&self, value: ValueId) -> ValueId {
+        let mut root = value;
+        while let Some(parent) = self.parents.get(&root) {
+            root = *parent;
+        }
+        root
+    }
+}

@@ -1,0 +1,154 @@
+//! The passes, in order, and what is checked and printed between them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use plimsoll_base::{Code, Error, Result};
+
+use crate::infer::{Pruned, prune_and_infer};
+use crate::lir::Lir;
+use crate::lir::text::Text;
+use crate::lir::verify::verify;
+use crate::{Plan, Request, fuse, hazard, lower, order, pack, patch, select, transfer};
+
+/// A step from the graph to the plan. The first makes the LIR and the last the plan; those between change the LIR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pass {
+    /// Nodes become works.
+    Lower,
+    /// Works are rewritten as their operations know it.
+    Patch,
+    /// Values are copied to the devices that read them.
+    Transfer,
+    /// Works become one work.
+    Fuse,
+    /// Requests get their variants.
+    Select,
+    /// Writers of variables wait for readers.
+    Hazard,
+    /// Works are put in order.
+    Order,
+    /// Values get addresses.
+    Pack,
+}
+
+impl Pass {
+    /// All passes, in order.
+    pub const ALL: &'static [Pass] =
+        &[Pass::Lower, Pass::Patch, Pass::Transfer, Pass::Fuse, Pass::Select, Pass::Hazard, Pass::Order, Pass::Pack];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pass::Lower => "lower",
+            Pass::Patch => "patch",
+            Pass::Transfer => "transfer",
+            Pass::Fuse => "fuse",
+            Pass::Select => "select",
+            Pass::Hazard => "hazard",
+            Pass::Order => "order",
+            Pass::Pack => "pack",
+        }
+    }
+}
+
+impl fmt::Display for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Pass {
+    type Err = Error;
+
+    /// # Errors
+    /// INVALID_ARGUMENT with all names, and the one that may have been meant.
+    fn from_str(name: &str) -> Result<Pass> {
+        let names = || Pass::ALL.iter().map(|pass| pass.name());
+        Pass::ALL.iter().copied().find(|pass| pass.name() == name).ok_or_else(|| {
+            let all = names().collect::<Vec<_>>().join(", ");
+            Error::invalid_argument(format!("there is no pass '{}'; the passes are {all}", name.escape_debug())).suggesting(name, names())
+        })
+    }
+}
+
+/// Changes an LIR.
+type Change = fn(&Request<'_>, &mut Lir) -> Result<()>;
+
+/// The passes between the first and the last.
+const CHANGES: &[(Pass, Change)] = &[
+    (Pass::Patch, patch::patch),
+    (Pass::Transfer, transfer::transfer),
+    (Pass::Fuse, fuse::fuse),
+    (Pass::Select, select::select),
+    (Pass::Hazard, hazard::hazard),
+    (Pass::Order, order::order),
+];
+
+/// Makes the plan of a request. Limits are not looked at: see [`crate::check_limits`].
+///
+/// # Errors
+/// TensorFlow's errors for feeds, fetches and targets that make no sense and for unfed placeholders. The errors of an operation's
+/// rules for its inputs. UNIMPLEMENTED for operations that have no rules or kernels here, and for shapes that are known only when
+/// the graph runs. Each names the node.
+pub fn plan(request: &Request<'_>) -> Result<Plan> {
+    let pruned = prune(request)?;
+    let plan = pack::pack(request, lir_after(request, &pruned, Pass::Order)?)?;
+    if cfg!(debug_assertions) {
+        check_plan(request, &pruned, &plan)?;
+    }
+    Ok(plan)
+}
+
+/// The text of what there is after a pass: of the LIR, after the last of the plan. For people and tests.
+///
+/// # Errors
+/// As [`plan`].
+pub fn text_after(request: &Request<'_>, pass: Pass) -> Result<String> {
+    match pass {
+        Pass::Pack => Ok(plan(request)?.to_string()),
+        _ => Ok(text(request, &lir_after(request, &prune(request)?, pass)?)),
+    }
+}
+
+/// The LIR of a plan: its works in order.
+pub(crate) fn lir_of(request: &Request<'_>) -> Result<Lir> {
+    lir_after(request, &prune(request)?, Pass::Order)
+}
+
+fn prune(request: &Request<'_>) -> Result<Pruned> {
+    if request.libraries.len() != request.devices.len() {
+        let (libraries, devices) = (request.libraries.len(), request.devices.len());
+        return Err(Error::invalid_argument(format!("{libraries} libraries for {devices} devices")));
+    }
+    prune_and_infer(request)
+}
+
+/// The LIR after a pass.
+fn lir_after(request: &Request<'_>, pruned: &Pruned, last: Pass) -> Result<Lir> {
+    let mut lir = lower::lower(request, pruned)?;
+    check(request, &lir, Pass::Lower)?;
+    for (pass, change) in CHANGES.iter().filter(|(pass, _)| *pass <= last) {
+        change(request, &mut lir)?;
+        check(request, &lir, *pass)?;
+    }
+    Ok(lir)
+}
+
+fn check(request: &Request<'_>, lir: &Lir, after: Pass) -> Result<()> {
+    if cfg!(debug_assertions) { verify(request, lir, after) } else { Ok(()) }
+}
+
+/// A plan of ours passes the checks of a plan from a file.
+fn check_plan(request: &Request<'_>, pruned: &Pruned, plan: &Plan) -> Result<()> {
+    match crate::verify::verify(request.graph, request.devices, request.libraries, pruned, plan) {
+        // The arguments of kernels of other libraries may be unknown.
+        Err(error) if error.code() == Code::Unimplemented => Ok(()),
+        Err(error) => Err(Error::internal(format!("a plan does not hold: {error}\n{plan}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
+pub(crate) fn text(request: &Request<'_>, lir: &Lir) -> String {
+    Text { lir, graph: request.graph, devices: request.devices }.to_string()
+}

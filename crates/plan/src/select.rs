@@ -1,0 +1,123 @@
+//! The variant of each request, and a work for each of its steps.
+
+use std::sync::Arc;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_device::{KernelCall, Step, StepArg, Variant};
+use plimsoll_request::KernelRequest;
+
+use crate::Request;
+use crate::lir::{Arg, Home, Lir, ValueId, View, Work, WorkId, WorkKind};
+use crate::prepare::choose;
+
+/// Replaces requests by the steps of their variants.
+///
+/// # Errors
+/// The error of the library for a request, at its node; INTERNAL where a variant has other arguments than the request.
+pub(crate) fn select(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
+    for id in lir.ids() {
+        let work = &lir.works[id];
+        if let WorkKind::Request { request: asked, args } = &work.kind {
+            let (asked, args, node) = (Arc::clone(asked), args.clone(), work.nodes[0]);
+            let replaced = choose(request, work.device, &asked).and_then(|variant| Steps { asked, args, variant }.replace(lir, id));
+            replaced.map_err(|error| error.at_node(&request.graph.node(node).name))?;
+        }
+    }
+    Ok(())
+}
+
+/// A request and the variant that computes it.
+struct Steps {
+    asked: Arc<KernelRequest>,
+    args: Vec<Arg>,
+    variant: Variant,
+}
+
+/// What a step does with an argument.
+enum Bound {
+    Read(View),
+    Write(ValueId),
+}
+
+impl Steps {
+    /// Puts the steps in the place of the work. The last step keeps its id: works that wait for it wait for all steps.
+    fn replace(self, lir: &mut Lir, id: WorkId) -> Result<()> {
+        let Steps { asked, args, variant } = self;
+        let variant = Arc::new(variant);
+        let whole = lir.works[id].clone();
+        let call = |number: usize| KernelCall { request: Arc::clone(&asked), variant: Arc::clone(&variant), step: number as u32 };
+        let is_plain = args == Arg::all(whole.inputs.len(), whole.outputs.len());
+        if let ([Step { args: None, .. }], _) | ([_], false) = (&variant.steps[..], is_plain) {
+            // A variable that is changed in place is the first argument, and once more the last.
+            let is_update = matches!(args[..], [Arg::Output(0), .., Arg::Output(0)]);
+            if is_update && !call(0).step().in_place.contains(&(0, 0)) {
+                return Err(Error::unimplemented(format!("{} of its device does not update in place", variant.name)));
+            }
+            lir.works[id].kind = WorkKind::Kernel { call: call(0), args };
+            return Ok(());
+        }
+        if !is_plain {
+            let (name, steps) = (&variant.name, variant.steps.len());
+            return Err(Error::internal(format!("{name} computes in {steps} steps a request that has to be one")));
+        }
+        let mut between: Vec<Option<View>> = vec![None; variant.between.len()];
+        let mut written: Vec<ValueId> = Vec::new();
+        let mut earlier: Vec<WorkId> = Vec::new();
+        for (number, step) in variant.steps.iter().enumerate() {
+            let (mut inputs, mut outputs, mut args) = (Vec::new(), Vec::new(), Vec::new());
+            for bound in bind(lir, &whole, &variant, step, &mut between)? {
+                match bound {
+                    Bound::Read(view) => {
+                        args.push(Arg::Input(inputs.len()));
+                        inputs.push(view);
+                    }
+                    Bound::Write(value) => {
+                        args.push(Arg::Output(outputs.len()));
+                        outputs.push(value);
+                    }
+                }
+            }
+            written.extend(&outputs);
+            let kind = WorkKind::Kernel { call: call(number), args };
+            let is_last = number + 1 == variant.steps.len();
+            let (step, is_root) = if is_last {
+                (id, whole.is_root)
+            } else {
+                (lir.work(kind.clone(), whole.device, whole.nodes.clone(), Vec::new(), Vec::new()), false)
+            };
+            let after = whole.after.iter().copied().chain(if is_last { std::mem::take(&mut earlier) } else { Vec::new() }).collect();
+            lir.works[step] = Work { kind, inputs, outputs, is_root, after, ..whole.clone() };
+            earlier.push(step);
+        }
+        match whole.outputs.iter().position(|output| !written.contains(output)) {
+            Some(result) => Err(Error::internal(format!("no step of {} writes result {result}", variant.name))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The arguments of a step. The first step that names a buffer between steps makes its value.
+fn bind(lir: &mut Lir, whole: &Work, variant: &Variant, step: &Step, between: &mut [Option<View>]) -> Result<Vec<Bound>> {
+    let count = whole.inputs.len() + whole.outputs.len();
+    let all = || (0..count as u32).map(StepArg::Argument).collect();
+    let mut bounds = Vec::new();
+    for arg in step.args.clone().unwrap_or_else(all) {
+        let outside = || Error::internal(format!("{}: a step without its argument {arg:?}", variant.name));
+        bounds.push(match arg {
+            StepArg::Argument(index) => match (index as usize).checked_sub(whole.inputs.len()) {
+                None => Bound::Read(whole.inputs[index as usize].clone()),
+                Some(result) => Bound::Write(*whole.outputs.get(result).ok_or_else(outside)?),
+            },
+            StepArg::Between(index) => match between.get_mut(index as usize).ok_or_else(outside)? {
+                Some(view) => Bound::Read(view.clone()),
+                place @ None => {
+                    let bytes = variant.between[index as usize];
+                    let value = lir.value(whole.device, Home::Arena, bytes, whole.nodes[0]);
+                    *place = Some(View::of_bytes(value, bytes));
+                    Bound::Write(value)
+                }
+            },
+        });
+    }
+    Ok(bounds)
+}
