@@ -8,9 +8,9 @@ use plimsoll_device::DeviceName;
 use plimsoll_graph::Shape;
 use plimsoll_graph::id::Id;
 use plimsoll_plan::{Certainty, DevicePlan, Needs, Transfer};
-use plimsoll_runtime::Session;
+use plimsoll_runtime::{CheckedPlan, Session};
 
-use crate::Footprint;
+use crate::{Footprint, Signature};
 
 /// How a signature would run, and the bytes of every device. Prints as a table.
 #[derive(Clone)]
@@ -113,6 +113,34 @@ impl Plan {
             (Certainty::AtMost, _) => "at most".to_string(),
             (Certainty::OpenFrom(_), node) => format!("open from {}", node.as_deref().unwrap_or_default()),
         })
+    }
+}
+
+/// A plan from a file, checked: see [`crate::Session::open_plan`].
+#[derive(Clone)]
+pub struct OpenedPlan {
+    checked: CheckedPlan,
+    plan: Plan,
+}
+
+impl OpenedPlan {
+    pub(crate) fn new(session: &Session, checked: CheckedPlan) -> OpenedPlan {
+        let plan = Plan::new(session, checked.plan().clone());
+        OpenedPlan { checked, plan }
+    }
+
+    /// The feeds, fetches and targets. Where a feed has elements, the plan holds for these elements only.
+    pub fn signature(&self) -> &Signature {
+        self.checked.signature()
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(crate) fn checked(&self) -> &CheckedPlan {
+        &self.checked
     }
 }
 

@@ -12,7 +12,7 @@ use plimsoll_graph::{Graph, HostTensor, Node};
 
 use crate::checkpoint::{self, Restored};
 use crate::model::{find_signature, tensor_of};
-use crate::{Callable, Cancellation, Lane, Plan, RunMetadata, Signature, VariableInfo, Why};
+use crate::{Callable, Cancellation, Lane, OpenedPlan, Plan, RunMetadata, Signature, VariableInfo, Why};
 
 /// A feed of a run: the name of a tensor, `x` or `x:0`, and its value.
 pub type Fed<'a> = (&'a str, HostTensor);
@@ -137,12 +137,39 @@ impl Session {
         self.inner.text_after(signature, pass)
     }
 
+    /// The plan of a signature as a file: [`Session::open_plan`] reads it, also in another program and on another machine, where
+    /// graph and devices are the same.
+    ///
+    /// # Errors
+    /// As [`Session::plan_signature`].
+    pub fn plan_file(&self, signature: &Signature) -> Result<Vec<u8>> {
+        self.inner.plan_file(signature)
+    }
+
+    /// Reads a plan from a file, and checks it: the file is not trusted.
+    ///
+    /// # Errors
+    /// DATA_LOSS where it is no such file, or damaged; FAILED_PRECONDITION where it was made by another version, for another graph or
+    /// for other devices; INVALID_ARGUMENT where no plan for these is like that.
+    pub fn open_plan(&self, json: &[u8]) -> Result<OpenedPlan> {
+        self.inner.open_plan(json).map(|checked| OpenedPlan::new(&self.inner, checked))
+    }
+
     /// The callable of a run with such feeds, for loops where every microsecond counts.
     ///
     /// # Errors
     /// As [`Session::run`], but for errors of the run itself.
     pub fn callable_for(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<Callable> {
         self.inner.callable_for(&by_reference(feeds), fetches, targets).map(Callable::of)
+    }
+
+    /// A plan from a file, ready to run. The session keeps it.
+    ///
+    /// # Errors
+    /// As [`Session::callable`]; INVALID_ARGUMENT for a plan that another session has opened, and where a variable is on another device
+    /// in this one.
+    pub fn callable_of(&self, plan: &OpenedPlan) -> Result<Callable> {
+        self.inner.callable_of(plan.checked()).map(Callable::of)
     }
 
     /// A signature, prepared.

@@ -26,7 +26,7 @@ pub use checkpoints::{CheckpointReader, CheckpointWriter, Checkpoints, Sink, Sou
 pub use devices::{DeviceReport, Devices};
 pub use grants::Lane;
 pub use profile::{CommandProfile, OperationProfile, Profile};
-pub use session::{Fill, FindStored, Session, VariableInfo};
+pub use session::{CheckedPlan, Fill, FindStored, Session, VariableInfo};
 pub use stats::{DeviceStepStats, NodeExecStats, RunMetadata};
 pub use stored::{Stored, StoredVariable};
 pub use times::Times;

@@ -1,6 +1,7 @@
 //! `plimsoll plan`: does it fit, where does everything go, and how big is it.
 
 use std::fmt;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,7 +10,7 @@ use plimsoll::{Bytes, Certainty, Devices, Error, Footprint, Joint, Need, Needs, 
 use serde::Serialize;
 
 use crate::device_options::DeviceOptions;
-use crate::failure::{Result, not_yet};
+use crate::failure::{Result, not_yet, wrong_use};
 use crate::models::{Models, Opened};
 use crate::names::{self, FeedShapes};
 use crate::{load, output};
@@ -49,6 +50,9 @@ pub struct PlanArgs {
     /// Print what there is after this pass of the planner instead: lower, patch, transfer, fuse, select, hazard, order or pack
     #[arg(long, value_name = "PASS")]
     after: Option<String>,
+    /// A file for the plan, which `eval --plan` runs; for one model
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// A page with the plan (not yet)
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -59,6 +63,9 @@ pub struct PlanArgs {
 pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
     if args.html.is_some() {
         return Err(not_yet("--html"));
+    }
+    if args.output.is_some() && args.models.len() > 1 {
+        return wrong_use("--output is for the plan of one model");
     }
     let mut shapes = args.shapes.as_deref().map(names::read_shapes).transpose()?.unwrap_or_default();
     for text in &args.feed_shape {
@@ -130,6 +137,12 @@ fn plans(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes, after: Option<
         };
         let one = load::place(devices, &model.label, &model.session, &runs, &beside)?;
         one.log.iter().for_each(output::note);
+        if let Some(output) = &args.output {
+            let file = one.session.plan_file(&signature)?;
+            plimsoll::model::replace_output(output, |out| {
+                out.write_all(&file).map_err(|error| plimsoll::model::file_error(output, &error))
+            })?;
+        }
         let text = after.map(|pass| one.session.text_after(&signature, pass)).transpose()?.unwrap_or_default();
         planned.push(Planned { plan: one.session.plan_signature(&signature)?, footprint: one.footprint, text });
     }

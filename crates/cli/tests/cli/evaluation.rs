@@ -33,6 +33,34 @@ fn values_are_printed_or_written() {
 }
 
 #[test]
+fn a_plan_from_a_file_runs_where_it_was_made_for() {
+    let folder = Folder::new("eval-plan");
+    let file = folder.0.join("step.plan").display().to_string();
+    let shapes = "--feed-shape a= --feed-shape x:0= --feed-shape b=";
+    let said = plimsoll(&format!("plan scalars/graph.pb {shapes} --fetch y --fetch mul --output {file}"));
+    assert_eq!(said.code, 0, "{}", said.err);
+    let feeds = scalars(&folder, [2.0, 3.5, -1.0]);
+    let eval = |rest: &str| plimsoll(&format!("eval scalars/graph.pb {feeds} --plan {file} {rest}"));
+    // Fetches come in the order of the command line, and need not be all of the plan.
+    assert_eq!(eval("--fetch mul --fetch y").out, "mul float[] = 7.0\ny float[] = 6.0\n", "{}", eval("").err);
+    assert_eq!(eval("--fetch y").out, "y float[] = 6.0\n");
+    let refused =
+        |said: super::Said, code: i32, why: &str| assert!(said.code == code && said.err.contains(why), "{} {}", said.code, said.err);
+    refused(eval("--fetch x:0"), 2, "the plan does not fetch x:0: it fetches y, mul");
+    refused(eval("--fetch y --device-count CPU=3"), 1, "made for other devices: for 1, and here are 3");
+    refused(plimsoll(&format!("eval mlp_sgd_ref/graph.pb --fetch w1_now --plan {file}")), 1, "made for another graph");
+    refused(plimsoll(&format!("eval scalars/graph.pb --fetch y --plan {file}")), 2, "add --feed a=FILE.npy");
+    refused(eval("--fetch y --placement first-fit"), 2, "leave out --placement first-fit");
+    std::fs::write(&file, "{}").unwrap();
+    refused(eval("--fetch y"), 1, "DATA_LOSS");
+    refused(
+        plimsoll(&format!("plan scalars/graph.pb scalars/graph.pb {shapes} --fetch y --output {file}")),
+        2,
+        "--output is for the plan of one model",
+    );
+}
+
+#[test]
 fn models_side_by_side_give_the_same() {
     let folder = Folder::new("eval-parallel");
     let feeds = scalars(&folder, [0.5, 4.0, 0.25]);

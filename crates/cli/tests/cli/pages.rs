@@ -52,7 +52,7 @@ fn the_readme_is_true() {
 
 #[test]
 fn the_page_on_commands_is_true() {
-    page("docs/commands.md", &root(), &Least { compared: 0, pasted: 11 });
+    page("docs/commands.md", &root(), &Least { compared: 0, pasted: 12 });
 }
 
 #[test]

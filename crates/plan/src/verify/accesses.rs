@@ -1,6 +1,7 @@
 //! Live ranges, rebuilt from the commands. Bytes are read as they were written, whole, by one command that is over by then. No
 //! command writes bytes that another may still be reading or writing.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use plimsoll_base::Result;
@@ -57,8 +58,8 @@ impl Checked<'_> {
                 return Err(wrong(format!("no command writes {}", fetch.name)));
             }
         }
-        let each = self.plan.variables.iter().enumerate().zip(&state);
-        each.into_iter().try_for_each(|((index, variable), state)| {
+        let mut each = self.plan.variables.iter().enumerate().zip(&state);
+        each.try_for_each(|((index, variable), state)| {
             self.variable_use(index as u32, variable, state, accesses).map_err(|error| error.at_node(&variable.name))
         })
     }
@@ -66,15 +67,17 @@ impl Checked<'_> {
     /// The block of a buffer, as it is when the run starts where no command has been at it.
     fn open<'b>(&self, blocks: &'b mut HashMap<Place, Block>, buffer: BufferRef) -> Result<&'b mut Block> {
         let place = buffer.place;
-        if !blocks.contains_key(&place) {
-            let mut block = Block::default();
-            if !matches!(place, Place::Arena(_) | Place::Fetch(_)) {
-                let end = self.block(place)?.1.0;
-                block.0.insert(0, Range { end, is_whole: true, writer: None, readers: Vec::new() });
+        match blocks.entry(place) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(new) => {
+                let mut block = Block::default();
+                if !matches!(place, Place::Arena(_) | Place::Fetch(_)) {
+                    let end = self.block(place)?.1.0;
+                    block.0.insert(0, Range { end, is_whole: true, writer: None, readers: Vec::new() });
+                }
+                Ok(new.insert(block))
             }
-            blocks.insert(place, block);
         }
-        blocks.get_mut(&place).ok_or_else(|| wrong("a block without bytes"))
     }
 
     fn variable_use(&self, index: u32, variable: &PlanVariable, state: &Use, accesses: &Accesses) -> Result<()> {
@@ -136,8 +139,8 @@ impl Block {
         let touched: Vec<u64> = self.0.range(first..to).map(|(begin, _)| *begin).collect();
         for begin in touched {
             let Some(range) = self.0.remove(&begin) else { continue };
-            let before = range.writer.iter().chain(&range.readers);
-            if before.into_iter().any(|other| *other != slot && !order.is_before(*other, slot)) {
+            let mut before = range.writer.iter().chain(&range.readers);
+            if before.any(|other| *other != slot && !order.is_before(*other, slot)) {
                 return Err(wrong(format!("it writes {}, which another command may be at", said(buffer))));
             }
             if begin < from {

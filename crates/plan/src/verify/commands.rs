@@ -67,8 +67,8 @@ impl Checked<'_> {
             if buffer.place != Place::Arena(queue.device.index() as u32) {
                 return Err(wrong("its scratch is not in its device's arena"));
             }
-            let others = accesses.iter().map(|access| access.buffer).chain(scratch[..index].iter().copied());
-            if others.into_iter().any(|other| overlap(other, *buffer)) {
+            let mut others = accesses.iter().map(|access| access.buffer).chain(scratch[..index].iter().copied());
+            if others.any(|other| overlap(other, *buffer)) {
                 return Err(wrong("its scratch overlaps something else"));
             }
         }
@@ -88,7 +88,7 @@ impl Checked<'_> {
         let (device, bytes) = self.block(buffer.place)?;
         let end = buffer.offset.checked_add(buffer.bytes).filter(|end| *end <= bytes.0);
         let is_whole = match buffer.place {
-            Place::Arena(_) => device.is_some_and(|device| buffer.offset % self.devices[device.index()].alignment == 0),
+            Place::Arena(_) => device.is_some_and(|device| buffer.offset.is_multiple_of(self.devices[device.index()].alignment)),
             _ => buffer.offset == 0 && Bytes(buffer.bytes) == bytes,
         };
         if end.is_none() || !is_whole {

@@ -29,8 +29,8 @@ impl Checked<'_> {
         let mut now: Vec<Vec<u32>> = vec![vec![0; queues]; queues];
         while order.slots.len() < total {
             let started = order.slots.len();
-            for queue in 0..queues {
-                while let Some(command) = self.queues[queue].program.commands.get(order.over[queue].len()) {
+            for (queue, commands) in self.queues.iter().map(|queue| &queue.program.commands).enumerate() {
+                while let Some(command) = commands.get(order.over[queue].len()) {
                     let slot = (queue, order.over[queue].len());
                     let at = |error| self.at(slot, error);
                     for wait in &command.waits {

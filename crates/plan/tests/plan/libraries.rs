@@ -9,7 +9,7 @@ use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::builder::optimizer::{GradientDescent, Optimizer};
 use plimsoll_ops::{GraphBuilder, Registry};
-use plimsoll_plan::{Feed, PlaceOptions, Plan, Request, Signature, place, plan};
+use plimsoll_plan::{Feed, OpenRequest, PlaceOptions, Plan, PlanFile, Request, Signature, place, plan};
 use plimsoll_request::KernelRequest;
 
 use crate::plans::check;
@@ -42,14 +42,22 @@ fn training_step(spec: DeviceSpec, library: &dyn Library) -> Result<Plan> {
     let feeds = vec![feed("images", DataType::Float, &[16, 24, 24, 3]), feed("labels", DataType::Int32, &[16])];
     let signature = Signature { feeds, fetches: vec!["loss".into()], targets: vec!["train".into()] };
     let libraries = [library];
-    plan(&Request {
+    let request = Request {
         graph: &graph,
         registry: &registry,
         devices: &devices,
         libraries: &libraries,
         placement: &placement,
         signature: &signature,
-    })
+    };
+    let planned = plan(&request)?;
+    // Every plan survives a file.
+    let json = PlanFile::new(&graph, &devices, &signature, &planned).to_json()?;
+    let open = OpenRequest { graph: &graph, registry: &registry, devices: &devices, libraries: &libraries };
+    let (read, opened) = PlanFile::from_json(&json)?.open(&open)?;
+    assert_eq!((&read, opened.to_string()), (&signature, planned.to_string()));
+    assert_eq!(PlanFile::new(&graph, &devices, &read, &opened).to_json()?, json);
+    Ok(opened)
 }
 
 fn processor(instructions: InstructionSet) -> DeviceSpec {

@@ -1,5 +1,6 @@
 //! A graph with its variables, constants and plans.
 
+mod from_file;
 mod values;
 
 use std::collections::{BTreeMap, HashSet};
@@ -26,6 +27,7 @@ use crate::stored::{self, Stored};
 use crate::variables::Variables;
 use crate::{Callable, Cancellation, Devices, Lane};
 
+pub use from_file::CheckedPlan;
 pub use values::{Fill, VariableInfo};
 
 /// A graph on devices. Cloning shares it; any number of threads may use it. A run that writes a variable has that variable
@@ -333,24 +335,40 @@ impl Session {
         self.inner.load(key, &signature, plan, cancellation).map(callable)
     }
 
-    /// A plan of this session's graph as a file: [`Session::callable_of_file`] takes it.
-    pub fn plan_file(&self, signature: &Signature, plan: &Plan) -> PlanFile {
-        PlanFile::new(&self.inner.graph, self.inner.devices.specs(), signature, plan)
-    }
-
-    /// A plan from a file, ready to run; it is checked before a device gets it. Later runs of its signature take it, too.
+    /// The plan of a signature as a file, which [`Session::open_plan`] reads.
     ///
     /// # Errors
-    /// As [`PlanFile::open`] and [`Session::callable`]; INVALID_ARGUMENT where it has a variable on another device than the session.
-    pub fn callable_of_file(&self, file: PlanFile) -> Result<Callable> {
+    /// As [`plimsoll_plan::plan()`].
+    pub fn plan_file(&self, signature: &Signature) -> Result<Vec<u8>> {
+        let plan = self.plan_signature(signature)?;
+        PlanFile::new(&self.inner.graph, self.inner.devices.specs(), signature, &plan).to_json()
+    }
+
+    /// Reads a plan from a file and checks it. The file is not trusted; no device is given anything here.
+    ///
+    /// # Errors
+    /// As [`PlanFile::from_json`] and [`PlanFile::open`].
+    pub fn open_plan(&self, json: &[u8]) -> Result<CheckedPlan> {
         let devices = &self.inner.devices;
         let (graph, registry) = (&self.inner.graph, &*self.inner.registry);
         let open = OpenRequest { graph, registry, devices: devices.specs(), libraries: &devices.libraries() };
-        let (signature, mut plan) = file.open(&open)?;
+        let (signature, mut plan) = PlanFile::from_json(json)?.open(&open)?;
         self.inner.mark(&mut plan.variables);
+        Ok(CheckedPlan { session: self.inner.clone(), signature, plan: Arc::new(plan) })
+    }
+
+    /// A plan from a file, loaded. The session keeps it: later runs of its signature take it, unless they have one already.
+    ///
+    /// # Errors
+    /// As [`Session::callable`]; INVALID_ARGUMENT for a plan that another session has checked, and where a variable is on another device
+    /// in this one.
+    pub fn callable_of(&self, checked: &CheckedPlan) -> Result<Callable> {
+        if !Arc::ptr_eq(&checked.session, &self.inner) {
+            return Err(Error::invalid_argument("a plan that another session has checked"));
+        }
         let cancellation = self.cancellation.as_ref();
         let _one = cancellation::lock(&self.inner.loading, cancellation)?;
-        let loaded = self.inner.load(&key(&signature), &signature, Arc::new(plan), cancellation)?;
+        let loaded = self.inner.load(&key(&checked.signature), &checked.signature, checked.plan.clone(), cancellation)?;
         Ok(Callable::new(self.inner.clone(), loaded, self.cancellation.clone()))
     }
 

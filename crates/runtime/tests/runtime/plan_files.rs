@@ -8,7 +8,7 @@ use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
 use plimsoll_ops::builder::VariableKind;
-use plimsoll_plan::{Feed, PlanFile, Signature};
+use plimsoll_plan::{Feed, Signature};
 use plimsoll_runtime::Session;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -36,7 +36,7 @@ fn signature(made: &Made, chosen: u16) -> Signature {
 }
 
 fn file(session: &Session, signature: &Signature) -> Vec<u8> {
-    session.plan_file(signature, &session.plan_signature(signature).unwrap()).to_json().unwrap()
+    session.plan_file(signature).unwrap()
 }
 
 fn three() -> Options {
@@ -53,7 +53,7 @@ proptest! {
         let [planned, from_file] = [(); 2].map(|()| open(&made, &three()));
         let json = file(&planned, &signature);
         prop_assert_eq!(&file(&from_file, &signature), &json, "the same request gives the same plan");
-        let callables = [planned.callable(&signature).unwrap(), from_file.callable_of_file(PlanFile::from_json(&json).unwrap()).unwrap()];
+        let callables = [planned.callable(&signature).unwrap(), from_file.callable_of(&from_file.open_plan(&json).unwrap()).unwrap()];
         prop_assert_eq!(callables[0].plan().to_string(), callables[1].plan().to_string());
         for _ in 0..2 {
             let [one, other] = [&callables[0], &callables[1]].map(|callable| callable.run(&[&x()]).unwrap());
@@ -72,7 +72,7 @@ fn a_plan_for_something_else_is_refused_and_says_for_what() {
     let session = open(&made, &three());
     let json = file(&session, &signature(&made, 0));
     let refusal = |session: &Session, json: &[u8]| {
-        let error = PlanFile::from_json(json).and_then(|file| session.callable_of_file(file)).map(drop).unwrap_err();
+        let error = session.open_plan(json).and_then(|plan| session.callable_of(&plan)).map(drop).unwrap_err();
         (error.code(), error.to_string())
     };
     let text = String::from_utf8(json.clone()).unwrap();
@@ -106,7 +106,7 @@ fn a_plan_for_something_else_is_refused_and_says_for_what() {
 }
 
 fn refusal_or_none(session: &Session, json: &[u8]) -> Option<String> {
-    PlanFile::from_json(json).and_then(|file| session.callable_of_file(file)).map(drop).err().map(|error| error.to_string())
+    session.open_plan(json).and_then(|plan| session.callable_of(&plan)).map(drop).err().map(|error| error.to_string())
 }
 
 struct Random(u64);
@@ -209,11 +209,8 @@ fn mutated_plans_are_refused_or_run_between_guard_pages() {
             if is_said {
                 eprintln!("{}: {mutated}", done - 1);
             }
-            let Ok(file) = PlanFile::from_json(&serde_json::to_vec(&mutated).unwrap()) else {
-                unread += 1;
-                continue;
-            };
-            match session.callable_of_file(file) {
+            match session.open_plan(&serde_json::to_vec(&mutated).unwrap()).and_then(|plan| session.callable_of(&plan)) {
+                Err(error) if error.code() == Code::DataLoss => unread += 1,
                 Err(_) => refused += 1,
                 Ok(callable) => {
                     // It may say other values, or fail; it does no harm.

@@ -1,12 +1,14 @@
 //! `plimsoll eval`: runs graphs once.
 
+mod planned;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::{
-    Cancellation, Code, Devices, Error, Footprint, HostTensor, Joint, Kind, Placed, RunMetadata, Session, Signature, Together, Unfed,
-    checkpoint, npy,
+    Cancellation, Code, Devices, Error, Footprint, HostTensor, Joint, Kind, Placed, PlacementMode, RunMetadata, Session, Signature,
+    Together, Unfed, checkpoint, npy,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -41,6 +43,9 @@ pub struct EvalArgs {
     /// A checkpoint to take variables from: a folder (the latest in it) or a prefix
     #[arg(long, value_name = "DIR")]
     restore: Option<PathBuf>,
+    /// The file of a plan of this run, which `plan --output` wrote: it runs instead of one that is made now; for one model
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
     /// Run all models at the same time if the sum of their memory fits, else in turns. Without this, one
     /// after the other
     #[arg(long)]
@@ -86,6 +91,8 @@ struct Work {
     init: Vec<String>,
     restore: Option<PathBuf>,
     footprint: Footprint,
+    /// The plan of a file, where one was given.
+    planned: Option<planned::Planned>,
     is_traced: bool,
 }
 
@@ -99,7 +106,13 @@ pub fn run(args: EvalArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
 }
 
 fn evaluate(args: EvalArgs, options: &DeviceOptions, json: bool, at_once: &AtOnce) -> Result<ExitCode> {
+    if args.plan.is_some() && args.models.len() > 1 {
+        return wrong_use("--plan is the plan of one model");
+    }
     let devices = load::devices(options)?;
+    if args.plan.is_some() && devices.options().placement == PlacementMode::FirstFit {
+        return wrong_use("--plan has its placement: leave out --placement first-fit");
+    }
     let works = works(&devices, &args)?;
     let joint = Joint::new(works.iter().map(|work| (work.label.clone(), work.footprint.clone())));
     let rounds = if args.parallel { joint.rounds()? } else { in_turn(&joint)? };
@@ -237,21 +250,21 @@ impl Work {
         let session = &model.session;
         // The placement that was tried takes the place of the model's own.
         let init = if init.is_empty() { session.preparation().to_vec() } else { init };
-        let step = session.signature(&fed(&feeds), &wanted.tensors(), &wanted.targets()).map_err(|error| match error.kind() {
-            Kind::NotFed(missing) => {
-                let feed = |unfed: &Unfed| format!("--feed {}=FILE.npy", model.argument_of(&unfed.name));
-                let feeds: Vec<String> = missing.iter().map(feed).collect();
-                Failure::usage(error.with_remedy(format!("add {}", feeds.join(" "))))
-            }
-            _ => Failure::from(error),
-        })?;
         let initialise = Signature { targets: init.clone(), ..Signature::default() };
-        let runs: Vec<Signature> = Some(initialise).filter(|_| !init.is_empty()).into_iter().chain([step]).collect();
-        let Placed { session, footprint, log } = load::place(devices, &model.label, session, &runs, beside)?;
+        let initialise = Some(initialise).filter(|_| !init.is_empty());
+        let (planned, step) = match &args.plan {
+            Some(path) => (Some(planned::Planned::open(path, session, &feeds, &wanted)?), None),
+            None => (None, Some(step(&model, &feeds, &wanted)?)),
+        };
+        let runs: Vec<Signature> = initialise.into_iter().chain(step).collect();
+        let Placed { session, mut footprint, log } = load::place(devices, &model.label, session, &runs, beside)?;
         log.iter().for_each(output::note);
+        if let Some(planned) = &planned {
+            planned.add_to(&mut footprint);
+        }
         let label = model.label;
         let (restore, is_traced) = (args.restore.clone(), args.trace.is_asked());
-        Ok(Work { label, session, feeds, wanted, init, restore, footprint, is_traced })
+        Ok(Work { label, session, feeds, wanted, init, restore, footprint, planned, is_traced })
     }
 
     /// Runs, and gives everything back to the devices.
@@ -266,7 +279,10 @@ impl Work {
             session.run(&[], &[], &texts(&self.init))?;
             session.release_unused();
         }
-        let callable = session.callable_for(&fed(&self.feeds), &self.wanted.tensors(), &self.wanted.targets())?;
+        let callable = match &self.planned {
+            Some(planned) => planned.callable(session)?,
+            None => session.callable_for(&fed(&self.feeds), &self.wanted.tensors(), &self.wanted.targets())?,
+        };
         if let Some(path) = &self.restore {
             let missing = checkpoint::missing(session, path)?;
             if !missing.is_empty() {
@@ -274,13 +290,28 @@ impl Work {
             }
         }
         let feeds: Vec<&HostTensor> = self.feeds.iter().map(|(_, tensor)| tensor).collect();
-        if !self.is_traced {
-            return Ok((callable.run(&feeds)?, None));
-        }
-        let mut outputs = callable.outputs()?;
-        let metadata = callable.run_with_stats(&feeds, &mut outputs.iter_mut().collect::<Vec<_>>())?;
-        Ok((outputs, Some(metadata)))
+        let feeds = self.planned.as_ref().map_or(feeds.clone(), |planned| planned.feeds(&feeds));
+        let (outputs, metadata) = if self.is_traced {
+            let mut outputs = callable.outputs()?;
+            let metadata = callable.run_with_stats(&feeds, &mut outputs.iter_mut().collect::<Vec<_>>())?;
+            (outputs, Some(metadata))
+        } else {
+            (callable.run(&feeds)?, None)
+        };
+        Ok((self.planned.as_ref().map_or(outputs.clone(), |planned| planned.fetches(&outputs)), metadata))
     }
+}
+
+/// The signature of a model's step.
+fn step(model: &Opened, feeds: &[(String, HostTensor)], wanted: &Wanted) -> Result<Signature> {
+    model.session.signature(&fed(feeds), &wanted.tensors(), &wanted.targets()).map_err(|error| match error.kind() {
+        Kind::NotFed(missing) => {
+            let feed = |unfed: &Unfed| format!("--feed {}=FILE.npy", model.argument_of(&unfed.name));
+            let feeds: Vec<String> = missing.iter().map(feed).collect();
+            Failure::usage(error.with_remedy(format!("add {}", feeds.join(" "))))
+        }
+        _ => Failure::from(error),
+    })
 }
 
 fn texts(names: &[String]) -> Vec<&str> {
