@@ -88,7 +88,9 @@ fn a_deadline_ends_a_command() {
         assert_eq!(said.code, 0, "{command}: {}", said.err);
     }
     let said = super::plimsoll("bench mlp_sgd_ref --runs 10000000 --timeout 2s");
-    assert!(said.code == 1 && said.err.contains("DEADLINE_EXCEEDED: the run was not done in 2s") && said.out.is_empty(), "{}", said.err);
+    // Between two runs it is the command that is not done.
+    let ended = ["run", "command"].iter().any(|what| said.err.contains(&format!("DEADLINE_EXCEEDED: the {what} was not done in 2s")));
+    assert!(said.code == 1 && ended && said.out.is_empty(), "{}", said.err);
 }
 
 #[test]
@@ -103,8 +105,9 @@ fn waiting_for_cards_ends() {
         std::thread::sleep(Duration::from_millis(500));
         let (code, took, err) = stopped(child, "INT");
         assert!(code == Some(130) && took < Duration::from_secs(3), "{code:?} {took:?} {err}");
-        let said = super::plimsoll(&format!("{waits} --timeout 500ms"));
-        assert!(said.code == 1 && said.err.contains(&format!("DEADLINE_EXCEEDED: the {what} was not done in 500ms")), "{}", said.err);
+        // Long enough for a machine that has much else to do to come to the wait.
+        let said = super::plimsoll(&format!("{waits} --timeout 4s"));
+        assert!(said.code == 1 && said.err.contains(&format!("DEADLINE_EXCEEDED: the {what} was not done in 4s")), "{}", said.err);
     }
     stopped(holder, "TERM");
 }
