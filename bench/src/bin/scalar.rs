@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use plimsoll::{DataType, Devices, Feed, HostTensor, Options, Registry, Shape, Signature};
 use plimsoll::builder::GraphBuilder;
+use plimsoll::{DataType, Devices, Feed, HostTensor, Options, Registry, Shape, Signature};
 use plimsoll_kernels::CpuKernels;
 
 fn main() -> plimsoll::Result<()> {

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
-use plimsoll_memory::machine::{CardInfo, Machine, StateDir, Who};
+use plimsoll_memory::machine::{CardInfo, Identity, Machine, StateDir};
 use plimsoll_mock_driver as mock;
 
 const WAY: &str = "PLIMSOLL_BENCH_WAY";
@@ -31,7 +31,7 @@ fn main() {
     let card = |card: &mock::Card| CardInfo { key: card.name(), name: card.name(), capacity: Bytes(card.total) };
     let state = StateDir::open(folder.join("state")).expect("a folder");
     let machine = Machine::open(&state, "cards", &gpus.cards().iter().map(card).collect::<Vec<_>>()).expect("a ledger");
-    let member = machine.join(&Who::this_process("")).expect("room");
+    let member = machine.join(&Identity::this_process("")).expect("room");
     member.reserve(&[(0, Bytes(8 << 30))]).expect("room");
     for way in ["no shim", "shim, no lease", "shim"] {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
