@@ -461,13 +461,14 @@ impl Drop for Member {
         if self.detached || self.pid != std::process::id() {
             return;
         }
-        // The slot is free at once, whichever process still has the handle; closing it tells the waiters.
+        // The slot is free at once, whichever process still has the handle; closing it tells the waiters. All changes by the slot's
+        // number come before that: from then on another member may have the slot, with a file of its own under the same name.
         let lease = self.lease.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((lease, _)) = &lease {
-            let _ = byte_lock::give_back(lease);
             let _ = self.say(LEASE_AT, 0);
-            self.inner.remove_lease(self.slot);
             self.inner.remove_nested(self.slot);
+            self.inner.remove_lease(self.slot);
+            let _ = byte_lock::give_back(lease);
         }
         let _ = byte_lock::give_back(&self.file);
         if lease.is_some() {
