@@ -1038,9 +1038,85 @@ def halves():
         run("MaxPoolGrad", [x, out, h(2, 2, 2, 3)], **pool)
 
 
+def half_rows():
+    """Floats of two bytes by rows: normalizations, checks, segments and scatters."""
+    none, one = np.zeros(0, np.float32), np.zeros((), np.float32)
+    for dtype in [np.float16, tf.bfloat16.as_numpy_dtype]:
+        h = lambda *shape, low=-2.0, high=2.0: RANDOM.uniform(low, high, shape).astype(dtype)
+        run("CheckNumerics", [h(2, 3)], message="here")
+        run("CheckNumericsV2", [h(19)], message="here")
+        if dtype == np.float16:
+            for attrs in [dict(depth_radius=2, bias=1.0, alpha=0.5, beta=0.75), dict(depth_radius=1, bias=2.0, alpha=0.25, beta=0.5)]:
+                x = h(1, 2, 2, 7)
+                run("LRN", [x], **attrs)
+                with tf.Graph().as_default(), v1.Session(config=CONFIG) as session:
+                    y = session.run(tf.raw_ops.LRN(input=x, **attrs))
+                run("LRNGrad", [h(1, 2, 2, 7), x, y], **attrs)
+        for op in ["FusedBatchNormV2", "FusedBatchNormV3"]:
+            x, scale, offset, mean, variance = h(2, 3, 2, 5), f(5, low=0.3), f(5), f(5), f(5, low=0.5)
+            run(op, [x, scale, offset, none, none], epsilon=0.01)
+            run(op, [x, scale, offset, mean, variance], exponential_avg_factor=0.25)
+            run(op, [x, scale, offset, mean, variance], epsilon=0.002, is_training=False)
+            for training in [True, False]:
+                rest = [one] if op.endswith("V3") else []
+                run(op.replace("Norm", "NormGrad"), [h(2, 3, 2, 5, low=-1.0, high=1.0), x, scale, mean, variance] + rest, epsilon=0.01, is_training=training)
+        # Each sum is a number of the type.
+        run("UnsortedSegmentSum", [np.array([2048, 1, 1, 1, 3], dtype), i(0, 0, 0, 0, 1), n(2)])
+        for op in ["UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax", "UnsortedSegmentMin"]:
+            run(op, [h(9, 3), i(1, 0, 1, 3, -1, 3, 3, 0, 1), n(5)])
+        for op in ["Add", "Sub", "Mul", "Div", "Min", "Max", "Update"]:
+            apply(f"ResourceScatter{op}", [h(4, 3)], [i(2, 0, 2), h(3, 3, low=0.5)])
+        apply("ResourceScatterAdd", [h(4, 3)], [i(1, 3), np.array(0.5, dtype)])
+        run("GatherV2", [h(4, 3), i(2, 0, 2), n(0)])
+        run("OneHot", [i(2, 0, 5), n(4), h(), h()])
+        for op in ["Cumsum", "Cumprod"]:
+            run(op, [h(19), n(0)])
+            run(op, [h(2, 7, 3), n(1)], reverse=True, exclusive=True)
+
+
+def second_orders():
+    """Gradients of gradients."""
+    for op in ["EluGrad", "SeluGrad", "SoftplusGrad"]:
+        for shape in [(), (3, 5)]:
+            both(op, [f(*shape), f(*shape)])
+    both("Digamma", [f(7, low=0.2, high=6)])
+    both("Digamma", [np.array([-0.5, -1.25, -3.75, 0.25, 20])])
+    orders = np.array([0, 1, 2, 3, 4], np.float64)
+    both("Polygamma", [orders, f(5, low=0.2, high=6).astype(np.float64)])
+    both("Polygamma", [orders, f(3, 1, low=0.2, high=6).astype(np.float64)])
+    both("Polygamma", [orders[:4].astype(np.float32), f(4, low=0.3, high=6)])
+    run("Polygamma", [np.array([1, 1, 2, 0.5, 1]), np.array([-0.5, -2.25, -0.75, 1, -1])])
+    both("Zeta", [f(4, low=1.5, high=5).astype(np.float64), f(4, low=0.2, high=9).astype(np.float64)])
+    both("Zeta", [f(4, low=1.5, high=5), f(2, 1, low=0.5, high=9)])
+    run("Zeta", [np.array([1, 0.5, 2, 3, 2, 2.5, 3]), np.array([2, 2, -1, -1, -2.5, -0.5, -3.25])])
+    image = dict(ksize=[1, 2, 3, 1], strides=[1, 2, 1, 1])
+    volume = dict(ksize=[1, 2, 2, 2, 1], strides=[1, 1, 2, 1, 1])
+    for kind, shape, attrs in [("MaxPool", (2, 4, 5, 3), image), ("MaxPool3D", (1, 3, 4, 3, 2), volume)]:
+        for padding in ["VALID", "SAME"]:
+            x = np.round(f(*shape), 2)
+            y = value_of(kind, x, padding=padding, **attrs)
+            both(kind + "Grad", [x, y, f(*y.shape)], padding=padding, **attrs)
+            both(kind + "GradGrad", [x, y, f(*shape)], padding=padding, **attrs)
+            # Several elements are as large.
+            x = ints(*shape, low=0, high=3).astype(np.float32)
+            y = value_of(kind, x, padding=padding, **attrs)
+            run(kind + "GradGrad", [x, y, f(*shape)], padding=padding, **attrs)
+        refuse(kind + "GradGrad", [x, y, y], padding="VALID", **attrs)
+    for dtype in [np.float16, tf.bfloat16.as_numpy_dtype]:
+        x = f(2, 4, 5, 3).astype(dtype)
+        y = value_of("MaxPool", x, padding="VALID", **image)
+        run("MaxPoolGradGrad", [x, y, f(2, 4, 5, 3).astype(dtype)], padding="VALID", **image)
+
+
+def value_of(op, x, **attrs):
+    """What an operation gives for a tensor."""
+    with tf.Graph().as_default(), v1.Session(config=CONFIG) as session:
+        return session.run(getattr(tf.raw_ops, op)(input=x, **attrs))
+
+
 # Records that draw one after the other from the same numbers, and those that have numbers of their own.
 TOGETHER = [unary, binary, reductions, arrays, products, updates, randoms, refusals, windows, control, scans, dilated, batch_norms, checks]
-ALONE = [curves, volumes, halves]
+ALONE = [curves, volumes, halves, half_rows, second_orders]
 
 if __name__ == "__main__":
     wanted = sys.argv[1:]

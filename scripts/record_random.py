@@ -29,11 +29,11 @@ def fnv(data):
 
 def line(op, seed, seed2, run, extra, output):
     flat = np.ascontiguousarray(output).reshape(-1)
-    bits = flat.view(np.uint32 if flat.itemsize == 4 else np.uint64)
+    bits = flat.view({2: np.uint16, 4: np.uint32, 8: np.uint64}[flat.itemsize])
     count = len(flat)
     chosen = range(count) if count <= 8 else sorted({*range(6), *range(count - 6, count), *range(0, count, max(1, count // 24))})
     values = " ".join(f"{at}={bits[at]:x}" for at in chosen)
-    name = tf.as_dtype(flat.dtype).name.replace("float32", "float").replace("float64", "double")
+    name = tf.as_dtype(flat.dtype).name.replace("float32", "float").replace("float64", "double").replace("float16", "half") if flat.dtype != tf.bfloat16.as_numpy_dtype else "bfloat16"
     print(op, name, seed, seed2, count, run, extra, f"{fnv(flat.tobytes()):x}", values)
 
 
@@ -83,3 +83,8 @@ stateless("StatelessRandomUniformV2", tf.float64, SEEDS[:1], [5])
 stateless("StatelessRandomNormalV2", tf.float32, SEEDS[:2], [5, 1000])
 stateless("StatelessTruncatedNormalV2", tf.float32, SEEDS[:2], [5, 1000])
 stateless("StatelessRandomUniformIntV2", tf.int32, SEEDS[:2], [5, 1000], (-5, 1000))
+for dtype in (tf.float16, tf.bfloat16):
+    for kind in ("RandomUniform", "RandomStandardNormal", "TruncatedNormal"):
+        stateful(kind, dtype, SEEDS[:2], [1, 5, 1000])
+    for kind in ("StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2"):
+        stateless(kind, dtype, SEEDS[:1], [5, 1000])

@@ -2,7 +2,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/memory/tests/model/mod.rs"]
+#[path = "../../crates/runtime/tests/open_regions/model/mod.rs"]
 mod model;
 
 fuzz_target!(|bytes: &[u8]| model::drive(bytes));

@@ -73,3 +73,13 @@ def assertion_in_the_branch_taken():
         with tf.control_dependencies([tf1.assert_positive(x)]):
             return tf.identity(x)
     tf.identity(tf1.cond(predicate(), checked, lambda: x * 2.0), "y")
+
+
+@refusal("INVALID_ARGUMENT", "No OpKernel was registered to support Op 'MaxPool3D'", {}, ["pool:0"])
+def pooling_of_volumes_of_half():
+    tf.raw_ops.MaxPool3D(input=tf.ones([1, 2, 2, 2, 1], tf.float16), ksize=[1, 2, 2, 2, 1], strides=[1] * 5, padding="VALID", name="pool")
+
+
+@refusal("INVALID_ARGUMENT", "No OpKernel was registered to support Op 'LRN'", {}, ["normal:0"])
+def response_normalization_of_bfloat16():
+    tf.raw_ops.LRN(input=tf.ones([1, 2, 2, 3], tf.bfloat16), name="normal")

@@ -1,6 +1,6 @@
 """A ledger's file, read from outside: a decoder of its own, which shares nothing with the program's.
 
-The format (version 3) is described in `crates/memory/src/machine/record.rs` and `file.rs`: a page of header, then a page for each
+The format (version 3) is described in `crates/machine/src/record.rs` and `file.rs`: a page of header, then a page for each
 slot. A slot counts while its byte is locked, in the ledger or in the file of its lease.
 """
 

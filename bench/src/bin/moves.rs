@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use plimsoll_device::{DeviceSpec, InstructionSet, Library};
+use plimsoll_device::{Costs, DeviceSpec, InstructionSet, Library};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{AttrValue, Attrs, Graph, GraphDef, NodeDef, Shape};
 use plimsoll_kernels::CpuKernels;
@@ -56,7 +56,7 @@ fn main() -> plimsoll::Result<()> {
         let signature = Signature { feeds: vec![feed], fetches, targets: Vec::new() };
         let libraries = [&CpuKernels as &dyn Library];
         let (graph, placement, signature) = (&graph, &placement, &signature);
-        let request = Request { graph, registry: &registry, devices: &devices, libraries: &libraries, placement, signature };
+        let request = Request { graph, registry: &registry, devices: &devices, libraries: &libraries, costs: &Costs::committed(), placement, signature };
         let start = Instant::now();
         let mut moves = Moves::new(&request, DeviceId::from_index(0))?;
         let planned = start.elapsed().as_secs_f64();

@@ -8,17 +8,20 @@
 use std::time::Instant;
 
 use plimsoll_device::interpret::Loaded;
-use plimsoll_device::{DeviceSpec, InstructionSet, Library};
-use plimsoll_graph::{AttrValue, Attrs, Graph, GraphDef, NodeDef, PartialShape, Shape};
+use plimsoll_device::{Costs, DeviceSpec, InstructionSet, Library};
+use plimsoll_graph::{
+    ArgDef, AttrList, AttrValue, Attrs, FuncRef, FunctionDef, Graph, GraphDef, Library as Functions, NodeDef, OpDef, PartialShape, Shape,
+};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
-use plimsoll_plan::{Feed, PlaceOptions, Request, Signature, place, plan};
+use plimsoll_plan::{Feed, PlaceOptions, Request, Signature, inline, place, plan};
 use std::sync::Arc;
 
 /// A graph, and the targets of its run.
 #[derive(Default)]
 struct Made {
     nodes: Vec<NodeDef>,
+    functions: Vec<FunctionDef>,
     feeds: Vec<String>,
     fetches: Vec<String>,
     targets: Vec<String>,
@@ -26,7 +29,7 @@ struct Made {
 
 type Shaped = (&'static str, fn(usize) -> Made);
 
-const SHAPES: [Shaped; 13] = [
+const SHAPES: [Shaped; 15] = [
     ("chain", chain),
     ("fan", fan),
     ("fan of chains", fan_of_chains),
@@ -40,6 +43,8 @@ const SHAPES: [Shaped; 13] = [
     ("copies", copies),
     ("fetches", fetches),
     ("feeds", feeds),
+    ("calls", calls),
+    ("calls in calls", calls_in_calls),
 ];
 
 fn main() -> plimsoll::Result<()> {
@@ -51,17 +56,20 @@ fn main() -> plimsoll::Result<()> {
     }
     let registry = Registry::standard(Arc::new(CpuKernels));
     let devices = [0, 1].map(|index| DeviceSpec::cpu(index, None, 1, InstructionSet::Baseline));
-    println!("{:14} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}", "shape", "nodes", "resolve", "place", "plan", "load", "text", "us/node");
+    println!("{:14} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}", "shape", "nodes", "resolve", "inline", "place", "plan", "load", "text", "us/node");
     for (name, make) in SHAPES.iter().filter(|(name, _)| named.is_none_or(|wanted| wanted == name)) {
         for &count in &counts {
-            let Made { nodes, feeds, fetches, targets } = make(count);
+            let Made { nodes, functions, feeds, fetches, targets } = make(count);
             let mut times = Vec::new();
             let mut last = Instant::now();
             let mut note = |times: &mut Vec<f64>| {
                 times.push(last.elapsed().as_secs_f64());
                 last = Instant::now();
             };
-            let graph = Graph::resolve(GraphDef { nodes, ..GraphDef::default() }, registry.table())?;
+            let library = Functions { functions, ..Functions::default() };
+            let graph = Graph::resolve(GraphDef { nodes, library, ..GraphDef::default() }, registry.table())?;
+            note(&mut times);
+            let graph = inline(&graph, registry.table())?.graph;
             note(&mut times);
             let placement = place(&graph, &registry, &devices, &PlaceOptions::new(true))?;
             note(&mut times);
@@ -73,6 +81,7 @@ fn main() -> plimsoll::Result<()> {
                 registry: &registry,
                 devices: &devices,
                 libraries: &libraries,
+                costs: &Costs::committed(),
                 placement: &placement,
                 signature: &signature,
             };
@@ -307,5 +316,59 @@ fn feeds(count: usize) -> Made {
         let leaf = made.one(format!("n{number}"), "Softmax", &x);
         made.fetches.push(leaf);
     }
+    made
+}
+
+/// A call of a function of one vector.
+fn call(made: &mut Made, name: String, function: &str, input: &str) -> String {
+    let types = || AttrValue::List(Box::new(AttrList { types: vec![1], ..AttrList::default() }));
+    let func = AttrValue::Func(FuncRef { name: function.to_string(), attrs: Attrs::new() });
+    made.add(name, "PartitionedCall", vec![input.to_string()], &[("Tin", types()), ("Tout", types()), ("f", func)])
+}
+
+/// `name(x) -> (y)`.
+fn function(name: &str, nodes: Vec<NodeDef>, result: &str) -> FunctionDef {
+    let arg = |name: &str| ArgDef { name: name.to_string(), data_type: 1, ..ArgDef::default() };
+    let signature = OpDef { name: name.to_string(), inputs: vec![arg("x")], outputs: vec![arg("y")], ..OpDef::default() };
+    FunctionDef { signature, nodes, ret: [("y".to_string(), result.to_string())].into(), ..FunctionDef::default() }
+}
+
+/// A function of eight nodes.
+fn eight() -> FunctionDef {
+    let mut body = Made::default();
+    let mut last = "x".to_string();
+    for number in 0..8 {
+        body.one(format!("n{number}"), "Neg", &last);
+        last = format!("n{number}:y:0");
+    }
+    function("eight", body.nodes, &last)
+}
+
+/// Calls in a row.
+fn calls(count: usize) -> Made {
+    let mut made = Made { functions: vec![eight()], ..Made::default() };
+    let mut last = made.input("x");
+    for number in 0..count / 9 {
+        last = call(&mut made, format!("call{number}"), "eight", &last);
+    }
+    made.fetches.push(last);
+    made
+}
+
+/// Functions that each call the next one twice.
+fn calls_in_calls(count: usize) -> Made {
+    let mut made = Made { functions: vec![eight()], ..Made::default() };
+    let (mut callee, mut nodes) = ("eight".to_string(), 9);
+    while nodes < count {
+        let mut body = Made::default();
+        call(&mut body, "first".to_string(), &callee, "x");
+        call(&mut body, "second".to_string(), &callee, "first:output:0");
+        callee = format!("twice{}", made.functions.len());
+        made.functions.push(function(&callee, body.nodes, "second:output:0"));
+        nodes = 2 * nodes + 1;
+    }
+    let x = made.input("x");
+    let last = call(&mut made, "call".to_string(), &callee, &x);
+    made.fetches.push(last);
     made
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
-use plimsoll_memory::machine::{CardInfo, Identity, Machine, StateDir};
+use plimsoll_machine::{CardInfo, Identity, Machine, StateDir};
 use plimsoll_mock_driver as mock;
 
 const WAY: &str = "PLIMSOLL_BENCH_WAY";

@@ -116,6 +116,15 @@ impl DataType {
         }
     }
 
+    /// Bytes of a number of an element, whose order machines choose: half of a complex element, else all of it. `None` where elements
+    /// have no fixed size.
+    pub fn number_size(self) -> Option<usize> {
+        match self {
+            DataType::Complex64 | DataType::Complex128 => self.size().map(|size| size / 2),
+            other => other.size(),
+        }
+    }
+
     /// Bytes that `elements` elements take; `None` on overflow or where elements have no fixed size.
     pub fn bytes_of(self, elements: u64) -> Option<u64> {
         elements.checked_mul(self.size()? as u64)
@@ -201,5 +210,11 @@ mod tests {
         assert_eq!(ArgType::from_number(i32::MAX), None);
         assert_eq!(ArgType::reference(DataType::Float).to_string(), "float_ref");
         assert_eq!(DataType::Half.enumerator(), "DT_HALF");
+    }
+
+    #[test]
+    fn a_complex_element_is_two_numbers() {
+        assert_eq!([DataType::Complex64, DataType::Complex128, DataType::Half].map(DataType::number_size), [Some(4), Some(8), Some(2)]);
+        assert_eq!(DataType::String.number_size(), None);
     }
 }

@@ -8,6 +8,7 @@ mod file;
 mod half;
 mod kind;
 pub mod memory;
+mod size;
 mod suggest;
 mod table;
 
@@ -20,5 +21,6 @@ pub use file::{
 };
 pub use half::{Bf16, F16};
 pub use kind::{Kind, Shortage, Unfed};
+pub use size::exact;
 pub use suggest::{closest, did_you_mean};
 pub use table::{column_width, pad_left, pad_right};

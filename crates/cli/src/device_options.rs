@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use plimsoll::costs::Costs;
 use plimsoll::formats::read_config;
 use plimsoll::{Options, PlacementMode, config, model};
 
@@ -57,6 +59,9 @@ pub struct DeviceOptions {
     /// Queues that advance at the same time; 0 is as many as there are threads
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub inter_op: Option<i32>,
+    /// A table of costs that `plimsoll calibrate` wrote, for decisions; the one of this version, if it is left out
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<PathBuf>,
     /// At most so many fusions in each plan, to find the one that is wrong: `plan --after fuse` numbers them
     #[arg(long, value_name = "N", hide = true)]
     pub fusions: Option<usize>,
@@ -131,6 +136,11 @@ impl DeviceOptions {
         options.intra_op = self.intra_op.unwrap_or(options.intra_op);
         options.inter_op = self.inter_op.unwrap_or(options.inter_op);
         options.fusions = self.fusions.or(options.fusions);
+        if let Some(path) = &self.costs {
+            let json = model::read_file(path).or_usage()?;
+            let costs = Costs::from_json(&json).map_err(|error| Failure::usage(error.context(path.display())))?;
+            options.costs = Some(Arc::new(costs));
+        }
         Ok(options)
     }
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use plimsoll::model::{self, Model, SavedGraph};
-use plimsoll::{Code, DeviceKind, Devices, Footprint, Options, Placed, Session, Signature};
+use plimsoll::recorded::{Case, Replay};
+use plimsoll::{Code, Devices, Footprint, Options, Placed, Session, Signature};
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result};
@@ -27,6 +28,15 @@ pub fn session(devices: &Devices, path: &Path) -> Result<Session> {
         devices.session(devices.resolve(def)?)
     };
     Ok(session().map_err(|error| error.context(path.display()))?)
+}
+
+/// A recorded case on the devices that it and the options ask for, planned.
+pub fn case<'a>(case: &'a Case, options: &DeviceOptions) -> Result<Replay<'a>> {
+    let devices = open(&options.resolve(case.config()?.as_deref())?, options)?;
+    let mut replay = case.open(devices)?;
+    replay.placement_log().iter().for_each(output::note);
+    replay.plan()?;
+    Ok(replay)
 }
 
 /// Places a model for these runs beside others, by the rule that the devices were opened with. The model names its attempts.
@@ -69,15 +79,6 @@ pub fn open_quietly(options: &Options, given: &DeviceOptions) -> Result<Devices>
             false => output::print(lines),
         }
     }))
-}
-
-/// How many logical GPUs the options make of this machine.
-pub fn gpus(options: &Options) -> Result<u32> {
-    // The number of CPU devices may depend on it: options of those are checked when devices are opened.
-    let mut options = options.clone();
-    options.memory_limits.retain(|limit| !matches!(limit.device, Some((DeviceKind::Cpu, _))));
-    let division = Devices::divide(&options).or_usage()?;
-    Ok(division.of(DeviceKind::Gpu).count() as u32)
 }
 
 /// Whether the command line makes sense by itself; the rest of a recorded case's ConfigProto is checked when it is opened.

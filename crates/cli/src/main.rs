@@ -4,15 +4,14 @@
 //! standard error. Exit status: 0 done, 1 failed, 2 wrong use; `run` has its program's.
 #![forbid(unsafe_code)]
 
-mod case;
 mod commands;
-mod compare;
 mod device_options;
 mod failure;
 mod load;
 mod models;
 mod names;
 mod output;
+mod peaks;
 mod process;
 mod profile;
 mod progress;
@@ -53,6 +52,8 @@ enum Command {
     Verify(On<commands::verify::VerifyArgs>),
     /// Times the last step of a recorded run
     Bench(On<commands::bench::BenchArgs>),
+    /// Measures this machine's kernels: a table of costs for --costs FILE
+    Calibrate(commands::calibrate::CalibrateArgs),
     /// Runs any program under a lease of the machine's cards
     Run(commands::run::RunArgs),
     /// Says what of this machine works for sharing cards, and what would help
@@ -92,6 +93,7 @@ impl Command {
             Command::Eval(on) => on.run(commands::eval::run),
             Command::Verify(on) => on.run(commands::verify::run),
             Command::Bench(on) => on.run(commands::bench::run),
+            Command::Calibrate(args) => commands::calibrate::run(args),
             Command::Run(args) => commands::run::run(args),
             Command::Doctor(args) => commands::doctor::run(args),
             Command::Sweep(args) => commands::sweep::run(args, supervisors),

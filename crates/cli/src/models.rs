@@ -7,12 +7,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use plimsoll::formats::{DEFAULT_SIGNATURE, INIT_OP, SignatureDef};
+use plimsoll::formats::SignatureDef;
 use plimsoll::model::{self, Model, SavedGraph};
+use plimsoll::signature::{Asked, node_of};
 use plimsoll::{Devices, Error, Graph, Session, Values};
 
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
-use crate::names::{self, Asked, list};
+use crate::names::{self, list};
 
 /// A model with its session.
 pub struct Opened {
@@ -110,7 +111,7 @@ impl Opened {
 
     /// The name, if the graph has a node or tensor of it.
     pub fn node(&self, name: &str) -> Option<String> {
-        self.graph().find(names::node_of(name)).map(|_| name.to_string())
+        self.graph().find(node_of(name)).map(|_| name.to_string())
     }
 
     /// The user's name of a node that is fed.
@@ -131,16 +132,14 @@ impl Opened {
 
 /// The signature to call where none is named.
 fn only_signature<'a>(label: &str, saved: &'a SavedGraph) -> Result<&'a str> {
-    let callable: Vec<&String> = saved.signatures.keys().filter(|name| *name != INIT_OP).collect();
-    match callable[..] {
-        [only] => Ok(only),
-        _ if saved.signatures.contains_key(DEFAULT_SIGNATURE) => Ok(DEFAULT_SIGNATURE),
-        [] => wrong_use(format!("{label} has no signatures to call")),
-        _ => {
-            let names: Vec<String> = callable.into_iter().cloned().collect();
-            wrong_use(format!("say which signature of {label} is called, with --signature NAME; it has {}", list(&names)))
-        }
+    if let Some(name) = saved.default_signature() {
+        return Ok(name);
     }
+    let names: Vec<String> = saved.callable().map(str::to_string).collect();
+    wrong_use(match names.is_empty() {
+        true => format!("{label} has no signatures to call"),
+        false => format!("say which signature of {label} is called, with --signature NAME; it has {}", list(&names)),
+    })
 }
 
 /// The models of a command line, in its order.
@@ -199,7 +198,7 @@ impl Models {
         let calls = models.iter().filter_map(|&model| self.0[model].call.as_ref());
         let arguments = calls.flat_map(|(_, call)| call.inputs.keys().chain(call.outputs.keys())).map(String::as_str);
         let nodes = models.iter().flat_map(|&model| self.0[model].graph().node_names());
-        let error = Error::invalid_argument(message).suggesting(names::node_of(name), arguments.chain(nodes));
+        let error = Error::invalid_argument(message).suggesting(node_of(name), arguments.chain(nodes));
         Err(Failure::usage(error))
     }
 
@@ -238,7 +237,7 @@ impl Models {
                 // A call is made as a whole: if it changes variables, they are changed.
                 Some(results) => wanted.targets.extend(results.iter().map(|result| model::node_of(&result.tensor).to_string())),
                 None if !is_asked => {
-                    let ends = Asked::default().of_graph(model.graph(), devices.registry())?;
+                    let ends = names::only_end(model.graph(), devices.registry())?;
                     let fetch = |name: String| Fetch { shown: name.clone(), tensor: name, file: None };
                     *wanted = Wanted { fetches: ends.fetches.into_iter().map(fetch).collect(), targets: ends.targets };
                 }

@@ -40,9 +40,16 @@ pub fn print(text: impl std::fmt::Display) {
     let _ = result(text);
 }
 
-/// Writes a line to standard error. A standard error that cannot be written to is ignored.
+/// Writes lines to standard error, without characters that a terminal would obey: texts of files are among them. A standard error
+/// that cannot be written to is ignored.
 pub fn note(text: impl std::fmt::Display) {
+    let text: String = text.to_string().chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '?' } else { c }).collect();
     let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// The text on one line, without characters that a terminal would obey.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// Writes a text as it is to standard output, for a terminal; whether that can still be written to.

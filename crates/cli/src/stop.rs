@@ -154,7 +154,7 @@ impl AtOnce {
 }
 
 /// Ends the process, after the rest of the output.
-fn end_process(status: i32) -> ! {
+pub fn end_process(status: i32) -> ! {
     let _ = std::io::stdout().flush();
     std::process::exit(status)
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll::{Bytes, NodeExecStats, Result, RunMetadata};
+use plimsoll::{Bytes, Result, RunMetadata};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -157,19 +157,17 @@ fn table(runs: &[TracedRun]) -> String {
     for run in runs {
         let _ = writeln!(text, "{}: {:.1} us from call to return", run.label, microseconds(run.metadata.elapsed));
         for device in &run.metadata.step_stats {
-            let busy: Duration = device.node_stats.iter().map(NodeExecStats::duration).sum();
             let name = device.device.rsplit("device:").next().unwrap_or(&device.device);
-            let _ = writeln!(text, "{name}: {} kernels and copies, {:.1} us", device.node_stats.len(), microseconds(busy));
+            let _ = writeln!(text, "{name}: {} kernels and copies, {:.1} us", device.node_stats.len(), microseconds(device.busy()));
             let _ = writeln!(text, "{:>10} {:>10} {:>10} {:>11} {:>11}  node", "start us", "end us", "waited us", "read", "written");
             for node in &device.node_stats {
-                let waited = node.all_start_nanos - node.scheduled_nanos;
                 let fused = if node.fused.is_empty() { String::new() } else { format!(" (+{})", node.fused.len()) };
                 let _ = writeln!(
                     text,
                     "{:>10.1} {:>10.1} {:>10.1} {:>11} {:>11}  {}{fused}",
                     micros(node.all_start_nanos),
                     micros(node.all_end_nanos()),
-                    micros(waited),
+                    microseconds(node.waited()),
                     Bytes(node.bytes_read).to_string(),
                     Bytes(node.bytes_written).to_string(),
                     node.timeline_label

@@ -93,8 +93,9 @@ impl Executable for CpuExecutable {
 #[cfg(test)]
 mod tests {
     use plimsoll_base::Code;
+    use plimsoll_cards::Options;
+    use plimsoll_device::InstructionSet;
     use plimsoll_device::conformance::TestKernels;
-    use plimsoll_device::{InstructionSet, Options};
 
     use super::*;
 

@@ -4,6 +4,7 @@
 //! takes a queue and runs it until it has to wait for another queue. Or it helps with the pieces of a command that another thread
 //! runs. The pool chooses no order and no place in memory: results never depend on it.
 
+mod caches;
 mod device;
 mod offer;
 mod open_runs;
@@ -11,5 +12,6 @@ mod permits;
 mod pool;
 mod queue;
 
+pub use caches::{caches, processor};
 pub use device::CpuDevice;
 pub use pool::CpuPool;

@@ -131,6 +131,6 @@ mod tests {
         opened.retain(|opened| opened.as_ref().is_some_and(|opened| opened.index % 32 == 1));
         assert_eq!((seen(0), seen(2), seen(63)), (vec![1, 33], vec![33, 1], vec![1, 33]));
         drop(opened);
-        assert_eq!(seen(0), vec![]);
+        assert_eq!(seen(0), Vec::<usize>::new());
     }
 }

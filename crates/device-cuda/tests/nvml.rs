@@ -4,7 +4,7 @@ mod mock;
 
 use mock::Mock;
 use plimsoll_base::{Bytes, Code};
-use plimsoll_device::ComputeCapability;
+use plimsoll_cards::ComputeCapability;
 use plimsoll_device_cuda::{Activity, Driver, Memory, Nvml};
 
 const MIB: u64 = 1 << 20;

@@ -14,7 +14,7 @@ use plimsoll_base::{Bytes, Result};
 use plimsoll_request::{Arguments, KernelRequest};
 use serde::{Deserialize, Serialize};
 
-use crate::{Cost, DeviceSpec, Prepared};
+use crate::{Cost, DeviceSpec, Load, Prepared};
 
 /// One way to compute a request: one kernel, or several one after the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,13 +54,16 @@ pub struct Step {
     pub in_place: Vec<(usize, usize)>,
     /// Its cost.
     pub cost: Cost,
+    /// The part of its work that a table of costs prices by class. Devices without a table need none.
+    #[serde(default)]
+    pub load: Load,
 }
 
 impl Step {
     /// The step that calls a kernel.
-    pub fn of(prepared: &Prepared, args: Option<Vec<StepArg>>) -> Step {
+    pub fn of(prepared: &Prepared, args: Option<Vec<StepArg>>, load: Load) -> Step {
         let Prepared { chunks, scratch, per_worker, cost, ref in_place, .. } = *prepared;
-        Step { args, chunks, scratch, per_worker, in_place: in_place.clone(), cost }
+        Step { args, chunks, scratch, per_worker, in_place: in_place.clone(), cost, load }
     }
 
     /// The slices of scratch of a call's threads: `(slices, bytes of each, a multiple of 64)`. With `threads` threads no more take

@@ -5,7 +5,7 @@ use std::fmt;
 use plimsoll_base::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{Card, Cost, DeviceName, LogicalDevice};
+use crate::{Caches, Cost, DeviceName};
 
 /// The kinds of device that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -61,11 +61,14 @@ pub struct DeviceSpec {
     pub alignment: u64,
     /// The instructions of the processor that computes for it.
     pub instructions: InstructionSet,
+    /// The caches of that processor.
+    #[serde(default)]
+    pub caches: Caches,
     /// Threads that may compute for it at once; every one has its slice of scratch.
     pub threads: u32,
-    /// Arithmetic operations in a second, all threads together: an estimate for predictions.
+    /// Arithmetic operations in a second, all threads together: for predictions where no table of costs has the device.
     pub flops: f64,
-    /// Bytes read and written in a second, all threads together: an estimate for predictions.
+    /// Bytes read and written in a second, all threads together: for predictions where no table of costs has the device.
     pub bandwidth: f64,
     /// The part of a card that it is; none for a processor.
     pub card: Option<CardPart>,
@@ -111,6 +114,7 @@ impl DeviceSpec {
             granularity: DeviceSpec::CPU_GRANULARITY,
             alignment: DeviceSpec::CPU_ALIGNMENT,
             instructions,
+            caches: Caches::default(),
             threads,
             flops: instructions.flops() * f64::from(threads),
             // One core draws about half the bandwidth of two or more.
@@ -120,38 +124,10 @@ impl DeviceSpec {
         }
     }
 
-    /// A logical device on a simulated card, whose kernels one thread of the processor runs. It is as fast as that, or, on the
-    /// virtual clock, as the card's model and `speed=FACTOR` say.
-    pub fn simulated(device: &LogicalDevice, instructions: InstructionSet) -> DeviceSpec {
-        let cpu = DeviceSpec::cpu(0, None, 1, instructions);
-        let card = device.card.as_ref();
-        let simulation = card.and_then(|card| card.device.simulation.as_ref());
-        let speed = card.zip(simulation.and_then(|simulation| simulation.speed));
-        let (flops, bandwidth) = match speed {
-            Some((card, speed)) => (speed * card.device.peak_flops(), speed * card.device.bandwidth),
-            None => (cpu.flops, cpu.bandwidth),
-        };
-        let link = |(card, _): (&Card, f64)| ModelledLink {
-            bandwidth: simulation.map_or(bandwidth, |simulation| simulation.link),
-            peers: card.device.peers.clone(),
-        };
-        let part = |card: &Card| CardPart { card: card.device.ordinal, priority: device.priority, modelled: speed.map(link) };
-        DeviceSpec {
-            name: device.name.clone(),
-            kind: DeviceKind::Gpu,
-            memory_limit: device.line(),
-            overhead: device.overhead,
-            flops,
-            bandwidth,
-            card: card.map(part),
-            description: card.map_or_else(String::new, Card::description),
-            ..cpu
-        }
-    }
-
-    /// The specification without the fields that no plan depends on: the line, the machine's memory, the description.
+    /// The specification without the fields that do not say whether a plan can run: the line, the machine's memory, the caches, the
+    /// description.
     pub fn without_limits(&self) -> DeviceSpec {
-        DeviceSpec { memory_limit: None, machine: None, description: String::new(), ..self.clone() }
+        DeviceSpec { memory_limit: None, machine: None, caches: Caches::default(), description: String::new(), ..self.clone() }
     }
 
     /// The first difference of a device from this one that a plan may depend on, in words. None where it does not.

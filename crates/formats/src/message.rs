@@ -293,7 +293,7 @@ mod tests {
             carried: vec![0x7a, 0x01, 0x00],
         };
         assert_eq!(decode::<Sample>(Reader::of_bytes(&encode(&sample))).unwrap(), sample);
-        assert_eq!(encode(&Sample::default()), []);
+        assert_eq!(encode(&Sample::default()), [0u8; 0]);
     }
 
     #[test]

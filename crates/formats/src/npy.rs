@@ -81,11 +81,12 @@ impl Layout {
 
     /// The tensor of these elements, as many as there should be.
     fn tensor(self, mut data: Vec<u8>) -> Result<HostTensor> {
+        let unsized_type = || broken("its elements have no fixed size");
         if self.is_big_endian {
-            swap_bytes(&mut data, number_size(self.data_type));
+            swap_bytes(&mut data, self.data_type.number_size().ok_or_else(unsized_type)?);
         }
         if self.is_fortran_order && self.shape.rank() > 1 {
-            data = to_row_major(&data, &self.shape, self.data_type.size().unwrap_or(1));
+            data = to_row_major(&data, &self.shape, self.data_type.size().ok_or_else(unsized_type)?);
         }
         HostTensor::from_bytes(self.data_type, self.shape, &data)
     }
@@ -230,14 +231,6 @@ fn element_type(descr: &str) -> Result<(DataType, bool)> {
         "<" | "|" | "=" => Ok((*data_type, false)),
         ">" => Ok((*data_type, true)),
         _ => Err(unknown()),
-    }
-}
-
-fn number_size(data_type: DataType) -> usize {
-    match data_type {
-        DataType::Complex64 => 4,
-        DataType::Complex128 => 8,
-        _ => data_type.size().unwrap_or(1),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The device options that a ConfigProto asks for.
 
-use plimsoll_device::{GpuConfig, Options, VirtualDevices};
+use plimsoll_cards::{GpuConfig, Options, VirtualDevices};
 
 use crate::config::{ConfigProto, GpuOptions};
 

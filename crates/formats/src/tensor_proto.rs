@@ -246,10 +246,8 @@ pub(crate) fn write_tensor(tensor: &HostTensor, out: &mut Vec<u8>) {
 }
 
 fn write_values(out: &mut Vec<u8>, number: u32, form: Form, data_type: DataType, bytes: &[u8]) {
-    let size = data_type.size().unwrap_or(1);
-    if bytes.is_empty() {
-        return;
-    }
+    // Strings and messages are written elsewhere.
+    let Some(size) = data_type.size().filter(|_| !bytes.is_empty()) else { return };
     let as_number = |element: &[u8], signed: bool| {
         let mut wide = [0; 8];
         wide[..element.len()].copy_from_slice(element);

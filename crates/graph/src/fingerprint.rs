@@ -134,8 +134,8 @@ impl Hash {
             TensorData::Opaque(encoded) => self.bytes(encoded),
             TensorData::Repeated(leading) => self.bytes(leading),
             TensorData::Dense(_) => {
-                let size = tensor.data_type().size().unwrap_or(1);
-                self.bytes(without_repeats(tensor.bytes().unwrap_or_default(), size));
+                let bytes = tensor.bytes().unwrap_or_default();
+                self.bytes(tensor.data_type().size().map_or(bytes, |size| without_repeats(bytes, size)));
             }
         }
     }

@@ -20,7 +20,7 @@ pub struct Output {
 }
 
 /// A node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
     /// Unique in the graph.
     pub name: String,
@@ -69,15 +69,30 @@ impl Graph {
     /// INVALID_ARGUMENT naming the node. Bad or repeated names, missing attributes, cycles. Inputs that do not exist or are of the
     /// wrong number or type. Control inputs before data inputs.
     pub fn resolve(def: GraphDef, ops: &OpTable) -> Result<Graph> {
-        let mut by_name = HashMap::with_capacity(def.nodes.len());
-        for (index, node) in def.nodes.iter().enumerate() {
-            check_name(node)?;
-            if by_name.insert(node.name.clone(), NodeId::from_index(index)).is_some() {
-                return Err(Error::invalid_argument(format!("Node name '{}' is not unique", node.name)).at_node(&node.name));
-            }
-        }
+        let by_name = by_name(def.nodes.iter().map(|node| (node.name.as_str(), node.op.as_str())))?;
         let nodes = def.nodes.into_iter().map(|node| resolve_node(node, &by_name, ops)).collect::<Result<IdVec<NodeId, Node>>>()?;
         let graph = Graph { nodes, by_name, library: Arc::new(def.library), versions: def.versions, carried: def.carried };
+        crate::verify::verify(&graph, ops)?;
+        Ok(graph)
+    }
+
+    /// A graph of nodes whose edges are ids already, without functions. Fills in missing attributes and checks the graph, as
+    /// [`Graph::resolve`] does.
+    ///
+    /// # Errors
+    /// As [`Graph::resolve`]; INTERNAL for edges to nodes that are not there.
+    pub fn of_nodes(mut nodes: IdVec<NodeId, Node>, ops: &OpTable) -> Result<Graph> {
+        let by_name = by_name(nodes.values().map(|node| (node.name.as_str(), node.op.as_str())))?;
+        let count = nodes.len();
+        for (_, node) in nodes.iter_mut() {
+            if node.inputs.iter().map(|input| input.node).chain(node.controls.iter().copied()).any(|id| id.index() >= count) {
+                return Err(Error::internal("an edge from a node that is not in the graph").at_node(&node.name));
+            }
+            if let Some(op) = ops.get(&node.op) {
+                op.fill_defaults(&mut node.attrs).map_err(|error| error.at_node(&node.name))?;
+            }
+        }
+        let graph = Graph { nodes, by_name, ..Graph::default() };
         crate::verify::verify(&graph, ops)?;
         Ok(graph)
     }
@@ -206,15 +221,25 @@ impl Graph {
     }
 }
 
-fn check_name(node: &NodeDef) -> Result<()> {
-    if !is_node_name(&node.name) {
-        return Err(Error::invalid_argument(format!("'{}' is not a node name", node.name.escape_debug()))
-            .at_node(node.name.escape_debug().to_string()));
+/// The ids of nodes with these names and operations.
+///
+/// # Errors
+/// INVALID_ARGUMENT for bad or repeated names, and where a node names no operation.
+fn by_name<'a>(nodes: impl ExactSizeIterator<Item = (&'a str, &'a str)>) -> Result<HashMap<String, NodeId>> {
+    let mut by_name = HashMap::with_capacity(nodes.len());
+    for (index, (name, op)) in nodes.enumerate() {
+        if !is_node_name(name) {
+            let shown = name.escape_debug().to_string();
+            return Err(Error::invalid_argument(format!("'{shown}' is not a node name")).at_node(shown));
+        }
+        if op.is_empty() {
+            return Err(Error::invalid_argument("the node names no operation").at_node(name));
+        }
+        if by_name.insert(name.to_string(), NodeId::from_index(index)).is_some() {
+            return Err(Error::invalid_argument(format!("Node name '{name}' is not unique")).at_node(name));
+        }
     }
-    if node.op.is_empty() {
-        return Err(Error::invalid_argument("the node names no operation").at_node(&node.name));
-    }
-    Ok(())
+    Ok(by_name)
 }
 
 fn resolve_node(def: NodeDef, by_name: &HashMap<String, NodeId>, ops: &OpTable) -> Result<Node> {

@@ -134,7 +134,15 @@ fn others(only: &str) -> plimsoll_base::Result<()> {
     report("cifar max pool grad of input", &max_pool_grad_of_input(pool, Maxima::First)?, &[x(), y(), y(), x()]);
     report("cifar avg pool", &avg_pool(pool)?, &[x(), y()]);
     report("cifar avg pool grad", &avg_pool_grad(pool)?, &[y(), x()]);
-    let spec = LrnSpec { rows: 128 * 12 * 12, channels: 64, depth_radius: 4, bias: 1.0, alpha: 0.001 / 9.0, beta: 0.75 };
+    let spec = LrnSpec {
+        data_type: DataType::Float,
+        rows: 128 * 12 * 12,
+        channels: 64,
+        depth_radius: 4,
+        bias: 1.0,
+        alpha: 0.001 / 9.0,
+        beta: 0.75,
+    };
     report("cifar lrn", &lrn(spec)?, &[y(), y()]);
     report("cifar lrn grad", &lrn_grad(spec)?, &[y(), y(), y(), y()]);
     let general = LrnSpec { beta: 0.6, ..spec };

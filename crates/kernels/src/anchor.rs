@@ -33,7 +33,7 @@ pub(crate) fn prepare(isa: Isa, anchor: &Anchor, epilogue: Option<Epilogue>, poo
     }
     match anchor {
         Anchor::Product(DataType::Float, spec) => product_on(isa, *spec, epilogue, Tuning::default()),
-        Anchor::Product(data_type, spec) if epilogue.is_none() => product_generic(*data_type, spec),
+        Anchor::Product(data_type, spec) if epilogue.is_none() => product_generic(isa, *data_type, spec),
         Anchor::Product(data_type, _) => Err(Error::unimplemented(format!("an epilogue on products of {data_type}"))),
         Anchor::Conv(spec) => conv_on(isa, *spec, epilogue),
         Anchor::ConvBackpropInput(spec) => conv_backprop_input_on(isa, *spec, epilogue),

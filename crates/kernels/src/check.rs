@@ -8,6 +8,7 @@ use plimsoll_base::{DataType, Error};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use crate::cut::{Cut, size_of_type};
+use crate::element::{Element, of_type};
 
 /// Faults with INVALID_ARGUMENT where the condition, one bool, does not hold. Argument: the condition.
 pub fn assert_true() -> Prepared {
@@ -48,16 +49,17 @@ impl CpuKernel for Nothing {
 /// INVALID_ARGUMENT where an element is infinite or no number. Arguments: input, output, `elements` of each.
 ///
 /// # Errors
-/// UNIMPLEMENTED for other types than float and double; INVALID_ARGUMENT for more elements than memory holds.
+/// UNIMPLEMENTED for types that are no floats; INVALID_ARGUMENT for more elements than memory holds.
 pub fn finite(data_type: DataType, elements: u64, signs: bool) -> Result<Prepared, Error> {
     let size = size_of_type(data_type)?;
     let len = usize::try_from(elements).map_err(|_| Error::invalid_argument(format!("{elements} elements")))?;
     let cut = Cut::new(len, size as u64, 16);
-    let kernel: Arc<dyn CpuKernel> = match data_type {
-        DataType::Float => Arc::new(Finite::<f32> { cut, signs, marker: PhantomData }),
-        DataType::Double => Arc::new(Finite::<f64> { cut, signs, marker: PhantomData }),
+    let kernel: Arc<dyn CpuKernel> = of_type!(
+        data_type,
+        [Float, Double, Half, Bfloat16],
+        T => Arc::new(Finite::<T> { cut, signs, marker: PhantomData }),
         _ => return Err(Error::unimplemented(format!("CheckNumerics of {data_type}"))),
-    };
+    );
     let cost = Cost { flops: elements as f64, bytes: 2.0 * elements as f64 * size as f64 };
     Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: vec![(0, 0)], kernel })
 }
@@ -70,14 +72,11 @@ struct Finite<T> {
     marker: PhantomData<fn(T)>,
 }
 
-impl<T: Copy + Into<f64> + 'static> Finite<T>
-where
-    Self: std::fmt::Debug,
-{
+impl<T: Element<Sum: Into<f64>>> Finite<T> {
     /// The fault for elements of which some are not finite: TensorFlow's words, for the NaN first.
     #[cold]
     fn fault(&self, input: &[T]) -> Fault {
-        let any = |is: fn(f64) -> bool| input.iter().any(|element| is((*element).into()));
+        let any = |is: fn(f64) -> bool| input.iter().any(|element| is(element.widen().into()));
         let nan = any(f64::is_nan);
         let (negative, positive) = (any(|value| value == f64::NEG_INFINITY), any(|value| value == f64::INFINITY));
         let message = match (nan, negative, positive, self.signs) {
@@ -95,12 +94,12 @@ where
     }
 }
 
-impl<T: Copy + Into<f64> + Send + Sync + std::fmt::Debug + 'static> CpuKernel for Finite<T> {
+impl<T: Element<Sum: Into<f64>>> CpuKernel for Finite<T> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let own = self.cut.units(chunks);
         // SAFETY: the input has as many elements as the cut; a piece looks at its own ones alone, before its output is written.
         let input = unsafe { std::slice::from_raw_parts(args.pointers[0].cast::<T>().add(own.start), own.len()) };
-        if input.iter().any(|element| !(*element).into().is_finite()) {
+        if input.iter().any(|element| !element.widen().into().is_finite()) {
             return Err(self.fault(input));
         }
         if args.pointers[0] != args.pointers[1] {

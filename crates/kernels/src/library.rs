@@ -1,7 +1,7 @@
 //! The processor's library: which kernels answer a request.
 
 use plimsoll_base::{Code, DataType, Error, Result};
-use plimsoll_device::{CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, Library, Prepared, Step, StepArg, Variant};
+use plimsoll_device::{Cost, CpuLibrary, DeviceSpec, Fault, InstructionSet, KernelCall, Library, Prepared, Step, StepArg, Variant};
 use plimsoll_request::check::Requirement;
 use plimsoll_request::gather::Gather;
 use plimsoll_request::movement::Movement;
@@ -13,7 +13,7 @@ use plimsoll_request::{Arguments, KernelRequest};
 
 use crate::random::RandomOp;
 use crate::simd::Isa;
-use crate::{anchor, check, conv, expr, gather, lrn, movement, narrow, nn, norm, pool, random, reduce};
+use crate::{anchor, check, conv, expr, gather, load, lrn, movement, narrow, nn, norm, pool, random, reduce};
 
 /// The kernels for processors, for every instruction set that they are compiled for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,7 +87,9 @@ impl Library for CpuKernels {
         let isa = isa_of(spec.instructions);
         let Made { steps, between } = make(isa, request)?;
         let name: std::sync::Arc<str> = name_of(isa).into();
-        let steps = steps.iter().map(|(prepared, args)| Step::of(prepared, args.clone())).collect();
+        let costs: Vec<Cost> = steps.iter().map(|(prepared, _)| prepared.cost).collect();
+        let loads = load::loads(isa, request, &costs);
+        let steps = steps.iter().zip(loads).map(|((prepared, args), load)| Step::of(prepared, args.clone(), load)).collect();
         Ok(vec![Variant { numerics: name.clone(), name, between, steps }])
     }
 
@@ -153,7 +155,11 @@ fn prepared(isa: Isa, request: &KernelRequest) -> Result<Made> {
                 1 => first.into(),
                 _ => {
                     let sum = reduce::reduce(isa, ReduceOp::Sum, DataType::Float, &[parts, filter], &[0])?;
-                    Made::in_parts(first, reads, sum, DataType::Float, parts * filter)?
+                    let made = Made::in_parts(first, reads, sum, DataType::Float, parts * filter)?;
+                    match spec.data_type {
+                        DataType::Float => made,
+                        data_type => narrow::rounded(isa, made, reads.len() as u32, data_type, filter)?,
+                    }
                 }
             }
         }
@@ -166,6 +172,7 @@ fn prepared(isa: Isa, request: &KernelRequest) -> Result<Made> {
         }
         MaxPoolGrad(spec) => pool::max_pool_grad_on(isa, *spec)?.into(),
         MaxPoolGradOfInput { spec, maxima } => pool::max_pool_grad_of_input_on(isa, *spec, *maxima)?.into(),
+        MaxPoolGradGrad(spec) => pool::max_pool_grad_grad_on(isa, *spec)?.into(),
         AvgPool(spec) => pool::avg_pool_on(isa, *spec)?.into(),
         AvgPoolGrad(spec) => pool::avg_pool_grad_on(isa, *spec)?.into(),
         BatchNorm { spec, training: false, reserve_3 } => norm::batch_norm_inference_on(isa, *spec, *reserve_3)?.into(),

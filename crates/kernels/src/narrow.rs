@@ -1,12 +1,10 @@
-//! Requests on floats of two bytes, computed as floats: operands are widened before the kernels of the request on floats, and results
-//! are rounded after them. Sums are summed as floats, and rounded once.
+//! Requests on floats of two bytes whose kernels compute with floats only: operands are widened before them, and results rounded after
+//! them. Sums are summed as floats, and rounded once. Products and convolutions have kernels that widen by themselves.
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Prepared, StepArg};
 use plimsoll_request::KernelRequest;
-use plimsoll_request::anchor::Anchor;
-use plimsoll_request::expr::ExprBuilder;
-use plimsoll_request::gather::Gather;
+use plimsoll_request::expr::{Expr, ExprBuilder};
 use plimsoll_request::nn::Nn;
 use plimsoll_request::pool::Pooling;
 use plimsoll_request::reduce::Reduction;
@@ -18,7 +16,7 @@ use crate::simd::Isa;
 /// The kernels of a request on floats of two bytes; none for other requests.
 ///
 /// # Errors
-/// As the request on floats; UNIMPLEMENTED for a fusion, which has no place for the rounding.
+/// As the request on floats.
 pub(crate) fn made(isa: Isa, request: &KernelRequest) -> Result<Option<Made>> {
     let Some(InFloats { narrow, request: in_floats, kept }) = in_floats(request)? else { return Ok(None) };
     let inner = make(isa, &in_floats)?;
@@ -61,16 +59,38 @@ pub(crate) fn made(isa: Isa, request: &KernelRequest) -> Result<Option<Made>> {
     Ok(Some(made))
 }
 
+/// The kernels with one behind them, that rounds the floats of the result `argument` to a type.
+///
+/// # Errors
+/// INVALID_ARGUMENT for more elements than memory holds.
+pub(crate) fn rounded(isa: Isa, made: Made, argument: u32, data_type: DataType, elements: u64) -> Result<Made> {
+    let Made { mut steps, mut between } = made;
+    let floats = StepArg::Between(between.len() as u32);
+    between.push(DataType::Float.bytes_of(elements).ok_or_else(|| Error::invalid_argument(format!("{elements} elements as floats")))?);
+    for arg in steps.iter_mut().filter_map(|(_, args)| args.as_mut()).flatten() {
+        if *arg == StepArg::Argument(argument) {
+            *arg = floats;
+        }
+    }
+    steps.push((conversion(isa, DataType::Float, data_type, elements)?, Some(vec![floats, StepArg::Argument(argument)])));
+    Ok(Made { steps, between })
+}
+
 /// The arguments that are widened, by number.
 fn converted(wide: &[Option<(u64, u32)>]) -> impl Iterator<Item = (usize, (u64, u32))> {
     wide.iter().enumerate().filter_map(|(argument, wide)| Some((argument, (*wide)?)))
 }
 
-fn conversion(isa: Isa, from: DataType, to: DataType, elements: u64) -> Result<Prepared> {
+/// The expression that makes a number of a type one of another.
+pub(crate) fn cast(from: DataType, to: DataType) -> Result<Expr> {
     let mut builder = ExprBuilder::new();
     let value = builder.input(from)?;
     let value = builder.cast(to, value)?;
-    elementwise_on(isa, &builder.finish(vec![value]), &[elements], &[vec![elements]])
+    Ok(builder.finish(vec![value]))
+}
+
+fn conversion(isa: Isa, from: DataType, to: DataType, elements: u64) -> Result<Prepared> {
+    elementwise_on(isa, &cast(from, to)?, &[elements], &[vec![elements]])
 }
 
 /// A request on floats in the place of one on floats of two bytes.
@@ -85,23 +105,12 @@ struct InFloats {
 /// The request on floats, and the arguments that are of other types; none for a request that is not on floats of two bytes.
 fn in_floats(request: &KernelRequest) -> Result<Option<InFloats>> {
     use KernelRequest::{
-        AvgPool, AvgPoolGrad, ConvBackpropFilter, DepthwiseConvBackpropFilter, DepthwiseConvBackpropInput, MaxPool, MaxPoolGrad,
-        MaxPoolGradOfInput,
+        AvgPool, AvgPoolGrad, BatchNorm, BatchNormGrad, Lrn, LrnGrad, MaxPool, MaxPoolGrad, MaxPoolGradGrad, MaxPoolGradOfInput,
     };
     let Some(narrow) = element_type(request).filter(|data_type| data_type.compute_type() != *data_type) else { return Ok(None) };
     let mut kept = Vec::new();
     let mut request = request.clone();
     match &mut request {
-        KernelRequest::Anchor { anchor, epilogue: None, pooling: None } => match anchor {
-            Anchor::Product(data_type, _) => *data_type = DataType::Float,
-            Anchor::Conv(spec) | Anchor::ConvBackpropInput(spec) | Anchor::DepthwiseConv(spec) => spec.data_type = DataType::Float,
-        },
-        ConvBackpropFilter { spec, unpooled: None } | DepthwiseConvBackpropInput(spec) | DepthwiseConvBackpropFilter(spec) => {
-            spec.data_type = DataType::Float;
-        }
-        KernelRequest::Anchor { .. } | ConvBackpropFilter { .. } => {
-            return Err(Error::unimplemented(format!("a fusion with floats of two bytes: {request:?}")));
-        }
         MaxPool(Pooling { spec, .. }) => {
             spec.data_type = DataType::Float;
             // Positions, where they are wanted.
@@ -111,7 +120,17 @@ fn in_floats(request: &KernelRequest) -> Result<Option<InFloats>> {
             spec.data_type = DataType::Float;
             kept.push(0);
         }
-        MaxPoolGradOfInput { spec, .. } | AvgPool(spec) | AvgPoolGrad(spec) => spec.data_type = DataType::Float,
+        MaxPoolGradOfInput { spec, .. } | MaxPoolGradGrad(spec) | AvgPool(spec) | AvgPoolGrad(spec) => spec.data_type = DataType::Float,
+        // Images and gradients by them; statistics are floats.
+        BatchNorm { spec, .. } => {
+            spec.data_type = DataType::Float;
+            kept.extend((1..11).filter(|argument| *argument != 5));
+        }
+        BatchNormGrad { spec, .. } => {
+            spec.data_type = DataType::Float;
+            kept.extend([2, 3, 4, 6, 7, 8, 9]);
+        }
+        Lrn(spec) | LrnGrad(spec) => spec.data_type = DataType::Float,
         KernelRequest::Nn(Nn::Softmax { data_type, .. }) => *data_type = DataType::Float,
         KernelRequest::Nn(Nn::CrossEntropy { data_type, label_type, .. }) => {
             *data_type = DataType::Float;
@@ -121,12 +140,8 @@ fn in_floats(request: &KernelRequest) -> Result<Option<InFloats>> {
             *data_type = DataType::Float;
             kept.push(1);
         }
-        KernelRequest::Reduction(
-            Reduction::Reduce { data_type, .. } | Reduction::HalfSquares { data_type, .. } | Reduction::Scan { data_type, .. },
-        ) => *data_type = DataType::Float,
-        KernelRequest::Gather(Gather::Segment { data_type, .. }) => {
-            *data_type = DataType::Float;
-            kept.push(1);
+        KernelRequest::Reduction(Reduction::Reduce { data_type, .. } | Reduction::HalfSquares { data_type, .. }) => {
+            *data_type = DataType::Float
         }
         _ => return Ok(None),
     }
@@ -136,23 +151,30 @@ fn in_floats(request: &KernelRequest) -> Result<Option<InFloats>> {
 /// The type of the elements that a request computes with, for those that can be computed as floats.
 fn element_type(request: &KernelRequest) -> Option<DataType> {
     Some(match request {
-        KernelRequest::Anchor { anchor, .. } => anchor.data_type(),
-        KernelRequest::ConvBackpropFilter { spec, .. }
-        | KernelRequest::DepthwiseConvBackpropInput(spec)
-        | KernelRequest::DepthwiseConvBackpropFilter(spec) => spec.data_type,
         KernelRequest::MaxPool(Pooling { spec, .. })
         | KernelRequest::MaxPoolGrad(spec)
         | KernelRequest::MaxPoolGradOfInput { spec, .. }
+        | KernelRequest::MaxPoolGradGrad(spec)
         | KernelRequest::AvgPool(spec)
         | KernelRequest::AvgPoolGrad(spec) => spec.data_type,
+        KernelRequest::BatchNorm { spec, .. } | KernelRequest::BatchNormGrad { spec, .. } => spec.data_type,
+        KernelRequest::Lrn(spec) | KernelRequest::LrnGrad(spec) => spec.data_type,
         KernelRequest::Nn(Nn::Softmax { data_type, .. } | Nn::CrossEntropy { data_type, .. }) => *data_type,
         KernelRequest::Reduction(
-            Reduction::Reduce { data_type, .. }
-            | Reduction::HalfSquares { data_type, .. }
-            | Reduction::Arg { data_type, .. }
-            | Reduction::Scan { data_type, .. },
+            Reduction::Reduce { data_type, .. } | Reduction::HalfSquares { data_type, .. } | Reduction::Arg { data_type, .. },
         ) => *data_type,
-        KernelRequest::Gather(Gather::Segment { data_type, .. }) => *data_type,
-        _ => return None,
+        KernelRequest::Expr { .. }
+        | KernelRequest::Anchor { .. }
+        | KernelRequest::ConvBackpropFilter { .. }
+        | KernelRequest::DepthwiseConvBackpropInput(_)
+        | KernelRequest::DepthwiseConvBackpropFilter(_)
+        | KernelRequest::Reduction(Reduction::Scan { .. } | Reduction::InTopK { .. })
+        | KernelRequest::Movement { .. }
+        | KernelRequest::Gather(_)
+        | KernelRequest::Random(_)
+        | KernelRequest::CheckNumerics { .. }
+        | KernelRequest::Require(_)
+        | KernelRequest::Nothing
+        | KernelRequest::Named(_) => return None,
     })
 }

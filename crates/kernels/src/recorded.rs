@@ -90,7 +90,7 @@ fn result(isa: Isa, op: &str, sizes: &[u64], attributes: &[f32]) -> Vec<f32> {
         "LRN" | "LRNGrad" => {
             let (rows, channels) = (sizes[0], sizes[1]);
             let [radius, bias, alpha, beta] = attributes.try_into().unwrap();
-            let spec = LrnSpec { rows, channels, depth_radius: radius as u64, bias, alpha, beta };
+            let spec = LrnSpec { data_type: DataType::Float, rows, channels, depth_radius: radius as u64, bias, alpha, beta };
             let total = rows * channels;
             let (x, g) = (made(total, 1), made(total, 3));
             let y = execute(lrn_on(isa, spec), &[&x], total);

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use plimsoll_base::{Bf16, F16};
 use plimsoll_device::{Args, Fault, Prepared};
 
 /// Bytes at a 64-byte boundary plus `shift`, with a guard of known bytes behind them.
@@ -123,6 +124,8 @@ impl Element for u32 {}
 impl Element for u64 {}
 impl Element for u8 {}
 impl Element for bool {}
+impl Element for F16 {}
+impl Element for Bf16 {}
 
 /// The bytes of these numbers.
 pub fn bytes<T: Element>(values: &[T]) -> Vec<u8> {

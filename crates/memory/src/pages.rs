@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// Disjoint ranges that do not touch, by start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PageSet(BTreeMap<u64, u64>);
+pub struct PageSet(BTreeMap<u64, u64>);
 
 impl PageSet {
     /// The parts of `range` that are in the set.
@@ -60,7 +60,7 @@ impl PageSet {
 }
 
 /// How many bytes ranges have together.
-pub(crate) fn total(ranges: &[Range<u64>]) -> u64 {
+pub fn total(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 

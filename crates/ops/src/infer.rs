@@ -253,14 +253,15 @@ pub fn int_vector(values: &[i64], data_type: DataType) -> Result<HostTensor> {
 /// Integers as a tensor of int32 or int64.
 ///
 /// # Errors
-/// INVALID_ARGUMENT where one does not fit int32, or their number is not the shape's.
+/// INVALID_ARGUMENT where one does not fit int32, or their number is not the shape's; UNIMPLEMENTED for other types.
 pub fn int_tensor(values: &[i64], shape: Shape, data_type: DataType) -> Result<HostTensor> {
     match data_type {
         DataType::Int64 => HostTensor::from_slice(shape, values),
-        _ => {
+        DataType::Int32 => {
             let narrow = |value: &i64| i32::try_from(*value).map_err(|_| Error::invalid_argument(format!("{value} does not fit int32")));
             HostTensor::from_slice(shape, &values.iter().map(narrow).collect::<Result<Vec<i32>>>()?)
         }
+        other => Err(Error::unimplemented(format!("sizes as {other}"))),
     }
 }
 

@@ -98,6 +98,13 @@ impl Registry {
         &self.fusions
     }
 
+    /// With a fusion that is tried after the others.
+    #[must_use]
+    pub fn with_fusion(mut self, fusion: Fusion) -> Registry {
+        self.fusions.push(fusion);
+        self
+    }
+
     /// How many fusions a plan may have; none is no limit.
     pub fn most_fusions(&self) -> Option<usize> {
         self.most_fusions

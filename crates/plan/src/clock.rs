@@ -1,8 +1,8 @@
 //! The virtual clock: when the commands of a plan start and end where every device is as fast as its specification says.
 //!
 //! `Plan::on_the_clock` runs the packed queues on paper by their waits. Logical devices of a card share its processors and its link,
-//! by priority. The result is a pure function of the plan and of which guards were 0; `Plan::seconds` is that of a run without a
-//! guard of 0. On the machine, logical devices of a simulated card take turns in the same order.
+//! by priority. The result is a pure function of the plan and of the guards that were 0. `Plan::seconds` is the time of a run without
+//! such a guard. On the machine, logical devices of a simulated card take turns in the same order.
 
 use plimsoll_device::{DeviceSpec, Work};
 use plimsoll_graph::id::Id;
@@ -33,8 +33,8 @@ enum Part {
 }
 
 impl Plan {
-    /// Runs the plan on the virtual clock of `devices`, those that it was made for; `ran` says of a queue's command whether it is
-    /// run or passed over. The same plan and answers give the same times on every machine, at any load.
+    /// Runs the plan on the virtual clock of `devices`, those that it was made for. `ran` tells of a queue's command whether it is run
+    /// or skipped. The same plan and answers give the same times on every machine, at any load.
     ///
     /// A queue takes its commands in order. Each starts when its waits are over and its part of the machine is free. Of several
     /// that could start, the one that could start first does. Where that is the same time, that of the logical device with the
@@ -45,7 +45,7 @@ impl Plan {
         let parts: Vec<Vec<usize>> = self.parts(devices);
         let mut free = vec![0.0f64; parts.iter().flatten().map(|part| part + 1).max().unwrap_or(0)];
         let priority = |queue: usize| devices[queues[queue].device.index()].card.as_ref().map_or(0, |card| card.priority);
-        // The next command of a queue: the time when its waits are over, if that is known by now, and the time when it could start.
+        // Of the next command of a queue: when its waits are over, if that is known by now, and when it could start.
         let next = |queue: usize, spans: &[Vec<(f64, f64)>], free: &[f64]| {
             let position = spans[queue].len();
             let command = queues[queue].program.commands.get(position)?;

@@ -1,5 +1,5 @@
-//! When nodes run: functions of the predicates that Switches look at, kept so that equal functions are the same number
-//! (reduced ordered binary decision diagrams).
+//! The conditions under which nodes run, as functions of the predicates of Switches. They are reduced ordered binary decision
+//! diagrams: equal functions are the same number.
 
 use std::collections::HashMap;
 

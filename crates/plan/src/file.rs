@@ -1,7 +1,7 @@
 //! Plans as files: JSON that names the request that the plan was made for, so that it is refused elsewhere.
 
 use plimsoll_base::{Error, Result};
-use plimsoll_device::{DeviceSpec, Library};
+use plimsoll_device::{Costs, DeviceSpec, Library};
 use plimsoll_graph::{Fingerprint, Graph, HostTensor};
 use plimsoll_ops::Registry;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use crate::verify::verify;
 /// The first bytes of files of plans.
 const FORMAT: &str = "plimsoll plan";
 /// The form of the rest. Plans of another form are refused.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A plan with the request that it was made for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -114,8 +114,10 @@ impl PlanFile {
         }
         self.require_devices(devices)?;
         let placement = Placement::unplaced(devices)?;
-        let signature = self.signature;
-        let pruned = prune_and_infer(&Request { graph, registry, devices, libraries, placement: &placement, signature: &signature })?;
+        // A plan that is made depends on costs; one that is checked does not.
+        let (signature, costs) = (self.signature, &Costs::committed());
+        let request = Request { graph, registry, devices, libraries, costs, placement: &placement, signature: &signature };
+        let pruned = prune_and_infer(&request)?;
         let mut plan = self.plan;
         plan.values = plan.constants.iter().map(|constant| value_of(graph, &pruned, constant)).collect::<Result<_>>()?;
         for (device, spec) in plan.devices.iter_mut().zip(devices) {
@@ -126,7 +128,7 @@ impl PlanFile {
         if plan.host != placement.host {
             return Err(Error::invalid_argument("it feeds and fetches on another device than the host"));
         }
-        verify(graph, devices, libraries, &pruned, &plan).map_err(|error| error.context("the plan does not hold"))?;
+        verify(&request, &pruned, &plan).map_err(|error| error.context("the plan does not hold"))?;
         Ok((signature, plan))
     }
 

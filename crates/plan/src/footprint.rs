@@ -6,6 +6,7 @@ use plimsoll_base::{Bytes, Result};
 use plimsoll_device::DeviceSpec;
 use plimsoll_graph::id::Id;
 
+use crate::constants::ConstantBytes;
 use crate::need::{Need, Needs, sort};
 use crate::plan::{Certainty, DevicePlan, Holder, PeakParts, Plan, PlanVariable, VariableKind};
 
@@ -56,22 +57,23 @@ impl Footprint {
     }
 
     /// Adds plans that run in lanes (memory that a session keeps for some callables), for each lane the plans that share it. All of
-    /// them are loaded at once, after those that were added before.
+    /// them are loaded at once, after those that were added before: a constant that several of them read counts once.
     pub fn add_lanes(&mut self, lanes: &[Vec<&Plan>]) {
         lanes.iter().flatten().for_each(|plan| self.settle(plan));
         for index in 0..self.specs.len() {
-            let mut peak = PeakParts { variables: self.resident[index], ..PeakParts::default() };
+            let mut constants = ConstantBytes::new(&self.specs[index]);
+            lanes.iter().flatten().for_each(|plan| constants.add(index, plan.constant_values()));
+            let mut peak = PeakParts { variables: self.resident[index], constants: constants.reserved(), ..PeakParts::default() };
             for lane in lanes {
                 let devices = || lane.iter().map(|plan| &plan.devices[index]);
                 let ends = |device: &DevicePlan| device.peak.total() - device.peak.variables - device.peak.constants - device.arena;
-                peak.constants += devices().map(|device| device.peak.constants).sum::<Bytes>();
                 peak.activations += devices().map(|device| device.arena).max().unwrap_or_default();
                 peak.transfer += devices().map(ends).max().unwrap_or_default();
             }
             self.raise(index, peak, &Certainty::Exact, || {
                 let mut holders: Vec<Holder> = lanes.iter().flatten().flat_map(|plan| plan.devices[index].holders.clone()).collect();
                 sort(&mut holders);
-                // Variables are the same in every plan.
+                // Variables are the same in every plan, as are most constants.
                 holders.dedup();
                 holders
             });
@@ -156,4 +158,17 @@ impl Footprint {
 /// The buffer through which the values of these variables are loaded; none where none of them is stored.
 pub fn loading_buffer<'a>(variables: impl Iterator<Item = &'a PlanVariable>) -> Bytes {
     variables.filter_map(|variable| variable.stored).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+impl Footprint {
+    /// Of activations that take so much of each device.
+    pub(crate) fn of_peaks(specs: &[DeviceSpec], peaks: &[u64]) -> Footprint {
+        let mut footprint = Footprint::new(specs);
+        for (index, peak) in peaks.iter().enumerate() {
+            let parts = PeakParts { activations: Bytes(*peak), ..PeakParts::default() };
+            footprint.raise(index, parts, &Certainty::Exact, Vec::new);
+        }
+        footprint
+    }
 }

@@ -1,37 +1,68 @@
-//! Joins elementwise works with the works that make their operands: chains of expressions become one expression, and an expression
-//! on an anchor becomes its epilogue. A joined value need not exist in memory.
+//! Joins elementwise works with the works that make their operands. Chains of expressions become one expression. An expression on an
+//! anchor becomes its epilogue. A joined value need not exist in memory.
 
-use plimsoll_base::{Error, Result};
+use std::collections::BTreeSet;
+
+use plimsoll_base::Result;
 use plimsoll_graph::{IdVec, Shape};
 use plimsoll_ops::fusion::Stage;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::{Expr, ExprBuilder, Reg};
 
 use crate::Request;
-use crate::lir::{Applied, Home, Lir, ValueId, View, WorkId, WorkKind};
+use crate::lir::{Applied, Home, Lir, ValueId, View, Work, WorkId, WorkKind};
 use crate::passes::Pass;
 use crate::patch::{check, may_fuse, patches};
+use crate::plan::DeviceId;
+use crate::prepare::{answers, request_of};
 
 /// A kernel is handed at most this many arguments.
 const MAX_ARGS: usize = 32;
 /// An expression has at most this many steps.
 const MAX_STEPS: usize = 256;
 
+/// Joins works, as far as their devices have kernels for them.
+///
+/// # Errors
+/// INTERNAL where a join breaks a rule of the LIR.
 pub(crate) fn fuse(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
+    let apart = lir.clone();
+    // To ask for every step on the way takes longer than all else: only devices that refuse a result are asked so.
+    let refusing = join_all(request, lir, &BTreeSet::new())?;
+    if !refusing.is_empty() {
+        *lir = apart;
+        join_all(request, lir, &refusing)?;
+    }
+    patches(request, lir, Stage::Joined, Pass::Fuse)
+}
+
+/// Joins works wherever that is possible; on `careful` devices only where there is a kernel for the result. The other devices that
+/// have none for a result.
+fn join_all(request: &Request<'_>, lir: &mut Lir, careful: &BTreeSet<DeviceId>) -> Result<BTreeSet<DeviceId>> {
     let mut readers = readers(lir);
     let mut definitions = lir.definitions();
     let mut is_awaited: IdVec<WorkId, bool> = IdVec::filled(false, lir.works.len());
     lir.all().flat_map(|(_, work)| &work.after).for_each(|before| is_awaited[*before] = true);
     let mut is_joined: IdVec<WorkId, bool> = IdVec::filled(false, lir.works.len());
+    let mut unsure: BTreeSet<WorkId> = BTreeSet::new();
     for id in lir.topological()? {
+        let is_careful = careful.contains(&lir.works[id].device);
+        let mut refused: Vec<WorkId> = Vec::new();
         while may_fuse(request, lir)
-            && let Some(producer) = candidate(lir, &readers, &definitions, &is_awaited, id)
+            && let Some(producer) = candidate(lir, &readers, &definitions, &is_awaited, &refused, id)
         {
+            let joined = join(lir, producer, id)?;
+            let Some(joined) = joined.filter(|joined| !is_careful || is_answered(request, joined)) else {
+                refused.push(producer);
+                continue;
+            };
             let before = [lir.works[producer].reads_once(), lir.works[id].reads_once()];
-            if !join(lir, producer, id)? {
-                break;
-            }
+            lir.works[id] = joined;
             is_joined[producer] = true;
+            unsure.remove(&producer);
+            if !is_careful {
+                unsure.insert(id);
+            }
             lir.fusions.push(Applied { name: "expression", node: lir.works[id].nodes[0] });
             // What the producer read is read by `id` now.
             before.iter().flatten().for_each(|value| readers[*value] -= 1);
@@ -42,8 +73,15 @@ pub(crate) fn fuse(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
             check(request, lir, &is_joined, Pass::Fuse)?;
         }
     }
+    let refused = unsure.into_iter().map(|id| &lir.works[id]).filter(|work| !is_answered(request, work));
+    let refusing = refused.map(|work| work.device).collect();
     lir.retain(|id| !is_joined[id])?;
-    patches(request, lir, Stage::Joined, Pass::Fuse)
+    Ok(refusing)
+}
+
+/// Whether the device of a work has a kernel for it.
+fn is_answered(request: &Request<'_>, work: &Work) -> bool {
+    request_of(work).is_some_and(|asked| answers(request, work.device, &asked))
 }
 
 /// How many works read each value.
@@ -51,12 +89,13 @@ fn readers(lir: &Lir) -> IdVec<ValueId, u32> {
     lir.uses().values().map(|works| works.len() as u32).collect()
 }
 
-/// A work whose only reader is `id` and that can go into it.
+/// A work whose only reader is `id` and that can go into it; none of those that were refused.
 fn candidate(
     lir: &Lir,
     readers: &IdVec<ValueId, u32>,
     definitions: &IdVec<ValueId, Option<WorkId>>,
     is_awaited: &IdVec<WorkId, bool>,
+    refused: &[WorkId],
     id: WorkId,
 ) -> Option<WorkId> {
     let consumer = &lir.works[id];
@@ -65,7 +104,7 @@ fn candidate(
         return None;
     }
     consumer.inputs.iter().find_map(|view| {
-        let producer_id = definitions[view.value]?;
+        let producer_id = definitions[view.value].filter(|producer| !refused.contains(producer))?;
         let producer = &lir.works[producer_id];
         if !matches!(producer.kind, WorkKind::Expr { .. } | WorkKind::Anchor { .. }) {
             return None;
@@ -157,66 +196,49 @@ fn is_flexible(inputs: &[View], shape: &Shape) -> bool {
     inputs.iter().all(|view| view.elements() == 1 || view.shape == *shape)
 }
 
-/// Puts `producer` into `id`. Whether it could.
-fn join(lir: &mut Lir, producer: WorkId, id: WorkId) -> Result<bool> {
-    let user = lir.works[id].clone();
-    let WorkKind::Expr { expr, shape } = &user.kind else { return Ok(false) };
-    if !matches!(lir.works[producer].kind, WorkKind::Expr { .. } | WorkKind::Anchor { .. }) {
-        return Ok(false);
-    }
-    let made = &mut lir.works[producer];
-    let (made_kind, made_inputs) = (std::mem::replace(&mut made.kind, WorkKind::Copy), std::mem::take(&mut made.inputs));
-    let (made_nodes, made_after) = (std::mem::take(&mut made.nodes), std::mem::take(&mut made.after));
-    let made_outputs = made.outputs.clone();
-    let shape = match &made_kind {
+/// `id` with `producer` in it; none where they are no expressions or anchors.
+fn join(lir: &Lir, producer: WorkId, id: WorkId) -> Result<Option<Work>> {
+    let (made, user) = (&lir.works[producer], &lir.works[id]);
+    let WorkKind::Expr { expr, shape } = &user.kind else { return Ok(None) };
+    let shape = match &made.kind {
         WorkKind::Anchor { anchor, .. } => anchor.shape().map_or_else(|| shape.clone(), Shape::from),
         _ => shape.clone(),
     };
     let mut operands = Operands::new(shape.clone());
-    let (results, leading, anchor) = match made_kind {
+    let (results, leading, anchor) = match &made.kind {
         WorkKind::Anchor { anchor, epilogue } => {
             let element = operands.builder.input(anchor.data_type())?;
             match epilogue {
-                None => (vec![element], Anchor::INPUTS, Some(anchor)),
+                None => (vec![element], Anchor::INPUTS, Some(*anchor)),
                 Some(expr) => {
                     let mut registers = vec![element];
-                    for view in &made_inputs[Anchor::INPUTS..] {
+                    for view in &made.inputs[Anchor::INPUTS..] {
                         registers.push(operands.register(view)?);
                     }
-                    (operands.builder.inline(&expr, &registers)?, Anchor::INPUTS, Some(anchor))
+                    (operands.builder.inline(expr, &registers)?, Anchor::INPUTS, Some(*anchor))
                 }
             }
         }
-        WorkKind::Expr { expr, .. } => (operands.begin(expr, &made_inputs)?, 0, None),
-        _ => return Err(Error::internal("a work that cannot be joined")),
+        WorkKind::Expr { expr, .. } => (operands.begin(expr.clone(), &made.inputs)?, 0, None),
+        _ => return Ok(None),
     };
     let mut registers = Vec::with_capacity(user.inputs.len());
     for view in &user.inputs {
-        registers.push(match made_outputs.iter().position(|output| *output == view.value) {
+        registers.push(match made.outputs.iter().position(|output| *output == view.value) {
             Some(position) => results[position],
             None => operands.register(view)?,
         });
     }
     let outputs = operands.builder.inline(expr, &registers)?;
     let joined: Expr = operands.builder.finish(outputs);
-    let mut inputs = made_inputs;
-    inputs.truncate(leading);
-    inputs.extend(operands.views);
-    let work = &mut lir.works[id];
-    work.inputs = inputs;
-    work.after.extend(made_after);
-    match anchor {
+    let (kind, nodes) = match anchor {
         // An anchor gives the work its name, however much is fused into it.
-        Some(anchor) => {
-            work.nodes = made_nodes.into_iter().chain(user.nodes).collect();
-            work.kind = WorkKind::Anchor { anchor, epilogue: Some(joined) };
-        }
-        None => {
-            work.nodes.extend(made_nodes);
-            work.kind = WorkKind::Expr { expr: joined, shape };
-        }
-    }
-    Ok(true)
+        Some(anchor) => (WorkKind::Anchor { anchor, epilogue: Some(joined) }, [&made.nodes[..], &user.nodes]),
+        None => (WorkKind::Expr { expr: joined, shape }, [&user.nodes[..], &made.nodes]),
+    };
+    let inputs = made.inputs[..leading].iter().cloned().chain(operands.views).collect();
+    let after = [&user.after[..], &made.after].concat();
+    Ok(Some(Work { kind, nodes: nodes.concat(), inputs, after, ..user.clone() }))
 }
 
 /// The operands of an expression that is being joined, each once.

@@ -134,7 +134,8 @@ fn target(graph: &Graph, name: &str) -> Result<NodeId> {
     })
 }
 
-fn needed(graph: &Graph, fed: &HashMap<Output, usize>, fetches: &[Output], targets: &[NodeId]) -> IdVec<NodeId, bool> {
+/// The nodes that fetches and targets reach without passing a tensor that is fed.
+pub(crate) fn needed(graph: &Graph, fed: &HashMap<Output, usize>, fetches: &[Output], targets: &[NodeId]) -> IdVec<NodeId, bool> {
     let mut needed = IdVec::filled(false, graph.nodes().len());
     let mut stack: Vec<NodeId> = fetches.iter().map(|fetch| fetch.node).chain(targets.iter().copied()).collect();
     while let Some(id) = stack.pop() {

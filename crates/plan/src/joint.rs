@@ -86,6 +86,16 @@ impl Joint {
         self.sum(0..self.footprints.len()).map_or_else(Vec::new, |sum| sum.needs().to_vec())
     }
 
+    /// Bytes that are missing if each runs by itself: those of the model that lacks most.
+    pub fn shortfall_in_turn(&self) -> Bytes {
+        self.footprints.iter().map(|footprint| footprint.needs().shortfall()).max().unwrap_or_default()
+    }
+
+    /// The smallest limit that is enough for each by itself: see [`Needs::minimum_limit`].
+    pub fn minimum_limit_in_turn(&self) -> Bytes {
+        self.footprints.iter().map(Footprint::minimum_limit).max().unwrap_or_default()
+    }
+
     /// How they can run.
     pub fn together(&self) -> Together {
         if self.together_needs().shortfall() == Bytes::ZERO {
@@ -118,6 +128,15 @@ impl Joint {
             rounds.push(round);
         }
         Ok(rounds)
+    }
+
+    /// The order of runs where each has the devices to itself: rounds of one model, in the order of the models.
+    ///
+    /// # Errors
+    /// As [`Joint::check`].
+    pub fn one_by_one(&self) -> Result<Vec<Vec<usize>>> {
+        self.check()?;
+        Ok((0..self.footprints.len()).map(|model| vec![model]).collect())
     }
 
     /// Whether they can run at all, side by side or in turn.
@@ -167,5 +186,35 @@ impl Joint {
         let mut sum = self.footprints.get(models.next()?)?.clone();
         models.filter_map(|model| self.footprints.get(model)).for_each(|footprint| sum.join(footprint));
         Some(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_device::{DeviceSpec, InstructionSet};
+
+    use super::*;
+
+    /// Models on CPU:0 with a limit of 100 bytes and CPU:1 with one of 50.
+    fn joint(peaks: &[[u64; 2]]) -> Joint {
+        let spec = |(index, limit)| DeviceSpec::cpu(index, Some(Bytes(limit)), 1, InstructionSet::Baseline);
+        let specs = [(0, 100), (1, 50)].map(spec);
+        Joint::new(peaks.iter().enumerate().map(|(index, peaks)| (format!("m{index}"), Footprint::of_peaks(&specs, peaks))))
+    }
+
+    #[test]
+    fn models_run_in_rounds_of_those_that_fit_beside_one_another() {
+        let joint = joint(&[[60, 0], [50, 50], [40, 20]]);
+        assert_eq!((joint.together(), joint.together_needs().shortfall()), (Together::InTurn, Bytes(50 + 20)));
+        assert_eq!(joint.rounds().unwrap(), [vec![0, 2], vec![1]]);
+        assert_eq!(joint.one_by_one().unwrap(), [[0], [1], [2]]);
+        assert_eq!((joint.shortfall_in_turn(), joint.minimum_limit_in_turn()), (Bytes::ZERO, Bytes(60)));
+    }
+
+    #[test]
+    fn in_turn_the_model_counts_that_lacks_most() {
+        let joint = joint(&[[110, 0], [120, 55], [10, 10]]);
+        assert_eq!((joint.together(), joint.shortfall_in_turn(), joint.minimum_limit_in_turn()), (Together::Never, Bytes(25), Bytes(120)));
+        assert!(joint.rounds().is_err() && joint.one_by_one().unwrap_err().message().contains("m0"));
     }
 }

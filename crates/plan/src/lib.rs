@@ -1,13 +1,15 @@
-//! From a graph, devices' specifications and a signature to a [`Plan`]: where everything runs, in which order, and at which
-//! byte of which device's memory. Pure: no device, clock, environment or file is touched, and the same request gives the
-//! same plan.
+//! From a graph, devices' specifications and a signature to a [`Plan`]: the device of each work, the order of works, and the bytes
+//! of each buffer. Pure: no device, clock, environment or file is touched, and the same request gives the same plan.
 //!
-//! The way of a request: [`place()`] (once per session, the graph as written; or [`place_pruned`]) → prune → infer → lower → patch → transfer → fuse →
-//! select → hazard → order → pack. Each step is a module of that name; [`Pass`] lists those from `lower` on.
+//! [`place()`] places the graph as written, once per session; [`place_pruned`] places one signature. The way of a request is then
+//! prune → infer → lower → soften → patch → transfer → fuse → select → hazard → order → pack. Each step is a module of that name;
+//! [`Pass`] lists those from `lower` on.
 #![forbid(unsafe_code)]
 
+mod asked;
 mod clock;
 mod condition;
+mod constants;
 mod evaluate;
 mod file;
 #[cfg(test)]
@@ -33,12 +35,15 @@ mod prepare;
 mod report;
 mod request;
 mod select;
+mod soften;
 mod text;
 mod traffic;
 mod transfer;
 mod verify;
 
+pub use asked::{Asked, FeedRule, Feeds, Unfilled, node_of};
 pub use clock::Timeline;
+pub use constants::{ConstantValue, reads_from_graph, shares_value};
 pub use evaluate::Evaluation;
 pub use file::{OpenRequest, PlanFile};
 pub use first_fit::{FitRequest, Fitted, Piece, Tried, first_fit};
@@ -48,11 +53,11 @@ pub use joint::{Joint, JointNeed, Together};
 pub use live::moves::Moves;
 pub use lower::variable_key;
 pub use need::{Need, Needs, check_limits};
-pub use passes::{Pass, plan, text_after};
+pub use passes::{Check, Pass, plan, plan_until, text_after};
 pub use place::{PlaceOptions, Placement, Why, place, place_pruned, stateful};
 pub use plan::{
     Certainty, DeviceId, DevicePlan, Holder, PeakParts, Plan, PlanCall, PlanCheck, PlanConstant, PlanFeed, PlanFetch, PlanRestore,
-    PlanSave, PlanVariable, Queue, Region, SavedTensor, VariableKind,
+    PlanSave, PlanVariable, Queue, Region, SavedTensor, Softened, VariableKind,
 };
 pub use request::{Feed, Request, Signature};
 pub use traffic::Transfer;

@@ -1,6 +1,6 @@
 //! The need of a device, held against its line: the one place where a peak is compared with a limit, and said.
 //!
-//! A limit is parsed in `device/src/options/parse.rs` and becomes `DeviceSpec::memory_limit`. Here it is compared with a peak, and
+//! A limit is parsed in `cards/src/options/parse.rs` and becomes `DeviceSpec::memory_limit`. Here it is compared with a peak, and
 //! `memory/src/ledger` enforces it on every reservation.
 
 use plimsoll_base::{Bytes, Error, Result, Shortage};
@@ -119,8 +119,8 @@ pub trait Needs {
         lines.max(self.machine().map_or(Bytes::ZERO, |machine| machine.shortfall()))
     }
 
-    /// The smallest limit that is enough, given to every device that has one; to every device, where none has, or where those
-    /// that have hold nothing.
+    /// The smallest limit that is enough, given to every device that has one. Where none has, or those that have hold nothing, it is
+    /// given to every device.
     fn minimum_limit(&self) -> Bytes {
         let limited = self.all().iter().any(|need| need.limit.is_some() && need.peak > Bytes::ZERO);
         self.all().iter().filter(|need| need.limit.is_some() || !limited).map(|need| need.peak).max().unwrap_or_default()

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_device::{BufferRef, Command, DeviceSpec, Place, Program, Work as Call};
-use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
+use plimsoll_graph::{Graph, IdVec, NodeId};
 use plimsoll_memory::layout;
 
 use crate::Request;
@@ -67,6 +67,8 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir) -> Result<Plan> {
         host: request.placement.host,
         region: Region::Static(queues),
         nodes: lir.nodes,
+        softened: lir.softened,
+        costs: request.costs.fingerprint().to_string(),
         seconds: 0.0,
     };
     plan.seconds = plan.on_the_clock(request.devices, |_, _| true).makespan;
@@ -164,7 +166,7 @@ fn program(request: &Request<'_>, lir: &Lir, lane: &Lane, addresses: &Addresses,
             worker_scratch: scratch(shared, slices),
             guard: work.guard.map(buffer),
             waits: lane.waits[position].clone(),
-            label: label(request, work),
+            label: label(request.graph, &work.nodes),
         });
     }
     Program { commands }
@@ -188,11 +190,12 @@ impl Arg {
     }
 }
 
-fn label(request: &Request<'_>, work: &crate::lir::Work) -> Arc<str> {
-    let name = &request.graph.node(work.nodes[0]).name;
-    match work.nodes.len() {
-        1 => name.as_str().into(),
-        more => format!("{name} (+{})", more - 1).into(),
+/// The name of a command: its first node's, with the number of further ones.
+pub(crate) fn label(graph: &Graph, nodes: &[NodeId]) -> Arc<str> {
+    match nodes {
+        [] => "".into(),
+        [node] => graph.node(*node).name.as_str().into(),
+        [node, more @ ..] => format!("{} (+{})", graph.node(*node).name, more.len()).into(),
     }
 }
 

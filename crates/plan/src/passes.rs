@@ -9,13 +9,15 @@ use crate::infer::{Pruned, prune_and_infer};
 use crate::lir::Lir;
 use crate::lir::text::Text;
 use crate::lir::verify::verify;
-use crate::{Plan, Request, fuse, hazard, lower, order, pack, patch, select, transfer};
+use crate::{Plan, Request, fuse, hazard, lower, order, pack, patch, select, soften, transfer};
 
 /// A step from the graph to the plan. The first makes the LIR and the last the plan; those between change the LIR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pass {
     /// Nodes become works.
     Lower,
+    /// Works that their device cannot compute go to the host.
+    Soften,
     /// Works are rewritten as their operations know it.
     Patch,
     /// Values are copied to the devices that read them.
@@ -35,12 +37,13 @@ pub enum Pass {
 impl Pass {
     /// All passes, in order.
     pub const ALL: &'static [Pass] =
-        &[Pass::Lower, Pass::Patch, Pass::Transfer, Pass::Fuse, Pass::Select, Pass::Hazard, Pass::Order, Pass::Pack];
+        &[Pass::Lower, Pass::Soften, Pass::Patch, Pass::Transfer, Pass::Fuse, Pass::Select, Pass::Hazard, Pass::Order, Pass::Pack];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Pass::Lower => "lower",
+            Pass::Soften => "soften",
             Pass::Patch => "patch",
             Pass::Transfer => "transfer",
             Pass::Fuse => "fuse",
@@ -72,11 +75,15 @@ impl FromStr for Pass {
     }
 }
 
+/// Says with an error that planning has to end.
+pub type Check<'a> = dyn Fn() -> Result<()> + 'a;
+
 /// Changes an LIR.
 type Change = fn(&Request<'_>, &mut Lir) -> Result<()>;
 
 /// The passes between the first and the last.
 const CHANGES: &[(Pass, Change)] = &[
+    (Pass::Soften, soften::soften),
     (Pass::Patch, patch::patch),
     (Pass::Transfer, transfer::transfer),
     (Pass::Fuse, fuse::fuse),
@@ -90,10 +97,20 @@ const CHANGES: &[(Pass, Change)] = &[
 /// # Errors
 /// TensorFlow's errors for feeds, fetches and targets that make no sense and for unfed placeholders. The errors of an operation's
 /// rules for its inputs. UNIMPLEMENTED for operations that have no rules or kernels here, and for shapes that are known only when
-/// the graph runs. Each names the node.
+/// the graph runs. The same for a request that its device cannot compute, where the host may not or cannot. Each names the node.
 pub fn plan(request: &Request<'_>) -> Result<Plan> {
+    plan_until(request, &go_on)
+}
+
+/// As [`plan`], asking before each pass whether to go on.
+///
+/// # Errors
+/// As [`plan`]; the error of `check`.
+pub fn plan_until(request: &Request<'_>, check: &Check<'_>) -> Result<Plan> {
     let pruned = prune(request)?;
-    let plan = pack::pack(request, lir_after(request, &pruned, Pass::Order)?)?;
+    let lir = lir_after(request, &pruned, Pass::Order, check)?;
+    check()?;
+    let plan = pack::pack(request, lir)?;
     if cfg!(debug_assertions) {
         check_plan(request, &pruned, &plan)?;
     }
@@ -107,13 +124,13 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
 pub fn text_after(request: &Request<'_>, pass: Pass) -> Result<String> {
     match pass {
         Pass::Pack => Ok(plan(request)?.to_string()),
-        _ => Ok(text(request, &lir_after(request, &prune(request)?, pass)?)),
+        _ => Ok(text(request, &lir_after(request, &prune(request)?, pass, &go_on)?)),
     }
 }
 
 /// The LIR of a plan: its works in order.
 pub(crate) fn lir_of(request: &Request<'_>) -> Result<Lir> {
-    lir_after(request, &prune(request)?, Pass::Order)
+    lir_after(request, &prune(request)?, Pass::Order, &go_on)
 }
 
 fn prune(request: &Request<'_>) -> Result<Pruned> {
@@ -125,23 +142,29 @@ fn prune(request: &Request<'_>) -> Result<Pruned> {
 }
 
 /// The LIR after a pass.
-fn lir_after(request: &Request<'_>, pruned: &Pruned, last: Pass) -> Result<Lir> {
+fn lir_after(request: &Request<'_>, pruned: &Pruned, last: Pass, check: &Check<'_>) -> Result<Lir> {
+    check()?;
     let mut lir = lower::lower(request, pruned)?;
-    check(request, &lir, Pass::Lower)?;
+    check_lir(request, &lir, Pass::Lower)?;
     for (pass, change) in CHANGES.iter().filter(|(pass, _)| *pass <= last) {
+        check()?;
         change(request, &mut lir)?;
-        check(request, &lir, *pass)?;
+        check_lir(request, &lir, *pass)?;
     }
     Ok(lir)
 }
 
-fn check(request: &Request<'_>, lir: &Lir, after: Pass) -> Result<()> {
+fn go_on() -> Result<()> {
+    Ok(())
+}
+
+fn check_lir(request: &Request<'_>, lir: &Lir, after: Pass) -> Result<()> {
     if cfg!(debug_assertions) { verify(request, lir, after) } else { Ok(()) }
 }
 
 /// A plan of ours passes the checks of a plan from a file.
 fn check_plan(request: &Request<'_>, pruned: &Pruned, plan: &Plan) -> Result<()> {
-    match crate::verify::verify(request.graph, request.devices, request.libraries, pruned, plan) {
+    match crate::verify::verify(request, pruned, plan) {
         // The arguments of kernels of other libraries may be unknown.
         Err(error) if error.code() == Code::Unimplemented => Ok(()),
         Err(error) => Err(Error::internal(format!("a plan does not hold: {error}\n{plan}"))),

@@ -1,5 +1,6 @@
 //! Applies the fusions that operations bring: see [`plimsoll_ops::fusion`].
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use plimsoll_base::{Error, Result};
@@ -12,7 +13,7 @@ use crate::Request;
 use crate::lir::verify::verify;
 use crate::lir::{Applied, Arg, Home, Lir, Value, ValueId, View, WorkId, WorkKind};
 use crate::passes::Pass;
-use crate::prepare::{choose, request_of};
+use crate::prepare::{answers, expression, request_of};
 
 /// Rewrites works as nodes became them.
 ///
@@ -43,7 +44,7 @@ pub(crate) fn patches(request: &Request<'_>, lir: &mut Lir, stage: Stage, after:
             if patching.removed[id] {
                 continue;
             }
-            if let Some(patch) = (fusion.find)(&patching, id) {
+            if let Some(patch) = (fusion.find)(&patching, id).filter(|patch| patching.can_be_computed(patch)) {
                 patching.apply(fusion, id, patch)?;
                 check(request, patching.lir, &patching.removed, after)?;
             }
@@ -72,6 +73,17 @@ impl Patching<'_> {
         may_fuse(self.request, self.lir)
     }
 
+    /// Whether the devices of the patch's works have kernels for what they become.
+    fn can_be_computed(&self, patch: &Patch) -> bool {
+        patch.works.iter().all(|patched| {
+            let device = self.lir.works[patched.work].device;
+            match &patched.becomes {
+                Becomes::Expr(expr, shape) => answers(self.request, device, &expression(expr, shape, &patched.inputs)),
+                Becomes::Request(asked) => answers(self.request, device, asked),
+            }
+        })
+    }
+
     fn apply(&mut self, fusion: &Fusion, at: WorkId, patch: Patch) -> Result<()> {
         let wrong = |why: &str| Error::internal(format!("the patch of {}: {why}", fusion.name));
         let node = self.lir.works[at].nodes[0];
@@ -88,6 +100,9 @@ impl Patching<'_> {
             self.definitions.push(None);
             self.uses.push(Vec::new());
         }
+        // A work that is there for its results is there wherever they are defined from now on.
+        let is_rooted = |value: &ValueId| self.definitions[*value].is_some_and(|maker| self.lir.works[maker].is_root);
+        let rooted: HashSet<ValueId> = patch.works.iter().flat_map(|work| &work.outputs).copied().filter(is_rooted).collect();
         for &gone in &patch.removed {
             // What it was there for is done by the work that defines its values now.
             let heir = patch.works.iter().find(|work| self.lir.works[gone].outputs.iter().any(|output| work.outputs.contains(output)));
@@ -96,13 +111,16 @@ impl Patching<'_> {
             self.remove(gone);
         }
         for work in patch.works {
-            self.replace(work);
+            let is_root = work.outputs.iter().any(|output| rooted.contains(output));
+            let id = self.replace(work);
+            self.lir.works[id].is_root |= is_root;
         }
         self.lir.fusions.push(Applied { name: fusion.name, node });
         Ok(())
     }
 
-    fn replace(&mut self, patched: Patched) {
+    /// Changes or adds a work.
+    fn replace(&mut self, patched: Patched) -> WorkId {
         let Patched { work, is_new, joins, becomes, inputs, outputs } = patched;
         let kind = match becomes {
             Becomes::Expr(expr, shape) => WorkKind::Expr { expr, shape },
@@ -134,6 +152,7 @@ impl Patching<'_> {
         for output in self.lir.works[id].outputs.clone() {
             self.definitions[output] = Some(id);
         }
+        id
     }
 
     /// `heir` is there for all that `gone` was there for, and waits for what that waited for.
@@ -225,7 +244,7 @@ impl Works for Patching<'_> {
     }
 
     fn answers(&self, work: WorkId, request: &KernelRequest) -> bool {
-        choose(self.request, self.lir.works[work].device, request).is_ok()
+        answers(self.request, self.lir.works[work].device, request)
     }
 
     fn takes(&self, work: WorkId, first: &KernelRequest, second: &KernelRequest) -> bool {

@@ -86,10 +86,17 @@ pub struct DevicePlan {
     /// The bytes of the arena that buffers take, gaps between them included; the arena is at least that.
     pub packed: Bytes,
     /// The most bytes that are live in the arena at once, each buffer with the gap that the alignment of the next one leaves. No
-    /// packing takes less; `packed` less this is what packing leaves unused.
+    /// packing takes less.
     pub live: Bytes,
     /// The largest holders at the peak, largest first; some entries only.
     pub holders: Vec<Holder>,
+}
+
+impl DevicePlan {
+    /// The bytes that packing leaves unused between buffers at the peak of the arena.
+    pub fn unused(&self) -> Bytes {
+        self.packed - self.live
+    }
 }
 
 /// How a variable came to be.
@@ -234,6 +241,18 @@ pub struct SavedTensor {
     pub variable: Option<u32>,
 }
 
+/// A node whose device cannot compute it: the host does, under soft placement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Softened {
+    /// The node.
+    pub node: NodeId,
+    /// The device that it is placed on.
+    pub device: DeviceId,
+    /// The reason, as the device's library gives it. It is not written with the plan.
+    #[serde(skip)]
+    pub why: String,
+}
+
 /// The commands of one device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Queue {
@@ -284,6 +303,10 @@ pub struct Plan {
     pub region: Region,
     /// The nodes that run (or became part of something that does), with their devices, in the graph's order.
     pub nodes: Vec<(NodeId, DeviceId)>,
+    /// Those of them that the host computes in place of their device, all or in part. In the graph's order.
+    pub softened: Vec<Softened>,
+    /// The costs that it was made with: see [`plimsoll_device::Costs::fingerprint`].
+    pub costs: String,
     /// Predicted seconds of a step in which nothing is passed over: see [`Plan::on_the_clock`].
     pub seconds: f64,
 }

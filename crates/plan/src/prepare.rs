@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{DeviceSpec, KernelCall, Variant};
+use plimsoll_device::{KernelCall, Variant};
+use plimsoll_graph::Shape;
 use plimsoll_graph::id::Id;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::{Anchor, Epilogue};
+use plimsoll_request::expr::Expr;
 
 use crate::Request;
-use crate::lir::{Lir, ValueId, Work, WorkKind};
+use crate::lir::{Lir, ValueId, View, Work, WorkKind};
 use crate::plan::DeviceId;
 
 /// A work's kernel and predicted time.
@@ -31,9 +33,6 @@ impl Prepare {
     }
 }
 
-/// The cost of a command beside its kernel: waiting for it, and calling it.
-const SECONDS_PER_COMMAND: f64 = 2e-7;
-
 /// The variant of a request that takes a device the least time; of equal ones the first.
 ///
 /// # Errors
@@ -41,10 +40,15 @@ const SECONDS_PER_COMMAND: f64 = 2e-7;
 pub(crate) fn choose(request: &Request<'_>, device: DeviceId, kernel: &KernelRequest) -> Result<Variant> {
     let spec = &request.devices[device.index()];
     let library = request.libraries[device.index()];
-    let seconds = |variant: &Variant, spec: &DeviceSpec| variant.steps.iter().map(|step| spec.seconds(step.cost)).sum::<f64>();
+    let seconds = |variant: &Variant| variant.steps.iter().map(|step| request.costs.step_seconds(spec, step)).sum::<f64>();
     let variants = library.variants(spec, kernel)?.into_iter().filter(|variant| !variant.steps.is_empty());
-    let best = variants.min_by(|one, other| seconds(one, spec).total_cmp(&seconds(other, spec)));
+    let best = variants.min_by(|one, other| seconds(one).total_cmp(&seconds(other)));
     best.ok_or_else(|| Error::unimplemented(format!("{} has no kernel for it", spec.name)))
+}
+
+/// Whether a device has a kernel for a request.
+pub(crate) fn answers(request: &Request<'_>, device: DeviceId, kernel: &KernelRequest) -> bool {
+    choose(request, device, kernel).is_ok()
 }
 
 /// As [`choose`], for works that are one kernel.
@@ -61,15 +65,23 @@ pub(crate) fn choose_one(request: &Request<'_>, device: DeviceId, kernel: Kernel
 
 /// The request of a work whose arguments are all its inputs, then all its outputs; none for other works.
 pub(crate) fn request_of(work: &Work) -> Option<KernelRequest> {
-    let operands = |from: usize| work.inputs[from..].iter().map(|view| view.shape.to_vec()).collect::<Vec<_>>();
     match &work.kind {
-        WorkKind::Expr { expr, shape } => Some(KernelRequest::Expr { expr: expr.clone(), shape: shape.to_vec(), operands: operands(0) }),
+        WorkKind::Expr { expr, shape } => Some(expression(expr, shape, &work.inputs)),
         WorkKind::Anchor { anchor, epilogue } => {
-            let epilogue = epilogue.as_ref().map(|expr| Epilogue { expr: expr.clone(), operands: operands(Anchor::INPUTS) });
+            let epilogue = epilogue.as_ref().map(|expr| Epilogue { expr: expr.clone(), operands: shapes(&work.inputs[Anchor::INPUTS..]) });
             Some(KernelRequest::Anchor { anchor: *anchor, epilogue, pooling: None })
         }
         _ => None,
     }
+}
+
+/// The request of an expression on these operands.
+pub(crate) fn expression(expr: &Expr, shape: &Shape, operands: &[View]) -> KernelRequest {
+    KernelRequest::Expr { expr: expr.clone(), shape: shape.to_vec(), operands: shapes(operands) }
+}
+
+fn shapes(views: &[View]) -> Vec<Vec<u64>> {
+    views.iter().map(|view| view.shape.to_vec()).collect()
 }
 
 pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<Prepare> {
@@ -82,7 +94,7 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
     };
     let spec = &request.devices[work.device.index()];
     let step = kernel.as_ref().map(KernelCall::step);
-    let seconds = step.map_or_else(|| copy_seconds(request, lir, work), |step| spec.seconds(step.cost)) + SECONDS_PER_COMMAND;
+    let seconds = step.map_or_else(|| copy_seconds(request, lir, work), |step| request.costs.step_seconds(spec, step));
     let scratch = match work.kind {
         WorkKind::Outside { scratch, .. } => scratch,
         _ => step.map_or(0, |step| step.scratch),
@@ -95,9 +107,12 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
     Ok(Prepare { kernel, seconds, shared, slices })
 }
 
+/// The time of a work without a kernel and without a copy, such as one on files: nothing is known of it.
+const SECONDS_ELSEWHERE: f64 = 2e-7;
+
 /// The time of a copy, between devices or in the memory of one.
 fn copy_seconds(request: &Request<'_>, lir: &Lir, work: &Work) -> f64 {
-    let (Some(input), Some(output)) = (work.inputs.first(), work.outputs.first()) else { return 0.0 };
+    let (Some(input), Some(output)) = (work.inputs.first(), work.outputs.first()) else { return SECONDS_ELSEWHERE };
     let device = |value: ValueId| &request.devices[lir.values[value].device.index()];
-    device(*output).copy_seconds(device(input.value), lir.values[*output].bytes as f64)
+    request.costs.copy_seconds(device(input.value), device(*output), lir.values[*output].bytes as f64)
 }

@@ -5,6 +5,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_memory::layout::Buffer;
 
 use crate::Request;
+use crate::constants::ConstantBytes;
 use crate::lir::{Lir, ValueId};
 use crate::live::Arena;
 use crate::need::sort;
@@ -43,6 +44,11 @@ impl PeakMoment {
     }
 }
 
+/// The holder that is no value.
+pub(crate) const SCRATCH: &str = "scratch of kernels";
+/// How many holders a device's part of a plan names.
+pub(crate) const MOST_HOLDERS: usize = 10;
+
 /// Fills in the peak of a device and its largest holders.
 pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, moment: &PeakMoment, plan: &mut DevicePlan) {
     let spec = &request.devices[device.index()];
@@ -51,11 +57,13 @@ pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, mom
     let on_device = || lir.constants.values().filter(|constant| constant.device == Some(device));
     let on_host = device == request.placement.host;
     let ends = lir.feeds.values().map(|feed| feed.bytes).chain(lir.fetches.values().map(|fetch| fetch.bytes)).filter(|_| on_host);
+    let mut constants = ConstantBytes::new(spec);
+    constants.add(device.index(), lir.constants.values().zip(lir.constant_values.values()));
     let workspace = Bytes(moment.scratch);
     let copies = Bytes(moment.copies);
     plan.peak = PeakParts {
         variables: spec.reserved_for(variables().map(|variable| variable.bytes)),
-        constants: spec.reserved_for(on_device().map(|constant| constant.bytes)),
+        constants: constants.reserved(),
         activations: plan.arena - workspace - copies,
         workspace,
         transfer: copies + spec.reserved_for(ends),
@@ -69,9 +77,9 @@ pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, mom
         let fed = |feed: &PlanFeed| Holder { name: request.graph.tensor_name(feed.tensor), bytes: feed.bytes };
         holders.extend(lir.feeds.values().map(fed));
     }
-    holders.push(Holder { name: "scratch of kernels".to_string(), bytes: workspace });
+    holders.push(Holder { name: SCRATCH.to_string(), bytes: workspace });
     holders.retain(|holder| holder.bytes > Bytes::ZERO);
     sort(&mut holders);
-    holders.truncate(10);
+    holders.truncate(MOST_HOLDERS);
     plan.holders = holders;
 }

@@ -1,7 +1,7 @@
 //! A request to the planner.
 
 use plimsoll_base::DataType;
-use plimsoll_device::{DeviceSpec, Library};
+use plimsoll_device::{Costs, DeviceSpec, Library};
 use plimsoll_graph::{Graph, HostTensor, Shape};
 use plimsoll_ops::Registry;
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,8 @@ pub struct Request<'a> {
     pub devices: &'a [DeviceSpec],
     /// For each device, the kernels that it has.
     pub libraries: &'a [&'a dyn Library],
+    /// What kernels take: variants are chosen and orders are rated by it.
+    pub costs: &'a Costs,
     /// The device of every node of the graph.
     pub placement: &'a Placement,
     /// The feeds, fetches and targets.

@@ -8,6 +8,7 @@ use plimsoll_request::KernelRequest;
 
 use crate::Request;
 use crate::lir::{Arg, Home, Lir, ValueId, View, Work, WorkId, WorkKind};
+use crate::plan::DeviceId;
 use crate::prepare::choose;
 
 /// Replaces requests by the steps of their variants.
@@ -19,11 +20,34 @@ pub(crate) fn select(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
         let work = &lir.works[id];
         if let WorkKind::Request { request: asked, args } = &work.kind {
             let (asked, args, node) = (Arc::clone(asked), args.clone(), work.nodes[0]);
-            let replaced = choose(request, work.device, &asked).and_then(|variant| Steps { asked, args, variant }.replace(lir, id));
+            let answered = answer(request, work.device, &asked, &args, work);
+            let replaced = answered.and_then(|variant| Steps { asked, args, variant }.replace(lir, id));
             replaced.map_err(|error| error.at_node(&request.graph.node(node).name))?;
         }
     }
     Ok(())
+}
+
+/// The variant of a request that gets its arguments as a work has them.
+///
+/// # Errors
+/// As [`choose`]; UNIMPLEMENTED where a variable has to change in place and does not. INTERNAL where one kernel has to compute the
+/// request and several do.
+pub(crate) fn answer(request: &Request<'_>, device: DeviceId, asked: &KernelRequest, args: &[Arg], work: &Work) -> Result<Variant> {
+    let variant = choose(request, device, asked)?;
+    if *args == Arg::all(work.inputs.len(), work.outputs.len()) {
+        return Ok(variant);
+    }
+    let (name, steps) = (&variant.name, &variant.steps);
+    let [step] = &steps[..] else {
+        return Err(Error::internal(format!("{name} computes in {} steps a request that has to be one", steps.len())));
+    };
+    // A variable that is changed in place is the first argument, and once more the last.
+    let is_update = matches!(args, [Arg::Output(0), .., Arg::Output(0)]);
+    if is_update && !step.in_place.contains(&(0, 0)) {
+        return Err(Error::unimplemented(format!("{name} of its device does not update in place")));
+    }
+    Ok(variant)
 }
 
 /// A request and the variant that computes it.
@@ -48,17 +72,8 @@ impl Steps {
         let call = |number: usize| KernelCall { request: Arc::clone(&asked), variant: Arc::clone(&variant), step: number as u32 };
         let is_plain = args == Arg::all(whole.inputs.len(), whole.outputs.len());
         if let ([Step { args: None, .. }], _) | ([_], false) = (&variant.steps[..], is_plain) {
-            // A variable that is changed in place is the first argument, and once more the last.
-            let is_update = matches!(args[..], [Arg::Output(0), .., Arg::Output(0)]);
-            if is_update && !call(0).step().in_place.contains(&(0, 0)) {
-                return Err(Error::unimplemented(format!("{} of its device does not update in place", variant.name)));
-            }
             lir.works[id].kind = WorkKind::Kernel { call: call(0), args };
             return Ok(());
-        }
-        if !is_plain {
-            let (name, steps) = (&variant.name, variant.steps.len());
-            return Err(Error::internal(format!("{name} computes in {steps} steps a request that has to be one")));
         }
         let mut between: Vec<Option<View>> = vec![None; variant.between.len()];
         let mut written: Vec<ValueId> = Vec::new();

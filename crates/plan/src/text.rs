@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 
+use plimsoll_base::Bytes;
 use plimsoll_device::{BufferRef, Place, Work};
 use plimsoll_graph::id::Id;
 
@@ -23,8 +24,8 @@ impl Display for Plan {
             for (position, (name, bytes)) in named.into_iter().filter(|(_, bytes)| bytes.0 > 0).enumerate() {
                 write!(f, "{}{name} {}", if position == 0 { " = " } else { " + " }, bytes.0)?;
             }
-            if device.packed > device.live {
-                write!(f, ", {} unused between buffers", (device.packed - device.live).0)?;
+            if device.unused() > Bytes::ZERO {
+                write!(f, ", {} unused between buffers", device.unused().0)?;
             }
             writeln!(f)?;
         }

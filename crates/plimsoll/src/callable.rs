@@ -20,10 +20,12 @@ impl Callable {
         &self.0
     }
 
-    /// The callable with its runs in a lane (see [`crate::Session::lane`]): one at a time, in memory that is kept for them.
+    /// The callable with its runs in a lane (see [`crate::Session::lane`]): one at a time, in memory that is kept for them, as are its
+    /// constants.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where the lane was made for callables that take less.
+    /// INVALID_ARGUMENT where the lane was made for callables that take less. RESOURCE_EXHAUSTED where constants were given back for
+    /// other runs and a line has no room for them. CANCELLED after the session was closed.
     pub fn in_lane(&self, lane: &Lane) -> Result<Callable> {
         self.0.in_lane(lane).map(Callable)
     }

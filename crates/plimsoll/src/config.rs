@@ -1,7 +1,7 @@
 //! TensorFlow's ConfigProto as options.
 
 use plimsoll_base::{Error, Result};
-use plimsoll_device::Options;
+use plimsoll_cards::Options;
 use plimsoll_formats::{ConfigProto, apply_config};
 
 /// Sets the ConfigProto's options, as [`plimsoll_formats::apply_config`] does.

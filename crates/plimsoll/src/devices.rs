@@ -1,13 +1,16 @@
 //! The devices of a program, with the operations that graphs are made of.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_base::Result;
-use plimsoll_device::Division;
-use plimsoll_graph::{Graph, GraphDef};
+use plimsoll_cards::Division;
+use plimsoll_graph::id::Id;
+use plimsoll_graph::{Graph, GraphDef, Node};
 use plimsoll_ops::{GraphBuilder, Registry};
+use plimsoll_plan::Softened;
 
 use crate::checkpoint::Files;
 use crate::model::{self, Model, SavedGraph};
@@ -22,13 +25,14 @@ pub struct Devices {
     log: Option<Arc<LogPlacement>>,
 }
 
-/// Called with the placement of each session that is opened, under [`Options::log_placement`].
+/// Called with the placement of each session that is opened, under [`Options::log_placement`]. Later again, when a plan shows that
+/// the host computes nodes in place of their device: once for each such node, with notes alone.
 pub type LogPlacement = dyn Fn(&PlacementLog) + Send + Sync;
 
 /// Where the nodes of a session are, in TensorFlow's words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacementLog {
-    /// Remarks of the placer, which TensorFlow writes to standard error.
+    /// Remarks of the placer, which TensorFlow writes to standard error, and nodes that the host computes in place of their device.
     pub notes: Vec<String>,
     /// A line for each node (see [`Session::placement_log`]), which TensorFlow writes to standard output.
     pub lines: Vec<String>,
@@ -40,6 +44,14 @@ impl From<plimsoll_runtime::Devices> for Devices {
         let registry = registry(inner.options());
         Devices { inner, registry, log: None }
     }
+}
+
+/// The note about a node that the host computes.
+fn note(graph: &Graph, plan: &plimsoll_plan::Plan, softened: &Softened) -> String {
+    let Node { name, op, .. } = graph.node(softened.node);
+    let [host, device] = [plan.host, softened.device].map(|device| plan.devices[device.index()].name.as_str());
+    let why = if softened.why.is_empty() { String::new() } else { format!(": {}", softened.why) };
+    format!("Node '{name}' ({op}) is computed on {host} because soft placement is on and {device} cannot compute it{why}")
 }
 
 /// TensorFlow's operations, fused as far as the options say.
@@ -148,10 +160,18 @@ impl Devices {
         Ok(Session::of(inner).with_preparation(run))
     }
 
+    /// Logs the placement of a session, and from now on the nodes that the host computes in place of their device.
     pub(crate) fn write_log(&self, session: &Session) {
-        if let Some(log) = self.log.as_ref().filter(|_| self.inner.options().log_placement) {
-            log(&PlacementLog { notes: session.placement_notes().to_vec(), lines: session.placement_log().collect() });
-        }
+        let Some(log) = self.log.as_ref().filter(|_| self.inner.options().log_placement) else { return };
+        log(&PlacementLog { notes: session.placement_notes().to_vec(), lines: session.placement_log().collect() });
+        let (log, noted) = (log.clone(), Mutex::new(BTreeSet::new()));
+        session.inner().observe_plans(Box::new(move |graph, plan| {
+            let is_new = |softened: &&Softened| noted.lock().unwrap_or_else(PoisonError::into_inner).insert(softened.node);
+            let notes: Vec<String> = plan.softened.iter().filter(is_new).map(|softened| note(graph, plan, softened)).collect();
+            if !notes.is_empty() {
+                log(&PlacementLog { notes, lines: Vec::new() });
+            }
+        }));
     }
 
     /// The specifications that plans are made for.

@@ -80,6 +80,16 @@ impl Joint {
         self.inner.together_needs()
     }
 
+    /// Bytes that are missing if each runs by itself: those of the model that lacks most.
+    pub fn shortfall_in_turn(&self) -> Bytes {
+        self.inner.shortfall_in_turn()
+    }
+
+    /// The smallest limit that is enough for each by itself.
+    pub fn minimum_limit_in_turn(&self) -> Bytes {
+        self.inner.minimum_limit_in_turn()
+    }
+
     /// Whether the models fit side by side, in turn, or not at all.
     pub fn together(&self) -> Together {
         self.inner.together()
@@ -91,6 +101,14 @@ impl Joint {
     /// As [`Joint::check`].
     pub fn rounds(&self) -> Result<Vec<Vec<usize>>> {
         self.inner.rounds()
+    }
+
+    /// Rounds of one model, in the order of the models: each has the devices to itself.
+    ///
+    /// # Errors
+    /// As [`Joint::check`].
+    pub fn one_by_one(&self) -> Result<Vec<Vec<usize>>> {
+        self.inner.one_by_one()
     }
 
     /// Whether the models fit in turn.

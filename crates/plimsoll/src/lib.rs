@@ -21,6 +21,7 @@
 //! This crate is the only stable interface; the crates below it may change.
 #![forbid(unsafe_code)]
 
+mod bound;
 mod callable;
 pub mod checkpoint;
 pub mod config;
@@ -28,7 +29,9 @@ mod devices;
 mod footprint;
 pub mod machine;
 pub mod model;
+pub mod peaks;
 mod plan;
+pub mod recorded;
 mod session;
 mod several;
 mod values;
@@ -42,7 +45,8 @@ pub use several::{Opened, Placed, Several};
 pub use values::Values;
 
 pub use plimsoll_base::{Bytes, Code, DataType, Error, Kind, Result, Shortage, Unfed};
-pub use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec, Environment, MemoryLimit, Options, PlacementMode};
+pub use plimsoll_cards::{Environment, MemoryLimit, Options, PlacementMode};
+pub use plimsoll_device::{DeviceKind, DeviceName, DeviceSpec};
 pub use plimsoll_graph::{Element, Graph, GraphDef, HostTensor, Node, NodeId, Output, PartialShape, Shape};
 pub use plimsoll_ops::Registry;
 pub use plimsoll_plan::{
@@ -65,6 +69,19 @@ pub mod graph {
     pub use plimsoll_graph::{AttrValue, Attrs, AttrsExt, NodeDef};
 }
 
+/// From a request to a signature: the tensors that a graph ends in, the feeds that a request needs, and what a feed may be. A plan
+/// from a file, bound to a request.
+pub mod signature {
+    pub use crate::bound::{BoundPlan, Mismatch};
+    pub use plimsoll_plan::{Asked, FeedRule, Feeds, Unfilled, node_of};
+}
+
+/// What kernels take: tables that plans read for decisions and predictions.
+pub mod costs {
+    pub use plimsoll_device::{Class, CostTable, Costs, Rates};
+    pub use plimsoll_runtime::calibrate;
+}
+
 /// Text in columns, by the width that a terminal shows.
 pub mod text {
     pub use plimsoll_base::{column_width, pad_left, pad_right};
@@ -72,7 +89,7 @@ pub mod text {
 
 /// The machine's cards between programs: leases, programs under a lease, functions in processes of their own, pools of them.
 pub mod share {
-    pub use plimsoll_memory::machine::{Full, Locked, Obstacle, Wait};
+    pub use plimsoll_machine::{Full, Locked, Obstacle, Wait};
     pub use plimsoll_share::*;
 }
 

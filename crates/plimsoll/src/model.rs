@@ -6,7 +6,9 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_formats::{SavedModel, SignatureDef, TensorInfo, read_graph_def, read_saved_model, variables_prefix};
+use plimsoll_formats::{
+    DEFAULT_SIGNATURE, INIT_OP, SavedModel, SignatureDef, TensorInfo, read_graph_def, read_saved_model, variables_prefix,
+};
 use plimsoll_graph::{AttrValue, GraphDef, HostTensor, Shape};
 
 use crate::values::{SavedValues, Values};
@@ -79,6 +81,20 @@ impl SavedGraph {
         let works = |name: &&str| graph.nodes.iter().any(|node| node.name == **name && !(node.op == "NoOp" && node.inputs.is_empty()));
         let init = meta.init_op().map(node_of).filter(works).map(str::to_string).into_iter().collect();
         Ok(SavedGraph { graph, values, init, signatures: meta.signature_def })
+    }
+
+    /// The names of the signatures that users call: without the one of the initializer.
+    pub fn callable(&self) -> impl Iterator<Item = &str> {
+        self.signatures.keys().map(String::as_str).filter(|name| *name != INIT_OP)
+    }
+
+    /// The signature to call where none is named: the only one, or `serving_default`. None where there are several others.
+    pub fn default_signature(&self) -> Option<&str> {
+        let mut callable = self.callable();
+        match (callable.next(), callable.next()) {
+            (Some(only), None) => Some(only),
+            _ => self.signatures.contains_key(DEFAULT_SIGNATURE).then_some(DEFAULT_SIGNATURE),
+        }
     }
 
     /// The signature of that name.
@@ -165,12 +181,33 @@ pub fn replace_output(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> R
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return filled(plimsoll_base::create_output(path));
     }
-    let mut temporary = path.as_os_str().to_os_string();
-    temporary.push(format!(".tmp{}", std::process::id()));
-    let temporary = PathBuf::from(temporary);
+    let temporary = beside(path);
     filled(plimsoll_base::create_file(&temporary)).and_then(|()| std::fs::rename(&temporary, path).map_err(failed)).inspect_err(|_| {
         let _ = std::fs::remove_file(&temporary);
     })
+}
+
+/// Whether [`replace_output`] can write there, before what takes long. Nothing stays of it. A device or a pipe is not opened.
+///
+/// # Errors
+/// As [`create_output`].
+pub fn check_output(path: &Path) -> Result<()> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => create_output(path).map(drop),
+        Ok(metadata) if !metadata.is_file() => Ok(()),
+        _ => {
+            let temporary = beside(path);
+            let made = plimsoll_base::create_file(&temporary).and_then(|_| std::fs::remove_file(&temporary));
+            made.map_err(|error| file_error(path, &error))
+        }
+    }
+}
+
+/// The file that becomes this one when it is whole.
+fn beside(path: &Path) -> PathBuf {
+    let mut temporary = path.as_os_str().to_os_string();
+    temporary.push(format!(".tmp{}", std::process::id()));
+    PathBuf::from(temporary)
 }
 
 /// Whether something is there whose name does not say that it is of a kind that is not read here.
@@ -223,6 +260,25 @@ mod tests {
         }
         let error = read(Path::new("net/saved_model.pb")).unwrap_err();
         assert_eq!(error.remedy(), Some("give its folder: net"));
+    }
+
+    #[test]
+    fn a_model_may_say_which_signature_is_called() {
+        let default = |names: &[&str]| {
+            let signatures = names.iter().map(|name| (name.to_string(), SignatureDef::default())).collect();
+            let saved = SavedGraph { graph: GraphDef::default(), values: Values::default(), init: Vec::new(), signatures };
+            saved.default_signature().map(str::to_string)
+        };
+        for (names, expected) in [
+            (&["train"][..], Some("train")),
+            (&[INIT_OP, "train"], Some("train")),
+            (&["a", "b"], None),
+            (&["a", "b", DEFAULT_SIGNATURE], Some(DEFAULT_SIGNATURE)),
+            (&[INIT_OP], None),
+            (&[], None),
+        ] {
+            assert_eq!(default(names).as_deref(), expected, "{names:?}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use plimsoll_base::{Bytes, DataType, Result, column_width, pad_left, pad_right};
 use plimsoll_device::DeviceName;
 use plimsoll_graph::Shape;
 use plimsoll_graph::id::Id;
-use plimsoll_plan::{Certainty, DevicePlan, Needs, Transfer};
+use plimsoll_plan::{Certainty, DevicePlan, Needs, Softened, Transfer};
 use plimsoll_runtime::{CheckedPlan, Session};
 
 use crate::{Footprint, Signature};
@@ -18,6 +18,8 @@ pub struct Plan {
     inner: plimsoll_plan::Plan,
     footprint: Footprint,
     is_modelled: bool,
+    /// Whether a table of costs prices every device that takes part.
+    is_predicted: bool,
     /// Name and operation of each node of the plan. The session itself is not held: it would keep its memory.
     nodes: Vec<(String, String)>,
     /// For each device, the name of the node from which on its peak is open.
@@ -38,7 +40,9 @@ impl Plan {
         footprint.add(&inner);
         let footprint = Footprint(footprint);
         let is_modelled = inner.queues().iter().any(|queue| specs[queue.device.index()].is_modelled());
-        Plan { inner, footprint, is_modelled, nodes, open_from }
+        let costs = session.devices().costs();
+        let is_predicted = inner.queues().iter().all(|queue| costs.table(&specs[queue.device.index()]).is_some());
+        Plan { inner, footprint, is_modelled, is_predicted, nodes, open_from }
     }
 
     pub(crate) fn inner(&self) -> &plimsoll_plan::Plan {
@@ -75,6 +79,17 @@ impl Plan {
         self.is_modelled.then_some(self.inner.seconds)
     }
 
+    /// The seconds that a step takes: on the virtual clock where a device has one, else as the table of costs predicts. None where a
+    /// device that takes part has neither.
+    pub fn predicted_seconds(&self) -> Option<f64> {
+        (self.is_modelled || self.is_predicted).then_some(self.inner.seconds)
+    }
+
+    /// The name of the costs that it was made with: see [`crate::costs::Costs::fingerprint`].
+    pub fn costs(&self) -> &str {
+        &self.inner.costs
+    }
+
     /// Whether every device's peak stays under its line.
     pub fn fits(&self) -> bool {
         self.shortfall() == Bytes::ZERO
@@ -104,6 +119,14 @@ impl Plan {
             let device = self.inner.devices.get(device.index()).map_or("", |device| device.name.as_str());
             (name.as_str(), op.as_str(), device)
         })
+    }
+
+    /// The nodes that the host computes because their device cannot (see [`crate::Options::soft_placement`]): name, full name of the
+    /// device.
+    pub fn softened(&self) -> impl Iterator<Item = (&str, &str)> {
+        let name = |softened: &Softened| self.inner.nodes.binary_search_by_key(&softened.node, |(id, _)| *id);
+        let device = |softened: &Softened| self.inner.devices[softened.device.index()].name.as_str();
+        self.inner.softened.iter().filter_map(move |softened| Some((self.nodes[name(softened).ok()?].0.as_str(), device(softened))))
     }
 
     /// For each device, how sure its peak is, in words: `exact`, `at most`, `open from NODE`.
@@ -184,8 +207,16 @@ impl fmt::Display for Plan {
             let [from, to] = [from, to].map(|device| short(&self.inner.devices[device].name));
             writeln!(f, "copied from {from} to {to}: {count} {}, {bytes}", if count == 1 { "tensor" } else { "tensors" })?;
         }
-        if let Some(seconds) = self.modelled_seconds() {
-            writeln!(f, "a step takes {} on the virtual clock", duration(seconds))?;
+        let softened: Vec<(&str, &str)> = self.softened().collect();
+        if let [(first, device), more @ ..] = &softened[..] {
+            let host = short(&self.inner.devices[self.inner.host.index()].name);
+            let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+            writeln!(f, "computed by {host}: {first}{more}, which {} cannot compute", short(device))?;
+        }
+        match self.predicted_seconds() {
+            Some(seconds) if self.is_modelled => writeln!(f, "a step takes {} on the virtual clock", duration(seconds))?,
+            Some(seconds) => writeln!(f, "a step is predicted to take {}", duration(seconds))?,
+            None => {}
         }
         let minimum = bytes_and_size(self.minimum_limit());
         match self.shortfall() {

@@ -88,8 +88,8 @@ impl Session {
         Ok(())
     }
 
-    /// The same session, where `cancellation` ends runs: those that compute, those that wait for variables or room, and loading a
-    /// plan that waits for room. Planning is not ended, nor is reading or writing of variables.
+    /// The same session, where `cancellation` ends runs: those that compute, those that wait for variables or room, planning, between
+    /// two passes, and loading a plan that waits for room. Reading or writing of variables is not ended.
     #[must_use]
     pub fn until(&self, cancellation: &Cancellation) -> Session {
         Session { inner: self.inner.until(cancellation), ..self.clone() }

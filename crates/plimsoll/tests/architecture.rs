@@ -11,21 +11,23 @@ use serde_json::Value;
 const ARROWS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("memory", &["base"]),
+    ("machine", &["base", "memory"]),
     ("mock-driver", &[]),
-    ("shim", &["base", "memory"]),
+    ("shim", &["base", "machine"]),
     ("graph", &["base"]),
     ("request", &["base"]),
     ("device", &["base", "memory", "request"]),
     ("kernels", &["base", "request", "device"]),
     ("device-sim", &["base", "memory", "device"]),
     ("device-cpu", &["base", "memory", "device"]),
-    ("device-cuda", &["base", "memory", "device"]),
-    ("formats", &["base", "graph", "device"]),
+    ("cards", &["base", "machine", "device"]),
+    ("device-cuda", &["base", "cards"]),
+    ("formats", &["base", "graph", "cards"]),
     ("ops", &["base", "graph", "request", "device"]),
     ("plan", &["base", "memory", "graph", "request", "device", "ops"]),
-    ("runtime", &["base", "memory", "graph", "device", "ops", "plan", "kernels", "device-cpu", "device-sim"]),
-    ("share", &["base", "memory", "device", "device-cuda"]),
-    ("plimsoll", &["base", "memory", "graph", "device", "ops", "formats", "plan", "runtime", "share", "device-cuda"]),
+    ("runtime", &["base", "memory", "machine", "graph", "device", "cards", "ops", "plan", "kernels", "device-cpu", "device-sim"]),
+    ("share", &["base", "memory", "machine", "cards", "device-cuda"]),
+    ("plimsoll", &["base", "machine", "graph", "device", "cards", "ops", "formats", "plan", "runtime", "share", "device-cuda"]),
     ("train", &["plimsoll"]),
     ("cli", &["plimsoll", "train"]),
 ];
@@ -34,19 +36,19 @@ const ARROWS: &[(&str, &[&str])] = &[
 const FOREIGN: &[(&str, &[&str])] = &[
     ("bytemuck", &["base", "graph", "share"]),
     ("clap", &["cli"]),
-    ("libc", &["memory", "device-cuda", "shim", "mock-driver"]),
+    ("libc", &["memory", "machine", "device-cuda", "shim", "mock-driver"]),
     ("libm", &["kernels", "request"]),
     ("rustix", &["base", "share"]),
-    ("serde", &["base", "request", "device", "graph", "plan", "share", "cli"]),
-    ("serde_json", &["plan", "share", "cli"]),
-    ("sha2", &["graph"]),
+    ("serde", &["base", "request", "device", "graph", "plan", "share", "plimsoll", "cli"]),
+    ("serde_json", &["device", "plan", "share", "plimsoll", "cli"]),
+    ("sha2", &["device", "graph"]),
     ("signal-hook", &["share", "cli"]),
     ("snap", &["formats"]),
     ("strsim", &["base"]),
 ];
 
 /// Crates without `unsafe`.
-const SAFE: &[&str] = &["base", "request", "graph", "formats", "ops", "plan", "runtime", "share", "plimsoll", "train", "cli"];
+const SAFE: &[&str] = &["base", "request", "cards", "graph", "formats", "ops", "plan", "runtime", "share", "plimsoll", "train", "cli"];
 
 /// Libraries that are loaded into programs which know nothing of them: statics are the only place for the state of their functions.
 const LOADED: &[&str] = &["shim", "mock-driver"];
@@ -156,20 +158,37 @@ fn packages_of_others_have_their_crates() {
     assert!(unused.is_empty(), "no crate uses {unused:?}");
 }
 
-#[test]
-fn planning_reaches_no_device() {
+/// A crate with all crates that it reaches through its dependencies.
+fn reached(krate: &str) -> BTreeSet<String> {
     let dependencies = dependencies();
     let mut reached = BTreeSet::new();
-    let mut stack = vec!["plan".to_string()];
+    let mut stack = vec![krate.to_string()];
     while let Some(krate) = stack.pop() {
         if reached.insert(krate.clone()) {
             stack.extend(dependencies.get(&krate).into_iter().flatten().cloned());
         }
     }
+    reached
+}
+
+#[test]
+fn planning_reaches_no_device() {
+    let reached = reached("plan");
     let devices: Vec<&String> = reached.iter().filter(|krate| krate.starts_with("device-")).collect();
     assert!(devices.is_empty(), "plan reaches {devices:?}");
     assert!(reached.contains("ops"));
     assert!(!reached.contains("kernels"), "plan reaches code for a processor");
+}
+
+/// Requests, kernels, operations and plans see seams and specifications: neither a machine's cards nor what programs hold on them.
+#[test]
+fn kernels_and_plans_reach_no_machine() {
+    for krate in ["request", "device", "kernels", "ops", "plan"] {
+        let reached = reached(krate);
+        let beyond: Vec<&&str> = ["machine", "cards", "shim", "share", "runtime"].iter().filter(|room| reached.contains(**room)).collect();
+        assert!(beyond.is_empty(), "{krate} reaches {beyond:?}");
+    }
+    assert!(reached("kernels").contains("device") && reached("share").contains("machine") && reached("runtime").contains("cards"));
 }
 
 #[test]

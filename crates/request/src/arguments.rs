@@ -65,6 +65,10 @@ impl KernelRequest {
                 let output = tensor(spec.data_type, &spec.output())?;
                 Arguments::of([tensor(spec.data_type, &spec.input())?, output, output], [tensor(spec.data_type, &spec.input())?])
             }
+            KernelRequest::MaxPoolGradGrad(spec) => {
+                let (input, output) = (tensor(spec.data_type, &spec.input())?, tensor(spec.data_type, &spec.output())?);
+                Arguments::of([input, output, input], [output])
+            }
             KernelRequest::AvgPool(spec) => {
                 Arguments::of([tensor(spec.data_type, &spec.input())?], [tensor(spec.data_type, &spec.output())?])
             }
@@ -84,11 +88,11 @@ impl KernelRequest {
                 Arguments::of([all, all, channel, channel, channel], [all, channel, channel, 0, 0])
             }
             KernelRequest::Lrn(spec) => {
-                let all = floats(&[spec.rows, spec.channels])?;
+                let all = tensor(spec.data_type, &[spec.rows, spec.channels])?;
                 Arguments::of([all], [all])
             }
             KernelRequest::LrnGrad(spec) => {
-                let all = floats(&[spec.rows, spec.channels])?;
+                let all = tensor(spec.data_type, &[spec.rows, spec.channels])?;
                 Arguments::of([all, all, all], [all])
             }
             KernelRequest::Nn(request) => of_rows(request)?,
@@ -308,7 +312,7 @@ fn depthwise_filter(spec: &ConvSpec) -> Result<u64> {
 
 /// The bytes of the whole, and of a number for each channel.
 fn batch(spec: &BatchNormSpec) -> Result<(u64, u64)> {
-    Ok((floats(&[spec.rows, spec.channels])?, floats(&[spec.channels])?))
+    Ok((tensor(spec.data_type, &[spec.rows, spec.channels])?, tensor(DataType::Float, &[spec.channels])?))
 }
 
 /// The bytes of an element that is moved and not looked at.

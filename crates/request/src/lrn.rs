@@ -1,11 +1,14 @@
 //! Local response normalization over neighbouring channels.
 
+use plimsoll_base::DataType;
 use serde::{Deserialize, Serialize};
 
 /// `y[c] = x[c] * n[c]^-beta` with `n[c] = bias + alpha * sum(x[c - depth_radius ..= c + depth_radius]^2)`, for each of `rows` rows
 /// of channels.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LrnSpec {
+    /// The elements of all tensors.
+    pub data_type: DataType,
     /// Positions: images times rows times columns.
     pub rows: u64,
     /// Channels.

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 /// The distribution of the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Distribution {
-    /// `RandomUniform`, `StatelessRandomUniformV2`: in [0, 1). Float or double.
+    /// `RandomUniform`, `StatelessRandomUniformV2`: in [0, 1). A float type.
     Uniform,
-    /// `RandomStandardNormal`, `StatelessRandomNormalV2`: mean 0, deviation 1. Float or double.
+    /// `RandomStandardNormal`, `StatelessRandomNormalV2`: mean 0, deviation 1. A float type.
     Normal,
-    /// `TruncatedNormal`, `StatelessTruncatedNormalV2`: as normal, redrawn until within two of the mean. Float or double.
+    /// `TruncatedNormal`, `StatelessTruncatedNormalV2`: as normal, redrawn until within two of the mean. A float type.
     TruncatedNormal,
     /// `RandomUniformInt`, `StatelessRandomUniformIntV2`: in [minval, maxval), two scalar inputs. Int32 or int64.
     UniformInt,

@@ -63,11 +63,15 @@ pub enum KernelRequest {
         /// Which elements have the gradient.
         maxima: Maxima,
     },
+    /// The gradient of [`KernelRequest::MaxPoolGradOfInput`] by the gradient that it has: of each window the number where the input's
+    /// first element is that equals the output's, and 0 where there is none. Arguments: input, output, numbers of the input's shape;
+    /// numbers of the output's.
+    MaxPoolGradGrad(PoolSpec),
     /// Means of windows. Arguments: input, output.
     AvgPool(PoolSpec),
     /// The gradient of means of windows. Arguments: gradient by the output, gradient by the input.
     AvgPoolGrad(PoolSpec),
-    /// `FusedBatchNorm` of floats. Arguments: x, scale, offset, mean, variance; y, and of each channel: the running mean and
+    /// `FusedBatchNorm`. Arguments: x, scale, offset, mean, variance; y, and of each channel: the running mean and
     /// variance, the batch's mean and variance (in training; 0 else), and with `reserve_3` one number that is 0.
     BatchNorm {
         /// Sizes and numbers.
@@ -77,7 +81,7 @@ pub enum KernelRequest {
         /// Whether there is a sixth output.
         reserve_3: bool,
     },
-    /// `FusedBatchNormGrad` of floats. Arguments: gradient by y, x, scale, mean, variance; gradients by x, scale and offset,
+    /// `FusedBatchNormGrad`. Arguments: gradient by y, x, scale, mean, variance; gradients by x, scale and offset,
     /// and two without elements.
     BatchNormGrad {
         /// Sizes and numbers.
@@ -85,9 +89,9 @@ pub enum KernelRequest {
         /// Whether statistics were those of the batch.
         training: bool,
     },
-    /// `LRN` of floats. Arguments: input, output.
+    /// `LRN`. Arguments: input, output.
     Lrn(LrnSpec),
-    /// `LRNGrad` of floats. Arguments: gradient by the output, input, output, gradient by the input.
+    /// `LRNGrad`. Arguments: gradient by the output, input, output, gradient by the input.
     LrnGrad(LrnSpec),
     /// Softmax and losses.
     Nn(Nn),
@@ -105,7 +109,7 @@ pub enum KernelRequest {
     /// Random numbers.
     Random(Random),
     /// `CheckNumerics`, and `CheckNumericsV2` where the error names `signs`: the output is the input, bit for bit. A fault where an
-    /// element is infinite or no number. Arguments: input, output. Float or double.
+    /// element is infinite or no number. Arguments: input, output. A float type.
     CheckNumerics {
         /// The element type.
         data_type: DataType,

@@ -9,7 +9,7 @@ use plimsoll_graph::HostTensor;
 use plimsoll_plan::Plan;
 
 use crate::cancellation::Cancellation;
-use crate::grants::Lane;
+use crate::grants::{Lane, Pinned};
 use crate::loaded::Loaded;
 use crate::profile::{Profile, Recorder};
 use crate::run::{Done, How, Prepared};
@@ -23,12 +23,14 @@ pub struct Callable {
     session: Arc<Inner>,
     loaded: Arc<Loaded>,
     lane: Option<Lane>,
+    /// Constants that stay for runs in the lane.
+    _pinned: Option<Arc<Pinned>>,
     cancellation: Option<Cancellation>,
 }
 
 impl Callable {
     pub(crate) fn new(session: Arc<Inner>, loaded: Arc<Loaded>, cancellation: Option<Cancellation>) -> Callable {
-        Callable { session, loaded, lane: None, cancellation }
+        Callable { session, loaded, lane: None, _pinned: None, cancellation }
     }
 
     pub(crate) fn session(&self) -> &Inner {
@@ -39,15 +41,18 @@ impl Callable {
         &self.loaded
     }
 
-    /// The callable with its runs in a lane (see [`crate::Session::lane`]): one at a time, in memory that is kept for them.
+    /// The callable with its runs in a lane (see [`crate::Session::lane`]): one at a time, in memory that is kept for them, as are its
+    /// constants.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where the lane was made for callables that take less.
+    /// INVALID_ARGUMENT where the lane was made for callables that take less. RESOURCE_EXHAUSTED where constants were given back for
+    /// other runs and a line has no room for them. CANCELLED after the session was closed.
     pub fn in_lane(&self, lane: &Lane) -> Result<Callable> {
         if !lane.fits(&self.loaded) {
             return Err(Error::invalid_argument("the lane has no room for this callable: name it when the lane is made"));
         }
-        Ok(Callable { lane: Some(lane.clone()), ..self.clone() })
+        let pinned = self.session.grants().pin(&self.loaded, self.cancellation.as_ref())?;
+        Ok(Callable { lane: Some(lane.clone()), _pinned: Some(Arc::new(pinned)), ..self.clone() })
     }
 
     /// The callable with `cancellation` ending its runs.

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{
-    Device, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, LogicalDevice, Options, PhysicalDevice, Reserve,
-};
+use plimsoll_cards::{Division, Environment, LogicalDevice, Options, PhysicalDevice, Reserve};
+use plimsoll_device::{Device, DeviceKind, InstructionSet};
 use plimsoll_device_sim::{Compute, SimDevice};
 use plimsoll_kernels::CpuKernels;
-use plimsoll_memory::machine::{CardInfo, Denied, Identity, Machine, Member, OUT_OF_MEMORY, StateDir, Wait};
-use plimsoll_memory::{Ledger, Upstream};
+use plimsoll_machine::{CardInfo, CardUpstream, Denied, Identity, Machine, Member, OUT_OF_MEMORY, StateDir, Wait};
+use plimsoll_memory::Ledger;
 
 use crate::cancellation::Asking;
 
@@ -22,8 +21,8 @@ const STEP: Bytes = Bytes(2 << 20);
 /// on the cards at once, all or nothing.
 ///
 /// # Errors
-/// RESOURCE_EXHAUSTED with CUDA_ERROR_OUT_OF_MEMORY, the bytes asked and the holders of the rest, where a card has no room (after
-/// `--wait`, if it is given). The obstacle to the machine's ledger.
+/// RESOURCE_EXHAUSTED with CUDA_ERROR_OUT_OF_MEMORY, the bytes asked and the holders of the rest, where a card has no room. With
+/// `--wait`, that is after the wait. The obstacle to the machine's ledger.
 pub(crate) fn open(
     division: &Division,
     cards: &[PhysicalDevice],
@@ -100,8 +99,8 @@ fn device(
     member: &Arc<Member>,
     wait: Option<(Wait, &Arc<Asking>)>,
 ) -> Result<Arc<dyn Device>> {
-    let spec = DeviceSpec::simulated(gpu, InstructionSet::detect());
-    let mut upstream = Upstream::new(member, card, first_bytes(gpu));
+    let spec = gpu.simulated_spec(InstructionSet::detect());
+    let mut upstream = CardUpstream::new(member, card, first_bytes(gpu));
     if let Some(step) = match gpu.reserve {
         Reserve::Whole => None,
         Reserve::Growth => Some(STEP),
@@ -136,13 +135,13 @@ mod tests {
         let folder = StateDir::open(&path).unwrap();
         let options = options.clone().sim_gpus(spec);
         let cards = options.simulated_cards(&Environment::new()).unwrap();
-        let division = plimsoll_device::resolve(&cards, &options, &Environment::new()).unwrap();
+        let division = plimsoll_cards::resolve(&cards, &options, &Environment::new()).unwrap();
         let devices = open_on(PhysicalDevice::ledger(&cards, &folder).unwrap(), &division, &options, &Arc::default()).unwrap();
         let blocks: Vec<_> = devices.iter().map(|device| device.allocate(touch, "a block").unwrap()).collect();
         let machine = PhysicalDevice::ledger(&cards, &folder).unwrap();
         let look = || {
             let seen = machine.look().unwrap();
-            let sum = |card, of: fn(&plimsoll_memory::machine::Share) -> Bytes| seen.holders(card).iter().map(|(_, share)| of(share)).sum();
+            let sum = |card, of: fn(&plimsoll_machine::Share) -> Bytes| seen.holders(card).iter().map(|(_, share)| of(share)).sum();
             (0..cards.len()).map(|card| (sum(card, |share| share.reserved), sum(card, |share| share.used))).collect::<Vec<(Bytes, Bytes)>>()
         };
         let held = look();

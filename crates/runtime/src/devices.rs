@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::config::{find_device, get_memory_info, reset_memory_stats};
-use plimsoll_device::{
-    Device, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, Library, LogicalDevice, Options, PhysicalDevice,
-};
+use plimsoll_cards::config::{find_device, get_memory_info, reset_memory_stats};
+use plimsoll_cards::{Division, Environment, LogicalDevice, Options, PhysicalDevice};
+use plimsoll_device::{Costs, Device, DeviceKind, DeviceSpec, InstructionSet, Library};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_kernels::CpuKernels;
-use plimsoll_memory::machine::Machine;
+use plimsoll_machine::Machine;
 
 use crate::cancellation::Asking;
 use crate::grants::{Idle, Turns};
@@ -28,6 +27,7 @@ struct Inner {
     devices: Vec<Arc<dyn Device>>,
     specs: Vec<DeviceSpec>,
     options: Options,
+    costs: Arc<Costs>,
     division: Option<Division>,
     sessions: AtomicU64,
 }
@@ -71,6 +71,7 @@ impl Devices {
         let pool = CpuPool::with_inter_op(threads, options.queues_in(environment))?;
         let spec = |cpu: &LogicalDevice| DeviceSpec {
             machine: plimsoll_memory::physical_memory(),
+            caches: plimsoll_device_cpu::caches(),
             ..DeviceSpec::cpu(cpu.index(), cpu.memory_limit, threads as u32, InstructionSet::detect())
         };
         let cpus = division.of(DeviceKind::Cpu).map(spec);
@@ -94,13 +95,18 @@ impl Devices {
         options.refuse_what_is_not_built()?;
         let mut cards = options.simulated_cards(environment)?;
         let leased = crate::cards::of_a_lease(&mut cards, environment)?;
-        let division = plimsoll_device::resolve(&cards, options, environment)?;
+        let division = plimsoll_cards::resolve(&cards, options, environment)?;
         Ok((cards, leased, division))
     }
 
     /// For each device, the kernels that it has.
     pub(crate) fn libraries(&self) -> Vec<&dyn Library> {
         self.all().iter().map(|device| device.library()).collect()
+    }
+
+    /// What kernels take, for predictions and decisions.
+    pub fn costs(&self) -> &Costs {
+        &self.0.costs
     }
 
     /// Devices from another maker.
@@ -117,8 +123,9 @@ impl Devices {
         }
         let specs = devices.iter().map(|device| device.spec().clone()).collect();
         let idle = Idle::new(&devices);
+        let costs = options.costs.clone().unwrap_or_else(|| Arc::new(Costs::committed()));
         let (turns, sessions) = (Turns::default(), AtomicU64::new(0));
-        Ok(Devices(Arc::new(Inner { idle, turns, asking, devices, specs, options: options.clone(), division, sessions })))
+        Ok(Devices(Arc::new(Inner { idle, turns, asking, devices, specs, options: options.clone(), costs, division, sessions })))
     }
 
     /// The specifications that plans are made for.
@@ -163,8 +170,8 @@ impl Devices {
         self.0.devices.iter().for_each(|device| device.reset_peak());
     }
 
-    /// Bytes of a device (`GPU:0`, `/cpu:0`, or any name that one device alone matches) that sessions have now: variables,
-    /// constants, arenas, those that are kept for the next run too.
+    /// Bytes that sessions have of a device now: variables, constants and arenas, also arenas that are kept for the next run. The
+    /// device is `GPU:0`, `/cpu:0`, or any name that one device alone matches.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for a text that is no name, names no device, or several.
@@ -180,8 +187,8 @@ impl Devices {
         get_memory_info(self.all(), device).map(|info| Bytes(info.peak))
     }
 
-    /// Bytes of a device that no other program can have because of this one: on a card, also those reserved beforehand or beyond
-    /// need. On a processor it is [`Devices::memory_allocated`].
+    /// Bytes of a device that no other program can have because of this one. On a card, bytes that are reserved beforehand or beyond
+    /// need count too. On a processor it is [`Devices::memory_allocated`].
     ///
     /// # Errors
     /// As [`Devices::memory_allocated`].
@@ -210,8 +217,8 @@ impl Devices {
         reset_memory_stats(self.all(), device)
     }
 
-    /// Gives back memory that sessions keep and no run needs now ([`crate::Session::release_unused`], for all sessions), and memory
-    /// that growing cards hold beyond their allocations. Variables stay.
+    /// Gives back memory that sessions keep and no run needs now, as [`crate::Session::release_unused`] does for one session. Memory
+    /// that growing cards hold beyond their allocations goes back, too. Variables stay.
     pub fn empty_cache(&self) {
         self.0.idle.release_all();
     }

@@ -1,7 +1,7 @@
 //! The commands of a run that read and write files: the run's `device::Outside`, on the [`Checkpoints`] of the session.
 //!
-//! Each tensor goes between a file and a variable, wherever that is, through the command's scratch: at most 256 KiB, which are part of
-//! the plan's peak. Cards refuse such commands.
+//! Each tensor goes between a file and a variable, on whatever device, through the command's scratch. That is at most 256 KiB, and is
+//! part of the plan's peak. Cards refuse such commands.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -2,6 +2,7 @@
 //! signature, prepared: the hot path).
 #![forbid(unsafe_code)]
 
+mod calibrate;
 mod callable;
 mod cancellation;
 mod cards;
@@ -10,6 +11,7 @@ mod devices;
 mod files;
 mod grants;
 mod loaded;
+pub mod open_regions;
 mod plans;
 mod profile;
 mod run;
@@ -20,13 +22,14 @@ mod stored;
 mod times;
 mod variables;
 
+pub use calibrate::calibrate;
 pub use callable::Callable;
 pub use cancellation::Cancellation;
 pub use checkpoints::{CheckpointReader, CheckpointWriter, Checkpoints, Sink, Source};
 pub use devices::{DeviceReport, Devices};
 pub use grants::Lane;
 pub use profile::{CommandProfile, OperationProfile, Profile};
-pub use session::{CheckedPlan, Fill, FindStored, Session, VariableInfo};
+pub use session::{CheckedPlan, Fill, FindStored, PlanObserver, Session, VariableInfo};
 pub use stats::{DeviceStepStats, NodeExecStats, RunMetadata};
 pub use stored::{Stored, StoredVariable};
 pub use times::Times;

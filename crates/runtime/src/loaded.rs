@@ -1,19 +1,19 @@
-//! A plan with its executables and everything that is bound once.
+//! A plan with its executables and everything that is bound once, and the constants that it has on devices.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{Bindings, Device, DeviceKind, Executable, Failure, Offsets, Outside, Run, Work};
-use plimsoll_graph::HostTensor;
+use plimsoll_device::{Bindings, Device, Executable, Failure, Outside, Run, Work};
 use plimsoll_graph::id::Id;
 use plimsoll_memory::{Address, Block, Loan};
 use plimsoll_plan::{Plan, PlanVariable, VariableKind};
 
+use crate::cancellation::Cancellation;
 use crate::checkpoints::Checkpoints;
 use crate::files::{FileCalls, Files, Reached};
-use crate::grants::{Access, AccessRequest, Arenas};
+use crate::grants::{Access, AccessRequest, Arenas, Constants, PlanConstants, Used};
 use crate::times::Times;
 use crate::variables::{Storage, Variables};
 
@@ -24,9 +24,9 @@ pub(crate) struct Loaded {
     executables: Vec<Box<dyn Executable>>,
     /// Of each of the plan's variables: 1 once something was assigned. The session keeps their storage while it is open.
     assigned: Vec<Arc<AtomicU8>>,
-    /// The start of a new context: variables, flags and constants are bound for good.
+    /// The start of a new context: variables and flags are bound for good.
     bindings: Bindings,
-    constants: Mutex<Constants>,
+    constants: Arc<PlanConstants>,
     contexts: Mutex<Vec<Context>>,
     /// Devices with an arena: index and bytes.
     arenas: Vec<(usize, Bytes)>,
@@ -41,17 +41,6 @@ pub(crate) struct Loaded {
     pub request: AccessRequest,
 }
 
-/// Constants that kernels read.
-#[derive(Default)]
-struct Constants {
-    /// One for each device: most are read where the graph has them.
-    loans: Vec<Loan>,
-    /// Those of devices that have memory of their own, with the device's index.
-    uploaded: Vec<(usize, Block)>,
-    /// Those that the graph has compressed, in full.
-    full: Vec<HostTensor>,
-}
-
 /// The changing part of a run; used by one run at a time, again and again.
 pub(crate) struct Context {
     pub run: Arc<Run>,
@@ -59,6 +48,8 @@ pub(crate) struct Context {
     pub ends: Loan,
     /// Its arenas, with the devices' indices; none of a lane.
     pub blocks: Vec<(usize, Block)>,
+    /// When its constants were bound: see [`Used::bind`].
+    bound: u64,
     files: Option<Arc<Files>>,
 }
 
@@ -71,6 +62,7 @@ impl Loaded {
         host: usize,
         devices: &[Arc<dyn Device>],
         variables: &Variables,
+        constants: &Constants,
         holder: &str,
         checkpoints: &Arc<dyn Checkpoints>,
     ) -> Result<Loaded> {
@@ -78,39 +70,6 @@ impl Loaded {
             variables.get(&variable.key).ok_or_else(|| Error::internal(format!("variable '{}' has no storage", variable.name)))
         });
         let storages = storage.collect::<Result<Vec<_>>>()?;
-        let mut constants = Constants::default();
-        for (index, device) in devices.iter().enumerate() {
-            let here = plan.constants.iter().filter(|constant| constant.device.is_some_and(|device| device.index() == index));
-            let bytes = device.spec().reserved_for(here.map(|constant| constant.bytes));
-            if bytes > Bytes::ZERO && device.spec().kind != DeviceKind::Cpu {
-                constants.uploaded.push((index, device.allocate(bytes, &format!("{holder}: constants"))?));
-            } else if bytes > Bytes::ZERO {
-                let mut loan = device.lend(&format!("{holder}: constants"));
-                loan.set(bytes).map_err(Error::from)?;
-                constants.loans.push(loan);
-            }
-        }
-        // Reserved, so that they may be held in full now.
-        let mut addresses = Vec::with_capacity(plan.constants.len());
-        let mut used: Vec<Offsets> = devices.iter().map(|device| Offsets::new(device.spec())).collect();
-        if plan.values.len() != plan.constants.len() {
-            return Err(Error::internal("a plan without the elements of its constants"));
-        }
-        for (constant, value) in plan.constants.iter().zip(&plan.values) {
-            let index = constant.device.map_or(usize::MAX, Id::index);
-            if let Some((_, block)) = constants.uploaded.iter().find(|(device, _)| *device == index) {
-                let at = used[index].push(constant.bytes);
-                let dense = value.dense()?;
-                block.write(at, dense.bytes().unwrap_or_default())?;
-                addresses.push(block.address().plus(at));
-                continue;
-            }
-            if value.bytes().is_none() {
-                constants.full.push(value.dense()?);
-            }
-            let bytes = value.bytes().or_else(|| constants.full.last()?.bytes());
-            addresses.push(bytes.map_or(Address::NULL, |bytes| Address::new(bytes.as_ptr().cast_mut())));
-        }
         let executables = plan
             .queues()
             .iter()
@@ -121,7 +80,7 @@ impl Loaded {
             arenas: vec![Address::NULL; devices.len()],
             variables: storages.iter().map(|storage| storage.address()).collect(),
             flags: storages.iter().map(|storage| Address::new(storage.flag.as_ptr())).collect(),
-            constants: addresses,
+            constants: vec![Address::NULL; plan.constants.len()],
             feeds: vec![Address::NULL; plan.sources().count()],
             fetches: vec![Address::NULL; plan.sinks().count()],
         };
@@ -152,7 +111,7 @@ impl Loaded {
             executables,
             assigned: storages.iter().map(|storage| storage.flag.clone()).collect(),
             bindings,
-            constants: Mutex::new(constants),
+            constants: constants.of_plan(&plan),
             contexts: Mutex::new(Vec::with_capacity(MAX_IDLE)),
             arenas,
             host,
@@ -164,9 +123,19 @@ impl Loaded {
         })
     }
 
-    /// Gives back its memory beside its session's variables. For a session that ends: it must not run any more.
-    pub fn give_back(&self) {
-        *self.constants.lock().unwrap_or_else(PoisonError::into_inner) = Constants::default();
+    /// Its constants on devices.
+    pub fn constants(&self) -> &Arc<PlanConstants> {
+        &self.constants
+    }
+
+    /// Has the constants on their devices, bound in the context, until the guard is dropped.
+    ///
+    /// # Errors
+    /// As [`PlanConstants::take`].
+    pub fn bind_constants(&self, context: &mut Context, cancellation: Option<&Cancellation>) -> Result<Used<'_>> {
+        let used = self.constants.take(cancellation)?;
+        used.bind(&mut context.bound, &mut Run::alone(&mut context.run).bindings.constants);
+        Ok(used)
     }
 
     /// Bytes of one run's arena on each device that it has one on, with the device's index.
@@ -179,7 +148,7 @@ impl Loaded {
         (self.host, self.ends)
     }
 
-    /// Reserves the memory of a run that is in no lane.
+    /// Reserves the memory of a run that is in no lane, constants aside.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where a line has no room.
@@ -192,9 +161,9 @@ impl Loaded {
         Ok(())
     }
 
-    /// Gives every queue of a run to its device.
-    pub fn submit(&self, run: &Arc<Run>) {
-        self.executables.iter().for_each(|executable| executable.submit(run));
+    /// The queues, each prepared by its device.
+    pub fn executables(&self) -> &[Box<dyn Executable>] {
+        &self.executables
     }
 
     /// The device that threads are lent to.
@@ -238,7 +207,7 @@ impl Loaded {
         let mut run = Run::new(self.executables.len(), self.bindings.clone());
         run.outside = files.clone().map(|files| files as Arc<dyn Outside>);
         let ends = self.devices[self.host].lend(&format!("{}: fed and fetched", self.holder));
-        Context { run: Arc::new(run), ends, blocks: Vec::with_capacity(self.arenas.len()), files }
+        Context { run: Arc::new(run), ends, blocks: Vec::with_capacity(self.arenas.len()), bound: 0, files }
     }
 
     /// Takes a context back, after its run or without one.

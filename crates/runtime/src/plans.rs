@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::mem::{size_of, size_of_val};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use plimsoll_base::Bytes;
+use plimsoll_base::{Bytes, Error};
 use plimsoll_device::{BufferRef, Command};
 use plimsoll_plan::{Plan, Signature};
 
@@ -12,6 +12,9 @@ use crate::loaded::Loaded;
 
 /// Plans that take more memory of the process than this, together, are not kept.
 const MOST: Bytes = Bytes(64 << 20);
+
+/// More errors than this are not kept.
+const MOST_ERRORS: usize = 256;
 
 /// Plans by the key of their signature.
 #[derive(Default)]
@@ -21,6 +24,8 @@ pub(crate) struct Plans(Mutex<Table>);
 struct Table {
     /// Several for a key where they depend on the elements of feeds.
     entries: HashMap<String, Vec<Entry>>,
+    /// Keys of which no plan is made without elements of feeds, and why.
+    needing_values: HashMap<String, Error>,
     bytes: u64,
     /// Counts the uses.
     clock: u64,
@@ -29,7 +34,7 @@ struct Table {
 struct Entry {
     signature: Signature,
     plan: Arc<Plan>,
-    /// With code and constants on devices; none before the first run and after [`Plans::unload`].
+    /// With code, and maybe constants on devices; none before the first run and after [`Plans::unload`].
     loaded: Option<Arc<Loaded>>,
     bytes: u64,
     used: u64,
@@ -82,17 +87,24 @@ impl Plans {
         table.shrink(MOST);
     }
 
+    /// Why there is no plan for a key without elements of feeds, if that is known.
+    pub fn needs_values(&self, key: &str) -> Option<Error> {
+        self.table().needing_values.get(key).cloned()
+    }
+
+    /// Keeps an error that says that plans for the key need elements of feeds.
+    pub fn keep_needs_values(&self, key: &str, error: &Error) {
+        let mut table = self.table();
+        if table.needing_values.len() >= MOST_ERRORS {
+            table.needing_values.clear();
+        }
+        table.needing_values.insert(key.to_string(), error.clone());
+    }
+
     /// Gives back the device memory of plans without holders. The plans stay.
     pub fn unload(&self) {
         let mut table = self.table();
         table.entries.values_mut().flatten().filter(|entry| !entry.is_held()).for_each(|entry| entry.loaded = None);
-    }
-
-    /// Forgets all plans and gives back their device memory, also of plans that callables have: those run no more.
-    pub fn close(&self) {
-        let mut table = self.table();
-        table.entries.values().flatten().filter_map(|entry| entry.loaded.as_ref()).for_each(|loaded| loaded.give_back());
-        *table = Table::default();
     }
 
     /// Forgets all plans.
@@ -155,6 +167,8 @@ mod tests {
             host: plimsoll_plan::DeviceId::from_index(0),
             region: plimsoll_plan::Region::Static(vec![]),
             nodes: vec![],
+            softened: vec![],
+            costs: String::new(),
             seconds: 0.0,
         })
     }

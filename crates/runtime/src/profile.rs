@@ -15,8 +15,8 @@ pub struct Profile {
     pub runs: u32,
     /// A run from call to return, with the cost of recording.
     pub step: Duration,
-    /// The same step on the virtual clock, where the speed of a card that takes part is modelled: it is the same whatever the
-    /// processor does meanwhile.
+    /// The same step on the virtual clock, where the speed of a card that takes part is modelled. The load of the processor does not
+    /// change it.
     pub modelled: Option<Duration>,
     /// The commands that ran in any run: queue after queue, in the order in which they run.
     pub commands: Vec<CommandProfile>,
@@ -35,6 +35,8 @@ pub struct CommandProfile {
     pub device: String,
     /// The index of its queue.
     pub queue: u32,
+    /// Its position in that queue.
+    pub position: u32,
     /// In how many of the runs it ran.
     pub runs: u32,
     /// When it started after the run did.
@@ -187,6 +189,7 @@ impl Recorder {
                     nodes,
                     device: plan.devices[queue.device.index()].name.clone(),
                     queue: index as u32,
+                    position: position as u32,
                     runs: durations.len() as u32,
                     start: Duration::from_nanos(median(starts)),
                     duration: Duration::from_nanos(median(durations)),

@@ -2,6 +2,9 @@
 //!
 //! [`Prepared`] is a loaded plan with feeds and fetches that fit it. [`Admitted`] has its variables and its memory. [`Running`] is
 //! with the devices. [`Done`] is over. Each state is made from the one before. A state that is dropped gives its grants back.
+//!
+//! Feeds pass six functions between the facade's `Session::run` and [`Executable::submit`](plimsoll_device::Executable::submit):
+//! `Session::run`, `Callable::run`, `Callable::run_with`, [`Prepared::new`], [`Prepared::admit`] and [`Admitted::start`].
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -148,7 +151,7 @@ impl<'a, 'f, 't> Admitted<'a, 'f, 't> {
         let run = context.run.clone();
         let watched = prepared.how.cancellation.map(|cancellation| cancellation.watch(&run)).transpose()?;
         let submitted = Submitted { host: loaded.host(), run: Some(run) };
-        loaded.submit(&context.run);
+        loaded.executables().iter().for_each(|executable| executable.submit(&context.run));
         Ok(Running { submitted, watched, prepared, held, since })
     }
 }

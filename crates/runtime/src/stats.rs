@@ -59,10 +59,22 @@ pub struct NodeExecStats {
     pub modelled_nanos: Option<(u64, u64)>,
 }
 
+impl DeviceStepStats {
+    /// The time of all kernels and copies.
+    pub fn busy(&self) -> Duration {
+        self.node_stats.iter().map(NodeExecStats::duration).sum()
+    }
+}
+
 impl NodeExecStats {
     /// When it was over, in nanoseconds since the run began.
     pub fn all_end_nanos(&self) -> u64 {
         self.all_start_nanos + self.all_end_rel_nanos
+    }
+
+    /// How long it waited for the device after all that it needed was there.
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.all_start_nanos.saturating_sub(self.scheduled_nanos))
     }
 
     /// How long its kernel took.
@@ -162,5 +174,33 @@ fn node_stats(queue: &Queue, position: usize, graph: &Graph, span: (u64, u64), i
         bytes_written: queue.bytes[position].1,
         scratch_bytes: scratch.sum(),
         modelled_nanos: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_and_computing_are_told_apart() {
+        let node = |scheduled_nanos, all_start_nanos, op_end_rel_nanos| NodeExecStats {
+            node_name: "a".into(),
+            operation: "Add".into(),
+            timeline_label: "a = Add(x, y)".into(),
+            fused: Vec::new(),
+            scheduled_nanos,
+            all_start_nanos,
+            op_start_rel_nanos: 10,
+            op_end_rel_nanos,
+            all_end_rel_nanos: op_end_rel_nanos + 5,
+            bytes_read: 0,
+            bytes_written: 0,
+            scratch_bytes: 0,
+            modelled_nanos: None,
+        };
+        let stats = DeviceStepStats { device: "CPU:0".into(), node_stats: vec![node(100, 150, 40), node(200, 200, 30)] };
+        let waited: Vec<Duration> = stats.node_stats.iter().map(NodeExecStats::waited).collect();
+        assert_eq!(waited, [50, 0].map(Duration::from_nanos));
+        assert_eq!(stats.busy(), Duration::from_nanos(30 + 20));
     }
 }

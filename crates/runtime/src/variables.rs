@@ -102,8 +102,8 @@ impl Variables {
         self.storages.iter()
     }
 
-    /// Gives storage to those of `wanted` that have none: one block for the variables of each device, and one for states, which
-    /// are the process's own and under no line.
+    /// Gives storage to those of `wanted` that have none. The variables of each device get one block. States get one of their own,
+    /// which is the process's and under no line.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED where a line has no room; INVALID_ARGUMENT where a variable exists with another type or shape.
@@ -117,8 +117,10 @@ impl Variables {
                     variable.name, storage.data_type, storage.shape
                 )));
             }
+            // A state is the process's own: it is on whatever device computes with it.
             if let Some(storage) = self.storages.get(&variable.key)
                 && storage.device != variable.device
+                && variable.kind != VariableKind::State
             {
                 let there = devices.get(storage.device.index()).map_or(String::new(), |device| device.spec().name.to_string());
                 return Err(Error::invalid_argument(format!("variable '{}' exists on {there}", variable.name)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_base::DataType;
-use plimsoll_device::Options;
+use plimsoll_cards::Options;
 use plimsoll_graph::{HostTensor, PartialShape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;

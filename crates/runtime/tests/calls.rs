@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_base::{Code, DataType, Error};
-use plimsoll_device::Options;
+use plimsoll_cards::Options;
 use plimsoll_graph::{ArgDef, AttrList, AttrValue, Attrs, FuncRef, FunctionDef, Graph, GraphDef, HostTensor, Library, NodeDef, OpDef};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
@@ -273,6 +273,27 @@ fn what_is_missing_deep_inside_is_named() {
     functions.pop();
     let error = session(graph(functions, vec![call(How::Partitioned, "first", "f0", "x").0])).err().unwrap();
     assert!(error.code() == Code::InvalidArgument && error.message().contains("'f50' is not in the library"), "{error}");
+}
+
+#[test]
+fn inputs_of_bodies_that_make_no_sense_are_named() {
+    let neg = |name: &str, inputs: &[&str]| node(name, "Neg", inputs, &[float()]);
+    for (nodes, result, at, said) in [
+        (vec![neg("a", &["b"])], "a:y:0", "first", "'b' in function 'f' names nothing"),
+        (vec![neg("a", &["x:1"])], "a:y:0", "first", "'x:1' in function 'f' names nothing"),
+        (vec![neg("a", &["x"]), neg("b", &["a:y:1"])], "b:y:0", "first/b", "input 0 is first/a:1, but that node has 1 outputs"),
+        (vec![neg("a", &["x", "^b"])], "a:y:0", "first/a", "Unknown input node 'first/b'"),
+        (vec![neg("a", &["x"]), neg("b", &["^a", "x"])], "b:y:0", "first/b", "data input 'x' comes after a control input"),
+        (vec![neg("a", &["x"]), neg("a", &["x"])], "a:y:0", "first/a", "Node name 'first/a' is not unique"),
+        (vec![neg("a b", &["x"])], "a b:y:0", "first/a b", "'first/a b' is not a node name"),
+        (vec![neg("a", &["x"])], "b:y:0", "first", "'b:y:0' in function 'f' names nothing"),
+        (vec![neg("a", &["b:y:0"]), neg("b", &["a:y:0"])], "b:y:0", "first/a", "3 nodes in a cycle"),
+    ] {
+        let def = graph(vec![function("f", nodes, result)], vec![call(How::Partitioned, "first", "f", "x").0]);
+        let error = session(def).err().unwrap();
+        assert!(error.code() == Code::InvalidArgument && error.message().contains(said), "{said}: {error}");
+        assert!(error.node().is_some_and(|node| node.starts_with(at)), "{at}: {error}");
+    }
 }
 
 /// The waits of a call, of its arguments, and of nodes that are alone in its body.

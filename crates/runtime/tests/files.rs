@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use plimsoll_base::{Bytes, Code, DataType, Error, Result};
-use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec, InstructionSet, Options};
+use plimsoll_cards::Options;
+use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec, InstructionSet};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::{AttrValue, HostTensor, NodeId, Output, PartialShape, Shape};

@@ -1,6 +1,6 @@
 //! A machine's cards between programs: leases, programs under a lease, functions in processes of their own.
 //!
-//! Nothing here knows graphs. The ledger of a machine's cards ([`plimsoll_memory::machine`]) has the holders and decides the
+//! Nothing here knows graphs. The ledger of a machine's cards ([`plimsoll_machine`]) has the holders and decides the
 //! grants; this crate puts programs behind it.
 #![forbid(unsafe_code)]
 

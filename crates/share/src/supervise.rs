@@ -20,8 +20,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use plimsoll_memory::machine::end_with_this_thread;
-use plimsoll_memory::send_signal;
+use plimsoll_machine::end_with_this_thread;
+use plimsoll_machine::send_signal;
 use rustix::process::{Pid, Signal, getppid, set_child_subreaper, set_parent_process_death_signal};
 
 use crate::isolate::{WorkerMessage, worker_mark};

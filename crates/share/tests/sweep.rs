@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use plimsoll_device::{Environment, Options};
-use plimsoll_memory::machine::StateDir;
+use plimsoll_cards::{Environment, Options};
+use plimsoll_machine::StateDir;
 use plimsoll_share::sweep::{Axis, Outcome, Sweep, points, sweep};
 use plimsoll_share::{Cards, Request};
 

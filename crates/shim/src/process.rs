@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering::*};
 use std::sync::{Mutex, PoisonError};
 
 use plimsoll_base::Bytes;
-use plimsoll_memory::machine::{Identity, Last, Machine, Member, StateDir};
+use plimsoll_machine::{Identity, Last, Machine, Member, StateDir};
 
 use crate::abi::{Device, Opaque, SUCCESS, Uuid};
 use crate::driver::driver;

@@ -4,6 +4,7 @@
 mod apart;
 pub mod checkpoint;
 pub mod data;
+pub mod defaults;
 pub mod model;
 mod promise;
 mod report;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use plimsoll::Result;
+use plimsoll::{Error, Result};
 
 use crate::trainer::{Step, Trainer};
 
@@ -36,6 +36,17 @@ impl Saver {
     /// For checkpoints in `folder`, as often as the first of `every` asks for one.
     pub fn new(folder: impl Into<PathBuf>, every: impl Into<Vec<Every>>) -> Saver {
         Saver { folder: folder.into(), every: every.into(), kept: VecDeque::new(), saved: Instant::now() }
+    }
+
+    /// Finds out whether a checkpoint can be written to the folder, which exists from now on.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION with the system's reason.
+    pub fn check(&self) -> Result<()> {
+        let probe = self.folder.join(format!(".probe-{}", std::process::id()));
+        let made = std::fs::create_dir_all(&self.folder);
+        let attempt = made.and_then(|()| std::fs::write(&probe, [0])).and_then(|()| std::fs::remove_file(&probe));
+        attempt.map_err(|error| Error::failed_precondition(error.to_string()))
     }
 
     /// Writes a checkpoint, unless the latest one is of the same step; its prefix. The oldest one that was written here goes where

@@ -118,9 +118,9 @@ impl Trainer {
     /// of the examples.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for a batch of more examples than there are, for names that are not there, for feeds of other types or
-    /// shapes than the graph's, and for a loss that is no scalar of float or double. The errors of planning. RESOURCE_EXHAUSTED
-    /// where the peak of the training is over a line, with the shortfall, the largest holders and a remedy.
+    /// INVALID_ARGUMENT for a batch of more examples than there are, and for names that the graph does not have. It is also the error
+    /// of feeds of other types or shapes than the graph's, and of a loss that is no scalar of float or double. The errors of
+    /// planning. RESOURCE_EXHAUSTED where the peak of the training is over a line, with the shortfall, the largest holders and a remedy.
     pub fn with_graph(devices: &Devices, graph: Graph, parts: Parts, data: DataSet, each: u64, seed: i64) -> Result<Trainer> {
         let taken = match &parts.steps {
             Steps::Together(steps) => each.saturating_mul(steps.feeds.len() as u64),

@@ -1,6 +1,7 @@
 //! The commands.
 
 pub mod bench;
+pub mod calibrate;
 pub mod devices;
 pub mod doctor;
 pub mod eval;

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll::{Bytes, Certainty, Devices, Error, Footprint, Joint, Need, Needs, Pass, PlacementMode, Plan, Signature, Together};
+use plimsoll::{
+    Bytes, Certainty, DevicePlan, Devices, Error, Footprint, Joint, Need, Needs, Pass, PlacementMode, Plan, Signature, Together,
+};
 use serde::Serialize;
 
 use crate::device_options::DeviceOptions;
@@ -47,7 +49,7 @@ pub struct PlanArgs {
     /// Several models: exit status 1 where they do not fit side by side, also where they fit in turn
     #[arg(long)]
     together: bool,
-    /// Print what there is after this pass of the planner instead: lower, patch, transfer, fuse, select, hazard, order or pack
+    /// Print what there is after this pass of the planner instead: lower, soften, patch, transfer, fuse, select, hazard, order or pack
     #[arg(long, value_name = "PASS")]
     after: Option<String>,
     /// A file for the plan, which `eval --plan` runs; for one model
@@ -155,12 +157,17 @@ struct Document {
     #[serde(flatten)]
     answer: Answer,
     devices: Vec<DeviceEntry>,
-    /// On the virtual clock, of all models; null where no device has one.
+    /// Of all models, one after the other; null where a device has neither a table of costs nor a virtual clock.
     predicted_step_seconds: Option<f64>,
+    /// The name of the table of costs.
+    costs: String,
     nodes: Vec<NodeEntry>,
     /// The copies of a step between devices, if there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     transfers: Vec<TransferEntry>,
+    /// The nodes that the host computes because their device cannot, if there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    softened: Vec<SoftenedEntry>,
     /// Of several models, how they can run: `side_by_side`, `in_turn` or `never`.
     #[serde(skip_serializing_if = "Option::is_none")]
     together: Option<&'static str>,
@@ -196,6 +203,19 @@ struct InTurn {
 struct Share {
     model: String,
     peak_bytes: u64,
+    #[serde(flatten)]
+    packing: Packing,
+}
+
+/// How well the buffers of a step lie in a device's arena.
+#[derive(Serialize)]
+struct Packing {
+    /// The bytes that they take as they are packed.
+    packed_bytes: u64,
+    /// The most of them that are live at once: no packing takes less.
+    live_bytes: u64,
+    /// The difference.
+    unused_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -210,6 +230,9 @@ struct DeviceEntry {
     workspace_bytes: u64,
     transfer_bytes: u64,
     overhead_bytes: u64,
+    /// Of one model.
+    #[serde(flatten)]
+    packing: Option<Packing>,
     /// Of several models, in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     models: Vec<Share>,
@@ -238,18 +261,37 @@ struct TransferEntry {
     model: Option<String>,
 }
 
+/// A node that the host computes.
+#[derive(Serialize)]
+struct SoftenedEntry {
+    node: String,
+    /// The device that cannot compute it.
+    device: String,
+    /// Where several models are planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+}
+
 impl Document {
     /// Of models on the same devices. `plans` is not empty.
     fn new(names: &[String], plans: &[Plan], joint: &Joint, is_together: bool) -> Document {
         let needs = joint.together_needs();
         let mut devices: Vec<DeviceEntry> = needs.iter().map(DeviceEntry::new).collect();
         let several = plans.len() > 1;
-        for (entry, need) in devices.iter_mut().zip(joint.needs()).filter(|_| several) {
-            let share = |(model, share): (&String, &Bytes)| Share { model: model.clone(), peak_bytes: share.0 };
-            entry.models = names.iter().zip(&need.shares).map(share).collect();
+        for (index, (entry, need)) in devices.iter_mut().zip(joint.needs()).enumerate() {
+            if let [plan] = plans {
+                entry.packing = Some(Packing::of(&plan.devices()[index]));
+                continue;
+            }
+            let models = names.iter().zip(plans).zip(&need.shares);
+            let share = |((model, plan), share): ((&String, &Plan), &Bytes)| {
+                let packing = Packing::of(&plan.devices()[index]);
+                Share { model: model.clone(), peak_bytes: share.0, packing }
+            };
+            entry.models = models.map(share).collect();
         }
-        let side_by_side = Answer::of(&needs);
-        let in_turn = Answer::in_turn(joint);
+        let side_by_side = Answer::new(needs.shortfall(), needs.minimum_limit());
+        let in_turn = Answer::new(joint.shortfall_in_turn(), joint.minimum_limit_in_turn());
         let nodes = names.iter().zip(plans).flat_map(|(model, plan)| {
             let model = several.then(|| model.clone());
             plan.node_places().map(move |(name, op, device)| NodeEntry {
@@ -269,11 +311,20 @@ impl Document {
                 model: several.then(|| model.clone()),
             })
         });
+        let softened = names.iter().zip(plans).flat_map(|(model, plan)| {
+            plan.softened().map(move |(node, device)| SoftenedEntry {
+                node: node.to_string(),
+                device: device.to_string(),
+                model: several.then(|| model.clone()),
+            })
+        });
         Document {
             answer: if is_together { side_by_side } else { in_turn },
-            predicted_step_seconds: plans.iter().map(Plan::modelled_seconds).sum(),
+            predicted_step_seconds: plans.iter().map(Plan::predicted_seconds).sum(),
+            costs: plans.first().map_or_else(String::new, |plan| plan.costs().to_string()),
             nodes: nodes.collect(),
             transfers: transfers.collect(),
+            softened: softened.collect(),
             devices,
             together: several.then(|| match joint.together() {
                 Together::SideBySide => "side_by_side",
@@ -287,21 +338,8 @@ impl Document {
 }
 
 impl Answer {
-    fn of(needs: &[Need]) -> Answer {
-        let shortfall = needs.shortfall();
-        Answer { fits: shortfall == Bytes::ZERO, shortfall_bytes: shortfall.0, minimum_limit_bytes: needs.minimum_limit().0 }
-    }
-
-    /// Of models that run one after the other.
-    fn in_turn(joint: &Joint) -> Answer {
-        let of = |footprint: &Footprint| Answer::of(footprint.needs());
-        let worse = |one: Answer, other: Answer| Answer {
-            fits: one.fits && other.fits,
-            shortfall_bytes: one.shortfall_bytes.max(other.shortfall_bytes),
-            minimum_limit_bytes: one.minimum_limit_bytes.max(other.minimum_limit_bytes),
-        };
-        let none = Answer { fits: true, shortfall_bytes: 0, minimum_limit_bytes: 0 };
-        joint.footprints().iter().map(of).fold(none, worse)
+    fn new(shortfall: Bytes, minimum_limit: Bytes) -> Answer {
+        Answer { fits: shortfall == Bytes::ZERO, shortfall_bytes: shortfall.0, minimum_limit_bytes: minimum_limit.0 }
     }
 }
 
@@ -312,6 +350,12 @@ impl fmt::Display for Answer {
             bytes => write!(f, "do not fit, {bytes} bytes short")?,
         }
         write!(f, "; the smallest limit that fits is {} bytes", self.minimum_limit_bytes)
+    }
+}
+
+impl Packing {
+    fn of(device: &DevicePlan) -> Packing {
+        Packing { packed_bytes: device.packed.0, live_bytes: device.live.0, unused_bytes: device.unused().0 }
     }
 }
 
@@ -332,6 +376,7 @@ impl DeviceEntry {
             workspace_bytes: need.parts.workspace.0,
             transfer_bytes: need.parts.transfer.0,
             overhead_bytes: need.parts.overhead.0,
+            packing: None,
             models: Vec::new(),
         }
     }

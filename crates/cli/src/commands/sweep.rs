@@ -6,10 +6,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use plimsoll::Error;
 use plimsoll::share::run::end_by;
 use plimsoll::share::supervise::Supervisors;
-use plimsoll::share::sweep::{Axis, Done, Outcome, Progress, Sweep, command, points, sweep};
+use plimsoll::share::sweep::{self, Axis, Done, Outcome, Progress, Sweep, command, points, sweep};
 use plimsoll::text::{column_width, pad_left};
 
 use super::run::LeaseArgs;
@@ -64,6 +63,15 @@ pub enum Best {
     Max,
 }
 
+impl From<Best> for sweep::Best {
+    fn from(best: Best) -> sweep::Best {
+        match best {
+            Best::Min => sweep::Best::Min,
+            Best::Max => sweep::Best::Max,
+        }
+    }
+}
+
 /// Sweeps.
 pub fn run(args: SweepArgs, supervisors: Supervisors) -> Result<ExitCode> {
     let axes = args.set.iter().map(|text| text.parse::<Axis>()).collect::<plimsoll::Result<Vec<_>>>().or_usage()?;
@@ -79,19 +87,22 @@ pub fn run(args: SweepArgs, supervisors: Supervisors) -> Result<ExitCode> {
     let wanted =
         Sweep { command: args.command, points, request: Some(request), jobs, results: args.results, supervisors: Some(supervisors) };
     let outcome = with_progress(&cards, &wanted)?;
-    if outcome.done.iter().flatten().any(|done| !done.ok) {
+    if outcome.ended().any(|done| !done.ok) {
         output::note(format_args!("the programs' output is in {}.logs", wanted.results.display()));
     }
-    let metric = args.metric.or_else(|| first_number(&outcome.done));
-    if let Some(metric) = metric.as_ref().filter(|metric| !outcome.done.iter().flatten().any(|done| done.number(metric).is_some())) {
+    let metric = args.metric.as_deref().or_else(|| outcome.first_number());
+    if let Some(metric) = metric.filter(|metric| !outcome.ended().any(|done| done.number(metric).is_some())) {
         output::note(format_args!("warning: no result has a number called {metric}"));
     }
-    let sorted = sorted(&outcome, metric.as_deref(), args.best);
+    let sorted = match metric {
+        Some(metric) => outcome.ranked(metric, args.best.map_or_else(|| sweep::Best::of(metric), sweep::Best::from)),
+        None => outcome.ended().collect(),
+    };
     match args.json {
         true => output::result_json(&sorted)?,
         // Nothing has come to its end.
         false if sorted.is_empty() => {}
-        false => output::result(table(&sorted, metric.as_deref()))?,
+        false => output::result(table(&sorted, metric))?,
     }
     let missing = outcome.done.len() - sorted.len();
     if let Some(signal) = outcome.stopped {
@@ -150,9 +161,8 @@ fn bar(progress: Progress, before: usize, elapsed: Duration) -> String {
     if lingering > 0 {
         line += &format!(", {lingering} wait for the end of what an earlier sweep started");
     }
-    let here = ended.saturating_sub(before);
-    if here > 0 && ended < total {
-        let seconds = elapsed.as_secs_f64() / here as f64 * (total - ended) as f64;
+    if let Some(left) = progress.time_left(before, elapsed) {
+        let seconds = left.as_secs_f64();
         line += &match seconds {
             0.0..90.0 => format!(", {seconds:.0} s left"),
             90.0..5400.0 => format!(", {:.0} min left", seconds / 60.0),
@@ -167,7 +177,7 @@ fn values(done: &Done) -> String {
 }
 
 fn summary(done: &Done) -> String {
-    let numbers: Vec<String> = numbers(done).into_iter().take(3).map(|(name, value)| format!("{name} {}", number(value))).collect();
+    let numbers: Vec<String> = done.numbers().into_iter().take(3).map(|(name, value)| format!("{name} {}", number(value))).collect();
     match (done.ok, numbers.is_empty()) {
         (true, true) => "done, without a result".into(),
         (true, false) => numbers.join(", "),
@@ -175,48 +185,26 @@ fn summary(done: &Done) -> String {
     }
 }
 
-fn numbers(done: &Done) -> Vec<(String, f64)> {
-    let result = done.result.iter().flatten();
-    result.filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect()
-}
-
 fn number(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e12 { format!("{value}") } else { format!("{value:.6}") }
 }
 
-fn first_number(done: &[Option<Done>]) -> Option<String> {
-    done.iter().flatten().find_map(|done| numbers(done).into_iter().next()).map(|(name, _)| name)
-}
-
-/// Runs that came to their end, the best first; those without such a number, last.
-fn sorted(outcome: &Outcome, metric: Option<&str>, best: Option<Best>) -> Vec<Done> {
-    let mut all: Vec<Done> = outcome.done.iter().flatten().cloned().collect();
-    let Some(metric) = metric else { return all };
-    let rises = ["acc", "score", "reward", "auc", "f1", "bleu", "precision", "recall", "right"];
-    let is_max = best.map_or_else(|| rises.iter().any(|name| metric.to_lowercase().contains(name)), |best| best == Best::Max);
-    let key = |done: &Done| done.number(metric).filter(|value| !value.is_nan() && done.ok).map(|value| if is_max { -value } else { value });
-    all.sort_by(|a, b| match (key(a), key(b)) {
-        (Some(a), Some(b)) => a.total_cmp(&b),
-        (a, b) => b.is_some().cmp(&a.is_some()),
-    });
-    all
-}
-
 /// A line for each, values first.
-fn table(all: &[Done], metric: Option<&str>) -> String {
+fn table(all: &[&Done], metric: Option<&str>) -> String {
     let mut heads: Vec<String> = all.first().map(|done| done.set.keys().cloned().collect()).unwrap_or_default();
     let names = heads.len();
     heads.extend(metric.map(str::to_string));
     let mut others: Vec<String> = Vec::new();
-    for (name, _) in all.iter().flat_map(numbers) {
-        if Some(name.as_str()) != metric && !heads.contains(&name) && !others.contains(&name) && others.len() < 4 {
-            others.push(name);
+    for (name, _) in all.iter().flat_map(|done| done.numbers()) {
+        let is_known = |names: &[String]| names.iter().any(|known| known == name);
+        if Some(name) != metric && !is_known(&heads) && !is_known(&others) && others.len() < 4 {
+            others.push(name.to_string());
         }
     }
     heads.extend(others);
     let count = heads.len();
     heads.extend(["seconds".into(), "status".into()]);
-    let cells = |done: &Done| -> Vec<String> {
+    let cells = |done: &&Done| -> Vec<String> {
         let named = heads[..names].iter().map(|name| done.set.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_string());
         let counted = heads[names..count].iter().map(|name| done.number(name).map_or("-".into(), number));
         named.chain(counted).chain([format!("{:.1}", done.seconds), done.status.clone()]).collect()
@@ -232,13 +220,6 @@ fn table(all: &[Done], metric: Option<&str>) -> String {
         cells.collect::<Vec<_>>().join("  ")
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-/// The mean of a number of all results.
-pub fn mean(outcome: &Outcome, name: &str) -> plimsoll::Result<f64> {
-    let values: Option<Vec<f64>> = outcome.done.iter().map(|done| done.as_ref()?.number(name)).collect();
-    let values = values.filter(|values| !values.is_empty()).ok_or_else(|| Error::not_found(format!("not every run has a {name}")))?;
-    Ok(values.iter().sum::<f64>() / values.len() as f64)
 }
 
 #[cfg(test)]
@@ -262,15 +243,11 @@ mod tests {
     fn the_table_is_sorted() {
         let all = vec![Some(done("64", Some(0.5), true)), Some(done("7", None, false)), None, Some(done("128", Some(0.25), true))];
         let outcome = Outcome { done: all, before: 0, stopped: None };
-        assert_eq!(first_number(&outcome.done).as_deref(), Some("loss"));
-        let text = table(&sorted(&outcome, Some("loss"), None), Some("loss"));
+        let text = table(&outcome.ranked("loss", sweep::Best::Min), Some("loss"));
         assert_eq!(
             text,
             "width      loss  steps  seconds  status\n  128  0.250000     10      1.2  done\n   64  0.500000     10      1.2  done\n    7         -      -      1.2  exit status 1"
         );
-        let widths = |best| sorted(&outcome, Some("loss"), best).iter().map(values).collect::<Vec<_>>();
-        assert_eq!(widths(Some(Best::Max)), ["width=64", "width=128", "width=7"]);
-        assert!(mean(&outcome, "loss").is_err());
         assert_eq!(table(&[], None), "seconds  status");
     }
 

@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use plimsoll::Bytes;
+use plimsoll::peaks::Peak;
+use plimsoll::recorded::{Case, Verified};
 use serde::Serialize;
 
-use crate::case::{Case, DevicePeaks};
-use crate::compare::compare;
 use crate::device_options::DeviceOptions;
-use crate::failure::{Failure, Result};
-use crate::output;
+use crate::failure::{OrUsage, Result};
+use crate::peaks::DevicePeaks;
 use crate::stop::{AtOnce, TimeoutArgs};
+use crate::{load, output};
 
 /// The cases.
 #[derive(Args)]
@@ -52,8 +54,8 @@ impl std::fmt::Display for Verdict {
 
 /// Replays. Exit status 1 where a case fails.
 pub fn run(args: VerifyArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
-    args.cases.iter().try_for_each(|folder| Case::check(folder))?;
-    crate::load::check(options)?;
+    args.cases.iter().try_for_each(|folder| Case::check(folder)).or_usage()?;
+    load::check(options)?;
     let at_once = AtOnce::new(&args.timeout)?;
     at_once.end(verify_all(&args, options, json, &at_once))
 }
@@ -88,42 +90,17 @@ fn verify(folder: &Path, options: &DeviceOptions, at_once: &AtOnce) -> Verdict {
 /// # Errors
 /// Why the case fails.
 fn replay(folder: &Path, options: &DeviceOptions, verdict: &mut Verdict, at_once: &AtOnce) -> std::result::Result<(), String> {
-    let text = |error: plimsoll::Error| error.to_string();
-    let case = Case::read(folder).map_err(text)?;
+    let case = Case::read(folder).map_err(|error| error.to_string())?;
     verdict.name = case.name().to_string();
-    let replay = case.open(options).map_err(|failure: Failure| failure.error().to_string())?;
+    let replay = load::case(&case, options).map_err(|failure| failure.error().to_string())?;
     let mut replay = replay.until(at_once.cancellation());
-    verdict.minimum_limit_bytes = Some(replay.minimum_limit());
-    let result = at_once.during(|| {
-        replay.init().map_err(text)?;
-        let mut first_miss = None;
-        for step in 0..case.steps() {
-            let at = |error: plimsoll::Error| format!("step {step}: {error}");
-            if replay.fail(step).map_err(at)? {
-                verdict.steps += 1;
-                continue;
-            }
-            let values = replay.step(step).map_err(at)?;
-            let (rtol, atol) = case.tolerance();
-            for ((name, file), got) in case.fetches(step).zip(&values) {
-                let want = case.array(file).map_err(text)?;
-                let distance = compare(got, &want, rtol, atol).map_err(|reason| format!("step {step}: {name} {reason}"))?;
-                verdict.worst_error = verdict.worst_error.max(distance.error);
-                if distance.error > 1.0 && first_miss.is_none() {
-                    first_miss =
-                        Some(format!("step {step}: {name}, element {}: {} instead of {}", distance.element, distance.got, distance.want));
-                }
-            }
-            verdict.steps += 1;
-        }
-        first_miss.map_or(Ok(()), Err)
-    });
-    verdict.devices = DevicePeaks::of(replay.devices(), &replay.planned());
-    verdict.peak_bytes = verdict.devices.iter().map(|device| device.measured_peak_bytes).sum();
+    verdict.minimum_limit_bytes = Some(replay.minimum_limit().0);
+    let mut verified = Verified::default();
+    let result = at_once.during(|| replay.verify(&mut verified));
+    (verdict.steps, verdict.worst_error) = (verified.steps, verified.worst_error);
+    let peaks = replay.peaks();
+    verdict.peak_bytes = peaks.iter().map(|peak| peak.measured).sum::<Bytes>().0;
+    verdict.devices = peaks.iter().map(DevicePeaks::new).collect();
     result?;
-    let broken = verdict.devices.iter().find(|device| device.measured_peak_bytes > device.planned_peak_bytes);
-    broken.map_or(Ok(()), |device| {
-        let (measured, planned) = (device.measured_peak_bytes, device.planned_peak_bytes);
-        Err(format!("{} held {measured} bytes, and the plan promised {planned}", device.short_name()))
-    })
+    peaks.iter().try_for_each(Peak::check).map_err(|error| error.message().to_string())
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{document, plimsoll};
+use super::{Folder, document, plimsoll};
 
 /// The keys of an object, which come in the order of the contract.
 fn keys(text: &str, object: &Value) -> Vec<String> {
@@ -17,23 +17,60 @@ const MLP: &str = "plan mlp_sgd_ref/graph.pb --fetch loss:0 --target train --fee
 fn a_plan() {
     let text = plimsoll(&format!("{MLP} --json")).out;
     let plan: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(keys(&text, &plan), ["fits", "shortfall_bytes", "minimum_limit_bytes", "devices", "predicted_step_seconds", "nodes"]);
+    assert_eq!(
+        keys(&text, &plan),
+        ["fits", "shortfall_bytes", "minimum_limit_bytes", "devices", "predicted_step_seconds", "costs", "nodes"]
+    );
     let device = &plan["devices"][0];
     let parts = ["variables_bytes", "constants_bytes", "activations_bytes", "workspace_bytes", "transfer_bytes", "overhead_bytes"];
-    assert_eq!(keys(&text, device), [&["name", "limit_bytes", "peak_bytes", "certainty"], &parts[..]].concat());
+    let packing = ["packed_bytes", "live_bytes", "unused_bytes"];
+    assert_eq!(keys(&text, device), [&["name", "limit_bytes", "peak_bytes", "certainty"], &parts[..], &packing].concat());
+    let [packed, live, unused] = packing.map(|key| device[key].as_u64().unwrap());
+    assert!(live > 0 && packed == live + unused && packed <= device["peak_bytes"].as_u64().unwrap(), "{device}");
     assert_eq!(device["name"], "/job:localhost/replica:0/task:0/device:CPU:0");
     assert_eq!((&device["limit_bytes"], &device["certainty"], &plan["fits"]), (&Value::Null, &"exact".into(), &true.into()));
     let sum: u64 = parts.iter().map(|part| device[part].as_u64().unwrap()).sum();
     assert_eq!(device["peak_bytes"].as_u64(), Some(sum));
     assert_eq!(plan["minimum_limit_bytes"], device["peak_bytes"]);
-    assert!(plan["predicted_step_seconds"].is_null(), "no device has a virtual clock");
+    assert!(plan["predicted_step_seconds"].as_f64().is_some_and(|seconds| (1e-7..1.0).contains(&seconds)), "{plan}");
+    assert_eq!(plan["costs"].as_str().map(str::len), Some(16));
     let names: Vec<&str> = plan["nodes"].as_array().unwrap().iter().map(|node| node["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"loss") && names.contains(&"net/w1") && !names.contains(&"w1_now"), "{names:?}");
 }
 
 #[test]
+fn a_plan_by_a_table_of_costs_that_is_named() {
+    let folder = Folder::new("costs");
+    let committed = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../device/data/costs.json")).unwrap();
+    let mut dear: Value = serde_json::from_str(&committed).unwrap();
+    for table in dear["tables"].as_array_mut().unwrap() {
+        table["command"] = 0.5.into();
+    }
+    let (same, dear) = (folder.write("same.json", committed.clone()), folder.write("dear.json", dear.to_string()));
+    let planned = |options: &str| {
+        let said = plimsoll(&format!("{MLP} --json {options}"));
+        let plan: Value = serde_json::from_str(&said.out).expect(&said.err);
+        (plan["costs"].as_str().unwrap().to_string(), plan["predicted_step_seconds"].as_f64().unwrap())
+    };
+    let own = planned("");
+    assert_eq!(planned(&format!("--costs {same}")), own, "the committed table");
+    let (name, seconds) = planned(&format!("--costs {dear}"));
+    assert!(name != own.0 && seconds > 5.0, "{name}: {seconds}");
+    for (text, why) in [
+        (committed.replacen("\"version\": 1", "\"version\": 9", 1), "measure it again with `plimsoll calibrate`"),
+        (committed.replacen("\"command\": ", "\"command\": -", 1), "are not those of a machine"),
+        ("{}".to_string(), "not a table of costs"),
+    ] {
+        let said = plimsoll(&format!("{MLP} --costs {}", folder.write("bad.json", text)));
+        assert!(said.code == 2 && said.err.contains(why) && said.err.contains("bad.json"), "{}", said.err);
+    }
+    let unwritable = plimsoll(&format!("calibrate --output {}/none/costs.json", folder.0.display()));
+    assert!(unwritable.code != 0 && !unwritable.err.contains("measuring"), "nothing is measured: {}", unwritable.err);
+}
+
+#[test]
 fn what_there_is_after_a_pass() {
-    for pass in ["lower", "patch", "transfer", "fuse", "select", "hazard", "order"] {
+    for pass in ["lower", "soften", "patch", "transfer", "fuse", "select", "hazard", "order"] {
         let text = plimsoll(&format!("{MLP} --after {pass}")).out;
         assert!(text.starts_with("device CPU:0\nvariable0 = ") && text.contains("\nw0 on CPU:0 of "), "{pass}: {text}");
         // Variants are chosen in one pass, and works prepared in another.
@@ -54,7 +91,9 @@ fn what_there_is_after_a_pass() {
     assert!(plan.starts_with("CPU:0: peak ") && plan.contains("\nqueue 0 on CPU:0:\n"), "{plan}");
     let other = plimsoll(&format!("{MLP} --after fues"));
     assert!(
-        other.code != 0 && other.err.contains("the passes are lower, patch, transfer") && other.err.contains("did you mean 'fuse'?"),
+        other.code != 0
+            && other.err.contains("the passes are lower, soften, patch, transfer")
+            && other.err.contains("did you mean 'fuse'?"),
         "{}",
         other.err
     );
@@ -84,6 +123,10 @@ fn a_plan_for_several_devices_and_several_models() {
     let twice = document("plan scalars/graph.pb scalars/graph.pb --json");
     let once = document("plan scalars/graph.pb --json");
     assert_eq!(peak(&twice, 0), 2 * peak(&once, 0));
+    // Of several models, each has its own arena.
+    let (both, one) = (&twice["devices"][0], &once["devices"][0]);
+    assert!(both["packed_bytes"].is_null() && one["packed_bytes"].as_u64() > Some(0), "{both} {one}");
+    assert!((0..2).all(|model| both["models"][model]["packed_bytes"] == one["packed_bytes"]), "{both} {one}");
     assert_eq!((&twice["devices"][0]["certainty"], &twice["nodes"][0]["model"]), (&"at_most".into(), &"scalars/graph.pb".into()));
 }
 

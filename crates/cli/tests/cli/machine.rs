@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll::machine::PhysicalDevice;
 use plimsoll::{Bytes, Environment};
-use plimsoll_memory::machine::{Guarantee, Identity, Machine, Member, StateDir, Wait};
+use plimsoll_machine::{Guarantee, Identity, Machine, Member, StateDir, Wait};
 use serde_json::{Value, json};
 
 use super::{Folder, Said, outcome};

@@ -61,3 +61,18 @@ fn a_special_file_is_written_to_and_stays() {
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     }
 }
+
+#[test]
+fn texts_of_a_plan_file_do_not_steer_a_terminal() {
+    let folder = Folder::new("escapes");
+    let file = folder.0.join("scalars.plan");
+    let planned = plimsoll(&format!("plan scalars/graph.pb --output {}", file.display()));
+    assert_eq!(planned.code, 0, "{}", planned.err);
+    let plan = std::fs::read_to_string(&file).unwrap();
+    let made_by = format!("\"made_by\":\"{}\"", env!("CARGO_PKG_VERSION"));
+    assert!(plan.contains(&made_by), "{plan}");
+    std::fs::write(&file, plan.replacen(&made_by, "\"made_by\":\"9\\u001b[31m\"", 1)).unwrap();
+    let feed = "scalars/step0_feed0.npy";
+    let said = plimsoll(&format!("eval scalars/graph.pb --plan {} --feed a={feed} --feed x={feed} --feed b={feed}", file.display()));
+    assert!(said.code != 0 && said.err.contains("made by version 9?[31m"), "{}", said.err);
+}

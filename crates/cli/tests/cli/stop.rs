@@ -9,6 +9,11 @@ use super::{Folder, cases, state_dir};
 
 /// A graph that computes for seconds: products in a row, of numbers that are known to no plan.
 fn long_graph(folder: &Folder) -> String {
+    folder.write("long.pbtxt", long_text(6000))
+}
+
+/// So many products, one after the other.
+fn long_text(products: usize) -> String {
     let mut text = String::from(
         r#"versions { producer: 1087 }
 node { name: "shape" op: "Const" attr { key: "dtype" value { type: DT_INT32 } }
@@ -16,7 +21,7 @@ node { name: "shape" op: "Const" attr { key: "dtype" value { type: DT_INT32 } }
 node { name: "m0" op: "RandomUniform" input: "shape" attr { key: "T" value { type: DT_INT32 } } attr { key: "dtype" value { type: DT_FLOAT } } }
 "#,
     );
-    for number in 1..6000 {
+    for number in 1..products {
         let before = number - 1;
         writeln!(
             text,
@@ -24,8 +29,29 @@ node { name: "m0" op: "RandomUniform" input: "shape" attr { key: "T" value { typ
         )
         .unwrap();
     }
-    text += r#"node { name: "end" op: "NoOp" input: "^m5999" }"#;
-    folder.write("long.pbtxt", &text)
+    text + &format!(r#"node {{ name: "end" op: "NoOp" input: "^m{}" }}"#, products - 1)
+}
+
+/// A training whose steps take seconds: `train` adds the sums of `x` and of the products to a variable.
+fn long_training(folder: &Folder) -> String {
+    let float = r#"attr { key: "T" value { type: DT_FLOAT } }"#;
+    let nodes = format!(
+        r#"
+node {{ name: "x" op: "Placeholder" attr {{ key: "dtype" value {{ type: DT_FLOAT }} }} }}
+node {{ name: "axes" op: "Const" attr {{ key: "dtype" value {{ type: DT_INT32 }} }}
+  attr {{ key: "value" value {{ tensor {{ dtype: DT_INT32 tensor_shape {{ dim {{ size: 2 }} }} int_val: 0 int_val: 1 }} }} }} }}
+node {{ name: "sum" op: "Sum" input: "x" input: "axes" {float} attr {{ key: "Tidx" value {{ type: DT_INT32 }} }} }}
+node {{ name: "zero" op: "Const" attr {{ key: "dtype" value {{ type: DT_FLOAT }} }}
+  attr {{ key: "value" value {{ tensor {{ dtype: DT_FLOAT tensor_shape {{ }} float_val: 0 }} }} }} }}
+node {{ name: "v" op: "VariableV2" attr {{ key: "dtype" value {{ type: DT_FLOAT }} }} attr {{ key: "shape" value {{ shape {{ }} }} }} }}
+node {{ name: "init" op: "Assign" input: "v" input: "zero" {float} }}
+node {{ name: "products" op: "Sum" input: "m1499" input: "axes" {float} attr {{ key: "Tidx" value {{ type: DT_INT32 }} }} }}
+node {{ name: "both" op: "AddV2" input: "sum" input: "products" {float} }}
+node {{ name: "add" op: "AssignAdd" input: "v" input: "both" {float} }}
+node {{ name: "train" op: "NoOp" input: "^add" }}
+"#
+    );
+    folder.write("training.pbtxt", long_text(1500) + &nodes)
 }
 
 fn start(args: &str) -> Child {
@@ -108,6 +134,66 @@ fn waiting_for_cards_ends() {
         // Long enough for a machine that has much else to do to come to the wait.
         let said = super::plimsoll(&format!("{waits} --timeout 4s"));
         assert!(said.code == 1 && said.err.contains(&format!("DEADLINE_EXCEEDED: the {what} was not done in 4s")), "{}", said.err);
+    }
+    stopped(holder, "TERM");
+}
+
+/// The first signal lets a step end that can be saved, the second one does not. The checkpoint of the step before is whole.
+#[test]
+fn a_second_signal_ends_a_training_in_its_step() {
+    let folder = Folder::new("twice");
+    let (graph, saved) = (long_training(&folder), folder.0.join("saved").display().to_string());
+    let train = format!("train {graph} --data x=mlp_sgd_ref/step0_feed0.npy --target train --batch-size 6 --save {saved} --save-every 1");
+    for [first, second] in [["INT", "INT"], ["TERM", "INT"]] {
+        // Between two steps one signal ends a training at once. Then there was no second, and it is tried again.
+        let ended_in_a_step = (0..20).any(|_| {
+            let _ = std::fs::remove_dir_all(&saved);
+            let mut child = start(&format!("{train} --steps 1000"));
+            let mut said = BufReader::new(child.stderr.take().unwrap());
+            let mut line = String::new();
+            while !line.starts_with("checkpoint: ") {
+                line.clear();
+                assert!(said.read_line(&mut line).unwrap() > 0, "it ended too early");
+            }
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(Command::new("kill").args([&format!("-{first}"), &child.id().to_string()]).status().unwrap().success());
+            std::thread::sleep(Duration::from_millis(100));
+            if child.try_wait().unwrap().is_some() {
+                return false;
+            }
+            assert!(Command::new("kill").args([&format!("-{second}"), &child.id().to_string()]).status().unwrap().success());
+            let output = child.wait_with_output().unwrap();
+            let out = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(output.status.code(), Some(130), "{out}");
+            assert!(!out.contains("most memory resident"), "it came to its end: {out}");
+            true
+        });
+        assert!(ended_in_a_step, "every signal came between two steps");
+        // The step that was ended is in no checkpoint, and those before it are whole.
+        let resumed = super::plimsoll(&format!("{train} --steps 1 --resume {saved}"));
+        assert!(resumed.code == 0 && resumed.out.contains("resumed after step "), "{} {}", resumed.out, resumed.err);
+        std::fs::remove_dir_all(&saved).unwrap();
+    }
+}
+
+/// Before its first run, a training ends at once.
+#[test]
+fn ctrl_c_ends_a_training_that_plans_or_waits() {
+    let mut holder = start("run --sim-gpus 1x1GiB --gpus 1 -- sleep 100");
+    let mut said = BufReader::new(holder.stderr.take().unwrap());
+    said.read_line(&mut String::new()).unwrap();
+    let folder = Folder::new("plans");
+    let saved = folder.0.join("saved").display().to_string();
+    let waits = "train digits --towers 1 --steps 1 --sim-gpus 1x1GiB --wait --preallocate";
+    let plans = "train digits --towers 256 --batch-size 256 --steps 20000000";
+    for training in [waits, plans] {
+        for options in [String::new(), format!(" --save {saved}")] {
+            let child = start(&(training.to_string() + &options));
+            std::thread::sleep(Duration::from_millis(500));
+            let (code, took, err) = stopped(child, "INT");
+            assert!(code == Some(130) && took < Duration::from_secs(3), "{training}: {code:?} {took:?} {err}");
+            assert!(training != waits || !std::path::Path::new(&saved).exists(), "there is nothing to save");
+        }
     }
     stopped(holder, "TERM");
 }

@@ -1,14 +1,12 @@
 //! Every recorded case, through the library: within tolerance of TensorFlow's values, and the same bits whatever the devices and
 //! the threads. With the memory that is promised and no byte more.
 
-#[path = "../../src/compare.rs"]
-#[allow(dead_code)]
-mod compare;
 mod refused;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use plimsoll::recorded::compare;
 use plimsoll::{
     Bytes, Code, DeviceKind, Devices, Error, Fed, Footprint, HostTensor, MemoryLimit, Options, Result, Session, config, formats, model, npy,
 };
@@ -158,7 +156,7 @@ impl Case {
                 Ok(want) => want,
                 Err(error) => return Some(error.to_string()),
             };
-            match compare::compare(got, &want, self.rtol, self.atol) {
+            match compare(got, &want, self.rtol, self.atol) {
                 Err(reason) => Some(format!("step {number}: {name} {reason}")),
                 Ok(distance) if distance.error > 1.0 => Some(format!(
                     "step {number}: {name}, element {}: {} instead of {}, {:.1} times the tolerance",

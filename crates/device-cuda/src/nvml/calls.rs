@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_uint};
 use std::ptr;
 
 use plimsoll_base::Bytes;
-use plimsoll_device::ComputeCapability;
+use plimsoll_cards::ComputeCapability;
 
 use super::raw::{
     self, Functions, GetFn, GetLimits, GetOfFn, Handle, ListFn, MemoryV2, Pci, Plain, ProcessSample, ProcessV1, ProcessV2, SetLimits,

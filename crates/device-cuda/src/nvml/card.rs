@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::fs;
 
 use plimsoll_base::Bytes;
-use plimsoll_device::{ComputeCapability, PhysicalDevice};
+use plimsoll_cards::{ComputeCapability, PhysicalDevice};
 
 use super::calls::PciAddress;
 use super::raw::{Handle, Trouble, Utilization};

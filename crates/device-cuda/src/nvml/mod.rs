@@ -9,7 +9,7 @@ mod process;
 mod raw;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::PhysicalDevice;
+use plimsoll_cards::PhysicalDevice;
 
 pub use activity::Activity;
 pub use library::can_load;

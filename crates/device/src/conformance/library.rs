@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use plimsoll_base::{Error, Result};
 use plimsoll_request::KernelRequest;
 
-use crate::{CpuLibrary, DeviceSpec, KernelCall, Library, Prepared, Step, Variant};
+use crate::{CpuLibrary, DeviceSpec, KernelCall, Library, Load, Prepared, Step, Variant};
 
 /// Kernels by the order in which they came.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl TestKernels {
 }
 
 fn variant(prepared: &Prepared) -> Variant {
-    Variant { name: "test".into(), numerics: "test".into(), between: Vec::new(), steps: vec![Step::of(prepared, None)] }
+    Variant { name: "test".into(), numerics: "test".into(), between: Vec::new(), steps: vec![Step::of(prepared, None, Load::default())] }
 }
 
 impl Library for TestKernels {

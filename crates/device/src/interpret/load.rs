@@ -145,7 +145,7 @@ impl Loaded {
             Work::Kernel(call) => {
                 let step = call.variant.steps.get(call.step as usize).ok_or_else(|| Error::internal("no such step"))?;
                 let prepared = code(call)?;
-                if KernelStep::of(&prepared, step.args.clone()) != *step {
+                if KernelStep::of(&prepared, step.args.clone(), step.load) != *step {
                     return Err(Error::internal(format!("{} is another kernel here", call.variant.name)));
                 }
                 let (slices, bytes) = step.worker_slices(self.threads, alignment);
@@ -283,7 +283,7 @@ mod tests {
 
     fn call(per_worker: u64, chunks: u32, worker_scratch: Option<BufferRef>) -> Command {
         let cost = crate::Cost::default();
-        let step = KernelStep { args: None, chunks, scratch: 0, per_worker, in_place: vec![], cost };
+        let step = KernelStep { args: None, chunks, scratch: 0, per_worker, in_place: vec![], cost, load: crate::Load::default() };
         let variant = crate::Variant { name: "a".into(), numerics: "a".into(), between: vec![], steps: vec![step] };
         let call = KernelCall { request: Arc::new(KernelRequest::Nothing), variant: Arc::new(variant), step: 0 };
         Command { work: Work::Kernel(call), args: vec![], scratch: None, worker_scratch, guard: None, waits: vec![], label: "call".into() }

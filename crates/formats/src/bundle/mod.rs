@@ -126,12 +126,11 @@ fn io_error(what: &str, path: &Path, error: std::io::Error) -> Error {
 }
 
 /// How many bytes one number of an element takes, for turning them around.
-fn number_size(data_type: DataType) -> usize {
-    match data_type {
-        DataType::Complex64 => 4,
-        DataType::Complex128 => 8,
-        _ => data_type.size().unwrap_or(1),
-    }
+///
+/// # Errors
+/// UNIMPLEMENTED for elements without a fixed size.
+fn number_size(data_type: DataType) -> Result<usize> {
+    data_type.number_size().ok_or_else(|| Error::unimplemented(format!("elements of {data_type} have no fixed size")))
 }
 
 fn checked_shape(shape: Option<&TensorShapeProto>) -> Result<Shape> {

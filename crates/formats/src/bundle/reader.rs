@@ -136,7 +136,7 @@ impl BundleReader {
     pub fn read_in_pieces(&self, name: &str, buffer: &mut [u8], give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let Entry { data_type, shape } = self.entry(name)?;
         let entry = self.find(name)?;
-        let number = number_size(data_type).max(1);
+        let number = number_size(data_type)?;
         let usable = buffer.len() - buffer.len() % number;
         if usable == 0 {
             return Err(Error::invalid_argument(format!("a buffer of {} bytes holds no element of '{name}'", buffer.len())));
@@ -235,7 +235,7 @@ impl BundleReader {
             extent.read_next(bytes)?;
             crc.update(bytes);
             if self.big_endian {
-                swap_bytes(bytes, number_size(data_type));
+                swap_bytes(bytes, number_size(data_type)?);
             }
             if data_type == DataType::Bool {
                 bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
@@ -293,7 +293,7 @@ impl BundleReader {
         self.open_at(entry)?.read_into(out)?;
         check(Crc::of(out), entry)?;
         if self.big_endian {
-            swap_bytes(out, number_size(data_type));
+            swap_bytes(out, number_size(data_type)?);
         }
         Ok(())
     }

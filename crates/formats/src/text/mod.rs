@@ -1,9 +1,8 @@
 //! Protobuf's text form, both ways between text and the wire. The structs never meet it: text is transcoded to wire bytes and
 //! read like a binary file, and printed from wire bytes.
 //!
-//! Nothing is lost on the way. Fields that the schema does not know, or that text cannot express (a NaN with a payload), are
-//! printed under the field's number, as protobuf prints unknown fields (`7: 3`, `7: 0x00000003`, `7: "…"`). That form is read
-//! again.
+//! Nothing is lost on the way. Protobuf prints a field that the schema does not know under its number (`7: 3`,
+//! `7: 0x00000003`, `7: "…"`). So are values printed that text cannot express (a NaN with a payload). That form is read again.
 
 mod lexer;
 mod parse;

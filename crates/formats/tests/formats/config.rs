@@ -1,10 +1,11 @@
 //! The typed configuration of devices: the fact sheet's section 4.9 and table C, as data.
 
 use plimsoll_base::{Error, Result};
-use plimsoll_device::config::{
+use plimsoll_cards::config::{
     DeviceConfig, LogicalDeviceConfiguration, MemoryInfo, MemoryStats, PhysicalId, get_memory_info, get_memory_usage, reset_memory_stats,
 };
-use plimsoll_device::{DeviceKind, DeviceName, Environment, Options, PhysicalDevice, VirtualDevices};
+use plimsoll_cards::{Environment, Options, PhysicalDevice, VirtualDevices};
+use plimsoll_device::{DeviceKind, DeviceName};
 use plimsoll_formats::{read_config, to_options};
 
 /// Opened devices that count what they are told; none where a device does not count.

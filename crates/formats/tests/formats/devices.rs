@@ -1,9 +1,8 @@
 //! From ConfigProto, environment and flags to logical devices: the fact sheet's section 4 and table V, as data.
 
 use plimsoll_base::{Bytes, Code, Result};
-use plimsoll_device::{
-    DeviceKind, Division, Environment, LogicalDevice, MemoryLimit, Options, PhysicalDevice, Reserve, resolve, visible_device_list,
-};
+use plimsoll_cards::{Division, Environment, LogicalDevice, MemoryLimit, Options, PhysicalDevice, Reserve, resolve, visible_device_list};
+use plimsoll_device::DeviceKind;
 use plimsoll_formats::{read_config, to_options};
 
 /// The blocks of a table: the head line and the lines below it.
@@ -63,7 +62,7 @@ fn answer(key: &str, device: &LogicalDevice, division: &Division) -> String {
         },
         "links" if device.links.is_empty() => "-".into(),
         "links" => {
-            let link = |link: &plimsoll_device::Link| format!("{}:{}:{}", link.device, link.kind(), link.strength());
+            let link = |link: &plimsoll_cards::Link| format!("{}:{}:{}", link.device, link.kind(), link.strength());
             device.links.iter().map(link).collect::<Vec<_>>().join(",")
         }
         _ => panic!("nobody can be asked '{key}'"),
@@ -251,7 +250,7 @@ fn any_values_give_devices_or_an_error() {
         if random(2) == 0 {
             options.gpu.per_process_gpu_memory_fraction = 0.0;
             let mut devices =
-                vec![plimsoll_device::VirtualDevices { memory_limit_mb: limits, priority, device_ordinal }; random(3) as usize];
+                vec![plimsoll_cards::VirtualDevices { memory_limit_mb: limits, priority, device_ordinal }; random(3) as usize];
             if random(2) == 0 {
                 devices.iter_mut().for_each(|devices| devices.priority.clear());
             }

@@ -1,9 +1,10 @@
 //! Convolutions of each channel by itself, and their gradients.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::Sizes;
@@ -11,13 +12,14 @@ use super::axis::{Axis, Run};
 use super::finish::Finish;
 use super::groups::{GROUP, get, groups, put};
 use crate::cut::Cut;
+use crate::element::{InFloats, of_type};
 use crate::expr::Bases;
 use crate::simd::{Isa, Vectorised};
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::window::WindowAxis;
 
-/// `DepthwiseConv2dNative` of floats: result channel `c * multiplier + m` is made of input channel `c` alone. `spec.out_c` is
+/// `DepthwiseConv2dNative`: result channel `c * multiplier + m` is made of input channel `c` alone. `spec.out_c` is
 /// `spec.in_c` times the multiplier; the filter has the taps, then `[in_c, multiplier]`. Arguments: input, filter, output;
 /// with an epilogue over the output's shape: input, filter, its further operands, its results.
 ///
@@ -75,7 +77,7 @@ enum Work {
     Filter,
 }
 
-struct Depthwise {
+struct Depthwise<E> {
     work: Work,
     batch: usize,
     in_c: usize,
@@ -88,9 +90,10 @@ struct Depthwise {
     cut: Cut,
     epilogue: Option<Finish>,
     isa: Isa,
+    of: PhantomData<E>,
 }
 
-impl std::fmt::Debug for Depthwise {
+impl<E> std::fmt::Debug for Depthwise<E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let shape = (self.batch, self.in_c, self.out_c, self.y, self.x);
         f.debug_struct("Depthwise").field("work", &self.work).field("shape", &shape).field("cut", &self.cut).finish()
@@ -98,7 +101,16 @@ impl std::fmt::Debug for Depthwise {
 }
 
 fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    of_type!(spec.data_type, [Float, Half, Bfloat16], E => of::<E>(isa, spec, work, epilogue), _ => Err(super::refused(&spec)))
+}
+
+/// As [`prepare`], of elements of the type. Floats of two bytes are widened as they are read, and results rounded as they are written.
+fn of<E: InFloats>(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> Result<Prepared> {
     spec.check()?;
+    let is_widened = E::TYPE != DataType::Float;
+    if is_widened && epilogue.is_some() {
+        return Err(Error::unimplemented(format!("an epilogue on a convolution of {}", E::TYPE)));
+    }
     if spec.axes.iter().any(|axis| axis.dilation != 1) {
         return Err(Error::unimplemented("a depthwise convolution with dilation"));
     }
@@ -112,7 +124,8 @@ fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> 
         return Err(Error::invalid_argument(format!("a depthwise convolution of {in_c} channels to {out_c}")));
     }
     let batch = spec.batch as usize;
-    let bytes = |columns: usize, channels: usize| 4 * (columns * channels) as u64;
+    let size = size_of::<E>() as f64;
+    let bytes = |columns: usize, channels: usize| (size_of::<E>() * columns * channels) as u64;
     let taps = spec.taps();
     let cut = match work {
         Work::Forward => Cut::new(batch * y.positions, bytes(x.positions, out_c).saturating_mul(taps), 1),
@@ -123,8 +136,8 @@ fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> 
         }
     };
     let channels = spec.in_c.max(1) as f64;
-    let filter = 4.0 * taps as f64 * out_c as f64;
-    let cost = Cost { flops: spec.flops() / channels, bytes: spec.bytes() - 4.0 * taps as f64 * spec.in_c as f64 * out_c as f64 + filter };
+    let filter = size * taps as f64 * out_c as f64;
+    let cost = Cost { flops: spec.flops() / channels, bytes: spec.bytes() - size * taps as f64 * spec.in_c as f64 * out_c as f64 + filter };
     let operands = epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
     let mut epilogue = epilogue.map(|epilogue| Finish::new(isa, &spec.output(), epilogue)).transpose()?;
     let mut scratch = 0;
@@ -133,7 +146,12 @@ fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> 
         finish.place = scratch;
         scratch += if finish.in_result.is_none() { x.positions * out_c * 4 } else { 0 };
     }
-    let kernel = Arc::new(Depthwise { work, batch, in_c, out_c, multiplier, x_runs: x.runs(), y, x, cut, epilogue, isa });
+    if is_widened && work == Work::Filter {
+        // The sums of a row of taps.
+        scratch = x.taps * GROUP * size_of::<f32>();
+    }
+    let kernel =
+        Arc::new(Depthwise::<E> { work, batch, in_c, out_c, multiplier, x_runs: x.runs(), y, x, cut, epilogue, isa, of: PhantomData });
     let mut prepared =
         Prepared { chunks: cut.pieces(), scratch: 0, per_worker: scratch as u64, cost, in_place: Vec::new(), kernel: kernel.clone() };
     if let Some(finish) = &kernel.epilogue {
@@ -142,7 +160,7 @@ fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> 
     Ok(prepared)
 }
 
-impl CpuKernel for Depthwise {
+impl<E: InFloats> CpuKernel for Depthwise<E> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let units = self.cut.units(chunks);
         let Some(Finish { program, in_result, place }) = &self.epilogue else {
@@ -153,9 +171,9 @@ impl CpuKernel for Depthwise {
         let row = self.x.positions * self.out_c;
         for (number, unit) in units.enumerate() {
             let to = match in_result {
-                Some(result) => args.pointers[*result].cast::<f32>(),
+                Some(result) => args.pointers[*result].cast::<E>(),
                 // The address may lie before the scratch: only this row's elements are used.
-                None => args.worker.wrapping_add(*place).cast::<f32>().wrapping_sub(unit * row),
+                None => args.worker.wrapping_add(*place).cast::<E>().wrapping_sub(unit * row),
             };
             let bases = Bases { first: to.cast(), rest: &args.pointers[2..] };
             // SAFETY: operand 0 is found where it has been computed; the others and the results are the caller's.
@@ -171,29 +189,29 @@ impl CpuKernel for Depthwise {
     }
 }
 
-impl Depthwise {
+impl<E: InFloats> Depthwise<E> {
     /// Computes `units` of the result, which is at `to`.
-    unsafe fn compute(&self, units: Range<usize>, to: *mut f32, args: &Args<'_>) {
+    unsafe fn compute(&self, units: Range<usize>, to: *mut E, args: &Args<'_>) {
         // SAFETY: the instruction set was asked for when the kernel was prepared; the rest is the caller's promise.
         unsafe {
             if self.multiplier == 1 {
-                self.isa.run(DepthwisePiece::<false> { work: self, units, to, args });
+                self.isa.run(DepthwisePiece::<E, false> { work: self, units, to, args });
             } else {
-                self.isa.run(DepthwisePiece::<true> { work: self, units, to, args });
+                self.isa.run(DepthwisePiece::<E, true> { work: self, units, to, args });
             }
         }
     }
 }
 
 /// Made with arguments and a result, of which no other thread writes the part in `units`. `SPREAD` if the multiplier is not 1.
-struct DepthwisePiece<'a, const SPREAD: bool> {
-    work: &'a Depthwise,
+struct DepthwisePiece<'a, E, const SPREAD: bool> {
+    work: &'a Depthwise<E>,
     units: Range<usize>,
-    to: *mut f32,
+    to: *mut E,
     args: &'a Args<'a>,
 }
 
-impl<const SPREAD: bool> Vectorised for DepthwisePiece<'_, SPREAD> {
+impl<E: InFloats, const SPREAD: bool> Vectorised for DepthwisePiece<'_, E, SPREAD> {
     type Output = ();
 
     #[inline(always)]
@@ -218,23 +236,23 @@ fn add_product<const FMA: bool>(sum: &mut [f32; GROUP], a: &[f32; GROUP], b: &[f
 /// Positions that are computed together.
 const TILE: usize = 4;
 
-impl<const SPREAD: bool> DepthwisePiece<'_, SPREAD> {
+impl<E: InFloats, const SPREAD: bool> DepthwisePiece<'_, E, SPREAD> {
     #[inline(always)]
-    fn pointer(&self, index: usize) -> *const f32 {
-        self.args.pointers[index].cast::<f32>().cast_const()
+    fn pointer(&self, index: usize) -> *const E {
+        self.args.pointers[index].cast::<E>().cast_const()
     }
 
     /// The input's channels of which the result's channels `channel..channel + count` are made. They are there.
     #[inline(always)]
-    unsafe fn of_input(&self, position: *const f32, channel: usize, count: usize) -> [f32; GROUP] {
+    unsafe fn of_input(&self, position: *const E, channel: usize, count: usize) -> [f32; GROUP] {
         // SAFETY: the caller's promise.
         unsafe {
             if !SPREAD {
-                return get(position.add(channel), count, 0.0);
+                return E::get(position.add(channel), count);
             }
             let mut values = [0f32; GROUP];
             for (lane, value) in values.iter_mut().enumerate().take(count) {
-                *value = position.add((channel + lane) / self.work.multiplier).read();
+                *value = position.add((channel + lane) / self.work.multiplier).read().widen();
             }
             values
         }
@@ -242,15 +260,15 @@ impl<const SPREAD: bool> DepthwisePiece<'_, SPREAD> {
 
     /// Elements `channel * multiplier + m` for channels `channel..channel + count`. They are there.
     #[inline(always)]
-    unsafe fn every(&self, from: *const f32, channel: usize, count: usize, m: usize) -> [f32; GROUP] {
+    unsafe fn every(&self, from: *const E, channel: usize, count: usize, m: usize) -> [f32; GROUP] {
         // SAFETY: the caller's promise.
         unsafe {
             if !SPREAD {
-                return get(from.add(channel), count, 0.0);
+                return E::get(from.add(channel), count);
             }
             let mut values = [0f32; GROUP];
             for (lane, value) in values.iter_mut().enumerate().take(count) {
-                *value = from.add((channel + lane) * self.work.multiplier + m).read();
+                *value = from.add((channel + lane) * self.work.multiplier + m).read().widen();
             }
             values
         }
@@ -285,7 +303,7 @@ impl<const SPREAD: bool> DepthwisePiece<'_, SPREAD> {
                     let at = (line + tap_x as isize) as usize * in_c;
                     // SAFETY: the taps of all these positions lie on the input.
                     unsafe {
-                        let weights = get(filter.add((tap_y * x.taps + tap_x) * out_c + channel), count, 0.0);
+                        let weights = E::get(filter.add((tap_y * x.taps + tap_x) * out_c + channel), count);
                         for (number, sum) in sums.iter_mut().enumerate() {
                             let values = self.of_input(input.add(at + number * x.stride * in_c), channel, count);
                             add_product::<FMA>(sum, &values, &weights);
@@ -295,7 +313,7 @@ impl<const SPREAD: bool> DepthwisePiece<'_, SPREAD> {
             }
             for (number, sum) in sums.iter().enumerate() {
                 // SAFETY: the results of this row are this call's.
-                unsafe { put(output.add((row * x.positions + column + number) * out_c + channel), count, *sum) };
+                unsafe { E::put(output.add((row * x.positions + column + number) * out_c + channel), count, *sum) };
             }
         }
     }
@@ -326,7 +344,7 @@ impl<const SPREAD: bool> DepthwisePiece<'_, SPREAD> {
                     }
                 }
                 // SAFETY: the elements of this row are this call's.
-                unsafe { put(to.add((row * x.size + column) * in_c + channel), count, sum) };
+                unsafe { E::put(to.add((row * x.size + column) * in_c + channel), count, sum) };
             }
         }
     }
@@ -337,7 +355,12 @@ impl<const SPREAD: bool> DepthwisePiece<'_, SPREAD> {
         let (input, grad, to) = (self.pointer(0), self.pointer(1), self.to);
         let (tap_y, channel) = (unit % y.taps, unit / y.taps * GROUP);
         let count = GROUP.min(out_c - channel);
-        let place = |tap_x: usize| to.wrapping_add((tap_y * x.taps + tap_x) * out_c + channel);
+        let result = |tap_x: usize| to.wrapping_add((tap_y * x.taps + tap_x) * out_c + channel);
+        // Floats are summed where the result lies.
+        let place = |tap_x: usize| match E::TYPE {
+            DataType::Float => result(tap_x).cast::<f32>(),
+            _ => self.args.worker.cast::<f32>().wrapping_add(tap_x * GROUP),
+        };
         for tap_x in 0..x.taps {
             // SAFETY: the elements of this unit are this call's, here and below.
             unsafe { put(place(tap_x), count, [0f32; GROUP]) };
@@ -357,7 +380,7 @@ impl<const SPREAD: bool> DepthwisePiece<'_, SPREAD> {
                             // SAFETY: the tap lies on the input, and the window is one of the result's.
                             unsafe {
                                 let values = self.of_input(input.add(at), channel, count);
-                                let grads = get(grad.add((windows + position) * out_c + channel), count, 0.0);
+                                let grads = E::get(grad.add((windows + position) * out_c + channel), count);
                                 add_product::<FMA>(sum, &values, &grads);
                             }
                             position += 1;
@@ -372,6 +395,12 @@ impl<const SPREAD: bool> DepthwisePiece<'_, SPREAD> {
                         put(place(tap_x), count, sum);
                     }
                 }
+            }
+        }
+        if E::TYPE != DataType::Float {
+            for tap_x in 0..x.taps {
+                // SAFETY: the sums have been made; the elements of this unit are this call's.
+                unsafe { E::put(result(tap_x), count, get(place(tap_x).cast_const(), count, 0.0)) };
             }
         }
     }

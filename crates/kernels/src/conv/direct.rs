@@ -2,18 +2,23 @@
 //!
 //! Both are the same work. The gradient by an input splits by the remainder of a position by the strides. For each remainder it is
 //! a convolution with stride 1 over the gradient by the result, with those taps of the filter that meet this remainder, in reverse.
+//!
+//! Floats are read where they lie. Numbers of other types are widened, a few positions of the operand and a block of the filter at a
+//! time. Their results wait as floats in the worker's scratch until an expression has rounded them.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::Sizes;
 use super::finish::Finish;
 use super::pass::{Block, Pass, Side};
-use super::tiles::{self, Code, Panel, Tile, code, part};
+use super::tiles::{self, Code, Panel, Tile, code};
+use crate::element::InFloats;
 use crate::expr::Bases;
+use crate::packing::{Packing, packing, part};
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::conv::ConvSpec;
@@ -29,8 +34,9 @@ enum Rows {
     Transposed,
 }
 
-struct Direct {
+struct Direct<E> {
     code: &'static Code,
+    packing: Packing<E>,
     passes: Vec<Pass>,
     rows: Rows,
     /// Images, and planes, rows and columns of each result.
@@ -47,6 +53,8 @@ struct Direct {
     /// Planes of a piece, counted over all images; or if that is one, rows of it.
     piece_planes: usize,
     piece_rows: usize,
+    /// Positions along a row of a piece: all, unless they wait in scratch and are many.
+    piece_xs: usize,
     /// Panels of a piece.
     piece_panels: usize,
     /// Indices of the arguments.
@@ -55,9 +63,11 @@ struct Direct {
     epilogue: Option<Finish>,
     /// Where in the worker's scratch the filter goes.
     filter_place: usize,
+    /// Where in the worker's scratch the operand's numbers go that are widened.
+    operand_place: usize,
 }
 
-impl std::fmt::Debug for Direct {
+impl<E> std::fmt::Debug for Direct<E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Direct")
             .field("passes", &self.passes.len())
@@ -69,14 +79,14 @@ impl std::fmt::Debug for Direct {
 }
 
 /// With `images`, a piece is whole images of one plane with all channels. Also how many it is.
-pub(super) fn forward(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, images: bool) -> Result<(Prepared, usize)> {
+pub(super) fn forward<E: InFloats>(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, images: bool) -> Result<(Prepared, usize)> {
     let code = code(isa);
     let sides = spec.sides();
     let pass = Pass::new(sides.map(Side::forward), spec.in_c as usize);
-    let one_panel = (spec.out_c as usize) <= code.width();
+    let is_there = E::TYPE == DataType::Float && (spec.out_c as usize) <= code.width();
     let shape = Shape {
         passes: vec![pass],
-        rows: if one_panel { Rows::There } else { Rows::Copied },
+        rows: if is_there { Rows::There } else { Rows::Copied },
         batch: spec.batch as usize,
         out: sides.map(|side| side.positions),
         operand: sides.map(|side| side.size),
@@ -87,10 +97,10 @@ pub(super) fn forward(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, ima
         result: spec.output(),
         images,
     };
-    prepare(isa, code, spec, shape, epilogue)
+    prepare::<E>(isa, code, spec, shape, epilogue)
 }
 
-pub(super) fn backprop_input(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+pub(super) fn backprop_input<E: InFloats>(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
     let mut passes = Vec::new();
     let sides = spec.sides();
     let starts = sides.map(|side| side.size.min(side.stride));
@@ -119,7 +129,7 @@ pub(super) fn backprop_input(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogu
         result: spec.input(),
         images: false,
     };
-    Ok(prepare(isa, code(isa), spec, shape, epilogue)?.0)
+    Ok(prepare::<E>(isa, code(isa), spec, shape, epilogue)?.0)
 }
 
 /// The difference between a convolution and a gradient.
@@ -146,8 +156,20 @@ const MOST_PIECES: f64 = 32.0;
 const POSITIONS: usize = 256;
 /// Bytes that stay in the second cache beside their operands.
 const CACHED: usize = 256 << 10;
+/// Floats of results that wait to be rounded: they stay in the second cache.
+const WAITING: usize = CACHED / 4;
+/// Floats of the operand that are widened at once, and stay in the first cache. As many as the least: a block of one position, filled up
+/// to whole vectors.
+const WIDENED: usize = 16 << 10;
 
-fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogue: Option<Epilogue>) -> Result<(Prepared, usize)> {
+fn prepare<E: InFloats>(
+    isa: Isa,
+    code: &'static Code,
+    spec: &ConvSpec,
+    shape: Shape,
+    epilogue: Option<Epilogue>,
+) -> Result<(Prepared, usize)> {
+    let is_widened = E::TYPE != DataType::Float;
     let (cost, sides) = (Cost { flops: spec.flops(), bytes: spec.bytes() }, spec.sides());
     let Shape { passes, rows, batch, out, operand, terms, columns, from, filter, result, images } = shape;
     let panels = code.panels(columns);
@@ -170,18 +192,29 @@ fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogu
     }
     let operands = epilogue.as_ref().map_or(0, |epilogue| epilogue.operands.len());
     let mut finish = epilogue.map(|epilogue| Finish::new(isa, &result, epilogue)).transpose()?;
-    if finish.as_ref().is_some_and(|finish| finish.in_result.is_none()) {
+    let (mut piece_xs, mut most_panels) = (out[2].max(1), panels.len().max(1));
+    if is_widened {
+        // Rows are cut where one is too long, and channels where one vector of positions is too large.
+        most_panels = (WAITING / (tiles::ROWS * code.width())).clamp(1, most_panels);
+        let position = columns.min(most_panels * code.width()).max(1);
+        let row = out[2].saturating_mul(position).max(1);
+        piece_planes = piece_planes.min(WAITING / row.saturating_mul(out[1].max(1))).max(1);
+        if piece_planes == 1 {
+            piece_rows = piece_rows.min(WAITING / row).max(1);
+            piece_xs = if piece_rows == 1 { even(out[2], piece_xs.min(WAITING / position).max(1)) } else { piece_xs };
+        }
+    } else if finish.as_ref().is_some_and(|finish| finish.in_result.is_none()) {
         piece_planes = 1;
-    }
-    if piece_planes == 1 && !images && finish.as_ref().is_some_and(|finish| finish.in_result.is_none()) {
-        piece_rows = piece_rows.min((1usize << 14).div_ceil((out[2] * columns).max(1)));
+        if !images {
+            piece_rows = piece_rows.min((1usize << 14).div_ceil((out[2] * columns).max(1)));
+        }
     }
     piece_planes = even(planes, piece_planes);
     piece_rows = if piece_planes == 1 { even(out[1], piece_rows) } else { out[1].max(1) };
-    let pieces = planes.div_ceil(piece_planes) * out[1].div_ceil(piece_rows);
+    let pieces = planes.div_ceil(piece_planes) * out[1].div_ceil(piece_rows) * out[2].div_ceil(piece_xs);
     // Few pieces of many panels are cut by panels too.
     let groups = if panels.is_empty() || images { 1 } else { (16 / pieces.max(1)).clamp(1, panels.len()) };
-    let piece_panels = panels.len().div_ceil(groups).max(1);
+    let piece_panels = panels.len().div_ceil(groups).max(1).min(most_panels);
     let chunks = pieces.checked_mul(panels.len().div_ceil(piece_panels)).and_then(|pieces| u32::try_from(pieces).ok());
     let chunks = chunks.ok_or_else(|| Error::invalid_argument("a convolution with too many pieces"))?.max(1);
 
@@ -196,10 +229,16 @@ fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogu
         && finish.in_result.is_none()
     {
         finish.place = scratch;
-        scratch += floats(piece_rows * out[2] * columns.min(piece_panels * code.width()));
+        let positions = if is_widened { piece_planes * piece_rows * piece_xs } else { piece_rows * out[2] };
+        scratch += floats(positions * columns.min(piece_panels * code.width()));
+    }
+    let operand_place = scratch;
+    if is_widened {
+        scratch += floats(WIDENED);
     }
     let kernel = Direct {
         code,
+        packing: packing::<E>(isa),
         passes,
         rows,
         batch,
@@ -211,11 +250,13 @@ fn prepare(isa: Isa, code: &'static Code, spec: &ConvSpec, shape: Shape, epilogu
         panels,
         piece_planes,
         piece_rows,
+        piece_xs,
         piece_panels,
         from,
         filter,
         epilogue: finish,
         filter_place,
+        operand_place,
     };
     let kernel = Arc::new(kernel);
     let mut prepared = Prepared { chunks, scratch: 0, per_worker: scratch as u64, cost, in_place: Vec::new(), kernel: kernel.clone() };
@@ -234,6 +275,8 @@ fn even(all: usize, most: usize) -> usize {
 struct Piece {
     planes: Range<usize>,
     rows: Range<usize>,
+    /// All, unless it is one row of one plane.
+    xs: Range<usize>,
     panels: Range<usize>,
 }
 
@@ -244,20 +287,24 @@ struct Target {
     row: usize,
 }
 
-impl CpuKernel for Direct {
+impl<E: InFloats> CpuKernel for Direct<E> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         if self.batch == 0 || self.out.contains(&0) || self.columns == 0 {
             return Ok(());
         }
         let planes = self.batch * self.out[0];
         let (plane_pieces, row_pieces) = (planes.div_ceil(self.piece_planes), self.out[1].div_ceil(self.piece_rows));
+        let x_pieces = self.out[2].div_ceil(self.piece_xs);
         for chunk in chunks {
             let chunk = chunk as usize;
-            let (number, group) = (chunk % (plane_pieces * row_pieces), chunk / (plane_pieces * row_pieces));
+            let pieces = plane_pieces * row_pieces * x_pieces;
+            let (number, group) = (chunk % pieces, chunk / pieces);
+            let (number, x) = (number / x_pieces, number % x_pieces * self.piece_xs);
             let (plane, row) = (number / row_pieces * self.piece_planes, number % row_pieces * self.piece_rows);
             let piece = Piece {
                 planes: plane..(plane + self.piece_planes).min(planes),
                 rows: row..(row + self.piece_rows).min(self.out[1]),
+                xs: x..(x + self.piece_xs).min(self.out[2]),
                 panels: group * self.piece_panels..((group + 1) * self.piece_panels).min(self.panels.len()),
             };
             // SAFETY: the piece lies within the result, for which the caller of `CpuKernel::run` answers.
@@ -267,17 +314,17 @@ impl CpuKernel for Direct {
     }
 }
 
-impl Direct {
+impl<E: InFloats> Direct<E> {
     unsafe fn piece(&self, piece: &Piece, args: &Args<'_>) -> Result<(), Fault> {
-        // A piece's positions follow each other: it has all rows, or one plane.
-        let first = (piece.planes.start * self.out[1] + piece.rows.start) * self.out[2];
-        let positions = piece.planes.len() * piece.rows.len() * self.out[2];
+        // A piece's positions follow each other: it has all rows, or one plane; and whole rows, or one.
+        let first = (piece.planes.start * self.out[1] + piece.rows.start) * self.out[2] + piece.xs.start;
+        let positions = piece.planes.len() * piece.rows.len() * piece.xs.len();
         let columns = {
             let last = self.panels[piece.panels.end - 1];
             self.panels[piece.panels.start].column..last.column + (last.vectors - 1) * self.code.lanes + last.last
         };
         let Some(Finish { program, in_result, place, .. }) = &self.epilogue else {
-            // SAFETY: argument 2 is the result.
+            // SAFETY: argument 2 is the result, of floats: others have an expression that rounds them.
             unsafe { self.compute(piece, Target { start: args.pointers[2].cast(), row: self.columns }, args) };
             return Ok(());
         };
@@ -316,7 +363,7 @@ impl Direct {
     }
 
     unsafe fn compute(&self, piece: &Piece, target: Target, args: &Args<'_>) {
-        let filter = args.pointers[self.filter].cast::<f32>().cast_const();
+        let filter = args.pointers[self.filter].cast::<E>().cast_const();
         for panel in &self.panels[piece.panels.clone()] {
             for pass in &self.passes {
                 for (number, block) in pass.blocks.iter().enumerate() {
@@ -333,7 +380,7 @@ impl Direct {
     }
 
     /// The block's part of the filter as rows of B.
-    unsafe fn filter_rows(&self, filter: *const f32, pass: &Pass, block: &Block, panel: &Panel, scratch: *mut f32) -> FilterRows {
+    unsafe fn filter_rows(&self, filter: *const E, pass: &Pass, block: &Block, panel: &Panel, scratch: *mut f32) -> FilterRows {
         let (lanes, inner) = (self.code.lanes, block.inner.len());
         let width = panel.vectors * lanes;
         let [k_h, k_w] = self.taps;
@@ -341,7 +388,7 @@ impl Direct {
             let row = k_w * self.terms * self.columns;
             let first = (block.plane * k_h + block.rows.start) * row;
             let start = filter.wrapping_add(first + block.inner.start * self.columns + panel.column);
-            return FilterRows { start, term: self.columns, outer: row };
+            return FilterRows { start: start.cast(), term: self.columns, outer: row };
         }
         let filter_z = pass.z.tap_start + pass.z.tap_step * block.plane as isize;
         for (number, tap_y) in block.rows.clone().enumerate() {
@@ -350,7 +397,7 @@ impl Direct {
             if self.rows == Rows::Copied {
                 let from = filter.wrapping_add((filter_y * k_w * self.terms + block.inner.start) * self.columns + panel.column);
                 // SAFETY: rows of the filter, and room for a block.
-                unsafe { (self.code.copy)(from, self.columns, inner, panel.vectors, panel.last, to) };
+                unsafe { (self.packing.copy)(from, self.columns, inner, panel.vectors, panel.last, to) };
                 continue;
             }
             let mut at = block.inner.start;
@@ -363,7 +410,7 @@ impl Direct {
                     let there = if v + 1 == panel.vectors { panel.last } else { lanes };
                     let to = to.wrapping_add((at - block.inner.start) * width + v * lanes);
                     // SAFETY: `there` rows of the filter's last two axes with `count` elements, and room for a block.
-                    unsafe { (self.code.transpose)(filter.add(from + v * lanes * self.terms), self.terms, there, count, to, width) };
+                    unsafe { (self.packing.transpose)(filter.add(from + v * lanes * self.terms), self.terms, there, count, to, width) };
                 }
                 at += count;
             }
@@ -385,7 +432,7 @@ impl Direct {
     ) {
         let (z, y, x) = (&pass.z, &pass.y, &pass.x);
         // The positions of this pass that are rows of the piece.
-        let rows = y.positions_in(&piece.rows);
+        let (rows, xs) = (y.positions_in(&piece.rows), x.positions_in(&piece.xs));
         for (images, planes) in self.images(&piece.planes) {
             let planes = z.positions_in(&planes);
             for z_run in &z.runs {
@@ -401,11 +448,15 @@ impl Direct {
                     let tap_rows = if z_run.taps.contains(&block.plane) { inside(&y_run.taps, &block.rows) } else { 0..0 };
                     for x_run in &x.runs {
                         let inner = inside(&(x_run.taps.start * self.terms..x_run.taps.end * self.terms), &block.inner);
+                        let xs = inside(&x_run.positions, &xs);
+                        if xs.is_empty() {
+                            continue;
+                        }
                         let nothing = tap_rows.is_empty() || inner.is_empty();
                         if nothing && add {
                             continue;
                         }
-                        let box_ = Box_ { images: images.clone(), zs: zs.clone(), ys: ys.clone(), xs: x_run.positions.clone() };
+                        let box_ = Box_ { images: images.clone(), zs: zs.clone(), ys: ys.clone(), xs };
                         let taps = if nothing { None } else { Some((tap_rows.clone(), inner)) };
                         // SAFETY: as this function.
                         unsafe { self.tiles(&box_, target, pass, block, taps, panel, b, add, args) };
@@ -428,6 +479,9 @@ impl Direct {
     }
 
     /// Computes positions that see the same taps.
+    ///
+    /// # Safety
+    /// All positions of the box see these taps on the operand; the results are the caller's.
     #[expect(clippy::too_many_arguments, reason = "what is computed, from what, and where it goes")]
     unsafe fn tiles(
         &self,
@@ -442,7 +496,7 @@ impl Direct {
         args: &Args<'_>,
     ) {
         let (z, y, x) = (&pass.z, &pass.y, &pass.x);
-        let from = args.pointers[self.from].cast::<f32>().cast_const();
+        let from = args.pointers[self.from].cast::<E>().cast_const();
         let operand_row = self.operand[2] * self.terms;
         let operand_plane = self.operand[1] * operand_row;
         // Each axis of the box: positions, from position to position in the operand, and in the result.
@@ -454,7 +508,8 @@ impl Direct {
         ];
         // A tile runs along the columns, unless there are few.
         let mut along = 3;
-        for other in [2, 1, 0] {
+        let others: &[usize] = if E::TYPE == DataType::Float { &[2, 1, 0] } else { &[] };
+        for &other in others {
             if axes[along].0.len() < 3 && axes[other].0.len() > axes[along].0.len() {
                 along = other;
             }
@@ -480,13 +535,29 @@ impl Direct {
                     first * step(&axes[outer]) + second * step(&axes[middle]) + third * step(&axes[inmost])
                 };
                 let (a_box, c_box) = (a_first + before(|axis| axis.1) as isize, c_first + before(|axis| axis.2));
+                if E::TYPE != DataType::Float {
+                    let strip = Strip {
+                        xs: axes[along].0.clone(),
+                        a: from.wrapping_offset(a_box),
+                        step: axes[along].1,
+                        round: y.axis.dilation * operand_row,
+                        rounds: tap_rows.len(),
+                        inner: inner.len(),
+                        c: target.start.wrapping_add(c_box * target.row + panel.column),
+                        c_row: axes[along].2 * target.row,
+                        b: b.start.wrapping_add(b_first),
+                    };
+                    // SAFETY: as this function.
+                    unsafe { self.widened(&strip, panel, b, add, args) };
+                    continue;
+                }
                 for number in 0..count {
                     let part = part(axes[along].0.len(), count, number);
                     let start = axes[along].0.start + part.start;
                     let tile = Tile {
                         outer: tap_rows.len(),
                         inner: inner.len(),
-                        a: from.wrapping_offset(a_box + (start * axes[along].1) as isize),
+                        a: from.wrapping_offset(a_box + (start * axes[along].1) as isize).cast::<f32>(),
                         a_rows: tiles::Rows::new(axes[along].1),
                         a_term: 1,
                         a_outer: y.axis.dilation * operand_row,
@@ -506,6 +577,82 @@ impl Direct {
             }
         }
     }
+}
+
+impl<E: InFloats> Direct<E> {
+    /// Computes positions of one row, and widens the operand's numbers that they see beforehand.
+    ///
+    /// # Safety
+    /// As [`Direct::tiles`].
+    unsafe fn widened(&self, strip: &Strip<E>, panel: &Panel, b: &FilterRows, add: bool, args: &Args<'_>) {
+        let Strip { step, rounds, inner, .. } = *strip;
+        let (lanes, most) = (self.code.lanes, self.code.rows[panel.vectors - 1]);
+        let padded = |numbers: usize| numbers.next_multiple_of(lanes);
+        // Positions whose numbers overlap share them.
+        let is_shared = step < inner;
+        let span = |positions: usize| if is_shared { padded((positions - 1) * step + inner) } else { positions * padded(inner) };
+        let room = WIDENED / rounds.max(1);
+        let fitting = if is_shared { room.saturating_sub(inner + lanes) / step.max(1) + 1 } else { room / padded(inner).max(1) };
+        let fitting = if fitting > most { fitting / most * most } else { fitting.max(1) };
+        // SAFETY: an offset into scratch that `prepare` asked for.
+        let operand = unsafe { args.worker.add(self.operand_place).cast::<f32>() };
+        let table = &self.code.packed;
+        let mut first = strip.xs.start;
+        while first < strip.xs.end {
+            let positions = if rounds == 0 { strip.xs.len() } else { fitting.min(strip.xs.end - first) };
+            let span = span(positions);
+            for round in 0..rounds {
+                let from = strip.a.wrapping_add(round * strip.round + first * step);
+                let (rows, numbers) = if is_shared { (1, (positions - 1) * step + inner) } else { (positions, inner) };
+                let vectors = numbers.div_ceil(lanes);
+                let last = numbers - (vectors - 1) * lanes;
+                // SAFETY: all these positions see the taps of this round; `WIDENED` floats are room for all rounds.
+                unsafe { (self.packing.copy)(from, step, rows, vectors, last, operand.add(round * span)) };
+            }
+            let row = if is_shared { step } else { padded(inner) };
+            let count = positions.div_ceil(most);
+            for number in 0..count {
+                let part = part(positions, count, number);
+                let tile = Tile {
+                    outer: rounds,
+                    inner,
+                    a: operand.wrapping_add(part.start * row),
+                    a_rows: tiles::Rows::new(row),
+                    a_term: 1,
+                    a_outer: span,
+                    b: strip.b,
+                    b_term: b.term,
+                    b_outer: b.outer,
+                    c: strip.c.wrapping_add((first + part.start) * strip.c_row),
+                    c_row: strip.c_row,
+                    last: panel.last,
+                    add,
+                };
+                if let Some(compute) = table[part.len() - 1][panel.vectors - 1] {
+                    // SAFETY: the operand's numbers have been widened, and those of the filter; the results are the piece's.
+                    unsafe { compute(&tile) };
+                }
+            }
+            first += positions;
+        }
+    }
+}
+
+/// Positions of one row of the result, and the operands of their tiles.
+struct Strip<E> {
+    xs: Range<usize>,
+    /// Numbers that position 0 sees in the first round.
+    a: *const E,
+    /// From position to position, and from round to round, of the operand.
+    step: usize,
+    round: usize,
+    rounds: usize,
+    /// Numbers of a round, one after the other.
+    inner: usize,
+    /// The result of position 0, and from position to position.
+    c: *mut f32,
+    c_row: usize,
+    b: *const f32,
 }
 
 /// The intersection.

@@ -1,16 +1,21 @@
 //! The gradient of a convolution by its filter: for each tap a product of the input's channels and the gradient's, summed over
 //! positions. Taps of a row are one product where the input has few channels, since their numbers follow each other.
+//!
+//! Floats are read where they lie, and summed where the result lies. Numbers of other types are widened a block of positions at a time;
+//! sums of a few taps and channels are in the worker's scratch until they are rounded.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_base::Result;
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::Sizes;
 use super::axis::{Axis, Run};
-use super::tiles::{Code, Panel, Rows, Tile, code, part};
+use super::tiles::{Code, Panel, Rows, Tile, code};
 use crate::cut::elements;
+use crate::element::InFloats;
+use crate::packing::{Packing, packing, part};
 use crate::pool::UnpoolRows;
 use crate::simd::Isa;
 use plimsoll_request::conv::ConvSpec;
@@ -28,9 +33,9 @@ const ROWS: usize = 10;
 const PIECES: usize = 8;
 const PARTS: usize = 16;
 
-#[derive(Debug)]
-struct FilterGradient {
+struct FilterGradient<E> {
     code: &'static Code,
+    packing: Packing<E>,
     batch: usize,
     in_c: usize,
     out_c: usize,
@@ -55,6 +60,27 @@ struct FilterGradient {
     parts: usize,
     /// The pooling whose gradient the gradient by the result is, made in scratch for each block.
     unpool: Option<UnpoolRows>,
+    /// How numbers that are not floats are widened and rounded.
+    widening: Option<Widening>,
+}
+
+/// Where numbers that are widened lie in the worker's scratch.
+#[derive(Debug)]
+struct Widening {
+    /// Positions of a row that are widened at once.
+    positions: usize,
+    /// The gradient by the result, and the sums; the input is first.
+    grad_place: usize,
+    sums_place: usize,
+    /// Whether the result is of floats: it is one of several parts, which are summed before they are rounded.
+    in_parts: bool,
+}
+
+impl<E> std::fmt::Debug for FilterGradient<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shape = (self.batch, self.in_c, self.out_c, self.z, self.y, self.x);
+        f.debug_struct("FilterGradient").field("shape", &shape).field("pieces", &(self.pieces, self.parts)).finish()
+    }
 }
 
 /// Taps of a row of the filter that are one product.
@@ -88,12 +114,20 @@ impl std::fmt::Debug for Code {
 
 /// With `divide`, images may be divided into parts, whose number comes first. With a pooling, the gradient by the result is that of
 /// the pooling by its input, made as it is needed. That pays for kernels of one piece for each part.
-pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool, unpool: Option<&PoolSpec>) -> Result<(u64, Prepared)> {
+///
+/// Of floats, results are in the type of the elements; of other types too, unless there are several parts: then they are floats.
+pub(super) fn prepare<E: InFloats>(isa: Isa, spec: &ConvSpec, divide: bool, unpool: Option<&PoolSpec>) -> Result<(u64, Prepared)> {
+    let is_widened = E::TYPE != DataType::Float;
+    if is_widened && unpool.is_some() {
+        return Err(Error::unimplemented(format!("a gradient of {} that is unpooled", E::TYPE)));
+    }
     let code = code(isa);
     let [z, y, x] = spec.sides();
     let panels = code.panels(spec.out_c as usize);
     let (in_c, out_c) = (spec.in_c as usize, spec.out_c as usize);
-    let row = x.positions * out_c.min(code.width()) * 4;
+    // Copies have whole vectors.
+    let width = if is_widened { out_c.next_multiple_of(code.lanes).min(code.width()) } else { out_c.min(code.width()) };
+    let row = x.positions * width * 4;
     let block_rows = (BLOCK / row.max(1)).clamp(1, y.positions.max(1));
     let block_rows = y.positions.div_ceil(y.positions.div_ceil(block_rows).max(1)).max(1);
     // A unit is a tap, or some taps of a row, with some channels of the input and some panels.
@@ -124,8 +158,21 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool, unpool: Option<&P
         cost = cost + unpool.cost();
         cost.bytes -= 8.0 * spec.output().iter().map(|size| *size as f64).product::<f64>();
     }
-    let kernel = FilterGradient {
+    let widening = is_widened.then(|| {
+        let positions = (BLOCK / (4 * width).max(1)).clamp(1, x.positions.max(1));
+        let floats = |count: usize| (count * 4).next_multiple_of(64) + 64;
+        let taps = groups.iter().map(|group| group.taps.len()).max().unwrap_or(0);
+        let numbers = if taps > 1 { taps * in_c } else { in_c.div_ceil(channel_parts) };
+        let all = block_rows * positions;
+        let grad_place = floats(all * numbers.next_multiple_of(code.lanes));
+        let sums_place = grad_place + floats(all * width);
+        let sums = numbers * unit_panels.min(panels.len()) * code.width();
+        per_worker = (sums_place + floats(sums)) as u64;
+        Widening { positions, grad_place, sums_place, in_parts: parts > 1 }
+    });
+    let kernel = FilterGradient::<E> {
         code,
+        packing: packing::<E>(isa),
         batch: spec.batch as usize,
         in_c,
         out_c,
@@ -143,12 +190,13 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec, divide: bool, unpool: Option<&P
         pieces,
         parts,
         unpool,
+        widening,
     };
     let chunks = (pieces * parts) as u32;
     Ok((parts as u64, Prepared { chunks, scratch: 0, per_worker, cost, in_place: Vec::new(), kernel: Arc::new(kernel) }))
 }
 
-impl CpuKernel for FilterGradient {
+impl<E: InFloats> CpuKernel for FilterGradient<E> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         if self.in_c == 0 || self.out_c == 0 {
             return Ok(());
@@ -158,13 +206,20 @@ impl CpuKernel for FilterGradient {
             let (number, piece) = (chunk as usize / self.pieces, chunk as usize % self.pieces);
             let units = part(all_units, self.pieces, piece);
             let size = self.z.taps * self.y.taps * self.x.taps * self.in_c * self.out_c;
+            let images = part(self.batch, self.parts, number);
+            if let Some(widening) = &self.widening {
+                for unit in units {
+                    // SAFETY: the unit's elements are written by this piece only.
+                    unsafe { self.widened(widening, &self.unit(unit), images.clone(), number * size, args) };
+                }
+                continue;
+            }
             let to = args.pointers[2 + usize::from(self.unpool.is_some())].cast::<f32>().wrapping_add(number * size);
             for unit in units.clone() {
                 // SAFETY: the unit's elements are written by this piece only.
                 unsafe { self.clear(&self.unit(unit), to) };
             }
             let (planes, rows) = (self.z.positions, self.y.positions);
-            let images = part(self.batch, self.parts, number);
             for plane in images.start * planes..images.end * planes {
                 for block in (0..rows).step_by(self.block_rows) {
                     let block = block..(block + self.block_rows).min(rows);
@@ -190,7 +245,17 @@ struct Unit<'a> {
     panels: &'a [Panel],
 }
 
-impl FilterGradient {
+impl Unit<'_> {
+    /// The columns of its panels.
+    fn columns(&self, code: &Code) -> Range<usize> {
+        match (self.panels.first(), self.panels.last()) {
+            (Some(first), Some(last)) => first.column..last.column + (last.vectors - 1) * code.lanes + last.last,
+            _ => 0..0,
+        }
+    }
+}
+
+impl<E: InFloats> FilterGradient<E> {
     /// Taps of a row of the filter follow each other: they read the same rows.
     fn unit(&self, unit: usize) -> Unit<'_> {
         let (rest, channels) = (unit / self.channel_parts, unit % self.channel_parts);
@@ -207,15 +272,12 @@ impl FilterGradient {
     }
 
     unsafe fn clear(&self, unit: &Unit<'_>, to: *mut f32) {
-        let (Some(first), Some(last)) = (unit.panels.first(), unit.panels.last()) else {
-            return;
-        };
-        let columns = last.column + (last.vectors - 1) * self.code.lanes + last.last - first.column;
+        let columns = unit.columns(self.code);
         for tap_x in unit.group.taps.clone() {
             for channel in unit.channels.clone() {
                 let row = ((unit.tap_z * self.y.taps + unit.tap_y) * self.x.taps + tap_x) * self.in_c + channel;
                 // SAFETY: elements of the unit.
-                unsafe { to.add(row * self.out_c + first.column).write_bytes(0, columns) };
+                unsafe { to.add(row * self.out_c + columns.start).write_bytes(0, columns.len()) };
             }
         }
     }
@@ -230,17 +292,144 @@ impl FilterGradient {
         grad.cast_const()
     }
 
+    /// The rows of a block of a plane that see the unit's taps on the operand, and the row of the operand that the first sees. Planes
+    /// and rows of the operand are counted over all images.
+    fn rows(&self, unit: &Unit<'_>, plane: usize, block: &Range<usize>) -> Option<(Range<usize>, isize)> {
+        let (image, position) = (plane / self.z.positions, plane % self.z.positions);
+        let rows = block.start.max(self.ys[unit.tap_y].start)..block.end.min(self.ys[unit.tap_y].end);
+        if rows.is_empty() || !self.zs[unit.tap_z].contains(&position) {
+            return None;
+        }
+        let z = (image * self.z.size) as isize + self.z.start(position) + (unit.tap_z * self.z.dilation) as isize;
+        let y = z * self.y.size as isize + self.y.start(rows.start) + (unit.tap_y * self.y.dilation) as isize;
+        Some((rows, y))
+    }
+
+    /// Computes a unit from numbers that are widened, over all these images. The result begins at element `at`.
+    ///
+    /// # Safety
+    /// The arguments are those that the kernel was prepared for, and the unit's elements are the caller's.
+    unsafe fn widened(&self, widening: &Widening, unit: &Unit<'_>, images: Range<usize>, at: usize, args: &Args<'_>) {
+        let (columns, channels) = (unit.columns(self.code), unit.channels.len());
+        let width = columns.len();
+        // SAFETY: places in the scratch that `prepare` asked for, here and below.
+        let sums = unsafe { args.worker.add(widening.sums_place).cast::<f32>() };
+        // SAFETY: a unit's sums are at most as many as there is room for.
+        unsafe { sums.write_bytes(0, unit.group.taps.len() * channels * width) };
+        let (planes, rows) = (self.z.positions, self.y.positions);
+        for plane in images.start * planes..images.end * planes {
+            for block in (0..rows).step_by(self.block_rows) {
+                let block = block..(block + self.block_rows).min(rows);
+                // SAFETY: as this function.
+                unsafe { self.add_widened(widening, unit, plane, &block, sums, args) };
+            }
+        }
+        for (number, tap_x) in unit.group.taps.clone().enumerate() {
+            for channel in 0..channels {
+                let row = ((unit.tap_z * self.y.taps + unit.tap_y) * self.x.taps + tap_x) * self.in_c + unit.channels.start + channel;
+                let to = at + row * self.out_c + columns.start;
+                let from = sums.wrapping_add((number * channels + channel) * width);
+                for column in 0..width {
+                    // SAFETY: elements of the unit; its sums have been made.
+                    unsafe {
+                        let sum = from.add(column).read();
+                        if widening.in_parts {
+                            args.pointers[2].cast::<f32>().add(to + column).write(sum);
+                        } else {
+                            args.pointers[2].cast::<E>().add(to + column).write(E::narrow(sum));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// As [`FilterGradient::add`], of numbers that are widened first; `sums` are the unit's alone.
+    ///
+    /// # Safety
+    /// As there; there is room in the worker's scratch.
+    unsafe fn add_widened(
+        &self,
+        widening: &Widening,
+        unit: &Unit<'_>,
+        plane: usize,
+        block: &Range<usize>,
+        sums: *mut f32,
+        args: &Args<'_>,
+    ) {
+        let (in_c, out_c, lanes) = (self.in_c, self.out_c, self.code.lanes);
+        let (in_w, out_w) = (self.x.size, self.x.positions);
+        let Some((rows, y)) = self.rows(unit, plane, block) else { return };
+        let (columns, channels) = (unit.columns(self.code), unit.channels.len());
+        // SAFETY: places in the scratch that `prepare` asked for.
+        let (wide_input, wide_grad) = unsafe { (args.worker.cast::<f32>(), args.worker.add(widening.grad_place).cast::<f32>()) };
+        let (input, grad) = (args.pointers[0].cast::<E>().cast_const(), args.pointers[1].cast::<E>().cast_const());
+        for run in unit.group.runs.iter().filter(|run| !run.positions.is_empty()) {
+            let (first_number, numbers) = match run.taps.len() {
+                1 => (unit.channels.start, channels),
+                taps => (0, taps * in_c),
+            };
+            let (vectors, sums_row) = (numbers.div_ceil(lanes), (run.taps.start - unit.group.taps.start) * channels);
+            if numbers == 0 {
+                continue;
+            }
+            for start in run.positions.clone().step_by(widening.positions) {
+                let positions = start..(start + widening.positions).min(run.positions.end);
+                let x = self.x.start(positions.start) + (run.taps.start * self.x.dilation) as isize;
+                let a = input.wrapping_offset((y * in_w as isize + x) * in_c as isize).wrapping_add(first_number);
+                let a_outer = positions.len() * vectors * lanes;
+                for row in 0..rows.len() {
+                    let from = a.wrapping_add(row * self.y.stride * in_w * in_c);
+                    let last = numbers - (vectors - 1) * lanes;
+                    // SAFETY: these positions see the taps on the operand; a block of them has room.
+                    unsafe {
+                        (self.packing.copy)(from, self.x.stride * in_c, positions.len(), vectors, last, wide_input.add(row * a_outer));
+                    };
+                }
+                for panel in unit.panels {
+                    let b_term = panel.vectors * lanes;
+                    let b_outer = positions.len() * b_term;
+                    for row in 0..rows.len() {
+                        let position = (plane * self.y.positions + rows.start + row) * out_w + positions.start;
+                        let from = grad.wrapping_add(position * out_c + panel.column);
+                        // SAFETY: as above.
+                        unsafe {
+                            (self.packing.copy)(from, out_c, positions.len(), panel.vectors, panel.last, wide_grad.add(row * b_outer));
+                        };
+                    }
+                    let count = numbers.div_ceil(self.code.rows[panel.vectors - 1]);
+                    for number in 0..count {
+                        let part = part(numbers, count, number);
+                        let tile = Tile {
+                            outer: rows.len(),
+                            inner: positions.len(),
+                            a: wide_input.wrapping_add(part.start).cast_const(),
+                            a_rows: Rows::new(1),
+                            a_term: vectors * lanes,
+                            a_outer,
+                            b: wide_grad.cast_const(),
+                            b_term,
+                            b_outer,
+                            c: sums.wrapping_add((sums_row + part.start) * columns.len() + panel.column - columns.start),
+                            c_row: columns.len(),
+                            last: panel.last,
+                            add: true,
+                        };
+                        if let Some(compute) = self.code.packed[part.len() - 1][panel.vectors - 1] {
+                            // SAFETY: all numbers of the block have been widened; the sums are the unit's.
+                            unsafe { compute(&tile) };
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     /// Adds the terms of rows of a plane, counted over all images, to a unit.
     unsafe fn add(&self, unit: &Unit<'_>, plane: usize, block: &Range<usize>, grad: *const f32, to: *mut f32, args: &Args<'_>) {
         let (in_c, out_c) = (self.in_c, self.out_c);
         let (in_w, out_w) = (self.x.size, self.x.positions);
-        let (image, position) = (plane / self.z.positions, plane % self.z.positions);
-        let rows = block.start.max(self.ys[unit.tap_y].start)..block.end.min(self.ys[unit.tap_y].end);
-        if rows.is_empty() || !self.zs[unit.tap_z].contains(&position) {
-            return;
-        }
-        let z = (image * self.z.size) as isize + self.z.start(position) + (unit.tap_z * self.z.dilation) as isize;
-        let y = z * self.y.size as isize + self.y.start(rows.start) + (unit.tap_y * self.y.dilation) as isize;
+        let Some((rows, y)) = self.rows(unit, plane, block) else { return };
         for run in unit.group.runs.iter().filter(|run| !run.positions.is_empty()) {
             // Numbers of the input that follow each other: channels of a tap, or of several taps.
             let numbers = if run.taps.len() == 1 { unit.channels.clone() } else { 0..run.taps.len() * in_c };

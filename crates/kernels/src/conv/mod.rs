@@ -1,12 +1,13 @@
 //! Convolutions along one to three axes, channels last. Direct: nothing is laid out anew but filters, and taps on the padding are
-//! skipped. Kernels have three axes; those that a convolution lacks have size 1.
+//! skipped. Kernels have three axes; those that a convolution lacks have size 1. Floats of two bytes are summed as floats, and each sum
+//! is rounded once.
 
 mod axis;
 mod depthwise;
 mod direct;
 mod filter;
 mod finish;
-mod groups;
+pub(crate) mod groups;
 mod pass;
 mod pooled;
 #[cfg(test)]
@@ -19,6 +20,8 @@ use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::window::{Layout, WindowAxis};
 
 use crate::cut::elements;
+use crate::element::of_type;
+use crate::narrow::cast;
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::pool::{PoolSpec, Pooling};
@@ -53,8 +56,8 @@ pub(crate) trait Sizes {
 
 impl Sizes for ConvSpec {
     fn check(&self) -> Result<()> {
-        if self.data_type != DataType::Float {
-            return Err(Error::unimplemented(format!("a convolution of {}", self.data_type)));
+        if self.data_type.compute_type() != DataType::Float {
+            return Err(refused(self));
         }
         if self.layout != Layout::ChannelsLast {
             return Err(Error::unimplemented("a convolution with channels first on a processor"));
@@ -99,11 +102,33 @@ impl Sizes for ConvSpec {
     }
 
     fn bytes(&self) -> f64 {
-        [self.input(), self.filter(), self.output()].iter().map(|shape| 4.0 * shape.iter().map(|size| *size as f64).product::<f64>()).sum()
+        let size = self.data_type.size().unwrap_or(0) as f64;
+        [self.input(), self.filter(), self.output()].iter().map(|shape| size * shape.iter().map(|size| *size as f64).product::<f64>()).sum()
     }
 }
 
-/// `Conv2D` and `Conv3D` of floats. Arguments: input, filter, output; with an epilogue over the output's shape: input, filter, its
+fn refused(spec: &ConvSpec) -> Error {
+    Error::unimplemented(format!("a convolution of {}", spec.data_type))
+}
+
+/// Refuses all but floats.
+fn floats_only(spec: &ConvSpec) -> Result<()> {
+    match spec.data_type {
+        DataType::Float => Ok(()),
+        _ => Err(Error::unimplemented(format!("a convolution of {} that is pooled at once", spec.data_type))),
+    }
+}
+
+/// The expression that rounds results to their type, where they are not floats.
+fn rounded(spec: &ConvSpec, epilogue: Option<Epilogue>) -> Result<Option<Epilogue>> {
+    match (spec.data_type, epilogue) {
+        (DataType::Float, epilogue) => Ok(epilogue),
+        (data_type, None) => Ok(Some(Epilogue { expr: cast(DataType::Float, data_type)?, operands: Vec::new() })),
+        (data_type, Some(_)) => Err(Error::unimplemented(format!("an epilogue on a convolution of {data_type}"))),
+    }
+}
+
+/// `Conv2D` and `Conv3D`. Arguments: input, filter, output; with an epilogue over the output's shape: input, filter, its
 /// further operands, its results.
 ///
 /// Each result is a sum in an order that depends on the filter's shape alone. So results are the same bits however the work is cut.
@@ -120,7 +145,13 @@ pub fn conv(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
 /// As [`conv`].
 pub fn conv_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
     spec.check()?;
-    Ok(direct::forward(isa, &spec, epilogue, false)?.0)
+    let epilogue = rounded(&spec, epilogue)?;
+    of_type!(
+        spec.data_type,
+        [Float, Half, Bfloat16],
+        E => Ok(direct::forward::<E>(isa, &spec, epilogue, false)?.0),
+        _ => Err(refused(&spec)),
+    )
 }
 
 /// [`conv`] whose results are pooled while they are in the cache, and go nowhere else. Arguments: input, filter, the epilogue's
@@ -138,10 +169,11 @@ pub fn conv_pooled(spec: ConvSpec, epilogue: Option<Epilogue>, pooling: Pooling)
 /// As [`conv_pooled`].
 pub fn conv_pooled_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>, pooling: Pooling) -> Result<Prepared> {
     spec.check()?;
+    floats_only(&spec)?;
     pooled::prepare(isa, &spec, epilogue, &pooling)
 }
 
-/// `Conv2DBackpropInput` and `Conv3DBackpropInputV2` of floats: the gradient by the input, given the one by the result. Arguments: filter, gradient by the
+/// `Conv2DBackpropInput` and `Conv3DBackpropInputV2`: the gradient by the input, given the one by the result. Arguments: filter, gradient by the
 /// result, gradient by the input; with an epilogue over the input's shape: filter, gradient by the result, its further operands, its
 /// results.
 ///
@@ -157,10 +189,16 @@ pub fn conv_backprop_input(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result
 /// As [`conv_backprop_input`].
 pub fn conv_backprop_input_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
     spec.check()?;
-    direct::backprop_input(isa, &spec, epilogue)
+    let epilogue = rounded(&spec, epilogue)?;
+    of_type!(
+        spec.data_type,
+        [Float, Half, Bfloat16],
+        E => direct::backprop_input::<E>(isa, &spec, epilogue),
+        _ => Err(refused(&spec)),
+    )
 }
 
-/// `Conv2DBackpropFilter` and `Conv3DBackpropFilterV2` of floats: the gradient by the filter. Arguments: input, gradient by the result, gradient by the filter.
+/// `Conv2DBackpropFilter` and `Conv3DBackpropFilterV2`: the gradient by the filter. Arguments: input, gradient by the result, gradient by the filter.
 ///
 /// Sums run image after image, in blocks of rows that depend on the shape alone; the work is cut over elements of the filter.
 ///
@@ -176,12 +214,21 @@ pub fn conv_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
 /// As [`conv_backprop_filter`].
 pub fn conv_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
     spec.check()?;
-    Ok(filter::prepare(isa, &spec, false, None)?.1)
+    Ok(filter_gradient(isa, &spec, false)?.1)
+}
+
+fn filter_gradient(isa: Isa, spec: &ConvSpec, divide: bool) -> Result<(u64, Prepared)> {
+    of_type!(
+        spec.data_type,
+        [Float, Half, Bfloat16],
+        E => filter::prepare::<E>(isa, spec, divide, None),
+        _ => Err(refused(spec)),
+    )
 }
 
 /// As [`conv_backprop_filter`], with the images divided into parts where every piece would else read much for its results: `(parts,
 /// kernel)`. The result is so many filters, which the caller sums over the first axis; the number of parts depends on the sizes and
-/// the instruction set, and is 1 where dividing does not pay.
+/// the instruction set, and is 1 where dividing does not pay. Several parts are floats, whatever the elements are.
 ///
 /// # Errors
 /// As [`conv_backprop_filter`].
@@ -195,7 +242,7 @@ pub fn conv_backprop_filter_in_parts(spec: ConvSpec) -> Result<(u64, Prepared)> 
 /// As [`conv_backprop_filter_in_parts`].
 pub fn conv_backprop_filter_in_parts_on(isa: Isa, spec: ConvSpec) -> Result<(u64, Prepared)> {
     spec.check()?;
-    let (parts, prepared) = filter::prepare(isa, &spec, true, None)?;
+    let (parts, prepared) = filter_gradient(isa, &spec, true)?;
     elements(&[&[parts], &spec.filter()[..]].concat())?;
     Ok((parts, prepared))
 }
@@ -216,13 +263,14 @@ pub fn conv_backprop_filter_unpooled(spec: ConvSpec, pool: PoolSpec) -> Result<O
 /// As [`conv_backprop_filter_unpooled`].
 pub fn conv_backprop_filter_unpooled_on(isa: Isa, spec: ConvSpec, pool: PoolSpec) -> Result<Option<(u64, Prepared)>> {
     spec.check()?;
+    floats_only(&spec)?;
     if pool.input() != spec.output() {
         return Err(Error::invalid_argument(format!("results {:?} of a convolution pooled as {pool:?}", spec.output())));
     }
     if spec.axes.filled()[0] != WindowAxis::ONE {
         return Ok(None);
     }
-    let (parts, prepared) = filter::prepare(isa, &spec, true, Some(&pool))?;
+    let (parts, prepared) = filter::prepare::<f32>(isa, &spec, true, Some(&pool))?;
     elements(&[&[parts], &spec.filter()[..]].concat())?;
     Ok((u64::from(prepared.chunks) == parts).then_some((parts, prepared)))
 }

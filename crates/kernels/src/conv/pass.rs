@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::axis::{Axis, Run};
-use super::tiles::part;
+use crate::packing::part;
 
 /// The most terms that are summed in registers before the sums are added to the result. Fixed, since the bits depend on it.
 const TERMS: usize = 1024;

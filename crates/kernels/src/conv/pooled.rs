@@ -43,7 +43,7 @@ pub(super) fn prepare(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, poo
         return Err(Error::invalid_argument(format!("results {:?} of a convolution pooled as {:?}", spec.output(), pooling.spec)));
     }
     let pool = PoolImages::new(isa, pooling)?;
-    let (conv, images) = direct::forward(isa, spec, epilogue, true)?;
+    let (conv, images) = direct::forward::<f32>(isa, spec, epilogue, true)?;
     let image = elements(&spec.output()[1..])?;
     let place = conv.per_worker.next_multiple_of(64);
     let buffer = elements(&[images as u64, image as u64])? as u64 * 4;

@@ -4,11 +4,15 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 
-use plimsoll_base::DataType;
+use plimsoll_base::{Bf16, DataType, F16};
 
 use super::*;
+use crate::element::InFloats;
+use crate::library::make;
 use crate::pool::{max_pool_grad_on, max_pool_on, max_pool_with_argmax_on};
 use crate::testing;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
 use plimsoll_request::pool::{Maxima, PoolSpec, Pooling, Positions};
 use plimsoll_request::window::{Axes, WindowAxis};
@@ -140,6 +144,114 @@ fn check_depthwise(spec: &ConvSpec, seed: u64) -> std::result::Result<(), TestCa
     Ok(())
 }
 
+/// Whole numbers and halves, such that all sums are exact.
+fn exact<E: InFloats>(count: u64, seed: u64) -> Vec<E> {
+    numbers(count, seed).into_iter().map(|value| E::narrow((value * 8.0).round() / 2.0)).collect()
+}
+
+fn exact_sums<E: InFloats>(len: u64, mut each: impl FnMut(&mut dyn FnMut(usize, E, E))) -> Vec<E> {
+    let mut sums = vec![0f32; len as usize];
+    each(&mut |at, a: E, b: E| sums[at] += a.widen() * b.widen());
+    sums.into_iter().map(E::narrow).collect()
+}
+
+/// Convolutions of floats of two bytes and their gradients are exact sums, rounded once.
+fn check_two_bytes<E: InFloats + testing::Element>(spec: &ConvSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
+    let spec = &ConvSpec { data_type: E::TYPE, ..*spec };
+    let [inputs, weights, outputs] = [spec.input(), spec.filter(), spec.output()].map(count);
+    let (x, w, g) = (exact::<E>(inputs, seed), exact::<E>(weights, seed ^ 7), exact::<E>(outputs, seed ^ 13));
+    let y = exact_sums(outputs, |add| terms(spec, |i, f, o| add(o, x[i], w[f])));
+    let dx = exact_sums(inputs, |add| terms(spec, |i, f, o| add(i, w[f], g[o])));
+    let dw = exact_sums(weights, |add| terms(spec, |i, f, o| add(f, x[i], g[o])));
+    for isa in Isa::available() {
+        let forward: Vec<E> = run_two_bytes(&conv_on(isa, *spec, None).unwrap(), &[&x, &w], outputs);
+        prop_assert!(forward == y, "{isa:?} {spec:?}");
+        let input: Vec<E> = run_two_bytes(&conv_backprop_input_on(isa, *spec, None).unwrap(), &[&w, &g], inputs);
+        prop_assert!(input == dx, "by input {isa:?} {spec:?}");
+        let filter: Vec<E> = run_two_bytes(&conv_backprop_filter_on(isa, *spec).unwrap(), &[&x, &g], weights);
+        prop_assert!(filter == dw, "by filter {isa:?} {spec:?}");
+        let (parts, filter) = conv_backprop_filter_in_parts_on(isa, *spec).unwrap();
+        let filter: Vec<E> = match parts {
+            1 => run_two_bytes(&filter, &[&x, &g], weights),
+            _ => {
+                let sums: Vec<f32> = run_two_bytes(&filter, &[&x, &g], parts * weights);
+                let sum = |at: usize| sums.iter().skip(at).step_by(w.len()).sum::<f32>();
+                (0..w.len()).map(|at| E::narrow(sum(at))).collect()
+            }
+        };
+        prop_assert!(filter == dw, "by filter in parts {isa:?} {spec:?}");
+    }
+    Ok(())
+}
+
+fn check_depthwise_two_bytes<E: InFloats + testing::Element>(spec: &ConvSpec, seed: u64) -> std::result::Result<(), TestCaseError> {
+    let spec = &ConvSpec { data_type: E::TYPE, ..*spec };
+    let multiplier = (spec.out_c / spec.in_c) as usize;
+    let (in_c, out_c) = (spec.in_c as usize, spec.out_c as usize);
+    let (inputs, weights, outputs) = (count(spec.input()), spec.taps() * spec.out_c, count(spec.output()));
+    let (x, w, g) = (exact::<E>(inputs, seed), exact::<E>(weights, seed ^ 7), exact::<E>(outputs, seed ^ 13));
+    let each = |visit: &mut dyn FnMut(usize, usize, usize)| {
+        terms(spec, |i, f, o| {
+            if o % out_c / multiplier == i % in_c {
+                visit(i, f / (in_c * out_c) * out_c + o % out_c, o);
+            }
+        });
+    };
+    let y = exact_sums(outputs, |add| each(&mut |i, f, o| add(o, x[i], w[f])));
+    let dx = exact_sums(inputs, |add| each(&mut |i, f, o| add(i, w[f], g[o])));
+    let dw = exact_sums(weights, |add| each(&mut |i, f, o| add(f, x[i], g[o])));
+    for isa in Isa::available() {
+        let forward: Vec<E> = run_two_bytes(&depthwise_conv_on(isa, *spec, None).unwrap(), &[&x, &w], outputs);
+        prop_assert!(forward == y, "depthwise {isa:?} {spec:?}");
+        let input: Vec<E> = run_two_bytes(&depthwise_conv_backprop_input_on(isa, *spec).unwrap(), &[&w, &g], inputs);
+        prop_assert!(input == dx, "depthwise by input {isa:?} {spec:?}");
+        let filter: Vec<E> = run_two_bytes(&depthwise_conv_backprop_filter_on(isa, *spec).unwrap(), &[&x, &g], weights);
+        prop_assert!(filter == dw, "depthwise by filter {isa:?} {spec:?}");
+    }
+    Ok(())
+}
+
+/// All pieces from the last.
+fn run_two_bytes<E: testing::Element, R: testing::Element>(prepared: &Prepared, inputs: &[&[E]], len: u64) -> Vec<R> {
+    let inputs: Vec<Vec<u8>> = inputs.iter().map(|values| testing::bytes(values)).collect();
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let mut outputs = vec![vec![0xEE; len as usize * size_of::<R>()]];
+    let backwards: Vec<Range<u32>> = (0..prepared.chunks).rev().map(|piece| piece..piece + 1).collect();
+    testing::run_pieces(prepared, &inputs, &mut outputs, &backwards, &[]).unwrap();
+    testing::values(&outputs[0])
+}
+
+/// Operands of two bytes are widened a few positions at a time: scratch does not grow with them.
+#[test]
+fn convolutions_of_two_bytes_need_little_scratch() {
+    for (batch, in_c, out_c, axes) in [
+        (64, 64, 64, vec![same(224, 3, 1); 2]),
+        (1, 2048, 2048, vec![same(64, 3, 1); 2]),
+        (1, 512, 1 << 16, vec![same(8, 3, 1); 2]),
+        (1, 1 << 16, 8, vec![same(8, 3, 1); 2]),
+        (1, 16, 16, vec![same(1 << 22, 9, 1)]),
+        (2, 1, 1, vec![same(2048, 11, 4); 2]),
+        (1, 8, 8, vec![same(256, 3, 1); 3]),
+    ] {
+        let spec = ConvSpec { data_type: DataType::Half, ..spec(batch, in_c, out_c, &axes) };
+        for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
+            let made = [
+                ("forward", conv_on(isa, spec, None).unwrap(), 1 << 20),
+                ("by input", conv_backprop_input_on(isa, spec, None).unwrap(), 1 << 20),
+                ("by filter", conv_backprop_filter_on(isa, spec).unwrap(), 3 << 20),
+            ];
+            for anchor in [Anchor::Conv(spec), Anchor::ConvBackpropInput(spec)] {
+                let made = make(isa, &KernelRequest::Anchor { anchor, epilogue: None, pooling: None }).unwrap();
+                assert!(made.between.is_empty() && made.steps.len() == 1);
+            }
+            for (what, prepared, most) in made {
+                assert_eq!(prepared.scratch, 0);
+                assert!(prepared.per_worker <= most, "{what} {isa:?} {spec:?}: {}", prepared.per_worker);
+            }
+        }
+    }
+}
+
 /// Sizes of a result as SAME, VALID or anything else would have them, along so many axes.
 fn specs(axes: std::ops::RangeInclusive<usize>, dilation: u64) -> impl Strategy<Value = ConvSpec> {
     let channels = || prop_oneof![1..6u64, Just(16), 15..40u64, Just(67)];
@@ -174,16 +286,21 @@ proptest! {
     #[test]
     fn convolutions_and_gradients_agree_with_plain_loops(spec in specs(2..=2, 1), seed in any::<u64>()) {
         check(&spec, seed)?;
+        check_two_bytes::<Bf16>(&spec, seed)?;
     }
 
     #[test]
     fn convolutions_along_any_axes_with_dilation_and_gradients_agree_with_plain_loops(spec in specs(1..=3, 3), seed in any::<u64>()) {
         check(&spec, seed)?;
+        check_two_bytes::<F16>(&spec, seed)?;
     }
 
     #[test]
     fn depthwise_convolutions_and_gradients_agree_with_plain_loops(spec in specs(1..=2, 1), multiplier in 1..4u64, seed in any::<u64>()) {
-        check_depthwise(&ConvSpec { out_c: spec.in_c * multiplier, ..spec }, seed)?;
+        let spec = ConvSpec { out_c: spec.in_c * multiplier, ..spec };
+        check_depthwise(&spec, seed)?;
+        check_depthwise_two_bytes::<F16>(&spec, seed)?;
+        check_depthwise_two_bytes::<Bf16>(&spec, seed)?;
     }
 
     /// `<conv(x, w), g> = <x, by input> = <w, by filter>`.
@@ -206,6 +323,10 @@ fn base() -> ConvSpec {
 
 #[test]
 fn many_channels_are_summed_in_blocks() {
+    let check = |spec: &ConvSpec, seed| {
+        check_two_bytes::<F16>(spec, seed)?;
+        super::tests::check(spec, seed)
+    };
     check(&ConvSpec { in_c: 400, out_c: 70, ..base() }, 1).unwrap();
     check(&spec(1, 1100, 9, &[same(3, 3, 1); 2]), 2).unwrap();
     check(&spec(1, 9, 1100, &[same(3, 3, 1); 2]), 3).unwrap();
@@ -215,6 +336,10 @@ fn many_channels_are_summed_in_blocks() {
 
 #[test]
 fn many_images_are_cut() {
+    let check = |spec: &ConvSpec, seed| {
+        check_two_bytes::<Bf16>(spec, seed)?;
+        super::tests::check(spec, seed)
+    };
     let many = spec(70, 16, 32, &[same(12, 5, 1); 2]);
     assert!(conv(many, None).unwrap().chunks > 8);
     check(&many, 5).unwrap();
@@ -224,6 +349,21 @@ fn many_images_are_cut() {
     let deep = spec(3, 5, 17, &[same(7, 3, 1), same(24, 3, 1), same(24, 3, 1)]);
     assert!(conv(deep, None).unwrap().chunks > 3);
     check(&deep, 7).unwrap();
+}
+
+/// Rows whose operands or results are more than scratch has room for.
+#[test]
+fn long_rows_of_two_bytes_are_cut() {
+    for spec in [
+        spec(1, 3, 40, &[same(5000, 5, 1)]),
+        spec(1, 40, 3, &[same(3000, 3, 2)]),
+        spec(1, 24, 40, &[same(3, 3, 1), same(4000, 3, 1)]),
+        spec(1, 4, 6000, &[same(5, 3, 1), same(17, 3, 1)]),
+    ] {
+        check_two_bytes::<F16>(&spec, 8).unwrap();
+    }
+    let long = ConvSpec { data_type: DataType::Half, ..spec(1, 3, 40, &[same(5000, 5, 1)]) };
+    assert!(conv(long, None).unwrap().chunks > 1);
 }
 
 #[test]

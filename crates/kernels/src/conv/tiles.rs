@@ -1,7 +1,8 @@
-//! The innermost code of convolutions: tiles of sums that stay in registers, and the copying of filters beforehand.
+//! The innermost code of convolutions: tiles of sums that stay in registers.
 
 #![expect(clippy::needless_range_loop, reason = "arrays of registers, indexed alike")]
 
+use crate::packing::part;
 use crate::simd::{Four, Isa, Lanes};
 
 /// A tile of results and its operands: `outer` rounds of `inner` terms, each a number for every row times a row of B. Distances are
@@ -60,10 +61,6 @@ impl Rows {
 }
 
 pub(super) type TileFn = unsafe fn(&Tile);
-/// `(from, from_row, rows, vectors, last, to)`: copies so many vectors of each row, the last of them filled up with zeros.
-pub(super) type CopyFn = unsafe fn(*const f32, usize, usize, usize, usize, *mut f32);
-/// See [`Lanes::transpose`].
-pub(super) type TransposeFn = unsafe fn(*const f32, usize, usize, usize, *mut f32, usize);
 
 /// The most rows and vectors that a tile has.
 pub(super) const ROWS: usize = 12;
@@ -81,10 +78,6 @@ pub(super) struct Code {
     pub packed: [[Option<TileFn>; VECTORS]; ROWS],
     /// The same, for B that ends within the last vector.
     pub direct: [[Option<TileFn>; VECTORS]; ROWS],
-    /// Copies rows of a filter.
-    pub copy: CopyFn,
-    /// Copies rows of a filter to columns.
-    pub transpose: TransposeFn,
 }
 
 impl Code {
@@ -115,13 +108,6 @@ pub(super) struct Panel {
     pub last: usize,
 }
 
-/// Part `number` of `count` that `all` is divided into as evenly as can be.
-pub(super) fn part(all: usize, count: usize, number: usize) -> std::ops::Range<usize> {
-    let (each, more) = (all / count, all % count);
-    let start = number * each + number.min(more);
-    start..start + each + usize::from(number < more)
-}
-
 /// The code for `isa`.
 pub(super) fn code(isa: Isa) -> &'static Code {
     match isa {
@@ -135,8 +121,8 @@ pub(super) fn code(isa: Isa) -> &'static Code {
 
 #[inline(always)]
 unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(tile: &Tile) {
-    // SAFETY: the caller's promise. There are `outer` rounds of `inner` terms of `M` rows of A, and as many rows of B with `N`
-    // vectors (of which the last has `last` elements if `DIRECT`). There is a tile of results.
+    // SAFETY: the caller's promise. There are `outer` rounds of `inner` terms. A has `M` rows of them, and B as many rows
+    // of `N` vectors. The last vector has `last` elements if `DIRECT`. There is a tile of results.
     unsafe {
         let mut sums = [[V::zero(); N]; M];
         let (a_rows, last) = (tile.a_rows, tile.last);
@@ -179,23 +165,6 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(til
     }
 }
 
-#[inline(always)]
-unsafe fn copy<V: Lanes>(from: *const f32, from_row: usize, rows: usize, vectors: usize, last: usize, to: *mut f32) {
-    let mut to = to;
-    for row in 0..rows {
-        // SAFETY: the caller's promise: the elements are there, and room for whole vectors.
-        unsafe {
-            let from = from.add(row * from_row);
-            for v in 0..vectors - 1 {
-                V::load(from.add(v * V::COUNT)).store(to.add(v * V::COUNT));
-            }
-            let at = (vectors - 1) * V::COUNT;
-            V::load_first(from.add(at), last).store(to.add(at));
-            to = to.add(at + V::COUNT);
-        }
-    }
-}
-
 /// Sets the tiles of `$v` vectors and the named numbers of rows.
 macro_rules! tiles {
     ($code:ident, $v:literal, [$($r:literal),*]) => {
@@ -225,18 +194,6 @@ macro_rules! code {
                 unsafe { super::tile::<$vector, M, N, true>(tile) }
             }
 
-            $(#[$feature])?
-            unsafe fn copy(from: *const f32, from_row: usize, rows: usize, vectors: usize, last: usize, to: *mut f32) {
-                // SAFETY: the caller's promise.
-                unsafe { super::copy::<$vector>(from, from_row, rows, vectors, last, to) }
-            }
-
-            $(#[$feature])?
-            unsafe fn transpose(from: *const f32, from_row: usize, rows: usize, columns: usize, to: *mut f32, to_row: usize) {
-                // SAFETY: the caller's promise.
-                unsafe { <$vector as Lanes>::transpose(from, from_row, rows, columns, to, to_row) }
-            }
-
             pub(super) static CODE: Code = {
                 let mut code = Code {
                     lanes: <$vector as Lanes>::COUNT,
@@ -244,8 +201,6 @@ macro_rules! code {
                     rows: [0; VECTORS],
                     packed: [[None; VECTORS]; ROWS],
                     direct: [[None; VECTORS]; ROWS],
-                    copy,
-                    transpose,
                 };
                 $(tiles!(code, $v, $rows);)*
                 code

@@ -32,17 +32,7 @@ impl Index for i64 {
 /// Runs `$body` with `$i` the index type.
 macro_rules! by_index {
     ($data_type:expr, $i:ident => $body:expr) => {
-        match $data_type {
-            DataType::Int32 => {
-                type $i = i32;
-                $body
-            }
-            DataType::Int64 => {
-                type $i = i64;
-                $body
-            }
-            other => Err(not_an_index(other)),
-        }
+        $crate::element::of_type!($data_type, [Int32, Int64], $i => $body, _ => Err(not_an_index($data_type)))
     };
 }
 use by_index;

@@ -9,6 +9,7 @@ use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::{Index, count, not_an_index};
 use crate::cut::Cut;
+use crate::element::of_type;
 use crate::movement::{Bits, by_size};
 
 impl Index for u8 {
@@ -33,12 +34,12 @@ pub fn one_hot(size: usize, index_type: DataType, shape: &[u64], depth: u64, axi
     let (outer, inner, elements) = (count(&shape[..axis])?, count(&shape[axis..])?, count(&output)?);
     let view = View { depth: depth as usize, inner };
     let cut = Cut::new(outer, (elements.checked_div(outer).unwrap_or(0) * size) as u64, 1);
-    by_size!(size, T => match index_type {
-        DataType::Int32 => Ok(prepare::<T, i32>(view, cut, elements, size)),
-        DataType::Int64 => Ok(prepare::<T, i64>(view, cut, elements, size)),
-        DataType::Uint8 => Ok(prepare::<T, u8>(view, cut, elements, size)),
-        other => Err(not_an_index(other)),
-    })
+    by_size!(size, T => of_type!(
+        index_type,
+        [Int32, Int64, Uint8],
+        I => Ok(prepare::<T, I>(view, cut, elements, size)),
+        _ => Err(not_an_index(index_type)),
+    ))
 }
 
 fn prepare<T: Bits, I: Index>(view: View, cut: Cut, elements: usize, size: usize) -> Prepared {

@@ -7,18 +7,20 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{Bf16, DataType, Error, F16, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 use plimsoll_request::gather::{ScatterOp, SegmentOp};
 
 use super::{Index, by_index, count, not_an_index};
 use crate::cut::{Cut, size_of_type};
+use crate::element::{Element, of_type};
 use crate::movement::{Bits, by_size};
 
 /// `UnsortedSegmentSum` and its kin: row `i` of data goes into row `ids[i]` of `segments` rows.
 ///
 /// `ids_shape` is a prefix of `shape`. Arguments: data, ids (of `index_type`), output `[segments] + shape[ids rank..]`. Rows
-/// with a negative id are dropped. Types: float, double, int32, int64, uint8.
+/// with a negative id are dropped. Types: floats of two, four and eight bytes, int32, int64, uint8. As in TensorFlow, each step of a sum
+/// is a number of the type.
 ///
 /// # Errors
 /// INVALID_ARGUMENT where the ids' shape is no prefix; UNIMPLEMENTED for other types. At run time a fault for an id that is
@@ -51,7 +53,7 @@ pub fn unsorted_segment(
 /// Arguments: the variable, indices (`indices` of them, of `index_type`), updates (`[indices] + shape[1..]`, or one scalar
 /// where `scalar_updates`), output: the variable afterwards. The output is meant to be written where the variable lies
 /// (`in_place`); elsewhere the rest is copied. Equal indices take effect in order.
-/// Types: any of fixed size for `Update`; float, double, int32, int64, uint8 otherwise.
+/// Types: any of fixed size for `Update`; otherwise those of [`unsorted_segment`].
 ///
 /// # Errors
 /// INVALID_ARGUMENT for a scalar variable; UNIMPLEMENTED for other types. At run time a fault for an index outside,
@@ -120,6 +122,19 @@ macro_rules! floats {
 }
 floats!(f32 f64);
 
+/// Each step is rounded.
+macro_rules! two_bytes {
+    ($($t:ident, $one:literal, $most:literal);*) => {$(
+        combine!(Add, $t, $t::from_bits(0), |old, new| Some($t::narrow(old.widen() + new.widen())));
+        combine!(Sub, $t, $t::from_bits(0), |old, new| Some($t::narrow(old.widen() - new.widen())));
+        combine!(Mul, $t, $t::from_bits($one), |old, new| Some($t::narrow(old.widen() * new.widen())));
+        combine!(Div, $t, $t::from_bits($one), |old, new| Some($t::narrow(old.widen() / new.widen())));
+        combine!(Min, $t, $t::from_bits($most), |old, new| Some(if new.widen() < old.widen() { new } else { old }));
+        combine!(Max, $t, $t::from_bits(0x8000 | $most), |old, new| Some(if new.widen() > old.widen() { new } else { old }));
+    )*};
+}
+two_bytes!(F16, 0x3C00, 0x7BFF; Bf16, 0x3F80, 0x7F7F);
+
 macro_rules! integers {
     ($($t:ident)*) => {$(
         combine!(Add, $t, 0, |old, new| Some(old.wrapping_add(new)));
@@ -155,16 +170,14 @@ impl<T: Zero> Combine<T> for Replace {
 
 fn numbers<I: Index, F>(data_type: DataType, layout: Layout) -> Result<Prepared>
 where
-    F: Combine<f32> + Combine<f64> + Combine<i32> + Combine<i64> + Combine<u8>,
+    F: Combine<f32> + Combine<f64> + Combine<F16> + Combine<Bf16> + Combine<i32> + Combine<i64> + Combine<u8>,
 {
-    Ok(match data_type {
-        DataType::Float => prepare::<f32, I, F>(layout),
-        DataType::Double => prepare::<f64, I, F>(layout),
-        DataType::Int32 => prepare::<i32, I, F>(layout),
-        DataType::Int64 => prepare::<i64, I, F>(layout),
-        DataType::Uint8 => prepare::<u8, I, F>(layout),
-        _ => return Err(Error::unimplemented(format!("rows of {data_type} combined by index"))),
-    })
+    of_type!(
+        data_type,
+        [Float, Double, Half, Bfloat16, Int32, Int64, Uint8],
+        T => Ok(prepare::<T, I, F>(layout)),
+        _ => Err(Error::unimplemented(format!("rows of {data_type} combined by index"))),
+    )
 }
 
 #[derive(Clone, Copy, Debug)]

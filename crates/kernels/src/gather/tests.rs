@@ -65,7 +65,7 @@ fn a_wrong_index_is_a_fault() {
     assert!(run_i32(&none, &[&[], &bytes(&[0])], 3).is_err());
     // Nothing is taken, so nothing is looked up: as TensorFlow.
     let nothing = gather(4, &[2, 0], &[1], 0, 0, DataType::Int32).unwrap();
-    assert_eq!(run_i32(&nothing, &[&[], &bytes(&[7])], 0).unwrap(), []);
+    assert_eq!(run_i32(&nothing, &[&[], &bytes(&[7])], 0).unwrap(), [0i32; 0]);
     assert!(gather(4, &[3], &[2], 1, 0, DataType::Int32).is_err());
     assert!(gather(4, &[3, 4], &[2], 1, 1, DataType::Int32).is_err());
     assert!(gather(4, &[3], &[2], 0, 0, DataType::Float).is_err());

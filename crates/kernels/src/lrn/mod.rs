@@ -6,7 +6,7 @@ mod tests;
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_base::Result;
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 use plimsoll_request::lrn::LrnSpec;
 
@@ -17,7 +17,7 @@ use crate::simd::{Isa, Vectorised, math};
 /// `LRN` of floats. Arguments: input, output.
 ///
 /// # Errors
-/// INVALID_ARGUMENT for sizes that no memory holds.
+/// INVALID_ARGUMENT for sizes that no memory holds; UNIMPLEMENTED for other types than float.
 pub fn lrn(spec: LrnSpec) -> Result<Prepared> {
     lrn_on(Isa::best(), spec)
 }
@@ -47,6 +47,9 @@ pub fn lrn_grad_on(isa: Isa, spec: LrnSpec) -> Result<Prepared> {
 }
 
 fn prepare(isa: Isa, spec: LrnSpec, gradient: bool) -> Result<Prepared> {
+    if spec.data_type != DataType::Float {
+        return Err(Error::unimplemented(format!("LRN of {}", spec.data_type)));
+    }
     let total = elements(&[spec.rows, spec.channels])?;
     let channels = spec.channels as usize;
     // Neighbours further away than the last channel are none.

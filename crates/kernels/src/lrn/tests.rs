@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::testing;
+use plimsoll_base::DataType;
 
 fn numbers(count: u64, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2) | 1;
@@ -93,20 +94,20 @@ proptest! {
         beta in prop_oneof![Just(0.5f32), Just(0.75), Just(1.0), 0.1f32..2.0],
         seed in any::<u64>(),
     ) {
-        check(&LrnSpec { rows, channels, depth_radius, bias, alpha, beta }, seed)?;
+        check(&LrnSpec { data_type: DataType::Float, rows, channels, depth_radius, bias, alpha, beta }, seed)?;
     }
 }
 
 #[test]
 fn many_rows_are_cut() {
-    let spec = LrnSpec { rows: 1500, channels: 64, depth_radius: 4, bias: 1.0, alpha: 0.001 / 9.0, beta: 0.75 };
+    let spec = LrnSpec { data_type: DataType::Float, rows: 1500, channels: 64, depth_radius: 4, bias: 1.0, alpha: 0.001 / 9.0, beta: 0.75 };
     assert!(lrn(spec).unwrap().chunks > 4);
     check(&spec, 9).unwrap();
 }
 
 #[test]
 fn large_numbers_become_zero_and_large_sizes_are_refused() {
-    let spec = LrnSpec { rows: 1, channels: 3, depth_radius: 1, bias: 1.0, alpha: 1.0, beta: 0.75 };
+    let spec = LrnSpec { data_type: DataType::Float, rows: 1, channels: 3, depth_radius: 1, bias: 1.0, alpha: 1.0, beta: 0.75 };
     assert_eq!(testing::run_one(&lrn(spec).unwrap(), &[&[1e30f32, 0.0, 1.0]], 3).unwrap()[0], 0.0);
     assert!(lrn(LrnSpec { rows: u64::MAX, ..spec }).is_err());
     assert!(lrn_grad(LrnSpec { channels: 1 << 62, ..spec }).is_err());

@@ -9,6 +9,7 @@ use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::lanes::{LANES, Powers, Real, Row, shares};
 use crate::cut::{Cut, elements, size_of_type};
+use crate::element::of_type;
 use crate::simd::{Isa, Vectorised};
 
 /// `Softmax`: `exp(x) / sum(exp(x))` over each of `rows` rows of `classes` logits. Arguments: logits, output.
@@ -35,11 +36,12 @@ fn by_type<const LOG: bool>(isa: Isa, data_type: DataType, rows: u64, classes: u
     // The powers are the work: a piece holds fewer elements than where they are only moved.
     let cut = Cut::new(rows as usize, 4 * classes * size as u64 + 64, 1);
     let (rows, classes) = (rows as usize, classes as usize);
-    let kernel: Arc<dyn CpuKernel> = match data_type {
-        DataType::Float => Arc::new(Softmax::<f32, LOG> { classes, cut, isa, marker: PhantomData }),
-        DataType::Double => Arc::new(Softmax::<f64, LOG> { classes, cut, isa, marker: PhantomData }),
+    let kernel: Arc<dyn CpuKernel> = of_type!(
+        data_type,
+        [Float, Double],
+        T => Arc::new(Softmax::<T, LOG> { classes, cut, isa, marker: PhantomData }),
         _ => return Err(Error::unimplemented(format!("Softmax of {data_type}"))),
-    };
+    );
     let cost = Cost { flops: 20.0 * len as f64 + rows as f64, bytes: 2.0 * (len * size) as f64 };
     Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: vec![(0, 0)], kernel })
 }

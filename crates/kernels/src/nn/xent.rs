@@ -9,6 +9,7 @@ use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use super::lanes::{LANES, Powers, Real, Row, Terms, exp_shifted, shares};
 use crate::cut::{Cut, elements, size_of_type};
+use crate::element::of_type;
 use crate::simd::{Isa, Vectorised};
 
 /// `SoftmaxCrossEntropyWithLogits`: arguments features `[batch, classes]`, labels (probabilities, the same shape), loss
@@ -47,11 +48,12 @@ fn prepare(isa: Isa, data_type: DataType, batch: u64, classes: u64, label_type: 
     let (rows, classes) = (batch as usize, classes as usize);
     // A row of a few classes takes as long as moving so many bytes.
     let cut = Cut::new(rows, 6 * (classes * size) as u64 + 512, 1);
-    let kernel: Arc<dyn CpuKernel> = match data_type {
-        DataType::Float => Arc::new(CrossEntropy::<f32> { rows, classes, labels, cut, isa, marker: PhantomData }),
-        DataType::Double => Arc::new(CrossEntropy::<f64> { rows, classes, labels, cut, isa, marker: PhantomData }),
+    let kernel: Arc<dyn CpuKernel> = of_type!(
+        data_type,
+        [Float, Double],
+        T => Arc::new(CrossEntropy::<T> { rows, classes, labels, cut, isa, marker: PhantomData }),
         _ => return Err(Error::unimplemented(format!("the cross entropy of {data_type}"))),
-    };
+    );
     let tensors = if labels == Labels::Dense { 3 } else { 2 };
     let cost = Cost { flops: 40.0 * len as f64, bytes: (tensors * len * size) as f64 };
     // The gradient may be written over the features.

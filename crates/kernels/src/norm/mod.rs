@@ -12,7 +12,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use plimsoll_base::Result;
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Cost, Prepared};
 use plimsoll_request::norm::BatchNormSpec;
 
@@ -34,7 +34,7 @@ pub fn between(spec: &BatchNormSpec) -> [u64; 3] {
 /// beside its deviation.
 ///
 /// # Errors
-/// INVALID_ARGUMENT for sizes that no memory holds.
+/// INVALID_ARGUMENT for sizes that no memory holds; UNIMPLEMENTED for images of other types than float.
 pub(crate) fn moments_on(isa: Isa, spec: BatchNormSpec) -> Result<Prepared> {
     gather(isa, spec, Gather::Moments)
 }
@@ -123,7 +123,10 @@ fn apply(isa: Isa, spec: BatchNormSpec, statistics: Statistics, apply: Apply, in
     })
 }
 
-/// The number of elements.
+/// The number of elements, which are floats.
 fn require(spec: &BatchNormSpec) -> Result<usize> {
+    if spec.data_type != DataType::Float {
+        return Err(Error::unimplemented(format!("a batch normalization of {}", spec.data_type)));
+    }
     elements(&[spec.rows, spec.channels])
 }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::testing;
+use plimsoll_base::DataType;
 
 type Checked = std::result::Result<(), TestCaseError>;
 
@@ -130,14 +131,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn small_sizes(rows in 0u64..200, channels in 0u64..90, factor in prop_oneof![Just(1.0f32), 0.0f32..1.0], seed: u64) {
-        check(BatchNormSpec { rows, channels, epsilon: 0.01, exponential_avg_factor: factor }, seed >> 1, 0.0)?;
+        check(BatchNormSpec { data_type: DataType::Float, rows, channels, epsilon: 0.01, exponential_avg_factor: factor }, seed >> 1, 0.0)?;
     }
 }
 
 #[test]
 fn many_pieces_and_parts() {
     for (rows, channels) in [(5000, 33), (300, 1000), (40_000, 1), (70, 5000)] {
-        let spec = BatchNormSpec { rows, channels, epsilon: 0.001, exponential_avg_factor: 1.0 };
+        let spec = BatchNormSpec { data_type: DataType::Float, rows, channels, epsilon: 0.001, exponential_avg_factor: 1.0 };
         assert!(moments_on(Isa::best(), spec).unwrap().chunks > 1, "{spec:?}");
         check(spec, rows, 0.25).unwrap();
     }
@@ -147,14 +148,15 @@ fn many_pieces_and_parts() {
 #[test]
 fn a_large_mean_costs_nothing() {
     for (rows, channels) in [(3000, 5), (150, 40)] {
-        check(BatchNormSpec { rows, channels, epsilon: 0.01, exponential_avg_factor: 1.0 }, 11, 1000.0).unwrap();
+        check(BatchNormSpec { data_type: DataType::Float, rows, channels, epsilon: 0.01, exponential_avg_factor: 1.0 }, 11, 1000.0)
+            .unwrap();
     }
 }
 
 #[test]
 fn sizes_beyond_memory_are_refused() {
     for (rows, channels) in [(u64::MAX, 1), (1, u64::MAX), (1 << 40, 1 << 40), (0, u64::MAX)] {
-        let spec = BatchNormSpec { rows, channels, epsilon: 0.01, exponential_avg_factor: 1.0 };
+        let spec = BatchNormSpec { data_type: DataType::Float, rows, channels, epsilon: 0.01, exponential_avg_factor: 1.0 };
         for prepared in [
             moments_on(Isa::best(), spec),
             batch_norm_on(Isa::best(), spec, true),

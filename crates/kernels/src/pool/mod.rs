@@ -5,6 +5,7 @@
 
 mod average;
 mod every;
+mod grad_grad;
 mod max;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use crate::cut::elements;
 pub(crate) use max::{PoolImages, UnpoolRows};
 
 pub use average::{avg_pool, avg_pool_grad, avg_pool_grad_on, avg_pool_on};
+pub use grad_grad::max_pool_grad_grad_on;
 pub use max::{
     max_pool, max_pool_grad, max_pool_grad_of_input, max_pool_grad_of_input_on, max_pool_grad_on, max_pool_on, max_pool_with_argmax,
     max_pool_with_argmax_on,

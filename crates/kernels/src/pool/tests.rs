@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::simd::Isa;
 use crate::testing;
+use crate::testing::run_one;
 use plimsoll_request::pool::{ArgMax, Maxima};
 use plimsoll_request::window::Axes;
 
@@ -217,5 +218,36 @@ fn sizes_that_make_no_sense_are_refused() {
         assert!(max_pool_grad(spec).is_err(), "{spec:?}");
         assert!(avg_pool(spec).is_err(), "{spec:?}");
         assert!(avg_pool_grad(spec).is_err(), "{spec:?}");
+    }
+}
+
+/// Of windows with one maximum each, the bilinear forms of the gradient and of its gradient are one.
+#[test]
+fn the_gradient_of_the_gradient_is_its_adjoint() {
+    let axis = |size: u64, taps: u64, stride: u64, pad: u64| WindowAxis {
+        size,
+        positions: (size + 2 * pad - taps) / stride + 1,
+        taps,
+        stride,
+        dilation: 1,
+        pad,
+    };
+    for axes in [vec![axis(7, 3, 2, 1), axis(9, 2, 1, 0)], vec![axis(4, 2, 2, 0), axis(5, 3, 1, 1), axis(6, 2, 2, 0)]] {
+        let axes = Axes::new(&axes).unwrap();
+        let spec = PoolSpec { data_type: DataType::Float, batch: 3, channels: 21, axes, layout: Layout::ChannelsLast };
+        let (ins, outs) = (spec.input().iter().product::<u64>() as usize, spec.output().iter().product::<u64>() as usize);
+        // Numbers that are far from each other.
+        let x: Vec<f32> = (0..ins).map(|at| (at * 7919 % ins) as f32).collect();
+        let (by_y, by_x): (Vec<f32>, Vec<f32>) =
+            ((0..outs).map(|at| (at % 13) as f32).collect(), (0..ins).map(|at| (at % 11) as f32).collect());
+        for isa in Isa::available() {
+            let y = run_one(&max_pool_on(isa, spec, Maxima::First).unwrap(), &[&x], outs).unwrap();
+            let grad = run_one(&max_pool_grad_of_input_on(isa, spec, Maxima::First).unwrap(), &[&x, &y, &by_y], ins).unwrap();
+            let grad_grad = run_one(&max_pool_grad_grad_on(isa, spec).unwrap(), &[&x, &y, &by_x], outs).unwrap();
+            let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
+            assert_eq!(dot(&grad, &by_x), dot(&grad_grad, &by_y), "{isa:?} {spec:?}");
+            let none = vec![f32::NAN; outs];
+            assert_eq!(run_one(&max_pool_grad_grad_on(isa, spec).unwrap(), &[&x, &none, &by_x], outs).unwrap(), vec![0.0; outs]);
+        }
     }
 }

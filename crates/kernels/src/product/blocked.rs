@@ -1,4 +1,5 @@
-//! The product of `f32` matrices: how it is cut, and how a piece is computed.
+//! The product of matrices of floats: how it is cut, and how a piece is computed. Operands of other types are widened where they are
+//! packed; then results wait in the worker's scratch until an expression has rounded them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,8 +7,11 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
-use super::tiles::{Code, Tile, code};
+use super::tiles::{Code, DotFn, Tile, code, dot_of};
+use crate::element::InFloats;
 use crate::expr::{Bases, TileProgram, elements};
+use crate::narrow::cast;
+use crate::packing::{Packing, packing, part};
 use crate::simd::Isa;
 use plimsoll_request::anchor::Epilogue;
 use plimsoll_request::product::ProductSpec;
@@ -58,9 +62,22 @@ fn sides(spec: &ProductSpec) -> Result<Sides> {
     Ok(Sides { m, n, k, a, b: (1, if spec.transpose_b { k } else { n }, k * n), b_transposed: spec.transpose_b })
 }
 
-struct Blocked {
+/// How rows of A become rows of tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// They are read where they lie; of floats only.
+    There,
+    /// They are copied.
+    Rows,
+    /// They lie as columns, and are copied.
+    Columns,
+}
+
+struct Blocked<E> {
     sides: Sides,
     code: &'static Code,
+    packing: Packing<E>,
+    dot: DotFn<E>,
     batch: usize,
     /// Terms of a block.
     terms: usize,
@@ -71,7 +88,8 @@ struct Blocked {
     column_pieces: usize,
     /// Whether the pieces of a strip of columns follow each other, rather than those of the same rows.
     by_strips: bool,
-    pack_a: bool,
+    left: Left,
+    /// Whether B is copied; of floats only it need not be.
     pack_b: bool,
     epilogue: Option<TileProgram>,
     /// Rows of a piece that are computed before the epilogue takes them.
@@ -82,7 +100,7 @@ struct Blocked {
     c_place: usize,
 }
 
-impl std::fmt::Debug for Blocked {
+impl<E> std::fmt::Debug for Blocked<E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Blocked")
             .field("sides", &self.sides)
@@ -93,16 +111,26 @@ impl std::fmt::Debug for Blocked {
     }
 }
 
-pub(super) fn prepare(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, tuning: Tuning) -> Result<Prepared> {
+/// Columns and rows of a piece whose operands are widened, at most: the copies and the results stay in the second cache.
+const WIDENED_COLUMNS: usize = 256;
+const WIDENED_ROWS: usize = 256;
+
+pub(super) fn prepare<E: InFloats>(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, tuning: Tuning) -> Result<Prepared> {
+    let is_widened = E::TYPE != DataType::Float;
     let sides = sides(&spec)?;
     let code = code(isa);
     let batch = spec.batch as usize;
     let mut cost = Cost { flops: 2.0 * batch as f64 * sides.m as f64 * sides.n as f64 * sides.k as f64, bytes: 0.0 };
     for (rows, columns) in [(spec.m, spec.k), (spec.k, spec.n), (spec.m, spec.n)] {
-        cost.bytes += 4.0 * batch as f64 * rows as f64 * columns as f64;
+        cost.bytes += size_of::<E>() as f64 * batch as f64 * rows as f64 * columns as f64;
     }
     let epilogue = match epilogue {
+        None if is_widened => {
+            let (expr, shape) = (cast(DataType::Float, E::TYPE)?, vec![spec.batch, spec.m, spec.n]);
+            Some(TileProgram::new(&expr, &shape, std::slice::from_ref(&shape), isa)?)
+        }
         None => None,
+        Some(_) if is_widened => return Err(Error::unimplemented(format!("an epilogue on products of {}", E::TYPE))),
         Some(_) if spec.batch != 1 => return Err(Error::unimplemented("an epilogue on several products")),
         Some(Epilogue { expr, operands }) => {
             if expr.inputs().first() != Some(&DataType::Float) {
@@ -118,7 +146,19 @@ pub(super) fn prepare(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, t
             Some(program)
         }
     };
-    let cut = cut(&sides, code, &tuning);
+    let tuning = if is_widened { Tuning { pack_b: Some(true), ..tuning } } else { tuning };
+    let mut cut = cut(&sides, code, &tuning);
+    let is_dot = sides.m == 1 && sides.b_transposed;
+    let left = match (is_widened && !is_dot, sides.a.2 == 1) {
+        (true, true) => Left::Rows,
+        (true, false) => Left::Columns,
+        (false, _) if cut.pack_a => Left::Columns,
+        (false, _) => Left::There,
+    };
+    if is_widened {
+        cut.rows = if cut.rows > WIDENED_ROWS { evenly(sides.m, WIDENED_ROWS, code.rows) } else { cut.rows };
+        cut.columns = if cut.columns > WIDENED_COLUMNS { evenly(sides.n, WIDENED_COLUMNS, code.lanes) } else { cut.columns };
+    }
     let piece_count = |all: usize, piece: usize| all.div_ceil(piece).max(1);
     let (row_pieces, column_pieces) = (piece_count(sides.m, cut.rows), piece_count(sides.n, cut.columns));
     let chunks = row_pieces.checked_mul(column_pieces).and_then(|pieces| pieces.checked_mul(batch.max(1)));
@@ -131,17 +171,25 @@ pub(super) fn prepare(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, t
     // The tile stays in the first cache, unless B would have to be copied again for each.
     let tile_rows =
         if cut.pack_b { cut.rows } else { (TILE / cut.columns / code.rows * code.rows).clamp(code.rows, cut.rows.max(code.rows)) };
-    let c_place = a_place + if cut.pack_a { floats(cut.terms * cut.rows) } else { 0 };
+    let a_floats = match left {
+        Left::There => None,
+        Left::Columns => Some(cut.terms * cut.rows),
+        Left::Rows => Some(cut.terms.next_multiple_of(code.lanes) * cut.rows),
+    };
+    let c_place = a_place + a_floats.map_or(0, floats);
     let per_worker = c_place + if epilogue.is_some() { floats(tile_rows * cut.columns) } else { 0 };
     let in_place = match &epilogue {
+        _ if is_widened => Vec::new(),
         // Operand `i` of the expression is argument `i + 1`; the product itself is none.
         Some(program) => program.in_place().into_iter().filter(|pair| pair.0 > 0).map(|(operand, output)| (operand + 1, output)).collect(),
         None => Vec::new(),
     };
-    let Cut { rows, columns, by_strips, terms, pack_a, pack_b } = cut;
+    let Cut { rows, columns, by_strips, terms, pack_b, .. } = cut;
     let kernel = Blocked {
         sides,
         code,
+        packing: packing::<E>(isa),
+        dot: dot_of::<E>(isa),
         batch,
         terms,
         rows,
@@ -149,7 +197,7 @@ pub(super) fn prepare(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, t
         row_pieces,
         column_pieces,
         by_strips,
-        pack_a,
+        left,
         pack_b,
         epilogue,
         tile_rows,
@@ -228,14 +276,7 @@ fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
     }
 }
 
-/// Part `number` of `count` that `all` is divided into as evenly as can be.
-pub(super) fn part(all: usize, count: usize, number: usize) -> Range<usize> {
-    let (each, more) = (all / count, all % count);
-    let start = number * each + number.min(more);
-    start..start + each + usize::from(number < more)
-}
-
-impl CpuKernel for Blocked {
+impl<E: InFloats> CpuKernel for Blocked<E> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         if self.sides.m == 0 || self.sides.n == 0 || self.batch == 0 {
             return Ok(());
@@ -256,15 +297,16 @@ impl CpuKernel for Blocked {
     }
 }
 
-impl Blocked {
+impl<E: InFloats> Blocked<E> {
     unsafe fn piece(&self, matrix: usize, rows: Range<usize>, columns: Range<usize>, args: &Args<'_>) -> Result<(), Fault> {
         let Sides { n, a, b, .. } = self.sides;
-        let a_matrix = args.pointers[a.0].cast::<f32>().cast_const().wrapping_add(matrix * a.3);
-        let b_matrix = args.pointers[b.0].cast::<f32>().cast_const().wrapping_add(matrix * b.2);
+        let a_matrix = args.pointers[a.0].cast::<E>().cast_const().wrapping_add(matrix * a.3);
+        let b_matrix = args.pointers[b.0].cast::<E>().cast_const().wrapping_add(matrix * b.2);
         // SAFETY: the worker's scratch has been asked for with these places. The arguments have the elements that the shapes say. A
         // piece of C is written by this call only.
         unsafe {
             let Some(program) = &self.epilogue else {
+                // Of floats: results of other types have an expression that rounds them.
                 let c = args.pointers[2].cast::<f32>().add((matrix * self.sides.m + rows.start) * n + columns.start);
                 self.compute(a_matrix, b_matrix, rows, columns, c, n, args.worker);
                 return Ok(());
@@ -280,7 +322,7 @@ impl Blocked {
             for first in rows.clone().step_by(self.tile_rows) {
                 let rows = first..(first + self.tile_rows).min(rows.end);
                 self.compute(a_matrix, b_matrix, rows.clone(), columns.clone(), tile, width, args.worker);
-                let start = rows.start * n + columns.start;
+                let start = (matrix * self.sides.m + rows.start) * n + columns.start;
                 if width == n || rows.len() == 1 {
                     program.run(start..start + rows.len() * width, &bases(start, 0), args.worker)?;
                     continue;
@@ -298,8 +340,8 @@ impl Blocked {
     #[expect(clippy::too_many_arguments, reason = "a piece has two ranges and three matrices")]
     unsafe fn compute(
         &self,
-        a: *const f32,
-        b: *const f32,
+        a: *const E,
+        b: *const E,
         rows: Range<usize>,
         columns: Range<usize>,
         c: *mut f32,
@@ -311,7 +353,7 @@ impl Blocked {
         let code = self.code;
         if m == 1 && b_transposed {
             // SAFETY: a row of A and rows of B, `k` long each.
-            unsafe { (code.dot)(k, a, b.add(columns.start * b_row), b_row, columns.len(), c) };
+            unsafe { (self.dot)(k, a, b.add(columns.start * b_row), b_row, columns.len(), c) };
             return;
         }
         // SAFETY: offsets into scratch that `prepare` asked for.
@@ -321,9 +363,17 @@ impl Blocked {
             let terms = self.terms.min(k - term);
             let a_piece = a.wrapping_add(rows.start * a_row + term * a_term);
             let tiles = rows.len().div_ceil(code.rows);
-            if self.pack_a {
+            let row_vectors = terms.div_ceil(code.lanes);
+            match self.left {
+                Left::There => {}
                 // SAFETY: the rows of this piece lie next to each other in each row of the transposed A.
-                unsafe { (code.gather)(a_piece, a_term, terms, rows.len(), tiles, a_scratch) };
+                Left::Columns => unsafe { (self.packing.gather)(a_piece, a_term, terms, rows.len(), tiles, a_scratch) },
+                Left::Rows if terms == 0 => {}
+                Left::Rows => {
+                    let last = terms - (row_vectors - 1) * code.lanes;
+                    // SAFETY: these terms of each row are there, and room for whole vectors of them.
+                    unsafe { (self.packing.copy)(a_piece, a_row, rows.len(), row_vectors, last, a_scratch) };
+                }
             }
             let all_vectors = columns.len().div_ceil(code.lanes);
             let panels = all_vectors.div_ceil(code.vectors);
@@ -337,15 +387,18 @@ impl Blocked {
                     unsafe { self.pack(b, term..term + terms, column, vectors, last, b_scratch) };
                     (b_scratch.cast_const(), vectors * code.lanes)
                 } else {
-                    (b.wrapping_add(term * b_row + column), b_row)
+                    (b.wrapping_add(term * b_row + column).cast::<f32>(), b_row)
                 };
                 let table = if self.pack_b { &code.packed } else { &code.direct };
                 for number in 0..tiles {
                     let part = part(rows.len(), tiles, number);
-                    let (a, a_row, a_term) = if self.pack_a {
-                        (a_scratch.wrapping_add(part.start * terms).cast_const(), 1, part.len())
-                    } else {
-                        (a_piece.wrapping_add(part.start * a_row), a_row, a_term)
+                    let (a, a_row, a_term) = match self.left {
+                        Left::There => (a_piece.wrapping_add(part.start * a_row).cast::<f32>(), a_row, a_term),
+                        Left::Columns => (a_scratch.wrapping_add(part.start * terms).cast_const(), 1, part.len()),
+                        Left::Rows => {
+                            let row = row_vectors * code.lanes;
+                            (a_scratch.wrapping_add(part.start * row).cast_const(), row, 1)
+                        }
                     };
                     let tile = Tile {
                         k: terms,
@@ -373,12 +426,12 @@ impl Blocked {
     }
 
     /// Copies columns of B, term by term, filled up with zeros to whole vectors.
-    unsafe fn pack(&self, b: *const f32, terms: Range<usize>, column: usize, vectors: usize, last: usize, to: *mut f32) {
+    unsafe fn pack(&self, b: *const E, terms: Range<usize>, column: usize, vectors: usize, last: usize, to: *mut f32) {
         let (code, b_row) = (self.code, self.sides.b.1);
         // SAFETY: the caller's promise.
         unsafe {
             if !self.sides.b_transposed {
-                (code.copy)(b.add(terms.start * b_row + column), b_row, terms.len(), vectors, last, to);
+                (self.packing.copy)(b.add(terms.start * b_row + column), b_row, terms.len(), vectors, last, to);
                 return;
             }
             for v in 0..vectors {
@@ -386,7 +439,14 @@ impl Blocked {
                 let from = b.add((column + v * code.lanes) * b_row + terms.start);
                 for at in (0..terms.len()).step_by(code.lanes) {
                     let count = code.lanes.min(terms.len() - at);
-                    (code.transpose)(from.add(at), b_row, there, count, to.add((at * vectors + v) * code.lanes), vectors * code.lanes);
+                    (self.packing.transpose)(
+                        from.add(at),
+                        b_row,
+                        there,
+                        count,
+                        to.add((at * vectors + v) * code.lanes),
+                        vectors * code.lanes,
+                    );
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Products of other types than `f32`: plain loops.
+//! Products of all types: floats of two and four bytes by the blocked kernel, others by plain loops.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -7,25 +7,27 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
-use super::product;
+use super::{Tuning, blocked};
+use crate::element::{Element, of_type};
 use crate::expr::elements;
+use crate::simd::Isa;
 use plimsoll_request::product::ProductSpec;
 
-/// The product of matrices of double, int32 or int64 (which wrap around), or of float, as [`product`]. Arguments: A, B, C.
+/// The product of matrices of a float type, int32 or int64 (which wrap around). Arguments: A, B, C. Floats of two bytes are summed as
+/// floats, and each sum is rounded once.
 ///
 /// # Errors
 /// UNIMPLEMENTED where there is none for the type; INVALID_ARGUMENT for sizes that no memory holds.
-pub fn product_generic(data_type: DataType, spec: &ProductSpec) -> Result<Prepared> {
-    match data_type {
-        DataType::Float => product(*spec, None),
-        DataType::Double => prepare::<f64>(spec, 8),
-        DataType::Int32 => prepare::<i32>(spec, 4),
-        DataType::Int64 => prepare::<i64>(spec, 8),
-        _ => Err(Error::unimplemented(format!("products of {data_type}"))),
-    }
+pub fn product_generic(isa: Isa, data_type: DataType, spec: &ProductSpec) -> Result<Prepared> {
+    let prepared =
+        of_type!(data_type, [Float, Half, Bfloat16], E => Some(blocked::prepare::<E>(isa, *spec, None, Tuning::default())), _ => None);
+    prepared.unwrap_or_else(|| {
+        let refused = || Err(Error::unimplemented(format!("products of {data_type}")));
+        of_type!(data_type, [Double, Int32, Int64], E => prepare::<E>(spec), _ => refused())
+    })
 }
 
-trait Number: Copy + Send + Sync + std::fmt::Debug + 'static {
+trait Number: Element {
     const ZERO: Self;
     fn add_product(self, a: Self, b: Self) -> Self;
 }
@@ -54,7 +56,7 @@ impl Number for i64 {
     }
 }
 
-fn prepare<T: Number>(spec: &ProductSpec, size: usize) -> Result<Prepared> {
+fn prepare<T: Number>(spec: &ProductSpec) -> Result<Prepared> {
     let a = elements(&[spec.batch, spec.m, spec.k])?;
     let b = elements(&[spec.batch, spec.k, spec.n])?;
     let c = elements(&[spec.batch, spec.m, spec.n])?;
@@ -63,7 +65,7 @@ fn prepare<T: Number>(spec: &ProductSpec, size: usize) -> Result<Prepared> {
     let work = (spec.n as usize).saturating_mul(spec.k as usize).max(1);
     let rows = ((1 << 18) / work).clamp(1, all.max(1));
     let chunks = u32::try_from(all.div_ceil(rows).max(1)).map_err(|_| Error::invalid_argument("a product with too many pieces"))?;
-    let cost = Cost { flops: 2.0 * c as f64 * spec.k as f64, bytes: (size * (a + b + c)) as f64 };
+    let cost = Cost { flops: 2.0 * c as f64 * spec.k as f64, bytes: (size_of::<T>() * (a + b + c)) as f64 };
     Ok(Prepared {
         chunks,
         scratch: 0,

@@ -1,5 +1,5 @@
 //! Products of matrices, row-major. For `f32` a kernel of our own packs operands where it must, and applies an expression to the
-//! result while it is in the cache. Other types have plain loops.
+//! result while it is in the cache. Floats of two bytes take the same kernel: packing widens them. Other types have plain loops.
 
 mod blocked;
 mod generic;
@@ -34,5 +34,5 @@ pub fn product(spec: ProductSpec, epilogue: Option<Epilogue>) -> Result<Prepared
 /// # Errors
 /// As [`product`].
 pub fn product_on(isa: Isa, spec: ProductSpec, epilogue: Option<Epilogue>, tuning: Tuning) -> Result<Prepared> {
-    blocked::prepare(isa, spec, epilogue, tuning)
+    blocked::prepare::<f32>(isa, spec, epilogue, tuning)
 }

@@ -2,13 +2,17 @@
 
 use std::ops::Range;
 
-use plimsoll_base::{Code, DataType};
+use plimsoll_base::{Bf16, Code, DataType, F16};
 use plimsoll_device::Prepared;
 use proptest::prelude::*;
 
 use super::*;
+use crate::element::InFloats;
 use crate::expr::elementwise_on;
+use crate::library::make;
 use crate::testing;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
 
 fn numbers(count: u64, seed: u64) -> Vec<f32> {
@@ -53,6 +57,45 @@ fn tunings() -> impl Strategy<Value = Tuning> {
     let number = |most: usize| prop::option::of(1..most);
     let choice = || prop::option::of(any::<bool>());
     (number(40), number(150), choice(), choice()).prop_map(|(rows, columns, pack_a, pack_b)| Tuning { rows, columns, pack_a, pack_b })
+}
+
+fn of_two_bytes<E: InFloats + testing::Element>(spec: &ProductSpec, tuning: Tuning, seed: u64) -> std::result::Result<(), TestCaseError> {
+    let rounded = |count: u64, salt: u64| numbers(count, seed ^ salt).into_iter().map(E::narrow).collect::<Vec<E>>();
+    let (a, b) = (rounded(spec.batch * spec.m * spec.k, 1), rounded(spec.batch * spec.k * spec.n, 2));
+    let floats = |values: &[E]| testing::bytes(&values.iter().map(|value| value.widen()).collect::<Vec<f32>>());
+    let count = (spec.batch * spec.m * spec.n) as usize;
+    for isa in Isa::available() {
+        let wide = product_on(isa, *spec, None, Tuning::default()).unwrap();
+        let wide = run(&wide, &[&floats(&a), &floats(&b)], &[count * 4], &backwards(&wide), &[]);
+        let expected: Vec<E> = testing::values::<f32>(&wide[0]).into_iter().map(E::narrow).collect();
+        for tuning in [Tuning::default(), tuning] {
+            let narrow = blocked::prepare::<E>(isa, *spec, None, tuning).unwrap();
+            let got = run(&narrow, &[&testing::bytes(&a), &testing::bytes(&b)], &[count * 2], &backwards(&narrow), &[]);
+            prop_assert_eq!(&got[0], &testing::bytes(&expected), "{:?} {} {:?} {:?}", isa, E::TYPE, spec, tuning);
+        }
+    }
+    Ok(())
+}
+
+/// Operands of two bytes are widened a panel at a time: scratch does not grow with them.
+#[test]
+fn products_of_two_bytes_need_little_scratch() {
+    let most = 1 << 20;
+    for size in [1 << 10, 1 << 12, 1 << 14] {
+        for (m, n, k) in [(size, size, size), (1, size, size), (size, 1, size), (size, size, 1), (1, 1 << 24, 1), (1 << 24, 1, 1)] {
+            for (transpose_a, transpose_b) in [(false, false), (true, false), (false, true), (true, true)] {
+                let spec = ProductSpec { m, n, k, transpose_a, transpose_b, batch: 3 };
+                for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
+                    let prepared = product_generic(isa, DataType::Half, &spec).unwrap();
+                    let anchor = Anchor::Product(DataType::Half, spec);
+                    let made = make(isa, &KernelRequest::Anchor { anchor, epilogue: None, pooling: None }).unwrap();
+                    assert!(made.between.is_empty() && made.steps.len() == 1);
+                    assert_eq!(prepared.scratch, 0);
+                    assert!(prepared.per_worker <= most, "{isa:?} {spec:?}: {}", prepared.per_worker);
+                }
+            }
+        }
+    }
 }
 
 proptest! {
@@ -121,6 +164,13 @@ proptest! {
         }
     }
 
+    /// Floats of two bytes are summed in the order of floats, and rounded once.
+    #[test]
+    fn products_of_two_bytes_are_those_of_floats_rounded(spec in sizes(), tuning in tunings(), seed in any::<u64>()) {
+        of_two_bytes::<F16>(&spec, tuning, seed)?;
+        of_two_bytes::<Bf16>(&spec, tuning, seed)?;
+    }
+
     #[test]
     fn products_of_other_types_agree_with_plain_loops(spec in sizes(), seed in any::<u64>()) {
         let whole = |count: u64, salt: u64| -> Vec<f32> { numbers(count, seed ^ salt).iter().map(|x| (x * 100.0).round()).collect() };
@@ -130,11 +180,11 @@ proptest! {
         let f64s = |values: &[f32]| -> Vec<f64> { values.iter().map(|x| f64::from(*x)).collect() };
         let i32s = |values: &[f32]| -> Vec<i32> { values.iter().map(|x| *x as i32).collect() };
         let i64s = |values: &[f32]| -> Vec<i64> { values.iter().map(|x| *x as i64).collect() };
-        let double = product_generic(DataType::Double, &spec).unwrap();
+        let double = product_generic(Isa::best(), DataType::Double, &spec).unwrap();
         prop_assert_eq!(testing::run_one(&double, &[&f64s(&a), &f64s(&b)], count as usize).unwrap(), expected.clone());
-        let int = product_generic(DataType::Int32, &spec).unwrap();
+        let int = product_generic(Isa::best(), DataType::Int32, &spec).unwrap();
         prop_assert_eq!(testing::run_one(&int, &[&i32s(&a), &i32s(&b)], count as usize).unwrap(), expected.iter().map(|x| *x as i32).collect::<Vec<_>>());
-        let long = product_generic(DataType::Int64, &spec).unwrap();
+        let long = product_generic(Isa::best(), DataType::Int64, &spec).unwrap();
         prop_assert_eq!(testing::run_one(&long, &[&i64s(&a), &i64s(&b)], count as usize).unwrap(), expected.iter().map(|x| *x as i64).collect::<Vec<_>>());
     }
 }
@@ -159,6 +209,9 @@ fn what_cannot_be_is_an_error() {
     assert_eq!(product(spec, epilogue()).unwrap_err().code(), Code::Unimplemented);
     assert_eq!(product(ProductSpec { batch: 1, ..spec }, epilogue()).unwrap_err().code(), Code::InvalidArgument);
     assert_eq!(product(ProductSpec { m: 1 << 40, n: 1 << 40, ..spec }, None).unwrap_err().code(), Code::InvalidArgument);
-    assert_eq!(product_generic(DataType::Int64, &ProductSpec { batch: u64::MAX, ..spec }).unwrap_err().code(), Code::InvalidArgument);
-    assert_eq!(product_generic(DataType::Uint8, &spec).unwrap_err().code(), Code::Unimplemented);
+    assert_eq!(
+        product_generic(Isa::best(), DataType::Int64, &ProductSpec { batch: u64::MAX, ..spec }).unwrap_err().code(),
+        Code::InvalidArgument
+    );
+    assert_eq!(product_generic(Isa::best(), DataType::Uint8, &spec).unwrap_err().code(), Code::Unimplemented);
 }

@@ -1,7 +1,8 @@
-//! The innermost code of the product: tiles of C that stay in registers, and the copying of B beforehand.
+//! The innermost code of the product: tiles of C that stay in registers.
 
 #![expect(clippy::needless_range_loop, reason = "arrays of registers, indexed alike")]
 
+use crate::element::InFloats;
 use crate::simd::{Four, Isa, Lanes};
 
 /// A tile of C and its operands. Distances are in elements.
@@ -29,14 +30,8 @@ pub(super) struct Tile {
 }
 
 pub(super) type TileFn = unsafe fn(&Tile);
-pub(super) type TransposeFn = unsafe fn(*const f32, usize, usize, usize, *mut f32, usize);
-/// `(from, from_row, rows, vectors, last, to)`: copies so many vectors of each row, the last of them filled up with zeros.
-pub(super) type CopyFn = unsafe fn(*const f32, usize, usize, usize, usize, *mut f32);
-/// `(from, from_row, terms, rows, tiles, to)`: cuts `rows` elements of each term into tiles, as [`super::blocked::part`] does. It
-/// puts the terms of a tile one after the other, tile by tile.
-pub(super) type GatherFn = unsafe fn(*const f32, usize, usize, usize, usize, *mut f32);
 /// `(k, x, y, y_row, rows, out)`: the products of the vector `x` with `rows` rows.
-pub(super) type DotFn = unsafe fn(usize, *const f32, *const f32, usize, usize, *mut f32);
+pub(super) type DotFn<E> = unsafe fn(usize, *const E, *const E, usize, usize, *mut f32);
 
 /// The most rows and vectors that a tile has.
 pub(super) const ROWS: usize = 6;
@@ -54,14 +49,6 @@ pub(super) struct Code {
     pub packed: [[Option<TileFn>; VECTORS]; ROWS],
     /// The same, for B that ends within the last vector.
     pub direct: [[Option<TileFn>; VECTORS]; ROWS],
-    /// Copies columns of B.
-    pub copy: CopyFn,
-    /// Copies rows of a transposed A.
-    pub gather: GatherFn,
-    /// Copies columns of B that lie as rows: see [`Lanes::transpose`].
-    pub transpose: TransposeFn,
-    /// One row times many.
-    pub dot: DotFn,
 }
 
 /// The code for `isa`.
@@ -72,6 +59,17 @@ pub(super) fn code(isa: Isa) -> &'static Code {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => &avx2::CODE,
         _ => &portable::CODE,
+    }
+}
+
+/// The code for `isa` that multiplies one row with many.
+pub(super) fn dot_of<E: InFloats>(isa: Isa) -> DotFn<E> {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => avx512::dot::<E>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => avx2::dot::<E>,
+        _ => portable::dot::<E>,
     }
 }
 
@@ -118,41 +116,6 @@ unsafe fn tile<V: Lanes, const M: usize, const N: usize, const DIRECT: bool>(til
     }
 }
 
-#[inline(always)]
-unsafe fn copy<V: Lanes>(from: *const f32, from_row: usize, rows: usize, vectors: usize, last: usize, to: *mut f32) {
-    let mut to = to;
-    for row in 0..rows {
-        // SAFETY: the caller's promise: the elements are there, and room for whole vectors.
-        unsafe {
-            let from = from.add(row * from_row);
-            for v in 0..vectors - 1 {
-                V::load(from.add(v * V::COUNT)).store(to.add(v * V::COUNT));
-            }
-            let at = (vectors - 1) * V::COUNT;
-            V::load_first(from.add(at), last).store(to.add(at));
-            to = to.add(at + V::COUNT);
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn gather<V: Lanes>(from: *const f32, from_row: usize, terms: usize, rows: usize, tiles: usize, to: *mut f32) {
-    let (each, more) = (rows / tiles, rows % tiles);
-    for term in 0..terms {
-        let (mut from, mut to) = (from.wrapping_add(term * from_row), to);
-        for tile in 0..tiles {
-            let count = each + usize::from(tile < more);
-            // SAFETY: the caller's promise: `rows` elements in each term, room for `rows * terms`. No tile has more rows
-            // than a vector has elements.
-            unsafe {
-                V::load_first(from, count).store_first(to.add(term * count), count);
-                from = from.add(count);
-                to = to.add(count * terms);
-            }
-        }
-    }
-}
-
 /// The sum of all elements, always in the same order.
 #[inline(always)]
 unsafe fn total<V: Lanes>(vector: V) -> f32 {
@@ -170,7 +133,7 @@ unsafe fn total<V: Lanes>(vector: V) -> f32 {
 }
 
 #[inline(always)]
-unsafe fn dot<V: Lanes>(k: usize, x: *const f32, y: *const f32, y_row: usize, rows: usize, out: *mut f32) {
+unsafe fn dot<V: Lanes, E: InFloats>(k: usize, x: *const E, y: *const E, y_row: usize, rows: usize, out: *mut f32) {
     const TOGETHER: usize = 4;
     let (whole, rest) = (k / V::COUNT * V::COUNT, k % V::COUNT);
     let mut row = 0;
@@ -186,23 +149,23 @@ unsafe fn dot<V: Lanes>(k: usize, x: *const f32, y: *const f32, y_row: usize, ro
             let mut sums = [[V::zero(); 2]; TOGETHER];
             let mut at = 0;
             while at + 2 * V::COUNT <= whole {
-                let (x0, x1) = (V::load(x.add(at)), V::load(x.add(at + V::COUNT)));
+                let (x0, x1) = (E::load::<V>(x.add(at)), E::load::<V>(x.add(at + V::COUNT)));
                 for r in 0..TOGETHER {
-                    sums[r][0] = x0.madd(V::load(pointers[r].add(at)), sums[r][0]);
-                    sums[r][1] = x1.madd(V::load(pointers[r].add(at + V::COUNT)), sums[r][1]);
+                    sums[r][0] = x0.madd(E::load::<V>(pointers[r].add(at)), sums[r][0]);
+                    sums[r][1] = x1.madd(E::load::<V>(pointers[r].add(at + V::COUNT)), sums[r][1]);
                 }
                 at += 2 * V::COUNT;
             }
             if at < whole {
-                let x0 = V::load(x.add(at));
+                let x0 = E::load::<V>(x.add(at));
                 for r in 0..TOGETHER {
-                    sums[r][0] = x0.madd(V::load(pointers[r].add(at)), sums[r][0]);
+                    sums[r][0] = x0.madd(E::load::<V>(pointers[r].add(at)), sums[r][0]);
                 }
             }
             if rest > 0 {
-                let x0 = V::load_first(x.add(whole), rest);
+                let x0 = E::load_first::<V>(x.add(whole), rest);
                 for r in 0..TOGETHER {
-                    sums[r][1] = x0.madd(V::load_first(pointers[r].add(whole), rest), sums[r][1]);
+                    sums[r][1] = x0.madd(E::load_first::<V>(pointers[r].add(whole), rest), sums[r][1]);
                 }
             }
             for r in 0..TOGETHER.min(rows - row) {
@@ -232,27 +195,9 @@ macro_rules! code {
             }
 
             $(#[$feature])?
-            unsafe fn copy(from: *const f32, from_row: usize, rows: usize, vectors: usize, last: usize, to: *mut f32) {
+            pub(super) unsafe fn dot<E: InFloats>(k: usize, x: *const E, y: *const E, y_row: usize, rows: usize, out: *mut f32) {
                 // SAFETY: the caller's promise.
-                unsafe { super::copy::<$vector>(from, from_row, rows, vectors, last, to) }
-            }
-
-            $(#[$feature])?
-            unsafe fn gather(from: *const f32, from_row: usize, terms: usize, rows: usize, tiles: usize, to: *mut f32) {
-                // SAFETY: the caller's promise.
-                unsafe { super::gather::<$vector>(from, from_row, terms, rows, tiles, to) }
-            }
-
-            $(#[$feature])?
-            unsafe fn transpose(from: *const f32, from_row: usize, rows: usize, columns: usize, to: *mut f32, to_row: usize) {
-                // SAFETY: the caller's promise.
-                unsafe { <$vector as Lanes>::transpose(from, from_row, rows, columns, to, to_row) }
-            }
-
-            $(#[$feature])?
-            unsafe fn dot(k: usize, x: *const f32, y: *const f32, y_row: usize, rows: usize, out: *mut f32) {
-                // SAFETY: the caller's promise.
-                unsafe { super::dot::<$vector>(k, x, y, y_row, rows, out) }
+                unsafe { super::dot::<$vector, E>(k, x, y, y_row, rows, out) }
             }
 
             pub(super) static CODE: Code = {
@@ -262,10 +207,6 @@ macro_rules! code {
                     vectors: $vectors,
                     packed: [[None; VECTORS]; ROWS],
                     direct: [[None; VECTORS]; ROWS],
-                    copy,
-                    gather,
-                    transpose,
-                    dot,
                 };
                 $($(
                     code.packed[$r - 1][$v - 1] = Some(packed::<$r, $v>);

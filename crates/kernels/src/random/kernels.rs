@@ -9,6 +9,7 @@ use super::BLOCKS_PER_ELEMENT;
 use super::philox::{LANES, Philox, key_counter};
 use super::sample::{Normal, Sample, normals, truncated, unit_f32};
 use crate::cut::Cut;
+use crate::element::InFloats;
 use crate::simd::{Isa, Vectorised};
 
 /// Where the generator starts.
@@ -241,6 +242,30 @@ impl<T: Normal> Draw<T> for Truncated {
     fn fill<const FMA: bool>(philox: Philox, (): (), first: u64, output: &mut [T]) {
         let blocks = T::PER_BLOCK as u64 * BLOCKS_PER_ELEMENT / 4;
         by_group(output, first, |group| truncated::<T>(philox.skip(group.wrapping_mul(blocks))), T::PER_BLOCK);
+    }
+}
+
+/// Floats of a distribution, rounded to a type of two bytes.
+#[derive(Debug)]
+pub(super) struct Rounded<D>(PhantomData<fn() -> D>);
+
+impl<E: InFloats, D: Draw<f32, Bounds = ()>> Draw<E> for Rounded<D> {
+    type Bounds = ();
+    unsafe fn bounds(_: &[*mut u8]) -> Result<(), Fault> {
+        Ok(())
+    }
+    const PER_GROUP: usize = D::PER_GROUP;
+    #[inline(always)]
+    fn fill<const FMA: bool>(philox: Philox, (): (), first: u64, output: &mut [E]) {
+        const GROUPS: usize = 16;
+        let mut floats = [0f32; 4 * GROUPS];
+        for (number, elements) in output.chunks_mut(D::PER_GROUP * GROUPS).enumerate() {
+            let floats = &mut floats[..elements.len()];
+            D::fill::<FMA>(philox, (), first + (number * GROUPS) as u64, floats);
+            for (element, float) in elements.iter_mut().zip(floats) {
+                *element = E::narrow(*float);
+            }
+        }
     }
 }
 

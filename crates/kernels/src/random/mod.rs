@@ -6,7 +6,7 @@
 //! setting aside 256 blocks for every element.
 //!
 //! Uniform numbers and integers are the same bits as TensorFlow's. Normal ones are within two units in the last place, since they
-//! depend on the platform's logarithm, sine and cosine.
+//! depend on the platform's logarithm, sine and cosine. Those of two bytes are floats, rounded.
 
 mod kernels;
 mod philox;
@@ -14,13 +14,13 @@ mod sample;
 
 use std::sync::Arc;
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{Bf16, DataType, Error, F16, Result};
 use plimsoll_device::{Cost, CpuKernel, Prepared};
 use plimsoll_request::random::Distribution;
 
 use crate::cut::{Cut, elements};
 use crate::simd::Isa;
-use kernels::{Advance, Fill, KeyCounter, Start};
+use kernels::{Advance, Fill, KeyCounter, Rounded, Start};
 
 /// Blocks that a stateful operation sets aside for each element.
 const BLOCKS_PER_ELEMENT: u64 = 256;
@@ -115,12 +115,13 @@ fn prepare(isa: Isa, distribution: Distribution, data_type: DataType, count: u64
     use Distribution::*;
     let len = elements(&[count])?;
     let refused = || Error::unimplemented(format!("{distribution:?} of {data_type}"));
-    let size = match data_type {
-        DataType::Float | DataType::Int32 => 4,
-        DataType::Double | DataType::Int64 => 8,
+    let (size, group) = match data_type {
+        DataType::Half | DataType::Bfloat16 => (2, 4),
+        DataType::Float | DataType::Int32 => (4, 4),
+        DataType::Double | DataType::Int64 => (8, 2),
         _ => return Err(refused()),
     };
-    let groups = len.div_ceil(16 / size);
+    let groups = len.div_ceil(group);
     // Logarithms, sines and cosines one by one take much longer than a store.
     let weight = if matches!(distribution, Normal | TruncatedNormal) { 16 } else { 2 };
     let cut = match start {
@@ -129,10 +130,16 @@ fn prepare(isa: Isa, distribution: Distribution, data_type: DataType, count: u64
     };
     let kernel: Arc<dyn CpuKernel> = match (distribution, data_type) {
         (Uniform, DataType::Float) => Arc::new(Fill::<f32, kernels::UniformF32>::new(isa, len, start, cut)),
+        (Uniform, DataType::Half) => Arc::new(Fill::<F16, kernels::Uniform>::new(isa, len, start, cut)),
+        (Uniform, DataType::Bfloat16) => Arc::new(Fill::<Bf16, kernels::Uniform>::new(isa, len, start, cut)),
         (Uniform, DataType::Double) => Arc::new(Fill::<f64, kernels::Uniform>::new(isa, len, start, cut)),
         (Normal, DataType::Float) => Arc::new(Fill::<f32, kernels::Normals>::new(isa, len, start, cut)),
+        (Normal, DataType::Half) => Arc::new(Fill::<F16, Rounded<kernels::Normals>>::new(isa, len, start, cut)),
+        (Normal, DataType::Bfloat16) => Arc::new(Fill::<Bf16, Rounded<kernels::Normals>>::new(isa, len, start, cut)),
         (Normal, DataType::Double) => Arc::new(Fill::<f64, kernels::Normals>::new(isa, len, start, cut)),
         (TruncatedNormal, DataType::Float) => Arc::new(Fill::<f32, kernels::Truncated>::new(isa, len, start, cut)),
+        (TruncatedNormal, DataType::Half) => Arc::new(Fill::<F16, Rounded<kernels::Truncated>>::new(isa, len, start, cut)),
+        (TruncatedNormal, DataType::Bfloat16) => Arc::new(Fill::<Bf16, Rounded<kernels::Truncated>>::new(isa, len, start, cut)),
         (TruncatedNormal, DataType::Double) => Arc::new(Fill::<f64, kernels::Truncated>::new(isa, len, start, cut)),
         (UniformInt, DataType::Int32) => Arc::new(Fill::<i32, kernels::Integers>::new(isa, len, start, cut)),
         (UniformInt, DataType::Int64) => Arc::new(Fill::<i64, kernels::Integers>::new(isa, len, start, cut)),

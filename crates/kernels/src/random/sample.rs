@@ -1,5 +1,7 @@
 //! From blocks of random bits to numbers, as TensorFlow's distributions do it (random_distributions.h).
 
+use plimsoll_base::{Bf16, F16};
+
 use super::philox::Philox;
 
 /// A number type and how it is drawn.
@@ -41,6 +43,20 @@ impl Sample for f32 {
         unit_f32(block[at])
     }
 }
+
+/// The low bits are the mantissa of a number in [1, 2), less 1.
+macro_rules! of_two_bytes {
+    ($($t:ty, $one:literal, $mantissa:literal);*) => {$(
+        impl Sample for $t {
+            const PER_BLOCK: usize = 4;
+            #[inline(always)]
+            fn uniform(block: [u32; 4], at: usize) -> $t {
+                <$t>::from_f32(<$t>::from_bits($one | block[at] as u16 & $mantissa).to_f32() - 1.0)
+            }
+        }
+    )*};
+}
+of_two_bytes!(F16, 0x3C00, 0x03FF; Bf16, 0x3F80, 0x007F);
 
 impl Sample for f64 {
     const PER_BLOCK: usize = 2;

@@ -8,6 +8,7 @@ use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
 use crate::cut::{Cut, elements, size_of_type};
+use crate::element::of_type;
 
 /// `ArgMax`: the index of the largest element along `axis`, the first of equal ones.
 ///
@@ -95,14 +96,12 @@ where
     let view = View { outer, size: axis_size as usize, inner };
     let bytes = len * size_of_type(data_type)? + outer * inner * size_of_type(output_type)?;
     let cost = Cost { flops: len as f64, bytes: bytes as f64 };
-    match data_type {
-        DataType::Float => by_index::<f32, C>(output_type, view, cost),
-        DataType::Double => by_index::<f64, C>(output_type, view, cost),
-        DataType::Int32 => by_index::<i32, C>(output_type, view, cost),
-        DataType::Int64 => by_index::<i64, C>(output_type, view, cost),
-        DataType::Uint8 | DataType::Bool => by_index::<u8, C>(output_type, view, cost),
+    of_type!(
+        data_type,
+        [Float, Double, Int32, Int64, Uint8, Bool],
+        T => by_index::<T, C>(output_type, view, cost),
         _ => Err(Error::unimplemented(format!("the largest or smallest of {data_type}"))),
-    }
+    )
 }
 
 fn by_index<T: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static, C: Choice<T>>(
@@ -110,11 +109,12 @@ fn by_index<T: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static, C: Ch
     view: View,
     cost: Cost,
 ) -> Result<Prepared> {
-    match output_type {
-        DataType::Int32 => Ok(prepare::<T, C, i32>(view, cost)),
-        DataType::Int64 => Ok(prepare::<T, C, i64>(view, cost)),
+    of_type!(
+        output_type,
+        [Int32, Int64],
+        I => Ok(prepare::<T, C, I>(view, cost)),
         _ => Err(Error::unimplemented(format!("indices of {output_type}"))),
-    }
+    )
 }
 
 fn prepare<T: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static, C: Choice<T>, I: Index>(view: View, cost: Cost) -> Prepared {

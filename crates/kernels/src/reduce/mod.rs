@@ -20,6 +20,7 @@ use plimsoll_device::{Cost, Prepared};
 use plimsoll_request::reduce::ReduceOp;
 
 use crate::cut::{elements, size_of_type};
+use crate::element::{Element, of_type};
 use crate::simd::Isa;
 use columns::Columns;
 use dims::collapse;
@@ -65,16 +66,22 @@ pub fn l2_loss(isa: Isa, data_type: DataType, shape: &[u64]) -> Result<Prepared>
 /// # Errors
 /// As [`reduce`].
 pub fn squares(isa: Isa, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared> {
-    match data_type {
-        DataType::Float => prepare::<f32, fold::HalfSquares, 64>(isa, data_type, shape, axes),
-        DataType::Double => prepare::<f64, fold::HalfSquares, 32>(isa, data_type, shape, axes),
+    of_type!(
+        data_type,
+        [Float, Double],
+        T => prepare::<T, fold::HalfSquares, { lanes(<T as Element>::TYPE) }>(isa, data_type, shape, axes),
         _ => Err(Error::unimplemented(format!("L2Loss of {data_type}"))),
-    }
+    )
 }
 
 /// Lanes of the reductions that are compiled for every instruction set: floats, and bytes of bools. Others, which are rare and
 /// small, are compiled once.
 const WIDE: usize = 64;
+
+/// Lanes of a reduction of numbers.
+const fn lanes(data_type: DataType) -> usize {
+    if matches!(data_type, DataType::Float) { WIDE } else { 32 }
+}
 
 fn refused(op: ReduceOp, data_type: DataType) -> Error {
     Error::unimplemented(format!("{op:?} of {data_type}"))
@@ -84,14 +91,12 @@ fn by_type<F>(isa: Isa, op: ReduceOp, data_type: DataType, shape: &[u64], axes: 
 where
     F: Fold<f32> + Fold<f64> + Fold<i32> + Fold<i64> + Fold<u8>,
 {
-    match data_type {
-        DataType::Float => prepare::<f32, F, 64>(isa, data_type, shape, axes),
-        DataType::Double => prepare::<f64, F, 32>(isa, data_type, shape, axes),
-        DataType::Int32 => prepare::<i32, F, 32>(isa, data_type, shape, axes),
-        DataType::Int64 => prepare::<i64, F, 32>(isa, data_type, shape, axes),
-        DataType::Uint8 => prepare::<u8, F, 32>(isa, data_type, shape, axes),
+    of_type!(
+        data_type,
+        [Float, Double, Int32, Int64, Uint8],
+        T => prepare::<T, F, { lanes(<T as Element>::TYPE) }>(isa, data_type, shape, axes),
         _ => Err(refused(op, data_type)),
-    }
+    )
 }
 
 fn prepare<T, F, const N: usize>(isa: Isa, data_type: DataType, shape: &[u64], axes: &[usize]) -> Result<Prepared>

@@ -4,16 +4,18 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{Bf16, DataType, Error, F16, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 use plimsoll_request::reduce::ScanOp;
 
 use crate::cut::{Cut, elements, size_of_type};
+use crate::element::{Element, of_type};
 
 /// Sums or products of the elements up to each one along `axis`, one after the other in order.
 ///
 /// With `exclusive` an element is not part of its own result, and the first result is 0 or 1. With `reverse` the order is from the
-/// end. Arguments: input, output of the same shape. Types: float, double, int32, int64.
+/// end. Arguments: input, output of the same shape. Types: floats, of which those of two bytes
+/// are rounded after each step as in TensorFlow; int32, int64.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for an axis outside the rank; UNIMPLEMENTED for other types.
@@ -26,17 +28,15 @@ pub fn scan(op: ScanOp, data_type: DataType, shape: &[u64], axis: usize, exclusi
     let bytes = size_of_type(data_type)?;
     let cut = Cut::new(outer, (2 * size as usize * inner * bytes) as u64 + 16, 1);
     let view = View { outer, size: size as usize, inner, exclusive, reverse, cut };
-    let kernel: Arc<dyn CpuKernel> = match (op, data_type) {
-        (ScanOp::Sum, DataType::Float) => Arc::new(Scan::<f32, Sum>::new(view)),
-        (ScanOp::Sum, DataType::Double) => Arc::new(Scan::<f64, Sum>::new(view)),
-        (ScanOp::Sum, DataType::Int32) => Arc::new(Scan::<i32, Sum>::new(view)),
-        (ScanOp::Sum, DataType::Int64) => Arc::new(Scan::<i64, Sum>::new(view)),
-        (ScanOp::Prod, DataType::Float) => Arc::new(Scan::<f32, Prod>::new(view)),
-        (ScanOp::Prod, DataType::Double) => Arc::new(Scan::<f64, Prod>::new(view)),
-        (ScanOp::Prod, DataType::Int32) => Arc::new(Scan::<i32, Prod>::new(view)),
-        (ScanOp::Prod, DataType::Int64) => Arc::new(Scan::<i64, Prod>::new(view)),
+    let kernel: Arc<dyn CpuKernel> = of_type!(
+        data_type,
+        [Float, Double, Half, Bfloat16, Int32, Int64],
+        T => match op {
+            ScanOp::Sum => Arc::new(Scan::<T, Sum>::new(view)),
+            ScanOp::Prod => Arc::new(Scan::<T, Prod>::new(view)),
+        },
         _ => return Err(Error::unimplemented(format!("running sums and products of {data_type}"))),
-    };
+    );
     let cost = Cost { flops: len as f64, bytes: (2 * len * bytes) as f64 };
     Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel })
 }
@@ -72,6 +72,8 @@ macro_rules! joins {
 joins! {
     f32: 0.0, 1.0, |a, b| a + b, a * b;
     f64: 0.0, 1.0, |a, b| a + b, a * b;
+    F16: F16::from_bits(0), F16::from_bits(0x3C00), |a, b| F16::narrow(a.widen() + b.widen()), F16::narrow(a.widen() * b.widen());
+    Bf16: Bf16::from_bits(0), Bf16::from_bits(0x3F80), |a, b| Bf16::narrow(a.widen() + b.widen()), Bf16::narrow(a.widen() * b.widen());
     i32: 0, 1, |a, b| a.wrapping_add(b), a.wrapping_mul(b);
     i64: 0, 1, |a, b| a.wrapping_add(b), a.wrapping_mul(b);
 }

@@ -1,5 +1,7 @@
 //! One vector register of `f32`, for kernels that choose themselves which values stay in registers.
 
+use plimsoll_base::{Bf16, F16};
+
 /// A vector of `f32`.
 ///
 /// Safety of all methods: the processor has the instruction set of the implementation. Pointers lead to as many elements as are
@@ -28,6 +30,30 @@ pub trait Lanes: Copy {
     unsafe fn sub(self, other: Self) -> Self;
     /// The product.
     unsafe fn mul(self, other: Self) -> Self;
+
+    /// `COUNT` numbers of two bytes, widened.
+    #[inline(always)]
+    unsafe fn load_f16(from: *const F16) -> Self {
+        let mut wide = [0f32; 16];
+        for (at, wide) in wide.iter_mut().enumerate().take(Self::COUNT) {
+            // SAFETY: the caller's promise; no vector has more elements than the array.
+            *wide = unsafe { from.add(at).read() }.to_f32();
+        }
+        // SAFETY: as above.
+        unsafe { Self::load(wide.as_ptr()) }
+    }
+
+    /// As [`Lanes::load_f16`].
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const Bf16) -> Self {
+        let mut wide = [0f32; 16];
+        for (at, wide) in wide.iter_mut().enumerate().take(Self::COUNT) {
+            // SAFETY: the caller's promise; no vector has more elements than the array.
+            *wide = unsafe { from.add(at).read() }.to_f32();
+        }
+        // SAFETY: as above.
+        unsafe { Self::load(wide.as_ptr()) }
+    }
 
     /// Turns `rows` rows of `columns` elements (each at most `COUNT`), `from_row` apart, into `COUNT` columns `to_row` apart:
     /// `to[c * to_row + r] = from[r * from_row + c]` for all `c < columns` and all `r < COUNT`, with zeros for `r >= rows`.
@@ -109,10 +135,31 @@ impl Lanes for Four {
 mod x86 {
     use std::arch::x86_64::*;
 
+    use plimsoll_base::{Bf16, F16};
+
     use super::Lanes;
 
     impl Lanes for __m256 {
         const COUNT: usize = 8;
+        #[inline(always)]
+        unsafe fn load_f16(from: *const F16) -> __m256 {
+            // SAFETY: as below. As `F16::to_f32`: F16C is another instruction set.
+            unsafe {
+                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+                let sign = _mm256_slli_epi32::<16>(_mm256_and_si256(bits, _mm256_set1_epi32(0x8000)));
+                let size = _mm256_slli_epi32::<13>(_mm256_and_si256(bits, _mm256_set1_epi32(0x7FFF)));
+                let scale = _mm256_castsi256_ps(_mm256_set1_epi32(0x7780_0000));
+                let scaled = _mm256_castps_si256(_mm256_mul_ps(_mm256_castsi256_ps(size), scale));
+                let is_special = _mm256_cmpgt_epi32(size, _mm256_set1_epi32(0x0F7F_FFFF));
+                let special = _mm256_and_si256(is_special, _mm256_set1_epi32(0x7F80_0000));
+                _mm256_castsi256_ps(_mm256_or_si256(_mm256_or_si256(sign, scaled), special))
+            }
+        }
+        #[inline(always)]
+        unsafe fn load_bf16(from: *const Bf16) -> __m256 {
+            // SAFETY: as below.
+            unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast())))) }
+        }
         #[inline(always)]
         unsafe fn zero() -> __m256 {
             // SAFETY: the caller's promise of the instruction set, here and below.
@@ -210,6 +257,16 @@ mod x86 {
 
     impl Lanes for __m512 {
         const COUNT: usize = 16;
+        #[inline(always)]
+        unsafe fn load_f16(from: *const F16) -> __m512 {
+            // SAFETY: as below.
+            unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+        }
+        #[inline(always)]
+        unsafe fn load_bf16(from: *const Bf16) -> __m512 {
+            // SAFETY: as below.
+            unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast())))) }
+        }
         #[inline(always)]
         unsafe fn zero() -> __m512 {
             // SAFETY: the caller's promise of the instruction set, here and below.

@@ -1,6 +1,6 @@
 //! The line of one device: a limit, the reservations under it, and their holders.
 //!
-//! Everything a caller sees is in terms of bytes and holders' names. Behind a ledger may stand a part of a machine's card
+//! Everything a caller sees is in terms of bytes and holders' names. Behind a ledger may stand bytes that several processes share
 //! ([`Upstream`]): then bytes reserved here are held there, and other processes see them.
 
 use std::collections::BTreeMap;
@@ -17,11 +17,12 @@ mod upstream;
 
 pub use faults::Faults;
 pub use refusal::Refusal;
-pub use upstream::Upstream;
+pub use upstream::{Denied, Upstream};
 
 use refusal::NAMED_HOLDERS;
-pub(crate) use room::Listener;
+pub use room::Listener;
 use room::Room;
+use upstream::Behind;
 
 /// The limit of a device and its reservations. Thread-safe; shared by [`Arc`].
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub struct Ledger {
     /// The most that may be reserved: the limit, else the memory of the machine.
     line: Bytes,
     state: Mutex<State>,
-    upstream: Option<Upstream>,
+    behind: Option<Behind>,
     faults: OnceLock<Arc<Faults>>,
     room: Room,
 }
@@ -71,7 +72,7 @@ impl Ledger {
     pub fn new(device: impl Into<Arc<str>>, limit: Option<Bytes>) -> Arc<Ledger> {
         let line = limit.or_else(physical_memory).unwrap_or(Bytes(u64::MAX));
         let state = Mutex::new(State { held: line, ..State::default() });
-        Arc::new(Ledger { device: device.into(), limit, line, state, upstream: None, faults: OnceLock::new(), room: Room::default() })
+        Arc::new(Ledger { device: device.into(), limit, line, state, behind: None, faults: OnceLock::new(), room: Room::default() })
     }
 
     /// The device's name.
@@ -178,14 +179,14 @@ impl Ledger {
         self.ring();
     }
 
-    /// A listener for bytes given back in this ledger. It does not hear of bytes that others give back on a card behind the ledger;
-    /// the upstream waits itself where it was told to ([`Upstream::waiting`]).
-    pub(crate) fn listen(&self) -> Listener<'_> {
+    /// A listener for bytes given back in this ledger. It does not hear of bytes that others give back behind the ledger: the
+    /// upstream waits for those itself ([`Upstream::reserve`]).
+    pub fn listen(&self) -> Listener<'_> {
         self.room.listen()
     }
 
-    /// Wakes listeners.
-    pub(crate) fn ring(&self) {
+    /// Wakes listeners: for a holder that gives out memory under its reservation, and has some again.
+    pub fn ring(&self) {
         self.room.ring();
     }
 
@@ -197,10 +198,10 @@ impl Ledger {
             return Err(Refusal { limit: state.in_use, ..self.refusal(&state, new - old, holder) });
         }
         let (state, total) = self.within_line(old, new, holder)?;
-        match &self.upstream {
-            Some(upstream) if total > state.held && new > old => {
+        match &self.behind {
+            Some(behind) if total > state.held && new > old => {
                 drop(state);
-                self.go_out(upstream, old, new, holder)
+                self.go_out(behind, old, new, holder)
             }
             _ => Ok((state, total)),
         }

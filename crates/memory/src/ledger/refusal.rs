@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Error, Shortage};
+use plimsoll_base::{Bytes, Error, Shortage, exact};
 
-use super::Holder;
-use crate::machine::{Denied, OUT_OF_MEMORY};
-use crate::size::exact;
+use super::{Denied, Holder};
 
 /// How many holders an error names.
 pub(super) const NAMED_HOLDERS: usize = 5;
@@ -28,7 +26,7 @@ pub struct Refusal {
     pub holders: Vec<Holder>,
     /// How many holders are not in the list.
     pub more_holders: usize,
-    /// Set where the limit allows it and the machine behind the ledger has not that much: the holders of the rest.
+    /// Set where the limit allows it and there is not that much behind the ledger: the reason.
     pub upstream: Option<Box<Denied>>,
 }
 
@@ -49,10 +47,7 @@ impl From<Refusal> for Error {
         }
         if let Some(upstream) = upstream {
             return match *upstream {
-                Denied::Full(full) => {
-                    let card = full.card.name.clone();
-                    Error::from(*full).context(format!("{OUT_OF_MEMORY}: {device}: {message}; card {card}"))
-                }
+                Denied::Full { card, code, error } => error.context(format!("{code}: {device}: {message}; card {card}")),
                 Denied::Broken(error) => error.context(message).on_device(&*device),
             };
         }

@@ -14,7 +14,7 @@ pub(crate) struct Room {
 
 /// A listener that looks for room, and misses nothing that is given back from now on.
 #[derive(Debug)]
-pub(crate) struct Listener<'a> {
+pub struct Listener<'a> {
     room: &'a Room,
     heard: u64,
 }

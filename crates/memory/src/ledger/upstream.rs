@@ -1,116 +1,114 @@
-//! A part of a machine's card behind a ledger of this process.
+//! Bytes that other processes share, behind the ledger of a device.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use plimsoll_base::{Bytes, Result};
+use plimsoll_base::{Bytes, Error, Result};
 
 use super::{Ledger, Refusal, State};
-use crate::machine::{Denied, Member, Obstacle, Wait};
 
-/// The reservation of a ledger on a card of the machine, through a member.
+/// A part of something that several processes share, behind a ledger: the bytes reserved in the ledger are held there.
 ///
 /// Either everything is held from the beginning and nothing is asked for later, or the ledger grows. Then it reserves missing bytes
-/// on the card first, in whole steps where there is room for them.
-pub struct Upstream {
-    member: Arc<Member>,
-    card: usize,
-    /// Held when the ledger begins.
-    held: Bytes,
-    step: Option<Bytes>,
-    /// Whether others are told the mapped bytes; otherwise they were told once and for all.
-    shows_use: bool,
-    wait: Option<(Wait, OnObstacle)>,
+/// behind it first, in whole steps where there is room for them.
+pub trait Upstream: fmt::Debug + Send + Sync {
+    /// The bytes that are held when the ledger begins. The ledger gives them back in the end.
+    fn held(&self) -> Bytes;
+
+    /// The step in which more is reserved; none where nothing is asked for later.
+    fn step(&self) -> Option<Bytes>;
+
+    /// The most that there is to share.
+    fn capacity(&self) -> Bytes;
+
+    /// The bytes without a holder now.
+    ///
+    /// # Errors
+    /// The error that prevents an answer.
+    fn free(&self) -> Result<Bytes>;
+
+    /// Reserves `wish` more bytes, or else `least`, for which it may wait. How much it was. One thread of the process asks at a time.
+    ///
+    /// # Errors
+    /// Why `least` cannot be had.
+    fn reserve(&self, wish: Bytes, least: Bytes) -> Result<Bytes, Denied>;
+
+    /// Gives bytes back.
+    ///
+    /// # Errors
+    /// The error of the place where they are counted.
+    fn release(&self, bytes: Bytes) -> Result<()>;
+
+    /// Shows others how many bytes are mapped: `change` makes it of the number before.
+    fn show_use(&self, change: &dyn Fn(Bytes) -> Bytes);
+}
+
+/// Why bytes behind a ledger were not reserved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// There is no room.
+    Full {
+        /// The name of the card that is full.
+        card: String,
+        /// The driver's word for that.
+        code: &'static str,
+        /// The holders of the bytes, and a remedy.
+        error: Error,
+    },
+    /// The place where bytes are counted cannot be used.
+    Broken(Error),
+}
+
+/// What stands behind a ledger.
+#[derive(Debug)]
+pub(super) struct Behind {
+    upstream: Box<dyn Upstream>,
     /// Only one thread reserves more at a time: two would reserve twice the bytes that both lack.
     growing: Mutex<()>,
 }
 
-/// Is told the obstacle, and says whether to wait on.
-type OnObstacle = Box<dyn Fn(Obstacle<'_>) -> bool + Send + Sync>;
-
-impl Upstream {
-    /// Takes over `held` bytes that the member has reserved on the card of that number: the ledger gives them back in the end.
-    pub fn new(member: &Arc<Member>, card: usize, held: Bytes) -> Upstream {
-        Upstream { member: member.clone(), card, held, step: None, shows_use: true, wait: None, growing: Mutex::default() }
-    }
-
-    /// Lets the ledger reserve more when it needs it, in steps of that many bytes.
-    pub fn growing(self, step: Bytes) -> Upstream {
-        Upstream { step: Some(step), ..self }
-    }
-
-    /// Says that held bytes were touched beforehand, so that mapping changes nothing of the use of the card. The maker of the
-    /// reservation tells the machine with [`Member::set_used`].
-    pub fn touched(self) -> Upstream {
-        Upstream { shows_use: false, ..self }
-    }
-
-    /// Lets it wait for them. `told` is called as [`Member::reserve_waiting`] says, and ends the wait by returning `false`. Other
-    /// threads of this process that need more wait behind it; a thread for which the held bytes suffice does not.
-    pub fn waiting(self, wait: Wait, told: impl Fn(Obstacle<'_>) -> bool + Send + Sync + 'static) -> Upstream {
-        Upstream { wait: Some((wait, Box::new(told))), ..self }
-    }
-
-    fn reserve(&self, wish: Bytes, least: Bytes) -> Result<Bytes, Denied> {
-        if wish > least && self.member.reserve(&[(self.card, wish)]).is_ok() {
-            return Ok(wish);
-        }
-        match &self.wait {
-            Some((wait, told)) => self.member.reserve_waiting(&[(self.card, least)], wait, &mut |obstacle| told(obstacle))?,
-            None => self.member.reserve(&[(self.card, least)])?,
-        }
-        Ok(least)
-    }
-}
-
 impl Ledger {
-    /// An empty ledger of a device on a card of the machine. Its line is the limit, at most the held bytes or, where it grows,
-    /// those of the card.
-    pub fn with_upstream(device: impl Into<Arc<str>>, limit: Option<Bytes>, upstream: Upstream) -> Arc<Ledger> {
-        let most = match upstream.step {
-            Some(_) => upstream.member.machine().cards().get(upstream.card).map_or(Bytes::ZERO, |card| card.capacity),
-            None => upstream.held,
-        };
+    /// An empty ledger of a device with shared bytes behind it. Its line is the limit, at most the held bytes or, where it grows,
+    /// all that there is to share.
+    pub fn with_upstream(device: impl Into<Arc<str>>, limit: Option<Bytes>, upstream: impl Upstream + 'static) -> Arc<Ledger> {
+        let held = upstream.held();
+        let most = if upstream.step().is_some() { upstream.capacity() } else { held };
         let line = limit.map_or(most, |limit| limit.min(most));
-        let state = Mutex::new(State { held: upstream.held, ..State::default() });
         Arc::new(Ledger {
             device: device.into(),
             limit,
             line,
-            state,
-            upstream: Some(upstream),
+            state: Mutex::new(State { held, ..State::default() }),
+            behind: Some(Behind { upstream: Box::new(upstream), growing: Mutex::default() }),
             faults: OnceLock::new(),
             room: super::Room::default(),
         })
     }
 
-    /// Bytes that may be in use without a request: the line, or the bytes held on the machine's card.
+    /// Bytes that may be in use without a request: the line, or the bytes held behind the ledger.
     pub fn held(&self) -> Bytes {
         self.state().held.min(self.line)
     }
 
-    /// Bytes that no other program can have because of this ledger: those held on the machine's card; without a card, those
+    /// Bytes that no other program can have because of this ledger: those held behind it; where nothing is behind it, those
     /// reserved here.
     pub fn kept(&self) -> Bytes {
         let state = self.state();
-        if self.upstream.is_some() { state.held } else { state.in_use }
+        if self.behind.is_some() { state.held } else { state.in_use }
     }
 
-    /// The most that could be in use here as things are: the line, or held bytes and those free on the machine's card. None where
+    /// The most that could be in use here as things are: the line, or held bytes and those free behind the ledger. None where
     /// there is neither.
     ///
     /// # Errors
-    /// Where the machine's ledger cannot be used.
+    /// As [`Upstream::free`].
     pub fn reach(&self) -> Result<Option<Bytes>> {
-        let Some(upstream) = &self.upstream else { return Ok(self.limit) };
-        let free = match upstream.step {
-            Some(_) => upstream.member.machine().look()?.cards.get(upstream.card).map_or(Bytes::ZERO, |card| card.free),
-            None => Bytes::ZERO,
-        };
+        let Some(Behind { upstream, .. }) = &self.behind else { return Ok(self.limit) };
+        let free = if upstream.step().is_some() { upstream.free()? } else { Bytes::ZERO };
         Ok(Some(self.line.min(self.state().held + free)))
     }
 
-    /// Makes sure that `bytes` more can be reserved without asking the machine, as long as no other thread of this process
+    /// Makes sure that `bytes` more can be reserved without asking behind the ledger, as long as no other thread of this process
     /// reserves.
     ///
     /// # Errors
@@ -119,13 +117,13 @@ impl Ledger {
         self.room(Bytes::ZERO, bytes, holder).map(|_| ())
     }
 
-    /// Gives back to the machine bytes that are held and not in use, but for the rest of a step. How much that was; nothing where
+    /// Gives back bytes that are held behind the ledger and not in use, but for the rest of a step. How much that was; nothing where
     /// the ledger does not grow, since it could not get it back.
     ///
     /// # Errors
-    /// Where the machine's ledger cannot be used; see [`Member::release`].
+    /// As [`Upstream::release`].
     pub fn release_unused(&self) -> Result<Bytes> {
-        let Some((upstream, step)) = self.upstream.as_ref().and_then(|upstream| Some((upstream, upstream.step?))) else {
+        let Some((upstream, step)) = self.behind.as_ref().and_then(|behind| Some((&behind.upstream, behind.upstream.step()?))) else {
             return Ok(Bytes::ZERO);
         };
         let given = {
@@ -136,20 +134,14 @@ impl Ledger {
             given
         };
         if given > Bytes::ZERO {
-            upstream.member.release(&[(upstream.card, given)])?;
+            upstream.release(given)?;
         }
         Ok(given)
     }
 
     /// As `room`, when the held bytes are not enough.
-    pub(super) fn go_out(
-        &self,
-        upstream: &Upstream,
-        old: Bytes,
-        new: Bytes,
-        holder: &str,
-    ) -> Result<(MutexGuard<'_, State>, Bytes), Refusal> {
-        let _alone = upstream.growing.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn go_out(&self, behind: &Behind, old: Bytes, new: Bytes, holder: &str) -> Result<(MutexGuard<'_, State>, Bytes), Refusal> {
+        let _alone = behind.growing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             // Meanwhile other threads may have given back bytes, or taken those that were reserved for them to find.
             let (state, total) = self.within_line(old, new, holder)?;
@@ -158,19 +150,19 @@ impl Ledger {
                 return Ok((state, total));
             }
             drop(state);
-            let step = upstream.step.map_or(1, |step| step.0);
+            let step = behind.upstream.step().map_or(1, |step| step.0);
             let wish = total.round_up(step).min(self.line) - held;
-            match upstream.reserve(wish, total - held) {
+            match behind.upstream.reserve(wish, total - held) {
                 Ok(got) => self.state().held += got,
                 Err(denied) => return Err(Refusal { upstream: Some(Box::new(denied)), ..self.refusal(&self.state(), new - old, holder) }),
             }
         }
     }
 
-    /// Tells the machine how much is mapped.
-    pub(super) fn show_use(&self, change: impl FnOnce(Bytes) -> Bytes) {
-        if let Some(upstream) = self.upstream.as_ref().filter(|upstream| upstream.shows_use) {
-            upstream.member.change_used(upstream.card, change);
+    /// Shows others how much is mapped.
+    pub(super) fn show_use(&self, change: impl Fn(Bytes) -> Bytes) {
+        if let Some(behind) = &self.behind {
+            behind.upstream.show_use(&change);
         }
     }
 }
@@ -178,24 +170,9 @@ impl Ledger {
 impl Drop for Ledger {
     fn drop(&mut self) {
         let held = self.state().held;
-        if let Some(upstream) = &self.upstream {
-            // Where the machine's ledger cannot be used, the bytes come back with the member.
-            let _ = upstream.member.release(&[(upstream.card, held)]);
+        if let Some(behind) = &self.behind {
+            // Where the bytes cannot be given back, they come back when this process ends.
+            let _ = behind.upstream.release(held);
         }
-    }
-}
-
-impl fmt::Debug for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Upstream { member, card, held, step, shows_use, wait, .. } = self;
-        let wait = wait.as_ref().map(|(wait, _)| wait);
-        let mut out = f.debug_struct("Upstream");
-        out.field("member", member)
-            .field("card", card)
-            .field("held", held)
-            .field("step", step)
-            .field("shows_use", shows_use)
-            .field("wait", &wait)
-            .finish()
     }
 }

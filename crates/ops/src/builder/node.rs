@@ -114,9 +114,9 @@ impl OpBuilder<'_> {
     /// Makes the node.
     ///
     /// # Errors
-    /// Every error names the node. NOT_FOUND for operations that are not in the table. INVALID_ARGUMENT for names that are none,
-    /// for inputs of the wrong number or type or of another graph, for attributes that are wrong or missing, and for devices that
-    /// are no device names. The error of the operation's shape rule.
+    /// Every error names the node. NOT_FOUND for operations that are not in the table. INVALID_ARGUMENT for texts that are no
+    /// names of nodes or devices, for inputs of the wrong number or type or of another graph, and for attributes that are wrong or
+    /// missing. The error of the operation's shape rule.
     pub fn build_node(self) -> Result<NodeId> {
         self.finish().map(|(_, node)| node)
     }

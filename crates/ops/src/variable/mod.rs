@@ -105,12 +105,13 @@ fn arithmetic(cx: &KernelCx<'_>, op: BinaryOp) -> Result<Update> {
 pub(crate) fn shape_tensor(shape: &Shape, data_type: DataType) -> Result<HostTensor> {
     match data_type {
         DataType::Int64 => HostTensor::from_slice([shape.rank() as u64], &shape.iter().map(|dim| *dim as i64).collect::<Vec<_>>()),
-        _ => {
+        DataType::Int32 => {
             let dims = shape.iter().map(|dim| i32::try_from(*dim)).collect::<std::result::Result<Vec<_>, _>>();
             HostTensor::from_slice(
                 [shape.rank() as u64],
                 &dims.map_err(|_| Error::invalid_argument(format!("shape {shape} does not fit int32")))?,
             )
         }
+        other => Err(Error::unimplemented(format!("sizes as {other}"))),
     }
 }

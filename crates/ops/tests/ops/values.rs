@@ -39,7 +39,7 @@ fn outputs_of(case: &Case, registry: &Arc<Registry>, shape: impl Fn(&Shape) -> P
     Ok(values)
 }
 
-/// Operations whose terms TensorFlow sums as floats of two bytes, rounding after each; here they are summed as floats.
+/// Operations that TensorFlow computes in several steps as floats of two bytes, rounding after each; here they are computed as floats.
 const SUMMED_IN_THE_TYPE: &[&str] = &[
     "AvgPool",
     "BiasAddGrad",
@@ -47,6 +47,8 @@ const SUMMED_IN_THE_TYPE: &[&str] = &[
     "Conv2DBackpropInput",
     "Conv3D",
     "DepthwiseConv2dNative",
+    "LRN",
+    "LRNGrad",
     "Mean",
     "Softmax",
     "SoftmaxCrossEntropyWithLogits",

@@ -2,8 +2,8 @@
 //!
 //! Devices are tried in order, cards before processors. The first on which the whole model fits gets it. A model that fits on no
 //! device is cut along its nodes in topological order. The first device gets as many of them as fit there, the second as many of
-//! the rest, and so on. A node stays where the placer puts it in every attempt: by an explicit request, or because only one kind of
-//! device has a kernel for it. Nodes that must be together stay together.
+//! the rest, and so on. A node that the placer puts on the same device in every attempt stays there: it asks for that device, or only
+//! one kind of device has a kernel for it. Nodes that must be together stay together.
 //!
 //! The comparison is exact: the peak of every run's plan, to the byte, with the line less the bytes of others.
 
@@ -12,7 +12,7 @@ mod units;
 use std::fmt;
 
 use plimsoll_base::{Bytes, Error, Result, Shortage};
-use plimsoll_device::{DeviceKind, DeviceSpec, Library};
+use plimsoll_device::{Costs, DeviceKind, DeviceSpec, Library};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, IdVec, NodeId};
 use plimsoll_ops::Registry;
@@ -34,6 +34,8 @@ pub struct FitRequest<'a> {
     pub devices: &'a [DeviceSpec],
     /// For each device, the kernels that it has.
     pub libraries: &'a [&'a dyn Library],
+    /// What kernels take.
+    pub costs: &'a Costs,
     /// How the placer deals with requests.
     pub options: PlaceOptions,
     /// The runs, one after the other. The last of them decides the topological order.
@@ -210,8 +212,8 @@ impl<'a> Search<'a> {
     }
 
     fn plan(&self, placement: &Placement, run: &Signature) -> Result<Plan> {
-        let FitRequest { graph, registry, devices, libraries, .. } = *self.request;
-        let mut plan = crate::plan(&Request { graph, registry, devices, libraries, placement, signature: run })?;
+        let FitRequest { graph, registry, devices, libraries, costs, .. } = *self.request;
+        let mut plan = crate::plan(&Request { graph, registry, devices, libraries, costs, placement, signature: run })?;
         (self.request.mark)(&mut plan.variables);
         Ok(plan)
     }

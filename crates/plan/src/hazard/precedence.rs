@@ -1,5 +1,5 @@
-//! The order of works, kept up to date while waits are added: a topological order in which only the works between the two ends of a
-//! new wait are moved. The method is of Pearce and Kelly, A dynamic topological sort algorithm for directed acyclic graphs, 2006.
+//! The order of works, kept up to date while waits are added. It is a topological order: a new wait moves only the works between its
+//! two ends. The method is of Pearce and Kelly, A dynamic topological sort algorithm for directed acyclic graphs, 2006.
 
 use std::collections::HashSet;
 

@@ -1,35 +1,42 @@
-//! A function's body, spelled for the place where it is put.
+//! A function's body, for the place where it is put.
 
 use std::collections::HashMap;
 
 use plimsoll_base::{Error, Result};
-use plimsoll_graph::{AttrValue, Attrs, AttrsExt, FuncRef, FunctionDef, MAX_OUTPUTS, OpTable};
+use plimsoll_graph::id::Id;
+use plimsoll_graph::{AttrValue, Attrs, AttrsExt, FuncRef, FunctionDef, MAX_OUTPUTS, NodeId, OpTable, Output};
 
 use super::functions::Functions;
 
-/// A function's body as a call sees it.
+/// A function's body as a call sees it. Its nodes have ids in the function's order.
 pub(crate) struct Body<'a> {
     function: &'a FunctionDef,
-    call: String,
     /// The attributes that the call gives.
     given: Attrs,
     /// The tensors of each argument.
-    arguments: HashMap<&'a str, Vec<String>>,
-    /// For each node of the body, where its output arguments begin.
-    outputs: HashMap<&'a str, HashMap<String, usize>>,
+    arguments: HashMap<&'a str, Vec<Output>>,
+    nodes: HashMap<&'a str, BodyNode>,
     /// How many outputs its nodes have.
     count: usize,
 }
 
+/// A node of a body.
+struct BodyNode {
+    id: NodeId,
+    /// Its output arguments, and where they begin.
+    outputs: Vec<(String, usize)>,
+}
+
 impl<'a> Body<'a> {
+    /// The body for a call with these arguments, and for each of its nodes the attributes. The first node is to be `first`.
     pub fn new(
         ops: &OpTable,
         functions: &Functions<'_>,
         function: &'a FunctionDef,
         func: &FuncRef,
-        call: &str,
-        data: &[String],
-    ) -> Result<Body<'a>> {
+        data: &[Output],
+        first: NodeId,
+    ) -> Result<(Body<'a>, Vec<Attrs>)> {
         let given = &func.attrs;
         let mut arguments = HashMap::new();
         let mut next = data.iter();
@@ -39,7 +46,7 @@ impl<'a> Body<'a> {
                 (_, number) if !number.is_empty() => usize::try_from(given.int(number)?).unwrap_or(0),
                 _ => 1,
             };
-            let tensors: Vec<String> = next.by_ref().take(count).cloned().collect();
+            let tensors: Vec<Output> = next.by_ref().take(count).copied().collect();
             if tensors.len() != count {
                 return Err(Error::invalid_argument(format!("'{}' takes more than {} arguments", func.name, data.len())));
             }
@@ -48,12 +55,14 @@ impl<'a> Body<'a> {
         if next.next().is_some() {
             return Err(Error::invalid_argument(format!("'{}' takes fewer than {} arguments", func.name, data.len())));
         }
-        let mut body = Body { function, call: call.to_string(), given: given.clone(), arguments, outputs: HashMap::new(), count: 0 };
-        for node in &function.nodes {
+        let nodes = HashMap::with_capacity(function.nodes.len());
+        let mut body = Body { function, given: given.clone(), arguments, nodes, count: 0 };
+        let mut all_attrs = Vec::with_capacity(function.nodes.len());
+        for (position, node) in function.nodes.iter().enumerate() {
             let mut attrs = body.attrs(&node.attrs)?;
             // The operation is in the table, or it is a function of the library.
             let (op, signature) = (ops.get(&node.op), functions.find(&node.op).map(|function| &function.signature));
-            let starts = match op.as_deref().or(signature) {
+            let outputs = match op.as_deref().or(signature) {
                 Some(op) => {
                     op.fill_defaults(&mut attrs).map_err(|error| error.at_node(&node.name))?;
                     let lengths = op.output_lengths(&attrs).map_err(|error| error.at_node(&node.name))?;
@@ -68,44 +77,55 @@ impl<'a> Body<'a> {
                     });
                     op.outputs.iter().zip(starts).map(|(arg, start)| (arg.name.clone(), start)).collect()
                 }
-                None => HashMap::new(),
+                None => Vec::new(),
             };
-            body.outputs.insert(&node.name, starts);
+            body.nodes.insert(&node.name, BodyNode { id: NodeId::from_index(first.index() + position), outputs });
+            all_attrs.push(attrs);
         }
-        Ok(body)
+        Ok((body, all_attrs))
     }
 
-    /// An input of a node of the body, as it is spelled outside.
-    pub fn input(&self, text: &str) -> Result<String> {
+    /// The data and control inputs of a node of the body, outside. `prefix` is the beginning of its nodes' names, for errors.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for inputs that are not there, and for data inputs behind control inputs.
+    pub fn inputs(&self, texts: &[String], prefix: &str) -> Result<(Vec<Output>, Vec<NodeId>)> {
+        let (mut inputs, mut controls) = (Vec::with_capacity(texts.len()), Vec::new());
+        for text in texts {
+            if let Some(name) = text.strip_prefix('^') {
+                controls.push(self.source(name).or_else(|| self.node(name)).ok_or_else(|| unknown(prefix, name))?);
+            } else if controls.is_empty() {
+                inputs.push(self.tensor(text)?);
+            } else {
+                return Err(Error::invalid_argument(format!("data input '{}' comes after a control input", text.escape_debug())));
+            }
+        }
+        Ok((inputs, controls))
+    }
+
+    fn tensor(&self, text: &str) -> Result<Output> {
         let unknown =
             || Error::invalid_argument(format!("'{}' in function '{}' names nothing", text.escape_debug(), self.function.signature.name));
-        if let Some(node) = text.strip_prefix('^') {
-            return Ok(match self.source(node) {
-                Some(source) => format!("^{source}"),
-                None => format!("^{}/{node}", self.call),
-            });
-        }
         let mut parts = text.split(':');
         let (first, second, third) = (parts.next().unwrap_or(""), parts.next(), parts.next());
         if let Some(tensors) = self.arguments.get(first) {
             let index = second.map_or(Ok(0), str::parse::<usize>).map_err(|_| unknown())?;
-            return tensors.get(index).cloned().ok_or_else(unknown);
+            return tensors.get(index).copied().ok_or_else(unknown);
         }
-        let starts = self.outputs.get(first).ok_or_else(unknown)?;
+        let node = self.nodes.get(first).ok_or_else(unknown)?;
         let index = match (second, third) {
             (None, _) => 0,
-            (Some(argument), third) => match starts.get(argument) {
-                Some(start) => start + third.map_or(Ok(0), str::parse::<usize>).map_err(|_| unknown())?,
+            (Some(argument), third) => match node.outputs.iter().find(|(name, _)| name == argument) {
+                Some((_, start)) => start.saturating_add(third.map_or(Ok(0), str::parse::<usize>).map_err(|_| unknown())?),
                 None => argument.parse().map_err(|_| unknown())?,
             },
         };
-        Ok(format!("{}/{first}:{index}", self.call))
+        Ok(Output { node: node.id, index: u32::try_from(index).map_err(|_| unknown())? })
     }
 
     /// The node outside that gives an argument.
-    pub fn source(&self, argument: &str) -> Option<&str> {
-        let tensor = self.arguments.get(argument)?.first()?;
-        Some(tensor.split(':').next().unwrap_or(tensor))
+    pub fn source(&self, argument: &str) -> Option<NodeId> {
+        Some(self.arguments.get(argument)?.first()?.node)
     }
 
     /// Whether an input, as the function spells it, is an argument.
@@ -119,21 +139,21 @@ impl<'a> Body<'a> {
         self.count
     }
 
-    /// Whether there is a node of that name in the body.
-    pub fn has_node(&self, name: &str) -> bool {
-        self.outputs.contains_key(name)
+    /// The node of that name in the body.
+    pub fn node(&self, name: &str) -> Option<NodeId> {
+        self.nodes.get(name).map(|node| node.id)
     }
 
     /// Attributes with the function's placeholders filled in.
-    pub fn attrs(&self, attrs: &Attrs) -> Result<Attrs> {
+    fn attrs(&self, attrs: &Attrs) -> Result<Attrs> {
         fill_all(attrs, &self.given, self.function)
     }
 
     /// The tensors that it gives.
-    pub fn results(&self) -> Result<Vec<String>> {
+    pub fn results(&self) -> Result<Vec<Output>> {
         let source = |name: &String| {
             let missing = || Error::invalid_argument(format!("the function does not give '{name}'"));
-            self.input(self.function.ret.get(name).ok_or_else(missing)?)
+            self.tensor(self.function.ret.get(name).ok_or_else(missing)?)
         };
         self.function.signature.outputs.iter().map(|output| source(&output.name)).collect()
     }
@@ -147,10 +167,17 @@ impl<'a> Body<'a> {
         self.function.signature.outputs.iter().map(number).collect()
     }
 
-    /// The nodes that run whatever is read, as control inputs.
-    pub fn must_run(&self) -> Vec<String> {
-        self.function.control_ret.values().map(|node| format!("^{}/{node}", self.call)).collect()
+    /// The nodes that run whatever is read.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for one that is not in the body.
+    pub fn must_run(&self, prefix: &str) -> Result<Vec<NodeId>> {
+        self.function.control_ret.values().map(|name| self.node(name).ok_or_else(|| unknown(prefix, name))).collect()
     }
+}
+
+fn unknown(prefix: &str, name: &str) -> Error {
+    Error::invalid_argument(format!("Unknown input node '{}'", format!("{prefix}/{name}").escape_debug()))
 }
 
 /// Nodes of bodies have more outputs than a graph may have.

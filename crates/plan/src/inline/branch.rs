@@ -2,10 +2,10 @@
 //! Merge.
 
 use plimsoll_base::{Error, Result};
-use plimsoll_graph::{AttrValue, Attrs, AttrsExt, HostTensor, NodeDef};
+use plimsoll_graph::{AttrValue, Attrs, AttrsExt, HostTensor, Node, NodeId, Output};
 
 use super::functions::branches;
-use super::{Inliner, Item, Manner, Site, Tag, Waiting, results};
+use super::{Inliner, Manner, Site, Tag, Waiting};
 
 const BOOL: i32 = 10;
 const INT32: i32 = 3;
@@ -24,53 +24,54 @@ impl Inliner<'_> {
     /// Puts a condition. One that TensorFlow lowers is placed node by node, with Switches beside their data; any other one is on
     /// the device of its node.
     pub(super) fn branch(&mut self, waiting: Waiting) -> Result<()> {
-        let Waiting { number, node, tag, scope } = waiting;
-        let (controls, data): (Vec<String>, Vec<String>) = node.inputs.iter().cloned().partition(|input| input.starts_with('^'));
-        let (selector, inputs) = data.split_first().ok_or_else(|| Error::invalid_argument("nothing says which branch is taken"))?;
+        let Waiting { number, id, node, tag, scope } = waiting;
+        let (selector, inputs) = node.inputs.split_first().ok_or_else(|| Error::invalid_argument("nothing says which branch is taken"))?;
         let (input_types, types) = (node.attrs.list("Tin")?.types.clone(), node.attrs.list("Tout")?.types.clone());
         if input_types.len() != inputs.len() {
             return Err(Error::invalid_argument(format!("{} inputs, but Tin has {}", inputs.len(), input_types.len())));
         }
         let branches = branches(&node.op, &node.attrs)?;
-        let prefix = self.prefix(&format!("{}/{}", node.name, node.op));
+        let prefix = self.prefix(&format!("{}/{}", self.name(id), node.op));
         let is_lowered = node.attrs.bool(IS_LOWERED).unwrap_or(false);
         let (manner, device, inside) = match is_lowered {
             true => (Manner::Branch, node.device.as_str(), Tag { branches: tag.branches + 1, is_generator: false, ..tag }),
             false => (Manner::Bound, "", Tag { call: Some(number), is_bound: true, ..Tag::default() }),
         };
         let place = Place { prefix: &prefix, device, tag: inside };
-        let predicates = self.predicates(&node, selector, &controls, branches.len(), &place);
+        let predicates = self.predicates(&node, *selector, branches.len(), &place);
         // The rest for this branch and those after it, and a node that runs where one of them is taken.
         let mut left = inputs.to_vec();
-        let mut start = predicates.first().cloned();
+        let mut start = predicates.first().copied();
         let mut given = Vec::with_capacity(branches.len());
-        let mut ends = Vec::with_capacity(branches.len());
+        let (mut ends, mut end_controls) = (Vec::with_capacity(branches.len()), Vec::new());
         for (index, (side, func)) in branches.iter().enumerate() {
             let mut mine = std::mem::take(&mut left);
             let mut here = start.take();
-            if let (Some(predicate), Some(gate)) = (predicates.get(index), &here) {
-                let gate = self.fork(&place, &format!("{side}_fork"), gate.clone(), predicate, BOOL, false);
+            if let (Some(predicate), Some(gate)) = (predicates.get(index), here) {
+                let gate = self.fork(&place, &format!("{side}_fork"), gate, *predicate, BOOL, false);
                 let forked = mine.into_iter().zip(&input_types).enumerate();
-                let forked: Vec<String> = forked
+                let forked: Vec<NodeId> = forked
                     .map(|(at, (input, number))| {
-                        self.fork(&place, &format!("{side}_input_{at}"), input, predicate, *number, is_lowered && index == 0)
+                        self.fork(&place, &format!("{side}_input_{at}"), input, *predicate, *number, is_lowered && index == 0)
                     })
                     .collect();
-                mine = forked.iter().map(|fork| format!("{fork}:1")).collect();
-                left = forked.into_iter().map(|fork| format!("{fork}:0")).collect();
-                start = Some(format!("{gate}:0"));
-                here = Some(format!("{gate}:1"));
+                mine = forked.iter().map(|fork| Output { node: *fork, index: 1 }).collect();
+                left = forked.into_iter().map(first).collect();
+                start = Some(first(gate));
+                here = Some(Output { node: gate, index: 1 });
             }
             let boolean = vec![("T", AttrValue::Type(BOOL))];
-            let here = here.map(|gate| self.make(&place, &format!("{side}_start"), "Identity", vec![gate], boolean.clone()));
+            let here = here.map(|gate| self.make(&place, &format!("{side}_start"), "Identity", (vec![gate], Vec::new()), boolean.clone()));
             // A Case of one branch is a call.
             let all_wait = here.is_none();
-            let first = match &here {
-                None if !controls.is_empty() => Some(self.make(&place, &format!("{side}_start"), "NoOp", controls.clone(), Vec::new())),
-                other => other.clone(),
+            let waits_for = match here {
+                None if !node.controls.is_empty() => {
+                    Some(self.make(&place, &format!("{side}_start"), "NoOp", (Vec::new(), node.controls.clone()), Vec::new()))
+                }
+                other => other,
             };
             let prefix = format!("{prefix}/{side}");
-            let site = Site { prefix, manner, device: node.device.clone(), tag: inside, parent: scope, start: first, all_wait };
+            let site = Site { prefix, manner, device: node.device.clone(), tag: inside, parent: scope, start: waits_for, all_wait };
             let body = self.body(func, &mine, site)?;
             if body.results.len() != types.len() {
                 let message = format!("'{}' gives {} results where Tout has {}", func.name, body.results.len(), types.len());
@@ -79,75 +80,78 @@ impl Inliner<'_> {
             given.push(body.results);
             match here {
                 Some(start) => {
-                    let waits = std::iter::once(start).chain(body.must_run).collect();
-                    ends.push(self.make(&place, &format!("{side}_end"), "Identity", waits, boolean));
+                    let waits = (vec![first(start)], body.must_run);
+                    ends.push(first(self.make(&place, &format!("{side}_end"), "Identity", waits, boolean)));
                 }
-                None => ends.extend(body.must_run),
+                None => end_controls.extend(body.must_run),
             }
         }
         if predicates.is_empty() {
-            let all = results(&node, given.pop().unwrap_or_default(), types, ends.into_iter().chain(controls));
-            self.items.push(Item::Node(all, tag));
+            end_controls.extend(&node.controls);
+            self.results(id, node, given.pop().unwrap_or_default(), types, end_controls, tag);
             return Ok(());
         }
         let count = AttrValue::Int(branches.len() as i64);
         let merge = |number: i32| vec![("T", AttrValue::Type(number)), ("N", count.clone())];
-        let end = self.make(&place, "end", "Merge", ends, merge(BOOL));
+        let end = self.make(&place, "end", "Merge", (ends, Vec::new()), merge(BOOL));
         let mut merged = Vec::with_capacity(types.len());
         for (index, number) in types.iter().enumerate() {
-            let inputs = given.iter().map(|results| results[index].clone()).collect();
-            merged.push(self.make(&place, &format!("output_{index}"), "Merge", inputs, merge(*number)));
+            let inputs = given.iter().map(|results| results[index]).collect();
+            merged.push(first(self.make(&place, &format!("output_{index}"), "Merge", (inputs, Vec::new()), merge(*number))));
         }
-        let all = results(&node, merged, types, [format!("^{end}")]);
-        self.items.push(Item::Node(all, tag));
+        self.results(id, node, merged, types, vec![end], tag);
         Ok(())
     }
 
     /// A Switch by a predicate; `beside` its data, or with the condition.
-    fn fork(&mut self, place: &Place<'_>, name: &str, input: String, predicate: &str, number: i32, beside: bool) -> String {
+    fn fork(&mut self, place: &Place<'_>, name: &str, input: Output, predicate: Output, number: i32, beside: bool) -> NodeId {
         let mut attrs = vec![("T", AttrValue::Type(number))];
         if beside {
-            attrs.push(("_class", AttrValue::texts(&[format!("loc:@{}", input.split(':').next().unwrap_or_default())])));
+            attrs.push(("_class", AttrValue::texts(&[format!("loc:@{}", self.name(input.node))])));
         }
         let place = Place { device: if beside { "" } else { place.device }, ..*place };
-        let name = self.make(&place, name, "Switch", vec![input, predicate.to_string()], attrs);
+        let id = self.make(&place, name, "Switch", (vec![input, predicate], Vec::new()), attrs);
         if beside {
-            self.beside.insert(name.clone());
+            self.beside.insert(id);
         }
-        name
+        id
     }
 
-    /// For each branch but the last, a bool that says whether it is taken if none before it is. They wait for `controls`, and
-    /// everything else for them.
-    fn predicates(&mut self, node: &NodeDef, selector: &str, controls: &[String], branches: usize, place: &Place<'_>) -> Vec<String> {
-        let asked = |first: Vec<String>| first.into_iter().chain(controls.iter().cloned()).collect();
+    /// For each branch but the last, a bool that says whether it is taken if none before it is. They wait for the controls of the
+    /// condition, and everything else for them.
+    fn predicates(&mut self, node: &Node, selector: Output, branches: usize, place: &Place<'_>) -> Vec<Output> {
+        let asked = |data: Vec<Output>| (data, node.controls.clone());
         if matches!(node.op.as_str(), "If" | "StatelessIf") {
             let of_type = node.attrs.get("Tcond").cloned().unwrap_or(AttrValue::Type(BOOL));
-            return vec![self.make(place, "pred", "ToBool", asked(vec![selector.to_string()]), vec![("T", of_type)])];
+            return vec![first(self.make(place, "pred", "ToBool", asked(vec![selector]), vec![("T", of_type)]))];
         }
         let mut predicates = Vec::new();
         for index in 0..branches.saturating_sub(1) {
             let value = AttrValue::Tensor(HostTensor::scalar(index as i32));
-            let number = self.make(
-                place,
-                &format!("{index}_index"),
-                "Const",
-                asked(Vec::new()),
-                vec![("dtype", AttrValue::Type(INT32)), ("value", value)],
-            );
-            let inputs = asked(vec![selector.to_string(), number]);
-            predicates.push(self.make(place, &format!("{index}_pred"), "Equal", inputs, vec![("T", AttrValue::Type(INT32))]));
+            let attrs = vec![("dtype", AttrValue::Type(INT32)), ("value", value)];
+            let number = first(self.make(place, &format!("{index}_index"), "Const", asked(Vec::new()), attrs));
+            let equal = vec![("T", AttrValue::Type(INT32))];
+            predicates.push(first(self.make(place, &format!("{index}_pred"), "Equal", asked(vec![selector, number]), equal)));
         }
         predicates
     }
 
-    fn make(&mut self, place: &Place<'_>, name: &str, op: &str, inputs: Vec<String>, attrs: Vec<(&str, AttrValue)>) -> String {
+    fn make(
+        &mut self,
+        place: &Place<'_>,
+        name: &str,
+        op: &str,
+        (inputs, controls): (Vec<Output>, Vec<NodeId>),
+        attrs: Vec<(&str, AttrValue)>,
+    ) -> NodeId {
         let name = format!("{}/{name}", place.prefix);
-        self.names.insert(name.clone());
         let attrs: Attrs = attrs.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
         let (op, device) = (op.to_string(), place.device.to_string());
-        let node = NodeDef { name: name.clone(), op, inputs, device, attrs, carried: Default::default() };
-        self.items.push(Item::Node(node, place.tag));
-        name
+        self.add(Node { name, op, inputs, controls, device, attrs, carried: Vec::new() }, place.tag)
     }
+}
+
+/// The first output of a node.
+fn first(node: NodeId) -> Output {
+    Output { node, index: 0 }
 }

@@ -4,6 +4,8 @@
 //! waits for what the function must run. Nodes of the body are named `call/node`; those of an If `if/If/then/node`. Where the name
 //! of a call is very long, or calls lie very deep in each other, `call` is a shorter name.
 //!
+//! Edges are ids from the beginning; a name is made once for each node.
+//!
 //! Nothing here recurses: calls wait in a queue, and a body is made when its call's turn comes. [`size`] has counted the result
 //! before.
 
@@ -14,12 +16,12 @@ mod functions;
 mod site;
 mod size;
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::id::Id;
-use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef, Graph, GraphDef, Library, MAX_OUTPUTS, NodeDef, NodeId, OpTable};
+use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef, Graph, IdVec, MAX_OUTPUTS, Node, NodeId, OpTable, Output};
 
 pub(crate) use self::body::Body;
 pub use self::calls::{Calls, Part};
@@ -50,62 +52,57 @@ pub fn inline(graph: &Graph, ops: &OpTable) -> Result<Inlined> {
     }
     size::check(graph, &functions)?;
     // Functions are shared, not copied: most of a file is functions.
-    let given = graph.node_defs();
-    let mut inliner = Inliner {
-        functions: &functions,
-        ops,
-        items: Vec::with_capacity(given.len()),
-        expansions: Vec::new(),
-        waiting: VecDeque::new(),
-        scopes: Vec::new(),
-        names: given.iter().map(|node| node.name.clone()).collect(),
-        handles: HashMap::new(),
-        beside: HashSet::new(),
-        outputs: 0,
-        shortened: 0,
-    };
-    for node in given {
-        inliner.put(node, Tag::default(), None);
+    let mut inliner = Inliner::new(graph, &functions, ops);
+    for (id, node) in graph.nodes().iter() {
+        inliner.put(id, node.clone(), Tag::default(), None);
     }
     let outermost = inliner.items.len();
     while let Some(waiting) = inliner.waiting.pop_front() {
-        let name = waiting.node.name.clone();
-        inliner.expand(waiting).map_err(|error| error.at_node(name))?;
+        let id = waiting.id;
+        inliner.expand(waiting).map_err(|error| error.at_node(inliner.name(id)))?;
     }
-    let (mut nodes, calls) = inliner.in_order(outermost);
-    ask_as_inputs_do(&inliner.beside, &mut nodes);
-    read_handles_where_they_are(&inliner.handles, &mut nodes);
-    let (versions, carried) = (graph.versions.clone(), graph.carried.clone());
-    let def = GraphDef { nodes, library: Library::default(), versions, carried };
-    let mut inlined = Graph::resolve(def, ops)?;
-    inlined.library = graph.library.clone();
+    let (order, calls) = inliner.in_order(outermost);
+    inliner.ask_as_inputs_do(&order);
+    inliner.read_handles_where_they_are(&order);
+    let mut inlined = Graph::of_nodes(inliner.numbered(order)?, ops)?;
+    (inlined.library, inlined.versions, inlined.carried) = (graph.library.clone(), graph.versions.clone(), graph.carried.clone());
     Ok(Inlined { graph: inlined, calls })
 }
 
 struct Inliner<'a> {
     functions: &'a Functions<'a>,
     ops: &'a OpTable,
-    /// The nodes that were made, bodies behind their calls.
+    /// All nodes, by numbers that they have until they are in order. Until its turn comes, a node has its name only. The first are
+    /// those of the graph.
+    made: IdVec<NodeId, Made>,
+    /// The nodes as they stand in the graph and in functions.
     items: Vec<Item>,
     /// By number: the items that stand where a call or a condition stood, the node under its name last.
     expansions: Vec<Range<usize>>,
     /// Calls and conditions whose bodies are not made yet.
     waiting: VecDeque<Waiting>,
     scopes: Vec<Scope<'a>>,
-    /// The names of all nodes.
-    names: BTreeSet<String>,
-    /// For results of calls that are resources, as `call:k`: the node that gives them in the body.
-    handles: HashMap<String, String>,
+    /// The beginnings of all names, up to each `/`.
+    prefixes: HashSet<String>,
+    /// For results of calls that are resources: the tensor that they are in the body.
+    handles: HashMap<Output, Output>,
     /// The Switches that ask for the device of their data's request.
-    beside: HashSet<String>,
+    beside: HashSet<NodeId>,
     /// How many outputs the nodes of all bodies have.
     outputs: usize,
     /// How many names of calls were too long.
     shortened: usize,
 }
 
+#[derive(Default)]
+struct Made {
+    node: Node,
+    tag: Tag,
+}
+
+#[derive(Clone, Copy)]
 enum Item {
-    Node(NodeDef, Tag),
+    Node(NodeId),
     Expansion(usize),
 }
 
@@ -122,7 +119,9 @@ struct Tag {
 /// A call or condition.
 struct Waiting {
     number: usize,
-    node: NodeDef,
+    id: NodeId,
+    /// Its name is with the nodes that were made.
+    node: Node,
     tag: Tag,
     /// The body that it is in.
     scope: Option<ScopeId>,
@@ -130,23 +129,76 @@ struct Waiting {
 
 /// The results of a body.
 struct Given {
-    results: Vec<String>,
+    results: Vec<Output>,
     types: Vec<i32>,
-    /// Control inputs.
-    must_run: Vec<String>,
+    must_run: Vec<NodeId>,
 }
 
 impl<'a> Inliner<'a> {
+    /// Knows the names of the graph's nodes.
+    fn new(graph: &Graph, functions: &'a Functions<'a>, ops: &'a OpTable) -> Inliner<'a> {
+        let mut inliner = Inliner {
+            functions,
+            ops,
+            made: IdVec::new(),
+            items: Vec::with_capacity(graph.nodes().len()),
+            expansions: Vec::new(),
+            waiting: VecDeque::new(),
+            scopes: Vec::new(),
+            prefixes: HashSet::new(),
+            handles: HashMap::new(),
+            beside: HashSet::new(),
+            outputs: 0,
+            shortened: 0,
+        };
+        for node in graph.nodes().values() {
+            inliner.named(node.name.clone());
+        }
+        inliner
+    }
+
+    /// A node that has a name, and the rest later.
+    fn named(&mut self, name: String) -> NodeId {
+        let mut end = name.len();
+        // Where a beginning is known, shorter ones are, too.
+        while let Some(slash) = name[..end].rfind('/')
+            && !self.prefixes.contains(&name[..slash])
+        {
+            self.prefixes.insert(name[..slash].to_string());
+            end = slash;
+        }
+        self.made.push(Made { node: Node { name, ..Node::default() }, tag: Tag::default() })
+    }
+
+    fn name(&self, id: NodeId) -> &str {
+        &self.made[id].node.name
+    }
+
+    /// The node of a name, made, where it stands.
+    fn set(&mut self, id: NodeId, node: Node, tag: Tag) {
+        let made = &mut self.made[id];
+        let name = std::mem::take(&mut made.node.name);
+        *made = Made { node: Node { name, ..node }, tag };
+        self.items.push(Item::Node(id));
+    }
+
+    /// A node that stands in no function.
+    fn add(&mut self, mut node: Node, tag: Tag) -> NodeId {
+        let id = self.named(std::mem::take(&mut node.name));
+        self.set(id, node, tag);
+        id
+    }
+
     /// Puts a node where it stands; a call or a condition is looked into later.
-    fn put(&mut self, node: NodeDef, tag: Tag, scope: Option<ScopeId>) {
+    fn put(&mut self, id: NodeId, node: Node, tag: Tag, scope: Option<ScopeId>) {
         if !self.functions.expands(&node.op, &node.attrs) {
-            self.items.push(Item::Node(node, tag));
+            self.set(id, node, tag);
             return;
         }
         let number = self.expansions.len();
         self.expansions.push(0..0);
         self.items.push(Item::Expansion(number));
-        self.waiting.push_back(Waiting { number, node, tag, scope });
+        self.waiting.push_back(Waiting { number, id, node, tag, scope });
     }
 
     fn expand(&mut self, waiting: Waiting) -> Result<()> {
@@ -160,50 +212,54 @@ impl<'a> Inliner<'a> {
     }
 
     fn call(&mut self, waiting: Waiting, func: &FuncRef) -> Result<()> {
-        let Waiting { number, node: call, tag, scope } = waiting;
-        let (controls, data): (Vec<String>, Vec<String>) = call.inputs.iter().cloned().partition(|input| input.starts_with('^'));
-        let prefix = self.prefix(&call.name);
+        let Waiting { number, id, node: call, tag, scope } = waiting;
+        let prefix = self.name(id).to_string();
+        let prefix = self.prefix(&prefix);
         // A function that is called by its own name runs on one device; the requests of a call reach only its nodes.
         let is_bound = !is_partitioned(&call.op);
         let manner = if is_bound { Manner::Bound } else { Manner::Own };
-        let start = (!controls.is_empty()).then(|| self.start(func, &prefix, &call, controls.clone(), tag));
+        let start = (!call.controls.is_empty()).then(|| self.start(func, &prefix, &call, tag));
         let inside = Tag { call: Some(number), is_bound, branches: 0, is_generator: false };
         let site = Site { prefix, manner, device: call.device.clone(), tag: inside, parent: scope, start, all_wait: true };
-        let given = self.body(func, &data, site)?;
-        let waits = given.must_run.into_iter().chain(controls);
+        let given = self.body(func, &call.inputs, site)?;
+        let waits = given.must_run.into_iter().chain(call.controls.iter().copied()).collect();
         let types = call.attrs.list("Tout").map_or(given.types, |list| list.types.clone());
         let are_handles = types.iter().map(|kind| *kind == DataType::Resource.number());
-        let handles = given.results.iter().zip(are_handles).enumerate().filter(|(_, (_, is_handle))| *is_handle);
-        self.handles.extend(handles.map(|(slot, (result, _))| (format!("{}:{slot}", call.name), result.clone())));
-        let is_generator = data.is_empty() && types.len() == 1;
-        self.items.push(Item::Node(results(&call, given.results, types, waits), Tag { is_generator, ..tag }));
+        let handles = (0..).zip(given.results.iter().zip(are_handles)).filter(|(_, (_, is_handle))| *is_handle);
+        self.handles.extend(handles.map(|(index, (result, _))| (Output { node: id, index }, *result)));
+        let is_generator = call.inputs.is_empty() && types.len() == 1;
+        self.results(id, call, given.results, types, waits, Tag { is_generator, ..tag });
         Ok(())
     }
 
     /// A node that waits for the same as a call, for its body to wait for.
-    fn start(&mut self, func: &FuncRef, prefix: &str, call: &NodeDef, controls: Vec<String>, tag: Tag) -> String {
+    fn start(&mut self, func: &FuncRef, prefix: &str, call: &Node, tag: Tag) -> NodeId {
         let taken =
             |name: &str| self.functions.find(&func.name).is_some_and(|function| function.nodes.iter().any(|node| node.name == name));
         let mut name = "input_control_node".to_string();
         while taken(&name) {
             name.push('_');
         }
-        let name = format!("{prefix}/{name}");
-        self.names.insert(name.clone());
-        let (op, device) = ("NoOp".to_string(), call.device.clone());
-        let node = NodeDef { name: name.clone(), op, inputs: controls, device, ..NodeDef::default() };
-        self.items.push(Item::Node(node, tag));
-        name
+        let (name, op, device) = (format!("{prefix}/{name}"), "NoOp".to_string(), call.device.clone());
+        self.add(Node { name, op, controls: call.controls.clone(), device, ..Node::default() }, tag)
     }
 
-    /// A name under which there are no nodes yet.
+    /// Puts the node that stands where a call stood.
+    fn results(&mut self, id: NodeId, call: Node, inputs: Vec<Output>, types: Vec<i32>, controls: Vec<NodeId>, tag: Tag) {
+        let (op, attrs) = match types.is_empty() {
+            true => ("NoOp", Attrs::new()),
+            false => ("IdentityN", Attrs::from([("T".to_string(), AttrValue::List(Box::new(AttrList { types, ..AttrList::default() })))])),
+        };
+        self.set(id, Node { op: op.to_string(), inputs, controls, attrs, ..call }, tag);
+    }
+
+    /// A beginning that no name has.
     fn prefix(&mut self, wanted: &str) -> String {
         let short = self.shortened(wanted);
         let wanted = short.as_deref().unwrap_or(wanted);
         let mut prefix = wanted.to_string();
         for attempt in 1.. {
-            let below = format!("{prefix}/");
-            if !self.names.range(below.clone()..).next().is_some_and(|name| name.starts_with(&below)) {
+            if !self.prefixes.contains(&prefix) {
                 break;
             }
             prefix = format!("{wanted}_{attempt}");
@@ -222,37 +278,35 @@ impl<'a> Inliner<'a> {
     }
 
     /// Puts the body of a function at a site.
-    fn body(&mut self, func: &FuncRef, data: &[String], site: Site) -> Result<Given> {
+    fn body(&mut self, func: &FuncRef, data: &[Output], site: Site) -> Result<Given> {
         let function = self
             .functions
             .find(&func.name)
             .ok_or_else(|| Error::invalid_argument(format!("function '{}' is not in the library", func.name)))?;
-        let body = Body::new(self.ops, self.functions, function, func, &site.prefix, data)?;
+        let (body, all_attrs) = Body::new(self.ops, self.functions, function, func, data, self.made.next_id())?;
         self.outputs += body.output_count();
         if self.outputs > MAX_OUTPUTS {
             return Err(body::too_many_outputs());
         }
-        let given = Given { results: body.results()?, types: body.result_types()?, must_run: body.must_run() };
-        self.names.extend(function.nodes.iter().map(|node| format!("{}/{}", site.prefix, node.name)));
-        let id = self.scopes.len();
+        let given = Given { results: body.results()?, types: body.result_types()?, must_run: body.must_run(&site.prefix)? };
+        let ids: Vec<NodeId> = function.nodes.iter().map(|node| self.named(format!("{}/{}", site.prefix, node.name))).collect();
+        let scope = self.scopes.len();
         self.scopes.push(Scope { body, manner: site.manner, prefix: site.prefix, parent: site.parent });
-        for node in &function.nodes {
-            let Scope { body, prefix, .. } = &self.scopes[id];
-            let mut inputs = node.inputs.iter().map(|input| body.input(input)).collect::<Result<Vec<_>>>()?;
-            let mut attrs = body.attrs(&node.attrs)?;
-            if let Some(start) = &site.start {
+        for ((id, node), mut attrs) in ids.into_iter().zip(&function.nodes).zip(all_attrs) {
+            let Scope { body, prefix, .. } = &self.scopes[scope];
+            let (inputs, mut controls) = body.inputs(&node.inputs, prefix).map_err(|error| error.at_node(self.name(id)))?;
+            if let Some(start) = site.start {
                 // Nodes that an argument or the start reaches wait through it. A call hands its controls on to its body.
                 let has_controls = || node.inputs.iter().any(|input| input.starts_with('^'));
                 let is_first = node.inputs.is_empty() || (site.all_wait && node.inputs.iter().any(|input| body.is_argument(input)));
                 if is_first || (self.functions.expands(&node.op, &attrs) && !has_controls()) {
-                    inputs.push(format!("^{start}"));
+                    controls.push(start);
                 }
             }
-            let name = format!("{prefix}/{}", node.name);
             let device = site.manner.device(&node.device, &site.device);
-            self.colocate(&mut attrs, id);
-            let node = NodeDef { name, op: node.op.clone(), inputs, device, attrs, carried: node.carried.clone() };
-            self.put(node, site.tag, Some(id));
+            self.colocate(&mut attrs, scope);
+            let (name, op, carried) = (String::new(), node.op.clone(), node.carried.clone());
+            self.put(id, Node { name, op, inputs, controls, device, attrs, carried }, site.tag, Some(scope));
         }
         Ok(given)
     }
@@ -278,9 +332,9 @@ impl<'a> Inliner<'a> {
         while let Some(id) = here {
             let Scope { body, manner, prefix, parent } = &self.scopes[id];
             if let Some(source) = body.source(label) {
-                return source.to_string();
+                return self.name(source).to_string();
             }
-            if *manner != Manner::Branch || body.has_node(label) {
+            if *manner != Manner::Branch || body.node(label).is_some() {
                 return format!("{prefix}/{label}");
             }
             here = *parent;
@@ -289,95 +343,108 @@ impl<'a> Inliner<'a> {
     }
 
     /// All nodes in the order in which they stand in the graph and in functions, and where they belong.
-    fn in_order(&mut self, outermost: usize) -> (Vec<NodeDef>, Calls) {
-        let mut items: Vec<Option<Item>> = std::mem::take(&mut self.items).into_iter().map(Some).collect();
-        let (mut nodes, mut tags) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
+    fn in_order(&self, outermost: usize) -> (Vec<NodeId>, Calls) {
+        let mut order = Vec::with_capacity(self.made.len());
         let mut stands = vec![None; self.expansions.len()];
         let mut open = vec![(0..outermost, None)];
         while let Some((range, number)) = open.last_mut() {
             let Some(at) = range.next() else {
                 if let Some(number) = *number {
-                    stands[number] = Some(NodeId::from_index(nodes.len() - 1));
+                    stands[number] = Some(NodeId::from_index(order.len() - 1));
                 }
                 open.pop();
                 continue;
             };
-            match items[at].take() {
-                Some(Item::Node(node, tag)) => {
-                    nodes.push(node);
-                    tags.push(tag);
-                }
-                Some(Item::Expansion(inner)) => open.push((self.expansions[inner].clone(), Some(inner))),
-                None => {}
+            match self.items[at] {
+                Item::Node(id) => order.push(id),
+                Item::Expansion(inner) => open.push((self.expansions[inner].clone(), Some(inner))),
             }
         }
-        let part = |tag: &Tag| Part {
-            call: tag.call.and_then(|number| stands[number]),
-            is_bound: tag.is_bound,
-            branches: tag.branches,
-            is_generator: tag.is_generator,
+        let part = |id: &NodeId| {
+            let tag = &self.made[*id].tag;
+            Part {
+                call: tag.call.and_then(|number| stands[number]),
+                is_bound: tag.is_bound,
+                branches: tag.branches,
+                is_generator: tag.is_generator,
+            }
         };
-        let calls = Calls::new(tags.iter().map(part).collect());
-        (nodes, calls)
+        let calls = Calls::new(order.iter().map(part).collect());
+        (order, calls)
     }
-}
 
-/// Gives these Switches the requests of the nodes whose outputs they read. A node comes before the Switches that read it.
-fn ask_as_inputs_do(beside: &HashSet<String>, nodes: &mut [NodeDef]) {
-    if beside.is_empty() {
-        return;
-    }
-    let mut asked: HashMap<String, String> = HashMap::new();
-    for node in nodes {
-        if beside.contains(&node.name) {
-            let source = node.inputs[0].split(':').next().unwrap_or_default();
-            node.device = asked.get(source).cloned().unwrap_or_default();
+    /// Gives the Switches in `beside` the requests of the nodes whose outputs they read. A node comes before the Switches that read
+    /// it.
+    fn ask_as_inputs_do(&mut self, order: &[NodeId]) {
+        if self.beside.is_empty() {
+            return;
         }
-        asked.insert(node.name.clone(), node.device.clone());
-    }
-}
-
-/// Lets readers of a resource that a call returned read it in the body, when the call is over. The IdentityN in place of the call
-/// would hide from placement whose device they share.
-fn read_handles_where_they_are(handles: &HashMap<String, String>, nodes: &mut [NodeDef]) {
-    if handles.is_empty() {
-        return;
-    }
-    let spelled = |input: &str| if input.contains(':') { input.to_string() } else { format!("{input}:0") };
-    let mut ends: HashMap<String, String> = HashMap::new();
-    for node in nodes {
-        let mut waits = BTreeSet::new();
-        for input in &mut node.inputs {
-            let key = spelled(input);
-            if !handles.contains_key(&key) {
-                continue;
+        let mut is_before = IdVec::filled(false, self.made.len());
+        for &id in order {
+            is_before[id] = true;
+            if self.beside.contains(&id) {
+                let source = self.made[id].node.inputs[0].node;
+                let asked = if is_before[source] && source != id { self.made[source].node.device.clone() } else { String::new() };
+                self.made[id].node.device = asked;
             }
-            // The call waits for those in it.
-            waits.insert(format!("^{}", input.split(':').next().unwrap_or_default()));
-            let (mut way, mut here) = (Vec::new(), key);
-            // A graph may be wrong and go in circles.
-            while !ends.contains_key(&here)
-                && way.len() <= handles.len()
-                && let Some(next) = handles.get(&here)
-            {
-                way.push(std::mem::replace(&mut here, spelled(next)));
-            }
-            let end = ends.get(&here).cloned().unwrap_or(here);
-            ends.extend(way.into_iter().map(|passed| (passed, end.clone())));
-            *input = end;
         }
-        waits.retain(|wait| !node.inputs.contains(wait));
-        node.inputs.extend(waits);
     }
-}
 
-/// The node that stands where a call stood.
-fn results(call: &NodeDef, mut inputs: Vec<String>, types: Vec<i32>, waits: impl IntoIterator<Item = String>) -> NodeDef {
-    inputs.extend(waits);
-    let (op, attrs) = match types.is_empty() {
-        true => ("NoOp", Attrs::new()),
-        false => ("IdentityN", Attrs::from([("T".to_string(), AttrValue::List(Box::new(AttrList { types, ..AttrList::default() })))])),
-    };
-    let (name, device, carried) = (call.name.clone(), call.device.clone(), call.carried.clone());
-    NodeDef { name, op: op.to_string(), inputs, device, attrs, carried }
+    /// Lets readers of a resource that a call returned read it in the body, when the call is over. The IdentityN in place of the call
+    /// would hide from placement whose device they share.
+    fn read_handles_where_they_are(&mut self, order: &[NodeId]) {
+        if self.handles.is_empty() {
+            return;
+        }
+        let mut ends: HashMap<Output, Output> = HashMap::new();
+        for &id in order {
+            let mut waits = Vec::new();
+            let mut inputs = std::mem::take(&mut self.made[id].node.inputs);
+            for input in &mut inputs {
+                if !self.handles.contains_key(input) {
+                    continue;
+                }
+                // The call waits for those in it.
+                waits.push(input.node);
+                let (mut way, mut here) = (Vec::new(), *input);
+                // A graph may be wrong and go in circles.
+                while !ends.contains_key(&here)
+                    && way.len() <= self.handles.len()
+                    && let Some(next) = self.handles.get(&here)
+                {
+                    way.push(std::mem::replace(&mut here, *next));
+                }
+                let end = ends.get(&here).copied().unwrap_or(here);
+                ends.extend(way.into_iter().map(|passed| (passed, end)));
+                *input = end;
+            }
+            waits.sort_by(|a, b| self.name(*a).cmp(self.name(*b)));
+            waits.dedup();
+            let node = &mut self.made[id].node;
+            node.inputs = inputs;
+            waits.retain(|wait| !node.controls.contains(wait));
+            node.controls.extend(waits);
+        }
+    }
+
+    /// The nodes, numbered in their order.
+    fn numbered(self, order: Vec<NodeId>) -> Result<IdVec<NodeId, Node>> {
+        let mut numbers: IdVec<NodeId, Option<NodeId>> = IdVec::filled(None, self.made.len());
+        for (index, id) in order.iter().enumerate() {
+            numbers[*id] = Some(NodeId::from_index(index));
+        }
+        let number = |id: NodeId| numbers[id].ok_or_else(|| Error::internal("a node of a body was left out"));
+        let mut made = self.made;
+        let renumber = |id: NodeId| {
+            let mut node = std::mem::take(&mut made[id].node);
+            for input in &mut node.inputs {
+                input.node = number(input.node)?;
+            }
+            for control in &mut node.controls {
+                *control = number(*control)?;
+            }
+            Ok(node)
+        };
+        order.into_iter().map(renumber).collect()
+    }
 }

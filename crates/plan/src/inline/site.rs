@@ -1,8 +1,10 @@
 //! The place of a body, and the meaning of its nodes' requests there.
 
 use plimsoll_device::DeviceName;
+use plimsoll_graph::NodeId;
 
-use super::{Body, Tag};
+use super::Tag;
+use super::body::Body;
 
 /// How a body stands in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +60,7 @@ pub(super) struct Site {
     pub tag: Tag,
     pub parent: Option<ScopeId>,
     /// A node that its nodes wait for that wait for nothing else.
-    pub start: Option<String>,
+    pub start: Option<NodeId>,
     /// Whether nodes that read arguments wait for it, too.
     pub all_wait: bool,
 }

@@ -24,7 +24,7 @@ use plimsoll_request::expr::Expr;
 
 pub(crate) use self::ids::{CallId, ConstantId, FeedId, FetchId, RegionId, ValueId, VariableId, WorkId};
 pub(crate) use self::region::{Region, Trips};
-use crate::plan::{DeviceId, PlanCall, PlanConstant, PlanFeed, PlanFetch, PlanVariable};
+use crate::plan::{DeviceId, PlanCall, PlanConstant, PlanFeed, PlanFetch, PlanVariable, Softened};
 use crate::prepare::Prepare;
 pub(crate) use plimsoll_ops::fusion::View;
 
@@ -181,6 +181,8 @@ pub(crate) struct Lir {
     pub nodes: Vec<(NodeId, DeviceId)>,
     /// Variables that are initialised by a write that no condition guards, with the version that it defines.
     pub initialized: Vec<(VariableId, ValueId)>,
+    /// Nodes that the host computes in place of their device, in the graph's order.
+    pub softened: Vec<Softened>,
     /// The fusions so far, in order.
     pub fusions: Vec<Applied>,
 }
@@ -211,6 +213,7 @@ impl Lir {
             calls: IdVec::new(),
             nodes: Vec::new(),
             initialized: Vec::new(),
+            softened: Vec::new(),
             fusions: Vec::new(),
         }
     }
@@ -363,6 +366,14 @@ impl Lir {
         self.works = works;
         self.drop_values();
         Ok(())
+    }
+
+    /// Removes constants that no work reads from the parameters of the plan's own region.
+    pub fn drop_unread_constants(&mut self) {
+        let (uses, values) = (self.uses(), &self.values);
+        let is_needed = |param: &ValueId| !uses[*param].is_empty() || !matches!(values[*param].home, Home::Constant(_));
+        self.regions[RegionId::from_index(0)].params.retain(is_needed);
+        self.drop_values();
     }
 
     /// Removes values that nothing defines and nothing reads.

@@ -44,8 +44,8 @@ pub(crate) fn parse(text: &str, library: &dyn Library) -> Result<Parsed> {
     parser.region(&lines, &mut next)?;
     for line in &lines[next..] {
         let mut at = Cursor(line.trim());
-        // How often something was fused is counted anew.
-        if at.eat("fusion ") {
+        // Nodes that were softened and fusions are noted anew.
+        if at.eat("fusion ") || at.eat("softened ") {
             continue;
         }
         at.expect("initialized ")?;

@@ -1,7 +1,7 @@
 //! Regions: works with the values that come in and go out.
 //!
-//! A region is closed. Its works read its parameters and values that its own works define. The plan's own region is static: its
-//! parameters are the values that exist when a run starts, and each of its works runs at most once.
+//! A region is closed. Its works read its parameters and values that its own works define. The plan's own region is static. Its
+//! parameters are the values that exist when a run starts. Each of its works runs at most once.
 //!
 //! A loop and an `If` are works that hold regions ([`super::WorkKind::Loop`], [`super::WorkKind::If`]). A guard
 //! ([`super::Work::guard`]) is for a short branch: both sides count at once. An `If` is for large sides, of which one counts.

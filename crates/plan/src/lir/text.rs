@@ -52,6 +52,10 @@ impl Display for Text<'_> {
         for (variable, version) in &lir.initialized {
             writeln!(f, "initialized variable{} by {}", variable.index(), number(*version))?;
         }
+        for softened in &lir.softened {
+            let (node, device) = (&self.graph.node(softened.node).name, self.device(softened.device));
+            writeln!(f, "softened {node} of {device}: {}", softened.why)?;
+        }
         for (number, applied) in lir.fusions.iter().enumerate() {
             writeln!(f, "fusion {} {} at {}", number + 1, applied.name, self.graph.node(applied.node).name)?;
         }

@@ -1,5 +1,5 @@
-//! Liveness: when the bytes of each value and scratch buffer of a schedule are needed, which of them share their place, and who
-//! waits for whom. The order of works is rated by it, and addresses are given by it.
+//! Liveness: when the bytes of each value and scratch buffer of a schedule are needed, and which of them share their place. The
+//! waits between queues follow. The order of works is rated by it, and addresses are given by it.
 //!
 //! [`queues`]: the works of each device, and their waits. [`ranges`]: live ranges of values. [`in_place`]: results that are
 //! written over operands. [`arena`]: the buffers of a device and the bytes that are live at each position. [`moves`]: the same

@@ -1,5 +1,5 @@
-//! The live peak of a schedule while single works are moved: each move is rated in time that grows with the logarithm of the
-//! works, and gives the same bytes as [`super::Live`] of the new order.
+//! The live peak of a schedule while single works are moved. A move is rated in time that grows with the logarithm of the works. It
+//! gives the same bytes as [`super::Live`] of the new order.
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_device::DeviceSpec;
@@ -14,8 +14,8 @@ use crate::{DeviceId, Request};
 
 /// The works of one device in the order of a plan, to be moved.
 ///
-/// Works that other queues wait for, or that wait for them, stay where they are: moving one changes what is known of the other
-/// queues, and with it live ranges of other values.
+/// Works that other queues wait for, or that wait for them, stay where they are. To move one changes the waits that are known of
+/// the other queues, and so live ranges of other values.
 pub struct Moves {
     lir: Lir,
     spec: DeviceSpec,

@@ -17,8 +17,8 @@ pub(crate) struct LiveRange {
 
 /// The live ranges of all values that works define in arenas.
 ///
-/// A value that another queue writes is live from the last command of its owner's queue that is known to have finished before
-/// that write. A value that another queue reads is live until its owner's queue has waited for that reader, or to the end.
+/// A value that another queue writes is live from a command of its owner's queue: the last that has surely finished before that
+/// write. A value that another queue reads is live until its owner's queue has waited for that reader, or to the end.
 pub(crate) fn live_ranges(lir: &Lir, lanes: &[Lane]) -> Ranges {
     let mut queue_of: Vec<Option<usize>> = Vec::new();
     for (queue, lane) in lanes.iter().enumerate() {

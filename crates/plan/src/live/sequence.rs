@@ -1,5 +1,5 @@
-//! A sequence in which elements are moved, with the largest sum of a prefix known at any time: a treap by position (Seidel and
-//! Aragon, Randomized search trees, 1996) whose priorities follow from the elements' numbers.
+//! A sequence in which elements are moved, with the largest sum of a prefix known at any time. It is a treap by position (Seidel and
+//! Aragon, Randomized search trees, 1996). Its priorities follow from the elements' numbers.
 
 /// What an element, or a part of the sequence, does to the bytes that are live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_base::Bytes;
-use plimsoll_device::{BufferRef, DeviceSpec, Library, Place};
+use plimsoll_device::{BufferRef, Costs, DeviceSpec, Library, Place};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Attrs, Graph, IdVec, Node, NodeId};
 use plimsoll_kernels::CpuKernels;
@@ -80,6 +80,7 @@ fn scheduled(works: usize, devices: usize, seed: u64, with: impl FnOnce(&Request
         registry: &registry,
         devices: &specs,
         libraries: &libraries,
+        costs: &Costs::committed(),
         placement: &placement,
         signature: &Signature::default(),
     };
@@ -91,8 +92,8 @@ fn scheduled(works: usize, devices: usize, seed: u64, with: impl FnOnce(&Request
     with(&request, lir, &mut random);
 }
 
-/// Bytes of an arena that are needed at each position of a plan of one queue, counted from its commands alone: bytes that a
-/// command writes, and those that a later one reads before another writes them.
+/// Bytes of an arena that are needed at each position of a plan of one queue, counted from its commands alone. Needed are bytes that
+/// a command writes, and bytes that a later one reads before another writes them.
 fn counted(plan: &Plan, alignment: u64) -> Vec<Bytes> {
     let commands = &plan.queues()[0].program.commands;
     let slots = |buffer: BufferRef| {

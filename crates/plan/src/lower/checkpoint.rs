@@ -1,5 +1,5 @@
-//! RestoreV2 and SaveV2: works of the host on files. A RestoreV2 is a check that all its tensors are there and whole, and a work
-//! for each Assign of one that brings it from the file into the variable. A SaveV2 is one work that reads its tensors.
+//! RestoreV2 and SaveV2: works of the host on files. A RestoreV2 is a check that all its tensors are there and whole. Each Assign of
+//! one is a work that brings it from the file into the variable. A SaveV2 is one work that reads its tensors.
 //!
 //! A checkpoint is state, as a variable is, named by the prefix under which it is read and written. A reader waits for the writers
 //! before it, a writer for all accesses before it. The works are commands of the host's queue (`Work::Outside`). A tensor of a

@@ -1,8 +1,8 @@
 //! An effect that follows a failure, by data or by control, must not have happened.
 //!
-//! Failing is an effect, as is a write. A work that may fail waits for the works with effects before it in the graph, and a work
-//! with an effect waits for those that may fail. Every node has a [`Frontier`]: the last of such works before it, along edges of
-//! data and control, through nodes that become no work at all. A work that cannot fail and changes nothing is not ordered.
+//! Failing is an effect, as is a write. A work that may fail waits for the works with effects before it in the graph. A work with an
+//! effect waits for those that may fail. Every node has a [`Frontier`]: the last of such works before it, along edges of data and
+//! control. Nodes that become no work hand theirs on. A work that cannot fail and changes nothing is not ordered.
 //!
 //! Every request says whether it can fail (`KernelRequest::can_fail`). Where more than 16 such works meet, one command that does
 //! nothing waits for them. A work that may fail is never fused into a write, nor moved where others wait for it.
@@ -20,7 +20,7 @@ use super::Lowering;
 use crate::infer::Pruned;
 use crate::lir::{WorkId, WorkKind};
 
-/// Where more works than this meet, one work waits for all of them in the place of the many that come after: sets stay small.
+/// Where more works than this meet, one work waits for all of them, and the many that come after wait for that one.
 const MOST: usize = 16;
 
 /// Works, sorted, each once. Shared between nodes.

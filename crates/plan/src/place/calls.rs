@@ -1,11 +1,11 @@
-//! Calls of functions that return resources: the requests of a function's body to its arguments and results are requests to the
-//! nodes around the call.
+//! Calls of functions that return resources. The requests that a function's body has for its arguments and results are requests for
+//! the nodes around the call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll_base::{ArgType, Code, DataType, Error, Result};
-use plimsoll_graph::{AttrValue, Attrs, AttrsExt, FuncRef, FunctionDef, Graph, GraphDef, Library, Node, NodeDef, NodeId, OpTable};
+use plimsoll_graph::{AttrValue, Attrs, AttrsExt, FuncRef, FunctionDef, Graph, IdVec, Library, Node, NodeDef, NodeId, OpTable, Output};
 
 use super::groups::{Context, Member};
 use super::join::{Joined, join};
@@ -197,19 +197,21 @@ pub(super) fn apply(joined: &mut Joined<'_>, call: NodeId, stack: &Stack<'_>) ->
 
 /// A function's body as a graph, with a node for each argument and result.
 fn body(function: &FunctionDef, func: &FuncRef, library: &Arc<Library>, ops: &OpTable) -> Result<(Graph, Vec<NodeId>, Vec<NodeId>)> {
-    let mut nodes = Vec::new();
-    let types = function.signature.input_types(&func.attrs)?;
-    for (position, arg) in types.iter().enumerate() {
-        let attrs =
-            Attrs::from([("T".to_string(), AttrValue::data_type(arg.base)), ("index".to_string(), AttrValue::Int(position as i64))]);
-        nodes.push(NodeDef { name: format!("arg_{position}"), op: "_Arg".to_string(), attrs, ..NodeDef::default() });
+    let mut nodes: IdVec<NodeId, Node> = IdVec::new();
+    let attrs = |of_type: AttrValue, position: usize| {
+        Attrs::from([("T".to_string(), of_type), ("index".to_string(), AttrValue::Int(position as i64))])
+    };
+    for (position, arg) in function.signature.input_types(&func.attrs)?.iter().enumerate() {
+        let attrs = attrs(AttrValue::data_type(arg.base), position);
+        nodes.push(Node { name: format!("arg_{position}"), op: "_Arg".to_string(), attrs, ..Node::default() });
     }
-    let given: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
+    let args: Vec<NodeId> = nodes.ids().collect();
+    let given: Vec<Output> = args.iter().map(|node| Output { node: *node, index: 0 }).collect();
     let name = &function.signature.name;
-    let inside = Body::new(ops, &Functions::of(library), function, func, name, &given)?;
-    for node in &function.nodes {
-        let inputs = node.inputs.iter().map(|input| inside.input(input)).collect::<Result<Vec<_>>>()?;
-        let mut attrs = inside.attrs(&node.attrs)?;
+    let (inside, all_attrs) = Body::new(ops, &Functions::of(library), function, func, &given, nodes.next_id())?;
+    for (node, mut attrs) in function.nodes.iter().zip(all_attrs) {
+        let full = format!("{name}/{}", node.name);
+        let (inputs, controls) = inside.inputs(&node.inputs, name).map_err(|error| error.at_node(&full))?;
         if let Some(AttrValue::List(classes)) = attrs.get_mut("_class") {
             for class in &mut classes.bytes {
                 if let Some(label) = std::str::from_utf8(class).ok().and_then(|class| class.strip_prefix("loc:@")) {
@@ -218,18 +220,15 @@ fn body(function: &FunctionDef, func: &FuncRef, library: &Arc<Library>, ops: &Op
             }
         }
         let (op, device) = (node.op.clone(), node.device.clone());
-        nodes.push(NodeDef { name: format!("{name}/{}", node.name), op, inputs, device, attrs, carried: Vec::new() });
+        nodes.push(Node { name: full, op, inputs, controls, device, attrs, carried: Vec::new() });
     }
+    let mut rets = Vec::new();
     for (position, (source, data_type)) in inside.results()?.into_iter().zip(inside.result_types()?).enumerate() {
-        let attrs = Attrs::from([("T".to_string(), AttrValue::Type(data_type)), ("index".to_string(), AttrValue::Int(position as i64))]);
-        let name = format!("ret_{position}");
-        nodes.push(NodeDef { name, op: "_Retval".to_string(), inputs: vec![source], attrs, ..NodeDef::default() });
+        let attrs = attrs(AttrValue::Type(data_type), position);
+        let (name, op) = (format!("ret_{position}"), "_Retval".to_string());
+        rets.push(nodes.push(Node { name, op, inputs: vec![source], attrs, ..Node::default() }));
     }
-    let count = types.len();
-    let total = nodes.len();
-    let rets = function.signature.outputs.len();
-    let mut graph = Graph::resolve(GraphDef { nodes, ..GraphDef::default() }, ops)?;
+    let mut graph = Graph::of_nodes(nodes, ops)?;
     graph.library = Arc::clone(library);
-    let ids: Vec<NodeId> = graph.nodes().ids().collect();
-    Ok((graph, ids[..count].to_vec(), ids[total - rets..].to_vec()))
+    Ok((graph, args, rets))
 }

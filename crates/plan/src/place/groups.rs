@@ -1,7 +1,7 @@
 //! Groups of nodes that go to one device, and the requests to each: TensorFlow's colocation graph.
 //!
-//! A union-find over the nodes, whose roots hold three names and the device types that all members support. *Assigned* is where
-//! members are already. *Resource* is where members that make references or resources are asked to be; neither is ever overruled.
+//! A union-find over the nodes. Its roots hold three names and the device types that all members support. *Assigned* is the device
+//! that members have already. *Resource* is the request of members that make references or resources. Neither is ever overruled.
 //! *Requested* is every other request of members. `requested` is always at least as specific as the other two.
 
 use std::cmp::Ordering;
@@ -329,8 +329,8 @@ fn merge(own: &mut Rc<DeviceName>, other: &Rc<DeviceName>, soft: bool) -> Result
     Rc::make_mut(own).merge(other, soft)
 }
 
-/// The types that both support, none where there are none. Priorities are taken from the side that has some; where both have
-/// and do not agree, they are forgotten, and the better type comes first.
+/// The types that both support, none where there are none. Priorities are taken from the side that has some. Where both have and
+/// do not agree, they are dropped, and the better type comes first.
 pub(super) fn common_types(own: &Types, other: &Types) -> Option<Types> {
     if own == other {
         return Some(own.clone());

@@ -53,6 +53,8 @@ pub struct Placement {
     pub notes: Vec<String>,
     /// The device of feeds and fetches: the first CPU.
     pub host: DeviceId,
+    /// Whether the host computes works that the library of their device cannot (`allow_soft_placement`).
+    pub soft: bool,
 }
 
 impl Placement {
@@ -99,9 +101,10 @@ impl Default for DeviceId {
 ///
 /// # Errors
 /// TensorFlow's, naming the node. INVALID_ARGUMENT for device strings that make no sense, and for nodes that cannot be together and
-/// must. The same for operations without any kernel, and for nodes whose devices are not there or have none (softly only where the
-/// job, replica or task is not there, or nothing is left). INTERNAL for assigned devices that cannot be. FAILED_PRECONDITION where
-/// there are no devices, or no CPU among them. UNIMPLEMENTED for functions that return resources and call themselves.
+/// must. The same for operations without any kernel, and for nodes whose devices are not there or have none. With soft placement that
+/// is only where the job, replica or task is not there, or no device is left. INTERNAL for assigned devices that cannot be.
+/// FAILED_PRECONDITION where there are no devices, or no CPU among them. UNIMPLEMENTED for functions that return resources and call
+/// themselves.
 pub fn place(graph: &Graph, registry: &Registry, specs: &[DeviceSpec], options: &PlaceOptions) -> Result<Placement> {
     let host = specs.iter().position(|device| device.kind == DeviceKind::Cpu);
     let local = specs.get(host.unwrap_or(0)).map(|spec| spec.name.clone()).unwrap_or_default();
@@ -125,6 +128,7 @@ pub fn place(graph: &Graph, registry: &Registry, specs: &[DeviceSpec], options: 
         order: choice.order.into_iter().filter(|id| id.index() < count).collect(),
         notes: joined.groups.notes,
         host,
+        soft: options.soft,
     };
     placement.moved = seat::seat(graph, &order[..count], &mut placement.devices, &mut placement.why);
     Ok(placement)

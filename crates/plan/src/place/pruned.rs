@@ -29,7 +29,7 @@ pub fn place_pruned(request: &Request<'_>, options: &PlaceOptions) -> Result<Pla
     let placed = place(&part.graph, request.registry, request.devices, &PlaceOptions { assigned, calls, ..options.clone() })?;
 
     let count = request.graph.nodes().len();
-    let mut placement = Placement { notes: placed.notes, ..unplaced };
+    let mut placement = Placement { notes: placed.notes, soft: placed.soft, ..unplaced };
     placement.devices = IdVec::filled(placement.host, count);
     placement.why = IdVec::filled(super::Why::Default, count);
     let node = |id: NodeId| part.origins[id].is_node.then(|| part.origins[id].node);

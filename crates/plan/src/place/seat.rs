@@ -62,8 +62,8 @@ impl Seat {
     }
 }
 
-/// The readers of each node, and whether it is their data: in the order in which TensorFlow makes edges, those back to a Merge
-/// last.
+/// The readers of each node, and whether it is their data. They are in the order in which TensorFlow makes edges; edges back to a
+/// Merge come last.
 fn consumers(graph: &Graph, order: &[NodeId]) -> IdVec<NodeId, Vec<(NodeId, bool)>> {
     let mut consumers: IdVec<NodeId, Vec<(NodeId, bool)>> = IdVec::filled(Vec::new(), graph.nodes().len());
     let mut place = IdVec::filled(0, graph.nodes().len());

@@ -19,8 +19,8 @@ pub enum Why {
     Colocated(NodeId),
     /// A reference or resource edge ties it to this node, which decided.
     Shares(NodeId),
-    /// It goes where this node is: it reads only its input's shape, hands it on, or makes a value that only this node and others
-    /// there read.
+    /// It is on the device of this node. It reads only its input's shape, hands it on, or makes a value that only nodes of that
+    /// device read.
     Follows(NodeId),
     /// It is control flow's own, and stands where this node is, which gives or reads its data, whatever it asks for.
     Seated(NodeId),

@@ -16,7 +16,9 @@ impl Checked<'_> {
             return Err(wrong(format!("a plan for {} devices, and there are {}", plan.devices.len(), self.devices.len())));
         }
         self.spec(plan.host)?;
-        plan.nodes.iter().try_for_each(|(node, device)| self.require_node(*node).and_then(|()| self.spec(*device).map(|_| ())))?;
+        let softened = plan.softened.iter().map(|softened| (softened.node, softened.device));
+        let mut placed = plan.nodes.iter().copied().chain(softened);
+        placed.try_for_each(|(node, device)| self.require_node(node).and_then(|()| self.spec(device).map(|_| ())))?;
         self.ends()?;
         plan.variables.iter().try_for_each(|variable| self.variable(variable).map_err(|error| error.at_node(&variable.name)))?;
         let mut keys: Vec<&str> = plan.variables.iter().map(|variable| variable.key.as_str()).collect();
@@ -44,6 +46,9 @@ impl Checked<'_> {
                 None => feed.shape.bytes(feed.data_type)?,
             };
             self.require_bytes(&name(), feed.bytes, bytes)?;
+        }
+        if !plan.fetches.iter().map(|fetch| &fetch.name).eq(&self.signature.fetches) {
+            return Err(wrong("its fetches have other names than those of its signature"));
         }
         for (fetch, tensor) in plan.fetches.iter().zip(&pruned.fetches) {
             let fact = pruned.facts[tensor.node].get(tensor.index as usize);

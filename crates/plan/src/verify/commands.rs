@@ -1,11 +1,12 @@
-//! The commands one by one: their arguments lie in blocks, are as long as their kernels take them, and do not overlap but where
-//! the kernel allows it.
+//! The commands one by one. Their arguments lie in blocks and are as long as their kernels take them. They overlap only where the
+//! kernel allows it.
 
 use plimsoll_base::{Bytes, Result};
 use plimsoll_device::{BufferRef, Command, DeviceKind, KernelCall, Place, Step, StepArg, Work};
 use plimsoll_graph::id::Id;
 
 use super::{Checked, wrong};
+use crate::pack::label;
 use crate::plan::{DeviceId, PlanCall, Queue};
 
 /// The access of a command to a block's bytes.
@@ -36,8 +37,12 @@ impl Checked<'_> {
             if [queue.seconds.len(), queue.nodes.len(), queue.bytes.len()] != [commands; 3] {
                 return Err(wrong(format!("a queue of {commands} commands with another number of reports")));
             }
-            for nodes in &queue.nodes {
+            for (nodes, command) in queue.nodes.iter().zip(&queue.program.commands) {
                 nodes.iter().try_for_each(|node| self.require_node(*node))?;
+                // Errors and profiles show it.
+                if command.label != label(self.graph, nodes) {
+                    return Err(wrong("a command is named after other nodes than its own"));
+                }
             }
             if devices.last().is_some_and(|last| *last >= queue.device) {
                 return Err(wrong("two queues of one device"));

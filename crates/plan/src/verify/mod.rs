@@ -19,14 +19,16 @@ use plimsoll_graph::{Graph, NodeId};
 
 use crate::infer::Pruned;
 use crate::plan::{DeviceId, Plan, Queue, Region};
+use crate::{Request, Signature};
 
 /// A plan with the facts that it is held against.
 pub(crate) struct Checked<'a> {
-    pub graph: &'a Graph,
-    pub devices: &'a [DeviceSpec],
-    pub libraries: &'a [&'a dyn Library],
-    pub pruned: &'a Pruned,
-    pub plan: &'a Plan,
+    graph: &'a Graph,
+    devices: &'a [DeviceSpec],
+    libraries: &'a [&'a dyn Library],
+    signature: &'a Signature,
+    pruned: &'a Pruned,
+    plan: &'a Plan,
     queues: &'a [Queue],
 }
 
@@ -35,9 +37,10 @@ pub(crate) struct Checked<'a> {
 /// # Errors
 /// INVALID_ARGUMENT at the first thing that does not hold, with its command. UNIMPLEMENTED for regions that do not run yet, and the
 /// errors of libraries.
-pub(crate) fn verify(graph: &Graph, devices: &[DeviceSpec], libraries: &[&dyn Library], pruned: &Pruned, plan: &Plan) -> Result<()> {
+pub(crate) fn verify(request: &Request<'_>, pruned: &Pruned, plan: &Plan) -> Result<()> {
     let Region::Static(queues) = &plan.region else { return Err(Error::unimplemented("not yet: a plan with loops")) };
-    let checked = Checked { graph, devices, libraries, pruned, plan, queues };
+    let &Request { graph, devices, libraries, signature, .. } = request;
+    let checked = Checked { graph, devices, libraries, signature, pruned, plan, queues };
     checked.blocks()?;
     checked.calls()?;
     let commands = checked.commands()?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_base::DataType;
-use plimsoll_device::{CardPart, DeviceKind, DeviceName, DeviceSpec, InstructionSet, Library, ModelledLink, Work};
+use plimsoll_device::{CardPart, Costs, DeviceKind, DeviceName, DeviceSpec, InstructionSet, Library, ModelledLink, Work};
 use plimsoll_graph::Shape;
 use plimsoll_graph::id::Id;
 use plimsoll_kernels::CpuKernels;
@@ -54,6 +54,7 @@ fn towers(products: &[u32], gpus: &[DeviceSpec]) -> (Plan, Vec<DeviceSpec>) {
         registry: &registry,
         devices: &devices,
         libraries: &libraries,
+        costs: &Costs::committed(),
         placement: &placement,
         signature: &signature,
     };

@@ -1,15 +1,17 @@
 //! Plans of small graphs for a processor with AVX-512, as text: `tests/plans/NAME.txt`. `PLIMSOLL_BLESS=1` writes them anew.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll_base::{Bytes, Code, DataType};
-use plimsoll_device::{InstructionSet, Library, Options};
+use plimsoll_base::{Bytes, Code, DataType, Error};
+use plimsoll_cards::Options;
+use plimsoll_device::{Costs, InstructionSet, Library};
 use plimsoll_graph::{AttrValue, HostTensor, PartialShape, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
-use plimsoll_plan::{Feed, PlaceOptions, Plan, Request, Signature, check_limits, place, plan};
+use plimsoll_plan::{Feed, Pass, PlaceOptions, Plan, Request, Signature, check_limits, place, plan, plan_until};
 
 fn builder() -> GraphBuilder {
     GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))))
@@ -43,11 +45,25 @@ fn try_plan(
         registry: &registry,
         devices: &devices,
         libraries: &libraries,
+        costs: &Costs::committed(),
         placement: &placement,
         signature: &signature,
     };
     let first = plan(&request)?;
     assert_eq!(first.to_string(), plan(&request)?.to_string(), "planning is deterministic");
+    // It ends before each pass that it is told to end before.
+    let planned_until = |most: usize| {
+        let asked = Cell::new(0);
+        let check = || match asked.replace(asked.get() + 1) < most {
+            true => Ok(()),
+            false => Err(Error::cancelled("enough")),
+        };
+        plan_until(&request, &check)
+    };
+    for most in 0..Pass::ALL.len() {
+        assert_eq!(planned_until(most).unwrap_err().code(), Code::Cancelled, "{most}");
+    }
+    assert_eq!(planned_until(Pass::ALL.len())?.to_string(), first.to_string());
     Ok(first)
 }
 

@@ -13,16 +13,16 @@
 mod observe;
 
 use plimsoll_base::Bytes;
-use plimsoll_device::Environment;
+use plimsoll_cards::Environment;
 
 pub use observe::Observer;
-pub use plimsoll_device::config as device_config;
-pub use plimsoll_device::{
+pub use plimsoll_cards::config as device_config;
+pub use plimsoll_cards::{
     Card, ComputeCapability, Division, GpuConfig, Link, LogicalDevice, PhysicalDevice, Reserve, VirtualDevices, resolve,
 };
 pub use plimsoll_device_cuda::{Driver, ProcessKind};
-pub use plimsoll_memory::machine::{Guarantee, History, LastUse};
-pub use plimsoll_memory::machine::{MACHINE_DIR, Priorities, Scope, SetUp, Setup, UserId, remove as remove_setup};
+pub use plimsoll_machine::{Guarantee, History, LastUse};
+pub use plimsoll_machine::{MACHINE_DIR, Priorities, Scope, SetUp, Setup, UserId, remove as remove_setup};
 
 /// The variables of this process that decide about devices.
 pub fn environment() -> Environment {

@@ -1,9 +1,10 @@
 //! Looking.
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{Card, DeviceKind, DeviceSpec, Division, Environment, InstructionSet, Options, PhysicalDevice, resolve, seen};
+use plimsoll_cards::{Card, Division, Environment, Options, PhysicalDevice, resolve, seen};
+use plimsoll_device::{DeviceKind, DeviceSpec, InstructionSet};
 use plimsoll_device_cuda::{Look, NvidiaCard, Nvml, ProcessKind};
-use plimsoll_memory::machine::{Entry, Guarantee, History, LastUse, Machine, Scope, Share, Snapshot, StateDir};
+use plimsoll_machine::{Entry, Guarantee, History, LastUse, Machine, Scope, Share, Snapshot, StateDir};
 use plimsoll_share::lease::subtract;
 
 use super::{Part, Process, SeenCard, View, Waiter};
@@ -31,7 +32,7 @@ impl Observer {
     /// another library than the driver's; empty, none is loaded.
     ///
     /// # Errors
-    /// Those of [`plimsoll_device::resolve`] for options that make no sense. A thing that cannot be examined is no error: the notes
+    /// Those of [`plimsoll_cards::resolve`] for options that make no sense. A thing that cannot be examined is no error: the notes
     /// of a [`View`] say so.
     pub fn open(options: &Options, environment: &Environment) -> Result<Observer> {
         let simulated = options.simulated_cards(environment)?;
@@ -159,7 +160,7 @@ impl Observer {
     /// The logical devices; `first` is the place of the first simulated card.
     fn parts(&self, first: usize) -> Vec<Part> {
         let instructions = InstructionSet::detect();
-        let part = |device: &plimsoll_device::LogicalDevice| Part {
+        let part = |device: &plimsoll_cards::LogicalDevice| Part {
             description: match (&device.card, device.kind) {
                 (Some(card), _) => card.description(),
                 (None, DeviceKind::Cpu) => DeviceSpec::cpu(device.index(), None, self.threads as u32, instructions).description,

@@ -41,6 +41,86 @@ pub fn digamma(x: f64) -> f64 {
     sum + libm::log(at) - 0.5 / at - series
 }
 
+/// Hurwitz' zeta function, the sum of `(q + n)^-x` over all `n` from 0 on. As in TensorFlow infinite for `x` of 1, and NaN below; for
+/// negative `q` there is a value where `x` is whole, and `q` is not.
+pub fn zeta(x: f64, q: f64) -> f64 {
+    if x == 1.0 {
+        return f64::INFINITY;
+    }
+    if x.is_nan() || q.is_nan() || x < 1.0 {
+        return f64::NAN;
+    }
+    if q <= 0.0 {
+        let (is_whole, is_even) = (x == libm::floor(x), libm::fmod(x, 2.0) == 0.0);
+        if q == libm::floor(q) {
+            return if is_whole && is_even { f64::INFINITY } else { f64::NAN };
+        }
+        if !is_whole {
+            return f64::NAN;
+        }
+        // The terms below 0 are those of two other series, with their sign.
+        let fraction = q - libm::floor(q);
+        let below = zeta_above(x, 1.0 - fraction) - zeta_above(x, 1.0 - q);
+        return zeta_above(x, fraction) + if is_even { below } else { -below };
+    }
+    zeta_above(x, q)
+}
+
+/// [`zeta`] for `q` above 0 and `x` above 1: a few terms, then the Euler-Maclaurin formula for the others.
+fn zeta_above(x: f64, q: f64) -> f64 {
+    const TERMS: usize = 10;
+    /// `(2k)! / B(2k)` for the Bernoulli numbers `B`, from `k = 1` on.
+    const SERIES: [f64; 12] = [
+        12.0,
+        -720.0,
+        30_240.0,
+        -1_209_600.0,
+        47_900_160.0,
+        -1_307_674_368_000.0 / 691.0,
+        74_724_249_600.0,
+        -10_670_622_842_880_000.0 / 3617.0,
+        5_109_094_217_170_944_000.0 / 43_867.0,
+        -802_857_662_698_291_200_000.0 / 174_611.0,
+        155_112_100_433_309_859_840_000.0 / 854_513.0,
+        -1_693_824_136_731_743_669_452_800_000.0 / 236_364_091.0,
+    ];
+    let (mut sum, mut at) = (0.0, q);
+    for _ in 0..TERMS {
+        let term = libm::pow(at, -x);
+        sum += term;
+        if term <= sum * f64::EPSILON {
+            return sum;
+        }
+        at += 1.0;
+    }
+    let term = libm::pow(at, -x);
+    sum += term * at / (x - 1.0) + 0.5 * term;
+    let (mut rising, mut power) = (x, term / at);
+    for (k, divisor) in SERIES.iter().enumerate() {
+        let next = rising * power / divisor;
+        sum += next;
+        if next.abs() <= sum * f64::EPSILON {
+            break;
+        }
+        let k = 2.0 * k as f64;
+        rising *= (x + k + 1.0) * (x + k + 2.0);
+        power /= at * at;
+    }
+    sum
+}
+
+/// Derivative `n` of [`digamma`]; NaN where `n` is not whole.
+pub fn polygamma(n: f64, x: f64) -> f64 {
+    if n == 0.0 {
+        return digamma(x);
+    }
+    if n != libm::floor(n) {
+        return f64::NAN;
+    }
+    let size = libm::exp(libm::lgamma(n + 1.0)) * zeta(n + 1.0, x);
+    if libm::fmod(n, 2.0) == 0.0 { -size } else { size }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +138,43 @@ mod tests {
             let slope = (libm::lgamma(x + 1e-6) - libm::lgamma(x - 1e-6)) / 2e-6;
             assert!((digamma(x) - slope).abs() < 1e-5 * slope.abs().max(1.0), "{x}: {} and {slope}", digamma(x));
         }
+    }
+
+    #[test]
+    fn zeta_is_its_series() {
+        let pi = std::f64::consts::PI;
+        for (x, q, value) in [(2.0, 1.0, pi * pi / 6.0), (4.0, 1.0, pi.powi(4) / 90.0), (3.0, 0.5, 7.0 * 1.202_056_903_159_594_2)] {
+            assert!((zeta(x, q) - value).abs() < 1e-14 * value, "{x} {q}: {}", zeta(x, q));
+        }
+        for (x, q) in [(2.0, -3.25), (3.0, -3.25), (5.0, -0.5), (2.5, 0.3), (7.0, 12.5)] {
+            let (far, mut sum) = (100_000, 0.0);
+            for n in (0..far).rev() {
+                sum += f64::powf(q + f64::from(n), -x);
+            }
+            sum += f64::powf(q + f64::from(far) - 0.5, 1.0 - x) / (x - 1.0);
+            assert!((zeta(x, q) - sum).abs() < 1e-9 * sum.abs(), "{x} {q}: {} and {sum}", zeta(x, q));
+        }
+        assert!(zeta(1.0, 2.0).is_infinite() && zeta(2.0, -1.0).is_infinite());
+        assert!(zeta(0.5, 2.0).is_nan() && zeta(3.0, -1.0).is_nan() && zeta(2.5, -0.5).is_nan() && zeta(f64::NAN, 1.0).is_nan());
+        // Far from 0 it takes no longer.
+        assert!(zeta(2.0, -1e15 - 0.5) > 9.8);
+    }
+
+    #[test]
+    fn polygamma_is_the_slope_of_the_one_before() {
+        for n in 0..5 {
+            for step in 1..100 {
+                let x = f64::from(step) * 0.0837 - 3.0;
+                if (x - libm::round(x)).abs() < 0.1 && x < 0.5 {
+                    continue;
+                }
+                let (n, by) = (f64::from(n), 1e-6);
+                let slope = (polygamma(n, x + by) - polygamma(n, x - by)) / (2.0 * by);
+                let value = polygamma(n + 1.0, x);
+                assert!((value - slope).abs() < 1e-5 * slope.abs().max(1.0), "{n} {x}: {value} and {slope}");
+            }
+        }
+        assert!(polygamma(0.5, 1.0).is_nan());
     }
 
     #[test]

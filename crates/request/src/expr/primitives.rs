@@ -90,6 +90,11 @@ macro_rules! binary_primitives {
             /// `x * log(1 + y)`, and 0 where `x` is 0.
             Xlog1py: Floats, Same, 20.0, |x, y| if x == 0.0 { 0.0 } else { x * libm::log1p(y) };
 
+            /// Hurwitz' zeta function: the sum of `(q + n)^-x` over all `n` from 0 on.
+            Zeta: Floats, Same, 200.0, |x, q| $crate::expr::zeta(x, q);
+            /// Derivative `n` of [`UnaryOp::Digamma`].
+            Polygamma: Floats, Same, 300.0, |n, x| $crate::expr::polygamma(n, x);
+
             Equal: All, Bool, 1.0, |x, y| if x == y { 1.0 } else { 0.0 };
             NotEqual: All, Bool, 1.0, |x, y| if x != y { 1.0 } else { 0.0 };
             Less: Numbers, Bool, 1.0, |x, y| if x < y { 1.0 } else { 0.0 };

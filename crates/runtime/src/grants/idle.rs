@@ -85,6 +85,18 @@ impl Others for Idle {
         self.shared.devices.iter().for_each(|device| device.release_unused());
     }
 
+    fn release_constants(&self) -> bool {
+        let oldest = || self.sessions().iter().filter_map(|kept| kept.constants.oldest()).min_by_key(|(since, _)| *since);
+        while let Some((_, plan)) = oldest() {
+            // A run may have begun to use them meanwhile.
+            if plan.give_back() {
+                self.shared.devices.iter().for_each(|device| device.release_unused());
+                return true;
+            }
+        }
+        false
+    }
+
     fn release_all(&self) {
         Idle::release_all(self);
     }

@@ -1,9 +1,13 @@
 //! The memory that a session keeps for its next run, and the time of its last run.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use plimsoll_device::Device;
+
 use super::arenas::Arenas;
+use super::constants::Constants;
 use crate::plans::Plans;
 
 /// The memory that a session can do without between two runs. Its devices know it weakly: they may give it back at any time. When
@@ -11,6 +15,7 @@ use crate::plans::Plans;
 pub(crate) struct Kept {
     pub arenas: Arenas,
     pub plans: Plans,
+    pub constants: Constants,
     /// Runs with memory of the session's shared arenas.
     under_way: AtomicU32,
     born: Instant,
@@ -23,11 +28,12 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub fn new(devices: usize) -> Kept {
+    pub fn new(devices: &[Arc<dyn Device>], holder: &str) -> Kept {
         let [last, released, limit] = [0; 3].map(AtomicU64::new);
         Kept {
-            arenas: Arenas::new(devices),
+            arenas: Arenas::new(devices.len()),
             plans: Plans::default(),
+            constants: Constants::new(devices, holder),
             under_way: AtomicU32::new(0),
             born: Instant::now(),
             last,

@@ -7,18 +7,20 @@
 //!
 //! A thread takes locks in this order only. The locks of one line are never held together.
 //!
-//! 1. `Session::loading`, while a plan is made and loaded;
+//! 1. `Session::loading`, while a plan is loaded; then `Session::planning`, while one is made;
 //! 2. the variables of a run ([`Accesses`]; a wait, not a mutex);
 //! 3. the memory of a lane ([`Lane::memory`]); the list of lanes;
 //! 4. the plans of a session (`crate::plans`); the nodes placed before;
 //! 5. the storage of variables (`crate::variables`);
-//! 6. contexts and constants of a loaded plan; idle arenas of a device;
-//! 7. the memory ledger of a device, and of the machine behind it;
-//! 8. the states of [`Turns`], [`Accesses`], [`Idle`], [`Asking`](crate::cancellation::Asking) and a cancellation, each for a
+//! 6. contexts of a loaded plan; idle arenas of a device; the list of plans with constants; the constants of a plan;
+//! 7. the constants of a device that plans share;
+//! 8. the memory ledger of a device, and of the machine behind it;
+//! 9. the states of [`Turns`], [`Accesses`], [`Idle`], [`Asking`](crate::cancellation::Asking) and a cancellation, each for a
 //!    moment.
 
 mod access;
 mod arenas;
+mod constants;
 mod idle;
 mod kept;
 mod lane;
@@ -34,6 +36,7 @@ use plimsoll_memory::Address;
 
 pub(crate) use access::{Access, AccessRequest, Granted};
 pub(crate) use arenas::Arenas;
+pub(crate) use constants::{Constants, Pinned, PlanConstants, Used};
 pub(crate) use idle::Idle;
 pub use lane::Lane;
 pub(crate) use turns::Turns;
@@ -57,8 +60,8 @@ pub(crate) struct Grants {
 
 impl Grants {
     /// Those of a new session.
-    pub fn new(devices: &Devices) -> Grants {
-        let kept = Arc::new(Kept::new(devices.all().len()));
+    pub fn new(devices: &Devices, holder: &str) -> Grants {
+        let kept = Arc::new(Kept::new(devices.all(), holder));
         devices.idle().register(&kept);
         let (accesses, lanes, closed) = (Accesses::default(), Mutex::default(), AtomicBool::new(false));
         Grants { devices: devices.clone(), accesses, kept, lanes, closed }
@@ -72,8 +75,8 @@ impl Grants {
     /// Waits for the variables and the memory of a run. The session's variables have storage.
     ///
     /// # Errors
-    /// CANCELLED after the session was closed, or the error of `cancellation`; FAILED_PRECONDITION for variables that were not
-    /// initialised; RESOURCE_EXHAUSTED where the line has no room even if no other run is under way.
+    /// CANCELLED after the session was closed, or the error of `cancellation`. FAILED_PRECONDITION for variables that were not
+    /// initialised. RESOURCE_EXHAUSTED where the line has no room even if no other run is under way.
     pub fn admit<'a>(
         &'a self,
         loaded: &'a Loaded,
@@ -123,16 +126,19 @@ impl Grants {
         };
         loaded.check_initialized(graph)?;
         let mut context = loaded.context();
-        let reserved = match &room {
-            Room::Lane(_) => Ok(()),
-            Room::Shared(_) => {
-                let _asked = cancellation.map(|cancellation| self.devices.asking().until(cancellation));
-                loaded.reserve(&mut context, &self.kept.arenas)
-            }
+        let reserved = {
+            let _asked = cancellation.map(|cancellation| self.devices.asking().until(cancellation));
+            let reserved = match &room {
+                Room::Lane(_) => Ok(()),
+                Room::Shared(_) => loaded.reserve(&mut context, &self.kept.arenas),
+            };
+            reserved.and_then(|()| loaded.bind_constants(&mut context, cancellation))
         };
-        let mut held = Held { loaded, context: Some(context), arenas: &self.kept.arenas, room, _granted: granted, ended: Ended(None) };
+        let arenas = &self.kept.arenas;
+        let mut held = Held { loaded, context: Some(context), arenas, room, constants: None, _granted: granted, ended: Ended(None) };
         match reserved {
-            Ok(()) => {
+            Ok(constants) => {
+                held.constants = Some(constants);
                 held.ended = Ended(Some(self));
                 Ok(Attempt::Over(Ok(held)))
             }
@@ -182,6 +188,14 @@ impl Grants {
         Ok(lane)
     }
 
+    /// Keeps the constants of a plan on their devices.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED where a line has no room; the error of `cancellation`; CANCELLED after the session was closed.
+    pub fn pin(&self, loaded: &Loaded, cancellation: Option<&Cancellation>) -> Result<Pinned> {
+        self.make_room(|| loaded.constants().pin(cancellation), cancellation)
+    }
+
     /// # Errors
     /// CANCELLED after the session was closed.
     pub fn check_open(&self) -> Result<()> {
@@ -192,7 +206,8 @@ impl Grants {
     pub fn close(&self, variables: impl FnOnce()) {
         self.closed.store(true, Ordering::Release);
         let _alone = self.accesses.take(&AccessRequest::All);
-        self.kept.plans.close();
+        self.kept.plans.clear();
+        self.kept.constants.close();
         variables();
         self.kept.arenas.clear();
         self.kept.set_limit(None);
@@ -206,6 +221,7 @@ impl Drop for Grants {
         // Now, and not when another thread that looks at it lets go.
         self.kept.arenas.clear();
         self.kept.plans.clear();
+        self.kept.constants.close();
     }
 }
 
@@ -215,6 +231,7 @@ pub(crate) struct Held<'a> {
     context: Option<Context>,
     arenas: &'a Arenas,
     room: Room<'a>,
+    constants: Option<Used<'a>>,
     _granted: Granted<'a>,
     ended: Ended<'a>,
 }
@@ -257,6 +274,7 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         let Some(mut context) = self.context.take() else { return };
+        self.constants = None;
         if let Room::Shared(_) = self.room {
             context.blocks.drain(..).for_each(|(device, block)| self.arenas.put(device, block));
             // Less is always granted.

@@ -66,6 +66,8 @@ pub(crate) trait Others {
     fn is_any_under_way(&self) -> bool;
     /// Gives idle arenas back.
     fn release_arenas(&self);
+    /// Gives back the constants of the plan that was not used for longest, of those that no run uses. Whether there was one.
+    fn release_constants(&self) -> bool;
     /// Gives back whatever no run needs now.
     fn release_all(&self);
 }
@@ -84,8 +86,9 @@ impl Turns {
         }
     }
 
-    /// Waits for its turn, and then makes attempts until one is over: after every run that ends, and a last one when none is
-    /// under way and everything that can be given back is. The next one's turn comes when an attempt is over.
+    /// Waits for its turn, and then makes attempts until one is over. An attempt follows every run that ends, and everything that is
+    /// given back. The last one is made when no run is under way and nothing more can be given back. Then the next waiter has its
+    /// turn.
     ///
     /// # Errors
     /// The error of the last attempt; the error of `cancellation`.
@@ -106,10 +109,17 @@ impl Turns {
                 return result;
             }
             let is_quiet = !others.is_any_under_way();
+            others.release_arenas();
+            loop {
+                if let Attempt::Over(result) = attempt() {
+                    return result;
+                }
+                if !others.release_constants() {
+                    break;
+                }
+            }
             if is_quiet {
-                others.release_all()
-            } else {
-                others.release_arenas()
+                others.release_all();
             }
             let error = match attempt() {
                 Attempt::Over(result) => return result,

@@ -4,7 +4,7 @@ mod from_file;
 mod values;
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Error, Kind, Result};
@@ -54,11 +54,18 @@ pub(crate) struct Inner {
     placed_before: Option<Mutex<BTreeMap<NodeId, String>>>,
     holder: String,
     variables: Mutex<Variables>,
-    /// Held while a plan is made and loaded, so that other threads find it instead of making another.
+    /// Called with each plan.
+    observer: OnceLock<Box<PlanObserver>>,
+    /// Held while a plan is loaded, so that other threads find it instead of loading another.
     loading: Mutex<()>,
+    /// Held while a plan is made, so that other threads find it instead of making another.
+    planning: Mutex<()>,
     /// The last to go.
     _heap: Heap,
 }
+
+/// Called with the graph and a plan of it.
+pub type PlanObserver = dyn Fn(&Graph, &Plan) + Send + Sync;
 
 /// The memory of freed tensors, graphs and plans goes back to the system when the session ends.
 struct Heap;
@@ -98,18 +105,18 @@ fn require_operations(graph: &Graph, registry: &Registry) -> Result<()> {
 
 impl Session {
     /// A session for `graph`. Calls are inlined and every node is placed here, but with
-    /// [`place_pruned_graph`](plimsoll_device::Options::place_pruned_graph).
+    /// [`place_pruned_graph`](plimsoll_cards::Options::place_pruned_graph).
     ///
     /// # Errors
     /// NOT_FOUND for operations that are neither registered nor functions of the graph, fetched or not. INVALID_ARGUMENT for device
     /// strings that make no sense. The same for nodes that ask for a device that is not there where soft placement is off. With
-    /// [`plimsoll_device::Options::idle_release`], as [`Session::idle_release`].
+    /// [`plimsoll_cards::Options::idle_release`], as [`Session::idle_release`].
     pub fn new(devices: &Devices, graph: &Graph, registry: Arc<Registry>) -> Result<Session> {
         Session::with_files(devices, graph, registry, Arc::new(checkpoints::None), &mut |_| Ok(None))
     }
 
     /// As [`Session::new`], with RestoreV2 and SaveV2 going to `checkpoints`. `stored` is asked once, with calls inlined, for files
-    /// with values of the graph's variables: a variable that a run reads has its value from there, unless it was given one before.
+    /// with values of the graph's variables. A variable that a run reads has its value from there, unless it was given one before.
     ///
     /// # Errors
     /// As [`Session::new`]; the error of `stored`.
@@ -144,9 +151,10 @@ impl Session {
         checkpoints: Arc<dyn Checkpoints>,
         stored: Option<Arc<dyn Stored>>,
     ) -> Result<Session> {
+        let holder = format!("session {}", devices.next_session());
         let inner = Arc::new(Inner {
-            holder: format!("session {}", devices.next_session()),
-            grants: Grants::new(devices),
+            grants: Grants::new(devices, &holder),
+            holder,
             devices: devices.clone(),
             registry,
             checkpoints,
@@ -156,7 +164,9 @@ impl Session {
             placement,
             placed_before,
             variables: Mutex::default(),
-            loading: Mutex::new(()),
+            observer: OnceLock::new(),
+            loading: Mutex::default(),
+            planning: Mutex::default(),
             _heap: Heap,
         });
         let session = Session { inner, cancellation: None };
@@ -166,11 +176,18 @@ impl Session {
         Ok(session)
     }
 
-    /// The same session, where `cancellation` ends runs: those that compute, those that wait for variables or room, and loading a
-    /// plan that waits for room. Planning is not ended, nor is reading or writing of variables.
+    /// The same session, where `cancellation` ends runs: those that compute, those that wait for variables or room, planning, between
+    /// two passes, and loading a plan that waits for room. Reading or writing of variables is not ended.
     #[must_use]
     pub fn until(&self, cancellation: &Cancellation) -> Session {
         Session { inner: self.inner.clone(), cancellation: Some(cancellation.clone()) }
+    }
+
+    /// From now on calls `observer` with each plan that the session makes, or takes from a file. A session has one observer: the
+    /// first that it is given.
+    pub fn observe_plans(&self, observer: Box<PlanObserver>) {
+        // Another one is there already.
+        let _ = self.inner.observer.set(observer);
     }
 
     /// The graph that runs.
@@ -179,7 +196,7 @@ impl Session {
     }
 
     /// Where its nodes are; of none, where every run is placed by itself
-    /// ([`place_pruned_graph`](plimsoll_device::Options::place_pruned_graph)).
+    /// ([`place_pruned_graph`](plimsoll_cards::Options::place_pruned_graph)).
     pub fn placement(&self) -> &Placement {
         &self.inner.placement
     }
@@ -235,7 +252,7 @@ impl Session {
     /// # Errors
     /// As [`plimsoll_plan::plan()`].
     pub fn plan(&self, feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Result<Plan> {
-        self.inner.planned_for(&signature(feeds, fetches, targets), feeds).map(|(_, plan)| Plan::clone(&plan))
+        self.planned_for(&signature(feeds, fetches, targets), feeds).map(|(_, plan)| Plan::clone(&plan))
     }
 
     /// The signature of such a run: with the elements of feeds where its plan depends on them.
@@ -243,11 +260,11 @@ impl Session {
     /// # Errors
     /// As [`plimsoll_plan::plan()`].
     pub fn signature(&self, feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Result<Signature> {
-        self.inner.planned_for(&signature(feeds, fetches, targets), feeds).map(|(signature, _)| signature)
+        self.planned_for(&signature(feeds, fetches, targets), feeds).map(|(signature, _)| signature)
     }
 
-    /// The places of the nodes if these runs, one after the other, are to fit beside the bytes that others take of each device (see
-    /// [`plimsoll_plan::first_fit`]). Nothing is changed.
+    /// The places of the nodes with which these runs, one after the other, fit beside the bytes that others take of each device. See
+    /// [`plimsoll_plan::first_fit`]. Nothing is changed.
     ///
     /// # Errors
     /// As [`plimsoll_plan::first_fit`].
@@ -258,6 +275,7 @@ impl Session {
             registry: &self.inner.registry,
             devices: devices.specs(),
             libraries: &devices.libraries(),
+            costs: devices.costs(),
             options: PlaceOptions {
                 log: options.log_placement,
                 calls: self.inner.calls.clone(),
@@ -289,7 +307,7 @@ impl Session {
     /// # Errors
     /// As [`plimsoll_plan::plan()`].
     pub fn plan_signature(&self, signature: &Signature) -> Result<Plan> {
-        self.inner.planned(signature).map(|plan| Plan::clone(&plan))
+        self.inner.planned(signature, self.cancellation.as_ref()).map(|plan| Plan::clone(&plan))
     }
 
     /// The text of what there is of a signature's plan after a pass of the planner.
@@ -305,7 +323,7 @@ impl Session {
     /// # Errors
     /// As [`Session::run`], but for errors of the run itself.
     pub fn callable(&self, signature: &Signature) -> Result<Callable> {
-        let plan = || Ok((signature.clone(), self.inner.planned(signature)?));
+        let plan = || Ok((signature.clone(), self.inner.planned(signature, self.cancellation.as_ref())?));
         self.prepared(&key(signature), &[signature], plan)
     }
 
@@ -316,7 +334,11 @@ impl Session {
     pub fn callable_for(&self, feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Result<Callable> {
         let signature = signature(feeds, fetches, targets);
         let valued = Signature { feeds: with_values(&signature, feeds), ..signature.clone() };
-        self.prepared(&key(&signature), &[&signature, &valued], || self.inner.planned_for(&signature, feeds))
+        self.prepared(&key(&signature), &[&signature, &valued], || self.planned_for(&signature, feeds))
+    }
+
+    fn planned_for(&self, signature: &Signature, feeds: &[(&str, &HostTensor)]) -> Result<(Signature, Arc<Plan>)> {
+        self.inner.planned_for(signature, feeds, self.cancellation.as_ref())
     }
 
     /// The callable of the first of these signatures that is loaded. If none is, that of the signature and plan that `plan` gives.
@@ -354,6 +376,7 @@ impl Session {
         let open = OpenRequest { graph, registry, devices: devices.specs(), libraries: &devices.libraries() };
         let (signature, mut plan) = PlanFile::from_json(json)?.open(&open)?;
         self.inner.mark(&mut plan.variables);
+        self.inner.observe(&plan);
         Ok(CheckedPlan { session: self.inner.clone(), signature, plan: Arc::new(plan) })
     }
 
@@ -388,14 +411,14 @@ impl Session {
         self.inner.grants.lane(&plans, &self.inner.holder, self.cancellation.as_ref())
     }
 
-    /// Gives memory back that no run needs now: idle arenas, and the device memory of plans without a callable.
+    /// Gives memory back that no run needs now: idle arenas, and the constants of plans without a callable.
     pub fn release_unused(&self) {
         self.inner.release_unused();
         plimsoll_memory::trim_heap();
     }
 
-    /// From now on, gives back memory that is kept for the next run whenever the session has not run for so long: idle arenas, and
-    /// memory that the devices hold beyond reservations. The next run reserves them again, and is refused where others have taken
+    /// From now on, gives back memory that is kept for the next run whenever the session has not run for so long. That is idle arenas,
+    /// and memory that the devices hold beyond reservations. The next run reserves them again, and is refused where others have taken
     /// them meanwhile. Variables, constants and lanes stay. [`Duration::MAX`] is never.
     ///
     /// # Errors
@@ -431,34 +454,59 @@ impl Inner {
     }
 
     /// The plan of a signature, which is planned once.
-    fn planned(&self, signature: &Signature) -> Result<Arc<Plan>> {
+    fn planned(&self, signature: &Signature, cancellation: Option<&Cancellation>) -> Result<Arc<Plan>> {
         let key = key(signature);
-        if let Some(found) = self.plans().find(&key, &[signature]) {
-            return Ok(found.plan);
+        let find = || self.plans().find(&key, &[signature]).map(|found| found.plan);
+        if let Some(plan) = find() {
+            return Ok(plan);
         }
-        let plan = Arc::new(self.plan(signature)?);
+        let _one = cancellation::lock(&self.planning, cancellation)?;
+        if let Some(plan) = find() {
+            return Ok(plan);
+        }
+        let has_values = signature.feeds.iter().any(|feed| feed.value.is_some());
+        if let Some(error) = self.plans().needs_values(&key).filter(|_| !has_values) {
+            return Err(error);
+        }
+        let check = || cancellation.and_then(Cancellation::error).map_or(Ok(()), Err);
+        let planned = self.requested(signature, |request| plimsoll_plan::plan_until(request, &check));
+        if let Err(error) = &planned
+            && error.kind() == Kind::NeedsValues
+            && !has_values
+        {
+            self.plans().keep_needs_values(&key, error);
+        }
+        let mut plan = planned?;
+        self.mark(&mut plan.variables);
+        self.observe(&plan);
+        let plan = Arc::new(plan);
         self.plans().keep(&key, signature, &plan, None);
         Ok(plan)
     }
 
     /// The plan of a run with such feeds, made with the elements of small integer feeds if it cannot be made without them.
-    fn planned_for(&self, signature: &Signature, feeds: &[(&str, &HostTensor)]) -> Result<(Signature, Arc<Plan>)> {
+    fn planned_for(
+        &self,
+        signature: &Signature,
+        feeds: &[(&str, &HostTensor)],
+        cancellation: Option<&Cancellation>,
+    ) -> Result<(Signature, Arc<Plan>)> {
         let valued = Signature { feeds: with_values(signature, feeds), ..signature.clone() };
         if let Some(found) = self.plans().find(&key(signature), &[signature, &valued]) {
             return Ok((found.signature, found.plan));
         }
-        match self.planned(signature) {
+        match self.planned(signature, cancellation) {
             Err(error) if error.kind() == Kind::NeedsValues && valued.feeds.iter().any(|feed| feed.value.is_some()) => {
-                self.planned(&valued).map(|plan| (valued, plan))
+                self.planned(&valued, cancellation).map(|plan| (valued, plan))
             }
             plan => plan.map(|plan| (signature.clone(), plan)),
         }
     }
 
-    fn plan(&self, signature: &Signature) -> Result<Plan> {
-        let mut plan = self.requested(signature, plimsoll_plan::plan)?;
-        self.mark(&mut plan.variables);
-        Ok(plan)
+    fn observe(&self, plan: &Plan) {
+        if let Some(observer) = self.observer.get() {
+            observer(&self.graph, plan);
+        }
     }
 
     /// Marks the variables whose values are in files.
@@ -472,7 +520,8 @@ impl Inner {
     fn requested<T>(&self, signature: &Signature, make: impl FnOnce(&Request<'_>) -> Result<T>) -> Result<T> {
         let (graph, registry, devices) = (&self.graph, &*self.registry, self.devices.specs());
         let libraries = self.devices.libraries();
-        let request = Request { graph, registry, devices, libraries: &libraries, placement: &self.placement, signature };
+        let costs = self.devices.costs();
+        let request = Request { graph, registry, devices, libraries: &libraries, costs, placement: &self.placement, signature };
         let Some(before) = &self.placed_before else { return make(&request) };
         let placement = {
             let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
@@ -496,20 +545,25 @@ impl Inner {
         footprint.check()?;
         // Reading, placing and planning leave free memory behind: the step should not come on top of it.
         plimsoll_memory::trim_heap();
-        let loaded = Arc::new(self.grants.make_room(|| self.try_load(ready.clone()), cancellation)?);
+        let loaded = Arc::new(self.grants.make_room(|| self.try_load(ready.clone(), cancellation), cancellation)?);
         self.plans().keep(key, signature, &plan, Some(&loaded));
         Ok(loaded)
     }
 
-    fn try_load(&self, plan: Arc<Plan>) -> Result<Loaded> {
+    fn try_load(&self, plan: Arc<Plan>, cancellation: Option<&Cancellation>) -> Result<Loaded> {
         self.variables().ensure(&plan.variables, self.devices.all(), &format!("{}: variables", self.holder))?;
         let host = self.placement.host.index();
         if let Some(stored) = &self.stored {
             self.load_stored(&plan.variables, &**stored, &self.devices.all()[host])?;
         }
-        let variables = self.variables();
-        self.grants.check_open()?;
-        Loaded::new(plan, host, self.devices.all(), &variables, &self.holder, &self.checkpoints)
+        let loaded = {
+            let (devices, variables, constants) = (self.devices.all(), self.variables(), &self.grants.kept().constants);
+            self.grants.check_open()?;
+            Loaded::new(plan, host, devices, &variables, constants, &self.holder, &self.checkpoints)?
+        };
+        // They stay until other plans need the room.
+        loaded.constants().take(cancellation)?;
+        Ok(loaded)
     }
 
     fn release_unused(&self) {
@@ -520,8 +574,10 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use plimsoll_base::DataType;
-    use plimsoll_device::Options;
+    use plimsoll_cards::Options;
     use plimsoll_graph::PartialShape;
     use plimsoll_ops::GraphBuilder;
 
@@ -544,7 +600,7 @@ mod tests {
         for (feeds, fetch) in
             [(vec![("x", &x)], "y"), (vec![("x", &x), ("shape", &shapes[0])], "z"), (vec![("x", &x), ("shape", &shapes[1])], "z")]
         {
-            let planned = || session.inner.planned_for(&signature(&feeds, &[fetch], &[]), &feeds).unwrap();
+            let planned = || session.planned_for(&signature(&feeds, &[fetch], &[]), &feeds).unwrap();
             let (_, first) = planned();
             let callable = session.callable_for(&feeds, &[fetch], &[]).unwrap();
             assert!(Arc::ptr_eq(&first, &callable.loaded().plan), "{fetch}");
@@ -555,6 +611,17 @@ mod tests {
             assert!(Arc::ptr_eq(&first, &session.callable(&asked).unwrap().loaded().plan), "{fetch}");
             plans.push(first);
         }
+        assert!(session.inner.plans().needs_values(&key(&signature(&[("x", &x), ("shape", &shapes[0])], &["z"], &[]))).is_some());
+        let start = Barrier::new(4);
+        let same = std::thread::scope(|scope| {
+            let plan = || {
+                start.wait();
+                session.inner.planned(&signature(&[("x", &x)], &["y"], &["y"]), None).unwrap()
+            };
+            let threads = [0; 4].map(|_| scope.spawn(plan));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert!(same.iter().all(|plan| Arc::ptr_eq(plan, &same[0])), "threads find the plan of the first");
         assert!(!Arc::ptr_eq(&plans[1], &plans[2]), "other elements of feeds, another plan");
     }
 }

@@ -183,7 +183,7 @@ impl Inner {
         }
         // A plan that does nothing but have the variable.
         let signature = Signature { targets: vec![name.to_string()], ..Signature::default() };
-        let plan = self.planned(&signature)?;
-        self.grants.make_room(|| self.try_load(plan.clone()), None).map(drop)
+        let plan = self.planned(&signature, None)?;
+        self.grants.make_room(|| self.try_load(plan.clone(), None), None).map(drop)
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Code, DataType, Kind};
-use plimsoll_device::{DeviceKind, Options};
+use plimsoll_cards::Options;
+use plimsoll_device::DeviceKind;
 use plimsoll_graph::HostTensor;
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
@@ -234,4 +235,19 @@ fn loading_that_waits_for_room_ends_too() {
     filled[0].close();
     programs[0].empty_cache();
     filled[1].run(&[], &[], &["init"]).unwrap();
+}
+
+#[test]
+fn planning_ends_between_two_passes() {
+    let devices = open(1);
+    let session = session(&devices);
+    let cancelled = Cancellation::new();
+    cancelled.cancel();
+    let error = session.until(&cancelled).plan(&[("x", &x())], &[], &["long"]).unwrap_err();
+    assert!(error.code() == Code::Cancelled && error.kind() == Kind::Cancelled, "{error}");
+    let soon = Cancellation::after(Duration::from_millis(1)).unwrap();
+    std::thread::sleep(Duration::from_millis(5));
+    let error = session.until(&soon).callable_for(&[("x", &x())], &[], &["long"]).err().unwrap();
+    assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
+    session.plan(&[("x", &x())], &[], &["long"]).unwrap();
 }

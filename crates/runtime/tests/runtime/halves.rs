@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_base::{Bf16, DataType, F16};
-use plimsoll_device::Options;
+use plimsoll_cards::Options;
 use plimsoll_graph::{AttrValue, HostTensor, Output, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{GraphBuilder, Registry};

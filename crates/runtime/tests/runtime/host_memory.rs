@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use plimsoll_base::DataType;
-use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec, Options};
+use plimsoll_cards::Options;
+use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::{AttrValue, HostTensor, PartialShape, Shape};

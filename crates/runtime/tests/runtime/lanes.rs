@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Code, DataType};
-use plimsoll_device::Options;
+use plimsoll_cards::Options;
 use plimsoll_graph::{HostTensor, PartialShape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;

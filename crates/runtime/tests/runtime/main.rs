@@ -2,6 +2,7 @@
 
 mod branches;
 mod cancel;
+mod constants;
 mod first_fit;
 mod halves;
 mod host_memory;
@@ -15,6 +16,7 @@ mod room;
 mod s_table;
 mod session;
 mod several;
+mod soften;
 mod softmaxes;
 mod stats;
 mod transfers;

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Code, DataType, Result};
-use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec, InstructionSet, Options};
+use plimsoll_cards::Options;
+use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec, InstructionSet};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::{HostTensor, PartialShape};
 use plimsoll_kernels::CpuKernels;
-use plimsoll_memory::machine::{CardInfo, Identity, Machine, Member, StateDir};
-use plimsoll_memory::{Faults, Ledger, Upstream};
+use plimsoll_machine::{CardInfo, CardUpstream, Identity, Machine, Member, StateDir};
+use plimsoll_memory::{Faults, Ledger};
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_runtime::{Devices, Session};
@@ -96,7 +97,7 @@ fn gpu(member: &Arc<Member>, index: u32, faults: &Arc<Faults>) -> Result<SimDevi
         overhead: OVERHEAD,
         ..DeviceSpec::cpu(0, None, 1, InstructionSet::Baseline)
     };
-    let upstream = Upstream::new(member, index as usize, OVERHEAD).growing(Bytes(2 << 20));
+    let upstream = CardUpstream::new(member, index as usize, OVERHEAD).growing(Bytes(2 << 20));
     let ledger = Ledger::with_upstream(spec.name.to_string(), None, upstream);
     ledger.inject(faults);
     SimDevice::new(spec, ledger, Arc::new(CpuKernels))

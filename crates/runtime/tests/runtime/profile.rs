@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_base::DataType;
-use plimsoll_device::{CardPart, Device, DeviceKind, DeviceName, DeviceSpec, ModelledLink, Options};
+use plimsoll_cards::Options;
+use plimsoll_device::{CardPart, Device, DeviceKind, DeviceName, DeviceSpec, ModelledLink};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::{HostTensor, Shape};

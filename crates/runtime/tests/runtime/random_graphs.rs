@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use plimsoll_base::DataType;
-use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec, Options};
+use plimsoll_cards::Options;
+use plimsoll_device::{Device, DeviceKind, DeviceName, DeviceSpec};
 use plimsoll_device_cpu::{CpuDevice, CpuPool};
 use plimsoll_device_sim::SimDevice;
 use plimsoll_graph::{AttrValue, Graph, HostTensor, NodeId, Output, PartialShape, Shape};
@@ -23,6 +24,12 @@ pub struct Step {
     b: u16,
     device: u8,
     waits: bool,
+}
+
+impl Step {
+    pub fn is_mean_of_concat(&self) -> bool {
+        self.what == 12
+    }
 }
 
 pub fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -47,7 +54,7 @@ pub const COLUMNS: u64 = 6;
 
 /// The devices that steps and variables are on; none where the placer chooses.
 pub const CPUS: &[&str] = &["/cpu:0", "/cpu:1", "/cpu:2"];
-const CARDS: &[&str] = &["/cpu:0", "/gpu:0", "/gpu:1"];
+pub const CARDS: &[&str] = &["/cpu:0", "/gpu:0", "/gpu:1"];
 
 pub fn make(steps: &[Step], kind: VariableKind, devices: &[&str]) -> Made {
     let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_device::Options;
+use plimsoll_cards::Options;
 use plimsoll_graph::HostTensor;
 use plimsoll_runtime::Devices;
 

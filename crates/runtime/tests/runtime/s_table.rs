@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use plimsoll_base::{Code, DataType, Result};
-use plimsoll_device::{Options, Work};
+use plimsoll_cards::Options;
+use plimsoll_device::Work;
 use plimsoll_graph::{AttrValue, HostTensor, PartialShape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::{Initializer, VariableKind};

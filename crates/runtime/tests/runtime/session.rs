@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Code, DataType};
-use plimsoll_device::Options;
+use plimsoll_cards::Options;
 use plimsoll_graph::{Graph, GraphDef, HostTensor, NodeDef, Output, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::{Initializer, VariableKind};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, DataType};
-use plimsoll_device::Options;
+use plimsoll_cards::Options;
 use plimsoll_graph::{HostTensor, PartialShape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;

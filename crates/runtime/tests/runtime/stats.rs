@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use plimsoll_base::DataType;
-use plimsoll_device::{DeviceKind, Options};
+use plimsoll_cards::Options;
+use plimsoll_device::DeviceKind;
 use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{GraphBuilder, Registry};

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use plimsoll_base::DataType;
-use plimsoll_device::{DeviceKind, Options};
+use plimsoll_cards::Options;
+use plimsoll_device::DeviceKind;
 use plimsoll_graph::{AttrValue, HostTensor, Output, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;

@@ -5,9 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use plimsoll_base::{Code, Error};
-use plimsoll_device::{Environment, Options};
+use plimsoll_cards::{Environment, Options};
 use plimsoll_device_cuda::{Look, Nvml, can_load};
-use plimsoll_memory::machine::{Scope, StateDir};
+use plimsoll_machine::{Scope, StateDir};
 use rustix::fs::statfs;
 
 use super::Check;

@@ -3,7 +3,7 @@
 mod checks;
 mod overheads;
 
-use plimsoll_device::{Environment, Options};
+use plimsoll_cards::{Environment, Options};
 
 use crate::enforce::Places;
 

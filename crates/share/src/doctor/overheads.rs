@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Code, Error, Result};
-use plimsoll_memory::machine::StateDir;
+use plimsoll_machine::StateDir;
 
 use super::Check;
 use crate::framework::{Overheads, SWITCH};

@@ -18,7 +18,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use plimsoll_base::{Error, Result};
-use plimsoll_memory::machine::Guarantee;
+use plimsoll_machine::Guarantee;
 
 pub(crate) use arm::arm_worker;
 pub use arm::{Armed, arm};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::Bytes;
-use plimsoll_memory::machine::Machine;
+use plimsoll_machine::Machine;
 
 use crate::lease::Lease;
 use crate::tree;

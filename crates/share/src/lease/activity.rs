@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use plimsoll_base::Bytes;
 use plimsoll_device_cuda::Activity;
-use plimsoll_memory::machine::LastUse;
+use plimsoll_machine::LastUse;
 
 use super::Lease;
 use super::outside::{SeenCard, is_seen};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_device::{Environment, Options, PhysicalDevice, seen};
+use plimsoll_cards::{Environment, Options, PhysicalDevice, seen};
 use plimsoll_device_cuda::Nvml;
-use plimsoll_memory::machine::{Guarantee, Identity, Machine, Obstacle, Scope, StateDir, Wait};
+use plimsoll_machine::{Guarantee, Identity, Machine, Obstacle, Scope, StateDir, Wait};
 
 use super::{Amount, Lease, Part, Request, Which, outside};
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use plimsoll_memory::machine::StateDir;
+use plimsoll_machine::StateDir;
 
 use super::{Lease, Part};
 use crate::framework::{self, Card, Overheads, Told};

@@ -13,8 +13,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Result};
-use plimsoll_device::PhysicalDevice;
-use plimsoll_memory::machine::{Guarantee, LastUse, Machine, Member};
+use plimsoll_cards::PhysicalDevice;
+use plimsoll_machine::{Guarantee, LastUse, Machine, Member};
 
 use crate::framework::Told;
 
@@ -30,8 +30,8 @@ const GOING: Duration = Duration::from_millis(200);
 /// How long the driver may take to notice that processes are gone.
 const GONE: Duration = Duration::from_secs(1);
 
-/// A part of the machine's cards. It is held until it is dropped. Once a program shares it ([`Lease::inherit`]) and it was left to
-/// it ([`Lease::end`]), it is held until the last process of that program's tree is gone, however it ends.
+/// A part of the machine's cards. It is held until it is dropped. A program may share it ([`Lease::inherit`]). Where
+/// it was left to the program ([`Lease::end`]), the last process of the program's tree holds it, however that process ends.
 #[derive(Debug)]
 pub struct Lease {
     /// None where no card was asked for.

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use plimsoll_base::Bytes;
-use plimsoll_device::PhysicalDevice;
+use plimsoll_cards::PhysicalDevice;
 use plimsoll_device_cuda::Look;
-use plimsoll_memory::machine::{Machine, Member, UserId};
+use plimsoll_machine::{Machine, Member, UserId};
 
 use super::{Cards, Part};
 

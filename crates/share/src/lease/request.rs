@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use plimsoll_base::{Bytes, Error, Result};
-use plimsoll_memory::machine::{Guarantee, Wait};
+use plimsoll_machine::{Guarantee, Wait};
 
 /// A lease, as it is asked for.
 #[derive(Clone, Debug)]

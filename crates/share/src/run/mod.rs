@@ -18,8 +18,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Error, Result};
-use plimsoll_memory::machine::{Guarantee, Obstacle, Scope};
-use plimsoll_memory::send_signal;
+use plimsoll_machine::send_signal;
+use plimsoll_machine::{Guarantee, Obstacle, Scope};
 use rustix::process::{Pid, Signal, getpgid, getpgrp, set_child_subreaper};
 use signal_hook::consts::signal::{SIGCONT, SIGTERM};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plimsoll_base::{Code, Error, Result};
-use plimsoll_memory::{ChildrenUsage, children_usage};
+use plimsoll_machine::{ChildrenUsage, children_usage};
 use serde::Serialize;
 
 use super::{Ended, Run};

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use plimsoll_memory::end_by_signal;
+use plimsoll_machine::end_by_signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpgrp, setrlimit};
 use rustix::termios::tcgetpgrp;

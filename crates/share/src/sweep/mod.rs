@@ -1,5 +1,6 @@
 //! One program many times, with other values each time: as many at once as there are leases to be had.
 
+mod ranking;
 mod results;
 mod space;
 
@@ -10,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Code, Error, Result};
-use plimsoll_memory::machine::{Guarantee, end_with_this_thread};
+use plimsoll_machine::{Guarantee, end_with_this_thread};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::enforce::{Armed, Enforce, Found, Places, arm};
@@ -20,6 +21,7 @@ use crate::run::{GRACE, find, is_own, signals::Signals};
 use crate::supervise::{self, Supervisors};
 use results::{Results, last_object, refused};
 
+pub use ranking::Best;
 pub use results::Done;
 pub use space::{Axis, Point, command, points};
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use plimsoll_base::{Bytes, Error};
-use plimsoll_device::{Environment, Options};
-use plimsoll_memory::machine::Identity;
+use plimsoll_cards::{Environment, Options};
+use plimsoll_machine::Identity;
 use plimsoll_share::{Bulk, Cards, Functions};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize, Serializer};

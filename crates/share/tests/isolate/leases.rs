@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll_base::Bytes;
-use plimsoll_device::{Environment, Options};
+use plimsoll_cards::{Environment, Options};
 use plimsoll_share::isolate::Line;
 use plimsoll_share::{Amount, Cards, Cause, Lease, Request, Workers};
 

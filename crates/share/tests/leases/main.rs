@@ -5,8 +5,8 @@ mod taking;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use plimsoll_device::{Environment, Options};
-use plimsoll_memory::machine::StateDir;
+use plimsoll_cards::{Environment, Options};
+use plimsoll_machine::StateDir;
 use plimsoll_share::{Amount, Cards, Lease, Request};
 
 /// A folder of a test's own, removed in the end.

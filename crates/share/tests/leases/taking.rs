@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use plimsoll_base::{Bytes, Code};
-use plimsoll_memory::machine::{Guarantee, Identity, Wait};
+use plimsoll_machine::{Guarantee, Identity, Wait};
 use plimsoll_share::{Request, Which};
 
 use super::{Folder, numbers, take};

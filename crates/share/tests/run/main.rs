@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use plimsoll_device::{Environment, Options, PhysicalDevice};
-use plimsoll_memory::machine::{Machine, StateDir, Wait};
+use plimsoll_cards::{Environment, Options, PhysicalDevice};
+use plimsoll_machine::{Machine, StateDir, Wait};
 use plimsoll_share::Request;
 use plimsoll_share::run::{Ended, Run, end_by, run};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT};

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use plimsoll_base::Bytes;
-use plimsoll_device::{Environment, Options};
-use plimsoll_memory::machine::StateDir;
+use plimsoll_cards::{Environment, Options};
+use plimsoll_machine::StateDir;
 use plimsoll_share::doctor::{State, measure};
 use plimsoll_share::{Amount, Cards, Request};
 

@@ -112,7 +112,7 @@ fn programs_of_ours_under_the_same_lease_count() {
     let rig = Rig::new("ours", &[4096]);
     let Some(client) = rig.compile("client", &[]) else { return };
     let lease = rig.lease(&[512]);
-    let identity = plimsoll_memory::machine::Identity::this_process("ours");
+    let identity = plimsoll_machine::Identity::this_process("ours");
     let ours = lease.inside().join(&identity).unwrap();
     ours.reserve(&[(0, plimsoll_base::Bytes(256 * MIB))]).unwrap();
     assert_eq!(said(rig.under(&lease, &client).arg("v2")), "4 times, status 2, free 0 of 512 MiB\n");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use plimsoll_base::Bytes;
-use plimsoll_memory::machine::{CardInfo, Guarantee, Identity, Machine, Member, StateDir};
+use plimsoll_machine::{CardInfo, Guarantee, Identity, Machine, Member, StateDir};
 use plimsoll_mock_driver as mock;
 
 pub const MIB: u64 = 1 << 20;

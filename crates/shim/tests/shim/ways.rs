@@ -80,7 +80,7 @@ fn a_bound_on_files_is_no_end() {
     let Some(client) = rig.compile("client", &[]) else { return };
     let lease = rig.lease(&[512]);
     // The next place in the ledger is beyond the bound.
-    let first = lease.inside().join(&plimsoll_memory::machine::Identity::this_process("first")).unwrap();
+    let first = lease.inside().join(&plimsoll_machine::Identity::this_process("first")).unwrap();
     let mut command = rig.under(&lease, &client);
     // SAFETY: sets a bound of the process that is started.
     unsafe {

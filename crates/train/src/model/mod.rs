@@ -58,6 +58,11 @@ pub struct Model {
 }
 
 impl Model {
+    /// The network of that name which is built in.
+    pub fn named(name: &str) -> Option<&'static Model> {
+        [&DIGITS, &MNIST, &CIFAR10].into_iter().find(|model| model.name == name)
+    }
+
     /// The rate that suits it with an optimizer.
     pub fn rate(&self, optimizer: OptimizerKind) -> f32 {
         self.rates[optimizer as usize]

@@ -7,6 +7,7 @@ use plimsoll::Bytes;
 use plimsoll::machine::{Guarantee, History, Process, SeenCard, View, Waiter};
 
 use super::table;
+use crate::output::plain;
 
 /// The part that fits into so many columns and rows, at least one line; `turn` counts the looks. Parts that have no room for a head
 /// and an entry are left out, cards before leases.
@@ -155,11 +156,6 @@ fn size(bytes: Option<Bytes>) -> String {
     let Some(Bytes(bytes)) = bytes else { return "-".into() };
     let mebibytes = bytes.div_ceil(1 << 20);
     if mebibytes < 10240 { format!("{mebibytes}MiB") } else { format!("{:.1}GiB", bytes as f64 / f64::from(1 << 30)) }
-}
-
-/// On one line, without characters that a terminal would obey.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn cut(text: &str, width: usize) -> String {

@@ -5,6 +5,7 @@ use plimsoll::machine::Reserve;
 use plimsoll::machine::{Guarantee, LastUse, Part, Process, Scope, SeenCard, UserId, View, Waiter};
 
 use super::screen::ago;
+use crate::output::plain;
 
 /// Characters between the left and the right edge, and the columns of the upper table.
 const WIDTH: usize = 95;
@@ -254,11 +255,6 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// The text on one line, without characters that a terminal would obey.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// A name in listings, with the user where users share the ledger.

@@ -71,9 +71,8 @@ fn document(ok: bool, checks: &[Check]) -> Document<'_> {
 fn text(checks: &[Check]) -> String {
     let mut lines = Vec::new();
     for check in checks {
-        let plain = |text: &str| text.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
-        lines.push(format!("{:<8}  {:<14}  {}", check.state.word(), check.name, plain(&check.what)));
-        lines.extend(check.remedy.as_ref().map(|remedy| format!("{:<26}  hint: {}", "", plain(remedy))));
+        lines.push(format!("{:<8}  {:<14}  {}", check.state.word(), check.name, output::plain(&check.what)));
+        lines.extend(check.remedy.as_ref().map(|remedy| format!("{:<26}  hint: {}", "", output::plain(remedy))));
     }
     let failed = checks.iter().filter(|check| check.state == State::Fail).count();
     lines.push(match failed {

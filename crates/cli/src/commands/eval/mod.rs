@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use plimsoll::signature::BoundPlan;
 use plimsoll::{
     Cancellation, Code, Devices, Error, Footprint, HostTensor, Joint, Kind, Placed, PlacementMode, RunMetadata, Session, Signature,
     Together, Unfed, checkpoint, npy,
@@ -92,7 +93,7 @@ struct Work {
     restore: Option<PathBuf>,
     footprint: Footprint,
     /// The plan of a file, where one was given.
-    planned: Option<planned::Planned>,
+    planned: Option<BoundPlan>,
     is_traced: bool,
 }
 
@@ -115,7 +116,7 @@ fn evaluate(args: EvalArgs, options: &DeviceOptions, json: bool, at_once: &AtOnc
     }
     let works = works(&devices, &args)?;
     let joint = Joint::new(works.iter().map(|work| (work.label.clone(), work.footprint.clone())));
-    let rounds = if args.parallel { joint.rounds()? } else { in_turn(&joint)? };
+    let rounds = if args.parallel { joint.rounds()? } else { joint.one_by_one()? };
     if args.parallel && joint.together() == Together::InTurn {
         output::note(turns(&joint, &rounds));
     }
@@ -169,12 +170,6 @@ fn works(devices: &Devices, args: &EvalArgs) -> Result<Vec<Work>> {
         works.push(Work::new(devices, model, feeds, init, wanted, &beside, args)?);
     }
     Ok(works)
-}
-
-/// One after the other, in the order of the command line.
-fn in_turn(joint: &Joint) -> Result<Vec<Vec<usize>>> {
-    joint.check()?;
-    Ok((0..joint.names().len()).map(|index| vec![index]).collect())
 }
 
 /// Why models that were to run at the same time do not, and in which rounds they run.
@@ -253,14 +248,14 @@ impl Work {
         let initialise = Signature { targets: init.clone(), ..Signature::default() };
         let initialise = Some(initialise).filter(|_| !init.is_empty());
         let (planned, step) = match &args.plan {
-            Some(path) => (Some(planned::Planned::open(path, session, &feeds, &wanted)?), None),
+            Some(path) => (Some(planned::open(path, session, &feeds, &wanted)?), None),
             None => (None, Some(step(&model, &feeds, &wanted)?)),
         };
         let runs: Vec<Signature> = initialise.into_iter().chain(step).collect();
         let Placed { session, mut footprint, log } = load::place(devices, &model.label, session, &runs, beside)?;
         log.iter().for_each(output::note);
         if let Some(planned) = &planned {
-            planned.add_to(&mut footprint);
+            footprint.add(planned.plan());
         }
         let label = model.label;
         let (restore, is_traced) = (args.restore.clone(), args.trace.is_asked());

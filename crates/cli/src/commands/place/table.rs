@@ -130,8 +130,8 @@ impl Group {
     }
 }
 
-/// The lines of a graph that is too big to show whole. A line whose nodes differ is opened, a level of scopes at a time and then
-/// the nodes of scopes, as long as there is room for all of it.
+/// The lines of a graph that is too big to show whole. A line whose nodes differ is opened where there is
+/// room for all of it: a level of scopes at a time, then the nodes of scopes.
 fn grouped(nodes: &[Entry]) -> Vec<Row> {
     let mut groups = Group { scope: String::new(), direct: false, nodes: (0..nodes.len()).collect() }.inside(nodes);
     for direct in [false, true] {

@@ -12,7 +12,7 @@ use plimsoll::{Code, Error, Options};
 use serde::Serialize;
 
 use super::TrainArgs;
-use crate::commands::sweep::{mean, with_progress};
+use crate::commands::sweep::with_progress;
 use crate::failure::Result;
 use crate::{output, process, show};
 
@@ -78,7 +78,7 @@ pub fn train(count: u32, args: &TrainArgs, json: bool, supervisors: Supervisors)
             seconds: done.seconds,
         })
         .collect();
-    let (test_accuracy, final_loss) = (mean(&outcome, "test_accuracy").ok(), mean(&outcome, "final_loss").ok());
+    let (test_accuracy, final_loss) = (outcome.mean("test_accuracy").ok(), outcome.mean("final_loss").ok());
     let document = Document { ensemble: members.len(), test_accuracy, final_loss, members };
     if json {
         output::result_json(&document)?;

@@ -7,21 +7,24 @@ mod report;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use plimsoll::peaks::Peak;
 use plimsoll::share::supervise::Supervisors;
-use plimsoll::{Cancellation, Devices, Error, Kind};
-use plimsoll_train::model::OptimizerKind;
+use plimsoll::{Cancellation, Devices, Kind};
+use plimsoll_train::model::{Model, OptimizerKind};
 use plimsoll_train::{Every, Saver, Step, Trainer};
 
-use crate::case::DevicePeaks;
 use crate::device_options::{DeviceOptions, duration};
 use crate::failure::Result;
+use crate::peaks::DevicePeaks;
 use crate::progress::Progress;
 use crate::trace::{TraceArgs, TracedRun};
 use crate::{output, process, stop};
+use network::Network;
 use report::Document;
 
 /// How often a checkpoint is written where that is not said: as often as TensorFlow's MonitoredTrainingSession does.
@@ -111,9 +114,13 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
         return ensemble::train(count, &args, json, supervisors);
     }
     let cancellation = Cancellation::new();
+    let has_begun = Arc::new(AtomicBool::new(false));
     let listen = || {
         let (cancellation, saves, is_async) = (cancellation.clone(), args.save.is_some(), args.is_async);
-        stop::on_signals(move |_| match (saves, is_async) {
+        let has_begun = has_begun.clone();
+        stop::on_signals(move |signal| match (saves, is_async) {
+            // While it plans, reads files or waits for cards, there is nothing to save.
+            _ if !has_begun.load(Ordering::SeqCst) => stop::end_process(128 + i32::from(signal)),
             // A step that is cut short changes a part of the variables: nothing that could be saved.
             (false, _) => cancellation.cancel(),
             (true, false) => cancellation.finish(),
@@ -121,7 +128,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
             (true, true) => {}
         })
     };
-    let (stop, planned) = match network::find(&args.what) {
+    let (stop, planned) = match Model::named(&args.what).map(Network::new) {
         Some(network) => {
             network.check(&args)?;
             (listen()?, network.plan(&args, options)?)
@@ -131,11 +138,14 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
             (listen()?, model.plan(&args, options)?)
         }
     };
+    has_begun.store(true, Ordering::SeqCst);
     let Planned { devices, trainer, headline, has_test, is_simulated } = planned;
     let mut trainer = trainer.until(&cancellation);
     let say = |text: String| if json { output::note(text) } else { output::print(text) };
-    if let Some(folder) = &args.save {
-        can_save(folder)?;
+    let every = if args.save_every.is_empty() { vec![Every::Time(SAVE_EVERY)] } else { args.save_every };
+    let mut saver = args.save.as_ref().map(|folder| Saver::new(folder, every));
+    if let (Some(saver), Some(folder)) = (&saver, &args.save) {
+        saver.check().map_err(|error| error.context(format_args!("--save {}", folder.display())))?;
     }
     say(headline);
     if is_simulated {
@@ -150,8 +160,6 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
             say(format!("nothing to do: --steps {} is not after that", args.steps));
         }
     }
-    let every = if args.save_every.is_empty() { vec![Every::Time(SAVE_EVERY)] } else { args.save_every };
-    let mut saver = args.save.map(|folder| Saver::new(folder, every));
     let Taken { final_loss, seconds, traced } = steps(&mut trainer, args.steps, &stop, saver.as_mut(), args.trace.is_asked())?;
     // Results are printed even where they cannot be saved.
     let saved = saver.as_mut().map(|saver| saver.save(&trainer));
@@ -161,7 +169,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
     let has_test = has_test && !trainer.is_torn();
     let evaluation = if has_test { Some(trainer.evaluate()?) } else { None };
     let averages = if has_test { trainer.evaluate_averages()? } else { None };
-    let planned: Vec<u64> = trainer.promise().devices().iter().map(|device| device.peak.0).collect();
+    let peaks = Peak::of(&devices, trainer.promise().devices());
     let towers = trainer.report();
     let document = Document {
         steps: trainer.steps(),
@@ -173,7 +181,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
         towers: report::Tower::of(&towers),
         staleness: towers.staleness.map(report::Staleness::of),
         has_default_simulated_gpus: is_simulated,
-        devices: DevicePeaks::of(&devices, &planned),
+        devices: peaks.iter().map(DevicePeaks::new).collect(),
         max_rss_bytes: process::max_rss_bytes(),
     };
     let stats = args.trace.deliver(&traced)?;
@@ -187,16 +195,9 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
         report::last_lines(trainer.promise(), &devices).into_iter().try_for_each(output::result)?;
     }
     saved.transpose()?;
-    report::kept(&document)?;
+    peaks.iter().try_for_each(Peak::check)?;
     // As shells expect of a program that was interrupted.
     Ok(stop.exit_status().unwrap_or(ExitCode::SUCCESS))
-}
-
-/// Finds out before the first step whether a checkpoint can be written to the folder, which exists from now on.
-fn can_save(folder: &Path) -> plimsoll::Result<()> {
-    let probe = folder.join(format!(".probe-{}", std::process::id()));
-    let attempt = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&probe, [0])).and_then(|()| std::fs::remove_file(&probe));
-    attempt.map_err(|error| Error::failed_precondition(format!("--save {}: {error}", folder.display())))
 }
 
 fn optimizer(text: &str) -> std::result::Result<OptimizerKind, String> {

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use plimsoll::graph::AttrsExt;
 use plimsoll::model::{self, Model as File, SavedGraph};
-use plimsoll::{Code, DataType, Error, Graph, GraphDef, NodeId, Output, PartialShape, Registry, Values};
+use plimsoll::signature::{Asked, FeedRule, Unfilled};
+use plimsoll::{Code, Error, Graph, GraphDef, Output, Registry, Values};
 use plimsoll_train::Trainer;
 use plimsoll_train::data::{Component, DataSet, Examples, arrays};
 use plimsoll_train::model::{Parts, Together};
@@ -13,7 +13,7 @@ use plimsoll_train::model::{Parts, Together};
 use super::{Planned, TrainArgs};
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
-use crate::names::{self, Asked};
+use crate::names;
 
 /// The target that initialises by default.
 const INIT: &str = "init";
@@ -171,12 +171,11 @@ fn split(text: &str) -> Result<(String, PathBuf)> {
 /// The parts of the graph that are run, and their feeds.
 fn parts(args: &TrainArgs, wanted: &Wanted, graph: &Graph, registry: &Registry, components: &[Component]) -> Result<Parts> {
     if wanted.targets.is_empty() {
-        let ends = Asked { fetches: Vec::new(), ..names::ends(graph, registry) };
-        return wrong_use(format!("say what a step runs, with --target OPERATION; {}", ends.described()));
+        let ends = Asked { fetches: Vec::new(), ..Asked::ends(graph, registry) };
+        return wrong_use(format!("say what a step runs, with --target OPERATION; {}", names::described(&ends)));
     }
     let asked = Asked { fetches: wanted.fetch.iter().cloned().collect(), targets: wanted.targets.clone() };
-    asked.check(std::iter::once(graph))?;
-    wanted.init.iter().try_for_each(|name| names::check_name(name, std::iter::once(graph)))?;
+    names::check(asked.fetches.iter().chain(&asked.targets).chain(&wanted.init), graph)?;
     let init = match wanted.init.as_slice() {
         [] if wanted.values.are_saved() => Vec::new(),
         [] if graph.find(INIT).is_some() => vec![INIT.to_string()],
@@ -192,15 +191,11 @@ fn parts(args: &TrainArgs, wanted: &Wanted, graph: &Graph, registry: &Registry, 
             return wrong_use(format!("--data {0}=...: '{0}' is given twice", component.name));
         }
     }
-    let missing = names::needed_placeholders(graph, &asked, &fed);
+    let missing = asked.unfilled(graph, registry, &fed);
     if !missing.is_empty() {
-        let said = |id: &NodeId| {
-            let node = graph.node(*id);
-            let data_type = names::output_type(graph, registry, Output { node: *id, index: 0 }).map_or(DataType::Float, |found| found.base);
-            format!("'{}' ({data_type}{})", node.name, node.attrs.shape("shape").cloned().unwrap_or_else(|_| PartialShape::unknown()))
-        };
+        let said = |Unfilled { name, data_type, shape }: &Unfilled| format!("'{name}' ({data_type}{shape})");
         let placeholders: Vec<String> = missing.iter().map(said).collect();
-        let options: Vec<String> = missing.iter().map(|id| format!("--data {}=FILE.npy", graph.node(*id).name)).collect();
+        let options: Vec<String> = missing.iter().map(|unfilled| format!("--data {}=FILE.npy", unfilled.name)).collect();
         let what = if missing.len() == 1 { "placeholder" } else { "placeholders" };
         let error = Error::invalid_argument(format!("a step needs the {what} {}", placeholders.join(", ")));
         return Err(Failure::usage(error.with_remedy(format!("add {}", options.join(" ")))));
@@ -213,34 +208,29 @@ fn parts(args: &TrainArgs, wanted: &Wanted, graph: &Graph, registry: &Registry, 
 /// The tensor that is fed with batches of a component.
 fn feed(graph: &Graph, registry: &Registry, component: &Component, file: &Path, batch_size: u64) -> Result<Output> {
     let Component { name, data_type, shape } = component;
-    names::check_name(name, std::iter::once(graph))?;
-    let tensor = graph.tensor(name).or_usage()?;
-    let wanted = match names::output_type(graph, registry, tensor) {
-        Some(wanted) => wanted.base,
-        None => return wrong_use(format!("--data {name}=...: '{name}' is an operation without results")),
+    names::check([name], graph)?;
+    let Some(rule) = FeedRule::of(graph, registry, name).or_usage()? else {
+        return wrong_use(format!("--data {name}=...: '{name}' is an operation without results"));
     };
-    let node = graph.node(tensor.node);
-    if !matches!(node.op.as_str(), "Placeholder" | "PlaceholderV2" | "PlaceholderWithDefault") {
-        return wrong_use(format!("--data {name}=...: '{name}' is a {}, and only placeholders are fed", node.op));
+    if !rule.is_placeholder {
+        let op = &graph.node(rule.tensor.node).op;
+        return wrong_use(format!("--data {name}=...: '{name}' is a {op}, and only placeholders are fed"));
     }
     let given: Vec<u64> = std::iter::once(batch_size).chain(shape.iter().copied()).collect();
-    let wanted_shape = node.attrs.shape("shape").cloned().unwrap_or_else(|_| PartialShape::unknown());
-    // In old graphs a placeholder of unknown shape says that it is a scalar; planning decides then.
-    let dims = wanted_shape.0.as_deref().filter(|dims| !dims.is_empty());
-    let fits = |(wanted, given): (&Option<u64>, &u64)| wanted.is_none_or(|wanted| wanted == *given);
-    let is_tail_right = dims.is_none_or(|dims| dims.len() == given.len() && dims.iter().zip(&given).skip(1).all(fits));
-    let fixed_batch = dims.and_then(|dims| dims[0]).filter(|wanted| *wanted != batch_size);
-    if wanted == *data_type && is_tail_right && fixed_batch.is_none() {
-        return Ok(tensor);
+    if rule.takes(*data_type, &given) {
+        return Ok(rule.tensor);
     }
+    let is_tail_right = rule.takes_batches(&given);
     let is = format!("{data_type}{}", plimsoll::Shape::new(given));
     let error = Error::invalid_argument(format!(
-        "--data {name}={}: batches of {batch_size} are {is}, and '{name}' is {wanted}{wanted_shape}",
-        file.display()
+        "--data {name}={}: batches of {batch_size} are {is}, and '{name}' is {}{}",
+        file.display(),
+        rule.data_type,
+        rule.shape
     ));
-    Err(Failure::usage(match fixed_batch {
-        _ if wanted != *data_type => error.with_remedy(names::conversion(wanted)),
-        Some(size) if is_tail_right => error.with_remedy(format!("give --batch-size {size}")),
+    Err(Failure::usage(match rule.batch() {
+        _ if rule.data_type != *data_type => error.with_remedy(names::conversion(rule.data_type)),
+        Some(size) if size != batch_size && is_tail_right => error.with_remedy(format!("give --batch-size {size}")),
         _ => error,
     }))
 }

@@ -1,10 +1,10 @@
 //! The report of a training: its promise, its last lines, its document.
 
-use plimsoll::{Bytes, DeviceKind, Devices, Error};
+use plimsoll::{Bytes, DeviceKind, Devices};
 use plimsoll_train::{Evaluation, Promise, Report, TowerReport};
 use serde::Serialize;
 
-use crate::case::DevicePeaks;
+use crate::peaks::DevicePeaks;
 use crate::show;
 
 /// The document of `--json`.
@@ -142,18 +142,6 @@ pub fn last_lines(promise: &Promise, devices: &Devices) -> Vec<String> {
         text
     };
     devices.map(line).collect()
-}
-
-/// Whether promises were kept.
-pub fn kept(document: &Document) -> plimsoll::Result<()> {
-    match document.devices.iter().find(|device| device.measured_peak_bytes > device.planned_peak_bytes) {
-        None => Ok(()),
-        Some(device) => {
-            let (planned, measured) = (device.planned_peak_bytes, device.measured_peak_bytes);
-            let message = format!("{}: {planned} bytes were promised and {measured} used", device.short_name());
-            Err(Error::internal(message))
-        }
-    }
 }
 
 fn limit(limit: Option<Bytes>) -> String {

@@ -90,6 +90,31 @@ gradients! {
     }
 }
 
+/// None by the order, as in TensorFlow; `dz` times the next derivative by `x`.
+pub(super) fn polygamma(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Gradients {
+    from_one(builder, node, gradients, |g, dz| {
+        let (n, x) = (g.input(0), g.input(1));
+        let one = g.number(n, 1.0)?;
+        let next = g.op("AddV2", &[n, one])?;
+        let slope = g.op("Polygamma", &[next, x])?;
+        let to_x = g.mul(slope, dz)?;
+        g.unbroadcast([n, x], [None, Some(to_x)])
+    })
+}
+
+/// None by the exponent, as in TensorFlow; `-x * zeta(x + 1, q) * dz` by `q`.
+pub(super) fn zeta(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Gradients {
+    from_one(builder, node, gradients, |g, dz| {
+        let (x, q) = (g.input(0), g.input(1));
+        let (one, neg) = (g.number(x, 1.0)?, g.neg(x)?);
+        let next = g.op("AddV2", &[x, one])?;
+        let next = g.op("Zeta", &[next, q])?;
+        let slope = g.mul(neg, next)?;
+        let to_q = g.mul(slope, dz)?;
+        g.unbroadcast([x, q], [None, Some(to_q)])
+    })
+}
+
 /// 1 where `x` is not 0, else 0.
 fn one_unless_zero(g: &mut Grad<'_>, x: Output) -> Result<Output> {
     let zero = g.number(x, 0.0)?;

@@ -30,6 +30,8 @@ pub const RULES: &[OpRules] = &[
     rule("Xdivy", BinaryOp::Xdivy, gradients::xdivy),
     rule("Xlogy", BinaryOp::Xlogy, gradients::xlogy),
     rule("Xlog1py", BinaryOp::Xlog1py, gradients::xlog1py),
+    rule("Polygamma", BinaryOp::Polygamma, gradients::polygamma),
+    rule("Zeta", BinaryOp::Zeta, gradients::zeta),
     OpRules { name: "Mod", infer: broadcast, lower: Lower::Binary(BinaryOp::TruncateMod), gradient: Gradient::Unknown },
     OpRules { name: "TruncateMod", infer: broadcast, lower: Lower::Binary(BinaryOp::TruncateMod), gradient: Gradient::Unknown },
     OpRules { name: "FloorDiv", infer: broadcast, lower: Lower::Binary(BinaryOp::FloorDiv), gradient: Gradient::Stops },

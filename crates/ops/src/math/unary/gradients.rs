@@ -113,6 +113,11 @@ gradients! {
         let digamma = g.op("Digamma", &[g.input(0)])?;
         g.mul(dy, digamma)?
     }
+    digamma(g, dy) => {
+        let one = g.number(g.input(0), 1.0)?;
+        let slope = g.op("Polygamma", &[one, g.input(0)])?;
+        g.mul(dy, slope)?
+    }
 }
 
 /// `1 / sqrt(1 - x^2)`.

@@ -48,7 +48,7 @@ pub const RULES: &[OpRules] = &[
     rule("Acosh", UnaryOp::Acosh, gradients::acosh),
     rule("Atanh", UnaryOp::Atanh, gradients::atanh),
     rule("Lgamma", UnaryOp::Lgamma, gradients::lgamma),
-    OpRules { name: "Digamma", infer: same, lower: Lower::Unary(UnaryOp::Digamma), gradient: Gradient::Unknown },
+    rule("Digamma", UnaryOp::Digamma, gradients::digamma),
     step("Floor", Lower::Unary(UnaryOp::Floor)),
     step("Ceil", Lower::Unary(UnaryOp::Ceil)),
     step("Rint", Lower::Unary(UnaryOp::Rint)),

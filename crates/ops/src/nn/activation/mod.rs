@@ -32,9 +32,9 @@ pub const RULES: &[OpRules] = &[
     grad_rule("ReluGrad", relu_grad, Gradient::Rule(gradients::relu_grad)),
     grad_rule("Relu6Grad", relu6_grad, Gradient::Rule(gradients::relu6_grad)),
     grad_rule("LeakyReluGrad", leaky_relu_grad, Gradient::Rule(gradients::leaky_relu_grad)),
-    grad_rule("EluGrad", elu_grad, Gradient::Unknown),
-    grad_rule("SeluGrad", selu_grad, Gradient::Unknown),
-    grad_rule("SoftplusGrad", softplus_grad, Gradient::Unknown),
+    grad_rule("EluGrad", elu_grad, Gradient::Rule(gradients::elu_grad)),
+    grad_rule("SeluGrad", selu_grad, Gradient::Rule(gradients::selu_grad)),
+    grad_rule("SoftplusGrad", softplus_grad, Gradient::Rule(gradients::softplus_grad)),
     grad_rule("SoftsignGrad", softsign_grad, Gradient::Unknown),
 ];
 
@@ -206,7 +206,8 @@ fn softplus(cx: &KernelCx<'_>) -> Result<Expr> {
         DataType::Half => F16::from_f32(0.000_976_562_5f32.ln()).to_f32().into(),
         DataType::Bfloat16 => Bf16::from_f32(0.007_812_5f32.ln()).to_f32().into(),
         DataType::Double => f64::EPSILON.ln(),
-        _ => f64::from(f32::EPSILON).ln(),
+        DataType::Float => f64::from(f32::EPSILON).ln(),
+        other => return Err(Error::unimplemented(format!("{} of {other}", cx.node.op))),
     } + 2.0;
     let (low, high) = (s.number(threshold)?, s.number(-threshold)?);
     let x = s.inputs[0];

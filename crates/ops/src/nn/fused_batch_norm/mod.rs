@@ -8,7 +8,7 @@ use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output, PartialShape};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::norm::BatchNormSpec;
 
-use super::window::taken_over;
+use super::window::{floats, taken_over};
 use crate::gradient::from_one;
 use crate::infer::merge_shapes;
 use crate::registry::Gradient;
@@ -124,7 +124,8 @@ fn infer_grad(cx: &mut InferCx<'_>) -> Result<()> {
 
 /// The sizes of the output, and the numbers of the attributes.
 fn spec(cx: &KernelCx<'_>) -> Result<BatchNormSpec> {
-    if let Some(other) = cx.inputs.iter().find(|input| input.data_type != DataType::Float) {
+    let data_type = floats(cx)?;
+    if let Some(other) = cx.inputs.iter().find(|input| ![DataType::Float, data_type].contains(&input.data_type)) {
         return Err(Error::unimplemented(format!("not yet: {} of {}", cx.node.op, other.data_type)));
     }
     let shape = &cx.outputs[0].shape;
@@ -134,6 +135,7 @@ fn spec(cx: &KernelCx<'_>) -> Result<BatchNormSpec> {
     let attrs = cx.attrs();
     let forward = attrs.contains_key("exponential_avg_factor");
     Ok(BatchNormSpec {
+        data_type,
         rows: rows.ok_or_else(|| Error::invalid_argument(format!("the shape {shape} has too many elements")))?,
         channels: *channels,
         epsilon: attrs.float("epsilon")?,

@@ -1,11 +1,11 @@
 //! LRN and LRNGrad: local response normalization over neighbouring channels.
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrsExt, NodeId, Output, PartialShape};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::lrn::LrnSpec;
 
-use super::window::{complete, dims_of, taken_over};
+use super::window::{complete, dims_of, floats, taken_over};
 use crate::gradient::from_one;
 use crate::infer::merge_shapes;
 use crate::registry::Gradient;
@@ -35,9 +35,7 @@ fn infer_grad(cx: &mut InferCx<'_>) -> Result<()> {
 }
 
 fn spec(cx: &KernelCx<'_>) -> Result<LrnSpec> {
-    if cx.outputs[0].data_type != DataType::Float {
-        return Err(Error::unimplemented(format!("not yet: {} of {}", cx.node.op, cx.outputs[0].data_type)));
-    }
+    let data_type = floats(cx)?;
     if cx.inputs.iter().any(|input| input.shape != cx.outputs[0].shape) {
         return Err(Error::invalid_argument("input_grads, input_image, and out_image should have the same shape"));
     }
@@ -47,6 +45,7 @@ fn spec(cx: &KernelCx<'_>) -> Result<LrnSpec> {
     let (positions, channels) = (&dims[..3], dims[3]);
     let rows = positions.iter().try_fold(1u64, |rows, size| rows.checked_mul(*size));
     Ok(LrnSpec {
+        data_type,
         rows: rows.ok_or_else(|| Error::invalid_argument("an image with too many elements"))?,
         channels,
         depth_radius: u64::try_from(radius).map_err(|_| Error::invalid_argument(format!("depth_radius cannot be {radius}")))?,

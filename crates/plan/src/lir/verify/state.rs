@@ -91,7 +91,7 @@ impl Checker<'_> {
     }
 
     /// No version is overwritten twice. Once accesses are ordered, the writer of a version waits for all readers of the version
-    /// before, and does not itself read elements of that which it has overwritten.
+    /// before. It does not itself read elements that it has overwritten.
     fn versions(&self, makers: &Makers) -> Result<()> {
         let mut next: IdVec<ValueId, bool> = IdVec::filled(false, self.lir.values.len());
         for (old, _) in self.lir.versions().filter(|(_, new)| makers[*new].is_some()) {

@@ -1,0 +1,290 @@
+//! The tables.
+
+use std::collections::BTreeMap;
+
+use plimsoll_base::{Error, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{Class, Load};
+use crate::interpret::COPY_PIECE;
+use crate::{Cost, DeviceSpec, InstructionSet, Step};
+
+/// The form of files of tables.
+const VERSION: u32 = 1;
+
+/// Seconds between two commands of a device without a table.
+const SECONDS_PER_COMMAND: f64 = 2e-7;
+
+/// Bytes of a core's caches; 0 where it is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caches {
+    /// Data of the first level.
+    pub l1: u64,
+    /// The second level.
+    pub l2: u64,
+    /// The third level, which cores share.
+    pub l3: u64,
+}
+
+impl Caches {
+    /// How unlike two machines are: the sum of the distances between the levels' sizes, in powers of two.
+    fn distance(self, other: Caches) -> f64 {
+        let levels = [(self.l1, other.l1), (self.l2, other.l2), (self.l3, other.l3)];
+        levels.iter().map(|(one, other)| ((*one).max(1) as f64 / (*other).max(1) as f64).log2().abs()).sum()
+    }
+}
+
+/// Seconds that kernels of a class take: for a call, and for a unit of each part of its work on one thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rates {
+    /// A call, whatever its size.
+    pub call: f64,
+    /// More for a call in which several threads take part.
+    pub fork: f64,
+    /// An arithmetic operation that is issued.
+    pub issued: f64,
+    /// An operation of the expression behind the main loop.
+    pub elementwise: f64,
+    /// A byte of a call whose bytes fit the second cache.
+    pub near: f64,
+    /// A byte of other calls.
+    pub far: f64,
+}
+
+impl Rates {
+    /// The rates as numbers, in the order of [`super::Sample::features`].
+    pub(super) fn of(numbers: [f64; 6]) -> Rates {
+        let [call, fork, issued, elementwise, near, far] = numbers;
+        Rates { call, fork, issued, elementwise, near, far }
+    }
+
+    /// See [`Rates::of`].
+    pub(super) fn numbers(&self) -> [f64; 6] {
+        [self.call, self.fork, self.issued, self.elementwise, self.near, self.far]
+    }
+}
+
+/// The costs of a processor, for one instruction set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CostTable {
+    /// Which processor was measured, for readers.
+    pub processor: String,
+    /// The kernels that were measured.
+    pub instructions: InstructionSet,
+    /// The caches of the machine.
+    pub caches: Caches,
+    /// How many threads took part at most. More are not predicted to move bytes of memory faster.
+    pub threads: u32,
+    /// Seconds between two commands of a queue.
+    pub command: f64,
+    /// The rates of the classes. One that is not there has the rates of [`Class::Other`].
+    pub rates: BTreeMap<Class, Rates>,
+}
+
+impl CostTable {
+    /// The predicted seconds of a step on `threads` threads, when nothing else computes.
+    pub fn seconds(&self, step: &Step, threads: u32) -> f64 {
+        let Some(rates) = self.rates.get(&step.load.class).or_else(|| self.rates.get(&Class::Other)) else { return self.command };
+        let features = self.features(step, threads);
+        self.command + rates.numbers().iter().zip(features).map(|(rate, amount)| rate * amount).sum::<f64>()
+    }
+
+    /// The predicted seconds of a copy.
+    fn copy_seconds(&self, bytes: f64, threads: u32) -> f64 {
+        let chunks = (bytes / COPY_PIECE as f64).ceil().max(1.0) as u32;
+        let (cost, load) = (Cost { flops: 0.0, bytes: 2.0 * bytes }, Load { class: Class::Movement, ..Load::default() });
+        self.seconds(&Step { args: None, chunks, scratch: 0, per_worker: 0, in_place: Vec::new(), cost, load }, threads)
+    }
+
+    /// The amounts that the rates price, of the busiest thread.
+    pub(super) fn features(&self, step: &Step, threads: u32) -> [f64; 6] {
+        let (chunks, taking) = (f64::from(step.chunks.max(1)), f64::from(step.chunks.min(threads).max(1)));
+        let part = (chunks / taking).ceil() / chunks;
+        let far_part = part.max(1.0 / f64::from(self.threads.max(1)));
+        let is_near = step.cost.bytes <= self.caches.l2 as f64;
+        let (near, far) = if is_near { (step.cost.bytes * part, 0.0) } else { (0.0, step.cost.bytes * far_part) };
+        let fork = if taking > 1.0 { 1.0 } else { 0.0 };
+        [1.0, fork, step.load.issued * part, step.load.elementwise * part, near, far]
+    }
+
+    fn check(&self) -> Result<()> {
+        let numbers = self.rates.values().flat_map(Rates::numbers).chain([self.command]);
+        match numbers.into_iter().all(|number| number.is_finite() && (0.0..=1.0).contains(&number)) {
+            true if self.threads > 0 && !self.rates.is_empty() => Ok(()),
+            _ => Err(Error::invalid_argument(format!("the costs of {} are not those of a machine", self.instructions))),
+        }
+    }
+}
+
+/// Tables of costs: an input of planning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Costs {
+    tables: Vec<CostTable>,
+    fingerprint: String,
+}
+
+/// A file of tables.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    version: u32,
+    tables: Vec<CostTable>,
+}
+
+impl Costs {
+    /// Costs of these tables.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for rates that no machine has: negative, infinite, or of more than a second.
+    pub fn of(tables: Vec<CostTable>) -> Result<Costs> {
+        tables.iter().try_for_each(CostTable::check)?;
+        let mut costs = Costs { tables, fingerprint: String::new() };
+        let digest = Sha256::digest(costs.to_json()?);
+        costs.fingerprint = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(costs)
+    }
+
+    /// The tables of this version of the project.
+    pub fn committed() -> Costs {
+        let none = Costs { tables: Vec::new(), fingerprint: String::new() };
+        Costs::from_json(include_bytes!("../../data/costs.json")).unwrap_or(none)
+    }
+
+    /// The tables of a file.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where it is no such file, of another version, or has rates that no machine has.
+    pub fn from_json(json: &[u8]) -> Result<Costs> {
+        let File { version, tables } =
+            serde_json::from_slice(json).map_err(|error| Error::invalid_argument(format!("not a table of costs: {error}")))?;
+        if version != VERSION {
+            let message = format!("a table of costs of form {version}, this is form {VERSION}");
+            return Err(Error::invalid_argument(message).with_remedy("measure it again with `plimsoll calibrate`"));
+        }
+        Costs::of(tables)
+    }
+
+    /// The file.
+    ///
+    /// # Errors
+    /// INTERNAL where a rate cannot be written.
+    pub fn to_json(&self) -> Result<Vec<u8>> {
+        let file = File { version: VERSION, tables: self.tables.clone() };
+        let mut json = serde_json::to_vec_pretty(&file).map_err(|error| Error::internal(format!("costs cannot be written: {error}")))?;
+        json.push(b'\n');
+        Ok(json)
+    }
+
+    /// The tables.
+    pub fn tables(&self) -> &[CostTable] {
+        &self.tables
+    }
+
+    /// A name for these costs, which plans keep: 16 digits of the SHA-256 of the file. Equal tables have equal ones.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// The table for a device: of its instruction set, and of these the one with the most similar caches. None for devices whose
+    /// time is modelled, and for other kinds of device.
+    pub fn table(&self, spec: &DeviceSpec) -> Option<&CostTable> {
+        let of_kind = self.tables.iter().filter(|table| !spec.is_modelled() && table.instructions == spec.instructions);
+        of_kind.min_by(|one, other| one.caches.distance(spec.caches).total_cmp(&other.caches.distance(spec.caches)))
+    }
+
+    /// The predicted seconds of a step on a device, when nothing else computes.
+    pub fn step_seconds(&self, spec: &DeviceSpec, step: &Step) -> f64 {
+        self.table(spec).map_or_else(|| spec.seconds(step.cost) + SECONDS_PER_COMMAND, |table| table.seconds(step, spec.threads))
+    }
+
+    /// The predicted seconds of a copy of `bytes` bytes between the memories of two devices, or in that of one.
+    pub fn copy_seconds(&self, from: &DeviceSpec, to: &DeviceSpec, bytes: f64) -> f64 {
+        match self.table(to).filter(|_| !from.is_modelled()) {
+            Some(table) => table.copy_seconds(bytes, to.threads),
+            None => to.copy_seconds(from, bytes) + SECONDS_PER_COMMAND,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cost, Load};
+
+    fn table(instructions: InstructionSet, caches: Caches, rates: Rates) -> CostTable {
+        let rates = BTreeMap::from([(Class::Product, rates), (Class::Other, Rates { call: 1e-3, ..Rates::default() })]);
+        CostTable { processor: "made up".to_string(), instructions, caches, threads: 2, command: 0.0, rates }
+    }
+
+    fn step(class: Class, chunks: u32, issued: f64, bytes: f64) -> Step {
+        let load = Load { class, issued, elementwise: 0.0 };
+        Step { args: None, chunks, scratch: 0, per_worker: 0, in_place: Vec::new(), cost: Cost { flops: issued, bytes }, load }
+    }
+
+    const SMALL: Caches = Caches { l1: 32 << 10, l2: 256 << 10, l3: 8 << 20 };
+
+    #[test]
+    fn the_busiest_thread_counts() {
+        let table = table(InstructionSet::Avx2, SMALL, Rates { fork: 5.0, issued: 1.0, ..Rates::default() });
+        let seconds = |chunks, threads| table.seconds(&step(Class::Product, chunks, 12.0, 0.0), threads);
+        assert_eq!(seconds(1, 8), 12.0);
+        assert_eq!(seconds(3, 2), 5.0 + 8.0);
+        assert_eq!(seconds(4, 2), 5.0 + 6.0);
+        assert_eq!(seconds(4, 1), 12.0);
+    }
+
+    #[test]
+    fn bytes_beyond_the_second_cache_have_a_rate_of_their_own() {
+        let table = table(InstructionSet::Avx2, SMALL, Rates { near: 1.0, far: 10.0, ..Rates::default() });
+        let seconds = |bytes: f64, threads| table.seconds(&step(Class::Product, 64, 0.0, bytes), threads);
+        assert_eq!(seconds(1024.0, 1), 1024.0);
+        assert_eq!(seconds(1024.0, 64), 16.0);
+        let large = (1 << 20) as f64;
+        assert_eq!(seconds(large, 1), 10.0 * large);
+        // Two threads were measured: more are not said to read memory faster.
+        assert_eq!(seconds(large, 64), 5.0 * large);
+    }
+
+    #[test]
+    fn a_device_has_the_table_of_its_instructions_and_caches() {
+        let large = Caches { l3: 256 << 20, ..SMALL };
+        let tables = [(InstructionSet::Avx2, SMALL), (InstructionSet::Avx512, SMALL), (InstructionSet::Avx512, large)];
+        let costs = Costs::of(tables.map(|(set, caches)| table(set, caches, Rates::default())).to_vec()).unwrap();
+        let spec = |instructions, caches| DeviceSpec { caches, ..DeviceSpec::cpu(0, None, 1, instructions) };
+        let of = |instructions, caches| costs.table(&spec(instructions, caches)).map(|table| (table.instructions, table.caches.l3));
+        assert_eq!(of(InstructionSet::Avx512, Caches { l3: 128 << 20, ..SMALL }), Some((InstructionSet::Avx512, large.l3)));
+        assert_eq!(of(InstructionSet::Avx512, SMALL), Some((InstructionSet::Avx512, SMALL.l3)));
+        assert_eq!(of(InstructionSet::Avx2, large), Some((InstructionSet::Avx2, SMALL.l3)));
+        assert_eq!(of(InstructionSet::Neon, SMALL), None);
+        // A class without rates has those of the others.
+        let seconds = costs.step_seconds(&spec(InstructionSet::Avx2, SMALL), &step(Class::Loss, 1, 1.0, 1.0));
+        assert_eq!(seconds, 1e-3);
+    }
+
+    #[test]
+    fn files_are_held_against_their_form() {
+        let costs = Costs::of(vec![table(InstructionSet::Avx2, SMALL, Rates { call: 2.5e-7, ..Rates::default() })]).unwrap();
+        let json = costs.to_json().unwrap();
+        let read = Costs::from_json(&json).unwrap();
+        assert_eq!((&read, read.fingerprint()), (&costs, costs.fingerprint()));
+        let text = String::from_utf8(json).unwrap();
+        for (from, to) in
+            [("\"version\": 1", "\"version\": 2"), ("2.5e-7", "-2.5e-7"), ("2.5e-7", "1e300"), ("\"l1\"", "\"l9\""), ("[", "")]
+        {
+            assert!(text.contains(from), "{from}: {text}");
+            let error = Costs::from_json(text.replacen(from, to, 1).as_bytes()).unwrap_err();
+            assert_eq!(error.code(), plimsoll_base::Code::InvalidArgument, "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_of_x86_has_committed_costs() {
+        for instructions in [InstructionSet::Baseline, InstructionSet::Avx2, InstructionSet::Avx512] {
+            let costs = Costs::committed();
+            let table = costs.table(&DeviceSpec::cpu(0, None, 2, instructions)).expect("a table");
+            assert!(Class::ALL.iter().all(|class| table.rates.contains_key(class)), "{instructions}: {:?}", table.rates.keys());
+        }
+    }
+}

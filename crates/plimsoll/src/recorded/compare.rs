@@ -1,0 +1,168 @@
+//! Values against recorded ones.
+
+use plimsoll_base::DataType;
+use plimsoll_graph::{Element, HostTensor};
+
+/// How far two tensors are apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Distance {
+    /// The largest `abs(got - want) / (atol + rtol * abs(want))`: at most 1 passes. 0 where all elements are the same,
+    /// infinite where one is a NaN and the other is not.
+    pub error: f64,
+    /// The element where it is.
+    pub element: usize,
+    /// The value.
+    pub got: f64,
+    /// The expected value.
+    pub want: f64,
+}
+
+/// How far `got` is from `want`, element by element. A scalar may be recorded as an array of one element, as numpy's
+/// `ascontiguousarray` makes it.
+///
+/// # Errors
+/// Text that says so where types or shapes differ, or elements cannot be compared.
+pub fn compare(got: &HostTensor, want: &HostTensor, rtol: f64, atol: f64) -> Result<Distance, String> {
+    let is_scalar = got.shape().rank() == 0 && want.shape().dims() == [1];
+    if got.data_type() != want.data_type() || got.shape() != want.shape() && !is_scalar {
+        return Err(format!("is {}{}, recorded {}{}", got.data_type(), got.shape(), want.data_type(), want.shape()));
+    }
+    macro_rules! numbers {
+        ($($data_type:ident),*) => {
+            match got.data_type() {
+                $(DataType::$data_type => of_numbers::<plimsoll_element!($data_type)>(got, want, rtol, atol),)*
+                DataType::Bool => Ok(worst(bytes(got)?.iter().zip(bytes(want)?.iter()).map(|(a, b)| (f64::from(*a), f64::from(*b))), rtol, atol)),
+                other => Err(format!("is {other}, which is not compared yet")),
+            }
+        };
+    }
+    macro_rules! plimsoll_element {
+        (Float) => {
+            f32
+        };
+        (Double) => {
+            f64
+        };
+        (Int8) => {
+            i8
+        };
+        (Int16) => {
+            i16
+        };
+        (Int32) => {
+            i32
+        };
+        (Int64) => {
+            i64
+        };
+        (Uint8) => {
+            u8
+        };
+        (Uint16) => {
+            u16
+        };
+        (Uint32) => {
+            u32
+        };
+        (Uint64) => {
+            u64
+        };
+    }
+    numbers!(Float, Double, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64)
+}
+
+/// A number as float64; large integers lose digits, so equal ones are told apart from others before.
+trait Number: Element {
+    fn as_f64(self) -> f64;
+}
+
+macro_rules! numbers {
+    ($($rust:ty),*) => { $(impl Number for $rust { fn as_f64(self) -> f64 { self as f64 } })* };
+}
+numbers!(f32, f64, i8, i16, i32, i64, u8, u16, u32, u64);
+
+fn of_numbers<T: Number>(got: &HostTensor, want: &HostTensor, rtol: f64, atol: f64) -> Result<Distance, String> {
+    let values = |tensor: &HostTensor| tensor.to_vec::<T>().map_err(|error| error.to_string());
+    let (got, want) = (values(got)?, values(want)?);
+    // Integers that differ only beyond float64's digits are one apart at least.
+    let pair = |(a, b): (&T, &T)| {
+        let (x, y) = (a.as_f64(), b.as_f64());
+        if a != b && x == y && x.fract() == 0.0 && x.abs() >= 9e15 { (x, x + x.abs() * f64::EPSILON) } else { (x, y) }
+    };
+    Ok(worst(got.iter().zip(&want).map(pair), rtol, atol))
+}
+
+fn bytes(tensor: &HostTensor) -> Result<Vec<u8>, String> {
+    let dense = tensor.dense().map_err(|error| error.to_string())?;
+    Ok(dense.bytes().unwrap_or_default().to_vec())
+}
+
+fn worst(pairs: impl Iterator<Item = (f64, f64)>, rtol: f64, atol: f64) -> Distance {
+    let mut worst = Distance { error: 0.0, element: 0, got: 0.0, want: 0.0 };
+    for (element, (got, want)) in pairs.enumerate() {
+        let error = error(got, want, rtol, atol);
+        if element == 0 || error > worst.error {
+            worst = Distance { error, element, got, want };
+        }
+    }
+    worst
+}
+
+fn error(got: f64, want: f64, rtol: f64, atol: f64) -> f64 {
+    if got == want || got.is_nan() && want.is_nan() {
+        return 0.0;
+    }
+    let error = (got - want).abs() / (atol + rtol * want.abs());
+    if error.is_nan() || !got.is_finite() || !want.is_finite() { f64::INFINITY } else { error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn floats(values: &[f32]) -> HostTensor {
+        HostTensor::from_slice([values.len() as u64], values).unwrap()
+    }
+
+    #[test]
+    fn the_worst_element_counts() {
+        let distance = compare(&floats(&[1.0, 2.0, 3.5]), &floats(&[1.0, 2.25, 3.0]), 0.0, 0.25).unwrap();
+        assert_eq!(distance, Distance { error: 2.0, element: 2, got: 3.5, want: 3.0 });
+        assert_eq!(compare(&floats(&[100.0]), &floats(&[101.0]), 0.01, 0.0).unwrap().error, 1.0 / 1.01);
+    }
+
+    #[test]
+    fn values_that_are_no_numbers_equal_only_themselves() {
+        let error = |got: f32, want: f32| compare(&floats(&[got]), &floats(&[want]), 1.0, 1.0).unwrap().error;
+        assert_eq!(error(f32::NAN, f32::NAN), 0.0);
+        assert_eq!(error(f32::INFINITY, f32::INFINITY), 0.0);
+        for (got, want) in
+            [(f32::NAN, 1.0), (1.0, f32::NAN), (f32::INFINITY, 1.0), (1.0, f32::INFINITY), (f32::INFINITY, f32::NEG_INFINITY)]
+        {
+            assert_eq!(error(got, want), f64::INFINITY, "{got} {want}");
+        }
+    }
+
+    #[test]
+    fn without_tolerance_only_equal_values_pass() {
+        let ints = |value: i64| HostTensor::scalar(value);
+        assert_eq!(compare(&ints(7), &ints(7), 0.0, 0.0).unwrap().error, 0.0);
+        assert_eq!(compare(&ints(7), &ints(8), 0.0, 0.0).unwrap().error, f64::INFINITY);
+        assert_eq!(compare(&ints(i64::MAX), &ints(i64::MAX - 1), 0.0, 0.0).unwrap().error, f64::INFINITY);
+    }
+
+    #[test]
+    fn types_and_shapes_have_to_be_the_same() {
+        assert!(compare(&HostTensor::scalar(1.0f32), &floats(&[1.0]), 0.0, 0.0).is_ok());
+        assert!(compare(&floats(&[1.0]), &HostTensor::scalar(1.0f32), 1.0, 1.0).unwrap_err().contains("recorded float[]"));
+        assert!(compare(&HostTensor::scalar(1i32), &HostTensor::scalar(1.0f32), 1.0, 1.0).is_err());
+        let bools = |value| HostTensor::from_bools([1], &[value]).unwrap();
+        assert_eq!(compare(&bools(true), &bools(true), 0.0, 0.0).unwrap().error, 0.0);
+        assert!(compare(&bools(true), &bools(false), 0.0, 0.0).unwrap().error > 1.0);
+    }
+
+    #[test]
+    fn nothing_is_equal_to_nothing() {
+        assert_eq!(compare(&floats(&[]), &floats(&[]), 0.0, 0.0).unwrap().error, 0.0);
+    }
+}
