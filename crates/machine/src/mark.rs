@@ -93,7 +93,7 @@ fn number(text: &str) -> i64 {
 }
 
 /// A lock of an open file description, as the kernel shows it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Lock {
     /// The file's device and number.
     file: String,
@@ -121,11 +121,34 @@ impl Lock {
     }
 }
 
-/// All locks of this machine; where the kernel has no list, those of processes that this user may see.
+/// All locks of this machine, each of which existed at some time during the call; where the kernel has no list, those of processes that
+/// this user may see.
+///
+/// The kernel hands the list out page by page and counts its entries, so a lock that ends between two pages hides another one. Two
+/// equal readings in a row say that none ended; before that, all readings count together.
 fn locks() -> Vec<Lock> {
-    if let Ok(list) = fs::read_to_string("/proc/locks") {
-        return list.lines().filter_map(Lock::parse).collect();
+    let mut before = String::new();
+    let mut found = BTreeSet::new();
+    for _ in 0..MOST_READINGS {
+        let Ok(list) = fs::read_to_string("/proc/locks") else { return locks_of_processes() };
+        // The number in front of a lock is its place in the list.
+        found.extend(list.lines().filter_map(Lock::parse));
+        if list.len() < ONE_READING || list == before {
+            break;
+        }
+        before = list;
     }
+    found.into_iter().collect()
+}
+
+/// A list of fewer bytes is one page of the kernel's, which is made at one instant.
+const ONE_READING: usize = 2048;
+
+/// How often a list is read that never stands still.
+const MOST_READINGS: usize = 16;
+
+/// As [`locks`], from the handles of each process.
+fn locks_of_processes() -> Vec<Lock> {
     let pids =
         fs::read_dir("/proc").into_iter().flatten().flatten().filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());
     let handles = pids.flat_map(|process| fs::read_dir(process.path().join("fdinfo")).into_iter().flatten().flatten());
@@ -136,6 +159,7 @@ fn locks() -> Vec<Lock> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::byte_lock;
 
     const MARK: Mark = Mark { place: 5, folder: 9 };
 
@@ -171,6 +195,36 @@ mod tests {
         ] {
             assert_eq!(flock_in(other, 5), None, "{other}");
         }
+    }
+
+    /// A mark is found while hundreds of other locks come and go.
+    #[test]
+    fn a_lock_that_ends_hides_no_other() {
+        let mark = Mark { place: i64::from(std::process::id()), folder: 7 };
+        let file = || {
+            let path = std::env::temp_dir().join(format!("plimsoll-mark-{}-{:?}", std::process::id(), std::thread::current().id()));
+            let file = fs::File::options().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+            fs::remove_file(&path).unwrap();
+            file
+        };
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let others = file();
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    (0..200).for_each(|slot| assert!(byte_lock::take(&others, 2 * slot).unwrap()));
+                    byte_lock::give_back(&others).unwrap();
+                }
+            });
+            let marked = file();
+            let missed = (0..300).filter(|_| {
+                byte_lock::mark(&marked, mark).unwrap();
+                !mark.is_held()
+            });
+            let missed = missed.count();
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(missed, 0);
+        });
     }
 
     #[test]
