@@ -45,6 +45,18 @@ pub fn evaluate(by: &dyn Evaluate, rules: &OpRules, node: &Node, inputs: &[Fact]
             };
             fold_call(by, prepare, &cx, &values, &output_metas)
         }
+        Lower::Recipe(make) => {
+            let Some(values) = all(&values) else { return Ok(None) };
+            if !output_metas.iter().all(is_small) || !values.iter().all(|value| value.elements() <= MAX_ELEMENTS) {
+                return Ok(None);
+            }
+            let Ok(recipe) = make(&cx) else { return Ok(None) };
+            if !recipe.steps().iter().all(|step| step.outputs.iter().all(is_small)) {
+                return Ok(None);
+            }
+            let values: Vec<HostTensor> = values.into_iter().cloned().collect();
+            recipe.evaluate(&values, |request, inputs, outputs| run(by, request, inputs, outputs))
+        }
         _ => Ok(None),
     }
 }

@@ -11,6 +11,7 @@ mod gradient;
 pub mod infer;
 mod kernels;
 mod lower;
+pub mod recipe;
 mod registry;
 
 pub mod array;
@@ -28,4 +29,5 @@ pub use evaluate::evaluate;
 pub use infer::{Fact, InferCx, infer_node};
 pub use kernels::{Constraint, DEFAULT_DEVICE, Found, KernelDef, KernelRegistry};
 pub use lower::{AnchorCall, Call, KernelCx, Lower, Meta, StatefulCall, Update};
+pub use recipe::Recipe;
 pub use registry::{OpRules, Registry};

@@ -14,6 +14,8 @@ use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
 use plimsoll_request::movement::Movement;
 
+use crate::recipe::Recipe;
+
 /// Type and shape of a tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Meta {
@@ -186,6 +188,8 @@ pub enum Lower {
     Kernel(fn(&KernelCx<'_>) -> Result<Call>),
     /// A kernel of its own that only moves elements of input 0 (or repeats them): a splat stays that splat.
     Move(fn(&KernelCx<'_>) -> Result<Call>),
+    /// Several works, one behind another.
+    Recipe(fn(&KernelCx<'_>) -> Result<Recipe>),
     /// A kernel with state of its own. Never folded.
     Stateful(fn(&KernelCx<'_>) -> Result<StatefulCall>),
     /// The value of the variable that input 0 stands for.

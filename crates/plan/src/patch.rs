@@ -1,7 +1,6 @@
 //! Applies the fusions that operations bring: see [`plimsoll_ops::fusion`].
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::IdVec;
@@ -124,7 +123,7 @@ impl Patching<'_> {
         let Patched { work, is_new, joins, becomes, inputs, outputs } = patched;
         let kind = match becomes {
             Becomes::Expr(expr, shape) => WorkKind::Expr { expr, shape },
-            Becomes::Request(request) => WorkKind::Request { request: Arc::new(request), args: Arg::all(inputs.len(), outputs.len()) },
+            Becomes::Request(request) => WorkKind::request(request, inputs.len(), outputs.len()),
         };
         let id = if is_new {
             let base = &self.lir.works[work];

@@ -158,6 +158,13 @@ impl Dice {
     }
 }
 
+/// The tensor, or some elements where it is not known.
+fn sample(meta: &Meta, value: Option<&HostTensor>) -> HostTensor {
+    let byte = |byte: u64| if meta.data_type == DataType::Bool { byte as u8 & 1 } else { (byte * 37) as u8 };
+    let made = || HostTensor::from_bytes(meta.data_type, meta.shape.clone(), &(0..meta.bytes().unwrap_or(0)).map(byte).collect::<Vec<_>>());
+    value.map_or_else(|| made().unwrap(), |value| value.dense().unwrap())
+}
+
 /// Prepares the node's kernel and runs it, where everything is small.
 fn try_to_run(rules: &OpRules, node: &Node, inputs: &[Fact], outputs: &[Fact]) -> bool {
     let meta = |fact: &Fact| {
@@ -187,20 +194,30 @@ fn try_to_run(rules: &OpRules, node: &Node, inputs: &[Fact], outputs: &[Fact]) -
             Ok(call) => (call, inputs_[..1].to_vec()),
             Err(_) => return false,
         },
+        Lower::Recipe(make) => {
+            let Ok(recipe) = make(&cx) else { return false };
+            let inputs: Vec<HostTensor> = inputs_.iter().zip(&values).map(|(meta, value)| sample(meta, value.as_ref())).collect();
+            let results = recipe.evaluate(&inputs, |request, inputs, outputs| {
+                let dense: Vec<HostTensor> = inputs.iter().map(|input| input.dense().unwrap()).collect();
+                let bytes: Vec<&[u8]> = dense.iter().map(|input| input.bytes().unwrap_or_default()).collect();
+                let sizes: Vec<u64> = outputs.iter().map(|meta| meta.bytes().unwrap_or(0)).collect();
+                let results = CpuKernels.evaluate_on(InstructionSet::detect(), request, &bytes, &sizes)?;
+                let tensor = |(bytes, meta): (&Vec<u8>, &Meta)| HostTensor::from_bytes(meta.data_type, meta.shape.clone(), bytes);
+                results.iter().zip(outputs).map(tensor).collect::<plimsoll_base::Result<_>>().map(Some)
+            });
+            return match results {
+                Err(error) => !matches!(error.code(), Code::Unimplemented | Code::ResourceExhausted),
+                Ok(_) => true,
+            };
+        }
         Lower::Update(make) => {
             drop(make(&cx));
             return false;
         }
         _ => return false,
     };
-    let bytes = |input: &usize| match &values[*input] {
-        Some(value) => value.dense().unwrap().bytes().unwrap().to_vec(),
-        None => (0..inputs_[*input].bytes().unwrap_or(0))
-            .map(|byte| if inputs_[*input].data_type == DataType::Bool { byte as u8 & 1 } else { (byte * 37) as u8 })
-            .collect(),
-    };
-    let arguments: Vec<Vec<u8>> = call.inputs.iter().map(bytes).collect();
-    let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+    let arguments: Vec<HostTensor> = call.inputs.iter().map(|input| sample(&inputs_[*input], values[*input].as_ref())).collect();
+    let arguments: Vec<&[u8]> = arguments.iter().map(|tensor| tensor.bytes().unwrap_or_default()).collect();
     let sizes: Vec<u64> = outputs.iter().map(|meta| meta.bytes().unwrap_or(0)).collect();
     match CpuKernels.evaluate_on(InstructionSet::detect(), &call.request, &arguments, &sizes) {
         // The library does not have it.

@@ -94,6 +94,13 @@ pub(crate) enum WorkKind {
     If { sides: [RegionId; 2] },
 }
 
+impl WorkKind {
+    /// A request whose arguments are all inputs, then all outputs.
+    pub fn request(request: KernelRequest, inputs: usize, outputs: usize) -> WorkKind {
+        WorkKind::Request { request: Arc::new(request), args: Arg::all(inputs, outputs) }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
     pub kind: WorkKind,

@@ -7,6 +7,7 @@
 mod branch;
 mod checkpoint;
 mod effects;
+mod recipe;
 mod space;
 mod variables;
 
@@ -233,6 +234,12 @@ impl Lowering<'_> {
                 self.request(id, call.request, views, results, is_root);
                 Ok(())
             }
+            Lower::Recipe(make) => {
+                let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
+                let values = self.values(node);
+                let recipe = make(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
+                self.recipe(id, node, &recipe)
+            }
             Lower::Stateful(prepare) => {
                 let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id)?);
                 let values = self.values(node);
@@ -320,12 +327,14 @@ impl Lowering<'_> {
     }
 
     fn read_inputs(&mut self, id: NodeId, node: &Node, inputs: &[usize]) -> Result<Vec<View>> {
-        let device = self.device(id);
-        let reading = |lowering: &mut Self, input: usize| match lowering.meaning(node.inputs[input])?.clone() {
-            Meaning::Variable(variable) => lowering.read_variable(variable, id, None),
-            _ => lowering.read(node.inputs[input], device),
-        };
-        inputs.iter().map(|input| reading(self, *input)).collect()
+        inputs.iter().map(|input| self.read_input(id, node, *input)).collect()
+    }
+
+    fn read_input(&mut self, id: NodeId, node: &Node, input: usize) -> Result<View> {
+        match self.meaning(node.inputs[input])?.clone() {
+            Meaning::Variable(variable) => self.read_variable(variable, id, None),
+            _ => self.read(node.inputs[input], self.device(id)),
+        }
     }
 
     fn values(&self, node: &Node) -> Vec<Option<HostTensor>> {
@@ -384,8 +393,7 @@ impl Lowering<'_> {
 
     /// A request whose arguments are all inputs, then all results.
     fn request(&mut self, id: NodeId, request: KernelRequest, inputs: Vec<View>, results: Vec<ValueId>, is_root: bool) {
-        let args = Arg::all(inputs.len(), results.len());
-        self.work(id, WorkKind::Request { request: Arc::new(request), args }, inputs, results, is_root);
+        self.work(id, WorkKind::request(request, inputs.len(), results.len()), inputs, results, is_root);
     }
 
     /// Output `index` is `source`, seen as the output's type and shape.
@@ -460,37 +468,64 @@ impl Lowering<'_> {
 
     /// The expression with known splats inside, and its remaining operands.
     fn operands(&mut self, id: NodeId, expr: &Expr, inputs: &[Output]) -> Result<(Expr, Vec<View>)> {
-        let mut builder = ExprBuilder::new();
-        let mut views: Vec<View> = Vec::new();
-        let mut registers: Vec<Reg> = Vec::new();
-        let mut known: HashMap<View, Reg> = HashMap::new();
-        let device = self.device(id);
-        for input in inputs {
-            let meaning = self.meaning(*input)?.clone();
-            if let Meaning::Known(tensor) = &meaning
-                && let Some(scalar) = tensor.splat().and_then(|bytes| Scalar::from_le_bytes(tensor.data_type(), bytes))
-            {
+        inline(expr, inputs.iter().map(|input| self.operand(id, *input)).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// A tensor as an operand of an expression.
+    fn operand(&mut self, id: NodeId, input: Output) -> Result<Operand> {
+        match self.meaning(input)?.clone() {
+            Meaning::Known(tensor) => match scalar_of(&tensor) {
+                Some(scalar) => Ok(Operand::Scalar(scalar)),
+                None => self.read(input, self.device(id)).map(Operand::View),
+            },
+            Meaning::Variable(variable) => self.read_variable(variable, id, None).map(Operand::View),
+            _ => self.read(input, self.device(id)).map(Operand::View),
+        }
+    }
+
+    /// Whether a tensor is known and all its elements are one number.
+    fn is_splat(&self, input: Output) -> bool {
+        matches!(self.meanings.get(&input), Some(Meaning::Known(tensor)) if scalar_of(tensor).is_some())
+    }
+}
+
+/// An operand of an expression.
+enum Operand {
+    /// Known: it becomes part of the expression.
+    Scalar(Scalar),
+    View(View),
+}
+
+fn scalar_of(tensor: &HostTensor) -> Option<Scalar> {
+    Scalar::from_le_bytes(tensor.data_type(), tensor.splat()?)
+}
+
+/// The expression with scalars inside, and the tensors that it still reads. The same tensor twice is one operand.
+fn inline(expr: &Expr, operands: Vec<Operand>) -> Result<(Expr, Vec<View>)> {
+    let mut builder = ExprBuilder::new();
+    let mut views: Vec<View> = Vec::new();
+    let mut registers: Vec<Reg> = Vec::new();
+    let mut known: HashMap<View, Reg> = HashMap::new();
+    for operand in operands {
+        let view = match operand {
+            Operand::Scalar(scalar) => {
                 registers.push(builder.constant(scalar));
                 continue;
             }
-            let view = match meaning {
-                Meaning::Variable(variable) => self.read_variable(variable, id, None)?,
-                _ => self.read(*input, device)?,
-            };
-            // The same tensor twice is one operand.
-            match known.get(&view) {
-                Some(register) => registers.push(*register),
-                None => {
-                    let register = builder.input(view.data_type)?;
-                    registers.push(register);
-                    known.insert(view.clone(), register);
-                    views.push(view);
-                }
+            Operand::View(view) => view,
+        };
+        match known.get(&view) {
+            Some(register) => registers.push(*register),
+            None => {
+                let register = builder.input(view.data_type)?;
+                registers.push(register);
+                known.insert(view.clone(), register);
+                views.push(view);
             }
         }
-        let results = builder.inline(expr, &registers)?;
-        Ok((builder.finish(results), views))
     }
+    let results = builder.inline(expr, &registers)?;
+    Ok((builder.finish(results), views))
 }
 
 /// Which work makes a value, kept while works are added.

@@ -188,6 +188,13 @@ impl Preparation {
                 self.call(interpreter, node, Call::new(request, call.inputs), &self.outputs)
             }
             Lower::Kernel(prepare) | Lower::Move(prepare) => self.call(interpreter, node, prepare(&cx)?, &self.outputs),
+            Lower::Recipe(make) => {
+                let inputs = interpreter.builder.node(node).inputs.clone();
+                let inputs = inputs.into_iter().map(|input| interpreter.value(input)?.dense()).collect::<Result<Vec<_>>>()?;
+                let results = make(&cx)?
+                    .evaluate(&inputs, |request, inputs, outputs| self.answer(interpreter, request, inputs, outputs).map(Some))?;
+                results.ok_or_else(|| Error::internal("a recipe without an answer"))
+            }
             other => Err(Error::internal(format!("{other:?} is not interpreted"))),
         }
     }
@@ -199,16 +206,27 @@ impl Preparation {
     }
 
     fn call(&self, interpreter: &mut Interpreter<'_>, node: NodeId, call: Call, outputs: &[Meta]) -> Result<Vec<HostTensor>> {
-        interpreter.can_fail |= call.request.can_fail();
         let inputs: Vec<Output> = call.inputs.iter().map(|input| interpreter.builder.node(node).inputs[*input]).collect();
-        let tensors = inputs.into_iter().map(|input| interpreter.value(input)?.dense()).collect::<Result<Vec<_>>>()?;
+        let tensors = inputs.into_iter().map(|input| interpreter.value(input)).collect::<Result<Vec<_>>>()?;
+        self.answer(interpreter, &call.request, &tensors.iter().collect::<Vec<_>>(), outputs)
+    }
+
+    fn answer(
+        &self,
+        interpreter: &mut Interpreter<'_>,
+        request: &KernelRequest,
+        inputs: &[&HostTensor],
+        outputs: &[Meta],
+    ) -> Result<Vec<HostTensor>> {
+        interpreter.can_fail |= request.can_fail();
+        let tensors = inputs.iter().map(|input| input.dense()).collect::<Result<Vec<_>>>()?;
         let bytes: Vec<&[u8]> = tensors.iter().map(|tensor| tensor.bytes().unwrap_or_default()).collect();
         let sizes = outputs.iter().map(Meta::bytes).collect::<Result<Vec<u64>>>()?;
-        let said = call.request.arguments()?;
-        assert!(said.inputs.iter().zip(&bytes).all(|(said, bytes)| *said == bytes.len() as u64), "{:?}: {said:?}", call.request);
-        assert_eq!((said.inputs.len(), &said.outputs), (bytes.len(), &sizes), "{:?}", call.request);
-        interpreter.requests.push(call.request.clone());
-        let results = CpuKernels.evaluate_on(InstructionSet::detect(), &call.request, &bytes, &sizes)?;
+        let said = request.arguments()?;
+        assert!(said.inputs.iter().zip(&bytes).all(|(said, bytes)| *said == bytes.len() as u64), "{request:?}: {said:?}");
+        assert_eq!((said.inputs.len(), &said.outputs), (bytes.len(), &sizes), "{request:?}");
+        interpreter.requests.push(request.clone());
+        let results = CpuKernels.evaluate_on(InstructionSet::detect(), request, &bytes, &sizes)?;
         results.iter().zip(outputs).map(|(bytes, meta)| HostTensor::from_bytes(meta.data_type, meta.shape.clone(), bytes)).collect()
     }
 }
