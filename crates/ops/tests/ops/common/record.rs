@@ -1,11 +1,22 @@
-//! Reads `data/op_values.txt`, which `scripts/record_op_values.py` writes.
+//! Reads the files of `data/op_values`, which `scripts/record_op_values.py` writes.
 
+use std::fs;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use plimsoll_base::{Bf16, DataType, F16};
 use plimsoll_graph::{AttrValue, HostTensor, Shape};
 
-const RECORD: &str = include_str!("../../data/op_values.txt");
+/// All files, read once.
+fn record() -> &'static str {
+    static RECORD: OnceLock<String> = OnceLock::new();
+    RECORD.get_or_init(|| {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/op_values");
+        let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files.iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+    })
+}
 
 /// How an operand is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +43,7 @@ pub struct Case {
 
 /// The lines of that kind: `op`, `grad`, `apply`, `error`.
 pub fn cases(kind: &str) -> Vec<Case> {
-    let lines = RECORD.lines().filter_map(|line| line.strip_prefix(kind)?.strip_prefix(' '));
+    let lines = record().lines().filter_map(|line| line.strip_prefix(kind)?.strip_prefix(' '));
     lines.map(|line| case(line).unwrap_or_else(|| panic!("cannot read: {line}"))).collect()
 }
 
