@@ -3,30 +3,37 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use plimsoll::signature::{Asked, FeedRule, Feeds, Unfilled, node_of};
+use plimsoll::signature::{Asked, FeedRule, Feeds, SignatureInN, Unfilled, node_of};
 use plimsoll::{DataType, Error, Graph, HostTensor, PartialShape, Registry, Shape, Signature};
 
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 
-/// Shapes of tensors that will be fed, by the name that was typed.
-pub type FeedShapes = BTreeMap<String, Shape>;
+/// Shapes of tensors that will be fed, by the name that was typed. Open dimensions are N.
+pub type FeedShapes = BTreeMap<String, PartialShape>;
 
-/// Reads `NAME=2x3`; `NAME=` and `NAME=scalar` are scalars.
-pub fn parse_feed_shape(text: &str) -> Result<(String, Shape)> {
+/// Reads `NAME=2x3` and `NAME=Nx3`; `NAME=` and `NAME=scalar` are scalars.
+pub fn parse_feed_shape(text: &str) -> Result<(String, PartialShape)> {
     let parsed = text.rsplit_once('=').and_then(|(name, dims)| Some((name, parse_shape(dims)?)));
     match parsed {
         Some((name, shape)) if !name.is_empty() => Ok((name.to_string(), shape)),
-        _ => wrong_use(format!("'{text}' is not the shape of a feed: write NAME=2x3, or NAME=scalar for a tensor without dimensions")),
+        _ => wrong_use(format!(
+            "'{text}' is not the shape of a feed: write NAME=2x3, NAME=Nx3 for every N, or NAME=scalar for a tensor without dimensions"
+        )),
     }
 }
 
-fn parse_shape(text: &str) -> Option<Shape> {
+fn parse_shape(text: &str) -> Option<PartialShape> {
     let text = text.trim().trim_start_matches('[').trim_end_matches(']');
     if text.is_empty() || text == "scalar" {
-        return Some(Shape::scalar());
+        return Some(PartialShape(Some(Vec::new())));
     }
-    let shape: Shape = text.split(['x', ',']).map(|dim| dim.trim().parse::<u64>().ok()).collect::<Option<Vec<u64>>>()?.into();
-    shape.elements().ok().map(|_| shape)
+    let dim = |dim: &str| match dim.trim() {
+        "N" => Some(None),
+        number => number.parse::<u64>().ok().map(Some),
+    };
+    let dims = text.split(['x', ',']).map(dim).collect::<Option<Vec<Option<u64>>>>()?;
+    let known: Vec<u64> = dims.iter().map(|dim| dim.unwrap_or(1)).collect();
+    Shape::from(known).elements().ok().map(|_| PartialShape(Some(dims)))
 }
 
 /// Reads a file of shapes: a JSON object, `{"x": [2, 3]}`, or a line `NAME=2x3` for each.
@@ -36,7 +43,7 @@ pub fn read_shapes(path: &Path) -> Result<FeedShapes> {
     if text.trim_start().starts_with('{') {
         let dims: BTreeMap<String, Vec<u64>> =
             serde_json::from_str(&text).or_else(|error| wrong_use(format!("{}: {error}; write {{\"NAME\": [2, 3]}}", path.display())))?;
-        return Ok(dims.into_iter().map(|(name, dims)| (name, dims.into())).collect());
+        return Ok(dims.into_iter().map(|(name, dims)| (name, PartialShape(Some(dims.into_iter().map(Some).collect())))).collect());
     }
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(parse_feed_shape).collect()
@@ -113,30 +120,48 @@ pub fn conversion(wanted: DataType) -> String {
     format!("convert it: np.save(file, np.load(file).astype('{numpy}'))")
 }
 
-/// The signature of the request. `shown` is the user's name of a placeholder.
+/// A request's signature.
+pub enum Sized {
+    /// With whole shapes.
+    Whole(Signature),
+    /// With dimensions that are N.
+    InN(SignatureInN),
+}
+
+/// The signature of the request. Where no shape is given, or one in N, open batches are N, too. `shown` is the user's name of a
+/// placeholder.
 ///
 /// # Errors
 /// Wrong use for names that are not there and for placeholders whose shape is open, with the option to give.
-pub fn signature(
-    graph: &Graph,
-    registry: &Registry,
-    asked: &Asked,
-    shapes: &FeedShapes,
-    shown: impl Fn(&str) -> String,
-) -> Result<Signature> {
-    let Feeds { known, open } = asked.feeds(graph, registry, shapes).or_usage()?;
+pub fn signature(graph: &Graph, registry: &Registry, asked: &Asked, shapes: &FeedShapes, shown: impl Fn(&str) -> String) -> Result<Sized> {
+    let mut feeds = asked.feeds(graph, registry, shapes).or_usage()?;
+    if shapes.is_empty() || !feeds.sized.is_empty() {
+        feeds = feeds.by_batch();
+    }
+    let Feeds { known, sized, open } = feeds;
     if open.is_empty() {
-        return Ok(Signature { feeds: known, fetches: asked.fetches.clone(), targets: asked.targets.clone() });
+        let whole = Signature { feeds: known, fetches: asked.fetches.clone(), targets: asked.targets.clone() };
+        return Ok(match sized.is_empty() {
+            true => Sized::Whole(whole),
+            false => Sized::InN(SignatureInN { whole, sized }),
+        });
     }
     let said = |Unfilled { name, data_type, shape }: &Unfilled| format!("'{}' is {data_type} and its shape {shape} is open", shown(name));
-    let example = |shape: &PartialShape| match &shape.0 {
-        Some(dims) => dims.iter().map(|dim| dim.map_or("N".to_string(), |dim| dim.to_string())).collect::<Vec<_>>().join("x"),
-        None => "2x3".to_string(),
-    };
     let option = |open: &Unfilled| format!("--feed-shape {}={}", shown(&open.name), example(&open.shape));
     let joined = |texts: Vec<String>, between: &str| texts.join(between);
     let error = Error::invalid_argument(format!("placeholders need shapes: {}", joined(open.iter().map(said).collect(), "; ")));
     Err(Failure::usage(error.with_remedy(format!("add {}", joined(open.iter().map(option).collect(), " ")))))
+}
+
+/// A shape to write for an open one: a batch of N, and numbers of its own for other dimensions.
+fn example(shape: &PartialShape) -> String {
+    let Some(dims) = &shape.0 else { return "2x3".to_string() };
+    let dim = |(index, dim): (usize, &Option<u64>)| match dim {
+        Some(dim) => dim.to_string(),
+        None if index == 0 => "N".to_string(),
+        None => "32".to_string(),
+    };
+    dims.iter().enumerate().map(dim).collect::<Vec<_>>().join("x")
 }
 
 #[cfg(test)]
@@ -145,12 +170,13 @@ mod tests {
 
     #[test]
     fn shapes_are_read() {
-        let read = |text: &str| parse_feed_shape(text).map(|(name, shape)| (name, shape.dims().to_vec())).ok();
-        assert_eq!(read("x:0=2x3"), Some(("x:0".to_string(), vec![2, 3])));
-        assert_eq!(read("x=[4, 5]"), Some(("x".to_string(), vec![4, 5])));
+        let read = |text: &str| parse_feed_shape(text).map(|(name, shape)| (name, shape.0.unwrap())).ok();
+        assert_eq!(read("x:0=2x3"), Some(("x:0".to_string(), vec![Some(2), Some(3)])));
+        assert_eq!(read("x=[4, 5]"), Some(("x".to_string(), vec![Some(4), Some(5)])));
+        assert_eq!(read("x=Nx5xN"), Some(("x".to_string(), vec![None, Some(5), None])));
         assert_eq!(read("x="), Some(("x".to_string(), vec![])));
         assert_eq!(read("x=scalar"), Some(("x".to_string(), vec![])));
-        for text in ["", "x", "=2", "x=2x", "x=-1", "x=2y3", "x=9999999999x9999999999x9"] {
+        for text in ["", "x", "=2", "x=2x", "x=-1", "x=2y3", "x=Mx3", "x=nx3", "x=9999999999x9999999999x9"] {
             assert_eq!(read(text), None, "{text}");
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use plimsoll_base::{ArgType, DataType, Error, Result};
-use plimsoll_graph::{Attrs, AttrsExt, Graph, IdVec, NodeId, Output, PartialShape, Shape};
+use plimsoll_graph::{Attrs, AttrsExt, Graph, IdVec, NodeId, Output, PartialShape};
 use plimsoll_ops::{Lower, Registry};
 
 use crate::Feed;
@@ -35,8 +35,23 @@ pub struct Unfilled {
 pub struct Feeds {
     /// Tensors whose shapes were given, then placeholders whose shapes are whole.
     pub known: Vec<Feed>,
+    /// Tensors whose shapes were given with open dimensions: these are N.
+    pub sized: Vec<Unfilled>,
     /// The other placeholders that the request reaches.
     pub open: Vec<Unfilled>,
+}
+
+impl Feeds {
+    /// Placeholders that leave only their first dimension open have batches of N.
+    #[must_use]
+    pub fn by_batch(mut self) -> Feeds {
+        let is_batch = |open: &Unfilled| {
+            let dims = open.shape.0.as_deref().and_then(<[_]>::split_first);
+            dims.is_some_and(|(first, others)| first.is_none() && others.iter().all(Option::is_some))
+        };
+        self.sized.extend(self.open.extract_if(.., |open| is_batch(open)));
+        self
+    }
 }
 
 /// What a graph says of a tensor that may be fed.
@@ -97,12 +112,12 @@ impl Asked {
         graph.nodes().iter().map(|(id, _)| id).filter(is_unfilled).map(unfilled).collect()
     }
 
-    /// Its feeds: every tensor that has a shape in `shapes`, and every placeholder that it reaches. Shapes of tensors that the graph
-    /// does not have are passed over.
+    /// Its feeds: every tensor that has a shape in `shapes`, and every placeholder that it reaches. Open dimensions there are N.
+    /// Shapes of tensors that the graph does not have are passed over.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for a tensor that cannot be fed, or is named twice.
-    pub fn feeds(&self, graph: &Graph, registry: &Registry, shapes: &BTreeMap<String, Shape>) -> Result<Feeds> {
+    pub fn feeds(&self, graph: &Graph, registry: &Registry, shapes: &BTreeMap<String, PartialShape>) -> Result<Feeds> {
         let mut feeds = Feeds::default();
         let mut fed = HashSet::new();
         for (name, shape) in shapes.iter().filter(|(name, _)| graph.find(node_of(name)).is_some()) {
@@ -112,7 +127,11 @@ impl Asked {
             if !fed.insert(rule.tensor) {
                 return Err(Error::invalid_argument(format!("'{name}' is given twice")));
             }
-            feeds.known.push(Feed { tensor: name.clone(), data_type: rule.data_type, shape: shape.clone(), value: None });
+            let data_type = rule.data_type;
+            match shape.complete() {
+                Some(shape) => feeds.known.push(Feed { tensor: name.clone(), data_type, shape, value: None }),
+                None => feeds.sized.push(Unfilled { name: name.clone(), data_type, shape: shape.clone() }),
+            }
         }
         for placeholder in self.unfilled(graph, registry, &fed) {
             let Unfilled { name, data_type, shape } = &placeholder;
@@ -239,7 +258,8 @@ mod tests {
     #[test]
     fn feeds_have_the_shapes_that_were_given_or_are_whole() {
         let (graph, registry) = graph();
-        let shapes = |given: &[(&str, &[u64])]| given.iter().map(|(name, dims)| (name.to_string(), dims.to_vec().into())).collect();
+        let shape = |dims: &[u64]| PartialShape(Some(dims.iter().copied().map(Some).collect()));
+        let shapes = |given: &[(&str, &[u64])]| given.iter().map(|(name, dims)| (name.to_string(), shape(dims))).collect();
         let request = asked(&["scaled:0"], &[]);
         let feeds = request.feeds(&graph, &registry, &shapes(&[])).unwrap();
         assert_eq!(feeds.known.iter().map(|feed| feed.tensor.as_str()).collect::<Vec<_>>(), ["rate:0"]);
@@ -250,6 +270,11 @@ mod tests {
         let feeds = request.feeds(&graph, &registry, &shapes(&[("x", &[2, 4]), ("elsewhere", &[1])])).unwrap();
         let known: Vec<String> = feeds.known.iter().map(|feed| format!("{}{}", feed.tensor, feed.shape)).collect();
         assert_eq!((known.join(" ").as_str(), feeds.open.len()), ("x[2,4] rate:0[]", 0));
+        let in_n = request.feeds(&graph, &registry, &shapes(&[])).unwrap().by_batch();
+        assert_eq!((in_n.sized.len(), in_n.open.len(), in_n.sized[0].name.as_str()), (1, 0, "x"));
+        let given = [("x:0".to_string(), PartialShape(Some(vec![None, Some(4)])))].into();
+        let in_n = request.feeds(&graph, &registry, &given).unwrap();
+        assert_eq!((in_n.sized.len(), in_n.open.len(), in_n.sized[0].name.as_str()), (1, 0, "x:0"));
         for (given, error) in [
             (shapes(&[("all", &[])]), "'all' cannot be fed: it is an operation without results"),
             (shapes(&[("x", &[2, 4]), ("x:0", &[2, 4])]), "'x:0' is given twice"),

@@ -73,7 +73,7 @@ pub mod graph {
 /// from a file, bound to a request.
 pub mod signature {
     pub use crate::bound::{BoundPlan, Mismatch};
-    pub use plimsoll_plan::{Asked, FeedRule, Feeds, Unfilled, node_of};
+    pub use plimsoll_plan::{Asked, FeedRule, Feeds, Growth, SignatureInN, Unfilled, node_of, shape_in_n};
 }
 
 /// What kernels take: tables that plans read for decisions and predictions.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use plimsoll_base::Result;
 use plimsoll_graph::Graph;
-use plimsoll_plan::Signature;
+use plimsoll_plan::{Growth, Signature, SignatureInN};
 
 use crate::model::{self, Model, SavedGraph};
 use crate::values::Values;
@@ -169,5 +169,17 @@ impl Devices {
         let placed = placed.with_preparation(session.preparation().to_vec());
         self.write_log(&placed);
         Ok(Placed { session: placed, footprint: Footprint(fitted.footprint), log })
+    }
+
+    /// The peaks of a session for a signature with dimensions that are N, placed as [`Devices::place`] does it for each N: 1, 2, 4 and
+    /// so on until a line is met, then the largest N that fits. `init` is a run before.
+    ///
+    /// # Errors
+    /// The errors of planning, where the graph takes no small N.
+    pub fn growth(&self, session: &Session, init: Option<&Signature>, signature: &SignatureInN) -> Result<Growth> {
+        Growth::search(|n| {
+            let runs: Vec<Signature> = init.cloned().into_iter().chain([signature.at(n)?]).collect();
+            Ok(self.place(session, &runs, &[])?.footprint.0)
+        })
     }
 }

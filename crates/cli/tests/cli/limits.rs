@@ -193,3 +193,52 @@ fn a_limit_from_outside_is_kept_too() {
     let said = said(Command::new("sh").args(["-c", &script]));
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
 }
+
+/// The largest N that `plan` prints runs under the line, and the next one is refused.
+#[test]
+fn the_largest_batch_that_fits_is_the_largest_that_runs() {
+    let folder = super::Folder::new("batches");
+    let of = "mlp_sgd_ref/graph.pb --init init --fetch loss:0 --memory-limit CPU:0=64KiB";
+    let planned = document(&format!("plan {of} --json"));
+    assert_eq!(document(&format!("plan {of} --feed-shape x=Nx6 --json"))["sizes"], planned["sizes"], "open batches are N");
+    let sizes = planned["sizes"].as_array().unwrap();
+    let peaks: Vec<u64> = sizes.iter().map(|size| size["devices"][0]["peak_bytes"].as_u64().unwrap()).collect();
+    assert!(peaks.is_sorted() && planned["fits"] == true && sizes[0]["n"] == 1, "{planned}");
+    let largest = planned["largest_n"].as_u64().unwrap();
+    let fits = |n: u64| sizes.iter().find(|size| size["n"].as_u64() == Some(n)).unwrap()["fits"].as_bool();
+    assert_eq!((fits(largest), fits(largest + 1)), (Some(true), Some(false)));
+    let eval = |n: u64| {
+        let [x, y] = [("x", vec![n, 6]), ("y", vec![n])].map(|(name, shape)| {
+            let path = folder.0.join(format!("{name}{n}.npy"));
+            let data_type = if name == "x" { plimsoll::DataType::Float } else { plimsoll::DataType::Int32 };
+            let zeros = plimsoll::HostTensor::zeros(data_type, shape.into()).unwrap();
+            plimsoll::npy::write(&zeros, &mut std::fs::File::create(&path).unwrap()).unwrap();
+            path.display().to_string()
+        });
+        plimsoll(&format!("eval {of} --feed x={x} --feed y={y}"))
+    };
+    let runs = eval(largest);
+    assert_eq!(runs.code, 0, "{}", runs.err);
+    let refused = eval(largest + 1);
+    assert!(refused.code == 1 && refused.err.contains("bytes short"), "{}", refused.err);
+}
+
+#[test]
+fn sizes_that_a_graph_refuses_are_passed_over() {
+    let towers = "plan towers/graph.pb --config towers/config.pbtxt --fetch loss --target train";
+    let planned = document(&format!("{towers} --memory-limit CPU:0=30KiB --json"));
+    assert_eq!((&planned["step"], &planned["sizes"][0]["n"]), (&2.into(), &2.into()), "two towers take even batches");
+    let largest = planned["largest_n"].as_u64().unwrap();
+    let sizes: Vec<u64> = planned["sizes"].as_array().unwrap().iter().map(|size| size["n"].as_u64().unwrap()).collect();
+    assert!(largest.is_multiple_of(2) && sizes.contains(&(largest + 2)), "{sizes:?}");
+    let never = plimsoll(&format!("{towers} --memory-limit CPU:0=4KiB"));
+    assert!(never.code == 1 && never.out.contains("N = 2 does not fit; the smallest limit that is enough"), "{}", never.out);
+    for (options, said) in [
+        ("--after pack", "--output and --after are for one plan"),
+        ("--feed-shape x=12x6", "placeholders need shapes: 'y'"),
+        ("mlp_sgd_ref/graph.pb", "of several each needs"),
+    ] {
+        let refused = plimsoll(&format!("{towers} {options}"));
+        assert!(refused.code > 0 && refused.err.contains(said), "{options}: {}", refused.err);
+    }
+}

@@ -1,5 +1,7 @@
 //! `plimsoll plan`: does it fit, where does everything go, and how big is it.
 
+mod growth;
+
 use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,7 +16,7 @@ use serde::Serialize;
 use crate::device_options::DeviceOptions;
 use crate::failure::{Result, not_yet, wrong_use};
 use crate::models::{Models, Opened};
-use crate::names::{self, FeedShapes};
+use crate::names::{self, FeedShapes, Sized};
 use crate::{load, output};
 
 /// The models, and the request to them.
@@ -34,8 +36,9 @@ pub struct PlanArgs {
     /// An operation to run
     #[arg(long, value_name = "OPERATION")]
     target: Vec<String>,
-    /// The shape of a tensor that is fed
-    #[arg(long, value_name = "NAME=2x3")]
+    /// The shape of a tensor that is fed, as x=32x6. A dimension N stands for every size: the answer is the peak for N = 1, 2, 4 and so
+    /// on, and the largest N that fits. Without any shape, open batches are N
+    #[arg(long, value_name = "NAME=2x3|NAME=Nx3")]
     feed_shape: Vec<String>,
     /// A file of such shapes: lines NAME=2x3, or JSON {"NAME": [2, 3]}
     #[arg(long, value_name = "FILE")]
@@ -79,7 +82,14 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
         return Err(Error::invalid_argument("--after prints text, and --json one document").into());
     }
     let devices = load::devices(options)?;
-    let planned = plans(&devices, &args, &shapes, after)?;
+    let requests = requests(&devices, &args, &shapes)?;
+    if let ([model], [Requested { init, signature: Sized::InN(signature) }]) = (requests.models.all(), &requests.all[..]) {
+        if args.output.is_some() || after.is_some() {
+            return wrong_use("--output and --after are for one plan: give every feed a shape, as --feed-shape x=32x6");
+        }
+        return growth::run(&devices, model, init.as_ref(), signature, json);
+    }
+    let planned = plans(&devices, &args, requests, after)?;
     if after.is_some() {
         planned.into_iter().try_for_each(|planned| output::result(planned.text.trim_end()))?;
         return Ok(ExitCode::SUCCESS);
@@ -106,8 +116,20 @@ struct Planned {
     text: String,
 }
 
-/// Every model, planned.
-fn plans(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes, after: Option<Pass>) -> Result<Vec<Planned>> {
+/// What is asked of a model.
+struct Requested {
+    /// Runs before.
+    init: Option<Signature>,
+    signature: Sized,
+}
+
+/// The models, and what is asked of each.
+struct Requests {
+    models: Models,
+    all: Vec<Requested>,
+}
+
+fn requests(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<Requests> {
     let models = Models::open(devices, &args.models, &args.signature, args.restore.as_deref())?;
     let mut fed = vec![FeedShapes::new(); args.models.len()];
     for (name, shape) in shapes {
@@ -126,13 +148,25 @@ fn plans(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes, after: Option<
         }
     }
     let wanted = models.wanted(devices, &args.fetch, &args.target)?;
-    let mut planned: Vec<Planned> = Vec::with_capacity(args.models.len());
+    let mut all = Vec::with_capacity(inits.len());
     for (((model, wanted), shapes), init) in models.all().iter().zip(&wanted).zip(&fed).zip(inits) {
         let shown = |node: &str| model.argument_of(node);
         let signature = names::signature(model.graph(), devices.registry(), &wanted.asked(), shapes, shown)?;
-        let initialise = Signature { targets: init, ..Signature::default() };
-        let runs: Vec<Signature> =
-            Some(initialise).filter(|init| !init.targets.is_empty()).into_iter().chain([signature.clone()]).collect();
+        let init = Some(Signature { targets: init, ..Signature::default() }).filter(|init| !init.targets.is_empty());
+        all.push(Requested { init, signature });
+    }
+    Ok(Requests { models, all })
+}
+
+/// Every model, planned.
+fn plans(devices: &Devices, args: &PlanArgs, requests: Requests, after: Option<Pass>) -> Result<Vec<Planned>> {
+    let mut planned: Vec<Planned> = Vec::with_capacity(args.models.len());
+    for (model, Requested { init, signature }) in requests.models.all().iter().zip(requests.all) {
+        let Sized::Whole(signature) = signature else {
+            let shapes = "a shape for each of its feeds, as --feed-shape x=32x6";
+            return wrong_use(format!("{}: its peak for every N is the answer for one model; of several each needs {shapes}", model.label));
+        };
+        let runs: Vec<Signature> = init.into_iter().chain([signature.clone()]).collect();
         let beside: Vec<&Footprint> = match devices.options().placement {
             PlacementMode::FirstFit => planned.iter().map(|planned| &planned.footprint).collect(),
             _ => Vec::new(),

@@ -1,0 +1,88 @@
+//! The peaks of a model for every N.
+
+use std::process::ExitCode;
+
+use plimsoll::signature::{Growth, SignatureInN, node_of, shape_in_n};
+use plimsoll::{Devices, Signature};
+use serde::Serialize;
+
+use crate::failure::Result;
+use crate::models::Opened;
+use crate::output;
+
+/// Plans the model for N = 1, 2, 4 and so on. Exit status 1 where the smallest does not fit.
+pub fn run(devices: &Devices, model: &Opened, init: Option<&Signature>, signature: &SignatureInN, json: bool) -> Result<ExitCode> {
+    let growth = devices.growth(&model.session, init, signature).map_err(|error| error.context(&model.label))?;
+    let shape = |feed: &plimsoll::signature::Unfilled| (model.argument_of(node_of(&feed.name)), shape_in_n(&feed.shape));
+    let feeds: Vec<(String, String)> = signature.sized.iter().map(shape).collect();
+    match json {
+        true => output::result_json(&Document::new(feeds, &growth))?,
+        false => {
+            let feeds: Vec<String> = feeds.iter().map(|(name, shape)| format!("{name} {shape}")).collect();
+            output::result(format!("feeds: {}\n{growth}", feeds.join(", ")))?;
+        }
+    }
+    Ok(ExitCode::from(u8::from(!growth.fits())))
+}
+
+#[derive(Serialize)]
+struct Document {
+    /// Whether the smallest N fits.
+    fits: bool,
+    feeds: Vec<FeedEntry>,
+    /// In ascending order: 1, 2, 4 and so on, the largest that fits and the next one.
+    sizes: Vec<SizeEntry>,
+    /// Null where the smallest N does not fit, and where no line is met.
+    largest_n: Option<u64>,
+    /// The graph takes multiples of this N.
+    step: u64,
+    /// The smallest limit that is enough for the smallest N.
+    minimum_limit_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct FeedEntry {
+    name: String,
+    /// `[N,224,224,3]`.
+    shape: String,
+}
+
+#[derive(Serialize)]
+struct SizeEntry {
+    n: u64,
+    fits: bool,
+    /// The smallest limit that is enough for this N.
+    minimum_limit_bytes: u64,
+    devices: Vec<DeviceEntry>,
+}
+
+#[derive(Serialize)]
+struct DeviceEntry {
+    name: String,
+    limit_bytes: Option<u64>,
+    peak_bytes: u64,
+}
+
+impl Document {
+    fn new(feeds: Vec<(String, String)>, growth: &Growth) -> Document {
+        let sizes = growth.sizes.iter().map(|(n, footprint)| SizeEntry {
+            n: *n,
+            fits: footprint.check().is_ok(),
+            minimum_limit_bytes: footprint.minimum_limit().0,
+            devices: footprint
+                .needs()
+                .iter()
+                .map(|need| DeviceEntry { name: need.name.clone(), limit_bytes: need.limit.map(|limit| limit.0), peak_bytes: need.peak.0 })
+                .collect(),
+        });
+        let sizes: Vec<SizeEntry> = sizes.collect();
+        Document {
+            fits: growth.fits(),
+            feeds: feeds.into_iter().map(|(name, shape)| FeedEntry { name, shape }).collect(),
+            minimum_limit_bytes: sizes.first().map_or(0, |size| size.minimum_limit_bytes),
+            sizes,
+            largest_n: growth.largest,
+            step: growth.step,
+        }
+    }
+}

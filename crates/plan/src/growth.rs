@@ -1,0 +1,200 @@
+//! Planning in N: the peaks of a signature whose feeds have open dimensions, for the sizes that these may be.
+
+use std::fmt;
+
+use plimsoll_base::{Bytes, Code, Error, Result};
+use plimsoll_graph::{PartialShape, Shape};
+
+use crate::asked::Unfilled;
+use crate::footprint::Footprint;
+use crate::need::Need;
+use crate::request::{Feed, Signature};
+
+/// A signature with dimensions that are N, one number for all of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SignatureInN {
+    /// The feeds whose shapes are whole, the fetches and the targets.
+    pub whole: Signature,
+    /// The feeds whose open dimensions are N.
+    pub sized: Vec<Unfilled>,
+}
+
+impl SignatureInN {
+    /// The signature at one N.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for a feed of unknown rank; as [`Shape::bytes`].
+    pub fn at(&self, n: u64) -> Result<Signature> {
+        let mut signature = self.whole.clone();
+        for Unfilled { name, data_type, shape } in &self.sized {
+            let Some(dims) = &shape.0 else { return Err(Error::invalid_argument(format!("the rank of '{name}' is unknown"))) };
+            let shape = Shape::new(dims.iter().map(|dim| dim.unwrap_or(n)).collect::<Vec<u64>>());
+            shape.bytes(*data_type)?;
+            signature.feeds.push(Feed { tensor: name.clone(), data_type: *data_type, shape, value: None });
+        }
+        Ok(signature)
+    }
+}
+
+/// The peaks of some sizes.
+#[derive(Clone, Debug)]
+pub struct Growth {
+    /// In ascending order: N and its doubles, the largest that fits and the next one.
+    pub sizes: Vec<(u64, Footprint)>,
+    /// The largest N that fits. None where even the smallest does not, and where no line is met.
+    pub largest: Option<u64>,
+    /// The graph takes multiples of this N only, as far as was looked.
+    pub step: u64,
+    /// Why the next N has no plan, where that is no matter of a line.
+    pub ends: Option<(u64, Error)>,
+}
+
+/// No larger N is tried.
+pub const MOST: u64 = 1 << 32;
+
+/// Without a line that is met, sizes up to this one are planned.
+const SHOWN: u64 = 256;
+
+/// The smallest N that a graph takes is among these, or it takes none.
+const FIRST: u64 = 16;
+
+impl Growth {
+    /// Plans sizes: 1, 2, 4 and so on until a line is met, then between the last two until the largest that fits is known. `at` gives
+    /// the footprint of one N.
+    ///
+    /// # Errors
+    /// That of N = 1, where the graph takes no N up to 16.
+    pub fn search(mut at: impl FnMut(u64) -> Result<Footprint>) -> Result<Growth> {
+        let (step, first) = smallest(&mut at)?;
+        let mut growth = Growth { sizes: vec![(step, first)], largest: None, step, ends: None };
+        let mut fits = growth.sizes[0].1.check().is_ok();
+        if !fits {
+            return Ok(growth);
+        }
+        let mut most = step;
+        while fits && (most < SHOWN || growth.meets_lines()) {
+            let Some(n) = most.checked_mul(2).filter(|n| *n <= MOST) else { return Ok(growth) };
+            fits = growth.plan(n, &mut at);
+            most = if fits { n } else { most };
+        }
+        if fits {
+            return Ok(growth);
+        }
+        let (mut inside, mut outside) = (most / step, 2 * most / step);
+        while outside - inside > 1 {
+            let middle = inside + (outside - inside) / 2;
+            match growth.plan(middle * step, &mut at) {
+                true => inside = middle,
+                false => outside = middle,
+            }
+        }
+        let largest = inside * step;
+        growth.largest = Some(largest);
+        growth.sizes.retain(|(n, _)| (n / step).is_power_of_two() || *n == largest || *n == largest + step);
+        growth.sizes.sort_by_key(|(n, _)| *n);
+        Ok(growth)
+    }
+
+    /// Plans one N. Returns whether it fits.
+    fn plan(&mut self, n: u64, at: &mut impl FnMut(u64) -> Result<Footprint>) -> bool {
+        match at(n) {
+            Ok(footprint) => {
+                let fits = footprint.check().is_ok();
+                self.sizes.push((n, footprint));
+                fits
+            }
+            Err(error) => {
+                self.ends = Some((n, error));
+                false
+            }
+        }
+    }
+
+    /// Whether a device with a line takes more from size to size: it is met at last.
+    fn meets_lines(&self) -> bool {
+        let [.., (_, before), (_, last)] = &self.sizes[..] else { return true };
+        let mut pairs = before.needs().iter().zip(last.needs());
+        pairs.any(|(before, last)| last.peak > before.peak && last.limit.is_some())
+    }
+
+    /// Whether the smallest N fits.
+    pub fn fits(&self) -> bool {
+        self.sizes.first().is_some_and(|(_, footprint)| footprint.check().is_ok())
+    }
+
+    /// The footprint at one of the sizes.
+    pub fn at(&self, n: u64) -> Option<&Footprint> {
+        self.sizes.iter().find(|(size, _)| *size == n).map(|(_, footprint)| footprint)
+    }
+
+    /// What a device takes for one N more, between the last two sizes that are one another's double.
+    pub fn slope(&self, device: usize) -> Option<f64> {
+        let peak = |n: u64| self.at(n).map(|footprint| footprint.needs()[device].peak.0);
+        let (last, _) = self.sizes.iter().rev().find(|(n, _)| n % 2 == 0 && peak(n / 2).is_some())?;
+        Some((peak(*last)? as f64 - peak(last / 2)? as f64) / (last / 2) as f64)
+    }
+}
+
+/// The smallest N that the graph takes, with its footprint.
+fn smallest(at: &mut impl FnMut(u64) -> Result<Footprint>) -> Result<(u64, Footprint)> {
+    let first = match at(1) {
+        Ok(footprint) => return Ok((1, footprint)),
+        Err(error) if error.code() == Code::InvalidArgument => error,
+        Err(error) => return Err(error),
+    };
+    (2..=FIRST).find_map(|n| at(n).ok().map(|footprint| (n, footprint))).ok_or(first)
+}
+
+/// `[N,224,224,3]`.
+pub fn shape_in_n(shape: &PartialShape) -> String {
+    match &shape.0 {
+        Some(dims) => {
+            let dims: Vec<String> = dims.iter().map(|dim| dim.map_or("N".to_string(), |dim| dim.to_string())).collect();
+            format!("[{}]", dims.join(","))
+        }
+        None => "[...]".to_string(),
+    }
+}
+
+impl fmt::Display for Growth {
+    /// A line for each N, then the largest that fits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((smallest, first)) = self.sizes.first() else { return Ok(()) };
+        let short = |name: &str| name.rsplit("device:").next().unwrap_or_default().to_string();
+        let widths: Vec<usize> = first.needs().iter().map(|need| short(&need.name).len().max(12)).collect();
+        write!(f, "{:>10}", "N")?;
+        first.needs().iter().zip(&widths).try_for_each(|(need, width)| write!(f, "  {:>width$}", short(&need.name)))?;
+        for (n, footprint) in &self.sizes {
+            write!(f, "\n{n:>10}")?;
+            for (need, width) in footprint.needs().iter().zip(&widths) {
+                write!(f, "  {:>width$}", need.peak.to_string())?;
+            }
+            let over = |need: &Need| need.limit.filter(|limit| *limit < need.peak).map(|limit| (short(&need.name), need.peak - limit));
+            let lacks: Vec<String> =
+                footprint.needs().iter().filter_map(over).map(|(name, bytes)| format!("{name} lacks {bytes}")).collect();
+            match footprint.check() {
+                Err(error) if lacks.is_empty() => write!(f, "  {}", error.message())?,
+                _ if lacks.is_empty() => {}
+                _ => write!(f, "  {}", lacks.join(", "))?,
+            }
+        }
+        for (index, need) in first.needs().iter().enumerate() {
+            if let Some(slope) = self.slope(index).filter(|slope| *slope > 0.0) {
+                write!(f, "\n{}: about {} for each N more", short(&need.name), Bytes(slope as u64))?;
+            }
+        }
+        if self.step > 1 {
+            write!(f, "\nN is taken in steps of {}: the graph refuses smaller ones", self.step)?;
+        }
+        if let Some((n, error)) = &self.ends {
+            write!(f, "\nN = {n} has no plan: {}", error.message())?;
+        }
+        match self.largest {
+            Some(largest) => write!(f, "\nthe largest N that fits is {largest}"),
+            None if self.fits() => write!(f, "\nevery N here fits"),
+            None => {
+                write!(f, "\nN = {smallest} does not fit; the smallest limit that is enough for it is {} bytes", first.minimum_limit().0)
+            }
+        }
+    }
+}
