@@ -31,7 +31,10 @@ KNOWN = {
     "shape", "axis", "dims", "begin", "end", "strides", "size", "perm", "multiples", "paddings", "split_dim", "size_splits",
     "depth", "num_segments", "dimension", "reduction_indices", "dim", "concat_dim", "s0", "s1", "start", "limit", "delta",
     "alg", "input_sizes", "filter_sizes", "orig_input_shape",
+    "block_shape", "crops", "crop_size",
 }
+# Those of some operations.
+KNOWN_OF = {"ScaleAndTranslate": {"scale", "translation"}, "ScaleAndTranslateGrad": {"scale", "translation"}}
 RANDOM = np.random.RandomState(7)
 
 CONFIG = config_pb2.ConfigProto(intra_op_parallelism_threads=1)
@@ -127,7 +130,7 @@ class Case:
                 node.attr[arg.number_attr].i = len(values)
             if arg.type_attr:
                 node.attr[arg.type_attr].type = tf.as_dtype(values[0].dtype).as_datatype_enum
-            known = arg.name in KNOWN or (op in ("InvertPermutation", "ConcatOffset", "DynamicStitch")) or (op == "Fill" and arg.name == "dims")
+            known = arg.name in KNOWN or arg.name in KNOWN_OF.get(op, ()) or (op in ("InvertPermutation", "ConcatOffset", "DynamicStitch")) or (op == "Fill" and arg.name == "dims")
             self.flat += values
             self.marks += ["var " if position < resource_variables else "!" if known else ""] * len(values)
         for name, value in attrs.items():

@@ -26,6 +26,7 @@ pub mod random;
 #[cfg(test)]
 mod recorded;
 pub mod reduce;
+pub mod resample;
 pub mod simd;
 #[doc(hidden)]
 pub mod testing;

@@ -13,7 +13,7 @@ use plimsoll_request::{Arguments, KernelRequest};
 
 use crate::random::RandomOp;
 use crate::simd::Isa;
-use crate::{anchor, check, conv, expr, gather, load, lrn, movement, narrow, nn, norm, pool, random, reduce};
+use crate::{anchor, check, conv, expr, gather, load, lrn, movement, narrow, nn, norm, pool, random, reduce, resample};
 
 /// The kernels for processors, for every instruction set that they are compiled for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -187,6 +187,7 @@ fn prepared(isa: Isa, request: &KernelRequest) -> Result<Made> {
         }
         Lrn(spec) => lrn::lrn_on(isa, *spec)?.into(),
         LrnGrad(spec) => lrn::lrn_grad_on(isa, *spec)?.into(),
+        Resample(spec) => resample::prepare(isa, *spec)?.into(),
         KernelRequest::Nn(request) => rows(isa, *request)?.into(),
         KernelRequest::Reduction(request) => reduction(isa, request)?,
         KernelRequest::Movement { element, movement } => moved(isa, *element, movement)?.into(),
@@ -258,6 +259,7 @@ fn moved(isa: Isa, element: usize, request: &Movement) -> Result<Prepared> {
         Movement::Pack { shape, count, axis } => movement::pack(element, shape, *count, *axis),
         Movement::Pad { shape, paddings, value: Some(value) } => movement::pad(element, shape, paddings, value),
         Movement::Pad { shape, paddings, value: None } => movement::pad_with_input(element, shape, paddings),
+        Movement::Pick { shape, picks } => movement::pick(element, shape, picks),
         Movement::Reverse { shape, axes } => movement::reverse(isa, element, shape, axes),
         Movement::Slice { shape, begin, sizes } => movement::slice(isa, element, shape, begin, sizes),
         Movement::Split { shape, axis, sizes } => movement::split_sizes(element, shape, *axis, sizes),

@@ -172,6 +172,7 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         | KernelRequest::Movement { .. }
         | KernelRequest::Gather(_)
         | KernelRequest::Random(_)
+        | KernelRequest::Resample(_)
         | KernelRequest::CheckNumerics { .. }
         | KernelRequest::Require(_)
         | KernelRequest::Nothing

@@ -17,6 +17,7 @@ mod registry;
 pub mod array;
 pub mod checkpoint;
 pub mod control;
+pub mod image;
 pub mod math;
 pub mod nn;
 pub mod optimizer;

@@ -70,6 +70,7 @@ impl Registry {
             crate::array::RULES,
             crate::checkpoint::RULES,
             crate::control::RULES,
+            crate::image::RULES,
             crate::math::RULES,
             crate::nn::RULES,
             crate::optimizer::RULES,
@@ -79,7 +80,7 @@ impl Registry {
         ] {
             family.iter().for_each(|rules| registry.extend(rules));
         }
-        registry.fusions = [crate::math::FUSIONS, crate::nn::FUSIONS].concat().concat();
+        registry.fusions = [crate::array::FUSIONS, crate::math::FUSIONS, crate::nn::FUSIONS].concat().concat();
         registry
     }
 

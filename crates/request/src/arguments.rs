@@ -95,6 +95,10 @@ impl KernelRequest {
                 let all = tensor(spec.data_type, &[spec.rows, spec.channels])?;
                 Arguments::of([all, all, all], [all])
             }
+            KernelRequest::Resample(spec) => {
+                let (from, to) = spec.shapes();
+                Arguments::of([tensor(spec.data_type, &from)?], [tensor(spec.data_type, &to)?])
+            }
             KernelRequest::Nn(request) => of_rows(request)?,
             KernelRequest::Reduction(request) => of_reduction(request)?,
             KernelRequest::Movement { element, movement } => of_movement(size_of_element(*element)?, movement)?,
@@ -209,6 +213,14 @@ fn of_movement(element: u64, movement: &Movement) -> Result<Arguments> {
             let output = size(&padded.collect::<Result<Vec<_>>>()?)?;
             let value = if value.is_none() { vec![element] } else { Vec::new() };
             Arguments::of([vec![size(shape)?], value].concat(), [output])
+        }
+        Movement::Pick { shape, picks } => {
+            if picks.len() != shape.len() {
+                return Err(inconsistent("picks of another rank"));
+            }
+            let picked = shape.iter().zip(picks).map(|(size, pick)| pick.size(*size));
+            let picked = picked.collect::<Option<Vec<_>>>().ok_or_else(|| inconsistent("elements that are not there"))?;
+            Arguments::of([size(shape)?], [size(&picked)?])
         }
         Movement::Reverse { shape, .. } | Movement::Transpose { shape, .. } => Arguments::of([size(shape)?], [size(shape)?]),
         Movement::Slice { shape, sizes, .. } | Movement::StridedSlice { shape, sizes, .. } => Arguments::of([size(shape)?], [size(sizes)?]),

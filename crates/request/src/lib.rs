@@ -20,6 +20,7 @@ pub mod product;
 pub mod random;
 pub mod reduce;
 mod request;
+pub mod resample;
 pub mod window;
 
 pub use arguments::Arguments;

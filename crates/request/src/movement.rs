@@ -17,6 +17,8 @@ pub enum Movement {
     /// `Pad`, `PadV2`: `(before, after)` elements round each dimension. They are `value`, the bytes of one; without it, the
     /// second input, a scalar. Arguments: input, the value unless it is given here, output.
     Pad { shape: Vec<u64>, paddings: Vec<(u64, u64)>, value: Option<Vec<u8>> },
+    /// Each index of the output along dimension `i` has the input's index that `picks[i]` says. Arguments: input, output.
+    Pick { shape: Vec<u64>, picks: Vec<Pick> },
     /// `ReverseV2`: the order along `axes` turned round. Arguments: input, output.
     Reverse { shape: Vec<u64>, axes: Vec<usize> },
     /// `Slice`: the block of `sizes` that starts at `begin`. Arguments: input, output.
@@ -35,4 +37,56 @@ pub enum Movement {
     Transpose { shape: Vec<u64>, perm: Vec<usize> },
     /// `Unpack`: the tensors along dimension `axis`. Arguments: input, the outputs.
     Unpack { shape: Vec<u64>, axis: usize },
+}
+
+/// The input's index along a dimension for each index of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are TensorFlow's, or said above them")]
+pub enum Pick {
+    /// The same index.
+    All,
+    /// `MirrorPad`: `before` and `after` elements are those of the other side of the border, which is repeated itself where
+    /// `edge`.
+    Mirror { before: u64, after: u64, edge: bool },
+    /// `ResizeNearestNeighbor` to `size` elements.
+    Nearest { size: u64, align_corners: bool, half_pixel_centers: bool },
+}
+
+impl Pick {
+    /// How many elements the output has for `from` of the input; none where that is no pick, or too many.
+    pub fn size(self, from: u64) -> Option<u64> {
+        match self {
+            Pick::All => Some(from),
+            Pick::Mirror { before, after, edge } => {
+                let most = if edge { from } else { from.saturating_sub(1) };
+                let fits = before.max(after) <= most;
+                fits.then(|| from.checked_add(before)?.checked_add(after)).flatten()
+            }
+            Pick::Nearest { size, .. } => (from > 0 || size == 0).then_some(size),
+        }
+    }
+
+    /// The input's index for index `at`, which is below [`Pick::size`] of `from`. It is below `from`.
+    #[inline(always)]
+    pub fn index(self, from: u64, at: u64) -> u64 {
+        match self {
+            Pick::All => at,
+            Pick::Mirror { before, edge, .. } => {
+                let skipped = u64::from(!edge);
+                if at < before {
+                    before - 1 - at + skipped
+                } else if at - before < from {
+                    at - before
+                } else {
+                    2 * from - 1 - (at - before) - skipped
+                }
+            }
+            Pick::Nearest { size, align_corners, half_pixel_centers } => {
+                let scale = crate::resample::scale(from, size, align_corners);
+                let place = if half_pixel_centers { (at as f32 + 0.5) * scale } else { at as f32 * scale };
+                let place = if align_corners { libm::roundf(place) } else { libm::floorf(place) };
+                (place as u64).min(from - 1)
+            }
+        }
+    }
 }

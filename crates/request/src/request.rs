@@ -15,6 +15,7 @@ use crate::norm::BatchNormSpec;
 use crate::pool::{Maxima, PoolSpec, Pooling};
 use crate::random::{Distribution, Random};
 use crate::reduce::Reduction;
+use crate::resample::Resample;
 
 /// A computation that a kernel answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,6 +94,8 @@ pub enum KernelRequest {
     Lrn(LrnSpec),
     /// `LRNGrad`. Arguments: gradient by the output, input, output, gradient by the input.
     LrnGrad(LrnSpec),
+    /// Images resized, or the gradient of that. Arguments: input, output.
+    Resample(Resample),
     /// Softmax and losses.
     Nn(Nn),
     /// Reductions and their kin.

@@ -4,6 +4,7 @@
 //! neighbours are merged before everything else, so that most calls end in long plain copies.
 
 mod embed;
+mod picked;
 mod segments;
 mod strided;
 mod transposed;
@@ -12,6 +13,7 @@ mod views;
 use plimsoll_base::{Error, Result};
 
 pub use embed::{pad, pad_with_input, strided_slice_grad};
+pub use picked::pick;
 pub use segments::{concat, pack, split, split_sizes, unpack};
 pub use views::{broadcast_to, fill, reverse, slice, strided_slice, tile, transpose};
 

@@ -3,6 +3,7 @@
 use plimsoll_base::Result;
 use plimsoll_graph::{NodeId, Output, PartialShape};
 
+use crate::fusion::Fusion;
 use crate::variable::shape_tensor;
 use crate::{GraphBuilder, InferCx, OpRules};
 
@@ -14,6 +15,7 @@ pub mod dynamic_stitch;
 pub mod fill;
 pub mod gather;
 pub mod identity;
+pub mod mirror_pad;
 pub mod one_hot;
 pub mod pack;
 pub mod pad;
@@ -21,10 +23,15 @@ pub mod reshape;
 pub mod reverse;
 pub mod shape;
 pub mod slice;
+pub mod space_batch;
+pub mod space_depth;
 pub mod split;
 pub mod strided_slice;
 pub mod tile;
 pub mod transpose;
+
+/// The fusions of this family, in the order in which they are tried.
+pub const FUSIONS: &[&[Fusion]] = &[space_batch::FUSIONS];
 
 /// The rules of this family.
 pub const RULES: &[&[OpRules]] = &[
@@ -36,6 +43,7 @@ pub const RULES: &[&[OpRules]] = &[
     fill::RULES,
     gather::RULES,
     identity::RULES,
+    mirror_pad::RULES,
     one_hot::RULES,
     pack::RULES,
     pad::RULES,
@@ -43,6 +51,8 @@ pub const RULES: &[&[OpRules]] = &[
     reverse::RULES,
     shape::RULES,
     slice::RULES,
+    space_batch::RULES,
+    space_depth::RULES,
     split::RULES,
     strided_slice::RULES,
     tile::RULES,

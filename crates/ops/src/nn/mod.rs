@@ -18,6 +18,8 @@ mod pooling;
 pub mod softmax;
 mod window;
 
+pub(crate) use window::taken_over;
+
 /// The fusions of this family, in the order in which they are tried.
 pub const FUSIONS: &[&[Fusion]] = &[max_pool::FUSIONS, bias::FUSIONS, conv::FUSIONS];
 

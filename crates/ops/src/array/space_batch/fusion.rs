@@ -1,0 +1,6 @@
+//! Fusions of SpaceToBatchND and BatchToSpaceND.
+
+use crate::fusion::Fusion;
+
+/// None yet.
+pub const FUSIONS: &[Fusion] = &[];
