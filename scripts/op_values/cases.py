@@ -9,7 +9,7 @@ A line is one of
     error NAME | ATTRS | INPUTS | MESSAGE              what its kernel says
 
 Tensors are separated by `;` and read  type[dims]=numbers ; a `!` in front marks an operand that a plan has to know.
-Attributes are separated by `,` and read  name:kind=value . `-` stands for no gradient.
+Attributes are separated by `,` and read  name:kind=value , where a text has `&` for each comma. `-` stands for no gradient.
 """
 import os
 
@@ -32,9 +32,11 @@ KNOWN = {
     "depth", "num_segments", "dimension", "reduction_indices", "dim", "concat_dim", "s0", "s1", "start", "limit", "delta",
     "alg", "input_sizes", "filter_sizes", "orig_input_shape",
     "block_shape", "crops", "crop_size",
+    "num_lower", "num_upper", "num_rows", "num_cols",
 }
 # Those of some operations.
 KNOWN_OF = {"ScaleAndTranslate": {"scale", "translation"}, "ScaleAndTranslateGrad": {"scale", "translation"}}
+KNOWN_OF |= {f"Matrix{form}{version}": {"k"} for form in ["Diag", "DiagPart", "SetDiag"] for version in ["V2", "V3"]}
 RANDOM = np.random.RandomState(7)
 
 CONFIG = config_pb2.ConfigProto(intra_op_parallelism_threads=1)
@@ -95,7 +97,7 @@ def attr_text(name, value):
     if isinstance(value, tf.DType):
         return f"{name}:type={TYPES.get(value.name, value.name)}"
     if isinstance(value, str):
-        return f"{name}:text={value}"
+        return f"{name}:text={value.replace(',', '&')}"
     return f"{name}:ints={'/'.join(str(int(e)) for e in value)}"
 
 
@@ -128,7 +130,7 @@ class Case:
             values = [np.asarray(v) for v in values]
             if arg.number_attr:
                 node.attr[arg.number_attr].i = len(values)
-            if arg.type_attr:
+            if arg.type_attr and values:
                 node.attr[arg.type_attr].type = tf.as_dtype(values[0].dtype).as_datatype_enum
             known = arg.name in KNOWN or arg.name in KNOWN_OF.get(op, ()) or (op in ("InvertPermutation", "ConcatOffset", "DynamicStitch")) or (op == "Fill" and arg.name == "dims")
             self.flat += values

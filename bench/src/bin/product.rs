@@ -36,7 +36,7 @@ fn median(mut run: impl FnMut(), flops: f64) -> f64 {
 
 fn main() {
     for &(m, n, k, transpose_a, transpose_b) in SHAPES {
-        let spec = ProductSpec { m, n, k, transpose_a, transpose_b, batch: 1 };
+        let spec = ProductSpec { m, n, k, transpose_a, transpose_b, batch: 1, places: None };
         let flops = 2.0 * (m * n * k) as f64;
         let values = |count: u64| (0..count).map(|i| (i % 7) as f32 - 3.0).collect::<Vec<f32>>();
         let (a, b, mut c) = (values(m * k), values(k * n), vec![0f32; (m * n) as usize]);

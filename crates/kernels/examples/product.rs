@@ -68,7 +68,7 @@ fn main() -> plimsoll_base::Result<()> {
     for isa in Isa::available().into_iter().rev() {
         println!("{isa:?}");
         for (m, n, k, transpose_a, transpose_b) in sizes {
-            let spec = ProductSpec { m, n, k, transpose_a, transpose_b, batch: 1 };
+            let spec = ProductSpec { m, n, k, transpose_a, transpose_b, batch: 1, places: None };
             let prepared = product_on(isa, spec, None, tuning)?;
             let taken = time(&prepared, &[m * k, k * n, m * n]);
             let letter = |transposed: bool| if transposed { 'T' } else { 'N' };

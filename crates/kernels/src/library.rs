@@ -255,6 +255,7 @@ fn moved(isa: Isa, element: usize, request: &Movement) -> Result<Prepared> {
     match request {
         Movement::BroadcastTo { from, to } => movement::broadcast_to(isa, element, from, to),
         Movement::Concat { shapes, axis } => movement::concat(element, &shapes.iter().map(Vec::as_slice).collect::<Vec<_>>(), *axis),
+        Movement::Diagonals(request) => movement::diagonals(element, request),
         Movement::Fill { elements } => movement::fill(isa, element, *elements),
         Movement::Pack { shape, count, axis } => movement::pack(element, shape, *count, *axis),
         Movement::Pad { shape, paddings, value: Some(value) } => movement::pad(element, shape, paddings, value),

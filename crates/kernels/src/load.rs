@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn the_lanes_of_the_last_vector_count() {
         let load = |isa, n| {
-            let spec = ProductSpec { m: 4, n, k: 2, transpose_a: false, transpose_b: false, batch: 1 };
+            let spec = ProductSpec { m: 4, n, k: 2, transpose_a: false, transpose_b: false, batch: 1, places: None };
             let request = KernelRequest::Anchor { anchor: Anchor::Product(DataType::Float, spec), epilogue: None, pooling: None };
             loads(isa, &request, &[Cost { flops: 16.0 * n as f64, bytes: 0.0 }])[0]
         };

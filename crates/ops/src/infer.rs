@@ -153,6 +153,11 @@ pub fn infer_node(registry: &Registry, def: &OpDef, node: &Node, inputs: &[Fact]
     Ok(outputs)
 }
 
+/// How many elements dimensions have; more than can be counted are the largest number.
+pub(crate) fn count(dims: &[u64]) -> u64 {
+    dims.iter().fold(1, |count, dim| count.saturating_mul(*dim))
+}
+
 /// Output 0 has the shape of input 0.
 pub fn same(cx: &mut InferCx<'_>) -> Result<()> {
     cx.set(0, cx.shape(0).clone());

@@ -46,7 +46,7 @@ impl Anchor {
     /// The shape that an epilogue works on. None where there can be no epilogue.
     pub fn shape(&self) -> Option<Vec<u64>> {
         match self {
-            Anchor::Product(DataType::Float, spec) if spec.batch == 1 => Some(vec![spec.m, spec.n]),
+            Anchor::Product(DataType::Float, spec) if spec.batch == 1 && spec.places.is_none() => Some(vec![spec.m, spec.n]),
             Anchor::Product(..) => None,
             _ if self.data_type() != DataType::Float => None,
             Anchor::Conv(spec) | Anchor::DepthwiseConv(spec) => Some(spec.output()),

@@ -5,6 +5,7 @@ use plimsoll_base::{DataType, Error, Result};
 use crate::KernelRequest;
 use crate::anchor::{Anchor, Epilogue};
 use crate::conv::ConvSpec;
+use crate::diagonals::DiagonalForm;
 use crate::expr::Expr;
 use crate::gather::Gather;
 use crate::movement::Movement;
@@ -118,9 +119,11 @@ impl KernelRequest {
 fn of_anchor(anchor: &Anchor, epilogue: Option<&Epilogue>, pooling: Option<&Pooling>) -> Result<Arguments> {
     let (inputs, result) = match anchor {
         Anchor::Product(data_type, spec) => {
-            let matrices = |rows: u64, columns: u64| elements(&[spec.batch, rows, columns]);
-            let inputs = [bytes(*data_type, matrices(spec.m, spec.k)?)?, bytes(*data_type, matrices(spec.k, spec.n)?)?];
-            (inputs, matrices(spec.m, spec.n)?)
+            for sizes in [[spec.batch, spec.m, spec.k], [spec.batch, spec.k, spec.n], [spec.batch, spec.m, spec.n]] {
+                elements(&sizes)?;
+            }
+            let [a, b, c] = spec.extents()?;
+            ([bytes(*data_type, a)?, bytes(*data_type, b)?], c)
         }
         Anchor::Conv(spec) => {
             ([tensor(spec.data_type, &spec.input())?, tensor(spec.data_type, &spec.filter())?], elements(&spec.output())?)
@@ -196,6 +199,16 @@ fn of_movement(element: u64, movement: &Movement) -> Result<Arguments> {
             }
             let total = sum(&inputs)?;
             Arguments::of(inputs, [total])
+        }
+        Movement::Diagonals(request) => {
+            let (matrices, stored) = (size(&[request.matrices, request.rows, request.columns])?, request.stored()?);
+            let diagonals = size(&[request.matrices, stored.count, stored.length])?;
+            match request.form {
+                DiagonalForm::Matrix => Arguments::of([diagonals, element], [matrices]),
+                DiagonalForm::Part => Arguments::of([matrices, element], [diagonals]),
+                DiagonalForm::Set => Arguments::of([matrices, diagonals], [matrices]),
+                DiagonalForm::Band => Arguments::of([matrices], [matrices]),
+            }
         }
         Movement::Fill { elements } => Arguments::of([element], [times(*elements, element)?]),
         Movement::Pack { shape, count, .. } => {

@@ -9,6 +9,7 @@ mod arguments;
 mod bits;
 pub mod check;
 pub mod conv;
+pub mod diagonals;
 pub mod expr;
 pub mod gather;
 pub mod lrn;

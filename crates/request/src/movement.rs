@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::diagonals::Diagonals;
+
 /// The movement of elements. Indices, sizes and strides count elements.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "shape: of the input; the other fields are said above them")]
@@ -10,6 +12,8 @@ pub enum Movement {
     BroadcastTo { from: Vec<u64>, to: Vec<u64> },
     /// `ConcatV2`: inputs of these shapes one after the other along `axis`. Arguments: the inputs, output.
     Concat { shapes: Vec<Vec<u64>>, axis: usize },
+    /// `MatrixBandPart`, `MatrixDiag`, `MatrixDiagPart`, `MatrixSetDiag`. Arguments: see [`DiagonalForm`](crate::diagonals::DiagonalForm).
+    Diagonals(Diagonals),
     /// `Fill`: `elements` copies of a scalar. Arguments: the scalar, output.
     Fill { elements: u64 },
     /// `Pack`: `count` tensors of `shape` along a new dimension `axis`. Arguments: the inputs, output.

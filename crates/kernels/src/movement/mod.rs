@@ -3,6 +3,7 @@
 //! Elements are known by their size alone: 1, 2, 4, 8 or 16 bytes, aligned to 8 at most. Dimensions of 1 are dropped and contiguous
 //! neighbours are merged before everything else, so that most calls end in long plain copies.
 
+mod diagonals;
 mod embed;
 mod picked;
 mod segments;
@@ -12,6 +13,7 @@ mod views;
 
 use plimsoll_base::{Error, Result};
 
+pub use diagonals::diagonals;
 pub use embed::{pad, pad_with_input, strided_slice_grad};
 pub use picked::pick;
 pub use segments::{concat, pack, split, split_sizes, unpack};

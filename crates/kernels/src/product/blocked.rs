@@ -7,6 +7,7 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
+use super::matrices::Matrices;
 use super::tiles::{Code, DotFn, Tile, code, dot_of};
 use crate::element::InFloats;
 use crate::expr::{Bases, TileProgram, elements};
@@ -41,25 +42,41 @@ struct Sides {
     m: usize,
     n: usize,
     k: usize,
-    /// Index of the argument, from row to row, from term to term, from matrix to matrix.
-    a: (usize, usize, usize, usize),
-    /// Index of the argument, from row to row as it lies, from matrix to matrix.
-    b: (usize, usize, usize),
+    /// Index of the argument, from row to row, from term to term.
+    a: (usize, usize, usize),
+    /// Index of the argument, from row to row as it lies.
+    b: (usize, usize),
     /// B lies as n rows of k.
     b_transposed: bool,
+    /// From row to row of C.
+    c_row: usize,
+    matrices: Matrices,
+}
+
+impl Sides {
+    /// Whether elements of C are products of a row with rows.
+    fn is_dot(&self) -> bool {
+        self.m == 1 && self.b_transposed && self.a.2 == 1
+    }
 }
 
 fn sides(spec: &ProductSpec) -> Result<Sides> {
     elements(&[spec.batch, spec.m, spec.k])?;
     elements(&[spec.batch, spec.k, spec.n])?;
     elements(&[spec.batch, spec.m, spec.n])?;
+    spec.extents()?;
+    let places = spec.places();
     let (m, n, k) = (spec.m as usize, spec.n as usize, spec.k as usize);
-    if n == 1 && m > 1 {
-        let row = if spec.transpose_a { m } else { k };
-        return Ok(Sides { m: 1, n: m, k, a: (1, k, 1, k), b: (0, row, m * k), b_transposed: !spec.transpose_a });
+    let (a_row, b_row, c_row) = (places.a.row as usize, places.b.row as usize, places.c.row as usize);
+    let matrices = Matrices::new(&places);
+    // A column that lies as a row.
+    if n == 1 && m > 1 && c_row == 1 && (spec.transpose_b || b_row == 1) {
+        return Ok(Sides { m: 1, n: m, k, a: (1, k, 1), b: (0, a_row), b_transposed: !spec.transpose_a, c_row: m, matrices });
     }
-    let a = if spec.transpose_a { (0, 1, m, m * k) } else { (0, k, 1, m * k) };
-    Ok(Sides { m, n, k, a, b: (1, if spec.transpose_b { k } else { n }, k * n), b_transposed: spec.transpose_b })
+    // A row that lies as a column.
+    let is_row = spec.transpose_a && (m > 1 || a_row > 1);
+    let a = if is_row { (0, 1, a_row) } else { (0, if spec.transpose_a { k } else { a_row }, 1) };
+    Ok(Sides { m, n, k, a, b: (1, b_row), b_transposed: spec.transpose_b, c_row, matrices })
 }
 
 /// How rows of A become rows of tiles.
@@ -121,9 +138,7 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: ProductSpec, epilogue: Option
     let code = code(isa);
     let batch = spec.batch as usize;
     let mut cost = Cost { flops: 2.0 * batch as f64 * sides.m as f64 * sides.n as f64 * sides.k as f64, bytes: 0.0 };
-    for (rows, columns) in [(spec.m, spec.k), (spec.k, spec.n), (spec.m, spec.n)] {
-        cost.bytes += size_of::<E>() as f64 * batch as f64 * rows as f64 * columns as f64;
-    }
+    cost.bytes += spec.extents()?.into_iter().map(|elements| size_of::<E>() as f64 * elements as f64).sum::<f64>();
     let epilogue = match epilogue {
         None if is_widened => {
             let (expr, shape) = (cast(DataType::Float, E::TYPE)?, vec![spec.batch, spec.m, spec.n]);
@@ -131,7 +146,7 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: ProductSpec, epilogue: Option
         }
         None => None,
         Some(_) if is_widened => return Err(Error::unimplemented(format!("an epilogue on products of {}", E::TYPE))),
-        Some(_) if spec.batch != 1 => return Err(Error::unimplemented("an epilogue on several products")),
+        Some(_) if spec.batch != 1 || spec.places.is_some() => return Err(Error::unimplemented("an epilogue on several products")),
         Some(Epilogue { expr, operands }) => {
             if expr.inputs().first() != Some(&DataType::Float) {
                 return Err(Error::invalid_argument("operand 0 of an epilogue is the product, a float"));
@@ -148,7 +163,7 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: ProductSpec, epilogue: Option
     };
     let tuning = if is_widened { Tuning { pack_b: Some(true), ..tuning } } else { tuning };
     let mut cut = cut(&sides, code, &tuning);
-    let is_dot = sides.m == 1 && sides.b_transposed;
+    let is_dot = sides.is_dot();
     let left = match (is_widened && !is_dot, sides.a.2 == 1) {
         (true, true) => Left::Rows,
         (true, false) => Left::Columns,
@@ -241,7 +256,7 @@ fn evenly(all: usize, most: usize, unit: usize) -> usize {
 fn cut(sides: &Sides, code: &Code, tuning: &Tuning) -> Cut {
     let Sides { m, n, k, .. } = *sides;
     let terms = k.div_ceil(k.div_ceil(TERMS).max(1)).max(1);
-    if m == 1 && sides.b_transposed {
+    if sides.is_dot() {
         let columns = tuning.columns.unwrap_or((4.0 * PIECE / (k as f64 / 8.0).max(1.0)) as usize);
         return Cut { rows: 1, columns: evenly(n, columns.max(4), 4), by_strips: true, terms, pack_a: false, pack_b: false };
     }
@@ -299,16 +314,17 @@ impl<E: InFloats> CpuKernel for Blocked<E> {
 
 impl<E: InFloats> Blocked<E> {
     unsafe fn piece(&self, matrix: usize, rows: Range<usize>, columns: Range<usize>, args: &Args<'_>) -> Result<(), Fault> {
-        let Sides { n, a, b, .. } = self.sides;
-        let a_matrix = args.pointers[a.0].cast::<E>().cast_const().wrapping_add(matrix * a.3);
-        let b_matrix = args.pointers[b.0].cast::<E>().cast_const().wrapping_add(matrix * b.2);
+        let Sides { n, a, b, c_row, .. } = self.sides;
+        let places = self.sides.matrices.of(matrix);
+        let a_matrix = args.pointers[a.0].cast::<E>().cast_const().wrapping_add(places[a.0]);
+        let b_matrix = args.pointers[b.0].cast::<E>().cast_const().wrapping_add(places[b.0]);
         // SAFETY: the worker's scratch has been asked for with these places. The arguments have the elements that the shapes say. A
         // piece of C is written by this call only.
         unsafe {
             let Some(program) = &self.epilogue else {
                 // Of floats: results of other types have an expression that rounds them.
-                let c = args.pointers[2].cast::<f32>().add((matrix * self.sides.m + rows.start) * n + columns.start);
-                self.compute(a_matrix, b_matrix, rows, columns, c, n, args.worker);
+                let c = args.pointers[2].cast::<f32>().add(places[2] + rows.start * c_row + columns.start);
+                self.compute(a_matrix, b_matrix, rows, columns, c, c_row, args.worker);
                 return Ok(());
             };
             let tile = args.worker.add(self.c_place).cast::<f32>();
@@ -322,13 +338,13 @@ impl<E: InFloats> Blocked<E> {
             for first in rows.clone().step_by(self.tile_rows) {
                 let rows = first..(first + self.tile_rows).min(rows.end);
                 self.compute(a_matrix, b_matrix, rows.clone(), columns.clone(), tile, width, args.worker);
-                let start = (matrix * self.sides.m + rows.start) * n + columns.start;
-                if width == n || rows.len() == 1 {
+                let start = places[2] + rows.start * c_row + columns.start;
+                if (width == n && c_row == n) || rows.len() == 1 {
                     program.run(start..start + rows.len() * width, &bases(start, 0), args.worker)?;
                     continue;
                 }
                 for row in 0..rows.len() {
-                    let at = start + row * n;
+                    let at = start + row * c_row;
                     program.run(at..at + width, &bases(at, row), args.worker)?;
                 }
             }
@@ -348,10 +364,10 @@ impl<E: InFloats> Blocked<E> {
         c_row: usize,
         worker: *mut u8,
     ) {
-        let Sides { m, k, b_transposed, .. } = self.sides;
+        let k = self.sides.k;
         let (a_row, a_term, b_row) = (self.sides.a.1, self.sides.a.2, self.sides.b.1);
         let code = self.code;
-        if m == 1 && b_transposed {
+        if self.sides.is_dot() {
             // SAFETY: a row of A and rows of B, `k` long each.
             unsafe { (self.dot)(k, a, b.add(columns.start * b_row), b_row, columns.len(), c) };
             return;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
+use super::matrices::Matrices;
 use super::{Tuning, blocked};
 use crate::element::{Element, of_type};
 use crate::expr::elements;
@@ -57,28 +58,38 @@ impl Number for i64 {
 }
 
 fn prepare<T: Number>(spec: &ProductSpec) -> Result<Prepared> {
-    let a = elements(&[spec.batch, spec.m, spec.k])?;
-    let b = elements(&[spec.batch, spec.k, spec.n])?;
+    elements(&[spec.batch, spec.m, spec.k])?;
+    elements(&[spec.batch, spec.k, spec.n])?;
     let c = elements(&[spec.batch, spec.m, spec.n])?;
+    let extents = spec.extents()?;
     // Rows of C; so many that a piece has half a million operations or so.
     let all = if c == 0 { 0 } else { c / spec.n as usize };
     let work = (spec.n as usize).saturating_mul(spec.k as usize).max(1);
     let rows = ((1 << 18) / work).clamp(1, all.max(1));
     let chunks = u32::try_from(all.div_ceil(rows).max(1)).map_err(|_| Error::invalid_argument("a product with too many pieces"))?;
-    let cost = Cost { flops: 2.0 * c as f64 * spec.k as f64, bytes: (size_of::<T>() * (a + b + c)) as f64 };
-    Ok(Prepared {
-        chunks,
-        scratch: 0,
-        per_worker: 0,
-        cost,
-        in_place: Vec::new(),
-        kernel: Arc::new(Generic::<T> { spec: *spec, all, rows, of: PhantomData }),
-    })
+    let moved = extents.iter().map(|elements| *elements as f64).sum::<f64>();
+    let cost = Cost { flops: 2.0 * c as f64 * spec.k as f64, bytes: size_of::<T>() as f64 * moved };
+    let places = spec.places();
+    let generic = Generic::<T> {
+        spec: *spec,
+        row: [places.a.row, places.b.row, places.c.row].map(|row| row as usize),
+        extents: extents.map(|elements| elements as usize),
+        matrices: Matrices::new(&places),
+        all,
+        rows,
+        of: PhantomData,
+    };
+    Ok(Prepared { chunks, scratch: 0, per_worker: 0, cost, in_place: Vec::new(), kernel: Arc::new(generic) })
 }
 
 #[derive(Debug)]
 struct Generic<T> {
     spec: ProductSpec,
+    /// From row to row of A, B and C, as they lie.
+    row: [usize; 3],
+    /// Elements of A, B and C.
+    extents: [usize; 3],
+    matrices: Matrices,
     /// Rows of all C together.
     all: usize,
     /// Rows of a piece.
@@ -88,28 +99,29 @@ struct Generic<T> {
 
 impl<T: Number> CpuKernel for Generic<T> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
-        let (m, n, k, batch) = (self.spec.m as usize, self.spec.n as usize, self.spec.k as usize, self.spec.batch as usize);
+        let (m, n, k) = (self.spec.m as usize, self.spec.n as usize, self.spec.k as usize);
+        let [a_row, b_row, c_row] = self.row;
         let rows = (chunks.start as usize * self.rows).min(self.all)..(chunks.end as usize * self.rows).min(self.all);
-        if rows.is_empty() {
-            return Ok(());
-        }
-        // SAFETY: the arguments have the shapes that the kernel was prepared for; these rows are written by this call only.
-        let (a, b, c) = unsafe {
-            (args.input::<T>(0, batch * m * k), args.input::<T>(1, batch * k * n), args.output::<T>(2, rows.start * n..rows.end * n))
-        };
-        for (row, out) in rows.zip(c.chunks_exact_mut(n)) {
+        // SAFETY: the arguments have the shapes that the kernel was prepared for.
+        let (a, b) = unsafe { (args.input::<T>(0, self.extents[0]), args.input::<T>(1, self.extents[1])) };
+        for row in rows {
             let (matrix, i) = (row / m, row % m);
-            let (a, b) = (&a[matrix * m * k..(matrix + 1) * m * k], &b[matrix * k * n..(matrix + 1) * k * n]);
-            let left = |p: usize| if self.spec.transpose_a { a[p * m + i] } else { a[i * k + p] };
+            let [a_at, b_at, c_at] = self.matrices.of(matrix);
+            let (a, b) = (a.get(a_at..).unwrap_or_default(), b.get(b_at..).unwrap_or_default());
+            let start = c_at + i * c_row;
+            // SAFETY: each row of C is written by one call only; together they are the result.
+            let c = unsafe { args.output::<T>(2, start..start + n) };
+            let left = |p: usize| if self.spec.transpose_a { a[p * a_row + i] } else { a[i * a_row + p] };
             if self.spec.transpose_b {
-                for (j, out) in out.iter_mut().enumerate() {
-                    *out = b[j * k..(j + 1) * k].iter().enumerate().fold(T::ZERO, |sum, (p, y)| sum.add_product(left(p), *y));
+                for (j, out) in c.iter_mut().enumerate() {
+                    let terms = b.get(j * b_row..j * b_row + k).unwrap_or_default();
+                    *out = terms.iter().enumerate().fold(T::ZERO, |sum, (p, y)| sum.add_product(left(p), *y));
                 }
             } else {
-                out.fill(T::ZERO);
+                c.fill(T::ZERO);
                 for p in 0..k {
                     let x = left(p);
-                    for (out, y) in out.iter_mut().zip(&b[p * n..(p + 1) * n]) {
+                    for (out, y) in c.iter_mut().zip(&b[p * b_row..p * b_row + n]) {
                         *out = out.add_product(x, *y);
                     }
                 }

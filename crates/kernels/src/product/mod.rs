@@ -3,6 +3,7 @@
 
 mod blocked;
 mod generic;
+mod matrices;
 #[cfg(test)]
 mod tests;
 mod tiles;

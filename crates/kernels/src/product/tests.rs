@@ -14,6 +14,7 @@ use crate::testing;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
+use plimsoll_request::product::{Place, Places};
 
 fn numbers(count: u64, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2) | 1;
@@ -50,7 +51,7 @@ fn sizes() -> impl Strategy<Value = ProductSpec> {
     let size = prop_oneof![Just(1u64), 0..20u64, 20..70u64, Just(130)];
     let terms = prop_oneof![Just(1u64), 0..40u64, Just(320), Just(321), Just(700)];
     (size.clone(), size, terms, any::<bool>(), any::<bool>(), prop_oneof![4 => Just(1u64), 1 => 0..4u64])
-        .prop_map(|(m, n, k, transpose_a, transpose_b, batch)| ProductSpec { m, n, k, transpose_a, transpose_b, batch })
+        .prop_map(|(m, n, k, transpose_a, transpose_b, batch)| ProductSpec { m, n, k, transpose_a, transpose_b, batch, places: None })
 }
 
 fn tunings() -> impl Strategy<Value = Tuning> {
@@ -84,7 +85,7 @@ fn products_of_two_bytes_need_little_scratch() {
     for size in [1 << 10, 1 << 12, 1 << 14] {
         for (m, n, k) in [(size, size, size), (1, size, size), (size, 1, size), (size, size, 1), (1, 1 << 24, 1), (1 << 24, 1, 1)] {
             for (transpose_a, transpose_b) in [(false, false), (true, false), (false, true), (true, true)] {
-                let spec = ProductSpec { m, n, k, transpose_a, transpose_b, batch: 3 };
+                let spec = ProductSpec { m, n, k, transpose_a, transpose_b, batch: 3, places: None };
                 for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
                     let prepared = product_generic(isa, DataType::Half, &spec).unwrap();
                     let anchor = Anchor::Product(DataType::Half, spec);
@@ -96,6 +97,55 @@ fn products_of_two_bytes_need_little_scratch() {
             }
         }
     }
+}
+
+/// Sizes and places: products along two dimensions, rows apart, operands that some products share, results in any order.
+fn placed() -> impl Strategy<Value = ProductSpec> {
+    let size = || prop_oneof![Just(1u64), 0..20u64, Just(70)];
+    let terms = prop_oneof![Just(1u64), 0..40u64, Just(321)];
+    let shared = || (0..4usize, 0..5u64);
+    let order = Just([0usize, 1, 2]).prop_shuffle();
+    let matrices = ((size(), size(), terms), (any::<bool>(), any::<bool>()), (0..4u64, 1..4u64));
+    (matrices, shared(), shared(), order).prop_map(|(((m, n, k), (transpose_a, transpose_b), (outer, inner)), a, b, order)| {
+        let place = |rows: u64, columns: u64, (shared, gap): (usize, u64)| {
+            let row = columns + gap;
+            let matrix = rows * row + gap;
+            Place { row, matrix: [0, 0, [matrix * inner, 0, matrix, 0][shared], [matrix, matrix, 0, 0][shared]] }
+        };
+        // The rows of C and its two other dimensions lie in any order.
+        let (mut distances, mut distance) = ([0; 3], n);
+        for dim in order {
+            distances[dim] = distance;
+            distance *= [outer, inner, m][dim];
+        }
+        let places = Places {
+            sizes: [1, 1, outer, inner],
+            a: if transpose_a { place(k, m, a) } else { place(m, k, a) },
+            b: if transpose_b { place(n, k, b) } else { place(k, n, b) },
+            c: Place { row: distances[2], matrix: [0, 0, distances[0], distances[1]] },
+        };
+        ProductSpec { m, n, k, transpose_a, transpose_b, batch: outer * inner, places: Some(places) }
+    })
+}
+
+/// The results of whole numbers, by plain loops.
+fn by_loops(spec: &ProductSpec, a: &[f32], b: &[f32]) -> Vec<f32> {
+    let places = spec.places();
+    let mut c = vec![f32::NAN; (spec.batch * spec.m * spec.n) as usize];
+    for outer in 0..places.sizes[2] {
+        for inner in 0..places.sizes[3] {
+            let first = |place: Place| outer * place.matrix[2] + inner * place.matrix[3];
+            let at = |place: Place, row: u64, column: u64, turned: bool| {
+                let (row, column) = if turned { (column, row) } else { (row, column) };
+                (first(place) + row * place.row + column) as usize
+            };
+            for (i, j) in (0..spec.m).flat_map(|i| (0..spec.n).map(move |j| (i, j))) {
+                let term = |p: u64| a[at(places.a, i, p, spec.transpose_a)] * b[at(places.b, p, j, spec.transpose_b)];
+                c[at(places.c, i, j, false)] = (0..spec.k).map(term).sum::<f32>() + 0.0;
+            }
+        }
+    }
+    c
 }
 
 proptest! {
@@ -172,6 +222,33 @@ proptest! {
     }
 
     #[test]
+    fn products_find_their_matrices_where_they_lie(spec in placed(), tuning in tunings(), seed in any::<u64>()) {
+        let [of_a, of_b, of_c] = spec.extents().unwrap();
+        let whole = |count: u64, salt: u64| -> Vec<f32> { numbers(count, seed ^ salt).iter().map(|x| (x * 4.0).round() + 0.0).collect() };
+        let (a, b) = (whole(of_a, 1), whole(of_b, 2));
+        let expected = by_loops(&spec, &a, &b);
+        prop_assert_eq!(of_c, expected.len() as u64);
+        let inputs = [testing::bytes(&a), testing::bytes(&b)];
+        for isa in Isa::available() {
+            for tuning in [Tuning::default(), tuning] {
+                let prepared = product_on(isa, spec, None, tuning).unwrap();
+                let got = run(&prepared, &[&inputs[0], &inputs[1]], &[expected.len() * 4], &backwards(&prepared), &[]);
+                let got: Vec<f32> = testing::values(&got[0]);
+                prop_assert_eq!(&got, &expected, "{:?} {:?} {:?}", isa, spec, tuning);
+            }
+            let narrow = |values: &[f32]| values.iter().map(|value| Bf16::from_f32(*value)).collect::<Vec<Bf16>>();
+            let prepared = product_generic(isa, DataType::Bfloat16, &spec).unwrap();
+            let inputs = [testing::bytes(&narrow(&a)), testing::bytes(&narrow(&b))];
+            let got = run(&prepared, &[&inputs[0], &inputs[1]], &[expected.len() * 2], &backwards(&prepared), &[]);
+            let wide = |values: &[Bf16]| values.iter().map(|value| value.to_f32()).collect::<Vec<f32>>();
+            prop_assert_eq!(wide(&testing::values::<Bf16>(&got[0])), wide(&narrow(&expected)), "{:?} {:?}", isa, spec);
+        }
+        let long = |values: &[f32]| values.iter().map(|value| *value as i64).collect::<Vec<i64>>();
+        let prepared = product_generic(Isa::best(), DataType::Int64, &spec).unwrap();
+        prop_assert_eq!(testing::run_one(&prepared, &[&long(&a), &long(&b)], expected.len()).unwrap(), long(&expected));
+    }
+
+    #[test]
     fn products_of_other_types_agree_with_plain_loops(spec in sizes(), seed in any::<u64>()) {
         let whole = |count: u64, salt: u64| -> Vec<f32> { numbers(count, seed ^ salt).iter().map(|x| (x * 100.0).round()).collect() };
         let (a, b) = (whole(spec.batch * spec.m * spec.k, 1), whole(spec.batch * spec.k * spec.n, 2));
@@ -191,7 +268,7 @@ proptest! {
 
 #[test]
 fn large_products_are_cut_and_small_ones_are_not() {
-    let spec = ProductSpec { m: 512, n: 300, k: 784, transpose_a: false, transpose_b: false, batch: 1 };
+    let spec = ProductSpec { m: 512, n: 300, k: 784, transpose_a: false, transpose_b: false, batch: 1, places: None };
     assert!(product(spec, None).unwrap().chunks >= 8);
     let spec = ProductSpec { m: 50, n: 10, k: 100, ..spec };
     let prepared = product(spec, None).unwrap();
@@ -201,7 +278,7 @@ fn large_products_are_cut_and_small_ones_are_not() {
 
 #[test]
 fn what_cannot_be_is_an_error() {
-    let spec = ProductSpec { m: 4, n: 4, k: 4, transpose_a: false, transpose_b: false, batch: 2 };
+    let spec = ProductSpec { m: 4, n: 4, k: 4, transpose_a: false, transpose_b: false, batch: 2, places: None };
     let mut builder = ExprBuilder::new();
     let x = builder.input(DataType::Int32).unwrap();
     let expr = builder.finish(vec![x]);

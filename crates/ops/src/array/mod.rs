@@ -15,6 +15,8 @@ pub mod dynamic_stitch;
 pub mod fill;
 pub mod gather;
 pub mod identity;
+pub mod matrix_band_part;
+pub mod matrix_diag;
 pub mod mirror_pad;
 pub mod one_hot;
 pub mod pack;
@@ -43,6 +45,8 @@ pub const RULES: &[&[OpRules]] = &[
     fill::RULES,
     gather::RULES,
     identity::RULES,
+    matrix_band_part::RULES,
+    matrix_diag::RULES,
     mirror_pad::RULES,
     one_hot::RULES,
     pack::RULES,

@@ -9,6 +9,8 @@ pub mod batch_matmul;
 pub mod binary;
 pub mod cast;
 pub mod compare;
+mod contraction;
+pub mod einsum;
 pub mod logic;
 pub mod matmul;
 pub mod range;
@@ -30,6 +32,7 @@ pub const RULES: &[&[OpRules]] = &[
     binary::RULES,
     cast::RULES,
     compare::RULES,
+    einsum::RULES,
     logic::RULES,
     matmul::RULES,
     range::RULES,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::common::interpret::{Interpreter, build};
 use crate::common::record::{Case, Kind, cases, tensor, tensors};
 use crate::common::{agree, floats};
-use plimsoll_base::{Code, Result};
-use plimsoll_graph::{HostTensor, NodeId, Output, PartialShape, Shape};
+use plimsoll_base::{Code, DataType, Result};
+use plimsoll_graph::{AttrValue, HostTensor, NodeId, Output, PartialShape, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{GraphBuilder, Registry};
 
@@ -99,6 +99,9 @@ fn gradients_are_tensorflows() {
 fn doubled(case: &Case) -> Case {
     let mut case = case.clone();
     case.inputs.iter_mut().for_each(|(_, value)| *value = double(value));
+    for (_, attr) in case.attrs.iter_mut().filter(|(name, _)| *name == "Tout") {
+        *attr = AttrValue::data_type(DataType::Double);
+    }
     case
 }
 

@@ -47,6 +47,7 @@ const SUMMED_IN_THE_TYPE: &[&str] = &[
     "Conv2DBackpropInput",
     "Conv3D",
     "DepthwiseConv2dNative",
+    "Einsum",
     "LRN",
     "LRNGrad",
     "Mean",

@@ -1,19 +1,23 @@
-//! BatchMatMulV2 and BatchMatMul: products of matrices in pairs, the leading dimensions broadcasting.
+//! BatchMatMulV3, BatchMatMulV2 and BatchMatMul: products of matrices in pairs, the leading dimensions broadcasting.
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output, PartialShape};
 use plimsoll_request::anchor::Anchor;
+use plimsoll_request::expr::ExprBuilder;
 use plimsoll_request::product::ProductSpec;
 
 use crate::gradient::{Grad, from_one};
-use crate::infer::broadcast_shapes;
+use crate::infer::{broadcast_shapes, count};
+use crate::math::contraction::{Labelled, contract};
+use crate::recipe::Ingredient;
 use crate::registry::Gradient;
-use crate::{AnchorCall, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+use crate::{GraphBuilder, InferCx, KernelCx, Lower, OpRules, Recipe};
 
-/// The rules of BatchMatMulV2 and BatchMatMul.
+/// The rules of BatchMatMulV3, BatchMatMulV2 and BatchMatMul.
 pub const RULES: &[OpRules] = &[
-    OpRules { name: "BatchMatMulV2", infer, lower: Lower::Anchor(product), gradient: Gradient::Rule(gradient) },
-    OpRules { name: "BatchMatMul", infer, lower: Lower::Anchor(product), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "BatchMatMulV3", infer, lower: Lower::Recipe(product), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "BatchMatMulV2", infer, lower: Lower::Recipe(product), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "BatchMatMul", infer, lower: Lower::Recipe(product), gradient: Gradient::Rule(gradient) },
 ];
 
 fn infer(cx: &mut InferCx<'_>) -> Result<()> {
@@ -35,37 +39,68 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-fn product(cx: &KernelCx<'_>) -> Result<AnchorCall> {
+fn product(cx: &KernelCx<'_>) -> Result<Recipe> {
     let (transpose_a, transpose_b) = (cx.attrs().bool("adj_x")?, cx.attrs().bool("adj_y")?);
-    let (x, y, out) = (cx.dims(0), cx.dims(1), cx.outputs[0].shape.dims());
-    let rank = out.len();
-    if x[..x.len() - 2] != y[..y.len() - 2] {
-        return Err(Error::unimplemented(format!(
-            "not yet: batches of matrices that broadcast, {} and {}",
-            cx.inputs[0].shape, cx.inputs[1].shape
-        )));
+    let mut recipe = Recipe::new();
+    let data_type = cx.outputs[0].data_type;
+    let (x, y) = (recipe.input(cx, 0), recipe.input(cx, 1));
+    let (x, y) = (cast(&mut recipe, x, data_type)?, cast(&mut recipe, y, data_type)?);
+    let out = cx.outputs[0].shape.dims();
+    let batch = out.len() - 2;
+    let (batch_x, matrix_x) = x.dims().split_at(x.dims().len() - 2);
+    let (batch_y, matrix_y) = y.dims().split_at(y.dims().len() - 2);
+    if batch_x == batch_y {
+        let k = matrix_x[usize::from(!transpose_a)];
+        let many = count(batch_x);
+        let spec = ProductSpec { m: out[batch], n: out[batch + 1], k, transpose_a, transpose_b, batch: many, places: None };
+        let result = recipe.anchor(Anchor::Product(data_type, spec), [x, y], out.to_vec());
+        return Ok(recipe.finish([result]));
     }
-    let batch = out[..rank - 2].iter().product();
-    let k = x[x.len() - 2 + usize::from(!transpose_a)];
-    let spec = ProductSpec { m: out[rank - 2], n: out[rank - 1], k, transpose_a, transpose_b, batch };
-    Ok(AnchorCall { anchor: Anchor::Product(cx.inputs[0].data_type, spec), inputs: [0, 1] })
+    // Labels: the leading dimensions, the rows, the columns, the terms.
+    let (rows, columns, terms) = (batch, batch + 1, batch + 2);
+    let of_x = if transpose_a { [terms, rows] } else { [rows, terms] };
+    let of_y = if transpose_b { [columns, terms] } else { [terms, columns] };
+    let labels = |leading: usize, matrix: [usize; 2]| (batch - leading..batch).chain(matrix).collect::<Vec<usize>>();
+    let (labels_x, labels_y) = (labels(batch_x.len(), of_x), labels(batch_y.len(), of_y));
+    let sizes = [out, &[matrix_y[usize::from(transpose_b)]]].concat();
+    let operands = [Labelled { tensor: x, labels: labels_x }, Labelled { tensor: y, labels: labels_y }];
+    let result = contract(&mut recipe, operands, &(0..out.len()).collect::<Vec<_>>(), &sizes)?;
+    Ok(recipe.finish([result]))
+}
+
+/// A factor in the type of the result: those of BatchMatMulV3 may be narrower.
+fn cast(recipe: &mut Recipe, factor: Ingredient, data_type: DataType) -> Result<Ingredient> {
+    if factor.data_type() == data_type {
+        return Ok(factor);
+    }
+    let mut builder = ExprBuilder::new();
+    let x = builder.input(factor.data_type())?;
+    let result = builder.cast(data_type, x)?;
+    let shape = factor.meta.shape.clone();
+    Ok(recipe.expression(builder.finish(vec![result]), [factor], shape).swap_remove(0))
 }
 
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
     from_one(builder, node, gradients, |g, gradient| {
         let (x, y) = (g.input(0), g.input(1));
-        let (to_x, to_y) = match (g.attrs().bool("adj_x")?, g.attrs().bool("adj_y")?) {
-            (false, false) => (multiply(g, gradient, y, false, true)?, multiply(g, x, gradient, true, false)?),
-            (false, true) => (multiply(g, gradient, y, false, false)?, multiply(g, gradient, x, true, false)?),
-            (true, false) => (multiply(g, y, gradient, false, true)?, multiply(g, x, gradient, false, false)?),
-            (true, true) => (multiply(g, y, gradient, true, true)?, multiply(g, gradient, x, true, true)?),
+        let (adj_x, adj_y) = (g.attrs().bool("adj_x")?, g.attrs().bool("adj_y")?);
+        let types = [x, y].map(|factor| g.data_type(factor));
+        let mut multiply = |side: usize, left, right, adj_x: bool, adj_y: bool| {
+            let mut attrs = vec![("adj_x", AttrValue::Bool(adj_x)), ("adj_y", AttrValue::Bool(adj_y))];
+            if types == [g.data_type(gradient); 2] {
+                return g.op_with("BatchMatMulV2", &[left, right], &attrs);
+            }
+            attrs.push(("Tout", AttrValue::data_type(types[side])));
+            g.op_with("BatchMatMulV3", &[left, right], &attrs)
+        };
+        let (to_x, to_y) = match (adj_x, adj_y) {
+            (false, false) => (multiply(0, gradient, y, false, true)?, multiply(1, x, gradient, true, false)?),
+            (false, true) => (multiply(0, gradient, y, false, false)?, multiply(1, gradient, x, true, false)?),
+            (true, false) => (multiply(0, y, gradient, false, true)?, multiply(1, x, gradient, false, false)?),
+            (true, true) => (multiply(0, y, gradient, true, true)?, multiply(1, gradient, x, true, true)?),
         };
         reduce_batches(g, [x, y], [to_x, to_y])
     })
-}
-
-fn multiply(g: &mut Grad<'_>, x: Output, y: Output, adj_x: bool, adj_y: bool) -> Result<Output> {
-    g.op_with("BatchMatMulV2", &[x, y], &[("adj_x", AttrValue::Bool(adj_x)), ("adj_y", AttrValue::Bool(adj_y))])
 }
 
 /// Sums gradients over the leading dimensions along which an operand was repeated.

@@ -28,7 +28,7 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 fn product(cx: &KernelCx<'_>) -> Result<AnchorCall> {
     let (transpose_a, transpose_b) = (cx.attrs().bool("transpose_a")?, cx.attrs().bool("transpose_b")?);
     let (a, out) = (cx.dims(0), cx.outputs[0].shape.dims());
-    let spec = ProductSpec { m: out[0], n: out[1], k: a[usize::from(!transpose_a)], transpose_a, transpose_b, batch: 1 };
+    let spec = ProductSpec { m: out[0], n: out[1], k: a[usize::from(!transpose_a)], transpose_a, transpose_b, batch: 1, places: None };
     Ok(AnchorCall { anchor: Anchor::Product(cx.inputs[0].data_type, spec), inputs: [0, 1] })
 }
 

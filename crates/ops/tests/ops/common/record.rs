@@ -63,7 +63,7 @@ fn attr(text: &'static str) -> Option<(&'static str, AttrValue)> {
         "int" => AttrValue::Int(value.parse().ok()?),
         "float" => AttrValue::Float(value.parse().ok()?),
         "type" => AttrValue::data_type(DataType::from_name(value)?),
-        "text" => AttrValue::text(value),
+        "text" => AttrValue::text(value.replace('&', ",")),
         _ => AttrValue::ints(numbers::<i64>(value)?),
     };
     Some((name, value))
