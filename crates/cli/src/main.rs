@@ -52,6 +52,8 @@ enum Command {
     Verify(On<commands::verify::VerifyArgs>),
     /// Times the last step of a recorded run
     Bench(On<commands::bench::BenchArgs>),
+    /// Lists the operations that can be run, or those of a model that cannot
+    Ops(commands::ops::OpsArgs),
     /// Measures this machine's kernels: a table of costs for --costs FILE
     Calibrate(commands::calibrate::CalibrateArgs),
     /// Runs any program under a lease of the machine's cards
@@ -93,6 +95,7 @@ impl Command {
             Command::Eval(on) => on.run(commands::eval::run),
             Command::Verify(on) => on.run(commands::verify::run),
             Command::Bench(on) => on.run(commands::bench::run),
+            Command::Ops(args) => commands::ops::run(args),
             Command::Calibrate(args) => commands::calibrate::run(args),
             Command::Run(args) => commands::run::run(args),
             Command::Doctor(args) => commands::doctor::run(args),

@@ -13,6 +13,7 @@ mod kernels;
 mod lower;
 pub mod recipe;
 mod registry;
+mod types;
 
 pub mod array;
 pub mod checkpoint;
@@ -31,4 +32,5 @@ pub use infer::{Fact, InferCx, infer_node};
 pub use kernels::{Constraint, DEFAULT_DEVICE, Found, KernelDef, KernelRegistry};
 pub use lower::{AnchorCall, Call, KernelCx, Lower, Meta, StatefulCall, Update};
 pub use recipe::Recipe;
-pub use registry::{OpRules, Registry};
+pub use registry::{Gradient, OpRules, Registry};
+pub use types::types;

@@ -29,6 +29,7 @@ mod devices;
 mod footprint;
 pub mod machine;
 pub mod model;
+pub mod operations;
 pub mod peaks;
 mod plan;
 pub mod recorded;

@@ -38,3 +38,10 @@ pub use times::Times;
 pub fn standard_registry() -> plimsoll_ops::Registry {
     plimsoll_ops::Registry::standard(std::sync::Arc::new(plimsoll_kernels::CpuKernels))
 }
+
+/// The types for which the processor's library has kernels for an operation: [`plimsoll_ops::types`].
+pub fn computed_types(registry: &plimsoll_ops::Registry, op: &str) -> Option<Vec<plimsoll_base::DataType>> {
+    // The same kernels exist for every instruction set.
+    let spec = plimsoll_device::DeviceSpec::cpu(0, None, 1, plimsoll_device::InstructionSet::Baseline);
+    plimsoll_ops::types(registry, &plimsoll_kernels::CpuKernels, &spec, op)
+}

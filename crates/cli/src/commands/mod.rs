@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod devices;
 pub mod doctor;
 pub mod eval;
+pub mod ops;
 pub mod place;
 pub mod plan;
 pub mod run;

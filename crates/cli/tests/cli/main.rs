@@ -9,6 +9,7 @@ mod files;
 mod golden;
 mod limits;
 mod machine;
+mod operations;
 mod output;
 mod pages;
 mod share;

@@ -4,4 +4,5 @@ mod common;
 mod gradients;
 mod hostile_requests;
 mod robust;
+mod types;
 mod values;

@@ -1,6 +1,6 @@
 //! Values against recorded ones.
 
-use plimsoll_base::DataType;
+use plimsoll_base::{Bf16, DataType, F16};
 use plimsoll_graph::{Element, HostTensor};
 
 /// How far two tensors are apart.
@@ -37,6 +37,12 @@ pub fn compare(got: &HostTensor, want: &HostTensor, rtol: f64, atol: f64) -> Res
         };
     }
     macro_rules! plimsoll_element {
+        (Half) => {
+            F16
+        };
+        (Bfloat16) => {
+            Bf16
+        };
         (Float) => {
             f32
         };
@@ -68,7 +74,7 @@ pub fn compare(got: &HostTensor, want: &HostTensor, rtol: f64, atol: f64) -> Res
             u64
         };
     }
-    numbers!(Float, Double, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64)
+    numbers!(Half, Bfloat16, Float, Double, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64)
 }
 
 /// A number as float64; large integers lose digits, so equal ones are told apart from others before.
@@ -79,6 +85,10 @@ trait Number: Element {
 macro_rules! numbers {
     ($($rust:ty),*) => { $(impl Number for $rust { fn as_f64(self) -> f64 { self as f64 } })* };
 }
+macro_rules! halves {
+    ($($rust:ty),*) => { $(impl Number for $rust { fn as_f64(self) -> f64 { f64::from(self.to_f32()) } })* };
+}
+halves!(F16, Bf16);
 numbers!(f32, f64, i8, i16, i32, i64, u8, u16, u32, u64);
 
 fn of_numbers<T: Number>(got: &HostTensor, want: &HostTensor, rtol: f64, atol: f64) -> Result<Distance, String> {
@@ -129,6 +139,16 @@ mod tests {
         let distance = compare(&floats(&[1.0, 2.0, 3.5]), &floats(&[1.0, 2.25, 3.0]), 0.0, 0.25).unwrap();
         assert_eq!(distance, Distance { error: 2.0, element: 2, got: 3.5, want: 3.0 });
         assert_eq!(compare(&floats(&[100.0]), &floats(&[101.0]), 0.01, 0.0).unwrap().error, 1.0 / 1.01);
+    }
+
+    #[test]
+    fn floats_of_two_bytes_are_numbers() {
+        let halves = |value: f32| HostTensor::scalar(F16::from_f32(value));
+        assert_eq!(compare(&halves(1.5), &halves(1.25), 0.0, 0.25).unwrap(), Distance { error: 1.0, element: 0, got: 1.5, want: 1.25 });
+        let short = |value: f32| HostTensor::scalar(Bf16::from_f32(value));
+        assert_eq!(compare(&short(-3.0), &short(-2.0), 0.5, 0.0).unwrap().error, 1.0);
+        assert_eq!(compare(&short(f32::NAN), &short(1.0), 1.0, 1.0).unwrap().error, f64::INFINITY);
+        assert!(compare(&short(1.0), &halves(1.0), 1.0, 1.0).unwrap_err().contains("recorded half[]"));
     }
 
     #[test]

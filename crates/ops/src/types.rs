@@ -1,0 +1,294 @@
+//! The types that an operation computes: those for which its rules make requests that a library answers.
+//!
+//! Nothing lists them. A small node is made for each type that the table of operations allows, with inputs of shapes and values that
+//! its rules accept, and the requests that it becomes are put to the library. So a type is here when a plan would take it.
+
+use plimsoll_base::{ArgType, DataType, Result};
+use plimsoll_device::{DeviceSpec, Library};
+use plimsoll_graph::{AttrDef, AttrList, AttrValue, Attrs, HostTensor, Node, OpDef, PartialShape, Shape};
+use plimsoll_request::KernelRequest;
+
+use crate::infer::int_tensor;
+use crate::{Fact, InferCx, KernelCx, Lower, Meta, OpRules, Registry};
+
+/// The shapes that inputs are tried with. Every size is 2, so that most fit each other; the others are for vectors of a fixed length,
+/// boxes, depthwise convolutions, batches of blocks and empty slices.
+const SHAPES: [&[u64]; 14] =
+    [&[2, 2], &[], &[2], &[2, 2, 2, 2], &[2, 2, 2], &[1], &[4], &[2, 2, 2, 2, 2], &[2, 4], &[5], &[3], &[2, 2, 2, 4], &[4, 2, 2, 2], &[0]];
+/// Inputs are tried in all shapes where they are no more than this; otherwise those behind the first have one shape.
+const MOST_FREE: usize = 4;
+/// The elements of an input, by its position and theirs.
+type Values = fn(usize, u64) -> i64;
+/// The elements that are tried, where rules have to know them; in the first round they are not known.
+const VALUES: [Option<Values>; 6] =
+    [None, Some(|_, _| 0), Some(|_, index| index as i64), Some(|_, _| 1), Some(|_, _| 2), Some(|input, _| input as i64 + 1)];
+/// Inputs are looked for with no more types than this; those that are accepted are then tried with all.
+const MOST_TYPES: usize = 3;
+/// Lists of integers (strides, sizes of windows) are ones, this many.
+const LISTS: [usize; 4] = [4, 5, 1, 0];
+
+/// The types that an operation computes, in the order of the table; for an operation without a type to choose, those of its arguments.
+/// None where no inputs were found that its rules accept.
+pub fn types(registry: &Registry, library: &dyn Library, spec: &DeviceSpec, op: &str) -> Option<Vec<DataType>> {
+    let (rules, def) = (registry.get(op)?, registry.table().get(op)?);
+    let probe = Probe { rules, def: &def, library, spec };
+    if moves_bytes(rules.lower) {
+        return Some(main_attr(&def).map_or_else(|| fixed_types(&def), allowed));
+    }
+    let Some(main) = main_attr(&def) else {
+        probe.first(&[None])?;
+        return Some(fixed_types(&def));
+    };
+    let types: Vec<Option<DataType>> = allowed(main).into_iter().map(Some).collect();
+    let accepted = probe.first(&types)?;
+    let of = |data_type: &Option<DataType>| probe.answers(*data_type, &accepted).then_some(*data_type)?;
+    Some(types.iter().filter_map(of).collect())
+}
+
+/// The attribute of a type that says what is computed.
+fn main_attr(def: &OpDef) -> Option<&AttrDef> {
+    let of = |name: &str| def.attrs.iter().find(|attr| attr.kind == "type" && attr.name == name);
+    let of_first = || of(&def.inputs.first()?.type_attr);
+    let lists = |attr: &&AttrDef| {
+        let mut args = def.inputs.iter().chain(&def.outputs);
+        attr.kind == "list(type)" && args.any(|arg| arg.type_list_attr == attr.name)
+    };
+    let of_results = || def.inputs.is_empty().then(|| def.outputs.iter().find_map(|output| of(&output.type_attr)))?;
+    of("dtype").or_else(|| of("T")).or_else(of_first).or_else(|| def.attrs.iter().find(lists)).or_else(of_results)
+}
+
+fn allowed(attr: &AttrDef) -> Vec<DataType> {
+    let numbers = match &attr.allowed {
+        Some(AttrValue::List(list)) => list.types.clone(),
+        _ => (1..=DataType::ALL.len() as i32).collect(),
+    };
+    numbers.into_iter().filter_map(DataType::from_number).filter(|data_type| data_type.size().is_some()).collect()
+}
+
+/// The types of the arguments, each once.
+fn fixed_types(def: &OpDef) -> Vec<DataType> {
+    let mut types = Vec::new();
+    for arg in def.inputs.iter().chain(&def.outputs) {
+        if let Some(data_type) = DataType::from_number(arg.data_type)
+            && data_type.size().is_some()
+            && !types.contains(&data_type)
+        {
+            types.push(data_type);
+        }
+    }
+    types
+}
+
+/// Inputs and attributes that are tried.
+#[derive(Clone, Debug)]
+struct Attempt {
+    shapes: Vec<&'static [u64]>,
+    value: Option<Values>,
+    list: usize,
+}
+
+struct Probe<'a> {
+    rules: &'a OpRules,
+    def: &'a OpDef,
+    library: &'a dyn Library,
+    spec: &'a DeviceSpec,
+}
+
+impl Probe<'_> {
+    /// An attempt that the library answers for one of the first types.
+    fn first(&self, types: &[Option<DataType>]) -> Option<Attempt> {
+        let is_listed = self.def.attrs.iter().any(|attr| attr.kind == "list(int)" && attr.default.is_none());
+        // Most work on floats; others on one of their first types.
+        let is_float = |data_type: &&Option<DataType>| **data_type == Some(DataType::Float);
+        let ordered = types.iter().filter(is_float).chain(types.iter().filter(|data_type| !is_float(data_type)));
+        for data_type in ordered.take(MOST_TYPES) {
+            for list in LISTS.iter().take(if is_listed { LISTS.len() } else { 1 }) {
+                let node = self.node(*data_type, *list)?;
+                let Ok(inputs) = self.def.input_types(&node.attrs) else { continue };
+                let holds_ints = inputs.iter().any(|arg| matches!(arg.base, DataType::Int32 | DataType::Int64));
+                for value in VALUES.iter().take(if holds_ints { VALUES.len() } else { 1 }) {
+                    for shapes in arrangements(inputs.len()) {
+                        let attempt = Attempt { shapes, value: *value, list: *list };
+                        if self.answers(*data_type, &attempt) {
+                            return Some(attempt);
+                        }
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether the rules accept the inputs, and the library has kernels for the works that the node becomes; what rules know
+    /// beforehand needs none.
+    fn answers(&self, data_type: Option<DataType>, attempt: &Attempt) -> bool {
+        self.requests(data_type, attempt).is_some_and(|requests| {
+            requests.iter().all(|request| self.library.variants(self.spec, request).is_ok_and(|variants| !variants.is_empty()))
+        })
+    }
+
+    fn requests(&self, data_type: Option<DataType>, attempt: &Attempt) -> Option<Vec<KernelRequest>> {
+        let node = self.node(data_type, attempt.list)?;
+        let inputs = self.inputs(data_type, &node, attempt)?;
+        let types = self.def.output_types(&node.attrs).ok()?;
+        let outputs = types.iter().map(|arg| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) }).collect();
+        let mut cx = InferCx { node: &node, inputs: &inputs, outputs };
+        (self.rules.infer)(&mut cx).ok()?;
+        if !cx.outputs.is_empty() && cx.outputs.iter().all(|fact| fact.value.is_some()) {
+            return Some(Vec::new());
+        }
+        let outputs = cx.outputs.iter().map(meta).collect::<Option<Vec<Meta>>>()?;
+        let metas = inputs.iter().map(meta).collect::<Option<Vec<Meta>>>()?;
+        let values: Vec<Option<HostTensor>> = inputs.iter().map(|fact| fact.value.clone()).collect();
+        lowered(self.rules.lower, &KernelCx { node: &node, inputs: &metas, outputs: &outputs, values: &values }).ok()
+    }
+
+    /// A node of the operation for a type; none where an attribute has no value that could be guessed.
+    fn node(&self, data_type: Option<DataType>, list: usize) -> Option<Node> {
+        let main = main_attr(self.def).map(|attr| attr.name.as_str());
+        let mut attrs = Attrs::new();
+        for attr in &self.def.attrs {
+            let value = match (data_type, attr.kind.as_str()) {
+                (Some(data_type), "type") if main == Some(&attr.name) => AttrValue::data_type(data_type),
+                _ => attr.default.clone().filter(|value| *value != AttrValue::Unset).or_else(|| guessed(attr, data_type, list))?,
+            };
+            attrs.insert(attr.name.clone(), value);
+        }
+        Some(Node { name: self.def.name.clone(), op: self.def.name.clone(), attrs, ..Node::default() })
+    }
+
+    fn inputs(&self, main: Option<DataType>, node: &Node, attempt: &Attempt) -> Option<Vec<Fact>> {
+        let types = self.def.input_types(&node.attrs).ok()?;
+        let fact = |(input, (arg, dims)): (usize, (&ArgType, &&'static [u64]))| -> Result<Fact> {
+            let shape = Shape::from(dims.to_vec());
+            if arg.base == DataType::Resource {
+                let handle = Some((main.unwrap_or(DataType::Float), PartialShape::from(&shape)));
+                return Ok(Fact { handle, ..Fact::new(DataType::Resource, PartialShape::from(&Shape::scalar())) });
+            }
+            let fact = Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::from(&shape)) };
+            match attempt.value {
+                Some(value) if matches!(arg.base, DataType::Int32 | DataType::Int64 | DataType::Float) && !arg.is_ref => {
+                    let values: Vec<i64> = (0..shape.elements()?).map(|index| value(input, index)).collect();
+                    let floats = || values.iter().map(|value| *value as f32).collect::<Vec<f32>>();
+                    let value = match arg.base {
+                        DataType::Float => HostTensor::from_slice(shape, &floats())?,
+                        base => int_tensor(&values, shape, base)?,
+                    };
+                    Ok(Fact { value: Some(value), ..fact })
+                }
+                _ => Ok(fact),
+            }
+        };
+        types.iter().zip(&attempt.shapes).enumerate().map(|pair| fact(pair).ok()).collect()
+    }
+}
+
+/// The value of an attribute that has no default.
+fn guessed(attr: &AttrDef, main: Option<DataType>, list: usize) -> Option<AttrValue> {
+    let words = match &attr.allowed {
+        Some(AttrValue::List(list)) => &list.bytes[..],
+        _ => &[],
+    };
+    let other = || {
+        let allowed = allowed(attr);
+        [DataType::Int32, DataType::Float].into_iter().find(|data_type| allowed.contains(data_type)).or(allowed.first().copied())
+    };
+    Some(match attr.kind.as_str() {
+        "type" => AttrValue::data_type(other()?),
+        "list(type)" => {
+            let types = vec![main.unwrap_or(DataType::Float).number(); attr.minimum.unwrap_or(1).max(1) as usize];
+            AttrValue::List(Box::new(AttrList { types, ..AttrList::default() }))
+        }
+        "int" => AttrValue::Int(attr.minimum.unwrap_or(1).max(1)),
+        "float" => AttrValue::Float(1.0),
+        "bool" => AttrValue::Bool(false),
+        "string" => AttrValue::Bytes(words.first().cloned().unwrap_or_default()),
+        "list(int)" => AttrValue::ints(vec![1; list]),
+        "shape" => AttrValue::Shape(PartialShape::from(&Shape::from(vec![2]))),
+        "tensor" => AttrValue::Tensor(HostTensor::zeros(main?, Shape::from(vec![2])).ok()?),
+        _ => return None,
+    })
+}
+
+/// The shapes of so many inputs: all that there are where they are few; otherwise a run of one shape, then one of another, and the
+/// last maybe as the first.
+fn arrangements(inputs: usize) -> Vec<Vec<&'static [u64]>> {
+    let mut all: Vec<Vec<&'static [u64]>> = SHAPES.iter().map(|shape| vec![*shape; inputs]).collect();
+    for first in SHAPES {
+        for second in SHAPES {
+            for cut in 1..inputs {
+                let run = [vec![first; cut], vec![second; inputs - cut]].concat();
+                let mut ends = run.clone();
+                ends[inputs - 1] = first;
+                all.extend([run, ends]);
+            }
+        }
+    }
+    if inputs > 0 && inputs <= MOST_FREE {
+        let count = SHAPES.len().pow(inputs as u32);
+        let nth = |mut number: usize| {
+            let digit = |_| {
+                let shape = SHAPES[number % SHAPES.len()];
+                number /= SHAPES.len();
+                shape
+            };
+            (0..inputs).map(digit).collect()
+        };
+        all.extend((0..count).map(nth));
+    }
+    all
+}
+
+/// Type and shape; a handle stands for its variable.
+fn meta(fact: &Fact) -> Option<Meta> {
+    let (data_type, shape) = match &fact.handle {
+        Some((data_type, shape)) => (*data_type, shape),
+        None => (fact.data_type, &fact.shape),
+    };
+    Some(Meta { data_type, shape: shape.complete()? })
+}
+
+/// Whether the planner does it by itself: it moves the bytes of any type that has a size.
+fn moves_bytes(lower: Lower) -> bool {
+    matches!(
+        lower,
+        Lower::Nothing
+            | Lower::ControlTrigger
+            | Lower::Const
+            | Lower::Placeholder
+            | Lower::PlaceholderWithDefault
+            | Lower::Variable
+            | Lower::Alias
+            | Lower::ReadVariable
+            | Lower::IsInitialized
+            | Lower::Switch
+            | Lower::Merge
+            | Lower::Restore
+            | Lower::Save
+            | Lower::Assign
+    )
+}
+
+/// The requests of the works that a node becomes.
+fn lowered(lower: Lower, cx: &KernelCx<'_>) -> Result<Vec<KernelRequest>> {
+    let elementwise = |expr, shape: &Shape| KernelRequest::Expr {
+        expr,
+        shape: shape.to_vec(),
+        operands: cx.inputs.iter().map(|input| input.shape.to_vec()).collect(),
+    };
+    Ok(match lower {
+        Lower::Unary(_) | Lower::Binary(_) | Lower::Elementwise(_) => {
+            let expr = lower.expression(cx)?;
+            expr.map(|expr| elementwise(expr, &cx.outputs[0].shape)).into_iter().collect()
+        }
+        Lower::Anchor(make) => vec![KernelRequest::Anchor { anchor: make(cx)?.anchor, epilogue: None, pooling: None }],
+        Lower::Kernel(make) | Lower::Move(make) | Lower::UpdateInPlace(make) => vec![make(cx)?.request],
+        Lower::Recipe(make) => make(cx)?.steps().iter().map(crate::recipe::Step::request).collect(),
+        Lower::Stateful(make) => vec![make(cx)?.request],
+        Lower::Update(make) => {
+            let update = make(cx)?;
+            vec![elementwise(update.expr, &cx.inputs[update.writes.first().copied().unwrap_or(0)].shape)]
+        }
+        _ => Vec::new(),
+    })
+}

@@ -1,0 +1,43 @@
+//! The types that operations are said to compute are those for which values were recorded, and maybe more.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::common::record::cases;
+use plimsoll_device::{DeviceSpec, InstructionSet};
+use plimsoll_kernels::CpuKernels;
+use plimsoll_ops::Registry;
+
+/// Operations whose rules accept inputs that [`plimsoll_ops::types`] does not find: keys, counters and numbers of algorithms.
+const NOT_FOUND: &[&str] = &["StatelessRandomUniformIntV2"];
+
+#[test]
+fn types_are_those_that_were_recorded_at_least() {
+    let registry = Registry::standard(Arc::new(CpuKernels));
+    let spec = DeviceSpec::cpu(0, None, 1, InstructionSet::Baseline);
+    let (mut failures, mut compared, mut known) = (BTreeSet::new(), 0, HashMap::new());
+    for case in cases("op") {
+        let Some(def) = registry.table().get(case.op) else { continue };
+        // The type of the first input says what is computed.
+        let (Some(arg), Some((_, value))) = (def.inputs.first(), case.inputs.first()) else { continue };
+        if NOT_FOUND.contains(&case.op) || !["T", "SrcT", "Tparams"].contains(&arg.type_attr.as_str()) {
+            continue;
+        }
+        compared += 1;
+        let found = known.entry(case.op).or_insert_with(|| plimsoll_ops::types(&registry, &CpuKernels, &spec, case.op));
+        if !found.as_ref().is_some_and(|types| types.contains(&value.data_type())) {
+            failures.insert(format!("{} of {}", case.op, value.data_type()));
+        }
+    }
+    assert!(compared > 500, "{compared} cases");
+    assert!(failures.is_empty(), "{failures:?}");
+}
+
+#[test]
+fn every_operation_has_types_but_for_a_few() {
+    let registry = Registry::standard(Arc::new(CpuKernels));
+    let spec = DeviceSpec::cpu(0, None, 1, InstructionSet::Baseline);
+    let names = registry.names();
+    let lacking: Vec<&str> = names.into_iter().filter(|name| plimsoll_ops::types(&registry, &CpuKernels, &spec, name).is_none()).collect();
+    assert!(lacking.len() < 20 && NOT_FOUND.iter().all(|name| lacking.contains(name)), "{lacking:?}");
+}
