@@ -90,4 +90,97 @@ def resizes():
     run("ScaleAndTranslate", inputs, kernel_type="lanczos3", antialias=True)
 
 
-ALONE = [blocks, mirrors, resizes]
+def grouped(x, filter_, padding="SAME", strides=(1, 1), explicit=()):
+    """A convolution in groups, and its gradients as those of a convolution for each group: the CPU's kernels have none."""
+    attrs = dict(strides=[1, *strides, 1], padding=padding)
+    if explicit:
+        attrs["explicit_paddings"] = explicit
+    run("Conv2D", [x, filter_], **attrs)
+    case, count = Case("Conv2D", [x, filter_], attrs), x.shape[-1] // filter_.shape[2]
+    with tf.Graph().as_default(), v1.Session(config=CONFIG) as session:
+        tensors = [tf.constant(x), tf.constant(filter_)]
+        args = dict(attrs)
+        parts = zip(*[tf.split(t, count, axis=3) for t in tensors])
+        y = tf.concat([tf.raw_ops.Conv2D(input=a, filter=b, **args) for a, b in parts], axis=3)
+        dy = f(*y.shape)
+        gradients = session.run(v1.gradients(y, tensors, [tf.constant(dy)]))
+    print(f"grad {case.head()} | {tensor(dy)} | {';'.join(tensor(g) for g in gradients)}")
+
+
+def groups():
+    """Convolutions of channels in groups, and their gradients."""
+    grouped(f(2, 5, 4, 4), f(3, 3, 2, 6))
+    grouped(f(1, 6, 7, 6), f(2, 3, 1, 12), padding="VALID", strides=(2, 2))
+    grouped(f(2, 4, 4, 40), f(3, 2, 20, 36, low=-0.25, high=0.25), strides=(2, 1))
+    grouped(f(1, 4, 4, 4), f(3, 3, 2, 6), padding="EXPLICIT", explicit=[0, 0, 1, 2, 0, 1, 0, 0])
+    run("Conv2D", [f(2, 5, 4, 4).astype(np.float16), f(3, 3, 2, 6).astype(np.float16)], strides=[1, 1, 1, 1], padding="SAME")
+    # The kernel that is recorded here refuses dilations; that with blocks has the same values.
+    x, filter_ = f(1, 6, 7, 3), f(3, 3, 3, 2)
+    case = Case("DepthwiseConv2dNative", [x, filter_], dict(strides=[1, 1, 1, 1], padding="SAME", dilations=[1, 2, 2, 1]))
+    with tf.Graph().as_default(), v1.Session(config=CONFIG) as session:
+        y = tf.nn.depthwise_conv2d(tf.constant(x), tf.constant(filter_), [1, 1, 1, 1], "SAME", dilations=[2, 2])
+        dy = f(*y.shape)
+        inputs = [t for t in y.graph.get_operations() if t.type == "Const"][:2]
+        value, *gradients = session.run([y, *v1.gradients(y, [t.outputs[0] for t in inputs], [tf.constant(dy)])])
+    print(f"op {case.head()} | {tensor(value)}")
+    print(f"grad {case.head()} | {tensor(dy)} | {';'.join(tensor(g) for g in gradients)}")
+
+
+def first(op, inputs, images, attrs, gradient=True):
+    """A case with channels first, whose values are those of the case with channels last: the CPU's kernels refuse it.
+
+    `images` says which inputs, shapes of images (as vectors) among them, have channels."""
+    rank = len(attrs["strides"]) if "strides" in attrs else 4
+    to_last, to_first = [0, *range(2, rank), 1], [0, rank - 1, *range(1, rank - 1)]
+    formats = ("NCHW", "NHWC") if rank == 4 else ("NCDHW", "NDHWC")
+
+    def moved(value, perm):
+        return value[perm] if value.ndim == 1 else np.transpose(value, perm)
+
+    def other(value):
+        return [value[axis] for axis in to_first] if isinstance(value, list) else value
+
+    first = Case(op, [moved(v, to_first) if p in images else v for p, v in enumerate(inputs)], {**{k: other(v) for k, v in attrs.items()}, "data_format": formats[0]})
+    last = Case(op, inputs, {**attrs, "data_format": formats[1]})
+    with tf.Graph().as_default(), v1.Session(config=CONFIG) as session:
+        placeholders, operation = last.build()
+        feed = {x: value for x, value in zip(placeholders, last.flat) if x.op.type == "Placeholder"}
+        values = session.run(list(operation.outputs), feed)
+        if op.startswith("FusedBatchNorm") and "Grad" not in op and not attrs.get("is_training", True):
+            values[3:5] = [np.zeros_like(value) for value in values[3:5]]  # The kernel leaves them unwritten.
+        to = lambda value: np.transpose(value, to_first) if value.ndim == rank and "Filter" not in op else value
+        print(f"op {first.head()} | {';'.join(tensor(to(v)) for v in values)}")
+        if not gradient:
+            return
+        dy = f(*values[0].shape)
+        xs = [x for x in placeholders if x.dtype.is_floating]
+        gradients = v1.gradients(operation.outputs[:1], xs, [tf.constant(dy)])
+        found = [session.run(g, feed) if g is not None else None for g in gradients]
+        is_image = [p in images for p, v in enumerate(inputs) if v.dtype == np.float32]
+        texts = ["-" if g is None else tensor(np.transpose(g, to_first) if image else g) for g, image in zip(found, is_image)]
+        print(f"grad {first.head()} | {tensor(np.transpose(dy, to_first))} | {';'.join(texts)}")
+
+
+def channels_first():
+    """NCHW and NCDHW."""
+    flat, deep = [1, 2, 1, 1], [1, 1, 2, 1, 1]
+    first("Conv2D", [f(2, 5, 4, 3), f(3, 2, 3, 5)], [0], dict(strides=flat, padding="SAME"))
+    first("Conv2DBackpropInput", [i(2, 5, 4, 3), f(3, 2, 3, 5), f(2, 3, 4, 5)], [0, 2], dict(strides=flat, padding="SAME"), False)
+    first("Conv2DBackpropFilter", [f(2, 5, 4, 3), i(3, 2, 3, 5), f(2, 3, 4, 5)], [0, 2], dict(strides=flat, padding="SAME"), False)
+    first("DepthwiseConv2dNative", [f(2, 5, 4, 3), f(3, 2, 3, 2)], [0], dict(strides=[1, 1, 1, 1], padding="VALID"))
+    first("Conv3D", [f(1, 3, 5, 4, 2), f(2, 3, 2, 2, 3)], [0], dict(strides=deep, padding="SAME"))
+    pool = dict(ksize=[1, 2, 3, 1], strides=flat, padding="SAME")
+    first("MaxPool", [f(2, 5, 4, 3)], [0], pool)
+    first("AvgPool", [f(2, 5, 4, 3)], [0], pool)
+    volume = dict(ksize=[1, 2, 2, 3, 1], strides=deep, padding="VALID")
+    first("MaxPool3D", [f(1, 3, 5, 4, 2)], [0], volume)
+    first("AvgPool3D", [f(1, 3, 5, 4, 2)], [0], volume)
+    none = np.zeros(0, np.float32)
+    first("FusedBatchNormV3", [f(2, 3, 2, 5), f(5, low=0.3), f(5), none, none], [0], dict(epsilon=0.01))
+    first("FusedBatchNormV3", [f(2, 3, 2, 5), f(5, low=0.3), f(5), f(5), f(5, low=0.5)], [0], dict(epsilon=0.01, is_training=False))
+    x, b = f(2, 3, 4, 2), f(3)
+    run("BiasAdd", [x, b], gradient=True, data_format="NCHW")
+    run("BiasAdd", [f(2, 3, 4, 2, 2), b], gradient=True, data_format="NCHW")
+
+
+ALONE = [groups, channels_first, blocks, mirrors, resizes]

@@ -55,6 +55,7 @@ fn along(rank: usize, batch: u64, size: u64, in_c: u64, taps: u64, stride: u64, 
         out_c,
         axes: Axes::new(&vec![axis; rank]).expect("few axes"),
         layout: Layout::ChannelsLast,
+        groups: 1,
     }
 }
 

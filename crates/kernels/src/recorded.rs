@@ -34,7 +34,7 @@ fn sizes_of_conv(s: &[u64]) -> ConvSpec {
         pad: s[11 + at],
     };
     let axes = Axes::new(&[axis(0), axis(1)]).unwrap();
-    ConvSpec { data_type: DataType::Float, batch: s[0], in_c: s[3], out_c: s[6], axes, layout: Layout::ChannelsLast }
+    ConvSpec { data_type: DataType::Float, batch: s[0], in_c: s[3], out_c: s[6], axes, layout: Layout::ChannelsLast, groups: 1 }
 }
 
 fn sizes_of_pool(s: &[u64]) -> PoolSpec {

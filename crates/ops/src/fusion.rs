@@ -111,6 +111,8 @@ pub trait Works {
 pub enum Becomes {
     /// An expression for every element of a shape.
     Expr(Expr, Shape),
+    /// A product or a convolution, without epilogue.
+    Anchor(Anchor),
     /// A request, whose arguments are all inputs, then all outputs.
     Request(KernelRequest),
 }

@@ -78,6 +78,10 @@ impl Patching<'_> {
             let device = self.lir.works[patched.work].device;
             match &patched.becomes {
                 Becomes::Expr(expr, shape) => answers(self.request, device, &expression(expr, shape, &patched.inputs)),
+                Becomes::Anchor(anchor) => {
+                    let asked = KernelRequest::Anchor { anchor: *anchor, epilogue: None, pooling: None };
+                    answers(self.request, device, &asked)
+                }
                 Becomes::Request(asked) => answers(self.request, device, asked),
             }
         })
@@ -123,6 +127,10 @@ impl Patching<'_> {
         let Patched { work, is_new, joins, becomes, inputs, outputs } = patched;
         let kind = match becomes {
             Becomes::Expr(expr, shape) => WorkKind::Expr { expr, shape },
+            Becomes::Anchor(anchor) if anchor.shape().is_some() => WorkKind::Anchor { anchor, epilogue: None },
+            Becomes::Anchor(anchor) => {
+                WorkKind::request(KernelRequest::Anchor { anchor, epilogue: None, pooling: None }, inputs.len(), outputs.len())
+            }
             Becomes::Request(request) => WorkKind::request(request, inputs.len(), outputs.len()),
         };
         let id = if is_new {

@@ -20,6 +20,8 @@ pub struct ConvSpec {
     pub axes: Axes,
     /// Where the channels of input and result are.
     pub layout: Layout,
+    /// Into how many groups of equal size the channels are divided; not 0. Each group of the result is made of one of the input.
+    pub groups: u64,
 }
 
 impl ConvSpec {
@@ -28,9 +30,9 @@ impl ConvSpec {
         self.layout.shape(self.batch, self.axes.iter().map(|axis| axis.size), self.in_c)
     }
 
-    /// The filter's shape.
+    /// The filter's shape: it has the channels of one group of the input.
     pub fn filter(&self) -> Vec<u64> {
-        self.axes.iter().map(|axis| axis.taps).chain([self.in_c, self.out_c]).collect()
+        self.axes.iter().map(|axis| axis.taps).chain([self.in_c.checked_div(self.groups).unwrap_or(0), self.out_c]).collect()
     }
 
     /// The result's shape.

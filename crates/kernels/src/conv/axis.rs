@@ -90,14 +90,14 @@ impl Axis {
         runs
     }
 
-    /// The positions whose windows have the operand's `index`, which they see with tap `index + pad - position * stride`; where the
-    /// dilation is 1.
+    /// The positions whose windows reach over the operand's `index`, which they see with tap `(index + pad - position * stride) / dilation`
+    /// where that is whole.
     pub(crate) fn positions_over(&self, index: usize) -> Range<usize> {
         let (stride, offset) = (self.stride as isize, index as isize + self.pad);
         if offset < 0 {
             return 0..0;
         }
-        let first = (offset - self.taps as isize + 1).max(0);
+        let first = (offset - self.extent() + 1).max(0);
         let end = ((offset / stride + 1) as usize).min(self.positions);
         (((first + stride - 1) / stride) as usize).min(end)..end
     }
@@ -150,9 +150,10 @@ mod tests {
                     (0..positions).filter(|position| (0..size as isize).contains(&index(*position, tap))).collect();
                 prop_assert_eq!(axis.positions_of(tap).collect::<Vec<_>>(), expected);
             }
-            for index in (0..size).filter(|_| dilation == 1) {
+            for index in 0..size {
+                let extent = ((taps - 1) * dilation + 1) as isize;
                 let expected: Vec<usize> =
-                    (0..positions).filter(|position| (0..taps as isize).contains(&(index as isize - axis.start(*position)))).collect();
+                    (0..positions).filter(|position| (0..extent).contains(&(index as isize - axis.start(*position)))).collect();
                 prop_assert_eq!(axis.positions_over(index).collect::<Vec<_>>(), expected);
             }
         }

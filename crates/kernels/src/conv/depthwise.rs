@@ -111,9 +111,6 @@ fn of<E: InFloats>(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilog
     if is_widened && epilogue.is_some() {
         return Err(Error::unimplemented(format!("an epilogue on a convolution of {}", E::TYPE)));
     }
-    if spec.axes.iter().any(|axis| axis.dilation != 1) {
-        return Err(Error::unimplemented("a depthwise convolution with dilation"));
-    }
     let [z, y, x] = spec.sides();
     if z != Axis::from(WindowAxis::ONE) {
         return Err(Error::unimplemented("a depthwise convolution along three axes"));
@@ -233,6 +230,16 @@ fn add_product<const FMA: bool>(sum: &mut [f32; GROUP], a: &[f32; GROUP], b: &[f
     }
 }
 
+/// The tap with which a window that reaches over an index sees it, if one does.
+#[inline(always)]
+fn tap_at(axis: Axis, index: usize, window: usize) -> Option<usize> {
+    let distance = (index as isize - axis.start(window)) as usize;
+    match axis.dilation {
+        1 => Some(distance),
+        dilation => distance.is_multiple_of(dilation).then_some(distance / dilation),
+    }
+}
+
 /// Positions that are computed together.
 const TILE: usize = 4;
 
@@ -298,9 +305,9 @@ impl<E: InFloats, const SPREAD: bool> DepthwisePiece<'_, E, SPREAD> {
         for (channel, count) in groups(0..out_c) {
             let mut sums = [[0f32; GROUP]; POSITIONS];
             for tap_y in y.taps_at(position_y) {
-                let line = (top + tap_y as isize) * x.size as isize + left;
+                let line = (top + (tap_y * y.dilation) as isize) * x.size as isize + left;
                 for tap_x in taps_x.clone() {
-                    let at = (line + tap_x as isize) as usize * in_c;
+                    let at = (line + (tap_x * x.dilation) as isize) as usize * in_c;
                     // SAFETY: the taps of all these positions lie on the input.
                     unsafe {
                         let weights = E::get(filter.add((tap_y * x.taps + tap_x) * out_c + channel), count);
@@ -329,9 +336,10 @@ impl<E: InFloats, const SPREAD: bool> DepthwisePiece<'_, E, SPREAD> {
             for (channel, count) in groups(0..in_c) {
                 let mut sum = [0f32; GROUP];
                 for window_y in windows_y.clone() {
-                    let tap_y = (line as isize - y.start(window_y)) as usize;
+                    let Some(tap_y) = tap_at(y, line, window_y) else { continue };
                     for window_x in windows_x.clone() {
-                        let tap = tap_y * x.taps + (column as isize - x.start(window_x)) as usize;
+                        let Some(tap_x) = tap_at(x, column, window_x) else { continue };
+                        let tap = tap_y * x.taps + tap_x;
                         let window = (image * y.positions + window_y) * x.positions + window_x;
                         for m in 0..if SPREAD { multiplier } else { 1 } {
                             // SAFETY: the window is one of the result's, the tap one of the filter's.
@@ -367,7 +375,7 @@ impl<E: InFloats, const SPREAD: bool> DepthwisePiece<'_, E, SPREAD> {
         }
         for image in 0..batch {
             for position_y in y.positions_of(tap_y) {
-                let line = (image * y.size) as isize + y.start(position_y) + tap_y as isize;
+                let line = (image * y.size) as isize + y.start(position_y) + (tap_y * y.dilation) as isize;
                 let windows = (image * y.positions + position_y) * x.positions;
                 for tap_x in 0..x.taps {
                     let mut sums = [[0f32; GROUP]; TILE];
@@ -376,7 +384,7 @@ impl<E: InFloats, const SPREAD: bool> DepthwisePiece<'_, E, SPREAD> {
                     while position < positions.end {
                         // As many as there are sums, so that one need not wait for another.
                         for sum in sums.iter_mut().take(positions.end - position) {
-                            let at = (line * x.size as isize + x.start(position) + tap_x as isize) as usize * in_c;
+                            let at = (line * x.size as isize + x.start(position) + (tap_x * x.dilation) as isize) as usize * in_c;
                             // SAFETY: the tap lies on the input, and the window is one of the result's.
                             unsafe {
                                 let values = self.of_input(input.add(at), channel, count);

@@ -44,9 +44,12 @@ struct Direct<E> {
     out: [usize; 3],
     /// Planes, rows and columns of each operand's image.
     operand: [usize; 3],
-    /// Channels that are summed over, and of the result.
+    /// Channels that are summed over, and those of a position of the operand.
     terms: usize,
+    channels: usize,
+    /// Channels of the result, and of a group of it.
     columns: usize,
+    group_columns: usize,
     /// Rows and columns of the filter.
     taps: [usize; 2],
     panels: Vec<Panel>,
@@ -82,15 +85,17 @@ impl<E> std::fmt::Debug for Direct<E> {
 pub(super) fn forward<E: InFloats>(isa: Isa, spec: &ConvSpec, epilogue: Option<Epilogue>, images: bool) -> Result<(Prepared, usize)> {
     let code = code(isa);
     let sides = spec.sides();
-    let pass = Pass::new(sides.map(Side::forward), spec.in_c as usize);
-    let is_there = E::TYPE == DataType::Float && (spec.out_c as usize) <= code.width();
+    let terms = (spec.in_c / spec.groups) as usize;
+    let pass = Pass::new(sides.map(Side::forward), terms, spec.groups == 1);
+    let is_there = E::TYPE == DataType::Float && spec.groups == 1 && (spec.out_c as usize) <= code.width();
     let shape = Shape {
         passes: vec![pass],
         rows: if is_there { Rows::There } else { Rows::Copied },
         batch: spec.batch as usize,
         out: sides.map(|side| side.positions),
         operand: sides.map(|side| side.size),
-        terms: spec.in_c as usize,
+        terms,
+        channels: spec.in_c as usize,
         columns: spec.out_c as usize,
         from: 0,
         filter: 1,
@@ -113,7 +118,7 @@ pub(super) fn backprop_input<E: InFloats>(isa: Isa, spec: &ConvSpec, epilogue: O
     for (z, y) in (0..starts[0]).flat_map(|z| (0..starts[1]).map(move |y| (z, y))) {
         for x in 0..starts[2] {
             let backward = [Side::backward(planes, z), Side::backward(rows, y), Side::backward(columns, x)];
-            passes.push(Pass::new(backward, spec.out_c as usize));
+            passes.push(Pass::new(backward, (spec.out_c / spec.groups) as usize, spec.groups == 1));
         }
     }
     let shape = Shape {
@@ -122,7 +127,8 @@ pub(super) fn backprop_input<E: InFloats>(isa: Isa, spec: &ConvSpec, epilogue: O
         batch: spec.batch as usize,
         out: sides.map(|side| side.size),
         operand: sides.map(|side| side.positions),
-        terms: spec.out_c as usize,
+        terms: (spec.out_c / spec.groups) as usize,
+        channels: spec.out_c as usize,
         columns: spec.in_c as usize,
         from: 1,
         filter: 0,
@@ -140,6 +146,7 @@ struct Shape {
     out: [usize; 3],
     operand: [usize; 3],
     terms: usize,
+    channels: usize,
     columns: usize,
     from: usize,
     filter: usize,
@@ -171,8 +178,9 @@ fn prepare<E: InFloats>(
 ) -> Result<(Prepared, usize)> {
     let is_widened = E::TYPE != DataType::Float;
     let (cost, sides) = (Cost { flops: spec.flops(), bytes: spec.bytes() }, spec.sides());
-    let Shape { passes, rows, batch, out, operand, terms, columns, from, filter, result, images } = shape;
-    let panels = code.panels(columns);
+    let Shape { passes, rows, batch, out, operand, terms, channels, columns, from, filter, result, images } = shape;
+    let group_columns = columns / spec.groups as usize;
+    let panels = code.panels_of_groups(columns, group_columns);
 
     let planes = batch.checked_mul(out[0]).ok_or_else(|| Error::invalid_argument("a convolution with too many planes"))?;
     let (plane, positions) = ((cost.flops / (planes.max(1) as f64)).max(1.0), (out[1] * out[2]).max(1));
@@ -245,7 +253,9 @@ fn prepare<E: InFloats>(
         out,
         operand,
         terms,
+        channels,
         columns,
+        group_columns,
         taps: [sides[1].taps, sides[2].taps],
         panels,
         piece_planes,
@@ -405,12 +415,15 @@ impl<E: InFloats> Direct<E> {
                 let (tap_x, channel) = (at / self.terms, at % self.terms);
                 let filter_x = (pass.x.tap_start + pass.x.tap_step * tap_x as isize) as usize;
                 let count = lanes.min(self.terms - channel).min(block.inner.end - at);
-                let from = ((filter_y * k_w + filter_x) * self.columns + panel.column) * self.terms + channel;
+                let (group, column) = (panel.column / self.group_columns, panel.column % self.group_columns);
+                let from = ((filter_y * k_w + filter_x) * self.group_columns + column) * self.channels + group * self.terms + channel;
                 for v in 0..panel.vectors {
                     let there = if v + 1 == panel.vectors { panel.last } else { lanes };
                     let to = to.wrapping_add((at - block.inner.start) * width + v * lanes);
                     // SAFETY: `there` rows of the filter's last two axes with `count` elements, and room for a block.
-                    unsafe { (self.packing.transpose)(filter.add(from + v * lanes * self.terms), self.terms, there, count, to, width) };
+                    unsafe {
+                        (self.packing.transpose)(filter.add(from + v * lanes * self.channels), self.channels, there, count, to, width)
+                    };
                 }
                 at += count;
             }
@@ -497,14 +510,14 @@ impl<E: InFloats> Direct<E> {
     ) {
         let (z, y, x) = (&pass.z, &pass.y, &pass.x);
         let from = args.pointers[self.from].cast::<E>().cast_const();
-        let operand_row = self.operand[2] * self.terms;
+        let operand_row = self.operand[2] * self.channels;
         let operand_plane = self.operand[1] * operand_row;
         // Each axis of the box: positions, from position to position in the operand, and in the result.
         let axes = [
             (box_.images.clone(), self.operand[0] * operand_plane, self.out[0] * self.out[1] * self.out[2]),
             (box_.zs.clone(), z.axis.stride * operand_plane, z.step * self.out[1] * self.out[2]),
             (box_.ys.clone(), y.axis.stride * operand_row, y.step * self.out[2]),
-            (box_.xs.clone(), x.axis.stride * self.terms, x.step),
+            (box_.xs.clone(), x.axis.stride * self.channels, x.step),
         ];
         // A tile runs along the columns, unless there are few.
         let mut along = 3;
@@ -519,12 +532,13 @@ impl<E: InFloats> Direct<E> {
         let count = axes[along].0.len().div_ceil(most);
         let table = if self.rows == Rows::There && panel.last < self.code.lanes { &self.code.direct } else { &self.code.packed };
         let (tap_rows, inner) = taps.clone().unwrap_or((0..0, 0..0));
-        // The gap between taps that do not follow each other.
-        let skipped = if x.axis.dilation == 1 { 0 } else { inner.start / self.terms.max(1) * (x.axis.dilation - 1) * self.terms };
+        // The first term's tap, and its channel of the panel's group.
+        let (tap, channel) = (inner.start / self.terms.max(1), inner.start % self.terms.max(1));
+        let first_term = tap * x.axis.dilation * self.channels + panel.column / self.group_columns * self.terms + channel;
         let a_first = (z.axis.start(0) + (block.plane * z.axis.dilation) as isize) * operand_plane as isize
             + (y.axis.start(0) + (tap_rows.start * y.axis.dilation) as isize) * operand_row as isize
-            + x.axis.start(0) * self.terms as isize
-            + (inner.start + skipped) as isize;
+            + x.axis.start(0) * self.channels as isize
+            + first_term as isize;
         let c_first = (z.start * self.out[1] + y.start) * self.out[2] + x.start;
         let b_first = tap_rows.start.wrapping_sub(block.rows.start).wrapping_mul(b.outer);
         let b_first = b_first.wrapping_add(inner.start.wrapping_sub(block.inner.start).wrapping_mul(b.term));

@@ -37,8 +37,12 @@ struct FilterGradient<E> {
     code: &'static Code,
     packing: Packing<E>,
     batch: usize,
+    /// Channels of a group of the input, and of all of it.
     in_c: usize,
+    all_in_c: usize,
+    /// Channels of the result, and of a group of it.
     out_c: usize,
+    group_out_c: usize,
     z: Axis,
     y: Axis,
     x: Axis,
@@ -123,18 +127,20 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: &ConvSpec, divide: bool, unpo
     }
     let code = code(isa);
     let [z, y, x] = spec.sides();
-    let panels = code.panels(spec.out_c as usize);
-    let (in_c, out_c) = (spec.in_c as usize, spec.out_c as usize);
+    let (in_c, out_c, group_out_c) = ((spec.in_c / spec.groups) as usize, spec.out_c as usize, (spec.out_c / spec.groups) as usize);
+    let panels = code.panels_of_groups(out_c, group_out_c);
     // Copies have whole vectors.
     let width = if is_widened { out_c.next_multiple_of(code.lanes).min(code.width()) } else { out_c.min(code.width()) };
     let row = x.positions * width * 4;
     let block_rows = (BLOCK / row.max(1)).clamp(1, y.positions.max(1));
     let block_rows = y.positions.div_ceil(y.positions.div_ceil(block_rows).max(1)).max(1);
     // A unit is a tap, or some taps of a row, with some channels of the input and some panels.
-    let group_count = if in_c >= 6 || x.dilation > 1 { x.taps } else { (x.taps * in_c).div_ceil(ROWS).clamp(1, x.taps) };
+    let group_count = if in_c >= 6 || x.dilation > 1 || spec.groups > 1 { x.taps } else { (x.taps * in_c).div_ceil(ROWS).clamp(1, x.taps) };
     let groups: Vec<Group> = (0..group_count).map(|number| group(&x, part(x.taps, group_count, number))).collect();
     let channel_parts = in_c.div_ceil(256).max(1);
-    let unit_panels = (RESULT / 4 / in_c.div_ceil(channel_parts).max(1) / code.width()).clamp(1, panels.len().max(1));
+    // A unit is of one group of channels.
+    let most_panels = if spec.groups > 1 { 1 } else { panels.len().max(1) };
+    let unit_panels = (RESULT / 4 / in_c.div_ceil(channel_parts).max(1) / code.width()).clamp(1, most_panels);
     let panel_parts = panels.len().div_ceil(unit_panels);
     let units = z.taps * y.taps * group_count * channel_parts * panel_parts;
     let (unit_in, unit_out) =
@@ -175,7 +181,9 @@ pub(super) fn prepare<E: InFloats>(isa: Isa, spec: &ConvSpec, divide: bool, unpo
         packing: packing::<E>(isa),
         batch: spec.batch as usize,
         in_c,
+        all_in_c: spec.in_c as usize,
         out_c,
+        group_out_c,
         zs: (0..z.taps).map(|tap| z.positions_of(tap)).collect(),
         ys: (0..y.taps).map(|tap| y.positions_of(tap)).collect(),
         groups,
@@ -271,6 +279,11 @@ impl<E: InFloats> FilterGradient<E> {
         }
     }
 
+    /// The first channel of the input that a unit reads.
+    fn group_start(&self, unit: &Unit<'_>) -> usize {
+        unit.panels.first().map_or(0, |panel| panel.column / self.group_out_c * self.in_c)
+    }
+
     unsafe fn clear(&self, unit: &Unit<'_>, to: *mut f32) {
         let columns = unit.columns(self.code);
         for tap_x in unit.group.taps.clone() {
@@ -357,7 +370,7 @@ impl<E: InFloats> FilterGradient<E> {
         sums: *mut f32,
         args: &Args<'_>,
     ) {
-        let (in_c, out_c, lanes) = (self.in_c, self.out_c, self.code.lanes);
+        let (in_c, all_in_c, out_c, lanes) = (self.in_c, self.all_in_c, self.out_c, self.code.lanes);
         let (in_w, out_w) = (self.x.size, self.x.positions);
         let Some((rows, y)) = self.rows(unit, plane, block) else { return };
         let (columns, channels) = (unit.columns(self.code), unit.channels.len());
@@ -376,14 +389,15 @@ impl<E: InFloats> FilterGradient<E> {
             for start in run.positions.clone().step_by(widening.positions) {
                 let positions = start..(start + widening.positions).min(run.positions.end);
                 let x = self.x.start(positions.start) + (run.taps.start * self.x.dilation) as isize;
-                let a = input.wrapping_offset((y * in_w as isize + x) * in_c as isize).wrapping_add(first_number);
+                let a =
+                    input.wrapping_offset((y * in_w as isize + x) * all_in_c as isize).wrapping_add(self.group_start(unit) + first_number);
                 let a_outer = positions.len() * vectors * lanes;
                 for row in 0..rows.len() {
-                    let from = a.wrapping_add(row * self.y.stride * in_w * in_c);
+                    let from = a.wrapping_add(row * self.y.stride * in_w * all_in_c);
                     let last = numbers - (vectors - 1) * lanes;
                     // SAFETY: these positions see the taps on the operand; a block of them has room.
                     unsafe {
-                        (self.packing.copy)(from, self.x.stride * in_c, positions.len(), vectors, last, wide_input.add(row * a_outer));
+                        (self.packing.copy)(from, self.x.stride * all_in_c, positions.len(), vectors, last, wide_input.add(row * a_outer));
                     };
                 }
                 for panel in unit.panels {
@@ -427,7 +441,7 @@ impl<E: InFloats> FilterGradient<E> {
 
     /// Adds the terms of rows of a plane, counted over all images, to a unit.
     unsafe fn add(&self, unit: &Unit<'_>, plane: usize, block: &Range<usize>, grad: *const f32, to: *mut f32, args: &Args<'_>) {
-        let (in_c, out_c) = (self.in_c, self.out_c);
+        let (in_c, all_in_c, out_c) = (self.in_c, self.all_in_c, self.out_c);
         let (in_w, out_w) = (self.x.size, self.x.positions);
         let Some((rows, y)) = self.rows(unit, plane, block) else { return };
         for run in unit.group.runs.iter().filter(|run| !run.positions.is_empty()) {
@@ -435,7 +449,7 @@ impl<E: InFloats> FilterGradient<E> {
             let numbers = if run.taps.len() == 1 { unit.channels.clone() } else { 0..run.taps.len() * in_c };
             let x = self.x.start(run.positions.start) + (run.taps.start * self.x.dilation) as isize;
             let input_position = y * in_w as isize + x;
-            let a = args.pointers[0].cast::<f32>().cast_const().wrapping_offset(input_position * in_c as isize);
+            let a = args.pointers[0].cast::<f32>().cast_const().wrapping_offset(input_position * all_in_c as isize);
             let position = (plane * self.y.positions + rows.start) * out_w + run.positions.start;
             let b = grad.wrapping_add(position * out_c);
             let taps = (unit.tap_z * self.y.taps + unit.tap_y) * self.x.taps + run.taps.start;
@@ -449,10 +463,10 @@ impl<E: InFloats> FilterGradient<E> {
                     let tile = Tile {
                         outer: rows.len(),
                         inner: run.positions.len(),
-                        a: a.wrapping_add(first),
+                        a: a.wrapping_add(self.group_start(unit) + first),
                         a_rows: Rows::new(1),
-                        a_term: self.x.stride * in_c,
-                        a_outer: self.y.stride * in_w * in_c,
+                        a_term: self.x.stride * all_in_c,
+                        a_outer: self.y.stride * in_w * all_in_c,
                         b: b.wrapping_add(panel.column),
                         b_term: out_c,
                         b_outer: out_w * out_c,

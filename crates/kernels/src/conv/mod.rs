@@ -81,6 +81,10 @@ impl Sizes for ConvSpec {
         if self.in_c > MOST_CHANNELS || self.out_c > MOST_CHANNELS {
             return Err(Error::invalid_argument(format!("a convolution of {} and {} channels", self.in_c, self.out_c)));
         }
+        if self.groups == 0 || !self.in_c.is_multiple_of(self.groups) || !self.out_c.is_multiple_of(self.groups) {
+            let channels = (self.in_c, self.out_c);
+            return Err(Error::invalid_argument(format!("a convolution of {channels:?} channels in {} groups", self.groups)));
+        }
         elements(&self.input())?;
         elements(&self.filter())?;
         elements(&self.output())?;
@@ -98,7 +102,7 @@ impl Sizes for ConvSpec {
     fn flops(&self) -> f64 {
         let taps = |axis: Axis| axis.runs().iter().map(|run| run.positions.len() as f64 * run.taps.len() as f64).sum::<f64>();
         let taps: f64 = self.sides().into_iter().map(taps).product();
-        2.0 * self.batch as f64 * taps * self.in_c as f64 * self.out_c as f64
+        2.0 * self.batch as f64 * taps * self.in_c as f64 * self.out_c as f64 / self.groups as f64
     }
 
     fn bytes(&self) -> f64 {

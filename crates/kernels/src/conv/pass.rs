@@ -82,9 +82,11 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    pub(super) fn new([z, y, x]: [Side; 3], channels: usize) -> Pass {
+    /// Of so many channels; `follow` says whether those of neighbouring positions follow each other.
+    pub(super) fn new([z, y, x]: [Side; 3], channels: usize, follow: bool) -> Pass {
         // Numbers that follow each other in the operand: those of all taps of a row, or of one.
-        let (groups, inner) = if x.axis.dilation == 1 { (x.axis.taps.min(1), x.axis.taps * channels) } else { (x.axis.taps, channels) };
+        let (groups, inner) =
+            if x.axis.dilation == 1 && follow { (x.axis.taps.min(1), x.axis.taps * channels) } else { (x.axis.taps, channels) };
         let rows = y.axis.taps;
         let mut blocks = Vec::new();
         let planes = if inner == 0 { 0 } else { z.axis.taps };

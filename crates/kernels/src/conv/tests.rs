@@ -46,9 +46,13 @@ fn terms(spec: &ConvSpec, mut visit: impl FnMut(usize, usize, usize)) {
             if (0..3).any(|at| seen[at] >= sizes[at]) {
                 continue;
             }
+            let (of_in, of_out) = (spec.in_c / spec.groups, spec.out_c / spec.groups);
             for (i, o) in (0..spec.in_c).flat_map(|i| (0..spec.out_c).map(move |o| (i, o))) {
+                if i / of_in != o / of_out {
+                    continue;
+                }
                 let input = (n * volume(sizes) + index(seen, sizes)) * spec.in_c + i;
-                let filter = (index(tap, taps) * spec.in_c + i) * spec.out_c + o;
+                let filter = (index(tap, taps) * of_in + i % of_in) * spec.out_c + o;
                 let output = (n * volume(positions) + index(position, positions)) * spec.out_c + o;
                 visit(input as usize, filter as usize, output as usize);
             }
@@ -270,7 +274,7 @@ fn specs(axes: std::ops::RangeInclusive<usize>, dilation: u64) -> impl Strategy<
 }
 
 fn spec(batch: u64, in_c: u64, out_c: u64, axes: &[WindowAxis]) -> ConvSpec {
-    ConvSpec { data_type: DataType::Float, batch, in_c, out_c, axes: Axes::new(axes).unwrap(), layout: Layout::ChannelsLast }
+    ConvSpec { data_type: DataType::Float, batch, in_c, out_c, axes: Axes::new(axes).unwrap(), layout: Layout::ChannelsLast, groups: 1 }
 }
 
 /// An axis that is padded as SAME says.
@@ -296,7 +300,14 @@ proptest! {
     }
 
     #[test]
-    fn depthwise_convolutions_and_gradients_agree_with_plain_loops(spec in specs(1..=2, 1), multiplier in 1..4u64, seed in any::<u64>()) {
+    fn convolutions_in_groups_and_gradients_agree_with_plain_loops(spec in specs(1..=3, 2), groups in 2..6u64, seed in any::<u64>()) {
+        let spec = ConvSpec { in_c: (spec.in_c / 2 + 1) * groups, out_c: (spec.out_c / 2 + 1) * groups, groups, ..spec };
+        check(&spec, seed)?;
+        check_two_bytes::<F16>(&spec, seed)?;
+    }
+
+    #[test]
+    fn depthwise_convolutions_and_gradients_agree_with_plain_loops(spec in specs(1..=2, 3), multiplier in 1..4u64, seed in any::<u64>()) {
         let spec = ConvSpec { out_c: spec.in_c * multiplier, ..spec };
         check_depthwise(&spec, seed)?;
         check_depthwise_two_bytes::<F16>(&spec, seed)?;
@@ -373,7 +384,8 @@ fn depthwise_convolutions_are_cut() {
     check_depthwise(&spec, 6).unwrap();
     assert!(depthwise_conv(ConvSpec { out_c: 97, ..spec }, None).is_err());
     assert!(depthwise_conv(ConvSpec { in_c: 0, ..spec }, None).is_err());
-    assert!(depthwise_conv(with(spec, |axis| axis.dilation = 2), None).is_err());
+    assert!(conv(ConvSpec { groups: 5, ..spec }, None).is_err());
+    assert!(conv(ConvSpec { groups: 0, ..spec }, None).is_err());
     assert!(depthwise_conv(ConvSpec { axes: Axes::new(&[same(28, 3, 1); 3]).unwrap(), ..spec }, None).is_err());
 }
 

@@ -94,6 +94,13 @@ impl Code {
         (0..count).map(panel).collect()
     }
 
+    /// The panels of each group of so many columns, one group after the other.
+    pub(super) fn panels_of_groups(&self, columns: usize, group: usize) -> Vec<Panel> {
+        let of_group = self.panels(group);
+        let shifted = |start: usize| of_group.iter().map(move |panel| Panel { column: start + panel.column, ..*panel });
+        (0..columns).step_by(group.max(1)).flat_map(shifted).collect()
+    }
+
     /// Columns of the widest panel.
     pub(super) fn width(&self) -> usize {
         self.lanes * self.vectors

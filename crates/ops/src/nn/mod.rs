@@ -12,6 +12,7 @@ pub mod depthwise_conv2d;
 pub mod fused_batch_norm;
 pub mod in_top_k;
 pub mod l2_loss;
+mod layout;
 pub mod lrn;
 pub mod max_pool;
 mod pooling;

@@ -2,10 +2,13 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{Attrs, AttrsExt, PartialShape};
+use plimsoll_request::KernelRequest;
 use plimsoll_request::pool::{Maxima, PoolSpec};
+use plimsoll_request::window::Layout;
 
+use super::layout::{channels_last, laid_out};
 use super::window::{Images, Window, floats};
-use crate::KernelCx;
+use crate::{KernelCx, Meta, Recipe};
 
 /// A pooling window.
 #[derive(Clone, Debug)]
@@ -72,6 +75,24 @@ impl Pool {
             rank => format!("tensor_in must be {}-dimensional", rank + 2),
         })
     }
+}
+
+/// The recipe of a request on images, which are all its arguments: `make` gets the sizes with channels last.
+///
+/// # Errors
+/// As [`Recipe::transposed`].
+pub(crate) fn pooled(cx: &KernelCx<'_>, spec: PoolSpec, inputs: &[usize], make: impl FnOnce(PoolSpec) -> KernelRequest) -> Result<Recipe> {
+    let mut recipe = Recipe::new();
+    let mut images = Vec::with_capacity(inputs.len());
+    for &input in inputs {
+        let input = recipe.input(cx, input);
+        images.push(channels_last(&mut recipe, &input, spec.layout)?);
+    }
+    let last = PoolSpec { layout: Layout::ChannelsLast, ..spec };
+    let shape = if cx.outputs[0].shape.to_vec() == spec.input() { last.input() } else { last.output() };
+    let result = recipe.one(make(last), images, Meta { data_type: spec.data_type, shape: shape.into() });
+    let result = laid_out(&mut recipe, &result, spec.layout)?;
+    Ok(recipe.finish([result]))
 }
 
 /// Refuses a tensor called `name` whose shape is known not to be `expected`.

@@ -103,7 +103,7 @@ impl Window {
                 let words = "Current implementation does not yet support dilations in the batch and depth dimensions.";
                 return Err(Error::unimplemented(words));
             }
-            if rates.sizes.iter().any(|rate| *rate != 1) && !op.starts_with("Conv") {
+            if rates.sizes.iter().any(|rate| *rate != 1) && !op.contains("Conv") {
                 return Err(Error::unimplemented(format!("not yet: {op} with dilations above 1")));
             }
             dilations = rates.sizes.iter().map(|rate| *rate as u64).collect();
@@ -203,9 +203,19 @@ impl Window {
     ///
     /// # Errors
     /// As [`Window::span`], and UNIMPLEMENTED for many axes.
-    pub(crate) fn conv_spec(&self, data_type: DataType, input: &Images<u64>, filter: &[u64], results: &Images<u64>) -> Result<ConvSpec> {
+    pub(crate) fn conv_spec(
+        &self,
+        data_type: DataType,
+        input: &Images<u64>,
+        filter: &[u64],
+        results: &Images<u64>,
+        is_depthwise: bool,
+    ) -> Result<ConvSpec> {
         let axes = self.axes(&input.sizes, filter, Some(&results.sizes))?;
-        Ok(ConvSpec { data_type, batch: input.batch, in_c: input.channels, out_c: results.channels, axes, layout: self.layout })
+        // A filter has the channels of a group.
+        let depth = filter.get(self.rank()).copied().unwrap_or(0);
+        let groups = if is_depthwise { 1 } else { input.channels.checked_div(depth).unwrap_or(1).max(1) };
+        Ok(ConvSpec { data_type, batch: input.batch, in_c: input.channels, out_c: results.channels, axes, layout: self.layout, groups })
     }
 
     /// The axes of a window of `taps` over `sizes`; as many positions as `positions` says, or as there are.

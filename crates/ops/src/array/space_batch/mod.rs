@@ -85,8 +85,11 @@ fn block_size(cx: &InferCx<'_>) -> Result<Option<i64>> {
     if cx.node.op.ends_with("ND") { Ok(None) } else { cx.attrs().int("block_size").map(Some) }
 }
 
+/// The dimensions of the input, as far as they are known.
+type Dims = Option<Vec<Option<u64>>>;
+
 /// The dimensions of the input with the blocks, as far as both are known.
-fn known(cx: &InferCx<'_>) -> Result<(Option<Vec<Option<u64>>>, Option<Blocks>)> {
+fn known(cx: &InferCx<'_>) -> Result<(Dims, Option<Blocks>)> {
     let at = borders_at(&cx.node.op);
     if let Some(dims) = cx.dims(at)
         && (dims.len() != 2 || dims[1].is_some_and(|two| two != 2))

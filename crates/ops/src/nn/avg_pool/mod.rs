@@ -4,18 +4,18 @@ use plimsoll_base::Result;
 use plimsoll_graph::{NodeId, Output};
 use plimsoll_request::KernelRequest;
 
-use super::pooling::{Pool, expect_shape, known};
+use super::pooling::{Pool, expect_shape, known, pooled};
 use super::window::taken_over;
 use crate::gradient::{Grad, from_one};
 use crate::registry::Gradient;
-use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+use crate::{GraphBuilder, InferCx, KernelCx, Lower, OpRules, Recipe};
 
 /// The rules of average poolings and their gradients.
 pub const RULES: &[OpRules] = &[
-    OpRules { name: "AvgPool", infer, lower: Lower::Kernel(prepare), gradient: Gradient::Rule(gradient) },
-    OpRules { name: "AvgPoolGrad", infer: infer_grad, lower: Lower::Kernel(prepare_grad), gradient: Gradient::Rule(gradient_of_grad) },
-    OpRules { name: "AvgPool3D", infer, lower: Lower::Kernel(prepare), gradient: Gradient::Rule(gradient) },
-    OpRules { name: "AvgPool3DGrad", infer: infer_grad, lower: Lower::Kernel(prepare_grad), gradient: Gradient::Rule(gradient_of_grad) },
+    OpRules { name: "AvgPool", infer, lower: Lower::Recipe(prepare), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "AvgPoolGrad", infer: infer_grad, lower: Lower::Recipe(prepare_grad), gradient: Gradient::Rule(gradient_of_grad) },
+    OpRules { name: "AvgPool3D", infer, lower: Lower::Recipe(prepare), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "AvgPool3DGrad", infer: infer_grad, lower: Lower::Recipe(prepare_grad), gradient: Gradient::Rule(gradient_of_grad) },
 ];
 
 fn infer(cx: &mut InferCx<'_>) -> Result<()> {
@@ -39,16 +39,16 @@ fn infer_grad(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
+fn prepare(cx: &KernelCx<'_>) -> Result<Recipe> {
     let spec = Pool::of(&cx.node.op, cx.attrs())?.spec(cx, &cx.inputs[0].shape)?;
     expect_shape("output", known(&spec.output()), &(&cx.outputs[0].shape).into())?;
-    Ok(Call::new(KernelRequest::AvgPool(spec), [0]))
+    pooled(cx, spec, &[0], KernelRequest::AvgPool)
 }
 
-fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
+fn prepare_grad(cx: &KernelCx<'_>) -> Result<Recipe> {
     let spec = Pool::of(&cx.node.op, cx.attrs())?.spec(cx, &cx.outputs[0].shape)?;
     expect_shape("grad", known(&spec.output()), &(&cx.inputs[1].shape).into())?;
-    Ok(Call::new(KernelRequest::AvgPoolGrad(spec), [1]))
+    pooled(cx, spec, &[1], KernelRequest::AvgPoolGrad)
 }
 
 /// An operation that pools as the node at hand does.

@@ -4,20 +4,20 @@ mod fusion;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, Attrs, AttrsExt, NodeId, Output};
-use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder};
+use plimsoll_request::expr::BinaryOp;
 use plimsoll_request::reduce::ReduceOp;
 
 use crate::gradient::from_one;
 use crate::math::reduction::reduction;
 use crate::registry::Gradient;
-use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules, Recipe};
 
 pub use fusion::FUSIONS;
 
 /// The rules of BiasAdd, BiasAddV1 and BiasAddGrad.
 pub const RULES: &[OpRules] = &[
-    OpRules { name: "BiasAdd", infer, lower: Lower::Elementwise(expr), gradient: Gradient::Rule(gradient) },
-    OpRules { name: "BiasAddV1", infer, lower: Lower::Elementwise(expr), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "BiasAdd", infer, lower: Lower::Recipe(add), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "BiasAddV1", infer, lower: Lower::Recipe(add), gradient: Gradient::Rule(gradient) },
     OpRules { name: "BiasAddGrad", infer: infer_grad, lower: Lower::Kernel(prepare_grad), gradient: Gradient::Rule(gradient_of_grad) },
 ];
 
@@ -56,15 +56,14 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-fn expr(cx: &KernelCx<'_>) -> Result<Expr> {
-    let rank = cx.dims(0).len();
-    if channels(cx.attrs(), rank) + 1 != rank {
-        return Err(Error::unimplemented("BiasAdd with channels before rows (NCHW)"));
-    }
-    let mut builder = ExprBuilder::new();
-    let (value, bias) = (builder.input(cx.inputs[0].data_type)?, builder.input(cx.inputs[1].data_type)?);
-    let result = builder.binary(BinaryOp::Add, value, bias)?;
-    Ok(builder.finish(vec![result]))
+fn add(cx: &KernelCx<'_>) -> Result<Recipe> {
+    let mut recipe = Recipe::new();
+    let (value, bias) = (recipe.input(cx, 0), recipe.input(cx, 1));
+    // One bias for all that lies behind the channels.
+    let behind = value.dims().len() - 1 - channels(cx.attrs(), value.dims().len());
+    let bias = bias.reshaped([bias.dims(), &vec![1; behind]].concat())?;
+    let result = recipe.binary(BinaryOp::Add, [&value, &bias], value.meta.shape.clone())?;
+    Ok(recipe.finish([result]))
 }
 
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {

@@ -8,23 +8,25 @@ use plimsoll_graph::{NodeId, Output, PartialShape, Shape};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::window::Layout;
 
+use super::layout::{channels_last, laid_out};
 use super::window::{Images, Window, floats, taken_over};
 use crate::gradient::{Grad, from_one};
 use crate::registry::Gradient;
-use crate::{AnchorCall, Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+use crate::{GraphBuilder, InferCx, KernelCx, Lower, OpRules, Recipe};
 use words::Words;
 
 const fn forward_rule(name: &'static str) -> OpRules {
-    OpRules { name, infer, lower: Lower::Anchor(forward), gradient: Gradient::Rule(gradient) }
+    OpRules { name, infer, lower: Lower::Recipe(forward), gradient: Gradient::Rule(gradient) }
 }
 
 const fn input_rule(name: &'static str) -> OpRules {
-    OpRules { name, infer: infer_input, lower: Lower::Anchor(backprop_input), gradient: Gradient::Rule(gradient_of_input) }
+    OpRules { name, infer: infer_input, lower: Lower::Recipe(backprop_input), gradient: Gradient::Rule(gradient_of_input) }
 }
 
 const fn filter_rule(name: &'static str) -> OpRules {
-    OpRules { name, infer: infer_filter, lower: Lower::Kernel(prepare_filter), gradient: Gradient::Rule(gradient_of_filter) }
+    OpRules { name, infer: infer_filter, lower: Lower::Recipe(prepare_filter), gradient: Gradient::Rule(gradient_of_filter) }
 }
 
 pub use fusion::FUSIONS;
@@ -178,29 +180,39 @@ fn spec(cx: &KernelCx<'_>, [input, filter, results]: [&Shape; 3]) -> Result<Conv
     let (input, filter, results) = (window.complete_images(input)?, window.complete(filter)?, window.complete_images(results)?);
     let filter_dims = Filter::of(&filter.iter().copied().map(Some).collect::<Vec<_>>())?;
     check(&Words::of(&window, &cx.node.op), &window, &input.known(), &filter_dims, &results.known())?;
-    if filter_dims.in_c != Some(input.channels) {
-        return Err(Error::unimplemented(format!("not yet: {} of channels in groups", cx.node.op)));
-    }
-    window.conv_spec(data_type, &input, &filter, &results)
+    window.conv_spec(data_type, &input, &filter, &results, false)
 }
 
-fn forward(cx: &KernelCx<'_>) -> Result<AnchorCall> {
+fn forward(cx: &KernelCx<'_>) -> Result<Recipe> {
     let spec = spec(cx, [&cx.inputs[0].shape, &cx.inputs[1].shape, &cx.outputs[0].shape])?;
-    Ok(AnchorCall { anchor: Anchor::Conv(spec), inputs: [0, 1] })
+    let mut recipe = Recipe::new();
+    let (input, filter) = (recipe.input(cx, 0), recipe.input(cx, 1));
+    let input = channels_last(&mut recipe, &input, spec.layout)?;
+    let last = ConvSpec { layout: Layout::ChannelsLast, ..spec };
+    let result = recipe.anchor(Anchor::Conv(last), [input, filter], last.output());
+    let result = laid_out(&mut recipe, &result, spec.layout)?;
+    Ok(recipe.finish([result]))
 }
 
-fn backprop_input(cx: &KernelCx<'_>) -> Result<AnchorCall> {
+fn backprop_input(cx: &KernelCx<'_>) -> Result<Recipe> {
     let spec = spec(cx, [&cx.outputs[0].shape, &cx.inputs[1].shape, &cx.inputs[2].shape])?;
-    Ok(AnchorCall { anchor: Anchor::ConvBackpropInput(spec), inputs: [1, 2] })
+    let mut recipe = Recipe::new();
+    let (filter, gradient) = (recipe.input(cx, 1), recipe.input(cx, 2));
+    let gradient = channels_last(&mut recipe, &gradient, spec.layout)?;
+    let last = ConvSpec { layout: Layout::ChannelsLast, ..spec };
+    let result = recipe.anchor(Anchor::ConvBackpropInput(last), [filter, gradient], last.input());
+    let result = laid_out(&mut recipe, &result, spec.layout)?;
+    Ok(recipe.finish([result]))
 }
 
-fn filter_spec(cx: &KernelCx<'_>) -> Result<ConvSpec> {
-    spec(cx, [&cx.inputs[0].shape, &cx.outputs[0].shape, &cx.inputs[2].shape])
-}
-
-fn prepare_filter(cx: &KernelCx<'_>) -> Result<Call> {
-    let spec = filter_spec(cx)?;
-    Ok(Call::new(KernelRequest::ConvBackpropFilter { spec, unpooled: None }, [0, 2]))
+fn prepare_filter(cx: &KernelCx<'_>) -> Result<Recipe> {
+    let spec = spec(cx, [&cx.inputs[0].shape, &cx.outputs[0].shape, &cx.inputs[2].shape])?;
+    let mut recipe = Recipe::new();
+    let images = [recipe.input(cx, 0), recipe.input(cx, 2)];
+    let images = images.iter().map(|images| channels_last(&mut recipe, images, spec.layout)).collect::<Result<Vec<_>>>()?;
+    let last = ConvSpec { layout: Layout::ChannelsLast, ..spec };
+    let result = recipe.one(KernelRequest::ConvBackpropFilter { spec: last, unpooled: None }, images, cx.outputs[0].clone());
+    Ok(recipe.finish([result]))
 }
 
 /// A convolution or gradient that slides as the node at hand does.

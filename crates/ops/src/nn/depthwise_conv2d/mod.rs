@@ -5,25 +5,27 @@ use plimsoll_graph::{NodeId, Output, PartialShape, Shape};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
 use plimsoll_request::conv::ConvSpec;
+use plimsoll_request::window::Layout;
 
+use super::layout::{channels_last, laid_out};
 use super::window::{Images, Window, floats, taken_over};
 use crate::gradient::{Grad, from_one};
 use crate::registry::Gradient;
-use crate::{AnchorCall, Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+use crate::{GraphBuilder, InferCx, KernelCx, Lower, Meta, OpRules, Recipe};
 
 /// The rules of DepthwiseConv2dNative, DepthwiseConv2dNativeBackpropInput and DepthwiseConv2dNativeBackpropFilter.
 pub const RULES: &[OpRules] = &[
-    OpRules { name: "DepthwiseConv2dNative", infer, lower: Lower::Anchor(forward), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "DepthwiseConv2dNative", infer, lower: Lower::Recipe(forward), gradient: Gradient::Rule(gradient) },
     OpRules {
         name: "DepthwiseConv2dNativeBackpropInput",
         infer: infer_input,
-        lower: Lower::Kernel(prepare_input),
+        lower: Lower::Recipe(prepare_input),
         gradient: Gradient::Rule(gradient_of_input),
     },
     OpRules {
         name: "DepthwiseConv2dNativeBackpropFilter",
         infer: infer_filter,
-        lower: Lower::Kernel(prepare_filter),
+        lower: Lower::Recipe(prepare_filter),
         gradient: Gradient::Rule(gradient_of_filter),
     },
 ];
@@ -132,22 +134,40 @@ fn spec(cx: &KernelCx<'_>, [input, filter, results]: [&Shape; 3]) -> Result<Conv
     let (input, filter, results) = (window.complete_images(input)?, window.complete(filter)?, window.complete_images(results)?);
     let filter_dims = filter_of(&filter.iter().copied().map(Some).collect::<Vec<_>>())?;
     check(&cx.node.op, &window, &input.known(), filter_dims, &results.known())?;
-    window.conv_spec(data_type, &input, &filter, &results)
+    window.conv_spec(data_type, &input, &filter, &results, true)
 }
 
-fn forward(cx: &KernelCx<'_>) -> Result<AnchorCall> {
+fn forward(cx: &KernelCx<'_>) -> Result<Recipe> {
     let spec = spec(cx, [&cx.inputs[0].shape, &cx.inputs[1].shape, &cx.outputs[0].shape])?;
-    Ok(AnchorCall { anchor: Anchor::DepthwiseConv(spec), inputs: [0, 1] })
+    let mut recipe = Recipe::new();
+    let (input, filter) = (recipe.input(cx, 0), recipe.input(cx, 1));
+    let input = channels_last(&mut recipe, &input, spec.layout)?;
+    let last = ConvSpec { layout: Layout::ChannelsLast, ..spec };
+    let result = recipe.anchor(Anchor::DepthwiseConv(last), [input, filter], last.output());
+    let result = laid_out(&mut recipe, &result, spec.layout)?;
+    Ok(recipe.finish([result]))
 }
 
-fn prepare_input(cx: &KernelCx<'_>) -> Result<Call> {
+fn prepare_input(cx: &KernelCx<'_>) -> Result<Recipe> {
     let spec = spec(cx, [&cx.outputs[0].shape, &cx.inputs[1].shape, &cx.inputs[2].shape])?;
-    Ok(Call::new(KernelRequest::DepthwiseConvBackpropInput(spec), [1, 2]))
+    let mut recipe = Recipe::new();
+    let (filter, gradient) = (recipe.input(cx, 1), recipe.input(cx, 2));
+    let gradient = channels_last(&mut recipe, &gradient, spec.layout)?;
+    let last = ConvSpec { layout: Layout::ChannelsLast, ..spec };
+    let meta = Meta { data_type: spec.data_type, shape: last.input().into() };
+    let result = recipe.one(KernelRequest::DepthwiseConvBackpropInput(last), [filter, gradient], meta);
+    let result = laid_out(&mut recipe, &result, spec.layout)?;
+    Ok(recipe.finish([result]))
 }
 
-fn prepare_filter(cx: &KernelCx<'_>) -> Result<Call> {
+fn prepare_filter(cx: &KernelCx<'_>) -> Result<Recipe> {
     let spec = spec(cx, [&cx.inputs[0].shape, &cx.outputs[0].shape, &cx.inputs[2].shape])?;
-    Ok(Call::new(KernelRequest::DepthwiseConvBackpropFilter(spec), [0, 2]))
+    let mut recipe = Recipe::new();
+    let images = [recipe.input(cx, 0), recipe.input(cx, 2)];
+    let images = images.iter().map(|images| channels_last(&mut recipe, images, spec.layout)).collect::<Result<Vec<_>>>()?;
+    let last = ConvSpec { layout: Layout::ChannelsLast, ..spec };
+    let result = recipe.one(KernelRequest::DepthwiseConvBackpropFilter(last), images, cx.outputs[0].clone());
+    Ok(recipe.finish([result]))
 }
 
 /// A convolution or gradient that slides as the node at hand does.

@@ -1,18 +1,20 @@
-//! FusedBatchNorm and FusedBatchNormGrad in their three versions, channels last.
+//! FusedBatchNorm and FusedBatchNormGrad in their three versions.
 //!
 //! The reserved outputs are those of TensorFlow's CPU kernels: 1 and 2 are the batch's mean and variance (0 where TensorFlow leaves
 //! them unwritten: with given statistics, or without rows), 3 is a scalar 0, and those of the gradients have no elements.
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output, PartialShape};
+use plimsoll_graph::{AttrValue, Attrs, AttrsExt, NodeId, Output, PartialShape};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::norm::BatchNormSpec;
+use plimsoll_request::window::Layout;
 
+use super::layout::{channels_last, laid_out};
 use super::window::{floats, taken_over};
 use crate::gradient::from_one;
 use crate::infer::merge_shapes;
 use crate::registry::Gradient;
-use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+use crate::{GraphBuilder, InferCx, KernelCx, Lower, OpRules, Recipe};
 
 /// The rules of FusedBatchNorm and FusedBatchNormGrad, V1 to V3.
 pub const RULES: &[OpRules] = &[
@@ -25,23 +27,36 @@ pub const RULES: &[OpRules] = &[
 ];
 
 const fn forward(name: &'static str) -> OpRules {
-    OpRules { name, infer, lower: Lower::Kernel(prepare), gradient: Gradient::Rule(gradient) }
+    OpRules { name, infer, lower: Lower::Recipe(prepare), gradient: Gradient::Rule(gradient) }
 }
 
 const fn backward(name: &'static str) -> OpRules {
-    OpRules { name, infer: infer_grad, lower: Lower::Kernel(prepare_grad), gradient: Gradient::Unknown }
+    OpRules { name, infer: infer_grad, lower: Lower::Recipe(prepare_grad), gradient: Gradient::Unknown }
+}
+
+/// Where channels are.
+fn layout(op: &str, attrs: &Attrs) -> Result<Layout> {
+    match attrs.text("data_format")? {
+        "NHWC" | "NDHWC" => Ok(Layout::ChannelsLast),
+        "NCHW" | "NCDHW" => Ok(Layout::ChannelsFirst),
+        format => Err(Error::unimplemented(format!("not yet: {op} with data_format {format}"))),
+    }
+}
+
+fn channel_axis(layout: Layout, rank: usize) -> usize {
+    match layout {
+        Layout::ChannelsLast => rank - 1,
+        Layout::ChannelsFirst => 1,
+    }
 }
 
 /// The shape of images at input `index` (4 or 5 dimensions), as far as it is known, and their channels.
 fn images(cx: &InferCx<'_>, index: usize) -> Result<(PartialShape, Option<u64>)> {
-    let format = cx.attrs().text("data_format")?;
-    if !matches!(format, "NHWC" | "NDHWC") {
-        return Err(Error::unimplemented(format!("not yet: {} with data_format {format}", cx.node.op)));
-    }
+    let layout = layout(&cx.node.op, cx.attrs())?;
     let shape = cx.shape(index);
     match shape.0.as_deref() {
         None => Ok((shape.clone(), None)),
-        Some(dims @ [.., channels]) if matches!(dims.len(), 4 | 5) => Ok((shape.clone(), *channels)),
+        Some(dims) if matches!(dims.len(), 4 | 5) => Ok((shape.clone(), dims[channel_axis(layout, dims.len())])),
         Some(_) => Err(Error::invalid_argument(format!("input must be 4 or 5-dimensional{shape}"))),
     }
 }
@@ -64,12 +79,13 @@ fn vector(cx: &InferCx<'_>, index: usize, names: [&str; 2], channels: Option<u64
 }
 
 /// `shape` with that many channels.
-fn with_channels(shape: PartialShape, channels: Option<u64>) -> PartialShape {
-    let mut shape = shape;
-    if let Some(last) = shape.0.as_mut().and_then(|dims| dims.last_mut()) {
-        *last = channels;
+fn with_channels(cx: &InferCx<'_>, shape: PartialShape, channels: Option<u64>) -> Result<PartialShape> {
+    let (mut shape, layout) = (shape, layout(&cx.node.op, cx.attrs())?);
+    if let Some(dims) = shape.0.as_mut().filter(|dims| dims.len() > 1) {
+        let axis = channel_axis(layout, dims.len());
+        dims[axis] = channels;
     }
-    shape
+    Ok(shape)
 }
 
 fn infer(cx: &mut InferCx<'_>) -> Result<()> {
@@ -89,7 +105,7 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
         let given = index >= 2;
         channels = vector(cx, index + 1, names, channels, !given || all, if given { when } else { "" })?;
     }
-    cx.set(0, with_channels(shape, channels));
+    cx.set(0, with_channels(cx, shape, channels)?);
     for index in 1..5 {
         cx.set_dims(index, vec![channels]);
     }
@@ -104,7 +120,8 @@ fn infer_grad(cx: &mut InferCx<'_>) -> Result<()> {
     let (x, _) = images(cx, 1)?;
     let words = || format!("x and y_backprop must have same shape, but x has shape {x} and y_backprop has shape {by_y}");
     let shape = merge_shapes(&x, &by_y).map_err(|_| Error::invalid_argument(words()))?;
-    let mut channels = shape.0.as_ref().and_then(|dims| *dims.last()?);
+    let layout = layout(&cx.node.op, cx.attrs())?;
+    let mut channels = shape.0.as_ref().and_then(|dims| dims[channel_axis(layout, dims.len())]);
     let names = [["scale"; 2], ["saved mean", "reserve_space_1"], ["saved variance", "reserve_space_2"]];
     for (index, names) in names.into_iter().enumerate() {
         vector(cx, index + 2, names, None, false, "")?;
@@ -112,7 +129,7 @@ fn infer_grad(cx: &mut InferCx<'_>) -> Result<()> {
     for (index, names) in names.into_iter().enumerate() {
         channels = vector(cx, index + 2, names, channels, true, "")?;
     }
-    cx.set(0, with_channels(shape, channels));
+    cx.set(0, with_channels(cx, shape, channels)?);
     for index in [1, 2] {
         cx.set_dims(index, vec![channels]);
     }
@@ -129,7 +146,11 @@ fn spec(cx: &KernelCx<'_>) -> Result<BatchNormSpec> {
         return Err(Error::unimplemented(format!("not yet: {} of {}", cx.node.op, other.data_type)));
     }
     let shape = &cx.outputs[0].shape;
-    let (channels, positions) = shape.dims().split_last().ok_or_else(|| Error::invalid_argument("images must have channels"))?;
+    let mut positions = shape.to_vec();
+    if positions.len() < 2 {
+        return Err(Error::invalid_argument("images must have channels"));
+    }
+    let channels = positions.remove(channel_axis(layout(&cx.node.op, cx.attrs())?, positions.len()));
     let rows = positions.iter().try_fold(1u64, |rows, size| rows.checked_mul(*size));
     let rows = if positions.contains(&0) { Some(0) } else { rows };
     let attrs = cx.attrs();
@@ -137,22 +158,38 @@ fn spec(cx: &KernelCx<'_>) -> Result<BatchNormSpec> {
     Ok(BatchNormSpec {
         data_type,
         rows: rows.ok_or_else(|| Error::invalid_argument(format!("the shape {shape} has too many elements")))?,
-        channels: *channels,
+        channels,
         epsilon: attrs.float("epsilon")?,
         exponential_avg_factor: if forward { attrs.float("exponential_avg_factor")? } else { 1.0 },
     })
 }
 
-fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
+fn prepare(cx: &KernelCx<'_>) -> Result<Recipe> {
     let (spec, reserve_3) = (spec(cx)?, cx.outputs.len() > 5);
     let training = cx.attrs().bool("is_training")?;
-    Ok(Call::new(KernelRequest::BatchNorm { spec, training, reserve_3 }, [0, 1, 2, 3, 4]))
+    on_images(cx, KernelRequest::BatchNorm { spec, training, reserve_3 }, 1)
 }
 
-fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
+/// The request on the first five inputs, of which so many are images. The first output is.
+fn on_images(cx: &KernelCx<'_>, request: KernelRequest, images: usize) -> Result<Recipe> {
+    let layout = layout(&cx.node.op, cx.attrs())?;
+    let mut recipe = Recipe::new();
+    let mut inputs = Vec::with_capacity(5);
+    for index in 0..5 {
+        let input = recipe.input(cx, index);
+        inputs.push(if index < images { channels_last(&mut recipe, &input, layout)? } else { input });
+    }
+    let mut outputs = cx.outputs.to_vec();
+    outputs[0].shape = inputs[0].meta.shape.clone();
+    let mut results = recipe.request(request, inputs, outputs);
+    results[0] = laid_out(&mut recipe, &results[0], layout)?;
+    Ok(recipe.finish(results))
+}
+
+fn prepare_grad(cx: &KernelCx<'_>) -> Result<Recipe> {
     let spec = spec(cx)?;
     let training = cx.attrs().bool("is_training")?;
-    Ok(Call::new(KernelRequest::BatchNormGrad { spec, training }, [0, 1, 2, 3, 4]))
+    on_images(cx, KernelRequest::BatchNormGrad { spec, training }, 2)
 }
 
 /// The gradients by x, scale and offset; none by mean and variance, as in TensorFlow. Gradients that depend on the other outputs

@@ -7,30 +7,30 @@ use plimsoll_graph::{NodeId, Output};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::pool::{Maxima, PoolSpec, Pooling, Positions};
 
-use super::pooling::{Pool, expect_shape, known};
+use super::pooling::{Pool, expect_shape, known, pooled};
 use super::window::taken_over;
 use crate::gradient::from_one;
 use crate::registry::Gradient;
-use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+use crate::{GraphBuilder, InferCx, KernelCx, Lower, OpRules, Recipe};
 
 pub use fusion::FUSIONS;
 
 /// The rules of maximum poolings and their gradients.
 pub const RULES: &[OpRules] = &[
-    OpRules { name: "MaxPool", infer, lower: Lower::Kernel(prepare), gradient: Gradient::Rule(gradient) },
-    OpRules { name: "MaxPoolGrad", infer: infer_grad, lower: Lower::Kernel(prepare_grad), gradient: Gradient::Rule(grad_gradient) },
+    OpRules { name: "MaxPool", infer, lower: Lower::Recipe(prepare), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "MaxPoolGrad", infer: infer_grad, lower: Lower::Recipe(prepare_grad), gradient: Gradient::Rule(grad_gradient) },
     OpRules {
         name: "MaxPoolGradGrad",
         infer: infer_grad_grad,
-        lower: Lower::Kernel(prepare_grad_grad),
+        lower: Lower::Recipe(prepare_grad_grad),
         gradient: Gradient::Rule(grad_gradient),
     },
-    OpRules { name: "MaxPool3D", infer, lower: Lower::Kernel(prepare), gradient: Gradient::Rule(gradient) },
-    OpRules { name: "MaxPool3DGrad", infer: infer_grad, lower: Lower::Kernel(prepare_grad), gradient: Gradient::Rule(grad_gradient) },
+    OpRules { name: "MaxPool3D", infer, lower: Lower::Recipe(prepare), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "MaxPool3DGrad", infer: infer_grad, lower: Lower::Recipe(prepare_grad), gradient: Gradient::Rule(grad_gradient) },
     OpRules {
         name: "MaxPool3DGradGrad",
         infer: infer_grad_grad,
-        lower: Lower::Kernel(prepare_grad_grad),
+        lower: Lower::Recipe(prepare_grad_grad),
         gradient: Gradient::Rule(grad_gradient),
     },
 ];
@@ -78,22 +78,22 @@ fn grad_spec(cx: &KernelCx<'_>) -> Result<(PoolSpec, Maxima)> {
     Ok((spec, pool.maxima()))
 }
 
-fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
+fn prepare(cx: &KernelCx<'_>) -> Result<Recipe> {
     let (spec, maxima) = forward_spec(cx)?;
-    Ok(Call::new(KernelRequest::MaxPool(Pooling { spec, maxima, positions: Positions::None }), [0]))
+    pooled(cx, spec, &[0], |spec| KernelRequest::MaxPool(Pooling { spec, maxima, positions: Positions::None }))
 }
 
-fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
+fn prepare_grad(cx: &KernelCx<'_>) -> Result<Recipe> {
     let (spec, maxima) = grad_spec(cx)?;
-    Ok(Call::new(KernelRequest::MaxPoolGradOfInput { spec, maxima }, [0, 1, 2]))
+    pooled(cx, spec, &[0, 1, 2], |spec| KernelRequest::MaxPoolGradOfInput { spec, maxima })
 }
 
-fn prepare_grad_grad(cx: &KernelCx<'_>) -> Result<Call> {
+fn prepare_grad_grad(cx: &KernelCx<'_>) -> Result<Recipe> {
     let pool = Pool::of(&cx.node.op, cx.attrs())?;
     let spec = pool.spec(cx, &cx.inputs[0].shape)?;
     expect_shape("orig_output", known(&spec.output()), &(&cx.inputs[1].shape).into())?;
     expect_shape("grad", known(&spec.input()), &(&cx.inputs[2].shape).into())?;
-    Ok(Call::new(KernelRequest::MaxPoolGradGrad(spec), [0, 1, 2]))
+    pooled(cx, spec, &[0, 1, 2], KernelRequest::MaxPoolGradGrad)
 }
 
 /// The gradient of a gradient: input and output count as constants.
