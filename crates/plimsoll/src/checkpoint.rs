@@ -1,9 +1,11 @@
 //! Checkpoints of sessions, in TensorFlow's format (version 2): `P.index`, `P.data-00000-of-00001`, and the file `checkpoint`
 //! beside them, which names the latest.
 //!
-//! Variables are under their names, as `tf.compat.v1.train.Saver` has them. The state of random generators is there too, under keys
-//! that TensorFlow does not ask for. So a resumed run draws the numbers that it would have drawn.
+//! Variables are under their names, as `tf.compat.v1.train.Saver` has them. Those of a SavedModel with objects are under the keys of
+//! their objects, with the graph of the objects, as `tf.train.Checkpoint` has them. The state of random generators is there too,
+//! under keys that TensorFlow does not ask for. So a resumed run draws the numbers that it would have drawn.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::Session;
@@ -43,7 +45,7 @@ pub fn save(session: &Session, prefix: &Path) -> Result<()> {
 /// # Errors
 /// As [`save`]; INVALID_ARGUMENT where a key is a variable's name.
 pub fn save_with(session: &Session, prefix: &Path, is_wanted: impl Fn(&VariableInfo) -> bool, others: &[(&str, HostTensor)]) -> Result<()> {
-    let session = session.inner();
+    let (objects, session) = (session.objects(), session.inner());
     let wanted = |variable: &VariableInfo| variable.is_initialized && is_wanted(variable);
     let variables: Vec<VariableInfo> = session.variables().into_iter().filter(wanted).collect();
     let unloaded = session.unloaded()?;
@@ -60,14 +62,20 @@ pub fn save_with(session: &Session, prefix: &Path, is_wanted: impl Fn(&VariableI
     let name =
         name.ok_or_else(|| Error::invalid_argument(format!("'{}' cannot name a checkpoint: write FOLDER/NAME", prefix.display())))?;
     let mut writer = BundleWriter::create(prefix)?;
+    // Of two variables with one object the first has its key: what was trained comes before what was not touched.
+    let mut taken = HashSet::new();
+    let mut key_of = |name: &str, is_state: bool| {
+        let key = objects.key(name, is_state);
+        if taken.insert(key.clone()) { key } else { self::key(name, is_state) }
+    };
     for variable in &variables {
-        writer.add(&key(&variable.name, variable.is_state), &session.read_variable(&variable.name)?)?;
+        writer.add(&key_of(&variable.name, variable.is_state), &session.read_variable(&variable.name)?)?;
     }
     // A value that no run has needed goes from file to file.
     for StoredVariable { key, name, data_type, shape } in unloaded {
-        writer.add_pieces(name, *data_type, shape, &mut |put| session.read_stored(key, &mut |_, piece| put(piece)))?;
+        writer.add_pieces(&key_of(name, false), *data_type, shape, &mut |put| session.read_stored(key, &mut |_, piece| put(piece)))?;
     }
-    for (key, tensor) in others {
+    for (key, tensor) in others.iter().map(|(key, tensor)| (*key, tensor)).chain(objects.graph()) {
         writer.add(key, tensor)?;
     }
     writer.finish()?;
@@ -111,15 +119,15 @@ pub fn remove(prefix: &Path) -> Result<()> {
 /// NOT_FOUND where there is no checkpoint, or none of its entries is a variable of the graph. INVALID_ARGUMENT where types or
 /// shapes differ. DATA_LOSS where it is damaged. RESOURCE_EXHAUSTED where the line has no room for the variables.
 pub fn restore(session: &Session, checkpoint: &Path) -> Result<Restored> {
-    let session = session.inner();
+    let (objects, inner) = (session.objects(), session.inner());
     let reader = BundleReader::open(find(checkpoint)?)?;
-    let stored: Vec<String> = session.variables().into_iter().map(|variable| variable.name).collect();
-    let mut absent = variables_of(session.graph());
-    absent.retain(|name| !stored.contains(name) && reader.contains(name));
+    let stored: Vec<String> = inner.variables().into_iter().map(|variable| variable.name).collect();
+    let mut absent = variables_of(inner.graph());
+    absent.retain(|name| !stored.contains(name) && objects.find(name, false, &reader).is_some());
     if !absent.is_empty() {
         // One callable that has them all, so that they share memory as they would in a run.
-        session.callable(&Signature { targets: absent, ..Signature::default() })?;
-        session.release_unused();
+        inner.callable(&Signature { targets: absent, ..Signature::default() })?;
+        inner.release_unused();
     }
     restore_from(session, &reader)
 }
@@ -129,9 +137,9 @@ pub fn restore(session: &Session, checkpoint: &Path) -> Result<Restored> {
 /// # Errors
 /// NOT_FOUND where there is no checkpoint; DATA_LOSS where it is damaged.
 pub fn missing(session: &Session, checkpoint: &Path) -> Result<Vec<String>> {
-    let session = session.inner();
+    let (objects, session) = (session.objects(), session.inner());
     let reader = BundleReader::open(find(checkpoint)?)?;
-    let is_missing = |variable: &VariableInfo| !reader.contains(&key(&variable.name, variable.is_state));
+    let is_missing = |variable: &VariableInfo| objects.find(&variable.name, variable.is_state, &reader).is_none();
     Ok(session.variables().into_iter().filter(is_missing).map(|variable| variable.name).collect())
 }
 
@@ -141,19 +149,24 @@ pub fn missing(session: &Session, checkpoint: &Path) -> Result<Vec<String>> {
 /// # Errors
 /// As [`restore`].
 pub fn restore_prepared(session: &Session, checkpoint: &Path) -> Result<Restored> {
-    restore_from(session.inner(), &BundleReader::open(find(checkpoint)?)?)
+    restore_from(session, &BundleReader::open(find(checkpoint)?)?)
 }
 
-fn restore_from(session: &plimsoll_runtime::Session, reader: &BundleReader) -> Result<Restored> {
-    let variables = session.variables();
-    let (here, absent): (Vec<_>, Vec<_>) =
-        variables.into_iter().partition(|variable| reader.contains(&key(&variable.name, variable.is_state)));
-    if !here.iter().any(|variable| !variable.is_state) && absent.iter().any(|variable| !variable.is_state) {
+fn restore_from(session: &Session, reader: &BundleReader) -> Result<Restored> {
+    let (objects, session) = (session.objects(), session.inner());
+    let (mut here, mut absent) = (Vec::new(), Vec::new());
+    for variable in session.variables() {
+        match objects.find(&variable.name, variable.is_state, reader) {
+            Some(key) => here.push((key, variable)),
+            None => absent.push(variable),
+        }
+    }
+    if !here.iter().any(|(_, variable)| !variable.is_state) && absent.iter().any(|variable| !variable.is_state) {
         let some: Vec<&str> = reader.names().take(3).collect();
         return Err(Error::not_found(format!("the checkpoint has none of the graph's variables; it has {}", some.join(", "))));
     }
-    for variable in &here {
-        let entry = reader.entry(&key(&variable.name, variable.is_state))?;
+    for (key, variable) in &here {
+        let entry = reader.entry(key)?;
         if entry.data_type != variable.data_type || entry.shape != variable.shape {
             return Err(Error::invalid_argument(format!(
                 "variable '{}' is {}{}, in the checkpoint {}{}",
@@ -161,11 +174,11 @@ fn restore_from(session: &plimsoll_runtime::Session, reader: &BundleReader) -> R
             )));
         }
     }
-    for variable in &here {
-        let key = key(&variable.name, variable.is_state);
+    for (key, variable) in &here {
         let bytes = variable.shape.bytes(variable.data_type)?;
-        session.fill_variable(&variable.name, values::piece(bytes), &mut |buffer, give| reader.read_in_pieces(&key, buffer, give))?;
+        session.fill_variable(&variable.name, values::piece(bytes), &mut |buffer, give| reader.read_in_pieces(key, buffer, give))?;
     }
+    let here = here.into_iter().map(|(_, variable)| variable).collect();
     let names = |variables: Vec<VariableInfo>| variables.into_iter().map(|variable| variable.name).collect();
     Ok(Restored { restored: names(here), missing: names(absent) })
 }

@@ -14,6 +14,7 @@ use plimsoll_plan::Softened;
 
 use crate::checkpoint::Files;
 use crate::model::{self, Model, SavedGraph};
+use crate::values::Objects;
 use crate::values::Values;
 use crate::{Bytes, DeviceKind, DeviceReport, DeviceSpec, Options, PlacementMode, Session, machine};
 
@@ -149,15 +150,16 @@ impl Devices {
 
     pub(crate) fn unlogged(&self, graph: &Graph, values: &Values, init: Vec<String>) -> Result<Session> {
         let (registry, files) = (self.registry.clone(), Arc::new(Files));
-        let mut run = Vec::new();
+        let (mut run, mut objects) = (Vec::new(), Objects::default());
         let mut stored = |graph: &Graph| {
             let mut opened = values.open(graph)?;
             run.append(&mut opened.run);
+            objects = std::mem::take(&mut opened.objects);
             Ok(opened.stored())
         };
         let inner = plimsoll_runtime::Session::with_files(&self.inner, graph, registry, files, &mut stored)?;
         run.extend(init);
-        Ok(Session::of(inner).with_preparation(run))
+        Ok(Session::of(inner).with_preparation(run).with_objects(objects))
     }
 
     /// Logs the placement of a session, and from now on the nodes that the host computes in place of their device.

@@ -12,6 +12,7 @@ use plimsoll_graph::{Graph, HostTensor, Node};
 
 use crate::checkpoint::{self, Restored};
 use crate::model::{find_signature, tensor_of};
+use crate::values::Objects;
 use crate::{Callable, Cancellation, Lane, OpenedPlan, Plan, RunMetadata, Signature, VariableInfo, Why};
 
 /// A feed of a run: the name of a tensor, `x` or `x:0`, and its value.
@@ -24,6 +25,7 @@ pub struct Session {
     inner: plimsoll_runtime::Session,
     signatures: Arc<BTreeMap<String, SignatureDef>>,
     preparation: Arc<Vec<String>>,
+    objects: Arc<Objects>,
 }
 
 impl Session {
@@ -238,8 +240,22 @@ impl Session {
         self.inner.graph()
     }
 
+    pub(crate) fn with_objects(self, objects: Objects) -> Session {
+        Session { objects: Arc::new(objects), ..self }
+    }
+
     pub(crate) fn of(inner: plimsoll_runtime::Session) -> Session {
-        Session { inner, signatures: Arc::default(), preparation: Arc::default() }
+        Session { inner, signatures: Arc::default(), preparation: Arc::default(), objects: Arc::default() }
+    }
+
+    /// The keys of its variables in checkpoints.
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// The same model, placed elsewhere.
+    pub(crate) fn placed(&self, inner: plimsoll_runtime::Session) -> Session {
+        Session { inner, ..self.clone() }
     }
 
     pub(crate) fn inner(&self) -> &plimsoll_runtime::Session {

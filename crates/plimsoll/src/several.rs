@@ -165,8 +165,7 @@ impl Devices {
         };
         let tried = fitted.tried.iter().map(ToString::to_string);
         let log = turn.map(str::to_string).into_iter().chain(tried).collect();
-        let placed = Session::of(session.inner().with_placement(fitted.placement)?).with_signatures(session.signatures().clone());
-        let placed = placed.with_preparation(session.preparation().to_vec());
+        let placed = session.placed(session.inner().with_placement(fitted.placement)?);
         self.write_log(&placed);
         Ok(Placed { session: placed, footprint: Footprint(fitted.footprint), log })
     }

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, DataType, Error, Result};
+use plimsoll_formats::OBJECT_GRAPH_KEY;
 use plimsoll_formats::bundle::{BundleReader, Entry};
-use plimsoll_graph::{AttrsExt, Graph, Node, NodeId, Output};
+use plimsoll_graph::{AttrsExt, Graph, HostTensor, Node, NodeId, Output};
 use plimsoll_plan::{PlanVariable, VariableKind, variable_key};
 use plimsoll_runtime::{Stored, StoredVariable};
 
@@ -62,18 +63,23 @@ impl Values {
     /// # Errors
     /// NOT_FOUND where a checkpoint is not there; its flaw.
     pub(crate) fn open(&self, graph: &Graph) -> Result<Opened> {
-        let mut opened = Opened::default();
+        let mut opened = self.open_saved(graph)?;
         if let Some(path) = &self.checkpoint {
             let reader = BundleReader::open(checkpoint::find(path)?)?;
-            let has = |node: &&Node| is_variable(node) && reader.contains(&node.name);
-            let keys: BTreeMap<String, String> =
-                graph.nodes().values().filter(has).map(|node| (variable_key(node), node.name.clone())).collect();
+            let found = |node: &Node| Some((variable_key(node), opened.objects.find(&node.name, false, &reader)?));
+            let keys: BTreeMap<String, String> = graph.nodes().values().filter(|node| is_variable(node)).filter_map(found).collect();
             if keys.is_empty() && graph.nodes().values().any(is_variable) {
                 let some: Vec<&str> = reader.names().take(3).collect();
                 return Err(Error::not_found(format!("the checkpoint has none of the graph's variables; it has {}", some.join(", "))));
             }
-            opened.sources.push(Source { reader, keys, nodes: nodes(graph), overrides: true });
+            opened.sources.insert(0, Source { reader, keys, nodes: nodes(graph), overrides: true });
         }
+        Ok(opened)
+    }
+
+    /// The files of the SavedModel.
+    fn open_saved(&self, graph: &Graph) -> Result<Opened> {
+        let mut opened = Opened::default();
         let Some(saved) = &self.saved else { return Ok(opened) };
         let restoring = Restoring::find(graph, saved)?;
         if restoring.keys.is_empty() && restoring.others.is_empty() {
@@ -90,6 +96,7 @@ impl Values {
                 keys.insert(key, stored.clone());
             }
         }
+        opened.objects = Objects::new(&reader, graph, &keys)?;
         opened.sources.push(Source { reader, keys, nodes: nodes(graph), overrides: false });
         opened.run = restoring.others;
         Ok(opened)
@@ -102,12 +109,52 @@ pub(crate) struct Opened {
     sources: Vec<Source>,
     /// Operations that restore in ways of their own.
     pub run: Vec<String>,
+    /// The objects of a SavedModel.
+    pub objects: Objects,
+}
+
+/// The objects of a SavedModel, whose variables have other keys in checkpoints than their names. A checkpoint with these keys and the
+/// graph of the objects is one of Python's `tf.train.Checkpoint`.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    /// Keys of variables by the names of their nodes.
+    keys: BTreeMap<String, String>,
+    /// The graph of the objects, one string.
+    graph: Option<HostTensor>,
+}
+
+impl Objects {
+    /// Those of a SavedModel's files; `keys` are names there by the keys of variables.
+    fn new(reader: &BundleReader, graph: &Graph, keys: &BTreeMap<String, String>) -> Result<Objects> {
+        if !reader.contains(OBJECT_GRAPH_KEY) {
+            return Ok(Objects::default());
+        }
+        let key = |node: &Node| Some((node.name.clone(), keys.get(&variable_key(node))?.clone()));
+        let keys = graph.nodes().values().filter(|node| is_variable(node)).filter_map(key).collect();
+        Ok(Objects { keys, graph: Some(reader.read(OBJECT_GRAPH_KEY)?) })
+    }
+
+    /// The key of a variable in a new checkpoint: that of its object, or its name.
+    pub fn key(&self, name: &str, is_state: bool) -> String {
+        self.keys.get(name).filter(|_| !is_state).cloned().unwrap_or_else(|| checkpoint::key(name, is_state))
+    }
+
+    /// The key under which a checkpoint has a variable.
+    pub fn find(&self, name: &str, is_state: bool, reader: &BundleReader) -> Option<String> {
+        [self.key(name, is_state), checkpoint::key(name, is_state)].into_iter().find(|key| reader.contains(key))
+    }
+
+    /// What a checkpoint has beside the variables.
+    pub fn graph(&self) -> Option<(&'static str, &HostTensor)> {
+        Some((OBJECT_GRAPH_KEY, self.graph.as_ref()?))
+    }
 }
 
 impl Opened {
     /// The files as the runtime sees them.
-    pub fn stored(self) -> Option<Arc<dyn Stored>> {
-        (!self.sources.is_empty()).then(|| Arc::new(Files(self.sources)) as Arc<dyn Stored>)
+    pub fn stored(&mut self) -> Option<Arc<dyn Stored>> {
+        let sources = std::mem::take(&mut self.sources);
+        (!sources.is_empty()).then(|| Arc::new(Files(sources)) as Arc<dyn Stored>)
     }
 }
 

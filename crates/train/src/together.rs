@@ -17,7 +17,10 @@ pub(crate) struct Stepper {
     callable: Option<Callable>,
     /// For each tower a tensor for each component.
     batches: Vec<Vec<HostTensor>>,
-    loss: Option<HostTensor>,
+    /// The loss, where there is one, then the metrics.
+    scalars: Vec<HostTensor>,
+    has_loss: bool,
+    metrics: Vec<String>,
     times: Times,
     towers: Vec<Tower>,
 }
@@ -50,7 +53,9 @@ impl Stepper {
             signature,
             callable: None,
             batches: Vec::new(),
-            loss: plan.fetches().next().map(loss_tensor).transpose()?,
+            scalars: plan.fetches().map(loss_tensor).collect::<Result<_>>()?,
+            has_loss: steps.loss.is_some(),
+            metrics: steps.metrics.iter().map(|metric| metric.name.clone()).collect(),
             times: Times { busy: vec![Duration::ZERO; plan.devices().len()], ..Times::default() },
             towers: devices.iter().map(tower).collect(),
         };
@@ -68,7 +73,7 @@ impl Stepper {
         }
         Ok(Signature {
             feeds: steps.feeds.iter().flat_map(|names| feeds(names, components, each)).collect(),
-            fetches: steps.loss.iter().cloned().collect(),
+            fetches: steps.loss.iter().chain(steps.metrics.iter().map(|metric| &metric.tensor)).cloned().collect(),
             targets: steps.train.clone(),
         })
     }
@@ -88,7 +93,20 @@ impl Stepper {
     /// The errors of reading the data and running the graph.
     pub fn step(&mut self, session: &Session, source: &mut dyn BatchSource) -> Result<Option<f32>> {
         self.step_by(session, source, |callable, feeds, fetches, times| callable.run_timed(feeds, fetches, times))?;
-        self.loss.as_ref().map(number).transpose()
+        self.loss()
+    }
+
+    fn loss(&self) -> Result<Option<f32>> {
+        self.scalars.first().filter(|_| self.has_loss).map(number).transpose()
+    }
+
+    /// The metrics of the last step, each with its name.
+    ///
+    /// # Errors
+    /// INTERNAL for one that is no number.
+    pub fn metrics(&self) -> Result<Vec<(String, f32)>> {
+        let values = &self.scalars[usize::from(self.has_loss)..];
+        self.metrics.iter().zip(values).map(|(name, value)| Ok((name.clone(), number(value)?))).collect()
     }
 
     /// As [`Stepper::step`], and says what ran when.
@@ -97,7 +115,7 @@ impl Stepper {
     /// As [`Stepper::step`].
     pub fn step_with_stats(&mut self, session: &Session, source: &mut dyn BatchSource) -> Result<(Option<f32>, RunMetadata)> {
         let metadata = self.step_by(session, source, |callable, feeds, fetches, _| callable.run_with_stats(feeds, fetches))?;
-        Ok((self.loss.as_ref().map(number).transpose()?, metadata))
+        Ok((self.loss()?, metadata))
     }
 
     /// Prepares a step: its variables have storage, and those in files their values.
@@ -123,10 +141,14 @@ impl Stepper {
         for batch in &mut self.batches {
             source.next_into(batch)?;
         }
-        let Stepper { batches, loss, times, .. } = self;
-        let done = with_references(batches.iter().flatten(), &batches[0][0], |feeds| match loss {
-            Some(loss) => run(callable, feeds, &mut [loss], times),
-            None => run(callable, feeds, &mut [], times),
+        let Stepper { batches, scalars, times, .. } = self;
+        let done = with_references(batches.iter().flatten(), &batches[0][0], |feeds| match &mut scalars[..] {
+            // Nothing is allocated for a few.
+            [] => run(callable, feeds, &mut [], times),
+            [loss] => run(callable, feeds, &mut [loss], times),
+            [loss, metric] => run(callable, feeds, &mut [loss, metric], times),
+            [loss, first, second] => run(callable, feeds, &mut [loss, first, second], times),
+            many => run(callable, feeds, &mut many.iter_mut().collect::<Vec<_>>(), times),
         });
         if done.is_err() {
             // Nothing was learned from the examples: they come again.

@@ -50,12 +50,17 @@ pub struct Step {
 }
 
 /// How well the network does on examples that it did not learn from.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
-    /// The mean loss.
-    pub loss: f32,
-    /// The share that it gets right.
-    pub accuracy: f64,
+    /// The means over all examples, each with its name. Of what counts the examples that are right, it is their share.
+    pub results: Vec<(String, f64)>,
+}
+
+impl Evaluation {
+    /// The result of that name.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.results.iter().find(|(result, _)| result == name).map(|(_, value)| *value)
+    }
 }
 
 /// A training on devices. [`Trainer::new`] plans it and holds the plans against the lines; nothing has run then and no
@@ -69,8 +74,8 @@ pub struct Trainer {
     promise: Promise,
     /// The target that gives variables their first values; none where they are all in files.
     init: Option<Signature>,
-    evaluation: Option<Signature>,
-    averaged: Option<Signature>,
+    evaluation: Option<Evaluates>,
+    averaged: Option<Evaluates>,
     evaluation_batch: u64,
     copies: Vec<String>,
     form: Form,
@@ -79,6 +84,13 @@ pub struct Trainer {
     seed: i64,
     held_out: Option<Box<dyn BatchSource>>,
     step: u64,
+}
+
+/// What an evaluation runs, and the names of its results.
+#[derive(Clone)]
+struct Evaluates {
+    signature: Signature,
+    names: Vec<String>,
 }
 
 /// How steps are taken.
@@ -133,10 +145,13 @@ impl Trainer {
         let components = data.training.components();
         let held_out = data.held_out.as_ref().map_or(0, |source| source.examples());
         let evaluation_batch = largest_divisor(held_out, each.clamp(EVALUATION_BATCH[0], EVALUATION_BATCH[1]).min(held_out));
-        let evaluates = |scores: &Scores| Signature {
-            feeds: feeds(&scores.feeds, components, evaluation_batch),
-            fetches: vec![scores.loss.clone(), scores.correct.clone()],
-            targets: Vec::new(),
+        let evaluates = |scores: &Scores| Evaluates {
+            signature: Signature {
+                feeds: feeds(&scores.feeds, components, evaluation_batch),
+                fetches: scores.results.iter().map(|score| score.tensor.clone()).collect(),
+                targets: Vec::new(),
+            },
+            names: scores.results.iter().map(|score| score.name.clone()).collect(),
         };
         let can_evaluate = |scores: &&Scores| !scores.feeds.is_empty() && evaluation_batch > 0;
         let [evaluation, averaged] = [&parts.evaluation, &parts.averaged].map(|scores| scores.as_ref().filter(can_evaluate).map(evaluates));
@@ -148,7 +163,8 @@ impl Trainer {
             // Towers that step by themselves say where they are.
             if let Steps::Together(steps) = &parts.steps {
                 let step = together::Stepper::signature(steps, components, each)?;
-                let runs: Vec<Signature> = [init.clone(), evaluation.clone(), averaged.clone(), Some(step)].into_iter().flatten().collect();
+                let evaluations = [&evaluation, &averaged].into_iter().flatten().map(|evaluates| evaluates.signature.clone());
+                let runs: Vec<Signature> = init.clone().into_iter().chain(evaluations).chain([step]).collect();
                 let placed = devices.place(&session, &runs, &[])?;
                 (session, placement_log) = (placed.session, placed.log);
             }
@@ -166,8 +182,12 @@ impl Trainer {
         let alone = |signature: &Signature| Ok::<_, Error>(Stage::Alone(Box::new(session.plan_signature(signature)?)));
         let mut stages = init.iter().map(alone).collect::<Result<Vec<_>>>()?;
         stages.push(steps);
-        for signature in [&evaluation, &averaged].into_iter().flatten() {
-            stages.push(alone(signature)?);
+        for evaluates in [&evaluation, &averaged].into_iter().flatten() {
+            let stage = alone(&evaluates.signature)?;
+            if let Stage::Alone(plan) = &stage {
+                plan.fetches().try_for_each(check_score)?;
+            }
+            stages.push(stage);
         }
         let promise = Promise::new(devices.specs(), stages);
         promise.check()?;
@@ -225,6 +245,22 @@ impl Trainer {
     /// Steps taken, those before a checkpoint included.
     pub fn steps(&self) -> u64 {
         self.step
+    }
+
+    /// The metrics of the last step, each with its name.
+    ///
+    /// # Errors
+    /// INTERNAL for a metric that is no number.
+    pub fn metrics(&self) -> Result<Vec<(String, f32)>> {
+        match &self.form {
+            Form::Together(stepper) => stepper.metrics(),
+            Form::Apart(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// How many examples it learns from.
+    pub fn examples(&self) -> u64 {
+        self.source.examples()
     }
 
     /// How the towers fared in the steps taken here.
@@ -340,10 +376,10 @@ impl Trainer {
     /// # Errors
     /// The errors of running the graph.
     pub fn evaluate_averages(&mut self) -> Result<Option<Evaluation>> {
-        self.averaged.clone().map(|signature| self.evaluate_with(signature)).transpose()
+        self.averaged.clone().map(|evaluates| self.evaluate_with(evaluates)).transpose()
     }
 
-    fn evaluate_with(&mut self, signature: Signature) -> Result<Evaluation> {
+    fn evaluate_with(&mut self, Evaluates { signature, names }: Evaluates) -> Result<Evaluation> {
         if !self.is_started {
             self.start(None)?;
         }
@@ -354,17 +390,20 @@ impl Trainer {
         source.seek(0);
         let (count, mut batch) = (source.examples(), data::batch(source.components(), size)?);
         let mut outputs = evaluate.outputs()?;
-        let (mut loss, mut correct) = (0f64, 0i64);
+        let mut sums = vec![0f64; outputs.len()];
         for _ in 0..count / size {
             source.next_into(&mut batch)?;
             evaluate.run_into(&batch.iter().collect::<Vec<_>>(), &mut outputs.iter_mut().collect::<Vec<_>>())?;
-            loss += f64::from(number(&outputs[0])?) * size as f64;
-            correct += i64::from(outputs[1].as_slice::<i32>()?[0]);
+            for (sum, output) in sums.iter_mut().zip(&outputs) {
+                *sum += match output.to_i64s().as_deref() {
+                    Some([right]) => *right as f64,
+                    _ => f64::from(number(output)?) * size as f64,
+                };
+            }
         }
         drop(evaluate);
         self.release();
-        let count = count as f64;
-        Ok(Evaluation { loss: (loss / count) as f32, accuracy: correct as f64 / count })
+        Ok(Evaluation { results: names.into_iter().zip(sums.into_iter().map(|sum| sum / count as f64)).collect() })
     }
 
     /// Gives back everything but the variables.
@@ -446,7 +485,17 @@ pub(crate) fn device_of(session: &Session, tensor: &str) -> Result<usize> {
     session.device_of(id).ok_or_else(|| Error::unimplemented("not yet: training with graph_options.place_pruned_graph").at_node(name))
 }
 
-/// A tensor for the loss that a step fetches.
+/// Whether a tensor can be a score.
+fn check_score((name, data_type, shape): (&str, DataType, &Shape)) -> Result<()> {
+    match data_type {
+        _ if shape.rank() != 0 => {}
+        DataType::Float | DataType::Double | DataType::Int32 | DataType::Int64 => return Ok(()),
+        _ => {}
+    }
+    Err(Error::invalid_argument(format!("'{name}' is {data_type}{shape}, and a score is a scalar of float, double, int32 or int64")))
+}
+
+/// A tensor for the loss or a metric that a step fetches.
 pub(crate) fn loss_tensor((name, data_type, shape): (&str, DataType, &Shape)) -> Result<HostTensor> {
     if shape.rank() != 0 || !matches!(data_type, DataType::Float | DataType::Double) {
         return Err(Error::invalid_argument(format!("'{name}' is {data_type}{shape}, and a loss is a scalar of float or double")));

@@ -44,6 +44,51 @@ fn a_saved_model_is_trained_by_its_signature() {
     }
 }
 
+/// The checkpoint of a SavedModel has the keys of its objects, as `tf.train.Checkpoint` reads them; it is resumed and restored.
+#[test]
+fn a_checkpoint_of_a_saved_model_is_one_of_its_objects() {
+    let folder = Folder::new("model-objects");
+    let (model, x, y) = (saved("model"), format!("x={}", saved("x.npy")), format!("y={}", saved("y.npy")));
+    let [first, second] = ["first", "second"].map(|name| folder.text(name));
+    let arguments = [&model, "--signature", "train", "--data", &x, "--data", &y, "--batch-size", "12"];
+    let loss = |more: &[&str]| document(&[&arguments[..], more].concat())["final_loss"].as_f64().unwrap();
+    loss(&["--steps", "3", "--save", &first]);
+    let keys = |prefix: &str| {
+        let reader = plimsoll::formats::bundle::BundleReader::open(prefix).unwrap();
+        let names = reader.names().filter(|name| !name.starts_with("_PLIMSOLL")).map(str::to_string).collect::<Vec<_>>();
+        (names, reader.read("_CHECKPOINTABLE_OBJECT_GRAPH").unwrap())
+    };
+    assert_eq!(keys(&format!("{first}/model.ckpt-3")), keys(&saved("model/variables/variables")));
+    assert_eq!(loss(&["--steps", "5", "--resume", &first, "--save", &second]), loss(&["--steps", "5"]));
+    let restored = |checkpoint: &[&str]| {
+        let mut command = vec!["eval", &model, "--signature", "train", "--feed", &x, "--feed", &y, "--json"];
+        command.extend(checkpoint);
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(command).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["models"][0]["fetches"][0]["values"][0].as_f64().unwrap()
+    };
+    assert!((restored(&["--restore", &second]) - loss(&["--steps", "6"])).abs() < 1e-6);
+    assert!(restored(&[]) > restored(&["--restore", &second]));
+}
+
+#[test]
+fn epochs_end_with_what_the_held_out_examples_give() {
+    let mut arguments = arguments("mlp_sgd_ref");
+    *arguments.last_mut().unwrap() = "4".to_string();
+    let arguments = with(&arguments, &["--held-out", "0.34", "--evaluate", "loss:0"]);
+    let document = |more: &[&str]| document(&[&arguments[..], more].concat());
+    let trained = document(&["--epochs", "3"]);
+    // 7 of 12 examples are learned from: after 7, 14 and 21 of them an epoch is over.
+    assert_eq!(trained["steps"], 6);
+    let epochs = trained["epochs"].as_array().unwrap();
+    assert_eq!(epochs.iter().map(|epoch| epoch["epoch"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!((&epochs[2]["loss"], &epochs[2]["held_out"]), (&trained["final_loss"], &trained["held_out"]));
+    let held_out = |document: &Value| document["held_out"]["loss:0"].as_f64().unwrap();
+    assert_eq!(held_out(&document(&["--steps", "6"])), held_out(&trained), "tests change nothing");
+    assert_ne!(held_out(&epochs[0]), held_out(&trained));
+    let said = text(&train(&[&arguments[..], &["--epochs", "2"]].concat()).stdout);
+    assert!(said.contains("\nepoch 2: loss ") && said.contains("; held out: loss:0 ") && said.contains("\nheld out: loss:0 "), "{said}");
+}
+
 fn recorded_loss(case_name: &str) -> f64 {
     let bytes = std::fs::read(case(&format!("{case_name}/step0_fetch0.npy"))).unwrap();
     f64::from(npy::read(&bytes).unwrap().to_vec::<f32>().unwrap()[0])
@@ -169,6 +214,12 @@ fn what_is_missing_or_does_not_fit_is_said() {
         (&[&both, &["--data", &good.replace("x=", "x:0=")], &train_target], 2, "'x:0' is given twice"),
         (&[&["--data", &good.replace("x=", "loss=")], &train_target], 2, "only placeholders are fed"),
         (&[&["--data", &good.replace("x=", "z=")], &train_target], 2, "there is no 'z' in the graph"),
+        (&[&both, &train_target, &["--held-out", "0.2"]], 2, "say which scalar the held-out examples give, with --evaluate TENSOR"),
+        (&[&both, &train_target, &["--held-out", "0.95", "--evaluate", "loss"]], 2, "leaves nothing on one side"),
+        (&[&both, &train_target, &["--held-out", "0.2", "--evaluate", "lost"]], 2, "there is no 'lost' in the graph"),
+        (&[&both, &train_target, &["--held-out", "0.2", "--batch-size", "4", "--evaluate", "net/Relu"]], 2, "a score is a scalar"),
+        (&[&both, &train_target, &["--held-out", "1.5", "--evaluate", "loss"]], 2, "write a share between 0 and 1"),
+        (&[&both, &train_target, &["--epochs", "2", "--steps", "9"]], 2, "cannot be used with"),
         (&[&both, &train_target, &["--towers", "2"]], 2, "--towers: a model has its own"),
         (&[&both, &train_target, &["--optimizer", "sgd"]], 2, "--optimizer: a model has its own"),
         (&[&both, &train_target, &["--signature", "serve"]], 2, "only SavedModels have signatures"),
@@ -189,6 +240,8 @@ fn what_is_missing_or_does_not_fit_is_said() {
         (&["--data", &x.replace("x=", "z="), "--signature", "train"], "the signature 'train' has no argument 'z'; there are x, y"),
         (&["--data", &x, "--signature", "train"], "a step needs the placeholder 'train_y'"),
         (&["--data", &x, "--signature", "train", "--fetch", "accuracy"], "does not give that; it gives loss"),
+        (&["--data", &x, "--signature", "train", "--held-out", "0.5"], "say which signature tests, with --evaluate NAME;"),
+        (&["--data", &x, "--signature", "train", "--held-out", "0.5", "--evaluate", "train"], "it takes x, y, and the examples have x"),
     ] {
         refused(&[&[model.as_str()][..], args].concat(), 2, fragment);
     }

@@ -100,6 +100,19 @@ pub trait Records: fmt::Debug + Send + Sync {
     fn read(&self, number: u64, random: SplitMix64, batch: &mut [HostTensor], row: usize) -> Result<()>;
 }
 
+/// Records from a number on.
+#[derive(Debug)]
+struct Range {
+    of: Arc<dyn Records>,
+    first: u64,
+}
+
+impl Records for Range {
+    fn read(&self, number: u64, random: SplitMix64, batch: &mut [HostTensor], row: usize) -> Result<()> {
+        self.of.read(self.first + number, random, batch, row)
+    }
+}
+
 /// Examples, wherever they are. Cloning shares them.
 #[derive(Clone, Debug)]
 pub struct Examples {
@@ -137,6 +150,20 @@ impl Examples {
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// All but the last `share` of them, and those.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where one of the two would have none.
+    pub fn divided(self, share: f64) -> Result<(Examples, Examples)> {
+        let first = (self.count as f64 * (1.0 - share)).floor() as u64;
+        if first == 0 || first >= self.count {
+            return Err(Error::invalid_argument(format!("a share of {share} of {} examples leaves nothing on one side", self.count)));
+        }
+        let rest = Range { of: self.records.clone(), first };
+        let held_out = Examples { components: self.components.clone(), records: Arc::new(rest), count: self.count - first };
+        Ok((Examples { count: first, ..self }, held_out))
     }
 
     /// New tensors for batches of `size` examples.

@@ -175,6 +175,8 @@ pub struct Together {
     pub train: Vec<String>,
     /// The loss, which every step fetches: a scalar.
     pub loss: Option<String>,
+    /// Other scalars of float or double that every step fetches.
+    pub metrics: Vec<Score>,
     /// For each tower the tensors that are fed, one for each component of an example in their order.
     pub feeds: Vec<Vec<String>>,
 }
@@ -184,10 +186,25 @@ pub struct Together {
 pub struct Scores {
     /// The tensors that are fed, in the order of the components.
     pub feeds: Vec<String>,
-    /// The loss of the batch.
-    pub loss: String,
-    /// How many examples of the batch are right.
-    pub correct: String,
+    /// What a batch gives.
+    pub results: Vec<Score>,
+}
+
+/// A number that says how well a network does on a batch: a scalar. One of a float type is a mean over the batch, one of an integer
+/// type is how many examples are right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Score {
+    /// What it is called: `loss`, `accuracy`.
+    pub name: String,
+    /// The tensor.
+    pub tensor: String,
+}
+
+impl Score {
+    /// The score of that name.
+    pub fn new(name: impl Into<String>, tensor: impl Into<String>) -> Score {
+        Score { name: name.into(), tensor: tensor.into() }
+    }
 }
 
 /// The variable that counts steps.
@@ -236,6 +253,7 @@ impl TrainingGraph {
         let together = Together {
             train: vec![b.node(train).name.clone()],
             loss: Some(b.graph().tensor_name(loss)),
+            metrics: Vec::new(),
             feeds: feeds.iter().map(|tower| names(&b, tower)).collect(),
         };
         finish(b, Steps::Together(together), evaluation, averaged, &[])
@@ -287,7 +305,8 @@ fn finish(mut b: GraphBuilder, steps: Steps, evaluation: Scores, averaged: Optio
 
 fn scores(b: &GraphBuilder, inputs: &[Output], losses: &Losses) -> Scores {
     let tensor = |output: Output| b.graph().tensor_name(output);
-    Scores { feeds: names(b, inputs), loss: tensor(losses.loss), correct: tensor(losses.correct) }
+    let results = vec![Score::new("loss", tensor(losses.loss)), Score::new("accuracy", tensor(losses.correct))];
+    Scores { feeds: names(b, inputs), results }
 }
 
 fn names(b: &GraphBuilder, outputs: &[Output]) -> Vec<String> {

@@ -55,6 +55,7 @@ fn regression(devices: &Devices) -> (Graph, String, Together) {
     let steps = Together {
         train: vec![b.node(train).name.clone()],
         loss: Some("reported:0".to_string()),
+        metrics: Vec::new(),
         feeds: vec![vec!["x".to_string(), "y:0".to_string()]],
     };
     (b.finish(), init, steps)

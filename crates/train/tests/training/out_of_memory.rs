@@ -28,7 +28,7 @@ const ACTIONS: [(&str, Action); 6] = [
     ("start", |trainer| trainer.start(None).map(|()| Vec::new())),
     ("step", losses),
     ("step again", losses),
-    ("evaluate", |trainer| trainer.evaluate().map(|evaluation| vec![evaluation.loss, evaluation.accuracy as f32])),
+    ("evaluate", |trainer| trainer.evaluate().map(|evaluation| evaluation.results.iter().map(|(_, value)| *value as f32).collect())),
     ("step after it", losses),
     ("step with statistics", |trainer| trainer.step_with_stats().map(|(step, _)| step.loss.into_iter().collect())),
 ];

@@ -166,7 +166,7 @@ fn the_tutorials_training_is_all_there() {
     let moved = variable.iter().map(|v| (v - 0.1).abs()).fold(0f32, f32::max);
     let behind = variable.iter().zip(&average).map(|(v, a)| (v - a).abs()).fold(0f32, f32::max);
     assert!(0.0 < behind && behind < moved, "{behind} {moved}");
-    assert_ne!(trainer.evaluate().unwrap().loss, trainer.evaluate_averages().unwrap().unwrap().loss);
+    assert_ne!(trainer.evaluate().unwrap().get("loss"), trainer.evaluate_averages().unwrap().unwrap().get("loss"));
 }
 
 fn value_i64(trainer: &Trainer, name: &str) -> i64 {
@@ -183,7 +183,9 @@ fn the_network_learns_in_both_forms() {
         let after = trainer.evaluate().unwrap();
         let (accuracy, loss) = if is_async { (0.2, 0.9) } else { (0.4, 0.7) };
         assert!(
-            before.accuracy < 0.2 && after.accuracy > accuracy && after.loss < loss * before.loss,
+            before.get("accuracy").unwrap() < 0.2
+                && after.get("accuracy").unwrap() > accuracy
+                && after.get("loss").unwrap() < loss * before.get("loss").unwrap(),
             "async {is_async}: {before:?} {after:?}"
         );
     }
@@ -256,7 +258,10 @@ fn towers_apart_learn_and_count_every_step() {
             let before = trainer.evaluate().unwrap();
             let seen = run(&mut trainer, 120);
             let after = trainer.evaluate().unwrap();
-            assert!(after.accuracy > 0.25 && after.loss < 0.9 * before.loss, "{optimizer}, {towers} towers: {before:?} {after:?}");
+            assert!(
+                after.get("accuracy").unwrap() > 0.25 && after.get("loss").unwrap() < 0.9 * before.get("loss").unwrap(),
+                "{optimizer}, {towers} towers: {before:?} {after:?}"
+            );
             let mut numbers: Vec<u64> = seen.iter().map(|(step, _)| *step).collect();
             numbers.sort_unstable();
             assert_eq!(numbers, (1..=120).collect::<Vec<_>>());
@@ -328,13 +333,13 @@ fn checkpoints_go_from_one_form_to_the_other() {
     together.start(Some(&folder)).unwrap();
     let same = together.evaluate().unwrap();
     // They evaluate in batches of other sizes.
-    assert_eq!((together.steps(), same.accuracy), (40, evaluation.accuracy));
-    assert!((same.loss - evaluation.loss).abs() < 1e-5 * evaluation.loss);
+    assert_eq!((together.steps(), same.get("accuracy").unwrap()), (40, evaluation.get("accuracy").unwrap()));
+    assert!((same.get("loss").unwrap() - evaluation.get("loss").unwrap()).abs() < 1e-5 * evaluation.get("loss").unwrap());
     run(&mut together, 45);
     together.save(&folder).unwrap();
     let mut again = new(true);
     again.start(Some(&folder)).unwrap();
-    assert_eq!((again.steps(), again.evaluate().unwrap().accuracy), (45, together.evaluate().unwrap().accuracy));
+    assert_eq!((again.steps(), again.evaluate().unwrap().get("accuracy")), (45, together.evaluate().unwrap().get("accuracy")));
     run(&mut again, 50);
     assert_eq!(value_i64(&again, "global_step"), 50);
     let reader = plimsoll::formats::bundle::BundleReader::open(&prefix).unwrap();

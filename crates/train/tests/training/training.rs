@@ -71,7 +71,12 @@ fn every_optimizer_learns() {
         let before = trainer.evaluate().unwrap();
         losses(&mut trainer, 60);
         let after = trainer.evaluate().unwrap();
-        assert!(before.accuracy < 0.4 && after.accuracy > 0.8 && after.loss < 0.6 * before.loss, "{optimizer}: {before:?} {after:?}");
+        assert!(
+            before.get("accuracy").unwrap() < 0.4
+                && after.get("accuracy").unwrap() > 0.8
+                && after.get("loss").unwrap() < 0.6 * before.get("loss").unwrap(),
+            "{optimizer}: {before:?} {after:?}"
+        );
     }
 }
 

@@ -16,7 +16,7 @@ use plimsoll::peaks::Peak;
 use plimsoll::share::supervise::Supervisors;
 use plimsoll::{Cancellation, Devices, Kind};
 use plimsoll_train::model::{Model, OptimizerKind};
-use plimsoll_train::{Every, Saver, Step, Trainer};
+use plimsoll_train::{Evaluation, Every, Saver, Step, Trainer};
 
 use crate::device_options::{DeviceOptions, duration};
 use crate::failure::Result;
@@ -46,7 +46,7 @@ pub struct TrainArgs {
     /// of the array
     #[arg(long, value_name = "DIR|NAME=FILE.npy")]
     data: Vec<String>,
-    /// A model: the loss to report, a scalar. A model has no test examples: test_accuracy is null in --json
+    /// A model: the loss to report, a scalar [default of a SavedModel: its result loss]. Other scalars of a signature are its metrics
     #[arg(long, value_name = "TENSOR")]
     fetch: Option<String>,
     /// A model: the operation that gives variables their first values [default: init]
@@ -66,9 +66,20 @@ pub struct TrainArgs {
     /// Examples of a step: of all towers together, with --async of the one that takes it
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..))]
     batch_size: u64,
-    /// The number of the last step; a resumed training counts on from its checkpoint
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    steps: u64,
+    /// The number of the last step; a resumed training counts on from its checkpoint [default: 1000]
+    #[arg(long, value_name = "N", conflicts_with = "epochs")]
+    steps: Option<u64>,
+    /// Instead of --steps: how often every example is learned from. After each epoch its loss and metrics are printed, and what the
+    /// held-out examples give
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    epochs: Option<u64>,
+    /// A model: the share of examples, from the end of the arrays, that is not learned from but tested with, as 0.2
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    held_out: Option<f64>,
+    /// A SavedModel: the signature that tests, with the arguments of the training [default with --held-out: evaluate, or test_step].
+    /// A graph: a scalar that the held-out examples give. Means over all of them are printed
+    #[arg(long, value_name = "NAME", requires = "held_out")]
+    evaluate: Vec<String>,
     /// sgd, momentum or adam [default: the network's; adam for digits, momentum for mnist, sgd for cifar10]
     #[arg(long, value_name = "O", value_parser = optimizer)]
     optimizer: Option<OptimizerKind>,
@@ -154,13 +165,35 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
     trainer.placement_log().iter().for_each(output::note);
     report::promises(trainer.promise()).into_iter().for_each(&say);
     trainer.start(args.resume.as_deref())?;
+    let epoch_ends = epoch_ends(args.epochs, trainer.examples(), args.batch_size);
+    let last_step = epoch_ends.last().copied().or(args.steps).unwrap_or(DEFAULT_STEPS);
     if args.resume.is_some() {
         say(format!("resumed after step {}", trainer.steps()));
-        if trainer.steps() >= args.steps {
-            say(format!("nothing to do: --steps {} is not after that", args.steps));
+        if trainer.steps() >= last_step {
+            let option =
+                args.epochs.map_or_else(|| format!("--steps {last_step}"), |epochs| format!("--epochs {epochs} (step {last_step})"));
+            say(format!("nothing to do: {option} is not after that"));
         }
     }
-    let Taken { final_loss, seconds, traced } = steps(&mut trainer, args.steps, &stop, saver.as_mut(), args.trace.is_asked())?;
+    let begun_after = trainer.steps();
+    let mut taken = Taken::default();
+    let mut epochs = Vec::new();
+    // The last part is the one that --stats and --profile look into.
+    let ends: Vec<u64> = if epoch_ends.is_empty() { vec![last_step] } else { epoch_ends };
+    for (epoch, &end) in (1..).zip(&ends).filter(|(_, end)| **end > begun_after || **end == last_step) {
+        let is_traced = args.trace.is_asked() && end == last_step;
+        taken.add(steps(&mut trainer, end, &stop, saver.as_mut(), is_traced)?);
+        if args.epochs.is_some() && trainer.steps() == end {
+            let held_out = if has_test { trainer.evaluate()?.results } else { Vec::new() };
+            let epoch = report::Epoch::new(epoch, taken.final_loss, &trainer.metrics()?, &held_out);
+            say(epoch.line());
+            epochs.push(epoch);
+        }
+        if stop.is_asked() {
+            break;
+        }
+    }
+    let Taken { final_loss, seconds, traced } = taken;
     // Results are printed even where they cannot be saved.
     let saved = saver.as_mut().map(|saver| saver.save(&trainer));
     if let Some(Ok(path)) = &saved {
@@ -169,14 +202,18 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
     let has_test = has_test && !trainer.is_torn();
     let evaluation = if has_test { Some(trainer.evaluate()?) } else { None };
     let averages = if has_test { trainer.evaluate_averages()? } else { None };
+    let accuracy = |evaluation: &Evaluation| evaluation.get("accuracy");
     let peaks = Peak::of(&devices, trainer.promise().devices());
     let towers = trainer.report();
     let document = Document {
         steps: trainer.steps(),
         final_loss,
-        test_accuracy: averages.or(evaluation).map(|evaluation| evaluation.accuracy),
-        variables_accuracy: evaluation.map(|evaluation| evaluation.accuracy),
-        averages_accuracy: averages.map(|evaluation| evaluation.accuracy),
+        metrics: report::values(trainer.metrics()?.into_iter().map(|(name, value)| (name, f64::from(value)))),
+        test_accuracy: averages.as_ref().or(evaluation.as_ref()).and_then(accuracy),
+        variables_accuracy: evaluation.as_ref().and_then(accuracy),
+        averages_accuracy: averages.as_ref().and_then(accuracy),
+        held_out: evaluation.as_ref().map(|evaluation| report::values(evaluation.results.iter().cloned())),
+        epochs,
         seconds,
         towers: report::Tower::of(&towers),
         staleness: towers.staleness.map(report::Staleness::of),
@@ -190,7 +227,7 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
         output::result_json(&document)?;
     } else {
         stats.into_iter().try_for_each(output::result)?;
-        output::result(report::summary(&document, evaluation, averages, args.steps))?;
+        output::result(report::summary(&document, evaluation.as_ref(), averages.as_ref(), last_step))?;
         report::towers(&document).into_iter().try_for_each(output::result)?;
         report::last_lines(trainer.promise(), &devices).into_iter().try_for_each(output::result)?;
     }
@@ -204,13 +241,40 @@ fn optimizer(text: &str) -> std::result::Result<OptimizerKind, String> {
     text.parse().map_err(|_| "write sgd, momentum or adam".to_string())
 }
 
+/// The number of the last step where neither --steps nor --epochs is given.
+const DEFAULT_STEPS: u64 = 1000;
+
+/// The last step of each epoch: whole batches, the last of which may reach into the next epoch.
+fn epoch_ends(epochs: Option<u64>, examples: u64, batch: u64) -> Vec<u64> {
+    let end = |epoch: u64| epoch.saturating_mul(examples).div_ceil(batch.max(1));
+    (1..=epochs.unwrap_or(0)).map(end).collect()
+}
+
+/// Reads a share: more than 0, less than 1.
+fn share(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
+        _ => Err("write a share between 0 and 1, as 0.2".to_string()),
+    }
+}
+
 /// The results of the steps.
+#[derive(Default)]
 struct Taken {
     /// Of the last step.
     final_loss: Option<f32>,
     seconds: f64,
     /// The last step, where that was asked for.
     traced: Vec<TracedRun>,
+}
+
+impl Taken {
+    /// With further steps.
+    fn add(&mut self, more: Taken) {
+        self.final_loss = more.final_loss.or(self.final_loss);
+        self.seconds += more.seconds;
+        self.traced.extend(more.traced);
+    }
 }
 
 /// Reads `500` or `10min`.

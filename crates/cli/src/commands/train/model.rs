@@ -3,17 +3,21 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use plimsoll::formats::{SignatureDef, TensorInfo};
 use plimsoll::model::{self, Model as File, SavedGraph};
 use plimsoll::signature::{Asked, FeedRule, Unfilled};
-use plimsoll::{Code, Error, Graph, GraphDef, Output, Registry, Values};
+use plimsoll::{Code, DataType, Error, Graph, GraphDef, Output, Registry, Values};
 use plimsoll_train::Trainer;
 use plimsoll_train::data::{Component, DataSet, Examples, arrays};
-use plimsoll_train::model::{Parts, Together};
+use plimsoll_train::model::{Parts, Score, Scores, Together};
 
 use super::{Planned, TrainArgs};
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 use crate::names;
+
+/// The signatures that test by default.
+const EVALUATIONS: [&str; 2] = ["evaluate", "test_step"];
 
 /// The target that initialises by default.
 const INIT: &str = "init";
@@ -34,6 +38,10 @@ struct Wanted {
     init: Vec<String>,
     values: Values,
     data: Vec<(String, PathBuf)>,
+    /// The other scalars of a step.
+    metrics: Vec<Score>,
+    /// The tensors that held-out examples are fed to, in the order of the data, and what they give.
+    evaluation: Option<Scores>,
 }
 
 impl Wanted {
@@ -42,7 +50,16 @@ impl Wanted {
             return wrong_use(format!("--signature {signature}: {} is a graph, and only SavedModels have signatures", args.what));
         }
         let data = args.data.iter().map(|text| split(text)).collect::<Result<Vec<_>>>()?;
-        Ok(Wanted { targets: args.target.clone(), fetch: args.fetch.clone(), init: args.init.clone(), values: Values::default(), data })
+        let evaluation = match (&args.held_out, &args.evaluate[..]) {
+            (None, _) => None,
+            (Some(_), []) => return wrong_use("--held-out: say which scalar the held-out examples give, with --evaluate TENSOR"),
+            (Some(_), tensors) => {
+                let results = tensors.iter().map(|tensor| Score::new(tensor.as_str(), tensor.as_str())).collect();
+                Some(Scores { feeds: data.iter().map(|(name, _)| name.clone()).collect(), results })
+            }
+        };
+        let (targets, fetch, init) = (args.target.clone(), args.fetch.clone(), args.init.clone());
+        Ok(Wanted { targets, fetch, init, values: Values::default(), data, metrics: Vec::new(), evaluation })
     }
 
     /// A step calls the signature: its arguments are fed, its results are computed, and with them whatever the call changes.
@@ -54,6 +71,7 @@ impl Wanted {
         };
         let signature = saved.signature(name).or_usage()?;
         let mut data = Vec::with_capacity(args.data.len());
+        let mut arguments = Vec::with_capacity(args.data.len());
         for text in &args.data {
             let (argument, file) = split(text)?;
             let Some(info) = signature.inputs.get(&argument) else {
@@ -63,6 +81,7 @@ impl Wanted {
                 return Err(Failure::usage(error.suggesting(&argument, signature.inputs.keys().map(String::as_str))));
             };
             data.push((model::node_of(&info.name).to_string(), file));
+            arguments.push(argument);
         }
         let fetch = match &args.fetch {
             None => signature.outputs.get("loss").map(|info| info.name.clone()),
@@ -80,7 +99,47 @@ impl Wanted {
         targets.extend(args.target.iter().cloned());
         targets.sort_unstable();
         targets.dedup();
-        Ok(Wanted { targets, fetch, init: args.init.clone(), values: saved.values.clone(), data })
+        let scores = scores_of(signature);
+        let metrics = scores.into_iter().filter(|score| Some(&score.tensor) != fetch.as_ref()).collect();
+        let evaluation = args.held_out.map(|_| evaluation(args, saved, &arguments)).transpose()?;
+        Ok(Wanted { targets, fetch, init: args.init.clone(), values: saved.values.clone(), data, metrics, evaluation })
+    }
+}
+
+/// The scalars that a signature gives.
+fn scores_of(signature: &SignatureDef) -> Vec<Score> {
+    let is_score = |info: &TensorInfo| {
+        let is_scalar = info.tensor_shape.as_ref().is_some_and(|shape| !shape.unknown_rank && shape.dim.is_empty());
+        is_scalar && [DataType::Float, DataType::Double].iter().any(|data_type| data_type.number() == info.dtype)
+    };
+    let scores = signature.outputs.iter().filter(|(_, info)| is_score(info));
+    scores.map(|(name, info)| Score::new(name.as_str(), info.name.as_str())).collect()
+}
+
+/// What tests a SavedModel: a signature with the arguments that are trained with.
+fn evaluation(args: &TrainArgs, saved: &SavedGraph, arguments: &[String]) -> Result<Scores> {
+    let name = match &args.evaluate[..] {
+        [name] => name.as_str(),
+        [] => match EVALUATIONS.iter().find(|name| saved.signatures.contains_key(**name)) {
+            Some(name) => name,
+            None => {
+                let all = names::list(&saved.signatures.keys().cloned().collect::<Vec<_>>());
+                return wrong_use(format!("say which signature tests, with --evaluate NAME; {} has {all}", args.what));
+            }
+        },
+        [..] => return wrong_use("--evaluate: a SavedModel is tested by one signature"),
+    };
+    let signature = saved.signature(name).or_usage()?;
+    let feed = |argument: &String| signature.inputs.get(argument).map(|info| model::node_of(&info.name).to_string());
+    let feeds: Option<Vec<String>> = arguments.iter().map(feed).collect();
+    let Some(feeds) = feeds.filter(|feeds| feeds.len() == signature.inputs.len()) else {
+        let all = names::list(&signature.inputs.keys().cloned().collect::<Vec<_>>());
+        return wrong_use(format!("--evaluate {name}: it takes {all}, and the examples have {}", names::list(arguments)));
+    };
+    let results = scores_of(signature);
+    match results.is_empty() {
+        true => wrong_use(format!("--evaluate {name}: the signature gives no scalar of float or double")),
+        false => Ok(Scores { feeds, results }),
     }
 }
 
@@ -127,21 +186,30 @@ impl Model {
         let devices = crate::load::open(&options.resolve(None)?, options)?;
         let graph = devices.resolve(self.graph).map_err(|error| error.context(self.path.display()))?;
         let parts = parts(args, &self.wanted, &graph, devices.registry(), self.examples.components())?;
+        let has_test = parts.evaluation.is_some();
+        let (training, held_out) = match args.held_out {
+            None => (self.examples, None),
+            Some(share) => {
+                let (training, held_out) = self.examples.divided(share).or_usage()?;
+                (training, Some(held_out))
+            }
+        };
         let headline = format!(
-            "{}: {}, batches of {} of {} examples, seed {}",
+            "{}: {}, batches of {} of {} examples{}, seed {}",
             self.path.display(),
             self.wanted.targets.join(", "),
             args.batch_size,
-            self.examples.count(),
+            training.count(),
+            held_out.as_ref().map_or_else(String::new, |held_out| format!(", {} held out", held_out.count())),
             args.seed
         );
-        let data = DataSet::new(self.examples, None, args.seed).or_usage()?;
+        let data = DataSet::new(training, held_out, args.seed).or_usage()?;
         let trainer = Trainer::with_graph(&devices, graph, parts, data, args.batch_size, args.seed);
         let trainer = trainer.map_err(|error| match error.code() {
             Code::InvalidArgument => Failure::usage(error),
             _ => Failure::from(error),
         })?;
-        Ok(Planned { devices, trainer, headline, has_test: false, is_simulated: false })
+        Ok(Planned { devices, trainer, headline, has_test, is_simulated: false })
     }
 }
 
@@ -201,8 +269,11 @@ fn parts(args: &TrainArgs, wanted: &Wanted, graph: &Graph, registry: &Registry, 
         return Err(Failure::usage(error.with_remedy(format!("add {}", options.join(" ")))));
     }
     let feeds = components.iter().map(|component| component.name.clone()).collect();
-    let steps = Together { train: asked.targets, loss: wanted.fetch.clone(), feeds: vec![feeds] };
-    Ok(Parts { values: wanted.values.clone(), ..Parts::new(init, steps) })
+    let steps = Together { train: asked.targets, loss: wanted.fetch.clone(), metrics: wanted.metrics.clone(), feeds: vec![feeds] };
+    if let Some(scores) = &wanted.evaluation {
+        names::check(scores.results.iter().map(|score| &score.tensor), graph)?;
+    }
+    Ok(Parts { values: wanted.values.clone(), evaluation: wanted.evaluation.clone(), ..Parts::new(init, steps) })
 }
 
 /// The tensor that is fed with batches of a component.

@@ -33,6 +33,9 @@ impl Network {
         if let Some((option, given)) = given {
             return wrong_use(format!("{option} {given}: only models have it; the network for {name} is built in"));
         }
+        if args.held_out.is_some() {
+            return wrong_use(format!("--held-out: only models have it; the data set for {name} has test examples"));
+        }
         if args.augment && name != CIFAR10.name {
             return wrong_use(format!("--augment: only for the images of cifar10, not for {name}"));
         }

@@ -1,5 +1,7 @@
 //! The report of a training: its promise, its last lines, its document.
 
+use std::collections::BTreeMap;
+
 use plimsoll::{Bytes, DeviceKind, Devices};
 use plimsoll_train::{Evaluation, Promise, Report, TowerReport};
 use serde::Serialize;
@@ -14,6 +16,15 @@ pub struct Document {
     pub steps: u64,
     /// Of the last step; null where none was taken.
     pub final_loss: Option<f32>,
+    /// The other scalars of a signature, of the last step.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
+    /// Means over the held-out examples, at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<BTreeMap<String, f64>>,
+    /// With --epochs, those that came to their end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub epochs: Vec<Epoch>,
     /// With the moving averages where the training keeps some, with the variables elsewhere; null where there are no examples
     /// to test with.
     pub test_accuracy: Option<f64>,
@@ -29,6 +40,49 @@ pub struct Document {
     pub has_default_simulated_gpus: bool,
     pub devices: Vec<DevicePeaks>,
     pub max_rss_bytes: u64,
+}
+
+/// An epoch that came to its end.
+#[derive(Serialize)]
+pub struct Epoch {
+    /// From 1.
+    epoch: u64,
+    /// Of the last step.
+    loss: Option<f32>,
+    /// Of the last step.
+    metrics: BTreeMap<String, f64>,
+    held_out: BTreeMap<String, f64>,
+}
+
+impl Epoch {
+    /// The end of an epoch, with the loss and metrics of its last step, and what the held-out examples gave.
+    pub fn new(epoch: u64, loss: Option<f32>, metrics: &[(String, f32)], held_out: &[(String, f64)]) -> Epoch {
+        let metrics = values(metrics.iter().map(|(name, value)| (name.clone(), f64::from(*value))));
+        Epoch { epoch, loss, metrics, held_out: values(held_out.iter().cloned()) }
+    }
+
+    /// `epoch 2: loss 0.5120, accuracy 0.8100; held out: accuracy 0.7900, loss 0.6010`
+    pub fn line(&self) -> String {
+        let loss = self.loss.map(|loss| format!("loss {}", show::significant(loss)));
+        let mut text = format!("epoch {}", self.epoch);
+        let learned: Vec<String> = loss.into_iter().chain(list(&self.metrics)).collect();
+        if !learned.is_empty() {
+            text += &format!(": {}", learned.join(", "));
+        }
+        if !self.held_out.is_empty() {
+            text += &format!("; held out: {}", list(&self.held_out).join(", "));
+        }
+        text
+    }
+}
+
+/// Numbers by name.
+pub fn values(values: impl Iterator<Item = (String, f64)>) -> BTreeMap<String, f64> {
+    values.collect()
+}
+
+fn list(values: &BTreeMap<String, f64>) -> Vec<String> {
+    values.iter().map(|(name, value)| format!("{name} {}", show::significant(*value as f32))).collect()
 }
 
 /// How a tower fared in the steps taken now.
@@ -105,7 +159,7 @@ pub fn promises(promise: &Promise) -> Vec<String> {
 }
 
 /// The steps taken, and the results.
-pub fn summary(document: &Document, evaluation: Option<Evaluation>, averages: Option<Evaluation>, wanted: u64) -> String {
+pub fn summary(document: &Document, evaluation: Option<&Evaluation>, averages: Option<&Evaluation>, wanted: u64) -> String {
     let mut text = format!("step {}", document.steps);
     if document.steps < wanted {
         text += &format!(" of {wanted}, stopped");
@@ -114,13 +168,24 @@ pub fn summary(document: &Document, evaluation: Option<Evaluation>, averages: Op
         Some(loss) => text += &format!(": loss {}, {:.2} s", show::significant(loss), document.seconds),
         None => text += &format!(": {:.2} s", document.seconds),
     }
+    if !document.metrics.is_empty() {
+        text += &format!("\nmetrics of the last step: {}", list(&document.metrics).join(", "));
+    }
     if let Some(evaluation) = evaluation {
-        text += &format!("\nheld-out images: {:.2} % right, loss {}", 100.0 * evaluation.accuracy, show::significant(evaluation.loss));
+        text += &format!("\nheld out: {}", scores(evaluation));
     }
     if let Some(averages) = averages {
-        text += &format!("\nwith moving averages: {:.2} % right, loss {}", 100.0 * averages.accuracy, show::significant(averages.loss));
+        text += &format!("\nwith moving averages: {}", scores(averages));
     }
     text + &format!("\nmost memory resident: {}", Bytes(document.max_rss_bytes))
+}
+
+/// `81.00 % right, loss 0.6010`
+fn scores(evaluation: &Evaluation) -> String {
+    let right = evaluation.get("accuracy").map(|share| format!("{:.2} % right", 100.0 * share));
+    let others = evaluation.results.iter().filter(|(name, _)| name != "accuracy");
+    let others = others.map(|(name, value)| format!("{name} {}", show::significant(*value as f32)));
+    right.into_iter().chain(others).collect::<Vec<_>>().join(", ")
 }
 
 /// For each device the line, the promised and the measured peak, and the refusal for one byte less.
