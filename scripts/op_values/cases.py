@@ -35,7 +35,12 @@ KNOWN = {
     "num_lower", "num_upper", "num_rows", "num_cols",
 }
 # Those of some operations.
-KNOWN_OF = {"ScaleAndTranslate": {"scale", "translation"}, "ScaleAndTranslateGrad": {"scale", "translation"}}
+KNOWN_OF = {
+    "ScaleAndTranslate": {"scale", "translation"},
+    "ScaleAndTranslateGrad": {"scale", "translation"},
+    "ImageProjectiveTransformV2": {"output_shape"},
+    "ImageProjectiveTransformV3": {"output_shape"},
+}
 KNOWN_OF |= {f"Matrix{form}{version}": {"k"} for form in ["Diag", "DiagPart", "SetDiag"] for version in ["V2", "V3"]}
 RANDOM = np.random.RandomState(7)
 

@@ -183,4 +183,39 @@ def channels_first():
     run("BiasAdd", [f(2, 3, 4, 2, 2), b], gradient=True, data_format="NCHW")
 
 
-ALONE = [groups, channels_first, blocks, mirrors, resizes]
+def colours():
+    """RGBToHSV, HSVToRGB and changes of colours."""
+    for dtype in [np.float32, np.float64]:
+        run("RGBToHSV", [f(2, 5, 3, low=0, high=1).astype(dtype)])
+        run("HSVToRGB", [f(2, 5, 3, low=0, high=1).astype(dtype)])
+    run("RGBToHSV", [np.array([[0, 0, 0], [1, 1, 1], [0.5, 0.5, 0.2], [0, 1, 0], [-1, -2, 3], [3, 0, 3], [-1, -2, -3]], np.float32)])
+    run("HSVToRGB", [np.array([[0, 0, 0], [1, 1, 1], [0.5, 2, 0.2], [-0.25, 1, 2], [1.5, 0.5, 1]], np.float32)])
+    run("RGBToHSV", [f(3, low=0, high=1)])
+    run("RGBToHSV", [f(0, 3)])
+    for delta in [0.1, -0.4, 0.9, 0.0, -1.0]:
+        run("AdjustHue", [f(2, 3, 3, low=0, high=1), n(delta, np.float32)])
+    run("AdjustHue", [f(1, 2, 2, 3), n(0.3, np.float32)])
+    for scale in [0.5, 2.0, 0.0]:
+        run("AdjustSaturation", [f(2, 3, 3, low=0, high=1), n(scale, np.float32)])
+    for factor in [0.5, 2.0, -1.0]:
+        run("AdjustContrastv2", [f(2, 3, 4, 3), n(factor, np.float32)])
+        run("AdjustContrastv2", [f(2, 3, 5), n(factor, np.float32)])
+
+
+def projections():
+    """ImageProjectiveTransformV2 and V3."""
+    turn = np.array([[0.8, -0.6, 1.5, 0.6, 0.8, -1.0, 0, 0], [1.2, 0.1, -2.25, 0, 0.7, 0.5, 0.01, -0.02]], np.float32)
+    far = np.array([[3.1, 0.3, -11.3, -0.2, 2.7, 9.1, 0, 0]], np.float32)
+    for mode in ["CONSTANT", "REFLECT", "WRAP", "NEAREST"]:
+        for way in ["NEAREST", "BILINEAR"]:
+            attrs = dict(interpolation=way, fill_mode=mode)
+            run("ImageProjectiveTransformV3", [f(2, 5, 4, 3), turn, i(5, 4), n(0.25, np.float32)], **attrs)
+            run("ImageProjectiveTransformV3", [f(2, 5, 4, 1), far, i(7, 6), n(-1, np.float32)], **attrs)
+            run("ImageProjectiveTransformV2", [f(1, 1, 4, 2), far, i(3, 3)], **attrs)
+    for dtype in [np.float64, np.float16, np.uint8, np.int32, np.int64]:
+        run("ImageProjectiveTransformV3", [ints(2, 5, 4, 3, low=0, high=99).astype(dtype), turn, i(4, 4), n(3, np.float32)], interpolation="NEAREST")
+    pole = np.array([[1, 0, 0, 0, 1, 0, -0.5, 0]], np.float32)
+    run("ImageProjectiveTransformV3", [f(1, 4, 4, 1), pole, i(4, 4), n(9, np.float32)], interpolation="BILINEAR")
+
+
+ALONE = [groups, colours, projections, channels_first, blocks, mirrors, resizes]

@@ -30,6 +30,7 @@ pub mod resample;
 pub mod simd;
 #[doc(hidden)]
 pub mod testing;
+pub mod warp;
 
 pub use library::CpuKernels;
 

@@ -29,9 +29,14 @@ fn class_of(request: &KernelRequest) -> Class {
         Anchor { anchor: self::Anchor::DepthwiseConv(_), .. } => Class::Depthwise,
         DepthwiseConvBackpropInput(_) | DepthwiseConvBackpropFilter(_) => Class::Depthwise,
         ConvBackpropFilter { .. } => Class::FilterGradient,
-        MaxPool(_) | MaxPoolGrad(_) | MaxPoolGradOfInput { .. } | MaxPoolGradGrad(_) | AvgPool(_) | AvgPoolGrad(_) | Resample(_) => {
-            Class::Pooling
-        }
+        MaxPool(_)
+        | MaxPoolGrad(_)
+        | MaxPoolGradOfInput { .. }
+        | MaxPoolGradGrad(_)
+        | AvgPool(_)
+        | AvgPoolGrad(_)
+        | Resample(_)
+        | Warp(_) => Class::Pooling,
         BatchNorm { .. } | BatchNormGrad { .. } | Lrn(_) | LrnGrad(_) => Class::Normalization,
         Nn(_) => Class::Loss,
         Reduction(_) => Class::Reduction,

@@ -173,6 +173,7 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         | KernelRequest::Gather(_)
         | KernelRequest::Random(_)
         | KernelRequest::Resample(_)
+        | KernelRequest::Warp(_)
         | KernelRequest::CheckNumerics { .. }
         | KernelRequest::Require(_)
         | KernelRequest::Nothing

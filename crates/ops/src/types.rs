@@ -12,9 +12,24 @@ use crate::infer::int_tensor;
 use crate::{Fact, InferCx, KernelCx, Lower, Meta, OpRules, Registry};
 
 /// The shapes that inputs are tried with. Every size is 2, so that most fit each other; the others are for vectors of a fixed length,
-/// boxes, depthwise convolutions, batches of blocks and empty slices.
-const SHAPES: [&[u64]; 14] =
-    [&[2, 2], &[], &[2], &[2, 2, 2, 2], &[2, 2, 2], &[1], &[4], &[2, 2, 2, 2, 2], &[2, 4], &[5], &[3], &[2, 2, 2, 4], &[4, 2, 2, 2], &[0]];
+/// boxes, depthwise convolutions, batches of blocks, empty slices and colours.
+const SHAPES: [&[u64]; 15] = [
+    &[2, 2],
+    &[],
+    &[2],
+    &[2, 2, 2, 2],
+    &[2, 2, 2],
+    &[1],
+    &[4],
+    &[2, 2, 2, 2, 2],
+    &[2, 4],
+    &[5],
+    &[3],
+    &[2, 2, 2, 4],
+    &[4, 2, 2, 2],
+    &[0],
+    &[2, 2, 3],
+];
 /// Inputs are tried in all shapes where they are no more than this; otherwise those behind the first have one shape.
 const MOST_FREE: usize = 4;
 /// The elements of an input, by its position and theirs.

@@ -100,6 +100,11 @@ impl KernelRequest {
                 let (from, to) = spec.shapes();
                 Arguments::of([tensor(spec.data_type, &from)?], [tensor(spec.data_type, &to)?])
             }
+            KernelRequest::Warp(spec) => {
+                let (from, to) = spec.shapes();
+                let inputs = [tensor(spec.data_type, &from)?, floats(&[spec.transforms(), 8])?, floats(&[])?];
+                Arguments::of(inputs, [tensor(spec.data_type, &to)?])
+            }
             KernelRequest::Nn(request) => of_rows(request)?,
             KernelRequest::Reduction(request) => of_reduction(request)?,
             KernelRequest::Movement { element, movement } => of_movement(size_of_element(*element)?, movement)?,

@@ -22,6 +22,7 @@ pub mod random;
 pub mod reduce;
 mod request;
 pub mod resample;
+pub mod warp;
 pub mod window;
 
 pub use arguments::Arguments;

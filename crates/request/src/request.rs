@@ -16,6 +16,7 @@ use crate::pool::{Maxima, PoolSpec, Pooling};
 use crate::random::{Distribution, Random};
 use crate::reduce::Reduction;
 use crate::resample::Resample;
+use crate::warp::Warp;
 
 /// A computation that a kernel answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,6 +97,8 @@ pub enum KernelRequest {
     LrnGrad(LrnSpec),
     /// Images resized, or the gradient of that. Arguments: input, output.
     Resample(Resample),
+    /// Images seen through projective transforms. Arguments: images, transforms (8 floats each), the fill value (a float), output.
+    Warp(Warp),
     /// Softmax and losses.
     Nn(Nn),
     /// Reductions and their kin.
