@@ -42,6 +42,8 @@ KNOWN_OF = {
     "ImageProjectiveTransformV3": {"output_shape"},
 }
 KNOWN_OF |= {f"Matrix{form}{version}": {"k"} for form in ["Diag", "DiagPart", "SetDiag"] for version in ["V2", "V3"]}
+# Names of operands that are fed nevertheless, for the cases at hand.
+FED = set()
 RANDOM = np.random.RandomState(7)
 
 CONFIG = config_pb2.ConfigProto(intra_op_parallelism_threads=1)
@@ -137,7 +139,7 @@ class Case:
                 node.attr[arg.number_attr].i = len(values)
             if arg.type_attr and values:
                 node.attr[arg.type_attr].type = tf.as_dtype(values[0].dtype).as_datatype_enum
-            known = arg.name in KNOWN or arg.name in KNOWN_OF.get(op, ()) or (op in ("InvertPermutation", "ConcatOffset", "DynamicStitch")) or (op == "Fill" and arg.name == "dims")
+            known = arg.name in KNOWN - FED or arg.name in KNOWN_OF.get(op, ()) or (op in ("InvertPermutation", "ConcatOffset", "DynamicStitch")) or (op == "Fill" and arg.name == "dims")
             self.flat += values
             self.marks += ["var " if position < resource_variables else "!" if known else ""] * len(values)
         for name, value in attrs.items():

@@ -248,6 +248,7 @@ fn reduction(isa: Isa, request: &Reduction) -> Result<Made> {
         Reduction::Scan { op, data_type, shape, axis, exclusive, reverse } => {
             reduce::scan(*op, *data_type, shape, *axis, *exclusive, *reverse)?.into()
         }
+        Reduction::TopK { data_type, index_type, rows, classes, k } => reduce::top_k(*data_type, *index_type, *rows, *classes, *k)?.into(),
         Reduction::InTopK { target_type, batch, classes, k } => reduce::in_top_k(*target_type, *batch, *classes, *k)?.into(),
     })
 }
@@ -282,8 +283,14 @@ fn gathered(request: &Gather) -> Result<Prepared> {
         Gather::Segment { op, data_type, index_type, shape, ids_shape, segments } => {
             gather::unsorted_segment(*op, *data_type, *index_type, shape, ids_shape, *segments)
         }
-        Gather::Scatter { op, data_type, index_type, shape, indices, scalar_updates } => {
-            gather::scatter(*op, *data_type, *index_type, shape, *indices, *scalar_updates)
+        Gather::Scatter { .. } => gather::scatter(request),
+        Gather::TakeNd { element, params, indices, depth, index_type, ignore } => {
+            gather::gather_nd(*element, params, *indices, *depth, *index_type, *ignore)
+        }
+        Gather::Block { element, block } => gather::block(*element, block),
+        Gather::Embed { element, block, from, onto } => gather::embed(*element, block, from, *onto),
+        Gather::Bound { data_type, index_type, rows, sorted, values, upper } => {
+            gather::bound(*data_type, *index_type, [*rows, *sorted, *values], *upper)
         }
     }
 }

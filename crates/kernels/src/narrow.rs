@@ -168,7 +168,7 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         | KernelRequest::ConvBackpropFilter { .. }
         | KernelRequest::DepthwiseConvBackpropInput(_)
         | KernelRequest::DepthwiseConvBackpropFilter(_)
-        | KernelRequest::Reduction(Reduction::Scan { .. } | Reduction::InTopK { .. })
+        | KernelRequest::Reduction(Reduction::Scan { .. } | Reduction::InTopK { .. } | Reduction::TopK { .. })
         | KernelRequest::Movement { .. }
         | KernelRequest::Gather(_)
         | KernelRequest::Random(_)

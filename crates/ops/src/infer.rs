@@ -18,6 +18,8 @@ pub struct Fact {
     pub shape: PartialShape,
     /// The elements, where they are known (a splat of any size, or a small tensor).
     pub value: Option<HostTensor>,
+    /// Of a vector of integers whose elements are not all known: those that are.
+    pub partial: Option<Vec<Option<i64>>>,
     /// For a resource handle: type and shape of its variable.
     pub handle: Option<(DataType, PartialShape)>,
 }
@@ -25,12 +27,12 @@ pub struct Fact {
 impl Fact {
     /// A tensor of which only type and shape are known.
     pub fn new(data_type: DataType, shape: PartialShape) -> Fact {
-        Fact { data_type, is_ref: false, shape, value: None, handle: None }
+        Fact { data_type, is_ref: false, shape, value: None, partial: None, handle: None }
     }
 
     /// A tensor that is known.
     pub fn known(value: HostTensor) -> Fact {
-        Fact { data_type: value.data_type(), is_ref: false, shape: value.shape().into(), value: Some(value), handle: None }
+        Fact { value: Some(value.clone()), ..Fact::new(value.data_type(), value.shape().into()) }
     }
 }
 
@@ -66,6 +68,19 @@ impl<'a> InferCx<'a> {
     /// The integers that input `index` holds, where they are known.
     pub fn ints(&self, index: usize) -> Option<Vec<i64>> {
         self.inputs[index].value.as_ref()?.to_i64s()
+    }
+
+    /// The integers of the vector at input `index`, as far as they are known; none where not even their number is.
+    pub fn some_ints(&self, index: usize) -> Option<Vec<Option<i64>>> {
+        let known = self.ints(index).map(|ints| ints.into_iter().map(Some).collect());
+        known.or_else(|| self.inputs[index].partial.clone()).or_else(|| self.vector_len(index).map(|length| vec![None; length]))
+    }
+
+    /// Output 0 is a vector of integers, of which these are known.
+    pub fn set_partial(&mut self, ints: Vec<Option<i64>>) {
+        if self.outputs[0].data_type.is_integer() && ints.iter().any(Option::is_some) {
+            self.outputs[0].partial = Some(ints);
+        }
     }
 
     /// The one integer that input `index` holds, where it is known.

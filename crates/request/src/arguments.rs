@@ -4,6 +4,7 @@ use plimsoll_base::{DataType, Error, Result};
 
 use crate::KernelRequest;
 use crate::anchor::{Anchor, Epilogue};
+use crate::block::Block;
 use crate::conv::ConvSpec;
 use crate::diagonals::DiagonalForm;
 use crate::expr::Expr;
@@ -185,6 +186,10 @@ fn of_reduction(request: &Reduction) -> Result<Arguments> {
             let all = bytes(*data_type, elements(shape)?)?;
             Arguments::of([all], [all])
         }
+        Reduction::TopK { data_type, index_type, rows, classes, k } => {
+            let found = elements(&[*rows, *k])?;
+            Arguments::of([bytes(*data_type, elements(&[*rows, *classes])?)?], [bytes(*data_type, found)?, bytes(*index_type, found)?])
+        }
         Reduction::InTopK { target_type, batch, classes, k } => {
             let mut inputs = vec![floats(&[*batch, *classes])?, bytes(*target_type, *batch)?];
             inputs.extend(k.is_none().then(|| bytes(*target_type, 1)).transpose()?);
@@ -278,13 +283,53 @@ fn of_gather(request: &Gather) -> Result<Arguments> {
             let inputs = [bytes(*data_type, elements(shape)?)?, bytes(*index_type, elements(ids_shape)?)?];
             Arguments::of(inputs, [bytes(*data_type, times(elements(row)?, *segments)?)?])
         }
-        Gather::Scatter { data_type, index_type, shape, indices, scalar_updates, .. } => {
+        Gather::Scatter { data_type, index_type, shape, indices, depth, scalar_updates, .. } => {
             let variable = bytes(*data_type, elements(shape)?)?;
-            let row = elements(shape.get(1..).ok_or_else(|| inconsistent("rows of a scalar"))?)?;
+            let row = elements(shape.get(*depth..).ok_or_else(|| inconsistent("indices of more dimensions than there are"))?)?;
             let updates = if *scalar_updates { 1 } else { times(row, *indices)? };
-            Arguments::of([variable, bytes(*index_type, *indices)?, bytes(*data_type, updates)?], [variable])
+            let indices = bytes(*index_type, times(*indices, *depth as u64)?)?;
+            Arguments::of([variable, indices, bytes(*data_type, updates)?], [variable])
+        }
+        Gather::TakeNd { element, params, indices, depth, index_type, .. } => {
+            let row = elements(params.get(*depth..).ok_or_else(|| inconsistent("indices of more dimensions than there are"))?)?;
+            let element = size_of_element(*element)?;
+            let inputs = [times(elements(params)?, element)?, bytes(*index_type, times(*indices, *depth as u64)?)?];
+            Arguments::of(inputs, [times(times(row, *indices)?, element)?])
+        }
+        Gather::Block { element, block } => {
+            let element = size_of_element(*element)?;
+            let (whole, part) = of_block(element, block)?;
+            Arguments::of([vec![whole], names_of(block)?].concat(), [part])
+        }
+        Gather::Embed { element, block, from, onto } => {
+            let element = size_of_element(*element)?;
+            let (whole, _) = of_block(element, block)?;
+            if from.len() != block.sizes.len() || from.iter().zip(&block.sizes).any(|(from, size)| from != size && *from != 1) {
+                return Err(inconsistent("a block of another shape"));
+            }
+            let first = if *onto { vec![whole] } else { Vec::new() };
+            Arguments::of([first, names_of(block)?, vec![times(elements(from)?, element)?]].concat(), [whole])
+        }
+        Gather::Bound { data_type, index_type, rows, sorted, values, .. } => {
+            let all = elements(&[*rows, *values])?;
+            let inputs = [bytes(*data_type, elements(&[*rows, *sorted])?)?, bytes(*data_type, all)?];
+            Arguments::of(inputs, [bytes(*index_type, all)?])
         }
     })
+}
+
+/// The bytes of the tensor and of the block.
+fn of_block(element: u64, block: &Block) -> Result<(u64, u64)> {
+    let rank = block.shape.len();
+    if block.begins.len() != rank || block.strides.len() != rank || block.sizes.len() != rank {
+        return Err(inconsistent("a block of another rank"));
+    }
+    Ok((times(elements(&block.shape)?, element)?, times(elements(&block.sizes)?, element)?))
+}
+
+/// The bytes of a block's names.
+fn names_of(block: &Block) -> Result<Vec<u64>> {
+    block.names.iter().map(|(data_type, count)| bytes(*data_type, *count)).collect()
 }
 
 fn of_random(request: &Random) -> Result<Arguments> {

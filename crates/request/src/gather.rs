@@ -3,6 +3,8 @@
 use plimsoll_base::DataType;
 use serde::{Deserialize, Serialize};
 
+use crate::block::Block;
+
 /// How rows of a segment are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SegmentOp {
@@ -43,8 +45,32 @@ pub enum Gather {
     /// `UnsortedSegmentSum` and its kin: row `i` of data goes into row `ids[i]` of `segments` rows. `ids_shape` is a prefix of
     /// `shape`; rows with a negative id are dropped. Arguments: data, ids, output `[segments] + shape[ids rank..]`.
     Segment { op: SegmentOp, data_type: DataType, index_type: DataType, shape: Vec<u64>, ids_shape: Vec<u64>, segments: u64 },
-    /// `ScatterAdd` and its kin: rows of a variable of `shape` combined with updates, in the order of the indices. Arguments:
-    /// the variable, indices (so many), updates (`[indices] + shape[1..]`, or one scalar), output: the variable afterwards,
-    /// which is meant to lie where the variable does. After a fault the variable is as before.
-    Scatter { op: ScatterOp, data_type: DataType, index_type: DataType, shape: Vec<u64>, indices: u64, scalar_updates: bool },
+    /// `ScatterAdd`, `ScatterNdAdd` and their kin: slices of a variable of `shape` combined with updates, in the order of the
+    /// indices. An index is `depth` integers, one for each of the first dimensions. Arguments: the variable, indices (so many),
+    /// updates (`[indices] + shape[depth..]`, or one scalar), output: the variable afterwards, which is meant to lie where the
+    /// variable does. After a fault the variable is as before. With `ignore` an index outside takes no effect.
+    Scatter {
+        op: ScatterOp,
+        data_type: DataType,
+        index_type: DataType,
+        shape: Vec<u64>,
+        indices: u64,
+        depth: usize,
+        scalar_updates: bool,
+        ignore: bool,
+    },
+    /// `GatherNd`: the slices of `params` that so many indices name, of `depth` integers each, one for each of the first
+    /// dimensions. With `ignore` an index outside gives zeros. Arguments: params, indices, output
+    /// `[indices] + params[depth..]`.
+    TakeNd { element: usize, params: Vec<u64>, indices: u64, depth: usize, index_type: DataType, ignore: bool },
+    /// `Slice`, `StridedSlice` and `XlaDynamicSlice` from where integers say. Arguments: the tensor, the names where there are
+    /// some, output: the block.
+    Block { element: usize, block: Block },
+    /// A tensor with a block replaced: of zeros, or of another tensor where `onto`. The block is written from a tensor `from`,
+    /// whose dimensions of 1 are repeated. Arguments: the other tensor where `onto`, the names where there are some, the elements
+    /// of the block, output: the tensor, which is meant to lie where the other one does. After a fault that one is as before.
+    Embed { element: usize, block: Block, from: Vec<u64>, onto: bool },
+    /// `LowerBound`, or `UpperBound` where `upper`: in each of `rows` sorted rows of `sorted` elements the place of the first that is
+    /// not less than each of `values` values, or greater. Arguments: the sorted rows, values, output of `index_type`.
+    Bound { data_type: DataType, index_type: DataType, rows: u64, sorted: u64, values: u64, upper: bool },
 }

@@ -7,6 +7,7 @@
 pub mod anchor;
 mod arguments;
 mod bits;
+pub mod block;
 pub mod check;
 pub mod conv;
 pub mod diagonals;

@@ -51,4 +51,7 @@ pub enum Reduction {
     /// `InTopK`; `InTopKV2` where `k` is none: it is the third input then, a scalar of `target_type`. Arguments: predictions,
     /// float `[batch, classes]`; targets, int32 or int64 `[batch]`; k where it is an input; output, bool `[batch]`.
     InTopK { target_type: DataType, batch: u64, classes: u64, k: Option<i64> },
+    /// `TopKV2`: the `k` largest of each row, the largest first, of equal ones the first, and their places. A NaN counts as the
+    /// smallest. Arguments: input `[rows, classes]`, values `[rows, k]`, places `[rows, k]` of `index_type`.
+    TopK { data_type: DataType, index_type: DataType, rows: u64, classes: u64, k: u64 },
 }

@@ -7,7 +7,7 @@ use crate::anchor::{Anchor, Epilogue};
 use crate::check::Requirement;
 use crate::conv::ConvSpec;
 use crate::expr::Expr;
-use crate::gather::Gather;
+use crate::gather::{Gather, ScatterOp};
 use crate::lrn::LrnSpec;
 use crate::movement::Movement;
 use crate::nn::Nn;
@@ -138,7 +138,9 @@ impl KernelRequest {
         match self {
             KernelRequest::Expr { expr, .. } => expr.can_fail(),
             KernelRequest::Anchor { epilogue, .. } => epilogue.as_ref().is_some_and(|epilogue| epilogue.expr.can_fail()),
-            KernelRequest::Gather(Gather::OneHot { .. }) => false,
+            KernelRequest::Gather(Gather::OneHot { .. } | Gather::Bound { .. } | Gather::TakeNd { ignore: true, .. }) => false,
+            KernelRequest::Gather(Gather::Scatter { op, data_type, ignore: true, .. }) => *op == ScatterOp::Div && data_type.is_integer(),
+            KernelRequest::Gather(Gather::Block { block, .. } | Gather::Embed { block, .. }) => block.can_fail(),
             KernelRequest::Gather(_) | KernelRequest::CheckNumerics { .. } | KernelRequest::Require(_) | KernelRequest::Named(_) => true,
             KernelRequest::Nn(Nn::CrossEntropy { label_type, .. }) => label_type.is_some(),
             KernelRequest::Random(Random::Stateful { distribution, .. } | Random::Stateless { distribution, .. }) => {

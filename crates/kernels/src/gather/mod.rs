@@ -2,12 +2,18 @@
 //!
 //! Indices are int32 or int64. An index that makes no sense is a fault with TensorFlow's text as far as a fault can say it.
 
+mod block;
+mod bound;
+mod nd;
 mod one_hot;
 mod rows;
 mod take;
 
 use plimsoll_base::{DataType, Error, Result};
 
+pub use block::{block, embed};
+pub use bound::bound;
+pub use nd::gather_nd;
 pub use one_hot::one_hot;
 pub use rows::{scatter, unsorted_segment};
 pub use take::gather;
@@ -39,6 +45,16 @@ use by_index;
 
 fn not_an_index(data_type: DataType) -> Error {
     Error::unimplemented(format!("indices of {data_type}"))
+}
+
+/// The number of the slice that the integers of an index name in these dimensions; none for one outside.
+#[inline(always)]
+fn row_of<I: Index>(dims: &[u64], index: &[I]) -> Option<usize> {
+    let mut row = 0;
+    for (dim, integer) in dims.iter().zip(index) {
+        row = row * dim + u64::try_from(integer.wide()).ok().filter(|integer| integer < dim)?;
+    }
+    Some(row as usize)
 }
 
 /// A shape's part as a count of elements.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use plimsoll_base::{Bf16, DataType, Error, F16, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
-use plimsoll_request::gather::{ScatterOp, SegmentOp};
+use plimsoll_request::gather::{Gather, ScatterOp, SegmentOp};
 
-use super::{Index, by_index, count, not_an_index};
+use super::{Index, by_index, count, not_an_index, row_of};
 use crate::cut::{Cut, size_of_type};
 use crate::element::{Element, of_type};
 use crate::movement::{Bits, by_size};
@@ -39,7 +39,8 @@ pub fn unsorted_segment(
     count(shape)?;
     let inner = &shape[ids_shape.len()..];
     count(&[&[segments], inner].concat())?;
-    let layout = Layout { rows: segments as usize, inner: count(inner)?, indices: count(ids_shape)?, scalar: false, variable: false };
+    let (rows, indices) = (segments as usize, count(ids_shape)?);
+    let layout = Layout { rows, inner: count(inner)?, indices, scalar: false, variable: false, ignore: false, dims: vec![segments] };
     by_index!(index_type, I => match op {
         SegmentOp::Sum => numbers::<I, Add>(data_type, layout),
         SegmentOp::Prod => numbers::<I, Mul>(data_type, layout),
@@ -48,38 +49,42 @@ pub fn unsorted_segment(
     })
 }
 
-/// `ScatterAdd`, `ResourceScatterAdd` and their kin: rows of a variable of `shape` combined with updates.
+/// [`Gather::Scatter`]: `ScatterAdd`, `ScatterNdAdd` and their kin.
 ///
-/// Arguments: the variable, indices (`indices` of them, of `index_type`), updates (`[indices] + shape[1..]`, or one scalar
-/// where `scalar_updates`), output: the variable afterwards. The output is meant to be written where the variable lies
-/// (`in_place`); elsewhere the rest is copied. Equal indices take effect in order.
-/// Types: any of fixed size for `Update`; otherwise those of [`unsorted_segment`].
+/// The output is meant to be written where the variable lies (`in_place`); elsewhere the rest is copied. Equal indices take effect in
+/// order. Types: any of fixed size for `Update`; otherwise those of [`unsorted_segment`].
 ///
 /// # Errors
-/// INVALID_ARGUMENT for a scalar variable; UNIMPLEMENTED for other types. At run time a fault for an index outside,
-/// "indices[position] is not in [0, limit)", and INVALID_ARGUMENT where an integer is divided by 0. The variable is then as before.
-pub fn scatter(
-    op: ScatterOp,
-    data_type: DataType,
-    index_type: DataType,
-    shape: &[u64],
-    indices: u64,
-    scalar_updates: bool,
-) -> Result<Prepared> {
-    let Some((rows, inner)) = shape.split_first() else {
-        return Err(Error::invalid_argument("a variable that is a scalar has no rows to scatter to"));
+/// INVALID_ARGUMENT for indices of more dimensions than there are; UNIMPLEMENTED for other types. At run time a fault for an index
+/// outside, "indices[position] is not in [0, limit)" or "does not index into the shape", and INVALID_ARGUMENT where an integer is
+/// divided by 0. The variable is then as before.
+pub fn scatter(request: &Gather) -> Result<Prepared> {
+    let Gather::Scatter { op, data_type, index_type, shape, indices, depth, scalar_updates, ignore } = request else {
+        return Err(Error::internal("not a scatter"));
     };
+    if *depth > shape.len() {
+        return Err(Error::invalid_argument(format!("indices of {depth} integers for a variable of shape {shape:?}")));
+    }
     count(shape)?;
-    count(&[&[indices], inner].concat())?;
-    let layout = Layout { rows: *rows as usize, inner: count(inner)?, indices: indices as usize, scalar: scalar_updates, variable: true };
-    by_index!(index_type, I => match op {
-        ScatterOp::Update => by_size!(size_of_type(data_type)?, T => Ok(prepare::<T, I, Replace>(layout))),
-        ScatterOp::Add => numbers::<I, Add>(data_type, layout),
-        ScatterOp::Sub => numbers::<I, Sub>(data_type, layout),
-        ScatterOp::Mul => numbers::<I, Mul>(data_type, layout),
-        ScatterOp::Div => numbers::<I, Div>(data_type, layout),
-        ScatterOp::Min => numbers::<I, Min>(data_type, layout),
-        ScatterOp::Max => numbers::<I, Max>(data_type, layout),
+    let (leading, inner) = shape.split_at(*depth);
+    count(&[&[*indices], inner].concat())?;
+    let layout = Layout {
+        rows: count(leading)?,
+        inner: count(inner)?,
+        indices: *indices as usize,
+        scalar: *scalar_updates,
+        variable: true,
+        ignore: *ignore,
+        dims: leading.to_vec(),
+    };
+    by_index!(*index_type, I => match op {
+        ScatterOp::Update => by_size!(size_of_type(*data_type)?, T => Ok(prepare::<T, I, Replace>(layout))),
+        ScatterOp::Add => numbers::<I, Add>(*data_type, layout),
+        ScatterOp::Sub => numbers::<I, Sub>(*data_type, layout),
+        ScatterOp::Mul => numbers::<I, Mul>(*data_type, layout),
+        ScatterOp::Div => numbers::<I, Div>(*data_type, layout),
+        ScatterOp::Min => numbers::<I, Min>(*data_type, layout),
+        ScatterOp::Max => numbers::<I, Max>(*data_type, layout),
     })
 }
 
@@ -148,7 +153,7 @@ macro_rules! integers {
 integers!(i32 i64 u8);
 
 /// The initial value of an element.
-trait Zero: Bits {
+pub(super) trait Zero: Bits {
     const ZERO: Self;
 }
 macro_rules! zeros {
@@ -180,7 +185,7 @@ where
     )
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Layout {
     rows: usize,
     inner: usize,
@@ -189,6 +194,21 @@ struct Layout {
     scalar: bool,
     /// Whether the result starts as a variable, argument 0; else as the empty value.
     variable: bool,
+    /// Whether an index outside is no fault.
+    ignore: bool,
+    /// The dimensions that the integers of an index are of; `rows` are their product.
+    dims: Vec<u64>,
+}
+
+impl Layout {
+    /// The row that index `number` names; none for one outside.
+    #[inline(always)]
+    fn row<I: Index>(&self, index: &[I], number: usize) -> Option<usize> {
+        match self.dims[..] {
+            [rows] => usize::try_from(index[number].wide()).ok().filter(|row| *row < rows as usize),
+            _ => row_of(&self.dims, &index[number * self.dims.len()..][..self.dims.len()]),
+        }
+    }
 }
 
 fn prepare<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combine<T>>(layout: Layout) -> Prepared {
@@ -213,22 +233,28 @@ struct ByRow<T, I, F> {
 
 impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combine<T>> CpuKernel for ByRow<T, I, F> {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
-        let Layout { rows, inner, indices, scalar, variable } = self.layout;
+        let Layout { rows, inner, indices, scalar, variable, ignore, .. } = self.layout;
+        let depth = self.layout.dims.len();
         let own = self.cut.units(chunks);
         let (index_argument, update_argument, output) = if variable { (1, 2, 3) } else { (1, 0, 2) };
         // SAFETY: the arguments as documented; pieces write different rows. An output that lies on the variable is not read
         // through another slice.
         let (index, updates, result) = unsafe {
             (
-                args.input::<I>(index_argument, indices),
+                args.input::<I>(index_argument, indices * depth),
                 args.input::<T>(update_argument, if scalar { 1 } else { indices * inner }),
                 args.output::<T>(output, own.start * inner..own.end * inner),
             )
         };
-        let text = if variable { "indices[{0}] is not in [0, {1})" } else { "segment_ids[{0}] is out of range [0, {1})" };
-        let is_outside = |index: &I| index.wide() >= rows as i64 || (index.wide() < 0 && variable);
+        let text = match (variable, depth) {
+            (false, _) => "segment_ids[{0}] is out of range [0, {1})",
+            (true, 1) => "indices[{0}] is not in [0, {1})",
+            (true, _) => "indices[{0}] does not index into shape",
+        };
+        // A negative segment is dropped.
+        let dropped = |number: usize| ignore || !variable && index[number].wide() < 0;
         // Before anything is written: every piece finds the same fault, and no row of a variable changes.
-        if let Some(number) = index.iter().position(is_outside) {
+        if let Some(number) = (0..indices).find(|number| self.layout.row(index, *number).is_none() && !dropped(*number)) {
             return Err(Fault::invalid(text, [number as i64, rows as i64]));
         }
         if variable && updates.iter().any(|update| F::combine(F::EMPTY, *update).is_none()) {
@@ -240,12 +266,9 @@ impl<T: Copy + Send + Sync + std::fmt::Debug + 'static, I: Index, F: Combine<T>>
             // SAFETY: argument 0 holds the variable, which is not the output here.
             result.copy_from_slice(unsafe { &args.input::<T>(0, rows * inner)[own.start * inner..own.end * inner] });
         }
-        for (number, index) in index.iter().enumerate() {
-            let index = index.wide();
-            if index < own.start as i64 || index >= own.end as i64 {
-                continue;
-            }
-            let row = &mut result[(index as usize - own.start) * inner..][..inner];
+        for number in 0..indices {
+            let Some(at) = self.layout.row(index, number).filter(|row| own.contains(row)) else { continue };
+            let row = &mut result[(at - own.start) * inner..][..inner];
             let done = match scalar {
                 true => row.iter_mut().all(|old| put::<T, F>(old, updates[0])),
                 false => combine_rows::<T, F>(row, &updates[number * inner..][..inner]),

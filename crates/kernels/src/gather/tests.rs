@@ -1,7 +1,21 @@
 use super::*;
 use crate::testing::{bytes, run, run_pieces, values};
 use plimsoll_device::{Fault, Prepared};
-use plimsoll_request::gather::{ScatterOp, SegmentOp};
+use plimsoll_request::block::{Begin, Block, Outside};
+use plimsoll_request::gather::{Gather, ScatterOp, SegmentOp};
+
+/// A scatter by single integers.
+fn scatter(
+    op: ScatterOp,
+    data_type: DataType,
+    index_type: DataType,
+    shape: &[u64],
+    indices: u64,
+    scalar_updates: bool,
+) -> Result<Prepared> {
+    let shape = shape.to_vec();
+    super::scatter(&Gather::Scatter { op, data_type, index_type, shape, indices, depth: 1, scalar_updates, ignore: false })
+}
 
 fn run_i32(prepared: &Prepared, inputs: &[&[u8]], len: usize) -> std::result::Result<Vec<i32>, Fault> {
     let mut outputs = [vec![0xEE; len * 4]];
@@ -143,4 +157,58 @@ fn scatters_into_a_variable() {
     assert!(run_i32(&divide, &[&bytes(&[1, 2, 3]), &bytes(&[1]), &bytes(&[0])], 3).is_err());
     assert!(scatter(ScatterOp::Add, DataType::Int32, DataType::Int32, &[], 1, false).is_err());
     assert!(scatter(ScatterOp::Add, DataType::Bool, DataType::Int32, &[1], 1, false).is_err());
+}
+
+#[test]
+fn blocks_in_pieces() {
+    let shape = vec![200, 30, 40];
+    let data: Vec<i32> = (0..240_000).collect();
+    let block_of = |begins: Vec<Begin>, sizes: Vec<u64>| Block {
+        shape: shape.clone(),
+        begins,
+        strides: vec![1; 3],
+        sizes,
+        names: Some((DataType::Int32, 2)),
+    };
+    let named = |position| Begin::Named { position, outside: Outside::FromEnd };
+    let block = block_of(vec![Begin::At(3), named(1), Begin::At(2)], vec![190, 1, 35]);
+    let at = |row: usize, column: usize| ((row + 3) * 30 + 17) * 40 + column + 2;
+    let expected: Vec<i32> = (0..190 * 35).map(|element| data[at(element / 35, element % 35)]).collect();
+    let take = super::block(4, &block).unwrap();
+    assert_eq!(run_i32(&take, &[&bytes(&data), &bytes(&[9, -13])], expected.len()).unwrap(), expected);
+    let fault = run_i32(&take, &[&bytes(&data), &bytes(&[0, 31])], expected.len()).unwrap_err();
+    assert_eq!(fault.to_error().message(), "slice index 31 of dimension 1 out of bounds.");
+
+    for onto in [false, true] {
+        let put = embed(4, &block, &[190, 1, 1], onto).unwrap();
+        assert!(put.chunks > 1 && put.in_place.len() == usize::from(onto));
+        let column: Vec<i32> = (0..190).map(|row| -1 - row).collect();
+        let mut whole = if onto { data.clone() } else { vec![0; data.len()] };
+        (0..190 * 35).for_each(|element| whole[at(element / 35, element % 35)] = column[element / 35]);
+        let (data, names, column) = (bytes(&data), bytes(&[9, 17]), bytes(&column));
+        let inputs: Vec<&[u8]> = if onto { vec![&data, &names, &column] } else { vec![&names, &column] };
+        assert_eq!(run_i32(&put, &inputs, whole.len()).unwrap(), whole);
+    }
+    let too_large = block_of(vec![Begin::At(11), named(0), Begin::At(0)], vec![190, 1, 35]);
+    assert!(super::block(4, &too_large).is_err());
+    let no_name = block_of(vec![Begin::At(0), named(2), Begin::At(0)], vec![1, 1, 1]);
+    assert!(super::block(4, &no_name).is_err());
+}
+
+#[test]
+fn indices_of_several_integers() {
+    let data: Vec<i32> = (0..12).collect();
+    let take = |ignore| gather_nd(4, &[2, 3, 2], 3, 2, DataType::Int64, ignore).unwrap();
+    let indices = [1i64, 2, 0, 3, 0, 1];
+    assert_eq!(run_i32(&take(true), &[&bytes(&data), &bytes(&indices)], 6).unwrap(), [10, 11, 0, 0, 2, 3]);
+    let fault = run_i32(&take(false), &[&bytes(&data), &bytes(&indices)], 6).unwrap_err();
+    assert_eq!(fault.to_error().message(), "indices[1] does not index into param shape");
+    let scatter = |ignore| {
+        let (op, data_type, index_type) = (ScatterOp::Add, DataType::Int32, DataType::Int64);
+        let request = Gather::Scatter { op, data_type, index_type, shape: vec![2, 3], indices: 3, depth: 2, scalar_updates: false, ignore };
+        let inputs = [&bytes(&[0, 0, 0, 0, 0, 0])[..], &bytes(&indices), &bytes(&[5, 6, 7])];
+        run_i32(&super::scatter(&request).unwrap(), &inputs, 6)
+    };
+    assert_eq!(scatter(true).unwrap(), [0, 7, 0, 0, 0, 5]);
+    assert_eq!(scatter(false).unwrap_err().to_error().message(), "indices[1] does not index into shape");
 }

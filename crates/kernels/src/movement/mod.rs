@@ -17,6 +17,7 @@ pub use diagonals::diagonals;
 pub use embed::{pad, pad_with_input, strided_slice_grad};
 pub use picked::pick;
 pub use segments::{concat, pack, split, split_sizes, unpack};
+pub(crate) use views::check_slice;
 pub use views::{broadcast_to, fill, reverse, slice, strided_slice, tile, transpose};
 
 /// More dimensions than this, once neighbours are merged, are refused.

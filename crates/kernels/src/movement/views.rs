@@ -114,7 +114,7 @@ pub fn strided_slice(isa: Isa, size: usize, shape: &[u64], begin: &[u64], stride
 }
 
 /// Whether elements `begin + i * stride`, `i < count`, lie in `0..size`.
-pub(super) fn check_slice(size: u64, begin: u64, stride: i64, count: u64) -> Result<()> {
+pub(crate) fn check_slice(size: u64, begin: u64, stride: i64, count: u64) -> Result<()> {
     let last = i128::from(begin) + i128::from(count.saturating_sub(1)) * i128::from(stride);
     if stride == 0 || count > 0 && (begin >= size || !(0..i128::from(size)).contains(&last)) {
         return Err(Error::invalid_argument(format!("a slice of {count} from {begin} by {stride} does not fit in {size}")));

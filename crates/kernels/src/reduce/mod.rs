@@ -8,6 +8,7 @@ mod arg;
 mod columns;
 mod dims;
 mod fold;
+mod largest;
 mod parts;
 mod rows;
 mod scan;
@@ -28,6 +29,7 @@ use fold::Fold;
 use rows::Rows;
 
 pub use arg::{arg_max, arg_min};
+pub use largest::top_k;
 pub(crate) use parts::{half_squares, reduction};
 pub use scan::scan;
 pub use top_k::in_top_k;

@@ -11,9 +11,11 @@ pub mod bitcast;
 pub mod broadcast;
 pub mod check_numerics;
 pub mod concat;
+pub mod dynamic_slice;
 pub mod dynamic_stitch;
 pub mod fill;
 pub mod gather;
+pub mod gather_nd;
 pub mod identity;
 pub mod matrix_band_part;
 pub mod matrix_diag;
@@ -23,6 +25,9 @@ pub mod pack;
 pub mod pad;
 pub mod reshape;
 pub mod reverse;
+pub mod roll;
+pub mod scatter_nd;
+pub mod search_sorted;
 pub mod shape;
 pub mod slice;
 pub mod space_batch;
@@ -41,9 +46,11 @@ pub const RULES: &[&[OpRules]] = &[
     broadcast::RULES,
     check_numerics::RULES,
     concat::RULES,
+    dynamic_slice::RULES,
     dynamic_stitch::RULES,
     fill::RULES,
     gather::RULES,
+    gather_nd::RULES,
     identity::RULES,
     matrix_band_part::RULES,
     matrix_diag::RULES,
@@ -53,6 +60,9 @@ pub const RULES: &[&[OpRules]] = &[
     pad::RULES,
     reshape::RULES,
     reverse::RULES,
+    roll::RULES,
+    scatter_nd::RULES,
+    search_sorted::RULES,
     shape::RULES,
     slice::RULES,
     space_batch::RULES,

@@ -17,6 +17,7 @@ pub mod lrn;
 pub mod max_pool;
 mod pooling;
 pub mod softmax;
+pub mod top_k;
 mod window;
 
 pub(crate) use window::taken_over;
@@ -38,4 +39,5 @@ pub const RULES: &[&[OpRules]] = &[
     lrn::RULES,
     max_pool::RULES,
     softmax::RULES,
+    top_k::RULES,
 ];

@@ -4,5 +4,6 @@ mod common;
 mod gradients;
 mod hostile_requests;
 mod robust;
+mod slices;
 mod types;
 mod values;

@@ -85,6 +85,12 @@ fn concat(cx: &mut InferCx<'_>, layout: Layout) -> Result<()> {
     if let Some(dims) = &mut together.0 {
         dims[axis] = length;
     }
+    if rank == 1 {
+        let parts = (layout.first..layout.first + layout.count).map(|input| cx.some_ints(input));
+        if let Some(parts) = parts.collect::<Option<Vec<_>>>() {
+            cx.set_partial(parts.concat());
+        }
+    }
     cx.set(0, together);
     Ok(())
 }

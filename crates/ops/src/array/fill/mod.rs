@@ -1,4 +1,4 @@
-//! Fill, ZerosLike, OnesLike: one number everywhere.
+//! Fill, ZerosLike, OnesLike, Empty: one number everywhere.
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{HostTensor, NodeId, Output, PartialShape};
@@ -10,11 +10,12 @@ use crate::infer::of_rank;
 use crate::registry::Gradient;
 use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
 
-/// The rules of Fill, ZerosLike and OnesLike.
+/// The rules of Fill, ZerosLike, OnesLike and Empty.
 pub const RULES: &[OpRules] = &[
     OpRules { name: "Fill", infer: fill, lower: Lower::Kernel(prepare_fill), gradient: Gradient::Rule(fill_gradient) },
     OpRules { name: "ZerosLike", infer: zeros, lower: Lower::Elementwise(zeros_expr), gradient: Gradient::Stops },
     OpRules { name: "OnesLike", infer: ones, lower: Lower::Elementwise(ones_expr), gradient: Gradient::Stops },
+    OpRules { name: "Empty", infer: empty, lower: Lower::Nothing, gradient: Gradient::Stops },
 ];
 
 /// The shape that the integers of input `index` state (a dimension cannot be left open), as far as it is known.
@@ -38,6 +39,17 @@ fn fill(cx: &mut InferCx<'_>) -> Result<()> {
         cx.set_value(0, value);
     } else {
         cx.set(0, shape);
+    }
+    Ok(())
+}
+
+/// Zeros: TensorFlow leaves the elements open unless `init` is true.
+fn empty(cx: &mut InferCx<'_>) -> Result<()> {
+    cx.with_rank(0, 1)?;
+    let (shape, data_type) = (stated_shape(cx, 0)?, cx.outputs[0].data_type);
+    match shape.complete().filter(|_| data_type.size().is_some()) {
+        Some(shape) => cx.set_value(0, HostTensor::zeros(data_type, shape)?),
+        None => cx.set(0, shape),
     }
     Ok(())
 }

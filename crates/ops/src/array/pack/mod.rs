@@ -33,6 +33,9 @@ fn pack(cx: &mut InferCx<'_>) -> Result<()> {
     }
     let Some(mut dims) = together.0 else { return Ok(()) };
     let axis = axis_in(cx.attrs().int("axis")?, dims.len() + 1)?;
+    if dims.is_empty() {
+        cx.set_partial((0..cx.inputs.len()).map(|input| cx.int(input)).collect());
+    }
     dims.insert(axis, Some(cx.inputs.len() as u64));
     cx.set_dims(0, dims);
     Ok(())

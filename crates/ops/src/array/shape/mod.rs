@@ -1,4 +1,4 @@
-//! Shape, ShapeN, Size, Rank and BroadcastGradientArgs: values that follow from shapes. No kernel ever computes them.
+//! Shape, ShapeN, Size, Rank, BroadcastArgs and BroadcastGradientArgs: values that follow from shapes. No kernel ever computes them.
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::Shape;
@@ -12,9 +12,15 @@ const fn rule(name: &'static str, infer: crate::infer::InferFn) -> OpRules {
     OpRules { name, infer, lower: Lower::Nothing, gradient: Gradient::Stops }
 }
 
-/// The rules of Shape, ShapeN, Size, Rank and BroadcastGradientArgs.
-pub const RULES: &[OpRules] =
-    &[rule("Shape", shapes), rule("ShapeN", shapes), rule("Size", size), rule("Rank", rank), rule("BroadcastGradientArgs", broadcast_args)];
+/// The rules of Shape, ShapeN, Size, Rank, BroadcastArgs and BroadcastGradientArgs.
+pub const RULES: &[OpRules] = &[
+    rule("Shape", shapes),
+    rule("ShapeN", shapes),
+    rule("Size", size),
+    rule("Rank", rank),
+    rule("BroadcastGradientArgs", broadcast_args),
+    rule("BroadcastArgs", broadcast_shape),
+];
 
 /// Output i is the shape of input i.
 fn shapes(cx: &mut InferCx<'_>) -> Result<()> {
@@ -31,6 +37,31 @@ fn size(cx: &mut InferCx<'_>) -> Result<()> {
 fn rank(cx: &mut InferCx<'_>) -> Result<()> {
     let Some(dims) = cx.dims(0) else { return scalar(cx) };
     let value = int_tensor(&[dims.len() as i64], Shape::scalar(), cx.outputs[0].data_type)?;
+    cx.set_value(0, value);
+    Ok(())
+}
+
+/// The shape that two shapes have together.
+fn broadcast_shape(cx: &mut InferCx<'_>) -> Result<()> {
+    cx.with_rank(0, 1)?;
+    cx.with_rank(1, 1)?;
+    let (Some(x), Some(y)) = (cx.ints(0), cx.ints(1)) else {
+        let length = cx.vector_len(0).zip(cx.vector_len(1)).map(|(x, y)| x.max(y) as u64);
+        cx.set_dims(0, vec![length]);
+        return Ok(());
+    };
+    let rank = x.len().max(y.len());
+    let dim = |dims: &[i64], axis: usize| (axis + dims.len()).checked_sub(rank).map_or(1, |axis| dims[axis]);
+    let together = |axis: usize| match (dim(&x, axis), dim(&y, axis)) {
+        (x, y) if x == y || y == 1 => Ok(x),
+        (1, y) => Ok(y),
+        _ => {
+            let (x, y) = (shape_of_ints(&x)?, shape_of_ints(&y)?);
+            Err(Error::invalid_argument(format!("Incompatible shapes: {x} vs. {y}")))
+        }
+    };
+    let shape = (0..rank).map(together).collect::<Result<Vec<i64>>>()?;
+    let value = int_vector(&shape, cx.outputs[0].data_type)?;
     cx.set_value(0, value);
     Ok(())
 }

@@ -2,6 +2,9 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::block::{Begin, Block, Outside};
+use plimsoll_request::gather::Gather;
 use plimsoll_request::movement::Movement;
 
 use crate::gradient::from_one;
@@ -57,8 +60,21 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 }
 
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
-    let begin: Vec<u64> = cx.ints(1)?.iter().map(|begin| *begin as u64).collect();
-    Ok(Call::moving(cx.element(0)?, Movement::Slice { shape: cx.dims(0).to_vec(), begin, sizes: cx.outputs[0].shape.to_vec() }, [0]))
+    let (element, shape, sizes) = (cx.element(0)?, cx.dims(0).to_vec(), cx.outputs[0].shape.to_vec());
+    if let Ok(begin) = cx.ints(1) {
+        let begin = begin.iter().map(|begin| *begin as u64).collect();
+        return Ok(Call::moving(element, Movement::Slice { shape, begin, sizes }, [0]));
+    }
+    let block = named(cx, 1, shape, sizes, Outside::Fault)?;
+    Ok(Call::new(KernelRequest::Gather(Gather::Block { element, block }), [0, 1]))
+}
+
+/// A block of `sizes` elements that begins where the integers of input `begin` say, one for each axis.
+pub(crate) fn named(cx: &KernelCx<'_>, begin: usize, shape: Vec<u64>, sizes: Vec<u64>, outside: Outside) -> Result<Block> {
+    let rank = shape.len();
+    let begins = (0..rank).map(|position| Begin::Named { position, outside }).collect();
+    let names = Some((cx.inputs[begin].data_type, cx.inputs[begin].shape.elements()?));
+    Ok(Block { shape, begins, strides: vec![1; rank], sizes, names })
 }
 
 /// The gradient, with zeros around it.
@@ -76,15 +92,10 @@ fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output
                 g.constant(crate::infer::int_tensor(&paddings, [begins.len() as u64, 2].into(), index)?)?
             }
             None => {
-                let rank = g.op("Rank", &[input])?;
-                let one = g.int(1)?;
-                let column = g.op("Pack", &[rank, one])?;
-                let before = g.reshape(begin, column)?;
                 let (shape, size) = (g.shape_as(input, index)?, g.shape_as(g.output(0), index)?);
-                let rest = g.sub(shape, size)?;
-                let rest = g.sub(rest, begin)?;
-                let after = g.reshape(rest, column)?;
-                g.op("ConcatV2", &[before, after, one])?
+                let (end, strides) = (g.op("AddV2", &[begin, size])?, g.op("OnesLike", &[begin])?);
+                let whole = g.op("StridedSliceGrad", &[shape, begin, end, strides, gradient])?;
+                return Ok(vec![Some(whole), None, None]);
             }
         };
         Ok(vec![Some(g.op("Pad", &[gradient, paddings])?), None, None])

@@ -1,9 +1,13 @@
 //! StridedSlice and StridedSliceGrad: Python's `x[a:b:c, ..., newaxis, i]`.
 
 mod spec;
+mod update;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, NodeId, Output, PartialShape};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::block::{Begin, Block, Outside};
+use plimsoll_request::gather::Gather;
 use plimsoll_request::movement::Movement;
 
 use crate::array::fill::stated_shape;
@@ -12,47 +16,96 @@ use crate::registry::Gradient;
 use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
 use spec::{Slice, Spec};
 
-/// The rules of StridedSlice and StridedSliceGrad.
+/// The rules of StridedSlice, StridedSliceGrad and updates of slices.
 pub const RULES: &[OpRules] = &[
     OpRules { name: "StridedSlice", infer, lower: Lower::Move(prepare), gradient: Gradient::Rule(gradient) },
     OpRules { name: "StridedSliceGrad", infer: infer_grad, lower: Lower::Kernel(prepare_grad), gradient: Gradient::Rule(gradient_of_grad) },
+    OpRules {
+        name: "TensorStridedSliceUpdate",
+        infer: update::infer,
+        lower: Lower::Kernel(update::prepare),
+        gradient: Gradient::Rule(update::gradient),
+    },
+    update::assign("ResourceStridedSliceAssign"),
+    update::assign("StridedSliceAssign"),
 ];
 
 fn infer(cx: &mut InferCx<'_>) -> Result<()> {
-    [1, 2, 3].into_iter().try_for_each(|input| cx.with_rank(input, 1).map(drop))?;
-    let (Some(dims), Some(strides)) = (cx.dims(0), cx.ints(3)) else { return Ok(()) };
-    let slice = Spec::new(cx.attrs(), cx.ints(1), cx.ints(2), strides)?.resolve(dims)?;
-    cx.set_dims(0, slice.shape);
+    let dims = cx.dims(0);
+    if let Some(slice) = infer_slice(cx, dims)? {
+        cx.set_dims(0, slice.shape);
+    }
     Ok(())
 }
 
-/// The slice, where begin is input `begin` and end and strides follow it.
-fn slice_of(cx: &KernelCx<'_>, dims: &[u64], begin: usize) -> Result<Slice> {
-    let spec = Spec::new(cx.attrs(), Some(cx.ints(begin)?), Some(cx.ints(begin + 1)?), cx.ints(begin + 2)?)?;
-    spec.resolve(&dims.iter().copied().map(Some).collect::<Vec<_>>())
+/// The slice of a tensor with these dimensions by inputs 1, 2 and 3, as far as it is known.
+fn infer_slice(cx: &InferCx<'_>, dims: Option<&[Option<u64>]>) -> Result<Option<Slice>> {
+    [1, 2, 3].into_iter().try_for_each(|input| cx.with_rank(input, 1).map(drop))?;
+    let (Some(dims), Some(strides)) = (dims, cx.ints(3)) else { return Ok(None) };
+    Spec::new(cx.attrs(), cx.some_ints(1), cx.some_ints(2), strides)?.resolve(dims).map(Some)
 }
 
-fn sizes(slice: &Slice) -> Vec<u64> {
-    slice.sizes.iter().map(|size| size.unwrap_or(0)).collect()
+/// The block that a slice of a tensor of shape `dims` is, where the result's shape is `result`: by inputs 1, 2 and 3. It is known,
+/// or input 1 holds its names. And the axis that each dimension of the result comes from; none for a new one.
+fn block_of(cx: &KernelCx<'_>, dims: &[u64], result: &[u64]) -> Result<(Block, Vec<Option<usize>>)> {
+    let known = |input: usize| cx.ints(input).ok().map(|ints| ints.into_iter().map(Some).collect());
+    let spec = Spec::new(cx.attrs(), known(1), known(2), cx.ints(3)?)?;
+    let slice = spec.resolve(&dims.iter().copied().map(Some).collect::<Vec<_>>())?;
+    let late = || cx.ints(1).map(drop).err().unwrap_or_else(|| Error::internal("a slice of an unknown size"));
+    // The result may say more than what is known of the ends here.
+    let size = |axis: usize| match slice.places.iter().position(|place| *place == Some(axis)) {
+        _ if slice.sizes[axis].is_some() => Ok(slice.sizes[axis]),
+        Some(place) if result.len() == slice.places.len() => result.get(place).copied().map(Some).ok_or_else(late),
+        _ => Err(late()),
+    };
+    let sizes = (0..dims.len()).map(|axis| size(axis).map(Option::unwrap_or_default)).collect::<Result<Vec<u64>>>()?;
+    let empty = sizes.contains(&0);
+    let begin = |axis: usize| match (slice.begin[axis], slice.entries[axis]) {
+        // First elements of an empty slice do not matter.
+        (Some(_), _) if empty => Ok(Begin::At(0)),
+        (Some(begin), _) => Ok(Begin::At(begin as u64)),
+        (None, Some(position)) if slice.places.contains(&Some(axis)) => match slice.strides[axis] {
+            1 => Ok(Begin::Named { position, outside: Outside::Range }),
+            _ => Err(late()),
+        },
+        (None, Some(position)) => Ok(Begin::Named { position, outside: Outside::FromEnd }),
+        (None, None) => Err(late()),
+    };
+    let begins = (0..dims.len()).map(begin).collect::<Result<Vec<_>>>()?;
+    let stride = |(begin, stride): (&Begin, &i64)| match begin {
+        Begin::At(_) => *stride,
+        // The stride of a single element does not matter.
+        Begin::Named { .. } => 1,
+    };
+    let strides = begins.iter().zip(&slice.strides).map(stride).collect();
+    let names = begins.iter().any(|begin| matches!(begin, Begin::Named { .. }));
+    let names = if names { Some((cx.inputs[1].data_type, cx.inputs[1].shape.elements()?)) } else { None };
+    Ok((Block { shape: dims.to_vec(), begins, strides, sizes, names }, slice.places))
 }
 
-/// First elements; of an empty slice they do not matter.
-fn begins(slice: &Slice) -> Vec<u64> {
-    let empty = slice.sizes.contains(&Some(0));
-    slice.begin.iter().map(|begin| if empty { 0 } else { *begin as u64 }).collect()
+/// The first elements, where all are known.
+fn known_begins(block: &Block) -> Option<Vec<u64>> {
+    let known = |begin: &Begin| match begin {
+        Begin::At(begin) => Some(*begin),
+        Begin::Named { .. } => None,
+    };
+    block.begins.iter().map(known).collect()
 }
 
 fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
-    let slice = slice_of(cx, cx.dims(0), 1)?;
-    let (begin, sizes) = (begins(&slice), sizes(&slice));
-    let movement = Movement::StridedSlice { shape: cx.dims(0).to_vec(), begin, strides: slice.strides, sizes };
-    Ok(Call::moving(cx.element(0)?, movement, [0]))
+    let (element, (block, _)) = (cx.element(0)?, block_of(cx, cx.dims(0), cx.outputs[0].shape.dims())?);
+    Ok(match known_begins(&block) {
+        Some(begin) => {
+            let Block { shape, strides, sizes, .. } = block;
+            Call::moving(element, Movement::StridedSlice { shape, begin, strides, sizes }, [0])
+        }
+        None => Call::new(KernelRequest::Gather(Gather::Block { element, block }), [0, 1]),
+    })
 }
 
 fn infer_grad(cx: &mut InferCx<'_>) -> Result<()> {
     let shape = stated_shape(cx, 0)?;
-    if let (Some(dims), Some(strides)) = (&shape.0, cx.ints(3)) {
-        let slice = Spec::new(cx.attrs(), cx.ints(1), cx.ints(2), strides)?.resolve(dims)?;
+    if let Some(slice) = infer_slice(cx, shape.0.as_deref())? {
         let expected = PartialShape(Some(slice.shape));
         if crate::infer::merge_shapes(&expected, cx.shape(4)).is_err() {
             return Err(Error::invalid_argument(format!("shape of dy was {} instead of {expected}", cx.shape(4))));
@@ -63,11 +116,17 @@ fn infer_grad(cx: &mut InferCx<'_>) -> Result<()> {
 }
 
 fn prepare_grad(cx: &KernelCx<'_>) -> Result<Call> {
-    let dims = cx.outputs[0].shape.dims();
-    let slice = slice_of(cx, dims, 1)?;
-    let (begin, sizes) = (begins(&slice), sizes(&slice));
-    let movement = Movement::StridedSliceGrad { shape: dims.to_vec(), begin, strides: slice.strides, sizes };
-    Ok(Call::moving(cx.element(4)?, movement, [4]))
+    let (element, (block, _)) = (cx.element(4)?, block_of(cx, cx.outputs[0].shape.dims(), cx.dims(4))?);
+    Ok(match known_begins(&block) {
+        Some(begin) => {
+            let Block { shape, strides, sizes, .. } = block;
+            Call::moving(element, Movement::StridedSliceGrad { shape, begin, strides, sizes }, [4])
+        }
+        None => {
+            let from = block.sizes.clone();
+            Call::new(KernelRequest::Gather(Gather::Embed { element, block, from, onto: false }), [1, 4])
+        }
+    })
 }
 
 fn masks(g: &Grad<'_>) -> Vec<(&'static str, AttrValue)> {

@@ -5,10 +5,10 @@ use plimsoll_graph::{Attrs, AttrsExt};
 
 /// A slice as it is spelled: one entry for each index expression.
 pub(crate) struct Spec {
-    /// First elements; none where they are known only when the graph runs.
-    pub begin: Option<Vec<i64>>,
-    /// Ends; none where they are known only when the graph runs.
-    pub end: Option<Vec<i64>>,
+    /// First elements; none for those that are known only when the graph runs.
+    pub begin: Vec<Option<i64>>,
+    /// Ends; none for those that are known only when the graph runs.
+    pub end: Vec<Option<i64>>,
     /// Steps.
     pub strides: Vec<i64>,
     /// Bit i: entry i begins at the first element (or the last, for a negative step).
@@ -26,20 +26,25 @@ pub(crate) struct Spec {
 /// A slice with one entry for each axis of the input.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Slice {
-    /// The first element along each axis; meaningless where its size is not known.
-    pub begin: Vec<i64>,
+    /// The first element along each axis, where it is known.
+    pub begin: Vec<Option<i64>>,
+    /// The entry of each axis; none for an axis that has none.
+    pub entries: Vec<Option<usize>>,
     /// The step along each axis.
     pub strides: Vec<i64>,
     /// How many elements along each axis.
     pub sizes: Vec<Option<u64>>,
     /// The result's shape: with new axes, without those of single elements.
     pub shape: Vec<Option<u64>>,
+    /// The axis that each dimension of the result comes from; none for a new one.
+    pub places: Vec<Option<usize>>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Entry {
-    begin: i64,
-    end: i64,
+    position: Option<usize>,
+    begin: Option<i64>,
+    end: Option<i64>,
     stride: i64,
     begin_masked: bool,
     end_masked: bool,
@@ -48,11 +53,11 @@ struct Entry {
 
 impl Spec {
     /// Reads the masks from a node's attributes.
-    pub fn new(attrs: &Attrs, begin: Option<Vec<i64>>, end: Option<Vec<i64>>, strides: Vec<i64>) -> Result<Spec> {
+    pub fn new(attrs: &Attrs, begin: Option<Vec<Option<i64>>>, end: Option<Vec<Option<i64>>>, strides: Vec<i64>) -> Result<Spec> {
         let mask = |name: &str| attrs.int(name);
         Ok(Spec {
-            begin,
-            end,
+            begin: begin.unwrap_or_else(|| vec![None; strides.len()]),
+            end: end.unwrap_or_else(|| vec![None; strides.len()]),
             strides,
             begin_mask: mask("begin_mask")?,
             end_mask: mask("end_mask")?,
@@ -68,25 +73,29 @@ impl Spec {
     /// INVALID_ARGUMENT in TensorFlow's words.
     pub fn resolve(&self, dims: &[Option<u64>]) -> Result<Slice> {
         let count = self.strides.len();
-        let lengths = |list: &Option<Vec<i64>>| list.as_ref().is_none_or(|list| list.len() == count);
-        if !lengths(&self.begin) || !lengths(&self.end) || count > 63 {
-            let length = |list: &Option<Vec<i64>>| list.as_ref().map_or(count, Vec::len);
+        if self.begin.len() != count || self.end.len() != count || count > 63 {
             return Err(Error::invalid_argument(format!(
                 "Expected begin, end, and strides to be 1D equal size tensors, but got shapes [{}], [{}], and [{count}] instead.",
-                length(&self.begin),
-                length(&self.end)
+                self.begin.len(),
+                self.end.len()
             )));
         }
         let (entries, layout) = self.spread(dims.len())?;
-        let mut slice = Slice { begin: Vec::new(), strides: Vec::new(), sizes: Vec::new(), shape: Vec::new() };
-        let known = self.begin.is_some() && self.end.is_some();
+        let rank = entries.len();
+        let mut slice = Slice {
+            begin: Vec::with_capacity(rank),
+            entries: entries.iter().map(|entry| entry.position).collect(),
+            strides: entries.iter().map(|entry| entry.stride).collect(),
+            sizes: Vec::with_capacity(rank),
+            shape: Vec::new(),
+            places: layout,
+        };
         for (axis, (entry, dim)) in entries.iter().zip(dims).enumerate() {
-            let (begin, size) = entry.cut(axis, dim.map(|dim| dim as i64), known)?;
+            let (begin, size) = entry.cut(axis, dim.map(|dim| dim as i64))?;
             slice.begin.push(begin);
-            slice.strides.push(entry.stride);
             slice.sizes.push(size);
         }
-        slice.shape = layout.iter().map(|place| place.map_or(Some(1), |axis| slice.sizes[axis])).collect();
+        slice.shape = slice.places.iter().map(|place| place.map_or(Some(1), |axis| slice.sizes[axis])).collect();
         Ok(slice)
     }
 
@@ -114,14 +123,14 @@ impl Spec {
                 if entries.len() == rank {
                     return Err(Error::invalid_argument(format!("Index out of range using input dim {rank}; input has only {rank} dims")));
                 }
-                let at = |list: &Option<Vec<i64>>| list.as_ref().map_or(0, |list| list[position]);
                 let shrink = bit(self.shrink_axis_mask, position);
                 if !shrink {
                     layout.push(Some(entries.len()));
                 }
                 entries.push(Entry {
-                    begin: at(&self.begin),
-                    end: at(&self.end),
+                    position: Some(position),
+                    begin: self.begin[position],
+                    end: self.end[position],
                     stride: self.strides[position],
                     begin_masked: bit(self.begin_mask, position),
                     end_masked: bit(self.end_mask, position),
@@ -138,51 +147,38 @@ impl Spec {
 }
 
 impl Entry {
-    /// The first element and how many there are.
-    fn cut(&self, axis: usize, dim: Option<i64>, known: bool) -> Result<(i64, Option<u64>)> {
+    /// The first element and how many there are, as far as they are known.
+    fn cut(&self, axis: usize, dim: Option<i64>) -> Result<(Option<i64>, Option<u64>)> {
         if self.stride == 0 {
             return Err(Error::invalid_argument(format!("strides[{axis}] must be non-zero")));
         }
         if self.shrink && self.stride < 0 {
             return Err(Error::invalid_argument("only stride 1 allowed on non-range indexing."));
         }
-        let whole = self.begin_masked && self.end_masked;
+        if self.shrink {
+            let begin = self.begin.zip(dim).map(|(begin, dim)| {
+                let place = if begin < 0 { begin.saturating_add(dim) } else { begin };
+                let inside = (0..dim).contains(&place).then_some(place);
+                inside.ok_or_else(|| Error::invalid_argument(format!("slice index {place} of dimension {axis} out of bounds.")))
+            });
+            return Ok((begin.transpose()?, Some(1)));
+        }
         let Some(dim) = dim else {
             // Without the length, the ends count only where both are counted from the same side.
-            let same_side = known && !self.begin_masked && !self.end_masked && self.stride > 0 && self.begin >= 0 && self.end == 0;
-            return Ok((
-                0,
-                if self.shrink {
-                    Some(1)
-                } else if same_side {
-                    Some(0)
-                } else {
-                    None
-                },
-            ));
+            let counted = !self.begin_masked && !self.end_masked && self.stride > 0;
+            let empty = counted && self.end == Some(0) && self.begin.is_some_and(|begin| begin >= 0);
+            return Ok((None, empty.then_some(0)));
         };
-        if !known && !whole {
-            return Ok((0, self.shrink.then_some(1)));
-        }
-        if self.shrink {
-            let begin = if self.begin < 0 { self.begin + dim } else { self.begin };
-            if !(0..dim).contains(&begin) {
-                return Err(Error::invalid_argument(format!("slice index {} of dimension {axis} out of bounds.", self.begin)));
-            }
-            return Ok((begin, Some(1)));
-        }
         let (low, high) = if self.stride > 0 { (0, dim) } else { (-1, dim - 1) };
         let clamp = |value: i64| (if value < 0 { value.saturating_add(dim) } else { value }).clamp(low, high.max(low));
         let (first, last) = if self.stride > 0 { (low, high) } else { (high, low) };
-        let begin = if self.begin_masked { first } else { clamp(self.begin) };
-        let end = if self.end_masked { last } else { clamp(self.end) };
-        let interval = end - begin;
-        let size = if interval == 0 || (interval < 0) != (self.stride < 0) {
-            0
-        } else {
-            interval.unsigned_abs().div_ceil(self.stride.unsigned_abs())
-        };
-        Ok((begin, Some(size)))
+        let begin = if self.begin_masked { Some(first) } else { self.begin.map(clamp) };
+        let end = if self.end_masked { Some(last) } else { self.end.map(clamp) };
+        let size = begin.zip(end).map(|(begin, end)| match end - begin {
+            interval if interval == 0 || (interval < 0) != (self.stride < 0) => 0,
+            interval => interval.unsigned_abs().div_ceil(self.stride.unsigned_abs()),
+        });
+        Ok((begin, size))
     }
 }
 
@@ -192,8 +188,8 @@ mod tests {
 
     fn spec(begin: &[i64], end: &[i64], strides: &[i64]) -> Spec {
         Spec {
-            begin: Some(begin.to_vec()),
-            end: Some(end.to_vec()),
+            begin: begin.iter().copied().map(Some).collect(),
+            end: end.iter().copied().map(Some).collect(),
             strides: strides.to_vec(),
             begin_mask: 0,
             end_mask: 0,
@@ -215,7 +211,9 @@ mod tests {
             ..spec(&[1, 0, 0, 0], &[2, 0, 0, 0], &[1, 1, 1, -1])
         };
         let slice = spec.resolve(&[Some(3), Some(4), Some(5), Some(6)]).unwrap();
-        assert_eq!(slice.begin, [1, 0, 0, 5]);
+        assert_eq!(slice.begin, [1, 0, 0, 5].map(Some));
+        assert_eq!(slice.entries, [Some(0), None, None, Some(3)]);
+        assert_eq!(slice.places, [Some(1), Some(2), None, Some(3)]);
         assert_eq!(slice.strides, [1, 1, 1, -1]);
         assert_eq!(slice.shape, [Some(4), Some(5), Some(1), Some(6)]);
     }
@@ -227,6 +225,15 @@ mod tests {
         assert_eq!(spec(&[3], &[1], &[1]).resolve(&[Some(5)]).unwrap().sizes, [Some(0)]);
         assert_eq!(spec(&[0], &[2], &[1]).resolve(&[None]).unwrap().sizes, [None]);
         assert_eq!(spec(&[i64::MIN], &[i64::MAX], &[i64::MIN]).resolve(&[Some(0)]).unwrap().sizes, [Some(0)]);
+    }
+
+    #[test]
+    fn an_index_that_only_the_run_knows_picks_one_element() {
+        // x[i, 1:j, 2:] of a tensor [3, 4, 5].
+        let mut spec = Spec { shrink_axis_mask: 1, end_mask: 4, ..spec(&[0, 1, 2], &[0; 3], &[1; 3]) };
+        (spec.begin[0], spec.end[0], spec.end[1]) = (None, None, None);
+        let slice = spec.resolve(&[Some(3), Some(4), Some(5)]).unwrap();
+        assert_eq!((slice.begin, slice.sizes), (vec![None, Some(1), Some(2)], vec![Some(1), None, Some(3)]));
     }
 
     #[test]

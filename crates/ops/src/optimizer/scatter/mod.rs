@@ -66,7 +66,9 @@ fn prepare(cx: &KernelCx<'_>, op: ScatterOp) -> Result<Call> {
         index_type: indices.data_type,
         shape: variable.shape.to_vec(),
         indices: indices.shape.elements()?,
+        depth: 1,
         scalar_updates: scalar,
+        ignore: false,
     };
     Ok(Call::new(KernelRequest::Gather(request), [0, 1, 2]))
 }
