@@ -7,15 +7,32 @@ use crate::infer::merge_shapes;
 use crate::registry::Gradient;
 use crate::{InferCx, KernelCx, Lower, OpRules, Update};
 
+pub mod adadelta;
 pub mod adagrad;
 pub mod adam;
+pub mod adamax;
+pub mod ftrl;
 pub mod momentum;
+pub mod proximal;
 pub mod rms_prop;
 pub mod scatter;
 pub mod sgd;
+pub mod sign;
 
 /// The rules of this family.
-pub const RULES: &[&[OpRules]] = &[adagrad::RULES, adam::RULES, momentum::RULES, rms_prop::RULES, scatter::RULES, sgd::RULES];
+pub const RULES: &[&[OpRules]] = &[
+    adadelta::RULES,
+    adagrad::RULES,
+    adam::RULES,
+    adamax::RULES,
+    ftrl::RULES,
+    momentum::RULES,
+    proximal::RULES,
+    rms_prop::RULES,
+    scatter::RULES,
+    sgd::RULES,
+    sign::RULES,
+];
 
 /// An update: its first inputs are variables, all of the shape of the gradient; the others are scalars.
 const fn rule(name: &'static str, infer: crate::infer::InferFn, update: fn(&KernelCx<'_>) -> Result<Update>) -> OpRules {
@@ -26,7 +43,7 @@ const fn rule(name: &'static str, infer: crate::infer::InferFn, update: fn(&Kern
 /// A reference goes through as output 0.
 fn check(cx: &mut InferCx<'_>, variables: usize, gradient: usize) -> Result<()> {
     let mut shape = cx.shape(gradient).clone();
-    for input in 0..cx.inputs.len().min(gradient) {
+    for input in (0..cx.inputs.len()).filter(|input| *input != gradient) {
         if input < variables {
             let fact = &cx.inputs[input];
             let variable = fact.handle.as_ref().map_or_else(
@@ -66,9 +83,14 @@ impl Steps {
     }
 
     fn one(&mut self) -> Result<Reg> {
+        self.number(1.0)
+    }
+
+    /// A number of the variable's type.
+    fn number(&mut self, value: f64) -> Result<Reg> {
         let data_type = self.builder.type_of(self.inputs[0]);
-        let one = Scalar::from_f64(data_type, 1.0).filter(|_| data_type.is_floating());
-        Ok(self.builder.constant(one.ok_or_else(|| Error::unimplemented(format!("optimizers of {data_type}")))?))
+        let number = Scalar::from_f64(data_type, value).filter(|_| data_type.is_floating());
+        Ok(self.builder.constant(number.ok_or_else(|| Error::unimplemented(format!("optimizers of {data_type}")))?))
     }
 
     fn add(&mut self, a: Reg, b: Reg) -> Result<Reg> {
@@ -85,6 +107,10 @@ impl Steps {
 
     fn div(&mut self, a: Reg, b: Reg) -> Result<Reg> {
         self.builder.binary(BinaryOp::Div, a, b)
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: Reg, b: Reg) -> Result<Reg> {
+        self.builder.binary(op, a, b)
     }
 
     fn unary(&mut self, op: UnaryOp, a: Reg) -> Result<Reg> {
