@@ -94,7 +94,13 @@ def tensor(value, mark=""):
     return f"{mark}{dtype}[{dims}]={','.join(number(e) for e in flat)}"
 
 
+class Floats(tuple):
+    """An attribute that is a list of floats."""
+
+
 def attr_text(name, value):
+    if isinstance(value, Floats):
+        return f"{name}:floats={'/'.join(str(e) for e in value)}"
     if isinstance(value, bool):
         return f"{name}:bool={'true' if value else 'false'}"
     if isinstance(value, int):
@@ -110,7 +116,9 @@ def attr_text(name, value):
 
 def attr_proto(value):
     proto = attr_value_pb2.AttrValue()
-    if isinstance(value, bool):
+    if isinstance(value, Floats):
+        proto.list.f.extend(value)
+    elif isinstance(value, bool):
         proto.b = value
     elif isinstance(value, int):
         proto.i = value

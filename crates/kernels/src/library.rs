@@ -300,6 +300,8 @@ fn fault(requirement: Requirement) -> Fault {
     let fault = |code, message, number| Fault { code, message, numbers: [number, 0] };
     match requirement {
         Requirement::Assertion => fault(Code::InvalidArgument, "assertion failed", 0),
+        Requirement::NotNegative => fault(Code::InvalidArgument, "Input arr must be non-negative!", 0),
+        Requirement::Ascending => fault(Code::InvalidArgument, "segment ids are not increasing", 0),
         Requirement::Fetched(index) => fault(Code::InvalidArgument, "Retval[{0}] does not have value", index.into()),
         Requirement::ReferenceInitialized => fault(Code::FailedPrecondition, "Attempting to use uninitialized value", 0),
         Requirement::ResourceInitialized => fault(

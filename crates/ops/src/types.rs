@@ -219,6 +219,7 @@ fn guessed(attr: &AttrDef, main: Option<DataType>, list: usize) -> Option<AttrVa
         "bool" => AttrValue::Bool(false),
         "string" => AttrValue::Bytes(words.first().cloned().unwrap_or_default()),
         "list(int)" => AttrValue::ints(vec![1; list]),
+        "list(float)" => AttrValue::List(Box::new(AttrList { floats: vec![1.0], ..AttrList::default() })),
         "shape" => AttrValue::Shape(PartialShape::from(&Shape::from(vec![2]))),
         "tensor" => AttrValue::Tensor(HostTensor::zeros(main?, Shape::from(vec![2])).ok()?),
         _ => return None,

@@ -11,6 +11,10 @@ pub enum Requirement {
     ReferenceInitialized,
     /// A resource variable has been assigned.
     ResourceInitialized,
+    /// Numbers that are counted are not negative.
+    NotNegative,
+    /// The ids of segments are not negative, and in ascending order.
+    Ascending,
     /// The fetched tensor of that number is alive.
     Fetched(u32),
 }

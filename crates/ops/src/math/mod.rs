@@ -7,6 +7,8 @@ pub mod add_n;
 pub mod arg_reduction;
 pub mod batch_matmul;
 pub mod binary;
+pub mod bincount;
+pub mod bucketize;
 pub mod cast;
 pub mod compare;
 mod contraction;
@@ -18,6 +20,7 @@ pub mod reduction;
 pub mod scan;
 pub mod segment;
 pub mod select;
+pub mod sorted_segment;
 pub mod unary;
 pub mod unary_grad;
 
@@ -30,6 +33,8 @@ pub const RULES: &[&[OpRules]] = &[
     arg_reduction::RULES,
     batch_matmul::RULES,
     binary::RULES,
+    bincount::RULES,
+    bucketize::RULES,
     cast::RULES,
     compare::RULES,
     einsum::RULES,
@@ -40,6 +45,8 @@ pub const RULES: &[&[OpRules]] = &[
     scan::RULES,
     segment::RULES,
     select::RULES,
+    sorted_segment::RULES,
+    sorted_segment::GRADIENTS,
     unary::RULES,
     unary_grad::RULES,
 ];

@@ -9,6 +9,7 @@ pub mod bias;
 pub mod conv;
 pub mod cross_entropy;
 pub mod depthwise_conv2d;
+pub mod fake_quant;
 pub mod fused_batch_norm;
 pub mod in_top_k;
 pub mod l2_loss;
@@ -33,6 +34,7 @@ pub const RULES: &[&[OpRules]] = &[
     conv::RULES,
     cross_entropy::RULES,
     depthwise_conv2d::RULES,
+    fake_quant::RULES,
     fused_batch_norm::RULES,
     in_top_k::RULES,
     l2_loss::RULES,

@@ -128,8 +128,23 @@ fn weighted_sum(registry: &Arc<Registry>, case: &Case, dys: &[HostTensor]) -> Re
 }
 
 /// Operations whose gradient is not the derivative, by intent, or that have none where the cases lie.
-const NO_DERIVATIVE: &[&str] =
-    &["StopGradient", "Cast", "ReluGrad", "Relu6Grad", "LeakyReluGrad", "MulNoNan", "DivNoNan", "Floor", "Ceil", "Rint", "Round", "Sign"];
+const NO_DERIVATIVE: &[&str] = &[
+    "StopGradient",
+    "Cast",
+    "FakeQuantWithMinMaxArgs",
+    "FakeQuantWithMinMaxVars",
+    "FakeQuantWithMinMaxVarsPerChannel",
+    "ReluGrad",
+    "Relu6Grad",
+    "LeakyReluGrad",
+    "MulNoNan",
+    "DivNoNan",
+    "Floor",
+    "Ceil",
+    "Rint",
+    "Round",
+    "Sign",
+];
 
 /// Operations whose kernels take floats only.
 const OF_FLOATS: &[&str] = &[

@@ -121,9 +121,119 @@ pub fn polygamma(n: f64, x: f64) -> f64 {
     if libm::fmod(n, 2.0) == 0.0 { -size } else { size }
 }
 
+/// The inverse of the error function: infinities at 1 and -1, NaN outside.
+pub fn erfinv(x: f64) -> f64 {
+    let size = libm::fabs(x);
+    if size >= 1.0 || size.is_nan() || size == 0.0 {
+        return if size == 1.0 {
+            x * f64::INFINITY
+        } else if size == 0.0 {
+            x
+        } else {
+            f64::NAN
+        };
+    }
+    let root = match size < 0.5 {
+        true => inverse(size, |y| libm::erf(y) - size),
+        // The rest is exact here, and so is the distance from it.
+        false => inverse(size, |y| (1.0 - size) - libm::erfc(y)),
+    };
+    libm::copysign(root, x)
+}
+
+/// The inverse of the cumulative function of the normal distribution: infinities at 0 and 1, NaN outside.
+pub fn ndtri(p: f64) -> f64 {
+    let tail = if p > 0.5 { 1.0 - p } else { p };
+    if p.is_nan() || tail < 0.0 {
+        return f64::NAN;
+    }
+    if tail > 0.25 {
+        return std::f64::consts::SQRT_2 * erfinv(2.0 * p - 1.0);
+    }
+    let y = if tail == 0.0 { f64::INFINITY } else { inverse_of_tail(2.0 * tail) };
+    std::f64::consts::SQRT_2 * if p > 0.5 { y } else { -y }
+}
+
+/// The root above 0 of a function whose slope is that of the error function, near the root of `erf(y) = x`.
+fn inverse(x: f64, distance: impl Fn(f64) -> f64) -> f64 {
+    refined(start_of_inverse(-libm::log((1.0 - x) * (1.0 + x))) * x, distance)
+}
+
+/// The `y` with `erfc(y) = rest`, for a rest of at most a half.
+fn inverse_of_tail(rest: f64) -> f64 {
+    let start = match rest > 1e-6 {
+        true => start_of_inverse(-libm::log(rest * (2.0 - rest))) * (1.0 - rest),
+        false => {
+            let first = libm::sqrt(-libm::log(rest));
+            libm::sqrt(-libm::log(rest * first * std::f64::consts::PI.sqrt()))
+        }
+    };
+    refined(start, |y| rest - libm::erfc(y))
+}
+
+/// Halley's steps; the second derivative is `-2y` times the first.
+fn refined(mut y: f64, distance: impl Fn(f64) -> f64) -> f64 {
+    for _ in 0..6 {
+        let step = distance(y) / (std::f64::consts::FRAC_2_SQRT_PI * libm::exp(-y * y));
+        let step = step / (1.0 + y * step);
+        y -= step;
+        if libm::fabs(step) <= f64::EPSILON * y {
+            break;
+        }
+    }
+    y
+}
+
+/// `erfinv(x) / x` to seven digits, from `w = -log(1 - x^2)` (Giles, Approximating the erfinv function, 2010).
+fn start_of_inverse(w: f64) -> f64 {
+    const NEAR: [f64; 9] = [
+        2.810_226_36e-8,
+        3.432_739_39e-7,
+        -3.523_387_7e-6,
+        -4.391_506_54e-6,
+        2.185_808_7e-4,
+        -1.253_725_03e-3,
+        -4.177_681_64e-3,
+        0.246_640_727,
+        1.501_409_41,
+    ];
+    const FAR: [f64; 9] = [
+        -2.002_142_57e-4,
+        1.009_505_58e-4,
+        1.349_343_22e-3,
+        -3.673_428_44e-3,
+        5.739_507_73e-3,
+        -7.622_461_3e-3,
+        9.438_870_47e-3,
+        1.001_674_06,
+        2.832_976_82,
+    ];
+    let (at, terms) = if w < 5.0 { (w - 2.5, NEAR) } else { (libm::sqrt(w) - 3.0, FAR) };
+    terms.iter().fold(0.0, |sum, term| sum * at + term)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn inverses_of_the_error_function() {
+        for step in -999..1000 {
+            let x = f64::from(step) / 1000.0;
+            assert!((libm::erf(erfinv(x)) - x).abs() <= 4e-16, "{x}");
+            let p = f64::from(step + 1000) / 2000.0;
+            let back = 0.5 * libm::erfc(-ndtri(p) / std::f64::consts::SQRT_2);
+            assert!((back - p).abs() <= 1e-15 * p, "{p}: {back}");
+        }
+        for exponent in 4..300 {
+            let p = libm::pow(10.0, -f64::from(exponent));
+            let back = 0.5 * libm::erfc(-ndtri(p) / std::f64::consts::SQRT_2);
+            assert!((back - p).abs() <= 1e-12 * p, "{p}: {back}");
+            assert!((erfinv(p) / p - 0.5 * std::f64::consts::PI.sqrt()).abs() < 1e-7, "{p}");
+        }
+        assert_eq!((erfinv(1.0), erfinv(-1.0), ndtri(0.0), ndtri(1.0)), (f64::INFINITY, -f64::INFINITY, -f64::INFINITY, f64::INFINITY));
+        assert!(erfinv(1.1).is_nan() && ndtri(-0.1).is_nan() && ndtri(1.1).is_nan() && erfinv(f64::NAN).is_nan());
+    }
 
     #[test]
     fn digamma_is_the_slope_of_lgamma() {

@@ -7,7 +7,7 @@ mod split;
 mod uses;
 mod written;
 
-pub use functions::{digamma, floor_mod, polygamma, zeta};
+pub use functions::{digamma, erfinv, floor_mod, ndtri, polygamma, zeta};
 pub use ir::{Expr, ExprBuilder, Instr, Reg, Scalar};
 pub use primitives::{BinaryOp, UnaryOp};
 pub use split::{Part, PartOperand};

@@ -47,6 +47,10 @@ macro_rules! unary_primitives {
             Lgamma: Floats, Same, 40.0, |x| libm::lgamma(x);
             /// The derivative of [`UnaryOp::Lgamma`].
             Digamma: Floats, Same, 40.0, |x| $crate::expr::digamma(x);
+            /// The inverse of [`UnaryOp::Erf`].
+            Erfinv: Floats, Same, 60.0, |x| $crate::expr::erfinv(x);
+            /// The inverse of the normal distribution's cumulative function.
+            Ndtri: Floats, Same, 60.0, |x| $crate::expr::ndtri(x);
             IsNan: Floats, Bool, 1.0, |x| if x.is_nan() { 1.0 } else { 0.0 };
             IsFinite: Floats, Bool, 1.0, |x| if x.is_finite() { 1.0 } else { 0.0 };
 
@@ -275,6 +279,6 @@ mod tests {
         assert_eq!(UnaryOp::IsNan.gives(DataType::Float), DataType::Bool);
         assert_eq!(BinaryOp::Add.gives(DataType::Int64), DataType::Int64);
         assert_eq!((BinaryOp::Atan2.of(1.0, -1.0), UnaryOp::LogicalNot.of(1.0)), (Some(3.0 * std::f64::consts::FRAC_PI_4), None));
-        assert_eq!(UnaryOp::ALL.len(), 35);
+        assert_eq!(UnaryOp::ALL.len(), 37);
     }
 }

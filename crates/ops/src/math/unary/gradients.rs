@@ -1,6 +1,6 @@
 //! Gradients of operations on one value, each as TensorFlow's `math_grad.py` builds it.
 
-use std::f64::consts::FRAC_2_SQRT_PI;
+use std::f64::consts::{FRAC_2_SQRT_PI, PI};
 
 use plimsoll_base::Result;
 use plimsoll_graph::{NodeId, Output};
@@ -52,6 +52,21 @@ gradients! {
     sigmoid(g, dy) => { g.op("SigmoidGrad", &[g.output(0), dy])? }
     erf(g, dy) => { bell(g, dy, FRAC_2_SQRT_PI)? }
     erfc(g, dy) => { bell(g, dy, -FRAC_2_SQRT_PI)? }
+    /// `dy * sqrt(pi) / 2 * exp(erfinv(x)^2)`.
+    erfinv(g, dy) => {
+        let square = g.op("Square", &[g.output(0)])?;
+        let exp = g.op("Exp", &[square])?;
+        let slope = g.scale(exp, PI.sqrt() / 2.0)?;
+        g.mul(dy, slope)?
+    }
+    /// `dy * sqrt(2 pi) * exp(ndtri(x)^2 / 2)`.
+    ndtri(g, dy) => {
+        let square = g.op("Square", &[g.output(0)])?;
+        let half = g.scale(square, 0.5)?;
+        let exp = g.op("Exp", &[half])?;
+        let slope = g.scale(exp, (2.0 * PI).sqrt())?;
+        g.mul(dy, slope)?
+    }
     sin(g, dy) => {
         let cos = g.op("Cos", &[g.input(0)])?;
         g.mul(dy, cos)?

@@ -49,6 +49,8 @@ pub const RULES: &[OpRules] = &[
     rule("Atanh", UnaryOp::Atanh, gradients::atanh),
     rule("Lgamma", UnaryOp::Lgamma, gradients::lgamma),
     rule("Digamma", UnaryOp::Digamma, gradients::digamma),
+    rule("Erfinv", UnaryOp::Erfinv, gradients::erfinv),
+    rule("Ndtri", UnaryOp::Ndtri, gradients::ndtri),
     step("Floor", Lower::Unary(UnaryOp::Floor)),
     step("Ceil", Lower::Unary(UnaryOp::Ceil)),
     step("Rint", Lower::Unary(UnaryOp::Rint)),

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 
 use plimsoll_base::{Bf16, DataType, F16};
-use plimsoll_graph::{AttrValue, HostTensor, Shape};
+use plimsoll_graph::{AttrList, AttrValue, HostTensor, Shape};
 
 /// All files, read once.
 fn record() -> &'static str {
@@ -64,6 +64,10 @@ fn attr(text: &'static str) -> Option<(&'static str, AttrValue)> {
         "float" => AttrValue::Float(value.parse().ok()?),
         "type" => AttrValue::data_type(DataType::from_name(value)?),
         "text" => AttrValue::text(value.replace('&', ",")),
+        "floats" => {
+            let floats = value.split('/').map(|number| number.parse().ok()).collect::<Option<Vec<f32>>>()?;
+            AttrValue::List(Box::new(AttrList { floats, ..AttrList::default() }))
+        }
         _ => AttrValue::ints(numbers::<i64>(value)?),
     };
     Some((name, value))
