@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes docs/models.md: which recorded models run, what the others need, their times and peaks beside TensorFlow's.
 
-    python scripts/write_models_doc.py TITLE=FOLDER...     (needs tensorflow-cpu 2.21, and target/release/plimsoll)
+    python scripts/write_models_doc.py [--note TEXT] TITLE=FOLDER... [--untimed TITLE=FOLDER...]
+
+Needs tensorflow-cpu 2.21, and target/release/plimsoll or the program that PLIMSOLL_BINARY names. TEXT goes into the page.
 
 Each FOLDER holds recorded cases (CONTRIBUTING.md), one folder each. A case is replayed and compared by `plimsoll verify`. One that
 passes is timed by `plimsoll bench` and then, at once, by TensorFlow in a process of its own; both with two threads. Nothing else
@@ -47,13 +49,15 @@ def needs(case, reason):
     return ", ".join(operations) if operations else " ".join(reason.split())[:200].replace("|", "\\|")
 
 
-def measure(case):
+def measure(case, timed):
     """A line of the tables: a dictionary."""
     verdicts, said = plimsoll("verify", str(case), "--intra-op", str(THREADS))
     verdict = verdicts[0] if verdicts else {"status": "FAIL", "reason": said}
     if verdict["status"] != "OK":
         return {"name": case.name, "needs": needs(case, verdict.get("reason", ""))}
     line = {"name": case.name, "error": verdict["worst_error"], "peak": verdict["peak_bytes"], "steps": verdict["steps"]}
+    if not timed:
+        return line
     timing, _ = plimsoll("bench", str(case), "--intra-op", str(THREADS), "--runs", str(STEPS))
     line["ms"] = timing["median_ms"] if timing else None
     command = [sys.executable, __file__, "--tensorflow", str(case)]
@@ -140,7 +144,7 @@ def cell(value, form):
     return form(value) if value is not None else ""
 
 
-def document(groups):
+def document(groups, notes):
     lines = sum(groups.values(), [])
     running = [line for line in lines if "needs" not in line]
     text = [
@@ -153,18 +157,20 @@ def document(groups):
         f"{processor()}. The peak is what the devices held at most, variables and constants included. TensorFlow's is by how much its",
         "process grew from before the model was loaded. `of tolerance` is the largest distance from TensorFlow's value as a share of the",
         "recorded tolerance.",
+        *notes,
     ]
     milliseconds = lambda value: f"{value:.2f} ms"
     for title, group in groups.items():
         runs = [line for line in group if "needs" not in line]
         text += ["", f"## {title}", "", f"{len(runs)} of {len(group)} run."]
+        timed = any("ms" in line for line in runs)
+        header = ["model", *(["time", "TensorFlow"] if timed else []), "peak", *(["TensorFlow"] if timed else []), "of tolerance"]
         if runs:
-            text += ["", "| model | time | TensorFlow | peak | TensorFlow | of tolerance |", "|---|---|---|---|---|---|"]
+            text += ["", f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
         for line in runs:
-            text.append(
-                f"| {line['name']} | {cell(line['ms'], milliseconds)} | {cell(line.get('tensorflow_ms'), milliseconds)} | {size(line['peak'])} "
-                f"| {cell(line.get('tensorflow_peak'), size)} | {line['error']:.2g} |"
-            )
+            times = [cell(line.get("ms"), milliseconds), cell(line.get("tensorflow_ms"), milliseconds)] if timed else []
+            peaks = [size(line["peak"]), *([cell(line.get("tensorflow_peak"), size)] if timed else [])]
+            text.append(f"| {' | '.join([line['name'], *times, *peaks, format(line['error'], '.2g')])} |")
         rest = [line for line in group if "needs" in line]
         if rest:
             text += ["", "| does not run yet | needs |", "|---|---|"]
@@ -176,16 +182,23 @@ def main(arguments):
     if arguments[:1] == ["--tensorflow"]:
         print(json.dumps(tensorflow(pathlib.Path(arguments[1]))))
         return
-    groups = {}
+    groups, notes, timed = {}, [], True
+    arguments = iter(arguments)
     for argument in arguments:
+        if argument == "--note":
+            notes.append(next(arguments))
+            continue
+        if argument == "--untimed":
+            timed = False
+            continue
         title, _, folder = argument.partition("=")
         cases = sorted(path.parent for path in pathlib.Path(folder).glob("*/case.json"))
         groups[title] = []
         for case in cases:
-            line = measure(case)
+            line = measure(case, timed)
             print(json.dumps(line), file=sys.stderr, flush=True)
             groups[title].append(line)
-    (ROOT / "docs/models.md").write_text(document(groups))
+    (ROOT / "docs/models.md").write_text(document(groups, notes))
 
 
 if __name__ == "__main__":
