@@ -159,7 +159,7 @@ def document(groups, notes):
         "recorded tolerance.",
         *notes,
     ]
-    milliseconds = lambda value: f"{value:.2f} ms"
+    milliseconds = lambda value: f"{value:.2f} ms" if value >= 0.01 else "< 0.01 ms"
     for title, group in groups.items():
         runs = [line for line in group if "needs" not in line]
         text += ["", f"## {title}", "", f"{len(runs)} of {len(group)} run."]
