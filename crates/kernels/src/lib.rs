@@ -13,6 +13,7 @@ mod evaluate;
 pub mod expr;
 pub mod gather;
 mod library;
+pub mod linalg;
 mod load;
 pub mod lrn;
 pub mod movement;

@@ -131,6 +131,7 @@ fn in_floats(request: &KernelRequest) -> Result<Option<InFloats>> {
             kept.extend([2, 3, 4, 6, 7, 8, 9]);
         }
         Lrn(spec) | LrnGrad(spec) => spec.data_type = DataType::Float,
+        KernelRequest::Linalg(request) => request.data_type = DataType::Float,
         KernelRequest::Nn(Nn::Softmax { data_type, .. }) => *data_type = DataType::Float,
         KernelRequest::Nn(Nn::CrossEntropy { data_type, label_type, .. }) => {
             *data_type = DataType::Float;
@@ -159,6 +160,7 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         | KernelRequest::AvgPoolGrad(spec) => spec.data_type,
         KernelRequest::BatchNorm { spec, .. } | KernelRequest::BatchNormGrad { spec, .. } => spec.data_type,
         KernelRequest::Lrn(spec) | KernelRequest::LrnGrad(spec) => spec.data_type,
+        KernelRequest::Linalg(request) => request.data_type,
         KernelRequest::Nn(Nn::Softmax { data_type, .. } | Nn::CrossEntropy { data_type, .. }) => *data_type,
         KernelRequest::Reduction(
             Reduction::Reduce { data_type, .. } | Reduction::HalfSquares { data_type, .. } | Reduction::Arg { data_type, .. },

@@ -19,6 +19,7 @@ pub mod array;
 pub mod checkpoint;
 pub mod control;
 pub mod image;
+pub mod linalg;
 pub mod math;
 pub mod nn;
 pub mod optimizer;

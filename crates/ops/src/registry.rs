@@ -71,6 +71,7 @@ impl Registry {
             crate::checkpoint::RULES,
             crate::control::RULES,
             crate::image::RULES,
+            crate::linalg::RULES,
             crate::math::RULES,
             crate::nn::RULES,
             crate::optimizer::RULES,

@@ -9,6 +9,7 @@ use crate::conv::ConvSpec;
 use crate::diagonals::DiagonalForm;
 use crate::expr::Expr;
 use crate::gather::Gather;
+use crate::linalg::{Linalg, MatrixOp};
 use crate::movement::Movement;
 use crate::nn::Nn;
 use crate::norm::BatchNormSpec;
@@ -106,6 +107,7 @@ impl KernelRequest {
                 let inputs = [tensor(spec.data_type, &from)?, floats(&[spec.transforms(), 8])?, floats(&[])?];
                 Arguments::of(inputs, [tensor(spec.data_type, &to)?])
             }
+            KernelRequest::Linalg(request) => of_matrices(request)?,
             KernelRequest::Nn(request) => of_rows(request)?,
             KernelRequest::Reduction(request) => of_reduction(request)?,
             KernelRequest::Movement { element, movement } => of_movement(size_of_element(*element)?, movement)?,
@@ -155,6 +157,21 @@ fn of_anchor(anchor: &Anchor, epilogue: Option<&Epilogue>, pooling: Option<&Pool
         arguments.outputs = pooled(pooling)?;
     }
     Ok(arguments)
+}
+
+fn of_matrices(request: &Linalg) -> Result<Arguments> {
+    let Linalg { op, data_type, matrices, size, columns } = request;
+    let squares = tensor(*data_type, &[*matrices, *size, *size])?;
+    let one = bytes(*data_type, *matrices)?;
+    Ok(match op {
+        MatrixOp::Cholesky | MatrixOp::Inverse { .. } => Arguments::of([squares], [squares]),
+        MatrixOp::Solve { .. } | MatrixOp::TriangularSolve { .. } => {
+            let right = tensor(*data_type, &[*matrices, *size, *columns])?;
+            Arguments::of([squares, right], [right])
+        }
+        MatrixOp::Determinant => Arguments::of([squares], [one]),
+        MatrixOp::LogDeterminant => Arguments::of([squares], [one, one]),
+    })
 }
 
 fn of_rows(request: &Nn) -> Result<Arguments> {

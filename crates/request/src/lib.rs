@@ -13,6 +13,7 @@ pub mod conv;
 pub mod diagonals;
 pub mod expr;
 pub mod gather;
+pub mod linalg;
 pub mod lrn;
 pub mod movement;
 pub mod nn;

@@ -8,6 +8,7 @@ use crate::check::Requirement;
 use crate::conv::ConvSpec;
 use crate::expr::Expr;
 use crate::gather::{Gather, ScatterOp};
+use crate::linalg::Linalg;
 use crate::lrn::LrnSpec;
 use crate::movement::Movement;
 use crate::nn::Nn;
@@ -95,6 +96,8 @@ pub enum KernelRequest {
     Lrn(LrnSpec),
     /// `LRNGrad`. Arguments: gradient by the output, input, output, gradient by the input.
     LrnGrad(LrnSpec),
+    /// An operation on square matrices. Arguments: as [`MatrixOp`](crate::linalg::MatrixOp) says.
+    Linalg(Linalg),
     /// Images resized, or the gradient of that. Arguments: input, output.
     Resample(Resample),
     /// Images seen through projective transforms. Arguments: images, transforms (8 floats each), the fill value (a float), output.
@@ -142,6 +145,7 @@ impl KernelRequest {
             KernelRequest::Gather(Gather::Scatter { op, data_type, ignore: true, .. }) => *op == ScatterOp::Div && data_type.is_integer(),
             KernelRequest::Gather(Gather::Block { block, .. } | Gather::Embed { block, .. }) => block.can_fail(),
             KernelRequest::Gather(_) | KernelRequest::CheckNumerics { .. } | KernelRequest::Require(_) | KernelRequest::Named(_) => true,
+            KernelRequest::Linalg(request) => request.can_fail(),
             KernelRequest::Nn(Nn::CrossEntropy { label_type, .. }) => label_type.is_some(),
             KernelRequest::Random(Random::Stateful { distribution, .. } | Random::Stateless { distribution, .. }) => {
                 *distribution == Distribution::UniformInt

@@ -127,8 +127,10 @@ fn weighted_sum(registry: &Arc<Registry>, case: &Case, dys: &[HostTensor]) -> Re
     Ok(sum)
 }
 
-/// Operations whose gradient is not the derivative, by intent, or that have none where the cases lie.
+/// Operations whose gradient is not the derivative, by intent, or that have none where the cases lie. That of Cholesky is made
+/// symmetric, as the matrices are.
 const NO_DERIVATIVE: &[&str] = &[
+    "Cholesky",
     "StopGradient",
     "Cast",
     "FakeQuantWithMinMaxArgs",

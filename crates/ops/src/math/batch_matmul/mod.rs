@@ -104,7 +104,7 @@ fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output
 }
 
 /// Sums gradients over the leading dimensions along which an operand was repeated.
-fn reduce_batches(g: &mut Grad<'_>, operands: [Output; 2], gradients: [Output; 2]) -> Result<Vec<Option<Output>>> {
+pub(crate) fn reduce_batches(g: &mut Grad<'_>, operands: [Output; 2], gradients: [Output; 2]) -> Result<Vec<Option<Output>>> {
     let batch = |g: &Grad<'_>, operand: Output| -> Option<Vec<u64>> {
         let dims = g.shape_of(operand).0?;
         dims[..dims.len().checked_sub(2)?].iter().copied().collect()
