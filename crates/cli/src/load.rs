@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll::model::{self, Model, SavedGraph};
+use plimsoll::model::{self, SavedGraph};
 use plimsoll::recorded::{Case, Replay};
 use plimsoll::{Code, Devices, Footprint, Options, Placed, Session, Signature};
 
@@ -20,13 +20,7 @@ pub fn devices(options: &DeviceOptions) -> Result<Devices> {
 pub fn session(devices: &Devices, path: &Path) -> Result<Session> {
     model::check(path).or_usage()?;
     let model = model::read(path)?;
-    let session = || {
-        let def = match model {
-            Model::SavedModel(saved) => SavedGraph::new(*saved, path)?.graph,
-            Model::Graph(def) => def,
-        };
-        devices.session(devices.resolve(def)?)
-    };
+    let session = || devices.session(devices.resolve(SavedGraph::of(model, path)?.graph)?);
     Ok(session().map_err(|error| error.context(path.display()))?)
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use plimsoll::formats::SignatureDef;
 use plimsoll::model::{self, Model, SavedGraph};
 use plimsoll::signature::{Asked, node_of};
-use plimsoll::{Devices, Error, Graph, Session, Values};
+use plimsoll::{Devices, Error, Graph, Session};
 
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 use crate::names::{self, list};
@@ -56,6 +56,11 @@ impl Wanted {
         self.targets.iter().map(String::as_str).collect()
     }
 
+    /// The names of both.
+    pub fn names(&self) -> Vec<&str> {
+        self.tensors().into_iter().chain(self.targets()).collect()
+    }
+
     /// The names, to make a signature of.
     pub fn asked(&self) -> Asked {
         Asked { fetches: self.fetches.iter().map(|fetch| fetch.tensor.clone()).collect(), targets: self.targets.clone() }
@@ -67,18 +72,20 @@ impl Opened {
         model::check(path).or_usage()?;
         let label = path.display().to_string();
         let read = model::read(path)?;
-        let (def, values, init, call) = match read {
-            Model::Graph(def) => (def, Values::default(), Vec::new(), None),
-            Model::SavedModel(saved) => {
-                let saved = SavedGraph::new(*saved, path).map_err(|error| error.context(&label))?;
-                let name = match signature {
-                    Some(name) => name,
-                    None => only_signature(&label, &saved)?,
-                };
-                let call = (name.to_string(), saved.signature(name).map_err(|error| error.context(&label)).or_usage()?.clone());
-                (saved.graph, saved.values, saved.init, Some(call))
-            }
+        let is_graph = matches!(read, Model::Graph(_));
+        let is_meta = matches!(read, Model::MetaGraph(_));
+        let saved = SavedGraph::of(read, path).map_err(|error| error.context(&label))?;
+        // A graph, and a MetaGraph without signatures, are asked by the names of their tensors.
+        let name = match signature {
+            Some(name) => Some(name),
+            None if is_graph || (is_meta && saved.callable().next().is_none()) => None,
+            None => Some(only_signature(&label, &saved)?),
         };
+        let call = match name {
+            Some(name) => Some((name.to_string(), saved.signature(name).map_err(|error| error.context(&label)).or_usage()?.clone())),
+            None => None,
+        };
+        let SavedGraph { graph: def, values, init, .. } = saved;
         let graph = devices.resolve(def).map_err(|error| error.context(&label))?;
         let values = values.with_checkpoint(checkpoint);
         let session = devices.session_with(graph, &values, init).map_err(|error| error.context(&label))?;
@@ -156,7 +163,8 @@ impl Models {
         let mut calls: Vec<Option<&str>> = vec![None; paths.len()];
         for text in signatures {
             let (models, name) = scope(&labels, text)?;
-            let saved: Vec<usize> = models.iter().copied().filter(|&model| paths[model].is_dir()).collect();
+            let saved: Vec<usize> =
+                models.iter().copied().filter(|&model| paths[model].is_dir() || model::is_meta(&paths[model])).collect();
             if saved.is_empty() {
                 return wrong_use(format!("--signature {text}: a GraphDef has no signatures; say --fetch and --target"));
             }

@@ -1,13 +1,16 @@
 //! A whole file as a message: binary or text, told apart by its contents.
 
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::GraphDef;
 
 use crate::flaw::Flaw;
+use crate::foreign;
 use crate::message::{Message, decode, encode};
 use crate::schema::Schema;
 use crate::text;
-use crate::wire::Reader;
+use crate::wire::{Reader, read_varint};
 
 /// How a message is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,60 @@ pub fn read_graph_def(bytes: &[u8]) -> Result<GraphDef> {
     read("GraphDef", bytes)
 }
 
+/// Reads a binary GraphDef node by node, so that its constants are never in memory twice. None where the file is something else or
+/// has a flaw: reading it as a whole says what.
+///
+/// # Errors
+/// The file system's error.
+pub fn stream_graph_def(file: &mut std::fs::File) -> std::io::Result<Option<GraphDef>> {
+    let Some(fields) = scan(&mut BufReader::new(&mut *file))? else { return Ok(None) };
+    let (mut graph, mut bytes) = (GraphDef::default(), Vec::new());
+    file.seek(SeekFrom::Start(0))?;
+    let mut file = BufReader::with_capacity(256 << 10, file);
+    for length in fields {
+        bytes.resize(length, 0);
+        file.read_exact(&mut bytes)?;
+        if graph.merge(Reader::of_bytes(&bytes)).is_err() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(graph))
+}
+
+/// The lengths of the fields of a binary GraphDef, one behind the other; none where that cannot be what the file holds.
+fn scan(file: &mut BufReader<&mut std::fs::File>) -> std::io::Result<Option<Vec<usize>>> {
+    let length = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(0))?;
+    let (mut fields, mut at, mut filled_at) = (Vec::new(), 0u64, None);
+    while at < length {
+        let head = file.fill_buf()?;
+        let Some((tag, taken)) = read_varint(head) else { return Ok(None) };
+        let (value, more) = match read_varint(&head[taken..]) {
+            Some(value) => value,
+            // A number may be cut by the end of the buffer: read on with a full one.
+            None if head.len() < 20 && filled_at != Some(at) => {
+                filled_at = Some(at);
+                file.seek(SeekFrom::Start(at))?;
+                continue;
+            }
+            None => return Ok(None),
+        };
+        // Nodes, the library, versions, the version of old; whatever else this is, it is no graph.
+        let size = match tag {
+            0x0a | 0x12 | 0x22 => (taken + more) as u64 + value.min(length),
+            0x18 => (taken + more) as u64,
+            _ => return Ok(None),
+        };
+        at += size;
+        if at > length {
+            return Ok(None);
+        }
+        fields.push(size as usize);
+        file.seek_relative(size as i64)?;
+    }
+    Ok(Some(fields))
+}
+
 /// A GraphDef in protobuf's wire form.
 pub fn write_graph_def(graph: &GraphDef) -> Vec<u8> {
     encode(graph)
@@ -52,7 +109,10 @@ pub(crate) fn read<M: Message>(message: &str, bytes: &[u8]) -> Result<M> {
         (Format::Text, Ok(text)) => read_text(message, text).or_else(|flaw| binary().map_err(|_| flaw)),
         _ => binary(),
     };
-    read.map_err(|flaw| foreign(bytes).unwrap_or_else(|| Error::from(flaw).context(format!("this is not a {message}"))))
+    read.map_err(|flaw| match foreign::check(bytes) {
+        Err(error) => error,
+        Ok(()) => Error::from(flaw).context(format!("this is not a {message}")),
+    })
 }
 
 fn read_text<M: Message>(message: &str, text: &str) -> Result<M, Flaw> {
@@ -68,23 +128,6 @@ pub(crate) fn print<M: Message>(name: &str, message: &M) -> String {
 
 fn root(schema: &Schema, message: &str) -> usize {
     schema.message(message).expect("the names of root messages are ours")
-}
-
-/// The error for files of other kinds, by their first bytes, with the tool that turns them into a kind that is read here.
-fn foreign(bytes: &[u8]) -> Option<Error> {
-    let (kind, remedy) = match bytes {
-        [b'P', b'K', 3, 4, ..] => (
-            "a zip archive, as .keras files are",
-            "python -c \"import keras; keras.saving.load_model('MODEL.keras').export('MODEL')\" writes a SavedModel folder",
-        ),
-        [0x89, b'H', b'D', b'F', ..] => {
-            ("an HDF5 file", "python -c \"import keras; keras.saving.load_model('MODEL.h5').export('MODEL')\" writes a SavedModel folder")
-        }
-        [_, _, _, _, b'T', b'F', b'L', b'3', ..] => ("a TensorFlow Lite model", "give the SavedModel folder that it was converted from"),
-        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => ("a numpy array", "arrays are fed, with --feed NAME=FILE.npy"),
-        _ => return None,
-    };
-    Some(Error::invalid_argument(format!("this is {kind}, not a graph")).with_remedy(remedy))
 }
 
 #[cfg(test)]
@@ -112,9 +155,37 @@ mod tests {
     }
 
     #[test]
+    fn a_graph_is_read_node_by_node() {
+        let path = std::env::temp_dir().join(format!("plimsoll-stream-{}.pb", std::process::id()));
+        let streamed = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            stream_graph_def(&mut std::fs::File::open(&path).unwrap()).unwrap()
+        };
+        // Fields begin at every place of the reader's buffer of 8 KiB.
+        let value = AttrValue::Tensor(HostTensor::from_slice([5000u64], &[1u8; 5000]).unwrap());
+        let node = |index: usize| NodeDef {
+            name: format!("{}{index}", "n".repeat(index % 37)),
+            op: "Const".into(),
+            attrs: if index % 3 == 0 { [("value".to_string(), value.clone())].into() } else { Default::default() },
+            ..NodeDef::default()
+        };
+        let graph = GraphDef {
+            nodes: (0..3000).map(node).collect(),
+            versions: plimsoll_graph::Versions { producer: 9, ..Default::default() },
+            ..GraphDef::default()
+        };
+        let bytes = write_graph_def(&graph);
+        assert!(streamed(&bytes) == Some(graph));
+        assert!(streamed(&bytes[..bytes.len() - 1]).is_none());
+        assert!(streamed(b"node { name: 'a' op: 'NoOp' }").is_none());
+        assert!(streamed(b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01").is_none());
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
     fn other_kinds_of_files_are_named() {
         let error = read_graph_def(b"PK\x03\x04rest").unwrap_err();
-        assert!(error.remedy().is_some_and(|remedy| remedy.contains("export")), "{error}");
+        assert!(error.remedy().is_some_and(|remedy| remedy.contains("unpack")), "{error}");
     }
 
     #[test]

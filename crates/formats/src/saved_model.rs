@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::GraphDef;
 
-use crate::file;
-use crate::message::{encode, message};
+use crate::file::{self, Format};
+use crate::message::{decode, encode, message};
 use crate::object_graph::SavedObjectGraph;
 use crate::tensor_proto::TensorShapeProto;
+use crate::wire::{Field, Payload, Reader};
 
 /// The tag of graphs that serve.
 pub const SERVE: &str = "serve";
@@ -64,10 +65,39 @@ message! {
         /// 2 is the format of [`crate::bundle`].
         7 version: i32,
     }
-    /// `tensorflow.CollectionDef`, as far as names go.
+    /// `tensorflow.CollectionDef`, as far as names and encoded messages go.
     pub struct CollectionDef {
         /// Names of nodes or tensors.
         1 node_list: Option<NodeList>,
+        /// Encoded messages: those of variables are [`VariableDef`].
+        2 bytes_list: Option<BytesList>,
+    }
+    /// `tensorflow.CollectionDef.BytesList`.
+    pub struct BytesList {
+        /// Encoded messages.
+        1 value: Vec<Vec<u8>>,
+    }
+    /// `tensorflow.VariableDef`, as far as names go.
+    pub struct VariableDef {
+        /// The variable, or its handle.
+        1 variable_name: String,
+        /// The operation that gives it its first value.
+        2 initializer_name: String,
+        /// Where it is a part of a partitioned variable, of which.
+        4 save_slice_info_def: Option<SaveSliceInfoDef>,
+        /// Whether it is a resource.
+        5 is_resource: bool,
+    }
+    /// `tensorflow.SaveSliceInfoDef`.
+    pub struct SaveSliceInfoDef {
+        /// The name of the whole.
+        1 full_name: String,
+        /// The shape of the whole.
+        2 full_shape: Vec<i64>,
+        /// Where the part begins.
+        3 var_offset: Vec<i64>,
+        /// The shape of the part.
+        4 var_shape: Vec<i64>,
     }
     /// `tensorflow.CollectionDef.NodeList`.
     pub struct NodeList {
@@ -129,6 +159,24 @@ pub fn parse_saved_model(bytes: &[u8]) -> Result<SavedModel> {
     file::read("SavedModel", bytes)
 }
 
+/// Whether these bytes are a MetaGraphDef rather than a GraphDef: only the former has a message in field 3 or 5 (a saver,
+/// signatures). In text, its graph has a name.
+pub fn is_meta_graph(bytes: &[u8]) -> bool {
+    if let (Format::Text, Ok(text)) = (Format::of(bytes), std::str::from_utf8(bytes)) {
+        return text.lines().any(|line| ["meta_info_def", "graph_def"].iter().any(|field| line.starts_with(field)));
+    }
+    let is_message = |field: &Field<'_>| matches!(field.payload, Payload::Bytes(_));
+    Reader::of_file(bytes).map_while(|field| field.ok()).any(|field| matches!(field.number, 3 | 5) && is_message(&field))
+}
+
+/// Reads a MetaGraphDef message (a `.meta` file), binary or text.
+///
+/// # Errors
+/// As [`crate::read_graph_def`].
+pub fn read_meta_graph(bytes: &[u8]) -> Result<MetaGraphDef> {
+    file::read("MetaGraphDef", bytes)
+}
+
 /// A SavedModel in protobuf's wire form.
 pub fn write_saved_model(model: &SavedModel) -> Vec<u8> {
     encode(model)
@@ -161,14 +209,16 @@ impl SavedModel {
         self.meta_graph(&[SERVE])
     }
 
-    /// The graph that serves, or the only one; the rest is let go.
+    /// The graph that serves (of several with other tags beside, the only one), or the only graph; the rest is let go.
     ///
     /// # Errors
     /// As [`SavedModel::meta_graph`].
     pub fn into_serving(mut self) -> Result<MetaGraphDef> {
         if self.meta_graphs.len() != 1 {
             let position = self.meta_graphs.iter().position(|graph| graph.tags() == BTreeSet::from([SERVE]));
-            return match position {
+            let mut others = self.meta_graphs.iter().enumerate().filter(|(_, graph)| graph.tags().contains(SERVE)).map(|(at, _)| at);
+            let only = others.next().filter(|_| others.next().is_none());
+            return match position.or(only) {
                 Some(position) => Ok(self.meta_graphs.swap_remove(position)),
                 None => self.serving().cloned(),
             };
@@ -195,11 +245,24 @@ impl MetaGraphDef {
         })
     }
 
+    /// The variables of a collection (`variables`, `trainable_variables`), in its order. Entries that are no VariableDef are left out.
+    pub fn variables(&self, collection: &str) -> Vec<VariableDef> {
+        let list = self.collection_def.get(collection).and_then(|collection| collection.bytes_list.as_ref());
+        let entries = list.into_iter().flat_map(|list| &list.value);
+        entries.filter_map(|entry| decode(Reader::of_bytes(entry)).ok()).collect()
+    }
+
+    /// The names of nodes and tensors in a collection (`train_op`, `init_op`), in its order.
+    pub fn names(&self, collection: &str) -> &[String] {
+        let list = self.collection_def.get(collection).and_then(|collection| collection.node_list.as_ref());
+        list.map_or(&[], |list| &list.value)
+    }
+
     /// The operation to run after the variables are restored, if there is one: TensorFlow 2 names it as the output of a
     /// signature, TensorFlow 1 in a collection.
     pub fn init_op(&self) -> Option<&str> {
         let signature = self.signature_def.get(INIT_OP).and_then(|signature| signature.outputs.get(INIT_OP)).map(|info| info.name.as_str());
-        let collection = |name: &str| self.collection_def.get(name)?.node_list.as_ref()?.value.first().map(String::as_str);
+        let collection = |name: &str| self.names(name).first().map(String::as_str);
         signature.or_else(|| collection("saved_model_main_op")).or_else(|| collection("legacy_init_op"))
     }
 }
@@ -216,6 +279,7 @@ mod tests {
           saver_def { filename_tensor_name: "f:0" restore_op_name: "r" version: V2 max_to_keep: 5 }
           collection_def { key: "saved_model_main_op" value { node_list { value: "init" } } }
           collection_def { key: "losses" value { bytes_list { value: "x" } } }
+          collection_def { key: "variables" value { bytes_list { value: "\n\003w:0\022\010w/Assign(\001" } } }
           signature_def { key: "serving_default" value {
             inputs { key: "x" value { name: "x:0" dtype: DT_FLOAT tensor_shape { dim { size: -1 } dim { size: 3 } } } }
             method_name: "tensorflow/serving/predict" } }
@@ -228,10 +292,36 @@ mod tests {
         let graph = model.meta_graph(&["gpu", "serve"]).unwrap();
         assert!(model.serving().unwrap_err().message().contains(r#"there are {"gpu", "serve"}"#));
         assert_eq!(graph.init_op(), Some("init"));
+        let variables = graph.variables("variables");
+        assert_eq!((variables.len(), &variables[0].variable_name[..], variables[0].is_resource), (1, "w:0", true));
         let input = &graph.signature(DEFAULT_SIGNATURE).unwrap().inputs["x"];
         assert_eq!(input.tensor_shape.as_ref().unwrap().to_partial().unwrap().to_string(), "[?,3]");
         assert!(graph.signature("train").unwrap_err().message().contains("there are serving_default"));
         assert_eq!(graph.saver_def.as_ref().unwrap().restore_op_name, "r");
+    }
+
+    #[test]
+    fn meta_graphs_are_told_from_graphs() {
+        let meta = parse_saved_model(TEXT.as_bytes()).unwrap().meta_graphs.remove(0);
+        let bytes = encode(&meta);
+        assert!(is_meta_graph(&bytes) && !is_meta_graph(&crate::write_graph_def(&meta.graph_def)));
+        assert_eq!(read_meta_graph(&bytes).unwrap(), meta);
+    }
+
+    #[test]
+    fn of_several_graphs_the_one_that_serves_is_taken() {
+        let tagged = |tags: &[&str]| MetaGraphDef {
+            meta_info_def: MetaInfoDef { tags: tags.iter().map(|tag| tag.to_string()).collect(), ..MetaInfoDef::default() },
+            ..MetaGraphDef::default()
+        };
+        let serving = |sets: &[&[&str]]| {
+            let model = SavedModel { meta_graphs: sets.iter().map(|tags| tagged(tags)).collect(), ..SavedModel::default() };
+            model.into_serving().map(|graph| graph.meta_info_def.tags.join(",")).ok()
+        };
+        assert_eq!(serving(&[&["train"], &["serve"], &["serve", "gpu"]]).as_deref(), Some("serve"));
+        assert_eq!(serving(&[&["train"], &["serve", "gpu"]]).as_deref(), Some("serve,gpu"));
+        assert_eq!(serving(&[&["train"]]).as_deref(), Some("train"));
+        assert_eq!(serving(&[&["serve", "tpu"], &["serve", "gpu"]]), None);
     }
 
     #[test]

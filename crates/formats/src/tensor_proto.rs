@@ -8,7 +8,7 @@ use plimsoll_graph::{HostTensor, PartialShape, Shape, TensorData};
 
 use crate::flaw::{Flaw, Found};
 use crate::message::message;
-use crate::wire::{Field, Reader, put_bytes, put_message, put_varint, write_varint};
+use crate::wire::{Field, Payload, Reader, put_bytes, put_message, put_varint, write_varint};
 
 message! {
     /// A dimension as it lies on the wire.
@@ -156,6 +156,58 @@ pub(crate) fn decode_tensor(fields: Reader<'_>) -> Found<Option<HostTensor>> {
         }
     }
     Ok(Some(HostTensor::from_leading(data_type, shape, &leading)?))
+}
+
+/// The elements of a TensorProto that says neither its type nor its shape, as checkpoints of version 1 hold them: `give` gets their
+/// bytes, in order. Fixed-size numbers are handed out where they lie.
+///
+/// # Errors
+/// DATA_LOSS for fields that are no values of the type; UNIMPLEMENTED for elements without a fixed size; the error of `give`.
+pub(crate) fn each_value(data_type: DataType, fields: Reader<'_>, give: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let (number, form) = form_of(data_type);
+    let size = data_type.size().ok_or_else(|| Error::unimplemented(format!("a {data_type} tensor cannot be restored here")))?;
+    for field in fields {
+        let field = field.map_err(Error::from)?;
+        if field.number != number {
+            continue;
+        }
+        if let (Form::Fixed32 | Form::Fixed64 | Form::Bytes, Payload::Bytes(bytes)) = (form, field.payload) {
+            give(bytes)?;
+            continue;
+        }
+        // Numbers of varying length are turned a few at a time.
+        let (mut batch, mut result) = (Vec::with_capacity(BATCH + 8), Ok(()));
+        let values = match form {
+            Form::Varint { .. } => field.varints(|value| {
+                batch.extend_from_slice(&value.to_le_bytes()[..size]);
+                if batch.len() >= BATCH && result.is_ok() {
+                    result = give(&batch);
+                    batch.clear();
+                }
+            }),
+            form => read_values(&field, form, size, &mut batch),
+        };
+        values.map_err(Error::from)?;
+        result?;
+        give(&batch)?;
+    }
+    Ok(())
+}
+
+/// Bytes of numbers that are turned at a time.
+const BATCH: usize = 16 << 10;
+
+/// The strings of a TensorProto that says neither its type nor its shape.
+pub(crate) fn string_values(fields: Reader<'_>) -> Result<Vec<Vec<u8>>> {
+    let (number, _) = form_of(DataType::String);
+    let mut strings = Vec::new();
+    for field in fields {
+        let field = field.map_err(Error::from)?;
+        if field.number == number {
+            strings.push(field.bytes().map_err(Error::from)?.to_vec());
+        }
+    }
+    Ok(strings)
 }
 
 fn read_values(field: &Field<'_>, form: Form, size: usize, leading: &mut Vec<u8>) -> Found<()> {

@@ -3,8 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_formats::bundle::BundleReader;
-use plimsoll_formats::{npy, parse_saved_model, print_graph_def, read_config, read_graph_def, to_options, write_config, write_graph_def};
+use plimsoll_formats::bundle::{BundleReader, Checkpoint, Slice};
+use plimsoll_formats::{
+    is_meta_graph, npy, parse_saved_model, print_graph_def, read_config, read_graph_def, read_meta_graph, to_options, write_config,
+    write_graph_def,
+};
 use plimsoll_graph::{Graph, OpTable};
 
 /// xorshift64*: the same numbers everywhere.
@@ -150,6 +153,90 @@ fn saved_models() {
     (0..mutations() / 4).for_each(|_| {
         let _ = parse_saved_model(&mutate(&mut random, &model));
     });
+}
+
+/// Samples of `scripts/record_forms.py`.
+fn form(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/forms").join(name)
+}
+
+#[test]
+fn meta_graphs() {
+    try_all(vec![form("v1.ckpt.meta"), form("resource.ckpt.meta")], mutations() / 10, |bytes| {
+        let _ = is_meta_graph(bytes);
+        if let Ok(meta) = read_meta_graph(bytes) {
+            let _ = (meta.variables("variables"), meta.names("train_op"), meta.init_op());
+        }
+    });
+}
+
+#[test]
+fn saved_models_of_keras() {
+    try_all(vec![form("archive/saved_model.pb"), form("tags/saved_model.pb")], mutations() / 10, |bytes| {
+        let _ = parse_saved_model(bytes).and_then(|model| model.into_serving());
+    });
+}
+
+#[test]
+fn checkpoints_of_version_1() {
+    let folder = std::env::temp_dir().join(format!("plimsoll-mutations-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let prefix = folder.join("v1.ckpt");
+    let good = std::fs::read(form("v1.ckpt")).unwrap();
+    // The one data block of the sample, and where its checksum is.
+    let end = (5..good.len()).find(|end| good[*end..].starts_with(&masked(&good[..*end]))).unwrap();
+    let whole = |checkpoint: &Checkpoint| checkpoint.names().map(|name| checkpoint.read(name).is_ok()).collect::<Vec<_>>();
+    std::fs::write(&prefix, &good).unwrap();
+    assert_eq!(whole(&Checkpoint::open(&prefix).unwrap()), [true; 6]);
+    let slice = Slice::parse("4 3 1,2:-").unwrap();
+    let mut accepted = 0;
+    let mut random = Random(0x0dd);
+    for round in 0..mutations() {
+        // Checksums refuse nearly everything, so half of them are put right; these have the length of the sample.
+        let mut bytes = mutate(&mut random, if round % 2 == 0 { &good } else { &good[..end] });
+        if round % 2 == 1 {
+            bytes.resize(end, 0);
+            bytes[end - 1] = good[end - 1];
+            let checksum = masked(&bytes);
+            bytes.extend(checksum);
+            bytes.extend_from_slice(&good[end + 4..]);
+        }
+        std::fs::write(&prefix, &bytes).unwrap();
+        let Ok(checkpoint) = Checkpoint::open(&prefix) else { continue };
+        accepted += 1;
+        for name in checkpoint.names() {
+            let _ = checkpoint.read(name);
+            let _ = checkpoint.read_in_pieces(name, Some(&slice), &mut [0; 64], &mut |_, _| Ok(()));
+            let _ = checkpoint.beside_buffer(name);
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(accepted > 10, "{accepted}");
+}
+
+fn masked(bytes: &[u8]) -> [u8; 4] {
+    crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+}
+
+#[test]
+fn slices_of_a_bundle() {
+    let prefix = data(&["checkpoint"]).remove(0);
+    let reader = Checkpoint::open(&prefix).unwrap();
+    let whole: Vec<f32> = reader.read("sliced").unwrap().to_vec().unwrap();
+    // One of the saved slices, and one across all of them.
+    for (text, wanted) in [("2 3 4 1,1:0,2:-", (12..20).collect::<Vec<usize>>()), ("2 3 4 -:1,2:3,1", vec![7, 11, 19, 23])] {
+        let slice = Slice::parse(text).unwrap();
+        let mut bytes = vec![0u8; wanted.len() * 4];
+        let mut put = |at: u64, piece: &[u8]| {
+            bytes[at as usize..][..piece.len()].copy_from_slice(piece);
+            Ok(())
+        };
+        reader.read_in_pieces("sliced", Some(&slice), &mut [0; 20], &mut put).unwrap();
+        let got: Vec<f32> = bytes.chunks(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect();
+        assert_eq!(got, wanted.iter().map(|index| whole[*index]).collect::<Vec<_>>(), "{text}");
+    }
+    let other = Slice::parse("3 3 4 -:-:-").unwrap();
+    assert!(reader.read_in_pieces("sliced", Some(&other), &mut [0; 64], &mut |_, _| Ok(())).is_err());
 }
 
 #[test]

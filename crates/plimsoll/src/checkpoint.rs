@@ -1,5 +1,5 @@
-//! Checkpoints of sessions, in TensorFlow's format (version 2): `P.index`, `P.data-00000-of-00001`, and the file `checkpoint`
-//! beside them, which names the latest.
+//! Checkpoints of sessions, in TensorFlow's format: written in version 2 (`P.index`, `P.data-00000-of-00001`, and the file
+//! `checkpoint` beside them, which names the latest), read in either.
 //!
 //! Variables are under their names, as `tf.compat.v1.train.Saver` has them. Those of a SavedModel with objects are under the keys of
 //! their objects, with the graph of the objects, as `tf.train.Checkpoint` has them. The state of random generators is there too,
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::Session;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_formats::bundle::{
-    BundleReader, BundleWriter, CheckpointState, latest_checkpoint, read_checkpoint_state, write_checkpoint_state,
+    BundleWriter, Checkpoint, CheckpointState, latest_checkpoint, read_checkpoint_state, write_checkpoint_state,
 };
 use plimsoll_graph::{AttrsExt, Graph, HostTensor, Shape};
 use plimsoll_runtime::{CheckpointReader, CheckpointWriter, Checkpoints, Sink, Source, StoredVariable, VariableInfo};
@@ -120,7 +120,7 @@ pub fn remove(prefix: &Path) -> Result<()> {
 /// shapes differ. DATA_LOSS where it is damaged. RESOURCE_EXHAUSTED where the line has no room for the variables.
 pub fn restore(session: &Session, checkpoint: &Path) -> Result<Restored> {
     let (objects, inner) = (session.objects(), session.inner());
-    let reader = BundleReader::open(find(checkpoint)?)?;
+    let reader = Checkpoint::open(find(checkpoint)?)?;
     let stored: Vec<String> = inner.variables().into_iter().map(|variable| variable.name).collect();
     let mut absent = variables_of(inner.graph());
     absent.retain(|name| !stored.contains(name) && objects.find(name, false, &reader).is_some());
@@ -138,7 +138,7 @@ pub fn restore(session: &Session, checkpoint: &Path) -> Result<Restored> {
 /// NOT_FOUND where there is no checkpoint; DATA_LOSS where it is damaged.
 pub fn missing(session: &Session, checkpoint: &Path) -> Result<Vec<String>> {
     let (objects, session) = (session.objects(), session.inner());
-    let reader = BundleReader::open(find(checkpoint)?)?;
+    let reader = Checkpoint::open(find(checkpoint)?)?;
     let is_missing = |variable: &VariableInfo| objects.find(&variable.name, variable.is_state, &reader).is_none();
     Ok(session.variables().into_iter().filter(is_missing).map(|variable| variable.name).collect())
 }
@@ -149,10 +149,10 @@ pub fn missing(session: &Session, checkpoint: &Path) -> Result<Vec<String>> {
 /// # Errors
 /// As [`restore`].
 pub fn restore_prepared(session: &Session, checkpoint: &Path) -> Result<Restored> {
-    restore_from(session, &BundleReader::open(find(checkpoint)?)?)
+    restore_from(session, &Checkpoint::open(find(checkpoint)?)?)
 }
 
-fn restore_from(session: &Session, reader: &BundleReader) -> Result<Restored> {
+fn restore_from(session: &Session, reader: &Checkpoint) -> Result<Restored> {
     let (objects, session) = (session.objects(), session.inner());
     let (mut here, mut absent) = (Vec::new(), Vec::new());
     for variable in session.variables() {
@@ -176,7 +176,7 @@ fn restore_from(session: &Session, reader: &BundleReader) -> Result<Restored> {
     }
     for (key, variable) in &here {
         let bytes = variable.shape.bytes(variable.data_type)?;
-        session.fill_variable(&variable.name, values::piece(bytes), &mut |buffer, give| reader.read_in_pieces(key, buffer, give))?;
+        session.fill_variable(&variable.name, values::piece(bytes), &mut |buffer, give| reader.read_in_pieces(key, None, buffer, give))?;
     }
     let here = here.into_iter().map(|(_, variable)| variable).collect();
     let names = |variables: Vec<VariableInfo>| variables.into_iter().map(|variable| variable.name).collect();
@@ -220,7 +220,7 @@ impl Checkpoints for Files {
             let message = format!("Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {prefix}");
             return Err(Error::not_found(message));
         }
-        Ok(Box::new(Reading(BundleReader::open(prefix)?)))
+        Ok(Box::new(Reading(Checkpoint::open(prefix)?)))
     }
 
     fn create(&self, prefix: &str) -> Result<Box<dyn CheckpointWriter>> {
@@ -228,7 +228,7 @@ impl Checkpoints for Files {
     }
 }
 
-struct Reading(BundleReader);
+struct Reading(Checkpoint);
 
 impl CheckpointReader for Reading {
     fn entry(&self, name: &str) -> Result<(DataType, Shape)> {
@@ -239,7 +239,7 @@ impl CheckpointReader for Reading {
     }
 
     fn stream(&self, name: &str, buffer: &mut [u8], sink: &mut Sink<'_>) -> Result<()> {
-        self.0.read_in_pieces(name, buffer, sink)
+        self.0.read_in_pieces(name, None, buffer, sink)
     }
 }
 
@@ -261,9 +261,7 @@ pub(crate) fn key(name: &str, is_state: bool) -> String {
 }
 
 fn exists(prefix: &Path) -> bool {
-    let mut index = prefix.as_os_str().to_os_string();
-    index.push(".index");
-    Path::new(&index).is_file()
+    Checkpoint::exists(prefix)
 }
 
 fn folder_of(prefix: &Path) -> PathBuf {

@@ -13,7 +13,7 @@ use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::Softened;
 
 use crate::checkpoint::Files;
-use crate::model::{self, Model, SavedGraph};
+use crate::model::{self, SavedGraph};
 use crate::values::Objects;
 use crate::values::Values;
 use crate::{Bytes, DeviceKind, DeviceReport, DeviceSpec, Options, PlacementMode, Session, machine};
@@ -97,23 +97,19 @@ impl Devices {
         }
     }
 
-    /// A session for the model at `path`: a GraphDef, binary or text (`.pb`, `.pbtxt`), or a SavedModel folder, whose variables
-    /// have their values and whose signatures can be called ([`Session::call`]).
+    /// A session for the model at `path`: a GraphDef, binary or text (`.pb`, `.pbtxt`), a MetaGraph (`.meta`) with its
+    /// checkpoint beside it, or a SavedModel folder. Variables have their values and whose signatures can be called ([`Session::call`]).
     ///
     /// # Errors
     /// NOT_FOUND where there is no such file; the flaw of the file and its place; for files of other kinds the error says what
     /// exports them. Otherwise as [`Devices::session`], and for a SavedModel as [`Session::run`] of its restoring operations.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Session> {
         let path = path.as_ref();
-        match model::read(path)? {
-            Model::Graph(def) => self.session(self.resolve(def)?),
-            Model::SavedModel(saved) => {
-                let saved = SavedGraph::new(*saved, path)?;
-                let session = self.session_with(self.resolve(saved.graph)?, &saved.values, saved.init)?.with_signatures(saved.signatures);
-                session.prepare()?;
-                Ok(session)
-            }
-        }
+        let saved = SavedGraph::of(model::read(path)?, path)?;
+        let session = self.session_with(self.resolve(saved.graph)?, &saved.values, saved.init)?.with_signatures(saved.signatures);
+        let session = session.prepared_for_signatures(&self.registry);
+        session.prepare()?;
+        Ok(session)
     }
 
     /// The graph of a definition: names become ids, missing attributes are filled in, and the graph is checked.

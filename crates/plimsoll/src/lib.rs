@@ -32,6 +32,7 @@ pub mod model;
 pub mod operations;
 pub mod peaks;
 mod plan;
+mod preparation;
 pub mod recorded;
 mod session;
 mod several;

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use plimsoll_base::{DataType, Error, Result};
+use plimsoll_formats::bundle::Checkpoint;
 use plimsoll_formats::{
-    DEFAULT_SIGNATURE, INIT_OP, SavedModel, SignatureDef, TensorInfo, read_graph_def, read_saved_model, variables_prefix,
+    DEFAULT_SIGNATURE, Foreign, INIT_OP, LOOKED_AT, MetaGraphDef, SavedModel, SignatureDef, TensorInfo, is_meta_graph, read_graph_def,
+    read_meta_graph, read_saved_model, stream_graph_def, variables_prefix,
 };
 use plimsoll_graph::{AttrValue, GraphDef, HostTensor, Shape};
 
@@ -20,24 +22,41 @@ pub enum Model {
     Graph(GraphDef),
     /// A SavedModel, its variables still in their files.
     SavedModel(Box<SavedModel>),
+    /// A MetaGraph, its variables still in the checkpoint beside it.
+    MetaGraph(Box<MetaGraphDef>),
 }
 
-/// Reads a GraphDef (`.pb`, `.pbtxt`) or a SavedModel folder.
+/// Reads a GraphDef (`.pb`, `.pbtxt`), a MetaGraph (`.meta`) or a SavedModel folder.
 ///
 /// # Errors
-/// NOT_FOUND where nothing is there. INVALID_ARGUMENT for files of other kinds (`.keras`, `.h5`, `.onnx`, `.tflite`), with the line
-/// that exports them. Otherwise the flaw of the file, and its place.
+/// NOT_FOUND where nothing is there. INVALID_ARGUMENT for files of other kinds (Keras, HDF5, ONNX, TensorFlow Lite, PyTorch), with the
+/// line that exports them. Otherwise the flaw of the file, and its place.
 pub fn read(path: &Path) -> Result<Model> {
     if path.is_dir() {
         return read_saved_model(path).map(|model| Model::SavedModel(Box::new(model)));
     }
     check(path)?;
+    // Constants are read one by one. A pipe is read as a whole.
+    if !is_meta(path)
+        && let Ok(mut file) = plimsoll_base::open_file(path)
+        && let Some(graph) = stream_graph_def(&mut file).map_err(|error| file_error(path, &error))?
+    {
+        return Ok(Model::Graph(graph));
+    }
     let bytes = read_file(path)?;
+    if is_meta(path) || is_meta_graph(&bytes) {
+        return read_meta_graph(&bytes).map(|meta| Model::MetaGraph(Box::new(meta))).map_err(|error| error.context(path.display()));
+    }
     read_graph_def(&bytes).map(Model::Graph).map_err(|error| error.context(path.display()))
 }
 
-/// A SavedModel as one graph that restores itself.
-#[derive(Clone, Debug)]
+/// Whether the name says that a file is a MetaGraph.
+pub fn is_meta(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("meta"))
+}
+
+/// A model as one graph that restores itself.
+#[derive(Clone, Debug, Default)]
 pub struct SavedGraph {
     /// The graph, with the name of the model's checkpoint where it asks for one.
     pub graph: GraphDef,
@@ -47,40 +66,81 @@ pub struct SavedGraph {
     pub init: Vec<String>,
     /// The signatures that can be called.
     pub signatures: BTreeMap<String, SignatureDef>,
+    /// The operations that train, as a MetaGraph's collection `train_op` names them.
+    pub train: Vec<String>,
 }
 
 impl SavedGraph {
+    /// Any model that was read from `path`.
+    ///
+    /// # Errors
+    /// As [`SavedGraph::new`].
+    pub fn of(model: Model, path: &Path) -> Result<SavedGraph> {
+        match model {
+            Model::Graph(graph) => Ok(SavedGraph { graph, ..SavedGraph::default() }),
+            Model::SavedModel(model) => SavedGraph::new(*model, path),
+            Model::MetaGraph(meta) => SavedGraph::of_meta(*meta, path),
+        }
+    }
+
     /// The model in `folder`: its graph that serves, or its only one.
     ///
     /// # Errors
     /// NOT_FOUND where it has several graphs and none serves; INVALID_ARGUMENT where it names nodes that it does not have.
     pub fn new(model: SavedModel, folder: &Path) -> Result<SavedGraph> {
-        let mut meta = model.into_serving()?;
-        meta.object_graph_def = None;
-        let mut graph = std::mem::take(&mut meta.graph_def);
-        let has = |graph: &GraphDef, name: &str| graph.nodes.iter().any(|node| node.name == name);
-        let mut values = Values::default();
-        if let Some(saver) = &meta.saver_def {
-            let missing =
-                |name: &str| Error::invalid_argument(format!("the model's saver names '{}', which it does not have", name.escape_debug()));
-            let (prefix, operation) = (node_of(&saver.filename_tensor_name), node_of(&saver.restore_op_name));
-            let node = graph.nodes.iter_mut().find(|node| node.name == prefix).ok_or_else(|| missing(prefix))?;
-            let path = variables_prefix(folder);
+        let meta = model.into_serving()?;
+        let init = meta.init_op().map(str::to_string);
+        let mut saved = SavedGraph::with_values(meta, Some(variables_prefix(folder)))?;
+        saved.prepare_with(init.iter());
+        Ok(saved)
+    }
+
+    /// The MetaGraph of the file `path`, with the values of the checkpoint that the name without `.meta` says. Where there is no such
+    /// checkpoint, the operations of its collection `init_op` give values.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where it names nodes that it does not have.
+    pub fn of_meta(meta: MetaGraphDef, path: &Path) -> Result<SavedGraph> {
+        let prefix = Some(path.with_extension("")).filter(|prefix| is_meta(path) && Checkpoint::exists(prefix));
+        let init: Vec<String> = if prefix.is_none() { meta.names("init_op").to_vec() } else { Vec::new() };
+        let train = meta.names("train_op").to_vec();
+        let mut saved = SavedGraph::with_values(meta, prefix)?;
+        saved.train = train.into_iter().filter(|name| saved.has(node_of(name))).collect();
+        saved.prepare_with(init.iter());
+        Ok(saved)
+    }
+
+    /// The graph, with values from the checkpoint `prefix` by its saver.
+    fn with_values(mut meta: MetaGraphDef, prefix: Option<PathBuf>) -> Result<SavedGraph> {
+        let mut saved = SavedGraph { graph: std::mem::take(&mut meta.graph_def), signatures: meta.signature_def, ..SavedGraph::default() };
+        let Some(saver) = &meta.saver_def else { return Ok(saved) };
+        let missing =
+            |name: &str| Error::invalid_argument(format!("the model's saver names '{}', which it does not have", name.escape_debug()));
+        let (filename, operation) = (node_of(&saver.filename_tensor_name), node_of(&saver.restore_op_name));
+        let node = saved.graph.nodes.iter_mut().find(|node| node.name == filename).ok_or_else(|| missing(filename))?;
+        if let Some(path) = &prefix {
             let path = path.to_str().ok_or_else(|| Error::invalid_argument(format!("{} is not UTF-8", path.display())))?;
             let value = HostTensor::from_strings(Shape::scalar(), vec![path.as_bytes().to_vec()])?;
             node.op = "Const".to_string();
             node.inputs.clear();
             let attrs = [("dtype", AttrValue::data_type(DataType::String)), ("value", AttrValue::Tensor(value))];
             node.attrs = attrs.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
-            if !has(&graph, operation) {
-                return Err(missing(operation));
-            }
-            let (filename, restore) = (prefix.to_string(), operation.to_string());
-            values.saved = Some(SavedValues { prefix: variables_prefix(folder), filename, restore });
         }
-        let works = |name: &&str| graph.nodes.iter().any(|node| node.name == **name && !(node.op == "NoOp" && node.inputs.is_empty()));
-        let init = meta.init_op().map(node_of).filter(works).map(str::to_string).into_iter().collect();
-        Ok(SavedGraph { graph, values, init, signatures: meta.signature_def })
+        if !saved.has(operation) {
+            return Err(missing(operation));
+        }
+        saved.values.saved = Some(SavedValues { prefix, filename: filename.to_string(), restore: operation.to_string() });
+        Ok(saved)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.graph.nodes.iter().any(|node| node.name == name)
+    }
+
+    /// Takes in operations to run before the first call, those that do something.
+    fn prepare_with<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
+        let works = |name: &&str| self.graph.nodes.iter().any(|node| node.name == **name && !(node.op == "NoOp" && node.inputs.is_empty()));
+        self.init = names.map(|name| node_of(name)).filter(works).map(str::to_string).collect();
     }
 
     /// The names of the signatures that users call: without the one of the initializer.
@@ -215,29 +275,32 @@ fn beside(path: &Path) -> PathBuf {
 /// # Errors
 /// NOT_FOUND; INVALID_ARGUMENT with the line that exports such a file.
 pub fn check(path: &Path) -> Result<()> {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_ascii_lowercase();
     let shown = path.display();
-    let folder = path.with_extension("");
-    let folder = folder.display();
-    let keras = || format!("python -c \"import keras; keras.saving.load_model('{shown}').export('{folder}')\"");
-    let (kind, line) = match extension.as_str() {
-        "keras" => ("a Keras model", keras()),
-        "h5" | "hdf5" => ("a Keras model in HDF5", keras()),
-        "onnx" => ("an ONNX model", format!("onnx2tf -i '{shown}' -o '{folder}'")),
-        "tflite" => (
-            "a TensorFlow Lite model",
-            format!("python -m tf2onnx.convert --tflite '{shown}' --output '{folder}.onnx' && onnx2tf -i '{folder}.onnx' -o '{folder}'"),
-        ),
-        _ if path.file_stem().is_some_and(|stem| stem == "saved_model") => {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let error = Error::invalid_argument(format!("{shown} is a part of a SavedModel"));
-            return Err(error.with_remedy(format!("give its folder: {}", folder.display())));
-        }
-        _ if path.exists() => return Ok(()),
-        _ => return Err(Error::not_found(format!("{shown}: no such file or folder"))),
-    };
-    Err(Error::invalid_argument(format!("{shown} is {kind}, which is not read here"))
-        .with_remedy(format!("this writes the SavedModel folder {folder}:\n  {line}")))
+    if path.file_stem().is_some_and(|stem| stem == "saved_model") {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let error = Error::invalid_argument(format!("{shown} is a part of a SavedModel"));
+        return Err(error.with_remedy(format!("give its folder: {}", folder.display())));
+    }
+    // The contents say more than the name, where they can be looked at.
+    if let Some(kind) = foreign_contents(path).or_else(|| Foreign::of_name(path)) {
+        return Err(kind.error(path));
+    }
+    if path.exists() { Ok(()) } else { Err(Error::not_found(format!("{shown}: no such file or folder"))) }
+}
+
+/// The kind of a plain file, by its start and its end. A file that cannot be read says why when it is read.
+fn foreign_contents(path: &Path) -> Option<Foreign> {
+    let mut file = plimsoll_base::open_file(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    let mut start = Vec::new();
+    (&mut file).take(LOOKED_AT as u64).read_to_end(&mut start).ok()?;
+    let mut end = Vec::new();
+    file.seek(SeekFrom::Start(length.saturating_sub(LOOKED_AT as u64))).ok()?;
+    file.take(LOOKED_AT as u64).read_to_end(&mut end).ok()?;
+    match Foreign::of_bytes(&start, &end)? {
+        Foreign::Hdf5 if Foreign::of_name(path) == Some(Foreign::Weights) => Some(Foreign::Weights),
+        kind => Some(kind),
+    }
 }
 
 #[cfg(test)]
@@ -249,10 +312,13 @@ mod tests {
     #[test]
     fn files_of_other_kinds_are_answered_with_the_line_that_exports_them() {
         for (name, line) in [
-            ("a/net.keras", "load_model('a/net.keras').export('a/net')"),
-            ("net.h5", "load_model('net.h5').export('net')"),
+            ("a/net.keras", "load_model('a/net.keras', compile=False).export('a/net')"),
+            ("net.h5", "load_model('net.h5', compile=False).export('net')"),
             ("net.onnx", "onnx2tf -i 'net.onnx' -o 'net'"),
             ("net.TFLITE", "--tflite 'net.TFLITE'"),
+            ("net.weights.h5", "model.load_weights('net.weights.h5'); model.export('net')"),
+            ("net.pt", "torch.load('net.pt', weights_only=False)"),
+            ("bert/model.safetensors", "from_preset('bert').export('bert/model')"),
         ] {
             let error = read(Path::new(name)).unwrap_err();
             assert_eq!(error.code(), Code::InvalidArgument);
@@ -266,7 +332,7 @@ mod tests {
     fn a_model_may_say_which_signature_is_called() {
         let default = |names: &[&str]| {
             let signatures = names.iter().map(|name| (name.to_string(), SignatureDef::default())).collect();
-            let saved = SavedGraph { graph: GraphDef::default(), values: Values::default(), init: Vec::new(), signatures };
+            let saved = SavedGraph { signatures, ..SavedGraph::default() };
             saved.default_signature().map(str::to_string)
         };
         for (names, expected) in [

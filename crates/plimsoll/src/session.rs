@@ -13,7 +13,7 @@ use plimsoll_graph::{Graph, HostTensor, Node};
 use crate::checkpoint::{self, Restored};
 use crate::model::{find_signature, tensor_of};
 use crate::values::Objects;
-use crate::{Callable, Cancellation, Lane, OpenedPlan, Plan, RunMetadata, Signature, VariableInfo, Why};
+use crate::{Callable, Cancellation, Lane, OpenedPlan, Plan, Registry, RunMetadata, Signature, VariableInfo, Why, preparation};
 
 /// A feed of a run: the name of a tensor, `x` or `x:0`, and its value.
 pub type Fed<'a> = (&'a str, HostTensor);
@@ -76,6 +76,23 @@ impl Session {
     /// Operations to run before the first call, of a SavedModel; mostly none: values of variables are read where runs need them.
     pub fn preparation(&self) -> &[String] {
         &self.preparation
+    }
+
+    /// The part of the [preparation](Session::preparation) that a run of these tensors and operations needs: what gives values to
+    /// tables and variables that it does not use is left out.
+    pub fn preparation_for(&self, names: &[&str]) -> Vec<String> {
+        preparation::needed(self.graph(), &self.preparation, names, None)
+    }
+
+    /// Leaves out the preparation that no signature needs, and that no rule is known for: a call that needs it fails by itself.
+    pub(crate) fn prepared_for_signatures(self, registry: &Registry) -> Session {
+        if self.signatures.is_empty() || self.preparation.is_empty() {
+            return self;
+        }
+        let outputs = self.signatures.values().flat_map(|signature| signature.outputs.values());
+        let names: Vec<&str> = outputs.map(|info| info.name.as_str()).collect();
+        let needed = preparation::needed(self.graph(), &self.preparation, &names, Some(registry));
+        self.with_preparation(needed)
     }
 
     /// Runs the [preparation](Session::preparation), and gives back memory that only that needed.

@@ -6,7 +6,7 @@ use plimsoll_base::Result;
 use plimsoll_graph::Graph;
 use plimsoll_plan::{Growth, Signature, SignatureInN};
 
-use crate::model::{self, Model, SavedGraph};
+use crate::model::{self, SavedGraph};
 use crate::values::Values;
 use crate::{Devices, Footprint, Joint, PlacementMode, Session};
 
@@ -84,14 +84,9 @@ impl<'a> Several<'a> {
     /// As [`Devices::load`], but for errors of restoring.
     pub fn load(&mut self, path: impl AsRef<Path>, mut runs: Vec<Signature>) -> Result<&mut Self> {
         let path = path.as_ref();
-        let (def, values, init, signatures) = match model::read(path)? {
-            Model::Graph(def) => (def, Values::default(), Vec::new(), Default::default()),
-            Model::SavedModel(saved) => {
-                let saved = SavedGraph::new(*saved, path)?;
-                (saved.graph, saved.values, saved.init, saved.signatures)
-            }
-        };
-        let session = self.devices.unlogged(&self.devices.resolve(def)?, &values, init)?.with_signatures(signatures);
+        let SavedGraph { graph, values, init, signatures, .. } = SavedGraph::of(model::read(path)?, path)?;
+        let session = self.devices.unlogged(&self.devices.resolve(graph)?, &values, init)?.with_signatures(signatures);
+        let session = session.prepared_for_signatures(self.devices.registry());
         if !session.preparation().is_empty() {
             runs.insert(0, Signature { targets: session.preparation().to_vec(), ..Signature::default() });
         }

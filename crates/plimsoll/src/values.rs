@@ -3,18 +3,19 @@
 //! Loading belongs to the promise. Values are read when a plan that touches their variables is loaded. They go piece by piece
 //! through one buffer of at most 64 KiB, which the footprint counts. A variable that no run touches is never read.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, DataType, Error, Result};
 use plimsoll_formats::OBJECT_GRAPH_KEY;
-use plimsoll_formats::bundle::{BundleReader, Entry};
+use plimsoll_formats::bundle::{Checkpoint, Entry, Slice};
 use plimsoll_graph::{AttrsExt, Graph, HostTensor, Node, NodeId, Output};
 use plimsoll_plan::{PlanVariable, VariableKind, variable_key};
 use plimsoll_runtime::{Stored, StoredVariable};
 
 use crate::checkpoint;
+use crate::preparation::leaves;
 
 /// Bytes that go from a file to a variable at a time.
 const PIECE: u64 = 64 << 10;
@@ -29,11 +30,11 @@ pub struct Values {
     pub(crate) checkpoint: Option<PathBuf>,
 }
 
-/// The variables of a SavedModel.
+/// The variables of a SavedModel or a MetaGraph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SavedValues {
-    /// The checkpoint in its folder.
-    pub prefix: PathBuf,
+    /// The checkpoint that belongs to it, if it is there.
+    pub prefix: Option<PathBuf>,
     /// The node that the model's own restoring has the prefix from.
     pub filename: String,
     /// The operation that restores.
@@ -53,9 +54,9 @@ impl Values {
         self
     }
 
-    /// Whether they are those of a SavedModel, so that its variables need no initializer.
+    /// Whether the model has files of its own for them, so that its variables need no initializer.
     pub fn are_saved(&self) -> bool {
-        self.saved.is_some()
+        self.saved.as_ref().is_some_and(|saved| saved.prefix.is_some())
     }
 
     /// The files, for a graph with calls inlined; and the operations that restore in ways of their own and have to run.
@@ -63,11 +64,11 @@ impl Values {
     /// # Errors
     /// NOT_FOUND where a checkpoint is not there; its flaw.
     pub(crate) fn open(&self, graph: &Graph) -> Result<Opened> {
-        let mut opened = self.open_saved(graph)?;
+        let restoring = self.saved.as_ref().map(|saved| Restoring::find(graph, saved)).transpose()?.unwrap_or_default();
+        let mut opened = self.open_saved(graph, &restoring)?;
         if let Some(path) = &self.checkpoint {
-            let reader = BundleReader::open(checkpoint::find(path)?)?;
-            let found = |node: &Node| Some((variable_key(node), opened.objects.find(&node.name, false, &reader)?));
-            let keys: BTreeMap<String, String> = graph.nodes().values().filter(|node| is_variable(node)).filter_map(found).collect();
+            let reader = Checkpoint::open(checkpoint::find(path)?)?;
+            let keys = keys(graph, &reader, &restoring, Some(&opened.objects))?;
             if keys.is_empty() && graph.nodes().values().any(is_variable) {
                 let some: Vec<&str> = reader.names().take(3).collect();
                 return Err(Error::not_found(format!("the checkpoint has none of the graph's variables; it has {}", some.join(", "))));
@@ -77,30 +78,47 @@ impl Values {
         Ok(opened)
     }
 
-    /// The files of the SavedModel.
-    fn open_saved(&self, graph: &Graph) -> Result<Opened> {
+    /// The files of the model.
+    fn open_saved(&self, graph: &Graph, restoring: &Restoring) -> Result<Opened> {
         let mut opened = Opened::default();
-        let Some(saved) = &self.saved else { return Ok(opened) };
-        let restoring = Restoring::find(graph, saved)?;
+        let Some(prefix) = self.saved.as_ref().and_then(|saved| saved.prefix.as_ref()) else { return Ok(opened) };
         if restoring.keys.is_empty() && restoring.others.is_empty() {
             return Ok(opened);
         }
-        let reader = BundleReader::open(&saved.prefix)?;
-        let mut keys = restoring.keys;
-        // Keras saves copies of its variables: those that its functions use are found by name.
-        let named = reader.keys_of_objects()?;
-        for node in graph.nodes().values().filter(|node| is_variable(node)) {
-            let key = variable_key(node);
-            let name = key.split_once(';').map_or("", |(_, name)| name);
-            if let (false, Some(stored)) = (keys.contains_key(&key), named.get(name)) {
-                keys.insert(key, stored.clone());
-            }
-        }
+        let reader = Checkpoint::open(prefix)?;
+        let keys = keys(graph, &reader, restoring, None)?;
         opened.objects = Objects::new(&reader, graph, &keys)?;
         opened.sources.push(Source { reader, keys, nodes: nodes(graph), overrides: false });
-        opened.run = restoring.others;
+        opened.run = restoring.others.clone();
         Ok(opened)
     }
+}
+
+/// Where a checkpoint has the variables of a graph: where the model's saver says; `by_name`, before that, under their names; else
+/// under the names of objects. (Keras saves copies of its variables: those that its functions use are found that way.)
+fn keys(graph: &Graph, reader: &Checkpoint, restoring: &Restoring, by_name: Option<&Objects>) -> Result<BTreeMap<String, Place>> {
+    let named = reader.keys_of_objects()?;
+    let mut keys = BTreeMap::new();
+    for node in graph.nodes().values().filter(|node| is_variable(node)) {
+        let key = variable_key(node);
+        let whole = |name: &str| Place { name: name.to_string(), slice: None };
+        let of_node = || by_name?.find(&node.name, false, reader).map(|name| whole(&name));
+        let of_saver = || restoring.keys.get(&key).filter(|place| by_name.is_none() || reader.contains(&place.name)).cloned();
+        let of_object = || named.get(key.split_once(';').map_or("", |(_, name)| name)).map(|name| whole(name));
+        if let Some(place) = of_node().or_else(of_saver).or_else(of_object) {
+            keys.insert(key, place);
+        }
+    }
+    Ok(keys)
+}
+
+/// Where a checkpoint has a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    /// The tensor's name there.
+    name: String,
+    /// The part of it that is the value, if it is not the whole.
+    slice: Option<Slice>,
 }
 
 /// Files that are open, the one that counts first.
@@ -125,11 +143,12 @@ pub(crate) struct Objects {
 
 impl Objects {
     /// Those of a SavedModel's files; `keys` are names there by the keys of variables.
-    fn new(reader: &BundleReader, graph: &Graph, keys: &BTreeMap<String, String>) -> Result<Objects> {
+    fn new(reader: &Checkpoint, graph: &Graph, keys: &BTreeMap<String, Place>) -> Result<Objects> {
         if !reader.contains(OBJECT_GRAPH_KEY) {
             return Ok(Objects::default());
         }
-        let key = |node: &Node| Some((node.name.clone(), keys.get(&variable_key(node))?.clone()));
+        let whole = |node: &Node| keys.get(&variable_key(node)).filter(|place| place.slice.is_none());
+        let key = |node: &Node| Some((node.name.clone(), whole(node)?.name.clone()));
         let keys = graph.nodes().values().filter(|node| is_variable(node)).filter_map(key).collect();
         Ok(Objects { keys, graph: Some(reader.read(OBJECT_GRAPH_KEY)?) })
     }
@@ -140,7 +159,7 @@ impl Objects {
     }
 
     /// The key under which a checkpoint has a variable.
-    pub fn find(&self, name: &str, is_state: bool, reader: &BundleReader) -> Option<String> {
+    pub fn find(&self, name: &str, is_state: bool, reader: &Checkpoint) -> Option<String> {
         [self.key(name, is_state), checkpoint::key(name, is_state)].into_iter().find(|key| reader.contains(key))
     }
 
@@ -160,25 +179,42 @@ impl Opened {
 
 #[derive(Debug)]
 struct Source {
-    reader: BundleReader,
-    /// Names in the file by the keys of variables.
-    keys: BTreeMap<String, String>,
+    reader: Checkpoint,
+    /// Places in the file by the keys of variables.
+    keys: BTreeMap<String, Place>,
     /// Names of nodes by the keys of variables.
     nodes: BTreeMap<String, String>,
     /// Whether its values take the place of those that variables have.
     overrides: bool,
 }
 
+impl Source {
+    /// The type and shape of the value at a place.
+    fn entry(&self, place: &Place) -> Result<Entry> {
+        let entry = self.reader.entry(&place.name)?;
+        Ok(match &place.slice {
+            Some(slice) => Entry { shape: slice.shape(), ..entry },
+            None => entry,
+        })
+    }
+
+    fn read(&self, place: &Place, buffer: &mut [u8], give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        self.reader.read_in_pieces(&place.name, place.slice.as_ref(), buffer, give)
+    }
+}
+
 #[derive(Debug)]
 struct Files(Vec<Source>);
 
 impl Files {
-    /// The file that has the value, and its name there.
-    fn find(&self, variable: &PlanVariable) -> Option<(&Source, String)> {
+    /// The file that has the value, and its place there.
+    fn find(&self, variable: &PlanVariable) -> Option<(&Source, Place)> {
         let name = |source: &Source| match variable.kind {
             // Only checkpoints of ours have states.
             VariableKind::State => {
-                Some(checkpoint::key(&variable.name, true)).filter(|name| source.overrides && source.reader.contains(name))
+                let name = Some(checkpoint::key(&variable.name, true));
+                let name = name.filter(|name| source.overrides && source.reader.contains(name))?;
+                Some(Place { name, slice: None })
             }
             _ => source.keys.get(&variable.key).cloned(),
         };
@@ -188,7 +224,7 @@ impl Files {
 
 impl Stored for Files {
     fn buffer(&self, variable: &PlanVariable) -> Option<Bytes> {
-        self.find(variable).map(|_| piece(variable.bytes))
+        self.find(variable).map(|(source, place)| piece(variable.bytes) + Bytes(source.reader.beside_buffer(&place.name)))
     }
 
     fn variables(&self) -> Result<Vec<StoredVariable>> {
@@ -196,7 +232,7 @@ impl Stored for Files {
         for source in &self.0 {
             for (key, node) in &source.nodes {
                 let Some(stored) = source.keys.get(key).filter(|_| !variables.contains_key(key)) else { continue };
-                let Entry { data_type, shape } = source.reader.entry(stored)?;
+                let Entry { data_type, shape } = source.entry(stored)?;
                 variables.insert(key, StoredVariable { key: key.clone(), name: node.clone(), data_type, shape });
             }
         }
@@ -205,8 +241,8 @@ impl Stored for Files {
 
     fn read_key(&self, key: &str, buffer: &mut [u8], give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let found = self.0.iter().find_map(|source| Some((source, source.keys.get(key)?)));
-        let (source, name) = found.ok_or_else(|| Error::not_found(format!("no files hold a value for '{key}'")))?;
-        source.reader.read_in_pieces(name, buffer, give)
+        let (source, place) = found.ok_or_else(|| Error::not_found(format!("no files hold a value for '{key}'")))?;
+        source.read(place, buffer, give)
     }
 
     fn overrides(&self, variable: &PlanVariable) -> bool {
@@ -214,23 +250,23 @@ impl Stored for Files {
     }
 
     fn read(&self, variable: &PlanVariable, buffer: &mut [u8], give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
-        let (source, name) = self.find(variable).ok_or_else(|| Error::internal("a variable without a value in the files"))?;
-        let entry = source.reader.entry(&name)?;
+        let (source, place) = self.find(variable).ok_or_else(|| Error::internal("a variable without a value in the files"))?;
+        let entry = source.entry(&place)?;
         if entry.data_type != variable.data_type || entry.shape != variable.shape {
             return Err(Error::invalid_argument(format!(
                 "variable '{}' is {}{}, in the checkpoint {}{}",
                 variable.name, variable.data_type, variable.shape, entry.data_type, entry.shape
             )));
         }
-        source.reader.read_in_pieces(&name, buffer, give)
+        source.read(&place, buffer, give)
     }
 }
 
 /// The restoring operations of a SavedModel.
 #[derive(Debug, Default)]
 struct Restoring {
-    /// Variables that get a tensor of the files as it is: names there, by the keys of variables.
-    keys: BTreeMap<String, String>,
+    /// Variables that get a tensor of the files, or a slice of one, as it is: places there, by the keys of variables.
+    keys: BTreeMap<String, Place>,
     /// Other operations that the restoring runs.
     others: Vec<String>,
 }
@@ -241,50 +277,35 @@ impl Restoring {
     fn find(graph: &Graph, saved: &SavedValues) -> Result<Restoring> {
         let Some(restore) = graph.find(&saved.restore) else { return Ok(Restoring::default()) };
         let mut restoring = Restoring::default();
-        let mut seen: HashSet<NodeId> = HashSet::new();
-        let mut stack = vec![restore];
-        let mut simple = true;
-        while let Some(id) = stack.pop() {
-            if !seen.insert(id) {
-                continue;
+        for leaf in leaves(graph, vec![restore]) {
+            let node = graph.node(leaf);
+            let stored = match node.op.as_str() {
+                "Assign" | "AssignVariableOp" => stored_tensor(graph, node, &saved.filename),
+                _ => None,
+            };
+            match stored {
+                Some((variable, place)) => drop(restoring.keys.insert(variable_key(graph.node(variable)), place)),
+                None => restoring.others.push(node.name.clone()),
             }
-            let node = graph.node(id);
-            stack.extend(node.inputs.iter().map(|input| input.node).chain(node.controls.iter().copied()));
-            match node.op.as_str() {
-                "Assign" | "AssignVariableOp" => match stored_tensor(graph, node, &saved.filename) {
-                    Some((variable, name)) => drop(restoring.keys.insert(variable_key(graph.node(variable)), name)),
-                    None => simple = false,
-                },
-                "RestoreV2"
-                | "NoOp"
-                | "Identity"
-                | "IdentityN"
-                | "Const"
-                | "VarHandleOp"
-                | "VariableV2"
-                | "Variable"
-                | "Placeholder"
-                | "PlaceholderWithDefault" => {}
-                _ => simple = false,
-            }
-        }
-        if !simple {
-            restoring.others.push(saved.restore.clone());
         }
         Ok(restoring)
     }
 }
 
 /// The variable that `assign` changes and the tensor of the files that it gets, where it is that simple.
-fn stored_tensor(graph: &Graph, assign: &Node, filename: &str) -> Option<(NodeId, String)> {
+fn stored_tensor(graph: &Graph, assign: &Node, filename: &str) -> Option<(NodeId, Place)> {
     let [target, value, ..] = &assign.inputs[..] else { return None };
     let variable = source(graph, *target).node;
     let value = source(graph, *value);
     let restore = graph.node(value.node);
-    if restore.op != "RestoreV2" || !is_variable(graph.node(variable)) {
+    if !is_variable(graph.node(variable)) {
         return None;
     }
-    let [prefix, names, slices] = &restore.inputs[..] else { return None };
+    let (prefix, names, slices) = match (restore.op.as_str(), &restore.inputs[..]) {
+        ("RestoreV2" | "RestoreSlice", [prefix, names, slices]) => (prefix, names, Some(slices)),
+        ("Restore", [prefix, names]) => (prefix, names, None),
+        _ => return None,
+    };
     if graph.node(source(graph, *prefix).node).name != filename {
         return None;
     }
@@ -292,7 +313,15 @@ fn stored_tensor(graph: &Graph, assign: &Node, filename: &str) -> Option<(NodeId
         let tensor = graph.node(source(graph, *input).node).attrs.tensor("value").ok()?;
         String::from_utf8(tensor.strings()?.get(value.index as usize)?.clone()).ok()
     };
-    (text(slices)?.is_empty()).then_some((variable, text(names)?))
+    let slice = match slices {
+        Some(slices) => Some(text(slices)?).filter(|slice| !slice.is_empty()),
+        None => None,
+    };
+    let slice = match slice {
+        Some(slice) => Some(Slice::parse(&slice)?),
+        None => None,
+    };
+    Some((variable, Place { name: text(names)?, slice }))
 }
 
 /// The tensor that goes through Identity operations to there.

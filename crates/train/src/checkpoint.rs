@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll::formats::bundle::BundleReader;
+use plimsoll::formats::bundle::Checkpoint;
 use plimsoll::{Error, HostTensor, Result, Session};
 
 /// The key of the number of steps.
@@ -73,7 +73,7 @@ pub fn restore(path: &Path, session: &Session, copies: &[String]) -> Result<Prog
         let error = Error::not_found(format!("Key {name} not found in checkpoint {}", prefix.display()));
         return Err(error.with_remedy("train with the network and the optimizer that the checkpoint was written with"));
     }
-    let reader = BundleReader::open(&prefix)?;
+    let reader = Checkpoint::open(&prefix)?;
     if ![STEP, POSITION, SEED].iter().any(|key| reader.contains(key)) {
         return Ok(Progress { step: global_step(&reader, &prefix)?, order: None });
     }
@@ -90,7 +90,7 @@ pub fn restore(path: &Path, session: &Session, copies: &[String]) -> Result<Prog
 
 /// How many steps TensorFlow had taken: the variable `global_step`, else the number after the last `-` of the prefix, where
 /// `Saver.save(..., global_step)` puts it; else 0.
-fn global_step(reader: &BundleReader, prefix: &Path) -> Result<u64> {
+fn global_step(reader: &Checkpoint, prefix: &Path) -> Result<u64> {
     if reader.contains(GLOBAL_STEP)
         && let Some([step]) = reader.read(GLOBAL_STEP)?.to_i64s().as_deref()
         && let Ok(step) = u64::try_from(*step)

@@ -1,13 +1,16 @@
-//! TensorFlow's checkpoints (version 2, "tensor bundles"): `P.index`, a sorted table of the tensors, and `P.data-SSSSS-of-NNNNN`,
-//! the bytes. Every byte that is read is held against its checksum.
+//! TensorFlow's checkpoints. Version 2, "tensor bundles": `P.index`, a sorted table of the tensors, and `P.data-SSSSS-of-NNNNN`, the
+//! bytes. Version 1: tables that hold the bytes themselves. Every byte that is read is held against its checksum.
 
+mod checkpoint;
 mod crc;
 mod merge;
 mod ordered_code;
 mod reader;
+mod slices;
 mod state;
 mod strings;
 mod table;
+mod version1;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -18,9 +21,12 @@ use plimsoll_graph::Shape;
 use crate::message::{Fixed32, message};
 use crate::tensor_proto::TensorShapeProto;
 
+pub use checkpoint::Checkpoint;
 pub use merge::merge;
 pub use reader::BundleReader;
+pub use slices::Slice;
 pub use state::{CheckpointState, latest_checkpoint, read_checkpoint_state, write_checkpoint_state};
+pub use version1::SliceReader;
 pub use writer::{BundleWriter, Pieces};
 
 /// The index's entry of a tensor.

@@ -10,10 +10,11 @@ use plimsoll_graph::{HostTensor, Shape};
 
 use super::crc::Crc;
 use super::ordered_code::slice_key;
+use super::slices::{Rows, Slice, Window, check_cover, extents_of, insufficient, raw_extents};
 use super::table::{Table, read_table};
 use super::{
-    BundleEntryProto, BundleHeaderProto, Entry, Extent, TensorSliceProto, VERSION, checked_shape, data_path, index_path, io_error,
-    number_size, strings,
+    BundleEntryProto, BundleHeaderProto, Entry, TensorSliceProto, VERSION, checked_shape, data_path, index_path, io_error, number_size,
+    strings,
 };
 use crate::elements::swap_bytes;
 use crate::message::decode;
@@ -149,6 +150,35 @@ impl BundleReader {
         read.map_err(|error| error.context(format!("'{name}'")))
     }
 
+    /// Reads a slice of a tensor as [`BundleReader::read_in_pieces`] reads a tensor. Where the tensor was saved in slices and this is
+    /// one of them, nothing else is read.
+    ///
+    /// # Errors
+    /// As [`BundleReader::read_in_pieces`]; INVALID_ARGUMENT where the tensor has another shape than the slice says.
+    pub fn read_slice_in_pieces(
+        &self,
+        name: &str,
+        slice: &Slice,
+        buffer: &mut [u8],
+        give: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let Entry { data_type, shape } = self.entry(name)?;
+        slice.check(name, &shape)?;
+        let entry = self.find(name)?;
+        let size = data_type.size().ok_or_else(|| Error::unimplemented(format!("slices of a {data_type} tensor are not read here")))?;
+        let usable = buffer.len() - buffer.len() % size;
+        let buffer = &mut buffer[..usable];
+        for part in &entry.slices {
+            let (extents, part) = self.slice(name, part, &shape)?;
+            if extents == slice.extents && usable > 0 {
+                let read = self.length(&part, data_type, &slice.shape()).and_then(|_| self.pieces(&part, data_type, buffer, give));
+                return read.map_err(|error| error.context(format!("'{name}'")));
+            }
+        }
+        let window = Window::new(slice, size);
+        self.read_in_pieces(name, buffer, &mut |at, bytes| window.each(at, bytes, give))
+    }
+
     /// The keys of variables in a checkpoint of TensorFlow 2, by the names that TensorFlow 1 would give them. A name of several
     /// variables is left out. Empty where the checkpoint holds no objects.
     ///
@@ -184,26 +214,10 @@ impl BundleReader {
         piece: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let size = data_type.size().ok_or_else(|| Error::unimplemented(format!("slices of a {data_type} tensor are not read here")))?;
-        // Every two of them are compared.
-        const MOST: usize = 4096;
-        if entry.slices.len() > MOST {
-            return Err(Error::unimplemented(format!("not yet: a tensor in {} slices", entry.slices.len())));
-        }
         let parts = entry.slices.iter().map(|slice| self.slice(name, slice, shape)).collect::<Result<Vec<_>>>()?;
-        let apart = |(a, b): (&(usize, usize), &(usize, usize))| a.0 + a.1 <= b.0 || b.0 + b.1 <= a.0;
-        let is_apart = |a: &[(usize, usize)], b: &[(usize, usize)]| {
-            [a, b].iter().any(|part| part.iter().any(|(_, length)| *length == 0)) || a.iter().zip(b).any(apart)
-        };
-        let mut covered = 0u64;
-        for (index, (extents, _)) in parts.iter().enumerate() {
-            if !parts[..index].iter().all(|(other, _)| is_apart(extents, other)) {
-                return Err(Error::data_loss("slices overlap"));
-            }
-            covered = covered.saturating_add(extents.iter().map(|(_, length)| *length as u64).fold(1, u64::saturating_mul));
-        }
-        // Slices that do not overlap and have as many elements as the tensor cover it.
         let elements = shape.elements()?;
-        if covered != elements || data_type.bytes_of(elements).is_none() {
+        check_cover(name, &parts.iter().map(|(extents, _)| &extents[..]).collect::<Vec<_>>(), elements)?;
+        if data_type.bytes_of(elements).is_none() {
             return Err(insufficient(name));
         }
         if elements == 0 {
@@ -243,7 +257,17 @@ impl BundleReader {
             piece(at as u64, bytes)?;
             at += length;
         }
-        check(crc, entry)
+        self.check(crc, entry)
+    }
+
+    /// Whether the bytes of an entry are those that were written.
+    fn check(&self, crc: Crc, entry: &BundleEntryProto) -> Result<()> {
+        if crc.masked() == entry.crc32c.0 {
+            return Ok(());
+        }
+        let path = data_path(&self.prefix, entry.shard_id, self.shards);
+        let (size, offset) = (entry.size, entry.offset);
+        Err(Error::data_loss(format!("{}: the checksum of its {size} bytes at {offset} differs from the index", path.display())))
     }
 
     fn find(&self, name: &str) -> Result<&BundleEntryProto> {
@@ -255,7 +279,7 @@ impl BundleReader {
             DataType::String => {
                 let bytes = self.open_at(entry)?.read_all()?;
                 let (values, crc) = strings::decode(&bytes, shape.elements()?)?;
-                check(crc, entry)?;
+                self.check(crc, entry)?;
                 HostTensor::from_strings(shape, values)
             }
             DataType::Bool => {
@@ -291,7 +315,7 @@ impl BundleReader {
             return Err(Error::internal("a buffer and its tensor differ in size"));
         }
         self.open_at(entry)?.read_into(out)?;
-        check(Crc::of(out), entry)?;
+        self.check(Crc::of(out), entry)?;
         if self.big_endian {
             swap_bytes(out, number_size(data_type)?);
         }
@@ -340,18 +364,8 @@ impl BundleReader {
 
     /// Start and length of a slice in every dimension, and its entry in the index.
     fn slice(&self, name: &str, slice: &TensorSliceProto, shape: &Shape) -> Result<(Vec<(usize, usize)>, BundleEntryProto)> {
-        if slice.extent.len() != shape.rank() {
-            return Err(Error::data_loss("a slice and its tensor differ in rank"));
-        }
-        let extent = |(extent, dim): (&Extent, &u64)| {
-            let (start, length) =
-                (u64::try_from(extent.start).ok()?, extent.length.map_or(Some(*dim), |length| u64::try_from(length).ok())?);
-            start.checked_add(length).filter(|end| end <= dim)?;
-            Some((start as usize, length as usize))
-        };
-        let extents = slice.extent.iter().zip(shape.iter()).map(extent).collect::<Option<Vec<_>>>();
-        let extents = extents.ok_or_else(|| Error::data_loss("a slice reaches beyond its tensor"))?;
-        let key = slice_key(name, &slice.extent.iter().map(|extent| (extent.start, extent.length.unwrap_or(-1))).collect::<Vec<_>>());
+        let extents = extents_of(slice, shape)?;
+        let key = slice_key(name, &raw_extents(slice));
         let part = self.slices.get(&key).ok_or_else(|| Error::data_loss("a slice that the index names is not there"))?;
         Ok((extents, decode(Reader::of_bytes(part)).map_err(Error::from)?))
     }
@@ -360,58 +374,6 @@ impl BundleReader {
 /// Whether this machine can hold so many bytes, which a file is known to have.
 fn check_memory(bytes: u64) -> Result<()> {
     plimsoll_base::check_memory(bytes).map_err(|error| Error::resource_exhausted(error.to_string()))
-}
-
-/// Where the bytes of a slice go in its tensor: in runs that are dense in both.
-struct Rows {
-    /// Bytes of a run.
-    run: usize,
-    /// Length and stride in bytes of every dimension outside of a run, the last first.
-    outer: Vec<(usize, usize)>,
-    /// Where the first run begins in the tensor.
-    first: usize,
-}
-
-impl Rows {
-    fn new(extents: &[(usize, usize)], shape: &Shape, size: usize) -> Rows {
-        let (mut run, mut stride, mut first, mut outer, mut dense) = (size, size, 0, Vec::new(), true);
-        for (&(start, length), dim) in extents.iter().zip(shape.iter()).rev() {
-            first += start * stride;
-            if dense {
-                run *= length;
-                dense = length as u64 == *dim;
-            } else {
-                outer.push((length, stride));
-            }
-            stride *= *dim as usize;
-        }
-        Rows { run, outer, first }
-    }
-
-    /// Hands out `bytes`, which begin at byte `at` of the slice, run by run.
-    fn each(&self, at: u64, bytes: &[u8], piece: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
-        let (mut at, mut bytes) = (at as usize, bytes);
-        while !bytes.is_empty() {
-            let (number, inside) = (at / self.run, at % self.run);
-            let (mut rest, mut place) = (number, self.first + inside);
-            for (length, stride) in &self.outer {
-                place += rest % length * stride;
-                rest /= length;
-            }
-            let (now, later) = bytes.split_at(bytes.len().min(self.run - inside));
-            piece(place as u64, now)?;
-            (at, bytes) = (at + now.len(), later);
-        }
-        Ok(())
-    }
-}
-
-fn insufficient(name: &str) -> Error {
-    Error::invalid_argument(format!("Does not have sufficient slices for {name}"))
-}
-
-fn check(crc: Crc, entry: &BundleEntryProto) -> Result<()> {
-    if crc.masked() == entry.crc32c.0 { Ok(()) } else { Err(Error::data_loss("the checksum of its bytes differs from the index")) }
 }
 
 /// Copies a dense slice into its place, row by row, and marks the elements that it covers; false where one was covered before.

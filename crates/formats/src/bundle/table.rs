@@ -1,7 +1,8 @@
 //! The sorted table of a checkpoint's `.index`: LevelDB's format, blocks of prefix-compressed entries with checksums.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 
 use plimsoll_base::{Error, Result};
 
@@ -74,14 +75,20 @@ fn read_block(body: &[u8], (offset, size): Handle) -> Result<Vec<u8>> {
     let block = end
         .and_then(|end| body.get(offset..end))
         .ok_or_else(|| broken(format!("a block of {size} bytes at {offset} reaches beyond its end")))?;
+    open_block(block, offset).map(Cow::into_owned)
+}
+
+/// The entries of a block with its trailer, which stands at `offset` of its file.
+fn open_block(block: &[u8], offset: usize) -> Result<Cow<'_, [u8]>> {
+    let size = block.len().checked_sub(TRAILER).ok_or_else(|| broken(format!("the block at {offset} is cut off")))?;
     let (checked, stored) = block.split_at(size + 1);
     if stored != Crc::of(checked).masked().to_le_bytes() {
         return Err(broken(format!("the checksum of the block at {offset} differs")));
     }
     let (payload, kind) = checked.split_at(size);
     match kind {
-        [0] => Ok(payload.to_vec()),
-        [1] => decompress(payload).ok_or_else(|| broken(format!("the compressed block at {offset} cannot be read"))),
+        [0] => Ok(Cow::Borrowed(payload)),
+        [1] => decompress(payload).map(Cow::Owned).ok_or_else(|| broken(format!("the compressed block at {offset} cannot be read"))),
         kind => Err(broken(format!("the block at {offset} has type {}", kind[0]))),
     }
 }
@@ -95,7 +102,7 @@ fn decompress(payload: &[u8]) -> Option<Vec<u8>> {
     snap::raw::Decoder::new().decompress_vec(payload).ok()
 }
 
-fn for_each_entry(block: &[u8], mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+fn for_each_entry<'b>(block: &'b [u8], mut each: impl FnMut(&[u8], &'b [u8]) -> Result<()>) -> Result<()> {
     let cut = || broken("a block is cut off");
     let (rest, count) = block.split_last_chunk::<4>().ok_or_else(cut)?;
     let restarts = (u32::from_le_bytes(*count) as usize).checked_mul(4).ok_or_else(cut)?;
@@ -119,6 +126,94 @@ fn for_each_entry(block: &[u8], mut each: impl FnMut(&[u8], &[u8]) -> Result<()>
         each(&key, value)?;
     }
     Ok(())
+}
+
+/// A table whose blocks stay in their file until they are asked for.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    /// The place of every block, with a key that is not below any of its keys.
+    blocks: Vec<(Vec<u8>, Handle)>,
+}
+
+impl Blocks {
+    /// Reads where the blocks are.
+    ///
+    /// # Errors
+    /// As [`read_table`]; the file system's error.
+    pub(crate) fn read(file: &mut (impl Read + Seek)) -> Result<Blocks> {
+        let length = file.seek(SeekFrom::End(0)).map_err(unreadable)?;
+        let body = length.checked_sub(FOOTER as u64).ok_or_else(|| Error::data_loss("this is not an sstable: the file is too short"))?;
+        let mut footer = [0; FOOTER];
+        file.seek(SeekFrom::Start(body)).and_then(|_| file.read_exact(&mut footer)).map_err(unreadable)?;
+        let Some(handles) = footer.strip_suffix(&MAGIC) else {
+            return Err(Error::data_loss("this is not an sstable (bad magic number)"));
+        };
+        let index = read_handle(handles).and_then(|(_, rest)| read_handle(rest)).ok_or_else(|| broken("its footer cannot be read"))?.0;
+        let index = load_block(file, body, index)?;
+        let (mut blocks, mut end) = (Vec::new(), 0);
+        // Shared prefixes make short blocks of long keys.
+        let mut budget = index.len().saturating_mul(32).saturating_add(1 << 20);
+        for_each_entry(&index, |key, handle| {
+            let (handle, _) = read_handle(handle).ok_or_else(|| broken("a block's place cannot be read"))?;
+            if handle.0 < end || blocks.last().is_some_and(|(last, _): &(Vec<u8>, Handle)| last.as_slice() >= key) {
+                return Err(broken("its blocks lie out of order"));
+            }
+            budget = budget.checked_sub(key.len()).ok_or_else(|| broken("its keys take far more room than the file"))?;
+            end = handle.0.saturating_add(handle.1);
+            blocks.push((key.to_vec(), handle));
+            Ok(())
+        })?;
+        Ok(Blocks { blocks })
+    }
+
+    /// The bytes that the block of a key takes in the file.
+    pub(crate) fn size_of(&self, key: &[u8]) -> Option<u64> {
+        let at = self.blocks.partition_point(|(last, _)| last.as_slice() < key);
+        self.blocks.get(at).map(|(_, (_, size))| (size + TRAILER) as u64)
+    }
+
+    /// The block that has the key, if any has it, and where it begins.
+    ///
+    /// # Errors
+    /// As [`Blocks::read`]; RESOURCE_EXHAUSTED where this machine has less memory.
+    pub(crate) fn block_of(&self, key: &[u8], file: &mut (impl Read + Seek)) -> Result<Option<(Vec<u8>, usize)>> {
+        let at = self.blocks.partition_point(|(last, _)| last.as_slice() < key);
+        let Some((_, handle)) = self.blocks.get(at) else { return Ok(None) };
+        let length = file.seek(SeekFrom::End(0)).map_err(unreadable)?;
+        load_block(file, length.saturating_sub(FOOTER as u64), *handle).map(|block| Some((block, handle.0)))
+    }
+}
+
+/// The value of a key in a block.
+///
+/// # Errors
+/// DATA_LOSS where the block is damaged.
+pub(crate) fn find_entry<'b>(block: &'b [u8], key: &[u8]) -> Result<Option<&'b [u8]>> {
+    let mut found = None;
+    for_each_entry(block, |other, value| {
+        if other == key {
+            found = Some(value);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn load_block(file: &mut (impl Read + Seek), body: u64, (offset, size): Handle) -> Result<Vec<u8>> {
+    let length = size.checked_add(TRAILER).filter(|length| offset.checked_add(*length).is_some_and(|end| end as u64 <= body));
+    let length = length.ok_or_else(|| broken(format!("a block of {size} bytes at {offset} reaches beyond its end")))?;
+    plimsoll_base::check_memory(length as u64).map_err(|error| Error::resource_exhausted(error.to_string()))?;
+    let mut block = vec![0; length];
+    file.seek(SeekFrom::Start(offset as u64)).and_then(|_| file.read_exact(&mut block)).map_err(unreadable)?;
+    if let Cow::Owned(entries) = open_block(&block, offset)? {
+        return Ok(entries);
+    }
+    block.truncate(size);
+    Ok(block)
+}
+
+fn unreadable(error: std::io::Error) -> Error {
+    Error::data_loss(format!("reading failed: {error}"))
 }
 
 /// Writes a table as TensorFlow does: the same entries give the same bytes.

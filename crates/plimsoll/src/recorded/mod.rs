@@ -13,7 +13,7 @@ use plimsoll_formats::read_saved_model;
 use plimsoll_graph::HostTensor;
 use serde::Deserialize;
 
-use crate::model::{self, Model, SavedGraph};
+use crate::model::{self, SavedGraph};
 use crate::{Devices, npy};
 
 pub use compare::{Distance, compare};
@@ -205,11 +205,7 @@ impl Case {
     }
 
     fn graph(&self, devices: &Devices, path: &Path) -> Result<crate::Session> {
-        let def = match model::read(path)? {
-            Model::SavedModel(saved) => SavedGraph::new(*saved, path)?.graph,
-            Model::Graph(def) => def,
-        };
-        devices.session(devices.resolve(def)?)
+        devices.session(devices.resolve(SavedGraph::of(model::read(path)?, path)?.graph)?)
     }
 
     /// The names of every step's feeds, fetches and targets in the graph.

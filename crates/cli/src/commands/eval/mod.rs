@@ -24,8 +24,8 @@ use crate::{load, names, output, show};
 /// The models, and the run of each.
 #[derive(Args)]
 pub struct EvalArgs {
-    /// GraphDefs (.pb, .pbtxt) or SavedModel folders. Where there are several, a name below is for every model that has it, and
-    /// MODEL::NAME for one: its path, its file's name with or without extension, or its number from 1
+    /// GraphDefs (.pb, .pbtxt), MetaGraphs (.meta, with the checkpoint beside) or SavedModel folders. Where there are several, a
+    /// name below is for every model that has it, and MODEL::NAME for one: its path, its file's name with or without extension, or its number from 1
     #[arg(value_name = "MODEL", required = true)]
     models: Vec<PathBuf>,
     /// The signature of a SavedModel that is called: names are those of its arguments and results [default: serving_default, or
@@ -244,7 +244,7 @@ impl Work {
     ) -> Result<Work> {
         let session = &model.session;
         // The placement that was tried takes the place of the model's own.
-        let init = if init.is_empty() { session.preparation().to_vec() } else { init };
+        let init = if init.is_empty() { session.preparation_for(&wanted.names()) } else { init };
         let initialise = Signature { targets: init.clone(), ..Signature::default() };
         let initialise = Some(initialise).filter(|_| !init.is_empty());
         let (planned, step) = match &args.plan {

@@ -22,7 +22,8 @@ use crate::{load, output};
 /// The models, and the request to them.
 #[derive(Args)]
 pub struct PlanArgs {
-    /// GraphDefs (.pb, .pbtxt) or SavedModel folders; several are planned side by side and in turn. A name below is then for every
+    /// GraphDefs (.pb, .pbtxt), MetaGraphs (.meta) or SavedModel folders; several are planned side by side and in
+    /// turn. A name below is then for every
     /// model that has it, and MODEL::NAME for one: its path, its file's name with or without extension, or its number from 1
     #[arg(value_name = "MODEL", required = true)]
     models: Vec<PathBuf>,
@@ -137,17 +138,14 @@ fn requests(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<R
             fed[model].insert(name, shape.clone());
         });
     }
-    let mut inits: Vec<Vec<String>> = models.all().iter().map(|model| model.session.preparation().to_vec()).collect();
-    let mut is_said = vec![false; inits.len()];
+    let mut inits: Vec<Vec<String>> = vec![Vec::new(); args.models.len()];
     for name in &args.init {
-        for (model, name) in models.find(name, Opened::node)?.0 {
-            if !std::mem::replace(&mut is_said[model], true) {
-                inits[model].clear();
-            }
-            inits[model].push(name);
-        }
+        models.find(name, Opened::node)?.0.into_iter().for_each(|(model, name)| inits[model].push(name));
     }
     let wanted = models.wanted(devices, &args.fetch, &args.target)?;
+    for ((init, model), wanted) in inits.iter_mut().zip(models.all()).zip(&wanted).filter(|((init, _), _)| init.is_empty()) {
+        *init = model.session.preparation_for(&wanted.names());
+    }
     let mut all = Vec::with_capacity(inits.len());
     for (((model, wanted), shapes), init) in models.all().iter().zip(&wanted).zip(&fed).zip(inits) {
         let shown = |node: &str| model.argument_of(node);

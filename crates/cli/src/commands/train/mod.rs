@@ -33,7 +33,8 @@ const SAVE_EVERY: Duration = Duration::from_secs(600);
 /// The network or model, and how it is trained.
 #[derive(Args)]
 pub struct TrainArgs {
-    /// digits, which are built in; mnist or cifar10; a GraphDef (.pb, .pbtxt) with a training target, or a SavedModel folder
+    /// digits, which are built in; mnist or cifar10; a GraphDef (.pb, .pbtxt) with a training target, a MetaGraph
+    /// (.meta), or a SavedModel folder
     #[arg(value_name = "digits|mnist|cifar10|MODEL", default_value = "digits")]
     what: String,
     /// The signature of a SavedModel that a step calls

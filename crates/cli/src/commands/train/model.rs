@@ -62,6 +62,19 @@ impl Wanted {
         Ok(Wanted { targets, fetch, init, values: Values::default(), data, metrics: Vec::new(), evaluation })
     }
 
+    /// A step runs the targets, or what the collection `train_op` names. Values come from the checkpoint beside, or from `init_op`.
+    fn of_meta(args: &TrainArgs, saved: &SavedGraph) -> Result<Wanted> {
+        let mut wanted = Wanted::of_graph(args)?;
+        if wanted.targets.is_empty() {
+            wanted.targets.extend(saved.train.iter().map(|name| model::node_of(name).to_string()));
+        }
+        if wanted.init.is_empty() {
+            wanted.init.extend(saved.init.iter().cloned());
+        }
+        wanted.values = saved.values.clone();
+        Ok(wanted)
+    }
+
     /// A step calls the signature: its arguments are fed, its results are computed, and with them whatever the call changes.
     fn of_signature(args: &TrainArgs, saved: &SavedGraph) -> Result<Wanted> {
         let names = |names: &mut dyn Iterator<Item = &String>| names.cloned().collect::<Vec<_>>().join(", ");
@@ -157,6 +170,12 @@ impl Model {
                 check(args)?;
                 let saved = SavedGraph::new(*saved, &path).map_err(|error| error.context(path.display()))?;
                 let wanted = Wanted::of_signature(args, &saved)?;
+                (saved.graph, wanted)
+            }
+            File::MetaGraph(meta) => {
+                check(args)?;
+                let saved = SavedGraph::of_meta(*meta, &path).map_err(|error| error.context(path.display()))?;
+                let wanted = if args.signature.is_some() { Wanted::of_signature(args, &saved)? } else { Wanted::of_meta(args, &saved)? };
                 (saved.graph, wanted)
             }
             File::Graph(graph) => {

@@ -1,0 +1,134 @@
+//! Models in every form that TensorFlow saves (`scripts/record_forms.py`): the values are TensorFlow's.
+
+use std::path::{Path, PathBuf};
+
+use plimsoll::npy;
+
+use super::{Folder, Said, plimsoll};
+
+fn form(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/forms").join(name)
+}
+
+/// Runs `plimsoll eval`, with `y` written to a file, and compares it with the recorded array.
+fn eval(folder: &Folder, model: &Path, rest: &str, recorded: &str) -> Said {
+    let out = folder.0.join("y.npy");
+    let _ = std::fs::remove_file(&out);
+    let said = plimsoll(&format!("eval {} --feed x={} --fetch {rest}={}", model.display(), form("x.npy").display(), out.display()));
+    assert_eq!(said.code, 0, "{}: {}", model.display(), said.err);
+    let [got, wanted] = [out, form(recorded)].map(|path| npy::read(&std::fs::read(path).unwrap()).unwrap());
+    assert_eq!(got.shape(), wanted.shape(), "{}", model.display());
+    let [got, wanted] = [got, wanted].map(|tensor| tensor.to_vec::<f32>().unwrap());
+    let is_near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-6 + 1e-5 * b.abs();
+    assert!(got.iter().zip(&wanted).all(is_near), "{}: {got:?}, recorded {wanted:?}", model.display());
+    said
+}
+
+#[test]
+fn meta_graphs_have_the_values_of_the_checkpoint_beside_them() {
+    let folder = Folder::new("forms-meta");
+    for name in ["v1", "v1s", "v2s", "resource"] {
+        eval(&folder, &form(&format!("{name}.ckpt.meta")), "y", &format!("y_{name}.npy"));
+    }
+}
+
+#[test]
+fn a_meta_graph_without_its_checkpoint_starts_with_its_init_op_or_a_checkpoint_that_is_named() {
+    let folder = Folder::new("forms-alone");
+    let meta = folder.0.join("net.meta");
+    std::fs::copy(form("v2s.ckpt.meta"), &meta).unwrap();
+    // Parts of a variable come from slices, of either version.
+    for checkpoint in ["v2s", "v1s", "v1"] {
+        let restore = format!("--restore {}", form(&format!("{checkpoint}.ckpt")).display());
+        let said = eval(&folder, &meta, &format!("y {restore} --fetch y"), "y_v2s.npy");
+        assert!(!said.err.contains("does not have"), "{}", said.err);
+    }
+    // The initializer's values are random ones, but there are some.
+    let said = plimsoll(&format!("eval {} --feed x={} --fetch y", meta.display(), form("x.npy").display()));
+    assert_eq!((said.code, said.out.starts_with("y float[3,3] = ")), (0, true), "{}", said.err);
+}
+
+#[test]
+fn a_meta_graph_trains_with_its_collections() {
+    let folder = Folder::new("forms-train");
+    let copy = |name: &str| drop(std::fs::copy(form(name), folder.0.join(name)).unwrap());
+    ["v1.ckpt.meta", "v1.ckpt"].into_iter().for_each(copy);
+    let model = folder.0.join("v1.ckpt.meta");
+    let saved = folder.0.join("out");
+    let data = format!("--data x={} --data labels={}", form("x.npy").display(), form("labels.npy").display());
+    let said = plimsoll(&format!("train {} {data} --batch 3 --steps 1 --save {}", model.display(), saved.display()));
+    assert_eq!(said.code, 0, "{}", said.err);
+    let trained = format!("y --restore {} --fetch y", saved.display());
+    eval(&folder, &model, &trained, "trained_v1.npy");
+}
+
+#[test]
+fn saved_models_of_every_maker() {
+    let folder = Folder::new("forms-saved");
+    for name in ["simple", "tags", "module"] {
+        eval(&folder, &form(name), "y", &format!("y_{name}.npy"));
+    }
+    // A table that the signature does not use needs no rule.
+    eval(&folder, &form("archive"), "output_0", "y_archive.npy");
+    let said = plimsoll(&format!("plan {} --signature serve --feed-shape x=3x4", form("archive").display()));
+    assert_eq!(said.code, 0, "{}", said.err);
+    let devices = plimsoll::Devices::open(&plimsoll::Options::new()).unwrap();
+    let session = devices.load(form("archive")).unwrap();
+    let x = npy::read(&std::fs::read(form("x.npy")).unwrap()).unwrap();
+    let y = session.call("serve", &[("x", x)]).unwrap().remove(0).1;
+    assert_eq!(y.shape().dims(), [3, 3]);
+}
+
+#[test]
+fn damage_to_a_checkpoint_names_file_tensor_and_place() {
+    let folder = Folder::new("forms-damage");
+    for (meta, damaged, files, what) in [
+        (
+            "v1s.ckpt.meta",
+            "v1s.ckpt-00000-of-00003",
+            &["v1s.ckpt-00001-of-00003", "v1s.ckpt-00002-of-00003"][..],
+            "the checksum of the block at 0 differs",
+        ),
+        (
+            "v2s.ckpt.meta",
+            "v2s.ckpt.data-00000-of-00003",
+            &["v2s.ckpt.index", "v2s.ckpt.data-00001-of-00003", "v2s.ckpt.data-00002-of-00003"],
+            "bytes at ",
+        ),
+    ] {
+        [meta].iter().chain(files).for_each(|name| drop(std::fs::copy(form(name), folder.0.join(name)).unwrap()));
+        let mut bytes = std::fs::read(form(damaged)).unwrap();
+        bytes.iter_mut().take(90).for_each(|byte| *byte ^= 4);
+        std::fs::write(folder.0.join(damaged), bytes).unwrap();
+        let said = plimsoll(&format!("eval {} --feed x={} --fetch y", folder.0.join(meta).display(), form("x.npy").display()));
+        assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+        assert!([damaged, what, "DATA_LOSS"].iter().all(|part| said.err.contains(part)), "{}", said.err);
+        // A shard that is missing is no checkpoint.
+        std::fs::remove_file(folder.0.join(files[0])).unwrap();
+        let said = plimsoll(&format!(
+            "eval {} --feed x={} --fetch y --restore {}",
+            folder.0.join(meta).display(),
+            form("x.npy").display(),
+            folder.0.join(meta).with_extension("").display()
+        ));
+        assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    }
+}
+
+#[test]
+fn files_of_other_programs_are_told_by_their_contents() {
+    let folder = Folder::new("forms-foreign");
+    for (name, bytes, line) in [
+        ("a.pb", &b"PK\x03\x04....model.weights.h5"[..], "compile=False).export("),
+        ("b", b"\x1c\0\0\0TFL3....", "tf2onnx.convert --tflite"),
+        ("c.pb", b"\x08\x08\x12\x07pytorch", "onnx2tf -i"),
+        ("d.bin", b"PK\x03\x04....archive/data.pkl", "torch.onnx.export("),
+        ("e.pbtxt", b"\x89HDF\r\n\x1a\n", "keras.saving.load_model("),
+        ("f.model", b"\x10\0\0\0\0\0\0\0{\"w\":{", "from_preset("),
+        ("g.tgz", b"\x1f\x8b\x08\0", "tar -xzf"),
+    ] {
+        let said = plimsoll(&format!("plan {}", folder.write(name, bytes)));
+        assert_eq!(said.code, 2, "{name}: {}", said.err);
+        assert!(said.err.contains(line), "{name}: {}", said.err);
+    }
+}
