@@ -96,13 +96,17 @@ impl Foreign {
             Foreign::Torch => "a PyTorch file",
             Foreign::TorchProgram => "a PyTorch program",
             Foreign::SafeTensors => "weights in the safetensors format, without the model",
-            Foreign::Array => "a NumPy array, not a graph",
-            Foreign::Arrays => "an archive of NumPy arrays, not a graph",
+            Foreign::Array => "a NumPy array",
+            Foreign::Arrays => "an archive of NumPy arrays",
             Foreign::ZippedModel => "a SavedModel in a zip archive",
-            Foreign::Zip => "a zip archive, not a graph",
+            Foreign::Zip => "a zip archive",
             Foreign::Gzip => "compressed with gzip",
         };
-        let error = Error::invalid_argument(format!("{shown} is {kind}, which is not read here"));
+        let why = match self {
+            Foreign::Array | Foreign::Arrays | Foreign::Zip => "not a graph",
+            _ => "which is not read here",
+        };
+        let error = Error::invalid_argument(format!("{shown} is {kind}, {why}"));
         match self.remedy(path) {
             (Some(folder), line) => error.with_remedy(format!("this writes the SavedModel folder {folder}:\n  {line}")),
             (None, text) => error.with_remedy(text),

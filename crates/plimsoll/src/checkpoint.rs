@@ -139,7 +139,10 @@ pub fn restore(session: &Session, checkpoint: &Path) -> Result<Restored> {
 pub fn missing(session: &Session, checkpoint: &Path) -> Result<Vec<String>> {
     let (objects, session) = (session.objects(), session.inner());
     let reader = Checkpoint::open(find(checkpoint)?)?;
-    let is_missing = |variable: &VariableInfo| objects.find(&variable.name, variable.is_state, &reader).is_none();
+    // A checkpoint may have it under the name that the model's saver has for it.
+    let is_missing = |variable: &VariableInfo| {
+        objects.find(&variable.name, variable.is_state, &reader).is_none() && !session.is_overridden(&variable.name)
+    };
     Ok(session.variables().into_iter().filter(is_missing).map(|variable| variable.name).collect())
 }
 

@@ -249,6 +249,10 @@ impl Stored for Files {
         self.find(variable).is_some_and(|(source, _)| source.overrides)
     }
 
+    fn overrides_key(&self, key: &str) -> bool {
+        self.0.iter().any(|source| source.overrides && source.keys.contains_key(key))
+    }
+
     fn read(&self, variable: &PlanVariable, buffer: &mut [u8], give: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let (source, place) = self.find(variable).ok_or_else(|| Error::internal("a variable without a value in the files"))?;
         let entry = source.entry(&place)?;

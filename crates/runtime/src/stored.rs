@@ -29,6 +29,9 @@ pub trait Stored: Send + Sync {
     /// Whether the value takes the place of one that the variable has already; it does so once.
     fn overrides(&self, variable: &PlanVariable) -> bool;
 
+    /// Whether it does so for the variable of that key.
+    fn overrides_key(&self, key: &str) -> bool;
+
     /// Reads the value, of the variable's type and shape, through `buffer`, which is as large as [`Stored::buffer`] says at
     /// least: `give` gets every piece with its offset.
     ///

@@ -41,7 +41,7 @@ fn a_meta_graph_without_its_checkpoint_starts_with_its_init_op_or_a_checkpoint_t
     for checkpoint in ["v2s", "v1s", "v1"] {
         let restore = format!("--restore {}", form(&format!("{checkpoint}.ckpt")).display());
         let said = eval(&folder, &meta, &format!("y {restore} --fetch y"), "y_v2s.npy");
-        assert!(!said.err.contains("does not have"), "{}", said.err);
+        assert!(!said.err.contains("layer/w/part_0,"), "{}", said.err);
     }
     // The initializer's values are random ones, but there are some.
     let said = plimsoll(&format!("eval {} --feed x={} --fetch y", meta.display(), form("x.npy").display()));
@@ -51,12 +51,12 @@ fn a_meta_graph_without_its_checkpoint_starts_with_its_init_op_or_a_checkpoint_t
 #[test]
 fn a_meta_graph_trains_with_its_collections() {
     let folder = Folder::new("forms-train");
-    let copy = |name: &str| drop(std::fs::copy(form(name), folder.0.join(name)).unwrap());
+    let copy = |name: &str| assert!(std::fs::copy(form(name), folder.0.join(name)).is_ok());
     ["v1.ckpt.meta", "v1.ckpt"].into_iter().for_each(copy);
     let model = folder.0.join("v1.ckpt.meta");
     let saved = folder.0.join("out");
     let data = format!("--data x={} --data labels={}", form("x.npy").display(), form("labels.npy").display());
-    let said = plimsoll(&format!("train {} {data} --batch 3 --steps 1 --save {}", model.display(), saved.display()));
+    let said = plimsoll(&format!("train {} {data} --batch-size 3 --steps 1 --save {}", model.display(), saved.display()));
     assert_eq!(said.code, 0, "{}", said.err);
     let trained = format!("y --restore {} --fetch y", saved.display());
     eval(&folder, &model, &trained, "trained_v1.npy");
@@ -91,12 +91,12 @@ fn damage_to_a_checkpoint_names_file_tensor_and_place() {
         ),
         (
             "v2s.ckpt.meta",
-            "v2s.ckpt.data-00000-of-00003",
-            &["v2s.ckpt.index", "v2s.ckpt.data-00001-of-00003", "v2s.ckpt.data-00002-of-00003"],
+            "v2s.ckpt.data-00001-of-00003",
+            &["v2s.ckpt.index", "v2s.ckpt.data-00000-of-00003", "v2s.ckpt.data-00002-of-00003"],
             "bytes at ",
         ),
     ] {
-        [meta].iter().chain(files).for_each(|name| drop(std::fs::copy(form(name), folder.0.join(name)).unwrap()));
+        [meta].iter().chain(files).for_each(|name| assert!(std::fs::copy(form(name), folder.0.join(name)).is_ok()));
         let mut bytes = std::fs::read(form(damaged)).unwrap();
         bytes.iter_mut().take(90).for_each(|byte| *byte ^= 4);
         std::fs::write(folder.0.join(damaged), bytes).unwrap();

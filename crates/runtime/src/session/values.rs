@@ -96,6 +96,13 @@ impl Session {
         })
     }
 
+    /// Whether files give the variable of that name a value in place of any other: it has storage, and a checkpoint was named.
+    pub fn is_overridden(&self, name: &str) -> bool {
+        let variables = self.inner.variables();
+        let key = variables.all().find(|(_, storage)| storage.name == name).map(|(key, _)| key);
+        self.inner.stored.as_ref().zip(key).is_some_and(|(stored, key)| stored.overrides_key(key))
+    }
+
     /// Variables that have a value in files and no storage: no run has needed them.
     ///
     /// # Errors

@@ -23,8 +23,8 @@ use crate::{load, output};
 #[derive(Args)]
 pub struct PlanArgs {
     /// GraphDefs (.pb, .pbtxt), MetaGraphs (.meta) or SavedModel folders; several are planned side by side and in
-    /// turn. A name below is then for every
-    /// model that has it, and MODEL::NAME for one: its path, its file's name with or without extension, or its number from 1
+    /// turn. A name below is then for every model that has it, and MODEL::NAME for one: its path, its file's name with or without
+    /// extension, or its number from 1
     #[arg(value_name = "MODEL", required = true)]
     models: Vec<PathBuf>,
     /// The signature of a SavedModel that is called: names are those of its arguments and results [default: serving_default, or
