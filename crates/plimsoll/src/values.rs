@@ -249,6 +249,11 @@ impl Stored for Files {
         self.find(variable).is_some_and(|(source, _)| source.overrides)
     }
 
+    fn divides_buffer(&self) -> bool {
+        // Where blocks come into memory beside the buffer, one does at a time.
+        self.0.iter().all(|source| matches!(source.reader, Checkpoint::Bundle(_)))
+    }
+
     fn overrides_key(&self, key: &str) -> bool {
         self.0.iter().any(|source| source.overrides && source.keys.contains_key(key))
     }
