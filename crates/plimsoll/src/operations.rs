@@ -10,7 +10,7 @@ use plimsoll_graph::GraphDef;
 use plimsoll_ops::{DEFAULT_DEVICE, Gradient, Registry};
 use plimsoll_plan::{Reach, missing};
 
-use crate::model::{self, Model, SavedGraph};
+use crate::model::{self, SavedGraph};
 
 pub use plimsoll_plan::Missing;
 
@@ -87,13 +87,8 @@ pub struct ModelMissing {
 /// As [`model::read`], and for a SavedModel that makes no sense.
 pub fn missing_of(path: &Path) -> Result<Vec<ModelMissing>> {
     let registry = plimsoll_runtime::standard_registry();
-    let (graph, signatures, init) = match model::read(path)? {
-        Model::Graph(graph) => (graph, BTreeMap::new(), Vec::new()),
-        Model::SavedModel(saved) => {
-            let saved = SavedGraph::new(*saved, path).map_err(|error: Error| error.context(path.display()))?;
-            (saved.graph, saved.signatures, saved.init)
-        }
-    };
+    let saved = SavedGraph::of(model::read(path)?, path).map_err(|error: Error| error.context(path.display()))?;
+    let SavedGraph { graph, signatures, init, .. } = saved;
     let mut found: Vec<ModelMissing> = Vec::new();
     if !init.is_empty() {
         let operations = missing_with(&graph, &registry, &Run { wanted: &init, fed: &[] });

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use plimsoll::model::{self, Model, SavedGraph};
+use plimsoll::model::{self, SavedGraph};
 use plimsoll::operations::{Run, missing_in};
 use plimsoll::recorded::compare;
 use plimsoll::{Devices, Error, HostTensor, Options, Result, Session, npy};
@@ -52,10 +52,7 @@ impl Case {
 
     fn saved(&self) -> Result<SavedGraph> {
         let path = self.folder.join(self.graph.as_ref().or(self.saved_model.as_ref()).expect("a case has a graph or a model"));
-        match model::read(&path)? {
-            Model::SavedModel(saved) => SavedGraph::new(*saved, &path),
-            Model::Graph(graph) => Ok(SavedGraph { graph, values: Default::default(), init: Vec::new(), signatures: BTreeMap::new() }),
-        }
+        SavedGraph::of(model::read(&path)?, &path)
     }
 
     fn open(&self, devices: &Devices) -> Result<Opened> {
