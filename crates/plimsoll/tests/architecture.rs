@@ -36,6 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const FOREIGN: &[(&str, &[&str])] = &[
     ("bytemuck", &["base", "graph", "share"]),
     ("clap", &["cli"]),
+    ("crc32c", &["formats"]),
     ("libc", &["memory", "machine", "device-cuda", "shim", "mock-driver"]),
     ("libm", &["kernels", "request"]),
     ("rustix", &["base", "share"]),

@@ -32,7 +32,13 @@ pub fn linalg(request: &Linalg) -> Result<Prepared> {
         _ => size as f64 * 2.0 / 3.0 + 2.0 * columns as f64,
     };
     let bytes = data_type.size().unwrap_or(8) as f64 * (2.0 * len as f64 + 2.0 * right as f64);
-    let cut = Cut::new(matrices as usize, size.saturating_mul(size).saturating_mul(flops as u64 + 8), 1);
+    // Where no result has an element, there is nothing to compute, however many matrices there are.
+    let is_empty = match op {
+        MatrixOp::Cholesky | MatrixOp::Inverse { .. } => len == 0,
+        MatrixOp::Solve { .. } | MatrixOp::TriangularSolve { .. } => right == 0,
+        MatrixOp::Determinant | MatrixOp::LogDeterminant => false,
+    };
+    let cut = Cut::new(if is_empty { 0 } else { matrices as usize }, size.saturating_mul(size).saturating_mul(flops as u64 + 8), 1);
     let kernel: Arc<dyn CpuKernel> = of_type!(
         data_type,
         [Float, Double],
