@@ -166,7 +166,7 @@ mod tests {
         let node = |index: usize| NodeDef {
             name: format!("{}{index}", "n".repeat(index % 37)),
             op: "Const".into(),
-            attrs: if index % 3 == 0 { [("value".to_string(), value.clone())].into() } else { Default::default() },
+            attrs: if index.is_multiple_of(3) { [("value".to_string(), value.clone())].into() } else { Default::default() },
             ..NodeDef::default()
         };
         let graph = GraphDef {

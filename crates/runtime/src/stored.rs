@@ -181,7 +181,7 @@ mod tests {
             assert!(values.iter().all(|value| value.load(Ordering::SeqCst) == 1));
             let numbers: Vec<usize> = (0..100).collect();
             let fail = |number: &usize, _: &mut [u8]| match number {
-                17 | 18 | 19 => Err(Error::data_loss(number.to_string())),
+                17..=19 => Err(Error::data_loss(number.to_string())),
                 _ => Ok(()),
             };
             let error = in_parallel(&numbers, &mut buffer, threads, &fail).unwrap_err();

@@ -181,7 +181,7 @@ impl SliceReader {
         if extents_of(slice, &shape)?.iter().zip(shape.iter()).any(|((_, length), dim)| *length as u64 != *dim) {
             return Err(insufficient(name));
         }
-        let values = self.with_slice(name, *file, slice, |proto| string_values(proto))?;
+        let values = self.with_slice(name, *file, slice, string_values)?;
         HostTensor::from_strings(shape, values).map_err(|error| Error::data_loss(error.message()))
     }
 
