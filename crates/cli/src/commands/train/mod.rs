@@ -166,8 +166,8 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
     trainer.placement_log().iter().for_each(output::note);
     report::promises(trainer.promise()).into_iter().for_each(&say);
     trainer.start(args.resume.as_deref())?;
-    let epoch_ends = epoch_ends(args.epochs, trainer.examples(), args.batch_size);
-    let last_step = epoch_ends.last().copied().or(args.steps).unwrap_or(DEFAULT_STEPS);
+    let (examples, batch) = (trainer.examples(), args.batch_size);
+    let last_step = args.epochs.map(|epochs| epoch_end(epochs, examples, batch)).or(args.steps).unwrap_or(DEFAULT_STEPS);
     if args.resume.is_some() {
         say(format!("resumed after step {}", trainer.steps()));
         if trainer.steps() >= last_step {
@@ -179,18 +179,21 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
     let begun_after = trainer.steps();
     let mut taken = Taken::default();
     let mut epochs = Vec::new();
-    // The last part is the one that --stats and --profile look into.
-    let ends: Vec<u64> = if epoch_ends.is_empty() { vec![last_step] } else { epoch_ends };
-    for (epoch, &end) in (1..).zip(&ends).filter(|(_, end)| **end > begun_after || **end == last_step) {
-        let is_traced = args.trace.is_asked() && end == last_step;
-        taken.add(steps(&mut trainer, end, &stop, saver.as_mut(), is_traced)?);
+    for epoch in 1.. {
+        let end = if args.epochs.is_some() { epoch_end(epoch, examples, batch) } else { last_step };
+        let is_last = end >= last_step;
+        if end <= begun_after && !is_last {
+            continue;
+        }
+        // The last part is the one that --stats and --profile look into.
+        taken.add(steps(&mut trainer, end, &stop, saver.as_mut(), is_last && args.trace.is_asked())?);
         if args.epochs.is_some() && trainer.steps() == end {
             let held_out = if has_test { trainer.evaluate()?.results } else { Vec::new() };
             let epoch = report::Epoch::new(epoch, taken.final_loss, &trainer.metrics()?, &held_out);
             say(epoch.line());
             epochs.push(epoch);
         }
-        if stop.is_asked() {
+        if is_last || stop.is_asked() {
             break;
         }
     }
@@ -245,10 +248,9 @@ fn optimizer(text: &str) -> std::result::Result<OptimizerKind, String> {
 /// The number of the last step where neither --steps nor --epochs is given.
 const DEFAULT_STEPS: u64 = 1000;
 
-/// The last step of each epoch: whole batches, the last of which may reach into the next epoch.
-fn epoch_ends(epochs: Option<u64>, examples: u64, batch: u64) -> Vec<u64> {
-    let end = |epoch: u64| epoch.saturating_mul(examples).div_ceil(batch.max(1));
-    (1..=epochs.unwrap_or(0)).map(end).collect()
+/// The last step of an epoch: whole batches, the last of which may reach into the next epoch.
+fn epoch_end(epoch: u64, examples: u64, batch: u64) -> u64 {
+    epoch.saturating_mul(examples).div_ceil(batch.max(1))
 }
 
 /// Reads a share: more than 0, less than 1.
