@@ -78,6 +78,11 @@ impl Cancellation {
         self.0.state().has_interrupted
     }
 
+    /// How many runs under way it would end. A run that still waits for variables, room or its turn is none.
+    pub fn runs_under_way(&self) -> usize {
+        self.0.state().runs.len()
+    }
+
     /// Why its runs end; none where they do not.
     pub fn error(&self) -> Option<Error> {
         self.0.state().reason.map(Reason::error)

@@ -43,10 +43,10 @@ fn value(session: &Session, name: &str) -> f32 {
     session.read_variable(name).unwrap().to_vec::<f32>().unwrap()[0]
 }
 
-/// Waits until a run has its memory: it is under way then.
-fn begins(devices: &Devices) {
+/// Waits until a run that `cancellation` can end is under way.
+fn begins(cancellation: &Cancellation) {
     let begin = Instant::now();
-    while devices.report()[0].reserved < Bytes(512 << 10) {
+    while cancellation.runs_under_way() == 0 {
         assert!(begin.elapsed() < Duration::from_secs(60), "no run begins");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -167,7 +167,7 @@ fn a_queue_that_waits_for_another_queue_ends_at_once() {
         let y = session.callable_for(&[("x", &x)], &["y"], &[]).unwrap().until(&cancelled);
         std::thread::scope(|scope| {
             let run = scope.spawn(|| y.run(&[&x]));
-            begins(&devices);
+            begins(&cancelled);
             let asked = Instant::now();
             cancelled.cancel();
             assert_eq!(run.join().unwrap().unwrap_err().code(), Code::Cancelled, "{second}");
@@ -187,7 +187,7 @@ fn a_run_under_way_may_come_to_its_end_when_no_other_begins() {
     let long = until.callable_for(&[("x", &x)], &[], &["long"]).unwrap();
     std::thread::scope(|scope| {
         let run = scope.spawn(|| long.run(&[&x]));
-        begins(&devices);
+        begins(&cancelled);
         cancelled.finish();
         run.join().unwrap().unwrap();
     });
@@ -209,7 +209,7 @@ fn loading_that_waits_for_room_ends_too() {
     first.run(&[], &[], &["init"]).unwrap();
     std::thread::scope(|scope| {
         let run = scope.spawn(|| first.run_until(&[("x", &x)], &[], &["long"], &long));
-        begins(&devices);
+        begins(&long);
         let short = Cancellation::after(Duration::from_millis(20)).unwrap();
         let error = second.until(&short).run(&[], &[], &["init"]).unwrap_err();
         assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
