@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use plimsoll_base::{Code, Error, Kind, Result, Unfed};
-use plimsoll_graph::{Graph, IdVec, NodeId, Output};
+use plimsoll_graph::{Graph, HostTensor, IdVec, NodeId, Output, PartialShape};
 use plimsoll_ops::{Fact, Lower, infer_node};
 
 use crate::Request;
+use crate::alive::{Alive, When};
 
 /// The part of the graph that a signature needs.
 pub(crate) struct Pruned {
@@ -84,8 +85,9 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
         facts[output.node].resize_with(count, || Fact::new(feed.data_type, feed.shape.clone().into_partial()));
         facts[output.node][output.index as usize] = feed_fact(feed);
     }
+    let mut alive = Alive::default();
     for &id in &order {
-        let outputs = node_facts(request, &facts, &fed, id)?;
+        let outputs = node_facts(request, &mut alive, &facts, &fed, id)?;
         facts[id] = outputs;
     }
     let fed = feeds.iter().copied().collect();
@@ -97,11 +99,11 @@ fn feed_fact(feed: &crate::Feed) -> Fact {
 }
 
 trait IntoPartial {
-    fn into_partial(self) -> plimsoll_graph::PartialShape;
+    fn into_partial(self) -> PartialShape;
 }
 
 impl IntoPartial for plimsoll_graph::Shape {
-    fn into_partial(self) -> plimsoll_graph::PartialShape {
+    fn into_partial(self) -> PartialShape {
         (&self).into()
     }
 }
@@ -158,13 +160,40 @@ fn is_placeholder(graph: &Graph, id: NodeId) -> bool {
     matches!(graph.node(id).op.as_str(), "Placeholder" | "PlaceholderWithDefault" | "PlaceholderV2")
 }
 
-fn node_facts(request: &Request<'_>, facts: &IdVec<NodeId, Vec<Fact>>, fed: &HashMap<Output, usize>, id: NodeId) -> Result<Vec<Fact>> {
+/// The facts about a node's outputs. Of nodes that are dead in any case only the types are known: their rules may refuse what the
+/// other side of a condition has. A Merge has the facts of its other inputs.
+fn node_facts(
+    request: &Request<'_>,
+    alive: &mut Alive,
+    facts: &IdVec<NodeId, Vec<Fact>>,
+    fed: &HashMap<Output, usize>,
+    id: NodeId,
+) -> Result<Vec<Fact>> {
     let node = request.graph.node(id);
     let at = |error: Error| error.at_node(&node.name);
     let rules = request.registry.require(&node.op).map_err(at)?;
     let def = request.registry.table().require(&node.op).map_err(at)?;
-    let inputs: Vec<Fact> = node.inputs.iter().map(|input| facts[input.node][input.index as usize].clone()).collect();
-    let mut outputs = infer_node(request.registry, &def, node, &inputs)?;
+    let mut inputs: Vec<Fact> = node.inputs.iter().map(|input| facts[input.node][input.index as usize].clone()).collect();
+    let is_fed = |output: Output| fed.contains_key(&output);
+    alive.add(request.graph, id, rules.lower, &inputs, is_fed);
+    let is_dead = alive.node(id) == When::Never;
+    let mut outputs = if is_dead {
+        let types = def.output_types(&node.attrs).map_err(at)?;
+        types.iter().map(|arg| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) }).collect()
+    } else if matches!(rules.lower, Lower::Merge) {
+        let lives = |input: &Output| is_fed(*input) || alive.output(*input) != When::Never;
+        let living: Vec<usize> = (0..inputs.len()).filter(|index| lives(&node.inputs[*index])).collect();
+        inputs = living.iter().map(|index| inputs[*index].clone()).collect();
+        let mut outputs = infer_node(request.registry, &def, node, &inputs)?;
+        if let ([only], [value, index]) = (&living[..], &mut outputs[..]) {
+            index.value = Some(HostTensor::scalar(*only as i32));
+            let Fact { value: known, partial, .. } = inputs[0].clone();
+            (value.value, value.partial) = (known.filter(|_| !value.is_ref), partial);
+        }
+        outputs
+    } else {
+        infer_node(request.registry, &def, node, &inputs)?
+    };
     if let (Lower::PlaceholderWithDefault, [output], [default]) = (rules.lower, &mut outputs[..], &inputs[..]) {
         // A placeholder that is not fed has its default, of any shape.
         *output = Fact { is_ref: output.is_ref, ..default.clone() };

@@ -6,6 +6,7 @@
 //! [`Pass`] lists those from `lower` on.
 #![forbid(unsafe_code)]
 
+mod alive;
 mod asked;
 mod clock;
 mod condition;

@@ -1,0 +1,126 @@
+//! Liveness before anything runs: the outputs that are certainly dead, and the predicates that others depend on. The rules are
+//! those of [`crate::lower`], of which this is the part that no value of a run decides.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use plimsoll_graph::{Graph, NodeId, Output};
+use plimsoll_ops::{Fact, Lower};
+
+/// A predicate, and the side of its Switches that is alive where it has that value.
+pub(crate) type Side = (Output, bool);
+
+/// When a node or an output is alive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum When {
+    #[default]
+    Always,
+    Never,
+    /// Only where all of these hold, the outer ones first. There may be more.
+    Under(Rc<[Side]>),
+}
+
+/// More sides are not followed: the rest counts as decided by the run.
+const MOST_SIDES: usize = 64;
+
+impl When {
+    fn and(&self, other: &When) -> When {
+        match (self, other) {
+            (When::Never, _) | (_, When::Never) => When::Never,
+            (When::Always, when) | (when, When::Always) => when.clone(),
+            (When::Under(mine), When::Under(theirs)) => {
+                if Rc::ptr_eq(mine, theirs) || theirs.iter().all(|side| mine.contains(side)) {
+                    return self.clone();
+                }
+                if theirs.iter().any(|(predicate, side)| mine.contains(&(*predicate, !side))) {
+                    return When::Never;
+                }
+                let new = theirs.iter().filter(|side| !mine.contains(side));
+                When::Under(mine.iter().chain(new).take(MOST_SIDES).copied().collect())
+            }
+        }
+    }
+
+    fn or(&self, other: &When) -> When {
+        match (self, other) {
+            (When::Never, when) | (when, When::Never) => when.clone(),
+            (When::Always, _) | (_, When::Always) => When::Always,
+            (When::Under(mine), When::Under(theirs)) => {
+                let both: Rc<[Side]> = mine.iter().filter(|side| theirs.contains(side)).copied().collect();
+                if both.is_empty() { When::Always } else { When::Under(both) }
+            }
+        }
+    }
+}
+
+/// When the nodes so far are alive. Nodes and outputs that are not here always are.
+#[derive(Debug, Default)]
+pub(crate) struct Alive {
+    nodes: HashMap<NodeId, When>,
+    outputs: HashMap<Output, When>,
+}
+
+impl Alive {
+    /// When a node runs.
+    pub fn node(&self, id: NodeId) -> When {
+        self.nodes.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// When an output that is not fed is alive.
+    pub fn output(&self, output: Output) -> When {
+        self.outputs.get(&output).or_else(|| self.nodes.get(&output.node)).cloned().unwrap_or_default()
+    }
+
+    /// Adds a node behind its inputs. `facts` are those of its inputs.
+    pub fn add(&mut self, graph: &Graph, id: NodeId, lower: Lower, facts: &[Fact], is_fed: impl Fn(Output) -> bool) {
+        let node = graph.node(id);
+        let input = |output: &Output| if is_fed(*output) { When::Always } else { self.output(*output) };
+        let when = match lower {
+            Lower::ControlTrigger => When::Always,
+            Lower::Merge => node.inputs.iter().map(input).fold(When::Never, |any, when| any.or(&when)),
+            _ => {
+                let controls = node.controls.iter().map(|control| self.node(*control));
+                node.inputs.iter().map(input).chain(controls).fold(When::Always, |all, when| all.and(&when))
+            }
+        };
+        if let (Lower::Switch, [_, predicate]) = (lower, facts) {
+            let known = predicate.value.as_ref().and_then(|value| value.splat()).map(|bytes| bytes[0] != 0);
+            for (index, side) in [(0, false), (1, true)] {
+                let here = match known {
+                    Some(known) if known == side => When::Always,
+                    Some(_) => When::Never,
+                    None => When::Under([(node.inputs[1], side)].into()),
+                };
+                self.outputs.insert(Output { node: id, index }, when.and(&here));
+            }
+        }
+        if when != When::Always {
+            self.nodes.insert(id, when);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_graph::id::Id;
+
+    use super::*;
+
+    fn under(sides: &[(usize, bool)]) -> When {
+        When::Under(sides.iter().map(|(node, side)| (Output { node: NodeId::from_index(*node), index: 0 }, *side)).collect())
+    }
+
+    #[test]
+    fn conditions_join() {
+        let (p, q, not_p) = (under(&[(1, true)]), under(&[(2, true)]), under(&[(1, false)]));
+        assert_eq!(p.and(&q), under(&[(1, true), (2, true)]));
+        assert_eq!(p.and(&q).and(&p), p.and(&q));
+        assert_eq!((p.and(&not_p), p.and(&When::Never), p.and(&When::Always)), (When::Never, When::Never, p.clone()));
+        assert_eq!((p.or(&not_p), p.or(&When::Never), p.or(&When::Always)), (When::Always, p.clone(), When::Always));
+        // Both sides of an inner condition leave the outer one.
+        assert_eq!(q.and(&p).or(&q.and(&not_p)), q);
+        let many: Vec<(usize, bool)> = (0..2 * MOST_SIDES).map(|node| (node, true)).collect();
+        let When::Under(sides) = many.iter().fold(When::Always, |all, side| all.and(&under(&[*side]))) else { panic!("not under sides") };
+        assert_eq!(sides.len(), MOST_SIDES);
+    }
+}
