@@ -123,7 +123,9 @@ impl BundleReader {
             return Err(Error::invalid_argument(format!("'{name}' is {data_type}{shape}, which {} bytes do not hold", out.len())));
         }
         if entry.slices.is_empty() && data_type != DataType::Bool {
-            return self.fill(entry, data_type, &shape, out).map_err(|error| error.context(format!("'{name}'")));
+            let extent = self.extent(entry, data_type, &shape);
+            let read = extent.and_then(|extent| self.fill(extent, entry, data_type, out));
+            return read.map_err(|error| error.context(format!("'{name}'")));
         }
         self.read(name)?.write_to(out)
     }
@@ -144,7 +146,7 @@ impl BundleReader {
         }
         let buffer = &mut buffer[..usable];
         let read = match entry.slices.is_empty() {
-            true => self.length(entry, data_type, &shape).and_then(|_| self.pieces(entry, data_type, buffer, give)),
+            true => self.extent(entry, data_type, &shape).and_then(|extent| self.pieces(extent, entry, data_type, buffer, give)),
             false => self.stream_slices(name, entry, data_type, &shape, buffer, give),
         };
         read.map_err(|error| error.context(format!("'{name}'")))
@@ -171,7 +173,8 @@ impl BundleReader {
         for part in &entry.slices {
             let (extents, part) = self.slice(name, part, &shape)?;
             if extents == slice.extents && usable > 0 {
-                let read = self.length(&part, data_type, &slice.shape()).and_then(|_| self.pieces(&part, data_type, buffer, give));
+                let extent = self.extent(&part, data_type, &slice.shape());
+                let read = extent.and_then(|extent| self.pieces(extent, &part, data_type, buffer, give));
                 return read.map_err(|error| error.context(format!("'{name}'")));
             }
         }
@@ -225,9 +228,9 @@ impl BundleReader {
         }
         for (extents, part) in parts {
             let part_shape: Shape = extents.iter().map(|(_, length)| *length as u64).collect();
-            self.length(&part, data_type, &part_shape)?;
+            let extent = self.extent(&part, data_type, &part_shape)?;
             let rows = Rows::new(&extents, shape, size);
-            self.pieces(&part, data_type, buffer, &mut |at, bytes| rows.each(at, bytes, piece))?;
+            self.pieces(extent, &part, data_type, buffer, &mut |at, bytes| rows.each(at, bytes, piece))?;
         }
         Ok(())
     }
@@ -235,12 +238,12 @@ impl BundleReader {
     /// The bytes of one entry of a data file, as [`BundleReader::read_in_pieces`] gives them.
     fn pieces(
         &self,
+        mut extent: DataExtent,
         entry: &BundleEntryProto,
         data_type: DataType,
         buffer: &mut [u8],
         piece: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let mut extent = self.open_at(entry)?;
         extent.seek()?;
         let (mut at, mut crc) = (0usize, Crc::new());
         while at < extent.size {
@@ -283,23 +286,24 @@ impl BundleReader {
                 HostTensor::from_strings(shape, values)
             }
             DataType::Bool => {
-                let length = self.length(entry, data_type, &shape)?;
-                check_memory(length as u64)?;
-                let mut bytes = vec![0; length];
-                self.fill(entry, data_type, &shape, &mut bytes)?;
+                let extent = self.extent(entry, data_type, &shape)?;
+                check_memory(extent.size as u64)?;
+                let mut bytes = vec![0; extent.size];
+                self.fill(extent, entry, data_type, &mut bytes)?;
                 HostTensor::from_bytes(data_type, shape, &bytes)
             }
             _ => {
-                check_memory(self.length(entry, data_type, &shape)? as u64)?;
-                let mut tensor = HostTensor::zeros(data_type, shape.clone())?;
-                self.fill(entry, data_type, &shape, tensor.bytes_mut().unwrap_or_default())?;
+                let extent = self.extent(entry, data_type, &shape)?;
+                check_memory(extent.size as u64)?;
+                let mut tensor = HostTensor::zeros(data_type, shape)?;
+                self.fill(extent, entry, data_type, tensor.bytes_mut().unwrap_or_default())?;
                 Ok(tensor)
             }
         }
     }
 
-    /// The bytes of a tensor, after it is certain that the file has so many.
-    fn length(&self, entry: &BundleEntryProto, data_type: DataType, shape: &Shape) -> Result<usize> {
+    /// The bytes of a tensor in its file, after it is certain that the file has so many.
+    fn extent(&self, entry: &BundleEntryProto, data_type: DataType, shape: &Shape) -> Result<DataExtent> {
         if data_type.size().is_none() {
             return Err(Error::unimplemented(format!("a {data_type} tensor cannot be restored here")));
         }
@@ -307,14 +311,14 @@ impl BundleReader {
         if data_type.bytes_of(shape.elements()?) != Some(extent.size as u64) {
             return Err(Error::data_loss(format!("{data_type}{shape} does not take the {} bytes that the index names", extent.size)));
         }
-        Ok(extent.size)
+        Ok(extent)
     }
 
-    fn fill(&self, entry: &BundleEntryProto, data_type: DataType, shape: &Shape, out: &mut [u8]) -> Result<()> {
-        if self.length(entry, data_type, shape)? != out.len() {
+    fn fill(&self, extent: DataExtent, entry: &BundleEntryProto, data_type: DataType, out: &mut [u8]) -> Result<()> {
+        if extent.size != out.len() {
             return Err(Error::internal("a buffer and its tensor differ in size"));
         }
-        self.open_at(entry)?.read_into(out)?;
+        extent.read_into(out)?;
         self.check(Crc::of(out), entry)?;
         if self.big_endian {
             swap_bytes(out, number_size(data_type)?);
