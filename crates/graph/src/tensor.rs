@@ -313,7 +313,7 @@ impl HostTensor {
         self.dense()?.as_slice().map(<[T]>::to_vec)
     }
 
-    /// The elements of an integer tensor (int32, int64, uint8) as int64, for rules that shapes depend on. None for other types and
+    /// The elements of an integer tensor (all but uint64) as int64, for rules that shapes depend on. None for other types and
     /// for tensors too large to be a shape.
     pub fn to_i64s(&self) -> Option<Vec<i64>> {
         const MAX_ELEMENTS: u64 = 1 << 16;
@@ -323,7 +323,11 @@ impl HostTensor {
         match self.data_type {
             DataType::Int32 => Some(self.to_vec::<i32>().ok()?.into_iter().map(i64::from).collect()),
             DataType::Int64 => self.to_vec::<i64>().ok(),
+            DataType::Int8 => Some(self.to_vec::<i8>().ok()?.into_iter().map(i64::from).collect()),
+            DataType::Int16 => Some(self.to_vec::<i16>().ok()?.into_iter().map(i64::from).collect()),
             DataType::Uint8 => Some(self.to_vec::<u8>().ok()?.into_iter().map(i64::from).collect()),
+            DataType::Uint16 => Some(self.to_vec::<u16>().ok()?.into_iter().map(i64::from).collect()),
+            DataType::Uint32 => Some(self.to_vec::<u32>().ok()?.into_iter().map(i64::from).collect()),
             _ => None,
         }
     }
@@ -378,7 +382,10 @@ impl fmt::Debug for HostTensor {
                 }
             };
         }
-        values!(Float => f32, Double => f64, Int32 => i32, Int64 => i64, Uint8 => u8);
+        values!(
+            Float => f32, Double => f64, Int8 => i8, Int16 => i16, Int32 => i32, Int64 => i64, Uint8 => u8, Uint16 => u16, Uint32 => u32,
+            Uint64 => u64
+        );
         Ok(())
     }
 }

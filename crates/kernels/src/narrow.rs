@@ -1,25 +1,32 @@
-//! Requests on floats of two bytes whose kernels compute with floats only: operands are widened before them, and results rounded after
-//! them. Sums are summed as floats, and rounded once. Products and convolutions have kernels that widen by themselves.
+//! Requests on narrow types whose kernels compute with wider ones only: operands are widened before them, and results made narrow after
+//! them. Floats of two bytes are summed as floats, and rounded once. Narrow integers are summed as wider ones, and wrap once. Products
+//! and convolutions have kernels that widen by themselves.
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Prepared, StepArg};
 use plimsoll_request::KernelRequest;
-use plimsoll_request::expr::{Expr, ExprBuilder};
+use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Scalar};
+use plimsoll_request::gather::{Gather, SegmentOp};
 use plimsoll_request::nn::Nn;
 use plimsoll_request::pool::Pooling;
-use plimsoll_request::reduce::Reduction;
+use plimsoll_request::reduce::{ReduceOp, Reduction};
 
 use crate::expr::elementwise_on;
 use crate::library::{Made, make};
 use crate::simd::Isa;
 
-/// The kernels of a request on floats of two bytes; none for other requests.
+/// The kernels of a request on a narrow type; none for other requests.
 ///
 /// # Errors
-/// As the request on floats.
+/// As the request on the wider type.
 pub(crate) fn made(isa: Isa, request: &KernelRequest) -> Result<Option<Made>> {
-    let Some(InFloats { narrow, request: in_floats, kept }) = in_floats(request)? else { return Ok(None) };
-    let inner = make(isa, &in_floats)?;
+    let Some(Widened { narrow, wide: type_, request: widened, kept }) = widened(request) else { return Ok(None) };
+    let inner = make(isa, &widened)?;
+    let size = narrow.size().map_or(1, |size| size as u64);
+    let narrowing = match request {
+        KernelRequest::Reduction(Reduction::Reduce { op: ReduceOp::Max | ReduceOp::Min, .. }) => clamped(type_, narrow)?,
+        _ => cast(type_, narrow)?,
+    };
     let sizes = request.arguments()?;
     let inputs = sizes.inputs.len();
     let mut made = Made { steps: Vec::new(), between: Vec::new() };
@@ -29,9 +36,9 @@ pub(crate) fn made(isa: Isa, request: &KernelRequest) -> Result<Option<Made>> {
         wide.push(if kept.contains(&argument) {
             None
         } else {
-            let elements = bytes / 2;
-            let bytes = DataType::Float.bytes_of(elements);
-            made.between.push(bytes.ok_or_else(|| Error::invalid_argument(format!("{elements} elements as floats")))?);
+            let elements = bytes / size;
+            let bytes = type_.bytes_of(elements);
+            made.between.push(bytes.ok_or_else(|| Error::invalid_argument(format!("{elements} elements of {type_}")))?);
             Some((elements, made.between.len() as u32 - 1))
         });
     }
@@ -39,7 +46,7 @@ pub(crate) fn made(isa: Isa, request: &KernelRequest) -> Result<Option<Made>> {
     made.between.extend(&inner.between);
     for (argument, (elements, buffer)) in converted(&wide).filter(|(argument, _)| *argument < inputs) {
         let args = vec![StepArg::Argument(argument as u32), StepArg::Between(buffer)];
-        made.steps.push((conversion(isa, narrow, DataType::Float, elements)?, Some(args)));
+        made.steps.push((conversion(isa, narrow, type_, elements)?, Some(args)));
     }
     for (prepared, args) in inner.steps {
         let all = || (0..wide.len() as u32).map(StepArg::Argument).collect();
@@ -54,7 +61,7 @@ pub(crate) fn made(isa: Isa, request: &KernelRequest) -> Result<Option<Made>> {
     }
     for (argument, (elements, buffer)) in converted(&wide).filter(|(argument, _)| *argument >= inputs) {
         let args = vec![StepArg::Between(buffer), StepArg::Argument(argument as u32)];
-        made.steps.push((conversion(isa, DataType::Float, narrow, elements)?, Some(args)));
+        made.steps.push((elementwise_on(isa, &narrowing, &[elements], &[vec![elements]])?, Some(args)));
     }
     Ok(Some(made))
 }
@@ -89,67 +96,136 @@ pub(crate) fn cast(from: DataType, to: DataType) -> Result<Expr> {
     Ok(builder.finish(vec![value]))
 }
 
+/// As [`cast`]; integers beyond the narrower type become its last: an empty maximum is the lowest number of its type.
+fn clamped(from: DataType, to: DataType) -> Result<Expr> {
+    let bits = to.size().map_or(0, |size| 8 * size as u32);
+    let (low, high) = match to {
+        DataType::Int8 | DataType::Int16 => (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1),
+        DataType::Uint8 | DataType::Uint16 | DataType::Uint32 => (0, (1i64 << bits) - 1),
+        _ => return cast(from, to),
+    };
+    let number = |value: i64| if from == DataType::Int64 { Scalar::I64(value) } else { Scalar::I32(value as i32) };
+    let mut builder = ExprBuilder::new();
+    let value = builder.input(from)?;
+    let (low, high) = (builder.constant(number(low)), builder.constant(number(high)));
+    let value = builder.binary(BinaryOp::Maximum, value, low)?;
+    let value = builder.binary(BinaryOp::Minimum, value, high)?;
+    let value = builder.cast(to, value)?;
+    Ok(builder.finish(vec![value]))
+}
+
 fn conversion(isa: Isa, from: DataType, to: DataType, elements: u64) -> Result<Prepared> {
     elementwise_on(isa, &cast(from, to)?, &[elements], &[vec![elements]])
 }
 
-/// A request on floats in the place of one on floats of two bytes.
-struct InFloats {
-    /// The type in the place of which floats are.
+/// A request on a wider type in the place of one on a narrow type.
+struct Widened {
     narrow: DataType,
+    wide: DataType,
     request: KernelRequest,
     /// The arguments, by number, that are of other types.
     kept: Vec<usize>,
 }
 
-/// The request on floats, and the arguments that are of other types; none for a request that is not on floats of two bytes.
-fn in_floats(request: &KernelRequest) -> Result<Option<InFloats>> {
+/// The type that kernels compute a request with in the place of a narrow one.
+fn wider(request: &KernelRequest, narrow: DataType) -> Option<DataType> {
+    let wide = match narrow {
+        DataType::Half | DataType::Bfloat16 if !computes_halves(request) => DataType::Float,
+        DataType::Int8 | DataType::Int16 | DataType::Uint16 if orders_or_sums(request) => DataType::Int32,
+        DataType::Uint8 if matches!(request, KernelRequest::Reduction(Reduction::Scan { .. })) => DataType::Int32,
+        DataType::Uint32 if orders_or_sums(request) => DataType::Int64,
+        DataType::Uint64 if wraps(request) => DataType::Int64,
+        _ => return None,
+    };
+    Some(wide)
+}
+
+/// Whether it has kernels for floats of two bytes.
+fn computes_halves(request: &KernelRequest) -> bool {
+    matches!(request, KernelRequest::Reduction(Reduction::Scan { .. } | Reduction::TopK { .. }) | KernelRequest::Gather(_))
+}
+
+/// Whether it sums, multiplies and orders integers, so that a wider type gives the same results.
+fn orders_or_sums(request: &KernelRequest) -> bool {
+    use Reduction::{Arg, Reduce, Scan, TopK};
+    matches!(
+        request,
+        KernelRequest::Reduction(Reduce { .. } | Arg { .. } | Scan { .. } | TopK { .. })
+            | KernelRequest::Gather(Gather::Segment { op: SegmentOp::Sum | SegmentOp::Prod, .. } | Gather::Bound { .. })
+    )
+}
+
+/// Whether its results are the same for signed integers, bit by bit.
+fn wraps(request: &KernelRequest) -> bool {
+    matches!(
+        request,
+        KernelRequest::Reduction(Reduction::Reduce { op: ReduceOp::Sum | ReduceOp::Prod, .. } | Reduction::Scan { .. })
+            | KernelRequest::Gather(Gather::Segment { op: SegmentOp::Sum | SegmentOp::Prod, .. })
+    )
+}
+
+/// The request on a wider type, and the arguments that are of other types; none for a request that is not on a narrow type.
+fn widened(request: &KernelRequest) -> Option<Widened> {
     use KernelRequest::{
         AvgPool, AvgPoolGrad, BatchNorm, BatchNormGrad, Lrn, LrnGrad, MaxPool, MaxPoolGrad, MaxPoolGradGrad, MaxPoolGradOfInput,
     };
-    let Some(narrow) = element_type(request).filter(|data_type| data_type.compute_type() != *data_type) else { return Ok(None) };
+    let narrow = element_type(request)?;
+    let wide = wider(request, narrow)?;
     let mut kept = Vec::new();
     let mut request = request.clone();
     match &mut request {
         MaxPool(Pooling { spec, .. }) => {
-            spec.data_type = DataType::Float;
+            spec.data_type = wide;
             // Positions, where they are wanted.
             kept.push(2);
         }
         MaxPoolGrad(spec) => {
-            spec.data_type = DataType::Float;
+            spec.data_type = wide;
             kept.push(0);
         }
-        MaxPoolGradOfInput { spec, .. } | MaxPoolGradGrad(spec) | AvgPool(spec) | AvgPoolGrad(spec) => spec.data_type = DataType::Float,
+        MaxPoolGradOfInput { spec, .. } | MaxPoolGradGrad(spec) | AvgPool(spec) | AvgPoolGrad(spec) => spec.data_type = wide,
         // Images and gradients by them; statistics are floats.
         BatchNorm { spec, .. } => {
-            spec.data_type = DataType::Float;
+            spec.data_type = wide;
             kept.extend((1..11).filter(|argument| *argument != 5));
         }
         BatchNormGrad { spec, .. } => {
-            spec.data_type = DataType::Float;
+            spec.data_type = wide;
             kept.extend([2, 3, 4, 6, 7, 8, 9]);
         }
-        Lrn(spec) | LrnGrad(spec) => spec.data_type = DataType::Float,
-        KernelRequest::Linalg(request) => request.data_type = DataType::Float,
-        KernelRequest::Nn(Nn::Softmax { data_type, .. }) => *data_type = DataType::Float,
+        Lrn(spec) | LrnGrad(spec) => spec.data_type = wide,
+        KernelRequest::Linalg(request) => request.data_type = wide,
+        KernelRequest::Nn(Nn::Softmax { data_type, .. }) => *data_type = wide,
         KernelRequest::Nn(Nn::CrossEntropy { data_type, label_type, .. }) => {
-            *data_type = DataType::Float;
+            *data_type = wide;
             kept.extend(label_type.is_some().then_some(1));
         }
         KernelRequest::Reduction(Reduction::Arg { data_type, .. }) => {
-            *data_type = DataType::Float;
+            *data_type = wide;
             kept.push(1);
         }
-        KernelRequest::Reduction(Reduction::Reduce { data_type, .. } | Reduction::HalfSquares { data_type, .. }) => {
-            *data_type = DataType::Float
+        KernelRequest::Reduction(
+            Reduction::Reduce { data_type, .. } | Reduction::HalfSquares { data_type, .. } | Reduction::Scan { data_type, .. },
+        ) => *data_type = wide,
+        KernelRequest::Reduction(Reduction::TopK { data_type, .. }) => {
+            *data_type = wide;
+            kept.push(2);
         }
-        _ => return Ok(None),
+        // Identifiers; places.
+        KernelRequest::Gather(Gather::Segment { data_type, .. }) => {
+            *data_type = wide;
+            kept.push(1);
+        }
+        KernelRequest::Gather(Gather::Bound { data_type, .. }) => {
+            *data_type = wide;
+            kept.push(2);
+        }
+        _ => return None,
     }
-    Ok(Some(InFloats { narrow, request, kept }))
+    Some(Widened { narrow, wide, request, kept })
 }
 
-/// The type of the elements that a request computes with, for those that can be computed as floats.
+/// The type of the elements that a request computes with, for those that can be computed as a wider type.
 fn element_type(request: &KernelRequest) -> Option<DataType> {
     Some(match request {
         KernelRequest::MaxPool(Pooling { spec, .. })
@@ -163,14 +239,19 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         KernelRequest::Linalg(request) => request.data_type,
         KernelRequest::Nn(Nn::Softmax { data_type, .. } | Nn::CrossEntropy { data_type, .. }) => *data_type,
         KernelRequest::Reduction(
-            Reduction::Reduce { data_type, .. } | Reduction::HalfSquares { data_type, .. } | Reduction::Arg { data_type, .. },
+            Reduction::Reduce { data_type, .. }
+            | Reduction::HalfSquares { data_type, .. }
+            | Reduction::Arg { data_type, .. }
+            | Reduction::Scan { data_type, .. }
+            | Reduction::TopK { data_type, .. },
         ) => *data_type,
+        KernelRequest::Gather(Gather::Segment { data_type, .. } | Gather::Bound { data_type, .. }) => *data_type,
         KernelRequest::Expr { .. }
         | KernelRequest::Anchor { .. }
         | KernelRequest::ConvBackpropFilter { .. }
         | KernelRequest::DepthwiseConvBackpropInput(_)
         | KernelRequest::DepthwiseConvBackpropFilter(_)
-        | KernelRequest::Reduction(Reduction::Scan { .. } | Reduction::InTopK { .. } | Reduction::TopK { .. })
+        | KernelRequest::Reduction(Reduction::InTopK { .. })
         | KernelRequest::Movement { .. }
         | KernelRequest::Gather(_)
         | KernelRequest::Random(_)

@@ -544,7 +544,12 @@ fn scalar(text: &str) -> Result<Scalar> {
             "F64" => Scalar::F64(number.parse().ok()?),
             "I32" => Scalar::I32(number.parse().ok()?),
             "I64" => Scalar::I64(number.parse().ok()?),
+            "I8" => Scalar::I8(number.parse().ok()?),
+            "I16" => Scalar::I16(number.parse().ok()?),
             "U8" => Scalar::U8(number.parse().ok()?),
+            "U16" => Scalar::U16(number.parse().ok()?),
+            "U32" => Scalar::U32(number.parse().ok()?),
+            "U64" => Scalar::U64(number.parse().ok()?),
             "Bool" => Scalar::Bool(number.parse().ok()?),
             _ => return None,
         })

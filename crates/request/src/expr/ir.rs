@@ -24,7 +24,12 @@ pub enum Scalar {
     F64(f64),
     I32(i32),
     I64(i64),
+    I8(i8),
+    I16(i16),
     U8(u8),
+    U16(u16),
+    U32(u32),
+    U64(u64),
     Bool(bool),
 }
 
@@ -38,7 +43,12 @@ impl Scalar {
             Scalar::F64(_) => DataType::Double,
             Scalar::I32(_) => DataType::Int32,
             Scalar::I64(_) => DataType::Int64,
+            Scalar::I8(_) => DataType::Int8,
+            Scalar::I16(_) => DataType::Int16,
             Scalar::U8(_) => DataType::Uint8,
+            Scalar::U16(_) => DataType::Uint16,
+            Scalar::U32(_) => DataType::Uint32,
+            Scalar::U64(_) => DataType::Uint64,
             Scalar::Bool(_) => DataType::Bool,
         }
     }
@@ -52,7 +62,12 @@ impl Scalar {
             Scalar::F64(value) => value.to_bits(),
             Scalar::I32(value) => u64::from(value as u32),
             Scalar::I64(value) => value as u64,
+            Scalar::I8(value) => u64::from(value as u8),
+            Scalar::I16(value) => u64::from(value as u16),
             Scalar::U8(value) => u64::from(value),
+            Scalar::U16(value) => u64::from(value),
+            Scalar::U32(value) => u64::from(value),
+            Scalar::U64(value) => value,
             Scalar::Bool(value) => u64::from(value),
         }
     }
@@ -66,7 +81,12 @@ impl Scalar {
             DataType::Double => Scalar::F64(value),
             DataType::Int32 => Scalar::I32(value as i32),
             DataType::Int64 => Scalar::I64(value as i64),
+            DataType::Int8 => Scalar::I8(value as i8),
+            DataType::Int16 => Scalar::I16(value as i16),
             DataType::Uint8 => Scalar::U8(value as u8),
+            DataType::Uint16 => Scalar::U16(value as u16),
+            DataType::Uint32 => Scalar::U32(value as u32),
+            DataType::Uint64 => Scalar::U64(value as u64),
             DataType::Bool => Scalar::Bool(value != 0.0),
             _ => return None,
         })
@@ -81,7 +101,12 @@ impl Scalar {
             DataType::Double => Scalar::F64(f64::from_le_bytes(bytes.try_into().ok()?)),
             DataType::Int32 => Scalar::I32(i32::from_le_bytes(bytes.try_into().ok()?)),
             DataType::Int64 => Scalar::I64(i64::from_le_bytes(bytes.try_into().ok()?)),
+            DataType::Int8 => Scalar::I8(i8::from_le_bytes(bytes.try_into().ok()?)),
+            DataType::Int16 => Scalar::I16(i16::from_le_bytes(bytes.try_into().ok()?)),
             DataType::Uint8 => Scalar::U8(*bytes.first()?),
+            DataType::Uint16 => Scalar::U16(u16::from_le_bytes(bytes.try_into().ok()?)),
+            DataType::Uint32 => Scalar::U32(u32::from_le_bytes(bytes.try_into().ok()?)),
+            DataType::Uint64 => Scalar::U64(u64::from_le_bytes(bytes.try_into().ok()?)),
             DataType::Bool => Scalar::Bool(*bytes.first()? != 0),
             _ => return None,
         })
@@ -101,7 +126,8 @@ pub enum Instr {
     Binary(BinaryOp, Reg, Reg),
     /// The second where the first (bool) holds, else the third.
     Select(Reg, Reg, Reg),
-    /// The value in another type; floats to integers truncate towards zero and saturate, everything to bool asks `!= 0`.
+    /// The value in another type. Floats to integers truncate towards zero; a number outside of int64 (of int32 for that and all
+    /// narrower types) and NaN are its lowest number first. Integers wrap. Everything to bool asks `!= 0`.
     Cast(DataType, Reg),
 }
 
@@ -171,7 +197,12 @@ impl Expr {
         let is_safe = |divisor: Reg, safe: fn(i128) -> bool| match self.instrs[divisor.0 as usize] {
             Instr::Const(Scalar::I32(value)) => safe(value.into()),
             Instr::Const(Scalar::I64(value)) => safe(value.into()),
+            Instr::Const(Scalar::I8(value)) => safe(value.into()),
+            Instr::Const(Scalar::I16(value)) => safe(value.into()),
             Instr::Const(Scalar::U8(value)) => safe(value.into()),
+            Instr::Const(Scalar::U16(value)) => safe(value.into()),
+            Instr::Const(Scalar::U32(value)) => safe(value.into()),
+            Instr::Const(Scalar::U64(value)) => safe(value.into()),
             _ => false,
         };
         self.instrs.iter().any(|instr| match *instr {

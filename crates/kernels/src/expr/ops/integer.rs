@@ -1,4 +1,4 @@
-//! Integers, which wrap around.
+//! Integers, which wrap around. Types that are rare have loops of one element.
 
 use super::{DIVISION_BY_ZERO, NEGATIVE_POWER, StepFn};
 use crate::simd::Isa;
@@ -21,17 +21,28 @@ macro_rules! signed_unary {
 
 signed_unary!(unary_i32, i32, 4);
 signed_unary!(unary_i64, i64, 8);
+signed_unary!(unary_i8, i8, 0);
+signed_unary!(unary_i16, i16, 0);
 
-pub(super) fn unary_u8(op: UnaryOp, isa: Isa) -> Option<StepFn> {
-    Some(match op {
-        UnaryOp::Neg => op1!(isa, u8 => u8, 1, |x| x.wrapping_neg()),
-        UnaryOp::Abs => op1!(isa, u8 => u8, 1, |x| x),
-        UnaryOp::Sign => op1!(isa, u8 => u8, 1, |x| u8::from(x != 0)),
-        UnaryOp::Square => op1!(isa, u8 => u8, 1, |x| x.wrapping_mul(x)),
-        UnaryOp::Invert => op1!(isa, u8 => u8, 1, |x| !x),
-        _ => return None,
-    })
+macro_rules! unsigned_unary {
+    ($name:ident, $t:ty, $block:tt) => {
+        pub(super) fn $name(op: UnaryOp, isa: Isa) -> Option<StepFn> {
+            Some(match op {
+                UnaryOp::Neg => op1!(isa, $t => $t, $block, |x| x.wrapping_neg()),
+                UnaryOp::Abs => op1!(isa, $t => $t, $block, |x| x),
+                UnaryOp::Sign => op1!(isa, $t => $t, $block, |x| <$t>::from(x != 0)),
+                UnaryOp::Square => op1!(isa, $t => $t, $block, |x| x.wrapping_mul(x)),
+                UnaryOp::Invert => op1!(isa, $t => $t, $block, |x| !x),
+                _ => return None,
+            })
+        }
+    };
 }
+
+unsigned_unary!(unary_u8, u8, 1);
+unsigned_unary!(unary_u16, u16, 0);
+unsigned_unary!(unary_u32, u32, 0);
+unsigned_unary!(unary_u64, u64, 0);
 
 macro_rules! power {
     ($x:ident, $y:ident, $t:ty) => {{
@@ -116,4 +127,9 @@ macro_rules! floor_mod {
 
 binary!(binary_i32, i32, 4, |x, y| floor_div!(x, y), floor_mod!(x, y));
 binary!(binary_i64, i64, 8, |x, y| floor_div!(x, y), floor_mod!(x, y));
+binary!(binary_i8, i8, 0, |x, y| floor_div!(x, y), floor_mod!(x, y));
+binary!(binary_i16, i16, 0, |x, y| floor_div!(x, y), floor_mod!(x, y));
 binary!(binary_u8, u8, 1, |x, y| x / y, x % y);
+binary!(binary_u16, u16, 0, |x, y| x / y, x % y);
+binary!(binary_u32, u32, 0, |x, y| x / y, x % y);
+binary!(binary_u64, u64, 0, |x, y| x / y, x % y);
