@@ -45,6 +45,17 @@ impl Ingredient {
         Ok(Ingredient { source: self.source, meta: Meta { data_type: self.meta.data_type, shape } })
     }
 
+    /// The bytes of its elements as elements of another type with as many.
+    ///
+    /// # Errors
+    /// INTERNAL where elements of the type have other bytes.
+    pub fn seen_as(&self, data_type: DataType) -> Result<Ingredient> {
+        if data_type.size().is_none() || data_type.size() != self.meta.data_type.size() {
+            return Err(Error::internal(format!("a recipe sees {} as {data_type}", self.meta.data_type)));
+        }
+        Ok(Ingredient { source: self.source, meta: Meta { data_type, shape: self.meta.shape.clone() } })
+    }
+
     /// Its dimensions.
     pub fn dims(&self) -> &[u64] {
         self.meta.shape.dims()
@@ -226,7 +237,11 @@ impl Recipe {
                 Source::Input(input) => &inputs[input],
                 Source::Made { step, result } => &made[step][result],
             };
-            tensor.reshaped(ingredient.meta.shape.clone())
+            if tensor.data_type() == ingredient.meta.data_type {
+                return tensor.reshaped(ingredient.meta.shape.clone());
+            }
+            let bytes = tensor.dense()?;
+            HostTensor::from_bytes(ingredient.meta.data_type, ingredient.meta.shape.clone(), bytes.bytes().unwrap_or_default())
         };
         for step in &self.steps {
             let arguments = step.inputs.iter().map(|input| seen(input, &made)).collect::<Result<Vec<_>>>()?;

@@ -1,7 +1,7 @@
 //! Nodes that are several works, one behind another.
 
 use plimsoll_base::Result;
-use plimsoll_graph::{Node, NodeId};
+use plimsoll_graph::{Node, NodeId, Output};
 use plimsoll_ops::Recipe;
 use plimsoll_ops::recipe::{Computation, Ingredient, Source};
 
@@ -19,7 +19,9 @@ impl Lowering<'_> {
             let (kind, views) = match &step.computes {
                 Computation::Expr(expr, shape) => {
                     let operand = |input: &Ingredient| match input.source {
-                        Source::Input(index) if self.is_splat(node.inputs[index]) => self.operand(id, node.inputs[index]),
+                        Source::Input(index) if self.is_splat(node.inputs[index]) && self.is_of(node.inputs[index], input)? => {
+                            self.operand(id, node.inputs[index])
+                        }
                         _ => self.ingredient(id, node, input, &made).map(Operand::View),
                     };
                     let operands = step.inputs.iter().map(operand).collect::<Result<Vec<_>>>()?;
@@ -44,6 +46,11 @@ impl Lowering<'_> {
             self.define(id, index, Meaning::Value(view));
         }
         Ok(())
+    }
+
+    /// Whether the ingredient is seen in the type that the input has.
+    fn is_of(&self, input: Output, ingredient: &Ingredient) -> Result<bool> {
+        Ok(self.metas(&[input])?[0].data_type == ingredient.data_type())
     }
 
     fn ingredient(&mut self, id: NodeId, node: &Node, ingredient: &Ingredient, made: &[Vec<ValueId>]) -> Result<View> {

@@ -51,6 +51,36 @@ macro_rules! unary_primitives {
             Erfinv: Floats, Same, 60.0, |x| $crate::expr::erfinv(x);
             /// The inverse of the normal distribution's cumulative function.
             Ndtri: Floats, Same, 60.0, |x| $crate::expr::ndtri(x);
+            /// The modified Bessel function of the first kind and order 0.
+            BesselI0: Floats, Same, 60.0, |x| $crate::expr::bessel_i0(x);
+            /// The modified Bessel function of the first kind and order 0, times `exp(-|x|)`.
+            BesselI0e: Floats, Same, 60.0, |x| $crate::expr::bessel_i0e(x);
+            /// The modified Bessel function of the first kind and order 1.
+            BesselI1: Floats, Same, 60.0, |x| $crate::expr::bessel_i1(x);
+            /// The modified Bessel function of the first kind and order 1, times `exp(-|x|)`.
+            BesselI1e: Floats, Same, 60.0, |x| $crate::expr::bessel_i1e(x);
+            /// The Bessel function of the first kind and order 0.
+            BesselJ0: Floats, Same, 60.0, |x| $crate::expr::bessel_j0(x);
+            /// The Bessel function of the first kind and order 1.
+            BesselJ1: Floats, Same, 60.0, |x| $crate::expr::bessel_j1(x);
+            /// The modified Bessel function of the second kind and order 0.
+            BesselK0: Floats, Same, 200.0, |x| $crate::expr::bessel_k0(x);
+            /// The modified Bessel function of the second kind and order 0, times `exp(x)`.
+            BesselK0e: Floats, Same, 200.0, |x| $crate::expr::bessel_k0e(x);
+            /// The modified Bessel function of the second kind and order 1.
+            BesselK1: Floats, Same, 200.0, |x| $crate::expr::bessel_k1(x);
+            /// The modified Bessel function of the second kind and order 1, times `exp(x)`.
+            BesselK1e: Floats, Same, 200.0, |x| $crate::expr::bessel_k1e(x);
+            /// The Bessel function of the second kind and order 0.
+            BesselY0: Floats, Same, 60.0, |x| $crate::expr::bessel_y0(x);
+            /// The Bessel function of the second kind and order 1.
+            BesselY1: Floats, Same, 60.0, |x| $crate::expr::bessel_y1(x);
+            /// Dawson's integral.
+            Dawsn: Floats, Same, 200.0, |x| $crate::expr::dawson(x);
+            /// The exponential integral.
+            Expint: Floats, Same, 60.0, |x| $crate::expr::expint(x);
+            /// The integral of `log(t) / (1 - t)` from 1.
+            Spence: Floats, Same, 60.0, |x| $crate::expr::spence(x);
             IsNan: Floats, Bool, 1.0, |x| if x.is_nan() { 1.0 } else { 0.0 };
             IsFinite: Floats, Bool, 1.0, |x| if x.is_finite() { 1.0 } else { 0.0 };
 
@@ -98,6 +128,13 @@ macro_rules! binary_primitives {
             Zeta: Floats, Same, 200.0, |x, q| $crate::expr::zeta(x, q);
             /// Derivative `n` of [`UnaryOp::Digamma`].
             Polygamma: Floats, Same, 300.0, |n, x| $crate::expr::polygamma(n, x);
+
+            /// The lower incomplete gamma function of `x`, divided by the gamma function of `a`.
+            Igamma: Floats, Same, 300.0, |a, x| $crate::expr::igamma(a, x);
+            /// 1 less [`BinaryOp::Igamma`].
+            Igammac: Floats, Same, 300.0, |a, x| $crate::expr::igammac(a, x);
+            /// The derivative of [`BinaryOp::Igamma`] by `a`.
+            IgammaGradA: Floats, Same, 300.0, |a, x| $crate::expr::igamma_grad_a(a, x);
 
             Equal: All, Bool, 1.0, |x, y| if x == y { 1.0 } else { 0.0 };
             NotEqual: All, Bool, 1.0, |x, y| if x != y { 1.0 } else { 0.0 };
@@ -279,6 +316,6 @@ mod tests {
         assert_eq!(UnaryOp::IsNan.gives(DataType::Float), DataType::Bool);
         assert_eq!(BinaryOp::Add.gives(DataType::Int64), DataType::Int64);
         assert_eq!((BinaryOp::Atan2.of(1.0, -1.0), UnaryOp::LogicalNot.of(1.0)), (Some(3.0 * std::f64::consts::FRAC_PI_4), None));
-        assert_eq!(UnaryOp::ALL.len(), 37);
+        assert_eq!(UnaryOp::ALL.len(), 52);
     }
 }

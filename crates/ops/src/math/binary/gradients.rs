@@ -69,6 +69,13 @@ gradients! {
         let neg = g.neg(y)?;
         (to_y, g.mul(neg, inverse)?)
     }
+    igamma(g, dz, a, x) => { slopes_of_igamma(g, dz)? }
+    igammac(g, dz, a, x) => {
+        let (to_a, to_x) = slopes_of_igamma(g, dz)?;
+        (g.neg(to_a)?, g.neg(to_x)?)
+    }
+    /// All goes to the number; nothing to where it is going.
+    next_after(g, dz, x, y) => { (dz, g.zeros_like(dz)?) }
     xdivy(g, dz, x, y) => {
         let not_zero = one_unless_zero(g, x)?;
         let by_x = g.op("Xdivy", &[not_zero, y])?;
@@ -88,6 +95,20 @@ gradients! {
         let (by_x, by_y) = (g.op("Xlog1py", &[not_zero, y])?, g.op("Xdivy", &[x, sum])?);
         (g.mul(by_x, dz)?, g.mul(by_y, dz)?)
     }
+}
+
+/// The slopes of the lower incomplete gamma function, times `dz`: by `a` an operation of its own; by `x` in logarithms, for gamma of `a`
+/// can be large.
+fn slopes_of_igamma(g: &mut Grad<'_>, dz: Output) -> Result<(Output, Output)> {
+    let (a, x) = (g.input(0), g.input(1));
+    let by_a = g.op("IgammaGradA", &[a, x])?;
+    let (neg, one, log, lgamma) = (g.neg(x)?, g.number(a, 1.0)?, g.op("Log", &[x])?, g.op("Lgamma", &[a])?);
+    let before = g.sub(a, one)?;
+    let power = g.mul(before, log)?;
+    let sum = g.op("AddV2", &[neg, power])?;
+    let sum = g.sub(sum, lgamma)?;
+    let by_x = g.op("Exp", &[sum])?;
+    Ok((g.mul(by_a, dz)?, g.mul(by_x, dz)?))
 }
 
 /// None by the order, as in TensorFlow; `dz` times the next derivative by `x`.

@@ -1,6 +1,7 @@
 //! Arithmetic on two values, broadcasting.
 
 mod gradients;
+mod next_after;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Scalar, UnaryOp};
@@ -32,6 +33,15 @@ pub const RULES: &[OpRules] = &[
     rule("Xlog1py", BinaryOp::Xlog1py, gradients::xlog1py),
     rule("Polygamma", BinaryOp::Polygamma, gradients::polygamma),
     rule("Zeta", BinaryOp::Zeta, gradients::zeta),
+    rule("Igamma", BinaryOp::Igamma, gradients::igamma),
+    rule("Igammac", BinaryOp::Igammac, gradients::igammac),
+    OpRules { name: "IgammaGradA", infer: broadcast, lower: Lower::Binary(BinaryOp::IgammaGradA), gradient: Gradient::Unknown },
+    OpRules {
+        name: "NextAfter",
+        infer: broadcast,
+        lower: Lower::Recipe(next_after::lower),
+        gradient: Gradient::Rule(gradients::next_after),
+    },
     OpRules { name: "Mod", infer: broadcast, lower: Lower::Binary(BinaryOp::TruncateMod), gradient: Gradient::Unknown },
     OpRules { name: "TruncateMod", infer: broadcast, lower: Lower::Binary(BinaryOp::TruncateMod), gradient: Gradient::Unknown },
     OpRules { name: "FloorDiv", infer: broadcast, lower: Lower::Binary(BinaryOp::FloorDiv), gradient: Gradient::Stops },

@@ -1,5 +1,6 @@
 //! Operations on one value: negation, roots, exponentials, rounding and the like.
 
+mod bessel;
 mod gradients;
 
 use plimsoll_base::Result;
@@ -51,6 +52,21 @@ pub const RULES: &[OpRules] = &[
     rule("Digamma", UnaryOp::Digamma, gradients::digamma),
     rule("Erfinv", UnaryOp::Erfinv, gradients::erfinv),
     rule("Ndtri", UnaryOp::Ndtri, gradients::ndtri),
+    rule("BesselI0", UnaryOp::BesselI0, bessel::i0),
+    rule("BesselI0e", UnaryOp::BesselI0e, bessel::i0e),
+    rule("BesselI1", UnaryOp::BesselI1, bessel::i1),
+    rule("BesselI1e", UnaryOp::BesselI1e, bessel::i1e),
+    rule("BesselJ0", UnaryOp::BesselJ0, bessel::j0),
+    rule("BesselJ1", UnaryOp::BesselJ1, bessel::j1),
+    rule("BesselK0", UnaryOp::BesselK0, bessel::k0),
+    rule("BesselK0e", UnaryOp::BesselK0e, bessel::k0e),
+    rule("BesselK1", UnaryOp::BesselK1, bessel::k1),
+    rule("BesselK1e", UnaryOp::BesselK1e, bessel::k1e),
+    rule("BesselY0", UnaryOp::BesselY0, bessel::y0),
+    rule("BesselY1", UnaryOp::BesselY1, bessel::y1),
+    rule("Dawsn", UnaryOp::Dawsn, bessel::dawsn),
+    rule("Expint", UnaryOp::Expint, bessel::expint),
+    rule("Spence", UnaryOp::Spence, bessel::spence),
     step("Floor", Lower::Unary(UnaryOp::Floor)),
     step("Ceil", Lower::Unary(UnaryOp::Ceil)),
     step("Rint", Lower::Unary(UnaryOp::Rint)),
