@@ -140,7 +140,7 @@ pub fn signature(graph: &Graph, registry: &Registry, asked: &Asked, shapes: &Fee
     }
     let Feeds { known, sized, open } = feeds;
     if open.is_empty() {
-        let whole = Signature { feeds: known, fetches: asked.fetches.clone(), targets: asked.targets.clone() };
+        let whole = Signature { feeds: known, fetches: asked.fetches.clone(), targets: asked.targets.clone(), ..Signature::default() };
         return Ok(match sized.is_empty() {
             true => Sized::Whole(whole),
             false => Sized::InN(SignatureInN { whole, sized }),

@@ -1,6 +1,10 @@
 //! Types, shapes and small values of a node's outputs, from those of its inputs.
 //!
+//! A rule takes the elements of its inputs through the context, which notes those that it asked for and that are not known.
+//!
 //! The same rules serve the builder, where shapes are partly known, and the planner, where all feeds have their shapes.
+
+use std::cell::RefCell;
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{Attrs, HostTensor, Node, OpDef, PartialShape, Shape};
@@ -47,9 +51,15 @@ pub struct InferCx<'a> {
     pub inputs: &'a [Fact],
     /// The facts about its outputs: the types are filled in already, the shapes are unknown.
     pub outputs: Vec<Fact>,
+    unanswered: RefCell<Vec<usize>>,
 }
 
 impl<'a> InferCx<'a> {
+    /// Of a node with these facts.
+    pub fn new(node: &'a Node, inputs: &'a [Fact], outputs: Vec<Fact>) -> InferCx<'a> {
+        InferCx { node, inputs, outputs, unanswered: RefCell::default() }
+    }
+
     /// The node's attributes.
     pub fn attrs(&self) -> &'a Attrs {
         &self.node.attrs
@@ -65,9 +75,18 @@ impl<'a> InferCx<'a> {
         self.inputs[index].shape.0.as_deref()
     }
 
+    /// The elements of input `index`, where they are known.
+    pub fn value(&self, index: usize) -> Option<&'a HostTensor> {
+        let value = self.inputs[index].value.as_ref();
+        if value.is_none() && !self.unanswered.borrow().contains(&index) {
+            self.unanswered.borrow_mut().push(index);
+        }
+        value
+    }
+
     /// The integers that input `index` holds, where they are known.
     pub fn ints(&self, index: usize) -> Option<Vec<i64>> {
-        self.inputs[index].value.as_ref()?.to_i64s()
+        self.value(index)?.to_i64s()
     }
 
     /// The integers of the vector at input `index`, as far as they are known; none where not even their number is.
@@ -151,12 +170,20 @@ impl<'a> InferCx<'a> {
 /// # Errors
 /// The rule's error for inputs that cannot be, with the node's name.
 pub fn infer_node(registry: &Registry, def: &OpDef, node: &Node, inputs: &[Fact]) -> Result<Vec<Fact>> {
+    infer_asking(registry, def, node, inputs).map(|(outputs, _)| outputs)
+}
+
+/// As [`infer_node`], with the inputs whose elements the rule asked for in vain.
+///
+/// # Errors
+/// As [`infer_node`].
+pub fn infer_asking(registry: &Registry, def: &OpDef, node: &Node, inputs: &[Fact]) -> Result<(Vec<Fact>, Vec<usize>)> {
     let types = def.output_types(&node.attrs).map_err(|error| error.at_node(&node.name))?;
     let outputs = types.iter().map(|arg| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) }).collect();
-    let Some(rules) = registry.get(&node.op) else { return Ok(outputs) };
-    let mut cx = InferCx { node, inputs, outputs };
+    let Some(rules) = registry.get(&node.op) else { return Ok((outputs, Vec::new())) };
+    let mut cx = InferCx::new(node, inputs, outputs);
     (rules.infer)(&mut cx).map_err(|error| error.at_node(&node.name))?;
-    let mut outputs = cx.outputs;
+    let (mut outputs, unanswered) = (cx.outputs, cx.unanswered.into_inner());
     if outputs.iter().any(|fact| fact.value.is_none())
         && let Some(by) = registry.folding()
         && let Some(values) = crate::evaluate(by, rules, node, inputs, &outputs).map_err(|error| error.at_node(&node.name))?
@@ -165,7 +192,7 @@ pub fn infer_node(registry: &Registry, def: &OpDef, node: &Node, inputs: &[Fact]
             fact.value = Some(value);
         }
     }
-    Ok(outputs)
+    Ok((outputs, unanswered))
 }
 
 /// How many elements dimensions have; more than can be counted are the largest number.

@@ -29,7 +29,7 @@ pub mod variable;
 
 pub use builder::{GraphBuilder, Initializer, OpBuilder, Reuse, Variable, VariableKind};
 pub use evaluate::evaluate;
-pub use infer::{Fact, InferCx, infer_node};
+pub use infer::{Fact, InferCx, infer_asking, infer_node};
 pub use kernels::{Constraint, DEFAULT_DEVICE, Found, KernelDef, KernelRegistry};
 pub use lower::{AnchorCall, Call, KernelCx, Lower, Meta, StatefulCall, Update};
 pub use recipe::Recipe;

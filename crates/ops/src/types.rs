@@ -147,7 +147,7 @@ impl Probe<'_> {
         let inputs = self.inputs(data_type, &node, attempt)?;
         let types = self.def.output_types(&node.attrs).ok()?;
         let outputs = types.iter().map(|arg| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) }).collect();
-        let mut cx = InferCx { node: &node, inputs: &inputs, outputs };
+        let mut cx = InferCx::new(&node, &inputs, outputs);
         (self.rules.infer)(&mut cx).ok()?;
         if !cx.outputs.is_empty() && cx.outputs.iter().all(|fact| fact.value.is_some()) {
             return Some(Vec::new());

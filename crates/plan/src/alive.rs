@@ -71,8 +71,15 @@ impl Alive {
         self.outputs.get(&output).or_else(|| self.nodes.get(&output.node)).cloned().unwrap_or_default()
     }
 
-    /// Adds a node behind its inputs. `facts` are those of its inputs.
-    pub fn add(&mut self, graph: &Graph, id: NodeId, lower: Lower, facts: &[Fact], is_fed: impl Fn(Output) -> bool) {
+    /// Adds a node behind its inputs, with what is known of these.
+    pub fn add<'f>(
+        &mut self,
+        graph: &Graph,
+        id: NodeId,
+        lower: Lower,
+        known: impl Fn(&Output) -> Option<&'f Fact>,
+        is_fed: impl Fn(Output) -> bool,
+    ) {
         let node = graph.node(id);
         let input = |output: &Output| if is_fed(*output) { When::Always } else { self.output(*output) };
         let when = match lower {
@@ -83,13 +90,13 @@ impl Alive {
                 node.inputs.iter().map(input).chain(controls).fold(When::Always, |all, when| all.and(&when))
             }
         };
-        if let (Lower::Switch, [_, predicate]) = (lower, facts) {
-            let known = predicate.value.as_ref().and_then(|value| value.splat()).map(|bytes| bytes[0] != 0);
+        if let (Lower::Switch, [_, predicate]) = (lower, &node.inputs[..]) {
+            let known = known(predicate).and_then(|fact| fact.value.as_ref()?.splat()).map(|bytes| bytes[0] != 0);
             for (index, side) in [(0, false), (1, true)] {
                 let here = match known {
                     Some(known) if known == side => When::Always,
                     Some(_) => When::Never,
-                    None => When::Under([(node.inputs[1], side)].into()),
+                    None => When::Under([(*predicate, side)].into()),
                 };
                 self.outputs.insert(Output { node: id, index }, when.and(&here));
             }

@@ -99,7 +99,7 @@ impl Asked {
     pub fn unfilled(&self, graph: &Graph, registry: &Registry, fed: &HashSet<Output>) -> Vec<Unfilled> {
         let fed: HashMap<Output, usize> = fed.iter().map(|output| (*output, 0)).collect();
         let nodes: Vec<NodeId> = self.fetches.iter().chain(&self.targets).filter_map(|name| graph.find(node_of(name))).collect();
-        let needed: IdVec<NodeId, bool> = needed(graph, &fed, &[], &nodes);
+        let needed: IdVec<NodeId, bool> = needed(graph, &fed, &HashSet::new(), &[], &nodes);
         let is_unfilled = |id: &NodeId| {
             let is_placeholder = registry.get(&graph.node(*id).op).is_some_and(|rules| matches!(rules.lower, Lower::Placeholder));
             needed[*id] && is_placeholder && !fed.contains_key(&Output { node: *id, index: 0 })

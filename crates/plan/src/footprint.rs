@@ -44,8 +44,31 @@ impl Footprint {
     }
 
     /// Adds a plan that runs after those before it, and returns the bytes that each device holds while it runs. The loading of its
-    /// stored variables comes first.
+    /// stored variables comes first. Of a run in stages the most counts that any of its plans takes.
     pub fn add(&mut self, plan: &Plan) -> Vec<Bytes> {
+        let Some(later) = &plan.later else { return self.add_stage(plan) };
+        // When it runs again, the variables of all stages are there.
+        for stage in std::iter::once(plan).chain(later.plans.iter().map(|plan| &**plan)) {
+            self.add_stage(stage);
+        }
+        let first = self.add_stage(plan);
+        let ways: Vec<Vec<Bytes>> = later.plans.iter().map(|plan| self.add(plan)).collect();
+        let mut most = first.clone();
+        for (index, most) in most.iter_mut().enumerate() {
+            let mut peaks = ways.iter().map(|way| way[index].max(first[index]));
+            let one = peaks.next();
+            *most = peaks.clone().chain(one).max().unwrap_or(*most);
+            let certainty = match one {
+                None => Certainty::OpenFrom(later.from),
+                Some(one) if peaks.all(|peak| peak == one) => continue,
+                Some(_) => Certainty::AtMost,
+            };
+            self.needs[index].certainty = self.needs[index].certainty.clone().or(certainty);
+        }
+        most
+    }
+
+    fn add_stage(&mut self, plan: &Plan) -> Vec<Bytes> {
         self.settle(plan);
         let taken = |(index, device): (usize, &DevicePlan)| PeakParts { variables: self.resident[index], ..device.peak };
         let peaks: Vec<PeakParts> = plan.devices.iter().enumerate().map(taken).collect();
@@ -112,9 +135,7 @@ impl Footprint {
 
     fn raise(&mut self, index: usize, parts: PeakParts, certainty: &Certainty, holders: impl FnOnce() -> Vec<Holder>) {
         let need = &mut self.needs[index];
-        if need.certainty == Certainty::Exact {
-            need.certainty = certainty.clone();
-        }
+        need.certainty = need.certainty.clone().or(certainty.clone());
         if parts.total() > need.peak {
             (need.peak, need.parts) = (parts.total(), parts);
             need.holders = holders();

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use plimsoll_base::{Code, Error, Kind, Result, Unfed};
+use plimsoll_base::{ArgType, Code, Error, Kind, Result, Unfed};
 use plimsoll_graph::{Graph, HostTensor, IdVec, NodeId, Output, PartialShape};
-use plimsoll_ops::{Fact, Lower, infer_node};
+use plimsoll_ops::{Fact, Lower, infer_asking};
 
 use crate::Request;
 use crate::alive::{Alive, When};
@@ -21,13 +21,20 @@ pub(crate) struct Pruned {
     pub fetches: Vec<Output>,
     /// The nodes that run for their effects.
     pub targets: Vec<NodeId>,
-    fed: HashSet<Output>,
+    /// When nodes are alive.
+    pub alive: Alive,
+    /// Of nodes whose results have no known shape: the inputs whose elements their rules asked for.
+    pub unanswered: HashMap<NodeId, Vec<usize>>,
+    /// The position of every tensor that is fed.
+    pub fed: HashMap<Output, usize>,
+    /// By node: whether it runs.
+    pub needed: IdVec<NodeId, bool>,
 }
 
 impl Pruned {
     /// Whether a tensor is fed.
     pub fn is_fed(&self, tensor: Output) -> bool {
-        self.fed.contains(&tensor)
+        self.fed.contains_key(&tensor)
     }
 }
 
@@ -67,7 +74,11 @@ pub(crate) fn reach(request: &Request<'_>) -> Result<Reach> {
     for output in &feeds {
         check_feed(request, &fed, *output)?;
     }
-    let needed = needed(graph, &fed, &fetches, &targets);
+    let done = signature.done.iter().map(|name| target(graph, name)).collect::<Result<HashSet<_>>>()?;
+    if let Some(again) = fetches.iter().map(|fetch| fetch.node).chain(targets.iter().copied()).find(|id| done.contains(id)) {
+        return Err(Error::invalid_argument(format!("{} was done in an earlier stage", graph.node(again).name)));
+    }
+    let needed = needed(graph, &fed, &done, &fetches, &targets);
     Ok(Reach { feeds, fetches, targets, fed, needed })
 }
 
@@ -85,13 +96,15 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
         facts[output.node].resize_with(count, || Fact::new(feed.data_type, feed.shape.clone().into_partial()));
         facts[output.node][output.index as usize] = feed_fact(feed);
     }
-    let mut alive = Alive::default();
+    let (mut alive, mut unanswered) = (Alive::default(), HashMap::new());
     for &id in &order {
-        let outputs = node_facts(request, &mut alive, &facts, &fed, id)?;
+        let (outputs, asked) = node_facts(request, &mut alive, &facts, &fed, id)?;
+        if !asked.is_empty() && outputs.iter().any(|fact| fact.shape.complete().is_none()) {
+            unanswered.insert(id, asked);
+        }
         facts[id] = outputs;
     }
-    let fed = feeds.iter().copied().collect();
-    Ok(Pruned { order, facts, feeds, fetches, targets, fed })
+    Ok(Pruned { order, facts, feeds, fetches, targets, alive, unanswered, fed, needed })
 }
 
 fn feed_fact(feed: &crate::Feed) -> Fact {
@@ -136,12 +149,18 @@ fn target(graph: &Graph, name: &str) -> Result<NodeId> {
     })
 }
 
-/// The nodes that fetches and targets reach without passing a tensor that is fed.
-pub(crate) fn needed(graph: &Graph, fed: &HashMap<Output, usize>, fetches: &[Output], targets: &[NodeId]) -> IdVec<NodeId, bool> {
+/// The nodes that fetches and targets reach without passing a tensor that is fed, or a node that is done.
+pub(crate) fn needed(
+    graph: &Graph,
+    fed: &HashMap<Output, usize>,
+    done: &HashSet<NodeId>,
+    fetches: &[Output],
+    targets: &[NodeId],
+) -> IdVec<NodeId, bool> {
     let mut needed = IdVec::filled(false, graph.nodes().len());
     let mut stack: Vec<NodeId> = fetches.iter().map(|fetch| fetch.node).chain(targets.iter().copied()).collect();
     while let Some(id) = stack.pop() {
-        if std::mem::replace(&mut needed[id], true) {
+        if done.contains(&id) || std::mem::replace(&mut needed[id], true) {
             continue;
         }
         let node = graph.node(id);
@@ -168,32 +187,32 @@ fn node_facts(
     facts: &IdVec<NodeId, Vec<Fact>>,
     fed: &HashMap<Output, usize>,
     id: NodeId,
-) -> Result<Vec<Fact>> {
+) -> Result<(Vec<Fact>, Vec<usize>)> {
     let node = request.graph.node(id);
     let at = |error: Error| error.at_node(&node.name);
     let rules = request.registry.require(&node.op).map_err(at)?;
     let def = request.registry.table().require(&node.op).map_err(at)?;
-    let mut inputs: Vec<Fact> = node.inputs.iter().map(|input| facts[input.node][input.index as usize].clone()).collect();
     let is_fed = |output: Output| fed.contains_key(&output);
-    alive.add(request.graph, id, rules.lower, &inputs, is_fed);
+    let known = |input: &Output| facts[input.node].get(input.index as usize);
+    alive.add(request.graph, id, rules.lower, known, is_fed);
     let is_dead = alive.node(id) == When::Never;
-    let mut outputs = if is_dead {
+    let lives = |input: &Output| is_fed(*input) || alive.output(*input) != When::Never;
+    let positions = 0..if is_dead { 0 } else { node.inputs.len() };
+    let living: Vec<usize> = positions.filter(|position| lives(&node.inputs[*position])).collect();
+    let fact = |position: &usize| known(&node.inputs[*position]).cloned().ok_or_else(|| absent(request.graph, node.inputs[*position]));
+    let inputs: Vec<Fact> = living.iter().map(fact).collect::<Result<_>>().map_err(at)?;
+    let (mut outputs, asked) = if is_dead {
         let types = def.output_types(&node.attrs).map_err(at)?;
-        types.iter().map(|arg| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) }).collect()
-    } else if matches!(rules.lower, Lower::Merge) {
-        let lives = |input: &Output| is_fed(*input) || alive.output(*input) != When::Never;
-        let living: Vec<usize> = (0..inputs.len()).filter(|index| lives(&node.inputs[*index])).collect();
-        inputs = living.iter().map(|index| inputs[*index].clone()).collect();
-        let mut outputs = infer_node(request.registry, &def, node, &inputs)?;
-        if let ([only], [value, index]) = (&living[..], &mut outputs[..]) {
-            index.value = Some(HostTensor::scalar(*only as i32));
-            let Fact { value: known, partial, .. } = inputs[0].clone();
-            (value.value, value.partial) = (known.filter(|_| !value.is_ref), partial);
-        }
-        outputs
+        let fact = |arg: &ArgType| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) };
+        (types.iter().map(fact).collect(), Vec::new())
     } else {
-        infer_node(request.registry, &def, node, &inputs)?
+        infer_asking(request.registry, &def, node, &inputs)?
     };
+    if let (Lower::Merge, [only], [value, index]) = (rules.lower, &living[..], &mut outputs[..]) {
+        index.value = Some(HostTensor::scalar(*only as i32));
+        let Fact { value: known, partial, .. } = inputs[0].clone();
+        (value.value, value.partial) = (known.filter(|_| !value.is_ref), partial);
+    }
     if let (Lower::PlaceholderWithDefault, [output], [default]) = (rules.lower, &mut outputs[..], &inputs[..]) {
         // A placeholder that is not fed has its default, of any shape.
         *output = Fact { is_ref: output.is_ref, ..default.clone() };
@@ -203,7 +222,12 @@ fn node_facts(
             *fact = feed_fact(&request.signature.feeds[*feed]);
         }
     }
-    Ok(outputs)
+    Ok((outputs, asked))
+}
+
+/// The error for a tensor that an earlier stage has made and that is not fed.
+fn absent(graph: &Graph, tensor: Output) -> Error {
+    Error::invalid_argument(format!("{} was made in an earlier stage and is not fed", graph.tensor_name(tensor)))
 }
 
 /// Placeholders that have to run and are not fed: TensorFlow's error for the first, and all of them as data.

@@ -70,6 +70,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir) -> Result<Plan> {
         softened: lir.softened,
         costs: request.costs.fingerprint().to_string(),
         seconds: 0.0,
+        later: None,
     };
     plan.seconds = plan.on_the_clock(request.devices, |_, _| true).makespan;
     Ok(plan)

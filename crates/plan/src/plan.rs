@@ -7,6 +7,8 @@ use plimsoll_device::Program;
 use plimsoll_graph::{HostTensor, NodeId, Output, Shape, define_id};
 use serde::{Deserialize, Serialize};
 
+use crate::late::Later;
+
 define_id!(
     /// A device, by its position in the request.
     pub struct DeviceId
@@ -21,6 +23,17 @@ pub enum Certainty {
     AtMost,
     /// Unknown from this node on.
     OpenFrom(NodeId),
+}
+
+impl Certainty {
+    /// The certainty of the greater of two peaks.
+    #[must_use]
+    pub(crate) fn or(self, other: Certainty) -> Certainty {
+        match (&self, &other) {
+            (Certainty::OpenFrom(_), _) | (Certainty::AtMost, Certainty::Exact) => self,
+            _ => other,
+        }
+    }
 }
 
 /// The parts of a device's peak, in bytes. The parts add up to the peak.
@@ -309,6 +322,9 @@ pub struct Plan {
     pub costs: String,
     /// Predicted seconds of a step in which nothing is passed over: see [`Plan::on_the_clock`].
     pub seconds: f64,
+    /// The rest of the run, where this is a first stage of it. It is not written with the plan.
+    #[serde(skip)]
+    pub later: Option<Arc<Later>>,
 }
 
 impl Plan {
@@ -325,6 +341,15 @@ impl Plan {
     /// Types and shapes of `Place::Fetch`, in order.
     pub fn sinks(&self) -> impl Iterator<Item = (DataType, &Shape)> {
         self.fetches.iter().map(|fetch| (fetch.data_type, &fetch.shape))
+    }
+
+    /// Name, type and shape of every tensor that the run fetches; of a run in stages, all of them. Where only the run knows the shape,
+    /// that of an empty vector.
+    pub fn results(&self) -> impl Iterator<Item = (&str, DataType, &Shape)> {
+        let later = self.later.iter().flat_map(|later| &later.fetches);
+        let later = later.map(|(name, data_type, shape)| (name.as_str(), *data_type, shape));
+        let own = self.fetches.iter().filter(|_| self.later.is_none());
+        own.map(|fetch| (fetch.name.as_str(), fetch.data_type, &fetch.shape)).chain(later)
     }
 
     /// The queues of a plan that is one static region.

@@ -30,6 +30,10 @@ pub struct Signature {
     pub fetches: Vec<String>,
     /// Nodes that have to run.
     pub targets: Vec<String>,
+    /// Nodes that earlier stages of the run have done: neither data nor control brings them back. The tensors of theirs that are read
+    /// are fed. See [`crate::Later`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub done: Vec<String>,
 }
 
 /// Everything that a plan depends on.

@@ -46,17 +46,22 @@ impl Callable {
         self.0.plan().sources()
     }
 
-    /// Types and shapes of the fetched tensors, in order.
+    /// Types and shapes of the fetched tensors, in order. Where only a run knows the shape, that of an empty vector.
     pub fn fetches(&self) -> impl Iterator<Item = (DataType, &Shape)> {
-        self.0.plan().sinks()
+        self.0.fetches()
     }
 
-    /// New tensors that fit the fetches, to be used again and again.
+    /// New tensors that fit the fetches, to be used again and again. Where only a run knows the shape, empty ones.
     ///
     /// # Errors
     /// INVALID_ARGUMENT where they do not fit the address space.
     pub fn outputs(&self) -> Result<Vec<HostTensor>> {
         self.0.outputs()
+    }
+
+    /// Whether it runs in stages, the later ones planned with values of the run: see [`crate::Plan::stages`].
+    pub fn is_in_stages(&self) -> bool {
+        self.0.plan().later.is_some()
     }
 
     /// Runs once, into new tensors.
@@ -68,7 +73,7 @@ impl Callable {
     }
 
     /// Runs once, into tensors that are there already (see [`Callable::outputs`]). After the first few runs nothing is
-    /// allocated.
+    /// allocated. A run in stages puts new tensors in their place.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for feeds or fetches of another number, type or shape than the signature's; CANCELLED after the

@@ -41,7 +41,7 @@ mod values;
 pub use callable::Callable;
 pub use devices::{Devices, LogPlacement, PlacementLog};
 pub use footprint::{Footprint, Joint};
-pub use plan::{OpenedPlan, Plan};
+pub use plan::{OpenedPlan, Plan, Stages};
 pub use session::{Fed, Session};
 pub use several::{Opened, Placed, Several};
 pub use values::Values;

@@ -2,7 +2,7 @@
 
 use plimsoll_base::{Bytes, Error, Result};
 
-use crate::{DeviceReport, Devices, Need};
+use crate::{Certainty, DeviceReport, Devices, Need};
 
 /// The peaks of a device: what was promised for all runs, and what was measured so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,8 +11,10 @@ pub struct Peak {
     pub name: String,
     /// The line, where there is one.
     pub limit: Option<Bytes>,
-    /// The most that it will have held in the end.
+    /// The most that it will have held in the end; where the peak is open, the most that is known of it.
     pub promised: Bytes,
+    /// Whether it may hold more: the peak is open.
+    pub is_open: bool,
     /// The most that it has held.
     pub measured: Bytes,
 }
@@ -24,6 +26,7 @@ impl Peak {
             name: report.name,
             limit: report.limit,
             promised: need.peak,
+            is_open: matches!(need.certainty, Certainty::OpenFrom(_)),
             measured: report.peak,
         };
         devices.report().into_iter().zip(needs).map(peak).collect()
@@ -39,7 +42,7 @@ impl Peak {
     /// # Errors
     /// INTERNAL where more was held than was promised.
     pub fn check(&self) -> Result<()> {
-        if self.measured <= self.promised {
+        if self.measured <= self.promised || self.is_open {
             return Ok(());
         }
         let (measured, promised) = (self.measured.0, self.promised.0);
@@ -57,9 +60,11 @@ mod tests {
             name: "/job:localhost/replica:0/task:0/device:CPU:0".into(),
             limit: None,
             promised: Bytes(64),
+            is_open: false,
             measured: Bytes(measured),
         };
         assert!(peak(64).check().is_ok() && peak(0).check().is_ok());
+        assert!(Peak { is_open: true, ..peak(65) }.check().is_ok());
         assert_eq!(peak(65).check().unwrap_err().message(), "CPU:0 held 65 bytes, and the plan promised 64");
     }
 }

@@ -5,9 +5,9 @@ use std::fmt;
 
 use plimsoll_base::{Bytes, DataType, Result, column_width, pad_left, pad_right};
 use plimsoll_device::DeviceName;
-use plimsoll_graph::Shape;
 use plimsoll_graph::id::Id;
-use plimsoll_plan::{Certainty, DevicePlan, Needs, Softened, Transfer};
+use plimsoll_graph::{NodeId, Shape};
+use plimsoll_plan::{Certainty, DeviceId, DevicePlan, Needs, Transfer};
 use plimsoll_runtime::{CheckedPlan, Session};
 
 use crate::{Footprint, Signature};
@@ -20,21 +20,40 @@ pub struct Plan {
     is_modelled: bool,
     /// Whether a table of costs prices every device that takes part.
     is_predicted: bool,
-    /// Name and operation of each node of the plan. The session itself is not held: it would keep its memory.
-    nodes: Vec<(String, String)>,
-    /// For each device, the name of the node from which on its peak is open.
-    open_from: Vec<Option<String>>,
+    /// Of each node of the plan and of the plans behind it: name, operation and device. The session itself is not held: it would keep
+    /// its memory.
+    nodes: BTreeMap<NodeId, (String, String, DeviceId)>,
+    /// The nodes that the host computes, with their devices.
+    softened: BTreeMap<NodeId, DeviceId>,
+    /// The name of each node from which on peaks are open.
+    open_from: BTreeMap<NodeId, String>,
+}
+
+/// How a run in stages goes on behind its first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stages<'a> {
+    /// The first node whose size only the run knows.
+    pub from: &'a str,
+    /// The tensors that it depends on: the first stage makes them.
+    pub tensors: &'a [String],
+    /// How many plans the rest may have, all of them made; 0 where only the run knows them.
+    pub plans: usize,
 }
 
 impl Plan {
     pub(crate) fn new(session: &Session, inner: plimsoll_plan::Plan) -> Plan {
         let node = |id| session.graph().node(id);
-        let nodes = inner.nodes.iter().map(|(id, _)| (node(*id).name.clone(), node(*id).op.clone())).collect();
-        let open_from = |device: &DevicePlan| match &device.certainty {
-            Certainty::OpenFrom(id) => Some(node(*id).name.clone()),
-            _ => None,
-        };
-        let open_from = inner.devices.iter().map(open_from).collect();
+        let (mut nodes, mut softened, mut open_from) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut stages = vec![&inner];
+        while let Some(plan) = stages.pop() {
+            let entry = |(id, device): &(NodeId, DeviceId)| (*id, (node(*id).name.clone(), node(*id).op.clone(), *device));
+            nodes.extend(plan.nodes.iter().map(entry));
+            softened.extend(plan.softened.iter().map(|softened| (softened.node, softened.device)));
+            if let Some(later) = &plan.later {
+                open_from.insert(later.from, node(later.from).name.clone());
+                stages.extend(later.plans.iter().map(|plan| &**plan));
+            }
+        }
         let specs = session.devices().specs();
         let mut footprint = plimsoll_plan::Footprint::new(specs);
         footprint.add(&inner);
@@ -42,7 +61,7 @@ impl Plan {
         let is_modelled = inner.queues().iter().any(|queue| specs[queue.device.index()].is_modelled());
         let costs = session.devices().costs();
         let is_predicted = inner.queues().iter().all(|queue| costs.table(&specs[queue.device.index()]).is_some());
-        Plan { inner, footprint, is_modelled, is_predicted, nodes, open_from }
+        Plan { inner, footprint, is_modelled, is_predicted, nodes, softened, open_from }
     }
 
     pub(crate) fn inner(&self) -> &plimsoll_plan::Plan {
@@ -59,9 +78,9 @@ impl Plan {
         self.inner.transfers()
     }
 
-    /// Name, type and shape of each fetched tensor, in order.
+    /// Name, type and shape of each fetched tensor, in order. Where only the run knows the shape, that of an empty vector.
     pub fn fetches(&self) -> impl Iterator<Item = (&str, DataType, &Shape)> {
-        self.inner.fetches.iter().map(|fetch| (fetch.name.as_str(), fetch.data_type, &fetch.shape))
+        self.inner.results()
     }
 
     /// The same, as the last of several runs that take `footprint` together.
@@ -74,15 +93,16 @@ impl Plan {
         &self.footprint
     }
 
-    /// The seconds of a step on the virtual clock; none where no device that takes part has one.
+    /// The seconds of a step on the virtual clock; none where no device that takes part has one. Of a run in stages, those of the
+    /// longest way; none where only the run knows its rest.
     pub fn modelled_seconds(&self) -> Option<f64> {
-        self.is_modelled.then_some(self.inner.seconds)
+        seconds(&self.inner).filter(|_| self.is_modelled)
     }
 
     /// The seconds that a step takes: on the virtual clock where a device has one, else as the table of costs predicts. None where a
     /// device that takes part has neither.
     pub fn predicted_seconds(&self) -> Option<f64> {
-        (self.is_modelled || self.is_predicted).then_some(self.inner.seconds)
+        seconds(&self.inner).filter(|_| self.is_modelled || self.is_predicted)
     }
 
     /// The name of the costs that it was made with: see [`crate::costs::Costs::fingerprint`].
@@ -113,9 +133,9 @@ impl Plan {
         self.footprint.check()
     }
 
-    /// The nodes that run: name, operation, full name of the device.
+    /// The nodes that run: name, operation, full name of the device. Of a run in stages those of all plans that are known.
     pub fn node_places(&self) -> impl Iterator<Item = (&str, &str, &str)> {
-        self.nodes.iter().zip(&self.inner.nodes).map(|((name, op), (_, device))| {
+        self.nodes.values().map(|(name, op, device)| {
             let device = self.inner.devices.get(device.index()).map_or("", |device| device.name.as_str());
             (name.as_str(), op.as_str(), device)
         })
@@ -124,18 +144,24 @@ impl Plan {
     /// The nodes that the host computes because their device cannot (see [`crate::Options::soft_placement`]): name, full name of the
     /// device.
     pub fn softened(&self) -> impl Iterator<Item = (&str, &str)> {
-        let name = |softened: &Softened| self.inner.nodes.binary_search_by_key(&softened.node, |(id, _)| *id);
-        let device = |softened: &Softened| self.inner.devices[softened.device.index()].name.as_str();
-        self.inner.softened.iter().filter_map(move |softened| Some((self.nodes[name(softened).ok()?].0.as_str(), device(softened))))
+        let name = |id: &NodeId| self.nodes.get(id).map(|(name, ..)| name.as_str());
+        self.softened.iter().filter_map(move |(id, device)| Some((name(id)?, self.inner.devices[device.index()].name.as_str())))
     }
 
     /// For each device, how sure its peak is, in words: `exact`, `at most`, `open from NODE`.
     pub fn certainties(&self) -> impl Iterator<Item = String> {
-        self.inner.devices.iter().zip(&self.open_from).map(|(device, open_from)| match (&device.certainty, open_from) {
-            (Certainty::Exact, _) => "exact".to_string(),
-            (Certainty::AtMost, _) => "at most".to_string(),
-            (Certainty::OpenFrom(_), node) => format!("open from {}", node.as_deref().unwrap_or_default()),
+        self.footprint.needs().iter().map(|need| match &need.certainty {
+            Certainty::Exact => "exact".to_string(),
+            Certainty::AtMost => "at most".to_string(),
+            Certainty::OpenFrom(id) => format!("open from {}", self.open_from.get(id).map_or("a run before", String::as_str)),
         })
+    }
+
+    /// How it goes on, where it runs in stages.
+    pub fn stages(&self) -> Option<Stages<'_>> {
+        let later = self.inner.later.as_deref()?;
+        let from = self.open_from.get(&later.from).map_or("", String::as_str);
+        Some(Stages { from, tensors: &later.tensors, plans: later.plans.len() })
     }
 }
 
@@ -213,6 +239,15 @@ impl fmt::Display for Plan {
             let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
             writeln!(f, "computed by {host}: {first}{more}, which {} cannot compute", short(device))?;
         }
+        if let Some(Stages { from, tensors, plans }) = self.stages() {
+            let more = if tensors.len() > 1 { format!(" and {} more", tensors.len() - 1) } else { String::new() };
+            let first = tensors.first().map_or("", String::as_str);
+            let rest = match plans {
+                0 => "the rest is planned when they are known".to_string(),
+                plans => format!("the peak is the greatest of its {plans} plans"),
+            };
+            writeln!(f, "in stages: the size of {from} depends on {first}{more}; {rest}")?;
+        }
         match self.predicted_seconds() {
             Some(seconds) if self.is_modelled => writeln!(f, "a step takes {} on the virtual clock", duration(seconds))?,
             Some(seconds) => writeln!(f, "a step is predicted to take {}", duration(seconds))?,
@@ -228,6 +263,13 @@ impl fmt::Display for Plan {
             shortfall => write!(f, "does not fit: {} short; the smallest limit that fits is {minimum}", bytes_and_size(shortfall)),
         }
     }
+}
+
+/// The seconds of the longest way through the stages of a run.
+fn seconds(plan: &plimsoll_plan::Plan) -> Option<f64> {
+    let Some(later) = &plan.later else { return Some(plan.seconds) };
+    let rests: Option<Vec<f64>> = later.plans.iter().map(|plan| seconds(plan)).collect();
+    Some(plan.seconds + rests?.into_iter().reduce(f64::max)?)
 }
 
 /// For each pair of devices, how many tensors a run copies from one to the other, and their sizes together.

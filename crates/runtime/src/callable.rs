@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Trace;
-use plimsoll_graph::HostTensor;
-use plimsoll_plan::Plan;
+use plimsoll_graph::{HostTensor, Shape};
+use plimsoll_plan::{Later, Plan};
 
 use crate::cancellation::Cancellation;
 use crate::grants::{Lane, Pinned};
@@ -48,6 +48,9 @@ impl Callable {
     /// INVALID_ARGUMENT where the lane was made for callables that take less. RESOURCE_EXHAUSTED where constants were given back for
     /// other runs and a line has no room for them. CANCELLED after the session was closed.
     pub fn in_lane(&self, lane: &Lane) -> Result<Callable> {
+        if self.plan().later.is_some() {
+            return Err(Error::unimplemented("not yet: a lane for runs in stages"));
+        }
         if !lane.fits(&self.loaded) {
             return Err(Error::invalid_argument("the lane has no room for this callable: name it when the lane is made"));
         }
@@ -71,16 +74,21 @@ impl Callable {
         &self.loaded.plan
     }
 
-    /// New tensors that fit the fetches, to be used again and again.
+    /// New tensors that fit the fetches, to be used again and again. Where only a run knows the shape, an empty vector.
     ///
     /// # Errors
     /// INVALID_ARGUMENT where they do not fit the address space.
     pub fn outputs(&self) -> Result<Vec<HostTensor>> {
-        self.loaded.plan.fetches.iter().map(|fetch| HostTensor::zeros(fetch.data_type, fetch.shape.clone())).collect()
+        self.fetches().map(|(data_type, shape)| HostTensor::zeros(data_type, shape.clone())).collect()
+    }
+
+    /// Types and shapes of the fetched tensors, in order: see [`Callable::outputs`].
+    pub fn fetches(&self) -> impl Iterator<Item = (DataType, &Shape)> {
+        self.plan().results().map(|(_, data_type, shape)| (data_type, shape))
     }
 
     /// Runs once, into tensors that are there already (see [`Callable::outputs`]). After the first few runs nothing is
-    /// allocated.
+    /// allocated. A run in stages (see [`plimsoll_plan::Later`]) puts new tensors in their place.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for feeds or fetches of another number, type or shape than the signature's. CANCELLED after the session was
@@ -114,6 +122,11 @@ impl Callable {
     /// # Errors
     /// As [`Callable::run_into`].
     pub fn run_with_stats(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor]) -> Result<RunMetadata> {
+        if self.plan().later.is_some() {
+            let (made, stages) = self.run_stages(feeds, How::default(), true)?;
+            put(made, fetches)?;
+            return RunMetadata::of_stages(stages).ok_or_else(|| Error::internal("a run without stages"));
+        }
         let trace = Trace::new(self.plan().queues().iter().map(|queue| queue.program.commands.len()));
         let start = Instant::now();
         let done = self.run_with(feeds, fetches, How { trace: Some(trace), ..How::default() })?;
@@ -125,8 +138,11 @@ impl Callable {
     /// Runs `runs` times (at least once) and says where the time went.
     ///
     /// # Errors
-    /// As [`Callable::run_into`].
+    /// As [`Callable::run_into`]; UNIMPLEMENTED for runs in stages.
     pub fn profile(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor], runs: u32) -> Result<Profile> {
+        if self.plan().later.is_some() {
+            return Err(Error::unimplemented("not yet: a profile of runs in stages"));
+        }
         let mut recorder = Recorder::new(self.plan());
         for _ in 0..runs.max(1) {
             let start = Instant::now();
@@ -139,7 +155,45 @@ impl Callable {
     /// As [`Callable::run_into`], to its end.
     fn run_with(&self, feeds: &[&HostTensor], fetches: &mut [&mut HostTensor], how: How<'_>) -> Result<Done> {
         let how = How { cancellation: how.cancellation.or(self.cancellation.as_ref()), ..how };
+        if self.plan().later.is_some() {
+            put(self.run_stages(feeds, how, false)?.0, fetches)?;
+            return Ok(Done { trace: None });
+        }
         Prepared::new(&self.session, &self.loaded, self.lane.as_ref(), feeds, fetches, how)?.admit()?.start()?.finish()
+    }
+
+    /// A run in stages: what it fetches, and its records, where they are wanted. Between two stages it holds nothing of the devices.
+    fn run_stages(&self, feeds: &[&HostTensor], how: How<'_>, is_traced: bool) -> Result<(Vec<HostTensor>, Vec<RunMetadata>)> {
+        let How { cancellation, mut times, .. } = how;
+        let cancellation = cancellation.or(self.cancellation.as_ref());
+        let (mut loaded, mut records) = (self.loaded.clone(), Vec::new());
+        let mut stages: Vec<(Arc<Later>, Vec<HostTensor>)> = Vec::new();
+        let mut made = loop {
+            let plan = &loaded.plan;
+            let feeds: Vec<&HostTensor> = feeds.iter().copied().chain(stages.iter().flat_map(|(_, made)| made)).collect();
+            let mut made: Vec<HostTensor> =
+                plan.fetches.iter().map(|fetch| HostTensor::zeros(fetch.data_type, fetch.shape.clone())).collect::<Result<_>>()?;
+            let trace = is_traced.then(|| Trace::new(plan.queues().iter().map(|queue| queue.program.commands.len())));
+            let start = Instant::now();
+            let how = How { trace, times: times.as_deref_mut(), cancellation };
+            let mut fetches: Vec<&mut HostTensor> = made.iter_mut().collect();
+            let done = Prepared::new(&self.session, &loaded, None, &feeds, &mut fetches, how)?.admit()?.start()?.finish()?;
+            if let Some(trace) = done.trace {
+                records.push(RunMetadata::new(plan, self.session.graph(), self.session.devices().specs(), &trace, start.elapsed()));
+            }
+            // The peak is that of one stage.
+            self.session.grants().kept().arenas.clear();
+            loaded.constants().give_back();
+            let Some(later) = plan.later.clone() else { break made };
+            let feeds: Vec<&HostTensor> = feeds.into_iter().chain(&made).collect();
+            let next = self.session.rest(&later, &made, &feeds, cancellation)?;
+            stages.push((later, made));
+            loaded = next;
+        };
+        for (later, first) in stages.into_iter().rev() {
+            made = later.assemble(&first, &made)?;
+        }
+        Ok((made, records))
     }
 
     /// Runs once, into new tensors.
@@ -151,4 +205,16 @@ impl Callable {
         self.run_with(feeds, &mut outputs.iter_mut().collect::<Vec<_>>(), How::default())?;
         Ok(outputs)
     }
+}
+
+/// Puts new tensors in the place of others.
+///
+/// # Errors
+/// INVALID_ARGUMENT where there is another number of them.
+fn put(made: Vec<HostTensor>, fetches: &mut [&mut HostTensor]) -> Result<()> {
+    if made.len() != fetches.len() {
+        return Err(Error::invalid_argument(format!("Expected {} fetch tensors, but got {}", made.len(), fetches.len())));
+    }
+    fetches.iter_mut().zip(made).for_each(|(fetch, made)| **fetch = made);
+    Ok(())
 }

@@ -170,6 +170,7 @@ mod tests {
             softened: vec![],
             costs: String::new(),
             seconds: 0.0,
+            later: None,
         })
     }
 

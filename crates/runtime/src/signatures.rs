@@ -16,13 +16,14 @@ pub(crate) fn signature(feeds: &[(&str, &HostTensor)], fetches: &[&str], targets
         value: None,
     };
     let texts = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
-    Signature { feeds: feeds.iter().map(feed).collect(), fetches: texts(fetches), targets: texts(targets) }
+    Signature { feeds: feeds.iter().map(feed).collect(), fetches: texts(fetches), targets: texts(targets), ..Signature::default() }
 }
 
 /// The feeds with the elements of those that may decide shapes, or name files.
 pub(crate) fn with_values(signature: &Signature, feeds: &[(&str, &HostTensor)]) -> Vec<Feed> {
     let may_decide = |tensor: &HostTensor| {
-        tensor.elements() <= MAX_SHAPE_ELEMENTS && matches!(tensor.data_type(), DataType::Int32 | DataType::Int64 | DataType::String)
+        tensor.elements() <= MAX_SHAPE_ELEMENTS
+            && matches!(tensor.data_type(), DataType::Int32 | DataType::Int64 | DataType::Bool | DataType::String)
     };
     let with =
         |(feed, (_, tensor)): (&Feed, &(&str, &HostTensor))| Feed { value: may_decide(tensor).then(|| (*tensor).clone()), ..feed.clone() };
@@ -36,6 +37,6 @@ pub(crate) fn key(signature: &Signature) -> String {
     for feed in &signature.feeds {
         let _ = write!(key, "{}={}{};", feed.tensor, feed.data_type, feed.shape);
     }
-    let _ = write!(key, "|{}|{}", signature.fetches.join(";"), signature.targets.join(";"));
+    let _ = write!(key, "|{}|{}|{}", signature.fetches.join(";"), signature.targets.join(";"), signature.done.join(";"));
     key
 }

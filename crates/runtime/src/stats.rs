@@ -109,6 +109,32 @@ impl NodeExecStats {
 }
 
 impl RunMetadata {
+    /// Of the stages of a run, in order; none of no stages. Times count from the beginning of the first.
+    pub(crate) fn of_stages(stages: Vec<RunMetadata>) -> Option<RunMetadata> {
+        stages.into_iter().reduce(|mut all, stage| {
+            let before = stage.began.saturating_duration_since(all.began);
+            let nanos = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
+            let modelled_end = |stats: &[DeviceStepStats]| {
+                let ends = stats.iter().flat_map(|device| &device.node_stats).filter_map(|node| node.modelled_nanos);
+                ends.map(|(_, end)| end).max().unwrap_or_default()
+            };
+            let modelled = modelled_end(&all.step_stats);
+            for mut device in stage.step_stats {
+                for node in &mut device.node_stats {
+                    node.scheduled_nanos += nanos;
+                    node.all_start_nanos += nanos;
+                    node.modelled_nanos = node.modelled_nanos.map(|(start, end)| (start + modelled, end + modelled));
+                }
+                match all.step_stats.iter_mut().find(|known| known.device == device.device) {
+                    Some(known) => known.node_stats.append(&mut device.node_stats),
+                    None => all.step_stats.push(device),
+                }
+            }
+            all.elapsed = before + stage.elapsed;
+            all
+        })
+    }
+
     /// Of a run that is over.
     pub(crate) fn new(plan: &Plan, graph: &Graph, devices: &[DeviceSpec], trace: &Trace, elapsed: Duration) -> RunMetadata {
         let ends: Vec<Vec<u64>> = plan.queues().iter().enumerate().map(|(index, queue)| ends(trace, index, queue)).collect();

@@ -68,6 +68,7 @@ fn main() {
             feeds: vec![Feed { tensor: "x".into(), data_type: DataType::Float, shape: x.shape().clone(), value: None }],
             fetches: vec!["loss:0".into()],
             targets: vec!["train".into()],
+            ..Signature::default()
         };
         let callable = session.callable(&signature).unwrap();
         let mut loss = callable.outputs().unwrap().remove(0);

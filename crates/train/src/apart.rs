@@ -70,9 +70,9 @@ impl Stepper {
         let mut pushes = Vec::with_capacity(towers.len());
         for names in towers {
             let one = |fetch: &String, target: &String| Signature {
-                feeds: Vec::new(),
                 fetches: vec![fetch.clone()],
                 targets: vec![target.clone()],
+                ..Signature::default()
             };
             let (pull, push) = (one(&names.pulled, &names.pull), one(&names.pushed, &names.push));
             let compute = Signature { feeds: feeds(&names.feeds, components, each), ..one(&names.loss, &names.compute) };

@@ -75,6 +75,7 @@ impl Stepper {
             feeds: steps.feeds.iter().flat_map(|names| feeds(names, components, each)).collect(),
             fetches: steps.loss.iter().chain(steps.metrics.iter().map(|metric| &metric.tensor)).cloned().collect(),
             targets: steps.train.clone(),
+            ..Signature::default()
         })
     }
 

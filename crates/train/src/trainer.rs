@@ -149,7 +149,7 @@ impl Trainer {
             signature: Signature {
                 feeds: feeds(&scores.feeds, components, evaluation_batch),
                 fetches: scores.results.iter().map(|score| score.tensor.clone()).collect(),
-                targets: Vec::new(),
+                ..Signature::default()
             },
             names: scores.results.iter().map(|score| score.name.clone()).collect(),
         };

@@ -37,7 +37,7 @@ struct Document {
     p10_ms: f64,
     p90_ms: f64,
     runs: u32,
-    /// The step on the virtual clock; null where no card's speed is modelled.
+    /// The step on the virtual clock; null where no card's speed is modelled, and for a run in stages.
     modelled_ms: Option<f64>,
     devices: Vec<DevicePeaks>,
     max_rss_bytes: u64,
@@ -63,7 +63,10 @@ fn time(args: &BenchArgs, options: &DeviceOptions, json: bool, at_once: &AtOnce)
     let mut fetches: Vec<&mut HostTensor> = outputs.iter_mut().collect();
     let timing = at_once.during(|| Timing::of(&callable, &feeds, &mut fetches, args.runs))?;
     let is_modelled = replay.devices().specs().iter().any(DeviceSpec::is_modelled);
-    let modelled = if is_modelled { at_once.during(|| callable.profile(&feeds, &mut fetches, 1))?.modelled } else { None };
+    let modelled = match callable.is_in_stages() {
+        false if is_modelled => at_once.during(|| callable.profile(&feeds, &mut fetches, 1))?.modelled,
+        _ => None,
+    };
     let document = Document {
         case: case.name().to_string(),
         median_ms: timing.median,

@@ -38,6 +38,28 @@ fn a_plan() {
     assert!(names.contains(&"loss") && names.contains(&"net/w1") && !names.contains(&"w1_now"), "{names:?}");
 }
 
+/// The peak of a run in stages: of the greatest of a few plans, or open.
+#[test]
+fn a_plan_in_stages() {
+    let plan = |request: &str| -> Value { serde_json::from_str(&plimsoll(&format!("plan {request} --json --intra-op 1")).out).unwrap() };
+    let sides = plan("late_assigns/graph.pb --fetch y:0 --init init");
+    assert_eq!(sides["stages"][0]["plans"], 2);
+    assert!(sides["stages"][0]["tensors"].as_array().is_some_and(|tensors| tensors.len() == 1), "{sides}");
+    let names: Vec<&str> = sides["nodes"].as_array().unwrap().iter().map(|node| node["name"].as_str().unwrap()).collect();
+    assert!(names.iter().any(|name| name.contains("/then/")) && names.iter().any(|name| name.contains("/else/")), "{names:?}");
+    let open = plan("late_reshape/graph.pb --fetch y:0");
+    assert_eq!((&open["devices"][0]["certainty"], &open["stages"][0]["plans"]), (&"open".into(), &0.into()));
+    assert_eq!((&open["stages"][0]["from"], &open["predicted_step_seconds"]), (&"Reshape".into(), &Value::Null));
+    let text = plimsoll("plan late_reshape/graph.pb --fetch y:0").out;
+    assert!(
+        text.contains("open from Reshape") && text.contains("in stages: the size of Reshape depends on Reshape/shape:0; the rest"),
+        "{text}"
+    );
+    let file = Folder::new("stages");
+    let said = plimsoll(&format!("plan late_reshape/graph.pb --fetch y:0 --output {}", file.write("plan", String::new())));
+    assert!(said.err.contains("not yet: a file for the plan of a run in stages"), "{}", said.err);
+}
+
 #[test]
 fn a_plan_by_a_table_of_costs_that_is_named() {
     let folder = Folder::new("costs");

@@ -235,7 +235,7 @@ impl Lowering<'_> {
         let inputs: Vec<Output> = living.iter().map(|(_, input, _)| *input).collect();
         let metas = self.metas(&inputs)?;
         if let Some(other) = metas.iter().find(|meta| **meta != metas[0]) {
-            return Err(Error::unimplemented(format!("not yet: a Merge of shapes {} and {}", metas[0].shape, other.shape)));
+            return Err(Error::needs_values(format!("not yet: a Merge of shapes {} and {}", metas[0].shape, other.shape)));
         }
         let device = self.device(id);
         let mut picks = Vec::with_capacity(living.len());

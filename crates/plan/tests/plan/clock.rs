@@ -47,7 +47,7 @@ fn towers(products: &[u32], gpus: &[DeviceSpec]) -> (Plan, Vec<DeviceSpec>) {
     devices.extend_from_slice(gpus);
     let placement = place(&graph, &registry, &devices, &PlaceOptions::new(false)).unwrap();
     let feed = Feed { tensor: "x".into(), data_type: DataType::Float, shape, value: None };
-    let signature = Signature { feeds: vec![feed], fetches: vec!["sum".into()], targets: vec![] };
+    let signature = Signature { feeds: vec![feed], fetches: vec!["sum".into()], targets: vec![], ..Signature::default() };
     let libraries = vec![&CpuKernels as &dyn Library; devices.len()];
     let request = Request {
         graph: &graph,

@@ -50,7 +50,7 @@ fn training_step_on(devices: &[DeviceSpec], libraries: &[&dyn Library], costs: &
     let placement = place(&graph, &registry, devices, &PlaceOptions::new(soft))?;
     let feed = |tensor: &str, data_type, shape: &[u64]| Feed { tensor: tensor.into(), data_type, shape: Shape::new(shape), value: None };
     let feeds = vec![feed("images", DataType::Float, &[16, 24, 24, 3]), feed("labels", DataType::Int32, &[16])];
-    let signature = Signature { feeds, fetches: vec!["loss".into()], targets: vec!["train".into()] };
+    let signature = Signature { feeds, fetches: vec!["loss".into()], targets: vec!["train".into()], ..Signature::default() };
     let (graph, registry, signature) = (&graph, &*registry, &signature);
     let request = Request { graph, registry, devices, libraries, costs, placement: &placement, signature };
     let planned = plan(&request)?;

@@ -38,6 +38,7 @@ fn try_plan(
         feeds: feeds.iter().map(feed).collect(),
         fetches: fetches.iter().map(|name| name.to_string()).collect(),
         targets: targets.iter().map(|name| name.to_string()).collect(),
+        ..Signature::default()
     };
     let libraries = vec![&CpuKernels as &dyn Library; devices.len()];
     let request = Request {

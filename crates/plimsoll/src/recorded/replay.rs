@@ -1,7 +1,7 @@
 //! A case on devices: planned as a whole, then run step by step.
 
-use plimsoll_base::{Bytes, Code, DataType, Error, Result};
-use plimsoll_graph::{HostTensor, Shape};
+use plimsoll_base::{Bytes, Code, Error, Result};
+use plimsoll_graph::HostTensor;
 
 use super::{Case, Distance, compare};
 use crate::peaks::Peak;
@@ -14,9 +14,6 @@ pub(super) struct CaseCall {
     pub(super) targets: Vec<String>,
 }
 
-/// The difference between plans of steps: names, types and shapes of feeds; fetches; targets.
-type Key = (Vec<(String, DataType, Shape)>, Vec<String>, Vec<String>);
-
 /// A case on devices.
 pub struct Replay<'a> {
     case: &'a Case,
@@ -26,7 +23,7 @@ pub struct Replay<'a> {
     session: Session,
     footprint: Footprint,
     placement_log: Vec<String>,
-    last_key: Option<Key>,
+    last: Option<Signature>,
 }
 
 /// How far a replay came that compares, and how far its values were from the recorded ones.
@@ -41,7 +38,7 @@ pub struct Verified {
 impl<'a> Replay<'a> {
     pub(super) fn new(case: &'a Case, devices: Devices, session: Session, calls: Vec<CaseCall>, init: Vec<String>) -> Result<Replay<'a>> {
         let footprint = Footprint::new(devices.specs());
-        let mut replay = Replay { case, calls, init, devices, session, footprint, placement_log: Vec::new(), last_key: None };
+        let mut replay = Replay { case, calls, init, devices, session, footprint, placement_log: Vec::new(), last: None };
         if replay.devices.options().placement == PlacementMode::FirstFit {
             let placed = replay.devices.place(&replay.session, &replay.signatures()?, &[]).map_err(|error| match error.code() {
                 Code::ResourceExhausted => error.context(case.name()),
@@ -73,24 +70,19 @@ impl<'a> Replay<'a> {
             let plan = self.session.plan(&[], &[], &self.init_targets())?;
             self.footprint.add(&plan);
         }
-        let mut known: Vec<(Key, Plan)> = Vec::new();
+        let mut known: Vec<(Signature, Plan)> = Vec::new();
         for step in 0..self.case.steps() {
-            let feeds = self.case.feeds(&self.calls[step], step)?;
-            let key = self.key(step, &feeds);
-            let plan = match known.iter().position(|(other, _)| *other == key) {
-                Some(position) => &known[position].1,
-                None => {
-                    let (fetches, targets) = self.wanted(step);
-                    let plan = match (self.session.plan(&feeds, &fetches, &targets), self.case.error(step)) {
-                        // The step fails before it starts.
-                        (Err(error), Some(code)) if error.code().name() == code => continue,
-                        (plan, _) => plan?,
-                    };
-                    known.push((key, plan));
-                    &known[known.len() - 1].1
-                }
+            let signature = match (self.signature(step), self.case.error(step)) {
+                // The step fails before it starts.
+                (Err(error), Some(code)) if error.code().name() == code => continue,
+                (signature, _) => signature?,
             };
-            self.footprint.add(plan);
+            let position = known.iter().position(|(other, _)| *other == signature).unwrap_or(known.len());
+            if position == known.len() {
+                let plan = self.session.plan_signature(&signature)?;
+                known.push((signature, plan));
+            }
+            self.footprint.add(&known[position].1);
         }
         self.footprint.check()
     }
@@ -102,8 +94,7 @@ impl<'a> Replay<'a> {
             signatures.push(Signature { targets: self.init.clone(), ..Signature::default() });
         }
         for step in 0..self.case.steps() {
-            let (fetches, targets) = self.wanted(step);
-            let signature = self.session.signature(&self.case.feeds(&self.calls[step], step)?, &fetches, &targets)?;
+            let signature = self.signature(step)?;
             if !signatures.contains(&signature) {
                 signatures.push(signature);
             }
@@ -111,11 +102,10 @@ impl<'a> Replay<'a> {
         Ok(signatures)
     }
 
-    fn key(&self, step: usize, feeds: &[(&str, HostTensor)]) -> Key {
-        let feed = |(name, tensor): &(&str, HostTensor)| (name.to_string(), tensor.data_type(), tensor.shape().clone());
+    /// The signature of a step, with the elements of feeds where its plan depends on them.
+    fn signature(&self, step: usize) -> Result<Signature> {
         let (fetches, targets) = self.wanted(step);
-        let owned = |names: Vec<&str>| names.into_iter().map(str::to_string).collect();
-        (feeds.iter().map(feed).collect(), owned(fetches), owned(targets))
+        self.session.signature(&self.case.feeds(&self.calls[step], step)?, &fetches, &targets)
     }
 
     /// The names of a step's fetches and targets.
@@ -159,11 +149,13 @@ impl<'a> Replay<'a> {
     /// As [`Session::run`].
     pub fn step(&mut self, step: usize) -> Result<Vec<HostTensor>> {
         let feeds = self.case.feeds(&self.calls[step], step)?;
-        let key = self.key(step, &feeds);
-        if self.last_key.as_ref() != Some(&key) {
+        let (fetches, targets) = self.wanted(step);
+        let signature = self.session.signature(&feeds, &fetches, &targets)?;
+        let is_new = self.last.as_ref() != Some(&signature);
+        if is_new {
             // Constants of the plan before would count beside those of this one.
             self.session.release_unused();
-            self.last_key = Some(key);
+            self.last = Some(signature);
         }
         let (fetches, targets) = self.wanted(step);
         self.session.run(&feeds, &fetches, &targets)

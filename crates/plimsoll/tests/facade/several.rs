@@ -17,7 +17,7 @@ fn network(devices: &Devices, columns: u64) -> Graph {
 fn runs() -> Vec<Signature> {
     let x = Feed { tensor: "x".into(), data_type: DataType::Float, shape: Shape::from([4, 32]), value: None };
     let init = Signature { targets: vec!["init".into()], ..Signature::default() };
-    vec![init, Signature { feeds: vec![x], fetches: vec!["y".into()], targets: vec![] }]
+    vec![init, Signature { feeds: vec![x], fetches: vec!["y".into()], targets: vec![], ..Signature::default() }]
 }
 
 fn options(limits: [&str; 2]) -> Options {

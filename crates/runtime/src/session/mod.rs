@@ -1,6 +1,7 @@
 //! A graph with its variables, constants and plans.
 
 mod from_file;
+mod stages;
 mod values;
 
 use std::collections::{BTreeMap, HashSet};
@@ -12,7 +13,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, NodeId};
 use plimsoll_ops::Registry;
 use plimsoll_plan::{
-    Calls, FitRequest, Fitted, Footprint, Inlined, OpenRequest, Pass, PlaceOptions, Placement, Plan, PlanFile, PlanVariable, Request,
+    Calls, FitRequest, Fitted, Footprint, Inlined, Late, OpenRequest, Pass, PlaceOptions, Placement, Plan, PlanFile, PlanVariable, Request,
     Signature,
 };
 
@@ -307,15 +308,19 @@ impl Session {
     /// # Errors
     /// As [`plimsoll_plan::plan()`].
     pub fn plan_signature(&self, signature: &Signature) -> Result<Plan> {
-        self.inner.planned(signature, self.cancellation.as_ref()).map(|plan| Plan::clone(&plan))
+        self.inner.planned_in_stages(signature, self.cancellation.as_ref()).map(|plan| Plan::clone(&plan))
     }
 
-    /// The text of what there is of a signature's plan after a pass of the planner.
+    /// The text of what there is of a signature's plan after a pass of the planner; of a run in stages of the first one.
     ///
     /// # Errors
     /// As [`plimsoll_plan::plan()`].
     pub fn text_after(&self, signature: &Signature, pass: Pass) -> Result<String> {
-        self.inner.requested(signature, |request| plimsoll_plan::text_after(request, pass))
+        let text = |signature: &Signature| self.inner.requested(signature, |request| plimsoll_plan::text_after(request, pass));
+        text(signature).or_else(|error| match self.inner.requested(signature, |request| plimsoll_plan::late(request, &error))? {
+            Some(Late::Stage(split)) => text(&split.first),
+            _ => Err(error),
+        })
     }
 
     /// A signature, prepared.
@@ -323,7 +328,7 @@ impl Session {
     /// # Errors
     /// As [`Session::run`], but for errors of the run itself.
     pub fn callable(&self, signature: &Signature) -> Result<Callable> {
-        let plan = || Ok((signature.clone(), self.inner.planned(signature, self.cancellation.as_ref())?));
+        let plan = || Ok((signature.clone(), self.inner.planned_in_stages(signature, self.cancellation.as_ref())?));
         self.prepared(&key(signature), &[signature], plan)
     }
 
@@ -363,6 +368,9 @@ impl Session {
     /// As [`plimsoll_plan::plan()`].
     pub fn plan_file(&self, signature: &Signature) -> Result<Vec<u8>> {
         let plan = self.plan_signature(signature)?;
+        if plan.later.is_some() {
+            return Err(Error::unimplemented("not yet: a file for the plan of a run in stages"));
+        }
         PlanFile::new(&self.inner.graph, self.inner.devices.specs(), signature, &plan).to_json()
     }
 
@@ -484,7 +492,8 @@ impl Inner {
         Ok(plan)
     }
 
-    /// The plan of a run with such feeds, made with the elements of small integer feeds if it cannot be made without them.
+    /// The plan of a run with such feeds: made with the elements of small integer feeds if it cannot be made without them, else of a
+    /// run in stages.
     fn planned_for(
         &self,
         signature: &Signature,
@@ -495,11 +504,17 @@ impl Inner {
         if let Some(found) = self.plans().find(&key(signature), &[signature, &valued]) {
             return Ok((found.signature, found.plan));
         }
-        match self.planned(signature, cancellation) {
-            Err(error) if error.kind() == Kind::NeedsValues && valued.feeds.iter().any(|feed| feed.value.is_some()) => {
-                self.planned(&valued, cancellation).map(|plan| (valued, plan))
+        let needs_values = |error: &Error| error.kind() == Kind::NeedsValues;
+        let (mut planned, mut kept) = (self.planned(signature, cancellation), signature);
+        if planned.as_ref().is_err_and(needs_values) && valued.feeds.iter().any(|feed| feed.value.is_some()) {
+            (planned, kept) = (self.planned(&valued, cancellation), &valued);
+        }
+        match planned {
+            Err(error) if needs_values(&error) => {
+                let tensors: Vec<&HostTensor> = feeds.iter().map(|(_, tensor)| *tensor).collect();
+                self.planned_with(signature, &tensors, cancellation)
             }
-            plan => plan.map(|plan| (signature.clone(), plan)),
+            plan => plan.map(|plan| (kept.clone(), plan)),
         }
     }
 

@@ -77,7 +77,7 @@ fn predictions() -> Vec<Signature> {
 fn runs() -> Vec<Signature> {
     let x = Feed { tensor: "x".into(), data_type: DataType::Float, shape: Shape::from([BATCH, WIDTH]), value: None };
     let init = Signature { targets: vec!["init".into()], ..Signature::default() };
-    vec![init, Signature { feeds: vec![x], fetches: vec!["loss".into()], targets: vec!["train".into()] }]
+    vec![init, Signature { feeds: vec![x], fetches: vec!["loss".into()], targets: vec!["train".into()], ..Signature::default() }]
 }
 
 fn open(devices: &Devices, graph: &Graph) -> Session {

@@ -82,7 +82,7 @@ fn fusing_changes_no_bit_and_sums_are_rounded_once() {
                 shape: Shape::from(shape.clone()),
                 value: None,
             };
-            let signature = Signature { feeds: feeds.iter().map(feed).collect(), fetches, targets: vec![] };
+            let signature = Signature { feeds: feeds.iter().map(feed).collect(), fetches, targets: vec![], ..Signature::default() };
             let callable = session.callable(&signature).unwrap();
             callable.run(&values.iter().collect::<Vec<_>>()).unwrap()
         };

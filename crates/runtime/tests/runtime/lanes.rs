@@ -50,7 +50,7 @@ fn target(session: &Session, name: String) -> Callable {
 
 fn work(session: &Session, i: usize) -> Callable {
     let feed = Feed { tensor: "x".into(), data_type: DataType::Float, shape: [100, 64].into(), value: None };
-    session.callable(&Signature { feeds: vec![feed], fetches: vec![format!("work_{i}")], targets: vec![] }).unwrap()
+    session.callable(&Signature { feeds: vec![feed], fetches: vec![format!("work_{i}")], targets: vec![], ..Signature::default() }).unwrap()
 }
 
 fn x() -> HostTensor {

@@ -33,7 +33,7 @@ fn signature(made: &Made, chosen: u16) -> Signature {
     let feed = Feed { tensor: "x".into(), data_type: plimsoll_base::DataType::Float, shape: [ROWS, COLUMNS].into(), value: None };
     let all = &made.values[1..];
     let fetches = vec![all[chosen as usize % all.len()].clone(), all[all.len() - 1].clone()];
-    Signature { feeds: vec![feed], fetches, targets: vec!["changes".into()] }
+    Signature { feeds: vec![feed], fetches, targets: vec!["changes".into()], ..Signature::default() }
 }
 
 fn file(session: &Session, signature: &Signature) -> Vec<u8> {

@@ -33,7 +33,7 @@ fn session() -> Session {
 
 fn signature() -> Signature {
     let feed = |name: &str| Feed { tensor: name.into(), data_type: DataType::Float, shape: Shape::from(vec![8, 8]), value: None };
-    Signature { feeds: ["x", "w"].map(feed).to_vec(), fetches: vec!["y:0".into()], targets: vec![] }
+    Signature { feeds: ["x", "w"].map(feed).to_vec(), fetches: vec!["y:0".into()], targets: vec![], ..Signature::default() }
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn on_cards(cards: [u32; 2]) -> (Session, Signature) {
     let devices = vec![Arc::new(CpuDevice::new(cpu.clone(), pool, Arc::new(CpuKernels))) as Arc<dyn Device>, gpu(0), gpu(1)];
     let session = Session::new(&Devices::with(devices, &options).unwrap(), &builder.finish(), registry).unwrap();
     let feed = Feed { tensor: "x".into(), data_type: DataType::Float, shape, value: None };
-    (session, Signature { feeds: vec![feed], fetches: vec!["sum:0".into()], targets: vec![] })
+    (session, Signature { feeds: vec![feed], fetches: vec!["sum:0".into()], targets: vec![], ..Signature::default() })
 }
 
 #[test]

@@ -361,7 +361,7 @@ fn one_copy_for_two_consumers() {
     options.device_count.insert("CPU".to_string(), 2);
     let session = session_on(&options, b).unwrap();
     let feed = Feed { tensor: "x".into(), data_type: DataType::Float, shape: [4].into(), value: None };
-    let signature = Signature { feeds: vec![feed], fetches: vec!["p".into(), "q".into()], targets: vec![] };
+    let signature = Signature { feeds: vec![feed], fetches: vec!["p".into(), "q".into()], targets: vec![], ..Signature::default() };
     let plan = session.plan_signature(&signature).unwrap();
     let second =
         plan.queues().iter().find(|queue| plan.devices[1].name.ends_with("CPU:1") && queue.device != session.placement().host).unwrap();

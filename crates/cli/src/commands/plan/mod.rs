@@ -200,6 +200,9 @@ struct Document {
     /// The nodes that the host computes because their device cannot, if there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     softened: Vec<SoftenedEntry>,
+    /// The runs that are in stages, if there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stages: Vec<StagesEntry>,
     /// Of several models, how they can run: `side_by_side`, `in_turn` or `never`.
     #[serde(skip_serializing_if = "Option::is_none")]
     together: Option<&'static str>,
@@ -304,6 +307,20 @@ struct SoftenedEntry {
     model: Option<String>,
 }
 
+/// A run whose sizes only the run knows.
+#[derive(Serialize)]
+struct StagesEntry {
+    /// The first node whose size only the run knows.
+    from: String,
+    /// The tensors that it depends on: the first stage makes them.
+    tensors: Vec<String>,
+    /// How many plans the rest may have, the peak being that of the greatest; 0 where only the run knows them.
+    plans: usize,
+    /// Where several models are planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+}
+
 impl Document {
     /// Of models on the same devices. `plans` is not empty.
     fn new(names: &[String], plans: &[Plan], joint: &Joint, is_together: bool) -> Document {
@@ -350,6 +367,11 @@ impl Document {
                 model: several.then(|| model.clone()),
             })
         });
+        let stages = names.iter().zip(plans).filter_map(|(model, plan)| {
+            let stages = plan.stages()?;
+            let (from, tensors) = (stages.from.to_string(), stages.tensors.to_vec());
+            Some(StagesEntry { from, tensors, plans: stages.plans, model: several.then(|| model.clone()) })
+        });
         Document {
             answer: if is_together { side_by_side } else { in_turn },
             predicted_step_seconds: plans.iter().map(Plan::predicted_seconds).sum(),
@@ -357,6 +379,7 @@ impl Document {
             nodes: nodes.collect(),
             transfers: transfers.collect(),
             softened: softened.collect(),
+            stages: stages.collect(),
             devices,
             together: several.then(|| match joint.together() {
                 Together::SideBySide => "side_by_side",

@@ -57,7 +57,7 @@ fn merged(cx: &InferCx<'_>, count: usize, rows: u64, inner: &Shape) -> Result<Op
     let mut result = HostTensor::zeros(cx.outputs[0].data_type, shape)?;
     let row_bytes = result.byte_len() as usize / (rows as usize).max(1);
     for pair in 0..count {
-        let (Some(indices), Some(data)) = (cx.ints(pair), &cx.inputs[count + pair].value) else { return Ok(None) };
+        let (Some(indices), Some(data)) = (cx.ints(pair), cx.value(count + pair)) else { return Ok(None) };
         let data = data.dense()?;
         let (Some(bytes), Some(out)) = (data.bytes(), result.bytes_mut()) else { return Ok(None) };
         for (position, index) in indices.into_iter().enumerate() {

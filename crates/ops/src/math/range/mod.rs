@@ -26,7 +26,7 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
             int_vector(&integers(start, limit, delta)?, data_type)?
         }
         DataType::Float => {
-            let float = |input: usize| cx.inputs[input].value.as_ref()?.to_vec::<f32>().ok()?.first().copied();
+            let float = |input: usize| cx.value(input)?.to_vec::<f32>().ok()?.first().copied();
             let (Some(start), Some(limit), Some(delta)) = (float(0), float(1), float(2)) else { return open(cx) };
             let count = length(start.into(), limit.into(), delta.into(), |value| value.to_string())?;
             let mut numbers = Vec::with_capacity(count as usize);
