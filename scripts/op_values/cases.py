@@ -57,6 +57,21 @@ def f(*shape, low=-2.0, high=2.0):
     return np.round(RANDOM.uniform(low, high, shape), 3).astype(np.float32)
 
 
+def c(*shape, low=-2.0, high=2.0, dtype=np.complex64):
+    """Complex numbers with few digits."""
+    return (f(*shape, low=low, high=high) + 1j * f(*shape, low=low, high=high)).astype(dtype)
+
+
+def like(value):
+    """Other numbers of a tensor's type and shape."""
+    numbers = c if value.dtype.kind == "c" else f
+    return numbers(*value.shape).astype(value.dtype)
+
+
+def is_smooth(tensor_):
+    return tensor_.dtype.is_floating or tensor_.dtype.is_complex
+
+
 def i(*values, dtype=np.int32):
     return np.array(values, dtype=dtype)
 
@@ -89,6 +104,8 @@ def tensor(value, mark=""):
     dtype = TYPES.get(value.dtype.name, value.dtype.name)
     dims = ",".join(str(dim) for dim in value.shape)
     flat = value.reshape(-1)
+    if value.dtype.kind == "c":  # The parts, one after the other.
+        return f"{mark}{dtype}[{dims}]={','.join(number(part) for e in flat for part in (e.real, e.imag))}"
     if flat.size > 3 and all(number(e) == number(flat[0]) for e in flat):
         return f"{mark}{dtype}[{dims}]={number(flat[0])}..."
     return f"{mark}{dtype}[{dims}]={','.join(number(e) for e in flat)}"
@@ -191,11 +208,11 @@ def run(op, inputs, gradient=False, kind="op", **attrs):
         print(f"{kind} {case.head()} | {';'.join(tensor(v) for v in values)}")
         if not gradient:
             return
-        ys = [y for y in operation.outputs if y.dtype.is_floating]
-        dys = [f(*values[list(operation.outputs).index(y)].shape).astype(y.dtype.as_numpy_dtype) for y in ys]
+        ys = [y for y in operation.outputs if is_smooth(y)]
+        dys = [like(values[list(operation.outputs).index(y)]) for y in ys]
         if op.endswith("WithLogits") or op.startswith("FusedBatchNorm"):
             ys, dys = ys[:1], dys[:1]
-        xs = [x for x in placeholders if x.dtype.is_floating]
+        xs = [x for x in placeholders if is_smooth(x)]
         gradients = v1.gradients(ys, xs, [tf.constant(dy) for dy in dys])
         dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
         found = session.run([g for g in dense if g is not None], feed) if any(g is not None for g in dense) else []

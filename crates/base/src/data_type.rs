@@ -108,6 +108,29 @@ impl DataType {
         matches!(self, Int32 | Uint8 | Int16 | Int8 | Int64 | Uint16 | Uint32 | Uint64 | Int4 | Uint4 | Int2 | Uint2)
     }
 
+    /// Whether elements are complex numbers.
+    pub fn is_complex(self) -> bool {
+        self.part().is_some()
+    }
+
+    /// The type of the real and of the imaginary part of a complex type, which lie in this order.
+    pub fn part(self) -> Option<DataType> {
+        match self {
+            DataType::Complex64 => Some(DataType::Float),
+            DataType::Complex128 => Some(DataType::Double),
+            _ => None,
+        }
+    }
+
+    /// The complex type with parts of this type.
+    pub fn pair(self) -> Option<DataType> {
+        match self {
+            DataType::Float => Some(DataType::Complex64),
+            DataType::Double => Some(DataType::Complex128),
+            _ => None,
+        }
+    }
+
     /// The type that numbers of this type are computed and summed in: `float` for floats of two bytes, else the type itself.
     pub fn compute_type(self) -> DataType {
         match self {
@@ -119,10 +142,7 @@ impl DataType {
     /// Bytes of a number of an element, whose order machines choose: half of a complex element, else all of it. `None` where elements
     /// have no fixed size.
     pub fn number_size(self) -> Option<usize> {
-        match self {
-            DataType::Complex64 | DataType::Complex128 => self.size().map(|size| size / 2),
-            other => other.size(),
-        }
+        self.part().unwrap_or(self).size()
     }
 
     /// Bytes that `elements` elements take; `None` on overflow or where elements have no fixed size.

@@ -2,9 +2,9 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, Attrs, HostTensor, NodeId, Output, PartialShape, Shape};
-use plimsoll_request::expr::Scalar;
 
 use crate::GraphBuilder;
+use crate::array::fill::element;
 use crate::infer::{int_tensor, int_vector};
 
 /// A node whose gradient is being written, and the graph it is written into.
@@ -115,9 +115,28 @@ impl<'a> Grad<'a> {
     /// A constant number of a tensor's type.
     pub(crate) fn number(&mut self, like: Output, value: f64) -> Result<Output> {
         let data_type = self.data_type(like);
-        let scalar = Scalar::from_f64(data_type, value).filter(|_| data_type != DataType::Bool).zip(data_type.size());
-        let (scalar, size) = scalar.ok_or_else(|| Error::unimplemented(format!("gradients of {data_type}")))?;
-        self.constant(HostTensor::from_bytes(data_type, Shape::scalar(), &scalar.bits().to_le_bytes()[..size])?)
+        let bytes = element(data_type, value).filter(|_| data_type != DataType::Bool);
+        let bytes = bytes.ok_or_else(|| Error::unimplemented(format!("gradients of {data_type}")))?;
+        self.constant(HostTensor::from_bytes(data_type, Shape::scalar(), &bytes)?)
+    }
+
+    /// The complex conjugate; itself where it is real.
+    pub(crate) fn conj(&mut self, x: Output) -> Result<Output> {
+        if self.data_type(x).is_complex() { self.op("Conj", &[x]) } else { Ok(x) }
+    }
+
+    /// A part of a complex tensor: `Real` or `Imag`.
+    pub(crate) fn part(&mut self, op: &str, x: Output) -> Result<Output> {
+        let data_type = self.data_type(x);
+        let part = data_type.part().ok_or_else(|| Error::invalid_argument(format!("{op} of {data_type}")))?;
+        self.op_with(op, &[x], &[("Tout", AttrValue::data_type(part))])
+    }
+
+    /// The complex tensor of these parts.
+    pub(crate) fn complex(&mut self, re: Output, im: Output) -> Result<Output> {
+        let data_type = self.data_type(re);
+        let pair = data_type.pair().ok_or_else(|| Error::invalid_argument(format!("complex numbers of {data_type}")))?;
+        self.op_with("Complex", &[re, im], &[("Tout", AttrValue::data_type(pair))])
     }
 
     pub(crate) fn neg(&mut self, x: Output) -> Result<Output> {

@@ -94,6 +94,14 @@ fn fixed_types(def: &OpDef) -> Vec<DataType> {
     types
 }
 
+/// The type of an attribute that is either of two complex types, or of those of their parts, beside another type.
+fn fitting(attr: &AttrDef, beside: DataType) -> Option<DataType> {
+    let allowed = allowed(attr);
+    let is_pair = matches!(allowed[..], [DataType::Float, DataType::Double] | [DataType::Complex64, DataType::Complex128]);
+    let fits = |data_type: &DataType| Some(*data_type) == beside.part() || Some(*data_type) == beside.pair() || *data_type == beside;
+    allowed.iter().copied().find(fits).filter(|_| is_pair)
+}
+
 /// Inputs and attributes that are tried.
 #[derive(Clone, Debug)]
 struct Attempt {
@@ -165,6 +173,7 @@ impl Probe<'_> {
         for attr in &self.def.attrs {
             let value = match (data_type, attr.kind.as_str()) {
                 (Some(data_type), "type") if main == Some(&attr.name) => AttrValue::data_type(data_type),
+                (Some(data_type), "type") if fitting(attr, data_type).is_some() => AttrValue::data_type(fitting(attr, data_type)?),
                 _ => attr.default.clone().filter(|value| *value != AttrValue::Unset).or_else(|| guessed(attr, data_type, list))?,
             };
             attrs.insert(attr.name.clone(), value);

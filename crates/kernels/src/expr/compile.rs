@@ -2,10 +2,11 @@
 
 use plimsoll_base::{Error, Result};
 
+use super::complex::in_parts;
 use super::ops::{self, StepFn};
 use super::widen::widened;
 use crate::simd::Isa;
-use plimsoll_request::expr::{BinaryOp, Expr, Instr, Reg, Scalar, Uses};
+use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Instr, Reg, Scalar, Uses};
 
 /// A place in the table of pointers.
 pub(super) type TableIndex = u16;
@@ -36,12 +37,14 @@ pub(super) struct Compiled {
 /// The number of bytes of an element that expressions compute with.
 pub(super) fn size_of_type(data_type: plimsoll_base::DataType) -> Result<usize> {
     match data_type.size() {
-        Some(size) if Scalar::from_f64(data_type, 0.0).is_some() => Ok(size),
+        Some(size) if ExprBuilder::computes(data_type) => Ok(size),
         _ => Err(Error::unimplemented(format!("elementwise operations on {data_type}"))),
     }
 }
 
 pub(super) fn compile(expr: &Expr, isa: Isa) -> Result<Compiled> {
+    let parts = in_parts(expr)?;
+    let expr = parts.as_ref().unwrap_or(expr);
     let wide = widened(expr)?;
     let expr = wide.as_ref().unwrap_or(expr);
     let instrs = expr.instrs();

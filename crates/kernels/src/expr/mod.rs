@@ -1,6 +1,7 @@
 //! Elementwise operations as expressions: any chain of them runs as one kernel, tile by tile.
 
 mod compile;
+mod complex;
 mod elementwise;
 mod layout;
 mod ops;

@@ -14,7 +14,7 @@ use super::*;
 use crate::simd::Isa;
 use crate::testing;
 
-const TYPES: [DataType; 13] = [
+const TYPES: [DataType; 15] = [
     DataType::Float,
     DataType::Double,
     DataType::Int32,
@@ -28,7 +28,10 @@ const TYPES: [DataType; 13] = [
     DataType::Uint16,
     DataType::Uint32,
     DataType::Uint64,
+    DataType::Complex64,
+    DataType::Complex128,
 ];
+
 fn unary(op: UnaryOp, data_type: DataType) -> Option<Expr> {
     let mut builder = ExprBuilder::new();
     let x = builder.input(data_type).unwrap();
@@ -127,7 +130,7 @@ fn binary_operations_on_floats_are_those_of_the_table() {
     let (x, y): (Vec<f32>, Vec<f32>) = numbers.iter().flat_map(|x| numbers.iter().map(|y| (*x, *y))).unzip();
     let (wide_x, wide_y): (Vec<f64>, Vec<f64>) = (x.iter().map(|x| f64::from(*x)).collect(), y.iter().map(|y| f64::from(*y)).collect());
     for isa in Isa::available() {
-        for op in BinaryOp::ALL.iter().copied().filter(|op| op.takes(DataType::Float)) {
+        for op in BinaryOp::ALL.iter().copied().filter(|op| op.takes(DataType::Float) && *op != BinaryOp::Complex) {
             let (single, double): (Vec<f32>, Vec<f64>) = if op.is_comparison() {
                 let single: Vec<u8> = run_binary(isa, op, DataType::Float, &x, &y).unwrap();
                 let double: Vec<u8> = run_binary(isa, op, DataType::Double, &wide_x, &wide_y).unwrap();
@@ -283,6 +286,9 @@ fn every_type_converts_to_every_other() {
 }
 
 fn element(data_type: DataType, value: f64) -> Vec<u8> {
+    if let Some(part) = data_type.part() {
+        return [element(part, value), element(part, 0.0)].concat();
+    }
     Scalar::from_f64(data_type, value).unwrap().bits().to_le_bytes()[..data_type.size().unwrap()].to_vec()
 }
 
@@ -351,6 +357,9 @@ fn step_by_step(isa: Isa, expr: &Expr, shape: &[u64], operands: &[Vec<u64>], inp
 }
 
 fn random_bytes(data_type: DataType, count: u64, seed: u64) -> Vec<u8> {
+    if let Some(part) = data_type.part() {
+        return random_bytes(part, 2 * count, seed);
+    }
     let mut state = seed | 1;
     let mut next = move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -406,7 +415,7 @@ proptest! {
     #[test]
     fn a_chain_gives_the_bits_of_its_steps_whole_in_pieces_and_in_place(
         (shape, operands) in shapes(),
-        types in prop::collection::vec(0..6usize, 4),
+        types in prop::collection::vec(0..TYPES.len(), 4),
         choices in prop::collection::vec(any::<(u8, u16, u16, u16)>(), 0..16),
         outputs in prop::collection::vec(0..12u16, 1..4),
         seed in any::<u64>(),

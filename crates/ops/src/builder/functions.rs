@@ -2,9 +2,9 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, Element, HostTensor, NodeId, Output, PartialShape, Shape};
-use plimsoll_request::expr::Scalar;
 
 use super::{GraphBuilder, OpBuilder};
+use crate::array::fill::element;
 
 impl GraphBuilder {
     /// A constant.
@@ -241,8 +241,8 @@ pub(super) fn int_vector(values: &[i64]) -> HostTensor {
 /// # Errors
 /// UNIMPLEMENTED for types that are no numbers here, INVALID_ARGUMENT for shapes without end.
 pub(super) fn splat(data_type: DataType, shape: &Shape, value: f64) -> Result<HostTensor> {
-    let bytes = match Scalar::from_f64(data_type, value).zip(data_type.size()) {
-        Some((scalar, size)) => scalar.bits().to_le_bytes()[..size].to_vec(),
+    let bytes = match element(data_type, value) {
+        Some(bytes) => bytes,
         None if value == 0.0 => Vec::new(),
         None => return Err(Error::unimplemented(format!("constants of type {data_type} other than 0"))),
     };

@@ -81,7 +81,7 @@ impl GraphBuilder {
         let at = |b: &GraphBuilder, error: Error| error.at_node(&b.node(y.node).name);
         let fact = self.fact(y);
         let (data_type, shape) = (fact.data_type, fact.shape.complete());
-        if !data_type.is_floating() {
+        if !data_type.is_floating() && !data_type.is_complex() {
             let error = Error::invalid_argument(format!("gradients begin at floats, and {} is {data_type}", self.graph.tensor_name(y)));
             return Err(at(self, error));
         }

@@ -11,10 +11,12 @@ pub mod bincount;
 pub mod bucketize;
 pub mod cast;
 pub mod compare;
+pub mod complex;
 mod contraction;
 pub mod einsum;
 pub mod logic;
 pub mod matmul;
+mod product;
 pub mod range;
 pub mod reduction;
 pub mod scan;
@@ -37,6 +39,7 @@ pub const RULES: &[&[OpRules]] = &[
     bucketize::RULES,
     cast::RULES,
     compare::RULES,
+    complex::RULES,
     einsum::RULES,
     logic::RULES,
     matmul::RULES,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::interpret::{Interpreter, build};
 use crate::common::record::{Case, Kind, cases, tensor, tensors};
-use crate::common::{agree, floats};
+use crate::common::{agree, floats, is_smooth};
 use plimsoll_base::{Code, DataType, Result};
 use plimsoll_graph::{AttrValue, HostTensor, NodeId, Output, PartialShape, Shape};
 use plimsoll_kernels::CpuKernels;
@@ -33,11 +33,11 @@ fn nothing(_: &Shape) -> PartialShape {
 /// The outputs that gradients begin at.
 fn ys(builder: &GraphBuilder, node: NodeId, count: usize) -> Vec<Output> {
     let outputs = (0..builder.output_count(node) as u32).map(|index| Output { node, index });
-    outputs.filter(|output| builder.data_type(*output).is_floating()).take(count).collect()
+    outputs.filter(|output| is_smooth(builder.data_type(*output))).take(count).collect()
 }
 
 fn floats_fed(case: &Case) -> impl Iterator<Item = usize> {
-    case.inputs.iter().enumerate().filter(|(_, (_, value))| value.data_type().is_floating()).map(|(position, _)| position)
+    case.inputs.iter().enumerate().filter(|(_, (_, value))| is_smooth(value.data_type())).map(|(position, _)| position)
 }
 
 /// The gradients with respect to every float operand of `case`, from the gradients `dys` of its float outputs.
@@ -99,17 +99,25 @@ fn gradients_are_tensorflows() {
 fn doubled(case: &Case) -> Case {
     let mut case = case.clone();
     case.inputs.iter_mut().for_each(|(_, value)| *value = double(value));
-    for (_, attr) in case.attrs.iter_mut().filter(|(name, _)| *name == "Tout") {
-        *attr = AttrValue::data_type(DataType::Double);
+    for (_, attr) in case.attrs.iter_mut().filter(|(name, _)| *name == "Tout" || *name == "Treal" || *name == "Tcomplex") {
+        let is_complex = [DataType::Complex64, DataType::Complex128].map(AttrValue::data_type).contains(attr);
+        *attr = AttrValue::data_type(if is_complex { DataType::Complex128 } else { DataType::Double });
     }
     case
 }
 
 fn double(value: &HostTensor) -> HostTensor {
     match value.data_type() {
-        data_type if data_type.is_floating() => HostTensor::from_slice(value.shape().clone(), &floats(value)).unwrap(),
+        data_type if is_smooth(data_type) => with_numbers(value, &floats(value)),
         _ => value.clone(),
     }
+}
+
+/// A tensor of doubles, or of complex numbers with these parts, in the shape of another.
+fn with_numbers(like: &HostTensor, numbers: &[f64]) -> HostTensor {
+    let data_type = if like.data_type().is_complex() { DataType::Complex128 } else { DataType::Double };
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    HostTensor::from_bytes(data_type, like.shape().clone(), &bytes).unwrap()
 }
 
 /// The sum of all outputs, weighted by `dys`.
@@ -239,7 +247,7 @@ fn gradients_are_derivatives() {
         if NO_DERIVATIVE.contains(&case.op)
             || OF_FLOATS.contains(&case.op)
             || tie
-            || case.inputs.iter().any(|(_, value)| value.data_type().is_floating() && value.elements() > 24)
+            || case.inputs.iter().any(|(_, value)| is_smooth(value.data_type()) && value.elements() > 24)
         {
             continue;
         }
@@ -265,7 +273,7 @@ fn gradients_are_derivatives() {
                     let mut values = values.clone();
                     values[element] += by;
                     let mut case = case.clone();
-                    case.inputs[position].1 = HostTensor::from_slice(case.inputs[position].1.shape().clone(), &values).unwrap();
+                    case.inputs[position].1 = with_numbers(&case.inputs[position].1, &values);
                     weighted_sum(&registry, &case, &dys).unwrap()
                 };
                 let slope = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);

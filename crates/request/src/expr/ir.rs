@@ -128,6 +128,7 @@ pub enum Instr {
     Select(Reg, Reg, Reg),
     /// The value in another type. Floats to integers truncate towards zero; a number outside of int64 (of int32 for that and all
     /// narrower types) and NaN are its lowest number first. Integers wrap. Everything to bool asks `!= 0`.
+    /// Of a complex number, its real part, if the type is not complex.
     Cast(DataType, Reg),
 }
 
@@ -268,12 +269,17 @@ impl ExprBuilder {
         (ExprBuilder { inputs, instrs, types, ..ExprBuilder::default() }, outputs)
     }
 
+    /// Whether expressions compute with elements of a type. There are no scalars of complex types: [`ExprBuilder::number`].
+    pub fn computes(data_type: DataType) -> bool {
+        Scalar::from_f64(data_type.part().unwrap_or(data_type), 0.0).is_some()
+    }
+
     /// A new operand.
     ///
     /// # Errors
     /// UNIMPLEMENTED where expressions do not compute with that type.
     pub fn input(&mut self, data_type: DataType) -> Result<Reg> {
-        if Scalar::from_f64(data_type, 0.0).is_none() {
+        if !ExprBuilder::computes(data_type) {
             return Err(Error::unimplemented(format!("elementwise operations on {data_type}")));
         }
         self.inputs.push(data_type);
@@ -283,6 +289,22 @@ impl ExprBuilder {
     /// A number.
     pub fn constant(&mut self, value: Scalar) -> Reg {
         self.step(Instr::Const(value), value.data_type())
+    }
+
+    /// `value` in a type. A complex number is made of its parts.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED where expressions do not compute with that type.
+    pub fn number(&mut self, data_type: DataType, value: f64) -> Result<Reg> {
+        let of = data_type.part().unwrap_or(data_type);
+        let scalar =
+            |value| Scalar::from_f64(of, value).ok_or_else(|| Error::unimplemented(format!("elementwise operations on {data_type}")));
+        let number = self.constant(scalar(value)?);
+        if of == data_type {
+            return Ok(number);
+        }
+        let zero = self.constant(scalar(0.0)?);
+        self.binary(BinaryOp::Complex, number, zero)
     }
 
     /// An operation on one value.
@@ -331,7 +353,7 @@ impl ExprBuilder {
         if self.type_of(a) == data_type {
             return Ok(a);
         }
-        if Scalar::from_f64(data_type, 0.0).is_none() {
+        if !ExprBuilder::computes(data_type) {
             return Err(Error::unimplemented(format!("Cast to {data_type}")));
         }
         Ok(self.step(Instr::Cast(data_type, a), data_type))

@@ -12,17 +12,17 @@ macro_rules! unary_primitives {
     ($with:ident) => {
         $with! {
             // Name: element types, result, cost, meaning for floats.
-            Neg: Numbers, Same, 1.0, |x| -x;
+            Neg: Arithmetic, Same, 1.0, |x| -x;
             Abs: Numbers, Same, 1.0, |x| libm::fabs(x);
             Sign: Numbers, Same, 1.0, |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x * 0.0 };
-            Square: Numbers, Same, 1.0, |x| x * x;
+            Square: Arithmetic, Same, 1.0, |x| x * x;
 
-            Sqrt: Floats, Same, 1.0, |x| libm::sqrt(x);
-            Rsqrt: Floats, Same, 1.0, |x| 1.0 / libm::sqrt(x);
-            Reciprocal: Floats, Same, 1.0, |x| 1.0 / x;
-            Exp: Floats, Same, 10.0, |x| libm::exp(x);
+            Sqrt: Analytic, Same, 1.0, |x| libm::sqrt(x);
+            Rsqrt: Analytic, Same, 1.0, |x| 1.0 / libm::sqrt(x);
+            Reciprocal: Analytic, Same, 1.0, |x| 1.0 / x;
+            Exp: Analytic, Same, 10.0, |x| libm::exp(x);
             Expm1: Floats, Same, 1.0, |x| libm::expm1(x);
-            Log: Floats, Same, 10.0, |x| libm::log(x);
+            Log: Analytic, Same, 10.0, |x| libm::log(x);
             Log1p: Floats, Same, 1.0, |x| libm::log1p(x);
             Tanh: Floats, Same, 10.0, |x| libm::tanh(x);
             Sigmoid: Floats, Same, 10.0, |x| 1.0 / (1.0 + libm::exp(-x));
@@ -32,14 +32,14 @@ macro_rules! unary_primitives {
             Ceil: Floats, Same, 1.0, |x| libm::ceil(x);
             /// To the nearest, ties to even.
             Rint: Floats, Same, 1.0, |x| libm::rint(x);
-            Sin: Floats, Same, 10.0, |x| libm::sin(x);
-            Cos: Floats, Same, 10.0, |x| libm::cos(x);
+            Sin: Analytic, Same, 10.0, |x| libm::sin(x);
+            Cos: Analytic, Same, 10.0, |x| libm::cos(x);
             Tan: Floats, Same, 20.0, |x| libm::tan(x);
             Asin: Floats, Same, 20.0, |x| libm::asin(x);
             Acos: Floats, Same, 20.0, |x| libm::acos(x);
             Atan: Floats, Same, 20.0, |x| libm::atan(x);
-            Sinh: Floats, Same, 20.0, |x| libm::sinh(x);
-            Cosh: Floats, Same, 20.0, |x| libm::cosh(x);
+            Sinh: Analytic, Same, 20.0, |x| libm::sinh(x);
+            Cosh: Analytic, Same, 20.0, |x| libm::cosh(x);
             Asinh: Floats, Same, 20.0, |x| libm::asinh(x);
             Acosh: Floats, Same, 20.0, |x| libm::acosh(x);
             Atanh: Floats, Same, 20.0, |x| libm::atanh(x);
@@ -84,6 +84,13 @@ macro_rules! unary_primitives {
             IsNan: Floats, Bool, 1.0, |x| if x.is_nan() { 1.0 } else { 0.0 };
             IsFinite: Floats, Bool, 1.0, |x| if x.is_finite() { 1.0 } else { 0.0 };
 
+            /// The real part.
+            Real: Complexes, Part, 1.0;
+            /// The imaginary part.
+            Imag: Complexes, Part, 1.0;
+            /// The complex conjugate.
+            Conj: Complexes, Same, 1.0;
+
             LogicalNot: Bools, Same, 1.0;
             /// All bits turned round.
             Invert: Integers, Same, 1.0;
@@ -97,13 +104,13 @@ macro_rules! binary_primitives {
     ($with:ident) => {
         $with! {
             // Name: element types, result, cost, meaning for floats.
-            Add: Numbers, Same, 1.0, |x, y| x + y;
-            Sub: Numbers, Same, 1.0, |x, y| x - y;
-            Mul: Numbers, Same, 1.0, |x, y| x * y;
+            Add: Arithmetic, Same, 1.0, |x, y| x + y;
+            Sub: Arithmetic, Same, 1.0, |x, y| x - y;
+            Mul: Arithmetic, Same, 1.0, |x, y| x * y;
             /// Integers truncate towards zero and fault on a zero divisor.
-            Div: Numbers, Same, 1.0, |x, y| x / y;
+            Div: Arithmetic, Same, 1.0, |x, y| x / y;
             /// 0 where the divisor is 0.
-            DivNoNan: Floats, Same, 1.0, |x, y| if y == 0.0 { 0.0 } else { x / y };
+            DivNoNan: Analytic, Same, 1.0, |x, y| if y == 0.0 { 0.0 } else { x / y };
             /// Rounds towards minus infinity; integers fault on a zero divisor.
             FloorDiv: Numbers, Same, 1.0, |x, y| libm::floor(x / y);
             /// Has the divisor's sign; integers fault on a zero divisor.
@@ -117,6 +124,10 @@ macro_rules! binary_primitives {
             Pow: Numbers, Same, 20.0, |x, y| libm::pow(x, y);
             /// The angle of the point with `y` first and `x` second.
             Atan2: Floats, Same, 20.0, |y, x| libm::atan2(y, x);
+            /// The length of a vector; infinite where either is, whatever the other is.
+            Hypot: Floats, Same, 4.0, |x, y| libm::hypot(x, y);
+            /// The complex number with these parts.
+            Complex: Parts, Pair, 1.0;
             /// `x / y`, and 0 where `x` is 0.
             Xdivy: Floats, Same, 1.0, |x, y| if x == 0.0 { 0.0 } else { x / y };
             /// `x * log(y)`, and 0 where `x` is 0.
@@ -161,8 +172,15 @@ macro_rules! binary_primitives {
 enum Takes {
     All,
     /// All but bool.
+    Arithmetic,
+    /// All but bool and complex numbers.
     Numbers,
+    /// Floats and complex numbers.
+    Analytic,
     Floats,
+    Complexes,
+    /// The types of the parts of complex numbers.
+    Parts,
     Integers,
     Bools,
 }
@@ -173,14 +191,33 @@ enum Gives {
     /// The operands' type.
     Same,
     Bool,
+    /// Of a complex type, that of its parts.
+    Part,
+    /// Of the type of parts, the complex type.
+    Pair,
+}
+
+impl Gives {
+    fn of(self, data_type: DataType) -> DataType {
+        match self {
+            Gives::Same => data_type,
+            Gives::Bool => DataType::Bool,
+            Gives::Part => data_type.part().unwrap_or(data_type),
+            Gives::Pair => data_type.pair().unwrap_or(data_type),
+        }
+    }
 }
 
 impl Takes {
     fn admits(self, data_type: DataType) -> bool {
         match self {
             Takes::All => true,
-            Takes::Numbers => data_type != DataType::Bool,
+            Takes::Arithmetic => data_type != DataType::Bool,
+            Takes::Numbers => data_type != DataType::Bool && !data_type.is_complex(),
+            Takes::Analytic => data_type.is_floating() || data_type.is_complex(),
             Takes::Floats => data_type.is_floating(),
+            Takes::Complexes => data_type.is_complex(),
+            Takes::Parts => data_type.pair().is_some(),
             Takes::Integers => data_type.is_integer(),
             Takes::Bools => data_type == DataType::Bool,
         }
@@ -209,10 +246,7 @@ macro_rules! primitives {
 
             /// The type of its result for operands of a type.
             pub fn gives(self, data_type: DataType) -> DataType {
-                match match self { $($op::$name => Gives::$gives,)* } {
-                    Gives::Same => data_type,
-                    Gives::Bool => DataType::Bool,
-                }
+                match self { $($op::$name => Gives::$gives,)* }.of(data_type)
             }
 
             /// Its cost, in additions.
@@ -316,6 +350,13 @@ mod tests {
         assert_eq!(UnaryOp::IsNan.gives(DataType::Float), DataType::Bool);
         assert_eq!(BinaryOp::Add.gives(DataType::Int64), DataType::Int64);
         assert_eq!((BinaryOp::Atan2.of(1.0, -1.0), UnaryOp::LogicalNot.of(1.0)), (Some(3.0 * std::f64::consts::FRAC_PI_4), None));
-        assert_eq!(UnaryOp::ALL.len(), 52);
+        assert!(
+            BinaryOp::Mul.takes(DataType::Complex64)
+                && !BinaryOp::Less.takes(DataType::Complex64)
+                && !UnaryOp::Erf.takes(DataType::Complex64)
+        );
+        assert_eq!((UnaryOp::Imag.gives(DataType::Complex128), UnaryOp::Conj.takes(DataType::Float)), (DataType::Double, false));
+        assert_eq!((BinaryOp::Complex.gives(DataType::Float), BinaryOp::Complex.takes(DataType::Half)), (DataType::Complex64, false));
+        assert_eq!(UnaryOp::ALL.len(), 55);
     }
 }

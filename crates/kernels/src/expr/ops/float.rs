@@ -148,6 +148,7 @@ macro_rules! binary {
                 BinaryOp::Minimum => op2!(isa, $t => $t, $block, |x, y| if y < x || y.is_nan() { y } else { x }),
                 BinaryOp::Maximum => op2!(isa, $t => $t, $block, |x, y| if y > x || y.is_nan() { y } else { x }),
                 BinaryOp::Pow => op2!(isa, $t => $t, 0, |$x, $y| $pow),
+                BinaryOp::Complex => op2!(isa, $t => [$t; 2], 8, |x, y| [x, y]),
                 BinaryOp::Equal => op2!(isa, $t => u8, $block, |x, y| u8::from(x == y)),
                 BinaryOp::NotEqual => op2!(isa, $t => u8, $block, |x, y| u8::from(x != y)),
                 BinaryOp::Less => op2!(isa, $t => u8, $block, |x, y| u8::from(x < y)),

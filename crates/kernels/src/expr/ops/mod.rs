@@ -3,6 +3,7 @@
 #[macro_use]
 mod loops;
 mod cast;
+mod complex;
 mod float;
 mod integer;
 mod logic;
@@ -50,6 +51,8 @@ pub(crate) fn unary(op: UnaryOp, data_type: DataType, isa: Isa) -> Option<StepFn
         DataType::Uint32 => integer::unary_u32(op, isa),
         DataType::Uint64 => integer::unary_u64(op, isa),
         DataType::Bool => logic::unary(op, isa),
+        DataType::Complex64 => complex::part_of_c64(op, isa),
+        DataType::Complex128 => complex::part_of_c128(op, isa),
         _ => None,
     }
 }
@@ -103,6 +106,7 @@ pub(crate) fn copy(size: usize) -> Option<StepFn> {
         2 => loops::copy::<u16>,
         4 => loops::copy::<u32>,
         8 => loops::copy::<u64>,
+        16 => loops::copy::<[u64; 2]>,
         _ => return None,
     })
 }

@@ -81,9 +81,12 @@ fn like(cx: &mut InferCx<'_>, number: f64) -> Result<()> {
     Ok(())
 }
 
-/// A number's bytes.
-fn element(data_type: DataType, number: f64) -> Option<Vec<u8>> {
+/// A number's bytes, in any type of elements with a fixed size; that of a complex type is real.
+pub(crate) fn element(data_type: DataType, number: f64) -> Option<Vec<u8>> {
     let size = data_type.size()?;
+    if let Some(part) = data_type.part() {
+        return Some([element(part, number)?, element(part, 0.0)?].concat());
+    }
     match Scalar::from_f64(data_type, number) {
         Some(scalar) => Some(scalar.bits().to_le_bytes()[..size].to_vec()),
         None if number == 0.0 => Some(vec![0; size]),
@@ -104,7 +107,6 @@ fn constant_expr(cx: &KernelCx<'_>, number: f64) -> Result<Expr> {
     let mut builder = ExprBuilder::new();
     let data_type = cx.inputs[0].data_type;
     builder.input(data_type)?;
-    let number = Scalar::from_f64(data_type, number).ok_or_else(|| Error::unimplemented(format!("{} of {data_type}", cx.node.op)))?;
-    let result = builder.constant(number);
+    let result = builder.number(data_type, number)?;
     Ok(builder.finish(vec![result]))
 }

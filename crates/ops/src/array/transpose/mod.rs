@@ -2,16 +2,18 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output};
+use plimsoll_request::expr::UnaryOp;
 use plimsoll_request::movement::Movement;
 
-use crate::gradient::from_one;
+use crate::gradient::{Grad, from_one};
 use crate::infer::{int_vector, of_rank};
 use crate::registry::Gradient;
-use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules, Recipe};
 
 /// The rules of Transpose and InvertPermutation.
 pub const RULES: &[OpRules] = &[
     OpRules { name: "Transpose", infer: transpose, lower: Lower::Move(prepare), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "ConjugateTranspose", infer: transpose, lower: Lower::Recipe(conjugate), gradient: Gradient::Rule(conjugate_gradient) },
     OpRules { name: "InvertPermutation", infer: invert, lower: Lower::Kernel(late), gradient: Gradient::Stops },
 ];
 
@@ -57,18 +59,39 @@ fn prepare(cx: &KernelCx<'_>) -> Result<Call> {
     Ok(Call::moving(cx.element(0)?, Movement::Transpose { shape: cx.dims(0).to_vec(), perm: axes }, [0]))
 }
 
+/// The transpose of the complex conjugates; of other types, the transpose.
+fn conjugate(cx: &KernelCx<'_>) -> Result<Recipe> {
+    let axes = permutation(&cx.ints(1)?, cx.dims(0).len())?;
+    let mut recipe = Recipe::new();
+    let turned = recipe.transposed(&recipe.input(cx, 0), &axes)?;
+    let result = if turned.data_type().is_complex() { recipe.unary(UnaryOp::Conj, &turned)? } else { turned };
+    Ok(recipe.finish([result]))
+}
+
+fn conjugate_gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
+    from_one(builder, node, gradients, |g, gradient| {
+        let back = inverse_of(g, g.input(1))?;
+        Ok(vec![Some(g.op("ConjugateTranspose", &[gradient, back])?), None])
+    })
+}
+
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
     from_one(builder, node, gradients, |g, gradient| {
-        let back = match g.ints_of(g.input(1)) {
-            // A constant of our own: negative axes count from the end, which InvertPermutation does not know.
-            Some(ints) => {
-                let axes: Vec<i64> = permutation(&ints, ints.len())?.iter().map(|axis| *axis as i64).collect();
-                g.ints(&inverse(&axes)?)?
-            }
-            None => g.op("InvertPermutation", &[g.input(1)])?,
-        };
+        let back = inverse_of(g, g.input(1))?;
         Ok(vec![Some(g.op("Transpose", &[gradient, back])?), None])
     })
+}
+
+/// The permutation that takes another back.
+fn inverse_of(g: &mut Grad<'_>, permuted: Output) -> Result<Output> {
+    match g.ints_of(permuted) {
+        // A constant of our own: negative axes count from the end, which InvertPermutation does not know.
+        Some(ints) => {
+            let axes: Vec<i64> = permutation(&ints, ints.len())?.iter().map(|axis| *axis as i64).collect();
+            g.ints(&inverse(&axes)?)
+        }
+        None => g.op("InvertPermutation", &[permuted]),
+    }
 }
 
 fn inverse(ints: &[i64]) -> Result<Vec<i64>> {

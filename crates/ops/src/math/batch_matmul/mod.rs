@@ -2,22 +2,22 @@
 
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output, PartialShape};
-use plimsoll_request::anchor::Anchor;
 use plimsoll_request::expr::ExprBuilder;
 use plimsoll_request::product::ProductSpec;
 
 use crate::gradient::{Grad, from_one};
 use crate::infer::{broadcast_shapes, count};
 use crate::math::contraction::{Labelled, contract};
+use crate::math::product::{in_parts, product};
 use crate::recipe::Ingredient;
 use crate::registry::Gradient;
 use crate::{GraphBuilder, InferCx, KernelCx, Lower, OpRules, Recipe};
 
 /// The rules of BatchMatMulV3, BatchMatMulV2 and BatchMatMul.
 pub const RULES: &[OpRules] = &[
-    OpRules { name: "BatchMatMulV3", infer, lower: Lower::Recipe(product), gradient: Gradient::Rule(gradient) },
-    OpRules { name: "BatchMatMulV2", infer, lower: Lower::Recipe(product), gradient: Gradient::Rule(gradient) },
-    OpRules { name: "BatchMatMul", infer, lower: Lower::Recipe(product), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "BatchMatMulV3", infer, lower: Lower::Recipe(recipe), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "BatchMatMulV2", infer, lower: Lower::Recipe(recipe), gradient: Gradient::Rule(gradient) },
+    OpRules { name: "BatchMatMul", infer, lower: Lower::Recipe(recipe), gradient: Gradient::Rule(gradient) },
 ];
 
 fn infer(cx: &mut InferCx<'_>) -> Result<()> {
@@ -39,8 +39,9 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-fn product(cx: &KernelCx<'_>) -> Result<Recipe> {
+fn recipe(cx: &KernelCx<'_>) -> Result<Recipe> {
     let (transpose_a, transpose_b) = (cx.attrs().bool("adj_x")?, cx.attrs().bool("adj_y")?);
+    let conj = [transpose_a, transpose_b];
     let mut recipe = Recipe::new();
     let data_type = cx.outputs[0].data_type;
     let (x, y) = (recipe.input(cx, 0), recipe.input(cx, 1));
@@ -53,7 +54,7 @@ fn product(cx: &KernelCx<'_>) -> Result<Recipe> {
         let k = matrix_x[usize::from(!transpose_a)];
         let many = count(batch_x);
         let spec = ProductSpec { m: out[batch], n: out[batch + 1], k, transpose_a, transpose_b, batch: many, places: None };
-        let result = recipe.anchor(Anchor::Product(data_type, spec), [x, y], out.to_vec());
+        let result = product(&mut recipe, spec, [x, y], conj, out.to_vec())?;
         return Ok(recipe.finish([result]));
     }
     // Labels: the leading dimensions, the rows, the columns, the terms.
@@ -63,8 +64,11 @@ fn product(cx: &KernelCx<'_>) -> Result<Recipe> {
     let labels = |leading: usize, matrix: [usize; 2]| (batch - leading..batch).chain(matrix).collect::<Vec<usize>>();
     let (labels_x, labels_y) = (labels(batch_x.len(), of_x), labels(batch_y.len(), of_y));
     let sizes = [out, &[matrix_y[usize::from(transpose_b)]]].concat();
-    let operands = [Labelled { tensor: x, labels: labels_x }, Labelled { tensor: y, labels: labels_y }];
-    let result = contract(&mut recipe, operands, &(0..out.len()).collect::<Vec<_>>(), &sizes)?;
+    let out: Vec<usize> = (0..out.len()).collect();
+    let result = in_parts(&mut recipe, [x, y], conj, |recipe, [x, y]| {
+        let operands = [Labelled { tensor: x, labels: labels_x.clone() }, Labelled { tensor: y, labels: labels_y.clone() }];
+        contract(recipe, operands, &out, &sizes)
+    })?;
     Ok(recipe.finish([result]))
 }
 

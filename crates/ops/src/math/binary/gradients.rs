@@ -24,7 +24,11 @@ macro_rules! gradients {
 gradients! {
     add(g, dz, x, y) => { (dz, dz) }
     sub(g, dz, x, y) => { (dz, g.neg(dz)?) }
-    mul(g, dz, x, y) => { (g.mul(dz, y)?, g.mul(x, dz)?) }
+    mul(g, dz, x, y) => {
+        let (x, y) = (g.conj(x)?, g.conj(y)?);
+        (g.mul(dz, y)?, g.mul(x, dz)?)
+    }
+    /// Of complex numbers, too, without their conjugates, as in TensorFlow.
     mul_no_nan(g, dz, x, y) => { (g.op("MulNoNan", &[dz, y])?, g.op("MulNoNan", &[x, dz])?) }
     div(g, dz, x, y) => { quotient(g, dz, "Div")? }
     real_div(g, dz, x, y) => { quotient(g, dz, "RealDiv")? }
@@ -146,7 +150,7 @@ fn one_unless_zero(g: &mut Grad<'_>, x: Output) -> Result<Output> {
 
 /// `dz / y` and `dz * (-x / y / y)`.
 fn quotient(g: &mut Grad<'_>, dz: Output, op: &str) -> Result<(Output, Output)> {
-    let (x, y) = (g.input(0), g.input(1));
+    let (x, y) = (g.conj(g.input(0))?, g.conj(g.input(1))?);
     let to_x = g.op(op, &[dz, y])?;
     let neg = g.neg(x)?;
     let once = g.op(op, &[neg, y])?;

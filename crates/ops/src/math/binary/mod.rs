@@ -3,8 +3,8 @@
 mod gradients;
 mod next_after;
 
-use plimsoll_base::{DataType, Error, Result};
-use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Scalar, UnaryOp};
+use plimsoll_base::Result;
+use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
 
 use crate::infer::broadcast;
 use crate::registry::{Gradient, GradientFn};
@@ -59,7 +59,12 @@ fn squared_difference(cx: &KernelCx<'_>) -> Result<Expr> {
     let mut builder = ExprBuilder::new();
     let (x, y) = (builder.input(cx.inputs[0].data_type)?, builder.input(cx.inputs[1].data_type)?);
     let difference = builder.binary(BinaryOp::Sub, x, y)?;
-    let result = builder.unary(UnaryOp::Square, difference)?;
+    let result = if cx.inputs[0].data_type.is_complex() {
+        let conjugate = builder.unary(UnaryOp::Conj, difference)?;
+        builder.binary(BinaryOp::Mul, difference, conjugate)?
+    } else {
+        builder.unary(UnaryOp::Square, difference)?
+    };
     Ok(builder.finish(vec![result]))
 }
 
@@ -68,13 +73,9 @@ fn mul_no_nan(cx: &KernelCx<'_>) -> Result<Expr> {
     let mut builder = ExprBuilder::new();
     let data_type = cx.inputs[0].data_type;
     let (x, y) = (builder.input(data_type)?, builder.input(cx.inputs[1].data_type)?);
-    let zero = builder.constant(zero_of(data_type)?);
+    let zero = builder.number(data_type, 0.0)?;
     let nothing = builder.binary(BinaryOp::Equal, y, zero)?;
     let product = builder.binary(BinaryOp::Mul, x, y)?;
     let result = builder.select(nothing, zero, product)?;
     Ok(builder.finish(vec![result]))
-}
-
-fn zero_of(data_type: DataType) -> Result<Scalar> {
-    Scalar::from_f64(data_type, 0.0).ok_or_else(|| Error::unimplemented(format!("MulNoNan on {data_type}")))
 }

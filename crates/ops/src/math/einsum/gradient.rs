@@ -27,7 +27,10 @@ pub(super) fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Op
             let is_kept = |label: u8| equation.output.has(label) || other.has(label);
             let kept = without(own, is_kept);
             let wanted = format!("{output},{}->{kept}", other.text);
-            let product = einsum(g, &[gradient, g.input(1 - side)], &wanted)?;
+            let product = {
+                let other = g.conj(g.input(1 - side))?;
+                einsum(g, &[gradient, other], &wanted)?
+            };
             let own = Subscripts { text: own.clone(), ..equation.inputs[side].clone() };
             to_inputs.push(restored(g, product, &kept, g.input(side), &own, is_kept)?);
         }

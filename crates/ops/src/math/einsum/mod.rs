@@ -5,12 +5,13 @@ mod gradient;
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::AttrsExt;
-use plimsoll_request::KernelRequest;
 use plimsoll_request::movement::Movement;
-use plimsoll_request::reduce::{ReduceOp, Reduction};
+use plimsoll_request::reduce::ReduceOp;
 
 use self::equation::{Equation, Subscripts};
 use super::contraction::{Labelled, contract};
+use super::product::in_parts;
+use super::reduction::folded;
 use crate::infer::count;
 use crate::recipe::Ingredient;
 use crate::registry::Gradient;
@@ -131,7 +132,11 @@ fn recipe(cx: &KernelCx<'_>) -> Result<Recipe> {
     once.dedup();
     once.sort_by_key(|label| output.iter().position(|other| other == label));
     let result = match <[Labelled; 2]>::try_from(operands) {
-        Ok(both) => contract(&mut recipe, both, &once, &sizes)?,
+        Ok([x, y]) => in_parts(&mut recipe, [x.tensor, y.tensor], [false; 2], |recipe, [left, right]| {
+            let left = Labelled { tensor: left, labels: x.labels.clone() };
+            let right = Labelled { tensor: right, labels: y.labels.clone() };
+            contract(recipe, [left, right], &once, &sizes)
+        })?,
         Err(one) => {
             let [Labelled { tensor, labels }] = &one[..] else { return Err(Error::internal("an Einsum of no operands")) };
             let place = |label: &usize| labels.iter().position(|other| other == label);
@@ -191,8 +196,8 @@ fn summed(recipe: &mut Recipe, operand: &Labelled, is_used: impl Fn(&usize) -> b
     if axes.iter().all(|axis| shape[*axis] == 1) {
         return Ok(Labelled { tensor: operand.tensor.reshaped(sizes)?, labels });
     }
-    let request = KernelRequest::Reduction(Reduction::Reduce { op: ReduceOp::Sum, data_type, shape, axes, divided: true });
-    let tensor = recipe.one(request, [operand.tensor.clone()], Meta { data_type, shape: sizes.into() });
+    let tensor =
+        recipe.one(folded(ReduceOp::Sum, data_type, shape, axes), [operand.tensor.clone()], Meta { data_type, shape: sizes.into() });
     Ok(Labelled { tensor, labels })
 }
 

@@ -3,7 +3,7 @@
 mod fusion;
 mod gradients;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::AttrsExt;
 use plimsoll_request::KernelRequest;
 use plimsoll_request::reduce::{ReduceOp, Reduction};
@@ -72,6 +72,12 @@ fn prepare(cx: &KernelCx<'_>, op: ReduceOp) -> Result<Call> {
 
 /// Input 0, reduced over the axes.
 pub(crate) fn reduction(op: ReduceOp, cx: &KernelCx<'_>, axes: Vec<usize>) -> Call {
-    let (data_type, shape) = (cx.inputs[0].data_type, cx.dims(0).to_vec());
-    Call::new(KernelRequest::Reduction(Reduction::Reduce { op, data_type, shape, axes, divided: true }), [0])
+    Call::new(folded(op, cx.inputs[0].data_type, cx.dims(0).to_vec(), axes), [0])
+}
+
+/// A tensor of that type and shape, reduced over the axes. Sums and means of complex numbers are those of their parts.
+pub(crate) fn folded(op: ReduceOp, data_type: DataType, mut shape: Vec<u64>, axes: Vec<usize>) -> KernelRequest {
+    let part = data_type.part().filter(|_| matches!(op, ReduceOp::Sum | ReduceOp::Mean));
+    shape.extend(part.map(|_| 2));
+    KernelRequest::Reduction(Reduction::Reduce { op, data_type: part.unwrap_or(data_type), shape, axes, divided: true })
 }

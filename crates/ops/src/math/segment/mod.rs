@@ -44,11 +44,13 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 
 fn prepare(cx: &KernelCx<'_>, op: SegmentOp) -> Result<Call> {
     let (data, ids) = (&cx.inputs[0], &cx.inputs[1]);
+    // Sums of complex numbers are those of their parts.
+    let part = data.data_type.part().filter(|_| op == SegmentOp::Sum);
     let request = Gather::Segment {
         op,
-        data_type: data.data_type,
+        data_type: part.unwrap_or(data.data_type),
         index_type: ids.data_type,
-        shape: data.shape.to_vec(),
+        shape: data.shape.iter().copied().chain(part.map(|_| 2)).collect(),
         ids_shape: ids.shape.to_vec(),
         segments: cx.outputs[0].shape[0],
     };

@@ -27,19 +27,24 @@ gradients! {
     /// Zeros.
     sign(g, _dy) => { g.zeros_like(g.input(0))? }
     square(g, dy) => {
-        let double = g.scale(g.input(0), 2.0)?;
+        let x = g.conj(g.input(0))?;
+        let double = g.scale(x, 2.0)?;
         g.mul(dy, double)?
     }
     sqrt(g, dy) => { g.op("SqrtGrad", &[g.output(0), dy])? }
     rsqrt(g, dy) => { g.op("RsqrtGrad", &[g.output(0), dy])? }
     reciprocal(g, dy) => { g.op("ReciprocalGrad", &[g.output(0), dy])? }
-    exp(g, dy) => { g.mul(dy, g.output(0))? }
+    exp(g, dy) => {
+        let y = g.conj(g.output(0))?;
+        g.mul(dy, y)?
+    }
     expm1(g, dy) => {
         let exp = g.op("Exp", &[g.input(0)])?;
         g.mul(dy, exp)?
     }
     log(g, dy) => {
-        let inverse = g.op("Reciprocal", &[g.input(0)])?;
+        let x = g.conj(g.input(0))?;
+        let inverse = g.op("Reciprocal", &[x])?;
         g.mul(dy, inverse)?
     }
     log1p(g, dy) => {
@@ -68,11 +73,13 @@ gradients! {
         g.mul(dy, slope)?
     }
     sin(g, dy) => {
-        let cos = g.op("Cos", &[g.input(0)])?;
+        let x = g.conj(g.input(0))?;
+        let cos = g.op("Cos", &[x])?;
         g.mul(dy, cos)?
     }
     cos(g, dy) => {
-        let sin = g.op("Sin", &[g.input(0)])?;
+        let x = g.conj(g.input(0))?;
+        let sin = g.op("Sin", &[x])?;
         let neg = g.neg(dy)?;
         g.mul(neg, sin)?
     }
@@ -102,11 +109,13 @@ gradients! {
         g.mul(dy, inverse)?
     }
     sinh(g, dy) => {
-        let cosh = g.op("Cosh", &[g.input(0)])?;
+        let x = g.conj(g.input(0))?;
+        let cosh = g.op("Cosh", &[x])?;
         g.mul(dy, cosh)?
     }
     cosh(g, dy) => {
-        let sinh = g.op("Sinh", &[g.input(0)])?;
+        let x = g.conj(g.input(0))?;
+        let sinh = g.op("Sinh", &[x])?;
         g.mul(dy, sinh)?
     }
     asinh(g, dy) => {

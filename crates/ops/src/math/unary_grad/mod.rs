@@ -2,7 +2,7 @@
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{NodeId, Output};
-use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Reg, Scalar, UnaryOp};
+use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Reg, UnaryOp};
 
 use crate::gradient::from_one;
 use crate::infer::merge_shapes;
@@ -29,7 +29,7 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Instructions on `y` and `dy`, both of one float type.
+/// Instructions on `y`, or its complex conjugate, and `dy`, both of one type.
 struct Steps {
     builder: ExprBuilder,
     y: Reg,
@@ -39,14 +39,19 @@ struct Steps {
 impl Steps {
     fn new(cx: &KernelCx<'_>) -> Result<Steps> {
         let mut builder = ExprBuilder::new();
-        let (y, dy) = (builder.input(cx.inputs[0].data_type)?, builder.input(cx.inputs[1].data_type)?);
+        let (mut y, dy) = (builder.input(cx.inputs[0].data_type)?, builder.input(cx.inputs[1].data_type)?);
+        if cx.inputs[0].data_type.is_complex() {
+            y = builder.unary(UnaryOp::Conj, y)?;
+        }
         Ok(Steps { builder, y, dy })
     }
 
     fn number(&mut self, value: f64) -> Result<Reg> {
         let data_type = self.builder.type_of(self.y);
-        let scalar = Scalar::from_f64(data_type, value).filter(|_| data_type.is_floating());
-        Ok(self.builder.constant(scalar.ok_or_else(|| Error::unimplemented(format!("gradients of {data_type}")))?))
+        if !data_type.is_floating() && !data_type.is_complex() {
+            return Err(Error::unimplemented(format!("gradients of {data_type}")));
+        }
+        self.builder.number(data_type, value)
     }
 
     fn mul(&mut self, a: Reg, b: Reg) -> Result<Reg> {
@@ -135,7 +140,8 @@ fn sigmoid_gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Optio
 fn sqrt_gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Gradients {
     from_one(builder, node, gradients, |g, grad| {
         let quotient = g.op("RealDiv", &[grad, g.input(0)])?;
-        let neg = g.neg(quotient)?;
+        let conjugate = g.conj(quotient)?;
+        let neg = g.neg(conjugate)?;
         let to_y = g.mul(neg, g.output(0))?;
         Ok(vec![Some(to_y), Some(g.scale(quotient, 0.5)?)])
     })
@@ -144,20 +150,22 @@ fn sqrt_gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<O
 /// `(-1.5 * grad * dy * y^2, RsqrtGrad(y, grad))`.
 fn rsqrt_gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Gradients {
     from_one(builder, node, gradients, |g, grad| {
-        let scaled = g.scale(grad, -1.5)?;
+        let (y, conjugate) = (g.conj(g.input(0))?, g.conj(grad)?);
+        let scaled = g.scale(conjugate, -1.5)?;
         let product = g.mul(scaled, g.input(1))?;
-        let square = g.op("Square", &[g.input(0)])?;
+        let square = g.op("Square", &[y])?;
         let to_y = g.mul(product, square)?;
-        Ok(vec![Some(to_y), Some(g.op("RsqrtGrad", &[g.input(0), grad])?)])
+        Ok(vec![Some(to_y), Some(g.op("RsqrtGrad", &[y, grad])?)])
     })
 }
 
 /// `(grad * -2 * dy * y, ReciprocalGrad(y, grad))`.
 fn reciprocal_gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Gradients {
     from_one(builder, node, gradients, |g, grad| {
-        let scaled = g.scale(grad, -2.0)?;
+        let (y, conjugate) = (g.conj(g.input(0))?, g.conj(grad)?);
+        let scaled = g.scale(conjugate, -2.0)?;
         let product = g.mul(scaled, g.input(1))?;
-        let to_y = g.mul(product, g.input(0))?;
-        Ok(vec![Some(to_y), Some(g.op("ReciprocalGrad", &[g.input(0), grad])?)])
+        let to_y = g.mul(product, y)?;
+        Ok(vec![Some(to_y), Some(g.op("ReciprocalGrad", &[y, grad])?)])
     })
 }

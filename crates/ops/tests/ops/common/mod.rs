@@ -13,7 +13,7 @@ pub fn agree(got: &HostTensor, expected: &HostTensor, relative: f64, absolute: f
     if got.data_type() != expected.data_type() || got.shape() != expected.shape() {
         return Err(format!("{}{} instead of {}{}", got.data_type(), got.shape(), expected.data_type(), expected.shape()));
     }
-    if !got.data_type().is_floating() {
+    if !is_smooth(got.data_type()) {
         return if got == expected { Ok(()) } else { Err(format!("{got:?} instead of {expected:?}")) };
     }
     // Numbers of two bytes are those of TensorFlow, or next to them.
@@ -29,8 +29,18 @@ pub fn agree(got: &HostTensor, expected: &HostTensor, relative: f64, absolute: f
     Ok(())
 }
 
-/// The elements of a tensor of floats.
+/// Whether elements are floats or complex numbers: gradients go through them.
+pub fn is_smooth(data_type: DataType) -> bool {
+    data_type.is_floating() || data_type.is_complex()
+}
+
+/// The elements of a tensor of floats; the parts of complex numbers, one after the other.
 pub fn floats(tensor: &HostTensor) -> Vec<f64> {
+    if let Some(part) = tensor.data_type().part() {
+        let bytes = tensor.dense().unwrap();
+        let parts = [tensor.elements(), 2];
+        return floats(&HostTensor::from_bytes(part, parts.into(), bytes.bytes().unwrap_or_default()).unwrap());
+    }
     match tensor.data_type() {
         DataType::Half => tensor.to_vec::<F16>().unwrap().into_iter().map(|value| value.to_f32().into()).collect(),
         DataType::Bfloat16 => tensor.to_vec::<Bf16>().unwrap().into_iter().map(|value| value.to_f32().into()).collect(),

@@ -93,8 +93,9 @@ pub fn tensor(text: &'static str) -> Option<HostTensor> {
     let bytes = match DataType::from_name(name)? {
         DataType::Half => bytes(values, |value: f32| F16::from_f32(value).to_bits().to_le_bytes())?,
         DataType::Bfloat16 => bytes(values, |value: f32| Bf16::from_f32(value).to_bits().to_le_bytes())?,
-        DataType::Float => bytes(values, f32::to_le_bytes)?,
-        DataType::Double => bytes(values, f64::to_le_bytes)?,
+        // The parts of complex numbers, one after the other.
+        DataType::Float | DataType::Complex64 => bytes(values, f32::to_le_bytes)?,
+        DataType::Double | DataType::Complex128 => bytes(values, f64::to_le_bytes)?,
         DataType::Int32 => bytes(values, i32::to_le_bytes)?,
         DataType::Int64 => bytes(values, i64::to_le_bytes)?,
         DataType::Int8 => bytes(values, i8::to_le_bytes)?,
