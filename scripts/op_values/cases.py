@@ -31,7 +31,7 @@ KNOWN = {
     "shape", "axis", "dims", "begin", "end", "strides", "size", "perm", "multiples", "paddings", "split_dim", "size_splits",
     "depth", "num_segments", "dimension", "reduction_indices", "dim", "concat_dim", "s0", "s1", "start", "limit", "delta",
     "alg", "input_sizes", "filter_sizes", "orig_input_shape",
-    "block_shape", "crops", "crop_size",
+    "block_shape", "crops", "crop_size", "fft_length",
     "num_lower", "num_upper", "num_rows", "num_cols",
 }
 # Those of some operations.

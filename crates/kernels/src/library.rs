@@ -13,7 +13,7 @@ use plimsoll_request::{Arguments, KernelRequest};
 
 use crate::random::RandomOp;
 use crate::simd::Isa;
-use crate::{anchor, check, conv, expr, gather, linalg, load, lrn, movement, narrow, nn, norm, pool, random, reduce, resample, warp};
+use crate::{anchor, check, conv, expr, fft, gather, linalg, load, lrn, movement, narrow, nn, norm, pool, random, reduce, resample, warp};
 
 /// The kernels for processors, for every instruction set that they are compiled for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -189,6 +189,7 @@ fn prepared(isa: Isa, request: &KernelRequest) -> Result<Made> {
         LrnGrad(spec) => lrn::lrn_grad_on(isa, *spec)?.into(),
         Resample(spec) => resample::prepare(isa, *spec)?.into(),
         Warp(spec) => warp::prepare(*spec)?.into(),
+        KernelRequest::Fft(request) => fft::fft(request)?.into(),
         KernelRequest::Linalg(request) => linalg::linalg(request)?.into(),
         KernelRequest::Nn(request) => rows(isa, *request)?.into(),
         KernelRequest::Reduction(request) => reduction(isa, request)?,

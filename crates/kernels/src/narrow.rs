@@ -253,6 +253,7 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         | KernelRequest::DepthwiseConvBackpropFilter(_)
         | KernelRequest::Reduction(Reduction::InTopK { .. })
         | KernelRequest::Movement { .. }
+        | KernelRequest::Fft(_)
         | KernelRequest::Gather(_)
         | KernelRequest::Random(_)
         | KernelRequest::Resample(_)

@@ -120,6 +120,14 @@ impl<'a> Grad<'a> {
         self.constant(HostTensor::from_bytes(data_type, Shape::scalar(), &bytes)?)
     }
 
+    /// A constant vector of a tensor's type.
+    pub(crate) fn numbers(&mut self, like: Output, values: &[f64]) -> Result<Output> {
+        let data_type = self.data_type(like);
+        let bytes: Option<Vec<Vec<u8>>> = values.iter().map(|value| element(data_type, *value)).collect();
+        let bytes = bytes.ok_or_else(|| Error::unimplemented(format!("gradients of {data_type}")))?;
+        self.constant(HostTensor::from_bytes(data_type, Shape::from([values.len() as u64]), &bytes.concat())?)
+    }
+
     /// The complex conjugate; itself where it is real.
     pub(crate) fn conj(&mut self, x: Output) -> Result<Output> {
         if self.data_type(x).is_complex() { self.op("Conj", &[x]) } else { Ok(x) }

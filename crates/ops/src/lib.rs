@@ -24,6 +24,7 @@ pub mod math;
 pub mod nn;
 pub mod optimizer;
 pub mod random;
+pub mod signal;
 pub mod source;
 pub mod variable;
 

@@ -76,6 +76,7 @@ impl Registry {
             crate::nn::RULES,
             crate::optimizer::RULES,
             crate::random::RULES,
+            crate::signal::RULES,
             crate::source::RULES,
             crate::variable::RULES,
         ] {

@@ -8,6 +8,7 @@ use crate::block::Block;
 use crate::conv::ConvSpec;
 use crate::diagonals::DiagonalForm;
 use crate::expr::Expr;
+use crate::fft::Fft;
 use crate::gather::Gather;
 use crate::linalg::{Linalg, MatrixOp};
 use crate::movement::Movement;
@@ -107,6 +108,7 @@ impl KernelRequest {
                 let inputs = [tensor(spec.data_type, &from)?, floats(&[spec.transforms(), 8])?, floats(&[])?];
                 Arguments::of(inputs, [tensor(spec.data_type, &to)?])
             }
+            KernelRequest::Fft(request) => of_fft(request)?,
             KernelRequest::Linalg(request) => of_matrices(request)?,
             KernelRequest::Nn(request) => of_rows(request)?,
             KernelRequest::Reduction(request) => of_reduction(request)?,
@@ -157,6 +159,12 @@ fn of_anchor(anchor: &Anchor, epilogue: Option<&Epilogue>, pooling: Option<&Pool
         arguments.outputs = pooled(pooling)?;
     }
     Ok(arguments)
+}
+
+fn of_fft(request: &Fft) -> Result<Arguments> {
+    let types = request.types().ok_or_else(|| Error::unimplemented(format!("Fourier transforms with parts of {}", request.part)))?;
+    tensor(types[0], &[request.rows, request.taken()])?;
+    Ok(Arguments::of([tensor(types[0], &[request.rows, request.row])?], [tensor(types[1], &[request.rows, request.given()])?]))
 }
 
 fn of_matrices(request: &Linalg) -> Result<Arguments> {

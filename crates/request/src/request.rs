@@ -7,6 +7,7 @@ use crate::anchor::{Anchor, Epilogue};
 use crate::check::Requirement;
 use crate::conv::ConvSpec;
 use crate::expr::Expr;
+use crate::fft::Fft;
 use crate::gather::{Gather, ScatterOp};
 use crate::linalg::Linalg;
 use crate::lrn::LrnSpec;
@@ -96,6 +97,8 @@ pub enum KernelRequest {
     Lrn(LrnSpec),
     /// `LRNGrad`. Arguments: gradient by the output, input, output, gradient by the input.
     LrnGrad(LrnSpec),
+    /// Fourier transforms of rows. Arguments: rows, results.
+    Fft(Fft),
     /// An operation on square matrices. Arguments: as [`MatrixOp`](crate::linalg::MatrixOp) says.
     Linalg(Linalg),
     /// Images resized, or the gradient of that. Arguments: input, output.
