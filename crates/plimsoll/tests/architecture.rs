@@ -39,6 +39,8 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("crc32c", &["formats"]),
     ("libc", &["memory", "machine", "device-cuda", "shim", "mock-driver"]),
     ("libm", &["kernels", "request"]),
+    ("realfft", &["kernels"]),
+    ("rustfft", &["kernels"]),
     ("rustix", &["base", "share"]),
     ("serde", &["base", "request", "device", "graph", "plan", "share", "plimsoll", "cli"]),
     ("serde_json", &["device", "plan", "share", "plimsoll", "cli"]),
