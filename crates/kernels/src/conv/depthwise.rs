@@ -7,10 +7,10 @@ use std::sync::Arc;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
-use super::Sizes;
 use super::axis::{Axis, Run};
 use super::finish::Finish;
 use super::groups::{GROUP, get, groups, put};
+use super::{Sizes, doubles};
 use crate::cut::Cut;
 use crate::element::{InFloats, of_type};
 use crate::expr::Bases;
@@ -101,6 +101,14 @@ impl<E> std::fmt::Debug for Depthwise<E> {
 }
 
 fn prepare(isa: Isa, spec: ConvSpec, work: Work, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    if spec.data_type == DataType::Double {
+        let work = match work {
+            Work::Forward => doubles::Work::Forward,
+            Work::Input => doubles::Work::Input,
+            Work::Filter => doubles::Work::Filter,
+        };
+        return doubles::depthwise(&spec, work, epilogue.as_ref());
+    }
     of_type!(spec.data_type, [Float, Half, Bfloat16], E => of::<E>(isa, spec, work, epilogue), _ => Err(super::refused(&spec)))
 }
 

@@ -1,10 +1,11 @@
 //! Convolutions along one to three axes, channels last. Direct: nothing is laid out anew but filters, and taps on the padding are
 //! skipped. Kernels have three axes; those that a convolution lacks have size 1. Floats of two bytes are summed as floats, and each sum
-//! is rounded once.
+//! is rounded once. Doubles have plain loops.
 
 mod axis;
 mod depthwise;
 mod direct;
+mod doubles;
 mod filter;
 mod finish;
 pub(crate) mod groups;
@@ -44,8 +45,10 @@ const MOST_EXTENT: u64 = 1 << 16;
 
 /// The kernels' view of the sizes.
 pub(crate) trait Sizes {
-    /// Refuses sizes that make no sense, or that no memory holds.
+    /// Refuses sizes that make no sense, or that no memory holds, and elements that are not computed as floats.
     fn check(&self) -> Result<()>;
+    /// As [`Sizes::check`], of any elements.
+    fn check_sizes(&self) -> Result<()>;
     /// Planes, rows and columns of results over those of the input.
     fn sides(&self) -> [Axis; 3];
     /// Multiplications and additions, without those on the padding.
@@ -59,6 +62,10 @@ impl Sizes for ConvSpec {
         if self.data_type.compute_type() != DataType::Float {
             return Err(refused(self));
         }
+        self.check_sizes()
+    }
+
+    fn check_sizes(&self) -> Result<()> {
         if self.layout != Layout::ChannelsLast {
             return Err(Error::unimplemented("a convolution with channels first on a processor"));
         }
@@ -148,6 +155,9 @@ pub fn conv(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
 /// # Errors
 /// As [`conv`].
 pub fn conv_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    if spec.data_type == DataType::Double {
+        return doubles::prepare(&spec, doubles::Work::Forward, epilogue.as_ref());
+    }
     spec.check()?;
     let epilogue = rounded(&spec, epilogue)?;
     of_type!(
@@ -192,6 +202,9 @@ pub fn conv_backprop_input(spec: ConvSpec, epilogue: Option<Epilogue>) -> Result
 /// # Errors
 /// As [`conv_backprop_input`].
 pub fn conv_backprop_input_on(isa: Isa, spec: ConvSpec, epilogue: Option<Epilogue>) -> Result<Prepared> {
+    if spec.data_type == DataType::Double {
+        return doubles::prepare(&spec, doubles::Work::Input, epilogue.as_ref());
+    }
     spec.check()?;
     let epilogue = rounded(&spec, epilogue)?;
     of_type!(
@@ -217,11 +230,14 @@ pub fn conv_backprop_filter(spec: ConvSpec) -> Result<Prepared> {
 /// # Errors
 /// As [`conv_backprop_filter`].
 pub fn conv_backprop_filter_on(isa: Isa, spec: ConvSpec) -> Result<Prepared> {
-    spec.check()?;
     Ok(filter_gradient(isa, &spec, false)?.1)
 }
 
 fn filter_gradient(isa: Isa, spec: &ConvSpec, divide: bool) -> Result<(u64, Prepared)> {
+    if spec.data_type == DataType::Double {
+        return Ok((1, doubles::prepare(spec, doubles::Work::Filter, None)?));
+    }
+    spec.check()?;
     of_type!(
         spec.data_type,
         [Float, Half, Bfloat16],
@@ -245,7 +261,6 @@ pub fn conv_backprop_filter_in_parts(spec: ConvSpec) -> Result<(u64, Prepared)> 
 /// # Errors
 /// As [`conv_backprop_filter_in_parts`].
 pub fn conv_backprop_filter_in_parts_on(isa: Isa, spec: ConvSpec) -> Result<(u64, Prepared)> {
-    spec.check()?;
     let (parts, prepared) = filter_gradient(isa, &spec, true)?;
     elements(&[&[parts], &spec.filter()[..]].concat())?;
     Ok((parts, prepared))

@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_base::Result;
+use plimsoll_base::{DataType, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 
-use super::{Check, Sizes, deep};
+use super::{Check, Sizes, deep, doubles};
 use crate::conv::{GROUP, get, groups, put};
 use crate::cut::Cut;
 use crate::simd::{Isa, Vectorised};
 use plimsoll_request::pool::PoolSpec;
 
-/// `AvgPool` of floats: averages over the part of a window that lies on the input; 0 where that is empty. Arguments: input, output.
+/// `AvgPool` of floats and doubles: averages over the part of a window that lies on the input; 0 where that is empty. Arguments: input, output.
 ///
 /// # Errors
 /// INVALID_ARGUMENT for sizes that make no sense or that no memory holds.
@@ -25,6 +25,9 @@ pub fn avg_pool(spec: PoolSpec) -> Result<Prepared> {
 /// # Errors
 /// As [`avg_pool`].
 pub fn avg_pool_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
+    if spec.data_type == DataType::Double {
+        return Ok(doubles::prepare(spec.check_sizes()?, doubles::Work::Average));
+    }
     let sizes = spec.check()?;
     prepare::<false>(isa, sizes, sizes.row(sizes.x.positions) * (1 + sizes.strides))
 }
@@ -42,6 +45,9 @@ pub fn avg_pool_grad(spec: PoolSpec) -> Result<Prepared> {
 /// # Errors
 /// As [`avg_pool`].
 pub fn avg_pool_grad_on(isa: Isa, spec: PoolSpec) -> Result<Prepared> {
+    if spec.data_type == DataType::Double {
+        return Ok(doubles::prepare(spec.check_sizes()?, doubles::Work::AverageGradient));
+    }
     let sizes = spec.check()?;
     prepare::<true>(isa, sizes, 2 * sizes.row(sizes.x.size))
 }

@@ -4,11 +4,11 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_base::{Error, Result};
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 use plimsoll_request::pool::{ArgMax, Maxima, PoolSpec, Pooling, Positions};
 
-use super::{Check, Sizes, deep, every};
+use super::{Check, Sizes, deep, doubles, every};
 use crate::conv::{GROUP, get, groups, put};
 use crate::cut::{Cut, elements};
 use crate::simd::{Isa, Vectorised};
@@ -118,6 +118,7 @@ pub fn max_pool(spec: PoolSpec, maxima: Maxima) -> Result<Prepared> {
 /// As [`max_pool`].
 pub fn max_pool_on(isa: Isa, spec: PoolSpec, maxima: Maxima) -> Result<Prepared> {
     match maxima {
+        Maxima::First if spec.data_type == DataType::Double => Ok(doubles::prepare(spec.check_sizes()?, doubles::Work::Max)),
         Maxima::First => forward::<u8, false>(isa, spec, false),
         Maxima::Every => every::forward(isa, spec.check()?),
     }
@@ -183,6 +184,9 @@ pub fn max_pool_grad_of_input(spec: PoolSpec, maxima: Maxima) -> Result<Prepared
 /// # Errors
 /// As [`max_pool`].
 pub fn max_pool_grad_of_input_on(isa: Isa, spec: PoolSpec, maxima: Maxima) -> Result<Prepared> {
+    if spec.data_type == DataType::Double && maxima == Maxima::First {
+        return Ok(doubles::prepare(spec.check_sizes()?, doubles::Work::MaxGradient));
+    }
     let sizes = spec.check()?;
     if maxima == Maxima::Every {
         return every::gradient(isa, sizes);

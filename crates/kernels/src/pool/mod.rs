@@ -1,9 +1,10 @@
-//! Pooling of floats along one to three axes, channels last. Kernels have three axes; those that a pooling lacks have size 1.
+//! Pooling of floats and doubles along one to three axes, channels last. Doubles have plain loops. Kernels have three axes; those that a pooling lacks have size 1.
 //!
 //! The first maxima remember where in its window each was found, in one byte as a rule. So the gradient needs neither the input nor the
 //! output.
 
 mod average;
+mod doubles;
 mod every;
 mod grad_grad;
 mod max;
@@ -30,16 +31,22 @@ pub use max::{
 
 /// The kernels' view of the sizes.
 trait Check {
-    /// The windows over the input; refuses sizes that make no sense, or that no memory holds.
+    /// The windows over the input; refuses sizes that make no sense, or that no memory holds, and elements that are no floats.
     fn check(&self) -> Result<Sizes>;
+    /// As [`Check::check`], of any elements.
+    fn check_sizes(&self) -> Result<Sizes>;
 }
 
 impl Check for PoolSpec {
     fn check(&self) -> Result<Sizes> {
-        let most = 1 << 15;
         if self.data_type != DataType::Float {
             return Err(Error::unimplemented(format!("pooling of {}", self.data_type)));
         }
+        self.check_sizes()
+    }
+
+    fn check_sizes(&self) -> Result<Sizes> {
+        let most = 1 << 15;
         if self.layout != Layout::ChannelsLast {
             return Err(Error::unimplemented("pooling with channels first on a processor"));
         }

@@ -7,7 +7,7 @@ use plimsoll_request::pool::{Maxima, PoolSpec};
 use plimsoll_request::window::Layout;
 
 use super::layout::{channels_last, laid_out};
-use super::window::{Images, Window, floats};
+use super::window::{Images, Window, floats_or_doubles};
 use crate::{KernelCx, Meta, Recipe};
 
 /// A pooling window.
@@ -60,7 +60,8 @@ impl Pool {
     pub(crate) fn spec(&self, cx: &KernelCx<'_>, input: &plimsoll_graph::Shape) -> Result<PoolSpec> {
         let input = self.window.complete_images(input)?;
         let axes = self.window.axes(&input.sizes, &self.taps, None)?;
-        let spec = PoolSpec { data_type: floats(cx)?, batch: input.batch, channels: input.channels, axes, layout: self.window.layout };
+        let spec =
+            PoolSpec { data_type: floats_or_doubles(cx)?, batch: input.batch, channels: input.channels, axes, layout: self.window.layout };
         self.window.complete(&spec.output().into())?;
         Ok(spec)
     }

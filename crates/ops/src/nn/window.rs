@@ -330,6 +330,17 @@ pub(crate) fn floats(cx: &KernelCx<'_>) -> Result<DataType> {
     }
 }
 
+/// The type of the elements: floats of two, four or eight bytes.
+///
+/// # Errors
+/// UNIMPLEMENTED for others.
+pub(crate) fn floats_or_doubles(cx: &KernelCx<'_>) -> Result<DataType> {
+    match cx.outputs[0].data_type {
+        DataType::Double => Ok(DataType::Double),
+        _ => floats(cx),
+    }
+}
+
 /// The most positions of an empty tensor: kernels walk them though there is nothing at any.
 const MOST_OF_NOTHING: u64 = 1 << 20;
 

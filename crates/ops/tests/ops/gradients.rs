@@ -215,14 +215,20 @@ fn gradients_of_float_kernels_are_derivatives() {
                 assert!(got.iter().all(|slope| *slope == 0.0), "{}", case.text);
                 continue;
             }
-            let values: Vec<f32> = case.inputs[position].1.to_vec().unwrap();
+            let values = floats(&case.inputs[position].1);
             // Of large operands, some elements.
             for element in (0..values.len()).step_by(values.len().div_ceil(24)) {
                 let moved = |by: f64| {
                     let mut values = values.clone();
-                    values[element] += by as f32;
+                    values[element] += by;
                     let mut case = case.clone();
-                    case.inputs[position].1 = HostTensor::from_slice(case.inputs[position].1.shape().clone(), &values).unwrap();
+                    let operand = &mut case.inputs[position].1;
+                    let shape = operand.shape().clone();
+                    *operand = match operand.data_type() {
+                        DataType::Double => HostTensor::from_slice(shape, &values),
+                        _ => HostTensor::from_slice(shape, &values.iter().map(|value| *value as f32).collect::<Vec<f32>>()),
+                    }
+                    .unwrap();
                     weighted_sum(&registry, &case, &dys).unwrap()
                 };
                 let slope = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);

@@ -8,7 +8,7 @@ use plimsoll_request::conv::ConvSpec;
 use plimsoll_request::window::Layout;
 
 use super::layout::{channels_last, laid_out};
-use super::window::{Images, Window, floats, taken_over};
+use super::window::{Images, Window, floats_or_doubles, taken_over};
 use crate::gradient::{Grad, from_one};
 use crate::registry::Gradient;
 use crate::{GraphBuilder, InferCx, KernelCx, Lower, Meta, OpRules, Recipe};
@@ -129,7 +129,7 @@ fn infer_filter(cx: &mut InferCx<'_>) -> Result<()> {
 
 /// The sizes of a convolution from the shapes of its input, its filter and its result.
 fn spec(cx: &KernelCx<'_>, [input, filter, results]: [&Shape; 3]) -> Result<ConvSpec> {
-    let data_type = floats(cx)?;
+    let data_type = floats_or_doubles(cx)?;
     let window = window(&cx.node.op, cx.attrs())?;
     let (input, filter, results) = (window.complete_images(input)?, window.complete(filter)?, window.complete_images(results)?);
     let filter_dims = filter_of(&filter.iter().copied().map(Some).collect::<Vec<_>>())?;
