@@ -43,6 +43,15 @@ impl Footprint {
         }
     }
 
+    /// Where these variables have storage already, so many bytes of each device, and their values from files.
+    #[must_use]
+    pub fn with_variables(mut self, keys: impl IntoIterator<Item = String>, resident: Vec<Bytes>) -> Footprint {
+        self.variables = keys.into_iter().collect();
+        self.loaded = self.variables.clone();
+        self.resident = resident;
+        self
+    }
+
     /// Adds a plan that runs after those before it, and returns the bytes that each device holds while it runs. The loading of its
     /// stored variables comes first. Of a run in stages the most counts that any of its plans takes.
     pub fn add(&mut self, plan: &Plan) -> Vec<Bytes> {

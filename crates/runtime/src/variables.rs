@@ -1,6 +1,6 @@
 //! The variables of a session: storage with one address for life, and whether it holds anything yet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -100,6 +100,19 @@ impl Variables {
 
     pub fn all(&self) -> impl Iterator<Item = (&String, &Storage)> {
         self.storages.iter()
+    }
+
+    /// The bytes that they take of each device.
+    pub fn resident(&self, devices: &[Arc<dyn Device>]) -> Vec<Bytes> {
+        let mut resident = vec![Bytes::ZERO; devices.len()];
+        let mut seen = HashSet::new();
+        for storage in self.storages.values().filter(|storage| storage.kind != VariableKind::State) {
+            if seen.insert(Arc::as_ptr(&storage.block)) {
+                let device = storage.device.index();
+                resident[device] += devices[device].spec().reserved(storage.block.bytes());
+            }
+        }
+        resident
     }
 
     /// Gives storage to those of `wanted` that have none. The variables of each device get one block. States get one of their own,

@@ -556,6 +556,11 @@ impl Inner {
             self.forget_loaded(&mut Arc::make_mut(&mut ready).variables);
         }
         let mut footprint = Footprint::new(self.devices.specs());
+        if ready.later.is_some() {
+            let variables = self.variables();
+            let (keys, resident) = (variables.all().map(|(key, _)| key.clone()), variables.resident(self.devices.all()));
+            footprint = footprint.with_variables(keys, resident);
+        }
         footprint.add(&ready);
         footprint.check()?;
         // Reading, placing and planning leave free memory behind: the step should not come on top of it.

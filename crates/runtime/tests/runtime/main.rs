@@ -18,5 +18,6 @@ mod session;
 mod several;
 mod soften;
 mod softmaxes;
+mod stages;
 mod stats;
 mod transfers;
