@@ -196,6 +196,10 @@ class Case:
         return inputs, operation
 
 
+def is_without_vectors(op, attrs):
+    return op in ("Svd", "SelfAdjointEigV2", "Eig") and not attrs.get("compute_uv", attrs.get("compute_v", True))
+
+
 def run(op, inputs, gradient=False, kind="op", **attrs):
     """Records the values of a node, and its gradients where asked."""
     case = Case(op, inputs, attrs)
@@ -205,12 +209,14 @@ def run(op, inputs, gradient=False, kind="op", **attrs):
         values = session.run(list(operation.outputs), feed)
         if op.startswith("FusedBatchNorm") and "Grad" not in op and (case.flat[0].size == 0 or not attrs.get("is_training", True)):
             values[3:5] = [np.zeros_like(value) for value in values[3:5]]  # The kernel leaves them unwritten.
+        if is_without_vectors(op, attrs):
+            values[1:] = [np.zeros([0], value.dtype) for value in values[1:]]  # The kernel leaves them unwritten, and of no shape.
         print(f"{kind} {case.head()} | {';'.join(tensor(v) for v in values)}")
         if not gradient:
             return
         ys = [y for y in operation.outputs if is_smooth(y)]
         dys = [like(values[list(operation.outputs).index(y)]) for y in ys]
-        if op.endswith("WithLogits") or op.startswith("FusedBatchNorm"):
+        if op.endswith("WithLogits") or op.startswith("FusedBatchNorm") or is_without_vectors(op, attrs):
             ys, dys = ys[:1], dys[:1]
         xs = [x for x in placeholders if is_smooth(x)]
         gradients = v1.gradients(ys, xs, [tf.constant(dy) for dy in dys])

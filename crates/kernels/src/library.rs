@@ -189,6 +189,7 @@ fn prepared(isa: Isa, request: &KernelRequest) -> Result<Made> {
         LrnGrad(spec) => lrn::lrn_grad_on(isa, *spec)?.into(),
         Resample(spec) => resample::prepare(isa, *spec)?.into(),
         Warp(spec) => warp::prepare(*spec)?.into(),
+        KernelRequest::Factors(request) => linalg::factors(request)?.into(),
         KernelRequest::Fft(request) => fft::fft(request)?.into(),
         KernelRequest::Linalg(request) => linalg::linalg(request)?.into(),
         KernelRequest::Nn(request) => rows(isa, *request)?.into(),

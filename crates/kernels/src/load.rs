@@ -43,7 +43,7 @@ fn class_of(request: &KernelRequest) -> Class {
         Movement { .. } => Class::Movement,
         Gather(_) => Class::Gather,
         Random(_) => Class::Random,
-        Fft(_) | Linalg(_) | CheckNumerics { .. } | Require(_) | Nothing | Named(_) => Class::Other,
+        Factors(_) | Fft(_) | Linalg(_) | CheckNumerics { .. } | Require(_) | Nothing | Named(_) => Class::Other,
     }
 }
 

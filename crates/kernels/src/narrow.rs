@@ -253,6 +253,7 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         | KernelRequest::DepthwiseConvBackpropFilter(_)
         | KernelRequest::Reduction(Reduction::InTopK { .. })
         | KernelRequest::Movement { .. }
+        | KernelRequest::Factors(_)
         | KernelRequest::Fft(_)
         | KernelRequest::Gather(_)
         | KernelRequest::Random(_)

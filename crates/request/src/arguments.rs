@@ -8,6 +8,7 @@ use crate::block::Block;
 use crate::conv::ConvSpec;
 use crate::diagonals::DiagonalForm;
 use crate::expr::Expr;
+use crate::factors::{FactorOp, Factors};
 use crate::fft::Fft;
 use crate::gather::Gather;
 use crate::linalg::{Linalg, MatrixOp};
@@ -108,6 +109,7 @@ impl KernelRequest {
                 let inputs = [tensor(spec.data_type, &from)?, floats(&[spec.transforms(), 8])?, floats(&[])?];
                 Arguments::of(inputs, [tensor(spec.data_type, &to)?])
             }
+            KernelRequest::Factors(request) => of_factors(request)?,
             KernelRequest::Fft(request) => of_fft(request)?,
             KernelRequest::Linalg(request) => of_matrices(request)?,
             KernelRequest::Nn(request) => of_rows(request)?,
@@ -159,6 +161,16 @@ fn of_anchor(anchor: &Anchor, epilogue: Option<&Epilogue>, pooling: Option<&Pool
         arguments.outputs = pooled(pooling)?;
     }
     Ok(arguments)
+}
+
+fn of_factors(request: &Factors) -> Result<Arguments> {
+    let Factors { op, data_type, matrices, rows, columns } = request;
+    if !matches!(op, FactorOp::Qr { .. } | FactorOp::Svd { .. }) && rows != columns {
+        return Err(inconsistent("a square matrix with other rows than columns"));
+    }
+    let result = |(data_type, shape): (DataType, Vec<u64>)| tensor(data_type, &[&[*matrices], &shape[..]].concat());
+    let outputs = request.results().into_iter().map(result).collect::<Result<Vec<u64>>>()?;
+    Ok(Arguments::of([tensor(*data_type, &[*matrices, *rows, *columns])?], outputs))
 }
 
 fn of_fft(request: &Fft) -> Result<Arguments> {

@@ -12,6 +12,7 @@ pub mod check;
 pub mod conv;
 pub mod diagonals;
 pub mod expr;
+pub mod factors;
 pub mod fft;
 pub mod gather;
 pub mod linalg;

@@ -7,6 +7,7 @@ use crate::anchor::{Anchor, Epilogue};
 use crate::check::Requirement;
 use crate::conv::ConvSpec;
 use crate::expr::Expr;
+use crate::factors::Factors;
 use crate::fft::Fft;
 use crate::gather::{Gather, ScatterOp};
 use crate::linalg::Linalg;
@@ -97,6 +98,8 @@ pub enum KernelRequest {
     Lrn(LrnSpec),
     /// `LRNGrad`. Arguments: gradient by the output, input, output, gradient by the input.
     LrnGrad(LrnSpec),
+    /// Matrices taken apart. Arguments: as [`FactorOp`](crate::factors::FactorOp) says.
+    Factors(Factors),
     /// Fourier transforms of rows. Arguments: rows, results.
     Fft(Fft),
     /// An operation on square matrices. Arguments: as [`MatrixOp`](crate::linalg::MatrixOp) says.
@@ -148,6 +151,7 @@ impl KernelRequest {
             KernelRequest::Gather(Gather::Scatter { op, data_type, ignore: true, .. }) => *op == ScatterOp::Div && data_type.is_integer(),
             KernelRequest::Gather(Gather::Block { block, .. } | Gather::Embed { block, .. }) => block.can_fail(),
             KernelRequest::Gather(_) | KernelRequest::CheckNumerics { .. } | KernelRequest::Require(_) | KernelRequest::Named(_) => true,
+            KernelRequest::Factors(request) => request.can_fail(),
             KernelRequest::Linalg(request) => request.can_fail(),
             KernelRequest::Nn(Nn::CrossEntropy { label_type, .. }) => label_type.is_some(),
             KernelRequest::Random(Random::Stateful { distribution, .. } | Random::Stateless { distribution, .. }) => {

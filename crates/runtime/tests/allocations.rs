@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// One layer, a product with bias and relu, a reduction and an update of the weights, half of it on another device.
+/// One layer, a product with bias and relu, a reduction, a Fourier transform and an update of the weights, half of it on another device.
 fn session(options: &Options) -> Session {
     let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
     let x = b.placeholder("x", DataType::Float, PartialShape::unknown()).build().unwrap();
@@ -49,6 +49,9 @@ fn session(options: &Options) -> Session {
     let hidden = b.relu(sum).build().unwrap();
     b.reduce_sum(hidden, None).name("loss").build().unwrap();
     let row = b.reduce_sum(hidden, Some(&[0])).build().unwrap();
+    let length = b.constant(HostTensor::from_slice([1], &[16i32]).unwrap()).build().unwrap();
+    let spectrum = b.op("RFFT").inputs([row, length]).build().unwrap();
+    b.op("ComplexAbs").inputs([spectrum]).name("sizes").build().unwrap();
     let update = b.assign_sub(&bias, row).unwrap();
     b.group(&[update], "train").unwrap();
     b.global_variables_initializer().unwrap();
@@ -66,18 +69,18 @@ fn main() {
         let x = HostTensor::from_slice([64, 32], &vec![0.25f32; 64 * 32]).unwrap();
         let signature = Signature {
             feeds: vec![Feed { tensor: "x".into(), data_type: DataType::Float, shape: x.shape().clone(), value: None }],
-            fetches: vec!["loss:0".into()],
+            fetches: vec!["loss:0".into(), "sizes:0".into()],
             targets: vec!["train".into()],
             ..Signature::default()
         };
         let callable = session.callable(&signature).unwrap();
-        let mut loss = callable.outputs().unwrap().remove(0);
+        let [mut loss, mut sizes] = <[HostTensor; 2]>::try_from(callable.outputs().unwrap()).unwrap();
         for _ in 0..3 {
-            callable.run_into(&[&x], &mut [&mut loss]).unwrap();
+            callable.run_into(&[&x], &mut [&mut loss, &mut sizes]).unwrap();
         }
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         for _ in 0..100 {
-            callable.run_into(&[&x], &mut [&mut loss]).unwrap();
+            callable.run_into(&[&x], &mut [&mut loss, &mut sizes]).unwrap();
         }
         let after = ALLOCATIONS.load(Ordering::Relaxed);
         assert_eq!(after - before, 0, "{cpus} devices, {threads} threads");

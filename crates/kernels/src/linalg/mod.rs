@@ -1,6 +1,12 @@
-//! Operations on square matrices. A piece computes whole matrices, as doubles, in the worker's scratch.
+//! Operations on matrices: solutions and factors. A piece computes whole matrices, as doubles, in the worker's scratch.
 
 mod factor;
+mod factors;
+#[cfg(test)]
+mod factors_tests;
+mod general;
+mod orthogonal;
+mod symmetric;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +19,7 @@ use plimsoll_device::{Args, Cost, CpuKernel, Fault, Prepared};
 use plimsoll_request::linalg::{Linalg, MatrixOp};
 
 use self::factor::Square;
+pub use self::factors::factors;
 use crate::cut::{Cut, elements};
 use crate::element::of_type;
 

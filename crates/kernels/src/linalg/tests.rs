@@ -5,7 +5,7 @@ use plimsoll_base::{Code, DataType};
 use super::*;
 use crate::testing::{bytes, run_one};
 
-fn numbers(count: usize) -> Vec<f64> {
+pub(super) fn numbers(count: usize) -> Vec<f64> {
     let mut state = 1u64;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -18,12 +18,12 @@ fn request(op: MatrixOp, matrices: u64, size: u64, columns: u64) -> Prepared {
     linalg(&Linalg { op, data_type: DataType::Double, matrices, size, columns }).unwrap()
 }
 
-fn product(a: &[f64], b: &[f64], size: usize, columns: usize) -> Vec<f64> {
+pub(super) fn product(a: &[f64], b: &[f64], size: usize, columns: usize) -> Vec<f64> {
     let at = |row: usize, column: usize| (0..size).map(|p| a[row * size + p] * b[p * columns + column]).sum();
     (0..size * columns).map(|index| at(index / columns, index % columns)).collect()
 }
 
-fn near(a: &[f64], b: &[f64]) {
+pub(super) fn near(a: &[f64], b: &[f64]) {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).for_each(|(a, b)| assert!((a - b).abs() < 1e-9 * (1.0 + b.abs()), "{a} and not {b}"));
 }

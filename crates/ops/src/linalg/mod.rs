@@ -1,4 +1,4 @@
-//! Linear algebra: factors, inverses and determinants of square matrices, and solutions of systems.
+//! Linear algebra: factors, inverses, determinants and eigenvalues of matrices, solutions of systems, and products of vectors.
 
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrValue, Output};
@@ -9,14 +9,32 @@ use crate::infer::count;
 use crate::{InferCx, KernelCx, OpRules};
 
 pub mod cholesky;
+pub mod cross;
+pub mod eig;
+mod factors;
+pub mod lu;
 pub mod matrix_determinant;
 pub mod matrix_inverse;
 pub mod matrix_solve;
 pub mod matrix_triangular_solve;
+pub mod qr;
+pub mod self_adjoint_eig;
+pub mod svd;
 
 /// The rules of this family.
-pub const RULES: &[&[OpRules]] =
-    &[cholesky::RULES, matrix_determinant::RULES, matrix_inverse::RULES, matrix_solve::RULES, matrix_triangular_solve::RULES];
+pub const RULES: &[&[OpRules]] = &[
+    cholesky::RULES,
+    cross::RULES,
+    eig::RULES,
+    lu::RULES,
+    matrix_determinant::RULES,
+    matrix_inverse::RULES,
+    matrix_solve::RULES,
+    matrix_triangular_solve::RULES,
+    qr::RULES,
+    self_adjoint_eig::RULES,
+    svd::RULES,
+];
 
 /// The leading dimensions of square matrices, and their size.
 type Squares<'a> = (&'a [Option<u64>], Option<u64>);

@@ -1,7 +1,7 @@
 //! Values against recorded ones.
 
 use plimsoll_base::{Bf16, DataType, F16};
-use plimsoll_graph::{Element, HostTensor};
+use plimsoll_graph::{Element, HostTensor, Shape};
 
 /// How far two tensors are apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,7 +18,7 @@ pub struct Distance {
 }
 
 /// How far `got` is from `want`, element by element. A scalar may be recorded as an array of one element, as numpy's
-/// `ascontiguousarray` makes it.
+/// `ascontiguousarray` makes it. Complex numbers are as far apart as the parts that are farthest apart.
 ///
 /// # Errors
 /// Text that says so where types or shapes differ, or elements cannot be compared.
@@ -26,6 +26,14 @@ pub fn compare(got: &HostTensor, want: &HostTensor, rtol: f64, atol: f64) -> Res
     let is_scalar = got.shape().rank() == 0 && want.shape().dims() == [1];
     if got.data_type() != want.data_type() || got.shape() != want.shape() && !is_scalar {
         return Err(format!("is {}{}, recorded {}{}", got.data_type(), got.shape(), want.data_type(), want.shape()));
+    }
+    if let Some(part) = got.data_type().part() {
+        let parts = |tensor: &HostTensor| {
+            let shape = Shape::from([2 * tensor.elements()]);
+            HostTensor::from_bytes(part, shape, &bytes(tensor)?).map_err(|error| error.to_string())
+        };
+        let distance = compare(&parts(got)?, &parts(want)?, rtol, atol)?;
+        return Ok(Distance { element: distance.element / 2, ..distance });
     }
     macro_rules! numbers {
         ($($data_type:ident),*) => {
@@ -149,6 +157,16 @@ mod tests {
         assert_eq!(compare(&short(-3.0), &short(-2.0), 0.5, 0.0).unwrap().error, 1.0);
         assert_eq!(compare(&short(f32::NAN), &short(1.0), 1.0, 1.0).unwrap().error, f64::INFINITY);
         assert!(compare(&short(1.0), &halves(1.0), 1.0, 1.0).unwrap_err().contains("recorded half[]"));
+    }
+
+    #[test]
+    fn complex_numbers_are_compared_by_their_parts() {
+        let complex = |parts: [f32; 4]| {
+            let bytes: Vec<u8> = parts.iter().flat_map(|part| part.to_le_bytes()).collect();
+            HostTensor::from_bytes(DataType::Complex64, Shape::from([2]), &bytes).unwrap()
+        };
+        let (got, want) = (complex([1.0, 2.0, 3.0, 4.0]), complex([1.0, 2.0, 3.0, 3.5]));
+        assert_eq!(compare(&got, &want, 0.0, 0.25).unwrap(), Distance { error: 2.0, element: 1, got: 4.0, want: 3.5 });
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 pub mod interpret;
 pub mod record;
+pub mod vectors;
 
 use plimsoll_base::{Bf16, DataType, F16};
 use plimsoll_graph::HostTensor;
