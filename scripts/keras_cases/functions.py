@@ -42,7 +42,7 @@ ARGUMENTS = {
     "separable_conv": (lambda x, k, p: ops.separable_conv(x, k, p), IMAGE, floats(3, 3, 4, 1), floats(1, 1, 4, 3)),
     "cholesky": (ops.cholesky, DEFINITE), "cholesky_inverse": (ops.cholesky_inverse, np.linalg.cholesky(DEFINITE)),
     "logdet": (ops.logdet, DEFINITE), "eigh": (lambda x: ops.abs(ops.eigh(x)[0]), DEFINITE),
-    "eig": (lambda x: ops.abs(ops.eig(x)[0]), DEFINITE), "svd": (lambda x: ops.svd(x)[1], SQUARE), "qr": (lambda x: ops.abs(ops.qr(x)[1]), SQUARE),
+    "eig": (lambda x: ops.sort(ops.abs(ops.eig(x)[0])), DEFINITE), "svd": (lambda x: ops.svd(x)[1], SQUARE), "qr": (lambda x: ops.abs(ops.qr(x)[1]), SQUARE),
     "solve": (ops.solve, DEFINITE, SQUARE), "solve_triangular": (lambda a, b: ops.solve_triangular(a, b, lower=True), DEFINITE, SQUARE),
     "ctc_loss": (lambda t, o, n, m: ops.ctc_loss(t, o, n, m), ints(2, 3, below=3) + 1, floats(2, 6, 5), np.array([3, 2], np.int32), np.array([6, 5], np.int32)),
     "ctc_decode": (lambda x, n: ops.ctc_decode(x, n, strategy="greedy"), floats(2, 6, 5), np.array([6, 5], np.int32)),
