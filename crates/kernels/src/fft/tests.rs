@@ -72,7 +72,7 @@ fn rows_are_cut_off_and_filled_up() {
     let x = numbers(2 * 6);
     for row in [1usize, 3, 6] {
         let given = &x[..2 * row];
-        let got = run_one(&request(FftForm::Forward, 1, row as u64, 4), &[&given], 8).unwrap();
+        let got = run_one(&request(FftForm::Forward, 1, row as u64, 4), &[given], 8).unwrap();
         let mut taken = pairs(given);
         taken.resize(4, (0.0, 0.0));
         near(&got, &defined(&taken, -1.0), 1.0);

@@ -76,8 +76,8 @@ pub(super) fn singular(left: &mut [f64], length: usize, right: &mut [f64], count
             break;
         }
     }
-    for at in 0..count {
-        values[at] = dot(row(left, length, at), row(left, length, at)).sqrt();
+    for (at, value) in values.iter_mut().enumerate().take(count) {
+        *value = dot(row(left, length, at), row(left, length, at)).sqrt();
     }
     // The largest first.
     for at in 0..count {
