@@ -3,9 +3,8 @@
 
     python scripts/record_control_flow.py [CASE...]     (needs tensorflow-cpu 2.21)
 
-The cases are in control_flow/. Names begin with `switch_` where the graph has Switch and Merge, with `late_` where sizes are values of
-the run, and with `if_` where it has If,
-Case and functions. TensorFlow's optimisers leave the graphs alone.
+The cases are in control_flow/. Names begin with `switch_` where the graph has Switch and Merge, with `if_` where it has If, Case
+and functions, and with `late_` where sizes are values of the run. TensorFlow's optimisers leave the graphs alone.
 """
 import os
 import sys

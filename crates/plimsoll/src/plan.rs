@@ -255,6 +255,9 @@ impl fmt::Display for Plan {
         }
         let minimum = bytes_and_size(self.minimum_limit());
         match self.shortfall() {
+            Bytes::ZERO if self.footprint.needs().iter().any(|need| matches!(need.certainty, Certainty::OpenFrom(_))) => {
+                write!(f, "fits as far as it is known; no limit below {minimum} does")
+            }
             Bytes::ZERO => write!(f, "fits; the smallest limit that does is {minimum}"),
             _ if self.footprint.needs().iter().all(|need| need.shortfall() == Bytes::ZERO) => match self.check() {
                 Err(error) => write!(f, "does not fit the machine: {}", error.message()),

@@ -55,6 +55,7 @@ fn a_plan_in_stages() {
         text.contains("open from Reshape") && text.contains("in stages: the size of Reshape depends on Reshape/shape:0; the rest"),
         "{text}"
     );
+    assert!(text.contains("fits as far as it is known; no limit below "), "{text}");
     let file = Folder::new("stages");
     let said = plimsoll(&format!("plan late_reshape/graph.pb --fetch y:0 --output {}", file.write("plan", String::new())));
     assert!(said.err.contains("not yet: a file for the plan of a run in stages"), "{}", said.err);
