@@ -36,6 +36,7 @@ KNOWN = {
 }
 # Those of some operations.
 KNOWN_OF = {
+    "CropAndResizeGradImage": {"image_size"},
     "ScaleAndTranslate": {"scale", "translation"},
     "ScaleAndTranslateGrad": {"scale", "translation"},
     "ImageProjectiveTransformV2": {"output_shape"},

@@ -7,6 +7,7 @@ mod aligned;
 mod anchor;
 pub mod check;
 pub mod conv;
+pub mod crop;
 mod cut;
 mod element;
 mod evaluate;

@@ -13,7 +13,9 @@ use plimsoll_request::{Arguments, KernelRequest};
 
 use crate::random::RandomOp;
 use crate::simd::Isa;
-use crate::{anchor, check, conv, expr, fft, gather, linalg, load, lrn, movement, narrow, nn, norm, pool, random, reduce, resample, warp};
+use crate::{
+    anchor, check, conv, crop, expr, fft, gather, linalg, load, lrn, movement, narrow, nn, norm, pool, random, reduce, resample, warp,
+};
 
 /// The kernels for processors, for every instruction set that they are compiled for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -191,6 +193,7 @@ fn prepared(isa: Isa, request: &KernelRequest) -> Result<Made> {
         Warp(spec) => warp::prepare(*spec)?.into(),
         KernelRequest::Factors(request) => linalg::factors(request)?.into(),
         KernelRequest::Fft(request) => fft::fft(request)?.into(),
+        Crop(spec) => crop::prepare(*spec)?.into(),
         KernelRequest::Linalg(request) => linalg::linalg(request)?.into(),
         KernelRequest::Nn(request) => rows(isa, *request)?.into(),
         KernelRequest::Reduction(request) => reduction(isa, request)?,

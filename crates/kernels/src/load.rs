@@ -36,7 +36,8 @@ fn class_of(request: &KernelRequest) -> Class {
         | AvgPool(_)
         | AvgPoolGrad(_)
         | Resample(_)
-        | Warp(_) => Class::Pooling,
+        | Warp(_)
+        | Crop(_) => Class::Pooling,
         BatchNorm { .. } | BatchNormGrad { .. } | Lrn(_) | LrnGrad(_) => Class::Normalization,
         Nn(_) => Class::Loss,
         Reduction(_) => Class::Reduction,

@@ -259,6 +259,7 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         | KernelRequest::Random(_)
         | KernelRequest::Resample(_)
         | KernelRequest::Warp(_)
+        | KernelRequest::Crop(_)
         | KernelRequest::CheckNumerics { .. }
         | KernelRequest::Require(_)
         | KernelRequest::Nothing

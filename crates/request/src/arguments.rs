@@ -6,6 +6,7 @@ use crate::KernelRequest;
 use crate::anchor::{Anchor, Epilogue};
 use crate::block::Block;
 use crate::conv::ConvSpec;
+use crate::crop::Makes;
 use crate::diagonals::DiagonalForm;
 use crate::expr::Expr;
 use crate::factors::{FactorOp, Factors};
@@ -103,6 +104,15 @@ impl KernelRequest {
             KernelRequest::Resample(spec) => {
                 let (from, to) = spec.shapes();
                 Arguments::of([tensor(spec.data_type, &from)?], [tensor(spec.data_type, &to)?])
+            }
+            KernelRequest::Crop(spec) => {
+                let (images, crops) = (floats(&spec.images())?, floats(&spec.crops())?);
+                let (boxes, names) = (floats(&[spec.boxes, 4])?, tensor(DataType::Int32, &[spec.boxes])?);
+                match spec.makes {
+                    Makes::Crops { .. } => Arguments::of([images, boxes, names], [crops]),
+                    Makes::Images => Arguments::of([crops, boxes, names], [images]),
+                    Makes::Boxes => Arguments::of([crops, images, boxes, names], [boxes]),
+                }
             }
             KernelRequest::Warp(spec) => {
                 let (from, to) = spec.shapes();

@@ -10,6 +10,7 @@ mod bits;
 pub mod block;
 pub mod check;
 pub mod conv;
+pub mod crop;
 pub mod diagonals;
 pub mod expr;
 pub mod factors;

@@ -54,6 +54,8 @@ pub enum Pick {
     Mirror { before: u64, after: u64, edge: bool },
     /// `ResizeNearestNeighbor` to `size` elements.
     Nearest { size: u64, align_corners: bool, half_pixel_centers: bool },
+    /// The elements of windows of `taps`, one behind another: from window to window `stride`, from tap to tap `rate`.
+    Windows { positions: u64, taps: u64, stride: u64, rate: u64 },
 }
 
 impl Pick {
@@ -67,6 +69,14 @@ impl Pick {
                 fits.then(|| from.checked_add(before)?.checked_add(after)).flatten()
             }
             Pick::Nearest { size, .. } => (from > 0 || size == 0).then_some(size),
+            Pick::Windows { positions, taps, stride, rate } => {
+                let size = positions.checked_mul(taps)?;
+                if size == 0 {
+                    return Some(0);
+                }
+                let last = (positions - 1).checked_mul(stride)?.checked_add((taps - 1).checked_mul(rate)?)?;
+                (last < from).then_some(size)
+            }
         }
     }
 
@@ -91,6 +101,7 @@ impl Pick {
                 let place = if align_corners { libm::roundf(place) } else { libm::floorf(place) };
                 (place as u64).min(from - 1)
             }
+            Pick::Windows { taps, stride, rate, .. } => at / taps * stride + at % taps * rate,
         }
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::anchor::{Anchor, Epilogue};
 use crate::check::Requirement;
 use crate::conv::ConvSpec;
+use crate::crop::Crop;
 use crate::expr::Expr;
 use crate::factors::Factors;
 use crate::fft::Fft;
@@ -108,6 +109,8 @@ pub enum KernelRequest {
     Resample(Resample),
     /// Images seen through projective transforms. Arguments: images, transforms (8 floats each), the fill value (a float), output.
     Warp(Warp),
+    /// Parts of images, resized, or a gradient of that. Arguments: as [`Makes`](crate::crop::Makes) says.
+    Crop(Crop),
     /// Softmax and losses.
     Nn(Nn),
     /// Reductions and their kin.
@@ -152,6 +155,7 @@ impl KernelRequest {
             KernelRequest::Gather(Gather::Block { block, .. } | Gather::Embed { block, .. }) => block.can_fail(),
             KernelRequest::Gather(_) | KernelRequest::CheckNumerics { .. } | KernelRequest::Require(_) | KernelRequest::Named(_) => true,
             KernelRequest::Factors(request) => request.can_fail(),
+            KernelRequest::Crop(_) => true,
             KernelRequest::Linalg(request) => request.can_fail(),
             KernelRequest::Nn(Nn::CrossEntropy { label_type, .. }) => label_type.is_some(),
             KernelRequest::Random(Random::Stateful { distribution, .. } | Random::Stateless { distribution, .. }) => {

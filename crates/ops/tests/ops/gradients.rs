@@ -11,7 +11,7 @@ use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{GraphBuilder, Registry};
 
 /// Operations, by how their names begin, whose gradients need sizes that are known.
-const NEEDS_SHAPES: &[&str] = &["Gather", "Qr", "Svd"];
+const NEEDS_SHAPES: &[&str] = &["ExtractImagePatches", "Gather", "Qr", "Svd"];
 
 type View = fn(&Shape) -> PartialShape;
 
@@ -152,6 +152,7 @@ fn weighted_sum(registry: &Arc<Registry>, case: &Case, dys: &[HostTensor]) -> Re
 /// symmetric, as the matrices are.
 const NO_DERIVATIVE: &[&str] = &[
     "Cholesky",
+    "CropAndResize",
     "StopGradient",
     "Cast",
     "FakeQuantWithMinMaxArgs",
