@@ -3,8 +3,9 @@
 
     python scripts/record_control_flow.py [CASE...]     (needs tensorflow-cpu 2.21)
 
-The cases are in control_flow/. Names begin with `switch_` where the graph has Switch and Merge, with `if_` where it has If, Case
-and functions, and with `late_` where sizes are values of the run. TensorFlow's optimisers leave the graphs alone.
+The cases are in control_flow/. Names begin with `switch_` where the graph has Switch and Merge, with `late_` where sizes are values of
+the run, with `while_` and `frame_` where there is a loop, and with `if_` where it has If, Case and functions. TensorFlow's optimisers
+leave the graphs alone.
 """
 import os
 import sys
@@ -21,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
 
-from control_flow import branch, late, random, refused, switch  # They fill the tables.
+from control_flow import branch, late, loops, random, refused, switch  # They fill the tables.
 from control_flow.common import CASES, REFUSALS, tf1
 from record_cases import leave_alone, record
 

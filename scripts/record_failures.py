@@ -208,6 +208,22 @@ def scatter():
     return init()
 
 
+@case(do({"n:0": np.int32(2)}, "step") + now("v") + fails({"n:0": np.int32(5)}, "step") + now("v") + do({"n:0": np.int32(3)}, "step") + now("v"))
+def in_a_loop():
+    """A division by 0 in the fourth iteration: what the iterations before it added stays, and nothing behind the loop happens."""
+    v2()
+    v = number("v")
+    n = tf1.placeholder(tf.int32, [], name="n")
+
+    def body(i, s):
+        with tf.control_dependencies([6 // (3 - i)]), tf1.device("/cpu:0"):
+            return i + 1, s + v.assign_add(1.0)
+    with tf1.device("/cpu:0"):
+        _, s = tf1.while_loop(lambda i, _: i < n, body, [0, 0.0], parallel_iterations=1)
+        tf.group(tf1.assign_add(v, 100.0 * s), name="step")
+    return init()
+
+
 @case(do(ok(), "step") + now("v") + fails(BAD, "step") + do(ok(), "step") + now("v") + fails(BAD, "step") + do(ok(), "step") + now("v"))
 def random_state():
     """A generator behind an assertion that fails draws nothing."""

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use plimsoll_base::Code;
-use plimsoll_device::interpret::{Bound, Loaded, Step, execute, is_wanted};
+use plimsoll_device::interpret::{Bound, Loaded, Step, execute, is_wanted, next};
 use plimsoll_device::{Failure, Fault, Run, Wait};
 
 use crate::offer::Offer;
@@ -117,7 +117,8 @@ impl CpuQueue {
             }
             let mut start = run.trace.as_ref().map(|trace| (trace, trace.now()));
             // SAFETY: the queue is claimed and the step's waits are over.
-            if !unsafe { is_wanted(self.pointers(), step) } {
+            let wanted = unsafe { is_wanted(self.pointers(), step) };
+            if !wanted {
                 // Passed over.
                 start = None;
             } else if alone || step.chunks == 1 {
@@ -135,7 +136,8 @@ impl CpuQueue {
             if let Some((trace, start)) = start {
                 trace.record(index, finished, start);
             }
-            finished += 1;
+            // SAFETY: as above; the step is over.
+            finished = unsafe { next(self.pointers(), step, finished, wanted) };
             if run.advance(index, finished) {
                 crew.wake_workers();
             }

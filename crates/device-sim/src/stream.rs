@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use plimsoll_base::Code;
-use plimsoll_device::interpret::{Action, Bound, Loaded, NONE, Step, execute, is_wanted};
+use plimsoll_device::interpret::{Action, Bound, Loaded, NONE, Step, execute, is_wanted, next};
 use plimsoll_device::{Bindings, Failure, Fault, Place, Run};
 
 use crate::compute::Compute;
@@ -138,7 +138,8 @@ impl Streams {
     }
 
     fn steps(&self, loaded: &Loaded, run: &Run, bound: &Bound) {
-        for (number, step) in (0u32..).zip(&loaded.steps) {
+        let mut number = 0u32;
+        while let Some(step) = loaded.steps.get(number as usize) {
             wait_for(loaded, run, step);
             if run.has_failed() {
                 return;
@@ -148,14 +149,11 @@ impl Streams {
             let turn = self.compute.turn(self.priority);
             // SAFETY: the pointers are those of this run, which is under way; the step's waits are over, and no other thread has
             // this queue. One thread takes all pieces, with the first slice of scratch.
-            let done = unsafe {
-                match is_wanted(bound.pointers(), step) {
-                    true => execute(run, bound.pointers(), step, 0..step.chunks, 0),
-                    false => {
-                        start = None;
-                        Ok(())
-                    }
-                }
+            let (done, behind) = unsafe {
+                let wanted = is_wanted(bound.pointers(), step);
+                let done = if wanted { execute(run, bound.pointers(), step, 0..step.chunks, 0) } else { Ok(()) };
+                start = start.filter(|_| wanted);
+                (done, next(bound.pointers(), step, number, wanted))
             };
             drop(turn);
             run.was_busy(loaded.queue, since);
@@ -165,7 +163,8 @@ impl Streams {
             if let Some((trace, start)) = start {
                 trace.record(loaded.queue, number, start);
             }
-            run.advance(loaded.queue, number + 1);
+            number = behind;
+            run.advance(loaded.queue, number);
         }
     }
 }
@@ -183,7 +182,8 @@ fn beyond_reach(loaded: &Loaded, bindings: &Bindings) -> Option<u32> {
     let is_fine = |step: &Step| {
         let args = match step.action {
             Action::Kernel { .. } => step.args.0..step.args.0 + step.args.1,
-            Action::Copy { .. } | Action::Outside { .. } => 0..0,
+            // The condition of a loop is read as a guard is.
+            Action::Copy { .. } | Action::Outside { .. } | Action::Jump { .. } => 0..0,
         };
         args.chain([step.scratch, step.worker.0, step.guard].into_iter().filter(|index| *index != NONE)).all(is_reached)
     };

@@ -62,6 +62,17 @@ pub enum Work {
         /// How many of the arguments are read; the others are written.
         inputs: u32,
     },
+    /// Begins a loop. Argument 0 is a bool: where it is 0, or the command is passed over, so are the next `body` commands and the
+    /// [`Work::Again`] behind them.
+    Loop {
+        /// How many commands the body has.
+        body: u32,
+    },
+    /// Ends the body of a loop. Argument 0 is a bool: unless it is 0, the body's commands come next.
+    Again {
+        /// How many commands the body has.
+        body: u32,
+    },
 }
 
 /// One entry of a queue.
@@ -84,7 +95,8 @@ pub struct Command {
     pub label: Arc<str>,
 }
 
-/// The commands of one queue.
+/// The commands of one queue. Loops lie one behind the other or in each other. No other queue waits for a command in a loop, and no
+/// command in a loop waits for another queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     /// In the order in which they run.

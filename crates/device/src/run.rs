@@ -184,7 +184,8 @@ impl Run {
     }
 
     /// Records that `queue` has finished its first `finished` commands, and wakes the driver if it waits for that. Returns whether
-    /// a thread waits for that. Called by the device whose queue it is, with numbers that grow.
+    /// a thread waits for that. Called by the device whose queue it is. In a loop, which no queue waits for a part of, the number falls
+    /// back to that of the first command of its body; otherwise numbers grow.
     pub fn advance(&self, queue: u32, finished: u32) -> bool {
         let progress = &self.queues[queue as usize];
         if self.queues.len() == 1 {

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{Attrs, HostTensor, Node, OpDef, PartialShape, Shape};
 
-use crate::Registry;
+use crate::{Lower, Registry};
 
 /// The facts about a tensor that are known before anything runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,12 +26,91 @@ pub struct Fact {
     pub partial: Option<Vec<Option<i64>>>,
     /// For a resource handle: type and shape of its variable.
     pub handle: Option<(DataType, PartialShape)>,
+    /// For a list of tensors: what is known of it.
+    pub list: Option<ListFact>,
+}
+
+/// The facts about a list of tensors: a TensorList, or a TensorArray as one of its flows has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListFact {
+    /// The element type of its tensors.
+    pub data_type: DataType,
+    /// The shape of its tensors: one for all.
+    pub item: PartialShape,
+    /// How many tensors it has room for.
+    pub room: Option<u64>,
+    /// How many there are. None where only the run knows.
+    pub length: Option<u64>,
+    /// What they are.
+    pub each: Each,
+}
+
+/// What is known of all tensors of a list: a loop pushes the shapes of what it computes, which are the same each time.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Each {
+    /// No tensor has been put into it.
+    Nothing,
+    /// Every one has these elements.
+    Known(HostTensor),
+    /// Nothing is known.
+    Unknown,
+}
+
+impl Each {
+    /// What is known of the tensors of either list.
+    #[must_use]
+    pub fn or(&self, other: &Each) -> Each {
+        match (self, other) {
+            (Each::Nothing, each) | (each, Each::Nothing) => each.clone(),
+            (Each::Known(mine), Each::Known(theirs)) if mine == theirs => self.clone(),
+            _ => Each::Unknown,
+        }
+    }
+}
+
+impl ListFact {
+    /// The shape of so many of its tensors, one behind another.
+    pub fn rows(&self, count: Option<u64>) -> PartialShape {
+        PartialShape(self.item.0.as_ref().map(|dims| [&[count], &dims[..]].concat()))
+    }
+
+    /// The same list, which has begun as the other one: the shape of its tensors and its room are those of that one, too, and its
+    /// tensors may be. What contradicts that is left out.
+    #[must_use]
+    pub fn refined_by(self, other: &ListFact) -> ListFact {
+        let item = merge_shapes(&self.item, &other.item).unwrap_or_else(|_| self.item.clone());
+        ListFact { item, room: self.room.or(other.room), each: self.each.or(&other.each), ..self }
+    }
+
+    /// What both say; the length where they agree.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where their tensors differ in type or shape, or their room differs.
+    pub fn and(&self, other: &ListFact) -> Result<ListFact> {
+        if self.data_type != other.data_type {
+            return Err(Error::invalid_argument(format!("a list of {} and one of {}", self.data_type, other.data_type)));
+        }
+        let room = match (self.room, other.room) {
+            (Some(mine), Some(theirs)) if mine != theirs => {
+                return Err(Error::unimplemented(format!("not yet: a list with room for {mine} tensors that becomes one for {theirs}")));
+            }
+            (mine, theirs) => mine.or(theirs),
+        };
+        let length = self.length.filter(|length| other.length == Some(*length));
+        Ok(ListFact {
+            data_type: self.data_type,
+            item: merge_shapes(&self.item, &other.item)?,
+            room,
+            length,
+            each: self.each.or(&other.each),
+        })
+    }
 }
 
 impl Fact {
     /// A tensor of which only type and shape are known.
     pub fn new(data_type: DataType, shape: PartialShape) -> Fact {
-        Fact { data_type, is_ref: false, shape, value: None, partial: None, handle: None }
+        Fact { data_type, is_ref: false, shape, value: None, partial: None, handle: None, list: None }
     }
 
     /// A tensor that is known.
@@ -58,6 +137,11 @@ impl<'a> InferCx<'a> {
     /// Of a node with these facts.
     pub fn new(node: &'a Node, inputs: &'a [Fact], outputs: Vec<Fact>) -> InferCx<'a> {
         InferCx { node, inputs, outputs, unanswered: RefCell::default() }
+    }
+
+    /// What is known of the list that input `index` is.
+    pub fn list(&self, index: usize) -> Option<&'a ListFact> {
+        self.inputs[index].list.as_ref()
     }
 
     /// The node's attributes.
@@ -184,6 +268,17 @@ pub fn infer_asking(registry: &Registry, def: &OpDef, node: &Node, inputs: &[Fac
     let mut cx = InferCx::new(node, inputs, outputs);
     (rules.infer)(&mut cx).map_err(|error| error.at_node(&node.name))?;
     let (mut outputs, unanswered) = (cx.outputs, cx.unanswered.into_inner());
+    if let (Lower::Alias | Lower::Switch, [first, ..]) = (rules.lower, inputs) {
+        for (index, output) in outputs.iter_mut().enumerate() {
+            let source = if matches!(rules.lower, Lower::Switch) { Some(first) } else { inputs.get(index) };
+            output.list = output.list.take().or_else(|| source.and_then(|source| source.list.clone()));
+        }
+    }
+    if let (Some(_), [output]) = (crate::list::of_lists(&node.op), &mut outputs[..])
+        && output.data_type == DataType::Variant
+    {
+        (output.shape, output.list) = ((&Shape::scalar()).into(), crate::list::together(inputs)?);
+    }
     if outputs.iter().any(|fact| fact.value.is_none())
         && let Some(by) = registry.folding()
         && let Some(values) = crate::evaluate(by, rules, node, inputs, &outputs).map_err(|error| error.at_node(&node.name))?

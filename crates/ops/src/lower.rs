@@ -211,6 +211,38 @@ pub enum Lower {
     /// The variable that input 0 stands for is changed in place by a kernel (scatter updates). The kernel's arguments are
     /// the call's inputs, the variable first, and then the variable once more: its output, which lies where the input lies.
     UpdateInPlace(fn(&KernelCx<'_>) -> Result<Call>),
+    /// Makes, reads or changes a list of tensors. What it takes is at these inputs, and the list at this output.
+    List(ListOp),
+}
+
+/// What is done with a list of tensors. Numbers are positions of inputs; the list comes out at output `to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are positions of the inputs that they are called after")]
+pub enum ListOp {
+    /// A list of tensors that are zero, or of none.
+    New { to: u32 },
+    /// The rows of a tensor.
+    FromTensor { tensor: usize },
+    /// All tensors as one.
+    Stack { list: usize },
+    /// The tensor at an index.
+    GetItem { list: usize, index: usize },
+    /// The tensors at indices, as one.
+    Gather { list: usize, indices: usize },
+    /// The list with another tensor at an index.
+    SetItem { list: usize, index: usize, item: usize },
+    /// The list with the rows of a tensor at indices.
+    Scatter { list: usize, indices: usize, tensor: usize },
+    /// The list with one more tensor.
+    PushBack { list: usize, item: usize },
+    /// The list without its last tensor, and that as output 1.
+    PopBack { list: usize },
+    /// How many tensors there are.
+    Length { list: usize },
+    /// As many zeros.
+    Zeros { list: usize },
+    /// The sums of the tensors of lists, all inputs.
+    AddN,
 }
 
 impl Lower {

@@ -72,6 +72,7 @@ impl Registry {
             crate::control::RULES,
             crate::image::RULES,
             crate::linalg::RULES,
+            crate::list::RULES,
             crate::math::RULES,
             crate::nn::RULES,
             crate::optimizer::RULES,

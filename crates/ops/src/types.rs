@@ -291,6 +291,7 @@ fn moves_bytes(lower: Lower) -> bool {
             | Lower::Restore
             | Lower::Save
             | Lower::Assign
+            | Lower::List(_)
     )
 }
 

@@ -7,6 +7,8 @@ use std::rc::Rc;
 use plimsoll_graph::{Graph, NodeId, Output};
 use plimsoll_ops::{Fact, Lower};
 
+use crate::frames::round;
+
 /// A predicate, and the side of its Switches that is alive where it has that value.
 pub(crate) type Side = (Output, bool);
 
@@ -71,6 +73,18 @@ impl Alive {
         self.outputs.get(&output).or_else(|| self.nodes.get(&output.node)).cloned().unwrap_or_default()
     }
 
+    /// When an Exit is alive: where the loop begins.
+    fn outside(&self, graph: &Graph, exit: NodeId) -> When {
+        let mut here = graph.node(exit).inputs.first().copied();
+        let merge = std::iter::from_fn(|| {
+            let node = graph.node(here?.node);
+            here = node.inputs.first().copied().filter(|_| matches!(node.op.as_str(), "Switch" | "RefSwitch" | "Identity"));
+            Some(node)
+        });
+        let first = merge.last().and_then(|node| node.inputs.first());
+        first.map_or(When::Always, |first| self.output(*first))
+    }
+
     /// Adds a node behind its inputs, with what is known of these.
     pub fn add<'f>(
         &mut self,
@@ -84,6 +98,9 @@ impl Alive {
         let input = |output: &Output| if is_fed(*output) { When::Always } else { self.output(*output) };
         let when = match lower {
             Lower::ControlTrigger => When::Always,
+            // Whatever becomes of an iteration, a loop ends.
+            _ if matches!(node.op.as_str(), "Exit" | "RefExit") => self.outside(graph, id),
+            Lower::Merge if let Some((first, _)) = round(graph, id) => input(&first),
             Lower::Merge => node.inputs.iter().map(input).fold(When::Never, |any, when| any.or(&when)),
             _ => {
                 let controls = node.controls.iter().map(|control| self.node(*control));

@@ -30,7 +30,7 @@ pub(crate) struct Test {
 }
 
 /// The functions made so far.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Conditions {
     /// The value behind each predicate: a bool in memory.
     predicates: Vec<ValueId>,

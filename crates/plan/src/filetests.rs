@@ -206,7 +206,7 @@ fn pack_gives_addresses_and_waits() {
         with_request(&parsed, |request| {
             let mut lir = parsed.lir.clone();
             // The works are scheduled as they are written.
-            let packed = order::prepare_all(request, &mut lir).and_then(|()| verify(request, &lir, Pass::Order));
+            let packed = order::as_written(request, &mut lir).and_then(|()| verify(request, &lir, Pass::Order));
             match packed.and_then(|()| pack::pack(request, lir)) {
                 Ok(plan) => plan.to_string(),
                 Err(error) => format!("error: {error}"),
@@ -223,7 +223,7 @@ fn rules_are_checked() {
         with_request(&parsed, |request| {
             let mut lir = parsed.lir.clone();
             if after >= Pass::Order && !input.contains("// unprepared") {
-                order::prepare_all(request, &mut lir).unwrap_or_else(|error| panic!("{error}\n{input}"));
+                order::as_written(request, &mut lir).unwrap_or_else(|error| panic!("{error}\n{input}"));
             }
             match verify(request, &lir, after) {
                 Ok(()) => "keeps the rules".to_string(),

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use plimsoll_base::{ArgType, Code, Error, Kind, Result, Unfed};
 use plimsoll_graph::{Graph, HostTensor, IdVec, NodeId, Output, PartialShape};
-use plimsoll_ops::{Fact, Lower, infer_asking};
+use plimsoll_ops::control::common_shape;
+use plimsoll_ops::{Each, Fact, ListFact, Lower, infer_asking};
 
 use crate::Request;
 use crate::alive::{Alive, When};
+use crate::frames::{Frames, round, stays};
 
 /// The part of the graph that a signature needs.
 pub(crate) struct Pruned {
@@ -21,6 +23,8 @@ pub(crate) struct Pruned {
     pub fetches: Vec<Output>,
     /// The nodes that run for their effects.
     pub targets: Vec<NodeId>,
+    /// Their loops.
+    pub frames: Frames,
     /// When nodes are alive.
     pub alive: Alive,
     /// Of nodes whose results have no known shape: the inputs whose elements their rules asked for.
@@ -82,6 +86,9 @@ pub(crate) fn reach(request: &Request<'_>) -> Result<Reach> {
     Ok(Reach { feeds, fetches, targets, fed, needed })
 }
 
+/// The facts of nodes in loops are found again and again, so often at most.
+const MOST_PASSES: usize = 500;
+
 pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
     let (graph, signature) = (request.graph, request.signature);
     let Reach { feeds, fetches, targets, fed, needed } = reach(request)?;
@@ -96,16 +103,80 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
         facts[output.node].resize_with(count, || Fact::new(feed.data_type, feed.shape.clone().into_partial()));
         facts[output.node][output.index as usize] = feed_fact(feed);
     }
-    let (mut alive, mut unanswered) = (Alive::default(), HashMap::new());
-    for &id in &order {
-        let (outputs, asked) = node_facts(request, &mut alive, &facts, &fed, id)?;
-        if !asked.is_empty() && outputs.iter().any(|fact| fact.shape.complete().is_none()) {
-            unanswered.insert(id, asked);
+    let frames = Frames::new(graph, &order)?;
+    let mut rounds: Rounds = HashMap::new();
+    let (mut alive, mut unanswered);
+    let mut passes = 0;
+    loop {
+        (alive, unanswered) = (Alive::default(), HashMap::new());
+        for &id in &order {
+            let (outputs, asked) = node_facts(request, &mut alive, &facts, (&fed, &rounds), id)?;
+            if !asked.is_empty() && outputs.iter().any(|fact| fact.shape.complete().is_none()) {
+                unanswered.insert(id, asked);
+            }
+            facts[id] = outputs;
         }
-        facts[id] = outputs;
+        if !widen(graph, &order, &facts, &mut rounds)? {
+            break;
+        }
+        passes += 1;
+        if passes > MOST_PASSES {
+            return Err(Error::unimplemented("not yet: loops whose shapes depend on each other as much as these"));
+        }
     }
-    Ok(Pruned { order, facts, feeds, fetches, targets, alive, unanswered, fed, needed })
+    Ok(Pruned { order, facts, feeds, fetches, targets, frames, alive, unanswered, fed, needed })
 }
+
+/// What the next iterations of loops say of what goes round in them. First what is known of lists, since it decides shapes: a body
+/// says the shape of the tensors that it puts into a list. Then the shapes, which are taken back where the next iteration is given
+/// another one. Whether something was changed.
+///
+/// # Errors
+/// INVALID_ARGUMENT for a list that becomes another kind of list.
+fn widen(graph: &Graph, order: &[NodeId], facts: &IdVec<NodeId, Vec<Fact>>, rounds: &mut Rounds) -> Result<bool> {
+    let (mut more, mut less) = (Vec::new(), Vec::new());
+    let mut shapes: Vec<(NodeId, PartialShape)> = Vec::new();
+    for &id in order {
+        let Some((_, next)) = round(graph, id) else { continue };
+        let ([here, ..], [given, ..]) = (&facts[id][..], &facts[next][..]) else { continue };
+        if let (Some(here), Some(given)) = (&here.list, &given.list) {
+            let both = here.and(given).map_err(|error| error.at_node(&graph.node(id).name))?;
+            let is_first = here.each == Each::Nothing && matches!(both.each, Each::Known(_));
+            if (&both.item, both.room) != (&here.item, here.room) || is_first {
+                more.push((id, both));
+            } else if both != *here {
+                less.push((id, both));
+            }
+        }
+        let both = common_shape([&here.shape, &given.shape]);
+        if both != here.shape {
+            shapes.push((id, both));
+        }
+    }
+    let changed = !more.is_empty() || !less.is_empty() || !shapes.is_empty();
+    if !more.is_empty() {
+        // It may decide shapes and elements that were taken back.
+        more.into_iter().for_each(|(id, list)| rounds.entry(id).or_default().1 = Some(list));
+        for (id, (shape, list)) in rounds.iter_mut() {
+            *shape = None;
+            let first = round(graph, *id).and_then(|(first, _)| facts[first.node].get(first.index as usize)?.list.as_ref());
+            if let (Some(list), Some(first)) = (list, first) {
+                list.length = first.length;
+                if list.each == Each::Unknown {
+                    list.each = Each::Nothing;
+                }
+            }
+        }
+    } else if !less.is_empty() {
+        less.into_iter().for_each(|(id, list)| rounds.entry(id).or_default().1 = Some(list));
+    } else {
+        shapes.into_iter().for_each(|(id, shape)| rounds.entry(id).or_default().0 = Some(shape));
+    }
+    Ok(changed)
+}
+
+/// By Merge of a loop: the shape of what goes round, and what is known of it if it is a list.
+type Rounds = HashMap<NodeId, (Option<PartialShape>, Option<ListFact>)>;
 
 fn feed_fact(feed: &crate::Feed) -> Fact {
     Fact { value: feed.value.clone(), ..Fact::new(feed.data_type, feed.shape.clone().into_partial()) }
@@ -185,7 +256,7 @@ fn node_facts(
     request: &Request<'_>,
     alive: &mut Alive,
     facts: &IdVec<NodeId, Vec<Fact>>,
-    fed: &HashMap<Output, usize>,
+    (fed, rounds): (&HashMap<Output, usize>, &Rounds),
     id: NodeId,
 ) -> Result<(Vec<Fact>, Vec<usize>)> {
     let node = request.graph.node(id);
@@ -198,9 +269,25 @@ fn node_facts(
     let is_dead = alive.node(id) == When::Never;
     let lives = |input: &Output| is_fed(*input) || alive.output(*input) != When::Never;
     let positions = 0..if is_dead { 0 } else { node.inputs.len() };
-    let living: Vec<usize> = positions.filter(|position| lives(&node.inputs[*position])).collect();
+    let round = round(request.graph, id);
+    // What goes round is first what comes in.
+    let comes_in = |input: &Output| round.is_none_or(|(first, _)| *input == first);
+    let living: Vec<usize> = positions.filter(|position| lives(&node.inputs[*position]) && comes_in(&node.inputs[*position])).collect();
     let fact = |position: &usize| known(&node.inputs[*position]).cloned().ok_or_else(|| absent(request.graph, node.inputs[*position]));
-    let inputs: Vec<Fact> = living.iter().map(fact).collect::<Result<_>>().map_err(at)?;
+    let mut inputs: Vec<Fact> = living.iter().map(fact).collect::<Result<_>>().map_err(at)?;
+    if let (Some((_, next)), [input]) = (round, &mut inputs[..])
+        && !stays(request.graph, id, next)
+    {
+        // It has the shape of the first iteration; the elements change.
+        let Fact { data_type, shape, handle, list, is_ref, .. } = input.clone();
+        let (known_shape, known_list) = rounds.get(&id).cloned().unwrap_or_default();
+        // What has become known of the first list since holds of the later ones.
+        let list = match (known_list, list) {
+            (Some(known), Some(first)) => Some(known.refined_by(&first)),
+            (known, first) => known.or(first),
+        };
+        *input = Fact { handle, list, is_ref, ..Fact::new(data_type, known_shape.unwrap_or(shape)) };
+    }
     let (mut outputs, asked) = if is_dead {
         let types = def.output_types(&node.attrs).map_err(at)?;
         let fact = |arg: &ArgType| Fact { is_ref: arg.is_ref, ..Fact::new(arg.base, PartialShape::unknown()) };
@@ -209,7 +296,7 @@ fn node_facts(
         infer_asking(request.registry, &def, node, &inputs)?
     };
     if let (Lower::Merge, [only], [value, index]) = (rules.lower, &living[..], &mut outputs[..]) {
-        index.value = Some(HostTensor::scalar(*only as i32));
+        index.value = round.is_none().then(|| HostTensor::scalar(*only as i32));
         let Fact { value: known, partial, .. } = inputs[0].clone();
         (value.value, value.partial) = (known.filter(|_| !value.is_ref), partial);
     }

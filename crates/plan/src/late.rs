@@ -125,6 +125,10 @@ pub fn late(request: &Request<'_>, error: &Error) -> Result<Option<Late>> {
     let pruned = prune_and_infer(request)?;
     let splitter = Splitter { request, pruned: &pruned };
     let Some((from, wanted)) = splitter.wanted(error) else { return Ok(None) };
+    // A loop is in one stage: what its iterations lack, no stage before has.
+    if wanted.iter().any(|tensor| pruned.frames.is_within(tensor.node)) {
+        return Ok(None);
+    }
     let position = |tensor: &Output| pruned.feeds.iter().position(|feed| feed == tensor);
     let mut wanted = splitter.outermost(wanted);
     // Every round goes to predicates before those of the round before.
@@ -140,6 +144,9 @@ pub fn late(request: &Request<'_>, error: &Error) -> Result<Option<Late>> {
         let behind = splitter.behind(&stage);
         if behind.predicates.is_empty() {
             return splitter.split(from, &wanted, &stage, behind).map(|split| Some(Late::Stage(Box::new(split))));
+        }
+        if behind.predicates.iter().any(|tensor| pruned.frames.is_within(tensor.node)) {
+            return Ok(None);
         }
         wanted = behind.predicates;
     }
@@ -260,13 +267,17 @@ impl Splitter<'_> {
 
     /// Everything that these tensors come after.
     fn stage(&self, tensors: &BTreeSet<Output>) -> Stage {
-        let mut seen: HashSet<NodeId> = HashSet::new();
+        let (mut seen, mut joined) = (HashSet::new(), HashSet::new());
         let mut open: Vec<NodeId> = tensors.iter().map(|tensor| tensor.node).collect();
         while let Some(id) = open.pop() {
             if self.pruned.alive.node(id) == When::Never || !seen.insert(id) {
                 continue;
             }
             open.extend(self.before(id));
+            // A loop is in one stage, whichever of its results are read.
+            if let Some(outermost) = self.pruned.frames.outermost(id).filter(|outermost| joined.insert(*outermost)) {
+                open.extend(self.pruned.frames.nodes(outermost));
+            }
         }
         let order: Vec<NodeId> = self.pruned.order.iter().copied().filter(|id| seen.contains(id) && !self.is_free(*id)).collect();
         Stage { done: order.iter().copied().collect(), order }

@@ -11,12 +11,14 @@ mod asked;
 mod clock;
 mod condition;
 mod constants;
+mod emit;
 mod evaluate;
 mod file;
 #[cfg(test)]
 mod filetests;
 mod first_fit;
 mod footprint;
+mod frames;
 mod fuse;
 mod growth;
 mod hazard;

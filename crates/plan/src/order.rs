@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_base::Result;
+use plimsoll_base::{Bytes, Result};
+use plimsoll_device::DeviceSpec;
 use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
+use plimsoll_memory::layout;
 
 use crate::Request;
 use crate::evaluate::evaluate;
-use crate::lir::{Home, Lir, ValueId, WorkId};
+use crate::lir::{Home, Lir, RegionId, ValueId, WorkId};
+use crate::live::Live;
 use crate::prepare::prepare;
 
 /// Prepares the works and puts them in order.
@@ -22,12 +25,33 @@ pub(crate) fn order(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
     let schedules = candidates.into_iter().map(|order| (evaluate(lir, request.devices, &order), order));
     // Of equal ones the later, the order as written, stays.
     let best = schedules.reduce(|best, other| if best.0.is_better_than(&other.0) { best } else { other });
-    lir.top_mut().works = best.map(|(_, order)| order).unwrap_or_default();
+    lir.region_mut().works = best.map(|(_, order)| order).unwrap_or_default();
+    lir.region_mut().arena = taken(lir, request.devices);
     Ok(())
 }
 
+/// Prepares the works of all regions, which stay in the order that they are in.
+#[cfg(test)]
+pub(crate) fn as_written(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
+    lir.each_region(|lir| {
+        prepare_all(request, lir)?;
+        lir.region_mut().arena = taken(lir, request.devices);
+        Ok(())
+    })
+}
+
+/// The bytes that the values and the scratch of a region take that a work holds. All of its works are on one device.
+fn taken(lir: &Lir, devices: &[DeviceSpec]) -> u64 {
+    if lir.here() == RegionId::from_index(0) {
+        return 0;
+    }
+    let Live { lanes, arenas, .. } = Live::new(lir, &lir.region().works, devices);
+    let packed = lanes.iter().zip(&arenas).map(|(lane, arena)| devices[lane.device.index()].slot(Bytes(layout::pack(&arena.buffers).peak)));
+    packed.map(|bytes| bytes.0).max().unwrap_or(0)
+}
+
 /// Finds out what each work takes.
-pub(crate) fn prepare_all(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
+fn prepare_all(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
     for id in lir.ids() {
         let work = &lir.works[id];
         let prepared = prepare(request, lir, work).map_err(|error| error.at_node(&request.graph.node(work.nodes[0]).name))?;

@@ -4,21 +4,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll_base::{Bytes, Result};
-use plimsoll_device::{BufferRef, Command, DeviceSpec, Place, Program, Work as Call};
+use plimsoll_device::{DeviceSpec, Program};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, IdVec, NodeId};
 use plimsoll_memory::layout;
 
 use crate::Request;
+use crate::emit::{Emit, Emitted, Regions};
 use crate::lir::{Arg, ConstantId, Home, Lir, ValueId, WorkId, WorkKind};
-use crate::live::{Arena, Lane, Live, Slot};
+use crate::live::{Arena, Live, Slot};
 use crate::plan::{Certainty, DeviceId, DevicePlan, Plan, Queue, Region};
 use crate::report::{PeakMoment, peak_parts};
 
 pub(crate) fn pack(request: &Request<'_>, mut lir: Lir) -> Result<Plan> {
     settle_constants(&mut lir);
-    let Live { lanes, slots, arenas } = Live::new(&lir, &lir.top().works, request.devices);
-    let mut offsets: IdVec<ValueId, u64> = IdVec::filled(0, lir.values.len());
+    let mut regions = Regions::new(&mut lir, request.devices);
+    let Live { lanes, slots, arenas } = Live::new(&lir, &lir.region().works, request.devices);
+    let mut offsets = std::mem::take(&mut regions.offsets);
     let mut queues = Vec::new();
     let mut devices: Vec<DevicePlan> = request
         .devices
@@ -45,14 +47,37 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir) -> Result<Plan> {
         moments[index] = PeakMoment::find(&lir, arena);
         packed.push(addresses);
     }
+    regions.offsets = offsets;
     for (lane, addresses) in lanes.iter().zip(&packed) {
-        let program = program(request, &lir, lane, addresses, &offsets);
-        let seconds = lane.works.iter().map(|id| lir.works[*id].seconds()).collect();
-        let nodes = lane.works.iter().map(|id| lir.works[*id].nodes.clone()).collect();
-        let bytes = lane.works.iter().map(|id| traffic(&lir, *id)).collect();
-        queues.push(Queue { device: lane.device, program: Arc::new(program), seconds, nodes, bytes });
+        regions.place(&lir, &lane.works, addresses, 0);
     }
-    note_assignments(&mut lir, &slots);
+    let emit = Emit { request, lir: &lir, regions: &regions };
+    let emitted: Vec<Vec<Vec<Emitted>>> = lanes.iter().zip(&packed).map(|(lane, addresses)| emit.lane(lane, addresses)).collect();
+    // For each work of each queue, how many commands there are when it is over.
+    let over: Vec<Vec<u32>> = emitted
+        .iter()
+        .map(|works| {
+            let count = |sum: &mut u32, work: &Vec<Emitted>| {
+                *sum += work.len() as u32;
+                Some(*sum)
+            };
+            works.iter().scan(0, count).collect()
+        })
+        .collect();
+    for (lane, works) in lanes.iter().zip(emitted) {
+        let mut queue = Queue { device: lane.device, program: Arc::default(), seconds: Vec::new(), nodes: Vec::new(), bytes: Vec::new() };
+        let mut program = Program::default();
+        for Emitted { mut command, seconds, nodes, bytes } in works.into_iter().flatten() {
+            command.waits.iter_mut().for_each(|wait| wait.commands = over[wait.queue as usize][wait.commands as usize - 1]);
+            program.commands.push(command);
+            queue.seconds.push(seconds);
+            queue.nodes.push(nodes);
+            queue.bytes.push(bytes);
+        }
+        queue.program = Arc::new(program);
+        queues.push(queue);
+    }
+    note_assignments(&mut lir, &slots, &over);
     for (index, device) in devices.iter_mut().enumerate() {
         peak_parts(request, &lir, DeviceId::from_index(index), &moments[index], device);
     }
@@ -79,7 +104,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir) -> Result<Plan> {
 /// Keeps the constants that works read; those that are only copied somewhere stay in the graph's memory.
 fn settle_constants(lir: &mut Lir) {
     let mut kept: HashMap<ConstantId, bool> = HashMap::new();
-    for (_, work) in lir.all() {
+    for work in lir.works.values() {
         for view in &work.inputs {
             if let Home::Constant(index) = lir.values[view.value].home {
                 *kept.entry(index).or_default() |= !matches!(work.kind, WorkKind::Copy | WorkKind::Outside { .. });
@@ -106,14 +131,14 @@ fn settle_constants(lir: &mut Lir) {
 }
 
 /// The addresses of an arena.
-struct Addresses {
+pub(crate) struct Addresses {
     /// Bytes of values and scratch.
-    bytes: Bytes,
+    pub bytes: Bytes,
     /// For each work, where its scratch begins.
-    scratch: Vec<Option<u64>>,
+    pub scratch: Vec<Option<u64>>,
 }
 
-fn addresses(arena: &Arena, spec: &DeviceSpec, offsets: &mut IdVec<ValueId, u64>) -> Addresses {
+pub(crate) fn addresses(arena: &Arena, spec: &DeviceSpec, offsets: &mut IdVec<ValueId, u64>) -> Addresses {
     let layout = layout::pack(&arena.buffers);
     for (value, buffer) in &arena.values {
         offsets[*value] = layout.offsets[*buffer];
@@ -122,59 +147,8 @@ fn addresses(arena: &Arena, spec: &DeviceSpec, offsets: &mut IdVec<ValueId, u64>
     Addresses { bytes: spec.slot(Bytes(layout.peak)), scratch }
 }
 
-fn program(request: &Request<'_>, lir: &Lir, lane: &Lane, addresses: &Addresses, offsets: &IdVec<ValueId, u64>) -> Program {
-    let device = lane.device.index() as u32;
-    let buffer = |id: ValueId| {
-        let value = &lir.values[id];
-        let place = match value.home {
-            Home::Arena => Place::Arena(value.device.index() as u32),
-            Home::Variable(index) => Place::Variable(index.index() as u32),
-            Home::Flag(index) => Place::VariableFlag(index.index() as u32),
-            Home::Constant(index) => Place::Constant(index.index() as u32),
-            Home::Feed(index) => Place::Feed(index.index() as u32),
-            Home::Fetch(index) => Place::Fetch(index.index() as u32),
-        };
-        BufferRef { place, offset: if value.home == Home::Arena { offsets[id] } else { 0 }, bytes: value.bytes }
-    };
-    let mut commands = Vec::with_capacity(lane.works.len());
-    for (position, &id) in lane.works.iter().enumerate() {
-        let work = &lir.works[id];
-        let inputs = work.inputs.iter().map(|view| buffer(view.value));
-        let outputs = work.outputs.iter().map(|output| buffer(*output));
-        let prepare = work.prepared.as_ref();
-        let (kernel, shared, slices) = prepare.map_or((None, 0, 0), |prepare| (prepare.kernel.clone(), prepare.shared, prepare.slices));
-        let args: Vec<BufferRef> = match &work.kind {
-            WorkKind::Kernel { args, .. } => {
-                let (inputs, outputs): (Vec<_>, Vec<_>) = (inputs.collect(), outputs.collect());
-                args.iter().map(|arg| if let Arg::Input(input) = arg { inputs[*input] } else { outputs[arg.index()] }).collect()
-            }
-            WorkKind::Outside { .. } => inputs.chain(outputs).filter(|arg| !matches!(arg.place, Place::Variable(_))).collect(),
-            _ => inputs.chain(outputs).collect(),
-        };
-        let call = match work.kind {
-            // It writes variables alone.
-            WorkKind::Outside { call, .. } => Call::Outside { call: call.index() as u32, inputs: args.len() as u32 },
-            _ => kernel.map_or(Call::Copy, Call::Kernel),
-        };
-        let scratch = |skipped: u64, bytes: u64| {
-            let offset = addresses.scratch[position].filter(|_| bytes > 0)? + skipped;
-            Some(BufferRef { place: Place::Arena(device), offset, bytes })
-        };
-        commands.push(Command {
-            work: call,
-            args,
-            scratch: scratch(0, shared),
-            worker_scratch: scratch(shared, slices),
-            guard: work.guard.map(buffer),
-            waits: lane.waits[position].clone(),
-            label: label(request.graph, &work.nodes),
-        });
-    }
-    Program { commands }
-}
-
 /// Bytes of a work's inputs, each value once, and of its outputs.
-fn traffic(lir: &Lir, id: WorkId) -> (u64, u64) {
+pub(crate) fn traffic(lir: &Lir, id: WorkId) -> (u64, u64) {
     let work = &lir.works[id];
     let mut read: Vec<ValueId> = work.inputs.iter().map(|view| view.value).collect();
     read.sort_unstable();
@@ -184,7 +158,7 @@ fn traffic(lir: &Lir, id: WorkId) -> (u64, u64) {
 }
 
 impl Arg {
-    fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         match self {
             Arg::Input(index) | Arg::Output(index) => index,
         }
@@ -201,10 +175,10 @@ pub(crate) fn label(graph: &Graph, nodes: &[NodeId]) -> Arc<str> {
 }
 
 /// Fills in which commands initialise variables.
-fn note_assignments(lir: &mut Lir, slots: &IdVec<WorkId, Slot>) {
+fn note_assignments(lir: &mut Lir, slots: &IdVec<WorkId, Slot>, over: &[Vec<u32>]) {
     let definitions = lir.definitions();
     for (variable, version) in std::mem::take(&mut lir.initialized) {
         let work = definitions[version];
-        lir.variables[variable].assigned_by = work.map(|work| (slots[work].0 as u32, slots[work].1 as u32));
+        lir.variables[variable].assigned_by = work.map(|work| (slots[work].0 as u32, over[slots[work].0][slots[work].1] - 1));
     }
 }

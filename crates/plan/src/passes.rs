@@ -148,7 +148,7 @@ fn lir_after(request: &Request<'_>, pruned: &Pruned, last: Pass, check: &Check<'
     check_lir(request, &lir, Pass::Lower)?;
     for (pass, change) in CHANGES.iter().filter(|(pass, _)| *pass <= last) {
         check()?;
-        change(request, &mut lir)?;
+        lir.each_region(|lir| change(request, lir))?;
         check_lir(request, &lir, *pass)?;
     }
     Ok(lir)

@@ -98,7 +98,7 @@ impl Patching<'_> {
                 .find(|work| work.outputs.contains(&id))
                 .ok_or_else(|| wrong(&format!("value {index} is not defined")))?;
             let (device, node) = (self.lir.works[maker.work].device, self.lir.works[maker.work].nodes[0]);
-            let value = Value { device, home: Home::Arena, bytes: *bytes, node, is_copy: false, previous: None };
+            let value = Value { device, region: self.lir.here(), home: Home::Arena, bytes: *bytes, node, is_copy: false, previous: None };
             self.lir.values.push(value);
             self.definitions.push(None);
             self.uses.push(Vec::new());

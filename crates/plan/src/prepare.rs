@@ -11,13 +11,13 @@ use plimsoll_request::anchor::{Anchor, Epilogue};
 use plimsoll_request::expr::Expr;
 
 use crate::Request;
-use crate::lir::{Lir, ValueId, View, Work, WorkKind};
+use crate::lir::{Lir, RegionId, Trips, ValueId, View, Work, WorkKind};
 use crate::plan::DeviceId;
 
 /// A work's kernel and predicted time.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepare {
-    /// None for copies, and works on files.
+    /// None for copies, works on files, and loops.
     pub kernel: Option<KernelCall>,
     pub seconds: f64,
     /// Bytes of scratch that all pieces share, as a multiple of the device's alignment, and of the slices behind it, one for each
@@ -88,7 +88,7 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
     let kernel = match &work.kind {
         WorkKind::Kernel { call, .. } => Some(call.clone()),
         WorkKind::Request { .. } => return Err(Error::internal("a request without a variant")),
-        WorkKind::Loop { .. } => return Err(Error::unimplemented("not yet: loops in a plan")),
+        WorkKind::Loop { body, trips, .. } => return Ok(repeated(lir, work, *body, *trips)),
         WorkKind::If { .. } => return Err(Error::unimplemented("not yet: regions of conditions in a plan")),
         _ => request_of(work).map(|kernel| choose_one(request, work.device, kernel)).transpose()?,
     };
@@ -105,6 +105,14 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
         bytes.saturating_mul(u64::from(slices))
     });
     Ok(Prepare { kernel, seconds, shared, slices })
+}
+
+/// A loop takes what its body takes, which is scheduled.
+fn repeated(lir: &Lir, work: &Work, body: RegionId, trips: Trips) -> Prepare {
+    let region = &lir.regions[body];
+    debug_assert!(region.works.iter().all(|inner| lir.works[*inner].device == work.device), "a loop on several devices");
+    let once: f64 = region.works.iter().map(|inner| lir.works[*inner].seconds()).sum();
+    Prepare { kernel: None, seconds: once * trips.predicted(), shared: region.arena, slices: 0 }
 }
 
 /// The time of a work without a kernel and without a copy, such as one on files: nothing is known of it.

@@ -52,6 +52,8 @@ impl Display for Plan {
                     Work::Copy => "copy",
                     Work::Kernel(_) => "call",
                     Work::Outside { .. } => "file",
+                    Work::Loop { .. } => "loop",
+                    Work::Again { .. } => "again",
                 };
                 let args: Vec<String> = command.args.iter().map(|arg| buffer(*arg)).collect();
                 write!(f, "  {what} {} {}", command.label, args.join(" "))?;

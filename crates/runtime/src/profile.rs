@@ -182,6 +182,7 @@ impl Recorder {
                     Work::Kernel(call) => (first, call.step().chunks, call.step().cost),
                     Work::Copy => ("copy".into(), 1, Cost::default()),
                     Work::Outside { .. } => ("file".into(), 1, Cost::default()),
+                    Work::Loop { .. } | Work::Again { .. } => ("loop".into(), 1, Cost::default()),
                 };
                 commands.push(CommandProfile {
                     label: command.label.clone(),

@@ -18,6 +18,19 @@ pub unsafe fn is_wanted(pointers: &[*mut u8], step: &Step) -> bool {
     step.guard == NONE || unsafe { pointers[step.guard as usize].read() } != 0
 }
 
+/// The command behind `step`, which is the one numbered `at`: where it is wanted, once it has run.
+///
+/// # Safety
+/// As [`is_wanted`]; no thread writes the bool of a jump meanwhile.
+pub unsafe fn next(pointers: &[*mut u8], step: &Step, at: u32, is_wanted: bool) -> u32 {
+    match step.action {
+        _ if !is_wanted => step.passed_over(at),
+        // SAFETY: the condition is one byte, which `Loaded::new` checked; the rest is the caller's promise.
+        Action::Jump { to, when } if unsafe { pointers[step.args.0 as usize].read() != 0 } == when => to,
+        _ => at + 1,
+    }
+}
+
 /// Runs the pieces `pieces` of `step` of `run` with the program's table of pointers and the scratch of slice `slice`.
 ///
 /// # Safety
@@ -53,6 +66,8 @@ pub unsafe fn execute(run: &Run, pointers: &[*mut u8], step: &Step, pieces: Rang
             }
             Ok(())
         }
+        // Where it goes, `next` says.
+        Action::Jump { .. } => Ok(()),
         Action::Outside { call, inputs, lengths, scratch } => {
             let Some(outside) = &run.outside else { return Err(NOTHING_OUTSIDE) };
             let (read, written) = arguments.split_at(*inputs as usize);

@@ -96,6 +96,23 @@ pub enum Action {
         /// Bytes of scratch.
         scratch: u64,
     },
+    /// Goes on with another command, or the next.
+    Jump {
+        /// The other command.
+        to: u32,
+        /// What the bool that is argument 0 is then.
+        when: bool,
+    },
+}
+
+impl Step {
+    /// The command behind this one where its guard passes it over, for a loop that behind the loop.
+    pub(super) fn passed_over(&self, at: u32) -> u32 {
+        match self.action {
+            Action::Jump { to, when: false } => to,
+            _ => at + 1,
+        }
+    }
 }
 
 impl Loaded {
@@ -122,6 +139,7 @@ impl Loaded {
     }
 
     fn command(&mut self, command: &Command, alignment: u64, code: CodeOf<'_>) -> Result<()> {
+        let at = self.steps.len() as u32;
         let first = self.pointers.len() as u32;
         for buffer in &command.args {
             self.pointer(buffer)?;
@@ -178,6 +196,21 @@ impl Loaded {
                 let lengths = command.args.iter().map(|arg| arg.bytes).collect();
                 let scratch = command.scratch.map_or(0, |buffer| buffer.bytes);
                 (Action::Outside { call: *call, inputs: *inputs, lengths, scratch }, 1, false)
+            }
+            Work::Loop { .. } | Work::Again { .. } if !matches!(command.args[..], [BufferRef { bytes: 1, .. }]) => {
+                return Err(Error::internal("a loop whose condition is not one bool"));
+            }
+            Work::Loop { body } => {
+                let behind = at.checked_add(2).and_then(|at| at.checked_add(*body));
+                (Action::Jump { to: behind.ok_or_else(|| Error::internal("a loop of that many commands"))?, when: false }, 1, false)
+            }
+            Work::Again { body } => {
+                let first = at.checked_sub(*body).filter(|_| command.guard.is_none());
+                (
+                    Action::Jump { to: first.ok_or_else(|| Error::internal("the end of a loop without its beginning"))?, when: true },
+                    1,
+                    false,
+                )
             }
         };
         let waits = (self.waits.len() as u32, command.waits.len() as u32);

@@ -7,5 +7,5 @@ mod execute;
 mod load;
 
 pub use bound::Bound;
-pub use execute::{execute, is_wanted};
+pub use execute::{execute, is_wanted, next};
 pub use load::{Action, COPY_PIECE, Loaded, NONE, Step};

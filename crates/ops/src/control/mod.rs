@@ -8,6 +8,7 @@ use plimsoll_graph::{HostTensor, PartialShape, Shape};
 use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Scalar};
 
 use crate::infer::unknown;
+use crate::list::together;
 use crate::registry::Gradient;
 use crate::{Fact, InferCx, KernelCx, Lower, OpRules};
 
@@ -22,6 +23,14 @@ pub const RULES: &[&[OpRules]] = &[&[
     rule("Merge", merge, Lower::Merge),
     rule("RefMerge", merge, Lower::Merge),
     rule("ControlTrigger", unknown, Lower::ControlTrigger),
+    // A loop is planned as a whole: these say where its frame begins and ends.
+    rule("Enter", pass, Lower::Alias),
+    rule("RefEnter", pass, Lower::Alias),
+    rule("NextIteration", pass, Lower::Alias),
+    rule("RefNextIteration", pass, Lower::Alias),
+    rule("Exit", pass, Lower::Alias),
+    rule("RefExit", pass, Lower::Alias),
+    rule("LoopCond", pass, Lower::Alias),
     OpRules { name: "ToBool", infer: to_bool, lower: Lower::Elementwise(is_true), gradient: Gradient::Stops },
 ]];
 
@@ -35,20 +44,28 @@ fn switch(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Output 0 is input 0.
+fn pass(cx: &mut InferCx<'_>) -> Result<()> {
+    let Fact { shape, handle, partial, .. } = cx.inputs[0].clone();
+    (cx.outputs[0].shape, cx.outputs[0].handle, cx.outputs[0].partial) = (shape, handle, partial);
+    Ok(())
+}
+
 /// Output 0 is one of the inputs, output 1 says which.
 fn merge(cx: &mut InferCx<'_>) -> Result<()> {
     let Some(first) = cx.inputs.first() else { return Err(Error::invalid_argument("a Merge without inputs")) };
     let alike = |other: &Fact| other.shape == first.shape;
-    let shape = if cx.inputs.iter().all(alike) { first.shape.clone() } else { common_shape(cx.inputs) };
+    let shape = if cx.inputs.iter().all(alike) { first.shape.clone() } else { common_shape(cx.inputs.iter().map(|input| &input.shape)) };
     cx.set(0, shape);
     cx.outputs[0].handle = first.handle.clone().filter(|handle| cx.inputs.iter().all(|input| input.handle.as_ref() == Some(handle)));
+    cx.outputs[0].list = together(cx.inputs)?;
     cx.set(1, (&Shape::scalar()).into());
     Ok(())
 }
 
 /// The dimensions that all have.
-fn common_shape(inputs: &[Fact]) -> PartialShape {
-    let mut shapes = inputs.iter().map(|input| input.shape.0.as_ref());
+pub fn common_shape<'a>(shapes: impl IntoIterator<Item = &'a PartialShape>) -> PartialShape {
+    let mut shapes = shapes.into_iter().map(|shape| shape.0.as_ref());
     let Some(Some(first)) = shapes.next() else { return PartialShape::unknown() };
     let mut dims = first.clone();
     for shape in shapes {

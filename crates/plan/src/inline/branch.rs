@@ -11,13 +11,13 @@ const BOOL: i32 = 10;
 const INT32: i32 = 3;
 
 /// The attribute by which TensorFlow, too, makes Switches and Merges of a condition before it places the graph.
-const IS_LOWERED: &str = "_lower_using_switch_merge";
+pub(super) const IS_LOWERED: &str = "_lower_using_switch_merge";
 
 /// Nodes under one name, on one device.
-struct Place<'a> {
-    prefix: &'a str,
-    device: &'a str,
-    tag: Tag,
+pub(super) struct Place<'a> {
+    pub prefix: &'a str,
+    pub device: &'a str,
+    pub tag: Tag,
 }
 
 impl Inliner<'_> {
@@ -104,7 +104,7 @@ impl Inliner<'_> {
     }
 
     /// A Switch by a predicate; `beside` its data, or with the condition.
-    fn fork(&mut self, place: &Place<'_>, name: &str, input: Output, predicate: Output, number: i32, beside: bool) -> NodeId {
+    pub(super) fn fork(&mut self, place: &Place<'_>, name: &str, input: Output, predicate: Output, number: i32, beside: bool) -> NodeId {
         let mut attrs = vec![("T", AttrValue::Type(number))];
         if beside {
             attrs.push(("_class", AttrValue::texts(&[format!("loc:@{}", self.name(input.node))])));
@@ -136,7 +136,7 @@ impl Inliner<'_> {
         predicates
     }
 
-    fn make(
+    pub(super) fn make(
         &mut self,
         place: &Place<'_>,
         name: &str,
@@ -152,6 +152,6 @@ impl Inliner<'_> {
 }
 
 /// The first output of a node.
-fn first(node: NodeId) -> Output {
+pub(super) fn first(node: NodeId) -> Output {
     Output { node, index: 0 }
 }

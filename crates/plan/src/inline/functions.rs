@@ -22,7 +22,7 @@ impl<'a> Functions<'a> {
 
     /// Whether a node is replaced by one or more bodies.
     pub fn expands(&self, op: &str, attrs: &Attrs) -> bool {
-        is_branch(op) || if is_partitioned(op) { attrs.func("f").is_ok() } else { self.0.contains_key(op) }
+        is_branch(op) || is_loop(op) || if is_partitioned(op) { attrs.func("f").is_ok() } else { self.0.contains_key(op) }
     }
 
     /// The function that a node calls, if it is a call.
@@ -42,7 +42,11 @@ pub(super) fn is_branch(op: &str) -> bool {
     matches!(op, "If" | "StatelessIf" | "Case" | "StatelessCase")
 }
 
-/// The functions of an If or Case, by the names of their branches.
+pub(super) fn is_loop(op: &str) -> bool {
+    matches!(op, "While" | "StatelessWhile")
+}
+
+/// The functions of an If, a Case or a While, by the names of their branches.
 ///
 /// # Errors
 /// INVALID_ARGUMENT where the attributes do not name them.
@@ -50,6 +54,10 @@ pub(super) fn branches(op: &str, attrs: &Attrs) -> plimsoll_base::Result<Vec<(St
     if matches!(op, "If" | "StatelessIf") {
         let branch = |side: &str| Ok((side.to_string(), attrs.func(&format!("{side}_branch"))?.clone()));
         return ["then", "else"].into_iter().map(branch).collect();
+    }
+    if is_loop(op) {
+        let part = |part: &str| Ok((part.to_string(), attrs.func(part)?.clone()));
+        return ["cond", "body"].into_iter().map(part).collect();
     }
     Ok(attrs.list("branches")?.funcs.iter().enumerate().map(|(index, func)| (index.to_string(), func.clone())).collect())
 }

@@ -1,4 +1,5 @@
-//! Calls of functions become the functions' bodies, If becomes Switch and Merge around its branches' bodies.
+//! Calls of functions become the functions' bodies, If becomes Switch and Merge around its branches' bodies, and While a frame
+//! around its condition and its body.
 //!
 //! A call's node stays under its name, so that it can be fetched and targeted as before. It is an IdentityN of the results that
 //! waits for what the function must run. Nodes of the body are named `call/node`; those of an If `if/If/then/node`. Where the name
@@ -13,6 +14,7 @@ mod body;
 mod branch;
 mod calls;
 mod functions;
+mod repeat;
 mod site;
 mod size;
 
@@ -26,7 +28,7 @@ use plimsoll_graph::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef, Graph, IdVec
 pub(crate) use self::body::Body;
 pub use self::calls::{Calls, Part};
 pub(crate) use self::functions::Functions;
-use self::functions::is_partitioned;
+use self::functions::{is_loop, is_partitioned};
 use self::site::{Manner, Scope, ScopeId, Site};
 pub(crate) use self::size::check as check_size;
 
@@ -39,8 +41,8 @@ pub struct Inlined {
     pub calls: Calls,
 }
 
-/// The graph with every call replaced by the body of its function, and every If by both of its branches. Functions that are
-/// arguments of While and the like stay where they are.
+/// The graph with every call replaced by the body of its function, every If by both of its branches, and every While by its
+/// condition and its body in a frame. Functions that are arguments of other operations stay where they are.
 ///
 /// # Errors
 /// UNIMPLEMENTED for functions that call themselves. INVALID_ARGUMENT naming the call where the function does not exist, its body
@@ -205,6 +207,7 @@ impl<'a> Inliner<'a> {
         let (number, start) = (waiting.number, self.items.len());
         match self.functions.called(&waiting.node.op, &waiting.node.attrs) {
             Some(func) => self.call(waiting, &func)?,
+            None if is_loop(&waiting.node.op) => self.repeat(waiting)?,
             None => self.branch(waiting)?,
         }
         self.expansions[number] = start..self.items.len();

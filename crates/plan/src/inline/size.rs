@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use plimsoll_base::{Error, Result};
 use plimsoll_graph::{AttrList, AttrValue, Attrs, FuncRef, FunctionDef, Graph, Library};
 
-use super::functions::{Functions, branches, is_branch};
+use super::functions::{Functions, branches, is_branch, is_loop};
 
 /// More nodes than this are not made of calls.
 pub(super) const MAX_NODES: u64 = 500_000;
@@ -173,7 +173,10 @@ impl<'a> Counter<'a> {
         let given = std::mem::take(&mut self.instances[instance].given);
         let mut visit = Visit { instance, size: Size::default(), calls: Vec::new(), next: 0 };
         for node in &function.nodes {
-            let may_expand = super::functions::is_partitioned(&node.op) || is_branch(&node.op) || self.functions.find(&node.op).is_some();
+            let may_expand = super::functions::is_partitioned(&node.op)
+                || is_branch(&node.op)
+                || is_loop(&node.op)
+                || self.functions.find(&node.op).is_some();
             let attrs = if may_expand { Some(super::body::fill_all(&node.attrs, &given, function)?) } else { None };
             let inputs: u64 = node.inputs.iter().map(|input| input.len() as u64).sum();
             let attr_bytes = node.attrs.iter().map(|(name, value)| name.len() as u64 + weight(value, &given)).fold(0, u64::saturating_add);
@@ -210,8 +213,12 @@ impl<'a> Counter<'a> {
                 let length = length + (op.len() + side.len() + 2) as u64;
                 calls.extend(self.instance(func)?.map(|instance| Call { instance, name: length }));
             }
-            // Predicates, a Switch for each input and branch but the last, a start and an end for each branch, Merges.
-            let nodes = count.saturating_mul(5 + inputs as u64).saturating_add(1 + results);
+            let nodes = match is_loop(op) {
+                // Enter, Merge, Switch, NextIteration and Exit for each input; starts, a ToBool and a LoopCond.
+                true => (inputs as u64).saturating_mul(6).saturating_add(6),
+                // Predicates, a Switch for each input and branch but the last, a start and an end for each branch, Merges.
+                false => count.saturating_mul(5 + inputs as u64).saturating_add(1 + results),
+            };
             size.add(Size { nodes, names: nodes.saturating_mul(3), bytes: nodes.saturating_mul(64), paths: 0 });
         }
         Ok(size.below(length))

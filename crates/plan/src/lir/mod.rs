@@ -39,18 +39,25 @@ pub(crate) enum Home {
     Constant(ConstantId),
     Feed(FeedId),
     Fetch(FetchId),
+    /// Where the work that holds the region has what it passes as parameter `param`.
+    Given {
+        region: RegionId,
+        param: u32,
+    },
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub device: DeviceId,
+    /// The region that it belongs to.
+    pub region: RegionId,
     pub home: Home,
     pub bytes: u64,
     /// The node that it comes from, for reports.
     pub node: NodeId,
     /// Whether it is a copy of another device's value.
     pub is_copy: bool,
-    /// Of a variable or a flag: the version that this one overwrites.
+    /// Of a variable, a flag or a value that a loop carries: the version that this one overwrites.
     pub previous: Option<ValueId>,
 }
 
@@ -83,10 +90,9 @@ pub(crate) enum WorkKind {
     /// Reads or writes files on the host, through so many bytes of scratch. Variables among inputs and outputs are no arguments:
     /// they are reached where they are.
     Outside { call: CallId, scratch: u64 },
-    /// Runs the body while a condition holds. Input 0 is the condition of the first iteration, a bool. The inputs behind it are
-    /// the body's parameters: `carried` values, then values that stay. The body's results are the condition of the next iteration
-    /// and the carried values. The outputs are the carried values after the last iteration.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no pass makes loops yet"))]
+    /// Runs the body while a condition holds. The inputs are the body's parameters: `carried` values, of which the first is a bool
+    /// that says whether there is a first iteration; then values that stay. The body's results are the carried values of the next
+    /// iteration. The outputs are the carried values after the last iteration, then versions of variables that the body writes.
     Loop { body: RegionId, carried: usize, trips: Trips },
     /// Runs the first side where input 0, a bool, is true, else the second. The further inputs are the parameters of both sides;
     /// the results of the side that runs are the outputs.
@@ -176,6 +182,8 @@ pub(crate) struct Lir {
     pub works: IdVec<WorkId, Work>,
     /// The first is the plan's own.
     pub regions: IdVec<RegionId, Region>,
+    /// The region at hand: what is added is added to it, and what is asked is asked of it.
+    here: RegionId,
     pub variables: IdVec<VariableId, PlanVariable>,
     pub constants: IdVec<ConstantId, PlanConstant>,
     /// Their elements.
@@ -211,6 +219,7 @@ impl Lir {
             values: IdVec::new(),
             works: IdVec::new(),
             regions,
+            here: RegionId::from_index(0),
             variables: IdVec::new(),
             constants: IdVec::new(),
             constant_values: IdVec::new(),
@@ -225,41 +234,65 @@ impl Lir {
         }
     }
 
-    /// The plan's own region.
-    pub fn top(&self) -> &Region {
-        &self.regions[RegionId::from_index(0)]
+    /// The region at hand.
+    pub fn region(&self) -> &Region {
+        &self.regions[self.here]
     }
 
-    /// The plan's own region, to change.
-    pub fn top_mut(&mut self) -> &mut Region {
-        &mut self.regions[RegionId::from_index(0)]
+    /// The region at hand, to change.
+    pub fn region_mut(&mut self) -> &mut Region {
+        &mut self.regions[self.here]
     }
 
-    /// The ids of the plan's own works.
+    /// The number of the region at hand.
+    pub fn here(&self) -> RegionId {
+        self.here
+    }
+
+    /// From now on another region is at hand. The one before.
+    pub fn enter(&mut self, region: RegionId) -> RegionId {
+        std::mem::replace(&mut self.here, region)
+    }
+
+    /// Calls `change` with each region at hand, those that works hold before the regions of these works.
+    ///
+    /// # Errors
+    /// The first error of `change`.
+    pub fn each_region(&mut self, mut change: impl FnMut(&mut Lir) -> Result<()>) -> Result<()> {
+        let own = self.here;
+        for region in self.regions.ids().rev() {
+            self.enter(region);
+            change(self)?;
+        }
+        self.enter(own);
+        Ok(())
+    }
+
+    /// The ids of the region's works.
     pub fn ids(&self) -> Vec<WorkId> {
-        self.top().works.clone()
+        self.region().works.clone()
     }
 
-    /// The plan's own works, as its region has them.
+    /// The region's works, as it has them.
     pub fn all(&self) -> impl Iterator<Item = (WorkId, &Work)> {
-        self.top().works.iter().map(|id| (*id, &self.works[*id]))
+        self.region().works.iter().map(|id| (*id, &self.works[*id]))
     }
 
     /// A value that a work will define.
     pub fn value(&mut self, device: DeviceId, home: Home, bytes: u64, node: NodeId) -> ValueId {
-        self.values.push(Value { device, home, bytes, node, is_copy: false, previous: None })
+        self.values.push(Value { device, region: self.here, home, bytes, node, is_copy: false, previous: None })
     }
 
-    /// A value that is there when the plan's own region starts.
+    /// A value that is there when the region starts.
     pub fn param(&mut self, device: DeviceId, home: Home, bytes: u64, node: NodeId) -> ValueId {
         let value = self.value(device, home, bytes, node);
-        self.top_mut().params.push(value);
+        self.region_mut().params.push(value);
         value
     }
 
     /// The next version of a variable or a flag.
     pub fn next_version(&mut self, old: ValueId, node: NodeId) -> ValueId {
-        let next = Value { node, previous: Some(old), ..self.values[old].clone() };
+        let next = Value { node, region: self.here, previous: Some(old), ..self.values[old].clone() };
         self.values.push(next)
     }
 
@@ -268,12 +301,12 @@ impl Lir {
         self.values.iter().filter_map(|(new, value)| Some((value.previous?, new)))
     }
 
-    /// A new work of the plan's own region, last in rank.
+    /// A new work of the region, last in rank.
     pub fn work(&mut self, kind: WorkKind, device: DeviceId, nodes: Vec<NodeId>, inputs: Vec<View>, outputs: Vec<ValueId>) -> WorkId {
         let rank = self.works.len() as u32;
         let (guard, after, prepared) = (None, Vec::new(), None);
         let id = self.works.push(Work { kind, device, nodes, inputs, outputs, guard, after, is_root: false, rank, prepared });
-        self.top_mut().works.push(id);
+        self.region_mut().works.push(id);
         id
     }
 
@@ -298,7 +331,13 @@ impl Lir {
         Ok(self.param(device, Home::Constant(id), bytes.0, tensor.node))
     }
 
-    /// For each value of the plan's own region, the work that defines it.
+    /// The parameters of a region that the work that holds it passes, in order.
+    pub fn passed(&self, region: RegionId) -> impl Iterator<Item = ValueId> + '_ {
+        let params = self.regions[region].params.iter().copied();
+        params.filter(|param| matches!(self.values[*param].home, Home::Given { .. }))
+    }
+
+    /// For each value of the region, the work that defines it.
     pub fn definitions(&self) -> IdVec<ValueId, Option<WorkId>> {
         let mut definitions = IdVec::filled(None, self.values.len());
         for (id, work) in self.all() {
@@ -309,7 +348,7 @@ impl Lir {
         definitions
     }
 
-    /// For each value of the plan's own region, the works that read it, each once.
+    /// For each value of the region, the works that read it, each once.
     pub fn uses(&self) -> IdVec<ValueId, Vec<WorkId>> {
         let mut uses: IdVec<ValueId, Vec<WorkId>> = IdVec::filled(Vec::new(), self.values.len());
         for (id, work) in self.all() {
@@ -328,7 +367,8 @@ impl Lir {
             WorkKind::Outside { call, .. } => matches!(self.calls[call], PlanCall::Save(_)),
             _ => false,
         };
-        writes_file || work.outputs.iter().any(|output| matches!(self.values[*output].home, Home::Variable(_) | Home::Flag(_)))
+        writes_file
+            || work.outputs.iter().any(|output| matches!(self.values[*output].home, Home::Variable(_) | Home::Flag(_) | Home::Given { .. }))
     }
 
     /// Drops works that cannot fail and whose results have no reader.
@@ -348,14 +388,14 @@ impl Lir {
         self.retain(|id| needed[id])
     }
 
-    /// Removes the other works of the plan's own region, and values that are left without definition and reader. The works that
+    /// Removes the other works of the region, and values that are left without definition and reader. The works that
     /// stay keep their order and get new ids.
     ///
     /// # Errors
     /// INTERNAL where a work that stays waits for one that is removed.
     pub fn retain(&mut self, keep: impl Fn(WorkId) -> bool) -> Result<()> {
         let mut removed: IdVec<WorkId, bool> = IdVec::filled(false, self.works.len());
-        self.top().works.iter().for_each(|id| removed[*id] = !keep(*id));
+        self.region().works.iter().for_each(|id| removed[*id] = !keep(*id));
         if !removed.values().any(|removed| *removed) {
             return Ok(());
         }
@@ -375,11 +415,11 @@ impl Lir {
         Ok(())
     }
 
-    /// Removes constants that no work reads from the parameters of the plan's own region.
+    /// Removes constants that no work reads from the parameters of the region.
     pub fn drop_unread_constants(&mut self) {
         let (uses, values) = (self.uses(), &self.values);
         let is_needed = |param: &ValueId| !uses[*param].is_empty() || !matches!(values[*param].home, Home::Constant(_));
-        self.regions[RegionId::from_index(0)].params.retain(is_needed);
+        self.regions[self.here].params.retain(is_needed);
         self.drop_values();
     }
 
@@ -430,7 +470,7 @@ impl Lir {
                 }
             }
         }
-        if order.len() != self.top().works.len() {
+        if order.len() != self.region().works.len() {
             return Err(Error::internal("works of a plan form a cycle"));
         }
         Ok(order)

@@ -35,7 +35,7 @@ pub(crate) fn parse(text: &str, library: &dyn Library) -> Result<Parsed> {
     let mut lir = Lir::new();
     lir.regions = plimsoll_graph::IdVec::new();
     let parsed = Parsed { lir, graph: Graph::new(), devices: Vec::new() };
-    let mut parser = Parser { parsed, library, values: BTreeMap::new(), works: BTreeMap::new() };
+    let mut parser = Parser { parsed, library, values: BTreeMap::new(), works: BTreeMap::new(), here: RegionId::from_index(0) };
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("//")).collect();
     let mut next = 0;
     while next < lines.len() && parser.header(lines[next]).map_err(|why| format!("{}: {why}", lines[next]))? {
@@ -63,6 +63,8 @@ struct Parser<'a> {
     /// By number. Ids are numbers until everything is read.
     values: BTreeMap<usize, Value>,
     works: BTreeMap<usize, Work>,
+    /// The region that is being read.
+    here: RegionId,
 }
 
 /// What is left of a line.
@@ -226,6 +228,7 @@ impl Parser<'_> {
 
     fn region(&mut self, lines: &[&str], next: &mut usize) -> Result<RegionId> {
         let id = self.parsed.lir.regions.push(Region::default());
+        let around = std::mem::replace(&mut self.here, id);
         while let Some(line) = lines.get(*next) {
             let mut at = Cursor(line.trim());
             let read = if at.eat("param ") {
@@ -243,6 +246,7 @@ impl Parser<'_> {
             read.map_err(|why| format!("{line}: {why}"))?;
             *next += 1;
         }
+        self.here = around;
         Ok(id)
     }
 
@@ -395,6 +399,10 @@ impl Parser<'_> {
                 .or_else(|| index("constant").map(|index| Home::Constant(ConstantId::from_index(index))))
                 .or_else(|| index("feed").map(|index| Home::Feed(FeedId::from_index(index))))
                 .or_else(|| index("fetch").map(|index| Home::Fetch(FetchId::from_index(index))))
+                .or_else(|| {
+                    let (region, param) = home.strip_prefix("given")?.split_once('.')?;
+                    Some(Home::Given { region: RegionId::from_index(region.parse().ok()?), param: param.parse().ok()? })
+                })
                 .ok_or_else(|| format!("'{home}' is no home"))?,
         };
         let bytes = at.number()?;
@@ -409,7 +417,7 @@ impl Parser<'_> {
                 None => self.node("value"),
             }
         };
-        self.values.insert(number, Value { device, home, bytes, node, is_copy, previous });
+        self.values.insert(number, Value { device, region: self.here, home, bytes, node, is_copy, previous });
         Ok(ValueId::from_index(number))
     }
 

@@ -17,15 +17,28 @@ pub(crate) struct Region {
     pub works: Vec<WorkId>,
     /// The values that leave the region. The plan's own region has none: fetches and variables are homes.
     pub results: Vec<ValueId>,
+    /// Of a region that a work holds: the bytes that its values and scratch take of that work's device, once it is scheduled.
+    pub arena: u64,
+}
+
+impl Trips {
+    /// How often it is taken to run where times are predicted.
+    pub fn predicted(self) -> f64 {
+        match self {
+            Trips::Exactly(trips) | Trips::AtMost(trips) => trips as f64,
+            Trips::Open => 1.0,
+        }
+    }
 }
 
 /// How often the body of a loop runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "no pass makes loops yet"))]
 pub(crate) enum Trips {
     /// So often.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no pass counts them yet"))]
     Exactly(u64),
     /// Not more often.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no pass counts them yet"))]
     AtMost(u64),
     /// Unknown before it runs.
     Open,

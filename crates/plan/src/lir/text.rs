@@ -125,6 +125,7 @@ impl Text<'_> {
             Home::Constant(constant) => format!("constant{}", constant.index()),
             Home::Feed(feed) => format!("feed{}", feed.index()),
             Home::Fetch(fetch) => format!("fetch{}", fetch.index()),
+            Home::Given { region, param } => format!("given{}.{param}", region.index()),
         };
         let Value { bytes, is_copy, previous, .. } = *value;
         let over = previous.map_or_else(String::new, |previous| format!(" over {}", number(previous)));

@@ -8,6 +8,11 @@ use crate::lir::{Arg, Lir, ValueId, Work, WorkKind};
 /// The operands that a work writes over, each with its result. `dies` says of an operand that it is in this device's arena and
 /// that no other work needs it from here on.
 pub(crate) fn pairs(lir: &Lir, work: &Work, dies: impl Fn(ValueId) -> bool) -> Vec<(ValueId, ValueId)> {
+    if let WorkKind::Loop { carried, .. } = work.kind {
+        // What it carries may begin where its value is.
+        let carried = (0..carried).map(|index| (work.inputs[index].value, work.outputs[index]));
+        return choose(lir, work, carried, dies);
+    }
     let inputs: Vec<usize> = match &work.kind {
         WorkKind::Expr { .. } | WorkKind::Anchor { .. } => (0..work.inputs.len()).collect(),
         // A variable that is changed in place is both already.
@@ -18,9 +23,19 @@ pub(crate) fn pairs(lir: &Lir, work: &Work, dies: impl Fn(ValueId) -> bool) -> V
         _ => return Vec::new(),
     };
     let Some(kernel) = work.prepared.as_ref().and_then(|prepared| prepared.kernel.as_ref()) else { return Vec::new() };
+    let may = kernel.step().in_place.iter().map(|(input, output)| (work.inputs[inputs[*input]].value, work.outputs[*output]));
+    choose(lir, work, may, dies)
+}
+
+/// Those pairs of values that may be one buffer.
+fn choose(
+    lir: &Lir,
+    work: &Work,
+    may: impl Iterator<Item = (ValueId, ValueId)>,
+    dies: impl Fn(ValueId) -> bool,
+) -> Vec<(ValueId, ValueId)> {
     let mut pairs: Vec<(ValueId, ValueId)> = Vec::new();
-    for &(input, output) in &kernel.step().in_place {
-        let (source, target) = (work.inputs[inputs[input]].value, work.outputs[output]);
+    for (source, target) in may {
         let read_once = work.inputs.iter().filter(|view| view.value == source).count() == 1;
         let is_free = pairs.iter().all(|(from, to)| *from != source && *to != target);
         let fits = lir.values[source].bytes == lir.values[target].bytes && lir.values[target].home == crate::lir::Home::Arena;

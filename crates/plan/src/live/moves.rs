@@ -95,7 +95,7 @@ impl Moves {
 
     pub(crate) fn of(lir: Lir, devices: &[DeviceSpec], device: DeviceId) -> Moves {
         let definitions = lir.definitions();
-        let (lanes, slots) = lanes(&lir, &lir.top().works, &definitions);
+        let (lanes, slots) = lanes(&lir, &lir.region().works, &definitions);
         let ranges = live_ranges(&lir, &lanes);
         let none = Lane { device, works: Vec::new(), clocks: Vec::new(), waits: Vec::new() };
         let queue = lanes.iter().position(|lane| lane.device == device);
@@ -128,7 +128,7 @@ impl Moves {
             }
         }
         let mut edges: Vec<Option<Edges>> = vec![Some(Edges::default()); lane.works.len()];
-        for &work in &lir.top().works {
+        for &work in &lir.region().works {
             for before in lir.predecessors(&lir.works[work], &definitions) {
                 match (elements[before], elements[work]) {
                     (Some(before), Some(after)) => {

@@ -4,7 +4,7 @@ use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
 
 use super::{Lane, Ranges};
-use crate::lir::{Home, Lir, WorkKind};
+use crate::lir::{Home, Lir};
 
 /// When the bytes of a value in an arena are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,6 @@ pub(crate) fn live_ranges(lir: &Lir, lanes: &[Lane]) -> Ranges {
     }
     for (queue, lane) in lanes.iter().enumerate() {
         for (position, id) in lane.works.iter().enumerate() {
-            debug_assert!(!matches!(lir.works[*id].kind, WorkKind::Loop { .. } | WorkKind::If { .. }), "regions are scheduled");
             for value in lir.works[*id].reads() {
                 let (Some(mut range), Some(owner)) = (ranges[value], owner_of(value)) else { continue };
                 if owner == queue {

@@ -137,7 +137,7 @@ proptest! {
     #[test]
     fn ratings_and_addresses_count_the_same_bytes(seed in any::<u64>(), works in 1usize..60, devices in 1usize..4) {
         scheduled(works, devices, seed, |request, lir, _| {
-            let order = lir.top().works.clone();
+            let order = lir.region().works.clone();
             let rated = evaluate(&lir, request.devices, &order).live_peak;
             let live = Live::new(&lir, &order, request.devices);
             let plan = pack::pack(request, lir).unwrap();
@@ -157,7 +157,7 @@ proptest! {
             for index in 0..devices {
                 let on = DeviceId::from_index(index);
                 let mut moves = Moves::of(lir.clone(), request.devices, on);
-                assert_eq!(moves.peak(), peak(&lir, &lir.top().works, request.devices, on));
+                assert_eq!(moves.peak(), peak(&lir, &lir.region().works, request.devices, on));
                 for _ in 0..20.min(20 * moves.len()) {
                     let from = random.below(moves.len());
                     let Some((first, last)) = moves.reach(from) else { continue };
@@ -187,7 +187,7 @@ fn merged(lir: &Lir, on: DeviceId, works: &[WorkId]) -> Vec<WorkId> {
     queues.insert(on.index(), works.to_vec());
     let mut done: IdVec<WorkId, bool> = IdVec::filled(false, lir.works.len());
     let mut order: Vec<WorkId> = Vec::new();
-    while order.len() < lir.top().works.len() {
+    while order.len() < lir.region().works.len() {
         let ready = |queue: &&mut Vec<WorkId>| {
             queue.first().is_some_and(|id| lir.predecessors(&lir.works[*id], &definitions).all(|before| done[before]))
         };

@@ -18,22 +18,22 @@ use plimsoll_request::expr::{ExprBuilder, Scalar};
 
 use super::{Lowering, Meaning};
 use crate::condition::{Condition, Conditions};
-use crate::lir::{Arg, FetchId, Home, ValueId, VariableId, View, WorkId, WorkKind};
+use crate::lir::{Arg, FetchId, Home, RegionId, ValueId, VariableId, View, WorkId, WorkKind};
 use crate::plan::{DeviceId, VariableKind};
 
 /// The facts about liveness so far.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Branches {
     conditions: Conditions,
     /// When nodes run; those that are not here always do.
-    nodes: HashMap<NodeId, Condition>,
+    pub nodes: HashMap<NodeId, Condition>,
     /// When outputs are alive, where that is not when their nodes run.
     outputs: HashMap<Output, Condition>,
     /// The condition of the node that is being lowered, and the bool that says so; none where it always runs.
     now: Option<Condition>,
     pub guard: Option<ValueId>,
     /// Bools that say whether a condition holds.
-    bools: HashMap<Condition, ValueId>,
+    pub bools: HashMap<Condition, ValueId>,
     /// The condition that a bool says.
     made_of: HashMap<ValueId, Condition>,
     /// Whether variables were initialised when the run started, and the newest version of their flags.
@@ -44,6 +44,13 @@ pub(super) struct Branches {
     checks: Vec<(ValueId, WorkId)>,
 }
 
+impl Branches {
+    /// That both hold.
+    pub fn and(&mut self, a: Condition, b: Condition) -> Result<Condition> {
+        self.conditions.and(a, b)
+    }
+}
+
 impl Lowering<'_> {
     fn now(&self) -> Condition {
         self.branches.now.unwrap_or(Condition::ALWAYS)
@@ -51,6 +58,9 @@ impl Lowering<'_> {
 
     /// When an output is alive.
     fn alive(&self, output: Output) -> Condition {
+        if self.is_outside(output.node) {
+            return Condition::ALWAYS;
+        }
         let is_fed = || self.pruned.is_fed(output);
         match self.branches.outputs.get(&output).or(self.branches.nodes.get(&output.node)) {
             None => Condition::ALWAYS,
@@ -75,7 +85,7 @@ impl Lowering<'_> {
     }
 
     /// From here on works run where `condition` holds.
-    fn guard_by(&mut self, condition: Condition, id: NodeId) -> Result<()> {
+    pub(super) fn guard_by(&mut self, condition: Condition, id: NodeId) -> Result<()> {
         (self.branches.now, self.branches.guard) = (None, None);
         if condition != Condition::ALWAYS {
             let guard = self.bool_of(condition, id)?.value;
@@ -84,7 +94,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn condition(&mut self, node: &Node, lower: Lower) -> Result<Condition> {
+    pub(super) fn condition(&mut self, node: &Node, lower: Lower) -> Result<Condition> {
         match lower {
             Lower::ControlTrigger => Ok(Condition::ALWAYS),
             Lower::Merge => node.inputs.iter().try_fold(Condition::NEVER, |any, input| {
@@ -93,7 +103,11 @@ impl Lowering<'_> {
             }),
             _ => {
                 let inputs = node.inputs.iter().map(|input| self.alive(*input));
-                let controls = node.controls.iter().map(|control| self.branches.nodes.get(control).copied().unwrap_or(Condition::ALWAYS));
+                let of_node = |control: &NodeId| match self.is_outside(*control) {
+                    true => Condition::ALWAYS,
+                    false => self.branches.nodes.get(control).copied().unwrap_or(Condition::ALWAYS),
+                };
+                let controls = node.controls.iter().map(of_node);
                 let all: Vec<Condition> = inputs.chain(controls).collect();
                 all.into_iter().try_fold(Condition::ALWAYS, |all, next| self.branches.conditions.and(all, next))
             }
@@ -109,7 +123,7 @@ impl Lowering<'_> {
                 let view = self.read_variable(variable, id, None)?;
                 self.holds(view)?
             }
-            Meaning::Stored(_) => return Err(self.shape_of_stored(node.inputs[1])),
+            Meaning::Stored(_) | Meaning::List(_) => return self.read(node.inputs[1], self.host).map(drop),
         };
         let fails = self.branches.conditions.not(holds)?;
         for (index, side) in [(0, fails), (1, holds)] {
@@ -288,7 +302,9 @@ impl Lowering<'_> {
             return Ok(*flag);
         }
         let node = self.lir.values[self.versions[variable]].node;
+        let here = self.lir.enter(RegionId::from_index(0));
         let value = self.lir.param(self.host, Home::Flag(variable), 1, node);
+        self.lir.enter(here);
         let flag = (self.branches.conditions.predicate(value)?, value);
         self.branches.flags.insert(variable, flag);
         Ok(flag)
@@ -335,6 +351,10 @@ impl Lowering<'_> {
         let (now, written) = (self.now(), self.written[variable]);
         if self.branches.conditions.implies(now, written)? {
             return Ok(());
+        }
+        if !self.inside.is_empty() {
+            let name = &self.lir.variables[variable].name;
+            return Err(Error::unimplemented(format!("not yet: variable '{name}' is first assigned in a loop")));
         }
         if now == Condition::ALWAYS {
             self.lir.initialized.push((variable, version));

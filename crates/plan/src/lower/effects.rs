@@ -66,6 +66,18 @@ impl Lowering<'_> {
         self.order_effects(id, frontier, first).map(drop)
     }
 
+    /// A loop waits for what its Enters wait for, and what is behind its Exits waits for the loop.
+    pub(super) fn settle_loop(&mut self, work: WorkId, enters: &[NodeId], exits: &[NodeId]) {
+        for enter in enters {
+            let Frontier { faults, effects } = self.effects.frontiers[*enter].clone();
+            self.wait_for(work, &faults);
+            self.wait_for(work, &effects);
+        }
+        for exit in exits {
+            self.effects.frontiers[*exit] = Frontier { faults: Some(Rc::new([work])), effects: None };
+        }
+    }
+
     fn order_effects(&mut self, id: NodeId, mut frontier: Frontier, first: usize) -> Result<Frontier> {
         for work in (first..self.lir.works.len()).map(WorkId::from_index) {
             let (can_fail, has_effect) = (self.lir.works[work].can_fail(), self.lir.has_effect(&self.lir.works[work]));

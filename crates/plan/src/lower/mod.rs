@@ -7,7 +7,9 @@
 mod branch;
 mod checkpoint;
 mod effects;
+mod list;
 mod recipe;
+mod repeat;
 mod space;
 mod variables;
 
@@ -19,6 +21,7 @@ use std::sync::Arc;
 use plimsoll_base::{Bytes, DataType, Error, Kind, Result};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, IdVec, Node, NodeId, Output};
+use plimsoll_ops::list::of_lists;
 use plimsoll_ops::{KernelCx, Lower, Meta};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::expr::{Expr, ExprBuilder, Part, PartOperand, Reg, Scalar};
@@ -28,6 +31,7 @@ pub(crate) use self::variables::state_key;
 pub use self::variables::variable_key;
 use crate::Request;
 use crate::condition::Condition;
+use crate::frames::Item;
 use crate::infer::Pruned;
 use crate::lir::{Arg, FeedId, FetchId, Home, Lir, ValueId, VariableId, View, WorkId, WorkKind};
 use crate::plan::{DeviceId, PlanFeed, PlanFetch};
@@ -41,6 +45,8 @@ enum Meaning {
     Variable(VariableId),
     /// A tensor in a checkpoint, of whatever shape is asked for.
     Stored(checkpoint::Stored),
+    /// A list of tensors.
+    List(list::List),
 }
 
 struct Lowering<'a> {
@@ -56,6 +62,8 @@ struct Lowering<'a> {
     branches: Branches,
     effects: effects::Effects,
     checkpoints: checkpoint::Checkpoints,
+    /// The loops around the node at hand, the innermost last.
+    inside: Vec<repeat::Inside>,
     /// The device that feeds and fetches are on.
     host: DeviceId,
     /// By node: the device that does its work.
@@ -75,19 +83,14 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
         branches: Branches::default(),
         effects: effects::Effects::new(request.graph.nodes().len(), pruned),
         checkpoints: checkpoint::Checkpoints::default(),
+        inside: Vec::new(),
         host,
         workers: space::workers(request, pruned),
     };
     lowering.feeds()?;
-    for &id in &pruned.order {
-        let node = request.graph.node(id);
-        lowering.lir.nodes.push((id, request.placement.devices[id]));
-        let first = lowering.lir.works.len();
-        lowering.node(id, node).map_err(|error| error.at_node(&node.name))?;
-        lowering.set_flags(first)?;
-        lowering.settle_effects(id, node, first)?;
-    }
+    lowering.lir.nodes.extend(pruned.order.iter().map(|id| (*id, request.placement.devices[*id])));
     lowering.lir.nodes.sort_unstable_by_key(|(id, _)| *id);
+    lowering.items(&pruned.frames.items)?;
     lowering.targets();
     lowering.fetches()?;
     lowering.settle_last()?;
@@ -124,6 +127,28 @@ impl Lowering<'_> {
                 }
             };
             self.meanings.insert(*output, meaning);
+        }
+        Ok(())
+    }
+
+    /// Nodes and loops, one behind another.
+    fn items(&mut self, items: &[Item]) -> Result<()> {
+        for item in items {
+            match *item {
+                Item::Node(id) => {
+                    let node = self.request.graph.node(id);
+                    let first = self.lir.works.len();
+                    self.node(id, node).map_err(|error| error.at_node(&node.name))?;
+                    self.set_flags(first)?;
+                    self.settle_effects(id, node, first)?;
+                    self.take_in(first)?;
+                }
+                Item::Loop(frame) => {
+                    let first = self.pruned.frames.get(frame).enters.first().copied();
+                    let at = |error: Error| first.map_or(error.clone(), |id| error.at_node(&self.request.graph.node(id).name));
+                    self.repeat(frame).map_err(at)?;
+                }
+            }
         }
         Ok(())
     }
@@ -177,6 +202,10 @@ impl Lowering<'_> {
 
     fn node(&mut self, id: NodeId, node: &Node) -> Result<()> {
         let rules = self.request.registry.require(&node.op)?;
+        if self.is_loop_switch(node) {
+            // In an iteration its predicate holds.
+            return if self.is_settled(id, 1) { Ok(()) } else { self.alias(id, node.inputs[0], 1) };
+        }
         if !self.enter(id, node, rules.lower)? {
             return Ok(());
         }
@@ -186,6 +215,9 @@ impl Lowering<'_> {
             return Ok(());
         }
         self.check_handles(id, node)?;
+        if let (Some(op), Some(Meaning::List(_))) = (of_lists(&node.op), node.inputs.first().and_then(|input| self.meanings.get(input))) {
+            return self.list_op(id, node, op);
+        }
         match rules.lower {
             Lower::Nothing | Lower::ControlTrigger | Lower::Const | Lower::Placeholder => Ok(()),
             Lower::Variable => self.variable(id, node),
@@ -253,6 +285,7 @@ impl Lowering<'_> {
                 self.work(id, WorkKind::Request { request: Arc::new(call.request), args }, views, results, true);
                 Ok(())
             }
+            Lower::List(op) => self.list_op(id, node, op),
             Lower::Restore => self.restore(id, node),
             Lower::Save => self.save(id, node),
             Lower::Assign => self.assign(id, node),
@@ -318,7 +351,12 @@ impl Lowering<'_> {
             }
             Meaning::Variable(variable) => self.read_variable(variable, output.node, None),
             Meaning::Stored(_) => Err(self.shape_of_stored(output)),
+            Meaning::List(_) => Err(self.is_list(output)),
         }
+    }
+
+    fn is_list(&self, output: Output) -> Error {
+        Error::unimplemented(format!("not yet: the list of tensors {} as a value", self.request.graph.tensor_name(output)))
     }
 
     fn shape_of_stored(&self, output: Output) -> Error {
@@ -355,6 +393,7 @@ impl Lowering<'_> {
                 Ok(Meta { data_type: variable.data_type, shape: variable.shape.clone() })
             }
             Meaning::Stored(_) => Err(self.shape_of_stored(*input)),
+            Meaning::List(_) => Err(self.is_list(*input)),
         };
         inputs.iter().map(meta).collect()
     }

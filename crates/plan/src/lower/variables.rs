@@ -1,13 +1,14 @@
 //! Reads and writes of variables: every write makes a version, every read sees the newest so far.
 
 use plimsoll_base::{DataType, Error, Result};
+use plimsoll_graph::id::Id;
 use plimsoll_graph::{AttrValue, AttrsExt, HostTensor, Node, NodeId, Output, Shape};
 use plimsoll_ops::Meta;
 use plimsoll_request::expr::{ExprBuilder, Scalar};
 
 use super::{Lowering, Meaning};
 use crate::condition::Condition;
-use crate::lir::{Home, ValueId, VariableId, View, WorkKind};
+use crate::lir::{Home, RegionId, ValueId, VariableId, View, WorkKind};
 use crate::plan::{PlanVariable, VariableKind};
 
 impl Lowering<'_> {
@@ -80,7 +81,9 @@ impl Lowering<'_> {
         };
         let index = self.lir.variables.push(variable);
         self.variables.insert(key, index);
+        let here = self.lir.enter(RegionId::from_index(0));
         let value = self.lir.param(device, Home::Variable(index), bytes.0, id);
+        self.lir.enter(here);
         self.versions.push(value);
         self.written.push(Condition::known(kind == VariableKind::State));
         Ok(index)
@@ -117,6 +120,7 @@ impl Lowering<'_> {
 
     /// The next version of a variable.
     pub(super) fn write(&mut self, variable: VariableId, writer: NodeId) -> Result<ValueId> {
+        self.bring(variable)?;
         let old = self.versions[variable];
         let new = self.lir.next_version(old, writer);
         self.versions[variable] = new;
@@ -149,6 +153,7 @@ impl Lowering<'_> {
             Meaning::Variable(source) => {
                 Meta { data_type: self.lir.variables[*source].data_type, shape: self.lir.variables[*source].shape.clone() }
             }
+            Meaning::List(_) => return Err(self.is_list(node.inputs[1])),
             Meaning::Stored(_) => {
                 let source = node.inputs[1];
                 let data_type = self.pruned.facts[source.node][source.index as usize].data_type;

@@ -8,6 +8,7 @@ use plimsoll_base::Result;
 use plimsoll_device::{BufferRef, Place};
 
 use super::commands::{Access, Accesses};
+use super::loops::{Loops, twice};
 use super::schedule::Order;
 use super::{Checked, Slot, wrong};
 use crate::plan::{PlanVariable, VariableKind};
@@ -29,10 +30,14 @@ struct Range {
 struct Block(BTreeMap<u64, Range>);
 
 impl Checked<'_> {
-    pub(super) fn accesses(&self, accesses: &Accesses, order: &Order) -> Result<()> {
+    pub(super) fn accesses(&self, accesses: &Accesses, order: &Order, loops: &Loops) -> Result<()> {
         let mut blocks: HashMap<Place, Block> = HashMap::new();
         let mut state = vec![Use::default(); self.plan.variables.len()];
-        for &slot in &order.slots {
+        let mut before: HashMap<Slot, HashMap<Place, Block>> = HashMap::new();
+        for (slot, ended) in twice(&order.slots, loops) {
+            if loops[slot.0].iter().any(|(first, _)| *first == slot.1) {
+                before.entry(slot).or_insert_with(|| blocks.clone());
+            }
             let at = |error| self.at(slot, error);
             let of = &accesses[slot.0][slot.1];
             for access in of.iter().filter(|access| access.buffer.bytes > 0) {
@@ -49,6 +54,12 @@ impl Checked<'_> {
                 self.open(&mut blocks, access.buffer)?.write(access.buffer, slot, order).map_err(at)?;
                 if let Place::Variable(index) | Place::VariableFlag(index) = access.buffer.place {
                     state[index as usize].is_written = true;
+                }
+            }
+            for first in ended {
+                // It may have had no iteration at all.
+                if let Some(before) = before.remove(&(slot.0, first)) {
+                    blocks.iter_mut().for_each(|(place, block)| block.keep_what(before.get(place), *place));
                 }
             }
         }
@@ -117,12 +128,23 @@ fn note_read(state: &mut [Use], place: Place, is_initial: bool) {
 }
 
 impl Block {
+    /// Only what was there before, too, is there for sure: bytes that were written together then.
+    fn keep_what(&mut self, before: Option<&Block>, place: Place) {
+        let is_there = |begin: u64, end: u64| match before {
+            Some(before) => before.0.get(&begin).is_some_and(|range| range.is_whole && range.end == end),
+            // No command had been at the block.
+            None => !matches!(place, Place::Arena(_) | Place::Fetch(_)),
+        };
+        self.0.iter_mut().for_each(|(begin, range)| range.is_whole &= is_there(*begin, range.end));
+    }
+
     /// A command reads a buffer; whether it reads bytes that were there when the run started.
     fn read(&mut self, buffer: BufferRef, slot: Slot, order: &Order) -> Result<bool> {
         let BufferRef { offset, bytes, .. } = buffer;
         let whole = self.0.get_mut(&offset).filter(|range| range.is_whole && range.end == offset + bytes);
         let Some(range) = whole else { return Err(wrong(format!("it reads {}, which is not there", said(buffer)))) };
-        if range.writer.is_some_and(|writer| writer != slot && !order.is_before(writer, slot)) {
+        // Commands of one queue come in the order in which they are looked at here, whatever their numbers.
+        if range.writer.is_some_and(|writer| writer.0 != slot.0 && !order.is_before(writer, slot)) {
             return Err(wrong(format!("it reads {}, which may not be there yet", said(buffer))));
         }
         match range.readers.iter_mut().find(|reader| reader.0 == slot.0) {
@@ -140,7 +162,7 @@ impl Block {
         for begin in touched {
             let Some(range) = self.0.remove(&begin) else { continue };
             let mut before = range.writer.iter().chain(&range.readers);
-            if before.any(|other| *other != slot && !order.is_before(*other, slot)) {
+            if before.any(|other| other.0 != slot.0 && !order.is_before(*other, slot)) {
                 return Err(wrong(format!("it writes {}, which another command may be at", said(buffer))));
             }
             if begin < from {

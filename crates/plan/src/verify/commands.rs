@@ -62,6 +62,14 @@ impl Checked<'_> {
             Work::Kernel(call) => self.kernel(queue.device, command, call)?,
             Work::Copy => self.copy(queue.device, command)?,
             Work::Outside { call, inputs } => self.outside(queue.device, command, *call, *inputs)?,
+            Work::Loop { .. } | Work::Again { .. } => {
+                let [condition] = command.args[..] else { return Err(wrong("a loop of more or less than one condition")) };
+                self.bounds(condition)?;
+                if condition.bytes != 1 || self.block(condition.place)?.0 != Some(queue.device) {
+                    return Err(wrong("the condition of a loop is no bool of its device"));
+                }
+                vec![read(condition)]
+            }
         };
         for access in &accesses {
             self.bounds(access.buffer)?;

@@ -9,6 +9,7 @@ mod accesses;
 mod blocks;
 mod calls;
 mod commands;
+mod loops;
 mod peak;
 mod schedule;
 
@@ -45,7 +46,8 @@ pub(crate) fn verify(request: &Request<'_>, pruned: &Pruned, plan: &Plan) -> Res
     checked.calls()?;
     let commands = checked.commands()?;
     let order = checked.schedule()?;
-    checked.accesses(&commands, &order)?;
+    let loops = checked.loops()?;
+    checked.accesses(&commands, &order, &loops)?;
     checked.peak()
 }
 

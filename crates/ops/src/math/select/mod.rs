@@ -6,12 +6,13 @@ use plimsoll_request::expr::{Expr, ExprBuilder};
 
 use crate::gradient::from_one;
 use crate::infer::{broadcast, merge_shapes};
+use crate::recipe::Recipe;
 use crate::registry::Gradient;
 use crate::{GraphBuilder, InferCx, KernelCx, Lower, OpRules};
 
 /// The rules of Select and SelectV2.
 pub const RULES: &[OpRules] = &[
-    OpRules { name: "Select", infer: select, lower: Lower::Elementwise(expr_v1), gradient: Gradient::Rule(gradient_v1) },
+    OpRules { name: "Select", infer: select, lower: Lower::Recipe(recipe), gradient: Gradient::Rule(gradient_v1) },
     OpRules { name: "SelectV2", infer: select_v2, lower: Lower::Elementwise(expr), gradient: Gradient::Rule(gradient_v2) },
 ];
 
@@ -46,13 +47,15 @@ fn select_v2(cx: &mut InferCx<'_>) -> Result<()> {
     })
 }
 
-fn expr_v1(cx: &KernelCx<'_>) -> Result<Expr> {
-    if cx.dims(0).len() == 1 && cx.dims(1).len() > 1 {
-        return Err(Error::unimplemented(
-            "not yet: Select with one condition for each row; SelectV2 with a condition of shape [n,1] does the same",
-        ));
+/// A condition for each row is one for each element of the row.
+fn recipe(cx: &KernelCx<'_>) -> Result<Recipe> {
+    let mut recipe = Recipe::new();
+    let [mut condition, a, b] = [0, 1, 2].map(|input| recipe.input(cx, input));
+    if let ([rows], [_, rest @ ..]) = (cx.dims(0), cx.dims(1)) {
+        condition = condition.reshaped([&[*rows], &vec![1; rest.len()][..]].concat())?;
     }
-    expr(cx)
+    let results = recipe.expression(expr(cx)?, [condition, a, b], cx.outputs[0].shape.clone());
+    Ok(recipe.finish(results))
 }
 
 fn expr(cx: &KernelCx<'_>) -> Result<Expr> {

@@ -61,7 +61,7 @@ impl Checker<'_> {
                 let place = position.get(earlier).copied().flatten();
                 self.require(id, place.is_some(), || format!("it waits for w{}, which is not in its region", earlier.index()))?;
                 let place = place.unwrap_or_default();
-                let is_late = self.after >= Pass::Order && region.index() == 0 && place >= at;
+                let is_late = self.after >= Pass::Order && place >= at;
                 self.require(id, !is_late, || format!("it comes before w{}, for which it waits", earlier.index()))?;
                 waiting[at] += 1;
                 followers[place].push(at);

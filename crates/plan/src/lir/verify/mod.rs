@@ -29,7 +29,7 @@ pub(crate) fn verify(request: &Request<'_>, lir: &Lir, after: Pass) -> Result<()
     checker.names()?;
     let makers = checker.flow()?;
     checker.state(&makers)?;
-    for (id, region) in lir.regions.iter() {
+    for region in lir.regions.values() {
         for &work in &region.works {
             checker.work(work)?;
             checker.guard(work, &makers)?;
@@ -40,7 +40,7 @@ pub(crate) fn verify(request: &Request<'_>, lir: &Lir, after: Pass) -> Result<()
                 checker.selected(work)?;
             }
         }
-        if after >= Pass::Order && id == RegionId::from_index(0) {
+        if after >= Pass::Order {
             region.works.iter().try_for_each(|work| checker.prepared(*work))?;
         }
     }
@@ -100,7 +100,7 @@ impl Checker<'_> {
             Home::Flag(_) => Some(DataType::Bool),
             Home::Constant(constant) => Some(self.lir.constants[constant].data_type),
             Home::Feed(feed) => Some(self.lir.feeds[feed].data_type),
-            Home::Arena | Home::Fetch(_) => match makers[value]? {
+            Home::Arena | Home::Fetch(_) | Home::Given { .. } => match makers[value]? {
                 Maker::Param(_) => None,
                 Maker::Work(_, work) => {
                     let work = &self.lir.works[work];

@@ -17,6 +17,9 @@ impl Checker<'_> {
                 Home::Constant(constant) => self.lir.constants.get(constant).is_some(),
                 Home::Feed(feed) => self.lir.feeds.get(feed).is_some(),
                 Home::Fetch(fetch) => self.lir.fetches.get(fetch).is_some(),
+                Home::Given { region, param } => {
+                    value.region == region && self.lir.regions.get(region).is_some_and(|region| (param as usize) < region.params.len())
+                }
             };
             let is_somewhere = value.device.index() < self.devices.len() && self.graph.nodes().get(value.node).is_some();
             if !is_there || !is_somewhere || value.previous.is_some_and(|previous| self.lir.values.get(previous).is_none()) {
@@ -43,6 +46,13 @@ impl Checker<'_> {
                     return Err(self.broken(format!("a region has the work w{}, which there is not", work.index())));
                 }
                 in_regions[work] += 1;
+                let stray = self.lir.works[work]
+                    .outputs
+                    .iter()
+                    .find(|output| self.lir.values.get(**output).is_some_and(|value| value.region != id));
+                self.require(work, stray.is_none(), || {
+                    format!("{} belongs to another region", stray.map_or_else(String::new, |value| name(*value)))
+                })?;
                 for &inner in self.lir.works[work].regions() {
                     self.require(work, inner > id && inner.index() < held.len(), || "it holds no region of its own".to_string())?;
                     held[inner] += 1;

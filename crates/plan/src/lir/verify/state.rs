@@ -6,7 +6,7 @@ use plimsoll_graph::id::Id;
 
 use super::{Checker, Maker, Makers, name};
 use crate::hazard::reads_out_of_step;
-use crate::lir::{CallId, FetchId, Home, RegionId, ValueId, VariableId, WorkId, WorkKind};
+use crate::lir::{CallId, FetchId, Home, ValueId, VariableId, WorkId, WorkKind};
 use crate::passes::Pass;
 
 const TOP: usize = 0;
@@ -30,7 +30,7 @@ impl Checker<'_> {
                         fetched[fetch] += 1;
                     }
                 }
-                (Home::Variable(_) | Home::Flag(_), Maker::Work(_, work)) => self.version(id, work, makers)?,
+                (Home::Variable(_) | Home::Flag(_) | Home::Given { .. }, Maker::Work(_, work)) => self.version(id, work, makers)?,
                 (_, Maker::Work(_, work)) => return Err(self.broken_at(work, format!("it cannot define {} in its home", name(id)))),
                 (_, Maker::Param(_)) => return Err(self.broken(format!("{} is not there when the run starts", name(id)))),
             }
@@ -58,6 +58,10 @@ impl Checker<'_> {
         let value = &self.lir.values[id];
         let (bytes, device) = match value.home {
             Home::Arena => (value.bytes, Some(value.device)),
+            Home::Given { region, param } => {
+                let given = self.lir.passed(region).nth(param as usize).map(|given| &self.lir.values[given]);
+                given.map_or((0, None), |given| (given.bytes, Some(given.device)))
+            }
             Home::Variable(variable) => (self.lir.variables[variable].bytes.0, Some(self.lir.variables[variable].device)),
             Home::Flag(_) => (1, Some(self.host)),
             Home::Constant(constant) => (self.lir.constants[constant].bytes.0, self.lir.constants[constant].device),
@@ -102,12 +106,12 @@ impl Checker<'_> {
         if self.after < Pass::Hazard {
             return Ok(());
         }
-        let uses = self.lir.uses();
+        let mut uses: IdVec<ValueId, Vec<WorkId>> = IdVec::filled(Vec::new(), self.lir.values.len());
+        for (id, work) in self.lir.works.iter() {
+            work.reads_once().into_iter().for_each(|value| uses[value].push(id));
+        }
         for (old, new) in self.lir.versions() {
-            let Some(Maker::Work(region, writer)) = makers[new] else { continue };
-            if region != RegionId::from_index(TOP) {
-                continue;
-            }
+            let Some(Maker::Work(_, writer)) = makers[new] else { continue };
             let is_safe = !reads_out_of_step(self.request, self.lir, writer, old)?;
             self.require(writer, is_safe, || format!("it overwrites {} while it still reads it", name(old)))?;
             let mut before: Vec<WorkId> = uses[old].iter().copied().filter(|reader| *reader != writer).collect();

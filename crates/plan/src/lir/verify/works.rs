@@ -10,6 +10,7 @@ use plimsoll_request::expr::Expr;
 
 use super::{Checker, Makers, name};
 use crate::lir::{Arg, Home, RegionId, ValueId, VariableId, View, Work, WorkId, WorkKind};
+use crate::passes::Pass;
 use crate::plan::PlanCall;
 use crate::prepare::request_of;
 
@@ -164,14 +165,27 @@ impl Checker<'_> {
     fn iterates(&self, id: WorkId, body: RegionId, carried: usize) -> Result<()> {
         let (work, region) = (&self.lir.works[id], &self.lir.regions[body]);
         self.condition(id, work.inputs.first())?;
-        self.require(id, carried < work.inputs.len(), || "it carries more than it is given".to_string())?;
-        self.same(id, work.inputs[1..].iter().map(|view| view.value), &region.params, "parameters of its body")?;
-        let Some((again, results)) = region.results.split_first() else {
-            return Err(self.broken_at(id, "its body says of no iteration whether it is the last"));
-        };
-        self.require(id, self.lir.values[*again].bytes == 1, || format!("its condition {} is not one bool", name(*again)))?;
-        self.same(id, region.params[..carried].iter().copied(), results, "results of its body")?;
-        self.same(id, region.params[..carried].iter().copied(), &work.outputs, "outputs")
+        let passed = work.inputs.len();
+        self.require(id, (1..=passed).contains(&carried) && carried <= work.outputs.len(), || {
+            "it carries more than it is given".to_string()
+        })?;
+        // Constants of the body are parameters that are not passed.
+        let params: Vec<ValueId> = self.lir.passed(body).collect();
+        self.same(id, work.inputs.iter().map(|view| view.value), &params, "parameters of its body")?;
+        let numbered = params.iter().zip(0..).all(
+            |(param, number)| matches!(self.lir.values[*param].home, Home::Given { region, param } if region == body && param == number),
+        );
+        self.require(id, numbered, || "the parameters of its body are not in order".to_string())?;
+        self.same(id, params[..carried].iter().copied(), &region.results, "results of its body")?;
+        self.same(id, params[..carried].iter().copied(), &work.outputs[..carried], "outputs")?;
+        let is_version = |output: &ValueId| self.lir.values[*output].previous.is_some();
+        self.require(id, work.outputs[carried..].iter().all(is_version), || "an output is neither carried nor a variable".to_string())?;
+        let in_place = region.results.iter().zip(0..).all(
+            |(result, number)| matches!(self.lir.values[*result].home, Home::Given { region, param } if region == body && param == number),
+        );
+        self.require(id, in_place, || "its body leaves what it carries in another place".to_string())?;
+        let one_device = self.after < Pass::Order || region.works.iter().all(|inner| self.lir.works[*inner].device == work.device);
+        self.require(id, one_device, || "its body is on another device".to_string())
     }
 
     fn chooses(&self, id: WorkId, sides: &[RegionId; 2]) -> Result<()> {
@@ -209,6 +223,7 @@ impl Checker<'_> {
         let (has_kernel, least) = match &work.kind {
             WorkKind::Copy => (false, 0),
             WorkKind::Outside { scratch, .. } => (false, *scratch),
+            WorkKind::Loop { body, .. } => (false, self.lir.regions[*body].arena),
             _ => (true, prepared.kernel.as_ref().map_or(0, |call| call.step().scratch)),
         };
         self.require(id, prepared.kernel.is_some() == has_kernel, || "it has no kernel, or needs none".to_string())?;

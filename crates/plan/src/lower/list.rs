@@ -1,0 +1,320 @@
+//! Lists of tensors: each is one block of memory with its tensors as rows, and their number.
+//!
+//! A list that goes round in a loop is changed in place where it is the newest state of what the loop carries; a reader of an older
+//! state gets a copy. Elsewhere a changed list is another value, which may lie where the old one lay.
+
+use std::sync::Arc;
+
+use plimsoll_base::{Code, DataType, Error, Result};
+use plimsoll_graph::{HostTensor, Node, NodeId, Output, Shape};
+use plimsoll_ops::{ListFact, ListOp, Meta};
+use plimsoll_request::KernelRequest;
+use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
+use plimsoll_request::gather::{Gather, ScatterOp};
+
+use super::{Lowering, Meaning};
+use crate::lir::{Arg, Home, View, WorkKind};
+
+/// A list.
+#[derive(Clone, Debug)]
+pub(super) struct List {
+    /// Its tensors, one behind another; none where all are zero.
+    pub rows: Option<View>,
+    pub length: Length,
+}
+
+/// How many tensors a list has.
+#[derive(Clone, Debug)]
+pub(super) enum Length {
+    Known(u64),
+    /// An int32.
+    Value(View),
+}
+
+impl Lowering<'_> {
+    pub(super) fn list_op(&mut self, id: NodeId, node: &Node, op: ListOp) -> Result<()> {
+        match op {
+            ListOp::New { to } => {
+                let length = self.list_fact(Output { node: id, index: to })?.length;
+                let length = Length::Known(
+                    length.ok_or_else(|| Error::needs_values("not yet: a list whose size is known only when the graph runs"))?,
+                );
+                // A handle of a TensorArray stands for nothing: its flows are the list.
+                (0..=to as usize).for_each(|output| self.define(id, output, Meaning::List(List { rows: None, length: length.clone() })));
+                Ok(())
+            }
+            ListOp::FromTensor { tensor } => {
+                let rows = self.read_input(id, node, tensor)?;
+                let length = Length::Known(rows.shape.first().copied().unwrap_or(0));
+                self.define(id, 0, Meaning::List(List { rows: Some(rows), length }));
+                Ok(())
+            }
+            ListOp::Stack { list } => self.stack(id, node, list),
+            ListOp::GetItem { list, index } => {
+                let index = self.read_input(id, node, index)?;
+                self.get(id, (node, list), index, 0)
+            }
+            ListOp::Gather { list, indices } => {
+                let indices = self.read_input(id, node, indices)?;
+                self.get(id, (node, list), indices, 0)
+            }
+            ListOp::SetItem { list, index, item: tensor } | ListOp::Scatter { list, indices: index, tensor } => {
+                let (index, tensor) = (self.read_input(id, node, index)?, self.read_input(id, node, tensor)?);
+                let length = self.list_fact(Output { node: id, index: 0 })?.length.map(Length::Known);
+                let length = length.map_or_else(|| self.list(node.inputs[list]).map(|list| list.length), Ok)?;
+                let rows = self.set(id, (node, list), index, tensor)?;
+                self.define(id, 0, Meaning::List(List { rows: Some(rows), length }));
+                Ok(())
+            }
+            ListOp::PushBack { list, item } => {
+                let item = self.read_input(id, node, item)?;
+                let length = self.list(node.inputs[list])?.length;
+                let index = self.number(id, &length)?;
+                let rows = self.set(id, (node, list), index, item)?;
+                let length = self.longer(id, &length, 1)?;
+                self.define(id, 0, Meaning::List(List { rows: Some(rows), length }));
+                Ok(())
+            }
+            ListOp::PopBack { list } => {
+                let List { rows, length } = self.list(node.inputs[list])?;
+                let length = self.longer(id, &length, -1)?;
+                let index = self.number(id, &length)?;
+                self.define(id, 0, Meaning::List(List { rows, length }));
+                if self.meanings.contains_key(&Output { node: id, index: 1 }) { Ok(()) } else { self.get(id, (node, list), index, 1) }
+            }
+            ListOp::Length { list } => {
+                let meaning = match self.list(node.inputs[list])?.length {
+                    Length::Known(length) => Meaning::Known(HostTensor::scalar(small(length)?)),
+                    Length::Value(view) => Meaning::Value(view),
+                };
+                self.define(id, 0, meaning);
+                Ok(())
+            }
+            ListOp::Zeros { list } => {
+                let length = self.list(node.inputs[list])?.length;
+                self.define(id, 0, Meaning::List(List { rows: None, length }));
+                Ok(())
+            }
+            ListOp::AddN => self.sum(id, node),
+        }
+    }
+
+    /// The list that a tensor is.
+    pub(super) fn list(&self, output: Output) -> Result<List> {
+        match self.meaning(output)? {
+            Meaning::List(list) => Ok(list.clone()),
+            _ => Err(Error::invalid_argument(format!("{} is no list", self.request.graph.tensor_name(output)))),
+        }
+    }
+
+    /// What is known of the list that a tensor is.
+    pub(super) fn list_fact(&self, output: Output) -> Result<ListFact> {
+        let fact = self.pruned.facts[output.node].get(output.index as usize).and_then(|fact| fact.list.clone());
+        fact.ok_or_else(|| Error::invalid_argument(format!("{} is no list", self.request.graph.tensor_name(output))))
+    }
+
+    /// The shape of all rows of a list, those included that it has room for.
+    fn rows_shape(&self, output: Output) -> Result<(DataType, Shape)> {
+        let list = self.list_fact(output)?;
+        let ListFact { data_type, room, .. } = list;
+        let room = room.ok_or_else(|| Error::unimplemented("not yet: a list whose size nothing bounds"))?;
+        let shape = list.rows(Some(room));
+        let whole = shape.complete().ok_or_else(|| {
+            Error::needs_values(format!("not yet: the shape {} of a list's tensors is known only when the graph runs", list.item))
+        })?;
+        data_type.size().ok_or_else(|| super::not_yet(data_type))?;
+        whole.bytes(data_type)?;
+        Ok((data_type, whole))
+    }
+
+    /// The rows of a list, in memory; `of` is the tensor that says their shape.
+    pub(super) fn rows(&mut self, id: NodeId, list: &List, of: Output) -> Result<View> {
+        let (data_type, shape) = self.rows_shape(of)?;
+        match &list.rows {
+            Some(view) if view.shape == shape && view.data_type == data_type => Ok(view.clone()),
+            Some(view) if view.data_type == data_type && view.shape.dims().get(1..) == shape.dims().get(1..) => {
+                let few = view.clone();
+                let many = self.rows(id, &List { rows: None, length: list.length.clone() }, of)?;
+                let first: Vec<i64> = (0..few.shape.first().copied().unwrap_or(0) as i64).collect();
+                let name = self.request.graph.node(id).name.clone();
+                let tensor = HostTensor::from_slice([first.len() as u64], &first)?;
+                let value = self.lir.constant(&tensor, self.device(id), of, &name)?;
+                let indices = View { value, data_type: DataType::Int64, shape: tensor.shape().clone() };
+                self.scatter(id, many, indices, few)
+            }
+            Some(view) => Err(Error::invalid_argument(format!("a list of tensors of {} where there are {shape}", view.shape))),
+            None => {
+                let zero = Scalar::from_le_bytes(data_type, &vec![0; data_type.size().unwrap_or(0)]);
+                let zero = zero.ok_or_else(|| Error::unimplemented(format!("not yet: a list of {data_type}")))?;
+                let mut builder = ExprBuilder::new();
+                let zero = builder.constant(zero);
+                self.made(id, WorkKind::Expr { expr: builder.finish(vec![zero]), shape: shape.clone() }, Vec::new(), data_type, shape)
+            }
+        }
+    }
+
+    /// A work of one new value.
+    fn made(&mut self, id: NodeId, kind: WorkKind, inputs: Vec<View>, data_type: DataType, shape: Shape) -> Result<View> {
+        let value = self.lir.value(self.device(id), Home::Arena, shape.bytes(data_type)?.0, id);
+        self.work(id, kind, inputs, vec![value], false);
+        Ok(View { value, data_type, shape })
+    }
+
+    fn stack(&mut self, id: NodeId, node: &Node, list: usize) -> Result<()> {
+        let of = node.inputs[list];
+        let list = self.list(of)?;
+        let Length::Known(length) = list.length else {
+            return Err(Error::needs_values("not yet: as many tensors of a list as are known only when the graph runs"));
+        };
+        // What the operation says of its tensors counts, too.
+        let meta = self.output_metas(id)?.swap_remove(0);
+        let meaning = match list.rows {
+            Some(view) if view.shape == meta.shape => Meaning::Value(view),
+            Some(view) if view.elements() == meta.shape.elements()? => Meaning::Value(View { shape: meta.shape, ..view }),
+            Some(view) => {
+                let of = format!("{length} of {}", view.shape.first().copied().unwrap_or(0));
+                return Err(Error::unimplemented(format!("not yet: {of} tensors of a list as one")));
+            }
+            None => Meaning::Known(zeros(meta.data_type, meta.shape)?),
+        };
+        self.define(id, 0, meaning);
+        Ok(())
+    }
+
+    /// Output `output` is what a list has at indices.
+    fn get(&mut self, id: NodeId, (node, list): (&Node, usize), indices: View, output: usize) -> Result<()> {
+        let fact = &self.pruned.facts[id][output];
+        let unknown =
+            || Error::needs_values(format!("not yet: the shape {} of output {output} is known only when the graph runs", fact.shape));
+        let meta = Meta { data_type: fact.data_type, shape: fact.shape.complete().ok_or_else(unknown)? };
+        let of = node.inputs[list];
+        let list = self.list(of)?;
+        let (data_type, mut shape) = self.rows_shape(of).or_else(|error| match list.rows {
+            // The rows say more than is known of the list.
+            Some(ref view) if error.code() == Code::Unimplemented => Ok((view.data_type, view.shape.clone())),
+            _ => Err(error),
+        })?;
+        let rows = match &list.rows {
+            Some(view) => {
+                shape = view.shape.clone();
+                view.clone()
+            }
+            None => self.rows(id, &list, of)?,
+        };
+        let element = data_type.size().ok_or_else(|| super::not_yet(data_type))?;
+        let (params, index_type) = (shape.to_vec(), indices.data_type);
+        let request = Gather::Take { element, params, indices: indices.shape.to_vec(), axis: 0, batch_dims: 0, index_type };
+        let value = self.lir.value(self.device(id), Home::Arena, meta.bytes()?, id);
+        let kind = WorkKind::request(KernelRequest::Gather(request), 2, 1);
+        self.work(id, kind, vec![rows, indices], vec![value], false);
+        self.define(id, output, Meaning::Value(View { value, data_type: meta.data_type, shape: meta.shape }));
+        Ok(())
+    }
+
+    /// The rows of a list with others at indices.
+    fn set(&mut self, id: NodeId, (node, list): (&Node, usize), indices: View, tensor: View) -> Result<View> {
+        let of = node.inputs[list];
+        let list = self.list(of)?;
+        let index = self.pruned.facts[id].iter().position(|fact| fact.list.is_some()).unwrap_or(0);
+        let rows = self.rows(id, &list, Output { node: id, index: index as u32 })?;
+        let (data_type, shape) = (rows.data_type, rows.shape.clone());
+        let count = indices.shape.elements()?;
+        let given = tensor.shape.elements()?;
+        if tensor.data_type != data_type || given != count * shape.iter().skip(1).product::<u64>() {
+            let message = format!("{}{} is set in a list of {data_type}{shape}", tensor.data_type, tensor.shape);
+            return Err(Error::invalid_argument(message));
+        }
+        self.scatter(id, rows, indices, tensor)
+    }
+
+    /// Rows, some of them replaced.
+    fn scatter(&mut self, id: NodeId, rows: View, indices: View, tensor: View) -> Result<View> {
+        let (data_type, shape) = (rows.data_type, rows.shape.clone());
+        let request = KernelRequest::Gather(Gather::Scatter {
+            op: ScatterOp::Update,
+            data_type,
+            index_type: indices.data_type,
+            shape: shape.to_vec(),
+            indices: indices.shape.elements()?,
+            depth: 1,
+            scalar_updates: false,
+            ignore: false,
+        });
+        let inputs = vec![rows.clone(), indices, tensor];
+        if self.is_newest(rows.value) {
+            let value = self.lir.next_version(rows.value, id);
+            self.note_newest(value);
+            let args = vec![Arg::Output(0), Arg::Input(1), Arg::Input(2), Arg::Output(0)];
+            self.work(id, WorkKind::Request { request: Arc::new(request), args }, inputs, vec![value], true);
+            return Ok(View { value, ..rows });
+        }
+        self.made(id, WorkKind::request(request, 3, 1), inputs, data_type, shape)
+    }
+
+    /// A length as an int32 in memory.
+    pub(super) fn number(&mut self, id: NodeId, length: &Length) -> Result<View> {
+        match length {
+            Length::Value(view) => Ok(view.clone()),
+            Length::Known(length) => {
+                let tensor = HostTensor::scalar(small(*length)?);
+                let name = self.request.graph.node(id).name.clone();
+                let value = self.lir.constant(&tensor, self.device(id), Output { node: id, index: 0 }, &name)?;
+                Ok(View { value, data_type: DataType::Int32, shape: Shape::scalar() })
+            }
+        }
+    }
+
+    /// A length with so many more.
+    fn longer(&mut self, id: NodeId, length: &Length, by: i32) -> Result<Length> {
+        match length {
+            Length::Known(length) => {
+                let longer = length.checked_add_signed(i64::from(by));
+                longer.map(Length::Known).ok_or_else(|| Error::invalid_argument("Trying to pop from an empty list."))
+            }
+            Length::Value(view) => {
+                let mut builder = ExprBuilder::new();
+                let (length, by) = (builder.input(DataType::Int32)?, builder.constant(Scalar::I32(by)));
+                let sum = builder.binary(BinaryOp::Add, length, by)?;
+                let kind = WorkKind::Expr { expr: builder.finish(vec![sum]), shape: Shape::scalar() };
+                self.made(id, kind, vec![view.clone()], DataType::Int32, Shape::scalar()).map(Length::Value)
+            }
+        }
+    }
+
+    fn sum(&mut self, id: NodeId, node: &Node) -> Result<()> {
+        let lists = node.inputs.iter().map(|input| self.list(*input)).collect::<Result<Vec<List>>>()?;
+        let first = lists.first().ok_or_else(|| Error::invalid_argument("a sum of no lists"))?;
+        let length = first.length.clone();
+        let views: Vec<View> = lists.iter().filter_map(|list| list.rows.clone()).collect();
+        let rows = match &views[..] {
+            [] => None,
+            [one] => Some(one.clone()),
+            [one, others @ ..] => {
+                if let Some(other) = others.iter().find(|other| other.shape != one.shape || other.data_type != one.data_type) {
+                    return Err(Error::invalid_argument(format!("a sum of lists of {} and {}", one.shape, other.shape)));
+                }
+                let mut builder = ExprBuilder::new();
+                let mut sum = builder.input(one.data_type)?;
+                for _ in others {
+                    let next = builder.input(one.data_type)?;
+                    sum = builder.binary(BinaryOp::Add, sum, next)?;
+                }
+                let kind = WorkKind::Expr { expr: builder.finish(vec![sum]), shape: one.shape.clone() };
+                Some(self.made(id, kind, views.clone(), one.data_type, one.shape.clone())?)
+            }
+        };
+        self.define(id, 0, Meaning::List(List { rows, length }));
+        Ok(())
+    }
+}
+
+/// A tensor of zeros.
+fn zeros(data_type: DataType, shape: Shape) -> Result<HostTensor> {
+    let element = data_type.size().ok_or_else(|| super::not_yet(data_type))?;
+    HostTensor::from_leading(data_type, shape, &vec![0; element])
+}
+
+/// A length as TensorFlow counts it.
+fn small(length: u64) -> Result<i32> {
+    i32::try_from(length).map_err(|_| Error::invalid_argument(format!("a list of {length} tensors")))
+}

@@ -1,0 +1,481 @@
+//! Loops. A frame becomes a work that holds the region of its body. The condition is computed twice: before the work, for the first
+//! iteration, and at the end of the body, for the next one.
+//!
+//! What the body reads of the regions around it is a parameter, made when a work first reads it. What goes round is a parameter whose
+//! next version the body writes, in place, as it writes a variable.
+
+use std::collections::{HashMap, HashSet};
+
+use plimsoll_base::{Error, Result};
+use plimsoll_graph::id::Id;
+use plimsoll_graph::{IdVec, Node, NodeId, Output};
+use plimsoll_ops::Lower;
+use plimsoll_request::expr::ExprBuilder;
+
+use super::branch::Branches;
+use super::list::{Length, List};
+use super::{Lowering, Meaning};
+use crate::condition::Condition;
+use crate::frames::{Frame, FrameId, Item, Round, stays};
+use crate::lir::{Home, Region, RegionId, Trips, ValueId, VariableId, View, WorkId, WorkKind};
+use crate::plan::DeviceId;
+
+/// A loop whose body is being lowered.
+pub(super) struct Inside {
+    frame: FrameId,
+    region: RegionId,
+    work: WorkId,
+    carried: usize,
+    /// Of what it carries: the newest version, where the body has made one.
+    newest: HashMap<Home, ValueId>,
+    /// The parameters of values from around the loop.
+    imports: HashMap<ValueId, ValueId>,
+    /// The variables that the body writes, with the version before the loop.
+    written: Vec<(VariableId, ValueId)>,
+    branches: Branches,
+    initialized: IdVec<VariableId, Condition>,
+}
+
+impl Lowering<'_> {
+    /// A loop.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED for loops of forms that TensorFlow does not write, and for those on several devices.
+    pub(super) fn repeat(&mut self, id: FrameId) -> Result<()> {
+        let pruned = self.pruned;
+        let frame = pruned.frames.get(id);
+        let Some(test) = frame.test else { return Err(Error::unimplemented("not yet: a loop without a LoopCond")) };
+        let device = self.loop_device(id, frame)?;
+        let parts = Parts::new(self, id, frame, test)?;
+        let condition = self.begin(frame)?;
+        if condition == Condition::NEVER {
+            frame.exits.iter().for_each(|exit| _ = self.branches.nodes.insert(*exit, Condition::NEVER));
+            return Ok(());
+        }
+        self.guard_by(condition, test)?;
+        let guard = self.branches.guard;
+        // Inside, what comes in is alive.
+        frame.enters.iter().for_each(|enter| _ = self.branches.nodes.remove(enter));
+        for round in &frame.rounds {
+            self.give(round.merge, round.first)?;
+        }
+        self.items(&parts.test)?;
+        let first = self.read(Output { node: test, index: 0 }, device)?;
+        let goes: Vec<Round> = frame.rounds.iter().copied().filter(|round| !stays(self.request.graph, round.merge, round.next)).collect();
+        self.guard_by(condition, test)?;
+        let mut inputs = vec![first];
+        let mut slots: Vec<Slots> = Vec::with_capacity(goes.len());
+        for round in &goes {
+            let name = &self.request.graph.node(round.merge).name;
+            let (slot, views) = self.slots(*round, inputs.len()).map_err(|error| error.at_node(name))?;
+            slots.push(slot);
+            inputs.extend(views);
+        }
+        let carried = inputs.len();
+        let views = inputs.clone();
+        let made = |lowering: &mut Self, view: &View| lowering.lir.value(device, Home::Arena, lowering.lir.values[view.value].bytes, test);
+        let outputs: Vec<ValueId> = views.iter().map(|view| made(self, view)).collect();
+        let body = self.lir.regions.push(Region::default());
+        let kind = WorkKind::Loop { body, carried, trips: Trips::Open };
+        let work = self.lir.work(kind, device, vec![test], inputs, outputs.clone());
+        (self.lir.works[work].guard, self.lir.works[work].is_root) = (guard, true);
+        self.settle_loop(work, &frame.enters, &frame.exits);
+        let around = self.lir.enter(body);
+        let params: Vec<ValueId> = (0..).zip(&views).map(|(param, view)| self.given(body, param, view.value)).collect();
+        self.inside.push(Inside {
+            frame: id,
+            region: body,
+            work,
+            carried,
+            newest: HashMap::new(),
+            imports: HashMap::new(),
+            written: Vec::new(),
+            branches: self.branches.clone(),
+            initialized: self.written.clone(),
+        });
+        (self.branches.guard, self.branches.bools) = (None, HashMap::new());
+        self.guard_by(Condition::ALWAYS, test)?;
+        for (round, slot) in goes.iter().zip(&slots) {
+            let meaning = slot.meaning(&params, &views);
+            self.meanings.insert(Output { node: round.merge, index: 0 }, meaning);
+        }
+        self.forget(&parts.test_nodes);
+        if parts.body_reads_test {
+            self.items(&parts.test)?;
+        }
+        self.items(&parts.body)?;
+        let mut results: Vec<(Round, Meaning)> = Vec::new();
+        for round in &goes {
+            let next = self.meaning(self.request.graph.node(round.next).inputs[0])?.clone();
+            results.push((*round, next));
+        }
+        // The condition of the next iteration looks at what that one is given.
+        self.forget(&parts.test_nodes);
+        for (round, meaning) in &results {
+            self.meanings.insert(Output { node: round.merge, index: 0 }, meaning.clone());
+        }
+        self.items(&parts.test)?;
+        self.guard_by(Condition::ALWAYS, test)?;
+        let mut latest: Vec<ValueId> = params.iter().map(|param| self.newest(*param)).collect();
+        let again = self.read(Output { node: test, index: 0 }, device)?;
+        latest[0] = self.hand_on(test, &again, params[0])?;
+        for ((round, _), slot) in results.iter().zip(&slots) {
+            for (index, next) in self.handed_on(*round, slot)? {
+                let (given, wanted) = ((next.data_type, &next.shape), (views[index].data_type, &views[index].shape));
+                if given != wanted {
+                    let message = format!("not yet: a loop that is given {}{} and hands on {}{}", wanted.0, wanted.1, given.0, given.1);
+                    return Err(Error::unimplemented(message).at_node(&self.request.graph.node(round.merge).name));
+                }
+                latest[index] = self.hand_on(round.merge, &next, params[index])?;
+            }
+        }
+        self.lir.region_mut().results = latest;
+        self.end(around, test)?;
+        self.forget(&parts.nodes);
+        self.leave(frame, (&goes, &slots), (&outputs, &views), condition)
+    }
+
+    /// What a loop carries of a value that goes round, from the parameter `first` on, and how it begins.
+    fn slots(&mut self, round: Round, first: usize) -> Result<(Slots, Vec<View>)> {
+        let merge = Output { node: round.merge, index: 0 };
+        let works = self.lir.works.len();
+        let Meaning::List(list) = self.meaning(merge)?.clone() else {
+            return Ok((Slots::Value(first), vec![self.read(merge, self.device(round.merge))?]));
+        };
+        let rows = self.rows(round.merge, &list, merge)?;
+        let (slots, views) = match self.list_fact(merge)?.length {
+            Some(length) => (Slots::Rows { first, length }, vec![rows]),
+            None => (Slots::Growing(first), vec![rows, self.number(round.merge, &list.length)?]),
+        };
+        self.take_in(works)?;
+        Ok((slots, views))
+    }
+
+    /// What the next iteration is given, by parameter.
+    fn handed_on(&mut self, round: Round, slots: &Slots) -> Result<Vec<(usize, View)>> {
+        let merge = Output { node: round.merge, index: 0 };
+        let works = self.lir.works.len();
+        let views = match *slots {
+            Slots::Value(first) => vec![(first, self.read(merge, self.device(round.merge))?)],
+            Slots::Rows { first, .. } => {
+                let list = self.list(merge)?;
+                vec![(first, self.rows(round.merge, &list, merge)?)]
+            }
+            Slots::Growing(first) => {
+                let list = self.list(merge)?;
+                vec![(first, self.rows(round.merge, &list, merge)?), (first + 1, self.number(round.merge, &list.length)?)]
+            }
+        };
+        self.take_in(works)?;
+        Ok(views)
+    }
+
+    /// The device of a loop: that of every node in it that computes something.
+    fn loop_device(&mut self, id: FrameId, frame: &Frame) -> Result<DeviceId> {
+        if frame.parent.is_some() {
+            return Ok(self.device(frame.enters[0]));
+        }
+        let (request, pruned) = (self.request, self.pruned);
+        let nodes: Vec<NodeId> = pruned.order.iter().copied().filter(|node| pruned.frames.is_in(*node, id)).collect();
+        let computes = |node: &&NodeId| {
+            let rules = request.registry.get(&request.graph.node(**node).op);
+            !rules.is_none_or(|rules| {
+                matches!(rules.lower, Lower::Alias | Lower::Switch | Lower::Merge | Lower::Const | Lower::Nothing | Lower::Variable)
+            })
+        };
+        let mut working = nodes.iter().filter(computes);
+        let first = *working.next().unwrap_or(&frame.enters[0]);
+        let device = request.placement.devices[first];
+        if let Some(other) = working.find(|node| request.placement.devices[**node] != device) {
+            let name = |node: NodeId| {
+                let device = request.devices[request.placement.devices[node].index()].name.short();
+                format!("{} on {device}", request.graph.node(node).name)
+            };
+            return Err(Error::unimplemented(format!("not yet: a loop on several devices: {} and {}", name(first), name(*other))));
+        }
+        nodes.into_iter().for_each(|node| self.workers[node] = device);
+        Ok(device)
+    }
+
+    /// Gives the Enters their meanings. When they are all alive.
+    fn begin(&mut self, frame: &Frame) -> Result<Condition> {
+        let mut all = Condition::ALWAYS;
+        for &enter in &frame.enters {
+            let node = self.request.graph.node(enter);
+            let first = self.lir.works.len();
+            if self.enter(enter, node, Lower::Alias)? && !self.is_settled(enter, 0) {
+                self.alias(enter, node.inputs[0], 0)?;
+            }
+            self.settle_effects(enter, node, first)?;
+            self.take_in(first)?;
+            let alive = self.branches.nodes.get(&enter).copied().unwrap_or(Condition::ALWAYS);
+            all = self.branches.and(all, alive)?;
+        }
+        Ok(all)
+    }
+
+    /// A Merge is what comes in.
+    fn give(&mut self, merge: NodeId, first: Output) -> Result<()> {
+        let works = self.lir.works.len();
+        let meaning = self.meaning(first)?.clone();
+        self.meanings.insert(Output { node: merge, index: 0 }, meaning);
+        self.settle_effects(merge, self.request.graph.node(merge), works)
+    }
+
+    /// Parameter `param` of a region: what the work that holds it has there.
+    fn given(&mut self, region: RegionId, param: u32, outer: ValueId) -> ValueId {
+        let (device, bytes, node) = (self.lir.values[outer].device, self.lir.values[outer].bytes, self.lir.values[outer].node);
+        self.lir.param(device, Home::Given { region, param }, bytes, node)
+    }
+
+    /// The next version of a parameter that goes round; the parameter itself where it stays.
+    fn hand_on(&mut self, node: NodeId, next: &View, param: ValueId) -> Result<ValueId> {
+        let home = |value: ValueId| self.lir.values[value].home;
+        if home(next.value) == home(param) && self.is_newest(next.value) {
+            return Ok(next.value);
+        }
+        let mut builder = ExprBuilder::new();
+        let kind = match builder.input(next.data_type) {
+            // Only a kernel's result is worth joining with the kernel; the rest is a plain copy.
+            Ok(value) if self.lir.values[next.value].home == Home::Arena => {
+                WorkKind::Expr { expr: builder.finish(vec![value]), shape: next.shape.clone() }
+            }
+            _ => WorkKind::Copy,
+        };
+        let version = self.lir.next_version(self.newest(param), node);
+        self.note_newest(version);
+        let first = self.lir.works.len();
+        self.work(node, kind, vec![next.clone()], vec![version], true);
+        self.take_in(first)?;
+        Ok(version)
+    }
+
+    /// Ends the body: the region around it is at hand again.
+    fn end(&mut self, around: RegionId, test: NodeId) -> Result<()> {
+        let Some(inside) = self.inside.pop() else { return Err(Error::internal("a loop ends that has not begun")) };
+        self.lir.enter(around);
+        self.branches = inside.branches;
+        // What the body found out of variables holds in the body.
+        for (variable, condition) in inside.initialized.iter() {
+            self.written[variable] = *condition;
+        }
+        for (variable, before) in inside.written {
+            let after = self.lir.next_version(before, test);
+            self.lir.works[inside.work].outputs.push(after);
+            self.versions[variable] = after;
+        }
+        self.take_in(inside.work.index())
+    }
+
+    /// Gives the Exits their meanings.
+    fn leave(
+        &mut self,
+        frame: &Frame,
+        (goes, slots): (&[Round], &[Slots]),
+        (outputs, views): (&[ValueId], &[View]),
+        condition: Condition,
+    ) -> Result<()> {
+        for &exit in &frame.exits {
+            let source = self.request.graph.node(exit).inputs[0];
+            let merge = self.request.graph.node(source.node).inputs.first().map(|merge| merge.node);
+            let round = frame.rounds.iter().find(|round| Some(round.merge) == merge && source.index == 0);
+            let Some(round) = round else {
+                let message = "not yet: a value that leaves a loop and does not go round in it";
+                return Err(Error::unimplemented(message).at_node(&self.request.graph.node(exit).name));
+            };
+            let meaning = match goes.iter().position(|other| other.merge == round.merge) {
+                Some(index) => slots[index].meaning(outputs, views),
+                None => self.meaning(round.first)?.clone(),
+            };
+            self.meanings.insert(Output { node: exit, index: 0 }, meaning);
+            if condition != Condition::ALWAYS {
+                self.branches.nodes.insert(exit, condition);
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest version of a value that the loop at hand carries.
+    fn newest(&self, param: ValueId) -> ValueId {
+        let home = self.lir.values[param].home;
+        self.inside.last().and_then(|inside| inside.newest.get(&home)).copied().unwrap_or(param)
+    }
+
+    /// Whether a value is one that the loop at hand carries, and no newer version has been made.
+    pub(super) fn is_newest(&self, value: ValueId) -> bool {
+        let Some(inside) = self.inside.last() else { return false };
+        match self.lir.values[value].home {
+            Home::Given { region, param } if region == inside.region => (param as usize) < inside.carried && self.newest(value) == value,
+            _ => false,
+        }
+    }
+
+    /// A version that a work of the loop at hand makes.
+    pub(super) fn note_newest(&mut self, version: ValueId) {
+        let home = self.lir.values[version].home;
+        if let Some(inside) = self.inside.last_mut() {
+            inside.newest.insert(home, version);
+        }
+    }
+
+    /// Nodes have no meaning any more.
+    fn forget(&mut self, nodes: &HashSet<NodeId>) {
+        self.meanings.retain(|output, _| !nodes.contains(&output.node));
+    }
+
+    /// Whether a node is a Switch that ends the loop at hand.
+    pub(super) fn is_loop_switch(&self, node: &Node) -> bool {
+        let Some(inside) = self.inside.last() else { return false };
+        let test = self.pruned.frames.get(inside.frame).test;
+        matches!(node.op.as_str(), "Switch" | "RefSwitch") && node.inputs.get(1).map(|input| input.node) == test
+    }
+
+    /// Whether a node is outside of the loop that is being lowered.
+    pub(super) fn is_outside(&self, node: NodeId) -> bool {
+        self.inside.last().is_some_and(|inside| !self.pruned.frames.is_in(node, inside.frame))
+    }
+
+    /// The works from `first` on read parameters in place of values from around their region, and what is outside of it, the loop waits
+    /// for.
+    pub(super) fn take_in(&mut self, first: usize) -> Result<()> {
+        let Some(start) = self.inside.last().map(|inside| inside.work) else { return Ok(()) };
+        let mine: Vec<WorkId> = match self.lir.works.get(WorkId::from_index(first)).map(|work| &work.kind) {
+            // The works behind a loop are its body's.
+            Some(WorkKind::Loop { .. }) => vec![WorkId::from_index(first)],
+            _ => (first..self.lir.works.len()).map(WorkId::from_index).collect(),
+        };
+        for work in mine {
+            for input in 0..self.lir.works[work].inputs.len() {
+                let value = self.import(self.lir.works[work].inputs[input].value);
+                self.lir.works[work].inputs[input].value = value;
+            }
+            if let Some(guard) = self.lir.works[work].guard {
+                self.lir.works[work].guard = Some(self.import(guard));
+            }
+            let (own, outer): (Vec<WorkId>, Vec<WorkId>) = self.lir.works[work].after.iter().copied().partition(|before| *before > start);
+            self.lir.works[work].after = own;
+            self.lir.works[start].after.extend(outer.into_iter().filter(|before| *before != start));
+        }
+        Ok(())
+    }
+
+    /// A value as the region at hand has it.
+    fn import(&mut self, value: ValueId) -> ValueId {
+        let of = self.lir.values[value].region;
+        // The regions from that of the value to the one at hand.
+        let begin = self.inside.iter().position(|inside| inside.region == of).map_or(0, |at| at + 1);
+        let here = self.lir.here();
+        let mut value = value;
+        for level in begin..self.inside.len() {
+            if let Some(known) = self.inside[level].imports.get(&value) {
+                value = *known;
+                continue;
+            }
+            let (region, work) = (self.inside[level].region, self.inside[level].work);
+            let bytes = self.lir.values[value].bytes;
+            let param = self.lir.works[work].inputs.len() as u32;
+            self.lir.works[work].inputs.push(View::of_bytes(value, bytes));
+            self.lir.enter(region);
+            let inner = self.given(region, param, value);
+            self.inside[level].imports.insert(value, inner);
+            value = inner;
+        }
+        self.lir.enter(here);
+        value
+    }
+
+    /// A variable that is about to be written is a parameter of the loops around the write.
+    pub(super) fn bring(&mut self, variable: VariableId) -> Result<()> {
+        let before = self.versions[variable];
+        let of = self.lir.values[before].region;
+        let begin = self.inside.iter().position(|inside| inside.region == of).map_or(0, |at| at + 1);
+        if let Some(inside) = self.inside.get(begin)
+            && self.lir.works[inside.work].device != self.lir.variables[variable].device
+        {
+            let name = &self.lir.variables[variable].name;
+            return Err(Error::unimplemented(format!("not yet: a loop that writes variable '{name}' of another device")));
+        }
+        let mut outer = before;
+        for level in begin..self.inside.len() {
+            self.inside[level].written.push((variable, outer));
+            let inner = self.inside.split_off(level + 1);
+            outer = self.import(outer);
+            self.inside.extend(inner);
+        }
+        self.versions[variable] = outer;
+        Ok(())
+    }
+}
+
+/// What a loop carries of a value that goes round: the number of the first parameter.
+enum Slots {
+    Value(usize),
+    /// The rows of a list that has the same length in each iteration.
+    Rows {
+        first: usize,
+        length: u64,
+    },
+    /// The rows of a list, and its length.
+    Growing(usize),
+}
+
+impl Slots {
+    /// What is carried, in these values.
+    fn meaning(&self, values: &[ValueId], views: &[View]) -> Meaning {
+        let view = |index: usize| View { value: values[index], ..views[index].clone() };
+        match *self {
+            Slots::Value(first) => Meaning::Value(view(first)),
+            Slots::Rows { first, length } => Meaning::List(List { rows: Some(view(first)), length: Length::Known(length) }),
+            Slots::Growing(first) => Meaning::List(List { rows: Some(view(first)), length: Length::Value(view(first + 1)) }),
+        }
+    }
+}
+
+/// The parts of a frame.
+struct Parts {
+    /// What decides whether there is a next iteration, in order.
+    test: Vec<Item>,
+    test_nodes: HashSet<NodeId>,
+    /// The rest of an iteration, in order.
+    body: Vec<Item>,
+    body_reads_test: bool,
+    /// All nodes but Enters and Exits.
+    nodes: HashSet<NodeId>,
+}
+
+impl Parts {
+    fn new(lowering: &Lowering<'_>, id: FrameId, frame: &Frame, test: NodeId) -> Result<Parts> {
+        let (graph, frames) = (lowering.request.graph, &lowering.pruned.frames);
+        let merges: HashSet<NodeId> = frame.rounds.iter().map(|round| round.merge).collect();
+        let ends: HashSet<NodeId> = frame.enters.iter().copied().chain(merges.iter().copied()).collect();
+        let mut test_nodes: HashSet<NodeId> = HashSet::new();
+        let mut open = vec![test];
+        while let Some(node) = open.pop() {
+            if ends.contains(&node) || !frames.is_in(node, id) || !test_nodes.insert(node) {
+                continue;
+            }
+            if frame.switches.contains(&node) && graph.node(node).inputs.get(1).is_some_and(|input| input.node == test) {
+                return Err(Error::unimplemented("not yet: a loop whose condition follows from its body"));
+            }
+            open.extend(graph.node(node).inputs.iter().map(|input| input.node).chain(graph.node(node).controls.iter().copied()));
+        }
+        let in_test = |item: &Item| match item {
+            Item::Node(node) => test_nodes.contains(node),
+            Item::Loop(inner) => frames.get(*inner).enters.iter().any(|enter| test_nodes.contains(enter)),
+        };
+        let is_own = |item: &&Item| match item {
+            Item::Node(node) => !ends.contains(node) && !frame.exits.contains(node),
+            Item::Loop(_) => true,
+        };
+        let (test, body): (Vec<Item>, Vec<Item>) = frame.items.iter().filter(is_own).partition(|item| in_test(item));
+        let nodes: HashSet<NodeId> = lowering.pruned.order.iter().copied().filter(|node| frames.is_in(*node, id)).collect();
+        let beyond = nodes.iter().filter(|node| !test_nodes.contains(node) && !ends.contains(node));
+        let reads = |node: &NodeId| {
+            let is_switch = frame.switches.contains(node);
+            graph.node(*node).inputs.iter().take(if is_switch { 1 } else { usize::MAX }).any(|input| test_nodes.contains(&input.node))
+        };
+        let body_reads_test = beyond.clone().any(reads);
+        let nodes = nodes.iter().copied().filter(|node| !frame.enters.contains(node) && !frame.exits.contains(node)).collect();
+        Ok(Parts { test, test_nodes, body, body_reads_test, nodes })
+    }
+}

@@ -1,0 +1,186 @@
+"""While and TensorFlow 1's frames, and lists of tensors."""
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.ops import gen_list_ops as lists
+
+from .common import *
+
+N = [np.int32(n) for n in (0, 1, 7)]
+
+
+def counts(*names):
+    """A step for each of some numbers of iterations."""
+    return [({"n:0": n, "x:0": X}, list(names), []) for n in N]
+
+
+def number():
+    return tf1.placeholder(tf.int32, [], "n")
+
+
+def both_forms(build):
+    """The same loop as While and as a frame."""
+    def add(form, name):
+        def one():
+            form()
+            return build()
+        one.__name__, one.__doc__ = f"{name}_{build.__name__}", build.__doc__
+        return one
+    return [(add(v2, "while")), (add(v1, "frame"))]
+
+
+def looped(steps, **options):
+    def add(build):
+        for one in both_forms(build):
+            CASES[one.__name__] = (one, steps, options)
+        return build
+    return add
+
+
+@looped(counts("i:0", "y:0", "z:0"))
+def swap():
+    """two values that change places, a constant that stays, and none, one and seven iterations"""
+    n, x = number(), floats()
+    i, y, z, _ = tf1.while_loop(lambda i, *_: i < n, lambda i, y, z, c: (i + 1, z, y * c + 1.0, c), [0, x, -x, tf.constant(0.5)])
+    for name, tensor in zip("iyz", [i, y, z]):
+        tf.identity(tensor, name)
+    return False
+
+
+@looped(counts("s:0", "i:0"))
+def nested():
+    """a loop in a loop: the inner one runs as often as the outer one has"""
+    n, x = number(), floats()
+
+    def outer(i, s):
+        _, s = tf1.while_loop(lambda j, _: j < i, lambda j, s: (j + 1, s * 0.5 + tf.cast(j, tf.float32) * x), [0, s])
+        return i + 1, s + x
+    i, s = tf1.while_loop(lambda i, _: i < n, outer, [0, tf.zeros_like(x)])
+    tf.identity(i, "i")
+    tf.identity(s, "s")
+    return False
+
+
+@looped([({"n:0": n, "x:0": X, "p:0": np.bool_(p)}, ["y:0", "c:0"], []) for n in N for p in (False, True)])
+def conditions():
+    """a condition in a loop, and a loop in a condition"""
+    n, x, p = number(), floats(), predicate()
+
+    def body(i, y):
+        return i + 1, tf1.cond(tf.equal(i % 3, 1), lambda: y * 2.0 + x, lambda: y - 1.0)
+    _, y = tf1.while_loop(lambda i, _: i < n, body, [0, x])
+    tf.identity(y, "y")
+    c = tf1.cond(p, lambda: tf1.while_loop(lambda i, _: i < n, lambda i, y: (i + 1, y + x), [0, x])[1], lambda: -x)
+    tf.identity(c, "c")
+    return False
+
+
+@looped([({"x:0": X * scale}, ["i:0", "y:0"], []) for scale in np.float32([0.01, 1, 100])])
+def until():
+    """as often as what the loop computes says"""
+    x = floats()
+    i, y = tf1.while_loop(lambda i, y: tf.reduce_sum(tf.abs(y)) < 50.0, lambda i, y: (i + 1, y * 1.5 + 0.125), [tf.constant(0, tf.int64), x])
+    tf.identity(i, "i")
+    tf.identity(y, "y")
+    return False
+
+
+@looped(counts("y:0") + read("w_now:0"))
+def variables():
+    """the body reads one variable and changes another, by as many steps"""
+    n, x = number(), floats()
+    v, w = variable("v", np.float32([[2.0], [0.5], [-1.0]])), variable("w", np.float32([1.0, 2.0]))
+    init()
+
+    def body(i, y):
+        with tf.control_dependencies([w.assign_add(tf.reshape(tf.matmul(y, v), [2]))]):
+            return i + 1, y * 0.5 + tf.reshape(w.read_value(), [2, 1])
+    _, y = tf1.while_loop(lambda i, _: i < n, body, [0, x])
+    tf.identity(y, "y")
+    tf.identity(w.read_value(), "w_now")
+    return True
+
+
+@case(counts("g:0", "y:0", "h:0"))
+def while_gradient():
+    """the gradient of a loop: what the body computes is kept, and read in the opposite order"""
+    v2()
+    n, x = number(), floats()
+    w = tf.constant([[0.5, 1.0, 0.25], [-1.0, 0.75, 0.5], [0.25, 0.125, -0.5]])
+    _, y = tf1.while_loop(lambda i, _: i < n, lambda i, y: (i + 1, tf.tanh(tf.matmul(y, w)) + x), [0, x], maximum_iterations=8)
+    tf.identity(y, "y")
+    g, h = tf1.gradients(tf.reduce_sum(y * y), [x, w])
+    tf.identity(g, "g")
+    tf.identity(h, "h")
+    return False
+
+
+@looped([({"x:0": X}, ["y:0"], [])])
+def known():
+    """a number of iterations that the graph says, of integers of all kinds"""
+    x = floats()
+    _, y, *_ = tf1.while_loop(lambda i, *_: i < 5, lambda i, y, k, b: (i + 1, y + tf.cast(k, tf.float32), k * 2 - 1, tf.logical_not(b)),
+                              [0, x, tf.constant(3, tf.int64), tf.constant(True)])
+    tf.identity(y, "y")
+    return False
+
+
+@looped([({"x:0": X, "n:0": n}, ["y:0"], []) for n in N])
+def passes():
+    """values that the body hands on as they are, unused results, and one value that is two"""
+    n, x = number(), floats()
+    _, y, _, z = tf1.while_loop(lambda i, *_: i < n, lambda i, a, b, c: (i + 1, b, b, tf.identity(c)), [0, x, x * 2.0, x])
+    tf.identity(y + z, "y")
+    return False
+
+
+@case([({"x:0": X}, ["s:0", "f:0", "r:0", "m:0"], [])])
+def while_over_rows():
+    """scan, foldl, foldr and map_fn over the rows of a tensor"""
+    v2()
+    x = floats(shape=(2, 3))
+    rows = tf.transpose(x)
+    tf.identity(tf1.scan(lambda a, row: a * 0.5 + row, rows), "s")
+    tf.identity(tf1.foldl(lambda a, row: a * 0.5 + row, rows), "f")
+    tf.identity(tf1.foldr(lambda a, row: a - row, rows), "r")
+    tf.identity(tf1.map_fn(lambda row: tf.reduce_sum(row) * row, rows), "m")
+    return False
+
+
+@looped([({"x:0": X, "k:0": np.int32(k)}, ["y:0", "z:0", "n:0"], []) for k in (0, 2)])
+def arrays():
+    """TensorArrays: rows that a loop writes and reads, and an older state of a list beside the newest"""
+    x, k = floats(), tf1.placeholder(tf.int32, [], "k")
+    rows = tf.TensorArray(tf.float32, 3, element_shape=[2], clear_after_read=False).unstack(tf.transpose(x))
+    made = tf.TensorArray(tf.float32, 3, element_shape=[2], clear_after_read=False)
+    _, made = tf1.while_loop(lambda i, _: i < 3, lambda i, made: (i + 1, made.write(i, rows.read(2 - i) * 2.0 + tf.cast(i, tf.float32))), [0, made])
+    tf.identity(made.stack(), "y")
+    tf.identity(made.gather([2, 0]) + rows.read(k), "z")
+    tf.identity(made.size(), "n")
+    return False
+
+
+@case([({"x:0": X, "k:0": np.int32(k)}, ["y:0", "z:0", "n:0", "w:0"], []) for k in (0, 2)])
+def while_lists():
+    """lists that are pushed to, popped from, and shared: a state that another one came from stays as it was"""
+    v2()
+    x, k = floats(), tf1.placeholder(tf.int32, [], "k")
+    first = lists.empty_tensor_list([2, 3], 4, tf.float32)
+    second = lists.tensor_list_push_back(lists.tensor_list_push_back(first, x), x * 2.0)
+    third = lists.tensor_list_push_back(second, x * 3.0)
+    rest, last = lists.tensor_list_pop_back(third, [2, 3], tf.float32)
+    tf.identity(last + lists.tensor_list_get_item(rest, 0, [2, 3], tf.float32), "y")
+    filled = lists.tensor_list_reserve([2, 3], 3, tf.float32)
+    one = lists.tensor_list_set_item(filled, k, x)
+    two = lists.tensor_list_set_item(one, k, -x)
+    tf.identity(lists.tensor_list_stack(one, [2, 3], tf.float32) + lists.tensor_list_stack(two, [2, 3], tf.float32), "z")
+    tf.identity(lists.tensor_list_length(third) + lists.tensor_list_length(filled), "n")
+
+    def body(i, list_, w):
+        # The state before is read behind the change.
+        new = lists.tensor_list_set_item(list_, i, x * tf.cast(i + 1, tf.float32))
+        with tf.control_dependencies([tf.identity(lists.tensor_list_get_item(new, i, [2, 3], tf.float32))]):
+            old = lists.tensor_list_get_item(list_, i, [2, 3], tf.float32)
+        return i + 1, new, w + old
+    _, changed, w = tf1.while_loop(lambda i, *_: i < 3, body, [0, two, tf.zeros([2, 3])])
+    tf.identity(w + lists.tensor_list_get_item(changed, k, [2, 3], tf.float32), "w")
+    return False
