@@ -154,7 +154,7 @@ fn changes(pass: Pass, before: Pass, least: usize, change: impl Fn(&Request<'_>,
                 let written = text(request, &lir);
                 let again = parse(&written, &Kernels).unwrap_or_else(|why| panic!("{why}\n{written}"));
                 assert_eq!(text(&Request { graph: &again.graph, ..*request }, &again.lir), written);
-                change(request, &mut lir)
+                lir.each_region(|lir| change(request, lir))
             });
             match changed.and_then(|()| verify(request, &lir, pass)) {
                 Ok(()) => text(request, &lir),
