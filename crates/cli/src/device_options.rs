@@ -71,6 +71,9 @@ pub struct DeviceOptions {
     /// Simulated GPUs, as 2x4GiB; with ,speed=FACTOR they are timed on a virtual clock
     #[arg(long, value_name = "SPEC")]
     pub sim_gpus: Option<String>,
+    /// Whether what is computed from variables and constants alone is computed once; an option of some commands.
+    #[arg(skip)]
+    pub freeze: bool,
     /// Whether standard output is for one JSON document.
     #[arg(skip)]
     pub json: bool,
@@ -135,6 +138,7 @@ impl DeviceOptions {
         };
         options.intra_op = self.intra_op.unwrap_or(options.intra_op);
         options.inter_op = self.inter_op.unwrap_or(options.inter_op);
+        options.freeze = self.freeze;
         options.fusions = self.fusions.or(options.fusions);
         if let Some(path) = &self.costs {
             let json = model::read_file(path).or_usage()?;

@@ -78,9 +78,7 @@ impl Footprint {
     }
 
     fn add_stage(&mut self, plan: &Plan) -> Vec<Bytes> {
-        self.settle(plan);
-        let taken = |(index, device): (usize, &DevicePlan)| PeakParts { variables: self.resident[index], ..device.peak };
-        let peaks: Vec<PeakParts> = plan.devices.iter().enumerate().map(taken).collect();
+        let peaks = self.peaks_with(plan);
         for (index, peak) in peaks.iter().enumerate() {
             let device = &plan.devices[index];
             self.raise(index, *peak, &device.certainty, || device.holders.clone());
@@ -123,9 +121,41 @@ impl Footprint {
         self.variables.extend(plan.variables.iter().map(|variable| variable.key.clone()));
         let stored = plan.variables.iter().filter(|variable| variable.stored.is_some());
         let buffer = loading_buffer(stored.filter(|variable| self.loaded.insert(variable.key.clone())));
-        if buffer == Bytes::ZERO {
-            return;
+        if buffer > Bytes::ZERO {
+            self.load(plan, buffer);
         }
+        plan.before.iter().for_each(|before| self.settle_before(before));
+    }
+
+    /// A plan that computes folded variables. Those that it reads from files go again.
+    fn settle_before(&mut self, plan: &Plan) {
+        let before = (self.variables.clone(), self.loaded.clone(), self.resident.clone());
+        let peaks = self.peaks_with(plan);
+        for (index, peak) in peaks.into_iter().enumerate() {
+            let device = &plan.devices[index];
+            self.raise(index, peak, &device.certainty, || device.holders.clone());
+        }
+        (self.variables, self.loaded, self.resident) = before;
+        let stays = |variable: &&PlanVariable| {
+            variable.stored.is_none() && variable.kind != VariableKind::State && !self.variables.contains(&variable.key)
+        };
+        let staying: Vec<&PlanVariable> = plan.variables.iter().filter(stays).collect();
+        for (index, spec) in self.specs.iter().enumerate() {
+            let here = staying.iter().filter(|variable| variable.device.index() == index);
+            self.resident[index] += spec.reserved_for(here.map(|variable| variable.bytes));
+        }
+        self.variables.extend(staying.into_iter().map(|variable| variable.key.clone()));
+    }
+
+    /// Its peaks, after its variables are there.
+    fn peaks_with(&mut self, plan: &Plan) -> Vec<PeakParts> {
+        self.settle(plan);
+        let taken = |(index, device): (usize, &DevicePlan)| PeakParts { variables: self.resident[index], ..device.peak };
+        plan.devices.iter().enumerate().map(taken).collect()
+    }
+
+    /// The loading of stored variables, through a buffer.
+    fn load(&mut self, plan: &Plan, buffer: Bytes) {
         for index in 0..self.specs.len() {
             let device = &plan.devices[index];
             let buffer = if index == plan.host.index() { self.specs[index].reserved(buffer) } else { Bytes::ZERO };

@@ -93,6 +93,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir) -> Result<Plan> {
         region: Region::Static(queues),
         nodes: lir.nodes,
         softened: lir.softened,
+        before: Vec::new(),
         costs: request.costs.fingerprint().to_string(),
         seconds: 0.0,
         later: None,

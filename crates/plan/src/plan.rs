@@ -318,6 +318,10 @@ pub struct Plan {
     pub nodes: Vec<(NodeId, DeviceId)>,
     /// Those of them that the host computes in place of their device, all or in part. In the graph's order.
     pub softened: Vec<Softened>,
+    /// Plans that compute the folded variables that it reads, before its first run and where those are out of date: see
+    /// [`crate::Freeze`]. They are not written with the plan.
+    #[serde(skip)]
+    pub before: Vec<Arc<Plan>>,
     /// The costs that it was made with: see [`plimsoll_device::Costs::fingerprint`].
     pub costs: String,
     /// Predicted seconds of a step in which nothing is passed over: see [`Plan::on_the_clock`].

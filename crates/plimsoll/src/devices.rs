@@ -153,7 +153,7 @@ impl Devices {
             objects = std::mem::take(&mut opened.objects);
             Ok(opened.stored())
         };
-        let inner = plimsoll_runtime::Session::with_files(&self.inner, graph, registry, files, &mut stored)?;
+        let inner = plimsoll_runtime::Session::with_files(&self.inner, graph, registry, files, &mut stored, &values.called)?;
         run.extend(init);
         Ok(Session::of(inner).with_preparation(run).with_objects(objects))
     }

@@ -113,6 +113,8 @@ impl SavedGraph {
     /// The graph, with values from the checkpoint `prefix` by its saver.
     fn with_values(mut meta: MetaGraphDef, prefix: Option<PathBuf>) -> Result<SavedGraph> {
         let mut saved = SavedGraph { graph: std::mem::take(&mut meta.graph_def), signatures: meta.signature_def, ..SavedGraph::default() };
+        let results = |name: &String| saved.signatures[name].outputs.values().map(|info| info.name.clone()).collect::<Vec<_>>();
+        saved.values.called = saved.signatures.keys().filter(|name| *name != INIT_OP).flat_map(results).collect();
         let Some(saver) = &meta.saver_def else { return Ok(saved) };
         let missing =
             |name: &str| Error::invalid_argument(format!("the model's saver names '{}', which it does not have", name.escape_debug()));

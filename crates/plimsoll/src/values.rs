@@ -28,6 +28,8 @@ const LEAST: u64 = 16;
 pub struct Values {
     pub(crate) saved: Option<SavedValues>,
     pub(crate) checkpoint: Option<PathBuf>,
+    /// The results of the model's signatures.
+    pub(crate) called: Vec<String>,
 }
 
 /// The variables of a SavedModel or a MetaGraph.

@@ -1,6 +1,6 @@
 //! A plan with its executables and everything that is bound once, and the constants that it has on devices.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -24,6 +24,10 @@ pub(crate) struct Loaded {
     executables: Vec<Box<dyn Executable>>,
     /// Of each of the plan's variables: 1 once something was assigned. The session keeps their storage while it is open.
     assigned: Vec<Arc<AtomicU8>>,
+    /// The flags of folded variables that it reads: 0 where one has to be computed before a run.
+    folded: Vec<Arc<AtomicU8>>,
+    /// What is no longer so after a run: that variables are as their files have them, and that folded variables are up to date.
+    writes: Writes,
     /// The start of a new context: variables and flags are bound for good.
     bindings: Bindings,
     constants: Arc<PlanConstants>,
@@ -39,6 +43,13 @@ pub(crate) struct Loaded {
     files: Option<Arc<FileCalls>>,
     /// The variables that the plan touches.
     pub request: AccessRequest,
+}
+
+/// What the writes of a plan change beside the variables.
+#[derive(Default)]
+struct Writes {
+    pristine: Vec<Arc<AtomicBool>>,
+    folded: Vec<Arc<AtomicU8>>,
 }
 
 /// The changing part of a run; used by one run at a time, again and again.
@@ -106,7 +117,15 @@ impl Loaded {
         let access = |(variable, storage): (&PlanVariable, &&Storage)| Access { variable: storage.number, writes: variable.written };
         let mut accesses: Vec<Access> = plan.variables.iter().zip(&storages).map(access).collect();
         accesses.sort_unstable_by_key(|access| access.variable);
+        let mut writes = Writes::default();
+        for (variable, storage) in plan.variables.iter().zip(&storages).filter(|(variable, _)| variable.written) {
+            writes.pristine.push(storage.pristine.clone());
+            writes.folded.extend(variables.dependents(&variable.key).iter().cloned());
+        }
+        let read = plan.variables.iter().filter(|variable| !variable.written);
         Ok(Loaded {
+            folded: read.filter_map(|variable| variables.folded(&variable.key)).cloned().collect(),
+            writes,
             devices: devices.to_vec(),
             executables,
             assigned: storages.iter().map(|storage| storage.flag.clone()).collect(),
@@ -218,6 +237,11 @@ impl Loaded {
         }
     }
 
+    /// Whether a folded variable that it reads has to be computed first.
+    pub fn is_stale(&self) -> bool {
+        self.folded.iter().any(|flag| flag.load(Ordering::Acquire) == 0)
+    }
+
     /// # Errors
     /// FAILED_PRECONDITION for a variable that is read and was not initialised.
     pub fn check_initialized(&self, graph: &plimsoll_graph::Graph) -> Result<()> {
@@ -242,6 +266,8 @@ impl Loaded {
 
     /// The variable that a finished assignment leaves behind, also where the run failed later.
     fn mark_assigned(&self, run: &Run, failed: bool) {
+        self.writes.pristine.iter().for_each(|flag| flag.store(false, Ordering::Release));
+        self.writes.folded.iter().for_each(|flag| flag.store(0, Ordering::Release));
         for (variable, assigned) in self.plan.variables.iter().zip(&self.assigned) {
             let Some((queue, command)) = variable.assigned_by else { continue };
             if !failed || run.queues[queue as usize].finished.load(Ordering::Acquire) > command {

@@ -168,6 +168,7 @@ mod tests {
             region: plimsoll_plan::Region::Static(vec![]),
             nodes: vec![],
             softened: vec![],
+            before: vec![],
             costs: String::new(),
             seconds: 0.0,
             later: None,

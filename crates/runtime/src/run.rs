@@ -108,7 +108,14 @@ impl<'a, 'f, 't> Prepared<'a, 'f, 't> {
     /// As [`crate::grants::Grants::admit`].
     pub fn admit(mut self) -> Result<Admitted<'a, 'f, 't>> {
         let asked = self.how.times.is_some().then(Instant::now);
-        let held = self.session.grants().admit(self.loaded, self.lane, self.session.graph(), self.how.cancellation)?;
+        let held = loop {
+            self.session.refresh(self.loaded, self.how.cancellation)?;
+            match self.session.grants().admit(self.loaded, self.lane, self.session.graph(), self.how.cancellation) {
+                // Another thread has changed a variable meanwhile.
+                Err(_) if self.loaded.is_stale() => {}
+                result => break result?,
+            }
+        };
         if let (Some(times), Some(asked)) = (&mut self.how.times, asked) {
             times.waiting += asked.elapsed();
         }

@@ -9,7 +9,7 @@ use plimsoll_device::{Device, Offsets};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_memory::{Address, Block, Ledger};
-use plimsoll_plan::{DeviceId, PlanVariable, VariableKind};
+use plimsoll_plan::{DeviceId, Freeze, PlanVariable, VariableKind};
 
 /// Where a variable is.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub(crate) struct Storage {
     pub flag: Arc<AtomicU8>,
     /// Whether its value was read from files.
     pub loaded: Arc<AtomicBool>,
+    /// Whether nothing was written to it since.
+    pub pristine: Arc<AtomicBool>,
 }
 
 impl Storage {
@@ -63,6 +65,7 @@ impl Storage {
     pub fn set_loaded(&self) {
         self.loaded.store(true, Ordering::Release);
         self.set_initialized();
+        self.pristine.store(true, Ordering::Release);
     }
 
     pub fn set_initialized(&self) {
@@ -91,9 +94,56 @@ impl Storage {
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
     storages: HashMap<String, Storage>,
+    /// A variable has its number for life, also where its storage goes and comes again.
+    numbers: HashMap<String, u32>,
+    /// The flags of folded variables (see [`plimsoll_plan::Freeze`]), for life.
+    folded: HashMap<String, Arc<AtomicU8>>,
+    /// The flags of the folded variables that are computed from a variable.
+    dependents: HashMap<String, Vec<Arc<AtomicU8>>>,
 }
 
 impl Variables {
+    /// None yet; those of `freeze` are folded.
+    pub fn new(freeze: Option<&Freeze>) -> Variables {
+        let mut variables = Variables::default();
+        for folded in freeze.into_iter().flat_map(|freeze| &freeze.folded) {
+            let flag = Arc::<AtomicU8>::default();
+            for source in &folded.sources {
+                variables.dependents.entry(source.clone()).or_default().push(flag.clone());
+            }
+            variables.folded.insert(folded.key.clone(), flag);
+        }
+        variables
+    }
+
+    /// The flag of a folded variable: 1 while its value is that of the variables that it is computed from.
+    pub fn folded(&self, key: &str) -> Option<&Arc<AtomicU8>> {
+        self.folded.get(key)
+    }
+
+    /// The flags of the folded variables that are out of date after a variable was written.
+    pub fn dependents(&self, key: &str) -> &[Arc<AtomicU8>] {
+        self.dependents.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// A variable was written, or a part of it.
+    pub fn note_write(&self, key: &str) {
+        if let Some(storage) = self.storages.get(key) {
+            storage.pristine.store(false, Ordering::Release);
+        }
+        self.dependents(key).iter().for_each(|flag| flag.store(0, Ordering::Release));
+    }
+
+    /// Gives back the storage of those of these variables that files have as they are, and that no loaded plan has.
+    pub fn give_back<'a>(&mut self, keys: impl Iterator<Item = &'a str>) {
+        for key in keys {
+            let is_idle = |storage: &Storage| storage.pristine.load(Ordering::Acquire) && Arc::strong_count(&storage.flag) == 1;
+            if self.storages.get(key).is_some_and(is_idle) {
+                self.storages.remove(key);
+            }
+        }
+    }
+
     pub fn get(&self, key: &str) -> Option<&Storage> {
         self.storages.get(key)
     }
@@ -161,8 +211,13 @@ impl Variables {
                 if let Some(initial) = &variable.initial {
                     block.write(offset, initial)?;
                 }
+                let next = self.numbers.len() as u32;
+                let flag = self.folded.get(&variable.key).cloned().unwrap_or_default();
+                if variable.initial.is_some() {
+                    flag.store(1, Ordering::Release);
+                }
                 let storage = Storage {
-                    number: self.storages.len() as u32,
+                    number: *self.numbers.entry(variable.key.clone()).or_insert(next),
                     name: variable.name.clone(),
                     kind: variable.kind,
                     device: variable.device,
@@ -172,7 +227,8 @@ impl Variables {
                     block: block.clone(),
                     offset,
                     loaded: Arc::default(),
-                    flag: Arc::new(AtomicU8::new(u8::from(variable.initial.is_some()))),
+                    pristine: Arc::default(),
+                    flag,
                 };
                 self.storages.insert(variable.key.clone(), storage);
             }

@@ -87,6 +87,11 @@ pub struct Options {
     pub sim_gpus: Option<String>,
     /// What kernels take, for predictions and decisions; those of this version where there are none.
     pub costs: Option<Arc<Costs>>,
+    /// Whether tensors that a graph computes from variables and constants alone are computed once, and kept in variables of their
+    /// own: a batch norm behind a convolution becomes part of its filter and a bias. They count under the lines as all variables
+    /// do. They are computed again after a run or a restore has changed a variable; a run that assigns such a variable is made of
+    /// the graph as written. Variables that only these tensors are computed from are given back where their files have them.
+    pub freeze: bool,
     /// How many fusions a plan may have at most; none is no limit. For looking for the one that is wrong.
     pub fusions: Option<usize>,
     /// The first mistake made with a builder method, reported by [`Options::resolve`].
@@ -115,6 +120,7 @@ impl Default for Options {
             gpu: GpuConfig::default(),
             sim_gpus: None,
             costs: None,
+            freeze: false,
             fusions: None,
             mistake: None,
         }
@@ -206,6 +212,8 @@ setters! {
     log_placement: bool;
     /// Whether only the nodes that a run needs are placed.
     place_pruned_graph: bool;
+    /// Whether what is computed from variables and constants alone is computed once.
+    freeze: bool;
     /// How nodes come to devices.
     placement: PlacementMode;
     /// Whether a plan that is too big is made to fit.

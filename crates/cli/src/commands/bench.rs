@@ -26,6 +26,10 @@ pub struct BenchArgs {
     /// After the timed runs, write where the time goes, by operation and by command: JSON, also a Chrome trace
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// Compute once what the model computes from variables and constants alone, and keep it in their place: batch norms become part of
+    /// the convolutions before them
+    #[arg(long)]
+    freeze: bool,
     #[command(flatten)]
     timeout: TimeoutArgs,
 }
@@ -50,6 +54,7 @@ const PROFILED: u32 = 1000;
 pub fn run(args: BenchArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
     Case::check(&args.case).or_usage()?;
     options.resolve(None)?;
+    let options = &DeviceOptions { freeze: args.freeze, ..options.clone() };
     let at_once = AtOnce::new(&args.timeout)?;
     at_once.end(time(&args, options, json, &at_once))
 }

@@ -238,6 +238,10 @@ impl Lowering<'_> {
                 let values = self.values(node);
                 let cx = KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values };
                 let expr = rules.lower.expression(&cx)?.ok_or_else(|| Error::internal("an elementwise operation without expression"))?;
+                if expr.is_identity() && inputs.len() == 1 {
+                    // A Cast to the type that it has already.
+                    return self.alias(id, node.inputs[0], 0);
+                }
                 self.expression(id, node, &expr, &outputs)
             }
             Lower::Anchor(make) => {

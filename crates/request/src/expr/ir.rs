@@ -187,6 +187,11 @@ impl Expr {
         &self.outputs
     }
 
+    /// Whether its one result is its one operand.
+    pub fn is_identity(&self) -> bool {
+        matches!((&self.inputs[..], &self.instrs[..], &self.outputs[..]), ([_], [Instr::Input(0)], [Reg(0)]))
+    }
+
     /// The types of the results.
     pub fn output_types(&self) -> Vec<DataType> {
         self.outputs.iter().map(|reg| self.type_of(*reg)).collect()

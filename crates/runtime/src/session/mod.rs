@@ -1,5 +1,6 @@
 //! A graph with its variables, constants and plans.
 
+mod freeze;
 mod from_file;
 mod stages;
 mod values;
@@ -13,8 +14,8 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, NodeId};
 use plimsoll_ops::Registry;
 use plimsoll_plan::{
-    Calls, FitRequest, Fitted, Footprint, Inlined, Late, OpenRequest, Pass, PlaceOptions, Placement, Plan, PlanFile, PlanVariable, Request,
-    Signature,
+    Calls, FitRequest, Fitted, Footprint, Freeze, Inlined, Late, OpenRequest, Pass, PlaceOptions, Placement, Plan, PlanFile, PlanVariable,
+    Request, Signature,
 };
 
 use crate::cancellation;
@@ -51,6 +52,8 @@ pub(crate) struct Inner {
     /// Which of its nodes came from which call.
     calls: Arc<Calls>,
     placement: Placement,
+    /// The graph with folded variables, where they are wanted and there are some.
+    freeze: Option<Arc<Freeze>>,
     /// Where every run is placed by itself, the devices of nodes that keep state.
     placed_before: Option<Mutex<BTreeMap<NodeId, String>>>,
     holder: String,
@@ -113,11 +116,13 @@ impl Session {
     /// strings that make no sense. The same for nodes that ask for a device that is not there where soft placement is off. With
     /// [`plimsoll_cards::Options::idle_release`], as [`Session::idle_release`].
     pub fn new(devices: &Devices, graph: &Graph, registry: Arc<Registry>) -> Result<Session> {
-        Session::with_files(devices, graph, registry, Arc::new(checkpoints::None), &mut |_| Ok(None))
+        Session::with_files(devices, graph, registry, Arc::new(checkpoints::None), &mut |_| Ok(None), &[])
     }
 
     /// As [`Session::new`], with RestoreV2 and SaveV2 going to `checkpoints`. `stored` is asked once, with calls inlined, for files
     /// with values of the graph's variables. A variable that a run reads has its value from there, unless it was given one before.
+    /// `called` are tensors that signatures of the graph compute: with [`plimsoll_cards::Options::freeze`] nothing is folded through
+    /// the variables that they assign.
     ///
     /// # Errors
     /// As [`Session::new`]; the error of `stored`.
@@ -127,12 +132,14 @@ impl Session {
         registry: Arc<Registry>,
         checkpoints: Arc<dyn Checkpoints>,
         stored: &mut FindStored<'_>,
+        called: &[String],
     ) -> Result<Session> {
         require_operations(graph, &registry)?;
         let Inlined { mut graph, calls } = plimsoll_plan::inline(graph, registry.table())?;
         graph.drop_unused_functions();
         let calls = Arc::new(calls);
         let stored = stored(&graph)?;
+        let freeze = freeze::freeze(devices.options(), &mut graph, &registry, called)?;
         let options = devices.options();
         let log = options.log_placement;
         let options = PlaceOptions { log, calls: Arc::clone(&calls), ..PlaceOptions::new(options.soft_placement) };
@@ -141,17 +148,20 @@ impl Session {
         } else {
             (plimsoll_plan::place(&graph, &registry, devices.specs(), &options)?, None)
         };
-        Session::placed(devices, (graph, calls), (placement, placed_before), registry, checkpoints, stored)
+        Session::placed(devices, (graph, calls, freeze), (placement, placed_before), registry, checkpoints, stored)
     }
 
     fn placed(
         devices: &Devices,
-        (graph, calls): (Graph, Arc<Calls>),
-        (placement, placed_before): (Placement, Option<Mutex<BTreeMap<NodeId, String>>>),
+        (graph, calls, freeze): (Graph, Arc<Calls>, Option<Arc<Freeze>>),
+        (mut placement, placed_before): (Placement, Option<Mutex<BTreeMap<NodeId, String>>>),
         registry: Arc<Registry>,
         checkpoints: Arc<dyn Checkpoints>,
         stored: Option<Arc<dyn Stored>>,
     ) -> Result<Session> {
+        for (node, beside) in freeze.iter().flat_map(|freeze| &freeze.beside) {
+            placement.devices[*node] = placement.devices[*beside];
+        }
         let holder = format!("session {}", devices.next_session());
         let inner = Arc::new(Inner {
             grants: Grants::new(devices, &holder),
@@ -164,7 +174,8 @@ impl Session {
             calls,
             placement,
             placed_before,
-            variables: Mutex::default(),
+            variables: Mutex::new(Variables::new(freeze.as_deref())),
+            freeze,
             observer: OnceLock::new(),
             loading: Mutex::default(),
             planning: Mutex::default(),
@@ -298,8 +309,8 @@ impl Session {
         if !is_ours {
             return Err(Error::invalid_argument("the placement is of another graph, or for other devices"));
         }
-        let Inner { devices, registry, checkpoints, stored, graph, calls, .. } = &*self.inner;
-        let graph = (graph.clone(), calls.clone());
+        let Inner { devices, registry, checkpoints, stored, graph, calls, freeze, .. } = &*self.inner;
+        let graph = (graph.clone(), calls.clone(), freeze.clone());
         Session::placed(devices, graph, (placement, None), registry.clone(), checkpoints.clone(), stored.clone())
     }
 
@@ -365,8 +376,9 @@ impl Session {
     /// The plan of a signature as a file, which [`Session::open_plan`] reads.
     ///
     /// # Errors
-    /// As [`plimsoll_plan::plan()`].
+    /// As [`plimsoll_plan::plan()`]; UNIMPLEMENTED for a plan that reads folded variables.
     pub fn plan_file(&self, signature: &Signature) -> Result<Vec<u8>> {
+        self.inner.refuse_plan_files()?;
         let plan = self.plan_signature(signature)?;
         if plan.later.is_some() {
             return Err(Error::unimplemented("not yet: a file for the plan of a run in stages"));
@@ -377,8 +389,9 @@ impl Session {
     /// Reads a plan from a file and checks it. The file is not trusted; no device is given anything here.
     ///
     /// # Errors
-    /// As [`PlanFile::from_json`] and [`PlanFile::open`].
+    /// As [`PlanFile::from_json`] and [`PlanFile::open`]; UNIMPLEMENTED where folded variables are wanted.
     pub fn open_plan(&self, json: &[u8]) -> Result<CheckedPlan> {
+        self.inner.refuse_plan_files()?;
         let devices = &self.inner.devices;
         let (graph, registry) = (&self.inner.graph, &*self.inner.registry);
         let open = OpenRequest { graph, registry, devices: devices.specs(), libraries: &devices.libraries() };
@@ -486,6 +499,7 @@ impl Inner {
         }
         let mut plan = planned?;
         self.mark(&mut plan.variables);
+        plan.before = self.plans_before(&plan, &check)?;
         self.observe(&plan);
         let plan = Arc::new(plan);
         self.plans().keep(&key, signature, &plan, None);
@@ -533,7 +547,7 @@ impl Inner {
 
     /// Calls `make` with the request of a signature, placed.
     fn requested<T>(&self, signature: &Signature, make: impl FnOnce(&Request<'_>) -> Result<T>) -> Result<T> {
-        let (graph, registry, devices) = (&self.graph, &*self.registry, self.devices.specs());
+        let (graph, registry, devices) = (self.graph_for(signature), &*self.registry, self.devices.specs());
         let libraries = self.devices.libraries();
         let costs = self.devices.costs();
         let request = Request { graph, registry, devices, libraries: &libraries, costs, placement: &self.placement, signature };
@@ -561,10 +575,11 @@ impl Inner {
             let (keys, resident) = (variables.all().map(|(key, _)| key.clone()), variables.resident(self.devices.all()));
             footprint = footprint.with_variables(keys, resident);
         }
-        footprint.add(&ready);
+        footprint.add(&self.with_due(&ready));
         footprint.check()?;
         // Reading, placing and planning leave free memory behind: the step should not come on top of it.
         plimsoll_memory::trim_heap();
+        self.run_before(&ready, cancellation)?;
         let loaded = Arc::new(self.grants.make_room(|| self.try_load(ready.clone(), cancellation), cancellation)?);
         self.plans().keep(key, signature, &plan, Some(&loaded));
         Ok(loaded)

@@ -9,6 +9,7 @@ use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_plan::{PlanVariable, Signature, VariableKind};
 
 use super::{Inner, Session};
+use crate::cancellation;
 use crate::grants::{Access, AccessRequest};
 use crate::stored::{self, Stored, StoredVariable};
 use crate::variables::{Storage, Variables};
@@ -32,7 +33,7 @@ pub struct VariableInfo {
 pub type Fill<'a> = dyn FnMut(&mut [u8], &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> + 'a;
 
 impl Session {
-    /// The variables that have storage, by name.
+    /// The variables that have storage, by name; without folded ones.
     pub fn variables(&self) -> Vec<VariableInfo> {
         let variables = self.inner.variables();
         let info = |storage: &Storage| VariableInfo {
@@ -42,7 +43,8 @@ impl Session {
             is_initialized: storage.is_initialized(),
             is_state: storage.kind == VariableKind::State,
         };
-        let mut infos: Vec<VariableInfo> = variables.all().map(|(_, storage)| info(storage)).collect();
+        let own = variables.all().filter(|(key, _)| variables.folded(key).is_none());
+        let mut infos: Vec<VariableInfo> = own.map(|(_, storage)| info(storage)).collect();
         infos.sort_by(|a, b| a.name.cmp(&b.name));
         infos
     }
@@ -134,13 +136,19 @@ impl Inner {
         missing: impl Fn() -> Error,
         action: impl FnOnce(&Storage) -> Result<R>,
     ) -> Result<R> {
-        let find = |variables: &Variables| variables.all().find(|(_, storage)| storage.name == name).map(|(_, storage)| storage.clone());
-        let number = find(&self.variables()).ok_or_else(&missing)?.number;
+        let find = |variables: &Variables| {
+            variables.all().find(|(_, storage)| storage.name == name).map(|(key, storage)| (key.clone(), storage.clone()))
+        };
+        let number = find(&self.variables()).ok_or_else(&missing)?.1.number;
         let request = AccessRequest::one(number, writes);
         let _granted = self.grants.variables(&request);
         // The session may have been closed meanwhile.
-        let storage = find(&self.variables()).ok_or_else(&missing)?;
-        action(&storage)
+        let (key, storage) = find(&self.variables()).ok_or_else(&missing)?;
+        let result = action(&storage);
+        if writes {
+            self.variables().note_write(&key);
+        }
+        result
     }
 
     /// Takes the mark from variables that have values: they are not read again.
@@ -188,6 +196,7 @@ impl Inner {
         if known || self.graph.find(name).is_none() {
             return Ok(());
         }
+        let _one = cancellation::lock(&self.loading, None)?;
         // A plan that does nothing but have the variable.
         let signature = Signature { targets: vec![name.to_string()], ..Signature::default() };
         let plan = self.planned(&signature, None)?;

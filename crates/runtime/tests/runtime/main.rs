@@ -4,6 +4,7 @@ mod branches;
 mod cancel;
 mod constants;
 mod first_fit;
+mod freeze;
 mod halves;
 mod host_memory;
 mod hostile;

@@ -51,6 +51,10 @@ pub struct EvalArgs {
     /// after the other
     #[arg(long)]
     parallel: bool,
+    /// Compute once what the model computes from variables and constants alone, and keep it in their place: batch norms become part of
+    /// the convolutions before them
+    #[arg(long)]
+    freeze: bool,
     #[command(flatten)]
     timeout: TimeoutArgs,
     #[command(flatten)]
@@ -103,7 +107,8 @@ type Ran = (Vec<HostTensor>, Option<RunMetadata>);
 /// Runs.
 pub fn run(args: EvalArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
     let at_once = AtOnce::new(&args.timeout)?;
-    at_once.end(evaluate(args, options, json, &at_once))
+    let options = DeviceOptions { freeze: args.freeze, ..options.clone() };
+    at_once.end(evaluate(args, &options, json, &at_once))
 }
 
 fn evaluate(args: EvalArgs, options: &DeviceOptions, json: bool, at_once: &AtOnce) -> Result<ExitCode> {
@@ -111,6 +116,9 @@ fn evaluate(args: EvalArgs, options: &DeviceOptions, json: bool, at_once: &AtOnc
         return wrong_use("--plan is the plan of one model");
     }
     let devices = load::devices(options)?;
+    if args.plan.is_some() && args.freeze {
+        return wrong_use("--plan is a plan of the model as it is: leave out --freeze");
+    }
     if args.plan.is_some() && devices.options().placement == PlacementMode::FirstFit {
         return wrong_use("--plan has its placement: leave out --placement first-fit");
     }

@@ -50,6 +50,10 @@ pub struct PlanArgs {
     /// A checkpoint that variables are taken from: a folder (the latest in it) or a prefix; the answer covers the loading
     #[arg(long, value_name = "DIR")]
     restore: Option<PathBuf>,
+    /// Compute once what the model computes from variables and constants alone, and keep it in their place: batch norms become part of
+    /// the convolutions before them; the answer covers that
+    #[arg(long)]
+    freeze: bool,
     /// Several models: exit status 1 where they do not fit side by side, also where they fit in turn
     #[arg(long)]
     together: bool,
@@ -73,6 +77,10 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     if args.output.is_some() && args.models.len() > 1 {
         return wrong_use("--output is for the plan of one model");
     }
+    if args.output.is_some() && args.freeze {
+        return wrong_use("--output is for the plan of a model as it is: leave out --freeze");
+    }
+    let options = &DeviceOptions { freeze: args.freeze, ..options.clone() };
     let mut shapes = args.shapes.as_deref().map(names::read_shapes).transpose()?.unwrap_or_default();
     for text in &args.feed_shape {
         let (name, shape) = names::parse_feed_shape(text)?;

@@ -1,0 +1,134 @@
+//! Folded variables: computed before a run that reads them, from variables that are given back where files have them.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_cards::{Options, PlacementMode};
+use plimsoll_graph::Graph;
+use plimsoll_ops::Registry;
+use plimsoll_plan::{Freeze, Plan, PlanVariable, Signature};
+
+use super::Inner;
+use crate::cancellation::{self, Cancellation};
+use crate::loaded::Loaded;
+use crate::run::{How, Prepared};
+use crate::signatures::key;
+
+/// The folded variables of a graph, where the options want them.
+///
+/// # Errors
+/// UNIMPLEMENTED where runs are placed one by one, or by first fit; as [`plimsoll_plan::freeze`].
+pub(super) fn freeze(options: &Options, graph: &mut Graph, registry: &Registry, called: &[String]) -> Result<Option<Arc<Freeze>>> {
+    if !options.freeze {
+        return Ok(None);
+    }
+    if options.place_pruned_graph || options.placement == PlacementMode::FirstFit {
+        return Err(Error::unimplemented("not yet: freeze where each run is placed by itself, or by first fit"));
+    }
+    Ok(plimsoll_plan::freeze(graph, registry, called)?.map(Arc::new))
+}
+
+impl Inner {
+    /// The graph that a plan of the signature is made of.
+    pub(super) fn graph_for(&self, signature: &Signature) -> &Graph {
+        match &self.freeze {
+            Some(freeze) if freeze.applies(&self.graph, &self.registry, signature) => &freeze.rewired,
+            _ => &self.graph,
+        }
+    }
+
+    /// # Errors
+    /// UNIMPLEMENTED where there are folded variables: a plan in a file says nothing of them.
+    pub(super) fn refuse_plan_files(&self) -> Result<()> {
+        match self.freeze {
+            Some(_) => Err(Error::unimplemented("not yet: files of plans that read folded variables").with_remedy("leave out freeze")),
+            None => Ok(()),
+        }
+    }
+
+    /// The plans that compute the folded variables that a plan reads. The lock of planning is held.
+    ///
+    /// # Errors
+    /// As [`plimsoll_plan::plan_until`].
+    pub(super) fn plans_before(&self, plan: &Plan, check: &plimsoll_plan::Check<'_>) -> Result<Vec<Arc<Plan>>> {
+        let Some(freeze) = &self.freeze else { return Ok(Vec::new()) };
+        let keys: BTreeSet<&str> = plan.variables.iter().filter(|variable| !variable.written).map(|variable| &*variable.key).collect();
+        let mut plans = Vec::new();
+        for group in freeze.groups(&keys) {
+            let signature = Signature { targets: group.iter().map(|folded| folded.assign.clone()).collect(), ..Signature::default() };
+            let key = key(&signature);
+            if let Some(found) = self.plans().find(&key, &[&signature]) {
+                plans.push(found.plan);
+                continue;
+            }
+            let mut plan = self.requested(&signature, |request| plimsoll_plan::plan_until(request, check))?;
+            self.mark(&mut plan.variables);
+            let plan = Arc::new(plan);
+            self.plans().keep(&key, &signature, &plan, None);
+            plans.push(plan);
+        }
+        Ok(plans)
+    }
+
+    /// The plan with those of the plans before it that have to run now.
+    pub(super) fn with_due<'a>(&self, plan: &'a Plan) -> Cow<'a, Plan> {
+        if plan.before.is_empty() {
+            return Cow::Borrowed(plan);
+        }
+        let due = plan.before.iter().filter(|before| self.is_due(before)).map(|before| {
+            let mut before = Plan::clone(before);
+            // What is there takes no more.
+            before.variables.retain(|variable| self.variables().get(&variable.key).is_none());
+            Arc::new(before)
+        });
+        Cow::Owned(Plan { before: due.collect(), ..plan.clone() })
+    }
+
+    /// Whether a plan computes a folded variable that is out of date.
+    fn is_due(&self, before: &Plan) -> bool {
+        let variables = self.variables();
+        let mut written = before.variables.iter().filter(|variable| variable.written);
+        written.any(|variable| variables.folded(&variable.key).is_some_and(|flag| flag.load(Ordering::Acquire) == 0))
+    }
+
+    /// Computes the folded variables that a plan reads and that are out of date. The lock of loading is held.
+    ///
+    /// # Errors
+    /// As [`crate::Session::run`].
+    pub(super) fn run_before(&self, plan: &Plan, cancellation: Option<&Cancellation>) -> Result<()> {
+        let due: Vec<&Arc<Plan>> = plan.before.iter().filter(|before| self.is_due(before)).collect();
+        if due.is_empty() {
+            return Ok(());
+        }
+        // One reservation for all that stays.
+        let holder = format!("{}: variables", self.holder);
+        self.grants.make_room(|| self.variables().ensure(&plan.variables, self.devices.all(), &holder), cancellation)?;
+        for before in due {
+            let loaded = self.grants.make_room(|| self.try_load(before.clone(), cancellation), cancellation)?;
+            let how = How { cancellation, ..How::default() };
+            let done = Prepared::new(self, &loaded, None, &[], &mut [], how)?.admit()?.start()?.finish();
+            drop(loaded);
+            let read = |variable: &&PlanVariable| !variable.written && plan.variables.iter().all(|other| other.key != variable.key);
+            self.variables().give_back(before.variables.iter().filter(read).map(|variable| variable.key.as_str()));
+            self.grants.kept().arenas.clear();
+            done?;
+        }
+        Ok(())
+    }
+
+    /// Computes the folded variables that a loaded plan reads, where a variable was changed since.
+    ///
+    /// # Errors
+    /// As [`crate::Session::run`].
+    pub(crate) fn refresh(&self, loaded: &Loaded, cancellation: Option<&Cancellation>) -> Result<()> {
+        if !loaded.is_stale() {
+            return Ok(());
+        }
+        self.grants.check_open()?;
+        let _one = cancellation::lock(&self.loading, cancellation)?;
+        self.run_before(&loaded.plan, cancellation)
+    }
+}
