@@ -181,6 +181,13 @@ impl Footprint {
         }
     }
 
+    /// Needs of at least what another footprint on the same devices needs.
+    pub(crate) fn raise_to(&mut self, other: &Footprint) {
+        for (need, other) in self.needs.iter_mut().zip(&other.needs).filter(|(need, other)| need.peak < other.peak) {
+            need.clone_from(other);
+        }
+    }
+
     /// The need of every device.
     pub fn needs(&self) -> &[Need] {
         &self.needs

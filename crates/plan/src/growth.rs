@@ -36,7 +36,8 @@ impl SignatureInN {
     }
 }
 
-/// The peaks of some sizes.
+/// The peaks of some sizes: of each, the least with which it and all smaller ones of them run. So no peak falls as N grows, where a
+/// kernel needs more for less.
 #[derive(Clone, Debug)]
 pub struct Growth {
     /// In ascending order: N and its doubles, the largest that fits and the next one.
@@ -64,7 +65,16 @@ impl Growth {
     ///
     /// # Errors
     /// That of N = 1, where the graph takes no N up to 16.
-    pub fn search(mut at: impl FnMut(u64) -> Result<Footprint>) -> Result<Growth> {
+    pub fn search(at: impl FnMut(u64) -> Result<Footprint>) -> Result<Growth> {
+        let mut growth = Growth::planned(at)?;
+        for index in 1..growth.sizes.len() {
+            let (smaller, rest) = growth.sizes.split_at_mut(index);
+            rest[0].1.raise_to(&smaller[index - 1].1);
+        }
+        Ok(growth)
+    }
+
+    fn planned(mut at: impl FnMut(u64) -> Result<Footprint>) -> Result<Growth> {
         let (step, first) = smallest(&mut at)?;
         let mut growth = Growth { sizes: vec![(step, first)], largest: None, step, ends: None };
         let mut fits = growth.sizes[0].1.check().is_ok();
@@ -196,5 +206,31 @@ impl fmt::Display for Growth {
                 write!(f, "\nN = {smallest} does not fit; the smallest limit that is enough for it is {} bytes", first.minimum_limit().0)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_peak_falls_as_n_grows() {
+        let options = plimsoll_cards::Options::new().limit("CPU:0", "4KiB").limit("CPU:1", "64KiB");
+        let mut options = options.intra_op(1);
+        options.device_count.insert("CPU".to_string(), 2);
+        let specs = options.resolve_on(1, plimsoll_device::InstructionSet::Baseline).unwrap();
+        // The first device takes less for 4 than for 2, and the second the most for 2.
+        let peaks = |n: u64| [100 * n - if n == 4 { 250 } else { 0 }, if n == 2 { 900 } else { 10 * n }];
+        let growth = Growth::search(|n| Ok(Footprint::of_peaks(&specs, &peaks(n)))).unwrap();
+        let said = |n: u64| growth.at(n).unwrap().needs().iter().map(|need| (need.peak.0, need.parts.total().0)).collect::<Vec<_>>();
+        assert_eq!(
+            [1, 2, 4, 8].map(said),
+            [[(100, 100), (10, 10)], [(200, 200), (900, 900)], [(200, 200), (900, 900)], [(800, 800), (900, 900)]]
+        );
+        assert_eq!(growth.largest, Some(40));
+        assert!(growth.sizes.windows(2).all(|pair| {
+            let needs = pair[0].1.needs().iter().zip(pair[1].1.needs());
+            needs.into_iter().all(|(smaller, larger)| smaller.peak <= larger.peak)
+        }));
     }
 }

@@ -8,6 +8,7 @@
 
 mod alive;
 mod asked;
+mod bucket;
 mod clock;
 mod condition;
 mod constants;
@@ -49,6 +50,7 @@ mod transfer;
 mod verify;
 
 pub use asked::{Asked, FeedRule, Feeds, Unfilled, node_of};
+pub use bucket::within;
 pub use clock::Timeline;
 pub use constants::{ConstantValue, reads_from_graph, shares_value};
 pub use evaluate::Evaluation;

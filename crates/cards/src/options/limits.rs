@@ -22,6 +22,9 @@ impl Options {
         if self.preallocate && self.allow_growth == Some(true) {
             return wrong("--preallocate and --allow-growth contradict each other", "leave one of them out");
         }
+        if self.buckets.contains(&0) {
+            return wrong("a bucket of size 0", "name sizes above 0");
+        }
         let of_gpus = |limit: &&MemoryLimit| !matches!(limit.device, Some((DeviceKind::Cpu, _)));
         if let Some(limit) = self.memory_limits.iter().find(of_gpus).filter(|_| self.memory_fraction.is_some()) {
             let what = format!("--memory-fraction and --memory-limit {limit} contradict each other: both are for GPUs");

@@ -92,6 +92,11 @@ pub struct Options {
     /// do. They are computed again after a run or a restore has changed a variable; a run that assigns such a variable is made of
     /// the graph as written. Variables that only these tensors are computed from are given back where their files have them.
     pub freeze: bool,
+    /// Sizes that share memory. The size of a run is the first dimension of the feeds whose placeholders leave it open. A run of such
+    /// a size counts for the next of these, and takes the arena of that: a session that runs many sizes keeps few arenas, its
+    /// peak stays the same within a bucket, and does not fall as sizes grow. Each size has a plan of its own, which computes what
+    /// that size asks for; nothing is padded. Empty: each size takes what it needs.
+    pub buckets: Vec<u64>,
     /// How many fusions a plan may have at most; none is no limit. For looking for the one that is wrong.
     pub fusions: Option<usize>,
     /// The first mistake made with a builder method, reported by [`Options::resolve`].
@@ -121,6 +126,7 @@ impl Default for Options {
             sim_gpus: None,
             costs: None,
             freeze: false,
+            buckets: Vec::new(),
             fusions: None,
             mistake: None,
         }
@@ -176,6 +182,12 @@ impl Options {
     /// Simulated GPUs: `2x4GiB`.
     pub fn sim_gpus(mut self, cards: impl Into<String>) -> Options {
         self.sim_gpus = Some(cards.into());
+        self
+    }
+
+    /// Sizes that share memory: `[1, 8, 64]`.
+    pub fn buckets(mut self, sizes: impl Into<Vec<u64>>) -> Options {
+        self.buckets = sizes.into();
         self
     }
 

@@ -15,7 +15,7 @@ mod append;
 mod chain;
 mod closed;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use plimsoll_base::Result;
 use plimsoll_graph::{Graph, IdVec, NodeId, Output};
@@ -82,6 +82,10 @@ pub fn freeze(graph: &mut Graph, registry: &Registry, called: &[String]) -> Resu
 impl Freeze {
     /// Whether a plan of this signature may be made of the rewired graph. `graph` is the graph with the nodes that were added.
     pub fn applies(&self, graph: &Graph, registry: &Registry, signature: &Signature) -> bool {
+        // The rest of a run in stages goes on from tensors of the graph as written.
+        if !signature.done.is_empty() {
+            return false;
+        }
         // Names that make no sense are refused when the plan is made.
         let tensor = |name: &String| graph.tensor(name).ok();
         let Some(feeds) = signature.feeds.iter().map(|feed| tensor(&feed.tensor)).collect::<Option<Vec<Output>>>() else { return false };
@@ -92,7 +96,7 @@ impl Freeze {
         let fetches: Vec<Output> = signature.fetches.iter().filter_map(tensor).collect();
         let targets: Vec<NodeId> =
             signature.targets.iter().filter_map(|name| graph.find(name.strip_suffix(":0").unwrap_or(name))).collect();
-        let needed = needed(&self.rewired, &fed, &fetches, &targets);
+        let needed = needed(&self.rewired, &fed, &HashSet::new(), &fetches, &targets);
         let read = |(node, index): (&NodeId, &usize)| needed[*node].then(|| &self.folded[*index].sources);
         let sources: BTreeSet<&String> = self.readers.iter().filter_map(read).flatten().collect();
         let nodes = needed.iter().filter(|(_, is_needed)| **is_needed).map(|(id, _)| id);
@@ -128,7 +132,7 @@ impl Freeze {
 /// The keys of variables that signatures with these results assign.
 fn assigned(graph: &Graph, registry: &Registry, called: &[String]) -> BTreeSet<String> {
     let fetches: Vec<Output> = called.iter().filter_map(|name| graph.tensor(name).ok()).collect();
-    let needed = needed(graph, &HashMap::new(), &fetches, &[]);
+    let needed = needed(graph, &HashMap::new(), &HashSet::new(), &fetches, &[]);
     let nodes = needed.iter().filter(|(_, is_needed)| **is_needed).map(|(id, _)| id);
     nodes.flat_map(|id| writes(graph, registry, id)).flatten().collect()
 }

@@ -1,5 +1,6 @@
 //! A graph with its variables, constants and plans.
 
+mod buckets;
 mod freeze;
 mod from_file;
 mod stages;
@@ -328,9 +329,11 @@ impl Session {
     /// As [`plimsoll_plan::plan()`].
     pub fn text_after(&self, signature: &Signature, pass: Pass) -> Result<String> {
         let text = |signature: &Signature| self.inner.requested(signature, |request| plimsoll_plan::text_after(request, pass));
-        text(signature).or_else(|error| match self.inner.requested(signature, |request| plimsoll_plan::late(request, &error))? {
-            Some(Late::Stage(split)) => text(&split.first),
-            _ => Err(error),
+        text(signature).or_else(|error| {
+            match self.inner.requested_of(self.graph(), signature, |request| plimsoll_plan::late(request, &error))? {
+                Some(Late::Stage(split)) => text(&split.first),
+                _ => Err(error),
+            }
         })
     }
 
@@ -490,18 +493,15 @@ impl Inner {
             return Err(error);
         }
         let check = || cancellation.and_then(Cancellation::error).map_or(Ok(()), Err);
-        let planned = self.requested(signature, |request| plimsoll_plan::plan_until(request, &check));
+        let planned = self.plan_sized(signature, &check);
         if let Err(error) = &planned
             && error.kind() == Kind::NeedsValues
             && !has_values
         {
             self.plans().keep_needs_values(&key, error);
         }
-        let mut plan = planned?;
-        self.mark(&mut plan.variables);
-        plan.before = self.plans_before(&plan, &check)?;
+        let plan = Arc::new(self.completed(planned?, &check)?);
         self.observe(&plan);
-        let plan = Arc::new(plan);
         self.plans().keep(&key, signature, &plan, None);
         Ok(plan)
     }
@@ -532,6 +532,13 @@ impl Inner {
         }
     }
 
+    /// The plan with what files have of its variables, and what runs before it.
+    fn completed(&self, mut plan: Plan, check: &plimsoll_plan::Check<'_>) -> Result<Plan> {
+        self.mark(&mut plan.variables);
+        plan.before = self.plans_before(&plan, check)?;
+        Ok(plan)
+    }
+
     fn observe(&self, plan: &Plan) {
         if let Some(observer) = self.observer.get() {
             observer(&self.graph, plan);
@@ -547,7 +554,12 @@ impl Inner {
 
     /// Calls `make` with the request of a signature, placed.
     fn requested<T>(&self, signature: &Signature, make: impl FnOnce(&Request<'_>) -> Result<T>) -> Result<T> {
-        let (graph, registry, devices) = (self.graph_for(signature), &*self.registry, self.devices.specs());
+        self.requested_of(self.graph_for(signature), signature, make)
+    }
+
+    /// As [`Inner::requested`], of the graph as written or the one that reads folded variables.
+    fn requested_of<T>(&self, graph: &Graph, signature: &Signature, make: impl FnOnce(&Request<'_>) -> Result<T>) -> Result<T> {
+        let (registry, devices) = (&*self.registry, self.devices.specs());
         let libraries = self.devices.libraries();
         let costs = self.devices.costs();
         let request = Request { graph, registry, devices, libraries: &libraries, costs, placement: &self.placement, signature };

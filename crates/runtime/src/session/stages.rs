@@ -87,7 +87,7 @@ impl Inner {
             Err(error) if error.kind() == Kind::NeedsValues => error,
             plan => return plan.map(Planned::Plan),
         };
-        let split = match self.requested(signature, |request| plimsoll_plan::late(request, &error))? {
+        let split = match self.requested_of(&self.graph, signature, |request| plimsoll_plan::late(request, &error))? {
             Some(Late::Stage(split)) => split,
             Some(Late::Feeds(positions)) => return Ok(Planned::Lacks(positions, error)),
             None => return Err(error),

@@ -104,7 +104,7 @@ fn initialised(freeze: bool, kind: VariableKind) -> Session {
 
 fn signature(count: u64, targets: &[&str]) -> Signature {
     let feed = Feed { tensor: "x".into(), data_type: DataType::Float, shape: [count, 6, 6, 3].into(), value: None };
-    Signature { feeds: vec![feed], fetches: vec!["y".into()], targets: targets.iter().map(ToString::to_string).collect() }
+    Signature { feeds: vec![feed], fetches: vec!["y".into()], targets: targets.iter().map(ToString::to_string).collect(), done: vec![] }
 }
 
 const KINDS: [VariableKind; 2] = [VariableKind::Reference, VariableKind::Resource];
@@ -237,9 +237,10 @@ fn dropout(training: bool) -> Vec<String> {
     let training = b.constant(HostTensor::from_bools(plimsoll_graph::Shape::scalar(), &[training]).unwrap()).build().unwrap();
     let switch = b.op("Switch").inputs([x, training]).build().unwrap();
     let taken = Output { index: 1, ..switch };
+    let pivot = b.identity(taken).build().unwrap();
     let shape = HostTensor::from_slice([2], &[4i32, 4]).unwrap();
     let noise = b.op("RandomUniform").constant_input("shape", shape).attr("dtype", AttrValue::data_type(DataType::Float));
-    let noise = noise.control(switch.node).name("noise").build().unwrap();
+    let noise = noise.control(pivot.node).name("noise").build().unwrap();
     let dropped = b.mul(taken, noise).name("dropped").build().unwrap();
     let merged = b.op("Merge").inputs([switch, dropped]).build().unwrap();
     b.relu(merged).name("y").build().unwrap();

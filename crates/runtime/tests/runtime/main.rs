@@ -1,6 +1,7 @@
 //! Sessions on devices: values, memory, order, refusals. One program, since each takes its time to link and its place on the disk.
 
 mod branches;
+mod buckets;
 mod cancel;
 mod constants;
 mod first_fit;
