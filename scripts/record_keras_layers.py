@@ -162,9 +162,9 @@ def write_graph(folder, parts):
     names = shortened(definition.node)
     for function in definition.library.function:
         inside = shortened(function.node_def)
-        for result, tensor in function.ret.items():
+        for result, tensor in list(function.ret.items()):
             function.ret[result] = renamed(tensor, inside)
-        for result, node in function.control_ret.items():
+        for result, node in list(function.control_ret.items()):
             function.control_ret[result] = inside.get(node, node)
     for step in steps:
         for kind in ("feeds", "fetches"):

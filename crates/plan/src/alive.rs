@@ -7,7 +7,7 @@ use std::rc::Rc;
 use plimsoll_graph::{Graph, NodeId, Output};
 use plimsoll_ops::{Fact, Lower};
 
-use crate::frames::round;
+use crate::frames::{is_exit, round};
 
 /// A predicate, and the side of its Switches that is alive where it has that value.
 pub(crate) type Side = (Output, bool);
@@ -99,7 +99,7 @@ impl Alive {
         let when = match lower {
             Lower::ControlTrigger => When::Always,
             // Whatever becomes of an iteration, a loop ends.
-            _ if matches!(node.op.as_str(), "Exit" | "RefExit") => self.outside(graph, id),
+            _ if is_exit(graph, id) => self.outside(graph, id),
             Lower::Merge if let Some((first, _)) = round(graph, id) => input(&first),
             Lower::Merge => node.inputs.iter().map(input).fold(When::Never, |any, when| any.or(&when)),
             _ => {

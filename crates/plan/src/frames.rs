@@ -271,7 +271,7 @@ fn is_enter(graph: &Graph, id: NodeId) -> bool {
     matches!(graph.node(id).op.as_str(), "Enter" | "RefEnter")
 }
 
-fn is_exit(graph: &Graph, id: NodeId) -> bool {
+pub(crate) fn is_exit(graph: &Graph, id: NodeId) -> bool {
     matches!(graph.node(id).op.as_str(), "Exit" | "RefExit")
 }
 

@@ -9,7 +9,7 @@ use plimsoll_ops::{Each, Fact, ListFact, Lower, infer_asking};
 
 use crate::Request;
 use crate::alive::{Alive, When};
-use crate::frames::{Frames, round, stays};
+use crate::frames::{Frames, is_exit, round, stays};
 
 /// The part of the graph that a signature needs.
 pub(crate) struct Pruned {
@@ -267,7 +267,9 @@ fn node_facts(
     let known = |input: &Output| facts[input.node].get(input.index as usize);
     alive.add(request.graph, id, rules.lower, known, is_fed);
     let is_dead = alive.node(id) == When::Never;
-    let lives = |input: &Output| is_fed(*input) || alive.output(*input) != When::Never;
+    // What leaves a loop without an end is dead, and has a shape.
+    let leaves = is_exit(request.graph, id);
+    let lives = |input: &Output| leaves || is_fed(*input) || alive.output(*input) != When::Never;
     let positions = 0..if is_dead { 0 } else { node.inputs.len() };
     let round = round(request.graph, id);
     // What goes round is first what comes in.

@@ -119,6 +119,38 @@ fn a_deadline_ends_a_command() {
     assert!(said.code == 1 && ended && said.out.is_empty(), "{}", said.err);
 }
 
+/// A loop that no iteration ends. A float goes round in it.
+const ENDLESS: &str = r#"
+node { name: "one" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } }
+  attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape {} float_val: 1 } } } }
+node { name: "enter" op: "Enter" input: "one" attr { key: "T" value { type: DT_FLOAT } } attr { key: "frame_name" value { s: "f" } } }
+node { name: "merge" op: "Merge" input: "enter" input: "next" attr { key: "T" value { type: DT_FLOAT } } attr { key: "N" value { i: 2 } } }
+node { name: "limit" op: "Const" input: "^merge" attr { key: "dtype" value { type: DT_FLOAT } }
+  attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape {} float_val: 3 } } } }
+node { name: "less" op: "Less" input: "merge" input: "limit" attr { key: "T" value { type: DT_FLOAT } } }
+node { name: "test" op: "LoopCond" input: "less" }
+node { name: "switch" op: "Switch" input: "merge" input: "test" attr { key: "T" value { type: DT_FLOAT } } }
+node { name: "half" op: "Const" input: "^switch" attr { key: "dtype" value { type: DT_FLOAT } }
+  attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape {} float_val: 0.5 } } } }
+node { name: "mul" op: "Mul" input: "switch:1" input: "half" attr { key: "T" value { type: DT_FLOAT } } }
+node { name: "next" op: "NextIteration" input: "mul" attr { key: "T" value { type: DT_FLOAT } } }
+node { name: "exit" op: "Exit" input: "switch" attr { key: "T" value { type: DT_FLOAT } } }
+"#;
+
+#[test]
+fn a_loop_without_an_end_ends() {
+    let folder = Folder::new("endless");
+    let known = ENDLESS.replace("\"LoopCond\" input: \"less\"", "\"LoopCond\" input: \"true\"");
+    let always = r#"node { name: "true" op: "Const" attr { key: "dtype" value { type: DT_BOOL } }
+  attr { key: "value" value { tensor { dtype: DT_BOOL tensor_shape {} bool_val: true } } } }"#;
+    for (name, text) in [("endless", ENDLESS.to_string()), ("known", known + always)] {
+        let graph = folder.0.join(format!("{name}.pbtxt")).display().to_string();
+        std::fs::write(&graph, text).unwrap();
+        let said = super::plimsoll(&format!("eval {graph} --fetch exit --timeout 1s"));
+        assert!(said.code == 1 && said.err.contains("DEADLINE_EXCEEDED"), "{name}: {}", said.err);
+    }
+}
+
 #[test]
 fn waiting_for_cards_ends() {
     let mut holder = start("run --sim-gpus 1x1GiB --gpus 1 -- sleep 100");

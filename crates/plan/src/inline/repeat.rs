@@ -35,7 +35,7 @@ impl Inliner<'_> {
             let stays = *data_type == DataType::Resource.number();
             let attrs = vec![
                 ("T", AttrValue::Type(*data_type)),
-                ("frame_name", AttrValue::Bytes(prefix.clone().into_bytes().into())),
+                ("frame_name", AttrValue::Bytes(prefix.clone().into_bytes())),
                 ("is_constant", AttrValue::Bool(stays)),
             ];
             let enter = self.make(&place, &format!("enter_{index}"), "Enter", (vec![*input], node.controls.clone()), attrs);
