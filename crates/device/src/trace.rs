@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// When the commands of a run started and ended, in nanoseconds since the run was restarted. A run has a trace where one was
-/// put into [`crate::Run::trace`]; the device that runs a queue writes down its commands, but for those that are passed over.
+/// put into [`crate::Run::trace`]; the device that runs a queue writes down its commands, but for those that are passed over. Of a
+/// command in a loop the last iteration stays.
 #[derive(Debug)]
 pub struct Trace {
     zero: Instant,

@@ -88,7 +88,7 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
     let kernel = match &work.kind {
         WorkKind::Kernel { call, .. } => Some(call.clone()),
         WorkKind::Request { .. } => return Err(Error::internal("a request without a variant")),
-        WorkKind::Loop { body, trips, .. } => return Ok(repeated(lir, work, *body, *trips)),
+        WorkKind::Loop { body, trips, .. } => return repeated(request, lir, work, (*body, *trips)),
         WorkKind::If { .. } => return Err(Error::unimplemented("not yet: regions of conditions in a plan")),
         _ => request_of(work).map(|kernel| choose_one(request, work.device, kernel)).transpose()?,
     };
@@ -108,11 +108,19 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
 }
 
 /// A loop takes what its body takes, which is scheduled.
-fn repeated(lir: &Lir, work: &Work, body: RegionId, trips: Trips) -> Prepare {
+///
+/// # Errors
+/// UNIMPLEMENTED where a work of the body is on another device: the library of the loop's has no kernel for it.
+fn repeated(request: &Request<'_>, lir: &Lir, work: &Work, (body, trips): (RegionId, Trips)) -> Result<Prepare> {
     let region = &lir.regions[body];
-    debug_assert!(region.works.iter().all(|inner| lir.works[*inner].device == work.device), "a loop on several devices");
-    let once: f64 = region.works.iter().map(|inner| lir.works[*inner].seconds()).sum();
-    Prepare { kernel: None, seconds: once * trips.predicted(), shared: region.arena, slices: 0 }
+    let inner = || region.works.iter().map(|inner| &lir.works[*inner]);
+    if let Some(other) = inner().find(|inner| inner.device != work.device) {
+        let names = [work.device, other.device].map(|device| request.devices[device.index()].name.short());
+        let name = &request.graph.node(other.nodes[0]).name;
+        return Err(Error::unimplemented(format!("not yet: a loop on {}, of which {name} is on {}", names[0], names[1])));
+    }
+    let once: f64 = inner().map(Work::seconds).sum();
+    Ok(Prepare { kernel: None, seconds: once * trips.predicted(), shared: region.arena, slices: 0 })
 }
 
 /// The time of a work without a kernel and without a copy, such as one on files: nothing is known of it.

@@ -141,7 +141,7 @@ node { name: "exit" op: "Exit" input: "switch" attr { key: "T" value { type: DT_
 fn a_loop_without_an_end_ends() {
     let folder = Folder::new("endless");
     let known = ENDLESS.replace("\"LoopCond\" input: \"less\"", "\"LoopCond\" input: \"true\"");
-    let always = r#"node { name: "true" op: "Const" attr { key: "dtype" value { type: DT_BOOL } }
+    let always = r#"node { name: "true" op: "Const" input: "^merge" attr { key: "dtype" value { type: DT_BOOL } }
   attr { key: "value" value { tensor { dtype: DT_BOOL tensor_shape {} bool_val: true } } } }"#;
     for (name, text) in [("endless", ENDLESS.to_string()), ("known", known + always)] {
         let graph = folder.0.join(format!("{name}.pbtxt")).display().to_string();

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use plimsoll_base::{Error, Result};
+use plimsoll_device::DeviceKind;
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, Node, NodeId, Output};
 use plimsoll_ops::Lower;
@@ -81,7 +82,7 @@ impl Lowering<'_> {
         (self.lir.works[work].guard, self.lir.works[work].is_root) = (guard, true);
         self.settle_loop(work, &frame.enters, &frame.exits);
         let around = self.lir.enter(body);
-        let params: Vec<ValueId> = (0..).zip(&views).map(|(param, view)| self.given(body, param, view.value)).collect();
+        let params: Vec<ValueId> = (0..).zip(&views).map(|(param, view)| self.given((body, device), param, view.value)).collect();
         self.inside.push(Inside {
             frame: id,
             region: body,
@@ -170,7 +171,7 @@ impl Lowering<'_> {
         Ok(views)
     }
 
-    /// The device of a loop: that of every node in it that computes something.
+    /// The device of a loop: that of every node in it that computes something, a card where there is one.
     fn loop_device(&mut self, id: FrameId, frame: &Frame) -> Result<DeviceId> {
         if frame.parent.is_some() {
             return Ok(self.device(frame.enters[0]));
@@ -183,14 +184,15 @@ impl Lowering<'_> {
                 matches!(rules.lower, Lower::Alias | Lower::Switch | Lower::Merge | Lower::Const | Lower::Nothing | Lower::Variable)
             })
         };
-        let mut working = nodes.iter().filter(computes);
-        let first = *working.next().unwrap_or(&frame.enters[0]);
-        let device = request.placement.devices[first];
-        if let Some(other) = working.find(|node| request.placement.devices[**node] != device) {
-            let name = |node: NodeId| {
-                let device = request.devices[request.placement.devices[node].index()].name.short();
-                format!("{} on {device}", request.graph.node(node).name)
-            };
+        let on = |node: NodeId| request.placement.devices[node];
+        let is_card = |node: NodeId| request.devices[on(node).index()].kind == DeviceKind::Gpu;
+        let working: Vec<NodeId> = nodes.iter().filter(computes).copied().collect();
+        let first = working.iter().copied().find(|node| is_card(*node)).or(working.first().copied()).unwrap_or(frame.enters[0]);
+        let device = on(first);
+        // What is on the host beside a card only because TensorFlow has no kernel for the card goes with the rest.
+        let may_go = |node: NodeId| is_card(first) && on(node) == request.placement.host && request.graph.node(node).device.is_empty();
+        if let Some(other) = working.iter().find(|node| on(**node) != device && !may_go(**node)) {
+            let name = |node: NodeId| format!("{} on {}", request.graph.node(node).name, request.devices[on(node).index()].name.short());
             return Err(Error::unimplemented(format!("not yet: a loop on several devices: {} and {}", name(first), name(*other))));
         }
         nodes.into_iter().for_each(|node| self.workers[node] = device);
@@ -223,8 +225,8 @@ impl Lowering<'_> {
     }
 
     /// Parameter `param` of a region: what the work that holds it has there.
-    fn given(&mut self, region: RegionId, param: u32, outer: ValueId) -> ValueId {
-        let (device, bytes, node) = (self.lir.values[outer].device, self.lir.values[outer].bytes, self.lir.values[outer].node);
+    fn given(&mut self, (region, device): (RegionId, DeviceId), param: u32, outer: ValueId) -> ValueId {
+        let (bytes, node) = (self.lir.values[outer].bytes, self.lir.values[outer].node);
         self.lir.param(device, Home::Given { region, param }, bytes, node)
     }
 
@@ -376,7 +378,8 @@ impl Lowering<'_> {
             let param = self.lir.works[work].inputs.len() as u32;
             self.lir.works[work].inputs.push(View::of_bytes(value, bytes));
             self.lir.enter(region);
-            let inner = self.given(region, param, value);
+            // A copy is made for the loop where it is on another device.
+            let inner = self.given((region, self.lir.works[work].device), param, value);
             self.inside[level].imports.insert(value, inner);
             value = inner;
         }

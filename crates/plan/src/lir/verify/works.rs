@@ -203,9 +203,10 @@ impl Checker<'_> {
         self.require(id, is_bool, || "its condition is not one bool".to_string())
     }
 
-    /// Values go in and out of regions as they are: as large, on the same device.
+    /// Values go in and out of regions as they are: as large, and once there are copies, on the same device.
     fn same(&self, id: WorkId, outer: impl Iterator<Item = ValueId>, inner: &[ValueId], what: &str) -> Result<()> {
-        let alike = |value: ValueId| (self.lir.values[value].bytes, self.lir.values[value].device);
+        let device = |value: ValueId| (self.after >= Pass::Transfer).then(|| self.lir.values[value].device);
+        let alike = |value: ValueId| (self.lir.values[value].bytes, device(value));
         let is_fit = outer.map(alike).eq(inner.iter().copied().map(alike));
         self.require(id, is_fit, || format!("the {what} are not what it passes"))
     }
