@@ -281,7 +281,7 @@ pub struct Queue {
     pub bytes: Vec<(u64, u64)>,
 }
 
-/// A part of a plan. Only `Static` is made so far; the others have their place in the tree from the first day.
+/// A part of a plan. Only `Static` is made so far: a loop whose sizes stay the same is commands of a queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Region {
     /// Everything is known but which guarded commands are passed over: these queues run side by side.

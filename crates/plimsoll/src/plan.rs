@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use plimsoll_base::{Bytes, DataType, Result, column_width, pad_left, pad_right};
-use plimsoll_device::DeviceName;
+use plimsoll_device::{DeviceName, Work};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{NodeId, Shape};
 use plimsoll_plan::{Certainty, DeviceId, DevicePlan, Needs, Transfer};
@@ -94,13 +94,13 @@ impl Plan {
     }
 
     /// The seconds of a step on the virtual clock; none where no device that takes part has one. Of a run in stages, those of the
-    /// longest way; none where only the run knows its rest.
+    /// longest way; none where only the run knows its rest, or how often a loop runs.
     pub fn modelled_seconds(&self) -> Option<f64> {
         seconds(&self.inner).filter(|_| self.is_modelled)
     }
 
     /// The seconds that a step takes: on the virtual clock where a device has one, else as the table of costs predicts. None where a
-    /// device that takes part has neither.
+    /// device that takes part has neither, and where only the run knows the time.
     pub fn predicted_seconds(&self) -> Option<f64> {
         seconds(&self.inner).filter(|_| self.is_modelled || self.is_predicted)
     }
@@ -268,8 +268,12 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The seconds of the longest way through the stages of a run.
+/// The seconds of the longest way through the stages of a run; none with a loop, of which only the run knows the iterations.
 fn seconds(plan: &plimsoll_plan::Plan) -> Option<f64> {
+    let has_loop = |queue: &plimsoll_plan::Queue| queue.program.commands.iter().any(|command| matches!(command.work, Work::Loop { .. }));
+    if plan.queues().iter().any(has_loop) {
+        return None;
+    }
     let Some(later) = &plan.later else { return Some(plan.seconds) };
     let rests: Option<Vec<f64>> = later.plans.iter().map(|plan| seconds(plan)).collect();
     Some(plan.seconds + rests?.into_iter().reduce(f64::max)?)

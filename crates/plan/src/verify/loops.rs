@@ -13,8 +13,8 @@ pub(super) type Loops = Vec<Vec<(usize, Range<usize>)>>;
 
 impl Checked<'_> {
     /// # Errors
-    /// INVALID_ARGUMENT where a loop has no end or an end no loop, where one reaches out of another, and where commands in a loop wait
-    /// for another queue or that for them.
+    /// INVALID_ARGUMENT where a loop has no end, an end no loop, or a loop reaches out of another. The same where a command in a loop
+    /// waits for another queue, or that queue for it.
     pub(super) fn loops(&self) -> Result<Loops> {
         let mut loops: Loops = vec![Vec::new(); self.queues.len()];
         for (queue, loops) in loops.iter_mut().enumerate() {
