@@ -7,6 +7,7 @@ A line is one of
     apply NAME | ATTRS | INPUTS | VARIABLES            a resource update; inputs that are variables begin with `var `
     random NAME | ATTRS | INPUTS | OUTPUTS             the first execution of a stateful random operation
     error NAME | ATTRS | INPUTS | MESSAGE              what its kernel says
+    refused NAME | ATTRS | INPUTS | MESSAGE            as error, where other words will do
 
 Tensors are separated by `;` and read  type[dims]=numbers ; a `!` in front marks an operand that a plan has to know.
 Attributes are separated by `,` and read  name:kind=value , where a text has `&` for each comma. `-` stands for no gradient.
@@ -206,7 +207,8 @@ def run(op, inputs, gradient=False, kind="op", **attrs):
     case = Case(op, inputs, attrs)
     with tf.Graph().as_default(), v1.Session(config=CONFIG) as session:
         placeholders, operation = case.build()
-        feed = {x: value for x, value in zip(placeholders, case.flat) if x.op.type == "Placeholder"}
+        # Copies: some kernels write into what they are fed.
+        feed = {x: value.copy() for x, value in zip(placeholders, case.flat) if x.op.type == "Placeholder"}
         values = session.run(list(operation.outputs), feed)
         if op.startswith("FusedBatchNorm") and "Grad" not in op and (case.flat[0].size == 0 or not attrs.get("is_training", True)):
             values[3:5] = [np.zeros_like(value) for value in values[3:5]]  # The kernel leaves them unwritten.
@@ -232,7 +234,7 @@ def both(op, inputs, **attrs):
     run(op, inputs, gradient=True, **attrs)
 
 
-def refuse(op, inputs, **attrs):
+def refuse(op, inputs, kind="error", **attrs):
     """Records what the kernel says (shapes are hidden from the shape function)."""
     case = Case(op, inputs, attrs)
     with tf.Graph().as_default(), v1.Session(config=CONFIG) as session:
@@ -241,8 +243,9 @@ def refuse(op, inputs, **attrs):
             session.run(list(operation.outputs), dict(zip(placeholders, case.flat)))
         except tf.errors.OpError as error:
             message = error.message.split("Node: 'case/node'\n")[-1].split("[[{{node")[0].strip()
+            message = message if kind == "error" else message.splitlines()[0]
             assert "\n" not in message and " |" not in message and message, error.message
-            print(f"error {case.head()} | {message}")
+            print(f"{kind} {case.head()} | {message}")
             return
         raise AssertionError(f"{case.head()} is accepted")
 

@@ -308,6 +308,17 @@ fn fault(requirement: Requirement) -> Fault {
         Requirement::Assertion => fault(Code::InvalidArgument, "assertion failed", 0),
         Requirement::NotNegative => fault(Code::InvalidArgument, "Input arr must be non-negative!", 0),
         Requirement::Ascending => fault(Code::InvalidArgument, "segment ids are not increasing", 0),
+        Requirement::SequenceLengths => fault(Code::InvalidArgument, "seq_lens must be at least 0 and at most input.dims(seq_dim)", 0),
+        Requirement::InBounds => fault(Code::InvalidArgument, "Indices are not valid (out of bounds).", 0),
+        Requirement::InOrder => fault(
+            Code::InvalidArgument,
+            "indices are out of order or repeated. Many sparse ops require sorted indices. \
+             Use `tf.sparse.reorder` to create a correctly ordered copy.",
+            0,
+        ),
+        Requirement::QuantizedRange => fault(Code::InvalidArgument, "Invalid range: input_min > input_max", 0),
+        Requirement::ValueRange => fault(Code::InvalidArgument, "value_range should satisfy value_range[0] < value_range[1]", 0),
+        Requirement::HistogramValues => fault(Code::InvalidArgument, "Histogram values must not contain NaN", 0),
         Requirement::Fetched(index) => fault(Code::InvalidArgument, "Retval[{0}] does not have value", index.into()),
         Requirement::ReferenceInitialized => fault(Code::FailedPrecondition, "Attempting to use uninitialized value", 0),
         Requirement::ResourceInitialized => fault(

@@ -4,8 +4,10 @@ use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{HostTensor, Shape};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::anchor::Anchor;
+use plimsoll_request::check::Requirement;
 use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, UnaryOp};
 use plimsoll_request::movement::Movement;
+use plimsoll_request::reduce::{ReduceOp, Reduction, ScanOp};
 
 use crate::{KernelCx, Meta};
 
@@ -212,6 +214,27 @@ impl Recipe {
         let (x, y) = (builder.input(of[0].data_type())?, builder.input(of[1].data_type())?);
         let result = builder.binary(op, x, y)?;
         Ok(self.expression(builder.finish(vec![result]), of.map(Ingredient::clone), shape).swap_remove(0))
+    }
+
+    /// A step that refuses what follows unless all of these bools are true.
+    pub fn require(&mut self, requirement: Requirement, of: Ingredient) {
+        let shape = of.dims().to_vec();
+        let axes = (0..shape.len()).collect();
+        let request = Reduction::Reduce { op: ReduceOp::All, data_type: DataType::Bool, shape, axes, divided: false };
+        let holds = self.one(KernelRequest::Reduction(request), [of], Meta { data_type: DataType::Bool, shape: Shape::scalar() });
+        self.request(KernelRequest::Require(requirement), [holds], []);
+    }
+
+    /// Numbers from 0 on, as many as `count`.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED for a type without numbers.
+    pub fn numbered(&mut self, data_type: DataType, count: u64) -> Result<Ingredient> {
+        let mut builder = ExprBuilder::new();
+        let one = builder.number(data_type, 1.0)?;
+        let ones = self.expression(builder.finish(vec![one]), [], [count]).swap_remove(0);
+        let scan = Reduction::Scan { op: ScanOp::Sum, data_type, shape: vec![count], axis: 0, exclusive: true, reverse: false };
+        Ok(self.one(KernelRequest::Reduction(scan), [ones.clone()], ones.meta))
     }
 
     fn step(&mut self, computes: Computation, inputs: Vec<Ingredient>, outputs: Vec<Meta>) -> Vec<Ingredient> {

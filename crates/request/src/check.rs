@@ -15,6 +15,18 @@ pub enum Requirement {
     NotNegative,
     /// The ids of segments are not negative, and in ascending order.
     Ascending,
+    /// The lengths of sequences are not negative, and no larger than the dimension that they are of.
+    SequenceLengths,
+    /// The indices of a sparse tensor are in its shape.
+    InBounds,
+    /// The indices of a sparse tensor are in lexicographic order, each once.
+    InOrder,
+    /// The least number of a range is no larger than its largest.
+    QuantizedRange,
+    /// The first number of a range is less than its second.
+    ValueRange,
+    /// Numbers that are sorted into a histogram are numbers.
+    HistogramValues,
     /// The fetched tensor of that number is alive.
     Fetched(u32),
 }

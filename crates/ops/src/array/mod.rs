@@ -17,6 +17,7 @@ pub mod fill;
 pub mod gather;
 pub mod gather_nd;
 pub mod identity;
+pub mod inplace;
 pub mod matrix_band_part;
 pub mod matrix_diag;
 pub mod mirror_pad;
@@ -25,6 +26,7 @@ pub mod pack;
 pub mod pad;
 pub mod reshape;
 pub mod reverse;
+pub mod reverse_sequence;
 pub mod roll;
 pub mod scatter_nd;
 pub mod search_sorted;
@@ -32,6 +34,7 @@ pub mod shape;
 pub mod slice;
 pub mod space_batch;
 pub mod space_depth;
+pub mod sparse_to_dense;
 pub mod split;
 pub mod strided_slice;
 pub mod tile;
@@ -52,6 +55,7 @@ pub const RULES: &[&[OpRules]] = &[
     gather::RULES,
     gather_nd::RULES,
     identity::RULES,
+    inplace::RULES,
     matrix_band_part::RULES,
     matrix_diag::RULES,
     mirror_pad::RULES,
@@ -60,6 +64,7 @@ pub const RULES: &[&[OpRules]] = &[
     pad::RULES,
     reshape::RULES,
     reverse::RULES,
+    reverse_sequence::RULES,
     roll::RULES,
     scatter_nd::RULES,
     search_sorted::RULES,
@@ -67,6 +72,7 @@ pub const RULES: &[&[OpRules]] = &[
     slice::RULES,
     space_batch::RULES,
     space_depth::RULES,
+    sparse_to_dense::RULES,
     split::RULES,
     strided_slice::RULES,
     tile::RULES,

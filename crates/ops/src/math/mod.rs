@@ -14,6 +14,7 @@ pub mod compare;
 pub mod complex;
 mod contraction;
 pub mod einsum;
+pub mod histogram;
 pub mod logic;
 pub mod matmul;
 mod product;
@@ -23,6 +24,7 @@ pub mod scan;
 pub mod segment;
 pub mod select;
 pub mod sorted_segment;
+pub mod sparse_matmul;
 pub mod unary;
 pub mod unary_grad;
 
@@ -41,6 +43,7 @@ pub const RULES: &[&[OpRules]] = &[
     compare::RULES,
     complex::RULES,
     einsum::RULES,
+    histogram::RULES,
     logic::RULES,
     matmul::RULES,
     range::RULES,
@@ -50,6 +53,7 @@ pub const RULES: &[&[OpRules]] = &[
     select::RULES,
     sorted_segment::RULES,
     sorted_segment::GRADIENTS,
+    sparse_matmul::RULES,
     unary::RULES,
     unary_grad::RULES,
 ];

@@ -17,6 +17,7 @@ mod layout;
 pub mod lrn;
 pub mod max_pool;
 mod pooling;
+pub mod quantize_and_dequantize;
 pub mod softmax;
 pub mod top_k;
 mod window;
@@ -40,6 +41,7 @@ pub const RULES: &[&[OpRules]] = &[
     l2_loss::RULES,
     lrn::RULES,
     max_pool::RULES,
+    quantize_and_dequantize::RULES,
     softmax::RULES,
     top_k::RULES,
 ];

@@ -241,6 +241,20 @@ fn random_operations_give_what_tensorflow_gives() {
     report(&failures);
 }
 
+#[test]
+fn what_tensorflow_refuses_is_refused() {
+    let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
+    let mut failures = Vec::new();
+    for case in cases("refused") {
+        match outputs_of(&case, &registry, |shape| shape.into()) {
+            Err(error) if error.code() == Code::InvalidArgument => {}
+            Err(error) => failures.push(format!("{} : {error}", case.text)),
+            Ok(_) => failures.push(format!("{} : accepted", case.text)),
+        }
+    }
+    report(&failures);
+}
+
 /// Whether a message is TensorFlow's. A kernel's fault leaves the wrong index out: `indices[1] is not in [0, 3)`.
 fn same_words(message: &str, expected: &str) -> bool {
     let without_index = |text: &str| -> Option<String> {
