@@ -130,13 +130,13 @@ fn check(recipe: &mut Recipe, indices: &Ingredient, shape: &[u64], order: bool) 
 /// The gradient goes to the values, and that of all other elements to the default.
 fn gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
     from_one(builder, node, gradients, |g, gradient| {
-        let axes = |g: &mut Grad<'_>, of: Output| -> Result<Output> {
-            let rank = g.rank_of(of).ok_or_else(|| Error::unimplemented("the gradient of SparseToDense of an unknown rank"))?;
-            g.ints(&(0..rank as i64).collect::<Vec<_>>())
+        let sum = |g: &mut Grad<'_>, of: Output| -> Result<Output> {
+            let (vector, first) = (g.ints(&[-1])?, g.int(0)?);
+            let flat = g.op("Reshape", &[of, vector])?;
+            g.op("Sum", &[flat, first])
         };
         let to_values = g.op("GatherNd", &[gradient, g.input(0)])?;
-        let (all, own) = (axes(g, gradient)?, axes(g, to_values)?);
-        let (all, own) = (g.op("Sum", &[gradient, all])?, g.op("Sum", &[to_values, own])?);
+        let (all, own) = (sum(g, gradient)?, sum(g, to_values)?);
         let to_default = g.op("Sub", &[all, own])?;
         Ok(vec![None, None, Some(to_values), Some(to_default)])
     })
