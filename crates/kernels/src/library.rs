@@ -199,7 +199,7 @@ fn prepared(isa: Isa, request: &KernelRequest) -> Result<Made> {
         KernelRequest::Reduction(request) => reduction(isa, request)?,
         KernelRequest::Movement { element, movement } => moved(isa, *element, movement)?.into(),
         KernelRequest::Gather(request) => gathered(request)?.into(),
-        KernelRequest::Random(request) => drawn(isa, *request)?.into(),
+        KernelRequest::Random(request) => drawn(isa, request)?.into(),
         CheckNumerics { data_type, elements, signs } => check::finite(*data_type, *elements, *signs)?.into(),
         Require(requirement) => check::require(fault(*requirement)).into(),
         Nothing => check::nothing().into(),
@@ -230,13 +230,15 @@ fn rows(isa: Isa, request: Nn) -> Result<Prepared> {
     }
 }
 
-fn drawn(isa: Isa, request: Random) -> Result<Prepared> {
-    match request {
+fn drawn(isa: Isa, request: &Random) -> Result<Prepared> {
+    match *request {
         Random::Stateful { distribution, data_type, elements, seed, seed2 } => {
             RandomOp { distribution, data_type, elements, seed, seed2 }.stateful(isa)
         }
         Random::Stateless { distribution, data_type, elements } => random::stateless(isa, distribution, data_type, elements),
         Random::KeyCounter { seed_type } => random::key_counter(seed_type),
+        Random::Categorical(ref request) => random::categorical(request),
+        Random::Candidates(ref request) => random::candidates(request),
     }
 }
 

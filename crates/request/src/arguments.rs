@@ -17,7 +17,7 @@ use crate::movement::Movement;
 use crate::nn::Nn;
 use crate::norm::BatchNormSpec;
 use crate::pool::{ArgMax, PoolSpec, Pooling, Positions};
-use crate::random::{Distribution, Random};
+use crate::random::{Distribution, Random, SeedSource};
 use crate::reduce::Reduction;
 
 /// The bytes of each argument of a request.
@@ -393,6 +393,22 @@ fn of_random(request: &Random) -> Result<Arguments> {
             Arguments::of([vec![8, 16], range(*distribution, *data_type)?].concat(), [bytes(*data_type, *elements)?])
         }
         Random::KeyCounter { seed_type } => Arguments::of([bytes(*seed_type, 2)?], [8, 16]),
+        Random::Categorical(request) => {
+            let (logits, drawn) = (
+                tensor(request.data_type, &[request.rows, request.classes])?,
+                tensor(request.output_type, &[request.rows, request.samples])?,
+            );
+            match request.source {
+                SeedSource::State { .. } => Arguments { updates_first: true, ..Arguments::of([logits], [8, drawn]) },
+                SeedSource::Given { seed_type } => Arguments::of([logits, bytes(seed_type, 2)?], [drawn]),
+            }
+        }
+        Random::Candidates(request) => {
+            let (sampled, truths) = (request.sampled, request.truths);
+            let state = request.sampler.state_bytes().ok_or_else(|| Error::invalid_argument("too many classes"))?;
+            let outputs = [state, bytes(DataType::Int64, sampled)?, floats(&[truths])?, floats(&[sampled])?];
+            Arguments { updates_first: true, ..Arguments::of([bytes(DataType::Int64, truths)?], outputs) }
+        }
     })
 }
 

@@ -161,6 +161,7 @@ impl KernelRequest {
             KernelRequest::Random(Random::Stateful { distribution, .. } | Random::Stateless { distribution, .. }) => {
                 *distribution == Distribution::UniformInt
             }
+            KernelRequest::Random(Random::Candidates(_)) => true,
             _ => false,
         }
     }

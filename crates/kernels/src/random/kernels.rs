@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use plimsoll_base::DataType;
 use plimsoll_device::{Args, CpuKernel, Fault};
 
 use super::BLOCKS_PER_ELEMENT;
@@ -108,7 +109,7 @@ impl<T, D: Draw<T>> Vectorised for RandomPiece<'_, T, D> {
 
 /// # Safety
 /// `state` points to 8 bytes without another user meanwhile.
-unsafe fn advance(state: *mut u8, blocks: u64) {
+pub(super) unsafe fn advance(state: *mut u8, blocks: u64) {
     // SAFETY: as the caller promises.
     unsafe {
         let state = state.cast::<u64>();
@@ -132,12 +133,26 @@ impl CpuKernel for Advance {
     }
 }
 
+/// The two numbers of a seed.
+///
+/// # Safety
+/// `seed` points to two integers of the type: of 8 bytes, or of 4.
+pub(super) unsafe fn seed_of(seed: *mut u8, seed_type: DataType) -> [u64; 2] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match seed_type {
+            DataType::Int32 => seed.cast::<[i32; 2]>().read_unaligned().map(|seed| i64::from(seed) as u64),
+            DataType::Uint32 => seed.cast::<[u32; 2]>().read_unaligned().map(u64::from),
+            _ => seed.cast::<[u64; 2]>().read_unaligned(),
+        }
+    }
+}
+
 /// Makes a key and counter of a seed.
 #[derive(Debug)]
 pub(super) struct KeyCounter {
-    /// Whether the seed's two numbers have 8 bytes.
-    pub(super) wide: bool,
-    pub(super) signed: bool,
+    /// Int32, int64, or the same without a sign.
+    pub(super) seed_type: DataType,
 }
 
 impl CpuKernel for KeyCounter {
@@ -147,12 +162,7 @@ impl CpuKernel for KeyCounter {
         }
         // SAFETY: argument 0 holds two integers of the width that was prepared for; the outputs hold 1 and 2 of 8 bytes.
         unsafe {
-            let seed = match (self.wide, self.signed) {
-                (true, _) => args.pointers[0].cast::<[u64; 2]>().read_unaligned(),
-                (false, true) => args.pointers[0].cast::<[i32; 2]>().read_unaligned().map(|seed| i64::from(seed) as u64),
-                (false, false) => args.pointers[0].cast::<[u32; 2]>().read_unaligned().map(u64::from),
-            };
-            let (key, counter) = key_counter(seed);
+            let (key, counter) = key_counter(seed_of(args.pointers[0], self.seed_type));
             args.pointers[1].cast::<u64>().write_unaligned(key);
             args.pointers[2].cast::<[u64; 2]>().write_unaligned(counter);
         }

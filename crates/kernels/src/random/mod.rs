@@ -8,9 +8,15 @@
 //! Uniform numbers and integers are the same bits as TensorFlow's. Normal ones are within two units in the last place, since they
 //! depend on the platform's logarithm, sine and cosine. Those of two bytes are floats, rounded.
 
+mod candidates;
+mod categorical;
 mod kernels;
 mod philox;
 mod sample;
+mod words;
+
+pub use candidates::candidates;
+pub use categorical::categorical;
 
 use std::sync::Arc;
 
@@ -101,13 +107,10 @@ pub fn stateless(isa: Isa, distribution: Distribution, data_type: DataType, elem
 /// # Errors
 /// UNIMPLEMENTED for other types.
 pub fn key_counter(seed_type: DataType) -> Result<Prepared> {
-    let wide = match seed_type {
-        DataType::Int32 | DataType::Uint32 => false,
-        DataType::Int64 | DataType::Uint64 => true,
-        _ => return Err(Error::unimplemented(format!("seeds of {seed_type}"))),
-    };
-    let signed = matches!(seed_type, DataType::Int32 | DataType::Int64);
-    let kernel = Arc::new(KeyCounter { wide, signed });
+    if !matches!(seed_type, DataType::Int32 | DataType::Uint32 | DataType::Int64 | DataType::Uint64) {
+        return Err(Error::unimplemented(format!("seeds of {seed_type}")));
+    }
+    let kernel = Arc::new(KeyCounter { seed_type });
     Ok(Prepared { chunks: 1, scratch: 0, per_worker: 0, cost: Cost { flops: 100.0, bytes: 40.0 }, in_place: Vec::new(), kernel })
 }
 

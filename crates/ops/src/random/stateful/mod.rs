@@ -39,12 +39,7 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 }
 
 fn prepare(cx: &KernelCx<'_>, distribution: Distribution) -> Result<StatefulCall> {
-    let (mut seed, mut seed2) = (cx.attrs().int("seed")?, cx.attrs().int("seed2")?);
-    if seed == 0 && seed2 == 0 {
-        // TensorFlow draws a seed here. Ours follow from the node's name: different nodes, different numbers, the same in
-        // every run.
-        (seed, seed2) = (DEFAULT_SEED, name_seed(&cx.node.name));
-    }
+    let (seed, seed2) = seeds(cx)?;
     let (data_type, elements) = (cx.outputs[0].data_type, cx.outputs[0].shape.elements()?);
     let request = KernelRequest::Random(Random::Stateful { distribution, data_type, elements, seed, seed2 });
     let inputs = if distribution == Distribution::UniformInt { vec![1, 2] } else { Vec::new() };
@@ -52,6 +47,16 @@ fn prepare(cx: &KernelCx<'_>, distribution: Distribution) -> Result<StatefulCall
         cx.require_one(input, name)?;
     }
     Ok(StatefulCall { request, inputs, state: vec![0; 8] })
+}
+
+/// The attributes `seed` and `seed2`; seeds that follow from the node's name where both are 0.
+pub(super) fn seeds(cx: &KernelCx<'_>) -> Result<(i64, i64)> {
+    match (cx.attrs().int("seed")?, cx.attrs().int("seed2")?) {
+        // TensorFlow draws a seed here. Ours follow from the node's name: different nodes, different numbers, the same in
+        // every run.
+        (0, 0) => Ok((DEFAULT_SEED, name_seed(&cx.node.name))),
+        stated => Ok(stated),
+    }
 }
 
 /// TensorFlow's seed of graphs that have none.

@@ -106,7 +106,7 @@ impl<'a> Interpreter<'a> {
     }
 
     /// The result of a stateful operation when it first runs.
-    pub fn first_draw(&mut self, node: NodeId) -> Result<HostTensor> {
+    pub fn first_draw(&mut self, node: NodeId) -> Result<Vec<HostTensor>> {
         let prepared = Preparation::new(self, node)?;
         let Lower::Stateful(prepare) = self.builder.registry().require(&self.builder.node(node).op)?.lower else {
             return Err(Error::internal("not a stateful operation"));
@@ -116,7 +116,8 @@ impl<'a> Interpreter<'a> {
         let state = Meta { data_type: plimsoll_base::DataType::Uint8, shape: [call.state.len() as u64].into() };
         let outputs = [&[state], &prepared.outputs[..]].concat();
         let mut results = prepared.call(self, node, Call::new(call.request, call.inputs), &outputs)?;
-        Ok(results.remove(1))
+        results.remove(0);
+        Ok(results)
     }
 
     /// The effect of an update on its variables: the operands' values after it, by their positions.
