@@ -28,6 +28,8 @@ pub struct Fact {
     pub handle: Option<(DataType, PartialShape)>,
     /// For a list of tensors: what is known of it.
     pub list: Option<ListFact>,
+    /// Where only the run knows the shape: one that is at least as large, if there is one.
+    pub most: Option<Shape>,
 }
 
 /// The facts about a list of tensors: a TensorList, or a TensorArray as one of its flows has it.
@@ -110,7 +112,7 @@ impl ListFact {
 impl Fact {
     /// A tensor of which only type and shape are known.
     pub fn new(data_type: DataType, shape: PartialShape) -> Fact {
-        Fact { data_type, is_ref: false, shape, value: None, partial: None, handle: None, list: None }
+        Fact { data_type, is_ref: false, shape, value: None, partial: None, handle: None, list: None, most: None }
     }
 
     /// A tensor that is known.
@@ -284,6 +286,9 @@ pub fn infer_asking(registry: &Registry, def: &OpDef, node: &Node, inputs: &[Fac
         && let Some(values) = crate::evaluate(by, rules, node, inputs, &outputs).map_err(|error| error.at_node(&node.name))?
     {
         for (fact, value) in outputs.iter_mut().zip(values) {
+            if fact.shape.complete().is_none() {
+                fact.shape = value.shape().into();
+            }
             fact.value = Some(value);
         }
     }

@@ -18,6 +18,7 @@ mod types;
 pub mod array;
 pub mod checkpoint;
 pub mod control;
+pub mod counted;
 pub mod image;
 pub mod linalg;
 pub mod list;
@@ -33,7 +34,7 @@ pub use builder::{GraphBuilder, Initializer, OpBuilder, Reuse, Variable, Variabl
 pub use evaluate::evaluate;
 pub use infer::{Each, Fact, InferCx, ListFact, infer_asking, infer_node};
 pub use kernels::{Constraint, DEFAULT_DEVICE, Found, KernelDef, KernelRegistry};
-pub use lower::{AnchorCall, Call, KernelCx, ListOp, Lower, Meta, StatefulCall, Update};
+pub use lower::{AnchorCall, Call, CountedFn, KernelCx, ListOp, Lower, Meta, StatefulCall, Update};
 pub use recipe::Recipe;
 pub use registry::{Gradient, OpRules, Registry};
 pub use types::types;

@@ -159,6 +159,9 @@ pub struct Update {
     pub writes: Vec<usize>,
 }
 
+/// The results of a node, from its inputs.
+pub type CountedFn = fn(&Node, &[&HostTensor]) -> Result<Vec<HostTensor>>;
+
 /// The form of an operation in a plan.
 #[derive(Clone, Copy, Debug)]
 pub enum Lower {
@@ -211,6 +214,8 @@ pub enum Lower {
     /// The variable that input 0 stands for is changed in place by a kernel (scatter updates). The kernel's arguments are
     /// the call's inputs, the variable first, and then the variable once more: its output, which lies where the input lies.
     UpdateInPlace(fn(&KernelCx<'_>) -> Result<Call>),
+    /// Results with as many elements as those of the inputs say. The host computes them, between two stages of a run.
+    Counted(CountedFn),
     /// Makes, reads or changes a list of tensors. What it takes is at these inputs, and the list at this output.
     List(ListOp),
 }

@@ -70,6 +70,7 @@ impl Registry {
             crate::array::RULES,
             crate::checkpoint::RULES,
             crate::control::RULES,
+            crate::counted::RULES,
             crate::image::RULES,
             crate::linalg::RULES,
             crate::list::RULES,

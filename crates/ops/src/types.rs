@@ -292,6 +292,7 @@ fn moves_bytes(lower: Lower) -> bool {
             | Lower::Save
             | Lower::Assign
             | Lower::List(_)
+            | Lower::Counted(_)
     )
 }
 

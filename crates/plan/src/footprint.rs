@@ -69,7 +69,7 @@ impl Footprint {
             *most = peaks.clone().chain(one).max().unwrap_or(*most);
             let certainty = match one {
                 None => Certainty::OpenFrom(later.from),
-                Some(one) if peaks.all(|peak| peak == one) => continue,
+                Some(one) if peaks.all(|peak| peak == one) && !later.is_bound() => continue,
                 Some(_) => Certainty::AtMost,
             };
             self.needs[index].certainty = self.needs[index].certainty.clone().or(certainty);

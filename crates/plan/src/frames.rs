@@ -80,6 +80,7 @@ impl Frames {
                 frames.note(graph, id, frame)?;
             }
         }
+        frames.leave_out_straight();
         let mut levels: HashMap<Option<FrameId>, Vec<Item>> = HashMap::new();
         for (level, items) in frames.levels(graph, order)? {
             levels.insert(level, items);
@@ -179,6 +180,16 @@ impl Frames {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Takes nodes out of frames in which nothing goes round: they run once, as what is around them does.
+    fn leave_out_straight(&mut self) {
+        let goes_round = |frame: &FrameId| !self.frames[*frame].rounds.is_empty() || self.frames[*frame].test.is_some();
+        let outer = |frame: FrameId| self.path(Some(frame)).find(goes_round);
+        let of = self.of.iter().filter_map(|(id, frame)| Some((*id, outer(*frame)?))).collect();
+        let parents: Vec<(FrameId, Option<FrameId>)> = self.frames.iter().map(|(id, frame)| (id, frame.parent.and_then(outer))).collect();
+        self.of = of;
+        parents.into_iter().for_each(|(id, parent)| self.frames[id].parent = parent);
     }
 
     /// What is in each loop, and in none, each behind what it needs; the graph's order among equals.

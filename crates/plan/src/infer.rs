@@ -60,7 +60,7 @@ pub(crate) struct Reach {
 pub(crate) fn reach(request: &Request<'_>) -> Result<Reach> {
     let graph = request.graph;
     let signature = request.signature;
-    if signature.fetches.is_empty() && signature.targets.is_empty() {
+    if signature.fetches.is_empty() && signature.targets.is_empty() && !signature.is_stage {
         return Err(Error::invalid_argument("Must specify at least one target to fetch or execute."));
     }
     let feeds = signature.feeds.iter().map(|feed| tensor(request, &feed.tensor)).collect::<Result<Vec<_>>>()?;

@@ -61,7 +61,7 @@ pub use freeze::{Folded, Freeze, freeze};
 pub use growth::{Growth, SignatureInN, shape_in_n};
 pub use inline::{Calls, Inlined, Part, inline};
 pub use joint::{Joint, JointNeed, Together};
-pub use late::{Late, Later, Split, late};
+pub use late::{Between, Counted, Late, Later, LoopPart, Operand, Repeat, Split, late};
 pub use live::moves::Moves;
 pub use lower::variable_key;
 pub use missing::{Missing, Reach, missing};

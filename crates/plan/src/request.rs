@@ -34,6 +34,9 @@ pub struct Signature {
     /// are fed. See [`crate::Later`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub done: Vec<String>,
+    /// Whether it is a stage of a run: it may have nothing to do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_stage: bool,
 }
 
 /// Everything that a plan depends on.

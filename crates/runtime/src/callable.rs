@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_device::Trace;
 use plimsoll_graph::{HostTensor, Shape};
-use plimsoll_plan::{Later, Plan};
+use plimsoll_plan::Plan;
 
 use crate::cancellation::Cancellation;
 use crate::grants::{Lane, Pinned};
 use crate::loaded::Loaded;
 use crate::profile::{Profile, Recorder};
 use crate::run::{Done, How, Prepared};
-use crate::session::Inner;
+use crate::session::{Inner, Staged};
 use crate::stats::RunMetadata;
 use crate::times::Times;
 
@@ -162,38 +162,12 @@ impl Callable {
         Prepared::new(&self.session, &self.loaded, self.lane.as_ref(), feeds, fetches, how)?.admit()?.start()?.finish()
     }
 
-    /// A run in stages: what it fetches, and its records, where they are wanted. Between two stages it holds nothing of the devices.
+    /// A run in stages: what it fetches, and its records, where they are wanted.
     fn run_stages(&self, feeds: &[&HostTensor], how: How<'_>, is_traced: bool) -> Result<(Vec<HostTensor>, Vec<RunMetadata>)> {
-        let How { cancellation, mut times, .. } = how;
-        let cancellation = cancellation.or(self.cancellation.as_ref());
-        let (mut loaded, mut records) = (self.loaded.clone(), Vec::new());
-        let mut stages: Vec<(Arc<Later>, Vec<HostTensor>)> = Vec::new();
-        let mut made = loop {
-            let plan = &loaded.plan;
-            let feeds: Vec<&HostTensor> = feeds.iter().copied().chain(stages.iter().flat_map(|(_, made)| made)).collect();
-            let mut made: Vec<HostTensor> =
-                plan.fetches.iter().map(|fetch| HostTensor::zeros(fetch.data_type, fetch.shape.clone())).collect::<Result<_>>()?;
-            let trace = is_traced.then(|| Trace::new(plan.queues().iter().map(|queue| queue.program.commands.len())));
-            let start = Instant::now();
-            let how = How { trace, times: times.as_deref_mut(), cancellation };
-            let mut fetches: Vec<&mut HostTensor> = made.iter_mut().collect();
-            let done = Prepared::new(&self.session, &loaded, None, &feeds, &mut fetches, how)?.admit()?.start()?.finish()?;
-            if let Some(trace) = done.trace {
-                records.push(RunMetadata::new(plan, self.session.graph(), self.session.devices().specs(), &trace, start.elapsed()));
-            }
-            // The peak is that of one stage.
-            self.session.grants().kept().arenas.clear();
-            loaded.constants().give_back();
-            let Some(later) = plan.later.clone() else { break made };
-            let feeds: Vec<&HostTensor> = feeds.into_iter().chain(&made).collect();
-            let next = self.session.rest(&later, &made, &feeds, cancellation)?;
-            stages.push((later, made));
-            loaded = next;
-        };
-        for (later, first) in stages.into_iter().rev() {
-            made = later.assemble(&first, &made)?;
-        }
-        Ok((made, records))
+        let cancellation = how.cancellation.or(self.cancellation.as_ref());
+        let mut how = Staged { cancellation, times: how.times, records: is_traced.then(Vec::new) };
+        let made = self.session.run_stages(self.loaded.clone(), feeds, &mut how)?;
+        Ok((made, how.records.unwrap_or_default()))
     }
 
     /// Runs once, into new tensors.

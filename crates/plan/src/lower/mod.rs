@@ -289,6 +289,7 @@ impl Lowering<'_> {
                 self.work(id, WorkKind::Request { request: Arc::new(call.request), args }, views, results, true);
                 Ok(())
             }
+            Lower::Counted(_) => Err(Error::needs_values(format!("not yet: the sizes of {} are known only when the graph runs", node.op))),
             Lower::List(op) => self.list_op(id, node, op),
             Lower::Restore => self.restore(id, node),
             Lower::Save => self.save(id, node),

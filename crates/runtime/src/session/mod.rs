@@ -4,6 +4,7 @@ mod buckets;
 mod freeze;
 mod from_file;
 mod stages;
+pub(crate) use self::stages::Staged;
 mod values;
 
 use std::collections::{BTreeMap, HashSet};

@@ -1,15 +1,21 @@
-//! Plans of runs in stages: see [`plimsoll_plan::Later`].
+//! Runs in stages, and their plans: see [`plimsoll_plan::Later`].
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use plimsoll_base::{Code, Error, Kind, Result};
-use plimsoll_graph::HostTensor;
-use plimsoll_plan::{Late, Later, Plan, Signature};
+use plimsoll_device::Trace;
+use plimsoll_graph::{HostTensor, Shape};
+use plimsoll_ops::Lower;
+use plimsoll_plan::{Between, Counted, Late, Later, LoopPart, Plan, Repeat, Signature};
 
 use super::Inner;
 use crate::cancellation::{self, Cancellation};
 use crate::loaded::Loaded;
+use crate::run::{How, Prepared};
 use crate::signatures::key;
+use crate::stats::RunMetadata;
+use crate::times::Times;
 
 /// So many plans are made before a run in stages begins; where there are more, its peak is open.
 const MOST_PLANS: usize = 16;
@@ -18,6 +24,16 @@ const MOST_PLANS: usize = 16;
 enum Planned {
     Plan(Arc<Plan>),
     Lacks(Vec<usize>, Error),
+}
+
+/// How a run in stages is done.
+pub(crate) struct Staged<'a> {
+    /// The handle that may end the run early.
+    pub cancellation: Option<&'a Cancellation>,
+    /// Where to add how the time was spent.
+    pub times: Option<&'a mut Times>,
+    /// Where to add the records of its stages.
+    pub records: Option<Vec<RunMetadata>>,
 }
 
 impl Inner {
@@ -56,28 +72,142 @@ impl Inner {
         }
     }
 
-    /// The rest of a run whose first stages have made these tensors, ready to run. `feeds` are those of its signature.
-    pub fn rest(
+    /// A signature that is fed with these, ready to run, and whether it is so for other elements of them, too. Its arenas are those of
+    /// `outer`, the plan for larger sizes, where there is one.
+    fn ready(
         &self,
-        later: &Later,
-        made: &[HostTensor],
+        signature: &Signature,
         feeds: &[&HostTensor],
+        outer: Option<&Plan>,
         cancellation: Option<&Cancellation>,
-    ) -> Result<Arc<Loaded>> {
-        let signature = later.signature(made);
-        let key = key(&signature);
-        if let Some(loaded) = self.plans().loaded(&key, &[&signature]) {
-            return Ok(loaded);
+    ) -> Result<(Arc<Loaded>, bool)> {
+        let key = key(signature);
+        if let Some(loaded) = self.plans().loaded(&key, &[signature]) {
+            return Ok((loaded, true));
         }
         let _one = cancellation::lock(&self.loading, cancellation)?;
+        if let Some(loaded) = self.plans().loaded(&key, &[signature]) {
+            return Ok((loaded, true));
+        }
+        let (valued, mut plan) = self.planned_with(signature, feeds, cancellation)?;
+        let is_for_all = valued == *signature;
+        let signature = valued;
         if let Some(loaded) = self.plans().loaded(&key, &[&signature]) {
-            return Ok(loaded);
+            return Ok((loaded, is_for_all));
         }
-        let (signature, plan) = self.planned_with(&signature, feeds, cancellation)?;
-        match self.plans().loaded(&key, &[&signature]) {
-            Some(loaded) => Ok(loaded),
-            None => self.load(&key, &signature, plan, cancellation),
+        if let Some(outer) = outer.filter(|outer| outer.later.is_none() && plan.later.is_none()) {
+            plan = Arc::new(self.requested(&signature, |request| plimsoll_plan::within(request, Plan::clone(&plan), outer))?);
         }
+        self.load(&key, &signature, plan, cancellation).map(|loaded| (loaded, is_for_all))
+    }
+
+    /// A run in stages: what it fetches. Adds its records, where they are wanted. Between two stages it holds nothing of the devices.
+    ///
+    /// # Errors
+    /// As [`crate::Callable::run_into`].
+    pub fn run_stages(&self, loaded: Arc<Loaded>, feeds: &[&HostTensor], how: &mut Staged<'_>) -> Result<Vec<HostTensor>> {
+        let mut loaded = loaded;
+        let mut stages: Vec<(Arc<Later>, Vec<HostTensor>)> = Vec::new();
+        let mut made = loop {
+            let plan = &loaded.plan;
+            let feeds: Vec<&HostTensor> = feeds.iter().copied().chain(stages.iter().flat_map(|(_, made)| made)).collect();
+            let mut made: Vec<HostTensor> =
+                plan.fetches.iter().map(|fetch| HostTensor::zeros(fetch.data_type, fetch.shape.clone())).collect::<Result<_>>()?;
+            if !plan.fetches.is_empty() || !plan.queues().is_empty() {
+                self.run_stage(&loaded, &feeds, &mut made, how)?;
+            }
+            let Some(later) = plan.later.clone() else { break made };
+            for between in &later.between {
+                let tensors: Vec<&HostTensor> = feeds.iter().copied().chain(&made).collect();
+                let results = match between {
+                    Between::Counted(counted) => self.counted(counted, &tensors)?,
+                    Between::Loop(repeat) => self.repeat(repeat, &tensors, how)?,
+                };
+                made.extend(results);
+            }
+            let feeds: Vec<&HostTensor> = feeds.into_iter().chain(&made).collect();
+            let outer = match &later.plans[..] {
+                [outer] if later.is_bound() => Some(&**outer),
+                _ => None,
+            };
+            let (next, _) = self.ready(&later.signature(&made), &feeds, outer, how.cancellation)?;
+            stages.push((later, made));
+            loaded = next;
+        };
+        for (later, first) in stages.into_iter().rev() {
+            made = later.assemble(&first, &made)?;
+        }
+        Ok(made)
+    }
+
+    fn run_stage(&self, loaded: &Loaded, feeds: &[&HostTensor], made: &mut [HostTensor], how: &mut Staged<'_>) -> Result<()> {
+        let plan = &loaded.plan;
+        let trace = how.records.is_some().then(|| Trace::new(plan.queues().iter().map(|queue| queue.program.commands.len())));
+        let start = Instant::now();
+        let this = How { trace, times: how.times.as_deref_mut(), cancellation: how.cancellation };
+        let mut fetches: Vec<&mut HostTensor> = made.iter_mut().collect();
+        let done = Prepared::new(self, loaded, None, feeds, &mut fetches, this)?.admit()?.start()?.finish()?;
+        if let (Some(records), Some(trace)) = (&mut how.records, done.trace) {
+            records.push(RunMetadata::new(plan, self.graph(), self.devices().specs(), &trace, start.elapsed()));
+        }
+        // The peak is that of one stage.
+        self.grants().kept().arenas.clear();
+        loaded.constants().give_back();
+        Ok(())
+    }
+
+    /// The results of a node that is computed between two stages.
+    fn counted(&self, counted: &Counted, tensors: &[&HostTensor]) -> Result<Vec<HostTensor>> {
+        let node = self.graph.node(counted.node);
+        let at = |error: Error| error.at_node(&node.name);
+        let Lower::Counted(compute) = self.registry.require(&node.op).map_err(at)?.lower else {
+            return Err(Error::internal("a node between two stages is none of those that are computed there").at_node(&node.name));
+        };
+        let inputs = counted.inputs.iter().map(|input| input.of(tensors)?.dense()).collect::<Result<Vec<HostTensor>>>().map_err(at)?;
+        let results = compute(node, &inputs.iter().collect::<Vec<_>>()).map_err(at)?;
+        let result = |output: &u32| results.get(*output as usize).cloned().ok_or_else(|| Error::internal("a result is missing"));
+        counted.outputs.iter().map(result).collect::<Result<_>>().map_err(at)
+    }
+
+    /// What leaves a loop, an iteration behind another.
+    fn repeat(&self, repeat: &Repeat, tensors: &[&HostTensor], how: &mut Staged<'_>) -> Result<Vec<HostTensor>> {
+        let mut values = repeat.first.iter().map(|first| first.of(tensors).cloned()).collect::<Result<Vec<HostTensor>>>()?;
+        let (mut test, mut body) = (None, None);
+        loop {
+            let goes = self.run_part(&repeat.test, &mut test, &values, how)?;
+            let goes = goes.first().and_then(|goes| Some(goes.dense().ok()?.bytes()?.first()? != &0));
+            if !goes.ok_or_else(|| Error::internal("a loop without a condition").at_node(&repeat.name))? {
+                break;
+            }
+            let next = self.run_part(&repeat.body, &mut body, &values, how)?;
+            for (number, next) in repeat.goes.iter().zip(next) {
+                values[*number] = next;
+            }
+        }
+        let left = |number: &usize| values.get(*number).cloned().ok_or_else(|| Error::internal("a loop lacks a value"));
+        repeat.exits.iter().map(left).collect()
+    }
+
+    /// Runs the condition or the body of a loop. `last` is what it was before, which serves again while sizes stay the same.
+    fn run_part(
+        &self,
+        part: &LoopPart,
+        last: &mut Option<(Vec<Shape>, Arc<Loaded>)>,
+        values: &[HostTensor],
+        how: &mut Staged<'_>,
+    ) -> Result<Vec<HostTensor>> {
+        if let Some(error) = how.cancellation.and_then(Cancellation::error) {
+            return Err(error);
+        }
+        let (signature, feeds) = part.of(values)?;
+        let shapes: Vec<Shape> = feeds.iter().map(|feed| feed.shape().clone()).collect();
+        let (loaded, is_for_all) = match last.take() {
+            Some((before, loaded)) if before == shapes => (loaded, true),
+            _ => self.ready(&signature, &feeds, None, how.cancellation)?,
+        };
+        let made = self.run_stages(loaded.clone(), &feeds, how)?;
+        *last = is_for_all.then_some((shapes, loaded));
+        Ok(made)
     }
 
     /// The plan of a signature; `left` counts the plans that may still be made for it.

@@ -1,0 +1,195 @@
+//! Sizes that a run makes itself. A request that cannot be planned for lack of them runs in stages: the first makes the tensors that
+//! sizes depend on (the *late* tensors), the rest is planned with their elements. The rest may be late again.
+//!
+//! A first stage is everything that late tensors come after, by data or control. Tensors of it that the rest reads, or that are
+//! fetched, are *carried*: fetched by the first stage, and fed to the rest. What costs nothing is not carried but done again:
+//! constants, handles of variables, and Switches of a known predicate, which say what is dead.
+//!
+//! Between two stages the session itself computes what no plan can: operations whose elements say how large their results are, and
+//! loops whose sizes change from one iteration to the next (see [`Between`]). The rest is fed with their results.
+//!
+//! Late tensors and carried ones are alive in any case. Where one is alive only on one side of a condition, the predicates of that
+//! condition come first, the outer ones before the inner ones.
+
+mod repeat;
+mod split;
+
+use std::sync::Arc;
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_graph::{HostTensor, NodeId, Shape};
+
+pub use self::repeat::{LoopPart, Repeat};
+pub use self::split::late;
+use crate::plan::Plan;
+use crate::request::{Feed, Signature};
+
+/// What a request lacks that cannot be planned for lack of values.
+#[derive(Clone, Debug)]
+pub enum Late {
+    /// The elements of these feeds, by their positions.
+    Feeds(Vec<usize>),
+    /// Tensors that a first stage of the run makes.
+    Stage(Box<Split>),
+}
+
+/// A run in stages.
+#[derive(Clone, Debug)]
+pub struct Split {
+    /// The first stage. It takes all feeds; its fetches are the late tensors, then the carried ones.
+    pub first: Signature,
+    /// The rest.
+    pub later: Later,
+}
+
+/// The rest of a run behind its first stage.
+#[derive(Clone, Debug)]
+pub struct Later {
+    /// The first node whose sizes only the run knows.
+    pub from: NodeId,
+    /// The tensors that they depend on.
+    pub tensors: Vec<String>,
+    /// Name, type and shape of each tensor that the whole run fetches; that of an empty vector, where only the run knows it.
+    pub fetches: Vec<(String, DataType, Shape)>,
+    /// The plans of the rest, where they are few and all known beforehand; else none.
+    pub plans: Vec<Arc<Plan>>,
+    /// What is computed between the first stage and the rest, in no order.
+    pub between: Vec<Between>,
+    /// For each fetch of the whole run, who makes it.
+    sources: Vec<Source>,
+    /// The rest, without the elements of late tensors, and without the shapes of what is computed in between.
+    signature: Signature,
+    /// The numbers of tensors: see [`Between`].
+    numbers: Numbers,
+    /// For each tensor that is computed in between, a shape that is at least as large, if there is one.
+    most: Vec<Option<Shape>>,
+}
+
+/// How many tensors there are of each kind, one kind behind another.
+#[derive(Clone, Copy, Debug, Default)]
+struct Numbers {
+    /// The feeds of the whole run.
+    feeds: usize,
+    /// What the first stage makes so that its elements are known.
+    late: usize,
+    /// What the first stage makes.
+    made: usize,
+}
+
+/// What the session computes between a first stage and the rest. Tensors have numbers: the feeds of the run, then what the first stage
+/// makes, then what is computed in between, one behind another.
+#[derive(Clone, Debug)]
+pub enum Between {
+    /// A node whose operation is of [`plimsoll_ops::Lower::Counted`].
+    Counted(Counted),
+    /// A loop, an iteration behind another.
+    Loop(Box<Repeat>),
+}
+
+/// A node whose results have as many elements as those of its inputs say.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    /// The node.
+    pub node: NodeId,
+    /// Its inputs.
+    pub inputs: Vec<Operand>,
+    /// Those of its outputs that are wanted.
+    pub outputs: Vec<u32>,
+}
+
+/// Where a tensor comes from.
+#[derive(Clone, Debug)]
+pub enum Operand {
+    /// The tensor of that number.
+    Tensor(usize),
+    /// It is known.
+    Known(HostTensor),
+}
+
+impl Operand {
+    /// The tensor, where the first of them are these.
+    ///
+    /// # Errors
+    /// INTERNAL where there are too few.
+    pub fn of<'a>(&'a self, tensors: &[&'a HostTensor]) -> Result<&'a HostTensor> {
+        match self {
+            Operand::Known(tensor) => Ok(tensor),
+            Operand::Tensor(number) => tensors.get(*number).copied().ok_or_else(|| Error::internal("a stage lacks a tensor")),
+        }
+    }
+}
+
+/// The maker of a fetched tensor, and the position at it.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// The first stage, or what is computed behind it.
+    Made(usize),
+    Rest(usize),
+}
+
+/// More late bools than these have too many values to plan for all.
+const MOST_BOOLS: usize = 4;
+
+impl Later {
+    /// With the plans of the rest.
+    #[must_use]
+    pub fn with_plans(self, plans: Vec<Arc<Plan>>) -> Later {
+        Later { plans, ..self }
+    }
+
+    /// Whether the plans of the rest are for sizes that are at least as large as those of a run.
+    pub fn is_bound(&self) -> bool {
+        !self.between.is_empty()
+    }
+
+    /// The signature of the rest. `made` is what the first stage has fetched, then what was computed in between.
+    pub fn signature(&self, made: &[HostTensor]) -> Signature {
+        let (late, between) = (self.numbers.late, self.numbers.made);
+        let mut signature = self.signature.clone();
+        for (index, (feed, value)) in signature.feeds[self.numbers.feeds..].iter_mut().zip(made).enumerate() {
+            if index < late {
+                feed.value = Some(value.clone());
+            } else if index >= between {
+                feed.shape = value.shape().clone();
+            }
+        }
+        signature
+    }
+
+    /// The signatures that the rest may have, where late tensors are a few bools and what is computed in between is bounded; else none.
+    ///
+    /// # Errors
+    /// Those of tensors.
+    pub fn alternatives(&self) -> Result<Vec<Signature>> {
+        let Numbers { feeds, late, made } = self.numbers;
+        let is_bool = |feed: &Feed| feed.data_type == DataType::Bool && feed.shape == Shape::scalar();
+        if late > MOST_BOOLS || !self.signature.feeds[feeds..][..late].iter().all(is_bool) {
+            return Ok(Vec::new());
+        }
+        let Some(most) = self.most.iter().cloned().collect::<Option<Vec<Shape>>>() else { return Ok(Vec::new()) };
+        let with_bools = |number: usize| {
+            let mut signature = self.signature.clone();
+            for (bit, feed) in signature.feeds[feeds..][..late].iter_mut().enumerate() {
+                feed.value = Some(HostTensor::from_bools(Shape::scalar(), &[number >> bit & 1 == 1])?);
+            }
+            for (feed, most) in signature.feeds[feeds + made..].iter_mut().zip(&most) {
+                feed.shape = most.clone();
+            }
+            Ok(signature)
+        };
+        (0..1 << late).map(with_bools).collect()
+    }
+
+    /// The fetched tensors of the whole run, of what was made before the rest and of those of the rest.
+    ///
+    /// # Errors
+    /// INTERNAL where there are too few.
+    pub fn assemble(&self, made: &[HostTensor], rest: &[HostTensor]) -> Result<Vec<HostTensor>> {
+        let fetched = |source: &Source| match *source {
+            Source::Made(position) => made.get(position),
+            Source::Rest(position) => rest.get(position),
+        };
+        let fetched = |source| fetched(source).cloned().ok_or_else(|| Error::internal("a stage lacks a fetched tensor"));
+        self.sources.iter().map(fetched).collect()
+    }
+}

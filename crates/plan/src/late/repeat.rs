@@ -1,0 +1,175 @@
+//! Loops that the session drives, an iteration behind another: those whose sizes change, or follow from elements that an iteration
+//! makes.
+//!
+//! The condition and the body are signatures of their own, in which what goes round is fed. They are planned for the sizes that an
+//! iteration has, and may run in stages themselves.
+
+use std::collections::{BTreeSet, HashSet};
+
+use plimsoll_base::{Error, Result};
+use plimsoll_graph::{HostTensor, NodeId, Output, Shape};
+
+use super::Operand;
+use super::split::Splitter;
+use crate::frames::{Frame, FrameId, Round, stays};
+use crate::request::{Feed, Signature};
+
+/// A loop that the session drives. It has values that go round, and others that stay.
+#[derive(Clone, Debug)]
+pub struct Repeat {
+    /// The name of its LoopCond.
+    pub name: String,
+    /// What goes round, as it comes in; then what stays.
+    pub first: Vec<Operand>,
+    /// Whether there is another iteration: it fetches one bool.
+    pub test: LoopPart,
+    /// An iteration: it fetches what goes round, as the next one is given it.
+    pub body: LoopPart,
+    /// The numbers of the values that the body fetches.
+    pub goes: Vec<usize>,
+    /// The numbers of the values that leave the loop.
+    pub exits: Vec<usize>,
+}
+
+/// A signature in a loop.
+#[derive(Clone, Debug)]
+pub struct LoopPart {
+    signature: Signature,
+    /// For each feed, the number of the value of the loop.
+    feeds: Vec<usize>,
+}
+
+impl LoopPart {
+    /// The signature for these values of the loop, and what is fed.
+    ///
+    /// # Errors
+    /// INTERNAL where there are too few values.
+    pub fn of<'a>(&self, values: &'a [HostTensor]) -> Result<(Signature, Vec<&'a HostTensor>)> {
+        let mut signature = self.signature.clone();
+        let mut feeds = Vec::with_capacity(self.feeds.len());
+        for (feed, number) in signature.feeds.iter_mut().zip(&self.feeds) {
+            let value = values.get(*number).ok_or_else(|| Error::internal("a loop lacks a value"))?;
+            feed.shape = value.shape().clone();
+            feeds.push(value);
+        }
+        Ok((signature, feeds))
+    }
+}
+
+/// What a loop that the session drives is made from.
+pub(super) struct Repeats<'a> {
+    pub splitter: &'a Splitter<'a>,
+    pub frame: &'a Frame,
+    pub id: FrameId,
+    /// The nodes that are done before.
+    pub done: &'a [String],
+}
+
+impl Repeats<'_> {
+    /// The loop, of which these tensors are wanted.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED for loops of forms that TensorFlow does not write.
+    pub fn repeat(&self, wanted: &[Output], operand: impl Fn(Output) -> Result<Operand>) -> Result<Repeat> {
+        let graph = self.splitter.request.graph;
+        let refused = |what: &str, id: NodeId| Error::unimplemented(format!("not yet: {what}")).at_node(&graph.node(id).name);
+        let Some(test) = self.frame.test else { return Err(refused("a loop without a LoopCond", self.frame.enters[0])) };
+        let rounds = &self.frame.rounds;
+        let firsts: HashSet<NodeId> = rounds.iter().map(|round| round.first.node).collect();
+        // Handles, and what is known and costs nothing, are read again by every iteration.
+        let is_again = |enter: NodeId| {
+            let tensor = Output { node: enter, index: 0 };
+            let source = graph.node(enter).inputs[0];
+            let is_known = self.splitter.fact(tensor).is_some_and(|fact| fact.value.is_some()) && self.splitter.is_free(source.node);
+            self.splitter.is_handle(tensor) || is_known
+        };
+        let fixed = self.frame.enters.iter().copied().filter(|enter| !firsts.contains(enter) && !is_again(*enter));
+        let fixed: Vec<Output> = fixed.map(|node| Output { node, index: 0 }).collect();
+        let outside = |tensor: Output| match self.frame.enters.contains(&tensor.node) {
+            true => graph.node(tensor.node).inputs[0],
+            false => tensor,
+        };
+        let comes_in = rounds.iter().map(|round| round.first).chain(fixed.iter().copied());
+        let first = comes_in.map(|tensor| operand(outside(tensor))).collect::<Result<_>>()?;
+        let goes: Vec<usize> = (0..rounds.len()).filter(|index| !stays(graph, rounds[*index].merge, rounds[*index].next)).collect();
+        let next = goes.iter().map(|index| Output { node: rounds[*index].next, index: 0 }).collect();
+        let exits = wanted.iter().map(|exit| {
+            let source = graph.node(exit.node).inputs[0];
+            let merge = graph.node(source.node).inputs.first().map(|merge| merge.node);
+            let round = rounds.iter().position(|round| Some(round.merge) == merge && source.index == 0);
+            round.ok_or_else(|| refused("a value that leaves a loop and does not go round in it", exit.node))
+        });
+        Ok(Repeat {
+            name: graph.node(test).name.clone(),
+            first,
+            test: self.part(vec![Output { node: test, index: 0 }], &fixed)?,
+            body: self.part(next, &fixed)?,
+            goes,
+            exits: exits.collect::<Result<_>>()?,
+        })
+    }
+
+    /// The signature that fetches these tensors of an iteration.
+    fn part(&self, fetches: Vec<Output>, fixed: &[Output]) -> Result<LoopPart> {
+        let (graph, pruned) = (self.splitter.request.graph, self.splitter.pruned);
+        let (mut seen, mut read) = (HashSet::new(), BTreeSet::new());
+        let mut open: Vec<NodeId> = fetches.iter().map(|fetch| fetch.node).collect();
+        let mut over: BTreeSet<NodeId> = fixed.iter().map(|tensor| tensor.node).collect();
+        while let Some(id) = open.pop() {
+            if !pruned.frames.is_in(id, self.id) || over.contains(&id) || !seen.insert(id) {
+                continue;
+            }
+            let node = graph.node(id);
+            for &input in &node.inputs {
+                match self.value(input, fixed) {
+                    Some(number) => drop(read.insert((input, number))),
+                    None => open.push(input.node),
+                }
+            }
+            // An iteration has what goes round before it has anything else.
+            let is_value = |control: &NodeId| self.is_round(*control);
+            over.extend(node.controls.iter().copied().filter(is_value));
+            open.extend(node.controls.iter().copied().filter(|control| !is_value(control)));
+        }
+        over.extend(read.iter().map(|(tensor, _)| tensor.node));
+        let mut signature = Signature { is_stage: true, ..Signature::default() };
+        let mut feeds = Vec::with_capacity(read.len());
+        for (tensor, number) in read {
+            let fact = self.splitter.fact(tensor).ok_or_else(|| Error::internal("a tensor without facts"))?;
+            let feed = self.splitter.unsized_feed(tensor, fact)?;
+            signature.feeds.push(Feed { shape: Shape::scalar(), ..feed });
+            feeds.push(number);
+        }
+        signature.fetches = fetches.iter().map(|fetch| graph.tensor_name(*fetch)).collect();
+        let over = over.iter().map(|id| graph.node(*id).name.clone());
+        signature.done = self.done.iter().cloned().chain(over).collect();
+        Ok(LoopPart { signature, feeds })
+    }
+
+    /// The number of the value of the loop that a tensor is.
+    fn value(&self, tensor: Output, fixed: &[Output]) -> Option<usize> {
+        let rounds = &self.frame.rounds;
+        if let Some(position) = fixed.iter().position(|fixed| *fixed == tensor) {
+            return Some(rounds.len() + position);
+        }
+        let merge = match self.is_switch(tensor.node) {
+            true if tensor.index == 1 => self.splitter.request.graph.node(tensor.node).inputs.first()?.node,
+            true => return None,
+            false => tensor.node,
+        };
+        rounds.iter().position(|round: &Round| round.merge == merge && (tensor.index == 0 || merge != tensor.node))
+    }
+
+    /// Whether a node hands on what goes round: a Merge of the loop, or a Switch behind it.
+    fn is_round(&self, id: NodeId) -> bool {
+        self.frame.rounds.iter().any(|round| round.merge == id) || self.is_switch(id)
+    }
+
+    fn is_switch(&self, id: NodeId) -> bool {
+        let graph = self.splitter.request.graph;
+        let is_test = |input: Option<&Output>| input.map(|input| input.node) == self.frame.test;
+        self.frame.switches.contains(&id)
+            && is_test(graph.node(id).inputs.get(1))
+            && self.frame.rounds.iter().any(|round| graph.node(id).inputs.first().is_some_and(|input| input.node == round.merge))
+    }
+}

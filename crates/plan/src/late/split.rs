@@ -1,0 +1,504 @@
+//! The split of a run in a first stage and the rest.
+
+use std::collections::{BTreeSet, HashSet};
+
+use plimsoll_base::{DataType, Error, Kind, Result};
+use plimsoll_graph::{NodeId, Output, Shape};
+use plimsoll_ops::{Fact, Lower};
+
+use super::repeat::Repeats;
+use super::{Between, Counted, Late, Later, Numbers, Operand, Source, Split};
+use crate::alive::{Side, When};
+use crate::frames::{FrameId, round, stays};
+use crate::infer::{Pruned, fed_instead, prune_and_infer};
+use crate::request::{Feed, Request, Signature};
+
+/// What a request lacks, whose planning ended with `error`; none where no stage would help.
+///
+/// # Errors
+/// As [`crate::plan()`]. UNIMPLEMENTED for a reference or handle that nodes of the first stage make and the rest reads.
+pub fn late(request: &Request<'_>, error: &Error) -> Result<Option<Late>> {
+    if error.kind() != Kind::NeedsValues {
+        return Ok(None);
+    }
+    let pruned = prune_and_infer(request)?;
+    let splitter = Splitter { request, pruned: &pruned };
+    let Some(mut wanted) = splitter.wanted(error) else { return Ok(None) };
+    splitter.come_outermost(&mut wanted);
+    let position = |tensor: &Output| pruned.feeds.iter().position(|feed| feed == tensor);
+    // Every round goes to predicates before those of the round before.
+    loop {
+        let fed: Vec<usize> = wanted.values.iter().filter_map(position).collect();
+        if !fed.is_empty() {
+            return Ok(Some(Late::Feeds(fed)));
+        }
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let stage = splitter.stage(&wanted);
+        let behind = splitter.behind(&stage);
+        if behind.predicates.is_empty() {
+            return splitter.split(&wanted, &stage, &behind).map(|split| Some(Late::Stage(Box::new(split))));
+        }
+        if behind.predicates.iter().any(|tensor| pruned.frames.is_within(tensor.node)) {
+            return Ok(None);
+        }
+        wanted = Wanted { values: behind.predicates, from: wanted.from, ..Wanted::default() };
+    }
+}
+
+/// What a run lacks.
+#[derive(Default)]
+struct Wanted {
+    /// The first node that lacks something.
+    from: Option<NodeId>,
+    /// Tensors whose elements are wanted.
+    values: BTreeSet<Output>,
+    /// Nodes that are computed behind the first stage.
+    counted: BTreeSet<NodeId>,
+    /// Loops that run behind the first stage.
+    loops: BTreeSet<FrameId>,
+}
+
+impl Wanted {
+    fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.counted.is_empty() && self.loops.is_empty()
+    }
+}
+
+/// The nodes before late tensors.
+struct Stage {
+    /// Those that are done there and nowhere else.
+    done: HashSet<NodeId>,
+    /// The same, in order.
+    order: Vec<NodeId>,
+    /// Those that are computed behind it, with the nodes of loops.
+    between: HashSet<NodeId>,
+}
+
+/// The part of a run behind a first stage.
+#[derive(Default)]
+struct Behind {
+    /// Tensors of the first stage that it reads or that are fetched.
+    carried: BTreeSet<Output>,
+    /// Tensors computed between the two that it reads or that are fetched.
+    between: BTreeSet<Output>,
+    /// Predicates that have to be known before the first stage can be told from the rest.
+    predicates: BTreeSet<Output>,
+}
+
+pub(super) struct Splitter<'a> {
+    pub request: &'a Request<'a>,
+    pub pruned: &'a Pruned,
+}
+
+impl Splitter<'_> {
+    pub(super) fn fact(&self, tensor: Output) -> Option<&Fact> {
+        self.pruned.facts[tensor.node].get(tensor.index as usize)
+    }
+
+    pub(super) fn lower(&self, id: NodeId) -> Option<Lower> {
+        self.request.registry.get(&self.request.graph.node(id).op).map(|rules| rules.lower)
+    }
+
+    fn when(&self, tensor: Output) -> When {
+        if self.pruned.is_fed(tensor) { When::Always } else { self.pruned.alive.output(tensor) }
+    }
+
+    /// Whether the size of a tensor is known.
+    fn is_sized(&self, tensor: Output) -> bool {
+        self.fact(tensor).is_some_and(|fact| fact.data_type == DataType::Resource || fact.shape.complete().is_some())
+    }
+
+    /// Whether the sizes of all results of a node are known, and a plan can compute them.
+    fn is_whole(&self, id: NodeId) -> bool {
+        let is_known = || self.pruned.facts[id].iter().all(|fact| fact.value.is_some());
+        if matches!(self.lower(id), Some(Lower::Counted(_))) && !is_known() {
+            return false;
+        }
+        (0..self.pruned.facts[id].len()).all(|index| self.is_sized(Output { node: id, index: index as u32 }))
+    }
+
+    /// The first nodes whose sizes are not known, and what they lack.
+    fn wanted(&self, error: &Error) -> Option<Wanted> {
+        let mut wanted = Wanted::default();
+        // Those of unknown size, and those behind them: of no use to a first stage.
+        let mut open: HashSet<NodeId> = HashSet::new();
+        for &id in self.pruned.order.iter().filter(|id| self.pruned.alive.node(**id) != When::Never) {
+            if self.before(id).iter().any(|before| open.contains(before)) {
+                open.insert(id);
+                continue;
+            }
+            let is_whole = self.is_whole(id);
+            if !is_whole {
+                open.insert(id);
+            }
+            let outermost = self.pruned.frames.outermost(id).filter(|_| self.pruned.frames.is_within(id));
+            let more: Vec<Output> = self.wanted_by(id).into_iter().map(|tensor| self.origin(tensor)).collect();
+            let from_outside = more.iter().copied().filter(|tensor| !self.pruned.frames.is_within(tensor.node));
+            let before = wanted.values.len();
+            wanted.values.extend(from_outside);
+            match (outermost, self.lower(id)) {
+                _ if is_whole || wanted.values.len() > before => {}
+                // What its iterations lack, no stage before has.
+                (Some(frame), _) => drop(wanted.loops.insert(frame)),
+                (None, Some(Lower::Counted(_))) => drop(wanted.counted.insert(id)),
+                _ => {}
+            }
+            if !wanted.is_empty() {
+                wanted.from.get_or_insert(id);
+            }
+        }
+        wanted.loops.retain(|frame| self.comes_in(*frame).iter().all(|tensor| self.is_sized(*tensor)));
+        if !wanted.values.is_empty() {
+            // With these elements it may be a loop of one size.
+            wanted.loops.clear();
+        }
+        if wanted.is_empty() {
+            // All sizes are known: a kernel wants elements.
+            let id = self.request.graph.find(error.node()?)?;
+            let is_small = |input: &Output| {
+                let fact = self.fact(*input)?;
+                let is_of_sizes = fact.data_type.is_integer() || fact.data_type == DataType::Bool;
+                Some(is_of_sizes && fact.value.is_none() && fact.shape.complete()?.elements().ok()? <= MOST_ELEMENTS)
+            };
+            let inputs = self.request.graph.node(id).inputs.iter().filter(|input| is_small(input) == Some(true));
+            let inputs: Vec<Output> = inputs.map(|input| self.origin(*input)).collect();
+            match self.pruned.frames.outermost(id) {
+                Some(frame) if inputs.is_empty() || inputs.iter().any(|input| self.pruned.frames.is_within(input.node)) => {
+                    wanted.loops.insert(frame);
+                }
+                _ => wanted.values.extend(inputs),
+            }
+            wanted.from = Some(id);
+        }
+        Some(wanted)
+    }
+
+    /// Where a tensor comes from that a loop hands on as it came.
+    fn origin(&self, tensor: Output) -> Output {
+        let graph = self.request.graph;
+        let mut here = tensor;
+        while self.pruned.frames.is_within(here.node) && !self.pruned.is_fed(here) {
+            let node = graph.node(here.node);
+            let stays = |(first, next)| stays(graph, here.node, next).then_some(first);
+            let before = match node.op.as_str() {
+                "Enter" | "RefEnter" | "Identity" | "Switch" | "RefSwitch" => node.inputs.first().copied(),
+                _ => round(graph, here.node).and_then(stays),
+            };
+            match before {
+                Some(before) => here = before,
+                None => return tensor,
+            }
+        }
+        here
+    }
+
+    /// The tensors from outside that a loop reads; handles of variables aside.
+    pub(super) fn comes_in(&self, frame: FrameId) -> BTreeSet<Output> {
+        let frames = &self.pruned.frames;
+        let inputs = frames.nodes(frame).flat_map(|id| self.request.graph.node(id).inputs.iter().copied());
+        inputs.filter(|input| !frames.is_in(input.node, frame) && !self.is_handle(*input)).collect()
+    }
+
+    /// Whether a tensor stands for a variable.
+    pub(super) fn is_handle(&self, tensor: Output) -> bool {
+        self.fact(tensor).is_some_and(|fact| fact.is_ref || fact.data_type == DataType::Resource)
+    }
+
+    /// The tensors whose elements a node lacks for the sizes of its results, where the sizes of its inputs are known.
+    fn wanted_by(&self, id: NodeId) -> Vec<Output> {
+        let node = self.request.graph.node(id);
+        if self.is_whole(id) {
+            return Vec::new();
+        }
+        let own = self.pruned.alive.node(id);
+        let living = || node.inputs.iter().copied().filter(|input| self.when(*input) != When::Never);
+        if round(self.request.graph, id).is_some() {
+            return Vec::new();
+        }
+        if let Some(Lower::Merge) = self.lower(id) {
+            let holds = |side: &Side| matches!(&own, When::Under(sides) if sides.contains(side));
+            return living()
+                .flat_map(|input| sides(&self.when(input)))
+                .filter(|side| !holds(side))
+                .map(|(predicate, _)| predicate)
+                .collect();
+        }
+        self.pruned.unanswered.get(&id).map_or_else(Vec::new, |asked| asked.iter().map(|position| node.inputs[*position]).collect())
+    }
+
+    /// Puts the outer predicates in the place of what is not alive in any case.
+    fn come_outermost(&self, wanted: &mut Wanted) {
+        let mut predicates = BTreeSet::new();
+        let mut lives = |when: When| match when {
+            When::Always => true,
+            when => {
+                predicates.extend(self.outer_predicates(&when));
+                false
+            }
+        };
+        wanted.values.retain(|tensor| lives(self.when(*tensor)));
+        wanted.counted.retain(|id| lives(self.pruned.alive.node(*id)));
+        let frames = &self.pruned.frames;
+        wanted.loops.retain(|frame| frames.get(*frame).enters.iter().all(|enter| lives(self.pruned.alive.node(*enter))));
+        wanted.values.extend(predicates);
+    }
+
+    fn outer_predicates(&self, when: &When) -> Vec<Output> {
+        sides(when).into_iter().map(|(predicate, _)| predicate).filter(|predicate| self.when(*predicate) == When::Always).collect()
+    }
+
+    /// Everything that comes before what is wanted.
+    fn stage(&self, wanted: &Wanted) -> Stage {
+        let frames = &self.pruned.frames;
+        let in_loops = wanted.loops.iter().flat_map(|frame| frames.nodes(*frame));
+        let between: HashSet<NodeId> = wanted.counted.iter().copied().chain(in_loops).collect();
+        let (mut seen, mut joined) = (HashSet::new(), HashSet::new());
+        let before_between = between.iter().flat_map(|id| self.before(*id)).filter(|id| !between.contains(id));
+        let mut open: Vec<NodeId> = wanted.values.iter().map(|tensor| tensor.node).chain(before_between).collect();
+        while let Some(id) = open.pop() {
+            if self.pruned.alive.node(id) == When::Never || !seen.insert(id) {
+                continue;
+            }
+            open.extend(self.before(id));
+            // A loop is in one stage, whichever of its results are read.
+            if let Some(outermost) = frames.outermost(id).filter(|outermost| joined.insert(*outermost)) {
+                open.extend(frames.nodes(outermost));
+            }
+        }
+        let order: Vec<NodeId> = self.pruned.order.iter().copied().filter(|id| seen.contains(id) && !self.is_free(*id)).collect();
+        Stage { done: order.iter().copied().collect(), order, between }
+    }
+
+    /// The nodes that a node waits for, but for those that are fed instead or were done before.
+    fn before(&self, id: NodeId) -> Vec<NodeId> {
+        let node = self.request.graph.node(id);
+        let inputs = node.inputs.iter().filter(|input| !self.pruned.is_fed(**input)).map(|input| input.node);
+        inputs.chain(self.controls(id)).collect()
+    }
+
+    fn controls(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
+        let graph = self.request.graph;
+        let runs = |control: &NodeId| self.pruned.needed[*control] && fed_instead(graph, &self.pruned.fed, *control).is_none();
+        graph.node(id).controls.iter().copied().filter(runs)
+    }
+
+    /// Whether a node costs nothing, and is done again by every stage that reads it.
+    pub(super) fn is_free(&self, id: NodeId) -> bool {
+        let (node, facts) = (self.request.graph.node(id), &self.pruned.facts[id]);
+        let stands_for_variable = || facts.iter().all(|fact| fact.is_ref || fact.data_type == DataType::Resource);
+        match self.lower(id) {
+            Some(Lower::Variable | Lower::Const | Lower::Placeholder) => true,
+            Some(Lower::Switch) if self.fact(node.inputs[1]).is_some_and(|predicate| predicate.value.is_some()) => true,
+            Some(Lower::Alias | Lower::Switch | Lower::Merge) if !facts.is_empty() && facts[0].is_ref => stands_for_variable(),
+            Some(Lower::Alias | Lower::Switch | Lower::Merge) if !facts.is_empty() => {
+                facts[0].data_type == DataType::Resource || facts.iter().all(|fact| fact.value.is_some())
+            }
+            _ => !facts.is_empty() && facts.iter().all(|fact| fact.value.is_some()),
+        }
+    }
+
+    /// The part of the run behind a stage.
+    fn behind(&self, stage: &Stage) -> Behind {
+        let graph = self.request.graph;
+        let mut behind = Behind::default();
+        let mut seen: HashSet<NodeId> = HashSet::new();
+        let mut open: Vec<NodeId> = Vec::new();
+        for &fetch in &self.pruned.fetches {
+            match stage.done.contains(&fetch.node) {
+                true => self.carry(fetch, &mut behind),
+                false if stage.between.contains(&fetch.node) => drop(behind.between.insert(fetch)),
+                false => open.push(fetch.node),
+            }
+        }
+        let is_over = |id: &NodeId| stage.done.contains(id) || stage.between.contains(id);
+        open.extend(self.pruned.targets.iter().filter(|target| !is_over(target)));
+        while let Some(id) = open.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let is_dead = self.pruned.alive.node(id) == When::Never;
+            for &input in graph.node(id).inputs.iter().filter(|input| !self.pruned.is_fed(**input)) {
+                match stage.done.contains(&input.node) {
+                    true if is_dead && self.when(input) != When::Always => {}
+                    true => self.carry(input, &mut behind),
+                    false if stage.between.contains(&input.node) => drop(behind.between.insert(input)),
+                    false => open.push(input.node),
+                }
+            }
+            for control in self.controls(id) {
+                match stage.done.contains(&control) {
+                    true if is_dead => {}
+                    true => behind.predicates.extend(self.outer_predicates(&self.pruned.alive.node(control))),
+                    false if stage.between.contains(&control) => {}
+                    false => open.push(control),
+                }
+            }
+        }
+        behind
+    }
+
+    fn carry(&self, tensor: Output, behind: &mut Behind) {
+        match self.when(tensor) {
+            When::Always => drop(behind.carried.insert(tensor)),
+            When::Never => {}
+            when => behind.predicates.extend(self.outer_predicates(&when)),
+        }
+    }
+
+    fn split(&self, wanted: &Wanted, stage: &Stage, behind: &Behind) -> Result<Split> {
+        let (graph, given) = (self.request.graph, self.request.signature);
+        let made = self.made(wanted, behind);
+        let mut signature = Signature { feeds: given.feeds.clone(), done: given.done.clone(), ..Signature::default() };
+        for &tensor in &made {
+            signature.feeds.push(self.feed(tensor)?);
+        }
+        signature.done.extend(stage.order.iter().map(|id| graph.node(*id).name.clone()));
+        let numbers = Numbers { feeds: given.feeds.len(), late: wanted.values.len(), made: made.len() };
+        let operand = |tensor: Output| self.operand(tensor, &made);
+        let mut between: Vec<(Vec<Output>, Between)> = Vec::new();
+        for &node in &wanted.counted {
+            let inputs = graph.node(node).inputs.iter().map(|input| operand(*input)).collect::<Result<_>>()?;
+            let results: Vec<Output> = behind.between.iter().copied().filter(|tensor| tensor.node == node).collect();
+            let outputs = results.iter().map(|tensor| tensor.index).collect();
+            between.push((results, Between::Counted(Counted { node, inputs, outputs })));
+        }
+        for &frame in &wanted.loops {
+            let frames = &self.pruned.frames;
+            let results: Vec<Output> = behind.between.iter().copied().filter(|tensor| frames.is_in(tensor.node, frame)).collect();
+            let repeats = Repeats { splitter: self, frame: frames.get(frame), id: frame, done: &signature.done };
+            between.push((results.clone(), Between::Loop(Box::new(repeats.repeat(&results, operand)?))));
+        }
+        let results: Vec<Output> = between.iter().flat_map(|(results, _)| results.iter().copied()).collect();
+        let mut most = Vec::with_capacity(results.len());
+        for &tensor in &results {
+            let fact = self.fact(tensor).ok_or_else(|| Error::internal("a tensor without facts"))?;
+            most.push(fact.shape.complete().or_else(|| fact.most.clone()));
+            // The shape is filled in when it is known.
+            signature.feeds.push(Feed { shape: Shape::scalar(), ..self.unsized_feed(tensor, fact)? });
+        }
+        let mut over: Vec<NodeId> = stage.between.iter().copied().collect();
+        over.sort_unstable();
+        signature.done.extend(over.iter().map(|id| graph.node(*id).name.clone()));
+        let is_done = |target: &&NodeId| stage.done.contains(*target);
+        let is_left = |target: &&NodeId| !stage.done.contains(*target) && !stage.between.contains(*target);
+        let name = |target: &NodeId| graph.node(*target).name.clone();
+        signature.targets = self.pruned.targets.iter().filter(is_left).map(name).collect();
+        let first = Signature {
+            feeds: given.feeds.clone(),
+            fetches: made.iter().map(|tensor| graph.tensor_name(*tensor)).collect(),
+            targets: self.ends(stage, &made).iter().chain(self.pruned.targets.iter().filter(is_done)).map(name).collect(),
+            done: given.done.clone(),
+            is_stage: true,
+        };
+        signature.is_stage = true;
+        let made: Vec<Output> = made.into_iter().chain(results).collect();
+        let mut sources = Vec::with_capacity(given.fetches.len());
+        let mut fetches = Vec::with_capacity(given.fetches.len());
+        for (tensor, name) in self.pruned.fetches.iter().zip(&given.fetches) {
+            let fact = self.fact(*tensor).ok_or_else(|| Error::internal("a fetch without facts"))?;
+            fetches.push((name.clone(), fact.data_type, fact.shape.complete().unwrap_or_else(|| Shape::from([0]))));
+            sources.push(match made.iter().position(|made| made == tensor) {
+                Some(position) => Source::Made(position),
+                None => {
+                    signature.fetches.push(name.clone());
+                    Source::Rest(signature.fetches.len() - 1)
+                }
+            });
+        }
+        let tensors = match first.fetches[..numbers.late].to_vec() {
+            late if late.is_empty() => wanted.counted.iter().map(|node| graph.node(*node).name.clone()).collect(),
+            late => late,
+        };
+        let between = between.into_iter().map(|(_, between)| between).collect();
+        let from = wanted.from.ok_or_else(|| Error::internal("a run in stages that lacks nothing"))?;
+        let later = Later { from, tensors, fetches, plans: Vec::new(), between, sources, signature, numbers, most };
+        Ok(Split { first, later })
+    }
+
+    /// What the first stage makes: the late tensors, what is read in between, and what is carried.
+    fn made(&self, wanted: &Wanted, behind: &Behind) -> Vec<Output> {
+        let graph = self.request.graph;
+        let of_nodes = wanted.counted.iter().flat_map(|node| graph.node(*node).inputs.iter().copied());
+        let of_loops = wanted.loops.iter().flat_map(|frame| self.comes_in(*frame));
+        let is_made = |tensor: &Output| {
+            let is_known = self.fact(*tensor).is_some_and(|fact| fact.value.is_some());
+            !self.pruned.is_fed(*tensor) && !is_known
+        };
+        let read: BTreeSet<Output> = of_nodes.chain(of_loops).filter(is_made).chain(behind.carried.iter().copied()).collect();
+        wanted.values.iter().copied().chain(read.into_iter().filter(|tensor| !wanted.values.contains(tensor))).collect()
+    }
+
+    /// A tensor that something reads between the first stage, which makes these, and the rest.
+    fn operand(&self, tensor: Output, made: &[Output]) -> Result<Operand> {
+        let feeds = &self.pruned.feeds;
+        let fed = feeds.iter().position(|feed| *feed == tensor);
+        let number = fed.or_else(|| made.iter().position(|made| *made == tensor).map(|number| feeds.len() + number));
+        let known = || self.fact(tensor).and_then(|fact| fact.value.clone()).map(Operand::Known);
+        let lacking = || Error::internal(format!("nothing makes {} before it is read", self.request.graph.tensor_name(tensor)));
+        number.map(Operand::Tensor).or_else(known).ok_or_else(lacking)
+    }
+
+    /// The last nodes of the first stage that none of what it makes comes after.
+    fn ends(&self, stage: &Stage, made: &[Output]) -> Vec<NodeId> {
+        let mut reached: HashSet<NodeId> = HashSet::new();
+        let mut reach = |from: Vec<NodeId>| {
+            let mut open = from;
+            while let Some(id) = open.pop() {
+                if reached.insert(id) {
+                    open.extend(self.before(id));
+                }
+            }
+            reached.len()
+        };
+        let mut count = reach(made.iter().map(|tensor| tensor.node).collect());
+        let mut ends = Vec::new();
+        for &id in stage.order.iter().rev().filter(|id| !self.pruned.frames.is_within(**id)) {
+            let more = reach(vec![id]);
+            if more > count {
+                ends.push(id);
+            }
+            count = more;
+        }
+        ends
+    }
+
+    /// The feed that a tensor of the first stage is for the rest.
+    pub(super) fn feed(&self, tensor: Output) -> Result<Feed> {
+        let fact = self.fact(tensor).ok_or_else(|| Error::internal("a tensor without facts"))?;
+        let name = || &self.request.graph.node(tensor.node).name;
+        let shape = fact.shape.complete().ok_or_else(|| Error::needs_values(format!("the shape of {} is late", name())))?;
+        Ok(Feed { shape, ..self.unsized_feed(tensor, fact)? })
+    }
+
+    /// A feed without a shape.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED for a reference or handle.
+    pub(super) fn unsized_feed(&self, tensor: Output, fact: &Fact) -> Result<Feed> {
+        let graph = self.request.graph;
+        if fact.is_ref || fact.data_type.size().is_none() {
+            let what = format!("not yet: {} is made in an earlier stage of the run than the one that reads it", fact_name(fact));
+            return Err(Error::unimplemented(what).at_node(&graph.node(tensor.node).name));
+        }
+        Ok(Feed { tensor: graph.tensor_name(tensor), data_type: fact.data_type, shape: Shape::scalar(), value: None })
+    }
+}
+
+/// A kernel that wants more elements than this does not want sizes.
+const MOST_ELEMENTS: u64 = 4096;
+
+fn sides(when: &When) -> Vec<Side> {
+    match when {
+        When::Under(sides) => sides.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+fn fact_name(fact: &Fact) -> String {
+    match fact.is_ref {
+        true => "a reference to a variable".to_string(),
+        false => format!("a value of type {}", fact.data_type),
+    }
+}
