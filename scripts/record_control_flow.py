@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
 
-from control_flow import branch, late, loops, random, refused, switch  # They fill the tables.
+from control_flow import branch, counted, late, loops, random, refused, switch  # They fill the tables.
 from control_flow.common import CASES, REFUSALS, tf1
 from record_cases import leave_alone, record
 

@@ -166,7 +166,7 @@ class Case:
                 node.attr[arg.number_attr].i = len(values)
             if arg.type_attr and values:
                 node.attr[arg.type_attr].type = tf.as_dtype(values[0].dtype).as_datatype_enum
-            known = arg.name in KNOWN - FED or arg.name in KNOWN_OF.get(op, ()) or (op in ("InvertPermutation", "ConcatOffset", "DynamicStitch")) or (op == "Fill" and arg.name == "dims")
+            known = arg.name in KNOWN - FED or arg.name in KNOWN_OF.get(op, ()) or (op in ("InvertPermutation", "ConcatOffset")) or (op == "Fill" and arg.name == "dims")
             self.flat += values
             self.marks += ["var " if position < resource_variables else "!" if known else ""] * len(values)
         for name, value in attrs.items():

@@ -86,4 +86,14 @@ def combined():
             run("CombinedNonMaxSuppression", [*data, np.int32(per_class), np.int32(total), np.float32(0.3), np.float32(0.2)], pad_per_class=pad, clip_boxes=clip)
 
 
-ALONE = [where, unique, differences, partitions, suppression, combined]
+
+
+def stitches():
+    for op in ["DynamicStitch", "ParallelDynamicStitch"]:
+        run(op, [[i(0, 2), i(1, 3, 4)], [f(2, 2), f(3, 2)]])
+        run(op, [[n(1), np.array([[0, 2], [3, 4]], np.int32)], [f(3), f(2, 2, 3)]])
+    run("DynamicStitch", [[i(0, 1), i(1, 0)], [f(2), f(2)]])
+    run("DynamicStitch", [[i(), i(0)], [ints(0, 2), ints(1, 2)]])
+
+
+ALONE = [where, unique, differences, partitions, suppression, combined, stitches]

@@ -58,6 +58,8 @@ pub(crate) enum Item {
 pub(crate) struct Frames {
     frames: IdVec<FrameId, Frame>,
     of: HashMap<NodeId, FrameId>,
+    /// The names of frames in which something goes round.
+    turning: HashSet<String>,
     /// What is in no loop, and the outermost loops, each behind what it needs.
     pub items: Vec<Item>,
 }
@@ -71,7 +73,7 @@ impl Frames {
         if !order.iter().any(|id| is_enter(graph, *id)) {
             return Ok(Frames { items: order.iter().copied().map(Item::Node).collect(), ..Frames::default() });
         }
-        let mut frames = Frames::default();
+        let mut frames = Frames { turning: turning(graph, order), ..Frames::default() };
         let mut named: HashMap<(Option<FrameId>, String), FrameId> = HashMap::new();
         for &id in order {
             let frame = frames.frame(graph, id, &mut named).map_err(|error| error.at_node(&graph.node(id).name))?;
@@ -80,7 +82,6 @@ impl Frames {
                 frames.note(graph, id, frame)?;
             }
         }
-        frames.leave_out_straight();
         let mut levels: HashMap<Option<FrameId>, Vec<Item>> = HashMap::new();
         for (level, items) in frames.levels(graph, order)? {
             levels.insert(level, items);
@@ -132,7 +133,7 @@ impl Frames {
         let mut inner: Option<FrameId> = None;
         for before in before(graph, id) {
             let from = match self.of(before) {
-                Some(frame) if is_exit(graph, before) => self.frames[frame].parent,
+                Some(frame) if self.frames[frame].exits.contains(&before) => self.frames[frame].parent,
                 other => other,
             };
             let depth = |frame: Option<FrameId>| frame.map_or(0, |frame| self.frames[frame].depth);
@@ -142,7 +143,8 @@ impl Frames {
             }
             inner = deep;
         }
-        if !is_enter(graph, id) {
+        // In other frames everything runs once, as what is around them does.
+        if !is_enter(graph, id) || !self.turning.contains(node.attrs.text("frame_name")?) {
             return Ok(inner);
         }
         let depth = inner.map_or(0, |frame| self.frames[frame].depth) + 1;
@@ -182,25 +184,16 @@ impl Frames {
         Ok(())
     }
 
-    /// Takes nodes out of frames in which nothing goes round: they run once, as what is around them does.
-    fn leave_out_straight(&mut self) {
-        let goes_round = |frame: &FrameId| !self.frames[*frame].rounds.is_empty() || self.frames[*frame].test.is_some();
-        let outer = |frame: FrameId| self.path(Some(frame)).find(goes_round);
-        let of = self.of.iter().filter_map(|(id, frame)| Some((*id, outer(*frame)?))).collect();
-        let parents: Vec<(FrameId, Option<FrameId>)> = self.frames.iter().map(|(id, frame)| (id, frame.parent.and_then(outer))).collect();
-        self.of = of;
-        parents.into_iter().for_each(|(id, parent)| self.frames[id].parent = parent);
-    }
-
     /// What is in each loop, and in none, each behind what it needs; the graph's order among equals.
     fn levels(&self, graph: &Graph, order: &[NodeId]) -> Result<Vec<(Option<FrameId>, Vec<Item>)>> {
         // By level: its items in the order in which they are met first, and what each needs.
         let mut found: HashMap<Option<FrameId>, Level> = HashMap::new();
+        let runs: HashSet<NodeId> = order.iter().copied().collect();
         for &id in order {
             for (level, item) in self.seen(id) {
                 let level_items = found.entry(level).or_default();
                 let number = level_items.number(item);
-                for before in before(graph, id) {
+                for before in before(graph, id).filter(|before| runs.contains(before)) {
                     if let Some((_, other)) = self.seen(before).find(|(other, _)| *other == level)
                         && other != item
                     {
@@ -276,6 +269,12 @@ fn before(graph: &Graph, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
     let is_merge = matches!(node.op.as_str(), "Merge" | "RefMerge");
     let all = node.inputs.iter().map(|input| input.node).chain(node.controls.iter().copied());
     all.filter(move |source| !(is_merge && is_next(graph, *source)))
+}
+
+/// The names of the frames of Merges that close a loop.
+fn turning(graph: &Graph, order: &[NodeId]) -> HashSet<String> {
+    let firsts = order.iter().filter_map(|id| round(graph, *id).map(|(first, _)| graph.node(first.node)));
+    firsts.filter_map(|enter| enter.attrs.text("frame_name").ok().map(str::to_string)).collect()
 }
 
 fn is_enter(graph: &Graph, id: NodeId) -> bool {

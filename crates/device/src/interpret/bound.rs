@@ -5,6 +5,9 @@ use plimsoll_memory::Address;
 use super::Loaded;
 use crate::{Bindings, Place};
 
+/// The alignment of what has no address.
+const ALIGNMENT: usize = 64;
+
 /// Addresses for one run, kept for the next.
 #[derive(Debug, Default)]
 pub struct Bound {
@@ -22,7 +25,12 @@ impl Bound {
     /// Allocates nothing where the program is the same as the last time. Returns whether more than feeds and fetches may have moved
     /// since.
     pub fn bind(&mut self, loaded: &Loaded, bindings: &Bindings, reach: impl Fn(Address) -> *mut u8) -> bool {
-        let pointer = |(place, offset): (Place, u64)| reach(bindings.base(place)).wrapping_add(offset as usize);
+        // Arguments of no bytes lie in blocks of none, too.
+        let block = |place: Place| match reach(bindings.base(place)) {
+            none if none.is_null() => std::ptr::without_provenance_mut(ALIGNMENT),
+            block => block,
+        };
+        let pointer = |(place, offset): (Place, u64)| block(place).wrapping_add(offset as usize);
         let Bindings { arenas, variables, flags, constants, .. } = bindings;
         let last = &mut self.last;
         let stayed = *arenas == last.arenas && *variables == last.variables && *flags == last.flags && *constants == last.constants;

@@ -7,19 +7,19 @@
 use std::collections::{BTreeSet, HashSet};
 
 use plimsoll_base::{Error, Result};
-use plimsoll_graph::{HostTensor, NodeId, Output, Shape};
+use plimsoll_graph::{HostTensor, NodeId, Output};
 
 use super::Operand;
 use super::split::Splitter;
 use crate::frames::{Frame, FrameId, Round, stays};
-use crate::request::{Feed, Signature};
+use crate::request::Signature;
 
 /// A loop that the session drives. It has values that go round, and others that stay.
 #[derive(Clone, Debug)]
 pub struct Repeat {
     /// The name of its LoopCond.
     pub name: String,
-    /// What goes round, as it comes in; then what stays.
+    /// What goes round, as it comes in; then what stays; then what is fed to the run.
     pub first: Vec<Operand>,
     /// Whether there is another iteration: it fetches one bool.
     pub test: LoopPart,
@@ -62,7 +62,7 @@ pub(super) struct Repeats<'a> {
     pub frame: &'a Frame,
     pub id: FrameId,
     /// The nodes that are done before.
-    pub done: &'a [String],
+    pub done: &'a HashSet<String>,
 }
 
 impl Repeats<'_> {
@@ -90,7 +90,8 @@ impl Repeats<'_> {
             false => tensor,
         };
         let comes_in = rounds.iter().map(|round| round.first).chain(fixed.iter().copied());
-        let first = comes_in.map(|tensor| operand(outside(tensor))).collect::<Result<_>>()?;
+        let mut first = comes_in.map(|tensor| operand(outside(tensor))).collect::<Result<Vec<Operand>>>()?;
+        let mut again = Vec::new();
         let goes: Vec<usize> = (0..rounds.len()).filter(|index| !stays(graph, rounds[*index].merge, rounds[*index].next)).collect();
         let next = goes.iter().map(|index| Output { node: rounds[*index].next, index: 0 }).collect();
         let exits = wanted.iter().map(|exit| {
@@ -99,30 +100,37 @@ impl Repeats<'_> {
             let round = rounds.iter().position(|round| Some(round.merge) == merge && source.index == 0);
             round.ok_or_else(|| refused("a value that leaves a loop and does not go round in it", exit.node))
         });
-        Ok(Repeat {
-            name: graph.node(test).name.clone(),
-            first,
-            test: self.part(vec![Output { node: test, index: 0 }], &fixed)?,
-            body: self.part(next, &fixed)?,
-            goes,
-            exits: exits.collect::<Result<_>>()?,
-        })
+        let test_part = self.part(vec![Output { node: test, index: 0 }], &fixed, &mut again)?;
+        let body = self.part(next, &fixed, &mut again)?;
+        for tensor in again {
+            first.push(operand(tensor)?);
+        }
+        Ok(Repeat { name: graph.node(test).name.clone(), first, test: test_part, body, goes, exits: exits.collect::<Result<_>>()? })
     }
 
-    /// The signature that fetches these tensors of an iteration.
-    fn part(&self, fetches: Vec<Output>, fixed: &[Output]) -> Result<LoopPart> {
+    /// The signature that fetches these tensors of an iteration. Adds to `again` what is fed to the run and read by what is computed
+    /// again.
+    fn part(&self, fetches: Vec<Output>, fixed: &[Output], again: &mut Vec<Output>) -> Result<LoopPart> {
         let (graph, pruned) = (self.splitter.request.graph, self.splitter.pruned);
         let (mut seen, mut read) = (HashSet::new(), BTreeSet::new());
         let mut open: Vec<NodeId> = fetches.iter().map(|fetch| fetch.node).collect();
         let mut over: BTreeSet<NodeId> = fixed.iter().map(|tensor| tensor.node).collect();
         while let Some(id) = open.pop() {
-            if !pruned.frames.is_in(id, self.id) || over.contains(&id) || !seen.insert(id) {
+            if over.contains(&id) || self.done.contains(&graph.node(id).name) || !seen.insert(id) {
                 continue;
             }
             let node = graph.node(id);
             for &input in &node.inputs {
                 match self.value(input, fixed) {
                     Some(number) => drop(read.insert((input, number))),
+                    None if pruned.is_fed(input) => {
+                        let known = again.iter().position(|other| *other == input);
+                        let position = known.unwrap_or_else(|| {
+                            again.push(input);
+                            again.len() - 1
+                        });
+                        read.insert((input, self.frame.rounds.len() + fixed.len() + position));
+                    }
                     None => open.push(input.node),
                 }
             }
@@ -131,18 +139,19 @@ impl Repeats<'_> {
             over.extend(node.controls.iter().copied().filter(is_value));
             open.extend(node.controls.iter().copied().filter(|control| !is_value(control)));
         }
-        over.extend(read.iter().map(|(tensor, _)| tensor.node));
+        over.extend(read.iter().map(|(tensor, _)| tensor.node).filter(|id| pruned.frames.is_in(*id, self.id)));
         let mut signature = Signature { is_stage: true, ..Signature::default() };
         let mut feeds = Vec::with_capacity(read.len());
         for (tensor, number) in read {
             let fact = self.splitter.fact(tensor).ok_or_else(|| Error::internal("a tensor without facts"))?;
-            let feed = self.splitter.unsized_feed(tensor, fact)?;
-            signature.feeds.push(Feed { shape: Shape::scalar(), ..feed });
+            let given = pruned.fed.get(&tensor).map(|position| self.splitter.request.signature.feeds[*position].clone());
+            signature.feeds.push(given.map_or_else(|| self.splitter.unsized_feed(tensor, fact), Ok)?);
             feeds.push(number);
         }
         signature.fetches = fetches.iter().map(|fetch| graph.tensor_name(*fetch)).collect();
         let over = over.iter().map(|id| graph.node(*id).name.clone());
         signature.done = self.done.iter().cloned().chain(over).collect();
+        signature.done.sort_unstable();
         Ok(LoopPart { signature, feeds })
     }
 

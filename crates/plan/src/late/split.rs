@@ -364,10 +364,11 @@ impl Splitter<'_> {
             let outputs = results.iter().map(|tensor| tensor.index).collect();
             between.push((results, Between::Counted(Counted { node, inputs, outputs })));
         }
+        let done: HashSet<String> = signature.done.iter().cloned().collect();
         for &frame in &wanted.loops {
             let frames = &self.pruned.frames;
             let results: Vec<Output> = behind.between.iter().copied().filter(|tensor| frames.is_in(tensor.node, frame)).collect();
-            let repeats = Repeats { splitter: self, frame: frames.get(frame), id: frame, done: &signature.done };
+            let repeats = Repeats { splitter: self, frame: frames.get(frame), id: frame, done: &done };
             between.push((results.clone(), Between::Loop(Box::new(repeats.repeat(&results, operand)?))));
         }
         let results: Vec<Output> = between.iter().flat_map(|(results, _)| results.iter().copied()).collect();

@@ -340,7 +340,12 @@ impl Lowering<'_> {
 
     fn meaning(&self, output: Output) -> Result<&Meaning> {
         self.meanings.get(&output).ok_or_else(|| {
-            Error::unimplemented(format!("not yet: {} has no value that can be planned", self.request.graph.tensor_name(output)))
+            let message = format!("not yet: {} has no value that can be planned", self.request.graph.tensor_name(output));
+            // What is computed from shapes only has a value where these are known.
+            let facts = |output: &Output| self.pruned.facts[output.node].get(output.index as usize);
+            let has_no_size = |output: &Output| facts(output).is_some_and(|fact| fact.shape.complete().is_none());
+            let is_late = has_no_size(&output) || self.request.graph.node(output.node).inputs.iter().any(has_no_size);
+            if is_late { Error::needs_values(message) } else { Error::unimplemented(message) }
         })
     }
 

@@ -1,15 +1,18 @@
-//! DynamicStitch: rows of several tensors put where indices say. Worked out when the plan is made; that is where gradients
-//! of reductions use it, on shapes.
+//! DynamicStitch: rows of several tensors put where indices say. Gradients of reductions use it on shapes, which are known when the plan
+//! is made.
 
 use plimsoll_base::{Error, Result};
-use plimsoll_graph::{HostTensor, Shape};
+use plimsoll_graph::{HostTensor, Node, Shape};
 
 use crate::infer::merge_shapes;
 use crate::registry::Gradient;
-use crate::{Call, InferCx, KernelCx, Lower, OpRules};
+use crate::{InferCx, Lower, OpRules};
 
 /// The rules of DynamicStitch.
-pub const RULES: &[OpRules] = &[OpRules { name: "DynamicStitch", infer, lower: Lower::Kernel(late), gradient: Gradient::Unknown }];
+pub const RULES: &[OpRules] = &[
+    OpRules { name: "DynamicStitch", infer, lower: Lower::Counted(compute), gradient: Gradient::Unknown },
+    OpRules { name: "ParallelDynamicStitch", infer, lower: Lower::Counted(compute), gradient: Gradient::Unknown },
+];
 
 /// A result with more rows than this is taken for a mistake.
 const MAX_ROWS: u64 = 1 << 16;
@@ -68,7 +71,36 @@ fn merged(cx: &InferCx<'_>, count: usize, rows: u64, inner: &Shape) -> Result<Op
     Ok(Some(result))
 }
 
-/// There is no kernel yet.
-fn late(_cx: &KernelCx<'_>) -> Result<Call> {
-    Err(Error::needs_values("not yet: DynamicStitch of tensors that are known only when the graph runs"))
+/// Rows that no index names are zero.
+fn compute(_node: &Node, inputs: &[&HostTensor]) -> Result<Vec<HostTensor>> {
+    let (all_indices, all_data) = inputs.split_at(inputs.len() / 2);
+    let mut pairs = Vec::with_capacity(all_data.len());
+    let (mut rows, mut inner) = (0u64, None);
+    for (indices, data) in all_indices.iter().zip(all_data) {
+        let misfit = || {
+            let shapes = format!("data.shape = {} does not start with indices.shape = {}", data.shape(), indices.shape());
+            Error::invalid_argument(shapes)
+        };
+        let row = data.shape().dims().strip_prefix(indices.shape().dims()).ok_or_else(misfit)?;
+        if *inner.get_or_insert_with(|| row.to_vec()) != *row {
+            return Err(misfit());
+        }
+        let indices = indices.to_vec::<i32>()?;
+        for index in &indices {
+            let index = u64::try_from(*index).map_err(|_| Error::invalid_argument(format!("indices[{index}] is out of range")))?;
+            rows = rows.max(index + 1);
+        }
+        pairs.push((indices, data.bytes().ok_or_else(|| Error::unimplemented(format!("not yet: rows of {}", data.data_type())))?));
+    }
+    let data_type = all_data.first().map(|data| data.data_type()).ok_or_else(|| Error::internal("DynamicStitch of nothing"))?;
+    let shape: Shape = std::iter::once(rows).chain(inner.unwrap_or_default()).collect();
+    let mut result = HostTensor::zeros(data_type, shape)?;
+    let size = result.byte_len() as usize / (rows as usize).max(1);
+    let out = result.bytes_mut().ok_or_else(|| Error::internal("a tensor of zeros is not dense"))?;
+    for (indices, bytes) in pairs {
+        for (index, row) in indices.into_iter().zip(bytes.chunks_exact(size.max(1))) {
+            out[index as usize * size..][..size].copy_from_slice(row);
+        }
+    }
+    Ok(vec![result])
 }
