@@ -92,7 +92,7 @@ fn compute(node: &Node, inputs: &[&HostTensor]) -> Result<Vec<HostTensor>> {
         results[3].as_slice_mut::<i32>()?[image] = found.len() as i32;
         for (row, found) in found.iter().enumerate() {
             let at = image * rows + row;
-            let clipped = found.edges.map(|edge| if clips { edge.min(1.0).max(0.0) } else { edge });
+            let clipped = found.edges.map(|edge| if clips { edge.clamp(0.0, 1.0) } else { edge });
             results[0].as_slice_mut::<f32>()?[4 * at..4 * at + 4].copy_from_slice(&clipped);
             results[1].as_slice_mut::<f32>()?[at] = found.score;
             results[2].as_slice_mut::<f32>()?[at] = found.class as f32;

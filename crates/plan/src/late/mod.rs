@@ -162,6 +162,10 @@ impl Later {
     /// Those of tensors.
     pub fn alternatives(&self) -> Result<Vec<Signature>> {
         let Numbers { feeds, late, made } = self.numbers;
+        // Only the run knows what the iterations of a loop take.
+        if self.between.iter().any(|between| matches!(between, Between::Loop(_))) {
+            return Ok(Vec::new());
+        }
         let is_bool = |feed: &Feed| feed.data_type == DataType::Bool && feed.shape == Shape::scalar();
         if late > MOST_BOOLS || !self.signature.feeds[feeds..][..late].iter().all(is_bool) {
             return Ok(Vec::new());

@@ -113,7 +113,7 @@ impl Inner {
             let feeds: Vec<&HostTensor> = feeds.iter().copied().chain(stages.iter().flat_map(|(_, made)| made)).collect();
             let mut made: Vec<HostTensor> =
                 plan.fetches.iter().map(|fetch| HostTensor::zeros(fetch.data_type, fetch.shape.clone())).collect::<Result<_>>()?;
-            if !plan.fetches.is_empty() || !plan.queues().is_empty() {
+            if !plan.feeds.is_empty() || !plan.fetches.is_empty() || !plan.queues().is_empty() {
                 self.run_stage(&loaded, &feeds, &mut made, how)?;
             }
             let Some(later) = plan.later.clone() else { break made };
