@@ -199,6 +199,7 @@ fn prepared(isa: Isa, request: &KernelRequest) -> Result<Made> {
         KernelRequest::Reduction(request) => reduction(isa, request)?,
         KernelRequest::Movement { element, movement } => moved(isa, *element, movement)?.into(),
         KernelRequest::Gather(request) => gathered(request)?.into(),
+        UpdateRows(request) => gather::update_rows(isa, request)?.into(),
         KernelRequest::Random(request) => drawn(isa, request)?.into(),
         CheckNumerics { data_type, elements, signs } => check::finite(*data_type, *elements, *signs)?.into(),
         Require(requirement) => check::require(fault(*requirement)).into(),

@@ -42,7 +42,7 @@ fn class_of(request: &KernelRequest) -> Class {
         Nn(_) => Class::Loss,
         Reduction(_) => Class::Reduction,
         Movement { .. } => Class::Movement,
-        Gather(_) => Class::Gather,
+        Gather(_) | UpdateRows(_) => Class::Gather,
         Random(_) => Class::Random,
         Factors(_) | Fft(_) | Linalg(_) | CheckNumerics { .. } | Require(_) | Nothing | Named(_) => Class::Other,
     }

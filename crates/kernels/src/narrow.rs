@@ -263,6 +263,7 @@ fn element_type(request: &KernelRequest) -> Option<DataType> {
         | KernelRequest::CheckNumerics { .. }
         | KernelRequest::Require(_)
         | KernelRequest::Nothing
+        | KernelRequest::UpdateRows(_)
         | KernelRequest::Named(_) => return None,
     })
 }

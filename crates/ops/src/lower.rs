@@ -211,8 +211,8 @@ pub enum Lower {
     Assign,
     /// Variables change element by element.
     Update(fn(&KernelCx<'_>) -> Result<Update>),
-    /// The variable that input 0 stands for is changed in place by a kernel (scatter updates). The kernel's arguments are
-    /// the call's inputs, the variable first, and then the variable once more: its output, which lies where the input lies.
+    /// Variables are changed in place by a kernel (scatter updates). The kernel's arguments are the call's inputs, the variables
+    /// first, and then the variables once more: its outputs, which lie where the inputs lie.
     UpdateInPlace(fn(&KernelCx<'_>) -> Result<Call>),
     /// Results with as many elements as those of the inputs say. The host computes them, between two stages of a run.
     Counted(CountedFn),

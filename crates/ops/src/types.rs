@@ -5,15 +5,15 @@
 
 use plimsoll_base::{ArgType, DataType, Result};
 use plimsoll_device::{DeviceSpec, Library};
-use plimsoll_graph::{AttrDef, AttrList, AttrValue, Attrs, HostTensor, Node, OpDef, PartialShape, Shape};
+use plimsoll_graph::{ArgDef, AttrDef, AttrList, AttrValue, Attrs, HostTensor, Node, OpDef, PartialShape, Shape};
 use plimsoll_request::KernelRequest;
 
 use crate::infer::int_tensor;
 use crate::{Fact, InferCx, KernelCx, Lower, Meta, OpRules, Registry};
 
 /// The shapes that inputs are tried with. Every size is 2, so that most fit each other; the others are for vectors of a fixed length,
-/// boxes, depthwise convolutions, batches of blocks, empty slices and colours.
-const SHAPES: [&[u64]; 15] = [
+/// boxes, depthwise convolutions, batches of blocks, empty slices, colours and columns.
+const SHAPES: [&[u64]; 16] = [
     &[2, 2],
     &[],
     &[2],
@@ -29,6 +29,7 @@ const SHAPES: [&[u64]; 15] = [
     &[4, 2, 2, 2],
     &[0],
     &[2, 2, 3],
+    &[2, 1],
 ];
 /// Inputs are tried in all shapes where they are no more than this; otherwise those behind the first have one shape.
 const MOST_FREE: usize = 4;
@@ -130,7 +131,7 @@ impl Probe<'_> {
                 let Ok(inputs) = self.def.input_types(&node.attrs) else { continue };
                 let holds_ints = inputs.iter().any(|arg| matches!(arg.base, DataType::Int32 | DataType::Int64));
                 for value in VALUES.iter().take(if holds_ints { VALUES.len() } else { 1 }) {
-                    for shapes in arrangements(inputs.len()) {
+                    for shapes in self.by_names(inputs.len()).into_iter().chain(arrangements(inputs.len())) {
                         let attempt = Attempt { shapes, value: *value, list: *list };
                         if self.answers(*data_type, &attempt) {
                             return Some(attempt);
@@ -140,6 +141,20 @@ impl Probe<'_> {
             }
         }
         None
+    }
+
+    /// The shapes of an update by rows: those of variables and gradients, of the indices, and of numbers.
+    fn by_names(&self, inputs: usize) -> Option<Vec<&'static [u64]>> {
+        let shape = |arg: &ArgDef| -> &'static [u64] {
+            let is_variable = arg.is_ref || arg.data_type == DataType::Resource.number();
+            match arg.name.as_str() {
+                "grad" => &[2, 2],
+                "indices" => &[2],
+                _ if is_variable => &[2, 2],
+                _ => &[],
+            }
+        };
+        (self.def.inputs.len() == inputs).then(|| self.def.inputs.iter().map(shape).collect())
     }
 
     /// Whether the rules accept the inputs, and the library has kernels for the works that the node becomes; what rules know

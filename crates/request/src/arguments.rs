@@ -19,6 +19,7 @@ use crate::norm::BatchNormSpec;
 use crate::pool::{ArgMax, PoolSpec, Pooling, Positions};
 use crate::random::{Distribution, Random, SeedSource};
 use crate::reduce::Reduction;
+use crate::rows::{RowOperand, UpdateRows};
 
 /// The bytes of each argument of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,6 +127,7 @@ impl KernelRequest {
             KernelRequest::Reduction(request) => of_reduction(request)?,
             KernelRequest::Movement { element, movement } => of_movement(size_of_element(*element)?, movement)?,
             KernelRequest::Gather(request) => of_gather(request)?,
+            KernelRequest::UpdateRows(request) => of_rows_updated(request)?,
             KernelRequest::Random(request) => of_random(request)?,
             KernelRequest::CheckNumerics { data_type, elements, .. } => {
                 let all = bytes(*data_type, *elements)?;
@@ -377,6 +379,19 @@ fn of_block(element: u64, block: &Block) -> Result<(u64, u64)> {
 /// The bytes of a block's names.
 fn names_of(block: &Block) -> Result<Vec<u64>> {
     block.names.iter().map(|(data_type, count)| bytes(*data_type, *count)).collect()
+}
+
+fn of_rows_updated(request: &UpdateRows) -> Result<Arguments> {
+    request.check()?;
+    let size = |(operand, data_type): (&RowOperand, &DataType)| match operand {
+        RowOperand::Variable => tensor(*data_type, &[request.rows, request.inner]),
+        RowOperand::Update => tensor(*data_type, &[request.indices, request.inner]),
+        RowOperand::Scalar => bytes(*data_type, 1),
+    };
+    let mut inputs = request.operands.iter().zip(request.expr.inputs()).map(size).collect::<Result<Vec<u64>>>()?;
+    let outputs = inputs[..request.variables()].to_vec();
+    inputs.push(bytes(request.index_type, request.indices)?);
+    Ok(Arguments::of(inputs, outputs))
 }
 
 fn of_random(request: &Random) -> Result<Arguments> {

@@ -27,6 +27,7 @@ pub mod random;
 pub mod reduce;
 mod request;
 pub mod resample;
+pub mod rows;
 pub mod warp;
 pub mod window;
 

@@ -20,6 +20,7 @@ use crate::pool::{Maxima, PoolSpec, Pooling};
 use crate::random::{Distribution, Random};
 use crate::reduce::Reduction;
 use crate::resample::Resample;
+use crate::rows::UpdateRows;
 use crate::warp::Warp;
 
 /// A computation that a kernel answers.
@@ -124,6 +125,8 @@ pub enum KernelRequest {
     },
     /// Rows and elements that indices name.
     Gather(Gather),
+    /// Rows of variables changed by an expression.
+    UpdateRows(UpdateRows),
     /// Random numbers.
     Random(Random),
     /// `CheckNumerics`, and `CheckNumericsV2` where the error names `signs`: the output is the input, bit for bit. A fault where an
@@ -154,6 +157,7 @@ impl KernelRequest {
             KernelRequest::Gather(Gather::Scatter { op, data_type, ignore: true, .. }) => *op == ScatterOp::Div && data_type.is_integer(),
             KernelRequest::Gather(Gather::Block { block, .. } | Gather::Embed { block, .. }) => block.can_fail(),
             KernelRequest::Gather(_) | KernelRequest::CheckNumerics { .. } | KernelRequest::Require(_) | KernelRequest::Named(_) => true,
+            KernelRequest::UpdateRows(_) => true,
             KernelRequest::Factors(request) => request.can_fail(),
             KernelRequest::Crop(_) => true,
             KernelRequest::Linalg(request) => request.can_fail(),

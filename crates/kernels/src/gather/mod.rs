@@ -8,6 +8,7 @@ mod nd;
 mod one_hot;
 mod rows;
 mod take;
+mod update;
 
 use plimsoll_base::{DataType, Error, Result};
 
@@ -17,6 +18,7 @@ pub use nd::gather_nd;
 pub use one_hot::one_hot;
 pub use rows::{scatter, unsorted_segment};
 pub use take::gather;
+pub use update::update_rows;
 
 /// An index type.
 trait Index: Copy + Send + Sync + std::fmt::Debug + 'static {

@@ -18,6 +18,7 @@ pub mod rms_prop;
 pub mod scatter;
 pub mod sgd;
 pub mod sign;
+pub mod sparse;
 
 /// The rules of this family.
 pub const RULES: &[&[OpRules]] = &[
@@ -32,6 +33,7 @@ pub const RULES: &[&[OpRules]] = &[
     scatter::RULES,
     sgd::RULES,
     sign::RULES,
+    sparse::RULES,
 ];
 
 /// An update: its first inputs are variables, all of the shape of the gradient; the others are scalars.

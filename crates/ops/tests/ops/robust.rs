@@ -191,7 +191,11 @@ fn try_to_run(rules: &OpRules, node: &Node, inputs: &[Fact], outputs: &[Fact]) -
             Err(_) => return false,
         },
         Lower::UpdateInPlace(prepare) => match prepare(&cx) {
-            Ok(call) => (call, inputs_[..1].to_vec()),
+            Ok(call) => {
+                let Ok(arguments) = call.request.arguments() else { return false };
+                let changed = call.inputs[..arguments.outputs.len()].iter().map(|input| inputs_[*input].clone()).collect();
+                (call, changed)
+            }
             Err(_) => return false,
         },
         Lower::Recipe(make) => {

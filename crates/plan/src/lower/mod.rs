@@ -304,15 +304,7 @@ impl Lowering<'_> {
                 let (inputs, outputs) = (self.metas(&node.inputs)?, self.output_metas(id).unwrap_or_default());
                 let values = self.values(node);
                 let call = prepare(&KernelCx { node, inputs: &inputs, outputs: &outputs, values: &values })?;
-                let variable = self.variable_of(node, 0)?;
-                let mut views = vec![self.read_variable(variable, id, None)?];
-                views.extend(self.read_inputs(id, node, &call.inputs[1..])?);
-                let result = self.write(variable, id)?;
-                let inputs = (1..views.len()).map(Arg::Input);
-                let args = std::iter::once(Arg::Output(0)).chain(inputs).chain(std::iter::once(Arg::Output(0))).collect();
-                self.work(id, WorkKind::Request { request: Arc::new(call.request), args }, views, vec![result], true);
-                self.define_reference(id, variable);
-                Ok(())
+                self.update_in_place(id, node, call)
             }
         }
     }

@@ -1,14 +1,16 @@
 //! Reads and writes of variables: every write makes a version, every read sees the newest so far.
 
+use std::sync::Arc;
+
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{AttrValue, AttrsExt, HostTensor, Node, NodeId, Output, Shape};
-use plimsoll_ops::Meta;
+use plimsoll_ops::{Call, Meta};
 use plimsoll_request::expr::{ExprBuilder, Scalar};
 
 use super::{Lowering, Meaning};
 use crate::condition::Condition;
-use crate::lir::{Home, RegionId, ValueId, VariableId, View, WorkKind};
+use crate::lir::{Arg, Home, RegionId, ValueId, VariableId, View, WorkKind};
 use crate::plan::{PlanVariable, VariableKind};
 
 impl Lowering<'_> {
@@ -202,6 +204,31 @@ impl Lowering<'_> {
         let result = self.write(variable, id)?;
         self.work(id, kind, views, vec![result], true);
         self.define_reference(id, variable);
+        Ok(())
+    }
+
+    /// A kernel that changes the variables at the first of its inputs, in place: as many as it has outputs.
+    pub(super) fn update_in_place(&mut self, id: NodeId, node: &Node, call: Call) -> Result<()> {
+        let count = call.request.arguments()?.outputs.len();
+        let Some((changed, others)) = call.inputs.split_at_checked(count).filter(|(changed, _)| !changed.is_empty()) else {
+            return Err(Error::internal(format!("{} changes {count} of {} inputs", node.op, call.inputs.len())));
+        };
+        let mut targets: Vec<VariableId> = Vec::with_capacity(count);
+        for &input in changed {
+            let target = self.variable_of(node, input)?;
+            if targets.contains(&target) {
+                let name = &self.lir.variables[target].name;
+                return Err(Error::invalid_argument(format!("variable '{name}' is changed twice by one update")));
+            }
+            targets.push(target);
+        }
+        let mut views = targets.iter().map(|target| self.read_variable(*target, id, None)).collect::<Result<Vec<_>>>()?;
+        views.extend(self.read_inputs(id, node, others)?);
+        let results = targets.iter().map(|target| self.write(*target, id)).collect::<Result<_>>()?;
+        let inputs = (count..views.len()).map(Arg::Input);
+        let args = (0..count).map(Arg::Output).chain(inputs).chain((0..count).map(Arg::Output)).collect();
+        self.work(id, WorkKind::Request { request: Arc::new(call.request), args }, views, results, true);
+        self.define_reference(id, targets[0]);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 
 /// `accum = accum * rho + grad^2 * (1 - rho)`, `step = sqrt(accum_update + epsilon) * rsqrt(accum + epsilon) * grad`,
 /// `var -= step * lr`, `accum_update = accum_update * rho + step^2 * (1 - rho)`.
-fn update(cx: &KernelCx<'_>) -> Result<Update> {
+pub(super) fn update(cx: &KernelCx<'_>) -> Result<Update> {
     let mut s = Steps::new(cx)?;
     let [variable, accum, accum_update, lr, rho, epsilon, grad] = s.inputs()?;
     let one = s.one()?;

@@ -33,7 +33,7 @@ fn accumulate(s: &mut Steps, cx: &KernelCx<'_>, accum: Reg, grad: Reg) -> Result
 }
 
 /// `accum += grad^2; var -= grad * lr * rsqrt(accum)`.
-fn update(cx: &KernelCx<'_>) -> Result<Update> {
+pub(super) fn update(cx: &KernelCx<'_>) -> Result<Update> {
     let mut s = Steps::new(cx)?;
     let [variable, accum, lr, grad] = s.inputs()?;
     let accum = accumulate(&mut s, cx, accum, grad)?;
@@ -45,7 +45,7 @@ fn update(cx: &KernelCx<'_>) -> Result<Update> {
 }
 
 /// `accum += grad^2; var -= grad * lr / (sqrt(accum) + epsilon)`.
-fn update_v2(cx: &KernelCx<'_>) -> Result<Update> {
+pub(super) fn update_v2(cx: &KernelCx<'_>) -> Result<Update> {
     let mut s = Steps::new(cx)?;
     let [variable, accum, lr, epsilon, grad] = s.inputs()?;
     let accum = accumulate(&mut s, cx, accum, grad)?;

@@ -19,14 +19,14 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
     check(cx, 3, 3)
 }
 
-fn update(cx: &KernelCx<'_>) -> Result<Update> {
+pub(super) fn update(cx: &KernelCx<'_>) -> Result<Update> {
     let s = Steps::new(cx)?;
     let [variable, accum, linear, grad, lr, l1, l2, power] = s.inputs()?;
     ftrl(s, cx, [variable, accum, linear, grad], [lr, l1, l2, power], grad)
 }
 
 /// The gradient that `linear` sees is `grad + 2 * l2_shrinkage * var`.
-fn update_v2(cx: &KernelCx<'_>) -> Result<Update> {
+pub(super) fn update_v2(cx: &KernelCx<'_>) -> Result<Update> {
     let mut s = Steps::new(cx)?;
     let [variable, accum, linear, grad, lr, l1, l2, shrinkage, power] = s.inputs()?;
     let two = s.number(2.0)?;

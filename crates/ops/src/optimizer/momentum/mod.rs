@@ -18,7 +18,7 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 }
 
 /// `accum = accum * momentum + grad; var -= lr * accum`, or with Nesterov's `var -= grad * lr + accum * momentum * lr`.
-fn update(cx: &KernelCx<'_>) -> Result<Update> {
+pub(super) fn update(cx: &KernelCx<'_>) -> Result<Update> {
     let mut s = Steps::new(cx)?;
     let [variable, accum, lr, grad, momentum] = s.inputs()?;
     let decayed = s.mul(accum, momentum)?;
@@ -36,7 +36,7 @@ fn update(cx: &KernelCx<'_>) -> Result<Update> {
 }
 
 /// `accum = accum * momentum - grad * lr; var += accum`, or with Nesterov's `var += accum * momentum - grad * lr`.
-fn update_keras(cx: &KernelCx<'_>) -> Result<Update> {
+pub(super) fn update_keras(cx: &KernelCx<'_>) -> Result<Update> {
     let mut s = Steps::new(cx)?;
     let [variable, accum, lr, grad, momentum] = s.inputs()?;
     let (decayed, scaled) = (s.mul(accum, momentum)?, s.mul(grad, lr)?);

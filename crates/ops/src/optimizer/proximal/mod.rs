@@ -41,7 +41,7 @@ fn infer_descent(cx: &mut InferCx<'_>) -> Result<()> {
     check(cx, 1, 4)
 }
 
-fn descent(cx: &KernelCx<'_>) -> Result<Update> {
+pub(super) fn descent(cx: &KernelCx<'_>) -> Result<Update> {
     let mut s = Steps::new(cx)?;
     let [variable, alpha, l1, l2, delta] = s.inputs()?;
     let variable = stepped(&mut s, variable, delta, alpha, l1, l2)?;
@@ -53,7 +53,7 @@ fn infer_adagrad(cx: &mut InferCx<'_>) -> Result<()> {
 }
 
 /// `accum += grad^2`, and a step of rate `lr * rsqrt(accum)`.
-fn adagrad(cx: &KernelCx<'_>) -> Result<Update> {
+pub(super) fn adagrad(cx: &KernelCx<'_>) -> Result<Update> {
     let mut s = Steps::new(cx)?;
     let [variable, accum, lr, l1, l2, grad] = s.inputs()?;
     let square = s.unary(UnaryOp::Square, grad)?;
@@ -69,7 +69,7 @@ fn infer_averaged(cx: &mut InferCx<'_>) -> Result<()> {
 }
 
 /// `sum += grad`, `squares += grad^2`, `var = -lr * shrunk(sum by l1 * step) / (l2 * step * lr + sqrt(squares))`.
-fn averaged(cx: &KernelCx<'_>) -> Result<Update> {
+pub(super) fn averaged(cx: &KernelCx<'_>) -> Result<Update> {
     let mut s = Steps::new(cx)?;
     let [_, sum, squares, grad, lr, l1, l2, step] = s.inputs()?;
     let data_type = s.builder.type_of(grad);

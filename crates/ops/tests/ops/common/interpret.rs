@@ -138,8 +138,11 @@ impl<'a> Interpreter<'a> {
                 Ok(update.writes.into_iter().zip(results).collect())
             }
             Lower::UpdateInPlace(prepare) => {
-                let results = prepared.call(self, node, prepare(&cx)?, &prepared.inputs[..1])?;
-                Ok(vec![(0, results[0].clone())])
+                let call = prepare(&cx)?;
+                let changed = call.inputs[..call.request.arguments()?.outputs.len()].to_vec();
+                let metas: Vec<Meta> = changed.iter().map(|input| prepared.inputs[*input].clone()).collect();
+                let results = prepared.call(self, node, call, &metas)?;
+                Ok(changed.into_iter().zip(results).collect())
             }
             other => Err(Error::internal(format!("{other:?} is no update"))),
         }
