@@ -198,3 +198,63 @@ def frame_grows():
     y = tf1.while_loop(lambda i, _: i < n, lambda i, y: [i + 1, tf.concat([y, [tf.cast(i, tf.float32)]], 0)], [0, tf.constant([7.0])], shapes)[1]
     tf.identity(y, name="y")
     return False
+
+
+@case(each(["y:0", "n:0"], {"x:0": X}, {"x:0": -X}))
+def while_two_devices():
+    """a loop whose body is on two devices: the sizes stay the same"""
+    v2()
+    x = floats()
+
+    def body(i, y):
+        with tf.device("/cpu:1"):
+            half = tf.sin(y) * 0.5
+        with tf.device("/cpu:0"):
+            return i + 1, half + x
+    n, y = tf.while_loop(lambda i, y: tf.logical_and(i < 6, tf.reduce_sum(y) < 4.0), body, [0, x])
+    tf.identity(n, name="n")
+    tf.multiply(y, 2.0, name="y")
+    return False
+
+
+@case(each(["y:0"], {"x:0": X}, {"x:0": -X}) + read("v:0", "w:0"))
+def frame_two_devices():
+    """TensorFlow 1's loop with a variable on each of two devices"""
+    v1()
+    x = floats()
+    with tf.device("/cpu:0"):
+        v = variable("vv", 1.0)
+    with tf.device("/cpu:1"):
+        w = variable("ww", 2.0)
+
+    def body(i, y):
+        with tf.device("/cpu:1"):
+            with tf1.control_dependencies([w.assign_add(tf.reduce_max(y))]):
+                part = y * w.read_value()
+        with tf.device("/cpu:0"):
+            with tf1.control_dependencies([v.assign(v * 0.5 + tf.reduce_sum(part) * 0.001)]):
+                return [i + 1, part * 0.1 + v.read_value()]
+    y = tf1.while_loop(lambda i, _: i < 3, body, [0, x], parallel_iterations=1)[1]
+    with tf1.control_dependencies([y]):
+        tf.identity(y, name="y")
+    tf.identity(v.read_value(), "v")
+    tf.identity(w.read_value(), "w")
+    return init()
+
+
+@case(each(["y:0"], {"x:0": X[:1]}))
+def while_two_devices_nested():
+    """a loop on one device in a loop on two"""
+    v2()
+    x = floats(shape=(1, 3))
+
+    def inner(y):
+        return tf.while_loop(lambda j, _: j < 3, lambda j, y: (j + 1, tf.tanh(y) + 0.1), [0, y])[1]
+
+    def body(i, y):
+        with tf.device("/cpu:1"):
+            y = inner(y) * 2.0
+        with tf.device("/cpu:0"):
+            return i + 1, y - 1.0
+    tf.identity(tf.while_loop(lambda i, _: i < 4, body, [0, x])[1], name="y")
+    return False

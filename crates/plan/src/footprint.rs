@@ -57,10 +57,14 @@ impl Footprint {
     pub fn add(&mut self, plan: &Plan) -> Vec<Bytes> {
         let Some(later) = &plan.later else { return self.add_stage(plan) };
         // When it runs again, the variables of all stages are there.
-        for stage in std::iter::once(plan).chain(later.plans.iter().map(|plan| &**plan)) {
+        for stage in std::iter::once(plan).chain(later.within.iter().chain(&later.plans).map(|plan| &**plan)) {
             self.add_stage(stage);
         }
-        let first = self.add_stage(plan);
+        let mut first = self.add_stage(plan);
+        for plan in &later.within {
+            let peaks = self.add(plan);
+            first.iter_mut().zip(peaks).for_each(|(first, peak)| *first = (*first).max(peak));
+        }
         let ways: Vec<Vec<Bytes>> = later.plans.iter().map(|plan| self.add(plan)).collect();
         let mut most = first.clone();
         for (index, most) in most.iter_mut().enumerate() {

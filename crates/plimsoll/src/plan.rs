@@ -7,7 +7,7 @@ use plimsoll_base::{Bytes, DataType, Result, column_width, pad_left, pad_right};
 use plimsoll_device::{DeviceName, Work};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{NodeId, Shape};
-use plimsoll_plan::{Certainty, DeviceId, DevicePlan, Needs, Transfer};
+use plimsoll_plan::{Between, Certainty, DeviceId, DevicePlan, Needs, Transfer};
 use plimsoll_runtime::{CheckedPlan, Session};
 
 use crate::{Footprint, Signature};
@@ -34,10 +34,12 @@ pub struct Plan {
 pub struct Stages<'a> {
     /// The first node whose size only the run knows.
     pub from: &'a str,
-    /// The tensors that it depends on: the first stage makes them.
+    /// The tensors that it depends on, which the first stage makes; or the nodes that are computed behind it.
     pub tensors: &'a [String],
     /// How many plans the rest may have, all of them made; 0 where only the run knows them.
     pub plans: usize,
+    /// How many loops the session drives behind the first stage, an iteration behind another.
+    pub loops: usize,
 }
 
 impl Plan {
@@ -51,7 +53,7 @@ impl Plan {
             softened.extend(plan.softened.iter().map(|softened| (softened.node, softened.device)));
             if let Some(later) = &plan.later {
                 open_from.insert(later.from, node(later.from).name.clone());
-                stages.extend(later.plans.iter().map(|plan| &**plan));
+                stages.extend(later.within.iter().chain(&later.plans).map(|plan| &**plan));
             }
         }
         let specs = session.devices().specs();
@@ -161,7 +163,8 @@ impl Plan {
     pub fn stages(&self) -> Option<Stages<'_>> {
         let later = self.inner.later.as_deref()?;
         let from = self.open_from.get(&later.from).map_or("", String::as_str);
-        Some(Stages { from, tensors: &later.tensors, plans: later.plans.len() })
+        let loops = later.between.iter().filter(|between| matches!(between, Between::Loop(_))).count();
+        Some(Stages { from, tensors: &later.tensors, plans: later.plans.len(), loops })
     }
 }
 
@@ -239,14 +242,17 @@ impl fmt::Display for Plan {
             let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
             writeln!(f, "computed by {host}: {first}{more}, which {} cannot compute", short(device))?;
         }
-        if let Some(Stages { from, tensors, plans }) = self.stages() {
+        if let Some(Stages { from, tensors, plans, loops }) = self.stages() {
             let more = if tensors.len() > 1 { format!(" and {} more", tensors.len() - 1) } else { String::new() };
             let first = tensors.first().map_or("", String::as_str);
             let rest = match plans {
                 0 => "the rest is planned when they are known".to_string(),
                 plans => format!("the peak is the greatest of its {plans} plans"),
             };
-            writeln!(f, "in stages: the size of {from} depends on {first}{more}; {rest}")?;
+            match loops {
+                0 => writeln!(f, "in stages: the size of {from} depends on {first}{more}; {rest}")?,
+                _ => writeln!(f, "in stages: the session runs the iterations of {first}{more} one by one; {rest}")?,
+            }
         }
         match self.predicted_seconds() {
             Some(seconds) if self.is_modelled => writeln!(f, "a step takes {} on the virtual clock", duration(seconds))?,
@@ -275,6 +281,9 @@ fn seconds(plan: &plimsoll_plan::Plan) -> Option<f64> {
         return None;
     }
     let Some(later) = &plan.later else { return Some(plan.seconds) };
+    if later.between.iter().any(|between| matches!(between, Between::Loop(_))) {
+        return None;
+    }
     let rests: Option<Vec<f64>> = later.plans.iter().map(|plan| seconds(plan)).collect();
     Some(plan.seconds + rests?.into_iter().reduce(f64::max)?)
 }

@@ -56,6 +56,16 @@ fn a_plan_in_stages() {
         "{text}"
     );
     assert!(text.contains("fits as far as it is known; no limit below "), "{text}");
+    // A mask keeps no more than there is; a loop on two devices has one size, a loop that grows has not.
+    let mask = plan("late_where/graph.pb --fetch y:0");
+    assert_eq!((&mask["devices"][0]["certainty"], &mask["stages"][0]["plans"]), (&"at_most".into(), &1.into()));
+    let two = plan("while_two_devices/graph.pb --fetch y:0 --device-count CPU=2");
+    assert_eq!((&two["devices"][1]["certainty"], &two["stages"][0]["loops"]), (&"exact".into(), &1.into()));
+    assert_eq!(two["predicted_step_seconds"], Value::Null);
+    let grows = plan("while_grows/graph.pb --fetch y:0");
+    assert_eq!((&grows["devices"][0]["certainty"], &grows["stages"][0]["plans"]), (&"open".into(), &0.into()));
+    let text = plimsoll("plan while_grows/graph.pb --fetch y:0").out;
+    assert!(text.contains("in stages: the session runs the iterations of while/StatelessWhile/loop_cond one by one"), "{text}");
     let file = Folder::new("stages");
     let said = plimsoll(&format!("plan late_reshape/graph.pb --fetch y:0 --output {}", file.write("plan", String::new())));
     assert!(said.err.contains("not yet: a file for the plan of a run in stages"), "{}", said.err);

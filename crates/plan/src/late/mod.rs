@@ -53,6 +53,8 @@ pub struct Later {
     pub fetches: Vec<(String, DataType, Shape)>,
     /// The plans of the rest, where they are few and all known beforehand; else none.
     pub plans: Vec<Arc<Plan>>,
+    /// The plans of loops that the session drives, where all plans are known beforehand.
+    pub within: Vec<Arc<Plan>>,
     /// What is computed between the first stage and the rest, in no order.
     pub between: Vec<Between>,
     /// For each fetch of the whole run, who makes it.
@@ -131,15 +133,15 @@ enum Source {
 const MOST_BOOLS: usize = 4;
 
 impl Later {
-    /// With the plans of the rest.
+    /// With the plans of the rest, and those of the loops before it.
     #[must_use]
-    pub fn with_plans(self, plans: Vec<Arc<Plan>>) -> Later {
-        Later { plans, ..self }
+    pub fn with_plans(self, plans: Vec<Arc<Plan>>, within: Vec<Arc<Plan>>) -> Later {
+        Later { plans, within, ..self }
     }
 
     /// Whether the plans of the rest are for sizes that are at least as large as those of a run.
     pub fn is_bound(&self) -> bool {
-        !self.between.is_empty()
+        self.between.iter().any(|between| matches!(between, Between::Counted(_)))
     }
 
     /// The signature of the rest. `made` is what the first stage has fetched, then what was computed in between.
@@ -162,10 +164,6 @@ impl Later {
     /// Those of tensors.
     pub fn alternatives(&self) -> Result<Vec<Signature>> {
         let Numbers { feeds, late, made } = self.numbers;
-        // Only the run knows what the iterations of a loop take.
-        if self.between.iter().any(|between| matches!(between, Between::Loop(_))) {
-            return Ok(Vec::new());
-        }
         let is_bool = |feed: &Feed| feed.data_type == DataType::Bool && feed.shape == Shape::scalar();
         if late > MOST_BOOLS || !self.signature.feeds[feeds..][..late].iter().all(is_bool) {
             return Ok(Vec::new());

@@ -37,6 +37,15 @@ pub struct LoopPart {
     signature: Signature,
     /// For each feed, the number of the value of the loop.
     feeds: Vec<usize>,
+    /// Whether the shapes of all feeds are known.
+    is_sized: bool,
+}
+
+impl Repeat {
+    /// The signatures of the condition and the body, where their sizes are the same in all iterations.
+    pub fn signatures(&self) -> Option<[Signature; 2]> {
+        (self.test.is_sized && self.body.is_sized).then(|| [self.test.signature.clone(), self.body.signature.clone()])
+    }
 }
 
 impl LoopPart {
@@ -142,17 +151,23 @@ impl Repeats<'_> {
         over.extend(read.iter().map(|(tensor, _)| tensor.node).filter(|id| pruned.frames.is_in(*id, self.id)));
         let mut signature = Signature { is_stage: true, ..Signature::default() };
         let mut feeds = Vec::with_capacity(read.len());
+        let mut is_sized = true;
         for (tensor, number) in read {
             let fact = self.splitter.fact(tensor).ok_or_else(|| Error::internal("a tensor without facts"))?;
             let given = pruned.fed.get(&tensor).map(|position| self.splitter.request.signature.feeds[*position].clone());
-            signature.feeds.push(given.map_or_else(|| self.splitter.unsized_feed(tensor, fact), Ok)?);
+            let mut feed = given.map_or_else(|| self.splitter.unsized_feed(tensor, fact), Ok)?;
+            match fact.shape.complete() {
+                Some(shape) => feed.shape = shape,
+                None => is_sized = false,
+            }
+            signature.feeds.push(feed);
             feeds.push(number);
         }
         signature.fetches = fetches.iter().map(|fetch| graph.tensor_name(*fetch)).collect();
         let over = over.iter().map(|id| graph.node(*id).name.clone());
         signature.done = self.done.iter().cloned().chain(over).collect();
         signature.done.sort_unstable();
-        Ok(LoopPart { signature, feeds })
+        Ok(LoopPart { signature, feeds, is_sized })
     }
 
     /// The number of the value of the loop that a tensor is.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use plimsoll_base::{DataType, Error, Kind, Result};
+use plimsoll_base::{Code, DataType, Error, Kind, Result};
 use plimsoll_graph::{NodeId, Output, Shape};
 use plimsoll_ops::{Fact, Lower};
 
@@ -18,12 +18,15 @@ use crate::request::{Feed, Request, Signature};
 /// # Errors
 /// As [`crate::plan()`]. UNIMPLEMENTED for a reference or handle that nodes of the first stage make and the rest reads.
 pub fn late(request: &Request<'_>, error: &Error) -> Result<Option<Late>> {
-    if error.kind() != Kind::NeedsValues {
+    let lacks = error.kind() == Kind::NeedsValues;
+    let has_loops = || request.graph.nodes().iter().any(|(_, node)| matches!(node.op.as_str(), "Enter" | "RefEnter"));
+    if !(lacks || error.code() == Code::Unimplemented && has_loops()) {
         return Ok(None);
     }
     let pruned = prune_and_infer(request)?;
     let splitter = Splitter { request, pruned: &pruned };
-    let Some(mut wanted) = splitter.wanted(error) else { return Ok(None) };
+    let wanted = if lacks { splitter.wanted(error) } else { splitter.driven(error) };
+    let Some(mut wanted) = wanted else { return Ok(None) };
     splitter.come_outermost(&mut wanted);
     let position = |tensor: &Output| pruned.feeds.iter().position(|feed| feed == tensor);
     // Every round goes to predicates before those of the round before.
@@ -173,6 +176,14 @@ impl Splitter<'_> {
             wanted.from = Some(id);
         }
         Some(wanted)
+    }
+
+    /// The loop that has what a plan cannot have in a loop: on several devices, say. The session may drive it.
+    fn driven(&self, error: &Error) -> Option<Wanted> {
+        let id = self.request.graph.find(error.node()?)?;
+        let frame = self.pruned.frames.outermost(id)?;
+        let is_sized = self.comes_in(frame).iter().all(|tensor| self.is_sized(*tensor));
+        is_sized.then(|| Wanted { from: Some(id), loops: [frame].into(), ..Wanted::default() })
     }
 
     /// Where a tensor comes from that a loop hands on as it came.
@@ -409,12 +420,15 @@ impl Splitter<'_> {
             });
         }
         let tensors = match first.fetches[..numbers.late].to_vec() {
-            late if late.is_empty() => wanted.counted.iter().map(|node| graph.node(*node).name.clone()).collect(),
+            late if late.is_empty() => {
+                let loops = wanted.loops.iter().filter_map(|frame| self.pruned.frames.get(*frame).test);
+                wanted.counted.iter().copied().chain(loops).map(|node| graph.node(node).name.clone()).collect()
+            }
             late => late,
         };
         let between = between.into_iter().map(|(_, between)| between).collect();
         let from = wanted.from.ok_or_else(|| Error::internal("a run in stages that lacks nothing"))?;
-        let later = Later { from, tensors, fetches, plans: Vec::new(), between, sources, signature, numbers, most };
+        let later = Later { from, tensors, fetches, plans: Vec::new(), within: Vec::new(), between, sources, signature, numbers, most };
         Ok(Split { first, later })
     }
 

@@ -525,7 +525,7 @@ impl Inner {
             (planned, kept) = (self.planned(&valued, cancellation), &valued);
         }
         match planned {
-            Err(error) if needs_values(&error) => {
+            Err(error) if stages::may_help(&error) => {
                 let tensors: Vec<&HostTensor> = feeds.iter().map(|(_, tensor)| *tensor).collect();
                 self.planned_with(signature, &tensors, cancellation)
             }

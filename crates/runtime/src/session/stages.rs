@@ -26,6 +26,11 @@ enum Planned {
     Lacks(Vec<usize>, Error),
 }
 
+/// Whether a signature that cannot be planned for this reason may run in stages.
+pub(super) fn may_help(error: &Error) -> bool {
+    error.kind() == Kind::NeedsValues || error.code() == Code::Unimplemented
+}
+
 /// How a run in stages is done.
 pub(crate) struct Staged<'a> {
     /// The handle that may end the run early.
@@ -214,7 +219,7 @@ impl Inner {
     fn stage(&self, signature: &Signature, cancellation: Option<&Cancellation>, left: &mut usize) -> Result<Planned> {
         *left = left.saturating_sub(1);
         let error = match self.planned(signature, cancellation) {
-            Err(error) if error.kind() == Kind::NeedsValues => error,
+            Err(error) if may_help(&error) => error,
             plan => return plan.map(Planned::Plan),
         };
         let split = match self.requested_of(&self.graph, signature, |request| plimsoll_plan::late(request, &error))? {
@@ -223,11 +228,34 @@ impl Inner {
             None => return Err(error),
         };
         let first = self.planned(&split.first, cancellation)?;
-        let plans = self.rests(&split.later, cancellation, left)?;
-        let later = Some(Arc::new(split.later.with_plans(plans)));
+        let mut later = split.later;
+        if let Some(within) = self.iterations(&later, cancellation, left)? {
+            let plans = self.rests(&later, cancellation, left)?;
+            later = later.with_plans(plans, within);
+        }
+        let later = Some(Arc::new(later));
         let plan = Arc::new(Plan { later, ..Plan::clone(&first) });
         self.plans().keep(&key(signature), signature, &plan, None);
         Ok(Planned::Plan(plan))
+    }
+
+    /// The plans of loops that the session drives, where their sizes stay the same; none where they may not.
+    fn iterations(&self, later: &Later, cancellation: Option<&Cancellation>, left: &mut usize) -> Result<Option<Vec<Arc<Plan>>>> {
+        let mut plans = Vec::new();
+        for between in &later.between {
+            let Between::Loop(repeat) = between else { continue };
+            let Some(signatures) = repeat.signatures() else { return Ok(None) };
+            for signature in signatures {
+                if *left == 0 {
+                    return Ok(None);
+                }
+                match self.stage(&signature, cancellation, left)? {
+                    Planned::Plan(plan) if plan.later.as_ref().is_none_or(|later| !later.plans.is_empty()) => plans.push(plan),
+                    _ => return Ok(None),
+                }
+            }
+        }
+        Ok(Some(plans))
     }
 
     /// All plans that the rest of a run may have, where these are few; else none.

@@ -320,10 +320,12 @@ struct SoftenedEntry {
 struct StagesEntry {
     /// The first node whose size only the run knows.
     from: String,
-    /// The tensors that it depends on: the first stage makes them.
+    /// The tensors that it depends on, which the first stage makes; or the nodes that are computed behind it.
     tensors: Vec<String>,
     /// How many plans the rest may have, the peak being that of the greatest; 0 where only the run knows them.
     plans: usize,
+    /// How many loops the session drives behind the first stage, an iteration behind another.
+    loops: usize,
     /// Where several models are planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
@@ -378,7 +380,7 @@ impl Document {
         let stages = names.iter().zip(plans).filter_map(|(model, plan)| {
             let stages = plan.stages()?;
             let (from, tensors) = (stages.from.to_string(), stages.tensors.to_vec());
-            Some(StagesEntry { from, tensors, plans: stages.plans, model: several.then(|| model.clone()) })
+            Some(StagesEntry { from, tensors, plans: stages.plans, loops: stages.loops, model: several.then(|| model.clone()) })
         });
         Document {
             answer: if is_together { side_by_side } else { in_turn },
