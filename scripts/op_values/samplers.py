@@ -40,4 +40,19 @@ def candidates():
     run("FixedUnigramCandidateSampler", [i([1]).astype(np.int64)], kind="random", num_true=1, num_sampled=4, unique=False, range_max=3, unigrams=weights, num_reserved_ids=1, num_shards=2, shard=1, **SEEDS)
 
 
-ALONE = [by_logits, candidates]
+def hits():
+    truth = i([3, 7], [1, 2], [7, 7], dtype=np.int64)
+    for sampled in (i(7, 2, 5, 9, dtype=np.int64), i(1, 7, 3, 7, dtype=np.int64), i(8, dtype=np.int64)):
+        run("ComputeAccidentalHits", [truth, sampled], num_true=2)
+    run("ComputeAccidentalHits", [np.zeros((0, 1), np.int64), i(1, dtype=np.int64)], num_true=1)
+
+
+def decoders():
+    for dtype in (np.float32, np.float64):
+        for attrs in (dict(), dict(merge_repeated=True), dict(blank_index=1), dict(blank_index=-2, merge_repeated=True)):
+            run("CTCGreedyDecoder", [f(6, 3, 3).astype(dtype), i(6, 2, 0)], **attrs)
+    run("CTCGreedyDecoder", [np.zeros((3, 1, 2), np.float32), i(3)])
+    refuse("CTCGreedyDecoder", [f(3, 1, 2), i(3)], blank_index=5)
+
+
+ALONE = [by_logits, candidates, hits, decoders]

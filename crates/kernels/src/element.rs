@@ -41,6 +41,12 @@ macro_rules! elements {
             $(pub(crate) type $variant = $of;)*
             /// A byte, 0 or 1.
             pub(crate) type Bool = u8;
+            // Integers that only kernels by index compute with.
+            pub(crate) type Int8 = i8;
+            pub(crate) type Int16 = i16;
+            pub(crate) type Uint16 = u16;
+            pub(crate) type Uint32 = u32;
+            pub(crate) type Uint64 = u64;
             use super::{Bf16, F16};
         }
     };

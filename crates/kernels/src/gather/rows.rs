@@ -19,7 +19,7 @@ use crate::movement::{Bits, by_size};
 /// `UnsortedSegmentSum` and its kin: row `i` of data goes into row `ids[i]` of `segments` rows.
 ///
 /// `ids_shape` is a prefix of `shape`. Arguments: data, ids (of `index_type`), output `[segments] + shape[ids rank..]`. Rows
-/// with a negative id are dropped. Types: floats of two, four and eight bytes, int32, int64, uint8. As in TensorFlow, each step of a sum
+/// with a negative id are dropped. Types: floats of two, four and eight bytes, integers, complex numbers for sums. As in TensorFlow, each step of a sum
 /// is a number of the type.
 ///
 /// # Errors
@@ -40,7 +40,9 @@ pub fn unsorted_segment(
     let inner = &shape[ids_shape.len()..];
     count(&[&[segments], inner].concat())?;
     let (rows, indices) = (segments as usize, count(ids_shape)?);
-    let layout = Layout { rows, inner: count(inner)?, indices, scalar: false, variable: false, ignore: false, dims: vec![segments] };
+    let (data_type, parts) = if op == SegmentOp::Sum { summed(data_type) } else { (data_type, 1) };
+    let layout =
+        Layout { rows, inner: count(inner)? * parts, indices, scalar: false, variable: false, ignore: false, dims: vec![segments] };
     by_index!(index_type, I => match op {
         SegmentOp::Sum => numbers::<I, Add>(data_type, layout),
         SegmentOp::Prod => numbers::<I, Mul>(data_type, layout),
@@ -68,9 +70,12 @@ pub fn scatter(request: &Gather) -> Result<Prepared> {
     count(shape)?;
     let (leading, inner) = shape.split_at(*depth);
     count(&[&[*indices], inner].concat())?;
+    // One scalar is not one of its parts.
+    let by_parts = matches!(op, ScatterOp::Add | ScatterOp::Sub) && !scalar_updates;
+    let (data_type, parts) = if by_parts { summed(*data_type) } else { (*data_type, 1) };
     let layout = Layout {
         rows: count(leading)?,
-        inner: count(inner)?,
+        inner: count(inner)? * parts,
         indices: *indices as usize,
         scalar: *scalar_updates,
         variable: true,
@@ -78,14 +83,22 @@ pub fn scatter(request: &Gather) -> Result<Prepared> {
         dims: leading.to_vec(),
     };
     by_index!(*index_type, I => match op {
-        ScatterOp::Update => by_size!(size_of_type(*data_type)?, T => Ok(prepare::<T, I, Replace>(layout))),
-        ScatterOp::Add => numbers::<I, Add>(*data_type, layout),
-        ScatterOp::Sub => numbers::<I, Sub>(*data_type, layout),
-        ScatterOp::Mul => numbers::<I, Mul>(*data_type, layout),
-        ScatterOp::Div => numbers::<I, Div>(*data_type, layout),
-        ScatterOp::Min => numbers::<I, Min>(*data_type, layout),
-        ScatterOp::Max => numbers::<I, Max>(*data_type, layout),
+        ScatterOp::Update => by_size!(size_of_type(data_type)?, T => Ok(prepare::<T, I, Replace>(layout))),
+        ScatterOp::Add => numbers::<I, Add>(data_type, layout),
+        ScatterOp::Sub => numbers::<I, Sub>(data_type, layout),
+        ScatterOp::Mul => numbers::<I, Mul>(data_type, layout),
+        ScatterOp::Div => numbers::<I, Div>(data_type, layout),
+        ScatterOp::Min => numbers::<I, Min>(data_type, layout),
+        ScatterOp::Max => numbers::<I, Max>(data_type, layout),
     })
+}
+
+/// The numbers that a sum of a type is made of, and how many each element has.
+fn summed(data_type: DataType) -> (DataType, usize) {
+    match data_type.part() {
+        Some(part) => (part, 2),
+        None => (data_type, 1),
+    }
 }
 
 /// An element combined with another; `None` where that cannot be.
@@ -150,7 +163,7 @@ macro_rules! integers {
         combine!(Max, $t, $t::MIN, |old, new| Some(old.max(new)));
     )*};
 }
-integers!(i32 i64 u8);
+integers!(i8 i16 i32 i64 u8 u16 u32 u64);
 
 /// The initial value of an element.
 pub(super) trait Zero: Bits {
@@ -175,11 +188,22 @@ impl<T: Zero> Combine<T> for Replace {
 
 fn numbers<I: Index, F>(data_type: DataType, layout: Layout) -> Result<Prepared>
 where
-    F: Combine<f32> + Combine<f64> + Combine<F16> + Combine<Bf16> + Combine<i32> + Combine<i64> + Combine<u8>,
+    F: Combine<f32>
+        + Combine<f64>
+        + Combine<F16>
+        + Combine<Bf16>
+        + Combine<i8>
+        + Combine<i16>
+        + Combine<i32>
+        + Combine<i64>
+        + Combine<u8>
+        + Combine<u16>
+        + Combine<u32>
+        + Combine<u64>,
 {
     of_type!(
         data_type,
-        [Float, Double, Half, Bfloat16, Int32, Int64, Uint8],
+        [Float, Double, Half, Bfloat16, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
         T => Ok(prepare::<T, I, F>(layout)),
         _ => Err(Error::unimplemented(format!("rows of {data_type} combined by index"))),
     )

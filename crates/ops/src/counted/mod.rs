@@ -8,7 +8,9 @@ use crate::lower::CountedFn;
 use crate::registry::Gradient;
 use crate::{Lower, OpRules};
 
+pub mod accidental_hits;
 pub mod combined_non_max_suppression;
+pub mod ctc_greedy_decoder;
 pub mod dynamic_partition;
 pub mod list_diff;
 pub mod non_max_suppression;
@@ -18,7 +20,9 @@ pub mod where_;
 
 /// The rules of this family.
 pub const RULES: &[&[OpRules]] = &[
+    accidental_hits::RULES,
     combined_non_max_suppression::RULES,
+    ctc_greedy_decoder::RULES,
     dynamic_partition::RULES,
     list_diff::RULES,
     non_max_suppression::RULES,

@@ -79,6 +79,10 @@ macro_rules! unary_primitives {
             Dawsn: Floats, Same, 200.0, |x| $crate::expr::dawson(x);
             /// The exponential integral.
             Expint: Floats, Same, 60.0, |x| $crate::expr::expint(x);
+            /// The integral of `cos(pi / 2 t^2)` from 0.
+            FresnelCos: Floats, Same, 200.0, |x| $crate::expr::fresnel_cos(x);
+            /// The integral of `sin(pi / 2 t^2)` from 0.
+            FresnelSin: Floats, Same, 200.0, |x| $crate::expr::fresnel_sin(x);
             /// The integral of `log(t) / (1 - t)` from 1.
             Spence: Floats, Same, 60.0, |x| $crate::expr::spence(x);
             IsNan: Floats, Bool, 1.0, |x| if x.is_nan() { 1.0 } else { 0.0 };
@@ -357,6 +361,6 @@ mod tests {
         );
         assert_eq!((UnaryOp::Imag.gives(DataType::Complex128), UnaryOp::Conj.takes(DataType::Float)), (DataType::Double, false));
         assert_eq!((BinaryOp::Complex.gives(DataType::Float), BinaryOp::Complex.takes(DataType::Half)), (DataType::Complex64, false));
-        assert_eq!(UnaryOp::ALL.len(), 55);
+        assert_eq!(UnaryOp::ALL.len(), 57);
     }
 }

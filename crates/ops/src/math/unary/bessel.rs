@@ -90,6 +90,18 @@ slopes! {
         let exp = g.op("Exp", &[x])?;
         g.op("RealDiv", &[exp, x])?
     }
+    /// `cos(pi / 2 x^2)`.
+    fresnel_cos(g, x, _y) => {
+        let (square, quarter) = (g.op("Square", &[x])?, std::f64::consts::FRAC_PI_2);
+        let angle = g.scale(square, quarter)?;
+        g.op("Cos", &[angle])?
+    }
+    /// `sin(pi / 2 x^2)`.
+    fresnel_sin(g, x, _y) => {
+        let (square, quarter) = (g.op("Square", &[x])?, std::f64::consts::FRAC_PI_2);
+        let angle = g.scale(square, quarter)?;
+        g.op("Sin", &[angle])?
+    }
     /// `log(x) / (1 - x)`, and -1 at 1.
     spence(g, x, _y) => {
         let (log, one) = (g.op("Log", &[x])?, g.number(x, 1.0)?);

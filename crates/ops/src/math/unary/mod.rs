@@ -66,6 +66,8 @@ pub const RULES: &[OpRules] = &[
     rule("BesselY1", UnaryOp::BesselY1, bessel::y1),
     rule("Dawsn", UnaryOp::Dawsn, bessel::dawsn),
     rule("Expint", UnaryOp::Expint, bessel::expint),
+    rule("FresnelCos", UnaryOp::FresnelCos, bessel::fresnel_cos),
+    rule("FresnelSin", UnaryOp::FresnelSin, bessel::fresnel_sin),
     rule("Spence", UnaryOp::Spence, bessel::spence),
     step("Floor", Lower::Unary(UnaryOp::Floor)),
     step("Ceil", Lower::Unary(UnaryOp::Ceil)),
