@@ -258,3 +258,41 @@ def while_two_devices_nested():
             return i + 1, y - 1.0
     tf.identity(tf.while_loop(lambda i, _: i < 4, body, [0, x])[1], name="y")
     return False
+
+
+@case(each(["y:0", "n:0"], {"x:0": np.float32(0.5)}, {"x:0": np.float32(3.0)}, {"x:0": np.float32(200.0)}))
+def while_list_grows():
+    """a TensorArray of dynamic size, until a value is large enough: nothing bounds it"""
+    v2()
+    x = floats(shape=[])
+    array = tf.TensorArray(tf.float32, size=0, dynamic_size=True, element_shape=[2])
+    _, array, i = tf.while_loop(lambda x, array, i: x < 100.0, lambda x, array, i: (x * 2.0, array.write(i, tf.stack([x, -x])), i + 1), [x, array, 0])
+    tf.identity(array.stack(), name="y")
+    tf.identity(array.size(), name="n")
+    return False
+
+
+@case(each(["y:0", "g:0"], {"x:0": np.float32(0.5)}, {"x:0": np.float32(30.0)}))
+def while_gradient_grows():
+    """the gradient of a loop whose iterations are not counted beforehand"""
+    v2()
+    x = floats(shape=[])
+    y = tf.while_loop(lambda y: y < 100.0, lambda y: [tf.square(y) * 0.5 + y], [x])[0]
+    tf.identity(y, name="y")
+    tf.identity(tf.gradients(y, x)[0], name="g")
+    return False
+
+
+@case(each(["y:0"], {"x:0": SIX}, {"x:0": -SIX}))
+def while_shrinks_and_grows():
+    """a tensor that shrinks and another that grows"""
+    v2()
+    x = floats(shape=[6])
+
+    def body(now, total):
+        kept = tf.boolean_mask(now, now > tf.reduce_min(now))
+        return kept, tf.concat([total, [tf.reduce_sum(kept)]], 0)
+    shapes = [tf.TensorShape([None]), tf.TensorShape([None])]
+    _, sums = tf.while_loop(lambda now, _: tf.size(now) > 1, body, [x, tf.zeros([0])], shape_invariants=shapes)
+    tf.cumsum(sums, reverse=True, name="y")
+    return False

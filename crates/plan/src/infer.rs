@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use plimsoll_base::{ArgType, Code, Error, Kind, Result, Unfed};
-use plimsoll_graph::{Graph, HostTensor, IdVec, NodeId, Output, PartialShape};
+use plimsoll_base::{ArgType, Code, DataType, Error, Kind, Result, Unfed};
+use plimsoll_graph::{Graph, HostTensor, IdVec, NodeId, Output, PartialShape, Shape};
 use plimsoll_ops::control::common_shape;
 use plimsoll_ops::{Each, Fact, ListFact, Lower, infer_asking};
 
@@ -101,7 +101,7 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
         let feed = &signature.feeds[*index];
         let count = facts[output.node].len().max(output.index as usize + 1);
         facts[output.node].resize_with(count, || Fact::new(feed.data_type, feed.shape.clone().into_partial()));
-        facts[output.node][output.index as usize] = feed_fact(feed);
+        facts[output.node][output.index as usize] = feed_fact(request, *output, *index);
     }
     let frames = Frames::new(graph, &order)?;
     let mut rounds: Rounds = HashMap::new();
@@ -178,8 +178,32 @@ fn widen(graph: &Graph, order: &[NodeId], facts: &IdVec<NodeId, Vec<Fact>>, roun
 /// By Merge of a loop: the shape of what goes round, and what is known of it if it is a list.
 type Rounds = HashMap<NodeId, (Option<PartialShape>, Option<ListFact>)>;
 
-fn feed_fact(feed: &crate::Feed) -> Fact {
-    Fact { value: feed.value.clone(), ..Fact::new(feed.data_type, feed.shape.clone().into_partial()) }
+/// The fact about a tensor that is fed.
+fn feed_fact(request: &Request<'_>, output: Output, position: usize) -> Fact {
+    let feed = &request.signature.feeds[position];
+    if !request.signature.lists.contains(&position) {
+        return Fact { value: feed.value.clone(), ..Fact::new(feed.data_type, feed.shape.clone().into_partial()) };
+    }
+    let data_type = tensor_type(request, output).unwrap_or(DataType::Variant);
+    let list = list_of_rows(feed.data_type, &feed.shape);
+    Fact { list: Some(list), ..Fact::new(data_type, (&Shape::scalar()).into()) }
+}
+
+/// The list that has these rows.
+fn list_of_rows(data_type: DataType, rows: &Shape) -> ListFact {
+    let length = rows.first().copied().unwrap_or(0);
+    let item = match rows.dims() {
+        [_, 0] | [] => PartialShape::unknown(),
+        dims => PartialShape(Some(dims[1..].iter().copied().map(Some).collect())),
+    };
+    ListFact { data_type, item, room: Some(length), length: Some(length), each: Each::Unknown }
+}
+
+/// The element type of a tensor of the graph.
+fn tensor_type(request: &Request<'_>, output: Output) -> Result<DataType> {
+    let node = request.graph.node(output.node);
+    let types = request.registry.table().require(&node.op)?.output_types(&node.attrs)?;
+    types.get(output.index as usize).map(|arg| arg.base).ok_or_else(|| Error::internal("a tensor without a type"))
 }
 
 trait IntoPartial {
@@ -308,7 +332,7 @@ fn node_facts(
     }
     for (index, fact) in outputs.iter_mut().enumerate() {
         if let Some(feed) = fed.get(&Output { node: id, index: index as u32 }) {
-            *fact = feed_fact(&request.signature.feeds[*feed]);
+            *fact = feed_fact(request, Output { node: id, index: index as u32 }, *feed);
         }
     }
     Ok((outputs, asked))
@@ -385,8 +409,8 @@ fn unfed(request: &Request<'_>, id: NodeId) -> Unfed {
 fn check_feed(request: &Request<'_>, fed: &HashMap<Output, usize>, output: Output) -> Result<()> {
     let feed = &request.signature.feeds[fed[&output]];
     let node = request.graph.node(output.node);
-    let wanted = request.registry.table().require(&node.op)?.output_types(&node.attrs)?[output.index as usize].base;
-    if wanted == feed.data_type {
+    let wanted = tensor_type(request, output)?;
+    if wanted == feed.data_type || request.signature.lists.contains(&fed[&output]) {
         return Ok(());
     }
     Err(Error::invalid_argument(format!("Expects arg[{}] to be {wanted} but {} is provided", fed[&output], feed.data_type))

@@ -34,9 +34,23 @@ pub struct Signature {
     /// are fed. See [`crate::Later`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub done: Vec<String>,
+    /// The positions of feeds that stand for lists of tensors: they have the rows. What was never set of a list of unknown tensors has
+    /// rows of no elements.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lists: Vec<usize>,
     /// Whether it is a stage of a run: it may have nothing to do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_stage: bool,
+}
+
+impl Signature {
+    /// Adds a feed, which may stand for a list.
+    pub(crate) fn add(&mut self, feed: Feed, is_list: bool) {
+        if is_list {
+            self.lists.push(self.feeds.len());
+        }
+        self.feeds.push(feed);
+    }
 }
 
 /// Everything that a plan depends on.

@@ -183,7 +183,8 @@ fn push_back(cx: &mut InferCx<'_>) -> Result<()> {
     let item = item.map_or(Each::Unknown, |value| Each::Known(value.clone()));
     let list = list.map(|list| {
         let length = list.length.and_then(|length| length.checked_add(1));
-        ListFact { length, each: list.each.or(&item), ..list }
+        let room = list.room.map(|room| length.map_or(room, |length| room.max(length)));
+        ListFact { length, room, each: list.each.or(&item), ..list }
     });
     set_list(cx, 0, list);
     Ok(())

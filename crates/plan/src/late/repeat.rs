@@ -156,11 +156,11 @@ impl Repeats<'_> {
             let fact = self.splitter.fact(tensor).ok_or_else(|| Error::internal("a tensor without facts"))?;
             let given = pruned.fed.get(&tensor).map(|position| self.splitter.request.signature.feeds[*position].clone());
             let mut feed = given.map_or_else(|| self.splitter.unsized_feed(tensor, fact), Ok)?;
-            match fact.shape.complete() {
+            match fact.shape.complete().filter(|_| fact.list.is_none()) {
                 Some(shape) => feed.shape = shape,
                 None => is_sized = false,
             }
-            signature.feeds.push(feed);
+            signature.add(feed, fact.list.is_some());
             feeds.push(number);
         }
         signature.fetches = fetches.iter().map(|fetch| graph.tensor_name(*fetch)).collect();

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use plimsoll_base::{Code, DataType, Error, Kind, Result};
 use plimsoll_graph::{NodeId, Output, Shape};
-use plimsoll_ops::{Fact, Lower};
+use plimsoll_ops::{Fact, ListFact, Lower};
 
 use super::repeat::Repeats;
 use super::{Between, Counted, Late, Later, Numbers, Operand, Source, Split};
@@ -110,6 +110,9 @@ impl Splitter<'_> {
 
     /// Whether the size of a tensor is known.
     fn is_sized(&self, tensor: Output) -> bool {
+        if let Some(list) = self.fact(tensor).and_then(|fact| fact.list.as_ref()) {
+            return rows(list).is_some();
+        }
         self.fact(tensor).is_some_and(|fact| fact.data_type == DataType::Resource || fact.shape.complete().is_some())
     }
 
@@ -210,6 +213,11 @@ impl Splitter<'_> {
         let frames = &self.pruned.frames;
         let inputs = frames.nodes(frame).flat_map(|id| self.request.graph.node(id).inputs.iter().copied());
         inputs.filter(|input| !frames.is_in(input.node, frame) && !self.is_handle(*input)).collect()
+    }
+
+    /// Whether a tensor is a list.
+    pub(super) fn is_list(&self, tensor: Output) -> bool {
+        self.fact(tensor).is_some_and(|fact| fact.list.is_some())
     }
 
     /// Whether a tensor stands for a variable.
@@ -361,9 +369,10 @@ impl Splitter<'_> {
     fn split(&self, wanted: &Wanted, stage: &Stage, behind: &Behind) -> Result<Split> {
         let (graph, given) = (self.request.graph, self.request.signature);
         let made = self.made(wanted, behind);
-        let mut signature = Signature { feeds: given.feeds.clone(), done: given.done.clone(), ..Signature::default() };
+        let (lists, done) = (given.lists.clone(), given.done.clone());
+        let mut signature = Signature { feeds: given.feeds.clone(), lists: lists.clone(), done, ..Signature::default() };
         for &tensor in &made {
-            signature.feeds.push(self.feed(tensor)?);
+            signature.add(self.feed(tensor)?, self.is_list(tensor));
         }
         signature.done.extend(stage.order.iter().map(|id| graph.node(*id).name.clone()));
         let numbers = Numbers { feeds: given.feeds.len(), late: wanted.values.len(), made: made.len() };
@@ -386,9 +395,12 @@ impl Splitter<'_> {
         let mut most = Vec::with_capacity(results.len());
         for &tensor in &results {
             let fact = self.fact(tensor).ok_or_else(|| Error::internal("a tensor without facts"))?;
-            most.push(fact.shape.complete().or_else(|| fact.most.clone()));
+            most.push(match &fact.list {
+                Some(list) => rows(list).filter(|_| list.item.0.is_some()),
+                None => fact.shape.complete().or_else(|| fact.most.clone()),
+            });
             // The shape is filled in when it is known.
-            signature.feeds.push(Feed { shape: Shape::scalar(), ..self.unsized_feed(tensor, fact)? });
+            signature.add(self.unsized_feed(tensor, fact)?, self.is_list(tensor));
         }
         let mut over: Vec<NodeId> = stage.between.iter().copied().collect();
         over.sort_unstable();
@@ -402,6 +414,7 @@ impl Splitter<'_> {
             fetches: made.iter().map(|tensor| graph.tensor_name(*tensor)).collect(),
             targets: self.ends(stage, &made).iter().chain(self.pruned.targets.iter().filter(is_done)).map(name).collect(),
             done: given.done.clone(),
+            lists,
             is_stage: true,
         };
         signature.is_stage = true;
@@ -483,7 +496,11 @@ impl Splitter<'_> {
     pub(super) fn feed(&self, tensor: Output) -> Result<Feed> {
         let fact = self.fact(tensor).ok_or_else(|| Error::internal("a tensor without facts"))?;
         let name = || &self.request.graph.node(tensor.node).name;
-        let shape = fact.shape.complete().ok_or_else(|| Error::needs_values(format!("the shape of {} is late", name())))?;
+        let shape = match &fact.list {
+            Some(list) => rows(list),
+            None => fact.shape.complete(),
+        };
+        let shape = shape.ok_or_else(|| Error::needs_values(format!("the shape of {} is late", name())))?;
         Ok(Feed { shape, ..self.unsized_feed(tensor, fact)? })
     }
 
@@ -493,11 +510,23 @@ impl Splitter<'_> {
     /// UNIMPLEMENTED for a reference or handle.
     pub(super) fn unsized_feed(&self, tensor: Output, fact: &Fact) -> Result<Feed> {
         let graph = self.request.graph;
+        if let Some(list) = fact.list.as_ref().filter(|_| fact.data_type != DataType::Resource) {
+            return Ok(Feed { tensor: graph.tensor_name(tensor), data_type: list.data_type, shape: Shape::scalar(), value: None });
+        }
         if fact.is_ref || fact.data_type.size().is_none() {
             let what = format!("not yet: {} is made in an earlier stage of the run than the one that reads it", fact_name(fact));
             return Err(Error::unimplemented(what).at_node(&graph.node(tensor.node).name));
         }
         Ok(Feed { tensor: graph.tensor_name(tensor), data_type: fact.data_type, shape: Shape::scalar(), value: None })
+    }
+}
+
+/// The shape of all rows of a list, where it is known: see [`Signature::lists`].
+pub(super) fn rows(list: &ListFact) -> Option<Shape> {
+    let length = list.length?;
+    match &list.item.0 {
+        Some(_) => list.rows(Some(length)).complete(),
+        None => Some(Shape::from([length, 0])),
     }
 }
 

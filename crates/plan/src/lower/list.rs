@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use plimsoll_base::{Code, DataType, Error, Result};
-use plimsoll_graph::{HostTensor, Node, NodeId, Output, Shape};
+use plimsoll_graph::{AttrsExt, HostTensor, Node, NodeId, Output, Shape};
 use plimsoll_ops::{ListFact, ListOp, Meta};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
 use plimsoll_request::gather::{Gather, ScatterOp};
+use plimsoll_request::movement::Movement;
 
 use super::{Lowering, Meaning};
 use crate::lir::{Arg, Home, View, WorkKind};
@@ -31,7 +32,32 @@ pub(super) enum Length {
     Value(View),
 }
 
+impl List {
+    /// The list with these rows; rows without elements are those of tensors that were never set.
+    pub fn of_rows(rows: View) -> List {
+        let length = Length::Known(rows.shape.first().copied().unwrap_or(0));
+        List { rows: (rows.elements() > 0).then_some(rows), length }
+    }
+}
+
 impl Lowering<'_> {
+    /// All rows of a list that is fetched: see [`crate::Signature::lists`].
+    pub(super) fn whole_list(&mut self, output: Output) -> Result<View> {
+        let list = self.list(output)?;
+        let Length::Known(length) = list.length else {
+            return Err(Error::unimplemented("not yet: a list leaves a stage of the run, and only the run knows its length"));
+        };
+        let fact = self.list_fact(output)?;
+        let shape = fact.rows(Some(length)).complete();
+        if let (Some(rows), Some(shape)) = (&list.rows, &shape) {
+            return self.first_rows(output.node, rows.clone(), shape.first().copied().unwrap_or(0));
+        }
+        let zeros = zeros(fact.data_type, shape.unwrap_or_else(|| Shape::from([length, 0])))?;
+        let name = self.request.graph.node(output.node).name.clone();
+        let value = self.lir.constant(&zeros, self.host, output, &name)?;
+        Ok(View { value, data_type: zeros.data_type(), shape: zeros.shape().clone() })
+    }
+
     pub(super) fn list_op(&mut self, id: NodeId, node: &Node, op: ListOp) -> Result<()> {
         match op {
             ListOp::New { to } => {
@@ -59,6 +85,11 @@ impl Lowering<'_> {
                 self.get(id, (node, list), indices, 0)
             }
             ListOp::SetItem { list, index, item: tensor } | ListOp::Scatter { list, indices: index, tensor } => {
+                let grows = node.attrs.bool("resize_if_index_out_of_bounds").unwrap_or(false);
+                let is_known = self.pruned.facts[node.inputs[index].node][node.inputs[index].index as usize].value.is_some();
+                if grows && !is_known && self.inside.is_empty() {
+                    return Err(Error::needs_values("not yet: a list grows to an index that is known only when the graph runs"));
+                }
                 let (index, tensor) = (self.read_input(id, node, index)?, self.read_input(id, node, tensor)?);
                 let length = self.list_fact(Output { node: id, index: 0 })?.length.map(Length::Known);
                 let length = length.map_or_else(|| self.list(node.inputs[list]).map(|list| list.length), Ok)?;
@@ -158,6 +189,19 @@ impl Lowering<'_> {
         let value = self.lir.value(self.device(id), Home::Arena, shape.bytes(data_type)?.0, id);
         self.work(id, kind, inputs, vec![value], false);
         Ok(View { value, data_type, shape })
+    }
+
+    /// The first rows of some.
+    pub(super) fn first_rows(&mut self, id: NodeId, rows: View, count: u64) -> Result<View> {
+        let mut sizes = rows.shape.to_vec();
+        match sizes.first_mut() {
+            Some(first) if *first > count => *first = count,
+            _ => return Ok(rows),
+        }
+        let element = rows.data_type.size().ok_or_else(|| super::not_yet(rows.data_type))?;
+        let (data_type, shape, begin) = (rows.data_type, Shape::from(sizes.clone()), vec![0; sizes.len()]);
+        let movement = Movement::Slice { shape: rows.shape.to_vec(), begin, sizes };
+        self.made(id, WorkKind::request(KernelRequest::Movement { element, movement }, 1, 1), vec![rows], data_type, shape)
     }
 
     fn stack(&mut self, id: NodeId, node: &Node, list: usize) -> Result<()> {

@@ -112,7 +112,7 @@ impl Lowering<'_> {
     }
 
     fn feeds(&mut self) -> Result<()> {
-        for (output, feed) in self.pruned.feeds.iter().zip(&self.request.signature.feeds) {
+        for (position, (output, feed)) in self.pruned.feeds.iter().zip(&self.request.signature.feeds).enumerate() {
             let bytes = match &feed.value {
                 Some(value) => Bytes(value.byte_len()),
                 None if feed.data_type.size().is_none() => return Err(not_yet(feed.data_type).with_kind(Kind::NeedsValues)),
@@ -123,7 +123,11 @@ impl Lowering<'_> {
                 Some(value) => Meaning::Known(value.clone()),
                 None => {
                     let value = self.lir.param(self.host, Home::Feed(id), bytes.0, output.node);
-                    Meaning::Value(View { value, data_type: feed.data_type, shape: feed.shape.clone() })
+                    let view = View { value, data_type: feed.data_type, shape: feed.shape.clone() };
+                    match self.request.signature.lists.contains(&position) {
+                        true => Meaning::List(list::List::of_rows(view)),
+                        false => Meaning::Value(view),
+                    }
                 }
             };
             self.meanings.insert(*output, meaning);
@@ -179,7 +183,10 @@ impl Lowering<'_> {
 
     fn fetch(&mut self, output: Output, name: &str, made: &mut Made) -> Result<()> {
         self.require_alive(self.lir.fetches.next_id(), output)?;
-        let view = self.read(output, self.host)?;
+        let view = match self.meaning(output)? {
+            Meaning::List(_) => self.whole_list(output)?,
+            _ => self.read(output, self.host)?,
+        };
         let bytes = view.shape.bytes(view.data_type)?;
         let id: FetchId =
             self.lir.fetches.push(PlanFetch { name: name.to_string(), data_type: view.data_type, shape: view.shape.clone(), bytes });

@@ -5,6 +5,8 @@ use plimsoll_device::Place;
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{NodeId, PartialShape, Shape};
 
+use plimsoll_ops::Fact;
+
 use super::{Checked, wrong};
 use crate::lower::{state_key, variable_key};
 use crate::plan::{DeviceId, PlanVariable, VariableKind};
@@ -38,7 +40,7 @@ impl Checked<'_> {
         for feed in &plan.feeds {
             let fact = &pruned.facts[feed.tensor.node][feed.tensor.index as usize];
             let name = || self.graph.tensor_name(feed.tensor);
-            if feed.data_type != fact.data_type || !agrees(&feed.shape, &fact.shape) {
+            if !is_of(fact, feed.data_type, &feed.shape) {
                 return Err(wrong(format!("{} is fed as {}{}", name(), feed.data_type, feed.shape)));
             }
             let bytes = match &fact.value {
@@ -52,7 +54,7 @@ impl Checked<'_> {
         }
         for (fetch, tensor) in plan.fetches.iter().zip(&pruned.fetches) {
             let fact = pruned.facts[tensor.node].get(tensor.index as usize);
-            let is_its_own = fact.is_some_and(|fact| fact.data_type == fetch.data_type && agrees(&fetch.shape, &fact.shape));
+            let is_its_own = fact.is_some_and(|fact| is_of(fact, fetch.data_type, &fetch.shape));
             if !is_its_own {
                 return Err(wrong(format!("{} is fetched as {}{}", fetch.name, fetch.data_type, fetch.shape)));
             }
@@ -117,6 +119,17 @@ impl Checked<'_> {
             Place::Fetch(index) => plan.fetches.get(index as usize).map(|fetch| (Some(plan.host), fetch.bytes)),
         };
         found.ok_or_else(|| wrong(format!("there is no {place:?}")))
+    }
+}
+
+/// Whether a tensor has this type and shape; whether a list has such rows (see [`crate::Signature::lists`]).
+fn is_of(fact: &Fact, data_type: DataType, shape: &Shape) -> bool {
+    match &fact.list {
+        None => data_type == fact.data_type && agrees(shape, &fact.shape),
+        Some(list) => {
+            let is_unset = list.item.complete().is_none() && matches!(shape.dims(), [_, 0]);
+            data_type == list.data_type && (is_unset || agrees(shape, &list.rows(shape.first().copied())))
+        }
     }
 }
 
