@@ -104,13 +104,8 @@ fn initialised(freeze: bool, kind: VariableKind) -> Session {
 
 fn signature(count: u64, targets: &[&str]) -> Signature {
     let feed = Feed { tensor: "x".into(), data_type: DataType::Float, shape: [count, 6, 6, 3].into(), value: None };
-    Signature {
-        feeds: vec![feed],
-        fetches: vec!["y".into()],
-        targets: targets.iter().map(ToString::to_string).collect(),
-        done: vec![],
-        is_stage: false,
-    }
+    let targets = targets.iter().map(ToString::to_string).collect();
+    Signature { feeds: vec![feed], fetches: vec!["y".into()], targets, ..Signature::default() }
 }
 
 const KINDS: [VariableKind; 2] = [VariableKind::Reference, VariableKind::Resource];
