@@ -41,10 +41,22 @@ pub struct ListFact {
     pub item: PartialShape,
     /// How many tensors it has room for.
     pub room: Option<u64>,
+    /// How many it may have at most, if its operation says so.
+    pub limit: Option<u64>,
     /// How many there are. None where only the run knows.
     pub length: Option<u64>,
+    /// How many there are at most. None where nothing bounds it.
+    pub most: Option<u64>,
+    /// How many there are at least.
+    pub least: u64,
+    /// Whether the room is for all that the loop around puts into it.
+    pub is_enough: bool,
     /// What they are.
     pub each: Each,
+    /// Whether it becomes longer where it is written behind its end: a TensorArray of dynamic size.
+    pub grows: bool,
+    /// Whether writes add to its tensors: the gradient of a TensorArray.
+    pub is_sum: bool,
 }
 
 /// What is known of all tensors of a list: a loop pushes the shapes of what it computes, which are the same each time.
@@ -84,27 +96,32 @@ impl ListFact {
         ListFact { item, room: self.room.or(other.room), each: self.each.or(&other.each), ..self }
     }
 
-    /// What both say; the length where they agree.
+    /// What both say; the length where they agree, and the larger room.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT where their tensors differ in type or shape, or their room differs.
+    /// UNIMPLEMENTED where their tensors differ in type or shape.
     pub fn and(&self, other: &ListFact) -> Result<ListFact> {
-        if self.data_type != other.data_type {
-            return Err(Error::invalid_argument(format!("a list of {} and one of {}", self.data_type, other.data_type)));
-        }
-        let room = match (self.room, other.room) {
-            (Some(mine), Some(theirs)) if mine != theirs => {
-                return Err(Error::unimplemented(format!("not yet: a list with room for {mine} tensors that becomes one for {theirs}")));
-            }
-            (mine, theirs) => mine.or(theirs),
+        let data_type = match (self.data_type, other.data_type) {
+            // An optional without a value has no type.
+            (DataType::Variant, data_type) if self.length == Some(0) => data_type,
+            (data_type, DataType::Variant) if other.length == Some(0) => data_type,
+            (mine, theirs) if mine == theirs => mine,
+            (mine, theirs) => return Err(Error::unimplemented(format!("not yet: a list of {mine} or of {theirs}"))),
         };
         let length = self.length.filter(|length| other.length == Some(*length));
         Ok(ListFact {
-            data_type: self.data_type,
-            item: merge_shapes(&self.item, &other.item)?,
-            room,
+            data_type,
+            item: merge_shapes(&self.item, &other.item)
+                .map_err(|_| Error::unimplemented(format!("not yet: a list of tensors of {} or of {}", self.item, other.item)))?,
+            room: self.room.max(other.room),
+            limit: self.limit.or(other.limit),
             length,
+            most: self.most.zip(other.most).map(|(mine, theirs)| mine.max(theirs)),
+            least: self.least.min(other.least),
+            is_enough: self.is_enough || other.is_enough,
             each: self.each.or(&other.each),
+            grows: self.grows || other.grows,
+            is_sum: self.is_sum || other.is_sum,
         })
     }
 }
@@ -277,7 +294,8 @@ pub fn infer_asking(registry: &Registry, def: &OpDef, node: &Node, inputs: &[Fac
         }
     }
     if let (Some(_), [output]) = (crate::list::of_lists(&node.op), &mut outputs[..])
-        && output.data_type == DataType::Variant
+        && matches!(output.data_type, DataType::Variant | DataType::Float)
+        && inputs.iter().any(|input| input.list.is_some())
     {
         (output.shape, output.list) = ((&Shape::scalar()).into(), crate::list::together(inputs)?);
     }

@@ -244,6 +244,28 @@ pub enum ListOp {
     PopBack { list: usize },
     /// How many tensors there are.
     Length { list: usize },
+    /// A list of zeros with the rows of a tensor at indices.
+    Scattered { indices: usize, tensor: usize },
+    /// The tensors of one list, then those of another.
+    Join { first: usize, second: usize },
+    /// So many tensors as the facts say: the first ones of a list, then zeros.
+    Resize { list: usize },
+    /// Parts of a tensor along its first dimension.
+    Split { tensor: usize },
+    /// All tensors joined along their first dimension, and as output 1 the size of each of them there.
+    Concat { list: usize },
+    /// Zeros for the tensors of the list at an input; the list itself, if it has been made so. Sums are written into it.
+    Gradient { list: usize },
+    /// An optional that has a value: a list of one tensor. One that has none is an empty list.
+    Present { item: usize },
+    /// The value of an optional; a fault where it has none.
+    Value { list: usize },
+    /// A stack: a list with a state, which its handle stands for.
+    NewStack,
+    /// A tensor is put on a stack, and given on.
+    PushOn { stack: usize, item: usize },
+    /// The last tensor of a stack is taken from it.
+    PopOff { stack: usize },
     /// As many zeros.
     Zeros { list: usize },
     /// The sums of the tensors of lists, all inputs.

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use plimsoll_base::{ArgType, Code, DataType, Error, Kind, Result, Unfed};
 use plimsoll_graph::{Graph, HostTensor, IdVec, NodeId, Output, PartialShape, Shape};
-use plimsoll_ops::control::common_shape;
 use plimsoll_ops::{Each, Fact, ListFact, Lower, infer_asking};
 
 use crate::Request;
 use crate::alive::{Alive, When};
 use crate::frames::{Frames, is_exit, round, stays};
+use crate::widen::{Rounds, Stacks, Widening, appends};
 
 /// The part of the graph that a signature needs.
 pub(crate) struct Pruned {
@@ -33,6 +33,8 @@ pub(crate) struct Pruned {
     pub fed: HashMap<Output, usize>,
     /// By node: whether it runs.
     pub needed: IdVec<NodeId, bool>,
+    /// The tensors that bound lists, by the Merge of a list that grows in a loop, or the StackV2; their elements are not known.
+    pub bounds: HashMap<NodeId, Output>,
 }
 
 impl Pruned {
@@ -104,19 +106,46 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
         facts[output.node][output.index as usize] = feed_fact(request, *output, *index);
     }
     let frames = Frames::new(graph, &order)?;
+    let stacks = Stacks::new(graph, &order);
     let mut rounds: Rounds = HashMap::new();
-    let (mut alive, mut unanswered);
+    let (mut alive, mut unanswered, mut bounds);
     let mut passes = 0;
     loop {
-        (alive, unanswered) = (Alive::default(), HashMap::new());
+        (alive, unanswered, bounds) = (Alive::default(), HashMap::new(), HashMap::new());
         for &id in &order {
-            let (outputs, asked) = node_facts(request, &mut alive, &facts, (&fed, &rounds), id)?;
+            let (mut outputs, asked) = node_facts(request, &mut alive, &facts, (&fed, &rounds), id)?;
+            if let (Some((_, Some(stack))), [handle]) = (rounds.get(&id), &mut outputs[..])
+                && graph.node(id).op == "StackV2"
+            {
+                handle.list = Some(stack.clone());
+            }
+            if let ("StackPopV2", [popped]) = (graph.node(id).op.as_str(), &mut outputs[..]) {
+                let pushed = stacks.popped(graph, id).and_then(|pushed| facts[pushed.node].get(pushed.index as usize));
+                if let Some(flow) = pushed.and_then(|pushed| pushed.list.as_ref()) {
+                    (popped.shape, popped.list) = ((&plimsoll_graph::Shape::scalar()).into(), Some(flow.clone()));
+                }
+            }
+            if let [Fact { list: Some(list), .. }] = &mut outputs[..]
+                && list.most.is_none()
+                && appends(graph, &frames, &facts, id)
+                && let Some(before) = list_before(graph, &facts, id)
+            {
+                (list.most, list.least) = (before.most.and_then(|most| most.checked_add(1)), before.least.saturating_add(1));
+            }
+            if let ([left], true) = (&mut outputs[..], is_exit(graph, id))
+                && let Some(list) = &mut left.list
+            {
+                // How often the loop ran may be known.
+                list.length = list.length.or(list.most.filter(|most| *most == list.least));
+                list.is_enough = false;
+            }
             if !asked.is_empty() && outputs.iter().any(|fact| fact.shape.complete().is_none()) {
                 unanswered.insert(id, asked);
             }
             facts[id] = outputs;
         }
-        if !widen(graph, &order, &facts, &mut rounds)? {
+        let mut widening = Widening { graph, frames: &frames, facts: &facts, rounds: &mut rounds, bounds: &mut bounds };
+        if !widening.widen(&order)? && !widening.make_room(&order) && !widening.stacks(&stacks) {
             break;
         }
         passes += 1;
@@ -124,59 +153,15 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
             return Err(Error::unimplemented("not yet: loops whose shapes depend on each other as much as these"));
         }
     }
-    Ok(Pruned { order, facts, feeds, fetches, targets, frames, alive, unanswered, fed, needed })
+    Ok(Pruned { order, facts, feeds, fetches, targets, frames, alive, unanswered, fed, needed, bounds })
 }
 
-/// What the next iterations of loops say of what goes round in them. First what is known of lists, since it decides shapes: a body
-/// says the shape of the tensors that it puts into a list. Then the shapes, which are taken back where the next iteration is given
-/// another one. Whether something was changed.
-///
-/// # Errors
-/// INVALID_ARGUMENT for a list that becomes another kind of list.
-fn widen(graph: &Graph, order: &[NodeId], facts: &IdVec<NodeId, Vec<Fact>>, rounds: &mut Rounds) -> Result<bool> {
-    let (mut more, mut less) = (Vec::new(), Vec::new());
-    let mut shapes: Vec<(NodeId, PartialShape)> = Vec::new();
-    for &id in order {
-        let Some((_, next)) = round(graph, id) else { continue };
-        let ([here, ..], [given, ..]) = (&facts[id][..], &facts[next][..]) else { continue };
-        if let (Some(here), Some(given)) = (&here.list, &given.list) {
-            let both = here.and(given).map_err(|error| error.at_node(&graph.node(id).name))?;
-            let is_first = here.each == Each::Nothing && matches!(both.each, Each::Known(_));
-            if (&both.item, both.room) != (&here.item, here.room) || is_first {
-                more.push((id, both));
-            } else if both != *here {
-                less.push((id, both));
-            }
-        }
-        let both = common_shape([&here.shape, &given.shape]);
-        if both != here.shape {
-            shapes.push((id, both));
-        }
-    }
-    let changed = !more.is_empty() || !less.is_empty() || !shapes.is_empty();
-    if !more.is_empty() {
-        // It may decide shapes and elements that were taken back.
-        more.into_iter().for_each(|(id, list)| rounds.entry(id).or_default().1 = Some(list));
-        for (id, (shape, list)) in rounds.iter_mut() {
-            *shape = None;
-            let first = round(graph, *id).and_then(|(first, _)| facts[first.node].get(first.index as usize)?.list.as_ref());
-            if let (Some(list), Some(first)) = (list, first) {
-                list.length = first.length;
-                if list.each == Each::Unknown {
-                    list.each = Each::Nothing;
-                }
-            }
-        }
-    } else if !less.is_empty() {
-        less.into_iter().for_each(|(id, list)| rounds.entry(id).or_default().1 = Some(list));
-    } else {
-        shapes.into_iter().for_each(|(id, shape)| rounds.entry(id).or_default().0 = Some(shape));
-    }
-    Ok(changed)
+/// What is known of the list that a node writes into.
+fn list_before<'a>(graph: &Graph, facts: &'a IdVec<NodeId, Vec<Fact>>, id: NodeId) -> Option<&'a ListFact> {
+    let inputs = &graph.node(id).inputs;
+    let list = if inputs.len() == 4 { inputs[3] } else { *inputs.first()? };
+    facts[list.node].get(list.index as usize)?.list.as_ref()
 }
-
-/// By Merge of a loop: the shape of what goes round, and what is known of it if it is a list.
-type Rounds = HashMap<NodeId, (Option<PartialShape>, Option<ListFact>)>;
 
 /// The fact about a tensor that is fed.
 fn feed_fact(request: &Request<'_>, output: Output, position: usize) -> Fact {
@@ -196,7 +181,19 @@ fn list_of_rows(data_type: DataType, rows: &Shape) -> ListFact {
         [_, 0] | [] => PartialShape::unknown(),
         dims => PartialShape(Some(dims[1..].iter().copied().map(Some).collect())),
     };
-    ListFact { data_type, item, room: Some(length), length: Some(length), each: Each::Unknown }
+    ListFact {
+        data_type,
+        item,
+        room: Some(length),
+        limit: None,
+        length: Some(length),
+        most: Some(length),
+        least: length,
+        is_enough: false,
+        each: Each::Unknown,
+        grows: false,
+        is_sum: false,
+    }
 }
 
 /// The element type of a tensor of the graph.

@@ -47,7 +47,9 @@ mod soften;
 mod text;
 mod traffic;
 mod transfer;
+mod trips;
 mod verify;
+mod widen;
 
 pub use asked::{Asked, FeedRule, Feeds, Unfilled, node_of};
 pub use bucket::within;

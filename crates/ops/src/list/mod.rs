@@ -5,7 +5,10 @@
 //!
 //! Source of the rules: TensorFlow's `list_kernels` and `tensor_array_ops`. What was never set is zero.
 
-use plimsoll_base::{Error, Result};
+mod joined;
+mod optional;
+
+use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrsExt, HostTensor, PartialShape, Shape};
 
 use crate::infer::{InferFn, dim_of, int_vector, merge_shapes, shape_of_ints};
@@ -29,16 +32,37 @@ pub const RULES: &[&[OpRules]] = &[&[
     rule("TensorListGather", gather, ListOp::Gather { list: 0, indices: 1 }),
     rule("TensorListSetItem", set_item, ListOp::SetItem { list: 0, index: 1, item: 2 }),
     rule("TensorListScatterIntoExistingList", scatter_into, ListOp::Scatter { list: 0, indices: 2, tensor: 1 }),
+    rule("TensorListScatter", joined::scattered, ListOp::Scattered { indices: 1, tensor: 0 }),
+    rule("TensorListScatterV2", joined::scattered, ListOp::Scattered { indices: 1, tensor: 0 }),
+    rule("TensorListConcatLists", joined::join, ListOp::Join { first: 0, second: 1 }),
+    rule("TensorListResize", joined::resize, ListOp::Resize { list: 0 }),
+    rule("TensorListSplit", joined::split, ListOp::Split { tensor: 0 }),
+    rule("TensorListConcat", joined::concat, ListOp::Concat { list: 0 }),
+    rule("TensorListConcatV2", joined::concat, ListOp::Concat { list: 0 }),
     rule("TensorListPushBack", push_back, ListOp::PushBack { list: 0, item: 1 }),
     rule("TensorListPopBack", pop_back, ListOp::PopBack { list: 0 }),
     rule("TensorListLength", length, ListOp::Length { list: 0 }),
     OpRules { name: "TensorListElementShape", infer: element_shape, lower: Lower::Nothing, gradient: Gradient::Unknown },
     rule("TensorArrayV3", array, ListOp::New { to: 1 }),
-    rule("TensorArrayReadV3", |cx| read(cx, 2), ListOp::GetItem { list: 2, index: 1 }),
+    rule("TensorArrayReadV3", |cx| read(cx, list_at(cx.inputs, 2)), ListOp::GetItem { list: 2, index: 1 }),
     rule("TensorArrayGatherV3", array_gather, ListOp::Gather { list: 2, indices: 1 }),
     rule("TensorArrayWriteV3", array_write, ListOp::SetItem { list: 3, index: 1, item: 2 }),
-    rule("TensorArrayScatterV3", |cx| scatter(cx, 3, 2), ListOp::Scatter { list: 3, indices: 1, tensor: 2 }),
-    rule("TensorArraySizeV3", |cx| count(cx, 1), ListOp::Length { list: 1 }),
+    rule(
+        "TensorArrayScatterV3",
+        |cx| scatter(cx, list_at(cx.inputs, 3), (2, 1), false),
+        ListOp::Scatter { list: 3, indices: 1, tensor: 2 },
+    ),
+    rule("TensorArraySplitV3", joined::array_split, ListOp::Split { tensor: 1 }),
+    rule("TensorArrayConcatV3", joined::array_concat, ListOp::Concat { list: 1 }),
+    rule("TensorArrayGradV3", joined::gradient, ListOp::Gradient { list: 1 }),
+    rule("TensorArraySizeV3", |cx| count(cx, list_at(cx.inputs, 1)), ListOp::Length { list: 1 }),
+    rule("OptionalFromValue", optional::present, ListOp::Present { item: 0 }),
+    rule("OptionalNone", optional::absent, ListOp::New { to: 0 }),
+    rule("OptionalGetValue", optional::value, ListOp::Value { list: 0 }),
+    rule("StackV2", crate::infer::scalar, ListOp::NewStack),
+    rule("StackPushV2", pushed_on, ListOp::PushOn { stack: 0, item: 1 }),
+    rule("StackPopV2", popped_off, ListOp::PopOff { stack: 0 }),
+    OpRules { name: "StackCloseV2", infer: crate::infer::unknown, lower: Lower::Nothing, gradient: Gradient::Unknown },
     OpRules { name: "TensorArrayCloseV3", infer: crate::infer::unknown, lower: Lower::Nothing, gradient: Gradient::Unknown },
 ]];
 
@@ -64,6 +88,23 @@ fn stated(cx: &InferCx<'_>, index: usize) -> Result<PartialShape> {
     }
 }
 
+/// A list of so many tensors, of which nothing but the shape is known.
+fn of_length(data_type: DataType, item: PartialShape, length: Option<u64>) -> ListFact {
+    ListFact {
+        data_type,
+        item,
+        room: length,
+        limit: None,
+        length,
+        most: length,
+        least: length.unwrap_or(0),
+        is_enough: false,
+        each: Each::Unknown,
+        grows: false,
+        is_sum: false,
+    }
+}
+
 fn set_list(cx: &mut InferCx<'_>, output: usize, list: Option<ListFact>) {
     cx.set(output, scalar());
     cx.outputs[output].list = list;
@@ -80,14 +121,18 @@ fn empty(cx: &mut InferCx<'_>) -> Result<()> {
     cx.with_rank(1, 0)?;
     let room = cx.int(1).and_then(|most| u64::try_from(most).ok());
     let (data_type, item) = (cx.attrs().data_type("element_dtype")?, stated(cx, 0)?);
-    set_list(cx, 0, Some(ListFact { data_type, item, room, length: Some(0), each: Each::Nothing }));
+    set_list(
+        cx,
+        0,
+        Some(ListFact { room, limit: room, length: Some(0), most: Some(0), each: Each::Nothing, ..of_length(data_type, item, None) }),
+    );
     Ok(())
 }
 
 fn reserve(cx: &mut InferCx<'_>) -> Result<()> {
     let count = size(cx, 1)?;
     let (data_type, item) = (cx.attrs().data_type("element_dtype")?, stated(cx, 0)?);
-    set_list(cx, 0, Some(ListFact { data_type, item, room: count, length: count, each: Each::Unknown }));
+    set_list(cx, 0, Some(of_length(data_type, item, count)));
     Ok(())
 }
 
@@ -95,8 +140,7 @@ fn from_tensor(cx: &mut InferCx<'_>) -> Result<()> {
     let tensor = cx.with_rank_at_least(0, 1)?.map(<[Option<u64>]>::to_vec);
     let data_type = cx.attrs().data_type("element_dtype")?;
     let list = tensor.map(|dims| {
-        let list =
-            ListFact { data_type, item: PartialShape(Some(dims[1..].to_vec())), room: dims[0], length: dims[0], each: Each::Unknown };
+        let list = of_length(data_type, PartialShape(Some(dims[1..].to_vec())), dims[0]);
         Ok::<_, Error>(ListFact { item: within(&list, &stated(cx, 1)?)?, ..list })
     });
     let list = list.transpose()?;
@@ -152,27 +196,41 @@ fn set_item(cx: &mut InferCx<'_>) -> Result<()> {
     write(cx, 0, 2, grows)
 }
 
-/// A list that grows does so where the index is known; elsewhere it has the room that something else says.
+/// Where only the run knows the index of a list that grows, nothing bounds the list, unless a loop counts it.
 fn write(cx: &mut InferCx<'_>, list: usize, item: usize, grows: bool) -> Result<()> {
     cx.with_rank(1, 0)?;
     let mut list = refined(cx, list, cx.shape(item))?.map(|list| ListFact { each: Each::Unknown, ..list });
-    if let (Some(list), Some(Ok(index)), true) = (&mut list, cx.int(1).map(u64::try_from), grows)
-        && let Some(end) = index.checked_add(1)
-    {
-        list.length = list.length.map(|length| length.max(end));
-        list.room = list.room.max(list.length);
+    if let Some(list) = list.as_mut().filter(|list| list.grows || grows) {
+        match cx.int(1).map(u64::try_from) {
+            Some(Ok(index)) => grow_to(list, index.saturating_add(1)),
+            Some(Err(_)) => {}
+            None => (list.length, list.most) = (None, None),
+        }
     }
     set_list(cx, 0, list);
     Ok(())
 }
 
-fn scatter_into(cx: &mut InferCx<'_>) -> Result<()> {
-    scatter(cx, 0, 1)
+/// The list has so many tensors at least.
+fn grow_to(list: &mut ListFact, end: u64) {
+    list.length = list.length.map(|length| length.max(end));
+    list.most = list.most.map(|most| most.max(end));
+    list.least = list.least.max(end);
+    list.room = list.room.max(list.length);
 }
 
-fn scatter(cx: &mut InferCx<'_>, list: usize, tensor: usize) -> Result<()> {
+fn scatter_into(cx: &mut InferCx<'_>) -> Result<()> {
+    scatter(cx, 0, (1, 2), true)
+}
+
+fn scatter(cx: &mut InferCx<'_>, list: usize, (tensor, indices): (usize, usize), grows: bool) -> Result<()> {
     let item = cx.with_rank_at_least(tensor, 1)?.map_or_else(PartialShape::unknown, |dims| PartialShape(Some(dims[1..].to_vec())));
-    let list = refined(cx, list, &item)?.map(|list| ListFact { each: Each::Unknown, ..list });
+    let mut list = refined(cx, list, &item)?.map(|list| ListFact { each: Each::Unknown, ..list });
+    if let Some(list) = list.as_mut().filter(|list| list.grows || grows)
+        && let Some(highest) = cx.ints(indices).and_then(|indices| indices.into_iter().max())
+    {
+        grow_to(list, u64::try_from(highest).map_or(0, |highest| highest.saturating_add(1)));
+    }
     set_list(cx, 0, list);
     Ok(())
 }
@@ -181,10 +239,16 @@ fn push_back(cx: &mut InferCx<'_>) -> Result<()> {
     let list = refined(cx, 0, cx.shape(1))?;
     let item = cx.inputs[1].value.as_ref().filter(|value| value.elements() <= MOST_KNOWN);
     let item = item.map_or(Each::Unknown, |value| Each::Known(value.clone()));
+    if let Some(ListFact { length: Some(length), limit: Some(limit), .. }) = list
+        && length >= limit
+    {
+        return Err(Error::invalid_argument(format!("Tried to push item into a full list list size: {length} max_num_elements: {limit}")));
+    }
     let list = list.map(|list| {
         let length = list.length.and_then(|length| length.checked_add(1));
-        let room = list.room.map(|room| length.map_or(room, |length| room.max(length)));
-        ListFact { length, room, each: list.each.or(&item), ..list }
+        let most = list.most.and_then(|most| most.checked_add(1));
+        let room = if list.limit.is_some() || list.is_enough { list.room } else { list.room.max(length).max(most) };
+        ListFact { length, most, least: list.least.saturating_add(1), room, each: list.each.or(&item), ..list }
     });
     set_list(cx, 0, list);
     Ok(())
@@ -198,7 +262,13 @@ fn pop_back(cx: &mut InferCx<'_>) -> Result<()> {
         cx.set_value(1, value.clone());
     }
     // An empty list is refused when it is planned: in a loop more may be known of it by then.
-    let list = list.map(|list| ListFact { length: list.length.and_then(|length| length.checked_sub(1)), ..list });
+    let fewer = |length: Option<u64>| length.map(|length| length.saturating_sub(1));
+    let list = list.map(|list| ListFact {
+        length: list.length.and_then(|length| length.checked_sub(1)),
+        most: fewer(list.most),
+        least: list.least.saturating_sub(1),
+        ..list
+    });
     set_list(cx, 0, list);
     Ok(())
 }
@@ -225,18 +295,36 @@ fn element_shape(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
+fn pushed_on(cx: &mut InferCx<'_>) -> Result<()> {
+    cx.set(0, cx.shape(1).clone());
+    Ok(())
+}
+
+/// What a stack is given is known from all of its graph only: whoever has that says it of the handle.
+fn popped_off(cx: &mut InferCx<'_>) -> Result<()> {
+    if let Some(stack) = cx.list(0) {
+        cx.set(0, stack.item.clone());
+    }
+    Ok(())
+}
+
 fn array_write(cx: &mut InferCx<'_>) -> Result<()> {
-    write(cx, 3, 2, false)
+    write(cx, list_at(cx.inputs, 3), 2, false)
+}
+
+/// The input that is the list, for an operation whose flow is input `flow`. The flow of a gradient begins as that of the TensorArray,
+/// whose gradient the handle at input 0 is.
+pub fn list_at(inputs: &[crate::Fact], flow: usize) -> usize {
+    let is_sum = |input: usize| inputs.get(input).and_then(|fact| fact.list.as_ref()).is_some_and(|list| list.is_sum);
+    if is_sum(0) && !is_sum(flow) { 0 } else { flow }
 }
 
 fn array(cx: &mut InferCx<'_>) -> Result<()> {
-    if cx.attrs().bool("dynamic_size").unwrap_or(false) {
-        return Err(Error::unimplemented("not yet: a TensorArray of dynamic size"));
-    }
     let count = size(cx, 0)?;
     let item = cx.attrs().shape("element_shape").cloned().unwrap_or_else(|_| PartialShape::unknown());
     let data_type = cx.attrs().data_type("dtype")?;
-    set_list(cx, 1, Some(ListFact { data_type, item, room: count, length: count, each: Each::Unknown }));
+    let grows = cx.attrs().bool("dynamic_size").unwrap_or(false);
+    set_list(cx, 1, Some(ListFact { grows, ..of_length(data_type, item, count) }));
     Ok(())
 }
 
@@ -250,27 +338,32 @@ fn read(cx: &mut InferCx<'_>, list: usize) -> Result<()> {
 
 fn array_gather(cx: &mut InferCx<'_>) -> Result<()> {
     let stated = cx.attrs().shape("element_shape").cloned().unwrap_or_else(|_| PartialShape::unknown());
-    let Some(list) = refined(cx, 2, &stated)? else { return Ok(()) };
+    let Some(list) = refined(cx, list_at(cx.inputs, 2), &stated)? else { return Ok(()) };
     let count = cx.with_rank(1, 1)?.and_then(|dims| dims[0]);
     cx.set(0, list.rows(count));
     Ok(())
 }
 
-/// What the lists at `inputs` are together, for an operation that gives a list like them.
+/// What the lists at `inputs` are together, for an operation that gives a list like them. The flow of no TensorArray, a number, is a
+/// list of zeros where others are lists.
 ///
 /// # Errors
 /// INVALID_ARGUMENT where their tensors differ.
 pub fn together(inputs: &[crate::Fact]) -> Result<Option<ListFact>> {
-    let lists: Option<Vec<&ListFact>> = inputs.iter().map(|input| input.list.as_ref()).collect();
-    let Some([first, others @ ..]) = lists.as_deref() else { return Ok(None) };
-    others.iter().try_fold((*first).clone(), |all, other| all.and(other)).map(Some)
+    let is_number = |fact: &crate::Fact| fact.data_type == DataType::Float;
+    if !inputs.iter().all(|input| input.list.is_some() || is_number(input)) {
+        return Ok(None);
+    }
+    let mut lists = inputs.iter().filter_map(|input| input.list.as_ref());
+    let Some(first) = lists.next() else { return Ok(None) };
+    lists.try_fold(first.clone(), |all, other| all.and(other)).map(Some)
 }
 
-/// What ZerosLike and AddN do with lists.
+/// What operations do with lists that are there for numbers.
 pub fn of_lists(op: &str) -> Option<ListOp> {
     match op {
         "ZerosLike" => Some(ListOp::Zeros { list: 0 }),
-        "AddN" => Some(ListOp::AddN),
+        "Add" | "AddV2" | "AddN" => Some(ListOp::AddN),
         _ => None,
     }
 }

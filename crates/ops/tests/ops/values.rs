@@ -346,6 +346,7 @@ fn every_rule_has_an_operation_and_a_recorded_case() {
         "ScatterMax",
         "ScatterMin",
         "ScatterMul",
+        "StackCloseV2",
         "TensorArrayCloseV3",
         "TensorListElementShape",
         "VariableShape",

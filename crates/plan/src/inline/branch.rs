@@ -112,7 +112,7 @@ impl Inliner<'_> {
         let place = Place { device: if beside { "" } else { place.device }, ..*place };
         let id = self.make(&place, name, "Switch", (vec![input, predicate], Vec::new()), attrs);
         if beside {
-            self.beside.insert(id);
+            self.beside.insert(id, input.node);
         }
         id
     }

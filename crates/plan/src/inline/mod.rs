@@ -88,8 +88,8 @@ struct Inliner<'a> {
     prefixes: HashSet<String>,
     /// For results of calls that are resources: the tensor that they are in the body.
     handles: HashMap<Output, Output>,
-    /// The Switches that ask for the device of their data's request.
-    beside: HashSet<NodeId>,
+    /// The nodes that ask for the device of another node's request.
+    beside: HashMap<NodeId, NodeId>,
     /// How many outputs the nodes of all bodies have.
     outputs: usize,
     /// How many names of calls were too long.
@@ -149,7 +149,7 @@ impl<'a> Inliner<'a> {
             scopes: Vec::new(),
             prefixes: HashSet::new(),
             handles: HashMap::new(),
-            beside: HashSet::new(),
+            beside: HashMap::new(),
             outputs: 0,
             shortened: 0,
         };
@@ -308,6 +308,10 @@ impl<'a> Inliner<'a> {
             }
             let device = site.manner.device(&node.device, &site.device);
             self.colocate(&mut attrs, scope);
+            if let ("Enter" | "RefEnter", Some(AttrValue::Bytes(frame))) = (node.op.as_str(), attrs.get_mut("frame_name")) {
+                // A body that is put twice has two loops.
+                frame.splice(0..0, format!("{}/", self.scopes[scope].prefix).into_bytes());
+            }
             let (name, op, carried) = (String::new(), node.op.clone(), node.carried.clone());
             self.put(id, Node { name, op, inputs, controls, device, attrs, carried }, site.tag, Some(scope));
         }
@@ -376,8 +380,7 @@ impl<'a> Inliner<'a> {
         (order, calls)
     }
 
-    /// Gives the Switches in `beside` the requests of the nodes whose outputs they read. A node comes before the Switches that read
-    /// it.
+    /// Gives the nodes in `beside` the requests of the others, which come before them.
     fn ask_as_inputs_do(&mut self, order: &[NodeId]) {
         if self.beside.is_empty() {
             return;
@@ -385,8 +388,7 @@ impl<'a> Inliner<'a> {
         let mut is_before = IdVec::filled(false, self.made.len());
         for &id in order {
             is_before[id] = true;
-            if self.beside.contains(&id) {
-                let source = self.made[id].node.inputs[0].node;
+            if let Some(&source) = self.beside.get(&id) {
                 let asked = if is_before[source] && source != id { self.made[source].node.device.clone() } else { String::new() };
                 self.made[id].node.device = asked;
             }

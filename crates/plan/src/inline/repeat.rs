@@ -30,6 +30,13 @@ impl Inliner<'_> {
             false => (Manner::Bound, "", Tag { call: Some(number), is_bound: true, ..Tag::default() }),
         };
         let place = Place { prefix: &prefix, device, tag: inside };
+        // What goes round is asked for where what comes in is; the test and the body are where the loop is.
+        let is_lowered = manner == Manner::Branch;
+        let beside = |inliner: &mut Self, id: NodeId, source: NodeId| {
+            if is_lowered {
+                inliner.beside.insert(id, source);
+            }
+        };
         let mut rounds = Vec::with_capacity(types.len());
         for (index, (input, data_type)) in node.inputs.iter().zip(&types).enumerate() {
             let stays = *data_type == DataType::Resource.number();
@@ -39,12 +46,16 @@ impl Inliner<'_> {
                 ("is_constant", AttrValue::Bool(stays)),
             ];
             let enter = self.make(&place, &format!("enter_{index}"), "Enter", (vec![*input], node.controls.clone()), attrs);
+            beside(self, enter, input.node);
             let goes = if stays {
                 None
             } else {
                 let next = self.named(format!("{prefix}/next_{index}"));
                 let attrs = vec![("T", AttrValue::Type(*data_type)), ("N", AttrValue::Int(2))];
-                Some((self.make(&place, &format!("merge_{index}"), "Merge", (vec![first(enter), first(next)], Vec::new()), attrs), next))
+                let merge = self.make(&place, &format!("merge_{index}"), "Merge", (vec![first(enter), first(next)], Vec::new()), attrs);
+                beside(self, merge, enter);
+                beside(self, next, merge);
+                Some((merge, next))
             };
             rounds.push(Round { enter, goes });
         }
@@ -79,8 +90,10 @@ impl Inliner<'_> {
             };
             let of_type = || vec![("T", AttrValue::Type(*data_type))];
             let switch = self.fork(&place, &format!("switch_{index}"), first(merge), again, *data_type, false);
+            beside(self, switch, merge);
             arguments.push(Output { node: switch, index: 1 });
             let exit = self.make(&place, &format!("exit_{index}"), "Exit", (vec![first(switch)], Vec::new()), of_type());
+            beside(self, exit, switch);
             results.push(first(exit));
             last.push(exit);
         }

@@ -135,7 +135,7 @@ impl Splitter<'_> {
                 open.insert(id);
                 continue;
             }
-            let is_whole = self.is_whole(id);
+            let is_whole = self.is_whole(id) && !self.pruned.bounds.contains_key(&id);
             if !is_whole {
                 open.insert(id);
             }
@@ -228,6 +228,9 @@ impl Splitter<'_> {
     /// The tensors whose elements a node lacks for the sizes of its results, where the sizes of its inputs are known.
     fn wanted_by(&self, id: NodeId) -> Vec<Output> {
         let node = self.request.graph.node(id);
+        if let Some(bound) = self.pruned.bounds.get(&id) {
+            return vec![*bound];
+        }
         if self.is_whole(id) {
             return Vec::new();
         }

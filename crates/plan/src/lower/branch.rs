@@ -16,6 +16,7 @@ use plimsoll_request::KernelRequest;
 use plimsoll_request::check::Requirement;
 use plimsoll_request::expr::{ExprBuilder, Scalar};
 
+use super::list::{Length, List};
 use super::{Lowering, Meaning};
 use crate::condition::{Condition, Conditions};
 use crate::lir::{Arg, FetchId, Home, RegionId, ValueId, VariableId, View, WorkId, WorkKind};
@@ -45,6 +46,12 @@ pub(super) struct Branches {
 }
 
 impl Branches {
+    /// A loop has made a new version of a variable's flag.
+    pub fn set_flag(&mut self, variable: VariableId, version: ValueId) -> Result<()> {
+        self.flags.insert(variable, (self.conditions.predicate(version)?, version));
+        Ok(())
+    }
+
     /// That both hold.
     pub fn and(&mut self, a: Condition, b: Condition) -> Result<Condition> {
         self.conditions.and(a, b)
@@ -246,6 +253,9 @@ impl Lowering<'_> {
     }
 
     fn merged_value(&mut self, id: NodeId, living: &[(usize, Output, Condition)]) -> Result<()> {
+        if living.iter().any(|(_, input, _)| matches!(self.meanings.get(input), Some(Meaning::List(_)))) {
+            return self.merged_list(id, living);
+        }
         let inputs: Vec<Output> = living.iter().map(|(_, input, _)| *input).collect();
         let metas = self.metas(&inputs)?;
         if let Some(other) = metas.iter().find(|meta| **meta != metas[0]) {
@@ -270,8 +280,41 @@ impl Lowering<'_> {
         self.first_living(id, 0, picks, &metas[0])
     }
 
+    /// A list, of which the rows and the length are chosen.
+    fn merged_list(&mut self, id: NodeId, living: &[(usize, Output, Condition)]) -> Result<()> {
+        let merged = Output { node: id, index: 0 };
+        let (mut rows, mut lengths, mut known) = (Vec::new(), Vec::new(), Vec::new());
+        for (_, input, alive) in living {
+            let list = self.list_like(*input, merged)?;
+            rows.push((Pick::Value(self.rows(id, &list, merged)?), *alive));
+            known.push(if let Length::Known(length) = list.length { Some(length) } else { None });
+            lengths.push((list.length, *alive));
+        }
+        let (data_type, shape) = self.rows_shape(merged)?;
+        let Some(rows) = self.chosen(id, rows, &Meta { data_type, shape })? else { return Err(Error::internal("a list without rows")) };
+        let length = match known[..] {
+            [Some(first), ref others @ ..] if others.iter().all(|other| *other == Some(first)) => Length::Known(first),
+            _ => {
+                let lengths = lengths.iter().map(|(length, alive)| Ok((Pick::Value(self.number(id, length)?), *alive)));
+                let lengths = lengths.collect::<Result<Vec<_>>>()?;
+                let number = Meta { data_type: DataType::Int32, shape: Shape::scalar() };
+                Length::Value(self.chosen(id, lengths, &number)?.ok_or_else(|| Error::internal("a list without a length"))?)
+            }
+        };
+        self.define(id, 0, Meaning::List(List { rows: Some(rows), length }));
+        Ok(())
+    }
+
     /// Output `index` is the first of `picks` that is alive.
-    fn first_living(&mut self, id: NodeId, index: usize, mut picks: Vec<(Pick, Condition)>, meta: &Meta) -> Result<()> {
+    fn first_living(&mut self, id: NodeId, index: usize, picks: Vec<(Pick, Condition)>, meta: &Meta) -> Result<()> {
+        if let Some(view) = self.chosen(id, picks, meta)? {
+            self.define(id, index, Meaning::Value(view));
+        }
+        Ok(())
+    }
+
+    /// The first of `picks` that is alive; none for a number.
+    fn chosen(&mut self, id: NodeId, mut picks: Vec<(Pick, Condition)>, meta: &Meta) -> Result<Option<View>> {
         let device = self.device(id);
         let (mut result, _) = picks.pop().ok_or_else(|| Error::internal("a Merge without living inputs"))?;
         while let Some((pick, alive)) = picks.pop() {
@@ -280,10 +323,7 @@ impl Lowering<'_> {
             self.pick(id, alive, pick, result, &meta.shape, value)?;
             result = Pick::Value(View { value, data_type: meta.data_type, shape: meta.shape.clone() });
         }
-        if let Pick::Value(view) = result {
-            self.define(id, index, Meaning::Value(view));
-        }
-        Ok(())
+        Ok(if let Pick::Value(view) = result { Some(view) } else { None })
     }
 
     /// When a variable is initialised, as the nodes so far leave it.
@@ -352,11 +392,8 @@ impl Lowering<'_> {
         if self.branches.conditions.implies(now, written)? {
             return Ok(());
         }
-        if !self.inside.is_empty() {
-            let name = &self.lir.variables[variable].name;
-            return Err(Error::unimplemented(format!("not yet: variable '{name}' is first assigned in a loop")));
-        }
-        if now == Condition::ALWAYS {
+        // A loop may have no iteration.
+        if now == Condition::ALWAYS && self.inside.is_empty() {
             self.lir.initialized.push((variable, version));
         } else {
             self.branches.to_flag.push((variable, writer, version));
@@ -378,6 +415,7 @@ impl Lowering<'_> {
     /// The flag of a variable becomes true where the node at hand runs, once it has written.
     fn set_flag(&mut self, variable: VariableId, writer: NodeId, write: Option<WorkId>) -> Result<()> {
         let (condition, old) = self.flag(variable)?;
+        let old = self.bring_flag(variable, old);
         let new = self.lir.next_version(old, writer);
         self.branches.flags.insert(variable, (condition, new));
         let mut builder = ExprBuilder::new();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use plimsoll_base::{Code, DataType, Error, Result};
 use plimsoll_graph::{AttrsExt, HostTensor, Node, NodeId, Output, Shape};
+use plimsoll_ops::list::list_at;
 use plimsoll_ops::{ListFact, ListOp, Meta};
 use plimsoll_request::KernelRequest;
 use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
@@ -59,6 +60,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn list_op(&mut self, id: NodeId, node: &Node, op: ListOp) -> Result<()> {
+        let op = self.of_gradient(node, op);
         match op {
             ListOp::New { to } => {
                 let length = self.list_fact(Output { node: id, index: to })?.length;
@@ -91,8 +93,13 @@ impl Lowering<'_> {
                     return Err(Error::needs_values("not yet: a list grows to an index that is known only when the graph runs"));
                 }
                 let (index, tensor) = (self.read_input(id, node, index)?, self.read_input(id, node, tensor)?);
-                let length = self.list_fact(Output { node: id, index: 0 })?.length.map(Length::Known);
-                let length = length.map_or_else(|| self.list(node.inputs[list]).map(|list| list.length), Ok)?;
+                let length = match self.list_fact(Output { node: id, index: 0 })?.length {
+                    Some(length) => Length::Known(length),
+                    None => {
+                        let length = self.list(node.inputs[list])?.length;
+                        if self.grows(id, node) { self.up_to(id, &length, &index)? } else { length }
+                    }
+                };
                 let rows = self.set(id, (node, list), index, tensor)?;
                 self.define(id, 0, Meaning::List(List { rows: Some(rows), length }));
                 Ok(())
@@ -127,6 +134,67 @@ impl Lowering<'_> {
                 Ok(())
             }
             ListOp::AddN => self.sum(id, node),
+            ListOp::Scattered { indices, tensor } => self.scattered(id, node, (indices, tensor)),
+            ListOp::Join { first, second } => self.join(id, [node.inputs[first], node.inputs[second]]),
+            ListOp::Resize { list } => self.resize(id, node.inputs[list]),
+            ListOp::Split { tensor } => self.split_list(id, node, tensor),
+            ListOp::Concat { list } => self.concat(id, node.inputs[list]),
+            ListOp::Present { item } => {
+                let item = self.read_input(id, node, item)?;
+                let shape = Shape::from([&[1], item.shape.dims()].concat());
+                let rows = View { shape, ..item };
+                self.define(id, 0, Meaning::List(List { rows: Some(rows), length: Length::Known(1) }));
+                Ok(())
+            }
+            ListOp::Value { list } => {
+                let length = self.list(node.inputs[list])?.length;
+                if let Length::Known(0) = length {
+                    return Err(Error::invalid_argument("The given optional does not have a value."));
+                }
+                let last = self.longer(id, &length, -1)?;
+                let index = self.number(id, &last)?;
+                self.get(id, (node, list), index, 0)
+            }
+            ListOp::NewStack => self.new_stack(id),
+            ListOp::PushOn { stack, item } => self.push_on(id, node, (stack, item)),
+            ListOp::PopOff { stack } => self.pop_off(id, node, stack),
+            ListOp::Gradient { list } => {
+                let of = node.inputs[list];
+                let List { rows, length } = self.list(of)?;
+                // The list at the input may be a gradient itself: further sums go into it.
+                let rows = rows.filter(|_| self.list_fact(of).is_ok_and(|list| list.is_sum));
+                (0..2).for_each(|output| self.define(id, output, Meaning::List(List { rows: rows.clone(), length: length.clone() })));
+                Ok(())
+            }
+        }
+    }
+
+    /// The operation, where its list may be at its handle.
+    fn of_gradient(&self, node: &Node, op: ListOp) -> ListOp {
+        let fact = |input: &Output| self.pruned.facts[input.node].get(input.index as usize).cloned();
+        let Some(facts) = node.inputs.iter().map(fact).collect::<Option<Vec<_>>>() else { return op };
+        let at = |list: usize| list_at(&facts, list);
+        match op {
+            ListOp::Stack { list } => ListOp::Stack { list: at(list) },
+            ListOp::GetItem { list, index } => ListOp::GetItem { list: at(list), index },
+            ListOp::Gather { list, indices } => ListOp::Gather { list: at(list), indices },
+            ListOp::SetItem { list, index, item } => ListOp::SetItem { list: at(list), index, item },
+            ListOp::Scatter { list, indices, tensor } => ListOp::Scatter { list: at(list), indices, tensor },
+            ListOp::Length { list } => ListOp::Length { list: at(list) },
+            ListOp::Concat { list } => ListOp::Concat { list: at(list) },
+            other => other,
+        }
+    }
+
+    /// The list that a tensor is; zeros where it is the number in the place of a flow, which `of` is the list of.
+    pub(super) fn list_like(&self, output: Output, of: Output) -> Result<List> {
+        match (self.meaning(output)?, self.list_fact(of)) {
+            (Meaning::Known(number), Ok(ListFact { length: Some(length), .. }))
+                if number.splat().or_else(|| number.bytes()).is_some_and(is_zero) =>
+            {
+                Ok(List { rows: None, length: Length::Known(length) })
+            }
+            _ => self.list(output),
         }
     }
 
@@ -145,10 +213,12 @@ impl Lowering<'_> {
     }
 
     /// The shape of all rows of a list, those included that it has room for.
-    fn rows_shape(&self, output: Output) -> Result<(DataType, Shape)> {
+    pub(super) fn rows_shape(&self, output: Output) -> Result<(DataType, Shape)> {
         let list = self.list_fact(output)?;
-        let ListFact { data_type, room, .. } = list;
-        let room = room.ok_or_else(|| Error::unimplemented("not yet: a list whose size nothing bounds"))?;
+        let ListFact { data_type, room, limit, most, .. } = list;
+        let room = room.filter(|_| limit.is_some() || most.is_some());
+        // A stage before may know how often a loop runs.
+        let room = room.ok_or_else(|| Error::needs_values("not yet: a list whose size nothing bounds"))?;
         let shape = list.rows(Some(room));
         let whole = shape.complete().ok_or_else(|| {
             Error::needs_values(format!("not yet: the shape {} of a list's tensors is known only when the graph runs", list.item))
@@ -164,14 +234,8 @@ impl Lowering<'_> {
         match &list.rows {
             Some(view) if view.shape == shape && view.data_type == data_type => Ok(view.clone()),
             Some(view) if view.data_type == data_type && view.shape.dims().get(1..) == shape.dims().get(1..) => {
-                let few = view.clone();
-                let many = self.rows(id, &List { rows: None, length: list.length.clone() }, of)?;
-                let first: Vec<i64> = (0..few.shape.first().copied().unwrap_or(0) as i64).collect();
-                let name = self.request.graph.node(id).name.clone();
-                let tensor = HostTensor::from_slice([first.len() as u64], &first)?;
-                let value = self.lir.constant(&tensor, self.device(id), of, &name)?;
-                let indices = View { value, data_type: DataType::Int64, shape: tensor.shape().clone() };
-                self.scatter(id, many, indices, few)
+                let (few, many) = (view.shape.first().copied().unwrap_or(0), shape.first().copied().unwrap_or(0));
+                if few > many { self.first_rows(id, view.clone(), many) } else { self.padded(id, view.clone(), many) }
             }
             Some(view) => Err(Error::invalid_argument(format!("a list of tensors of {} where there are {shape}", view.shape))),
             None => {
@@ -185,7 +249,7 @@ impl Lowering<'_> {
     }
 
     /// A work of one new value.
-    fn made(&mut self, id: NodeId, kind: WorkKind, inputs: Vec<View>, data_type: DataType, shape: Shape) -> Result<View> {
+    pub(super) fn made(&mut self, id: NodeId, kind: WorkKind, inputs: Vec<View>, data_type: DataType, shape: Shape) -> Result<View> {
         let value = self.lir.value(self.device(id), Home::Arena, shape.bytes(data_type)?.0, id);
         self.work(id, kind, inputs, vec![value], false);
         Ok(View { value, data_type, shape })
@@ -204,6 +268,23 @@ impl Lowering<'_> {
         self.made(id, WorkKind::request(KernelRequest::Movement { element, movement }, 1, 1), vec![rows], data_type, shape)
     }
 
+    /// Rows, and zeros behind them.
+    fn padded(&mut self, id: NodeId, rows: View, count: u64) -> Result<View> {
+        let mut sizes = rows.shape.to_vec();
+        let mut paddings = vec![(0, 0); sizes.len()];
+        match (sizes.first_mut(), paddings.first_mut()) {
+            (Some(first), Some(padding)) if *first < count => {
+                padding.1 = count - *first;
+                *first = count;
+            }
+            _ => return Ok(rows),
+        }
+        let element = rows.data_type.size().ok_or_else(|| super::not_yet(rows.data_type))?;
+        let (data_type, shape) = (rows.data_type, Shape::from(sizes));
+        let movement = Movement::Pad { shape: rows.shape.to_vec(), paddings, value: Some(vec![0; element]) };
+        self.made(id, WorkKind::request(KernelRequest::Movement { element, movement }, 1, 1), vec![rows], data_type, shape)
+    }
+
     fn stack(&mut self, id: NodeId, node: &Node, list: usize) -> Result<()> {
         let of = node.inputs[list];
         let list = self.list(of)?;
@@ -215,10 +296,7 @@ impl Lowering<'_> {
         let meaning = match list.rows {
             Some(view) if view.shape == meta.shape => Meaning::Value(view),
             Some(view) if view.elements() == meta.shape.elements()? => Meaning::Value(View { shape: meta.shape, ..view }),
-            Some(view) => {
-                let of = format!("{length} of {}", view.shape.first().copied().unwrap_or(0));
-                return Err(Error::unimplemented(format!("not yet: {of} tensors of a list as one")));
-            }
+            Some(view) => Meaning::Value(View { shape: meta.shape, ..self.first_rows(id, view, length)? }),
             None => Meaning::Known(zeros(meta.data_type, meta.shape)?),
         };
         self.define(id, 0, meaning);
@@ -268,14 +346,15 @@ impl Lowering<'_> {
             let message = format!("{}{} is set in a list of {data_type}{shape}", tensor.data_type, tensor.shape);
             return Err(Error::invalid_argument(message));
         }
-        self.scatter(id, rows, indices, tensor)
+        let is_sum = self.pruned.facts[id].get(index).and_then(|fact| fact.list.as_ref()).is_some_and(|list| list.is_sum);
+        self.scatter(id, if is_sum { ScatterOp::Add } else { ScatterOp::Update }, rows, indices, tensor)
     }
 
     /// Rows, some of them replaced.
-    fn scatter(&mut self, id: NodeId, rows: View, indices: View, tensor: View) -> Result<View> {
+    pub(super) fn scatter(&mut self, id: NodeId, op: ScatterOp, rows: View, indices: View, tensor: View) -> Result<View> {
         let (data_type, shape) = (rows.data_type, rows.shape.clone());
         let request = KernelRequest::Gather(Gather::Scatter {
-            op: ScatterOp::Update,
+            op,
             data_type,
             index_type: indices.data_type,
             shape: shape.to_vec(),
@@ -308,8 +387,26 @@ impl Lowering<'_> {
         }
     }
 
+    /// Whether a list becomes longer where a node writes behind its end.
+    fn grows(&self, id: NodeId, node: &Node) -> bool {
+        node.attrs.bool("resize_if_index_out_of_bounds").unwrap_or(false)
+            || self.list_fact(Output { node: id, index: 0 }).is_ok_and(|list| list.grows)
+    }
+
+    /// A length, or that which an index needs.
+    fn up_to(&mut self, id: NodeId, length: &Length, index: &View) -> Result<Length> {
+        let length = self.number(id, length)?;
+        let mut builder = ExprBuilder::new();
+        let (old, index_in, one) = (builder.input(DataType::Int32)?, builder.input(DataType::Int32)?, builder.constant(Scalar::I32(1)));
+        let end = builder.binary(BinaryOp::Add, index_in, one)?;
+        let longer = builder.binary(BinaryOp::Maximum, old, end)?;
+        let kind = WorkKind::Expr { expr: builder.finish(vec![longer]), shape: Shape::scalar() };
+        let index = View { shape: Shape::scalar(), ..index.clone() };
+        self.made(id, kind, vec![length, index], DataType::Int32, Shape::scalar()).map(Length::Value)
+    }
+
     /// A length with so many more.
-    fn longer(&mut self, id: NodeId, length: &Length, by: i32) -> Result<Length> {
+    pub(super) fn longer(&mut self, id: NodeId, length: &Length, by: i32) -> Result<Length> {
         match length {
             Length::Known(length) => {
                 let longer = length.checked_add_signed(i64::from(by));
@@ -326,7 +423,8 @@ impl Lowering<'_> {
     }
 
     fn sum(&mut self, id: NodeId, node: &Node) -> Result<()> {
-        let lists = node.inputs.iter().map(|input| self.list(*input)).collect::<Result<Vec<List>>>()?;
+        let of = Output { node: id, index: 0 };
+        let lists = node.inputs.iter().map(|input| self.list_like(*input, of)).collect::<Result<Vec<List>>>()?;
         let first = lists.first().ok_or_else(|| Error::invalid_argument("a sum of no lists"))?;
         let length = first.length.clone();
         let views: Vec<View> = lists.iter().filter_map(|list| list.rows.clone()).collect();
@@ -352,8 +450,12 @@ impl Lowering<'_> {
     }
 }
 
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
 /// A tensor of zeros.
-fn zeros(data_type: DataType, shape: Shape) -> Result<HostTensor> {
+pub(super) fn zeros(data_type: DataType, shape: Shape) -> Result<HostTensor> {
     let element = data_type.size().ok_or_else(|| super::not_yet(data_type))?;
     HostTensor::from_leading(data_type, shape, &vec![0; element])
 }

@@ -7,10 +7,12 @@
 mod branch;
 mod checkpoint;
 mod effects;
+mod joined;
 mod list;
 mod recipe;
 mod repeat;
 mod space;
+mod stack;
 mod variables;
 
 pub(crate) use checkpoint::settle_saves;
@@ -62,6 +64,8 @@ struct Lowering<'a> {
     branches: Branches,
     effects: effects::Effects,
     checkpoints: checkpoint::Checkpoints,
+    /// The newest state of every stack, by its StackV2.
+    stacks: HashMap<NodeId, list::List>,
     /// The loops around the node at hand, the innermost last.
     inside: Vec<repeat::Inside>,
     /// The device that feeds and fetches are on.
@@ -83,6 +87,7 @@ pub(crate) fn lower(request: &Request<'_>, pruned: &Pruned) -> Result<Lir> {
         branches: Branches::default(),
         effects: effects::Effects::new(request.graph.nodes().len(), pruned),
         checkpoints: checkpoint::Checkpoints::default(),
+        stacks: HashMap::new(),
         inside: Vec::new(),
         host,
         workers: space::workers(request, pruned),
@@ -222,7 +227,8 @@ impl Lowering<'_> {
             return Ok(());
         }
         self.check_handles(id, node)?;
-        if let (Some(op), Some(Meaning::List(_))) = (of_lists(&node.op), node.inputs.first().and_then(|input| self.meanings.get(input))) {
+        let is_list = |input: &Output| matches!(self.meanings.get(input), Some(Meaning::List(_)));
+        if let (Some(op), true) = (of_lists(&node.op), node.inputs.iter().any(is_list)) {
             return self.list_op(id, node, op);
         }
         match rules.lower {

@@ -33,6 +33,8 @@ pub(super) struct Inside {
     imports: HashMap<ValueId, ValueId>,
     /// The variables that the body writes, with the version before the loop.
     written: Vec<(VariableId, ValueId)>,
+    /// The variables whose flags it writes, with the version before the loop.
+    flagged: Vec<(VariableId, ValueId)>,
     branches: Branches,
     initialized: IdVec<VariableId, Condition>,
 }
@@ -72,6 +74,12 @@ impl Lowering<'_> {
             slots.push(slot);
             inputs.extend(views);
         }
+        let stacks = self.stacks_of(id);
+        let first_of_stacks = inputs.len();
+        for stack in &stacks {
+            inputs.extend(self.stack_views(*stack, test)?);
+        }
+        let stack_slots: Vec<Slots> = (0..stacks.len()).map(|index| Slots::Growing(first_of_stacks + 2 * index)).collect();
         let carried = inputs.len();
         let views = inputs.clone();
         let made = |lowering: &mut Self, view: &View| lowering.lir.value(device, Home::Arena, lowering.lir.values[view.value].bytes, test);
@@ -91,6 +99,7 @@ impl Lowering<'_> {
             newest: HashMap::new(),
             imports: HashMap::new(),
             written: Vec::new(),
+            flagged: Vec::new(),
             branches: self.branches.clone(),
             initialized: self.written.clone(),
         });
@@ -100,6 +109,7 @@ impl Lowering<'_> {
             let meaning = slot.meaning(&params, &views);
             self.meanings.insert(Output { node: round.merge, index: 0 }, meaning);
         }
+        self.set_stacks(&stacks, &stack_slots, (&params, &views));
         self.forget(&parts.test_nodes);
         if parts.body_reads_test {
             self.items(&parts.test)?;
@@ -130,9 +140,16 @@ impl Lowering<'_> {
                 latest[index] = self.hand_on(round.merge, &next, params[index])?;
             }
         }
+        for (stack, slot) in stacks.iter().zip(&stack_slots) {
+            let Slots::Growing(first) = *slot else { continue };
+            for (index, view) in (first..).zip(self.stack_views(*stack, test)?) {
+                latest[index] = self.hand_on(test, &view, params[index])?;
+            }
+        }
         self.lir.region_mut().results = latest;
         self.end(around, test)?;
         self.forget(&parts.nodes);
+        self.set_stacks(&stacks, &stack_slots, (&outputs, &views));
         self.leave(frame, (&goes, &slots), (&outputs, &views), condition)
     }
 
@@ -140,7 +157,7 @@ impl Lowering<'_> {
     fn slots(&mut self, round: Round, first: usize) -> Result<(Slots, Vec<View>)> {
         let merge = Output { node: round.merge, index: 0 };
         let works = self.lir.works.len();
-        let Meaning::List(list) = self.meaning(merge)?.clone() else {
+        let Ok(list) = self.list_like(merge, merge) else {
             return Ok((Slots::Value(first), vec![self.read(merge, self.device(round.merge))?]));
         };
         let rows = self.rows(round.merge, &list, merge)?;
@@ -150,6 +167,24 @@ impl Lowering<'_> {
         };
         self.take_in(works)?;
         Ok((slots, views))
+    }
+
+    /// The rows and the length of a stack as they are now.
+    fn stack_views(&mut self, stack: NodeId, test: NodeId) -> Result<[View; 2]> {
+        let works = self.lir.works.len();
+        let list = self.stacks.get(&stack).cloned().ok_or_else(|| Error::internal("a stack without a state"))?;
+        let views = [self.rows(test, &list, Output { node: stack, index: 0 })?, self.number(test, &list.length)?];
+        self.take_in(works)?;
+        Ok(views)
+    }
+
+    /// The state of stacks is in these values.
+    fn set_stacks(&mut self, stacks: &[NodeId], slots: &[Slots], (values, views): (&[ValueId], &[View])) {
+        for (stack, slot) in stacks.iter().zip(slots) {
+            if let Meaning::List(list) = slot.meaning(values, views) {
+                self.stacks.insert(*stack, list);
+            }
+        }
     }
 
     /// What the next iteration is given, by parameter.
@@ -266,6 +301,11 @@ impl Lowering<'_> {
             self.lir.works[inside.work].outputs.push(after);
             self.versions[variable] = after;
         }
+        for (variable, before) in inside.flagged {
+            let after = self.lir.next_version(before, test);
+            self.lir.works[inside.work].outputs.push(after);
+            self.branches.set_flag(variable, after)?;
+        }
         self.take_in(inside.work.index())
     }
 
@@ -286,7 +326,7 @@ impl Lowering<'_> {
                 return Err(Error::unimplemented(message).at_node(&self.request.graph.node(exit).name));
             };
             let meaning = match goes.iter().position(|other| other.merge == round.merge) {
-                Some(index) => slots[index].meaning(outputs, views),
+                Some(index) => self.with_length(exit, slots[index].meaning(outputs, views)),
                 None => self.meaning(round.first)?.clone(),
             };
             self.meanings.insert(Output { node: exit, index: 0 }, meaning);
@@ -295,6 +335,16 @@ impl Lowering<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What leaves a loop; the length of a list may be known by then.
+    fn with_length(&self, exit: NodeId, meaning: Meaning) -> Meaning {
+        match (meaning, self.list_fact(Output { node: exit, index: 0 })) {
+            (Meaning::List(List { rows, .. }), Ok(list)) if list.length.is_some() => {
+                Meaning::List(List { rows, length: Length::Known(list.length.unwrap_or(0)) })
+            }
+            (meaning, _) => meaning,
+        }
     }
 
     /// The newest version of a value that the loop at hand carries.
@@ -398,15 +448,35 @@ impl Lowering<'_> {
             let name = &self.lir.variables[variable].name;
             return Err(Error::unimplemented(format!("not yet: a loop that writes variable '{name}' of another device")));
         }
-        let mut outer = before;
+        let (versions, inner) = self.brought(before, begin);
+        for (inside, version) in self.inside[begin..].iter_mut().zip(versions) {
+            inside.written.push((variable, version));
+        }
+        self.versions[variable] = inner;
+        Ok(())
+    }
+
+    /// The flag of a variable that is about to be written, as [`Lowering::bring`].
+    pub(super) fn bring_flag(&mut self, variable: VariableId, before: ValueId) -> ValueId {
+        let of = self.lir.values[before].region;
+        let begin = self.inside.iter().position(|inside| inside.region == of).map_or(0, |at| at + 1);
+        let (versions, inner) = self.brought(before, begin);
+        for (inside, version) in self.inside[begin..].iter_mut().zip(versions) {
+            inside.flagged.push((variable, version));
+        }
+        inner
+    }
+
+    /// A value from around the loops from `begin` on: as each of them is given it, and as the innermost has it.
+    fn brought(&mut self, before: ValueId, begin: usize) -> (Vec<ValueId>, ValueId) {
+        let (mut versions, mut value) = (Vec::new(), before);
         for level in begin..self.inside.len() {
-            self.inside[level].written.push((variable, outer));
+            versions.push(value);
             let inner = self.inside.split_off(level + 1);
-            outer = self.import(outer);
+            value = self.import(value);
             self.inside.extend(inner);
         }
-        self.versions[variable] = outer;
-        Ok(())
+        (versions, value)
     }
 }
 

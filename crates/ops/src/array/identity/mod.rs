@@ -23,6 +23,9 @@ fn each(cx: &mut InferCx<'_>) -> Result<()> {
     for (output, input) in cx.outputs.iter_mut().zip(cx.inputs) {
         output.shape = input.shape.clone();
         output.handle = input.handle.clone();
+        // One may be known and another one not.
+        output.partial = input.partial.clone();
+        output.value = input.value.clone().filter(|_| !output.is_ref);
     }
     Ok(())
 }

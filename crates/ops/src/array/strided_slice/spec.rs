@@ -91,7 +91,7 @@ impl Spec {
             places: layout,
         };
         for (axis, (entry, dim)) in entries.iter().zip(dims).enumerate() {
-            let (begin, size) = entry.cut(axis, dim.map(|dim| dim as i64))?;
+            let (begin, size) = entry.cut(axis, dim.map(|dim| i64::try_from(dim).unwrap_or(i64::MAX)))?;
             slice.begin.push(begin);
             slice.sizes.push(size);
         }

@@ -1,0 +1,41 @@
+//! Optionals: what gradients read of a branch that may not have run. One is a list of one tensor, or of none.
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_graph::{AttrValue, PartialShape};
+
+use super::{of_length, set_list};
+use crate::InferCx;
+
+/// OptionalFromValue(components).
+pub(super) fn present(cx: &mut InferCx<'_>) -> Result<()> {
+    let [item] = cx.inputs else { return Err(Error::unimplemented("not yet: an optional of several tensors")) };
+    let list = of_length(item.data_type, item.shape.clone(), Some(1));
+    set_list(cx, 0, Some(list));
+    Ok(())
+}
+
+/// OptionalNone(): of no type, until it is merged with another one.
+pub(super) fn absent(cx: &mut InferCx<'_>) -> Result<()> {
+    set_list(cx, 0, Some(of_length(DataType::Variant, PartialShape::unknown(), Some(0))));
+    Ok(())
+}
+
+/// OptionalGetValue(optional).
+pub(super) fn value(cx: &mut InferCx<'_>) -> Result<()> {
+    if cx.outputs.len() != 1 {
+        return Err(Error::unimplemented("not yet: an optional of several tensors"));
+    }
+    let stated = match cx.attrs().get("output_shapes") {
+        Some(AttrValue::List(list)) => list.shapes.first().cloned(),
+        _ => None,
+    };
+    let Some(list) = cx.list(0) else {
+        cx.set(0, stated.unwrap_or_else(PartialShape::unknown));
+        return Ok(());
+    };
+    if list.data_type != cx.outputs[0].data_type && list.data_type != DataType::Variant {
+        return Err(Error::invalid_argument(format!("an optional of {} is read as {}", list.data_type, cx.outputs[0].data_type)));
+    }
+    cx.set(0, super::within(list, &stated.unwrap_or_else(PartialShape::unknown))?);
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! How often loops run at most, where their conditions count: `i < n` for an `i` that grows by the same number in each iteration.
+
+use plimsoll_graph::{Graph, IdVec, NodeId, Output};
+use plimsoll_ops::Fact;
+
+use crate::frames::{Frame, Round, round, stays};
+
+/// How often a loop runs at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Most {
+    /// So often; just so often, where `exactly`.
+    Known { trips: u64, exactly: bool },
+    /// This tensor from outside of the loop says it; its elements are not known.
+    Said(Output),
+    /// Nothing bounds it.
+    Open,
+}
+
+/// Chains of nodes longer than this are not followed.
+const MOST_STEPS: usize = 256;
+
+/// How often a loop runs at most.
+pub(crate) fn most(graph: &Graph, facts: &IdVec<NodeId, Vec<Fact>>, frame: &Frame) -> Most {
+    let counted = Counted { graph, facts, frame };
+    let mut best: Option<Most> = None;
+    let mut open: Vec<Output> = frame.test.iter().map(|test| graph.node(*test).inputs[0]).collect();
+    for _ in 0..MOST_STEPS {
+        let Some(tensor) = open.pop() else { break };
+        let node = graph.node(tensor.node);
+        match (node.op.as_str(), &node.inputs[..]) {
+            // The loop ends with the first that is false.
+            ("LogicalAnd", [a, b]) => open.extend([*a, *b]),
+            ("Identity" | "ToBool", [input, ..]) => open.push(*input),
+            ("Less", [i, n]) | ("Greater", [n, i]) => {
+                best = Some(better(best, counted.trips(*i, *n, 0)));
+            }
+            ("LessEqual", [i, n]) | ("GreaterEqual", [n, i]) => {
+                best = Some(better(best, counted.trips(*i, *n, 1)));
+            }
+            _ => best = Some(better(best, Most::Open)),
+        }
+    }
+    best.unwrap_or(Most::Open)
+}
+
+/// What an integer is in the first iteration that is 1 more in each iteration.
+pub(crate) fn first_of_count(graph: &Graph, facts: &IdVec<NodeId, Vec<Fact>>, frame: &Frame, tensor: Output) -> Option<u64> {
+    let counted = Counted { graph, facts, frame };
+    let round = counted.round(tensor)?;
+    let first = counted.int(round.first)?;
+    let step = counted.step(round.merge, round.next)?;
+    u64::try_from(first).ok().filter(|_| step == 1)
+}
+
+/// The value that goes round that a tensor is.
+pub(crate) fn round_of(graph: &Graph, facts: &IdVec<NodeId, Vec<Fact>>, frame: &Frame, tensor: Output) -> Option<Round> {
+    Counted { graph, facts, frame }.round(tensor)
+}
+
+/// What is known of a loop of which both are true.
+fn better(a: Option<Most>, b: Most) -> Most {
+    let Some(a) = a else { return b };
+    match (a, b) {
+        (Most::Known { trips: a, exactly: mine }, Most::Known { trips: b, exactly: theirs }) => {
+            Most::Known { trips: a.min(b), exactly: mine && theirs }
+        }
+        (Most::Known { trips, .. }, _) | (_, Most::Known { trips, .. }) => Most::Known { trips, exactly: false },
+        (Most::Said(tensor), _) | (_, Most::Said(tensor)) => Most::Said(tensor),
+        (Most::Open, Most::Open) => Most::Open,
+    }
+}
+
+struct Counted<'a> {
+    graph: &'a Graph,
+    facts: &'a IdVec<NodeId, Vec<Fact>>,
+    frame: &'a Frame,
+}
+
+impl Counted<'_> {
+    /// How often a loop runs that ends where `i`, `more` less, reaches `n`.
+    fn trips(&self, i: Output, n: Output, more: i128) -> Most {
+        let Some(round) = self.round(i) else { return Most::Open };
+        let (Some(first), Some(step)) = (self.int(round.first), self.step(round.merge, round.next)) else { return Most::Open };
+        let n = self.origin(n);
+        if self.frame.rounds.iter().any(|round| round.merge == n.node) {
+            return Most::Open;
+        }
+        match self.int(n) {
+            Some(last) => {
+                let trips = (last + more - first + step - 1).div_euclid(step).max(0);
+                u64::try_from(trips).map_or(Most::Open, |trips| Most::Known { trips, exactly: true })
+            }
+            None => Most::Said(n),
+        }
+    }
+
+    fn round(&self, tensor: Output) -> Option<Round> {
+        let merge = self.origin(tensor).node;
+        self.frame.rounds.iter().find(|round| round.merge == merge).copied()
+    }
+
+    /// By how much what goes round is larger in the next iteration: the same number each time, more than 0.
+    fn step(&self, merge: NodeId, next: NodeId) -> Option<i128> {
+        let sum = self.origin(*self.graph.node(next).inputs.first()?);
+        let node = self.graph.node(sum.node);
+        let [a, b] = node.inputs[..] else { return None };
+        let by = match node.op.as_str() {
+            "Add" | "AddV2" if self.origin(a).node == merge => b,
+            "Add" | "AddV2" if self.origin(b).node == merge => a,
+            _ => return None,
+        };
+        self.int(by).filter(|step| *step > 0)
+    }
+
+    /// The tensor that a tensor is, from outside of loops that do not change it.
+    fn origin(&self, tensor: Output) -> Output {
+        let mut here = tensor;
+        for _ in 0..MOST_STEPS {
+            let node = self.graph.node(here.node);
+            let before = match (node.op.as_str(), &node.inputs[..]) {
+                ("Identity" | "Enter", [input, ..]) => *input,
+                ("Switch", [input, ..]) if here.index == 1 && self.is_round(input.node) => *input,
+                ("Merge", _) => match round(self.graph, here.node) {
+                    Some((first, next)) if stays(self.graph, here.node, next) => first,
+                    _ => return here,
+                },
+                _ => return here,
+            };
+            here = before;
+        }
+        here
+    }
+
+    fn is_round(&self, merge: NodeId) -> bool {
+        round(self.graph, merge).is_some()
+    }
+
+    fn int(&self, tensor: Output) -> Option<i128> {
+        let known = |tensor: Output| self.facts[tensor.node].get(tensor.index as usize)?.value.as_ref()?.to_i64s();
+        match known(tensor).or_else(|| known(self.origin(tensor)))?[..] {
+            [int] => Some(i128::from(int)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Most, better};
+
+    #[test]
+    fn the_smaller_bound_counts_and_a_known_one_before_one_that_is_said() {
+        let said = Most::Said(plimsoll_graph::Output { node: plimsoll_graph::id::Id::from_index(1), index: 0 });
+        let known = |trips, exactly| Most::Known { trips, exactly };
+        assert_eq!(better(None, known(3, true)), known(3, true));
+        assert_eq!(better(Some(known(3, true)), known(2, true)), known(2, true));
+        assert_eq!(better(Some(said.clone()), known(2, true)), known(2, false));
+        assert_eq!(better(Some(Most::Open), said.clone()), said);
+        assert_eq!(better(Some(Most::Open), Most::Open), Most::Open);
+    }
+}
