@@ -128,6 +128,8 @@ def attr_text(name, value):
         return f"{name}:float={value}"
     if isinstance(value, tf.DType):
         return f"{name}:type={TYPES.get(value.name, value.name)}"
+    if isinstance(value, tf.TensorShape):
+        return f"{name}:shape={'/'.join(str(dim) for dim in value.as_list())}"
     if isinstance(value, str):
         return f"{name}:text={value.replace(',', '&')}"
     return f"{name}:ints={'/'.join(str(int(e)) for e in value)}"
@@ -145,6 +147,8 @@ def attr_proto(value):
         proto.f = value
     elif isinstance(value, tf.DType):
         proto.type = value.as_datatype_enum
+    elif isinstance(value, tf.TensorShape):
+        proto.shape.CopyFrom(value.as_proto())
     elif isinstance(value, str):
         proto.s = value.encode()
     else:

@@ -31,7 +31,8 @@ def rows_in_place():
 
 def together():
     run("ParallelConcat", [[f(1, 3), f(1, 3)]], shape=tf.TensorShape([2, 3]))
+    run("ParallelConcat", [[bools(1, 2)]], shape=tf.TensorShape([1, 2]))
     run("ParallelConcat", [[ints(1), ints(1), ints(1)]], shape=tf.TensorShape([3]))
 
 
-ALONE = [reversed_sequences, rows_in_place]
+ALONE = [reversed_sequences, rows_in_place, together]

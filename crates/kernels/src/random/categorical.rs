@@ -49,7 +49,14 @@ pub fn categorical(request: &Categorical) -> Result<Prepared> {
         T => Arc::new(Draw::<T> { rows, classes, samples, wide, source, cut, marker: PhantomData }),
         _ => return Err(Error::unimplemented(format!("logits of {data_type}"))),
     );
-    Ok(Prepared { chunks: cut.pieces(), scratch: 0, per_worker: 8 * classes as u64, cost, in_place: Vec::new(), kernel })
+    Ok(Prepared {
+        chunks: cut.pieces(),
+        scratch: 0,
+        per_worker: if drawn == 0 { 0 } else { 8 * classes as u64 },
+        cost,
+        in_place: Vec::new(),
+        kernel,
+    })
 }
 
 #[derive(Debug)]
@@ -70,7 +77,7 @@ where
 {
     unsafe fn run(&self, chunks: Range<u32>, args: &Args<'_>) -> Result<(), Fault> {
         let own = self.cut.units(chunks);
-        if own.is_empty() {
+        if own.is_empty() || self.samples == 0 {
             return Ok(());
         }
         // SAFETY: the arguments as documented; rows of the output are written by one piece each. The state and seeds are read

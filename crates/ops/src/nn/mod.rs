@@ -9,6 +9,7 @@ pub mod bias;
 pub mod conv;
 pub mod cross_entropy;
 pub mod depthwise_conv2d;
+pub mod dilation;
 pub mod fake_quant;
 pub mod fused_batch_norm;
 pub mod in_top_k;
@@ -35,6 +36,7 @@ pub const RULES: &[&[OpRules]] = &[
     conv::RULES,
     cross_entropy::RULES,
     depthwise_conv2d::RULES,
+    dilation::RULES,
     fake_quant::RULES,
     fused_batch_norm::RULES,
     in_top_k::RULES,

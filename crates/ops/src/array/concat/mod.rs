@@ -1,7 +1,7 @@
-//! ConcatV2, Concat and ConcatOffset: tensors joined along an axis.
+//! ConcatV2, Concat, ParallelConcat and ConcatOffset: tensors joined along an axis.
 
 use plimsoll_base::{Error, Result};
-use plimsoll_graph::{AttrValue, NodeId, Output};
+use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output, PartialShape};
 use plimsoll_request::movement::Movement;
 
 use crate::gradient::{Grad, from_one};
@@ -9,10 +9,11 @@ use crate::infer::{int_vector, merge_shapes, of_rank, sum_dims};
 use crate::registry::Gradient;
 use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
 
-/// The rules of ConcatV2, Concat and ConcatOffset.
+/// The rules of ConcatV2, Concat, ParallelConcat and ConcatOffset.
 pub const RULES: &[OpRules] = &[
     OpRules { name: "ConcatV2", infer: concat_v2, lower: Lower::Kernel(prepare_v2), gradient: Gradient::Rule(gradient_v2) },
     OpRules { name: "Concat", infer: concat_v1, lower: Lower::Kernel(prepare_v1), gradient: Gradient::Rule(gradient_v1) },
+    OpRules { name: "ParallelConcat", infer: parallel, lower: Lower::Kernel(prepare_parallel), gradient: Gradient::Unknown },
     OpRules { name: "ConcatOffset", infer: offset, lower: Lower::Nothing, gradient: Gradient::Stops },
 ];
 
@@ -38,6 +39,29 @@ fn concat_v2(cx: &mut InferCx<'_>) -> Result<()> {
 
 fn concat_v1(cx: &mut InferCx<'_>) -> Result<()> {
     concat(cx, v1(cx.inputs.len()))
+}
+
+/// Each operand is a row of the shape that the node states.
+fn parallel(cx: &mut InferCx<'_>) -> Result<()> {
+    let shape = cx.attrs().shape("shape")?.clone();
+    let Some((rows, inner)) = shape.0.as_ref().and_then(|dims| dims.split_first()) else {
+        return Err(Error::invalid_argument("shape must be fully defined, and of rank 1 at least"));
+    };
+    if cx.inputs.is_empty() || *rows != Some(cx.inputs.len() as u64) || inner.contains(&None) {
+        return Err(Error::invalid_argument(format!("{} rows for a result of shape {shape}", cx.inputs.len())));
+    }
+    let row = PartialShape(Some([&[Some(1)], inner].concat()));
+    for (input, fact) in cx.inputs.iter().enumerate() {
+        merge_shapes(&row, &fact.shape)
+            .map_err(|_| Error::invalid_argument(format!("values[{input}] has shape {} and not {row}", fact.shape)))?;
+    }
+    cx.set(0, shape);
+    Ok(())
+}
+
+fn prepare_parallel(cx: &KernelCx<'_>) -> Result<Call> {
+    let shapes = cx.inputs.iter().map(|meta| meta.shape.to_vec()).collect();
+    Ok(Call::moving(cx.element(0)?, Movement::Concat { shapes, axis: 0 }, (0..cx.inputs.len()).collect::<Vec<usize>>()))
 }
 
 /// The axis among `rank`.

@@ -56,6 +56,9 @@ fn sampler(op: &str, attrs: &Attrs) -> Result<Sampler> {
     })
 }
 
+/// Classes with weights: a plan holds the weights.
+const MOST_WEIGHTS: u64 = 1 << 24;
+
 /// The weights of this shard's classes: 0 for reserved ones, then powers of the numbers that the node states.
 fn weights(attrs: &Attrs) -> Result<Vec<f32>> {
     if !attrs.text("vocab_file")?.is_empty() {
@@ -71,6 +74,9 @@ fn weights(attrs: &Attrs) -> Result<Vec<f32>> {
     // TensorFlow numbers the stated classes from the shard's own reserved ones on.
     let (shards, shard) = (shards as u64, shard as u64);
     let reserved = reserved.saturating_sub(shard).div_ceil(shards);
+    if range > MOST_WEIGHTS {
+        return Err(Error::unimplemented(format!("{range} classes with weights of their own")));
+    }
     if reserved > range {
         return Err(Error::invalid_argument(format!("range_max is {range}, but {reserved} classes are reserved")));
     }

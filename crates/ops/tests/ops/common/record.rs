@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 
 use plimsoll_base::{Bf16, DataType, F16};
-use plimsoll_graph::{AttrList, AttrValue, HostTensor, Shape};
+use plimsoll_graph::{AttrList, AttrValue, HostTensor, PartialShape, Shape};
 
 /// All files, read once.
 fn record() -> &'static str {
@@ -63,6 +63,7 @@ fn attr(text: &'static str) -> Option<(&'static str, AttrValue)> {
         "int" => AttrValue::Int(value.parse().ok()?),
         "float" => AttrValue::Float(value.parse().ok()?),
         "type" => AttrValue::data_type(DataType::from_name(value)?),
+        "shape" => AttrValue::Shape(PartialShape(Some(numbers::<u64>(value)?.into_iter().map(Some).collect()))),
         "text" => AttrValue::text(value.replace('&', ",")),
         "floats" => {
             let floats = value.split('/').map(|number| number.parse().ok()).collect::<Option<Vec<f32>>>()?;

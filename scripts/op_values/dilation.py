@@ -1,0 +1,19 @@
+"""Dilations of images by filters, and their gradients."""
+from .cases import *
+
+
+def dilations():
+    for padding in ("VALID", "SAME"):
+        for stride, rate, size in ((1, 1, (2, 2)), (2, 1, (3, 2)), (1, 2, (2, 3)), (2, 3, (2, 2)), (3, 1, (1, 1))):
+            attrs = dict(strides=[1, stride, stride, 1], rates=[1, rate, rate, 1], padding=padding)
+            both("Dilation2D", [f(2, 6, 5, 2), f(*size, 2)], **attrs)
+    attrs = dict(strides=[1, 1, 2, 1], rates=[1, 1, 1, 1], padding="SAME")
+    run("Dilation2D", [f(1, 3, 4, 1).astype(np.float64), f(5, 3, 1).astype(np.float64)], **attrs)
+    run("Dilation2D", [f(1, 3, 4, 1).astype(np.float16), f(2, 3, 1).astype(np.float16)], **attrs)
+    run("Dilation2D", [np.array([[[[np.nan], [1.0], [-np.inf]]]], np.float32), f(1, 2, 1)], strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding="VALID")
+    for op in ("Input", "Filter"):
+        run("Dilation2DBackprop" + op, [f(1, 3, 4, 2), f(2, 3, 2), f(1, 3, 2, 2)], **attrs)
+        run("Dilation2DBackprop" + op, [f(1, 3, 4, 2).astype(np.float64), f(2, 3, 2).astype(np.float64), f(1, 3, 2, 2).astype(np.float64)], **attrs)
+
+
+ALONE = [dilations]
