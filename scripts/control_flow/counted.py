@@ -296,3 +296,15 @@ def while_shrinks_and_grows():
     _, sums = tf.while_loop(lambda now, _: tf.size(now) > 1, body, [x, tf.zeros([0])], shape_invariants=shapes)
     tf.cumsum(sums, reverse=True, name="y")
     return False
+
+
+@case(each(["d:0", "s:0", "y:0"], *[{"x:0": x} for x in SIGNS]))
+def late_ragged():
+    """rows of different lengths: made by a mask, computed with, filled up"""
+    v2()
+    x = floats(shape=[6])
+    rows = tf.ragged.boolean_mask(tf.reshape(x, [2, 3]), tf.reshape(x, [2, 3]) > 0.3)
+    tf.identity((rows * 2.0).to_tensor(default_value=-1.0), name="d")
+    tf.identity(tf.reduce_sum(rows, axis=1), name="s")
+    tf.identity(tf.gather(rows, [1, 0, 1]).flat_values, name="y")
+    return False

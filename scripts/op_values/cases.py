@@ -132,6 +132,8 @@ def attr_text(name, value):
         return f"{name}:shape={'/'.join(str(dim) for dim in value.as_list())}"
     if isinstance(value, str):
         return f"{name}:text={value.replace(',', '&')}"
+    if value and all(isinstance(e, str) for e in value):
+        return f"{name}:texts={'/'.join(value)}"
     return f"{name}:ints={'/'.join(str(int(e)) for e in value)}"
 
 
@@ -151,6 +153,8 @@ def attr_proto(value):
         proto.shape.CopyFrom(value.as_proto())
     elif isinstance(value, str):
         proto.s = value.encode()
+    elif value and all(isinstance(e, str) for e in value):
+        proto.list.s.extend(e.encode() for e in value)
     else:
         proto.list.i.extend(int(e) for e in value)
         proto.list.SetInParent()

@@ -96,4 +96,27 @@ def stitches():
     run("DynamicStitch", [[i(), i(0)], [ints(0, 2), ints(1, 2)]])
 
 
-ALONE = [where, unique, differences, partitions, suppression, combined, stitches]
+def ragged():
+    for split in [tf.int32, tf.int64]:
+        run("RaggedRange", [i(2, 5, 8), i(3, 5, 12), i(1, 1, 1)], Tsplits=split)
+        run("RaggedRange", [n(0), i(3, 0, 5), n(2)], Tsplits=split)
+        run("RaggedRange", [n(5), n(0), n(-2)], Tsplits=split)
+    run("RaggedRange", [f(2), np.float32([3.5, -4]), np.float32([0.5, -1.5])], Tsplits=tf.int64)
+    run("RaggedRange", [np.float64([0, 1]), np.float64([0.3, 1]), np.float64([0.1, 0.1])], Tsplits=tf.int64)
+    for dtype in [np.int32, np.int64]:
+        splits = np.array([0, 2, 2, 5], dtype)
+        run("RaggedGather", [[splits], f(5, 2), i(2, 0, 2)], OUTPUT_RAGGED_RANK=1)
+        run("RaggedGather", [[splits], f(5), np.array([[2, 0], [1, 1]], np.int64)], OUTPUT_RAGGED_RANK=2)
+        run("RaggedGather", [[np.array([0, 1, 3], dtype), splits[[0, 1, 2, 3]]], ints(5), i(1, 0)], OUTPUT_RAGGED_RANK=2)
+    for shape in [(5,), (5, 2)]:
+        run("RaggedTensorToSparse", [[np.array([0, 2, 2, 5], np.int64)], f(*shape)])
+    run("RaggedTensorToSparse", [[np.array([0, 1, 3], np.int64), np.array([0, 2, 2, 5], np.int64)], ints(5)])
+    rows = np.array([0, 2, 2, 5], np.int64)
+    for shape in [i(-1, -1), i(4, 2), i(2, 6), n(-1)]:
+        run("RaggedTensorToTensor", [shape, f(5), np.float32(9), [rows]], row_partition_types=["ROW_SPLITS"])
+        run("RaggedTensorToTensor", [shape.astype(np.int64), f(4), np.float32(0), [np.int64(3), np.array([0, 0, 2, 2], np.int64)]], row_partition_types=["FIRST_DIM_SIZE", "VALUE_ROWIDS"])
+    run("RaggedTensorToTensor", [i(-1, -1, 2), f(5, 2), f(2), [rows]], row_partition_types=["ROW_SPLITS"])
+    run("RaggedTensorToTensor", [n(-1), ints(5), n(7), [np.array([0, 1, 3], np.int64), rows]], row_partition_types=["ROW_SPLITS", "ROW_SPLITS"])
+
+
+ALONE = [where, unique, differences, partitions, suppression, combined, stitches, ragged]

@@ -14,6 +14,7 @@ pub mod ctc_greedy_decoder;
 pub mod dynamic_partition;
 pub mod list_diff;
 pub mod non_max_suppression;
+pub mod ragged;
 pub mod unique;
 #[path = "where.rs"]
 pub mod where_;
@@ -26,6 +27,7 @@ pub const RULES: &[&[OpRules]] = &[
     dynamic_partition::RULES,
     list_diff::RULES,
     non_max_suppression::RULES,
+    ragged::RULES,
     unique::RULES,
     where_::RULES,
 ];

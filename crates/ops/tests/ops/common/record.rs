@@ -65,6 +65,7 @@ fn attr(text: &'static str) -> Option<(&'static str, AttrValue)> {
         "type" => AttrValue::data_type(DataType::from_name(value)?),
         "shape" => AttrValue::Shape(PartialShape(Some(numbers::<u64>(value)?.into_iter().map(Some).collect()))),
         "text" => AttrValue::text(value.replace('&', ",")),
+        "texts" => AttrValue::texts(&value.split('/').collect::<Vec<&str>>()),
         "floats" => {
             let floats = value.split('/').map(|number| number.parse().ok()).collect::<Option<Vec<f32>>>()?;
             AttrValue::List(Box::new(AttrList { floats, ..AttrList::default() }))
