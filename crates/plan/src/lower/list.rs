@@ -87,9 +87,8 @@ impl Lowering<'_> {
                 self.get(id, (node, list), indices, 0)
             }
             ListOp::SetItem { list, index, item: tensor } | ListOp::Scatter { list, indices: index, tensor } => {
-                let grows = node.attrs.bool("resize_if_index_out_of_bounds").unwrap_or(false);
                 let is_known = self.pruned.facts[node.inputs[index].node][node.inputs[index].index as usize].value.is_some();
-                if grows && !is_known && self.inside.is_empty() {
+                if !is_known && self.inside.is_empty() && self.grows(id, node) {
                     return Err(Error::needs_values("not yet: a list grows to an index that is known only when the graph runs"));
                 }
                 let (index, tensor) = (self.read_input(id, node, index)?, self.read_input(id, node, tensor)?);
