@@ -139,7 +139,11 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
                 list.length = list.length.or(list.most.filter(|most| *most == list.least));
                 list.is_enough = false;
             }
-            if !asked.is_empty() && outputs.iter().any(|fact| fact.shape.complete().is_none()) {
+            let lacks = |fact: &Fact| match &fact.list {
+                Some(list) => list.room.is_none() && list.length.is_none(),
+                None => fact.shape.complete().is_none(),
+            };
+            if !asked.is_empty() && outputs.iter().any(lacks) {
                 unanswered.insert(id, asked);
             }
             facts[id] = outputs;

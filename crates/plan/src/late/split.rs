@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use plimsoll_base::{Code, DataType, Error, Kind, Result};
 use plimsoll_graph::{NodeId, Output, Shape};
-use plimsoll_ops::{Fact, ListFact, Lower};
+use plimsoll_ops::{Fact, ListFact, ListOp, Lower};
 
 use super::repeat::Repeats;
 use super::{Between, Counted, Late, Later, Numbers, Operand, Source, Split};
@@ -108,12 +108,18 @@ impl Splitter<'_> {
         if self.pruned.is_fed(tensor) { When::Always } else { self.pruned.alive.output(tensor) }
     }
 
-    /// Whether the size of a tensor is known.
+    /// Whether the size of a tensor is known; of a list, its room.
     fn is_sized(&self, tensor: Output) -> bool {
-        if let Some(list) = self.fact(tensor).and_then(|fact| fact.list.as_ref()) {
-            return rows(list).is_some();
-        }
-        self.fact(tensor).is_some_and(|fact| fact.data_type == DataType::Resource || fact.shape.complete().is_some())
+        let is_known = |fact: &Fact| match &fact.list {
+            Some(list) => list.room.is_some() && list.item.complete().is_some() || rows(list).is_some(),
+            None => fact.shape.complete().is_some(),
+        };
+        self.fact(tensor).is_some_and(|fact| fact.data_type == DataType::Resource || is_known(fact))
+    }
+
+    /// Whether a stage can hand a tensor on.
+    fn can_be_carried(&self, tensor: Output) -> bool {
+        self.fact(tensor).and_then(|fact| fact.list.as_ref()).map_or_else(|| self.is_sized(tensor), |list| rows(list).is_some())
     }
 
     /// Whether the sizes of all results of a node are known, and a plan can compute them.
@@ -155,7 +161,7 @@ impl Splitter<'_> {
                 wanted.from.get_or_insert(id);
             }
         }
-        wanted.loops.retain(|frame| self.comes_in(*frame).iter().all(|tensor| self.is_sized(*tensor)));
+        wanted.loops.retain(|frame| self.comes_in(*frame).iter().all(|tensor| self.can_be_carried(*tensor)));
         if !wanted.values.is_empty() {
             // With these elements it may be a loop of one size.
             wanted.loops.clear();
@@ -185,7 +191,7 @@ impl Splitter<'_> {
     fn driven(&self, error: &Error) -> Option<Wanted> {
         let id = self.request.graph.find(error.node()?)?;
         let frame = self.pruned.frames.outermost(id)?;
-        let is_sized = self.comes_in(frame).iter().all(|tensor| self.is_sized(*tensor));
+        let is_sized = self.comes_in(frame).iter().all(|tensor| self.can_be_carried(*tensor));
         is_sized.then(|| Wanted { from: Some(id), loops: [frame].into(), ..Wanted::default() })
     }
 
@@ -312,6 +318,8 @@ impl Splitter<'_> {
         let stands_for_variable = || facts.iter().all(|fact| fact.is_ref || fact.data_type == DataType::Resource);
         match self.lower(id) {
             Some(Lower::Variable | Lower::Const | Lower::Placeholder) => true,
+            // A list in which nothing has been put.
+            Some(Lower::List(ListOp::New { to })) => facts[to as usize].list.as_ref().is_some_and(|list| rows(list).is_some()),
             Some(Lower::Switch) if self.fact(node.inputs[1]).is_some_and(|predicate| predicate.value.is_some()) => true,
             Some(Lower::Alias | Lower::Switch | Lower::Merge) if !facts.is_empty() && facts[0].is_ref => stands_for_variable(),
             Some(Lower::Alias | Lower::Switch | Lower::Merge) if !facts.is_empty() => {

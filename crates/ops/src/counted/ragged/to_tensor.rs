@@ -10,6 +10,9 @@ use crate::infer::InferCx;
 
 pub(super) const RULE: OpRules = rule("RaggedTensorToTensor", infer, compute);
 
+/// More rows than this are not looked at.
+const MOST_ROWS: usize = 1 << 26;
+
 /// How the partition of a dimension is given.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -76,18 +79,20 @@ fn compute(node: &Node, inputs: &[&HostTensor]) -> Result<Vec<HostTensor>> {
     if tensors.len() != kinds.len() || kinds.is_empty() || values.shape().rank() == 0 {
         return Err(Error::invalid_argument("row_partition_tensors must be as many as row_partition_types"));
     }
-    let (first, partitions) = match kinds[0] {
+    let (first, before) = match kinds[0] {
         Kind::FirstDimSize => {
             let size = super::super::int(tensors[0], "first dimension size")?;
-            let rows = usize::try_from(size).map_err(|_| Error::invalid_argument("the first dimension is negative"))?;
-            (rows, kinds.iter().zip(tensors).skip(1))
+            (usize::try_from(size).map_err(|_| Error::invalid_argument("the first dimension is negative"))?, 1)
         }
-        Kind::RowSplits => (rows(tensors[0]).saturating_sub(1), kinds.iter().zip(tensors).skip(0)),
+        Kind::RowSplits => (rows(tensors[0]).saturating_sub(1), 0),
         Kind::ValueRowids => return Err(Error::invalid_argument("Cannot handle VALUE_ROWIDS in first dimension.")),
     };
+    if first > MOST_ROWS {
+        return Err(Error::unimplemented(format!("not yet: {first} ragged rows, which are more than {MOST_ROWS}")));
+    }
     let mut levels: Vec<Vec<(usize, usize)>> = Vec::new();
     let mut parents = first;
-    for (kind, tensor) in partitions {
+    for (kind, tensor) in kinds.iter().zip(tensors).skip(before) {
         let level = partition(*kind, tensor, parents)?;
         parents = level.last().map_or(0, |row| row.1).max(level.iter().map(|row| row.1).max().unwrap_or(0));
         levels.push(level);
@@ -125,9 +130,8 @@ fn compute(node: &Node, inputs: &[&HostTensor]) -> Result<Vec<HostTensor>> {
         let count = level.iter().map(|row| row.1).max().unwrap_or(0);
         let mut next = vec![None; count];
         for ((begin, end), place) in level.iter().zip(&places) {
-            for child in *begin..*end {
-                let position = child - begin;
-                next[child] = place.filter(|_| (position as u64) < *size).map(|place| place * *size as usize + position);
+            for (position, child) in next[*begin..*end].iter_mut().enumerate() {
+                *child = place.filter(|_| (position as u64) < *size).map(|place| place * *size as usize + position);
             }
         }
         places = next;
