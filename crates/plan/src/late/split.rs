@@ -256,7 +256,7 @@ impl Splitter<'_> {
         self.pruned.unanswered.get(&id).map_or_else(Vec::new, |asked| asked.iter().map(|position| node.inputs[*position]).collect())
     }
 
-    /// Puts the outer predicates in the place of what is not alive in any case.
+    /// Puts the outer predicates in the place of what is not alive in any case, where nothing else can be done first.
     fn come_outermost(&self, wanted: &mut Wanted) {
         let mut predicates = BTreeSet::new();
         let mut lives = |when: When| match when {
@@ -270,7 +270,10 @@ impl Splitter<'_> {
         wanted.counted.retain(|id| lives(self.pruned.alive.node(*id)));
         let frames = &self.pruned.frames;
         wanted.loops.retain(|frame| frames.get(*frame).enters.iter().all(|enter| lives(self.pruned.alive.node(*enter))));
-        wanted.values.extend(predicates);
+        // They may come after what is computed between the stages.
+        if wanted.counted.is_empty() && wanted.loops.is_empty() {
+            wanted.values.extend(predicates);
+        }
     }
 
     fn outer_predicates(&self, when: &When) -> Vec<Output> {
