@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -74,7 +74,7 @@ impl Mark {
 /// The process that has locked the file with that number as a whole (flock), as far as it is to be seen: not from another namespace of
 /// processes.
 pub(super) fn flock_of(file: u64) -> Option<u32> {
-    let list = fs::read_to_string("/proc/locks").ok()?;
+    let list = list().ok()?;
     list.lines().find_map(|line| flock_in(line, file))
 }
 
@@ -124,16 +124,17 @@ impl Lock {
 /// All locks of this machine, each of which existed at some time during the call; where the kernel has no list, those of processes that
 /// this user may see.
 ///
-/// The kernel hands the list out page by page and counts its entries, so a lock that ends between two pages hides another one. Two
-/// equal readings in a row say that none ended; before that, all readings count together.
+/// The kernel hands the list out page by page and counts its entries, so a lock that ends between two pages hides another one. Equal
+/// readings in a row say that none ended; before that, all readings count together.
 fn locks() -> Vec<Lock> {
-    let mut before = String::new();
+    let (mut before, mut equal) = (String::new(), 0);
     let mut found = BTreeSet::new();
     for _ in 0..MOST_READINGS {
-        let Ok(list) = fs::read_to_string("/proc/locks") else { return locks_of_processes() };
+        let Ok(list) = list() else { return locks_of_processes() };
         // The number in front of a lock is its place in the list.
         found.extend(list.lines().filter_map(Lock::parse));
-        if list.len() < ONE_READING || list == before {
+        equal = if list == before { equal + 1 } else { 0 };
+        if list.len() < ONE_READING || equal == EQUAL_READINGS {
             break;
         }
         before = list;
@@ -141,8 +142,25 @@ fn locks() -> Vec<Lock> {
     found.into_iter().collect()
 }
 
+/// The kernel's list. A reader that asks for less than a page is given less, and the rest as it is by then.
+fn list() -> io::Result<String> {
+    let mut file = fs::File::open("/proc/locks")?;
+    let (mut list, mut page) = (Vec::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut page)? {
+            0 => break,
+            count => list.extend_from_slice(&page[..count]),
+        }
+    }
+    String::from_utf8(list).map_err(io::Error::other)
+}
+
 /// A list of fewer bytes is one page of the kernel's, which is made at one instant.
 const ONE_READING: usize = 2048;
+
+/// So often is a list what it was before, if it stands still: a program that takes and gives back the same locks all the time may make
+/// two readings the same.
+const EQUAL_READINGS: usize = 3;
 
 /// How often a list is read that never stands still.
 const MOST_READINGS: usize = 16;
