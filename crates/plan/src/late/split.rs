@@ -108,10 +108,11 @@ impl Splitter<'_> {
         if self.pruned.is_fed(tensor) { When::Always } else { self.pruned.alive.output(tensor) }
     }
 
-    /// Whether the size of a tensor is known; of a list, its room.
+    /// Whether the size of a tensor is known; of a list in a loop, its room.
     fn is_sized(&self, tensor: Output) -> bool {
+        let has_room = |list: &ListFact| list.room.is_some() && list.item.complete().is_some();
         let is_known = |fact: &Fact| match &fact.list {
-            Some(list) => list.room.is_some() && list.item.complete().is_some() || rows(list).is_some(),
+            Some(list) => rows(list).is_some() || has_room(list) && self.pruned.frames.is_within(tensor.node),
             None => fact.shape.complete().is_some(),
         };
         self.fact(tensor).is_some_and(|fact| fact.data_type == DataType::Resource || is_known(fact))

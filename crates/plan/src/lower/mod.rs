@@ -360,14 +360,38 @@ impl Lowering<'_> {
             Meaning::Value(view) => Ok(view),
             Meaning::Known(tensor) => {
                 tensor.data_type().size().ok_or_else(|| not_yet(tensor.data_type()))?;
-                let name = &self.request.graph.node(output.node).name;
-                let value = self.lir.constant(&tensor, device, output, name)?;
+                let of = self.known_as(output, &tensor);
+                let name = &self.request.graph.node(of.node).name;
+                let value = self.lir.constant(&tensor, device, of, name)?;
                 Ok(View { value, data_type: tensor.data_type(), shape: tensor.shape().clone() })
             }
             Meaning::Variable(variable) => self.read_variable(variable, output.node, None),
             Meaning::Stored(_) => Err(self.shape_of_stored(output)),
             Meaning::List(_) => Err(self.is_list(output)),
         }
+    }
+
+    /// The tensor that always has these elements where another one has them now: what goes round in a loop is known before the first
+    /// iteration, say.
+    fn known_as(&self, output: Output, elements: &HostTensor) -> Output {
+        let graph = self.request.graph;
+        let has_them = |tensor: &Output| {
+            let fact = self.pruned.facts[tensor.node].get(tensor.index as usize);
+            fact.is_some_and(|fact| fact.value.as_ref() == Some(elements))
+        };
+        let mut open = vec![output];
+        for _ in 0..MOST_STEPS {
+            let Some(tensor) = open.pop().filter(|tensor| !has_them(tensor)) else { break };
+            let node = graph.node(tensor.node);
+            match node.op.as_str() {
+                "Merge" | "RefMerge" => open.extend(node.inputs.iter().copied()),
+                _ => open.extend(node.inputs.first().copied()),
+            }
+            if let Some(found) = open.iter().find(|tensor| has_them(tensor)) {
+                return *found;
+            }
+        }
+        output
     }
 
     fn is_list(&self, output: Output) -> Error {

@@ -387,7 +387,10 @@ impl Session {
         if plan.later.is_some() {
             return Err(Error::unimplemented("not yet: a file for the plan of a run in stages"));
         }
-        PlanFile::new(&self.inner.graph, self.inner.devices.specs(), signature, &plan).to_json()
+        let json = PlanFile::new(&self.inner.graph, self.inner.devices.specs(), signature, &plan).to_json()?;
+        // A loop may read what neither the graph nor the signature says: how long a list is by then.
+        self.check_plan(&json).map_err(|error| Error::unimplemented(format!("not yet: a file for this plan: {error}")))?;
+        Ok(json)
     }
 
     /// Reads a plan from a file and checks it. The file is not trusted; no device is given anything here.
@@ -395,13 +398,18 @@ impl Session {
     /// # Errors
     /// As [`PlanFile::from_json`] and [`PlanFile::open`]; UNIMPLEMENTED where folded variables are wanted.
     pub fn open_plan(&self, json: &[u8]) -> Result<CheckedPlan> {
+        let checked = self.check_plan(json)?;
+        self.inner.observe(&checked.plan);
+        Ok(checked)
+    }
+
+    fn check_plan(&self, json: &[u8]) -> Result<CheckedPlan> {
         self.inner.refuse_plan_files()?;
         let devices = &self.inner.devices;
         let (graph, registry) = (&self.inner.graph, &*self.inner.registry);
         let open = OpenRequest { graph, registry, devices: devices.specs(), libraries: &devices.libraries() };
         let (signature, mut plan) = PlanFile::from_json(json)?.open(&open)?;
         self.inner.mark(&mut plan.variables);
-        self.inner.observe(&plan);
         Ok(CheckedPlan { session: self.inner.clone(), signature, plan: Arc::new(plan) })
     }
 

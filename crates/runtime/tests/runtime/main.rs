@@ -10,6 +10,7 @@ mod halves;
 mod host_memory;
 mod hostile;
 mod lanes;
+mod mutated_loops;
 mod out_of_memory;
 mod plan_files;
 mod profile;

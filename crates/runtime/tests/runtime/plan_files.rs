@@ -110,10 +110,10 @@ fn refusal_or_none(session: &Session, json: &[u8]) -> Option<String> {
     session.open_plan(json).and_then(|plan| session.callable_of(&plan)).map(drop).err().map(|error| error.to_string())
 }
 
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, most: usize) -> usize {
+    pub fn below(&mut self, most: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as usize) % most.max(1)
     }
@@ -149,7 +149,7 @@ fn nth(value: &mut Value, number: usize) -> Option<&mut Value> {
 }
 
 /// Changes one thing in a plan.
-fn mutate(plan: &mut Value, random: &mut Random) {
+pub fn mutate(plan: &mut Value, random: &mut Random) {
     let total = count(plan);
     let other = nth(plan, random.below(total)).cloned().unwrap_or_default();
     let Some(value) = nth(plan, random.below(total)) else { return };

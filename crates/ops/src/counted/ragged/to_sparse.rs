@@ -1,6 +1,6 @@
 //! RaggedTensorToSparse: the values of a ragged tensor with their indices.
 
-use plimsoll_base::Result;
+use plimsoll_base::{Error, Result};
 use plimsoll_graph::{HostTensor, Node, Shape};
 
 use super::super::rule;
@@ -24,6 +24,9 @@ fn infer(cx: &mut InferCx<'_>) -> Result<()> {
 fn compute(_node: &Node, inputs: &[&HostTensor]) -> Result<Vec<HostTensor>> {
     let depth = inputs.len() - 1;
     let values = inputs[depth];
+    if depth == 0 || values.shape().rank() == 0 {
+        return Err(Error::invalid_argument("RaggedTensorToSparse of a tensor that is not ragged"));
+    }
     // The index of each row of the level at hand.
     let mut indices: Vec<Vec<i64>> = Vec::new();
     let mut shape: Vec<i64> = Vec::new();

@@ -1,0 +1,101 @@
+//! Plans with loops and lists, as files that were changed: refused, or they harm nothing but their values. The graphs are recorded
+//! cases of crates/cli.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_base::Code;
+use plimsoll_cards::Options;
+use plimsoll_device::DeviceKind;
+use plimsoll_graph::{HostTensor, Shape};
+use plimsoll_kernels::CpuKernels;
+use plimsoll_ops::Registry;
+use plimsoll_plan::{Feed, Signature};
+use plimsoll_runtime::{Cancellation, Session};
+use serde_json::Value;
+
+use crate::plan_files::{Random, mutate};
+use crate::random_graphs::guarded;
+
+/// Name, what is initialised, what is fed and fetched.
+const CASES: &[(&str, bool, &[&str], &[&str])] = &[
+    ("while_nested", false, &["n", "x"], &["s:0", "i:0"]),
+    ("frame_conditions", false, &["n", "x", "p"], &["y:0", "c:0"]),
+    ("while_variables", true, &["n", "x"], &["y:0"]),
+    ("while_gradient", false, &["n", "x"], &["g:0", "h:0"]),
+    ("while_lists", false, &["x", "k"], &["y:0", "z:0", "w:0"]),
+    ("frame_arrays", false, &["x", "k"], &["y:0", "z:0"]),
+];
+
+/// A run that goes on for longer is ended: a changed loop may have no end.
+const LONGEST: Duration = Duration::from_millis(200);
+
+fn fed(name: &str) -> HostTensor {
+    match name {
+        "x" => HostTensor::from_slice([2, 3], &[1.5f32, -2.0, 0.25, 3.0, 0.5, -1.0]).unwrap(),
+        "p" => HostTensor::from_bools(Shape::scalar(), &[true]).unwrap(),
+        _ => HostTensor::scalar(2i32),
+    }
+}
+
+#[test]
+fn mutated_plans_with_loops_are_refused_or_run_between_guard_pages() {
+    let runs: usize = std::env::var("PLIMSOLL_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(600);
+    let is_said = std::env::var_os("PLIMSOLL_TEST_SAY").is_some();
+    let (mut refused, mut unread, mut ran, mut written) = (0, 0, 0, 0);
+    for (number, (case, has_variables, feeds, fetches)) in CASES.iter().enumerate() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/cases").join(case).join("graph.pb");
+        let graph = plimsoll_formats::read_graph_def(&std::fs::read(path).unwrap()).unwrap();
+        let options = Options::new().intra_op(2).device_count(DeviceKind::Cpu, 2);
+        let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
+        let devices = guarded(&options);
+        let graph = plimsoll_graph::Graph::resolve(graph, registry.table()).unwrap();
+        let session = Session::new(&devices, &graph, registry).unwrap();
+        if *has_variables {
+            session.run(&[], &[], &["init"]).unwrap();
+        }
+        let values: Vec<HostTensor> = feeds.iter().map(|name| fed(name)).collect();
+        let feed = |(name, value): (&&str, &HostTensor)| Feed {
+            tensor: format!("{name}:0"),
+            data_type: value.data_type(),
+            shape: value.shape().clone(),
+            value: None,
+        };
+        let signature = Signature {
+            feeds: feeds.iter().zip(&values).map(feed).collect(),
+            fetches: fetches.iter().map(ToString::to_string).collect(),
+            ..Signature::default()
+        };
+        let file = match session.plan_file(&signature) {
+            Err(error) if error.code() == Code::Unimplemented => continue,
+            file => file.unwrap(),
+        };
+        written += 1;
+        let plan: Value = serde_json::from_slice(&file).unwrap();
+        for done in 0..runs / CASES.len() {
+            let mut random = Random((number << 32 | done) as u64);
+            let mut mutated = plan.clone();
+            for _ in 0..1 + random.below(2) {
+                mutate(&mut mutated["plan"], &mut random);
+            }
+            if mutated == plan {
+                continue;
+            }
+            if is_said {
+                eprintln!("{case} {done}: {mutated}");
+            }
+            match session.open_plan(&serde_json::to_vec(&mutated).unwrap()).and_then(|plan| session.callable_of(&plan)) {
+                Err(error) if error.code() == Code::DataLoss => unread += 1,
+                Err(_) => refused += 1,
+                Ok(callable) => {
+                    // It may say other values, fail, or not end; it does no harm.
+                    let _ = callable.until(&Cancellation::after(LONGEST).unwrap()).run(&values.iter().collect::<Vec<_>>());
+                    ran += 1;
+                }
+            }
+        }
+    }
+    assert!(written > 2, "only {written} plans with loops have files");
+    assert!(refused > runs / 8 && ran > runs / 80 && unread > 0, "{refused} refused, {unread} not read, {ran} run, of {runs}");
+}
