@@ -61,11 +61,16 @@ impl Footprint {
             self.add_stage(stage);
         }
         let mut first = self.add_stage(plan);
-        for plan in &later.within {
-            let peaks = self.add(plan);
-            first.iter_mut().zip(peaks).for_each(|(first, peak)| *first = (*first).max(peak));
-        }
+        let within: Vec<Vec<Bytes>> = later.within.iter().map(|plan| self.add(plan)).collect();
         let ways: Vec<Vec<Bytes>> = later.plans.iter().map(|plan| self.add(plan)).collect();
+        for (index, first) in first.iter_mut().enumerate() {
+            let without = ways.iter().map(|way| way[index]).min().unwrap_or_default().max(*first);
+            *first = within.iter().map(|peaks| peaks[index]).chain([*first]).max().unwrap_or_default();
+            // A loop may have no iteration.
+            if *first > without {
+                self.needs[index].certainty = self.needs[index].certainty.clone().or(Certainty::AtMost);
+            }
+        }
         let mut most = first.clone();
         for (index, most) in most.iter_mut().enumerate() {
             let mut peaks = ways.iter().map(|way| way[index].max(first[index]));

@@ -154,6 +154,14 @@ fn what_is_known_beforehand_is_folded_to_the_same_values() {
 }
 
 #[test]
+fn a_few_known_numbers_that_ask_for_many_are_left_to_the_run() {
+    let mut builder = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
+    let [start, limit, delta] = [0i32, 1 << 27, 1].map(|value| builder.constant(HostTensor::scalar(value)).build().unwrap());
+    let range = builder.op("RaggedRange").input(start).input(limit).input(delta).build().unwrap();
+    assert!(builder.fact(range).value.is_none() && builder.fact(Output { index: 1, ..range }).value.is_none());
+}
+
+#[test]
 fn updates_give_what_tensorflow_gives() {
     let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
     let mut failures = Vec::new();
