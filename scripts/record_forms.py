@@ -11,7 +11,7 @@ simple/                       tf.compat.v1.saved_model.simple_save, with a legac
 tags/                         graphs for training and for serving on another device, as Estimators export them
 archive/                      keras.export.ExportArchive: two signatures, one of which uses a table that the other does not
 module/                       tf.saved_model.save of nested functions with captured variables, one of which a call changes
-x.npy, y_*.npy                the examples and what each model gives
+x.npy, y_*.npy                the examples and what each model gives; y_tags.npy of the graph that serves, y_train.npy of the other one
 """
 import os
 import shutil
@@ -89,7 +89,7 @@ def tags():
                 builder.add_meta_graph_and_variables(session, names, **arguments)
             else:
                 builder.add_meta_graph(names, **arguments)
-                np.save(path("y_tags.npy"), session.run(y, {x: X}))
+            np.save(path("y_tags.npy" if index else "y_train.npy"), session.run(y, {x: X}))
     builder.save()
 
 

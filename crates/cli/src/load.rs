@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use plimsoll::model::{self, SavedGraph};
+use plimsoll::model::{self, SavedGraph, Tags};
 use plimsoll::recorded::{Case, Replay};
 use plimsoll::{Code, Devices, Footprint, Options, Placed, Session, Signature};
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, OrUsage, Result};
-use crate::output;
+use crate::{names, output};
 
 /// Opens the devices that the command line asks for.
 pub fn devices(options: &DeviceOptions) -> Result<Devices> {
@@ -17,9 +17,9 @@ pub fn devices(options: &DeviceOptions) -> Result<Devices> {
 
 /// A session for a model, with nothing run. A file that is not there or of another kind is wrong use, one that makes no sense a
 /// failure.
-pub fn session(devices: &Devices, path: &Path) -> Result<Session> {
+pub fn session(devices: &Devices, path: &Path, tags: &Tags) -> Result<Session> {
     model::check(path).or_usage()?;
-    let model = model::read(path)?;
+    let model = names::tagged(model::read(path)?, path, tags)?;
     let session = || devices.session(devices.resolve(SavedGraph::of(model, path)?.graph)?);
     Ok(session().map_err(|error| error.context(path.display()))?)
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use plimsoll::formats::SignatureDef;
-use plimsoll::model::{self, Model, SavedGraph};
+use plimsoll::model::{self, Model, SavedGraph, Tags};
 use plimsoll::signature::{Asked, node_of};
 use plimsoll::{Devices, Error, Graph, Session};
 
@@ -68,16 +68,16 @@ impl Wanted {
 }
 
 impl Opened {
-    fn new(devices: &Devices, path: &Path, signature: Option<&str>, checkpoint: Option<&Path>) -> Result<Opened> {
+    fn new(devices: &Devices, path: &Path, Call { tags, signature }: &Call<'_>, checkpoint: Option<&Path>) -> Result<Opened> {
         model::check(path).or_usage()?;
         let label = path.display().to_string();
-        let read = model::read(path)?;
+        let read = names::tagged(model::read(path)?, path, tags)?;
         let is_graph = matches!(read, Model::Graph(_));
         let is_meta = matches!(read, Model::MetaGraph(_));
         let saved = SavedGraph::of(read, path).map_err(|error| error.context(&label))?;
         // A graph, and a MetaGraph without signatures, are asked by the names of their tensors.
         let name = match signature {
-            Some(name) => Some(name),
+            Some(name) => Some(*name),
             None if is_graph || (is_meta && saved.callable().next().is_none()) => None,
             None => Some(only_signature(&label, &saved)?),
         };
@@ -149,28 +149,52 @@ fn only_signature<'a>(label: &str, saved: &'a SavedGraph) -> Result<&'a str> {
     })
 }
 
+/// Which graphs and which of their signatures the command line names, each as `[MODEL::]NAME`.
+#[derive(Clone, Copy)]
+pub struct Calls<'a> {
+    /// Tags, in lists with commas.
+    pub tags: &'a [String],
+    /// Names of signatures.
+    pub signatures: &'a [String],
+}
+
+/// What is called of one model.
+#[derive(Clone, Default)]
+struct Call<'a> {
+    tags: Tags,
+    signature: Option<&'a str>,
+}
+
 /// The models of a command line, in its order.
 pub struct Models(Vec<Opened>);
 
 impl Models {
-    /// Opens the models, the SavedModels among them with the signatures (`[MODEL::]NAME`) that are called. Variables have the
+    /// Opens the models, the SavedModels among them with the graphs and signatures that are called. Variables have the
     /// values of `checkpoint`, where it has any for them.
     ///
     /// # Errors
     /// Wrong use for files that are not there and signatures that no model has; the flaw of a file.
-    pub fn open(devices: &Devices, paths: &[PathBuf], signatures: &[String], checkpoint: Option<&Path>) -> Result<Models> {
+    pub fn open(devices: &Devices, paths: &[PathBuf], named: &Calls<'_>, checkpoint: Option<&Path>) -> Result<Models> {
         let labels: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        let mut calls: Vec<Option<&str>> = vec![None; paths.len()];
-        for text in signatures {
+        let mut calls = vec![Call::default(); paths.len()];
+        for text in named.tags {
+            let (models, tags) = scope(&labels, text)?;
+            let saved: Vec<usize> = models.iter().copied().filter(|&model| paths[model].is_dir()).collect();
+            if saved.is_empty() {
+                return wrong_use(format!("--tags {text}: only the graphs of a SavedModel have tags"));
+            }
+            saved.into_iter().for_each(|model| calls[model].tags = Tags::listed(tags));
+        }
+        for text in named.signatures {
             let (models, name) = scope(&labels, text)?;
             let saved: Vec<usize> =
                 models.iter().copied().filter(|&model| paths[model].is_dir() || model::is_meta(&paths[model])).collect();
             if saved.is_empty() {
                 return wrong_use(format!("--signature {text}: a GraphDef has no signatures; say --fetch and --target"));
             }
-            saved.into_iter().for_each(|model| calls[model] = Some(name));
+            saved.into_iter().for_each(|model| calls[model].signature = Some(name));
         }
-        paths.iter().zip(calls).map(|(path, call)| Opened::new(devices, path, call, checkpoint)).collect::<Result<Vec<_>>>().map(Models)
+        paths.iter().zip(calls).map(|(path, call)| Opened::new(devices, path, &call, checkpoint)).collect::<Result<Vec<_>>>().map(Models)
     }
 
     /// The models.

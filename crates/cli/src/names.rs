@@ -3,13 +3,36 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use plimsoll::model::{Model, Tags};
 use plimsoll::signature::{Asked, FeedRule, Feeds, SignatureInN, Unfilled, node_of};
-use plimsoll::{DataType, Error, Graph, HostTensor, PartialShape, Registry, Shape, Signature};
+use plimsoll::{Code, DataType, Error, Graph, HostTensor, PartialShape, Registry, Shape, Signature};
 
 use crate::failure::{Failure, OrUsage, Result, wrong_use};
 
 /// Shapes of tensors that will be fed, by the name that was typed. Open dimensions are N.
 pub type FeedShapes = BTreeMap<String, PartialShape>;
+
+/// The tags of the option `--tags`.
+pub fn tags(text: Option<&str>) -> Tags {
+    text.map_or_else(Tags::default, Tags::listed)
+}
+
+/// The model, of its graphs only the one with the tags.
+///
+/// # Errors
+/// Wrong use for tags that it does not have.
+pub fn tagged(model: Model, path: &Path, tags: &Tags) -> Result<Model> {
+    model.with_tags(tags).map_err(|error| without_tags(error.context(path.display())))
+}
+
+/// A graph that the model does not have is wrong use.
+pub fn without_tags(error: Error) -> Failure {
+    match error.code() {
+        Code::NotFound => Failure::usage(error.with_remedy("name one of these sets with --tags")),
+        Code::InvalidArgument => Failure::usage(error),
+        _ => Failure::from(error),
+    }
+}
 
 /// Reads `NAME=2x3` and `NAME=Nx3`; `NAME=` and `NAME=scalar` are scalars.
 pub fn parse_feed_shape(text: &str) -> Result<(String, PartialShape)> {

@@ -195,9 +195,30 @@ impl SavedModel {
     pub fn meta_graph(&self, tags: &[&str]) -> Result<&MetaGraphDef> {
         let wanted: BTreeSet<&str> = tags.iter().copied().collect();
         let found = self.meta_graphs.iter().find(|graph| graph.tags() == wanted);
-        found.ok_or_else(|| {
-            let sets: Vec<String> = self.meta_graphs.iter().map(|graph| format!("{:?}", graph.tags())).collect();
-            Error::not_found(format!("no graph of the model has the tags {wanted:?}; there are {}", sets.join(", ")))
+        found.ok_or_else(|| self.no_graph(&wanted))
+    }
+
+    /// The graph with exactly these tags; the rest is let go.
+    ///
+    /// # Errors
+    /// As [`SavedModel::meta_graph`].
+    pub fn into_meta_graph(mut self, tags: &[&str]) -> Result<MetaGraphDef> {
+        let wanted: BTreeSet<&str> = tags.iter().copied().collect();
+        match self.meta_graphs.iter().position(|graph| graph.tags() == wanted) {
+            Some(position) => Ok(self.meta_graphs.swap_remove(position)),
+            None => Err(self.no_graph(&wanted)),
+        }
+    }
+
+    /// No graph has these tags. The sets that there are stand as a command line says them.
+    fn no_graph(&self, wanted: &BTreeSet<&str>) -> Error {
+        let said = |tags: &mut dyn Iterator<Item = &str>| format!("'{}'", tags.collect::<Vec<_>>().join(",").escape_debug());
+        let wanted = said(&mut wanted.iter().copied());
+        let sets: Vec<String> =
+            self.meta_graphs.iter().map(|graph| said(&mut graph.meta_info_def.tags.iter().map(String::as_str))).collect();
+        Error::not_found(match sets.is_empty() {
+            true => format!("no graph of the model has the tags {wanted}; it has no graphs"),
+            false => format!("no graph of the model has the tags {wanted}; there are graphs with {}", sets.join(" and ")),
         })
     }
 
@@ -290,7 +311,7 @@ mod tests {
         let model = parse_saved_model(TEXT.as_bytes()).unwrap();
         assert_eq!(parse_saved_model(&write_saved_model(&model)).unwrap(), model);
         let graph = model.meta_graph(&["gpu", "serve"]).unwrap();
-        assert!(model.serving().unwrap_err().message().contains(r#"there are {"gpu", "serve"}"#));
+        assert!(model.serving().unwrap_err().message().contains("there are graphs with 'serve,gpu'"));
         assert_eq!(graph.init_op(), Some("init"));
         let variables = graph.variables("variables");
         assert_eq!((variables.len(), &variables[0].variable_name[..], variables[0].is_resource), (1, "w:0", true));

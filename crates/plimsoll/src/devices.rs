@@ -13,7 +13,7 @@ use plimsoll_ops::{GraphBuilder, Registry};
 use plimsoll_plan::Softened;
 
 use crate::checkpoint::Files;
-use crate::model::{self, SavedGraph};
+use crate::model::{self, SavedGraph, Tags};
 use crate::values::Objects;
 use crate::values::Values;
 use crate::{Bytes, DeviceKind, DeviceReport, DeviceSpec, Options, PlacementMode, Session, machine};
@@ -104,8 +104,17 @@ impl Devices {
     /// NOT_FOUND where there is no such file; the flaw of the file and its place; for files of other kinds the error says what
     /// exports them. Otherwise as [`Devices::session`], and for a SavedModel as [`Session::run`] of its restoring operations.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Session> {
+        self.load_tagged(path, &Tags::default())
+    }
+
+    /// As [`Devices::load`], of the graphs of a SavedModel the one with these tags.
+    ///
+    /// # Errors
+    /// As [`Devices::load`]; NOT_FOUND where no graph has the tags, with the sets of tags that there are; INVALID_ARGUMENT for tags of a
+    /// model that is no SavedModel.
+    pub fn load_tagged(&self, path: impl AsRef<Path>, tags: &Tags) -> Result<Session> {
         let path = path.as_ref();
-        let saved = SavedGraph::of(model::read(path)?, path)?;
+        let saved = SavedGraph::of(model::read(path)?.with_tags(tags)?, path)?;
         let session = self.session_with(self.resolve(saved.graph)?, &saved.values, saved.init)?.with_signatures(saved.signatures);
         let session = session.prepared_for_signatures(&self.registry);
         session.prepare()?;

@@ -1,6 +1,6 @@
 //! Files that hold a model, told apart by their contents.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,52 @@ pub enum Model {
     SavedModel(Box<SavedModel>),
     /// A MetaGraph, its variables still in the checkpoint beside it.
     MetaGraph(Box<MetaGraphDef>),
+}
+
+/// Which graph of a SavedModel: its tags. By default the one that serves, or the only one.
+///
+/// ```
+/// use plimsoll::model::Tags;
+/// let tags = Tags::of(["serve", "gpu"]);
+/// assert_eq!(tags, Tags::listed("gpu,serve"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tags(Option<BTreeSet<String>>);
+
+impl Tags {
+    /// The graph with exactly these tags.
+    pub fn of(tags: impl IntoIterator<Item = impl Into<String>>) -> Tags {
+        Tags(Some(tags.into_iter().map(Into::into).collect()))
+    }
+
+    /// The graph with exactly the tags of a list with commas, `serve,gpu`. An empty text is the graph without tags.
+    pub fn listed(text: &str) -> Tags {
+        Tags::of(text.split(',').map(str::trim).filter(|tag| !tag.is_empty()))
+    }
+}
+
+impl Model {
+    /// The same model, of its graphs only the one with these tags.
+    ///
+    /// # Errors
+    /// NOT_FOUND where there is none, with the sets of tags that there are; INVALID_ARGUMENT for tags of a model that is no SavedModel.
+    pub fn with_tags(self, tags: &Tags) -> Result<Model> {
+        let model = match (self, tags) {
+            (Model::SavedModel(model), _) => *model,
+            (other, Tags(None)) => return Ok(other),
+            (_, Tags(Some(_))) => return Err(Error::invalid_argument("only the graphs of a SavedModel have tags")),
+        };
+        let version = model.saved_model_schema_version;
+        let graph = match &tags.0 {
+            None => model.into_serving()?,
+            Some(tags) => model.into_meta_graph(&tags.iter().map(String::as_str).collect::<Vec<_>>())?,
+        };
+        Ok(Model::SavedModel(Box::new(SavedModel {
+            saved_model_schema_version: version,
+            meta_graphs: vec![graph],
+            ..SavedModel::default()
+        })))
+    }
 }
 
 /// Reads a GraphDef (`.pb`, `.pbtxt`), a MetaGraph (`.meta`) or a SavedModel folder.

@@ -10,7 +10,7 @@ use plimsoll_graph::GraphDef;
 use plimsoll_ops::{DEFAULT_DEVICE, Gradient, Registry};
 use plimsoll_plan::{Reach, missing};
 
-use crate::model::{self, SavedGraph};
+use crate::model::{self, SavedGraph, Tags};
 
 pub use plimsoll_plan::Missing;
 
@@ -86,8 +86,19 @@ pub struct ModelMissing {
 /// # Errors
 /// As [`model::read`], and for a SavedModel that makes no sense.
 pub fn missing_of(path: &Path) -> Result<Vec<ModelMissing>> {
+    missing_of_tagged(path, &Tags::default())
+}
+
+/// As [`missing_of`], of the graphs of a SavedModel the one with these tags.
+///
+/// # Errors
+/// As [`missing_of`] and [`model::Model::with_tags`].
+pub fn missing_of_tagged(path: &Path, tags: &Tags) -> Result<Vec<ModelMissing>> {
     let registry = plimsoll_runtime::standard_registry();
-    let saved = SavedGraph::of(model::read(path)?, path).map_err(|error: Error| error.context(path.display()))?;
+    let saved = model::read(path)?
+        .with_tags(tags)
+        .and_then(|model| SavedGraph::of(model, path))
+        .map_err(|error: Error| error.context(path.display()))?;
     let SavedGraph { graph, signatures, init, .. } = saved;
     let mut found: Vec<ModelMissing> = Vec::new();
     if !init.is_empty() {

@@ -6,7 +6,7 @@ use plimsoll_base::Result;
 use plimsoll_graph::Graph;
 use plimsoll_plan::{Growth, Signature, SignatureInN};
 
-use crate::model::{self, SavedGraph};
+use crate::model::{self, SavedGraph, Tags};
 use crate::values::Values;
 use crate::{Devices, Footprint, Joint, PlacementMode, Session};
 
@@ -82,9 +82,17 @@ impl<'a> Several<'a> {
     ///
     /// # Errors
     /// As [`Devices::load`], but for errors of restoring.
-    pub fn load(&mut self, path: impl AsRef<Path>, mut runs: Vec<Signature>) -> Result<&mut Self> {
+    pub fn load(&mut self, path: impl AsRef<Path>, runs: Vec<Signature>) -> Result<&mut Self> {
+        self.load_tagged(path, &Tags::default(), runs)
+    }
+
+    /// As [`Several::load`], of the graphs of a SavedModel the one with these tags.
+    ///
+    /// # Errors
+    /// As [`Devices::load_tagged`], but for errors of restoring.
+    pub fn load_tagged(&mut self, path: impl AsRef<Path>, tags: &Tags, mut runs: Vec<Signature>) -> Result<&mut Self> {
         let path = path.as_ref();
-        let SavedGraph { graph, values, init, signatures, .. } = SavedGraph::of(model::read(path)?, path)?;
+        let SavedGraph { graph, values, init, signatures, .. } = SavedGraph::of(model::read(path)?.with_tags(tags)?, path)?;
         let session = self.devices.unlogged(&self.devices.resolve(graph)?, &values, init)?.with_signatures(signatures);
         let session = session.prepared_for_signatures(self.devices.registry());
         if !session.preparation().is_empty() {

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::DataType;
-use plimsoll::model;
+use plimsoll::model::{self, Tags};
 use plimsoll::operations::{self, Missing, ModelMissing, Operation};
 use plimsoll::text::{column_width, pad_left, pad_right};
 use serde::Serialize;
 
 use crate::failure::{OrUsage, Result};
-use crate::output;
+use crate::{names, output};
 
 /// Which operations are listed.
 #[derive(Args)]
@@ -20,6 +20,9 @@ pub struct OpsArgs {
     /// SavedModel. Exit status 1 where there are some
     #[arg(long, value_name = "MODEL")]
     missing: Option<PathBuf>,
+    /// Of the graphs of a SavedModel the one with exactly these tags, as serve,gpu [default: serve, or the only one]
+    #[arg(long, value_name = "TAGS", requires = "missing")]
+    tags: Option<String>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -28,7 +31,7 @@ pub struct OpsArgs {
 /// Lists.
 pub fn run(args: OpsArgs) -> Result<ExitCode> {
     match &args.missing {
-        Some(model) => missing(model, args.json),
+        Some(model) => missing(model, &names::tags(args.tags.as_deref()), args.json),
         None => list(args.json),
     }
 }
@@ -100,9 +103,9 @@ struct MissingDocument<'a> {
     signatures: Vec<SignatureEntry<'a>>,
 }
 
-fn missing(path: &Path, json: bool) -> Result<ExitCode> {
+fn missing(path: &Path, tags: &Tags, json: bool) -> Result<ExitCode> {
     model::check(path).or_usage()?;
-    let found = operations::missing_of(path)?;
+    let found = operations::missing_of_tagged(path, tags).map_err(names::without_tags)?;
     let is_complete = found.iter().all(|signature| signature.operations.is_empty());
     if json {
         let signatures = found.iter().map(signature_entry).collect();

@@ -80,6 +80,39 @@ fn saved_models_of_every_maker() {
 }
 
 #[test]
+fn a_graph_of_a_saved_model_is_named_by_its_tags() {
+    let folder = Folder::new("forms-tags");
+    eval(&folder, &form("tags"), "y --tags train --fetch y", "y_train.npy");
+    eval(&folder, &form("tags"), "y --tags gpu,serve --fetch y", "y_tags.npy");
+    let (tags, simple) = (form("tags").display().to_string(), form("simple").display().to_string());
+    let both = format!("plan {tags} {simple} --tags tags::train --feed-shape x=3x4");
+    assert_eq!(plimsoll(&both).code, 0, "{}", plimsoll(&both).err);
+    let x = format!("--feed x={}", form("x.npy").display());
+    for (line, wanted) in [
+        (format!("eval {tags} {x} --tags serve"), "tags 'serve'; there are graphs with 'train' and 'serve,gpu'"),
+        (format!("plan {tags} --tags=,"), "tags ''; there are"),
+        (format!("place {tags} --tags train,serve"), "tags 'serve,train'; there are"),
+        (format!("ops --missing {tags} --tags tpu"), "tags 'tpu'; there are"),
+        (format!("train {tags} --tags tpu --signature y --data x=y"), "tags 'tpu'; there are"),
+        (format!("plan {} --tags serve", form("v1.ckpt.meta").display()), "only the graphs of a SavedModel have tags"),
+        ("ops --tags serve".to_string(), "--missing <MODEL>"),
+        ("train digits --tags serve".to_string(), "--tags serve: only models have it"),
+    ] {
+        let said = plimsoll(&line);
+        assert_eq!((said.code, said.err.contains(wanted)), (2, true), "{line}: {}", said.err);
+    }
+    for line in [format!("place {tags} --tags train"), format!("ops --missing {tags} --tags train")] {
+        assert_eq!(plimsoll(&line).code, 0, "{line}");
+    }
+    let devices = plimsoll::Devices::open(&plimsoll::Options::new()).unwrap();
+    let session = devices.load_tagged(form("tags"), &plimsoll::model::Tags::listed("train")).unwrap();
+    let x = npy::read(&std::fs::read(form("x.npy")).unwrap()).unwrap();
+    let y = session.call("serving_default", &[("x", x)]).unwrap().remove(0).1;
+    let recorded = npy::read(&std::fs::read(form("y_train.npy")).unwrap()).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), recorded.to_vec::<f32>().unwrap());
+}
+
+#[test]
 fn damage_to_a_checkpoint_names_file_tensor_and_place() {
     let folder = Folder::new("forms-damage");
     for (meta, damaged, files, what) in [

@@ -13,7 +13,7 @@ use plimsoll_formats::read_saved_model;
 use plimsoll_graph::HostTensor;
 use serde::Deserialize;
 
-use crate::model::{self, SavedGraph};
+use crate::model::{self, Model, SavedGraph, Tags};
 use crate::{Devices, npy};
 
 pub use compare::{Distance, compare};
@@ -36,6 +36,8 @@ struct CaseFile {
     name: Option<String>,
     graph: Option<String>,
     saved_model: Option<String>,
+    /// The tags of its graph, where it is not the one that serves.
+    tags: Option<Vec<String>>,
     config: Option<String>,
     #[serde(default)]
     init: Vec<String>,
@@ -193,7 +195,9 @@ impl Case {
             }
             (None, Some(folder)) => {
                 let path = self.path(folder)?;
-                let saved = SavedGraph::new(read_saved_model(&path)?, &path)?;
+                let tags = self.file.tags.clone().map_or_else(Tags::default, Tags::of);
+                let model = Model::SavedModel(Box::new(read_saved_model(&path)?)).with_tags(&tags)?;
+                let saved = SavedGraph::of(model, &path)?;
                 let calls = self.calls(Some(&saved))?;
                 let session = devices.session_with(devices.resolve(saved.graph)?, &saved.values, saved.init)?;
                 let init = [session.preparation(), &self.file.init].concat();

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Failure, Result, wrong_use};
-use crate::models::{Fetch, Models, Opened, Wanted};
+use crate::models::{Calls, Fetch, Models, Opened, Wanted};
 use crate::stop::{AtOnce, TimeoutArgs};
 use crate::trace::{TraceArgs, TracedRun};
 use crate::{load, names, output, show};
@@ -28,6 +28,9 @@ pub struct EvalArgs {
     /// name below is for every model that has it, and MODEL::NAME for one: its path, its file's name with or without extension, or its number from 1
     #[arg(value_name = "MODEL", required = true)]
     models: Vec<PathBuf>,
+    /// Of the graphs of a SavedModel the one with exactly these tags, as serve,gpu [default: serve, or the only one]
+    #[arg(long, value_name = "TAGS")]
+    tags: Vec<String>,
     /// The signature of a SavedModel that is called: names are those of its arguments and results [default: serving_default, or
     /// the only one]
     #[arg(long, value_name = "NAME")]
@@ -158,7 +161,7 @@ fn works(devices: &Devices, args: &EvalArgs) -> Result<Vec<Work>> {
     let mut feeds: Vec<Vec<(String, HostTensor)>> = vec![Vec::new(); args.models.len()];
     let mut inits: Vec<Vec<String>> = vec![Vec::new(); args.models.len()];
     let read = args.feed.iter().map(|text| read_feed(text)).collect::<Result<Vec<_>>>()?;
-    let models = Models::open(devices, &args.models, &args.signature, args.restore.as_deref())?;
+    let models = Models::open(devices, &args.models, &Calls { tags: &args.tags, signatures: &args.signature }, args.restore.as_deref())?;
     for (text, (name, tensor)) in args.feed.iter().zip(&read) {
         for (model, name) in models.find(name, Opened::feed)?.0 {
             let checked = names::check_feed(models.all()[model].graph(), devices.registry(), &name, tensor);

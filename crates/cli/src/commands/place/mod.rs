@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::device_options::{DeviceOptions, Placement};
 use crate::failure::{Result, wrong_use};
+use crate::names::tags;
 use crate::{load, output};
 
 /// The model, and which nodes are shown.
@@ -18,6 +19,9 @@ pub struct PlaceArgs {
     /// A GraphDef (.pb, .pbtxt) or the folder of a SavedModel
     #[arg(value_name = "MODEL")]
     model: PathBuf,
+    /// Of the graphs of a SavedModel the one with exactly these tags, as serve,gpu [default: serve, or the only one]
+    #[arg(long, value_name = "TAGS")]
+    tags: Option<String>,
     /// A line for every node, instead of one for nodes of a name scope that go together
     #[arg(short = 'v', long = "all", visible_alias = "verbose")]
     all: bool,
@@ -54,7 +58,7 @@ pub fn run(args: PlaceArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
             "place_pruned_graph: it depends on the fetches and targets of a run, which plan and eval have: see `plimsoll plan --json`",
         );
     }
-    let session = load::session(&devices, &args.model)?;
+    let session = load::session(&devices, &args.model, &tags(args.tags.as_deref()))?;
     let graph = session.graph();
     let reasons = session.why().map(|why| (why.describe(graph), table::kind(why, graph)));
     let nodes = session.placements().zip(reasons).map(|((node, device), (why, kind))| {

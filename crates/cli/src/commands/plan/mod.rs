@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Result, not_yet, wrong_use};
-use crate::models::{Models, Opened};
+use crate::models::{Calls, Models, Opened};
 use crate::names::{self, FeedShapes, Sized};
 use crate::{load, output};
 
@@ -27,6 +27,9 @@ pub struct PlanArgs {
     /// extension, or its number from 1
     #[arg(value_name = "MODEL", required = true)]
     models: Vec<PathBuf>,
+    /// Of the graphs of a SavedModel the one with exactly these tags, as serve,gpu [default: serve, or the only one]
+    #[arg(long, value_name = "TAGS")]
+    tags: Vec<String>,
     /// The signature of a SavedModel that is called: names are those of its arguments and results [default: serving_default, or
     /// the only one]
     #[arg(long, value_name = "NAME")]
@@ -139,7 +142,7 @@ struct Requests {
 }
 
 fn requests(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<Requests> {
-    let models = Models::open(devices, &args.models, &args.signature, args.restore.as_deref())?;
+    let models = Models::open(devices, &args.models, &Calls { tags: &args.tags, signatures: &args.signature }, args.restore.as_deref())?;
     let mut fed = vec![FeedShapes::new(); args.models.len()];
     for (name, shape) in shapes {
         models.find(name, Opened::feed)?.0.into_iter().for_each(|(model, name)| {

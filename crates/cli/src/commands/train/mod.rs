@@ -37,6 +37,9 @@ pub struct TrainArgs {
     /// (.meta), or a SavedModel folder
     #[arg(value_name = "digits|mnist|cifar10|MODEL", default_value = "digits")]
     what: String,
+    /// Of the graphs of a SavedModel the one with exactly these tags, as serve,gpu [default: serve, or the only one]
+    #[arg(long, value_name = "TAGS")]
+    tags: Option<String>,
     /// The signature of a SavedModel that a step calls
     #[arg(long, value_name = "NAME")]
     signature: Option<String>,

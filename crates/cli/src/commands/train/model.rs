@@ -165,7 +165,7 @@ impl Model {
     pub fn new(args: &TrainArgs) -> Result<Model> {
         let path = PathBuf::from(&args.what);
         model::check(&path).or_usage()?;
-        let (graph, wanted) = match model::read(&path)? {
+        let (graph, wanted) = match names::tagged(model::read(&path)?, &path, &names::tags(args.tags.as_deref()))? {
             File::SavedModel(saved) => {
                 check(args)?;
                 let saved = SavedGraph::new(*saved, &path).map_err(|error| error.context(path.display()))?;

@@ -28,7 +28,12 @@ impl Network {
     /// Whether the options make sense for the network.
     pub fn check(&self, args: &TrainArgs) -> Result<()> {
         let name = self.model.name;
-        let names = [("--signature", args.signature.as_ref()), ("--target", args.target.first()), ("--fetch", args.fetch.as_ref())];
+        let names = [
+            ("--tags", args.tags.as_ref()),
+            ("--signature", args.signature.as_ref()),
+            ("--target", args.target.first()),
+            ("--fetch", args.fetch.as_ref()),
+        ];
         let given = names.into_iter().chain([("--init", args.init.first())]).find_map(|(option, given)| Some((option, given?)));
         if let Some((option, given)) = given {
             return wrong_use(format!("{option} {given}: only models have it; the network for {name} is built in"));
