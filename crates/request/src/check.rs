@@ -27,6 +27,8 @@ pub enum Requirement {
     ValueRange,
     /// Numbers that are sorted into a histogram are numbers.
     HistogramValues,
+    /// A list that a tensor is taken from has one.
+    ListNotEmpty,
     /// The fetched tensor of that number is alive.
     Fetched(u32),
 }

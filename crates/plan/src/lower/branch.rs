@@ -52,6 +52,12 @@ impl Branches {
         Ok(())
     }
 
+    /// Nodes always run, and their outputs are alive.
+    pub fn revive(&mut self, nodes: &[NodeId]) {
+        nodes.iter().for_each(|node| _ = self.nodes.remove(node));
+        self.outputs.retain(|output, _| !nodes.contains(&output.node));
+    }
+
     /// That both hold.
     pub fn and(&mut self, a: Condition, b: Condition) -> Result<Condition> {
         self.conditions.and(a, b)
@@ -130,7 +136,7 @@ impl Lowering<'_> {
                 let view = self.read_variable(variable, id, None)?;
                 self.holds(view)?
             }
-            Meaning::Stored(_) | Meaning::List(_) => return self.read(node.inputs[1], self.host).map(drop),
+            Meaning::Stored(_) | Meaning::List(_) | Meaning::Same(_) => return self.read(node.inputs[1], self.host).map(drop),
         };
         let fails = self.branches.conditions.not(holds)?;
         for (index, side) in [(0, fails), (1, holds)] {
@@ -141,7 +147,7 @@ impl Lowering<'_> {
     }
 
     /// That a bool is true: the condition that it was made of, if it was made of one.
-    fn holds(&mut self, view: View) -> Result<Condition> {
+    pub(super) fn holds(&mut self, view: View) -> Result<Condition> {
         if view.data_type != DataType::Bool || view.elements() != 1 {
             return Err(Error::invalid_argument(format!("the predicate of Switch is {}{}, not one bool", view.data_type, view.shape)));
         }
@@ -253,7 +259,7 @@ impl Lowering<'_> {
     }
 
     fn merged_value(&mut self, id: NodeId, living: &[(usize, Output, Condition)]) -> Result<()> {
-        if living.iter().any(|(_, input, _)| matches!(self.meanings.get(input), Some(Meaning::List(_)))) {
+        if living.iter().any(|(_, input, _)| matches!(self.meanings.get(input), Some(Meaning::List(_) | Meaning::Same(_)))) {
             return self.merged_list(id, living);
         }
         let inputs: Vec<Output> = living.iter().map(|(_, input, _)| *input).collect();
@@ -378,7 +384,7 @@ impl Lowering<'_> {
     }
 
     /// A work that faults where `condition` does not hold.
-    fn require(&mut self, condition: Condition, requirement: Requirement, id: NodeId, device: DeviceId) -> Result<WorkId> {
+    pub(super) fn require(&mut self, condition: Condition, requirement: Requirement, id: NodeId, device: DeviceId) -> Result<WorkId> {
         let view = self.bool_of(condition, id)?;
         let kind = WorkKind::Request { request: Arc::new(KernelRequest::Require(requirement)), args: vec![Arg::Input(0)] };
         let work = self.lir.work(kind, device, vec![id], vec![view], Vec::new());

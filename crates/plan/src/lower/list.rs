@@ -104,8 +104,12 @@ impl Lowering<'_> {
                 Ok(())
             }
             ListOp::PushBack { list, item } => {
+                if let Some(longer) = self.push_same(id, node.inputs[list], node.inputs[item])? {
+                    self.define(id, 0, longer);
+                    return Ok(());
+                }
                 let item = self.read_input(id, node, item)?;
-                let length = self.list(node.inputs[list])?.length;
+                let length = self.length(node.inputs[list])?;
                 let index = self.number(id, &length)?;
                 let rows = self.set(id, (node, list), index, item)?;
                 let length = self.longer(id, &length, 1)?;
@@ -113,6 +117,9 @@ impl Lowering<'_> {
                 Ok(())
             }
             ListOp::PopBack { list } => {
+                if self.pop_same(id, node.inputs[list])? {
+                    return Ok(());
+                }
                 let List { rows, length } = self.list(node.inputs[list])?;
                 let length = self.longer(id, &length, -1)?;
                 let index = self.number(id, &length)?;
@@ -120,7 +127,7 @@ impl Lowering<'_> {
                 if self.meanings.contains_key(&Output { node: id, index: 1 }) { Ok(()) } else { self.get(id, (node, list), index, 1) }
             }
             ListOp::Length { list } => {
-                let meaning = match self.list(node.inputs[list])?.length {
+                let meaning = match self.length(node.inputs[list])? {
                     Length::Known(length) => Meaning::Known(HostTensor::scalar(small(length)?)),
                     Length::Value(view) => Meaning::Value(view),
                 };
@@ -128,7 +135,7 @@ impl Lowering<'_> {
                 Ok(())
             }
             ListOp::Zeros { list } => {
-                let length = self.list(node.inputs[list])?.length;
+                let length = self.length(node.inputs[list])?;
                 self.define(id, 0, Meaning::List(List { rows: None, length }));
                 Ok(())
             }
@@ -186,7 +193,7 @@ impl Lowering<'_> {
     }
 
     /// The list that a tensor is; zeros where it is the number in the place of a flow, which `of` is the list of.
-    pub(super) fn list_like(&self, output: Output, of: Output) -> Result<List> {
+    pub(super) fn list_like(&mut self, output: Output, of: Output) -> Result<List> {
         match (self.meaning(output)?, self.list_fact(of)) {
             (Meaning::Known(number), Ok(ListFact { length: Some(length), .. }))
                 if number.splat().or_else(|| number.bytes()).is_some_and(is_zero) =>
@@ -197,10 +204,11 @@ impl Lowering<'_> {
         }
     }
 
-    /// The list that a tensor is.
-    pub(super) fn list(&self, output: Output) -> Result<List> {
-        match self.meaning(output)? {
-            Meaning::List(list) => Ok(list.clone()),
+    /// The list that a tensor is, with its tensors as rows.
+    pub(super) fn list(&mut self, output: Output) -> Result<List> {
+        match self.meaning(output)?.clone() {
+            Meaning::List(list) => Ok(list),
+            Meaning::Same(same) => self.rows_of_same(output, same),
             _ => Err(Error::invalid_argument(format!("{} is no list", self.request.graph.tensor_name(output)))),
         }
     }

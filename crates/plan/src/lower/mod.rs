@@ -7,10 +7,12 @@
 mod branch;
 mod checkpoint;
 mod effects;
+mod invariant;
 mod joined;
 mod list;
 mod recipe;
 mod repeat;
+mod same;
 mod space;
 mod stack;
 mod variables;
@@ -49,6 +51,8 @@ enum Meaning {
     Stored(checkpoint::Stored),
     /// A list of tensors.
     List(list::List),
+    /// A list all of whose tensors are one tensor.
+    Same(same::Same),
 }
 
 struct Lowering<'a> {
@@ -189,7 +193,7 @@ impl Lowering<'_> {
     fn fetch(&mut self, output: Output, name: &str, made: &mut Made) -> Result<()> {
         self.require_alive(self.lir.fetches.next_id(), output)?;
         let view = match self.meaning(output)? {
-            Meaning::List(_) => self.whole_list(output)?,
+            Meaning::List(_) | Meaning::Same(_) => self.whole_list(output)?,
             _ => self.read(output, self.host)?,
         };
         let bytes = view.shape.bytes(view.data_type)?;
@@ -227,7 +231,7 @@ impl Lowering<'_> {
             return Ok(());
         }
         self.check_handles(id, node)?;
-        let is_list = |input: &Output| matches!(self.meanings.get(input), Some(Meaning::List(_)));
+        let is_list = |input: &Output| matches!(self.meanings.get(input), Some(Meaning::List(_) | Meaning::Same(_)));
         if let (Some(op), true) = (of_lists(&node.op), node.inputs.iter().any(is_list)) {
             return self.list_op(id, node, op);
         }
@@ -367,7 +371,7 @@ impl Lowering<'_> {
             }
             Meaning::Variable(variable) => self.read_variable(variable, output.node, None),
             Meaning::Stored(_) => Err(self.shape_of_stored(output)),
-            Meaning::List(_) => Err(self.is_list(output)),
+            Meaning::List(_) | Meaning::Same(_) => Err(self.is_list(output)),
         }
     }
 
@@ -432,7 +436,7 @@ impl Lowering<'_> {
                 Ok(Meta { data_type: variable.data_type, shape: variable.shape.clone() })
             }
             Meaning::Stored(_) => Err(self.shape_of_stored(*input)),
-            Meaning::List(_) => Err(self.is_list(*input)),
+            Meaning::List(_) | Meaning::Same(_) => Err(self.is_list(*input)),
         };
         inputs.iter().map(meta).collect()
     }

@@ -10,11 +10,13 @@ use plimsoll_base::{Error, Result};
 use plimsoll_device::DeviceKind;
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, Node, NodeId, Output};
-use plimsoll_ops::Lower;
+use plimsoll_ops::{ListFact, Lower};
 use plimsoll_request::expr::ExprBuilder;
 
 use super::branch::Branches;
+use super::invariant::Invariants;
 use super::list::{Length, List};
+use super::same::{One, Same};
 use super::{Lowering, Meaning};
 use crate::condition::Condition;
 use crate::frames::{Frame, FrameId, Item, Round, stays};
@@ -64,13 +66,14 @@ impl Lowering<'_> {
         }
         self.items(&parts.test)?;
         let first = self.read(Output { node: test, index: 0 }, device)?;
+        let (invariants, body) = self.hoist((id, frame), parts.body, condition, first.clone())?;
         let goes: Vec<Round> = frame.rounds.iter().copied().filter(|round| !stays(self.request.graph, round.merge, round.next)).collect();
         self.guard_by(condition, test)?;
         let mut inputs = vec![first];
         let mut slots: Vec<Slots> = Vec::with_capacity(goes.len());
         for round in &goes {
             let name = &self.request.graph.node(round.merge).name;
-            let (slot, views) = self.slots(*round, inputs.len()).map_err(|error| error.at_node(name))?;
+            let (slot, views) = self.slots(*round, &invariants, inputs.len()).map_err(|error| error.at_node(name))?;
             slots.push(slot);
             inputs.extend(views);
         }
@@ -84,16 +87,16 @@ impl Lowering<'_> {
         let views = inputs.clone();
         let made = |lowering: &mut Self, view: &View| lowering.lir.value(device, Home::Arena, lowering.lir.values[view.value].bytes, test);
         let outputs: Vec<ValueId> = views.iter().map(|view| made(self, view)).collect();
-        let body = self.lir.regions.push(Region::default());
-        let kind = WorkKind::Loop { body, carried, trips: Trips::Open };
+        let region = self.lir.regions.push(Region::default());
+        let kind = WorkKind::Loop { body: region, carried, trips: Trips::Open };
         let work = self.lir.work(kind, device, vec![test], inputs, outputs.clone());
         (self.lir.works[work].guard, self.lir.works[work].is_root) = (guard, true);
         self.settle_loop(work, &frame.enters, &frame.exits);
-        let around = self.lir.enter(body);
-        let params: Vec<ValueId> = (0..).zip(&views).map(|(param, view)| self.given((body, device), param, view.value)).collect();
+        let around = self.lir.enter(region);
+        let params: Vec<ValueId> = (0..).zip(&views).map(|(param, view)| self.given((region, device), param, view.value)).collect();
         self.inside.push(Inside {
             frame: id,
-            region: body,
+            region,
             work,
             carried,
             newest: HashMap::new(),
@@ -114,7 +117,7 @@ impl Lowering<'_> {
         if parts.body_reads_test {
             self.items(&parts.test)?;
         }
-        self.items(&parts.body)?;
+        self.items(&body)?;
         let mut results: Vec<(Round, Meaning)> = Vec::new();
         for round in &goes {
             let next = self.meaning(self.request.graph.node(round.next).inputs[0])?.clone();
@@ -154,9 +157,17 @@ impl Lowering<'_> {
     }
 
     /// What a loop carries of a value that goes round, from the parameter `first` on, and how it begins.
-    fn slots(&mut self, round: Round, first: usize) -> Result<(Slots, Vec<View>)> {
+    fn slots(&mut self, round: Round, invariants: &Invariants, first: usize) -> Result<(Slots, Vec<View>)> {
         let merge = Output { node: round.merge, index: 0 };
         let works = self.lir.works.len();
+        if let Some(Same { item, length }) = self.same_in_loop(round, invariants)? {
+            let (length, views) = match self.list_fact(merge)?.length {
+                Some(length) => (Length::Known(length), Vec::new()),
+                None => (length.clone(), vec![self.number(round.merge, &length)?]),
+            };
+            self.take_in(works)?;
+            return Ok((Slots::Same { item, length, first: (!views.is_empty()).then_some(first) }, views));
+        }
         let Ok(list) = self.list_like(merge, merge) else {
             return Ok((Slots::Value(first), vec![self.read(merge, self.device(round.merge))?]));
         };
@@ -191,13 +202,25 @@ impl Lowering<'_> {
     fn handed_on(&mut self, round: Round, slots: &Slots) -> Result<Vec<(usize, View)>> {
         let merge = Output { node: round.merge, index: 0 };
         let works = self.lir.works.len();
-        let views = match *slots {
-            Slots::Value(first) => vec![(first, self.read(merge, self.device(round.merge))?)],
-            Slots::Rows { first, .. } => {
+        let views = match slots {
+            &Slots::Value(first) => vec![(first, self.read(merge, self.device(round.merge))?)],
+            Slots::Same { item, first, .. } => {
+                let Meaning::Same(next) = self.meaning(merge)?.clone() else {
+                    return Err(not_that(&self.request.graph.node(round.merge).name));
+                };
+                if !next.item.is(item) {
+                    return Err(not_that(&self.request.graph.node(round.merge).name));
+                }
+                match first {
+                    Some(first) => vec![(*first, self.number(round.merge, &next.length)?)],
+                    None => Vec::new(),
+                }
+            }
+            &Slots::Rows { first, .. } => {
                 let list = self.list(merge)?;
                 vec![(first, self.rows(round.merge, &list, merge)?)]
             }
-            Slots::Growing(first) => {
+            &Slots::Growing(first) => {
                 let list = self.list(merge)?;
                 vec![(first, self.rows(round.merge, &list, merge)?), (first + 1, self.number(round.merge, &list.length)?)]
             }
@@ -340,8 +363,11 @@ impl Lowering<'_> {
     /// What leaves a loop; the length of a list may be known by then.
     fn with_length(&self, exit: NodeId, meaning: Meaning) -> Meaning {
         match (meaning, self.list_fact(Output { node: exit, index: 0 })) {
-            (Meaning::List(List { rows, .. }), Ok(list)) if list.length.is_some() => {
-                Meaning::List(List { rows, length: Length::Known(list.length.unwrap_or(0)) })
+            (Meaning::List(List { rows, .. }), Ok(ListFact { length: Some(length), .. })) => {
+                Meaning::List(List { rows, length: Length::Known(length) })
+            }
+            (Meaning::Same(same), Ok(ListFact { length: Some(length), .. })) => {
+                Meaning::Same(Same { length: Length::Known(length), ..same })
             }
             (meaning, _) => meaning,
         }
@@ -480,6 +506,11 @@ impl Lowering<'_> {
     }
 }
 
+/// [`Lowering::same_in_loop`] has looked at each push.
+fn not_that(name: &str) -> Error {
+    Error::internal("a list of one tensor has become another list in an iteration").at_node(name)
+}
+
 /// What a loop carries of a value that goes round: the number of the first parameter.
 enum Slots {
     Value(usize),
@@ -490,16 +521,26 @@ enum Slots {
     },
     /// The rows of a list, and its length.
     Growing(usize),
+    /// The length of a list of one tensor, unless it is always this one.
+    Same {
+        item: One,
+        length: Length,
+        first: Option<usize>,
+    },
 }
 
 impl Slots {
     /// What is carried, in these values.
     fn meaning(&self, values: &[ValueId], views: &[View]) -> Meaning {
         let view = |index: usize| View { value: values[index], ..views[index].clone() };
-        match *self {
-            Slots::Value(first) => Meaning::Value(view(first)),
-            Slots::Rows { first, length } => Meaning::List(List { rows: Some(view(first)), length: Length::Known(length) }),
-            Slots::Growing(first) => Meaning::List(List { rows: Some(view(first)), length: Length::Value(view(first + 1)) }),
+        match self {
+            &Slots::Value(first) => Meaning::Value(view(first)),
+            Slots::Same { item, length, first } => {
+                let length = first.map_or(length.clone(), |first| Length::Value(view(first)));
+                Meaning::Same(Same { item: item.clone(), length })
+            }
+            &Slots::Rows { first, length } => Meaning::List(List { rows: Some(view(first)), length: Length::Known(length) }),
+            &Slots::Growing(first) => Meaning::List(List { rows: Some(view(first)), length: Length::Value(view(first + 1)) }),
         }
     }
 }
