@@ -267,7 +267,12 @@ impl Models {
             match model.results() {
                 Some(results) if !is_asked => wanted.fetches = results,
                 // A call is made as a whole: if it changes variables, they are changed.
-                Some(results) => wanted.targets.extend(results.iter().map(|result| model::node_of(&result.tensor).to_string())),
+                Some(results) => {
+                    let is_fetched = |tensor: &str| wanted.fetches.iter().any(|fetch| fetch.tensor == tensor);
+                    let others = results.iter().filter(|result| !is_fetched(&result.tensor));
+                    let others: Vec<String> = others.map(|result| model::node_of(&result.tensor).to_string()).collect();
+                    wanted.targets.extend(others);
+                }
                 None if !is_asked => {
                     let ends = names::only_end(model.graph(), devices.registry())?;
                     let fetch = |name: String| Fetch { shown: name.clone(), tensor: name, file: None };

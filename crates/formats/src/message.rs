@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_graph::Attrs;
+
 use crate::flaw::Found;
 use crate::wire::{Field, Reader, put_bytes, put_fixed32, put_fixed64, put_message, put_varint, write_varint};
 
@@ -187,20 +189,33 @@ packed! {
     }, |out, value| out.extend(value.to_le_bytes());
 }
 
+/// An entry of a map.
+fn entry<K: Value + std::fmt::Debug, V: Value>(field: &Field<'_>) -> Found<(K, V)> {
+    let (mut key, mut value) = (K::blank(), V::blank());
+    for entry in field.message()? {
+        let entry = entry?;
+        match entry.number {
+            1 => key.absorb(&entry).map_err(|flaw| flaw.within("key"))?,
+            2 => value.absorb(&entry).map_err(|flaw| flaw.within(&format!("[{key:?}]")))?,
+            _ => {}
+        }
+    }
+    Ok((key, value))
+}
+
+fn put_entry(out: &mut Vec<u8>, number: u32, key: &impl Value, value: &impl Value) {
+    put_message(out, number, |out| {
+        key.put(out, 1);
+        value.put(out, 2);
+    });
+}
+
 impl<K: Value + Ord + std::fmt::Debug, V: Value> Value for BTreeMap<K, V> {
     fn blank() -> Self {
         BTreeMap::new()
     }
     fn absorb(&mut self, field: &Field<'_>) -> Found<()> {
-        let (mut key, mut value) = (K::blank(), V::blank());
-        for entry in field.message()? {
-            let entry = entry?;
-            match entry.number {
-                1 => key.absorb(&entry).map_err(|flaw| flaw.within("key"))?,
-                2 => value.absorb(&entry).map_err(|flaw| flaw.within(&format!("[{key:?}]")))?,
-                _ => {}
-            }
-        }
+        let (key, value) = entry(field)?;
         self.insert(key, value);
         Ok(())
     }
@@ -208,12 +223,24 @@ impl<K: Value + Ord + std::fmt::Debug, V: Value> Value for BTreeMap<K, V> {
         self.is_empty()
     }
     fn put(&self, out: &mut Vec<u8>, number: u32) {
-        for (key, value) in self {
-            put_message(out, number, |out| {
-                key.put(out, 1);
-                value.put(out, 2);
-            });
-        }
+        self.iter().for_each(|(key, value)| put_entry(out, number, key, value));
+    }
+}
+
+impl Value for Attrs {
+    fn blank() -> Self {
+        Attrs::new()
+    }
+    fn absorb(&mut self, field: &Field<'_>) -> Found<()> {
+        let (name, value) = entry(field)?;
+        self.insert(name, value);
+        Ok(())
+    }
+    fn is_blank(&self) -> bool {
+        self.is_empty()
+    }
+    fn put(&self, out: &mut Vec<u8>, number: u32) {
+        self.iter().for_each(|(name, value)| put_entry(out, number, name, value));
     }
 }
 

@@ -1,14 +1,10 @@
 //! Attributes of nodes and functions.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use plimsoll_base::{ArgType, DataType, Error, Result};
 
-use crate::{HostTensor, PartialShape};
-
-/// Attributes by name. Names that begin with `_` are free-form hints.
-pub type Attrs = BTreeMap<String, AttrValue>;
+use crate::{Attrs, HostTensor, PartialShape};
 
 /// A function's name with the attributes that instantiate it.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -38,11 +38,12 @@ pub struct Node {
     pub carried: Vec<u8>,
 }
 
-/// Nodes and edges. Operations that are not in the table are kept; they fail only when something needs them.
+/// Nodes and edges. Operations that are not in the table are kept; they fail only when something needs them. A copy shares its nodes with
+/// the original until a write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
-    nodes: IdVec<NodeId, Node>,
-    by_name: HashMap<String, NodeId>,
+    nodes: IdVec<NodeId, Arc<Node>>,
+    by_name: Arc<HashMap<String, NodeId>>,
     /// Functions.
     pub library: Arc<Library>,
     /// Versions.
@@ -70,8 +71,10 @@ impl Graph {
     /// wrong number or type. Control inputs before data inputs.
     pub fn resolve(def: GraphDef, ops: &OpTable) -> Result<Graph> {
         let by_name = by_name(def.nodes.iter().map(|node| (node.name.as_str(), node.op.as_str())))?;
-        let nodes = def.nodes.into_iter().map(|node| resolve_node(node, &by_name, ops)).collect::<Result<IdVec<NodeId, Node>>>()?;
-        let graph = Graph { nodes, by_name, library: Arc::new(def.library), versions: def.versions, carried: def.carried };
+        let nodes =
+            def.nodes.into_iter().map(|node| resolve_node(node, &by_name, ops).map(Arc::new)).collect::<Result<IdVec<NodeId, _>>>()?;
+        let graph =
+            Graph { nodes, by_name: Arc::new(by_name), library: Arc::new(def.library), versions: def.versions, carried: def.carried };
         crate::verify::verify(&graph, ops)?;
         Ok(graph)
     }
@@ -92,7 +95,8 @@ impl Graph {
                 op.fill_defaults(&mut node.attrs).map_err(|error| error.at_node(&node.name))?;
             }
         }
-        let graph = Graph { nodes, by_name, ..Graph::default() };
+        let nodes = nodes.into_values().into_iter().map(Arc::new).collect();
+        let graph = Graph { nodes, by_name: Arc::new(by_name), ..Graph::default() };
         crate::verify::verify(&graph, ops)?;
         Ok(graph)
     }
@@ -133,8 +137,8 @@ impl Graph {
             return Err(Error::invalid_argument(format!("'{}' cannot name another node", node.name.escape_debug())));
         }
         let name = node.name.clone();
-        let id = self.nodes.push(node);
-        self.by_name.insert(name, id);
+        let id = self.nodes.push(Arc::new(node));
+        Arc::make_mut(&mut self.by_name).insert(name, id);
         Ok(id)
     }
 
@@ -144,7 +148,7 @@ impl Graph {
     }
 
     /// All nodes, in the graph's order.
-    pub fn nodes(&self) -> &IdVec<NodeId, Node> {
+    pub fn nodes(&self) -> &IdVec<NodeId, Arc<Node>> {
         &self.nodes
     }
 
@@ -155,7 +159,7 @@ impl Graph {
 
     /// The node `id`, to change. Its name must stay.
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        &mut self.nodes[id]
+        Arc::make_mut(&mut self.nodes[id])
     }
 
     /// The node of that name.

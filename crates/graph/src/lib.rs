@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod attr;
+mod attrs;
 mod def;
 mod fingerprint;
 mod function;
@@ -18,7 +19,8 @@ mod tensor;
 mod text;
 mod verify;
 
-pub use attr::{AttrList, AttrValue, Attrs, AttrsExt, FuncRef};
+pub use attr::{AttrList, AttrValue, AttrsExt, FuncRef};
+pub use attrs::Attrs;
 pub use def::{GraphDef, InputRef, NodeDef, TensorName, Versions};
 pub use fingerprint::Fingerprint;
 pub use function::{FunctionDef, Library};

@@ -8,6 +8,7 @@ use plimsoll_graph::{Attrs, AttrsExt, Graph, IdVec, NodeId, Output, PartialShape
 use plimsoll_ops::{Lower, Registry};
 
 use crate::Feed;
+use crate::freeze::is_added;
 use crate::infer::needed;
 
 /// A request to a graph, in its names.
@@ -68,7 +69,7 @@ pub struct FeedRule {
 }
 
 impl Asked {
-    /// The outputs and operations that no node of the graph uses.
+    /// The outputs and operations that no node of the graph uses, without those of nodes that freezing has added.
     pub fn ends(graph: &Graph, registry: &Registry) -> Asked {
         let mut used = HashSet::new();
         for node in graph.nodes().values() {
@@ -78,7 +79,7 @@ impl Asked {
         for (id, node) in graph.nodes().iter() {
             let is_source =
                 matches!(node.op.as_str(), "Const" | "Placeholder" | "PlaceholderWithDefault" | "VariableV2" | "Variable" | "VarHandleOp");
-            if used.contains(&id) || is_source {
+            if used.contains(&id) || is_source || is_added(node) {
                 continue;
             }
             match output_type(graph, registry, Output { node: id, index: 0 }) {

@@ -311,7 +311,7 @@ impl Session {
         let placement = self.inner.placement();
         let specs = self.inner.devices().specs();
         let device = move |id| Some(specs.get(placement.devices.get(id)?.index())?.name.to_string());
-        self.inner.graph().nodes().iter().filter_map(move |(id, node)| Some((node, device(id)?)))
+        self.inner.graph().nodes().iter().filter_map(move |(id, node)| Some((&**node, device(id)?)))
     }
 
     /// The text of TensorFlow's `log_device_placement`: `name: (operation): device` for every node, in the order in which they were

@@ -71,7 +71,7 @@ impl Values {
         if let Some(path) = &self.checkpoint {
             let reader = Checkpoint::open(checkpoint::find(path)?)?;
             let keys = keys(graph, &reader, &restoring, Some(&opened.objects))?;
-            if keys.is_empty() && graph.nodes().values().any(is_variable) {
+            if keys.is_empty() && graph.nodes().values().any(|node| is_variable(node)) {
                 let some: Vec<&str> = reader.names().take(3).collect();
                 return Err(Error::not_found(format!("the checkpoint has none of the graph's variables; it has {}", some.join(", "))));
             }
@@ -151,7 +151,7 @@ impl Objects {
         }
         let whole = |node: &Node| keys.get(&variable_key(node)).filter(|place| place.slice.is_none());
         let key = |node: &Node| Some((node.name.clone(), whole(node)?.name.clone()));
-        let keys = graph.nodes().values().filter(|node| is_variable(node)).filter_map(key).collect();
+        let keys = graph.nodes().values().filter(|node| is_variable(node)).filter_map(|node| key(node)).collect();
         Ok(Objects { keys, graph: Some(reader.read(OBJECT_GRAPH_KEY)?) })
     }
 

@@ -57,7 +57,8 @@ fn attr() -> impl Strategy<Value = AttrValue> {
         Just(AttrValue::Opaque([0x3a, 7, 0x12, 5, 0x08, 1, 0x12, 1, b'n'].into())),
     ];
     leaf.prop_recursive(4, 20, 4, |inner| {
-        let func = (text(), btree_map(text(), inner, 0..3)).prop_map(|(name, attrs)| FuncRef { name, attrs }).boxed();
+        let func =
+            (text(), vec((text(), inner), 0..3)).prop_map(|(name, attrs)| FuncRef { name, attrs: attrs.into_iter().collect() }).boxed();
         let list = prop_oneof![
             Just(AttrList::default()),
             vec(bytes(), 1..4).prop_map(|bytes| AttrList { bytes, ..AttrList::default() }),
@@ -74,7 +75,7 @@ fn attr() -> impl Strategy<Value = AttrValue> {
 }
 
 fn attrs() -> impl Strategy<Value = Attrs> {
-    btree_map(text(), attr(), 0..4)
+    vec((text(), attr()), 0..40).prop_map(|attrs| attrs.into_iter().collect())
 }
 
 /// Encoded fields that no message has: numbers from 1000 on, each with a varint of one byte.

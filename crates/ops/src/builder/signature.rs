@@ -34,13 +34,13 @@ fn infer_from_inputs(def: &OpDef, attrs: &mut Attrs, inputs: &[ArgType]) -> Resu
         rest = after;
         if !arg.type_list_attr.is_empty() {
             let types: Vec<DataType> = mine.iter().map(|arg| arg.base).collect();
-            attrs.entry(arg.type_list_attr.clone()).or_insert_with(|| AttrValue::data_types(&types));
+            attrs.insert_missing(&arg.type_list_attr, || AttrValue::data_types(&types));
         }
         if !arg.number_attr.is_empty() {
-            attrs.entry(arg.number_attr.clone()).or_insert(AttrValue::Int(mine.len() as i64));
+            attrs.insert_missing(&arg.number_attr, || AttrValue::Int(mine.len() as i64));
         }
         if let (Some(first), false) = (mine.first(), arg.type_attr.is_empty()) {
-            attrs.entry(arg.type_attr.clone()).or_insert_with(|| AttrValue::data_type(first.base));
+            attrs.insert_missing(&arg.type_attr, || AttrValue::data_type(first.base));
         }
     }
     if rest.is_empty() { Ok(()) } else { Err(wrong_count(def, inputs.len())) }

@@ -373,7 +373,7 @@ pub(crate) fn dims_of(shape: &PartialShape, rank: usize, words: impl FnOnce() ->
 
 /// The attributes that a gradient's operation takes over; those that there are.
 pub(crate) fn taken_over(attrs: &Attrs, names: &[&'static str]) -> Vec<(&'static str, AttrValue)> {
-    names.iter().filter_map(|name| Some((*name, attrs.get(*name)?.clone()))).collect()
+    names.iter().filter_map(|name| Some((*name, attrs.get(name)?.clone()))).collect()
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use plimsoll_ops::Registry;
 
 use crate::footprint::Footprint;
 use crate::place::{PlaceOptions, Placement, Why, place};
-use crate::plan::{DeviceId, Plan, PlanVariable};
+use crate::plan::{DeviceId, Plan};
 use crate::request::{Request, Signature};
 use units::Units;
 
@@ -42,8 +42,12 @@ pub struct FitRequest<'a> {
     pub runs: &'a [Signature],
     /// The bytes of each device that others take at the same time, beside the device's own overhead.
     pub taken: &'a [Bytes],
-    /// Marks the variables of a plan whose values are in files: [`PlanVariable::stored`].
-    pub mark: &'a dyn Fn(&mut [PlanVariable]),
+    /// The graph that a plan of a run is made of: this one, or one with the same nodes ([`crate::Freeze::rewired`]).
+    pub graph_for: &'a dyn Fn(&Signature) -> &'a Graph,
+    /// Nodes that are on the device of another, whatever the placer says of them.
+    pub beside: &'a [(NodeId, NodeId)],
+    /// Says of a plan that was made with a placement what only its session knows: which values are in files, and what runs before.
+    pub complete: &'a dyn Fn(Plan, &Placement) -> Result<Plan>,
 }
 
 /// A model that was placed.
@@ -140,8 +144,8 @@ pub fn first_fit(request: &FitRequest<'_>) -> Result<Fitted> {
 /// The pieces of a model: for each, which whole placement its units take their devices from, and the first of its units.
 type Cut = [(usize, usize)];
 
-struct Search<'a> {
-    request: &'a FitRequest<'a>,
+struct Search<'r, 'a> {
+    request: &'r FitRequest<'a>,
     /// The devices in the order in which they are tried, each with the placement in which it comes first.
     wholes: Vec<(DeviceId, Placement)>,
     units: Units,
@@ -150,8 +154,8 @@ struct Search<'a> {
     tried: Vec<Tried>,
 }
 
-impl<'a> Search<'a> {
-    fn new(request: &'a FitRequest<'a>) -> Result<Search<'a>> {
+impl<'r, 'a> Search<'r, 'a> {
+    fn new(request: &'r FitRequest<'a>) -> Result<Search<'r, 'a>> {
         let ids = || request.devices.iter().enumerate().map(|(index, spec)| (DeviceId::from_index(index), spec.kind == DeviceKind::Cpu));
         let cards = ids().filter(|(_, is_cpu)| !is_cpu);
         let candidates: Vec<DeviceId> = cards.chain(ids().filter(|(_, is_cpu)| *is_cpu)).map(|(id, _)| id).collect();
@@ -187,6 +191,7 @@ impl<'a> Search<'a> {
                 placement.why[node] = if follows { Why::FirstFit } else { source.why[node].clone() };
             }
         }
+        self.request.beside.iter().for_each(|(node, beside)| placement.devices[*node] = placement.devices[*beside]);
         placement
     }
 
@@ -212,10 +217,9 @@ impl<'a> Search<'a> {
     }
 
     fn plan(&self, placement: &Placement, run: &Signature) -> Result<Plan> {
-        let FitRequest { graph, registry, devices, libraries, costs, .. } = *self.request;
-        let mut plan = crate::plan(&Request { graph, registry, devices, libraries, costs, placement, signature: run })?;
-        (self.request.mark)(&mut plan.variables);
-        Ok(plan)
+        let FitRequest { registry, devices, libraries, costs, graph_for, .. } = *self.request;
+        let plan = crate::plan(&Request { graph: graph_for(run), registry, devices, libraries, costs, placement, signature: run })?;
+        (self.request.complete)(plan, placement)
     }
 
     /// The bytes of a device that others leave.

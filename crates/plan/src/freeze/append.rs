@@ -13,6 +13,14 @@ use crate::lower::variable_key;
 /// The container of folded variables: no name of a graph's own variables is in it.
 const CONTAINER: &str = "plimsoll.folded";
 
+/// The attribute that nodes have which are not the graph's own.
+const ADDED: &str = "_plimsoll_folded";
+
+/// Whether freezing has added the node.
+pub(crate) fn is_added(node: &Node) -> bool {
+    node.attrs.contains_key(ADDED)
+}
+
 /// Adds nodes behind those of a graph.
 pub(super) struct Appender<'a> {
     pub graph: &'a mut Graph,
@@ -68,6 +76,7 @@ impl<'a> Appender<'a> {
     fn add(&mut self, op: &str, name: String, inputs: &[Output], attrs: &[(&str, AttrValue)], beside: NodeId) -> Result<NodeId> {
         let mut attrs: Attrs = attrs.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
         self.registry.table().require(op)?.fill_defaults(&mut attrs)?;
+        attrs.insert(ADDED.to_string(), AttrValue::Bool(true));
         let mut free = name.clone();
         for number in 1.. {
             if self.graph.find(&free).is_none() {

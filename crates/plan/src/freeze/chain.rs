@@ -1,4 +1,5 @@
-//! Convolutions and products with what follows them channel by channel: `(conv(x, w) + b)·m + a` is `conv(x, w·m) + (b·m + a)`.
+//! Convolutions and products with what follows them channel by channel: `(conv(x, w) + b)·m + a` is `conv(x, w·m) + (b·m + a)`;
+//! where `w` is a constant, which the graph keeps, `conv(x, w)·m + (b·m + a)`.
 //!
 //! A chain is a convolution, and the additions, multiplications and batch norms behind it whose other operands are closed vectors, one
 //! element for each channel. Nothing but the next of the chain reads a result before the last.
@@ -182,15 +183,24 @@ fn build(builder: &mut Appender<'_>, anchor: &Anchor, steps: &[Step]) -> Result<
         }
     }
     let mut filter = node.inputs[1];
-    if let Some(scale) = scale {
+    // The graph keeps its constants: a filter that is one would be there twice, so its results are multiplied.
+    let is_constant = vectors.builder.closed.get(filter.node).is_some_and(|value| value.sources.is_empty());
+    if let Some(scale) = scale.filter(|_| !is_constant) {
         let scale = vectors.shaped(scale, &anchor.of_filter)?;
         filter = vectors.of("Mul", &[filter, scale])?;
     }
     let (name, beside) = (vectors.name, anchor.node);
-    let filter = builder.keep(filter, format!("{name}/filter"), beside)?;
+    if !is_constant {
+        filter = builder.keep(filter, format!("{name}/filter"), beside)?;
+    }
     let attrs: Vec<(&str, AttrValue)> = node.attrs.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     let mut result = builder.open(&node.op, name.clone(), &[node.inputs[0], filter], &attrs, beside)?;
     builder.graph.node_mut(result.node).controls.clone_from(&node.controls);
+    if let Some(scale) = scale.filter(|_| is_constant) {
+        let scale = builder.keep(scale, format!("{name}/scale"), beside)?;
+        let attrs = [("T", AttrValue::data_type(anchor.data_type))];
+        result = builder.open("Mul", format!("{name}/Mul"), &[result, scale], &attrs, beside)?;
+    }
     if let Some(offset) = offset {
         let bias = builder.keep(offset, format!("{name}/bias"), beside)?;
         let attrs = [("T", AttrValue::data_type(anchor.data_type))];

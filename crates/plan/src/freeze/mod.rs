@@ -21,6 +21,7 @@ use plimsoll_base::Result;
 use plimsoll_graph::{Graph, IdVec, NodeId, Output};
 use plimsoll_ops::Registry;
 
+pub(crate) use self::append::is_added;
 use self::closed::Closed;
 use crate::infer::needed;
 use crate::lower::variable_key;

@@ -56,7 +56,7 @@ pub fn inline(graph: &Graph, ops: &OpTable) -> Result<Inlined> {
     // Functions are shared, not copied: most of a file is functions.
     let mut inliner = Inliner::new(graph, &functions, ops);
     for (id, node) in graph.nodes().iter() {
-        inliner.put(id, node.clone(), Tag::default(), None);
+        inliner.put(id, Node::clone(node), Tag::default(), None);
     }
     let outermost = inliner.items.len();
     while let Some(waiting) = inliner.waiting.pop_front() {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use plimsoll_base::{Error, Result};
-use plimsoll_cards::{Options, PlacementMode};
+use plimsoll_cards::Options;
 use plimsoll_graph::Graph;
 use plimsoll_ops::Registry;
-use plimsoll_plan::{Freeze, Plan, PlanVariable, Signature};
+use plimsoll_plan::{Folded, Freeze, Placement, Plan, PlanVariable, Request, Signature};
 
 use super::Inner;
 use crate::cancellation::{self, Cancellation};
@@ -20,13 +20,15 @@ use crate::signatures::key;
 /// The folded variables of a graph, where the options want them.
 ///
 /// # Errors
-/// UNIMPLEMENTED where runs are placed one by one, or by first fit; as [`plimsoll_plan::freeze`].
+/// INVALID_ARGUMENT where each run is placed by itself; as [`plimsoll_plan::freeze`].
 pub(super) fn freeze(options: &Options, graph: &mut Graph, registry: &Registry, called: &[String]) -> Result<Option<Arc<Freeze>>> {
     if !options.freeze {
         return Ok(None);
     }
-    if options.place_pruned_graph || options.placement == PlacementMode::FirstFit {
-        return Err(Error::unimplemented("not yet: freeze where each run is placed by itself, or by first fit"));
+    if options.place_pruned_graph {
+        let message =
+            "freeze and place_pruned_graph: what is computed once is on the device of its reader, which each run would choose anew";
+        return Err(Error::invalid_argument(message).with_remedy("leave out one of them"));
     }
     Ok(plimsoll_plan::freeze(graph, registry, called)?.map(Arc::new))
 }
@@ -40,25 +42,13 @@ impl Inner {
         }
     }
 
-    /// # Errors
-    /// UNIMPLEMENTED where there are folded variables: a plan in a file says nothing of them.
-    pub(super) fn refuse_plan_files(&self) -> Result<()> {
-        match self.freeze {
-            Some(_) => Err(Error::unimplemented("not yet: files of plans that read folded variables").with_remedy("leave out freeze")),
-            None => Ok(()),
-        }
-    }
-
     /// The plans that compute the folded variables that a plan reads. The lock of planning is held.
     ///
     /// # Errors
     /// As [`plimsoll_plan::plan_until`].
     pub(super) fn plans_before(&self, plan: &Plan, check: &plimsoll_plan::Check<'_>) -> Result<Vec<Arc<Plan>>> {
-        let Some(freeze) = &self.freeze else { return Ok(Vec::new()) };
-        let keys: BTreeSet<&str> = plan.variables.iter().filter(|variable| !variable.written).map(|variable| &*variable.key).collect();
         let mut plans = Vec::new();
-        for group in freeze.groups(&keys) {
-            let signature = Signature { targets: group.iter().map(|folded| folded.assign.clone()).collect(), ..Signature::default() };
+        for signature in self.signatures_before(plan) {
             let key = key(&signature);
             if let Some(found) = self.plans().find(&key, &[&signature]) {
                 plans.push(found.plan);
@@ -71,6 +61,31 @@ impl Inner {
             plans.push(plan);
         }
         Ok(plans)
+    }
+
+    /// As [`Inner::plans_before`], with the places that nodes would have. They are not kept.
+    ///
+    /// # Errors
+    /// As [`plimsoll_plan::plan()`].
+    pub(super) fn plans_before_with(&self, plan: &Plan, placement: &Placement) -> Result<Vec<Arc<Plan>>> {
+        let (devices, libraries) = (self.devices.specs(), &self.devices.libraries()[..]);
+        let (graph, registry, costs) = (&self.graph, &*self.registry, self.devices.costs());
+        let planned = |signature: Signature| {
+            let request = Request { graph, registry, devices, libraries, costs, placement, signature: &signature };
+            let mut plan = plimsoll_plan::plan(&request)?;
+            self.mark(&mut plan.variables);
+            Ok(Arc::new(plan))
+        };
+        self.signatures_before(plan).into_iter().map(planned).collect()
+    }
+
+    /// The runs that compute the folded variables that a plan reads.
+    fn signatures_before(&self, plan: &Plan) -> Vec<Signature> {
+        let Some(freeze) = &self.freeze else { return Vec::new() };
+        let keys: BTreeSet<&str> = plan.variables.iter().filter(|variable| !variable.written).map(|variable| &*variable.key).collect();
+        let assigns = |group: Vec<&Folded>| group.into_iter().map(|folded| folded.assign.clone()).collect();
+        let groups = freeze.groups(&keys).into_iter();
+        groups.map(|group| Signature { targets: assigns(group), ..Signature::default() }).collect()
     }
 
     /// The plan with those of the plans before it that have to run now.

@@ -297,7 +297,9 @@ impl Session {
             },
             runs,
             taken,
-            mark: &|variables| self.inner.mark(variables),
+            graph_for: &|signature| self.inner.graph_for(signature),
+            beside: self.inner.freeze.as_deref().map_or(&[], |freeze| &freeze.beside),
+            complete: &|plan, placement| self.inner.completed_with(plan, placement),
         })
     }
 
@@ -380,14 +382,13 @@ impl Session {
     /// The plan of a signature as a file, which [`Session::open_plan`] reads.
     ///
     /// # Errors
-    /// As [`plimsoll_plan::plan()`]; UNIMPLEMENTED for a plan that reads folded variables.
+    /// As [`plimsoll_plan::plan()`].
     pub fn plan_file(&self, signature: &Signature) -> Result<Vec<u8>> {
-        self.inner.refuse_plan_files()?;
         let plan = self.plan_signature(signature)?;
         if plan.later.is_some() {
             return Err(Error::unimplemented("not yet: a file for the plan of a run in stages"));
         }
-        let json = PlanFile::new(&self.inner.graph, self.inner.devices.specs(), signature, &plan).to_json()?;
+        let json = PlanFile::new(self.inner.graph_for(signature), self.inner.devices.specs(), signature, &plan).to_json()?;
         // A loop may read what neither the graph nor the signature says: how long a list is by then.
         self.check_plan(&json).map_err(|error| Error::unimplemented(format!("not yet: a file for this plan: {error}")))?;
         Ok(json)
@@ -396,7 +397,7 @@ impl Session {
     /// Reads a plan from a file and checks it. The file is not trusted; no device is given anything here.
     ///
     /// # Errors
-    /// As [`PlanFile::from_json`] and [`PlanFile::open`]; UNIMPLEMENTED where folded variables are wanted.
+    /// As [`PlanFile::from_json`] and [`PlanFile::open`]; those of planning what computes folded variables.
     pub fn open_plan(&self, json: &[u8]) -> Result<CheckedPlan> {
         let checked = self.check_plan(json)?;
         self.inner.observe(&checked.plan);
@@ -404,12 +405,15 @@ impl Session {
     }
 
     fn check_plan(&self, json: &[u8]) -> Result<CheckedPlan> {
-        self.inner.refuse_plan_files()?;
         let devices = &self.inner.devices;
-        let (graph, registry) = (&self.inner.graph, &*self.inner.registry);
+        let file = PlanFile::from_json(json)?;
+        let (graph, registry) = (self.inner.graph_for(file.signature()), &*self.inner.registry);
         let open = OpenRequest { graph, registry, devices: devices.specs(), libraries: &devices.libraries() };
-        let (signature, mut plan) = PlanFile::from_json(json)?.open(&open)?;
-        self.inner.mark(&mut plan.variables);
+        let (signature, plan) = file.open(&open)?;
+        // Plans that compute folded variables are not in the file: they follow from the graph.
+        let _one = cancellation::lock(&self.inner.planning, self.cancellation.as_ref())?;
+        let check = || self.cancellation.as_ref().and_then(Cancellation::error).map_or(Ok(()), Err);
+        let plan = self.inner.completed(plan, &check)?;
         Ok(CheckedPlan { session: self.inner.clone(), signature, plan: Arc::new(plan) })
     }
 
@@ -539,6 +543,13 @@ impl Inner {
             }
             plan => plan.map(|plan| (kept.clone(), plan)),
         }
+    }
+
+    /// As [`Inner::completed`], with the places that nodes would have.
+    fn completed_with(&self, mut plan: Plan, placement: &Placement) -> Result<Plan> {
+        self.mark(&mut plan.variables);
+        plan.before = self.plans_before_with(&plan, placement)?;
+        Ok(plan)
     }
 
     /// The plan with what files have of its variables, and what runs before it.

@@ -174,6 +174,81 @@ fn what_changes_a_variable_changes_what_is_folded() {
     }
 }
 
+/// A graph whose filters are constants, as frozen graphs have them.
+fn of_constants(devices: &Devices) -> Session {
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
+    let x = b.placeholder("x", DataType::Float, PartialShape(Some(vec![None, Some(64)]))).build().unwrap();
+    let mut constant = |value: HostTensor| b.constant(value).build().unwrap();
+    let (w, scale, offset) =
+        (constant(numbers(&[64, 96], -0.2, 0.04)), constant(numbers(&[96], 0.5, 0.1)), constant(numbers(&[96], -0.3, 0.05)));
+    let spread = b.op("Rsqrt").input(scale).build().unwrap();
+    let product = b.matmul(x, w).name("product").build().unwrap();
+    let scaled = b.mul(product, spread).build().unwrap();
+    let moved = b.add(scaled, offset).build().unwrap();
+    b.relu(moved).name("y").build().unwrap();
+    let registry = b.registry().clone();
+    Session::new(devices, &b.finish(), registry).unwrap()
+}
+
+#[test]
+fn a_filter_that_is_a_constant_is_there_once() {
+    let x = numbers(&[3, 64], -0.5, 0.1);
+    let values = |session: &Session| session.run(&[("x", &x)], &["y"], &[]).unwrap()[0].to_vec::<f32>().unwrap();
+    let [plain, frozen] = [false, true].map(|freeze| of_constants(&open(freeze, None)));
+    assert_near(&values(&frozen), &values(&plain));
+    let plan = |session: &Session| session.plan(&[("x", &x)], &["y"], &[]).unwrap();
+    let [plain_plan, frozen_plan] = [&plain, &frozen].map(plan);
+    let [plain_peak, frozen_peak] = [&plain_plan, &frozen_plan].map(|plan| {
+        let mut footprint = Footprint::new(plain.devices().specs());
+        footprint.add(plan);
+        footprint.needs()[0].peak
+    });
+    assert!(!frozen_plan.before.is_empty(), "the scale is computed once");
+    assert!(frozen_peak.0 <= plain_peak.0 + 4 * 64 + 2 * 96 * 4, "{frozen_peak} of {plain_peak}: the filter has 24 KiB");
+    // The graph ends where it did.
+    let ends = |session: &Session| plimsoll_plan::Asked::ends(session.graph(), &plimsoll_runtime::standard_registry());
+    assert_eq!((ends(&frozen).fetches, ends(&frozen).targets.len()), (vec!["y:0".to_string()], 0));
+}
+
+#[test]
+fn a_plan_that_reads_folded_variables_is_kept_in_a_file() {
+    let (x, wanted) = (images(2), signature(2, &[]));
+    let file = initialised(true, VariableKind::Resource).plan_file(&wanted).unwrap();
+    let session = initialised(true, VariableKind::Resource);
+    let opened = session.open_plan(&file).unwrap();
+    assert!(!opened.plan().before.is_empty(), "what computes the folded variables is planned anew");
+    let callable = session.callable_of(&opened).unwrap();
+    assert_eq!(callable.run(&[&x]).unwrap()[0].to_vec::<f32>().unwrap(), run(&initialised(true, VariableKind::Resource), 2));
+    // After an assignment they are computed anew.
+    session.run(&[], &[], &["train"]).unwrap();
+    let trained = initialised(false, VariableKind::Resource);
+    trained.run(&[], &[], &["train"]).unwrap();
+    assert_near(&callable.run(&[&x]).unwrap()[0].to_vec::<f32>().unwrap(), &run(&trained, 2));
+    // A plan of the graph as written is one of another graph.
+    let other = initialised(false, VariableKind::Resource);
+    assert_eq!(other.open_plan(&file).err().unwrap().code(), Code::FailedPrecondition);
+}
+
+#[test]
+fn by_first_fit_folded_variables_are_where_they_are_read() {
+    let mut bytes = Bytes::ZERO;
+    for (limit, device) in [(None, "GPU:0"), (Some(1), "CPU:0")] {
+        let options = Options::new().intra_op(1).freeze(true).placement(plimsoll_cards::PlacementMode::FirstFit).sim_gpus("1x64MiB");
+        let options = limit.map_or(options.clone(), |less| options.limit("GPU:0", &format!("{}B", bytes.0 - less)));
+        let session = session(&Devices::open(&options).unwrap(), VariableKind::Resource);
+        let init = Signature { targets: vec!["init".to_string()], ..Signature::default() };
+        let fitted = session.first_fit(&[init, signature(2, &[])], &[]).unwrap();
+        let session = session.with_placement(fitted.placement).unwrap();
+        session.run(&[], &[], &["init"]).unwrap();
+        assert_near(&run(&session, 2), &run(&initialised(false, VariableKind::Resource), 2));
+        let folded = session.graph().find("conv/folded").unwrap();
+        let name = session.devices().specs()[plimsoll_graph::id::Id::index(session.placement().devices[folded])].name.short();
+        // Where it does not fit as a whole, the first nodes are still on the card.
+        assert!(name == device || limit.is_some(), "{name}");
+        bytes = fitted.footprint.needs()[1].peak;
+    }
+}
+
 #[test]
 fn a_fed_tensor_is_never_passed_over() {
     let (plain, frozen) = (initialised(false, VariableKind::Resource), initialised(true, VariableKind::Resource));

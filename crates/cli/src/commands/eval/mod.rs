@@ -119,9 +119,6 @@ fn evaluate(args: EvalArgs, options: &DeviceOptions, json: bool, at_once: &AtOnc
         return wrong_use("--plan is the plan of one model");
     }
     let devices = load::devices(options)?;
-    if args.plan.is_some() && args.freeze {
-        return wrong_use("--plan is a plan of the model as it is: leave out --freeze");
-    }
     if args.plan.is_some() && devices.options().placement == PlacementMode::FirstFit {
         return wrong_use("--plan has its placement: leave out --placement first-fit");
     }

@@ -80,9 +80,6 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     if args.output.is_some() && args.models.len() > 1 {
         return wrong_use("--output is for the plan of one model");
     }
-    if args.output.is_some() && args.freeze {
-        return wrong_use("--output is for the plan of a model as it is: leave out --freeze");
-    }
     let options = &DeviceOptions { freeze: args.freeze, ..options.clone() };
     let mut shapes = args.shapes.as_deref().map(names::read_shapes).transpose()?.unwrap_or_default();
     for text in &args.feed_shape {

@@ -214,7 +214,7 @@ fn quantize_gradient(cx: &KernelCx<'_>) -> Result<Recipe> {
 }
 
 fn attrs(g: &Grad<'_>, names: &[&'static str]) -> Vec<(&'static str, AttrValue)> {
-    names.iter().filter_map(|name| Some((*name, g.attrs().get(*name)?.clone()))).collect()
+    names.iter().filter_map(|name| Some((*name, g.attrs().get(name)?.clone()))).collect()
 }
 
 fn gradient_args(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
