@@ -87,7 +87,7 @@ fn main() -> plimsoll::Result<()> {
             };
             let plan = plan(&request)?;
             note(&mut times);
-            for (index, queue) in plan.queues().iter().enumerate() {
+            for (index, queue) in plan.queues.iter().enumerate() {
                 Loaded::new(index as u32, &queue.program, 2, &devices[0], &CpuKernels)?;
             }
             note(&mut times);

@@ -5,7 +5,7 @@ use plimsoll_device::{BufferRef, Command, Place, Work};
 
 use crate::Request;
 use crate::infer::prune_and_infer;
-use crate::plan::{DevicePlan, Plan, Region};
+use crate::plan::{DevicePlan, Plan};
 use crate::verify::verify;
 
 /// The plan of a request in no larger arenas than `outer` has, the plan of a larger size of the same signature. Where its own arena is
@@ -38,12 +38,11 @@ impl Plan {
 
 /// The plan with its buffers where another one has them; none where they are not made of the same commands.
 fn laid_out_as(plan: &Plan, outer: &Plan) -> Option<Plan> {
-    let (Region::Static(mine), Region::Static(theirs)) = (&plan.region, &outer.region) else { return None };
-    if mine.len() != theirs.len() {
+    if plan.queues.len() != outer.queues.len() {
         return None;
     }
-    let mut queues = mine.clone();
-    for (queue, theirs) in queues.iter_mut().zip(theirs) {
+    let mut queues = plan.queues.clone();
+    for (queue, theirs) in queues.iter_mut().zip(&outer.queues) {
         let program = std::sync::Arc::make_mut(&mut queue.program);
         if queue.device != theirs.device || program.commands.len() != theirs.program.commands.len() {
             return None;
@@ -53,7 +52,7 @@ fn laid_out_as(plan: &Plan, outer: &Plan) -> Option<Plan> {
         }
     }
     let devices = plan.devices.iter().zip(&outer.devices).map(|(mine, theirs)| with_arena(mine, theirs)).collect();
-    Some(Plan { region: Region::Static(queues), devices, ..plan.clone() })
+    Some(Plan { queues, devices, ..plan.clone() })
 }
 
 fn move_command(command: &mut Command, theirs: &Command) -> Option<()> {

@@ -40,7 +40,7 @@ impl Plan {
     /// that could start, the one that could start first does. Where that is the same time, that of the logical device with the
     /// higher priority (the smaller number).
     pub fn on_the_clock(&self, devices: &[DeviceSpec], ran: impl Fn(usize, usize) -> bool) -> Timeline {
-        let queues = self.queues();
+        let queues = &self.queues;
         let mut spans: Vec<Vec<(f64, f64)>> = queues.iter().map(|queue| Vec::with_capacity(queue.seconds.len())).collect();
         let parts: Vec<Vec<usize>> = self.parts(devices);
         let mut free = vec![0.0f64; parts.iter().flatten().map(|part| part + 1).max().unwrap_or(0)];
@@ -101,6 +101,6 @@ impl Plan {
             };
             queue.program.commands.iter().map(|command| number(part(command))).collect()
         };
-        self.queues().iter().map(&mut of_queue).collect()
+        self.queues.iter().map(&mut of_queue).collect()
     }
 }

@@ -72,7 +72,7 @@ pub use passes::{Check, Pass, plan, plan_until, text_after};
 pub use place::{PlaceOptions, Placement, Why, place, place_pruned, stateful};
 pub use plan::{
     Certainty, DeviceId, DevicePlan, Holder, PeakParts, Plan, PlanCall, PlanCheck, PlanConstant, PlanFeed, PlanFetch, PlanRestore,
-    PlanSave, PlanVariable, Queue, Region, SavedTensor, Softened, VariableKind,
+    PlanSave, PlanVariable, Queue, SavedTensor, Softened, VariableKind,
 };
 pub use request::{Feed, Request, Signature};
 pub use traffic::Transfer;

@@ -13,7 +13,7 @@ use crate::Request;
 use crate::emit::{Emit, Emitted, Regions};
 use crate::lir::{Arg, ConstantId, Home, Lir, ValueId, WorkId, WorkKind};
 use crate::live::{Arena, Live, Slot};
-use crate::plan::{Certainty, DeviceId, DevicePlan, Plan, Queue, Region};
+use crate::plan::{Certainty, DeviceId, DevicePlan, Plan, Queue};
 use crate::report::{PeakMoment, peak_parts};
 
 pub(crate) fn pack(request: &Request<'_>, mut lir: Lir) -> Result<Plan> {
@@ -90,7 +90,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir) -> Result<Plan> {
         values: lir.constant_values.into_values(),
         devices,
         host: request.placement.host,
-        region: Region::Static(queues),
+        queues,
         nodes: lir.nodes,
         softened: lir.softened,
         before: Vec::new(),

@@ -281,17 +281,6 @@ pub struct Queue {
     pub bytes: Vec<(u64, u64)>,
 }
 
-/// A part of a plan. Only `Static` is made so far: a loop whose sizes stay the same is commands of a queue.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Region {
-    /// Everything is known but which guarded commands are passed over: these queues run side by side.
-    Static(Vec<Queue>),
-    /// Again and again.
-    Loop(Box<Region>),
-    /// Shapes are known only when it runs.
-    Open(NodeId),
-}
-
 /// How a signature runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
@@ -312,8 +301,8 @@ pub struct Plan {
     pub devices: Vec<DevicePlan>,
     /// The device that holds feeds and fetches.
     pub host: DeviceId,
-    /// The queues.
-    pub region: Region,
+    /// Its commands: queues that run side by side.
+    pub queues: Vec<Queue>,
     /// The nodes that run (or became part of something that does), with their devices, in the graph's order.
     pub nodes: Vec<(NodeId, DeviceId)>,
     /// Those of them that the host computes in place of their device, all or in part. In the graph's order.
@@ -354,13 +343,5 @@ impl Plan {
         let later = later.map(|(name, data_type, shape)| (name.as_str(), *data_type, shape));
         let own = self.fetches.iter().filter(|_| self.later.is_none());
         own.map(|fetch| (fetch.name.as_str(), fetch.data_type, &fetch.shape)).chain(later)
-    }
-
-    /// The queues of a plan that is one static region.
-    pub fn queues(&self) -> &[Queue] {
-        match &self.region {
-            Region::Static(queues) => queues,
-            _ => &[],
-        }
     }
 }

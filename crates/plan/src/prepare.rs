@@ -89,7 +89,6 @@ pub(crate) fn prepare(request: &Request<'_>, lir: &Lir, work: &Work) -> Result<P
         WorkKind::Kernel { call, .. } => Some(call.clone()),
         WorkKind::Request { .. } => return Err(Error::internal("a request without a variant")),
         WorkKind::Loop { body, trips, .. } => return repeated(request, lir, work, (*body, *trips)),
-        WorkKind::If { .. } => return Err(Error::unimplemented("not yet: regions of conditions in a plan")),
         _ => request_of(work).map(|kernel| choose_one(request, work.device, kernel)).transpose()?,
     };
     let spec = &request.devices[work.device.index()];

@@ -6,7 +6,7 @@ use plimsoll_base::Bytes;
 use plimsoll_device::{BufferRef, Place, Work};
 use plimsoll_graph::id::Id;
 
-use crate::plan::{Plan, PlanCall, Region};
+use crate::plan::{Plan, PlanCall};
 
 impl Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,8 +44,7 @@ impl Display for Plan {
                 PlanCall::Save(save) => writeln!(f, "save {} as {}", names(save.tensors.iter().map(|tensor| &tensor.name)), save.prefix)?,
             }
         }
-        let Region::Static(queues) = &self.region else { return writeln!(f, "{:?}", self.region) };
-        for (index, queue) in queues.iter().enumerate() {
+        for (index, queue) in self.queues.iter().enumerate() {
             writeln!(f, "queue {index} on {}:", short(&self.devices[queue.device.index()].name))?;
             for command in &queue.program.commands {
                 let what = match &command.work {

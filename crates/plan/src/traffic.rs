@@ -24,7 +24,7 @@ impl Plan {
     /// The copies of a run between devices: each tensor once for each device that reads it. Fed and fetched tensors are on the
     /// host's device. In the order of the queues that copy.
     pub fn transfers(&self) -> Vec<Transfer> {
-        let commands = self.queues().iter().flat_map(|queue| &queue.program.commands);
+        let commands = self.queues.iter().flat_map(|queue| &queue.program.commands);
         let transfer = |command: &Command| {
             let [source, target] = command.args[..] else { return None };
             let (from, to) = (self.device_of(source.place)?, self.device_of(target.place)?);

@@ -60,9 +60,9 @@ impl Plan {
         let mut footprint = plimsoll_plan::Footprint::new(specs);
         footprint.add(&inner);
         let footprint = Footprint(footprint);
-        let is_modelled = inner.queues().iter().any(|queue| specs[queue.device.index()].is_modelled());
+        let is_modelled = inner.queues.iter().any(|queue| specs[queue.device.index()].is_modelled());
         let costs = session.devices().costs();
-        let is_predicted = inner.queues().iter().all(|queue| costs.table(&specs[queue.device.index()]).is_some());
+        let is_predicted = inner.queues.iter().all(|queue| costs.table(&specs[queue.device.index()]).is_some());
         Plan { inner, footprint, is_modelled, is_predicted, nodes, softened, open_from }
     }
 
@@ -277,7 +277,7 @@ impl fmt::Display for Plan {
 /// The seconds of the longest way through the stages of a run; none with a loop, of which only the run knows the iterations.
 fn seconds(plan: &plimsoll_plan::Plan) -> Option<f64> {
     let has_loop = |queue: &plimsoll_plan::Queue| queue.program.commands.iter().any(|command| matches!(command.work, Work::Loop { .. }));
-    if plan.queues().iter().any(has_loop) {
+    if plan.queues.iter().any(has_loop) {
         return None;
     }
     let Some(later) = &plan.later else { return Some(plan.seconds) };

@@ -127,7 +127,7 @@ impl Callable {
             put(made, fetches)?;
             return RunMetadata::of_stages(stages).ok_or_else(|| Error::internal("a run without stages"));
         }
-        let trace = Trace::new(self.plan().queues().iter().map(|queue| queue.program.commands.len()));
+        let trace = Trace::new(self.plan().queues.iter().map(|queue| queue.program.commands.len()));
         let start = Instant::now();
         let done = self.run_with(feeds, fetches, How { trace: Some(trace), ..How::default() })?;
         let elapsed = start.elapsed();

@@ -82,7 +82,7 @@ impl Loaded {
         });
         let storages = storage.collect::<Result<Vec<_>>>()?;
         let executables = plan
-            .queues()
+            .queues
             .iter()
             .enumerate()
             .map(|(index, queue)| devices[queue.device.index()].load(index as u32, queue.program.clone()))
@@ -205,14 +205,14 @@ impl Loaded {
     /// Whether every queue of a run that is over has finished all of its commands.
     fn is_done(&self, run: &Run) -> bool {
         let finished = |queue: usize| run.queues[queue].finished.load(Ordering::Acquire) as usize;
-        self.plan.queues().iter().enumerate().all(|(index, queue)| finished(index) >= queue.program.commands.len())
+        self.plan.queues.iter().enumerate().all(|(index, queue)| finished(index) >= queue.program.commands.len())
     }
 
     /// Adds how a run that is over spent its time.
     pub fn note(&self, times: &mut Times, since: Instant, run: &Run) {
         times.runs += 1;
         times.running += since.elapsed();
-        for (index, queue) in self.plan.queues().iter().enumerate() {
+        for (index, queue) in self.plan.queues.iter().enumerate() {
             times.busy[queue.device.index()] += run.busy(index as u32);
         }
     }
@@ -278,7 +278,7 @@ impl Loaded {
 
     /// A run's error; `said` is the error of a call on files.
     fn error(&self, failure: Failure, said: Option<Error>) -> Error {
-        let queue = &self.plan.queues()[failure.queue as usize];
+        let queue = &self.plan.queues[failure.queue as usize];
         let command = &queue.program.commands[failure.command as usize];
         let label = &command.label;
         let error = said.filter(|_| matches!(command.work, Work::Outside { .. })).unwrap_or_else(|| failure.fault.to_error());

@@ -144,7 +144,7 @@ fn bytes(plan: &Plan) -> u64 {
     let of_command = |command: &Command| {
         2 * size_of::<Command>() + 2 * command.args.len() * size_of::<BufferRef>() + command.label.len() + 8 * command.waits.len()
     };
-    let commands: usize = plan.queues().iter().flat_map(|queue| &queue.program.commands).map(of_command).sum();
+    let commands: usize = plan.queues.iter().flat_map(|queue| &queue.program.commands).map(of_command).sum();
     let constants = size_of_val(&plan.constants[..]);
     (size_of::<Plan>() + commands + constants + 64 * plan.nodes.len()) as u64
 }
@@ -165,7 +165,7 @@ mod tests {
             values: vec![],
             devices: vec![],
             host: plimsoll_plan::DeviceId::from_index(0),
-            region: plimsoll_plan::Region::Static(vec![]),
+            queues: vec![],
             nodes: vec![],
             softened: vec![],
             before: vec![],

@@ -135,7 +135,7 @@ struct Spans {
 
 impl Recorder {
     pub fn new(plan: &Plan) -> Recorder {
-        let lengths: Vec<usize> = plan.queues().iter().map(|queue| queue.program.commands.len()).collect();
+        let lengths: Vec<usize> = plan.queues.iter().map(|queue| queue.program.commands.len()).collect();
         let spans = lengths.iter().map(|&length| vec![Spans::default(); length]).collect();
         Recorder { spare: None, lengths, steps: Vec::new(), spans, makespans: Vec::new() }
     }
@@ -149,7 +149,7 @@ impl Recorder {
     pub fn add(&mut self, step: Duration, trace: Option<Trace>, plan: &Plan, devices: &[DeviceSpec]) {
         self.steps.push(step);
         let Some(trace) = trace else { return };
-        let is_modelled = plan.queues().iter().any(|queue| devices[queue.device.index()].is_modelled());
+        let is_modelled = plan.queues.iter().any(|queue| devices[queue.device.index()].is_modelled());
         let ran = |queue: usize, command: usize| trace.span(queue as u32, command as u32);
         let timeline = is_modelled.then(|| plan.on_the_clock(devices, |queue, command| ran(queue, command).is_some()));
         self.makespans.extend(timeline.as_ref().map(|timeline| nanoseconds(timeline.makespan)));
@@ -169,7 +169,7 @@ impl Recorder {
 
     pub fn finish(mut self, plan: &Plan, graph: &Graph) -> Profile {
         let mut commands = Vec::new();
-        for (index, (queue, spans)) in plan.queues().iter().zip(&mut self.spans).enumerate() {
+        for (index, (queue, spans)) in plan.queues.iter().zip(&mut self.spans).enumerate() {
             for (position, Spans { measured: (starts, durations), modelled }) in spans.iter_mut().enumerate() {
                 if durations.is_empty() {
                     continue;

@@ -137,8 +137,8 @@ impl RunMetadata {
 
     /// Of a run that is over.
     pub(crate) fn new(plan: &Plan, graph: &Graph, devices: &[DeviceSpec], trace: &Trace, elapsed: Duration) -> RunMetadata {
-        let ends: Vec<Vec<u64>> = plan.queues().iter().enumerate().map(|(index, queue)| ends(trace, index, queue)).collect();
-        let is_modelled = plan.queues().iter().any(|queue| devices[queue.device.index()].is_modelled());
+        let ends: Vec<Vec<u64>> = plan.queues.iter().enumerate().map(|(index, queue)| ends(trace, index, queue)).collect();
+        let is_modelled = plan.queues.iter().any(|queue| devices[queue.device.index()].is_modelled());
         let ran = |queue: usize, command: usize| trace.span(queue as u32, command as u32).is_some();
         let timeline = is_modelled.then(|| plan.on_the_clock(devices, ran));
         let modelled = |queue: usize, command: usize| {
@@ -146,7 +146,7 @@ impl RunMetadata {
             Some(((start * 1e9).round() as u64, (end * 1e9).round() as u64))
         };
         let mut step_stats: Vec<DeviceStepStats> = Vec::new();
-        for (index, queue) in plan.queues().iter().enumerate() {
+        for (index, queue) in plan.queues.iter().enumerate() {
             let stats = |command| {
                 let stats = node_stats(queue, command, graph, trace.span(index as u32, command as u32)?, index, &ends);
                 Some(NodeExecStats { modelled_nanos: modelled(index, command), ..stats })

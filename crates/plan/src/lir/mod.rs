@@ -94,10 +94,6 @@ pub(crate) enum WorkKind {
     /// that says whether there is a first iteration; then values that stay. The body's results are the carried values of the next
     /// iteration. The outputs are the carried values after the last iteration, then versions of variables that the body writes.
     Loop { body: RegionId, carried: usize, trips: Trips },
-    /// Runs the first side where input 0, a bool, is true, else the second. The further inputs are the parameters of both sides;
-    /// the results of the side that runs are the outputs.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no pass makes them yet"))]
-    If { sides: [RegionId; 2] },
 }
 
 impl WorkKind {
@@ -137,7 +133,7 @@ impl Work {
             WorkKind::Request { request, .. } => request.can_fail(),
             WorkKind::Kernel { call, .. } => call.request.can_fail(),
             WorkKind::Copy => false,
-            WorkKind::Outside { .. } | WorkKind::Loop { .. } | WorkKind::If { .. } => true,
+            WorkKind::Outside { .. } | WorkKind::Loop { .. } => true,
         }
     }
 
@@ -168,7 +164,6 @@ impl Work {
     pub fn regions(&self) -> &[RegionId] {
         match &self.kind {
             WorkKind::Loop { body, .. } => std::slice::from_ref(body),
-            WorkKind::If { sides } => sides,
             _ => &[],
         }
     }

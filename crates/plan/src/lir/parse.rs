@@ -310,21 +310,13 @@ impl Parser<'_> {
 
     /// The regions of a work.
     fn inner(&mut self, work: &mut Work, lines: &[&str], next: &mut usize) -> Result<()> {
-        let mut regions = Vec::new();
-        loop {
-            regions.push(self.region(lines, next)?);
-            let end = lines.get(*next).map_or("", |line| line.trim());
-            *next += 1;
-            match end {
-                "}" => break,
-                "} else {" => {}
-                other => return Err(format!("expected }} at '{other}'")),
-            }
-        }
-        match (&mut work.kind, &regions[..]) {
-            (WorkKind::Loop { body, .. }, [one]) => *body = *one,
-            (WorkKind::If { sides }, [one, other]) => *sides = [*one, *other],
-            _ => return Err("the work holds other regions".to_string()),
+        let region = self.region(lines, next)?;
+        let end = lines.get(*next).map_or("", |line| line.trim());
+        *next += 1;
+        match &mut work.kind {
+            WorkKind::Loop { body, .. } if end == "}" => *body = region,
+            _ if end != "}" => return Err(format!("expected }} at '{end}'")),
+            _ => return Err("the work holds no region".to_string()),
         }
         Ok(())
     }
@@ -377,7 +369,6 @@ impl Parser<'_> {
                 };
                 WorkKind::Loop { body: RegionId::from_index(0), carried, trips }
             }
-            "either" => WorkKind::If { sides: [RegionId::from_index(0); 2] },
             other => return Err(format!("'{other}' is no kind of work")),
         };
         Ok(())

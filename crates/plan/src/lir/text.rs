@@ -109,8 +109,8 @@ impl Text<'_> {
                 write!(f, " scratch {}+{}", prepared.shared, prepared.slices)?;
             }
         }
-        for (number, region) in work.regions().iter().enumerate() {
-            writeln!(f, "{}", if number == 0 { " {".to_string() } else { format!("{indent}}} else {{") })?;
+        for region in work.regions() {
+            writeln!(f, " {{")?;
             self.region(f, *region, &format!("{indent}  "))?;
         }
         writeln!(f, "{}", if work.regions().is_empty() { String::new() } else { format!("{indent}}}") })
@@ -195,7 +195,6 @@ fn kind(work: &Work) -> String {
             Trips::AtMost(trips) => format!("loop {carried} trips at most {trips}"),
             Trips::Open => format!("loop {carried} trips open"),
         },
-        WorkKind::If { .. } => "either".to_string(),
     }
 }
 

@@ -95,7 +95,7 @@ fn scheduled(works: usize, devices: usize, seed: u64, with: impl FnOnce(&Request
 /// Bytes of an arena that are needed at each position of a plan of one queue, counted from its commands alone. Needed are bytes that
 /// a command writes, and bytes that a later one reads before another writes them.
 fn counted(plan: &Plan, alignment: u64) -> Vec<Bytes> {
-    let commands = &plan.queues()[0].program.commands;
+    let commands = &plan.queues[0].program.commands;
     let slots = |buffer: BufferRef| {
         let is_arena = matches!(buffer.place, Place::Arena(_));
         (buffer.offset / alignment..(buffer.offset + buffer.bytes).div_ceil(alignment)).filter(move |_| is_arena)
@@ -119,8 +119,8 @@ fn counted(plan: &Plan, alignment: u64) -> Vec<Bytes> {
 
 /// How many of the arguments of a command are written.
 fn made(plan: &Plan, position: usize) -> usize {
-    let (_, written) = plan.queues()[0].bytes[position];
-    let args = &plan.queues()[0].program.commands[position].args;
+    let (_, written) = plan.queues[0].bytes[position];
+    let args = &plan.queues[0].program.commands[position].args;
     let mut bytes = 0;
     args.iter()
         .rev()

@@ -22,6 +22,7 @@ use crate::condition::Condition;
 use crate::frames::{Frame, FrameId, Item, Round, stays};
 use crate::lir::{Home, Region, RegionId, Trips, ValueId, VariableId, View, WorkId, WorkKind};
 use crate::plan::DeviceId;
+use crate::trips::{Most, most};
 
 /// A loop whose body is being lowered.
 pub(super) struct Inside {
@@ -88,7 +89,12 @@ impl Lowering<'_> {
         let made = |lowering: &mut Self, view: &View| lowering.lir.value(device, Home::Arena, lowering.lir.values[view.value].bytes, test);
         let outputs: Vec<ValueId> = views.iter().map(|view| made(self, view)).collect();
         let region = self.lir.regions.push(Region::default());
-        let kind = WorkKind::Loop { body: region, carried, trips: Trips::Open };
+        let trips = match most(self.request.graph, &self.pruned.facts, frame) {
+            Most::Known { trips, exactly: true } => Trips::Exactly(trips),
+            Most::Known { trips, exactly: false } => Trips::AtMost(trips),
+            Most::Said(_) | Most::Open => Trips::Open,
+        };
+        let kind = WorkKind::Loop { body: region, carried, trips };
         let work = self.lir.work(kind, device, vec![test], inputs, outputs.clone());
         (self.lir.works[work].guard, self.lir.works[work].is_root) = (guard, true);
         self.settle_loop(work, &frame.enters, &frame.exits);

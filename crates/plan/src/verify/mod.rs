@@ -19,7 +19,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, NodeId};
 
 use crate::infer::Pruned;
-use crate::plan::{DeviceId, Plan, Queue, Region};
+use crate::plan::{DeviceId, Plan, Queue};
 use crate::{Request, Signature};
 
 /// A plan with the facts that it is held against.
@@ -36,12 +36,10 @@ pub(crate) struct Checked<'a> {
 /// Checks a plan. Its constants have their elements.
 ///
 /// # Errors
-/// INVALID_ARGUMENT at the first thing that does not hold, with its command. UNIMPLEMENTED for regions that do not run yet, and the
-/// errors of libraries.
+/// INVALID_ARGUMENT at the first thing that does not hold, with its command; the errors of libraries.
 pub(crate) fn verify(request: &Request<'_>, pruned: &Pruned, plan: &Plan) -> Result<()> {
-    let Region::Static(queues) = &plan.region else { return Err(Error::unimplemented("not yet: a plan with loops")) };
     let &Request { graph, devices, libraries, signature, .. } = request;
-    let checked = Checked { graph, devices, libraries, signature, pruned, plan, queues };
+    let checked = Checked { graph, devices, libraries, signature, pruned, plan, queues: &plan.queues };
     checked.blocks()?;
     checked.calls()?;
     let commands = checked.commands()?;

@@ -8,7 +8,7 @@ use plimsoll_device::{BufferRef, Command, Costs, InstructionSet, Library, Place}
 use plimsoll_graph::{HostTensor, PartialShape, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{GraphBuilder, Registry};
-use plimsoll_plan::{Feed, PlaceOptions, Plan, Region, Request, Signature, place, plan, within};
+use plimsoll_plan::{Feed, PlaceOptions, Plan, Request, Signature, place, plan, within};
 
 /// Calls `check` with the request and the plan of a size of a small network.
 fn with_plan<T>(rows: u64, check: impl FnOnce(&Request<'_>, Plan) -> T) -> T {
@@ -45,7 +45,7 @@ fn with_plan<T>(rows: u64, check: impl FnOnce(&Request<'_>, Plan) -> T) -> T {
 /// The same plan, with its buffers so much further up in a larger arena.
 fn shifted(plan: &Plan, by: u64) -> Plan {
     let mut plan = plan.clone();
-    let Region::Static(queues) = &mut plan.region else { panic!("a region that is not static") };
+    let queues = &mut plan.queues;
     let shift = |buffer: &mut BufferRef| buffer.offset += if matches!(buffer.place, Place::Arena(_)) { by } else { 0 };
     for command in queues.iter_mut().flat_map(|queue| &mut Arc::make_mut(&mut queue.program).commands) {
         let Command { args, scratch, worker_scratch, guard, .. } = command;
@@ -73,7 +73,7 @@ fn a_plan_that_takes_more_for_less_is_laid_out_as_the_larger_one() {
         assert_eq!(moved.devices[0].arena, theirs);
         assert_eq!(moved.devices[0].peak.total() - own.devices[0].peak.total(), theirs - mine, "{moved}");
         let ends = |plan: &Plan| {
-            let buffers = plan.queues()[0].program.commands.iter().flat_map(|command| &command.args);
+            let buffers = plan.queues[0].program.commands.iter().flat_map(|command| &command.args);
             buffers.filter(|buffer| matches!(buffer.place, Place::Arena(_))).map(|buffer| buffer.offset + buffer.bytes).max()
         };
         assert!(ends(&moved).unwrap() <= theirs.0 && ends(&large).unwrap() > theirs.0);
@@ -90,7 +90,7 @@ fn a_plan_of_other_commands_keeps_its_layout() {
     with_plan(20, |request, own| {
         let large = shifted(&own, 1 << 20);
         let mut other = outer.clone();
-        let Region::Static(queues) = &mut other.region else { panic!("a region that is not static") };
+        let queues = &mut other.queues;
         Arc::make_mut(&mut queues[0].program).commands.pop();
         assert_eq!(within(request, large.clone(), &other).unwrap().to_string(), large.to_string());
     });

@@ -70,7 +70,7 @@ fn run(products: &[u32], gpus: &[DeviceSpec]) -> (Plan, Timeline) {
 
 /// When the queue of a GPU ends.
 fn end(plan: &Plan, timeline: &Timeline, gpu: usize) -> f64 {
-    let queue = plan.queues().iter().position(|queue| queue.device.index() == gpu + 1).unwrap();
+    let queue = plan.queues.iter().position(|queue| queue.device.index() == gpu + 1).unwrap();
     timeline.spans[queue].last().unwrap().1
 }
 
@@ -120,7 +120,7 @@ fn copies_take_the_link() {
 #[test]
 fn what_is_passed_over_takes_no_time() {
     let (plan, devices) = towers(&[3, 5], &[gpu(0, 0, 0), gpu(1, 1, 0)]);
-    let of = |queue: usize| plan.queues()[queue].device.index();
+    let of = |queue: usize| plan.queues[queue].device.index();
     let without = plan.on_the_clock(&devices, |queue, _| of(queue) != 2);
     assert!(is_about(without.makespan, 3e-3), "{without:?}");
     assert_eq!(plan.on_the_clock(&devices, |_, _| false).makespan, 0.0);
@@ -137,7 +137,7 @@ proptest! {
         let (plan, timeline) = run(&products, &gpus);
         prop_assert_eq!(&timeline, &run(&products, &gpus).1);
         let mut computing: Vec<(u32, (f64, f64))> = Vec::new();
-        for (queue, spans) in plan.queues().iter().zip(&timeline.spans) {
+        for (queue, spans) in plan.queues.iter().zip(&timeline.spans) {
             prop_assert_eq!(queue.program.commands.len(), spans.len());
             prop_assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0));
             for ((command, span), seconds) in queue.program.commands.iter().zip(spans).zip(&queue.seconds) {

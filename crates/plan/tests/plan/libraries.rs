@@ -69,7 +69,7 @@ fn processor(instructions: InstructionSet) -> DeviceSpec {
 
 /// The kernels that a plan calls.
 fn calls(plan: &Plan) -> Vec<KernelCall> {
-    plan.queues().iter().flat_map(|queue| &queue.program.commands).filter_map(call).cloned().collect()
+    plan.queues.iter().flat_map(|queue| &queue.program.commands).filter_map(call).cloned().collect()
 }
 
 fn call(command: &Command) -> Option<&KernelCall> {
@@ -187,7 +187,7 @@ fn what_a_card_cannot_compute_the_host_does() {
     let reasons: BTreeSet<&str> = plan.softened.iter().map(|softened| softened.why.as_str()).collect();
     assert_eq!(reasons.into_iter().collect::<Vec<_>>(), ["a slate is small", "slates do not normalise", "slates know no loss"]);
     // Products and convolutions stay on the card, each by itself.
-    let on = |device: usize| plan.queues().iter().filter(move |queue| queue.device.index() == device);
+    let on = |device: usize| plan.queues.iter().filter(move |queue| queue.device.index() == device);
     let calls = |device: usize| on(device).flat_map(|queue| &queue.program.commands).filter_map(call).cloned().collect::<Vec<_>>();
     let anchors = |calls: &[KernelCall]| calls.iter().filter(|call| matches!(&*call.request, KernelRequest::Anchor { .. })).count();
     assert_eq!((anchors(&calls(0)), anchors(&calls(1))), (0, 4));

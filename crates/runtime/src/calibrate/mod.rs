@@ -97,7 +97,7 @@ fn measure(case: &Case, devices: &Devices, registry: &Arc<plimsoll_ops::Registry
     let runs = (TIME.as_nanos() / once.as_nanos().max(1)).clamp(RUNS.0.into(), RUNS.1.into()) as u32;
     let profile = callable.profile(&values, &mut [], runs)?;
     let threads = devices.specs()[0].threads;
-    let queues = callable.plan().queues();
+    let queues = &callable.plan().queues;
     for command in &profile.commands {
         let Work::Kernel(call) = &queues[command.queue as usize].program.commands[command.position as usize].work else { continue };
         calls.push(Call { step: call.step().clone(), threads, seconds: command.duration.as_secs_f64() });

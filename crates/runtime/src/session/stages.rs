@@ -118,7 +118,7 @@ impl Inner {
             let feeds: Vec<&HostTensor> = feeds.iter().copied().chain(stages.iter().flat_map(|(_, made)| made)).collect();
             let mut made: Vec<HostTensor> =
                 plan.fetches.iter().map(|fetch| HostTensor::zeros(fetch.data_type, fetch.shape.clone())).collect::<Result<_>>()?;
-            if !plan.feeds.is_empty() || !plan.fetches.is_empty() || !plan.queues().is_empty() {
+            if !plan.feeds.is_empty() || !plan.fetches.is_empty() || !plan.queues.is_empty() {
                 self.run_stage(&loaded, &feeds, &mut made, how)?;
             }
             let Some(later) = plan.later.clone() else { break made };
@@ -147,7 +147,7 @@ impl Inner {
 
     fn run_stage(&self, loaded: &Loaded, feeds: &[&HostTensor], made: &mut [HostTensor], how: &mut Staged<'_>) -> Result<()> {
         let plan = &loaded.plan;
-        let trace = how.records.is_some().then(|| Trace::new(plan.queues().iter().map(|queue| queue.program.commands.len())));
+        let trace = how.records.is_some().then(|| Trace::new(plan.queues.iter().map(|queue| queue.program.commands.len())));
         let start = Instant::now();
         let this = How { trace, times: how.times.as_deref_mut(), cancellation: how.cancellation };
         let mut fetches: Vec<&mut HostTensor> = made.iter_mut().collect();

@@ -52,7 +52,7 @@ fn sizes_of_a_bucket_take_one_arena_and_no_peak_falls() {
         }
         // What is computed is what the size asks for.
         let own = planned(&plain, count);
-        assert_eq!(plan.queues()[0].program.commands.len(), own.queues()[0].program.commands.len());
+        assert_eq!(plan.queues[0].program.commands.len(), own.queues[0].program.commands.len());
     }
     let arena = |count| planned(&plain, count).devices[0].arena;
     assert_eq!(arenas.map(Vec::from_iter), BUCKETS.map(|bucket| vec![arena(bucket)]));

@@ -118,7 +118,7 @@ fn a_batch_norm_becomes_part_of_the_convolution_before_it() {
             assert_near(&run(&frozen, count), &run(&plain, count));
         }
         let plan = frozen.plan_signature(&signature(2, &[])).unwrap();
-        let calls: Vec<String> = plan.queues()[0].program.commands.iter().map(|command| command.label.to_string()).collect();
+        let calls: Vec<String> = plan.queues[0].program.commands.iter().map(|command| command.label.to_string()).collect();
         let [conv, depthwise, product] = &calls[..] else { panic!("{calls:?}") };
         // The numbers count the bias, the Relu, and what joins the results.
         assert!(conv.starts_with("conv/folded (+"), "{calls:?}");
@@ -134,7 +134,7 @@ fn a_batch_norm_becomes_part_of_the_convolution_before_it() {
 #[test]
 fn nodes_that_do_nothing_are_in_no_plan() {
     let plan = initialised(false, VariableKind::Resource).plan_signature(&signature(2, &[])).unwrap();
-    let labels: Vec<String> = plan.queues()[0].program.commands.iter().map(|command| command.label.to_string()).collect();
+    let labels: Vec<String> = plan.queues[0].program.commands.iter().map(|command| command.label.to_string()).collect();
     assert!(labels.iter().all(|label| !label.contains("Identity") && !label.contains("cast") && !label.starts_with('y')), "{labels:?}");
     assert!(labels.iter().any(|label| label.starts_with("Relu")) && labels.len() > 3, "{labels:?}");
 }
@@ -324,7 +324,7 @@ fn dropout(training: bool) -> Vec<String> {
     let session = Session::new(&open(false, None), &b.finish(), registry).unwrap();
     let feed = Feed { tensor: "x".into(), data_type: DataType::Float, shape: [4, 4].into(), value: None };
     let plan = session.plan_signature(&Signature { feeds: vec![feed], fetches: vec!["y".into()], ..Signature::default() }).unwrap();
-    plan.queues()[0].program.commands.iter().map(|command| command.label.to_string()).collect()
+    plan.queues[0].program.commands.iter().map(|command| command.label.to_string()).collect()
 }
 
 #[test]

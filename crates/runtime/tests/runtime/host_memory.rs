@@ -59,7 +59,7 @@ fn feeds() -> [HostTensor; 2] {
 /// The device whose queue does a node.
 fn worker(session: &Session, plan: &Plan, node: &str) -> String {
     let id = session.graph().find(node).unwrap();
-    let queue = plan.queues().iter().find(|queue| queue.nodes.iter().any(|nodes| nodes.contains(&id)));
+    let queue = plan.queues.iter().find(|queue| queue.nodes.iter().any(|nodes| nodes.contains(&id)));
     plan.devices[plimsoll_graph::id::Id::index(queue.unwrap_or_else(|| panic!("nobody does {node}")).device)].name.clone()
 }
 

@@ -48,7 +48,7 @@ fn a_profile_names_every_command_and_changes_nothing() {
     let profile = callable.profile(&[&x, &x], &mut [&mut y], 3).unwrap();
     assert_eq!(y, plain);
 
-    let commands: usize = callable.plan().queues().iter().map(|queue| queue.program.commands.len()).sum();
+    let commands: usize = callable.plan().queues.iter().map(|queue| queue.program.commands.len()).sum();
     assert_eq!((profile.runs, profile.commands.len()), (3, commands));
     assert!(profile.step > Duration::ZERO);
     let product = profile.commands.iter().find(|command| command.operation == "MatMul").unwrap();

@@ -364,7 +364,7 @@ fn one_copy_for_two_consumers() {
     let signature = Signature { feeds: vec![feed], fetches: vec!["p".into(), "q".into()], targets: vec![], ..Signature::default() };
     let plan = session.plan_signature(&signature).unwrap();
     let second =
-        plan.queues().iter().find(|queue| plan.devices[1].name.ends_with("CPU:1") && queue.device != session.placement().host).unwrap();
+        plan.queues.iter().find(|queue| plan.devices[1].name.ends_with("CPU:1") && queue.device != session.placement().host).unwrap();
     let copies = second.program.commands.iter().filter(|command| matches!(command.work, Work::Copy)).count();
     assert_eq!(copies, 1, "{:?}", second.program.commands);
     session.callable(&signature).unwrap().run(&[&HostTensor::from_slice([4], &[1f32, 2.0, 3.0, 4.0]).unwrap()]).unwrap();

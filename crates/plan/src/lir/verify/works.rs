@@ -50,7 +50,6 @@ impl Checker<'_> {
             }
             WorkKind::Outside { call, scratch } => self.outside(id, &self.lir.calls[*call], *scratch),
             WorkKind::Loop { body, carried, .. } => self.iterates(id, *body, *carried),
-            WorkKind::If { sides } => self.chooses(id, sides),
         }
     }
 
@@ -186,16 +185,6 @@ impl Checker<'_> {
         self.require(id, in_place, || "its body leaves what it carries in another place".to_string())?;
         let one_device = self.after < Pass::Order || region.works.iter().all(|inner| self.lir.works[*inner].device == work.device);
         self.require(id, one_device, || "its body is on another device".to_string())
-    }
-
-    fn chooses(&self, id: WorkId, sides: &[RegionId; 2]) -> Result<()> {
-        let work = &self.lir.works[id];
-        self.condition(id, work.inputs.first())?;
-        for side in sides.map(|side| &self.lir.regions[side]) {
-            self.same(id, work.inputs[1..].iter().map(|view| view.value), &side.params, "parameters of a side")?;
-            self.same(id, work.outputs.iter().copied(), &side.results, "results of a side")?;
-        }
-        Ok(())
     }
 
     fn condition(&self, id: WorkId, view: Option<&View>) -> Result<()> {
