@@ -74,7 +74,7 @@ fn main() -> plimsoll::Result<()> {
             let placement = place(&graph, &registry, &devices, &PlaceOptions::new(true))?;
             note(&mut times);
             let feed = |tensor: String| Feed { tensor, data_type: plimsoll::DataType::Float, shape: Shape::from([4]), value: None };
-            let signature = Signature { feeds: feeds.into_iter().map(feed).collect(), fetches, targets };
+            let signature = Signature { feeds: feeds.into_iter().map(feed).collect(), fetches, targets, ..Signature::default() };
             let libraries = vec![&CpuKernels as &dyn Library; devices.len()];
             let request = Request {
                 graph: &graph,

@@ -1,14 +1,27 @@
 //! Offsets in one arena for buffers whose lifetimes are known.
 //!
-//! Finding the smallest arena is NP-hard. [`pack`] takes the best of several greedy orders. Then it aims lower for some rounds:
-//! each time it places the buffer that did not fit earlier (squeaky wheel optimization, Joslin and Clements 1999). How much is
-//! tried is decided by counted work, never by time, so that the same buffers always get the same offsets.
+//! Finding the smallest arena is NP-hard. [`pack`] takes the best layout of:
+//!
+//! 1. a sweep over time that gives each buffer the tightest gap (`sweep`);
+//! 2. greedy packing in several orders, each buffer into the lowest or the tightest gap (`greedy`);
+//! 3. squeaky wheel optimization of these orders (`improve`), in turns with
+//! 4. a complete search (`search`), where the buffers are few.
+//!
+//! Each stops as soon as the peak is near enough to a lower bound. How much is tried is decided by counted work, never by time,
+//! so that the same buffers always get the same offsets.
 
 mod greedy;
-mod live;
+mod improve;
+mod occupied;
+mod problem;
+mod search;
+mod steps;
 mod sweep;
 
-use greedy::{Fit, Greedy};
+use improve::Improve;
+use problem::Problem;
+use search::Search;
+use steps::Steps;
 
 /// A buffer and the steps during which it holds something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,83 +45,94 @@ pub struct Layout {
     pub peak: u64,
     /// The most bytes live at one step: no layout needs less.
     pub lower_bound: u64,
+    /// The work it took, in units of [`Effort::steps`].
+    pub steps: u64,
 }
 
-/// How much work [`pack`] does: pairs of buffers looked at that live at the same time. A third of a second, about.
-const WORK: u64 = 20_000_000;
+/// How much is tried for a layout. Some layout is found with any numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// How many buffers or pieces of occupied memory are looked at, about. A step takes some ten nanoseconds.
+    pub steps: u64,
+    /// What is tried ends as soon as a layout has a peak of at most this.
+    pub enough: Enough,
+}
 
-/// How often [`pack`] tries to better a layout at most.
-const ROUNDS: u32 = 100;
+/// How low a peak has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enough {
+    /// As low as any can be.
+    Least,
+    /// Within 1/65536 of the least that is thinkable.
+    Near,
+    /// So many bytes; a layout between these and the least is as good as any.
+    Capacity(u64),
+}
 
-/// Trying to better a layout aims at this fraction of the way down to the lower bound.
-const STRIDES: u64 = 20;
+/// The most steps of [`pack`], a third of a second; the least, if a layout as low as the lower bound is not found before; and how
+/// many each buffer adds.
+const MOST_STEPS: u64 = 20_000_000;
+const LEAST_STEPS: u64 = 500_000;
+const STEPS_OF_A_BUFFER: u64 = 8_000;
 
-/// A layout within this fraction of the lower bound is good enough.
-const NEAR: u64 = 2048;
+/// Of more buffers than these, [`pack`] takes a layout that is nearly as low as can be.
+const MANY: usize = 1000;
+
+/// The first turn of a search has so many steps for each buffer; each turn has twice as many as the one before.
+const TURN: u64 = 500;
 
 /// Packs the buffers: two that are live at the same step share no byte. Deterministic.
 pub fn pack(buffers: &[Buffer]) -> Layout {
-    pack_with(buffers, WORK, ROUNDS)
+    let steps = LEAST_STEPS.saturating_add((buffers.len() as u64).saturating_mul(STEPS_OF_A_BUFFER)).min(MOST_STEPS);
+    pack_with(buffers, Effort { steps, enough: if buffers.len() > MANY { Enough::Near } else { Enough::Least } })
 }
 
-/// As [`pack`], looking at about `work` pairs of buffers and trying `rounds` times to better the layout, at most. Some
-/// layout is found with any numbers.
-pub fn pack_with(buffers: &[Buffer], work: u64, rounds: u32) -> Layout {
+/// As [`pack`], with more or less effort.
+pub fn pack_with(buffers: &[Buffer], effort: Effort) -> Layout {
     let mut offsets = vec![0; buffers.len()];
-    let (always, rest) = live::split(buffers);
-    // Buffers that are live at every step lie at the bottom, in any layout without loss.
-    let mut base = 0u64;
-    for &index in &always {
-        let buffer = &buffers[index as usize];
-        offsets[index as usize] = align_up(base, buffer.align);
-        base = offsets[index as usize].saturating_add(buffer.bytes);
+    let problem = Problem::new(buffers, &mut offsets);
+    let least = problem.floor;
+    let (enough, only) = match effort.enough {
+        Enough::Least => (least, false),
+        Enough::Near => (least.saturating_add(least / 65_536), false),
+        Enough::Capacity(bytes) => (bytes.max(least), true),
+    };
+    let mut steps = Steps::new(effort.steps);
+    let swept = sweep::pack(&problem);
+    let best = if swept.peak <= enough { swept } else { better(&problem, swept, enough, only, &mut steps) };
+    for (item, offset) in problem.items.iter().zip(&best.offsets) {
+        offsets[item.index as usize] = *offset;
     }
-    let live = live::Live::new(buffers, &rest);
-    let lower_bound = always.iter().fold(live.peak(), |sum, &index| sum.saturating_add(buffers[index as usize].bytes));
-    let mut best = sweep::pack(buffers, &rest, base);
-    let floor = base.max(lower_bound);
-    let enough = floor.saturating_add(floor / NEAR);
-    let mut left = work;
-    let mut greedy = Greedy::new(buffers, &rest, base);
-    let pairs = greedy.pairs();
-    let mut best_order: Option<(u64, Vec<u32>, Fit)> = None;
-    for order in live.orders(buffers, &rest) {
-        for fit in [Fit::Lowest, Fit::Tightest] {
-            if best.peak <= enough || pairs > left {
-                break;
-            }
-            left -= pairs;
-            if let Ok(found) = greedy.pack(&order, fit, u64::MAX) {
-                if best_order.as_ref().is_none_or(|(peak, ..)| found.peak < *peak) {
-                    best_order = Some((found.peak, order.clone(), fit));
-                }
-                if found.peak < best.peak {
-                    best = found;
-                }
-            }
-        }
-    }
-    if let Some((_, mut order, fit)) = best_order {
-        for _ in 0..rounds {
-            if best.peak <= enough || pairs > left {
-                break;
-            }
-            left -= pairs;
-            let aim = best.peak - ((best.peak - floor) / STRIDES).max(1);
-            match greedy.pack(&order, fit, aim) {
-                Ok(found) => best = found,
-                // A buffer that did not fit goes earlier, and the order so made is tried next, good or bad.
-                Err(at) => order[at / 2..=at].rotate_right(1),
-            }
-        }
-    }
-    for &index in &rest {
-        offsets[index as usize] = best.offsets[index as usize];
-    }
-    Layout { offsets, peak: best.peak.max(base), lower_bound }
+    Layout { offsets, peak: best.peak.max(problem.base), lower_bound: problem.most_live, steps: steps.done() }
 }
 
-/// Offsets for some of the buffers; those of others are 0.
+/// The best layout that is found from one on. With `only`, the search looks for nothing above what is `enough`.
+fn better(problem: &Problem, from: Packed, enough: u64, only: bool, steps: &mut Steps) -> Packed {
+    let mut improve = Improve::new(problem, from, enough, steps);
+    let mut search = if improve.is_done() { None } else { Search::new(problem, steps) };
+    let count = problem.items.len() as u64;
+    let mut turn = TURN.saturating_mul(count);
+    while !improve.is_done() && steps.left() > 0 {
+        let before = steps.done();
+        // A turn of less would hardly place every item once.
+        if let Some(search) = search.as_mut().filter(|_| turn / count >= count) {
+            let (spent, is_over) = search.run(&mut improve.best, enough, only, steps.part(turn));
+            steps.spend(spent);
+            if is_over {
+                break;
+            }
+        }
+        let spent = improve.run(steps.part(turn));
+        steps.spend(spent);
+        if steps.done() == before {
+            break;
+        }
+        turn = turn.saturating_mul(2);
+    }
+    improve.best
+}
+
+/// An offset for each item.
 struct Packed {
     offsets: Vec<u64>,
     peak: u64,
