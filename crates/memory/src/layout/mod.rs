@@ -69,9 +69,9 @@ pub enum Enough {
     Capacity(u64),
 }
 
-/// The most steps of [`pack`], a third of a second; the least, if a layout as low as the lower bound is not found before; and how
+/// The most steps of [`pack`], less than half a second; the least, if a layout as low as the lower bound is not found before; and how
 /// many each buffer adds.
-const MOST_STEPS: u64 = 20_000_000;
+const MOST_STEPS: u64 = 32_000_000;
 const LEAST_STEPS: u64 = 500_000;
 const STEPS_OF_A_BUFFER: u64 = 8_000;
 
