@@ -101,9 +101,12 @@ def number(value):
 TYPES = {"float16": "half", "float32": "float", "float64": "double"}
 
 
-def tensor(value, mark=""):
+def tensor(value, mark="", quantized=None):
     value = np.asarray(value)
-    dtype = TYPES.get(value.dtype.name, value.dtype.name)
+    if value.dtype.names:  # Quantized numbers have the elements of integers.
+        (quantized,) = value.dtype.names
+        value = value[quantized]
+    dtype = quantized or TYPES.get(value.dtype.name, value.dtype.name)
     dims = ",".join(str(dim) for dim in value.shape)
     flat = value.reshape(-1)
     if value.dtype.kind == "c":  # The parts, one after the other.
@@ -222,7 +225,8 @@ def run(op, inputs, gradient=False, kind="op", **attrs):
             values[3:5] = [np.zeros_like(value) for value in values[3:5]]  # The kernel leaves them unwritten.
         if is_without_vectors(op, attrs):
             values[1:] = [np.zeros([0], value.dtype) for value in values[1:]]  # The kernel leaves them unwritten, and of no shape.
-        print(f"{kind} {case.head()} | {';'.join(tensor(v) for v in values)}")
+        quantized = [y.dtype.name if y.dtype.is_quantized else None for y in operation.outputs]
+        print(f"{kind} {case.head()} | {';'.join(tensor(v, quantized=name) for v, name in zip(values, quantized))}")
         if not gradient:
             return
         ys = [y for y in operation.outputs if is_smooth(y)]

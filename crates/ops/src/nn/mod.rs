@@ -18,6 +18,7 @@ mod layout;
 pub mod lrn;
 pub mod max_pool;
 mod pooling;
+pub mod quantize;
 pub mod quantize_and_dequantize;
 pub mod softmax;
 pub mod top_k;
@@ -43,6 +44,7 @@ pub const RULES: &[&[OpRules]] = &[
     l2_loss::RULES,
     lrn::RULES,
     max_pool::RULES,
+    quantize::RULES,
     quantize_and_dequantize::RULES,
     softmax::RULES,
     top_k::RULES,

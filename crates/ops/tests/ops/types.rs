@@ -8,8 +8,10 @@ use plimsoll_device::{DeviceSpec, InstructionSet};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
 
-/// Operations whose rules accept inputs that [`plimsoll_ops::types`] does not find: equations, stated shapes, scales, keys, counters and numbers of algorithms.
-const NOT_FOUND: &[&str] = &["Einsum", "ParallelConcat", "ScaleAndTranslateGrad", "StatelessRandomUniformIntV2"];
+/// Operations whose rules accept inputs that [`plimsoll_ops::types`] does not find: boxes, equations, stated shapes, scales, keys,
+/// counters and numbers of algorithms.
+const NOT_FOUND: &[&str] =
+    &["DrawBoundingBoxes", "DrawBoundingBoxesV2", "Einsum", "ParallelConcat", "ScaleAndTranslateGrad", "StatelessRandomUniformIntV2"];
 
 #[test]
 fn types_are_those_that_were_recorded_at_least() {

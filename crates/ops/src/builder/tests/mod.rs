@@ -117,7 +117,7 @@ fn name(b: &GraphBuilder, output: Output) -> String {
 fn lines(graph: &Graph, prefix: &str) -> Vec<String> {
     let mut plain = graph.clone();
     let ids: Vec<NodeId> = graph.nodes().ids().collect();
-    ids.iter().for_each(|id| plain.node_mut(*id).attrs.clear());
+    ids.iter().for_each(|id| plain.node_mut(*id).attrs = Default::default());
     plain.to_string().lines().filter(|line| line.starts_with(prefix)).map(str::to_string).collect()
 }
 

@@ -145,9 +145,6 @@ impl Dilation {
         let (input, filter) = (cx.dims(0).to_vec(), cx.dims(1));
         let axes = Axis::both(cx.attrs())?;
         let data_type = cx.inputs[0].data_type;
-        if !data_type.is_floating() {
-            return Err(Error::unimplemented(format!("not yet: dilations of {data_type}")));
-        }
         let mut found = Vec::new();
         for (at, axis) in axes.into_iter().enumerate() {
             let (windows, before) = axis.windows(input[at + 1], filter[at])?;
@@ -188,39 +185,66 @@ impl Dilation {
     fn largest(&self, recipe: &mut Recipe, cx: &KernelCx<'_>) -> Result<[Ingredient; 2]> {
         let (input, filter) = (recipe.input(cx, 0), recipe.input(cx, 1));
         let element = input.meta.element()? as usize;
-        let lowest = Scalar::from_f64(self.data_type, f64::NEG_INFINITY);
+        // No sum with an infinity is larger than another; of integers, those that are padded are left out by name.
+        let floats = self.data_type.is_floating();
+        let lowest = Scalar::from_f64(self.data_type, if floats { f64::NEG_INFINITY } else { 0.0 });
         let lowest = lowest.ok_or_else(|| Error::unimplemented(format!("dilations of {}", self.data_type)))?;
         let value = lowest.bits().to_le_bytes()[..element].to_vec();
         let padded = self.padded_shape();
         let pad = Movement::Pad { shape: self.input.clone(), paddings: self.paddings.clone(), value: Some(value) };
         let elements = recipe.moved(pad, &input, padded.clone())?;
+        let inside = if floats { None } else { Some(self.inside(recipe)?) };
 
         let mut e = ExprBuilder::new();
         let (lowest, none) = (e.number(self.data_type, least(self.data_type))?, e.constant(Scalar::I32(-1)));
         let mut best = recipe.expression(e.finish(vec![lowest, none]), [], self.output.clone());
-        for (number, tap) in self.taps.iter().enumerate() {
+        for (number, tap_place) in self.taps.iter().enumerate() {
             let slice = Movement::StridedSlice {
                 shape: padded.clone(),
-                begin: Dilation::begin(tap),
+                begin: Dilation::begin(tap_place),
                 strides: self.strides(),
                 sizes: self.output.clone(),
             };
             let under = recipe.moved(slice, &elements, self.output.clone())?;
             let channels = filter.dims()[2];
-            let weight =
-                Movement::Slice { shape: filter.dims().to_vec(), begin: vec![tap.place[0], tap.place[1], 0], sizes: vec![1, 1, channels] };
+            let weight = Movement::Slice {
+                shape: filter.dims().to_vec(),
+                begin: vec![tap_place.place[0], tap_place.place[1], 0],
+                sizes: vec![1, 1, channels],
+            };
             let weight = recipe.moved(weight, &filter, [channels])?;
             let mut e = ExprBuilder::new();
             let (old, old_tap) = (e.input(self.data_type)?, e.input(DataType::Int32)?);
             let (under_tap, own) = (e.input(self.data_type)?, e.input(self.data_type)?);
             let tap = e.constant(Scalar::I32(number as i32));
             let sum = e.binary(BinaryOp::Add, under_tap, own)?;
-            let larger = e.binary(BinaryOp::Greater, sum, old)?;
+            let mut larger = e.binary(BinaryOp::Greater, sum, old)?;
+            let mut inputs = vec![best[0].clone(), best[1].clone(), under, weight];
+            if let Some(inside) = &inside {
+                let mut sizes = self.output.clone();
+                (sizes[0], sizes[3]) = (1, 1);
+                let (shape, strides) = (inside.dims().to_vec(), self.strides());
+                let slice = Movement::StridedSlice { shape, begin: Dilation::begin(tap_place), strides, sizes: sizes.clone() };
+                inputs.push(recipe.moved(slice, inside, sizes)?);
+                let (inside, none) = (e.input(DataType::Int32)?, e.constant(Scalar::I32(0)));
+                let inside = e.binary(BinaryOp::NotEqual, inside, none)?;
+                larger = e.binary(BinaryOp::LogicalAnd, larger, inside)?;
+            }
             let (new, new_tap) = (e.select(larger, sum, old)?, e.select(larger, tap, old_tap)?);
-            let [old, old_tap] = [best[0].clone(), best[1].clone()];
-            best = recipe.expression(e.finish(vec![new, new_tap]), [old, old_tap, under, weight], self.output.clone());
+            best = recipe.expression(e.finish(vec![new, new_tap]), inputs, self.output.clone());
         }
         Ok([best[0].clone(), best[1].clone()])
+    }
+
+    /// 1 for each element of an image, and 0 for those that are padded.
+    fn inside(&self, recipe: &mut Recipe) -> Result<Ingredient> {
+        let image = vec![1, self.input[1], self.input[2], 1];
+        let mut e = ExprBuilder::new();
+        let one = e.constant(Scalar::I32(1));
+        let ones = recipe.expression(e.finish(vec![one]), [], image.clone()).swap_remove(0);
+        let padded = image.iter().zip(&self.paddings).map(|(size, (before, after))| before + size + after).collect::<Vec<u64>>();
+        let pad = Movement::Pad { shape: image, paddings: self.paddings.clone(), value: Some(vec![0; 4]) };
+        recipe.moved(pad, &ones, padded)
     }
 
     /// The gradient by the result where the largest sum is that of tap `number`, else 0.
@@ -241,7 +265,12 @@ fn least(data_type: DataType) -> f64 {
         DataType::Half => -65504.0,
         DataType::Bfloat16 => -f64::from(f32::from_bits(0x7F7F_0000)),
         DataType::Float => f64::from(f32::MIN),
-        _ => f64::MIN,
+        DataType::Double => f64::MIN,
+        DataType::Int8 => f64::from(i8::MIN),
+        DataType::Int16 => f64::from(i16::MIN),
+        DataType::Int32 => f64::from(i32::MIN),
+        DataType::Int64 => i64::MIN as f64,
+        _ => 0.0,
     }
 }
 

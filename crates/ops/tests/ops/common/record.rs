@@ -98,14 +98,14 @@ pub fn tensor(text: &'static str) -> Option<HostTensor> {
         // The parts of complex numbers, one after the other.
         DataType::Float | DataType::Complex64 => bytes(values, f32::to_le_bytes)?,
         DataType::Double | DataType::Complex128 => bytes(values, f64::to_le_bytes)?,
-        DataType::Int32 => bytes(values, i32::to_le_bytes)?,
+        DataType::Int32 | DataType::Qint32 => bytes(values, i32::to_le_bytes)?,
         DataType::Int64 => bytes(values, i64::to_le_bytes)?,
-        DataType::Int8 => bytes(values, i8::to_le_bytes)?,
-        DataType::Int16 => bytes(values, i16::to_le_bytes)?,
-        DataType::Uint16 => bytes(values, u16::to_le_bytes)?,
+        DataType::Int8 | DataType::Qint8 => bytes(values, i8::to_le_bytes)?,
+        DataType::Int16 | DataType::Qint16 => bytes(values, i16::to_le_bytes)?,
+        DataType::Uint16 | DataType::Quint16 => bytes(values, u16::to_le_bytes)?,
         DataType::Uint32 => bytes(values, u32::to_le_bytes)?,
         DataType::Uint64 => bytes(values, u64::to_le_bytes)?,
-        DataType::Uint8 | DataType::Bool => bytes(values, u8::to_le_bytes)?,
+        DataType::Uint8 | DataType::Quint8 | DataType::Bool => bytes(values, u8::to_le_bytes)?,
         _ => return None,
     };
     HostTensor::from_leading(DataType::from_name(name)?, shape, &bytes).ok()?.dense().ok()
