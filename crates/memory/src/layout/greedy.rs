@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::occupied::Occupied;
 use super::problem::{Item, Problem};
+use super::steps::Steps;
 use super::{Packed, align_up};
 
 /// Which gap an item gets.
@@ -13,6 +14,14 @@ pub(super) enum Fit {
     Lowest,
     /// The smallest that holds it; of equal ones the lowest.
     Tightest,
+}
+
+/// Why not all items were placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The item at this place of the order would end too high.
+    TooHigh(usize),
+    OutOfSteps,
 }
 
 /// Places items in any order, again and again.
@@ -26,15 +35,12 @@ impl<'a> Greedy<'a> {
         Greedy { problem, occupied: Occupied::new(problem.sections) }
     }
 
-    /// Places the items in this order. Adds to `steps` what it took.
-    ///
-    /// # Errors
-    /// The place in the order of the first item that would end above `most`.
-    pub fn pack(&mut self, order: &[u32], fit: Fit, most: u64, steps: &mut u64) -> Result<Packed, usize> {
+    /// Places the items in this order.
+    pub fn pack(&mut self, order: &[u32], fit: Fit, most: u64, steps: &mut Steps) -> Result<Packed, Stop> {
         let Problem { items, base, unit, .. } = self.problem;
         self.occupied.clear();
         let mut packed = Packed { offsets: vec![0; items.len()], peak: *base };
-        let mut failed = None;
+        let mut done = Ok(());
         for (at, &number) in order.iter().enumerate() {
             let item = &items[number as usize];
             let offset = match fit {
@@ -43,7 +49,11 @@ impl<'a> Greedy<'a> {
             };
             let end = offset.saturating_add(item.bytes);
             if end > most {
-                failed = Some(at);
+                done = Err(Stop::TooHigh(at));
+                break;
+            }
+            if self.occupied.steps > steps.left() {
+                done = Err(Stop::OutOfSteps);
                 break;
             }
             packed.offsets[number as usize] = offset;
@@ -51,8 +61,9 @@ impl<'a> Greedy<'a> {
             // Nothing begins between the end and the next multiple of the unit.
             self.occupied.insert(item.sections(), offset, align_up(end, *unit));
         }
-        *steps = steps.saturating_add(std::mem::take(&mut self.occupied.steps));
-        failed.map_or(Ok(packed), Err)
+        // Never none, so that every sequence of packings ends.
+        steps.spend(std::mem::take(&mut self.occupied.steps) + 1);
+        done.map(|()| packed)
     }
 }
 

@@ -4,7 +4,7 @@
 //! lane, and the first one that would end above the aim moves forward. The order so made is tried next, good or bad.
 
 use super::Packed;
-use super::greedy::{Fit, Greedy, ORDERS, order};
+use super::greedy::{Fit, Greedy, ORDERS, Stop, order};
 use super::problem::Problem;
 use super::steps::Steps;
 
@@ -55,9 +55,10 @@ impl<'a> Improve<'a> {
                     break;
                 }
                 let order = order(problem, &beside, kind);
-                let mut spent = order.len() as u64;
-                let found = this.greedy.pack(&order, fit, u64::MAX, &mut spent);
-                steps.spend(spent);
+                let before = steps.done();
+                steps.spend(order.len() as u64);
+                let found = this.greedy.pack(&order, fit, u64::MAX, steps);
+                let spent = steps.done() - before;
                 if fit == Fit::Lowest {
                     lowest = spent.max(lowest);
                 }
@@ -70,7 +71,7 @@ impl<'a> Improve<'a> {
                 if peak - this.floor > 2 * (this.best.peak - this.floor) {
                     continue;
                 }
-                let mut first = steps.part(spent.saturating_mul(if fit == Fit::Lowest { 2 } else { 1 }));
+                let mut first = steps.part(spent.saturating_mul(if fit == Fit::Lowest { 3 } else { 2 }));
                 this.rounds(this.lanes.len() - 1, FIRST_ROUNDS, &mut first);
                 steps.spend(first.done());
             }
@@ -103,15 +104,14 @@ impl<'a> Improve<'a> {
                 Move::Front => (2, order.len()),
             };
             let aim = self.best.peak - ((self.best.peak - self.floor) / strides).max(1);
-            let mut spent = 1;
-            match self.greedy.pack(order, *fit, aim, &mut spent) {
+            match self.greedy.pack(order, *fit, aim, steps) {
                 Ok(found) => {
                     *peak = found.peak;
                     self.best = found;
                 }
-                Err(at) => order[at / fraction..=at].rotate_right(1),
+                Err(Stop::TooHigh(at)) => order[at / fraction..=at].rotate_right(1),
+                Err(Stop::OutOfSteps) => return,
             }
-            steps.spend(spent);
         }
     }
 

@@ -5,7 +5,8 @@
 struct Ranges(Vec<(u64, u64)>);
 
 impl Ranges {
-    fn insert(&mut self, mut start: u64, mut end: u64) {
+    /// Returns how much there was to do, in steps.
+    fn insert(&mut self, mut start: u64, mut end: u64) -> u64 {
         let ranges = &mut self.0;
         let at = ranges.partition_point(|range| range.1 < start);
         let mut after = at;
@@ -19,6 +20,8 @@ impl Ranges {
             ranges[at] = (start, end);
             ranges.drain(at + 1..after);
         }
+        // Ranges behind it may have moved, many of them in a step.
+        1 + (ranges.len() - at) as u64 / 64
     }
 }
 
@@ -60,13 +63,13 @@ impl Occupied {
         let (mut left, mut right) = (sections.start + self.leaves, sections.end + self.leaves);
         while left < right {
             if left % 2 == 1 {
-                self.all[left].insert(start, end);
+                self.steps += self.all[left].insert(start, end);
                 self.note(left, start, end);
                 left += 1;
             }
             if right % 2 == 1 {
                 right -= 1;
-                self.all[right].insert(start, end);
+                self.steps += self.all[right].insert(start, end);
                 self.note(right, start, end);
             }
             (left, right) = (left / 2, right / 2);
@@ -87,8 +90,7 @@ impl Occupied {
         if any.0.is_empty() {
             self.touched.push(node as u32);
         }
-        any.insert(start, end);
-        self.steps += 2;
+        self.steps += any.insert(start, end);
     }
 
     /// The lowest place, at or above a base, where so many bytes are free in all of these sections.
