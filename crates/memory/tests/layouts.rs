@@ -199,6 +199,32 @@ proptest! {
     }
 }
 
+/// Numbers at the ends of what can be counted, and others.
+fn wild() -> impl Strategy<Value = u64> {
+    let ends = [0, 1, 2, 1 << 31, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 63) + 1, u64::MAX / 3, u64::MAX - 1, u64::MAX];
+    prop_oneof![prop::sample::select(ends.to_vec()), any::<u64>(), 0..1000u64]
+}
+
+proptest! {
+    #[test]
+    fn wild_numbers_make_no_panic(
+        made in proptest::collection::vec((wild(), wild(), wild(), wild()), 0..20),
+        capacity in wild(),
+        steps in 0..200_000u64,
+    ) {
+        let buffer = |(first, last, bytes, align)| Buffer { first: first as u32 % 50, last: last as u32 % 50, bytes, align };
+        let buffers: Vec<Buffer> = made.into_iter().map(buffer).collect();
+        for enough in [Enough::Least, Enough::Near, Enough::Capacity(capacity)] {
+            let layout = pack_with(&buffers, Effort { steps, enough });
+            if layout.peak < u64::MAX {
+                // A lifetime that ends before it begins is one of a single step.
+                let forward: Vec<Buffer> = buffers.iter().map(|b| Buffer { last: b.last.max(b.first), ..*b }).collect();
+                prop_assert_eq!(defect(&forward, &layout), None);
+            }
+        }
+    }
+}
+
 #[test]
 fn no_overflow_and_no_panic_at_the_ends() {
     let buffer = |first, last, bytes, align| Buffer { first, last, bytes, align };

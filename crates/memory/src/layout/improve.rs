@@ -68,7 +68,7 @@ impl<'a> Improve<'a> {
                 this.lanes.push(Lane { order: order.clone(), fit, by: Move::Front, peak });
                 this.lanes.push(Lane { order, fit, by: Move::Half, peak });
                 // An order that is far from the best so far is seldom the one that gets there.
-                if peak - this.floor > 2 * (this.best.peak - this.floor) {
+                if peak.saturating_sub(this.floor) / 2 > this.best.peak.saturating_sub(this.floor) {
                     continue;
                 }
                 let mut first = steps.part(spent.saturating_mul(if fit == Fit::Lowest { 3 } else { 2 }));
