@@ -323,6 +323,9 @@ fn fault(requirement: Requirement) -> Fault {
         Requirement::ValueRange => fault(Code::InvalidArgument, "value_range should satisfy value_range[0] < value_range[1]", 0),
         Requirement::HistogramValues => fault(Code::InvalidArgument, "Histogram values must not contain NaN", 0),
         Requirement::ListNotEmpty => fault(Code::InvalidArgument, "Trying to pop from an empty list.", 0),
+        Requirement::Unwritten => {
+            fault(Code::InvalidArgument, "Could not write to TensorArray index because it has already been written to.", 0)
+        }
         Requirement::Fetched(index) => fault(Code::InvalidArgument, "Retval[{0}] does not have value", index.into()),
         Requirement::ReferenceInitialized => fault(Code::FailedPrecondition, "Attempting to use uninitialized value", 0),
         Requirement::ResourceInitialized => fault(

@@ -57,6 +57,10 @@ pub struct ListFact {
     pub grows: bool,
     /// Whether writes add to its tensors: the gradient of a TensorArray.
     pub is_sum: bool,
+    /// Whether each of its tensors has been written: one of a TensorArray may be written once.
+    pub is_full: bool,
+    /// Whether it is an optional that has a list, which it stands for here; and not a tensor.
+    pub has_list: bool,
 }
 
 /// What is known of all tensors of a list: a loop pushes the shapes of what it computes, which are the same each time.
@@ -96,11 +100,32 @@ impl ListFact {
         ListFact { item, room: self.room.or(other.room), each: self.each.or(&other.each), ..self }
     }
 
+    /// A list of which only the type is known.
+    #[must_use]
+    pub fn unsized_list(&self) -> ListFact {
+        let (item, each) = (PartialShape::unknown(), Each::Unknown);
+        ListFact {
+            item,
+            room: None,
+            limit: None,
+            length: None,
+            most: None,
+            least: 0,
+            is_enough: false,
+            each,
+            is_full: false,
+            ..self.clone()
+        }
+    }
+
     /// What both say; the length where they agree, and the larger room.
     ///
     /// # Errors
     /// UNIMPLEMENTED where their tensors differ in type or shape.
     pub fn and(&self, other: &ListFact) -> Result<ListFact> {
+        if self.has_list != other.has_list {
+            return Err(Error::unimplemented("not yet: an optional that may have a list, or not"));
+        }
         let data_type = match (self.data_type, other.data_type) {
             // An optional without a value has no type.
             (DataType::Variant, data_type) if self.length == Some(0) => data_type,
@@ -122,6 +147,8 @@ impl ListFact {
             each: self.each.or(&other.each),
             grows: self.grows || other.grows,
             is_sum: self.is_sum || other.is_sum,
+            is_full: self.is_full && other.is_full,
+            has_list: self.has_list,
         })
     }
 }

@@ -6,10 +6,11 @@ use plimsoll_base::{ArgType, Code, DataType, Error, Kind, Result, Unfed};
 use plimsoll_graph::{Graph, HostTensor, IdVec, NodeId, Output, PartialShape, Shape};
 use plimsoll_ops::{Each, Fact, ListFact, Lower, infer_asking};
 
-use crate::Request;
 use crate::alive::{Alive, When};
 use crate::frames::{Frames, is_exit, round, stays};
-use crate::widen::{Rounds, Stacks, Widening, appends};
+use crate::request::ListTraits;
+use crate::widen::{Rounds, Stacks, Widening, appends, fills};
+use crate::{Request, Signature};
 
 /// The part of the graph that a signature needs.
 pub(crate) struct Pruned {
@@ -70,18 +71,22 @@ pub(crate) fn reach(request: &Request<'_>) -> Result<Reach> {
     let targets = signature.targets.iter().map(|name| target(graph, name)).collect::<Result<Vec<_>>>()?;
     let mut fed: HashMap<Output, usize> = HashMap::new();
     for (index, output) in feeds.iter().enumerate() {
-        if fed.insert(*output, index).is_some() {
+        // Of the states of a stack, the last one counts.
+        if fed.insert(*output, index).is_some() && !is_stack(graph, *output) {
             return Err(Error::invalid_argument(format!("The tensor {} is fed more than once", graph.tensor_name(*output))));
         }
     }
-    if let Some(both) = fetches.iter().find(|fetch| fed.contains_key(fetch)) {
+    let is_handed_on = |index: usize| signature.is_stage && (signature.lengths.contains(&index) || is_stack(graph, fetches[index]));
+    let handed_on: HashSet<Output> = (0..fetches.len()).filter(|index| is_handed_on(*index)).map(|index| fetches[index]).collect();
+    if let Some(both) = fetches.iter().find(|fetch| fed.contains_key(fetch) && !handed_on.contains(fetch)) {
         return Err(Error::invalid_argument(format!("The tensor {} is both fed and fetched", graph.tensor_name(*both))));
     }
     for output in &feeds {
         check_feed(request, &fed, *output)?;
     }
     let done = signature.done.iter().map(|name| target(graph, name)).collect::<Result<HashSet<_>>>()?;
-    if let Some(again) = fetches.iter().map(|fetch| fetch.node).chain(targets.iter().copied()).find(|id| done.contains(id)) {
+    let made = fetches.iter().filter(|fetch| !fed.contains_key(fetch)).map(|fetch| fetch.node);
+    if let Some(again) = made.chain(targets.iter().copied()).find(|id| done.contains(id)) {
         return Err(Error::invalid_argument(format!("{} was done in an earlier stage", graph.node(again).name)));
     }
     let needed = needed(graph, &fed, &done, &fetches, &targets);
@@ -106,12 +111,17 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
         facts[output.node][output.index as usize] = feed_fact(request, *output, *index);
     }
     let frames = Frames::new(graph, &order)?;
-    let stacks = Stacks::new(graph, &order);
+    let stacks = Stacks::new(graph, &order, &fetches, &facts);
     let mut rounds: Rounds = HashMap::new();
     let (mut alive, mut unanswered, mut bounds);
     let mut passes = 0;
     loop {
         (alive, unanswered, bounds) = (Alive::default(), HashMap::new(), HashMap::new());
+        for stack in stacks.fed() {
+            if let (Some((_, Some(list))), Some(handle)) = (rounds.get(&stack), facts[stack].first_mut()) {
+                handle.list = Some(list.clone());
+            }
+        }
         for &id in &order {
             let (mut outputs, asked) = node_facts(request, &mut alive, &facts, (&fed, &rounds), id)?;
             if let (Some((_, Some(stack))), [handle]) = (rounds.get(&id), &mut outputs[..])
@@ -120,8 +130,11 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
                 handle.list = Some(stack.clone());
             }
             if let ("StackPopV2", [popped]) = (graph.node(id).op.as_str(), &mut outputs[..]) {
-                let pushed = stacks.popped(graph, id).and_then(|pushed| facts[pushed.node].get(pushed.index as usize));
-                if let Some(flow) = pushed.and_then(|pushed| pushed.list.as_ref()) {
+                let list = |tensor: Output| facts[tensor.node].get(tensor.index as usize)?.list.as_ref();
+                // The push may have been in an earlier stage.
+                let said = said_flow(signature, &graph.node(id).name);
+                let known = stacks.popped(graph, id).and_then(list).or(said.as_ref());
+                if let Some(flow) = known.or_else(|| list(stacks.array(id)?)) {
                     (popped.shape, popped.list) = ((&plimsoll_graph::Shape::scalar()).into(), Some(flow.clone()));
                 }
             }
@@ -138,6 +151,7 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
                 // How often the loop ran may be known.
                 list.length = list.length.or(list.most.filter(|most| *most == list.least));
                 list.is_enough = false;
+                list.is_full |= fills(graph, &frames, &facts, id, list);
             }
             let lacks = |fact: &Fact| match &fact.list {
                 Some(list) => list.room.is_none() && list.length.is_none(),
@@ -160,6 +174,16 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
     Ok(Pruned { order, facts, feeds, fetches, targets, frames, alive, unanswered, fed, needed, bounds })
 }
 
+/// What earlier stages say of a flow that a node pops.
+fn said_flow(signature: &Signature, pop: &str) -> Option<ListFact> {
+    let flow = signature.flows.iter().find(|flow| flow.node == pop)?;
+    Some(ListFact { is_sum: flow.is_sum, ..list_of_rows(flow.data_type, &Shape::from([flow.length, 0])) })
+}
+
+fn is_stack(graph: &Graph, tensor: Output) -> bool {
+    graph.node(tensor.node).op == "StackV2"
+}
+
 /// What is known of the list that a node writes into.
 fn list_before<'a>(graph: &Graph, facts: &'a IdVec<NodeId, Vec<Fact>>, id: NodeId) -> Option<&'a ListFact> {
     let inputs = &graph.node(id).inputs;
@@ -174,7 +198,9 @@ fn feed_fact(request: &Request<'_>, output: Output, position: usize) -> Fact {
         return Fact { value: feed.value.clone(), ..Fact::new(feed.data_type, feed.shape.clone().into_partial()) };
     }
     let data_type = tensor_type(request, output).unwrap_or(DataType::Variant);
-    let list = list_of_rows(feed.data_type, &feed.shape);
+    let traits = request.signature.traits.iter().find(|(of, _)| *of == position).map(|(_, traits)| *traits).unwrap_or_default();
+    let ListTraits { grows, is_sum, is_full, has_list } = traits;
+    let list = ListFact { grows, is_sum, is_full, has_list, ..list_of_rows(feed.data_type, &feed.shape) };
     Fact { list: Some(list), ..Fact::new(data_type, (&Shape::scalar()).into()) }
 }
 
@@ -197,6 +223,8 @@ fn list_of_rows(data_type: DataType, rows: &Shape) -> ListFact {
         each: Each::Unknown,
         grows: false,
         is_sum: false,
+        is_full: false,
+        has_list: false,
     }
 }
 
@@ -254,7 +282,8 @@ pub(crate) fn needed(
     targets: &[NodeId],
 ) -> IdVec<NodeId, bool> {
     let mut needed = IdVec::filled(false, graph.nodes().len());
-    let mut stack: Vec<NodeId> = fetches.iter().map(|fetch| fetch.node).chain(targets.iter().copied()).collect();
+    let wanted = fetches.iter().filter(|fetch| !fed.contains_key(fetch)).map(|fetch| fetch.node);
+    let mut stack: Vec<NodeId> = wanted.chain(targets.iter().copied()).collect();
     while let Some(id) = stack.pop() {
         if done.contains(&id) || std::mem::replace(&mut needed[id], true) {
             continue;

@@ -3,7 +3,7 @@
 use plimsoll_base::DataType;
 use plimsoll_device::{Costs, DeviceSpec, Library};
 use plimsoll_graph::{Graph, HostTensor, Shape};
-use plimsoll_ops::Registry;
+use plimsoll_ops::{ListFact, Registry};
 use serde::{Deserialize, Serialize};
 
 use crate::Placement;
@@ -38,16 +38,56 @@ pub struct Signature {
     /// rows of no elements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lists: Vec<usize>,
+    /// What is special about some of them, by their positions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traits: Vec<(usize, ListTraits)>,
+    /// The positions of fetches that are the number of tensors of the list, or stack, that they name. The rows of such a list are
+    /// fetched with all its room.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lengths: Vec<usize>,
+    /// What is known of flows of TensorArrays that earlier stages have pushed on stacks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<Flow>,
     /// Whether it is a stage of a run: it may have nothing to do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_stage: bool,
 }
 
+/// A tensor that a stage pops from a stack: the flow, or the handle, of a TensorArray. It says how long that is, and no more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Flow {
+    /// `node` of the StackPopV2.
+    pub node: String,
+    /// The element type of the TensorArray.
+    pub data_type: DataType,
+    /// How many tensors it has.
+    pub length: u64,
+    /// Whether writes add to its tensors.
+    pub is_sum: bool,
+}
+
+/// What a list is beside its rows: see [`plimsoll_ops::ListFact`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ListTraits {
+    /// Whether it becomes longer where it is written behind its end.
+    pub grows: bool,
+    /// Whether writes add to its tensors.
+    pub is_sum: bool,
+    /// Whether each of its tensors has been written.
+    pub is_full: bool,
+    /// Whether it is an optional that has a list.
+    pub has_list: bool,
+}
+
 impl Signature {
     /// Adds a feed, which may stand for a list.
-    pub(crate) fn add(&mut self, feed: Feed, is_list: bool) {
-        if is_list {
+    pub(crate) fn add(&mut self, feed: Feed, list: Option<&ListFact>) {
+        if let Some(ListFact { grows, is_sum, is_full, has_list, .. }) = list.cloned() {
             self.lists.push(self.feeds.len());
+            let traits = ListTraits { grows, is_sum, is_full, has_list };
+            if traits != ListTraits::default() {
+                self.traits.push((self.feeds.len(), traits));
+            }
         }
         self.feeds.push(feed);
     }

@@ -144,8 +144,8 @@ impl Widening<'_> {
         for &(stack, push) in &stacks.pushes {
             let [_, item, ..] = self.graph.node(push).inputs[..] else { continue };
             let Some(item) = self.facts[item.node].get(item.index as usize) else { continue };
-            if item.list.is_some() {
-                // The flow of a TensorArray: an order, and no value.
+            if item.list.is_some() || item.data_type.size().is_none() {
+                // The flow or the handle of a TensorArray: an order, and no value.
                 continue;
             }
             let mut most = self.pushes(stack, self.frames.of(push));
@@ -156,18 +156,23 @@ impl Widening<'_> {
             if let (Some(now), Some(limit)) = (most, limit) {
                 most = Some(now.min(limit));
             }
+            // What earlier stages have pushed lies below.
+            let before = stacks.fed.get(&stack).and_then(|list| list.length).unwrap_or(0);
+            let most = most.and_then(|most| most.checked_add(before));
             let list = ListFact {
                 data_type: item.data_type,
                 item: item.shape.clone(),
                 room: most,
                 limit: None,
-                length: Some(0),
+                length: Some(before),
                 most,
                 least: 0,
                 is_enough: true,
                 each: Each::Unknown,
                 grows: false,
                 is_sum: false,
+                is_full: false,
+                has_list: false,
             };
             let known = &mut self.rounds.entry(stack).or_default().1;
             if known.as_ref() != Some(&list) {
@@ -213,27 +218,62 @@ pub(crate) fn appends(graph: &Graph, frames: &Frames, facts: &IdVec<NodeId, Vec<
     first.is_some() && first == first_of_count(graph, facts, frame, node.inputs[1])
 }
 
-/// The stacks of a graph that are pushed on once and popped from.
+/// Whether the loop that an Exit is of writes each tensor of a TensorArray, in order.
+pub(crate) fn fills(graph: &Graph, frames: &Frames, facts: &IdVec<NodeId, Vec<Fact>>, exit: NodeId, list: &ListFact) -> bool {
+    let (Some(frame), Some(length)) = (frames.of(exit).map(|frame| frames.get(frame)), list.length) else { return false };
+    let merge = graph.node(exit).inputs.first().and_then(|switch| graph.node(switch.node).inputs.first()).map(|merge| merge.node);
+    let Some(round) = frame.rounds.iter().find(|round| Some(round.merge) == merge) else { return false };
+    let Some(write) = graph.node(round.next).inputs.first().and_then(|next| source_of(graph, *next)) else { return false };
+    let (node, trips) = (graph.node(write), most(graph, facts, frame));
+    let ("TensorArrayWriteV3", [_, index, _, flow]) = (node.op.as_str(), &node.inputs[..]) else { return false };
+    let is_it = round_of(graph, facts, frame, *flow).is_some_and(|of| of.merge == round.merge);
+    let is_each = first_of_count(graph, facts, frame, *index) == Some(0) && trips == Most::Known { trips: length, exactly: true };
+    is_it && is_each && !list.is_sum && !list.grows
+}
+
+/// The stacks of a graph that are pushed on once, and popped from or handed on to the next stage of a run.
 pub(crate) struct Stacks {
     /// StackV2 and StackPushV2.
     pushes: Vec<(NodeId, NodeId)>,
+    /// For StackV2 that earlier stages have made, what the stack has by now.
+    fed: HashMap<NodeId, ListFact>,
+    /// For StackPopV2 whose result is the flow of a TensorArray: the TensorArray's first flow.
+    arrays: HashMap<NodeId, Output>,
 }
 
 impl Stacks {
-    pub fn new(graph: &Graph, order: &[NodeId]) -> Stacks {
+    pub fn new(graph: &Graph, order: &[NodeId], fetches: &[Output], facts: &IdVec<NodeId, Vec<Fact>>) -> Stacks {
         let of = |op: &'static str| {
             let nodes = order.iter().copied().filter(move |id| graph.node(*id).op == op);
             nodes.filter_map(|id| Some((stack_of(graph, *graph.node(id).inputs.first()?)?, id)))
         };
-        let popped: HashSet<NodeId> = of("StackPopV2").map(|(stack, _)| stack).collect();
+        let fetched = fetches.iter().map(|fetch| fetch.node).filter(|id| graph.node(*id).op == "StackV2");
+        let popped: HashSet<NodeId> = of("StackPopV2").map(|(stack, _)| stack).chain(fetched).collect();
         let mut counts: HashMap<NodeId, usize> = HashMap::new();
         of("StackPushV2").for_each(|(stack, _)| *counts.entry(stack).or_default() += 1);
         let is_plain = |(stack, _): &(NodeId, NodeId)| popped.contains(stack) && counts.get(stack) == Some(&1);
-        Stacks { pushes: of("StackPushV2").filter(is_plain).collect() }
+        let state = |stack: NodeId| Some((stack, facts[stack].first()?.list.clone()?));
+        let fed = popped.iter().chain(counts.keys()).filter_map(|stack| state(*stack)).collect();
+        let gradients = order.iter().filter(|id| graph.node(**id).op == "TensorArrayGradV3");
+        let array = |id: &NodeId| {
+            let [handle, flow] = graph.node(*id).inputs[..] else { return None };
+            let (pop, array) = (source_of(graph, flow)?, source_of(graph, handle)?);
+            let is_of = graph.node(pop).op == "StackPopV2" && graph.node(array).op == "TensorArrayV3";
+            is_of.then_some((pop, Output { node: array, index: 1 }))
+        };
+        Stacks { pushes: of("StackPushV2").filter(is_plain).collect(), fed, arrays: gradients.filter_map(array).collect() }
     }
-}
 
-impl Stacks {
+    /// The stacks that earlier stages have made.
+    pub fn fed(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.fed.keys().copied()
+    }
+
+    /// The first flow of the TensorArray whose flow a node pops.
+    pub fn array(&self, pop: NodeId) -> Option<Output> {
+        self.arrays.get(&pop).copied()
+    }
+
     /// The tensor that a node pops from a stack, where it is the only one that is pushed on it: as it was pushed.
     pub fn popped(&self, graph: &Graph, pop: NodeId) -> Option<Output> {
         let stack = stack_of(graph, *graph.node(pop).inputs.first()?)?;
@@ -244,13 +284,17 @@ impl Stacks {
 
 /// The StackV2 that a handle stands for; none where the graph does not say.
 pub(crate) fn stack_of(graph: &Graph, handle: Output) -> Option<NodeId> {
-    let mut here = handle;
+    source_of(graph, handle).filter(|source| graph.node(*source).op == "StackV2")
+}
+
+/// The node that a tensor comes from through Enter, Identity and Switch.
+fn source_of(graph: &Graph, tensor: Output) -> Option<NodeId> {
+    let mut here = tensor;
     for _ in 0..graph.nodes().len() {
         let node = graph.node(here.node);
         match node.op.as_str() {
-            "StackV2" => return Some(here.node),
-            "Enter" | "Identity" => here = *node.inputs.first()?,
-            _ => return None,
+            "Enter" | "Identity" | "Switch" => here = *node.inputs.first()?,
+            _ => return Some(here.node),
         }
     }
     None

@@ -38,5 +38,8 @@ pub(crate) fn key(signature: &Signature) -> String {
         let _ = write!(key, "{}={}{};", feed.tensor, feed.data_type, feed.shape);
     }
     let _ = write!(key, "|{}|{}|{}", signature.fetches.join(";"), signature.targets.join(";"), signature.done.join(";"));
+    if !signature.lengths.is_empty() {
+        let _ = write!(key, "|{:?}", signature.lengths);
+    }
     key
 }

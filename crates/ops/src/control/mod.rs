@@ -10,7 +10,7 @@ use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Scalar};
 use crate::infer::unknown;
 use crate::list::together;
 use crate::registry::Gradient;
-use crate::{Fact, InferCx, KernelCx, Lower, OpRules};
+use crate::{Fact, InferCx, KernelCx, ListFact, Lower, OpRules};
 
 const fn rule(name: &'static str, infer: crate::infer::InferFn, lower: Lower) -> OpRules {
     OpRules { name, infer, lower, gradient: Gradient::Unknown }
@@ -58,7 +58,14 @@ fn merge(cx: &mut InferCx<'_>) -> Result<()> {
     let shape = if cx.inputs.iter().all(alike) { first.shape.clone() } else { common_shape(cx.inputs.iter().map(|input| &input.shape)) };
     cx.set(0, shape);
     cx.outputs[0].handle = first.handle.clone().filter(|handle| cx.inputs.iter().all(|input| input.handle.as_ref() == Some(handle)));
-    cx.outputs[0].list = together(cx.inputs)?;
+    // Of lists that differ, one counts: which one is known when it is known which side of the condition is taken.
+    let different = || {
+        let lists = || cx.inputs.iter().filter_map(|input| input.list.as_ref());
+        let first = lists().next()?;
+        let data_type = if lists().all(|list| list.data_type == first.data_type) { first.data_type } else { DataType::Variant };
+        Some(ListFact { data_type, has_list: lists().all(|list| list.has_list), ..first.unsized_list() })
+    };
+    cx.outputs[0].list = together(cx.inputs).unwrap_or_else(|_| different());
     cx.set(1, (&Shape::scalar()).into());
     Ok(())
 }

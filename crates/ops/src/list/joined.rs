@@ -103,7 +103,8 @@ pub(super) fn array_split(cx: &mut InferCx<'_>) -> Result<()> {
                     "TensorArray's size is not equal to the size of lengths ({size} vs. {parts})"
                 )));
             }
-            ListFact { item: within(&list, &array.item)?, grows: array.grows, is_sum: array.is_sum, ..list }
+            let is_full = !array.is_sum && list.length.is_some();
+            ListFact { item: within(&list, &array.item)?, grows: array.grows, is_sum: array.is_sum, is_full, ..list }
         }
         None => list,
     };
@@ -149,7 +150,7 @@ pub(super) fn array_concat(cx: &mut InferCx<'_>) -> Result<()> {
 
 /// The gradient of the TensorArray whose flow is at input 1: zeros of the shape of its tensors.
 pub(super) fn gradient(cx: &mut InferCx<'_>) -> Result<()> {
-    let list = refined(cx, 1, &PartialShape::unknown())?.map(|list| ListFact { each: Each::Unknown, is_sum: true, ..list });
+    let list = refined(cx, 1, &PartialShape::unknown())?.map(|list| ListFact { each: Each::Unknown, is_sum: true, is_full: false, ..list });
     // The handle has it, too: the operations that write into the gradient may be given any flow.
     cx.outputs[0].list = list.clone();
     set_list(cx, 1, list);

@@ -8,6 +8,8 @@
 mod joined;
 mod optional;
 
+use std::collections::BTreeSet;
+
 use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrsExt, HostTensor, PartialShape, Shape};
 
@@ -47,11 +49,7 @@ pub const RULES: &[&[OpRules]] = &[&[
     rule("TensorArrayReadV3", |cx| read(cx, list_at(cx.inputs, 2)), ListOp::GetItem { list: 2, index: 1 }),
     rule("TensorArrayGatherV3", array_gather, ListOp::Gather { list: 2, indices: 1 }),
     rule("TensorArrayWriteV3", array_write, ListOp::SetItem { list: 3, index: 1, item: 2 }),
-    rule(
-        "TensorArrayScatterV3",
-        |cx| scatter(cx, list_at(cx.inputs, 3), (2, 1), false),
-        ListOp::Scatter { list: 3, indices: 1, tensor: 2 },
-    ),
+    rule("TensorArrayScatterV3", array_scatter, ListOp::Scatter { list: 3, indices: 1, tensor: 2 }),
     rule("TensorArraySplitV3", joined::array_split, ListOp::Split { tensor: 1 }),
     rule("TensorArrayConcatV3", joined::array_concat, ListOp::Concat { list: 1 }),
     rule("TensorArrayGradV3", joined::gradient, ListOp::Gradient { list: 1 }),
@@ -102,6 +100,8 @@ fn of_length(data_type: DataType, item: PartialShape, length: Option<u64>) -> Li
         each: Each::Unknown,
         grows: false,
         is_sum: false,
+        is_full: false,
+        has_list: false,
     }
 }
 
@@ -304,6 +304,16 @@ fn pushed_on(cx: &mut InferCx<'_>) -> Result<()> {
 fn popped_off(cx: &mut InferCx<'_>) -> Result<()> {
     if let Some(stack) = cx.list(0) {
         cx.set(0, stack.item.clone());
+    }
+    Ok(())
+}
+
+/// A scatter at each index fills a TensorArray.
+fn array_scatter(cx: &mut InferCx<'_>) -> Result<()> {
+    scatter(cx, list_at(cx.inputs, 3), (2, 1), false)?;
+    let indices = cx.ints(1).map(|indices| indices.into_iter().collect::<BTreeSet<i64>>());
+    if let (Some(indices), Some(list)) = (indices, &mut cx.outputs[0].list) {
+        list.is_full |= !list.is_sum && list.length == Some(indices.len() as u64) && indices.first().is_none_or(|first| *first == 0);
     }
     Ok(())
 }

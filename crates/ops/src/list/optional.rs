@@ -4,11 +4,19 @@ use plimsoll_base::{DataType, Error, Result};
 use plimsoll_graph::{AttrValue, PartialShape};
 
 use super::{of_length, set_list};
-use crate::InferCx;
+use crate::{InferCx, ListFact};
 
 /// OptionalFromValue(components).
 pub(super) fn present(cx: &mut InferCx<'_>) -> Result<()> {
     let [item] = cx.inputs else { return Err(Error::unimplemented("not yet: an optional of several tensors")) };
+    if let Some(list) = &item.list {
+        if list.has_list {
+            return Err(Error::unimplemented("not yet: an optional of an optional of a list"));
+        }
+        let list = ListFact { has_list: true, ..list.clone() };
+        set_list(cx, 0, Some(list));
+        return Ok(());
+    }
     let list = of_length(item.data_type, item.shape.clone(), Some(1));
     set_list(cx, 0, Some(list));
     Ok(())
@@ -33,6 +41,14 @@ pub(super) fn value(cx: &mut InferCx<'_>) -> Result<()> {
         cx.set(0, stated.unwrap_or_else(PartialShape::unknown));
         return Ok(());
     };
+    if list.has_list && cx.outputs[0].data_type == DataType::Variant {
+        let list = ListFact { has_list: false, ..list.clone() };
+        set_list(cx, 0, Some(list));
+        return Ok(());
+    }
+    if list.has_list {
+        return Err(Error::invalid_argument(format!("an optional of a list is read as {}", cx.outputs[0].data_type)));
+    }
     if list.data_type != cx.outputs[0].data_type && list.data_type != DataType::Variant {
         return Err(Error::invalid_argument(format!("an optional of {} is read as {}", list.data_type, cx.outputs[0].data_type)));
     }

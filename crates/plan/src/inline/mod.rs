@@ -86,7 +86,7 @@ struct Inliner<'a> {
     scopes: Vec<Scope<'a>>,
     /// The beginnings of all names, up to each `/`.
     prefixes: HashSet<String>,
-    /// For results of calls that are resources: the tensor that they are in the body.
+    /// For results of calls that are resources: the tensor that they are in the body; for those of loops, the tensor that came in.
     handles: HashMap<Output, Output>,
     /// The nodes that ask for the device of another node's request.
     beside: HashMap<NodeId, NodeId>,

@@ -110,6 +110,8 @@ impl Inliner<'_> {
             let (op, device, controls) = ("NextIteration".to_string(), place.device.to_string(), std::mem::take(&mut must_run));
             self.set(next, Node { op, inputs: vec![result], controls, device, attrs, ..Node::default() }, inside);
         }
+        let handles = (0..).zip(results.iter().zip(&rounds)).filter(|(_, (_, round))| round.goes.is_none());
+        self.handles.extend(handles.map(|(index, (result, _))| (Output { node: id, index }, *result)));
         self.results(id, node, results, types, last, tag);
         Ok(())
     }

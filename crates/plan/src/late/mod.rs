@@ -65,6 +65,8 @@ pub struct Later {
     numbers: Numbers,
     /// For each tensor that is computed in between, a shape that is at least as large, if there is one.
     most: Vec<Option<Shape>>,
+    /// The lists of the first stage whose lengths it fetches behind everything else, by their positions.
+    cut: Vec<usize>,
 }
 
 /// How many tensors there are of each kind, one kind behind another.
@@ -151,7 +153,7 @@ impl Later {
         for (index, (feed, value)) in signature.feeds[self.numbers.feeds..].iter_mut().zip(made).enumerate() {
             if index < late {
                 feed.value = Some(value.clone());
-            } else if index >= between {
+            } else if index >= between || self.cut.contains(&index) {
                 feed.shape = value.shape().clone();
             }
         }
@@ -168,6 +170,9 @@ impl Later {
         if late > MOST_BOOLS || !self.signature.feeds[feeds..][..late].iter().all(is_bool) {
             return Ok(Vec::new());
         }
+        if !self.cut.is_empty() {
+            return Ok(Vec::new());
+        }
         let Some(most) = self.most.iter().cloned().collect::<Option<Vec<Shape>>>() else { return Ok(Vec::new()) };
         let with_bools = |number: usize| {
             let mut signature = self.signature.clone();
@@ -182,6 +187,14 @@ impl Later {
         (0..1 << late).map(with_bools).collect()
     }
 
+    /// What the first stage has made, of what it has fetched: lists are cut to the lengths behind them.
+    ///
+    /// # Errors
+    /// INTERNAL where there are too few tensors.
+    pub fn made(&self, fetched: Vec<HostTensor>) -> Result<Vec<HostTensor>> {
+        cut(fetched, &self.cut)
+    }
+
     /// The fetched tensors of the whole run, of what was made before the rest and of those of the rest.
     ///
     /// # Errors
@@ -194,4 +207,24 @@ impl Later {
         let fetched = |source| fetched(source).cloned().ok_or_else(|| Error::internal("a stage lacks a fetched tensor"));
         self.sources.iter().map(fetched).collect()
     }
+}
+
+/// Tensors without the lengths behind them, to which the lists at these positions are cut.
+fn cut(fetched: Vec<HostTensor>, lists: &[usize]) -> Result<Vec<HostTensor>> {
+    let lacking = || Error::internal("a stage lacks the length of a list");
+    let mut made = fetched;
+    let lengths = made.split_off(made.len().checked_sub(lists.len()).ok_or_else(lacking)?);
+    for (list, length) in lists.iter().zip(lengths) {
+        let length = length.to_i64s().and_then(|length| u64::try_from(*length.first()?).ok()).ok_or_else(lacking)?;
+        let rows = made.get_mut(*list).ok_or_else(lacking)?;
+        let mut dims = rows.shape().to_vec();
+        if dims.first().is_some_and(|room| *room > length) {
+            dims[0] = length;
+            let dense = rows.dense()?;
+            let shape = Shape::from(dims);
+            let bytes = usize::try_from(shape.bytes(rows.data_type())?.0).map_err(|_| lacking())?;
+            *rows = HostTensor::from_bytes(rows.data_type(), shape, dense.bytes().and_then(|all| all.get(..bytes)).ok_or_else(lacking)?)?;
+        }
+    }
+    Ok(made)
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use plimsoll_base::{Error, Result};
-use plimsoll_graph::{HostTensor, NodeId, Output};
+use plimsoll_graph::{HostTensor, NodeId, Output, Shape};
 
 use super::Operand;
 use super::split::Splitter;
@@ -19,7 +19,7 @@ use crate::request::Signature;
 pub struct Repeat {
     /// The name of its LoopCond.
     pub name: String,
-    /// What goes round, as it comes in; then what stays; then what is fed to the run.
+    /// What goes round, as it comes in; then what stays; then the stacks; then what is fed to the run.
     pub first: Vec<Operand>,
     /// Whether there is another iteration: it fetches one bool.
     pub test: LoopPart,
@@ -27,7 +27,7 @@ pub struct Repeat {
     pub body: LoopPart,
     /// The numbers of the values that the body fetches.
     pub goes: Vec<usize>,
-    /// The numbers of the values that leave the loop.
+    /// The numbers of the values that leave the loop: what its Exits have, and its stacks.
     pub exits: Vec<usize>,
 }
 
@@ -39,6 +39,8 @@ pub struct LoopPart {
     feeds: Vec<usize>,
     /// Whether the shapes of all feeds are known.
     is_sized: bool,
+    /// The lists whose lengths it fetches behind everything else, by their positions.
+    cut: Vec<usize>,
 }
 
 impl Repeat {
@@ -63,6 +65,22 @@ impl LoopPart {
         }
         Ok((signature, feeds))
     }
+
+    /// What an iteration hands on, of what it has fetched.
+    ///
+    /// # Errors
+    /// INTERNAL where there are too few tensors.
+    pub fn made(&self, fetched: Vec<HostTensor>) -> Result<Vec<HostTensor>> {
+        super::cut(fetched, &self.cut)
+    }
+}
+
+/// What each iteration of a loop reads, beside what goes round.
+struct Fixed {
+    /// The Enters of what stays.
+    tensors: Vec<Output>,
+    /// The stacks that it changes.
+    stacks: Vec<Output>,
 }
 
 /// What a loop that the session drives is made from.
@@ -98,12 +116,28 @@ impl Repeats<'_> {
             true => graph.node(tensor.node).inputs[0],
             false => tensor,
         };
-        let comes_in = rounds.iter().map(|round| round.first).chain(fixed.iter().copied());
+        let stacks = self.splitter.stacks_of(self.id);
+        let fixed = Fixed { tensors: fixed, stacks };
+        let comes_in = rounds.iter().map(|round| round.first).chain(fixed.tensors.iter().copied()).chain(fixed.stacks.iter().copied());
         let mut first = comes_in.map(|tensor| operand(outside(tensor))).collect::<Result<Vec<Operand>>>()?;
+        for (value, round) in first.iter_mut().zip(rounds) {
+            // The flow of a gradient begins as a number.
+            let list = self.splitter.fact(Output { node: round.merge, index: 0 }).and_then(|fact| fact.list.as_ref());
+            if let Some(list) = list.filter(|_| !self.splitter.is_list(outside(round.first))) {
+                let length = list.length.ok_or_else(|| refused("a gradient of a TensorArray of a size that a loop says", round.merge))?;
+                *value = Operand::Known(HostTensor::zeros(list.data_type, Shape::from([length, 0]))?);
+            }
+        }
         let mut again = Vec::new();
-        let goes: Vec<usize> = (0..rounds.len()).filter(|index| !stays(graph, rounds[*index].merge, rounds[*index].next)).collect();
-        let next = goes.iter().map(|index| Output { node: rounds[*index].next, index: 0 }).collect();
+        let mut goes: Vec<usize> = (0..rounds.len()).filter(|index| !stays(graph, rounds[*index].merge, rounds[*index].next)).collect();
+        let mut next: Vec<Output> = goes.iter().map(|index| Output { node: rounds[*index].next, index: 0 }).collect();
+        next.extend(&fixed.stacks);
+        let first_stack = rounds.len() + fixed.tensors.len();
+        goes.extend((0..fixed.stacks.len()).map(|index| first_stack + index));
         let exits = wanted.iter().map(|exit| {
+            if let Some(index) = fixed.stacks.iter().position(|stack| stack == exit) {
+                return Ok(first_stack + index);
+            }
             let source = graph.node(exit.node).inputs[0];
             let merge = graph.node(source.node).inputs.first().map(|merge| merge.node);
             let round = rounds.iter().position(|round| Some(round.merge) == merge && source.index == 0);
@@ -119,11 +153,15 @@ impl Repeats<'_> {
 
     /// The signature that fetches these tensors of an iteration. Adds to `again` what is fed to the run and read by what is computed
     /// again.
-    fn part(&self, fetches: Vec<Output>, fixed: &[Output], again: &mut Vec<Output>) -> Result<LoopPart> {
+    fn part(&self, fetches: Vec<Output>, fixed: &Fixed, again: &mut Vec<Output>) -> Result<LoopPart> {
         let (graph, pruned) = (self.splitter.request.graph, self.splitter.pruned);
         let (mut seen, mut read) = (HashSet::new(), BTreeSet::new());
-        let mut open: Vec<NodeId> = fetches.iter().map(|fetch| fetch.node).collect();
-        let mut over: BTreeSet<NodeId> = fixed.iter().map(|tensor| tensor.node).collect();
+        let open: Vec<NodeId> = fetches.iter().map(|fetch| fetch.node).collect();
+        for stack in fetches.iter().filter(|fetch| fixed.stacks.contains(fetch)) {
+            read.extend(self.value(*stack, fixed).map(|number| (*stack, number)));
+        }
+        let mut open: Vec<NodeId> = open.into_iter().filter(|id| !fixed.stacks.iter().any(|stack| stack.node == *id)).collect();
+        let mut over: BTreeSet<NodeId> = fixed.tensors.iter().map(|tensor| tensor.node).collect();
         while let Some(id) = open.pop() {
             if over.contains(&id) || self.done.contains(&graph.node(id).name) || !seen.insert(id) {
                 continue;
@@ -138,7 +176,7 @@ impl Repeats<'_> {
                             again.push(input);
                             again.len() - 1
                         });
-                        read.insert((input, self.frame.rounds.len() + fixed.len() + position));
+                        read.insert((input, self.frame.rounds.len() + fixed.tensors.len() + fixed.stacks.len() + position));
                     }
                     None => open.push(input.node),
                 }
@@ -149,7 +187,7 @@ impl Repeats<'_> {
             open.extend(node.controls.iter().copied().filter(|control| !is_value(control)));
         }
         over.extend(read.iter().map(|(tensor, _)| tensor.node).filter(|id| pruned.frames.is_in(*id, self.id)));
-        let mut signature = Signature { is_stage: true, ..Signature::default() };
+        let mut signature = Signature { is_stage: true, flows: self.splitter.flows(), ..Signature::default() };
         let mut feeds = Vec::with_capacity(read.len());
         let mut is_sized = true;
         for (tensor, number) in read {
@@ -160,20 +198,25 @@ impl Repeats<'_> {
                 Some(shape) => feed.shape = shape,
                 None => is_sized = false,
             }
-            signature.add(feed, fact.list.is_some());
+            signature.add(feed, fact.list.as_ref());
             feeds.push(number);
         }
         signature.fetches = fetches.iter().map(|fetch| graph.tensor_name(*fetch)).collect();
+        let cut: Vec<usize> = (0..fetches.len()).filter(|index| self.splitter.needs_length(fetches[*index])).collect();
+        for list in &cut {
+            signature.lengths.push(signature.fetches.len());
+            signature.fetches.push(signature.fetches[*list].clone());
+        }
         let over = over.iter().map(|id| graph.node(*id).name.clone());
         signature.done = self.done.iter().cloned().chain(over).collect();
         signature.done.sort_unstable();
-        Ok(LoopPart { signature, feeds, is_sized })
+        Ok(LoopPart { signature, feeds, is_sized, cut })
     }
 
     /// The number of the value of the loop that a tensor is.
-    fn value(&self, tensor: Output, fixed: &[Output]) -> Option<usize> {
+    fn value(&self, tensor: Output, fixed: &Fixed) -> Option<usize> {
         let rounds = &self.frame.rounds;
-        if let Some(position) = fixed.iter().position(|fixed| *fixed == tensor) {
+        if let Some(position) = fixed.tensors.iter().chain(&fixed.stacks).position(|fixed| *fixed == tensor) {
             return Some(rounds.len() + position);
         }
         let merge = match self.is_switch(tensor.node) {

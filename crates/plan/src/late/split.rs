@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use plimsoll_base::{Code, DataType, Error, Kind, Result};
-use plimsoll_graph::{NodeId, Output, Shape};
+use plimsoll_graph::{HostTensor, NodeId, Output, Shape};
 use plimsoll_ops::{Fact, ListFact, ListOp, Lower};
 
 use super::repeat::Repeats;
@@ -11,7 +11,8 @@ use super::{Between, Counted, Late, Later, Numbers, Operand, Source, Split};
 use crate::alive::{Side, When};
 use crate::frames::{FrameId, round, stays};
 use crate::infer::{Pruned, fed_instead, prune_and_infer};
-use crate::request::{Feed, Request, Signature};
+use crate::request::{Feed, Flow, Request, Signature};
+use crate::widen::stack_of;
 
 /// What a request lacks, whose planning ended with `error`; none where no stage would help.
 ///
@@ -77,6 +78,10 @@ struct Stage {
     order: Vec<NodeId>,
     /// Those that are computed behind it, with the nodes of loops.
     between: HashSet<NodeId>,
+    /// The stacks that it changes.
+    changed: HashSet<Output>,
+    /// The stacks that the loops behind it change.
+    changed_between: HashSet<Output>,
 }
 
 /// The part of a run behind a first stage.
@@ -110,7 +115,6 @@ impl Splitter<'_> {
 
     /// Whether the size of a tensor is known; of a list in a loop, its room.
     fn is_sized(&self, tensor: Output) -> bool {
-        let has_room = |list: &ListFact| list.room.is_some() && list.item.complete().is_some();
         let is_known = |fact: &Fact| match &fact.list {
             Some(list) => rows(list).is_some() || has_room(list) && self.pruned.frames.is_within(tensor.node),
             None => fact.shape.complete().is_some(),
@@ -120,7 +124,34 @@ impl Splitter<'_> {
 
     /// Whether a stage can hand a tensor on.
     fn can_be_carried(&self, tensor: Output) -> bool {
-        self.fact(tensor).and_then(|fact| fact.list.as_ref()).map_or_else(|| self.is_sized(tensor), |list| rows(list).is_some())
+        let list = |list: &ListFact| rows(list).is_some() || has_room(list) || self.is_stack(tensor);
+        self.fact(tensor).and_then(|fact| fact.list.as_ref()).map_or_else(|| self.is_sized(tensor), list)
+    }
+
+    /// Whether a list's length is handed on beside all its room.
+    pub(super) fn needs_length(&self, tensor: Output) -> bool {
+        self.fact(tensor)
+            .and_then(|fact| fact.list.as_ref())
+            .is_some_and(|list| self.is_stack(tensor) || rows(list).is_none() && has_room(list))
+    }
+
+    /// Whether a tensor is the handle of a stack that keeps something.
+    fn is_stack(&self, tensor: Output) -> bool {
+        self.request.graph.node(tensor.node).op == "StackV2" && self.is_list(tensor)
+    }
+
+    /// The stacks that a loop pushes on or pops from.
+    pub(super) fn stacks_of(&self, frame: FrameId) -> Vec<Output> {
+        let stacks: BTreeSet<Output> = self.pruned.frames.nodes(frame).filter_map(|id| self.stack_at(id)).collect();
+        stacks.into_iter().collect()
+    }
+
+    /// The stack that a node pushes on or pops from.
+    fn stack_at(&self, id: NodeId) -> Option<Output> {
+        let node = self.request.graph.node(id);
+        let is_change = matches!(node.op.as_str(), "StackPushV2" | "StackPopV2");
+        let stack = stack_of(self.request.graph, *node.inputs.first().filter(|_| is_change)?)?;
+        Some(Output { node: stack, index: 0 }).filter(|stack| self.is_stack(*stack))
     }
 
     /// Whether the sizes of all results of a node are known, and a plan can compute them.
@@ -219,7 +250,7 @@ impl Splitter<'_> {
     pub(super) fn comes_in(&self, frame: FrameId) -> BTreeSet<Output> {
         let frames = &self.pruned.frames;
         let inputs = frames.nodes(frame).flat_map(|id| self.request.graph.node(id).inputs.iter().copied());
-        inputs.filter(|input| !frames.is_in(input.node, frame) && !self.is_handle(*input)).collect()
+        inputs.filter(|input| !frames.is_in(input.node, frame) && !self.is_handle(*input)).chain(self.stacks_of(frame)).collect()
     }
 
     /// Whether a tensor is a list.
@@ -251,7 +282,7 @@ impl Splitter<'_> {
             return living()
                 .flat_map(|input| sides(&self.when(input)))
                 .filter(|side| !holds(side))
-                .map(|(predicate, _)| predicate)
+                .map(|(predicate, _)| self.root(predicate))
                 .collect();
         }
         self.pruned.unanswered.get(&id).map_or_else(Vec::new, |asked| asked.iter().map(|position| node.inputs[*position]).collect())
@@ -278,7 +309,24 @@ impl Splitter<'_> {
     }
 
     fn outer_predicates(&self, when: &When) -> Vec<Output> {
-        sides(when).into_iter().map(|(predicate, _)| predicate).filter(|predicate| self.when(*predicate) == When::Always).collect()
+        let predicates = sides(when).into_iter().map(|(predicate, _)| predicate);
+        predicates.filter(|predicate| self.when(*predicate) == When::Always).map(|predicate| self.root(predicate)).collect()
+    }
+
+    /// The bool that a predicate is: others may be the same one.
+    fn root(&self, predicate: Output) -> Output {
+        let is_bool = |tensor: Output| {
+            self.fact(tensor).is_some_and(|fact| fact.data_type == DataType::Bool && fact.shape.complete() == Some(Shape::scalar()))
+        };
+        let mut here = predicate;
+        while !self.pruned.is_fed(here) && !self.pruned.frames.is_within(here.node) {
+            let node = self.request.graph.node(here.node);
+            match (node.op.as_str(), &node.inputs[..]) {
+                ("Identity" | "ToBool", [input, ..]) if is_bool(*input) && self.when(*input) == When::Always => here = *input,
+                _ => break,
+            }
+        }
+        here
     }
 
     /// Everything that comes before what is wanted.
@@ -299,8 +347,16 @@ impl Splitter<'_> {
                 open.extend(frames.nodes(outermost));
             }
         }
-        let order: Vec<NodeId> = self.pruned.order.iter().copied().filter(|id| seen.contains(id) && !self.is_free(*id)).collect();
-        Stage { done: order.iter().copied().collect(), order, between }
+        let changed: HashSet<Output> = seen.iter().filter_map(|id| self.stack_at(*id)).collect();
+        let changed_between: HashSet<Output> = wanted.loops.iter().flat_map(|frame| self.stacks_of(*frame)).collect();
+        // An empty stack costs nothing, either.
+        let is_untouched = |id: NodeId| {
+            let stack = Output { node: id, index: 0 };
+            self.request.graph.node(id).op == "StackV2" && !changed.contains(&stack)
+        };
+        let is_done = |id: &NodeId| seen.contains(id) && !self.is_free(*id) && !is_untouched(*id);
+        let order: Vec<NodeId> = self.pruned.order.iter().copied().filter(is_done).collect();
+        Stage { done: order.iter().copied().collect(), order, between, changed, changed_between }
     }
 
     /// The nodes that a node waits for, but for those that are fed instead or were done before.
@@ -341,6 +397,7 @@ impl Splitter<'_> {
         let mut open: Vec<NodeId> = Vec::new();
         for &fetch in &self.pruned.fetches {
             match stage.done.contains(&fetch.node) {
+                _ if self.carry_stack(fetch, stage, &mut behind) || self.pruned.is_fed(fetch) => {}
                 true => self.carry(fetch, &mut behind),
                 false if stage.between.contains(&fetch.node) => drop(behind.between.insert(fetch)),
                 false => open.push(fetch.node),
@@ -353,8 +410,14 @@ impl Splitter<'_> {
                 continue;
             }
             let is_dead = self.pruned.alive.node(id) == When::Never;
+            if is_dead {
+                // What it would read is of no use.
+            } else if let Some(stack) = self.stack_at(id) {
+                self.carry_stack(stack, stage, &mut behind);
+            }
             for &input in graph.node(id).inputs.iter().filter(|input| !self.pruned.is_fed(**input)) {
                 match stage.done.contains(&input.node) {
+                    true if self.is_stack(input) => {}
                     true if is_dead && self.when(input) != When::Always => {}
                     true => self.carry(input, &mut behind),
                     false if stage.between.contains(&input.node) => drop(behind.between.insert(input)),
@@ -373,6 +436,18 @@ impl Splitter<'_> {
         behind
     }
 
+    /// Carries the state of a stack, where this is one that has been changed.
+    fn carry_stack(&self, tensor: Output, stage: &Stage, behind: &mut Behind) -> bool {
+        if stage.changed_between.contains(&tensor) {
+            behind.between.insert(tensor);
+        } else if stage.changed.contains(&tensor) {
+            behind.carried.insert(tensor);
+        } else {
+            return false;
+        }
+        true
+    }
+
     fn carry(&self, tensor: Output, behind: &mut Behind) {
         match self.when(tensor) {
             When::Always => drop(behind.carried.insert(tensor)),
@@ -383,11 +458,14 @@ impl Splitter<'_> {
 
     fn split(&self, wanted: &Wanted, stage: &Stage, behind: &Behind) -> Result<Split> {
         let (graph, given) = (self.request.graph, self.request.signature);
-        let made = self.made(wanted, behind);
+        let made = self.made(wanted, stage, behind);
         let (lists, done) = (given.lists.clone(), given.done.clone());
-        let mut signature = Signature { feeds: given.feeds.clone(), lists: lists.clone(), done, ..Signature::default() };
+        let flows = self.flows();
+        let (feeds, lists_before) = (given.feeds.clone(), lists.clone());
+        let mut signature =
+            Signature { feeds, lists: lists_before, traits: given.traits.clone(), done, flows: flows.clone(), ..Signature::default() };
         for &tensor in &made {
-            signature.add(self.feed(tensor)?, self.is_list(tensor));
+            signature.add(self.feed(tensor)?, self.fact(tensor).and_then(|fact| fact.list.as_ref()));
         }
         signature.done.extend(stage.order.iter().map(|id| graph.node(*id).name.clone()));
         let numbers = Numbers { feeds: given.feeds.len(), late: wanted.values.len(), made: made.len() };
@@ -402,7 +480,9 @@ impl Splitter<'_> {
         let done: HashSet<String> = signature.done.iter().cloned().collect();
         for &frame in &wanted.loops {
             let frames = &self.pruned.frames;
-            let results: Vec<Output> = behind.between.iter().copied().filter(|tensor| frames.is_in(tensor.node, frame)).collect();
+            let stacks = self.stacks_of(frame);
+            let leaves = |tensor: &Output| frames.is_in(tensor.node, frame) || stacks.contains(tensor);
+            let results: Vec<Output> = behind.between.iter().copied().filter(leaves).collect();
             let repeats = Repeats { splitter: self, frame: frames.get(frame), id: frame, done: &done };
             between.push((results.clone(), Between::Loop(Box::new(repeats.repeat(&results, operand)?))));
         }
@@ -411,11 +491,12 @@ impl Splitter<'_> {
         for &tensor in &results {
             let fact = self.fact(tensor).ok_or_else(|| Error::internal("a tensor without facts"))?;
             most.push(match &fact.list {
+                Some(_) if self.is_stack(tensor) => None,
                 Some(list) => rows(list).filter(|_| list.item.0.is_some()),
                 None => fact.shape.complete().or_else(|| fact.most.clone()),
             });
             // The shape is filled in when it is known.
-            signature.add(self.unsized_feed(tensor, fact)?, self.is_list(tensor));
+            signature.add(self.unsized_feed(tensor, fact)?, fact.list.as_ref());
         }
         let mut over: Vec<NodeId> = stage.between.iter().copied().collect();
         over.sort_unstable();
@@ -424,28 +505,43 @@ impl Splitter<'_> {
         let is_left = |target: &&NodeId| !stage.done.contains(*target) && !stage.between.contains(*target);
         let name = |target: &NodeId| graph.node(*target).name.clone();
         signature.targets = self.pruned.targets.iter().filter(is_left).map(name).collect();
+        let cut: Vec<usize> = (0..made.len()).filter(|index| self.needs_length(made[*index])).collect();
+        let fetches: Vec<Output> = made.iter().copied().chain(cut.iter().map(|index| made[*index])).collect();
         let first = Signature {
             feeds: given.feeds.clone(),
-            fetches: made.iter().map(|tensor| graph.tensor_name(*tensor)).collect(),
+            fetches: fetches.iter().map(|tensor| graph.tensor_name(*tensor)).collect(),
+            lengths: (made.len()..fetches.len()).collect(),
             targets: self.ends(stage, &made).iter().chain(self.pruned.targets.iter().filter(is_done)).map(name).collect(),
             done: given.done.clone(),
             lists,
+            traits: given.traits.clone(),
+            flows,
             is_stage: true,
         };
         signature.is_stage = true;
         let made: Vec<Output> = made.into_iter().chain(results).collect();
         let mut sources = Vec::with_capacity(given.fetches.len());
-        let mut fetches = Vec::with_capacity(given.fetches.len());
+        let mut wanted_fetches = Vec::with_capacity(given.fetches.len());
         for (tensor, name) in self.pruned.fetches.iter().zip(&given.fetches) {
             let fact = self.fact(*tensor).ok_or_else(|| Error::internal("a fetch without facts"))?;
-            fetches.push((name.clone(), fact.data_type, fact.shape.complete().unwrap_or_else(|| Shape::from([0]))));
-            sources.push(match made.iter().position(|made| made == tensor) {
-                Some(position) => Source::Made(position),
-                None => {
-                    signature.fetches.push(name.clone());
-                    Source::Rest(signature.fetches.len() - 1)
-                }
-            });
+            wanted_fetches.push((name.clone(), fact.data_type, fact.shape.complete().unwrap_or_else(|| Shape::from([0]))));
+            let is_length = given.lengths.contains(&sources.len());
+            sources.push(
+                match made
+                    .iter()
+                    .position(|made| made == tensor)
+                    .filter(|_| !given.lengths.iter().any(|at| self.pruned.fetches[*at] == *tensor))
+                {
+                    Some(position) => Source::Made(position),
+                    None => {
+                        if is_length {
+                            signature.lengths.push(signature.fetches.len());
+                        }
+                        signature.fetches.push(name.clone());
+                        Source::Rest(signature.fetches.len() - 1)
+                    }
+                },
+            );
         }
         let tensors = match first.fetches[..numbers.late].to_vec() {
             late if late.is_empty() => {
@@ -456,18 +552,30 @@ impl Splitter<'_> {
         };
         let between = between.into_iter().map(|(_, between)| between).collect();
         let from = wanted.from.ok_or_else(|| Error::internal("a run in stages that lacks nothing"))?;
-        let later = Later { from, tensors, fetches, plans: Vec::new(), within: Vec::new(), between, sources, signature, numbers, most };
+        let (plans, within, fetches) = (Vec::new(), Vec::new(), wanted_fetches);
+        let later = Later { from, tensors, fetches, plans, within, between, sources, signature, numbers, most, cut };
         Ok(Split { first, later })
     }
 
+    /// The flows of TensorArrays that are popped from stacks.
+    pub(super) fn flows(&self) -> Vec<Flow> {
+        let graph = self.request.graph;
+        let pops = self.pruned.order.iter().filter(|id| graph.node(**id).op == "StackPopV2");
+        let flow = |id: &NodeId| {
+            let list = self.pruned.facts[*id].first()?.list.as_ref()?;
+            Some(Flow { node: graph.node(*id).name.clone(), data_type: list.data_type, length: list.length?, is_sum: list.is_sum })
+        };
+        pops.filter_map(flow).collect()
+    }
+
     /// What the first stage makes: the late tensors, what is read in between, and what is carried.
-    fn made(&self, wanted: &Wanted, behind: &Behind) -> Vec<Output> {
+    fn made(&self, wanted: &Wanted, stage: &Stage, behind: &Behind) -> Vec<Output> {
         let graph = self.request.graph;
         let of_nodes = wanted.counted.iter().flat_map(|node| graph.node(*node).inputs.iter().copied());
         let of_loops = wanted.loops.iter().flat_map(|frame| self.comes_in(*frame));
         let is_made = |tensor: &Output| {
             let is_known = self.fact(*tensor).is_some_and(|fact| fact.value.is_some());
-            !self.pruned.is_fed(*tensor) && !is_known
+            if self.is_stack(*tensor) { stage.changed.contains(tensor) } else { !self.pruned.is_fed(*tensor) && !is_known }
         };
         let read: BTreeSet<Output> = of_nodes.chain(of_loops).filter(is_made).chain(behind.carried.iter().copied()).collect();
         wanted.values.iter().copied().chain(read.into_iter().filter(|tensor| !wanted.values.contains(tensor))).collect()
@@ -476,9 +584,11 @@ impl Splitter<'_> {
     /// A tensor that something reads between the first stage, which makes these, and the rest.
     fn operand(&self, tensor: Output, made: &[Output]) -> Result<Operand> {
         let feeds = &self.pruned.feeds;
-        let fed = feeds.iter().position(|feed| *feed == tensor);
-        let number = fed.or_else(|| made.iter().position(|made| *made == tensor).map(|number| feeds.len() + number));
-        let known = || self.fact(tensor).and_then(|fact| fact.value.clone()).map(Operand::Known);
+        // Of the states of a stack, the last one counts.
+        let fed = || feeds.iter().rposition(|feed| *feed == tensor);
+        let number = made.iter().position(|made| *made == tensor).map(|number| feeds.len() + number).or_else(fed);
+        let empty = || Some(Operand::Known(self.fact(tensor).filter(|_| self.is_stack(tensor))?.list.as_ref().and_then(nothing)?));
+        let known = || self.fact(tensor).and_then(|fact| fact.value.clone()).map(Operand::Known).or_else(empty);
         let lacking = || Error::internal(format!("nothing makes {} before it is read", self.request.graph.tensor_name(tensor)));
         number.map(Operand::Tensor).or_else(known).ok_or_else(lacking)
     }
@@ -512,6 +622,8 @@ impl Splitter<'_> {
         let fact = self.fact(tensor).ok_or_else(|| Error::internal("a tensor without facts"))?;
         let name = || &self.request.graph.node(tensor.node).name;
         let shape = match &fact.list {
+            // Its length is known when the stage is over.
+            Some(_) if self.needs_length(tensor) => Some(Shape::scalar()),
             Some(list) => rows(list),
             None => fact.shape.complete(),
         };
@@ -525,7 +637,7 @@ impl Splitter<'_> {
     /// UNIMPLEMENTED for a reference or handle.
     pub(super) fn unsized_feed(&self, tensor: Output, fact: &Fact) -> Result<Feed> {
         let graph = self.request.graph;
-        if let Some(list) = fact.list.as_ref().filter(|_| fact.data_type != DataType::Resource) {
+        if let Some(list) = fact.list.as_ref().filter(|_| fact.data_type != DataType::Resource || self.is_stack(tensor)) {
             return Ok(Feed { tensor: graph.tensor_name(tensor), data_type: list.data_type, shape: Shape::scalar(), value: None });
         }
         if fact.is_ref || fact.data_type.size().is_none() {
@@ -536,6 +648,11 @@ impl Splitter<'_> {
     }
 }
 
+/// No rows of a list.
+fn nothing(list: &ListFact) -> Option<HostTensor> {
+    HostTensor::zeros(list.data_type, list.rows(Some(0)).complete()?).ok()
+}
+
 /// The shape of all rows of a list, where it is known: see [`Signature::lists`].
 pub(super) fn rows(list: &ListFact) -> Option<Shape> {
     let length = list.length?;
@@ -543,6 +660,11 @@ pub(super) fn rows(list: &ListFact) -> Option<Shape> {
         Some(_) => list.rows(Some(length)).complete(),
         None => Some(Shape::from([length, 0])),
     }
+}
+
+/// Whether the size of a list is known but for its length.
+fn has_room(list: &ListFact) -> bool {
+    list.room.is_some() && list.item.complete().is_some()
 }
 
 /// A kernel that wants more elements than this does not want sizes.

@@ -1,8 +1,11 @@
 //! Lists from tensors and from other lists as a whole; lists of which a condition chooses one.
 
-use plimsoll_base::{Error, Result};
-use plimsoll_graph::{Node, NodeId, Output};
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_graph::{HostTensor, Node, NodeId, Output, Shape};
+use plimsoll_ops::ListOp;
+use plimsoll_ops::list::list_at;
 use plimsoll_request::KernelRequest;
+use plimsoll_request::check::Requirement;
 use plimsoll_request::gather::ScatterOp;
 use plimsoll_request::movement::Movement;
 
@@ -23,6 +26,34 @@ impl Lowering<'_> {
         let rows = self.rows(id, &List { rows: None, length: Length::Known(length) }, of)?;
         let rows = if length == 0 { rows } else { self.scatter(id, ScatterOp::Update, rows, indices, tensor)? };
         self.define(id, 0, Meaning::List(List { rows: Some(rows), length: Length::Known(length) }));
+        Ok(())
+    }
+
+    /// The list that an optional has, where an operation makes one of it or takes it out.
+    pub(super) fn list_inside(&self, node: &Node, op: ListOp) -> Option<Output> {
+        let input = *node.inputs.first()?;
+        let list = self.list_fact(input).ok()?;
+        match op {
+            ListOp::Present { .. } => Some(input),
+            ListOp::Value { .. } if list.has_list => Some(input),
+            _ => None,
+        }
+    }
+
+    /// A tensor of a TensorArray may be written once: fails where all of them have been.
+    pub(super) fn check_unwritten(&mut self, id: NodeId, node: &Node) -> Result<()> {
+        if !matches!(node.op.as_str(), "TensorArrayWriteV3" | "TensorArrayScatterV3" | "TensorArraySplitV3") {
+            return Ok(());
+        }
+        let fact = |input: &Output| self.pruned.facts[input.node].get(input.index as usize).cloned();
+        let facts = node.inputs.iter().map(fact).collect::<Option<Vec<_>>>().unwrap_or_default();
+        let list = facts.get(list_at(&facts, 3)).and_then(|fact| fact.list.as_ref());
+        if list.is_some_and(|list| list.is_full && list.length != Some(0)) {
+            let no = HostTensor::from_bools(Shape::scalar(), &[false])?;
+            let value = self.lir.constant(&no, self.device(id), Output { node: id, index: 0 }, &node.name)?;
+            let no = View { value, data_type: DataType::Bool, shape: Shape::scalar() };
+            self.work(id, WorkKind::request(KernelRequest::Require(Requirement::Unwritten), 1, 0), vec![no], Vec::new(), true);
+        }
         Ok(())
     }
 

@@ -134,7 +134,13 @@ impl Lowering<'_> {
                     let value = self.lir.param(self.host, Home::Feed(id), bytes.0, output.node);
                     let view = View { value, data_type: feed.data_type, shape: feed.shape.clone() };
                     match self.request.signature.lists.contains(&position) {
-                        true => Meaning::List(list::List::of_rows(view)),
+                        true => {
+                            let list = list::List::of_rows(view);
+                            if self.request.graph.node(output.node).op == "StackV2" {
+                                self.stacks.insert(output.node, list.clone());
+                            }
+                            Meaning::List(list)
+                        }
                         false => Meaning::Value(view),
                     }
                 }
@@ -192,7 +198,13 @@ impl Lowering<'_> {
 
     fn fetch(&mut self, output: Output, name: &str, made: &mut Made) -> Result<()> {
         self.require_alive(self.lir.fetches.next_id(), output)?;
+        let position = self.lir.fetches.next_id().index();
         let view = match self.meaning(output)? {
+            Meaning::List(_) | Meaning::Same(_) if self.request.signature.lengths.contains(&position) => {
+                let length = self.state_of(output)?.length;
+                self.number(output.node, &length)?
+            }
+            Meaning::List(_) | Meaning::Same(_) if self.has_length(output) => self.all_room(output)?,
             Meaning::List(_) | Meaning::Same(_) => self.whole_list(output)?,
             _ => self.read(output, self.host)?,
         };
@@ -307,7 +319,13 @@ impl Lowering<'_> {
                 Ok(())
             }
             Lower::Counted(_) => Err(Error::needs_values(format!("not yet: the sizes of {} are known only when the graph runs", node.op))),
-            Lower::List(op) => self.list_op(id, node, op),
+            Lower::List(op) => match self.list_inside(node, op) {
+                Some(list) => self.alias(id, list, 0),
+                None => {
+                    self.check_unwritten(id, node)?;
+                    self.list_op(id, node, op)
+                }
+            },
             Lower::Restore => self.restore(id, node),
             Lower::Save => self.save(id, node),
             Lower::Assign => self.assign(id, node),

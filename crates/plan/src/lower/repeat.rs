@@ -18,6 +18,7 @@ use super::invariant::Invariants;
 use super::list::{Length, List};
 use super::same::{One, Same};
 use super::{Lowering, Meaning};
+use crate::alive::When;
 use crate::condition::Condition;
 use crate::frames::{Frame, FrameId, Item, Round, stays};
 use crate::lir::{Home, Region, RegionId, Trips, ValueId, VariableId, View, WorkId, WorkKind};
@@ -51,7 +52,8 @@ impl Lowering<'_> {
         let pruned = self.pruned;
         let frame = pruned.frames.get(id);
         let Some(test) = frame.test else { return Err(Error::unimplemented("not yet: a loop without a LoopCond")) };
-        let device = self.loop_device(id, frame)?;
+        let is_dead = frame.enters.iter().any(|enter| pruned.alive.node(*enter) == When::Never);
+        let device = if is_dead { self.host } else { self.loop_device(id, frame)? };
         let parts = Parts::new(self, id, frame, test)?;
         let condition = self.begin(frame)?;
         if condition == Condition::NEVER {

@@ -1,8 +1,9 @@
 //! Stacks: lists with a state. The loops that push on a stack or pop from it carry its state as they carry a list that goes round.
 
-use plimsoll_base::{Error, Result};
-use plimsoll_graph::{Node, NodeId, Output};
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_graph::{Node, NodeId, Output, Shape};
 use plimsoll_request::KernelRequest;
+use plimsoll_request::expr::{BinaryOp, ExprBuilder, Scalar};
 use plimsoll_request::gather::{Gather, ScatterOp};
 
 use super::list::{Length, List};
@@ -17,6 +18,22 @@ impl Lowering<'_> {
         self.stacks.insert(id, empty.clone());
         self.define(id, 0, Meaning::List(empty));
         Ok(())
+    }
+
+    /// The list that a tensor is; of a stack, its newest state.
+    pub(super) fn state_of(&self, output: Output) -> Result<List> {
+        self.stacks.get(&output.node).cloned().map_or_else(|| self.list(output), Ok)
+    }
+
+    /// Whether the number of a list's tensors is fetched, too: see [`crate::Signature::lengths`].
+    pub(super) fn has_length(&self, output: Output) -> bool {
+        self.request.signature.lengths.iter().any(|position| self.pruned.fetches.get(*position) == Some(&output))
+    }
+
+    /// The rows of a list that is fetched, with all its room.
+    pub(super) fn all_room(&mut self, output: Output) -> Result<View> {
+        let list = self.state_of(output)?;
+        self.rows(output.node, &list, output)
     }
 
     /// The stack that a handle stands for.
@@ -38,8 +55,11 @@ impl Lowering<'_> {
                 return Err(Error::invalid_argument(format!("Must have type {} but got {}", rows.data_type, item.data_type)));
             }
             let index = self.number(id, &list.length)?;
+            if self.branches.guard.is_some() && !self.is_newest(rows.value) {
+                return Err(Error::unimplemented("not yet: a push on a stack in a condition outside of a loop"));
+            }
             let rows = self.scatter(id, ScatterOp::Update, rows, index, item)?;
-            let length = self.longer(id, &list.length, 1)?;
+            let length = self.if_alive(id, &list.length, 1)?;
             self.stacks.insert(stack, List { rows: Some(rows), length });
         }
         self.alias(id, node.inputs[item], 0)
@@ -50,6 +70,11 @@ impl Lowering<'_> {
             // The flow of a TensorArray says which one it is, and no more.
             let length = flow.length.ok_or_else(|| Error::needs_values("not yet: a list whose size is known only when the graph runs"))?;
             self.define(id, 0, Meaning::List(List { rows: None, length: Length::Known(length) }));
+            return Ok(());
+        }
+        if self.pruned.facts[id].first().is_some_and(|fact| fact.data_type == DataType::Resource) {
+            // The handle of a TensorArray stands for nothing.
+            self.define(id, 0, Meaning::List(List { rows: None, length: Length::Known(0) }));
             return Ok(());
         }
         let stack = self.stack_at(node.inputs[stack])?;
@@ -67,9 +92,27 @@ impl Lowering<'_> {
         let request = Gather::Take { element, params, indices: Vec::new(), axis: 0, batch_dims: 0, index_type };
         let value = self.lir.value(self.device(id), Home::Arena, meta.bytes()?, id);
         self.work(id, WorkKind::request(KernelRequest::Gather(request), 2, 1), vec![rows.clone(), index], vec![value], false);
+        let length = self.if_alive(id, &list.length, -1)?;
         self.stacks.insert(stack, List { rows: Some(rows), length });
         self.define(id, 0, Meaning::Value(View { value, data_type: meta.data_type, shape: meta.shape }));
         Ok(())
+    }
+
+    /// The length of a stack behind a push or a pop, which may be in a condition.
+    fn if_alive(&mut self, id: NodeId, length: &Length, by: i32) -> Result<Length> {
+        let Some(guard) = self.branches.guard else { return self.longer(id, length, by) };
+        let length = self.number(id, length)?;
+        let mut builder = ExprBuilder::new();
+        let (old, is_alive, by) = (builder.input(DataType::Int32)?, builder.input(DataType::Bool)?, builder.constant(Scalar::I32(by)));
+        let next = builder.binary(BinaryOp::Add, old, by)?;
+        let result = builder.select(is_alive, next, old)?;
+        let kind = WorkKind::Expr { expr: builder.finish(vec![result]), shape: Shape::scalar() };
+        let is_alive = View { value: guard, data_type: DataType::Bool, shape: Shape::scalar() };
+        // The length is one, whether or not the node is alive.
+        self.branches.guard = None;
+        let made = self.made(id, kind, vec![length, is_alive], DataType::Int32, Shape::scalar());
+        self.branches.guard = Some(guard);
+        made.map(Length::Value)
     }
 
     /// The stacks from around a loop that it pushes on or pops from.

@@ -52,9 +52,13 @@ impl Checked<'_> {
         if !plan.fetches.iter().map(|fetch| &fetch.name).eq(&self.signature.fetches) {
             return Err(wrong("its fetches have other names than those of its signature"));
         }
-        for (fetch, tensor) in plan.fetches.iter().zip(&pruned.fetches) {
+        let lengths = &self.signature.lengths;
+        for (position, (fetch, tensor)) in plan.fetches.iter().zip(&pruned.fetches).enumerate() {
             let fact = pruned.facts[tensor.node].get(tensor.index as usize);
-            let is_its_own = fact.is_some_and(|fact| is_of(fact, fetch.data_type, &fetch.shape));
+            let is_its_own = match lengths.contains(&position) {
+                true => fetch.data_type == DataType::Int32 && fetch.shape == Shape::scalar(),
+                false => fact.is_some_and(|fact| is_of(fact, fetch.data_type, &fetch.shape)),
+            };
             if !is_its_own {
                 return Err(wrong(format!("{} is fetched as {}{}", fetch.name, fetch.data_type, fetch.shape)));
             }

@@ -122,6 +122,7 @@ impl Inner {
                 self.run_stage(&loaded, &feeds, &mut made, how)?;
             }
             let Some(later) = plan.later.clone() else { break made };
+            made = later.made(made)?;
             for between in &later.between {
                 let tensors: Vec<&HostTensor> = feeds.iter().copied().chain(&made).collect();
                 let results = match between {
@@ -210,7 +211,7 @@ impl Inner {
             Some((before, loaded)) if before == shapes => (loaded, true),
             _ => self.ready(&signature, &feeds, None, how.cancellation)?,
         };
-        let made = self.run_stages(loaded.clone(), &feeds, how)?;
+        let made = part.made(self.run_stages(loaded.clone(), &feeds, how)?)?;
         *last = is_for_all.then_some((shapes, loaded));
         Ok(made)
     }
