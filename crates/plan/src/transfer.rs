@@ -18,6 +18,7 @@ pub(crate) fn transfer(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
         // A copy to another device reads where the value is: it is a transfer itself.
         let is_copy = matches!(lir.works[id].kind, WorkKind::Copy);
         if is_copy {
+            transfers.constant_where_it_goes(lir, id)?;
             let work = &lir.works[id];
             let (from, to) = (lir.values[work.inputs[0].value].device, lir.values[work.outputs[0]].device);
             lir.works[id].device = transfers.carrier(from, to);
@@ -62,6 +63,20 @@ impl Transfers<'_> {
                 lir.works[id].inputs[input].value = self.on(lir, value, device, rank);
             }
         }
+    }
+
+    /// A constant that goes from a card to the host was there all the time.
+    fn constant_where_it_goes(&self, lir: &mut Lir, id: WorkId) -> Result<()> {
+        let work = &lir.works[id];
+        let (value, to) = (work.inputs[0].value, lir.values[work.outputs[0]].device);
+        let is_card = |device: DeviceId| self.devices[device.index()].kind == DeviceKind::Gpu;
+        let Home::Constant(constant) = lir.values[value].home else { return Ok(()) };
+        if is_card(lir.values[value].device) && !is_card(to) {
+            let (elements, name) = (lir.constant_values[constant].clone(), lir.constants[constant].name.clone());
+            let here = lir.constant(&elements, to, lir.constants[constant].tensor, &name)?;
+            lir.works[id].inputs[0].value = here;
+        }
+        Ok(())
     }
 
     /// The device that copies from one to another.

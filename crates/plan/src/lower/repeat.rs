@@ -256,7 +256,14 @@ impl Lowering<'_> {
         let first = working.iter().copied().find(|node| is_card(*node)).or(working.first().copied()).unwrap_or(frame.enters[0]);
         let device = on(first);
         // What is on the host beside a card only because TensorFlow has no kernel for the card goes with the rest.
-        let may_go = |node: NodeId| is_card(first) && on(node) == request.placement.host && request.graph.node(node).device.is_empty();
+        // A variable is written where it is.
+        let writes = |node: NodeId| {
+            let rules = request.registry.get(&request.graph.node(node).op);
+            rules.is_some_and(|rules| matches!(rules.lower, Lower::Assign | Lower::Update(_) | Lower::UpdateInPlace(_)))
+        };
+        let may_go = |node: NodeId| {
+            is_card(first) && on(node) == request.placement.host && request.graph.node(node).device.is_empty() && !writes(node)
+        };
         if let Some(other) = working.iter().find(|node| on(**node) != device && !may_go(**node)) {
             let name = |node: NodeId| format!("{} on {}", request.graph.node(node).name, request.devices[on(node).index()].name.short());
             return Err(Error::unimplemented(format!("not yet: a loop on several devices: {} and {}", name(first), name(*other))));
