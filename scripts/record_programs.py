@@ -6,6 +6,7 @@
 
 A line is a program, in the form of scripts/record_placements.py (where nodes are, what goes from device to device) and with
 
+    lowered       "node operation number of the CPU": the rest of that log, nodes of conditions and loops that TensorFlow lowers
     init, steps   operations that run first; what is fed, fetched and run, with the code with which a step fails. A tensor is
                   "type dimensions bytes", dimensions with commas between them, bytes in hexadecimal digits
 
@@ -18,6 +19,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
+import contextlib
 import json
 import pathlib
 
@@ -30,11 +32,13 @@ from tensorflow.python.framework.meta_graph import strip_graph_default_valued_at
 from control_flow.common import tf1
 from control_flow.programs import Program, feeds
 from placements import bodies
-from record_placements import Printed, configuration, partitions, placed
+from record_placements import LINE, Printed, configuration, partitions, placed
 
 FOLDER = pathlib.Path(__file__).parent.parent / "crates/cli/tests/programs"
-# Small ones that have each of the operations, and few others.
+# Lists that differ, a loop on two devices in a condition, a second write, stacks that go from stage to stage. Then small ones that
+# have each of the operations, and few others.
 KEPT = [
+    212, 421, 857, 3173,
     100002, 100010, 100013, 100016, 100044, 100054, 100055, 100068, 100078, 100093, 100107, 100129,
     100141, 100154, 100191, 100195, 100196, 100200, 100213, 100225, 100255, 100260, 100268, 100278,
     100307, 100348, 100366, 100391, 100410, 100426, 100474, 100486, 100489,
@@ -84,16 +88,18 @@ def record(number):
     if sum(len(function.node_def) for function in definition.library.function) + len(definition.node) > MOST_NODES:
         return None, "too large"
     config = configuration(program.cpus, True, False)
-    with tf1.Session(graph=graph, config=config) as session, Printed() as printed:
+    with tf1.Session(graph=graph, config=config) as session, Printed():
         first = run(session, program, has_variables)
     for _ in range(4 if has_variables else 1):
         with tf1.Session(graph=graph, config=config) as session, Printed():
             again = run(session, program, has_variables)
         if first != again:
             return None, "differs between two runs"
-    names = {node.name for node in definition.node}
-    # The graph is placed before its functions, whose nodes may have the same names.
-    log = placed(reversed(printed.lines))
+    names, ops = {node.name for node in definition.node}, {node.name: node.op for node in definition.node}
+    # Functions are placed when they run: a run that ends before any does shows the graph alone.
+    with tf1.Session(graph=graph, config=config) as session, Printed() as alone, contextlib.suppress(tf.errors.InvalidArgumentError):
+        session.run(program.inputs[0].op)
+    log = placed(alone.lines)
     found = dict(name=f"program_{number}", cpus=program.cpus, soft=True, pruned=False, init=["init"] if has_variables else [], steps=first)
     if all("error" not in step for step in first):
         options, metadata = tf1.RunOptions(output_partition_graphs=True), tf1.RunMetadata()
@@ -103,7 +109,8 @@ def record(number):
                 session.run("init")
             session.run([fetches, targets], feed, options=options, run_metadata=metadata)
         found["runs"] = [dict(fetches=fetches, targets=targets) | partitions(definition, metadata, log)]
-    found["log"] = [f"{n} {at}" for n, at in reversed(log.items()) if n in names]
+    found["log"] = [f"{n} {at}" for n, at in log.items() if n in names]
+    found["lowered"] = [f"{m[1]} {m[2]} {m[3]}" for m in map(LINE.match, alone.lines) if m and m[1] not in names or m and m[2] != ops[m[1]]]
     whole = tf1.MetaGraphDef(graph_def=definition)
     strip_graph_default_valued_attrs(whole)
     found["graph"] = text_format.MessageToString(whole.graph_def, as_one_line=True).strip()

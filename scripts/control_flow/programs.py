@@ -396,7 +396,8 @@ class Program:
 
     def done(self, tensor):
         if self.variables:
-            self.effects = [tensor.op if hasattr(tensor, "op") else tensor]
+            # An operation of its own: of one that is an input, too, TensorFlow's Python leaves the control edge out.
+            self.effects = [tf.group(tensor)]
 
     def state(self, values, depth):
         """Reads or changes a variable."""

@@ -9,6 +9,7 @@ use plimsoll_base::Result;
 use plimsoll_formats::SignatureDef;
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, Node};
+use plimsoll_plan::DeviceId;
 
 use crate::checkpoint::{self, Restored};
 use crate::model::{find_signature, tensor_of};
@@ -318,10 +319,13 @@ impl Session {
     /// placed. Nodes of control flow move afterwards: [`Session::placements`] says where they run.
     pub fn placement_log(&self) -> impl Iterator<Item = String> {
         let (graph, specs, placement) = (self.inner.graph(), self.inner.devices().specs(), self.inner.placement());
-        placement.order.iter().map(move |id| {
+        let line = |name: &str, op: &str, device: &DeviceId| format!("{name}: ({op}): {}", specs[device.index()].name);
+        let own = placement.order.iter().map(move |id| {
             let (node, device) = (graph.node(*id), placement.moved.get(id).unwrap_or(&placement.devices[*id]));
-            format!("{}: ({}): {}", node.name, node.op, specs[device.index()].name)
-        })
+            line(&node.name, &node.op, device)
+        });
+        let lowered = placement.lowered.iter().flatten().map(move |logged| line(&logged.name, &logged.op, &logged.device));
+        lowered.chain(own.take(if placement.lowered.is_some() { 0 } else { usize::MAX }))
     }
 
     /// Why every node is where it is, in the order of the graph.

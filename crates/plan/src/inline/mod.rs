@@ -14,6 +14,7 @@ mod body;
 mod branch;
 mod calls;
 mod functions;
+mod lowered;
 mod repeat;
 mod site;
 mod size;
@@ -29,6 +30,7 @@ pub(crate) use self::body::Body;
 pub use self::calls::{Calls, Part};
 pub(crate) use self::functions::Functions;
 use self::functions::{is_loop, is_partitioned};
+pub(crate) use self::lowered::lowered;
 use self::site::{Manner, Scope, ScopeId, Site};
 pub(crate) use self::size::check as check_size;
 

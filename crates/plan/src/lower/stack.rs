@@ -21,7 +21,7 @@ impl Lowering<'_> {
     }
 
     /// The list that a tensor is; of a stack, its newest state.
-    pub(super) fn state_of(&self, output: Output) -> Result<List> {
+    pub(super) fn state_of(&mut self, output: Output) -> Result<List> {
         self.stacks.get(&output.node).cloned().map_or_else(|| self.list(output), Ok)
     }
 

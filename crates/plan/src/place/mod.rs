@@ -15,6 +15,7 @@ mod errors;
 mod groups;
 mod join;
 mod kernels;
+mod lowered;
 mod pruned;
 mod seat;
 mod signature;
@@ -35,6 +36,7 @@ use self::kernels::Devices;
 use crate::inline::Calls;
 use crate::plan::DeviceId;
 
+pub use self::lowered::{Logged, place_lowered};
 pub use self::pruned::{place_pruned, stateful};
 pub use self::why::Why;
 
@@ -49,6 +51,9 @@ pub struct Placement {
     pub why: IdVec<NodeId, Why>,
     /// The nodes, in the order in which they were placed: that of TensorFlow's log.
     pub order: Vec<NodeId>,
+    /// The lines of TensorFlow's log, where it lowers conditions and loops of the graph before it places them: nodes under the names
+    /// that they have there, then those of the bodies of calls. None where `order` is the log.
+    pub lowered: Option<Vec<Logged>>,
     /// TensorFlow's other notes in its log: requests that were overruled or ignored. Only with [`PlaceOptions::log`].
     pub notes: Vec<String>,
     /// The device of feeds and fetches: the first CPU.
@@ -126,6 +131,7 @@ pub fn place(graph: &Graph, registry: &Registry, specs: &[DeviceSpec], options: 
         moved: BTreeMap::new(),
         why: why.values().take(count).cloned().collect(),
         order: choice.order.into_iter().filter(|id| id.index() < count).collect(),
+        lowered: None,
         notes: joined.groups.notes,
         host,
         soft: options.soft,

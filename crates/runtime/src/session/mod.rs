@@ -137,6 +137,7 @@ impl Session {
         called: &[String],
     ) -> Result<Session> {
         require_operations(graph, &registry)?;
+        let written = graph;
         let Inlined { mut graph, calls } = plimsoll_plan::inline(graph, registry.table())?;
         graph.drop_unused_functions();
         let calls = Arc::new(calls);
@@ -148,7 +149,9 @@ impl Session {
         let (placement, placed_before) = if devices.options().place_pruned_graph {
             (Placement::unplaced(devices.specs())?, Some(Mutex::default()))
         } else {
-            (plimsoll_plan::place(&graph, &registry, devices.specs(), &options)?, None)
+            let mut placement = plimsoll_plan::place(&graph, &registry, devices.specs(), &options)?;
+            plimsoll_plan::place_lowered((written, &graph), &registry, devices.specs(), &options, &mut placement)?;
+            (placement, None)
         };
         Session::placed(devices, (graph, calls, freeze), (placement, placed_before), registry, checkpoints, stored)
     }
