@@ -242,20 +242,27 @@ def core(table):
     table["Dense"] += renamed("rank_3", layers.Dense, floats(2, 3, 4), {"units": 5})
     table["Dense"] += renamed("float64", layers.Dense, x.astype(np.float64), {"units": 5, "dtype": "float64"})
 
-    def quantized(mode):
-        layer = layers.Dense(5)
-        layer.build((None, 4))
-        layer.quantize(mode)
-        return layer
+    def quantized(name, inputs, make, *modes):
+        def layer(mode):
+            layer = make()
+            layer.build(inputs.shape)
+            layer.quantize(mode)
+            return layer
 
-    table["Dense"].append(Variant("int8", lambda: quantized("int8"), [x], gradient=False))
-    table["Dense"].append(Variant("int4", lambda: quantized("int4"), [x], gradient=False))
+        for mode in modes:
+            table[name].append(Variant(mode, lambda mode=mode: layer(mode), [inputs], gradient=False))
+
+    quantized("Dense", x, lambda: layers.Dense(5), "int8", "int4")
     table["EinsumDense"] = of(
         layers.EinsumDense, floats(2, 3, 4), default={"equation": "abc,cd->abd", "output_shape": (None, 5), "bias_axes": "d"},
         heads={"equation": "abc,cde->abde", "output_shape": (None, 2, 5), "bias_axes": "de"},
     )
+    heads = lambda: layers.EinsumDense("abc,cde->abde", output_shape=(3, 2, 5), bias_axes="de")
+    quantized("EinsumDense", floats(2, 3, 4), heads, "int8", "int4")
     table["Embedding"] = of(layers.Embedding, ints(3, 4), default={"input_dim": 5, "output_dim": 3}, masked={"input_dim": 5, "output_dim": 3, "mask_zero": True})
+    quantized("Embedding", ints(3, 4), lambda: layers.Embedding(5, 3), "int8", "int4")
     table["ReversibleEmbedding"] = of(layers.ReversibleEmbedding, ints(3, 4), default={"input_dim": 5, "output_dim": 3})
+    quantized("ReversibleEmbedding", ints(3, 4), lambda: layers.ReversibleEmbedding(5, 3), "int8")
     table["ReversibleEmbedding"] += renamed("reversed", layers.ReversibleEmbedding, floats(2, 4, 3), {"input_dim": 5, "output_dim": 3}, {"reverse": True})
 
 
