@@ -16,6 +16,7 @@ use crate::checkpoint::Files;
 use crate::model::{self, SavedGraph, Tags};
 use crate::values::Objects;
 use crate::values::Values;
+use crate::vocabulary;
 use crate::{Bytes, DeviceKind, DeviceReport, DeviceSpec, Options, PlacementMode, Session, machine};
 
 /// Logical devices, each with its line, opened once and shared by sessions. Cloning shares them.
@@ -155,6 +156,8 @@ impl Devices {
 
     pub(crate) fn unlogged(&self, graph: &Graph, values: &Values, init: Vec<String>) -> Result<Session> {
         let (registry, files) = (self.registry.clone(), Arc::new(Files));
+        let stated = vocabulary::read_in(graph);
+        let graph = stated.as_ref().unwrap_or(graph);
         let (mut run, mut objects) = (Vec::new(), Objects::default());
         let mut stored = |graph: &Graph| {
             let mut opened = values.open(graph)?;

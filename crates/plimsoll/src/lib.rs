@@ -37,6 +37,7 @@ pub mod recorded;
 mod session;
 mod several;
 mod values;
+mod vocabulary;
 
 pub use callable::Callable;
 pub use devices::{Devices, LogPlacement, PlacementLog};

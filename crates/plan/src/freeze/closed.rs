@@ -123,11 +123,15 @@ impl Closed {
         let ends: BTreeMap<Output, Output> = chains.iter().filter_map(|chain| Some((chain.end()?, chain.result))).collect();
         let assigns: BTreeSet<NodeId> = kept.values().map(|kept| kept.assign).collect();
         for id in graph.nodes().ids().filter(|id| self.get(*id).is_none() && !assigns.contains(id)) {
-            let node = graph.node_mut(id);
-            for input in &mut node.inputs {
-                *input = kept.get(input).map(|kept| kept.read).or_else(|| ends.get(input).copied()).unwrap_or(*input);
+            let node = graph.node(id);
+            let rewired = |input: &Output| kept.get(input).map(|kept| kept.read).or_else(|| ends.get(input).copied()).unwrap_or(*input);
+            let inputs: Vec<Output> = node.inputs.iter().map(rewired).collect();
+            let controls: Vec<NodeId> = node.controls.iter().copied().filter(|control| self.get(*control).is_none()).collect();
+            // The other nodes are those of the graph as written, shared.
+            if inputs != node.inputs || controls.len() != node.controls.len() {
+                let node = graph.node_mut(id);
+                (node.inputs, node.controls) = (inputs, controls);
             }
-            node.controls.retain(|control| self.get(*control).is_none());
         }
     }
 }

@@ -61,8 +61,10 @@ const MOST_WEIGHTS: u64 = 1 << 24;
 
 /// The weights of this shard's classes: 0 for reserved ones, then powers of the numbers that the node states.
 fn weights(attrs: &Attrs) -> Result<Vec<f32>> {
-    if !attrs.text("vocab_file")?.is_empty() {
-        return Err(Error::unimplemented("not yet: FixedUnigramCandidateSampler with a vocab_file"));
+    // Who opens a graph reads the file, and states its weights.
+    let file = attrs.text("vocab_file")?;
+    if !file.is_empty() {
+        return Err(Error::not_found(format!("there is no vocabulary with a weight in each line at {}", file.escape_debug())));
     }
     let (range, reserved) = (count(attrs, "range_max")?, attrs.int("num_reserved_ids")?);
     let (shards, shard) = (attrs.int("num_shards")?, attrs.int("shard")?);
