@@ -371,7 +371,7 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// What a call takes or gives: beside its source, or on the device of the call.
+    /// What a call takes or gives: it asks for the device that its source asks for, or that of the call.
     fn identity(
         &mut self,
         label: String,
@@ -382,12 +382,8 @@ impl<'a> Lowering<'a> {
     ) -> Result<NodeId> {
         let name = self.name(label);
         let source = self.node(self.at(input).node)?;
-        // Beside its source it asks for nothing: it would decide between requests of others that contradict each other.
-        let (beside, device) = (source.name.clone(), if is_beside { String::new() } else { call.device.clone() });
+        let device = if is_beside { source.device.clone() } else { call.device.clone() };
         let identity = self.make(name, "Identity", (vec![input], start.into_iter().collect()), &device, Some(kind));
-        if is_beside {
-            self.colocate(identity, &beside);
-        }
         Ok(identity)
     }
 
