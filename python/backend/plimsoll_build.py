@@ -1,7 +1,8 @@
 """Builds the package (PEP 517 and 660) with the standard library alone, so that `pip install ./python` needs no network.
 
-The program `plimsoll` goes into the wheel, for the folder of programs, where there is one: what PLIMSOLL_BINARY names, or the release
-build of the source tree around this folder; and the shim beside it. A wheel with it is for this platform only.
+In a checkout with cargo, the native module (`native/`, sessions) and the program `plimsoll` are built and go into the wheel, the program
+with the shim beside it. PLIMSOLL_BINARY and PLIMSOLL_NATIVE name other ones, or none where they are empty. A wheel with the program is
+for this platform only, and one with the native module for Python 3.11 and later.
 """
 
 import base64
@@ -9,6 +10,9 @@ import hashlib
 import io
 import os
 import re
+import shutil
+import subprocess
+import sys
 import sysconfig
 import tarfile
 import zipfile
@@ -17,13 +21,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "plimsoll" / "__init__.py").read_text(), re.M).group(1)
 NAME = f"plimsoll-{VERSION}"
+MODULE = "_native.abi3.so"
 METADATA = f"""\
 Metadata-Version: 2.1
 Name: plimsoll
 Version: {VERSION}
-Summary: Functions in processes of their own, under leases on a machine's GPUs
+Summary: TensorFlow graphs under a memory limit; functions in processes of their own, under leases on a machine's GPUs
 License: MIT OR Apache-2.0
 Requires-Python: >=3.9
+Requires-Dist: numpy
 Provides-Extra: notebook
 Requires-Dist: cloudpickle; extra == "notebook"
 Classifier: Operating System :: POSIX
@@ -35,17 +41,22 @@ Description-Content-Type: text/markdown
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     files = {str(path.relative_to(ROOT)): path.read_bytes() for path in _sources()}
-    program = _program()
+    program, native = _program(), _native()
+    if native is not None:
+        files[f"plimsoll/{MODULE}"] = native.read_bytes()
     if program is not None:
         files[f"{NAME}.data/scripts/plimsoll"] = program.read_bytes()
         shim = program.with_name("libplimsoll_shim.so")
         if shim.is_file():
             files[f"{NAME}.data/scripts/{shim.name}"] = shim.read_bytes()
-    platform = "any" if program is None else re.sub(r"[^A-Za-z0-9]", "_", sysconfig.get_platform())
-    return _wheel(wheel_directory, f"py3-none-{platform}", files)
+    platform = "any" if program is None and native is None else re.sub(r"[^A-Za-z0-9]", "_", sysconfig.get_platform())
+    return _wheel(wheel_directory, f"{'py3-none' if native is None else 'cp311-abi3'}-{platform}", files)
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    native = _native()
+    if native is not None:
+        build_native(native)
     return _wheel(wheel_directory, "py3-none-any", {"__editable__.plimsoll.pth": f"{ROOT}\n".encode()})
 
 
@@ -64,15 +75,53 @@ def build_sdist(sdist_directory, config_settings=None):
 
 
 def _sources():
-    return sorted(path for path in (ROOT / "plimsoll").rglob("*") if path.suffix == ".py" or path.name == "py.typed")
+    return sorted(path for path in (ROOT / "plimsoll").rglob("*") if path.suffix in (".py", ".pyi") or path.name == "py.typed")
+
+
+def build_native(built=None):
+    """Puts the native module into the package of this tree, for an editable installation and for tests. Its path."""
+    place = ROOT / "plimsoll" / MODULE
+    built = built or _native()
+    if built is None:
+        return None
+    # Whoever has loaded the old one keeps it.
+    fresh = place.with_suffix(".new")
+    shutil.copyfile(built, fresh)
+    fresh.replace(place)
+    return place
 
 
 def _program():
     named = os.environ.get("PLIMSOLL_BINARY")
-    if named:
-        return Path(named)
-    built = ROOT.parent / "target" / "release" / "plimsoll"
-    return built if (ROOT.parent / "Cargo.toml").is_file() and built.is_file() else None
+    if named is not None:
+        return Path(named) if named else None
+    if not (ROOT.parent / "Cargo.toml").is_file():
+        return None
+    built = _target() / "release" / "plimsoll"
+    if not built.is_file() and shutil.which("cargo"):
+        _cargo(ROOT.parent / "Cargo.toml", "-p", "plimsoll-cli", "-p", "plimsoll-shim")
+    return built if built.is_file() else None
+
+
+def _native():
+    named = os.environ.get("PLIMSOLL_NATIVE")
+    if named is not None:
+        return Path(named) if named else None
+    manifest = ROOT / "native" / "Cargo.toml"
+    if not manifest.is_file() or not (ROOT.parent / "Cargo.toml").is_file() or not shutil.which("cargo") or sys.version_info < (3, 11):
+        return None
+    _cargo(manifest)
+    return _target() / "release" / "lib_native.so"
+
+
+def _target():
+    """The folder of builds, one for the project and the module, so that both share what they are made of."""
+    return Path(os.environ.get("CARGO_TARGET_DIR") or ROOT.parent / "target").resolve()
+
+
+def _cargo(manifest, *packages):
+    command = ["cargo", "build", "--release", "--manifest-path", str(manifest), *packages]
+    subprocess.run(command, check=True, env={**os.environ, "CARGO_TARGET_DIR": str(_target())})
 
 
 def _metadata():

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from .pool import Pool as Pool
     from .reports import CardReport as CardReport
     from .reports import Report as Report
+    from .session import Plan as Plan
+    from .session import Session as Session
+    from .session import plan as plan
 
 __version__ = "0.1.0"
 
@@ -68,12 +71,15 @@ _NAMES = {
     "plimsoll.memory": ["empty_cache", "max_memory_allocated", "memory_allocated"],
     "plimsoll.pool": ["Pool"],
     "plimsoll.reports": ["CardReport", "Report"],
+    "plimsoll.session": ["Plan", "Session", "plan"],
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_WHERE)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("errors", "saved_model", "session"):
+        return importlib.import_module(f"plimsoll.{name}")
     if name not in _WHERE:
         raise AttributeError(f"module 'plimsoll' has no attribute '{name}'")
     value = globals()[name] = getattr(importlib.import_module(_WHERE[name]), name)

@@ -1,4 +1,4 @@
-"""The failures of a function in a process of its own, as exceptions."""
+"""The failures of a function in a process of its own, and of sessions, as exceptions."""
 
 from __future__ import annotations
 
@@ -128,3 +128,159 @@ class WorkerExit(RemoteError, SystemExit):
 
 class NotPicklable(RemoteError, pickle.PicklingError):
     """The function, its arguments or its result cannot go from process to process."""
+
+
+class OpError(Error):
+    """A session or a run has failed. The subclasses have TensorFlow's names; `error_code` is its status code."""
+
+    error_code = 2
+
+    message: str
+    """What went wrong, without its place."""
+    node: Optional[str]
+    """The node that failed, if it was one."""
+    device: Optional[str]
+    """The device that it was on, or whose line was met."""
+    remedy: Optional[str]
+    """What helps, where that is known."""
+    requested: Optional[int]
+    """Bytes that were asked for, where a line was met."""
+    missing: Optional[int]
+    """Bytes that were missing then."""
+
+    def __init__(
+        self,
+        message: str,
+        text: str = "",
+        node: Optional[str] = None,
+        device: Optional[str] = None,
+        remedy: Optional[str] = None,
+        requested: Optional[int] = None,
+        missing: Optional[int] = None,
+    ) -> None:
+        super().__init__(text or message)
+        self.message = message
+        self.node = node
+        self.device = device
+        self.remedy = remedy
+        self.requested = requested
+        self.missing = missing
+
+    @property
+    def op(self) -> Optional[str]:
+        """The node that failed, as TensorFlow calls it."""
+        return self.node
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.message, str(self), self.node, self.device, self.remedy, self.requested, self.missing)
+
+
+class CancelledError(OpError):
+    """The run was ended early."""
+
+    error_code = 1
+
+
+class UnknownError(OpError):
+    """An error of no other kind."""
+
+
+class InvalidArgumentError(OpError, ValueError):
+    """A graph, a name, a type or a shape makes no sense."""
+
+    error_code = 3
+
+
+class DeadlineExceededError(OpError, TimeoutError):
+    """A wait was longer than was allowed."""
+
+    error_code = 4
+
+
+class NotFoundError(OpError):
+    """A file, a tensor or a device is not there."""
+
+    error_code = 5
+
+
+class AlreadyExistsError(OpError):
+    """What was to be made is there already."""
+
+    error_code = 6
+
+
+class PermissionDeniedError(OpError):
+    """A file or a device may not be used."""
+
+    error_code = 7
+
+
+class ResourceExhaustedError(OpError, MemoryError):
+    """A device has no room under its line: see `device`, `requested`, `missing` and `remedy`. Nothing of the run has happened."""
+
+    error_code = 8
+
+
+class FailedPreconditionError(OpError):
+    """A variable is read that has no value yet, or the like."""
+
+    error_code = 9
+
+
+class AbortedError(OpError):
+    """The run was in conflict with another one."""
+
+    error_code = 10
+
+
+class OutOfRangeError(OpError):
+    """A position behind the end."""
+
+    error_code = 11
+
+
+class UnimplementedError(OpError, NotImplementedError):
+    """An operation or an option that is not built yet."""
+
+    error_code = 12
+
+
+class InternalError(OpError):
+    """A fault of this library."""
+
+    error_code = 13
+
+
+class UnavailableError(OpError):
+    """A device that is not there just now."""
+
+    error_code = 14
+
+
+class DataLossError(OpError):
+    """A file is damaged."""
+
+    error_code = 15
+
+
+_STATUS = {
+    "CANCELLED": CancelledError,
+    "INVALID_ARGUMENT": InvalidArgumentError,
+    "DEADLINE_EXCEEDED": DeadlineExceededError,
+    "NOT_FOUND": NotFoundError,
+    "ALREADY_EXISTS": AlreadyExistsError,
+    "PERMISSION_DENIED": PermissionDeniedError,
+    "RESOURCE_EXHAUSTED": ResourceExhaustedError,
+    "FAILED_PRECONDITION": FailedPreconditionError,
+    "ABORTED": AbortedError,
+    "OUT_OF_RANGE": OutOfRangeError,
+    "UNIMPLEMENTED": UnimplementedError,
+    "INTERNAL": InternalError,
+    "UNAVAILABLE": UnavailableError,
+    "DATA_LOSS": DataLossError,
+}
+
+
+def of_status(code: str, message: str, text: str, **facts: object) -> OpError:
+    """The exception of a status: `code` is its canonical name, `text` the whole message with its place and remedy."""
+    return _STATUS.get(code, UnknownError)(message, text, **facts)  # type: ignore[arg-type]

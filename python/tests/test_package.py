@@ -21,6 +21,7 @@ def test_a_wheel_lists_what_it_holds(tmp_path, monkeypatch):
     program = tmp_path / "plimsoll"
     program.write_text("#!/bin/sh\n")
     monkeypatch.setenv("PLIMSOLL_BINARY", str(program))
+    monkeypatch.setenv("PLIMSOLL_NATIVE", "")
     name = plimsoll_build.build_wheel(tmp_path)
     with zipfile.ZipFile(tmp_path / name) as wheel:
         record = [entry for entry in wheel.namelist() if entry.endswith("RECORD")][0]
@@ -44,7 +45,7 @@ def test_pip_installs_without_a_network(tmp_path, editable):
     program.chmod(0o755)
     (tmp_path / "libplimsoll_shim.so").write_text("the shim")
     target = tmp_path / "target"
-    environment = dict(os.environ, PLIMSOLL_BINARY=str(program), PIP_CONFIG_FILE=os.devnull)
+    environment = dict(os.environ, PLIMSOLL_BINARY=str(program), PLIMSOLL_NATIVE="", PIP_CONFIG_FILE=os.devnull)
     kind = ["--editable"] if editable else []
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", str(target), *kind, str(ROOT)]
     done = subprocess.run(pip, capture_output=True, text=True, env=environment)
@@ -61,6 +62,17 @@ def test_pip_installs_without_a_network(tmp_path, editable):
     assert done.returncode == 0, done.stderr
     found, result, package = done.stdout.split()
     assert (found, result) == (str(target / "bin" / "plimsoll"), "3") and package.startswith(str(target))
+
+
+def test_a_wheel_with_the_native_module_is_for_its_python(tmp_path, monkeypatch):
+    module = tmp_path / "lib_native.so"
+    module.write_text("a module")
+    monkeypatch.setenv("PLIMSOLL_BINARY", "")
+    monkeypatch.setenv("PLIMSOLL_NATIVE", str(module))
+    name = plimsoll_build.build_wheel(tmp_path)
+    assert "-cp311-abi3-" in name and "any" not in name
+    with zipfile.ZipFile(tmp_path / name) as wheel:
+        assert wheel.read("plimsoll/_native.abi3.so") == b"a module"
 
 
 def test_a_wheel_can_be_built_from_the_source_archive(tmp_path):

@@ -29,5 +29,5 @@ pub use id::{IdVec, NodeId};
 pub use op_def::{ArgDef, AttrDef, OpDef};
 pub use op_table::OpTable;
 pub use shape::{PartialShape, Shape};
-pub use tensor::{Element, HostTensor, TensorData};
+pub use tensor::{Element, HostTensor, Owner, TensorData};
 pub use verify::MAX_OUTPUTS;

@@ -24,11 +24,16 @@ elements!(F16 => Half, Bf16 => Bfloat16, f32 => Float, f64 => Double, i8 => Int8
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Bytes of a tensor, at a 64-byte boundary, shared until a write.
+/// Memory of somebody else, who keeps it where it is, and as it is, while this exists.
+pub type Owner = Arc<dyn AsRef<[u8]> + Send + Sync + std::panic::RefUnwindSafe>;
+
+/// Bytes of a tensor, shared until a write.
 #[derive(Clone)]
-struct Buffer {
-    lines: Arc<Vec<Line>>,
-    bytes: usize,
+enum Buffer {
+    /// At a 64-byte boundary.
+    Own { lines: Arc<Vec<Line>>, bytes: usize },
+    /// At a multiple of the size of its elements' numbers.
+    Of(Owner),
 }
 
 impl Buffer {
@@ -39,7 +44,7 @@ impl Buffer {
             Error::no_room(format!("the system has no {bytes} bytes for a tensor"), shortage)
         };
         let lines = bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(64)).map_err(|()| refused())?;
-        Ok(Buffer { lines: Arc::new(lines), bytes })
+        Ok(Buffer::Own { lines: Arc::new(lines), bytes })
     }
 
     fn from_bytes(bytes: &[u8]) -> Result<Buffer> {
@@ -49,11 +54,23 @@ impl Buffer {
     }
 
     fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(self.lines.as_slice())[..self.bytes]
+        match self {
+            Buffer::Own { lines, bytes } => &bytemuck::cast_slice(lines.as_slice())[..*bytes],
+            Buffer::Of(owner) => (**owner).as_ref(),
+        }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(Arc::make_mut(&mut self.lines).as_mut_slice())[..self.bytes]
+        if let Buffer::Of(owner) = self {
+            let theirs = (**owner).as_ref();
+            let mut lines: Vec<Line> = bytemuck::allocation::zeroed_vec(theirs.len().div_ceil(64));
+            bytemuck::cast_slice_mut(lines.as_mut_slice())[..theirs.len()].copy_from_slice(theirs);
+            *self = Buffer::Own { bytes: theirs.len(), lines: Arc::new(lines) };
+        }
+        match self {
+            Buffer::Own { lines, bytes } => &mut bytemuck::cast_slice_mut(Arc::make_mut(lines).as_mut_slice())[..*bytes],
+            Buffer::Of(_) => &mut [],
+        }
     }
 }
 
@@ -70,7 +87,7 @@ pub enum TensorData {
     Opaque(Arc<[u8]>),
 }
 
-/// Row-major little-endian bytes at a 64-byte boundary.
+/// Row-major little-endian bytes, at a 64-byte boundary where they are our own.
 #[derive(Clone)]
 pub struct DenseData(Buffer);
 
@@ -91,6 +108,21 @@ impl HostTensor {
     pub fn zeros(data_type: DataType, shape: Shape) -> Result<HostTensor> {
         let bytes = byte_len(data_type, &shape)?;
         Ok(HostTensor { data_type, shape, data: TensorData::Dense(DenseData(Buffer::zeroed(bytes)?)) })
+    }
+
+    /// A tensor over memory of somebody else, where its elements are row-major and little-endian: nothing is copied, unless the memory
+    /// is not aligned to the elements, or has bools that are neither 0 nor 1.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where the memory has not the tensor's size.
+    pub fn from_owner(data_type: DataType, shape: Shape, owner: Owner) -> Result<HostTensor> {
+        let bytes = (*owner).as_ref();
+        let alignment = data_type.number_size().unwrap_or(1);
+        let is_bools = data_type != DataType::Bool || bytes.iter().all(|byte| *byte <= 1);
+        if bytes.len() != byte_len(data_type, &shape)? || bytes.as_ptr().align_offset(alignment) != 0 || !is_bools {
+            return HostTensor::from_bytes(data_type, shape, bytes);
+        }
+        Ok(HostTensor { data_type, shape, data: TensorData::Dense(DenseData(Buffer::Of(owner))) })
     }
 
     /// A tensor of these elements, row-major.
@@ -443,6 +475,28 @@ mod tests {
         let mut copy = tensor.clone();
         copy.as_slice_mut::<f32>().unwrap()[0] = 9.0;
         assert_eq!(tensor.as_slice::<f32>().unwrap(), [1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn memory_of_others_is_read_where_it_is_and_copied_for_a_write() {
+        let memory: Arc<Vec<u8>> = Arc::new(bytemuck::cast_slice(&[1f32, 2.0, 3.0, 4.0]).to_vec());
+        struct From(Arc<Vec<u8>>, usize);
+        impl AsRef<[u8]> for From {
+            fn as_ref(&self) -> &[u8] {
+                &self.0[self.1..][..8]
+            }
+        }
+        let of = |at: usize, data_type| HostTensor::from_owner(data_type, Shape::from([2]), Arc::new(From(memory.clone(), at)));
+        let start = (0..4).find(|at| memory[*at..].as_ptr().align_offset(4) == 0).unwrap();
+        let mut tensor = of(start, DataType::Float).unwrap();
+        assert_eq!(tensor.bytes().unwrap().as_ptr(), memory[start..].as_ptr());
+        tensor.bytes_mut().unwrap().fill(0);
+        assert_eq!((tensor.to_vec::<f32>().unwrap(), &memory[..4]), (vec![0.0, 0.0], &1f32.to_le_bytes()[..]));
+        // What is not aligned is copied.
+        let other = of(start + 1, DataType::Float).unwrap();
+        assert_eq!(other.bytes().unwrap(), &memory[start + 1..][..8]);
+        assert_eq!(other.bytes().unwrap().as_ptr() as usize % 64, 0);
+        assert!(of(start, DataType::Double).is_err());
     }
 
     #[test]

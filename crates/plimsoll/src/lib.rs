@@ -66,10 +66,10 @@ pub mod builder {
     pub use plimsoll_ops::builder::*;
 }
 
-/// The parts of graphs: attributes, definitions of nodes, types of arguments, elements of two bytes.
+/// The parts of graphs: attributes, definitions of nodes, types of arguments, elements of two bytes, memory that a tensor is over.
 pub mod graph {
     pub use plimsoll_base::{ArgType, Bf16, F16};
-    pub use plimsoll_graph::{AttrValue, Attrs, AttrsExt, NodeDef};
+    pub use plimsoll_graph::{AttrValue, Attrs, AttrsExt, NodeDef, Owner};
 }
 
 /// From a request to a signature: the tensors that a graph ends in, the feeds that a request needs, and what a feed may be. A plan

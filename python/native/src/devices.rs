@@ -1,0 +1,84 @@
+//! Devices with their lines.
+
+use std::collections::BTreeMap;
+
+use plimsoll::model::Tags;
+use plimsoll::{Options, formats};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::raised;
+use crate::process::Own;
+use crate::session::Session;
+
+/// Logical devices, each with its line.
+#[pyclass(frozen)]
+pub struct Devices(Own<plimsoll::Devices>);
+
+#[pymethods]
+impl Devices {
+    /// Opens devices: a ConfigProto, encoded or as text; limits by device; counts by kind; simulated cards.
+    #[new]
+    #[pyo3(signature = (config=None, limits=None, device_count=None, sim_gpus=None))]
+    fn new(
+        py: Python<'_>,
+        config: Option<&[u8]>,
+        limits: Option<BTreeMap<String, String>>,
+        device_count: Option<BTreeMap<String, i32>>,
+        sim_gpus: Option<String>,
+    ) -> PyResult<Devices> {
+        let open = || {
+            let mut options = Options::new();
+            if let Some(config) = config {
+                plimsoll::config::apply(&formats::read_config(config)?, &mut options)?;
+            }
+            for (device, limit) in limits.iter().flatten() {
+                options = match device.as_str() {
+                    "" => options.memory_limit_flag(limit)?,
+                    _ => options.memory_limit_flag(&format!("{device}={limit}"))?,
+                };
+            }
+            options.device_count.extend(device_count.into_iter().flatten());
+            if let Some(cards) = sim_gpus {
+                options = options.sim_gpus(cards);
+            }
+            plimsoll::Devices::open(&options)
+        };
+        py.detach(open).map(Own::new).map(Devices).map_err(|error| raised(py, &error))
+    }
+
+    /// A session for the model at a path.
+    #[pyo3(signature = (path, tags=None))]
+    fn load(&self, py: Python<'_>, path: std::path::PathBuf, tags: Option<Vec<String>>) -> PyResult<Session> {
+        let tags = tags.map(Tags::of).unwrap_or_default();
+        let devices = self.0.get()?;
+        let session = py.detach(|| devices.load_tagged(path, &tags)).map_err(|error| raised(py, &error))?;
+        Ok(Session::new(session))
+    }
+
+    /// A session for an encoded GraphDef, or one as text.
+    fn session(&self, py: Python<'_>, graph: &[u8]) -> PyResult<Session> {
+        let devices = self.0.get()?;
+        let open = || devices.session(devices.resolve(formats::read_graph_def(graph)?)?);
+        py.detach(open).map(Session::new).map_err(|error| raised(py, &error))
+    }
+
+    /// The full names of the devices, with their kinds and lines in bytes.
+    fn names(&self) -> PyResult<Vec<(String, &'static str, Option<u64>)>> {
+        let of = |spec: &plimsoll::DeviceSpec| (spec.name.to_string(), spec.kind.name(), spec.memory_limit.map(|limit| limit.0));
+        Ok(self.0.get()?.specs().iter().map(of).collect())
+    }
+
+    /// What sessions have of a device now and had at most, in bytes.
+    fn memory_info<'py>(&self, py: Python<'py>, device: &str) -> PyResult<Bound<'py, PyDict>> {
+        let (info, devices) = (PyDict::new(py), self.0.get()?);
+        info.set_item("current", devices.memory_allocated(device).map_err(|error| raised(py, &error))?.0)?;
+        info.set_item("peak", devices.max_memory_allocated(device).map_err(|error| raised(py, &error))?.0)?;
+        Ok(info)
+    }
+
+    /// The most that a device had is what it has now.
+    fn reset_memory_stats(&self, py: Python<'_>, device: &str) -> PyResult<()> {
+        self.0.get()?.reset_max_memory_allocated(device).map(drop).map_err(|error| raised(py, &error))
+    }
+}

@@ -1,0 +1,306 @@
+//! Sessions and callables. The interpreter's lock is free while they plan, wait and compute.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Condvar, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use plimsoll::{Cancellation, DataType, HostTensor, Result, Shape};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::errors::{closed, raised};
+use crate::plan::Plan;
+use crate::process::Own;
+use crate::tensor::{of_value, to_value};
+
+/// How long a wait is between two looks for a signal.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Does `work` without the interpreter's lock. A signal that Python turns into an exception, as Ctrl-C is, ends it. `may_last` says
+/// that it is worth a thread of its own: signals come to the thread that waits.
+fn interruptible<T: Send>(py: Python<'_>, may_last: bool, work: impl FnOnce(&Cancellation) -> Result<T> + Send) -> PyResult<T> {
+    let cancellation = Cancellation::new();
+    if !may_last {
+        return py.detach(|| work(&cancellation)).map_err(|error| raised(py, &error));
+    }
+    let (is_done, ready) = (Mutex::new(false), Condvar::new());
+    let (done, signal) = std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let done = work(&cancellation);
+            *is_done.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            ready.notify_one();
+            done
+        });
+        let mut signal = None;
+        loop {
+            py.detach(|| {
+                let is_done = is_done.lock().unwrap_or_else(PoisonError::into_inner);
+                drop(ready.wait_timeout_while(is_done, LOOK, |is_done| !*is_done));
+            });
+            if worker.is_finished() || *is_done.lock().unwrap_or_else(PoisonError::into_inner) {
+                return (worker.join(), signal);
+            }
+            if signal.is_none()
+                && let Err(error) = py.check_signals()
+            {
+                signal = Some(error);
+                cancellation.cancel();
+            }
+        }
+    });
+    match (done, signal) {
+        (Ok(Ok(done)), None) => Ok(done),
+        (_, Some(signal)) => Err(signal),
+        (Ok(Err(error)), None) => Err(raised(py, &error)),
+        (Err(_), None) => Err(pyo3::exceptions::PySystemError::new_err("the thread of a run has panicked")),
+    }
+}
+
+/// A graph on devices, with its variables.
+#[pyclass(frozen)]
+pub struct Session {
+    session: Own<RwLock<Option<plimsoll::Session>>>,
+    /// The types of the tensors that were fed, by their names.
+    types: Mutex<HashMap<String, Option<DataType>>>,
+}
+
+impl Session {
+    pub fn new(session: plimsoll::Session) -> Session {
+        Session { session: Own::new(RwLock::new(Some(session))), types: Mutex::default() }
+    }
+
+    fn get(&self) -> PyResult<plimsoll::Session> {
+        self.session.get()?.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)
+    }
+
+    /// The type of a tensor, where the graph says it.
+    fn type_of(&self, session: &plimsoll::Session, name: &str) -> Option<DataType> {
+        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = types.get(name) {
+            return *known;
+        }
+        let found = dtype(session, name);
+        types.insert(name.to_string(), found);
+        found
+    }
+
+    fn fed(&self, session: &plimsoll::Session, names: &[String], values: &Bound<'_, PyTuple>) -> PyResult<Vec<HostTensor>> {
+        names.iter().zip(values.iter_borrowed()).map(|(name, value)| of_value(&value, self.type_of(session, name))).collect()
+    }
+}
+
+/// The type of a tensor of a graph, where an attribute of its node says it.
+fn dtype(session: &plimsoll::Session, name: &str) -> Option<DataType> {
+    use plimsoll::graph::AttrsExt;
+    let graph = session.graph();
+    let output = graph.tensor(name).ok()?;
+    let node = graph.node(output.node);
+    ["dtype", "T", "DstT", "out_type"]
+        .into_iter()
+        .find_map(|attr| node.attrs.data_type(attr).ok())
+        .filter(|_| node.op.starts_with("Placeholder"))
+}
+
+fn refs(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
+}
+
+#[pymethods]
+impl Session {
+    /// Runs once: what is fetched, in order.
+    fn run(
+        &self,
+        py: Python<'_>,
+        names: Vec<String>,
+        values: &Bound<'_, PyTuple>,
+        fetches: Vec<String>,
+        targets: Vec<String>,
+    ) -> PyResult<Vec<Py<PyAny>>> {
+        let session = self.get()?;
+        let tensors = self.fed(&session, &names, values)?;
+        let made = interruptible(py, true, |cancellation| {
+            let feeds: Vec<(&str, HostTensor)> = refs(&names).into_iter().zip(tensors).collect();
+            session.run_until(&feeds, &refs(&fetches), &refs(&targets), cancellation)
+        })?;
+        made.into_iter().map(|tensor| to_value(py, tensor)).collect()
+    }
+
+    /// The plan of such a run; feeds may be shapes alone: `(type, shape)`.
+    fn plan(
+        &self,
+        py: Python<'_>,
+        names: Vec<String>,
+        values: &Bound<'_, PyTuple>,
+        fetches: Vec<String>,
+        targets: Vec<String>,
+    ) -> PyResult<Plan> {
+        let session = self.get()?;
+        let tensors = self.fed(&session, &names, values)?;
+        interruptible(py, true, |cancellation| {
+            let feeds: Vec<(&str, HostTensor)> = refs(&names).into_iter().zip(tensors).collect();
+            session.until(cancellation).plan(&feeds, &refs(&fetches), &refs(&targets))
+        })
+        .map(Plan)
+    }
+
+    /// As many runs as there are calls.
+    fn callable(slf: Py<Self>, names: Vec<String>, fetches: Vec<String>, targets: Vec<String>) -> PyResult<Callable> {
+        let session = slf.get().get()?;
+        let types = names.iter().map(|name| slf.get().type_of(&session, name)).collect();
+        Ok(Callable { session: slf, names, types, fetches, targets, last: Own::new(Mutex::new(None)) })
+    }
+
+    /// Calls a signature: names and values of results.
+    fn call(&self, py: Python<'_>, signature: &str, names: Vec<String>, values: &Bound<'_, PyTuple>) -> PyResult<Vec<(String, Py<PyAny>)>> {
+        let session = self.get()?;
+        let types: Vec<Option<DataType>> = match session.signatures().get(signature) {
+            Some(found) => names.iter().map(|name| found.inputs.get(name).and_then(|info| self.type_of(&session, &info.name))).collect(),
+            None => vec![None; names.len()],
+        };
+        let tensors = types.into_iter().zip(values.iter_borrowed()).map(|(wanted, value)| of_value(&value, wanted));
+        let tensors = tensors.collect::<PyResult<Vec<HostTensor>>>()?;
+        let made = interruptible(py, true, |cancellation| {
+            let feeds: Vec<(&str, HostTensor)> = refs(&names).into_iter().zip(tensors).collect();
+            session.until(cancellation).call(signature, &feeds)
+        })?;
+        made.into_iter().map(|(name, tensor)| Ok((name, to_value(py, tensor)?))).collect()
+    }
+
+    /// The signatures: for each its inputs and its outputs, as name, tensor, type and shape.
+    fn signatures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let session = self.get()?;
+        let all = PyDict::new(py);
+        for (name, signature) in session.signatures() {
+            let ends = |infos: &std::collections::BTreeMap<String, plimsoll::formats::TensorInfo>| {
+                let ends = PyDict::new(py);
+                for (name, info) in infos {
+                    ends.set_item(name, (info.name.as_str(), type_name(info.dtype), info.tensor_shape.as_ref().map(dims)))?;
+                }
+                PyResult::Ok(ends)
+            };
+            all.set_item(name, (ends(&signature.inputs)?, ends(&signature.outputs)?))?;
+        }
+        Ok(all)
+    }
+
+    /// The names of all operations.
+    fn operations(&self) -> PyResult<Vec<String>> {
+        Ok(self.get()?.graph().node_names().map(str::to_string).collect())
+    }
+
+    /// The variables: name, type and shape.
+    fn variables(&self) -> PyResult<Vec<(String, String, Vec<u64>)>> {
+        let of = |variable: plimsoll::VariableInfo| (variable.name.clone(), variable.data_type.name().to_string(), variable.shape.to_vec());
+        Ok(self.get()?.variables().into_iter().map(of).collect())
+    }
+
+    fn read_variable(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
+        let session = self.get()?;
+        let tensor = py.detach(|| session.read_variable(name)).map_err(|error| raised(py, &error))?;
+        to_value(py, tensor)
+    }
+
+    fn write_variable(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let session = self.get()?;
+        let wanted = session.variables().into_iter().find(|variable| variable.name == name).map(|variable| variable.data_type);
+        let tensor = of_value(value, wanted)?;
+        py.detach(|| session.write_variable(name, &tensor)).map_err(|error| raised(py, &error))
+    }
+
+    fn save(&self, py: Python<'_>, prefix: PathBuf) -> PyResult<()> {
+        let session = self.get()?;
+        py.detach(|| session.save(prefix)).map_err(|error| raised(py, &error))
+    }
+
+    fn restore(&self, py: Python<'_>, checkpoint: PathBuf) -> PyResult<()> {
+        let session = self.get()?;
+        py.detach(|| session.restore(checkpoint)).map(drop).map_err(|error| raised(py, &error))
+    }
+
+    /// Gives every byte back, once runs under way are done.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let session = self.session.get()?.write().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| {
+            if let Some(session) = &session {
+                session.close();
+            }
+            drop(session);
+        });
+        Ok(())
+    }
+}
+
+fn type_name(number: i32) -> &'static str {
+    DataType::from_number(number).map_or("unknown", DataType::name)
+}
+
+/// Sizes; none of an unknown rank, and -1 for unknown ones.
+fn dims(shape: &plimsoll::formats::TensorShapeProto) -> Option<Vec<i64>> {
+    (!shape.unknown_rank).then(|| shape.dim.iter().map(|dim| dim.size).collect())
+}
+
+/// A run that is called again and again. It is planned for the shapes that it was called with last.
+#[pyclass(frozen)]
+pub struct Callable {
+    session: Py<Session>,
+    names: Vec<String>,
+    types: Vec<Option<DataType>>,
+    fetches: Vec<String>,
+    targets: Vec<String>,
+    last: Own<Mutex<Option<Last>>>,
+}
+
+/// The plan for the shapes of the last call.
+#[derive(Clone)]
+struct Last {
+    shapes: Vec<(DataType, Shape)>,
+    callable: plimsoll::Callable,
+    /// Whether runs are so short that no signal need end them.
+    is_short: bool,
+}
+
+/// A run that took no longer is not watched for signals.
+const SHORT: Duration = Duration::from_millis(5);
+
+#[pymethods]
+impl Callable {
+    #[pyo3(signature = (*values))]
+    fn __call__(&self, py: Python<'_>, values: &Bound<'_, PyTuple>) -> PyResult<Vec<Py<PyAny>>> {
+        if values.len() != self.names.len() {
+            let message = format!("Expected {} feeds, but got {}", self.names.len(), values.len());
+            return Err(pyo3::exceptions::PyValueError::new_err(message));
+        }
+        let tensors = self.types.iter().zip(values.iter_borrowed()).map(|(wanted, value)| of_value(&value, *wanted));
+        let tensors = tensors.collect::<PyResult<Vec<HostTensor>>>()?;
+        let session = self.session.get().get()?;
+        let last = self.last.get()?.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let fits = |last: &Last| {
+            last.shapes.iter().zip(&tensors).all(|((kind, shape), tensor)| (*kind, shape) == (tensor.data_type(), tensor.shape()))
+        };
+        let last = last.filter(fits);
+        let is_short = last.as_ref().is_some_and(|last| last.is_short);
+        let feeds: Vec<&HostTensor> = tensors.iter().collect();
+        let (made, now) = interruptible(py, !is_short, |cancellation| {
+            let callable = match &last {
+                Some(last) => last.callable.clone(),
+                None => {
+                    let fed: Vec<(&str, HostTensor)> = refs(&self.names).into_iter().zip(tensors.iter().cloned()).collect();
+                    session.until(cancellation).callable_for(&fed, &refs(&self.fetches), &refs(&self.targets))?
+                }
+            };
+            let begin = std::time::Instant::now();
+            let made = match is_short {
+                true => callable.run(&feeds)?,
+                false => callable.until(cancellation).run(&feeds)?,
+            };
+            let shapes = tensors.iter().map(|tensor| (tensor.data_type(), tensor.shape().clone())).collect();
+            let now = (!is_short).then(|| Last { shapes, callable, is_short: begin.elapsed() < SHORT });
+            Ok((made, now))
+        })?;
+        if now.is_some() {
+            *self.last.get()?.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        }
+        made.into_iter().map(|tensor| to_value(py, tensor)).collect()
+    }
+}

@@ -1,0 +1,218 @@
+"""Sessions: a graph on devices, under a limit for each, as TensorFlow 1 has them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from . import _native
+from ._native import Plan as Plan
+
+Limits = Union[str, int, Mapping[str, Union[str, int]]]
+"""A limit for each device: `{"CPU:0": "64MiB", "GPU:0": 1 << 30}`; a size alone is that of every GPU."""
+
+
+def open_devices(
+    config: Any = None,
+    limits: Optional[Limits] = None,
+    device_count: Optional[Mapping[str, int]] = None,
+    sim_gpus: Optional[str] = None,
+) -> _native.Devices:
+    """Opens the machine's devices.
+
+    `config` is a ConfigProto: encoded, as text, or TensorFlow's own. `sim_gpus` are simulated cards, as "2x4GiB".
+    """
+    if config is not None and not isinstance(config, (bytes, str)):
+        config = config.SerializeToString()
+    if isinstance(config, str):
+        config = config.encode()
+    if limits is not None and not isinstance(limits, Mapping):
+        limits = {"": limits}
+    sizes = None if limits is None else {device: str(limit) for device, limit in limits.items()}
+    return _native.Devices(config, sizes, None if device_count is None else dict(device_count), sim_gpus)
+
+
+class Session:
+    """A graph on devices, with its variables. Any number of threads may use it.
+
+    `graph` is a path (GraphDef, MetaGraph or SavedModel), an encoded GraphDef, or an object of TensorFlow (`tf.Graph`, GraphDef).
+    `config`, `limits`, `device_count`, `sim_gpus`: see `open_devices`. `tags` name the graph of a SavedModel that has several.
+
+    Raises `plimsoll.errors.OpError`, whose subclasses have TensorFlow's names.
+    """
+
+    def __init__(
+        self,
+        graph: Any,
+        config: Any = None,
+        limits: Optional[Limits] = None,
+        *,
+        device_count: Optional[Mapping[str, int]] = None,
+        sim_gpus: Optional[str] = None,
+        tags: Optional[Sequence[str]] = None,
+    ) -> None:
+        self._devices = open_devices(config, limits, device_count, sim_gpus)
+        if hasattr(graph, "as_graph_def"):
+            graph = graph.as_graph_def()
+        if hasattr(graph, "SerializeToString"):
+            graph = graph.SerializeToString()
+        if isinstance(graph, (str, os.PathLike)):
+            self._session = self._devices.load(graph, None if tags is None else list(tags))
+        else:
+            self._session = self._devices.session(bytes(graph))
+
+    def run(self, fetches: Any, feed_dict: Optional[Mapping[Any, Any]] = None, options: None = None, run_metadata: None = None) -> Any:
+        """Runs the graph once, and returns what `fetches` asks for, in its structure.
+
+        A fetch is a tensor ("loss:0"), whose value comes, or an operation ("train"), for which None comes; lists, tuples, named tuples
+        and dicts of them may be nested. A feed is an array or what NumPy makes one of; contiguous memory is not copied.
+        """
+        if options is not None or run_metadata is not None:
+            raise NotImplementedError("plimsoll.Session.run: options and run_metadata")
+        wanted = _Wanted(fetches)
+        names, values = _feeds(feed_dict)
+        if not wanted.tensors and not wanted.operations:
+            self._session.operations()  # a closed session says so
+            return wanted.of([])
+        return wanted.of(self._session.run(names, values, wanted.tensors, wanted.operations))
+
+    def plan(self, fetches: Any, feed_dict: Optional[Mapping[Any, Any]] = None) -> Plan:
+        """The plan of such a run: the peak of each device, before anything runs. Limits are not held against it here: see `Plan.fits`."""
+        wanted = _Wanted(fetches)
+        names, values = _feeds(feed_dict)
+        return self._session.plan(names, values, wanted.tensors, wanted.operations)
+
+    def make_callable(self, fetches: Any, feed_list: Optional[Sequence[Any]] = None, accept_options: bool = False) -> Callable[..., Any]:
+        """A function that takes the values of `feed_list`, in order, and returns what `run` would. It is planned once for a shape."""
+        if accept_options:
+            raise NotImplementedError("plimsoll.Session.make_callable: accept_options")
+        wanted = _Wanted(fetches)
+        call = self._session.callable([_name(feed) for feed in feed_list or ()], wanted.tensors, wanted.operations)
+        if wanted.is_one_tensor:
+            return lambda *values: call(*values)[0]
+        return lambda *values: wanted.of(call(*values))
+
+    def partial_run(self, *args: Any, **kwargs: Any) -> Any:
+        """Not there: a plan covers a whole run. Use `run` for each part, with what it needs as feeds."""
+        raise NotImplementedError("plimsoll.Session.partial_run: a plan covers a whole run")
+
+    partial_run_setup = partial_run
+
+    def list_devices(self) -> List[str]:
+        """The full names of the devices."""
+        return [name for name, _, _ in self._devices.names()]
+
+    def memory_info(self, device: str) -> Dict[str, int]:
+        """Bytes that sessions have of a device ("CPU:0") now, as `current`, and had at most, as `peak`."""
+        return self._devices.memory_info(device)
+
+    @property
+    def variables(self) -> List[Tuple[str, str, Tuple[int, ...]]]:
+        """Name, type and shape of each variable."""
+        return [(name, kind, tuple(shape)) for name, kind, shape in self._session.variables()]
+
+    def read_variable(self, name: str) -> Any:
+        """The value of a variable, as an array."""
+        return self._session.read_variable(name)
+
+    def write_variable(self, name: str, value: Any) -> None:
+        """Gives a variable a value."""
+        self._session.write_variable(name, value)
+
+    def save(self, prefix: Union[str, os.PathLike[str]]) -> None:
+        """Writes a checkpoint that TensorFlow reads."""
+        self._session.save(prefix)
+
+    def restore(self, checkpoint: Union[str, os.PathLike[str]]) -> None:
+        """Reads variables from a checkpoint: a folder (the latest in it) or a prefix."""
+        self._session.restore(checkpoint)
+
+    def close(self) -> None:
+        """Gives every byte back. Runs that are under way end first."""
+        self._session.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def plan(
+    graph: Any, fetches: Any, feed_dict: Optional[Mapping[Any, Any]] = None, config: Any = None, limits: Optional[Limits] = None
+) -> Plan:
+    """The plan of a run of a graph: see `Session` and `Session.plan`. Nothing of the graph runs."""
+    with Session(graph, config, limits) as session:
+        return session.plan(fetches, feed_dict)
+
+
+def _name(what: Any) -> str:
+    if isinstance(what, str):
+        return what
+    if isinstance(getattr(what, "name", None), str):
+        return str(what.name)
+    raise TypeError(f"{what!r} is no tensor and no operation: their names are taken, or what has a name")
+
+
+def _feeds(feed_dict: Optional[Mapping[Any, Any]]) -> Tuple[List[str], Tuple[Any, ...]]:
+    if not feed_dict:
+        return [], ()
+    return [_name(key) for key in feed_dict], tuple(feed_dict.values())
+
+
+class _Wanted:
+    """What is fetched, and the structure that it comes in."""
+
+    def __init__(self, fetches: Any) -> None:
+        self.tensors: List[str] = []
+        self.operations: List[str] = []
+        self._at: Dict[str, int] = {}
+        self._structure = self._take(fetches)
+        self.is_one_tensor = isinstance(self._structure, int)
+
+    def _take(self, fetch: Any) -> Any:
+        """The structure with the number of each tensor, and None for an operation."""
+        if isinstance(fetch, Mapping):
+            return _Dict({key: self._take(value) for key, value in fetch.items()})
+        if isinstance(fetch, tuple) and hasattr(fetch, "_fields"):
+            return _Named(type(fetch), [self._take(value) for value in fetch])
+        if isinstance(fetch, (list, tuple)):
+            return _Many(type(fetch), [self._take(value) for value in fetch])
+        name = _name(fetch)
+        if ":" not in name:
+            if name not in self.operations:
+                self.operations.append(name)
+            return None
+        if name not in self._at:
+            self._at[name] = len(self.tensors)
+            self.tensors.append(name)
+        return self._at[name]
+
+    def of(self, values: Sequence[Any]) -> Any:
+        """The structure with these values of the tensors."""
+        return _filled(self._structure, values)
+
+
+class _Dict:
+    def __init__(self, parts: Dict[Any, Any]) -> None:
+        self.parts = parts
+
+
+class _Many:
+    def __init__(self, kind: type, parts: List[Any]) -> None:
+        self.kind, self.parts = kind, parts
+
+
+class _Named(_Many):
+    pass
+
+
+def _filled(structure: Any, values: Sequence[Any]) -> Any:
+    if structure is None:
+        return None
+    if isinstance(structure, int):
+        return values[structure]
+    if isinstance(structure, _Dict):
+        return {key: _filled(part, values) for key, part in structure.parts.items()}
+    parts = [_filled(part, values) for part in structure.parts]
+    return structure.kind(*parts) if isinstance(structure, _Named) else structure.kind(parts)

@@ -1,0 +1,374 @@
+"""Sessions in this process: values of recorded runs, memory, structures, errors and misuse."""
+
+import collections
+import json
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+numpy = pytest.importorskip("numpy")
+pytest.importorskip("plimsoll._native", reason="the native module is not built", exc_type=ImportError)
+
+import plimsoll  # noqa: E402
+from plimsoll import errors, saved_model  # noqa: E402
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+CASES = sorted(path.parent for path in (PROJECT / "crates" / "cli" / "tests" / "cases").glob("*/case.json"))
+SHARED = PROJECT.parent / "shared"
+LARGE = sorted(path.parent for folder in ("golden", "models") for path in (SHARED / folder).glob("*/case.json"))
+
+
+def attr(name, value):
+    return f'attr {{ key: "{name}" value {{ {value} }} }}'
+
+
+def node(name, op, inputs=(), *attrs):
+    return f'node {{ name: "{name}" op: "{op}" {" ".join(f"input: {json.dumps(i)}" for i in inputs)} {" ".join(attrs)} }}'
+
+
+FLOAT = attr("dtype", "type: DT_FLOAT")
+T = attr("T", "type: DT_FLOAT")
+GRAPH = "\n".join(
+    [
+        node("x", "Placeholder", (), FLOAT),
+        node("y", "Placeholder", (), FLOAT),
+        node("sum", "AddV2", ("x", "y"), T),
+        node("double", "AddV2", ("sum", "sum"), T),
+        node("v", "VarHandleOp", (), FLOAT, attr("shape", "shape { dim { size: 2 } }"), attr("shared_name", 's: "v"')),
+        node("one", "Const", (), FLOAT, attr("value", "tensor { dtype: DT_FLOAT tensor_shape { dim { size: 2 } } float_val: 1 }")),
+        node("init", "AssignVariableOp", ("v", "one"), FLOAT),
+        node("step", "AssignAddVariableOp", ("v", "one"), FLOAT),
+        node("read", "ReadVariableOp", ("v",), FLOAT),
+        node("text", "Placeholder", (), attr("dtype", "type: DT_STRING")),
+        node("same", "Identity", ("text",), attr("T", "type: DT_STRING")),
+    ]
+).encode()
+ENDLESS = "\n".join(
+    [
+        node("zero", "Const", (), FLOAT, attr("value", "tensor { dtype: DT_FLOAT tensor_shape { } float_val: 0 }")),
+        node("enter", "Enter", ("zero",), T, attr("frame_name", 's: "f"')),
+        node("merge", "Merge", ("enter", "next"), T, attr("N", "i: 2")),
+        node("true", "LessEqual", ("merge", "merge"), T),
+        node("test", "LoopCond", ("true",)),
+        node("fork", "Switch", ("merge", "test"), T),
+        node("next", "NextIteration", ("fork:1",), T),
+        node("out", "Exit", ("fork",), T),
+    ]
+).encode()
+
+
+@pytest.fixture
+def session():
+    with plimsoll.Session(GRAPH) as session:
+        yield session
+
+
+def test_fetches_come_in_their_structure(session):
+    feed = {"x:0": [1, 2], "y:0": numpy.float32([3, 4])}
+    Pair = collections.namedtuple("Pair", "first second")
+    assert session.run("sum:0", feed).tolist() == [4, 6]
+    made = session.run({"a": ["sum:0", ("double:0",)], "b": Pair("sum:0", "init"), "c": "init"}, feed)
+    assert made["a"][0].tolist() == [4, 6] and made["a"][1][0].tolist() == [8, 12]
+    assert isinstance(made["a"][1], tuple) and isinstance(made["b"], Pair)
+    assert made["b"].second is None and made["c"] is None
+    assert session.run([], feed) == []
+
+
+def test_types_are_those_of_the_graph(session):
+    made = session.run("sum:0", {"x": [1, 2], "y": numpy.arange(2)})
+    assert made.dtype == numpy.float32
+    scalar = session.run("sum:0", {"x": 1, "y": 2.5})
+    assert isinstance(scalar, numpy.float32) and scalar == 3.5
+    assert session.run("sum:0", {"x": numpy.zeros((0, 3)), "y": numpy.zeros((0, 3))}).shape == (0, 3)
+
+
+def test_arrays_that_are_not_contiguous_or_not_native_are_copied(session):
+    x = numpy.arange(12, dtype=numpy.float32).reshape(3, 4)
+    assert (session.run("sum:0", {"x": x.T, "y": x.T[::-1]}) == x.T + x.T[::-1]).all()
+    assert (session.run("sum:0", {"x": x.astype(">f4"), "y": x}) == 2 * x).all()
+    odd = numpy.frombuffer(b"\0" + x.tobytes(), numpy.uint8)[1:].view(numpy.float32).reshape(3, 4)
+    assert (session.run("sum:0", {"x": odd, "y": x}) == 2 * x).all()
+
+
+def test_strings_are_refused_by_name(session):
+    for text in ("word", [["a", b"\xff"], ["", "ü"]], numpy.array(["a", "bc"])):
+        with pytest.raises(errors.UnimplementedError, match="string"):
+            session.run("same:0", {"text:0": text})
+
+
+def test_results_are_the_callers(session):
+    x = numpy.ones(4, numpy.float32)
+    made = session.run("sum:0", {"x": x, "y": x})
+    made[:] = 7
+    assert session.run("sum:0", {"x": x, "y": x}).tolist() == [2, 2, 2, 2]
+    session.close()
+    assert made.tolist() == [7, 7, 7, 7]
+
+
+def test_large_feeds_are_not_copied(session):
+    """What is resident while it runs: the feeds, and the result."""
+    source = f"""
+import numpy, resource, plimsoll
+x = numpy.ones(25_000_000, numpy.float32)
+with plimsoll.Session({GRAPH!r}) as session:
+    call = session.make_callable("sum:0", ["x:0", "y:0"])
+    call(x[:1], x[:1])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    made = call(x, x)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=PROJECT / "python")
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 160_000  # KiB: one array of 100 MB, and no second one
+
+
+def test_variables_live_in_the_session(session, tmp_path):
+    with pytest.raises(errors.FailedPreconditionError):
+        session.run("read:0")
+    assert session.run("init") is None
+    session.run(["step", "step"])
+    assert session.run("read:0").tolist() == [2, 2]
+    assert session.variables == [("v", "float", (2,))]
+    session.save(tmp_path / "checkpoint")
+    session.write_variable("v", [5, 6])
+    assert session.read_variable("v").tolist() == [5, 6]
+    session.restore(tmp_path / "checkpoint")
+    assert session.run("read:0").tolist() == [2, 2]
+
+
+def test_a_callable_takes_every_shape(session):
+    call = session.make_callable("sum:0", ["x", "y"])
+    for size in (1, 5, 5, 2, 1):
+        assert call(numpy.ones(size), numpy.ones(size)).tolist() == [2.0] * size
+    assert session.make_callable(["sum:0", "init"], ["x", "y"])(1, 2) == [3, None]
+    assert session.make_callable("init")() is None
+    with pytest.raises(ValueError, match="Expected 2 feeds, but got 1"):
+        call(1)
+
+
+def test_a_plan_says_the_peak_and_the_line_holds():
+    feed = {"x:0": numpy.zeros(1000, numpy.float32), "y:0": numpy.zeros(1000, numpy.float32)}
+    with plimsoll.Session(GRAPH) as session:
+        plan = session.plan("double:0", feed)
+    assert plan.fits and "peak" in str(plan)
+    facts = plan.to_dict()
+    peak = facts["devices"][0]["peak_bytes"]
+    assert peak == plan.minimum_limit_bytes == sum(value for name, value in facts["devices"][0].items() if name in PARTS)
+    with plimsoll.Session(GRAPH, limits={"CPU:0": peak}) as session:
+        session.run("double:0", feed)
+        assert session.memory_info("CPU:0")["peak"] == peak
+    with plimsoll.Session(GRAPH, limits={"CPU:0": peak - 1}) as session:
+        assert session.plan("double:0", feed).shortfall_bytes == 1
+        with pytest.raises(errors.ResourceExhaustedError) as refused:
+            session.run("double:0", feed)
+        assert isinstance(refused.value, MemoryError) and refused.value.error_code == 8
+    assert plimsoll.plan(GRAPH, "double:0", feed, limits={"CPU:0": peak}).fits
+
+
+PARTS = ["variables_bytes", "constants_bytes", "activations_bytes", "workspace_bytes", "transfer_bytes", "overhead_bytes"]
+
+
+def test_simulated_cards_and_config():
+    with plimsoll.Session(GRAPH, config="device_count { key: 'CPU' value: 2 }", sim_gpus="2x1GiB") as session:
+        assert [name.rsplit("device:")[-1] for name in session.list_devices()] == ["CPU:0", "CPU:1", "GPU:0", "GPU:1"]
+        assert session.run("sum:0", {"x": 1, "y": 2}) == 3
+    with pytest.raises(errors.DataLossError, match="this is not a ConfigProto"):
+        plimsoll.Session(GRAPH, config=b"\xff\xff")
+
+
+def test_errors_have_names_and_facts(session):
+    with pytest.raises(errors.InvalidArgumentError):
+        session.run("nothing:0")
+    with pytest.raises(errors.InvalidArgumentError) as failed:
+        session.run("sum:0", {"x": [1, 2], "y": [1, 2, 3]})
+    assert failed.value.node == failed.value.op == "sum"
+    again = pickle.loads(pickle.dumps(failed.value))
+    assert (type(again), str(again), again.node) == (type(failed.value), str(failed.value), "sum")
+    with pytest.raises(errors.NotFoundError):
+        plimsoll.Session("no/such/file.pb")
+    with pytest.raises(errors.InvalidArgumentError):
+        plimsoll.Session(b"no graph at all")
+
+
+def test_misuse_is_an_exception(session):
+    for feed in ({"x": object(), "y": 1}, {"x": "text", "y": 1}, {3: 1}, {"x": [[1], [1, 2]], "y": 1}):
+        with pytest.raises((TypeError, ValueError)):
+            session.run("sum:0", feed)
+    for fetches in (None, 3, [None], {"a": 1.5}):
+        with pytest.raises(TypeError):
+            session.run(fetches)
+    for wrong in (
+        lambda: session.partial_run(),
+        lambda: session.run("sum:0", options=1),
+        lambda: session.make_callable("x:0", accept_options=True),
+    ):
+        with pytest.raises(NotImplementedError):
+            wrong()
+    call = session.make_callable("read:0")
+    session.close()
+    session.close()
+    for closed in (lambda: session.run("sum:0"), lambda: session.plan("sum:0"), lambda: session.save("x"), call):
+        with pytest.raises(RuntimeError, match="Attempted to use a closed Session"):
+            closed()
+
+
+def test_threads_run_one_session(session):
+    session.run("init")
+    call = session.make_callable("double:0", ["x", "y"])
+    wrong = []
+
+    def work(number):
+        for size in range(1, 40):
+            x = numpy.full(size % 7 + 1, number, numpy.float32)
+            if not (call(x, x) == 4 * number).all() or not (session.run("sum:0", {"x": x, "y": 1}) == number + 1).all():
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not wrong
+
+
+def test_sessions_give_their_memory_back():
+    source = f"""
+import os, numpy, plimsoll
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+x = numpy.ones(1_000_000, numpy.float32)
+for number in range(100):
+    with plimsoll.Session({GRAPH!r}) as session:
+        session.run("init")
+        assert session.run("double:0", {{"x": x, "y": x}})[0] == 4
+    if number == 10:
+        before = resident()
+print(resident() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=PROJECT / "python")
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 8 << 20
+
+
+def test_ctrl_c_ends_a_run(tmp_path):
+    source = f"""
+import sys, plimsoll
+session = plimsoll.Session({ENDLESS!r})
+print("now", flush=True)
+try:
+    session.run("out:0")
+except KeyboardInterrupt:
+    print("ended", flush=True)
+session.close()
+"""
+    program = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, cwd=PROJECT / "python")
+    assert program.stdout.readline() == "now\n"
+    # The run may not have begun: Python raises KeyboardInterrupt in either case.
+    time.sleep(0.2)
+    program.send_signal(signal.SIGINT)
+    assert program.communicate()[0] == "ended\n" and program.returncode == 0
+
+
+def _in_a_child(queue):
+    with plimsoll.Session(GRAPH) as session:
+        queue.put(float(session.run("sum:0", {"x": 1, "y": 2})))
+
+
+@pytest.mark.parametrize("how", ["spawn", "forkserver"])
+def test_other_processes_open_their_own(how, session):
+    session.run("sum:0", {"x": 1, "y": 2})
+    context = multiprocessing.get_context(how)
+    queue = context.Queue()
+    process = context.Process(target=_in_a_child, args=(queue,))
+    process.start()
+    assert queue.get(timeout=60) == 3
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_the_interpreter_may_end_while_something_runs():
+    source = f"""
+import threading, time, plimsoll
+session = plimsoll.Session({ENDLESS!r})
+threading.Thread(target=lambda: session.run("out:0"), daemon=True).start()
+time.sleep(0.1)
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=PROJECT / "python", timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_is_true():
+    text = (PROJECT / "README.md").read_text()
+    program, wanted = text.split("```py\n")[1].split("```")[0], text.split("```text\n")[1].split("```")[0]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "python")}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=PROJECT, env=environment)
+    assert (done.stdout, done.stderr) == (wanted, "")
+
+
+def replay(folder):
+    case = json.loads((folder / "case.json").read_text())
+    config = (folder / case["config"]).read_bytes() if case.get("config") else None
+    path = folder / (case.get("saved_model") or case["graph"])
+    with saved_model.load(path, case.get("tags"), config=config) as model:
+        session = model.session
+        if case.get("init"):
+            session.run(case["init"])
+        for step in case["steps"]:
+            # Extended types are files of their bytes, which only the program reads.
+            feeds = {name: numpy.load(folder / file) for name, file in step.get("feeds", {}).items()}
+            wanted = {name: numpy.load(folder / file) for name, file in step.get("fetches", {}).items()}
+            try:
+                if step.get("signature"):
+                    made = model.signatures[step["signature"]](**feeds)
+                else:
+                    made = session.run({**{name: name for name in wanted}, "targets": step.get("targets", [])}, feeds)
+            except errors.OpError as error:
+                if isinstance(error, errors.UnimplementedError) and not step.get("error"):
+                    raise
+                assert step.get("error") and type(error).__name__.lower() == step["error"].replace("_", "").lower() + "error", error
+                continue
+            assert not step.get("error"), "it does not fail"
+            for name, value in wanted.items():
+                if value.dtype.kind in "fc":
+                    numpy.testing.assert_allclose(made[name], value, rtol=case["rtol"], atol=case["atol"], err_msg=name)
+                else:
+                    assert (made[name] == value).all(), name
+
+
+@pytest.mark.parametrize("folder", CASES + LARGE, ids=lambda folder: folder.name)
+def test_recorded_runs(folder):
+    try:
+        replay(folder)
+    except errors.UnimplementedError as error:
+        pytest.skip(f"not yet: {error.message}")
+
+
+def test_nothing_is_left():
+    assert not multiprocessing.active_children()
+    assert len(os.listdir("/proc/self/fd")) < 200
+
+
+def test_a_forked_child_gets_an_exception(session):
+    session.run("sum:0", {"x": 1, "y": 2})
+    call = session.make_callable("sum:0", ["x", "y"])
+    call(1, 2)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            for use in (lambda: session.run("sum:0", {"x": 1, "y": 2}), lambda: call(1, 2), session.list_devices, session.close):
+                with pytest.raises(RuntimeError, match="belong to the process that opened them"):
+                    use()
+            with plimsoll.Session(GRAPH) as own:
+                assert own.run("sum:0", {"x": 1, "y": 2}) == 3
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert call(1, 2) == 3
