@@ -322,6 +322,8 @@ impl Splitter<'_> {
         while !self.pruned.is_fed(here) && !self.pruned.frames.is_within(here.node) {
             let node = self.request.graph.node(here.node);
             match (node.op.as_str(), &node.inputs[..]) {
+                // A plan may be wanted for each value of what is fed: the node behind it has these.
+                ("Identity" | "ToBool", [input, ..]) if self.pruned.is_fed(*input) => break,
                 ("Identity" | "ToBool", [input, ..]) if is_bool(*input) && self.when(*input) == When::Always => here = *input,
                 _ => break,
             }
