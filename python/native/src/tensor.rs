@@ -25,6 +25,9 @@ unsafe impl Send for Array {}
 // SAFETY: as above.
 unsafe impl Sync for Array {}
 
+// What is read through it is the same after a panic.
+impl std::panic::RefUnwindSafe for Array {}
+
 impl AsRef<[u8]> for Array {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the array is C-contiguous and has so many bytes; it lives as long as this does. As for every reader of an array
