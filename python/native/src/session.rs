@@ -126,7 +126,7 @@ impl Session {
         made.into_iter().map(|tensor| to_value(py, tensor)).collect()
     }
 
-    /// The plan of such a run; feeds may be shapes alone: `(type, shape)`.
+    /// The plan of such a run. Nothing of the graph runs.
     fn plan(
         &self,
         py: Python<'_>,
