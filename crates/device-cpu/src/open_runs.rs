@@ -54,6 +54,11 @@ impl OpenRuns {
         self.open.load(Ordering::SeqCst) == 0
     }
 
+    /// Whether workers see more than one run.
+    pub fn are_several(&self) -> bool {
+        self.open.load(Ordering::SeqCst).count_ones() > 1
+    }
+
     /// Calls `look` with each run in turn, beginning after the first `from` entries, and with the number of threads that run its
     /// queues. Ends early when `look` returns false.
     pub fn visit(&self, from: u32, mut look: impl FnMut(&Run, &AtomicU32) -> bool) {
@@ -130,7 +135,11 @@ mod tests {
         assert_eq!(seen(0), (0..64).collect::<Vec<_>>());
         opened.retain(|opened| opened.as_ref().is_some_and(|opened| opened.index % 32 == 1));
         assert_eq!((seen(0), seen(2), seen(63)), (vec![1, 33], vec![33, 1], vec![1, 33]));
+        assert!(open_runs.are_several());
+        drop(opened.pop());
+        assert!(!open_runs.are_several() && !open_runs.are_empty());
         drop(opened);
+        assert!(open_runs.are_empty());
         assert_eq!(seen(0), Vec::<usize>::new());
     }
 }

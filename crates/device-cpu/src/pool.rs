@@ -216,7 +216,8 @@ impl Crew<'_> {
         queues(run).any(|(_, queue)| queue.offers_pieces() || (may_run && queue.is_runnable(run)))
     }
 
-    /// Asks to be woken when an unclaimed queue can go on. Returns whether one can already.
+    /// Asks to be woken when an unclaimed queue that waits can go on. Returns whether one can since it was asked. A queue that did not
+    /// wait when it was asked is none of these: look with [`Crew::sees_work`] thereafter.
     fn watch(&self, run: &Run) -> bool {
         queues(run).any(|(_, queue)| queue.is_ready() && queue.blocked_by(run).is_some_and(|wait| run.watch(wait)))
     }
@@ -246,7 +247,8 @@ impl Crew<'_> {
             }
         }
         let ticket = run.bell().ticket();
-        if run.is_over() || self.sees_work(run, running) || self.watch(run) {
+        // A queue that can go on before it is watched rings no bell.
+        if run.is_over() || self.watch(run) || self.sees_work(run, running) {
             return;
         }
         if let Some(queue) = stuck(run) {
@@ -254,6 +256,10 @@ impl Crew<'_> {
             return run.fail(Failure { queue, command: run.queues[queue as usize].finished.load(Ordering::Acquire), fault });
         }
         self.shared.permits.give();
+        if self.shared.open_runs.are_several() {
+            // A worker may sleep because it got no permit to work for another run.
+            self.wake_workers();
+        }
         run.bell().wait(ticket);
         self.shared.permits.take();
     }

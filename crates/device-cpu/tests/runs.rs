@@ -4,6 +4,7 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use common::*;
 use plimsoll_base::Code;
@@ -302,4 +303,40 @@ fn waits_for_queues_of_other_devices() {
         }
         loaded.clear();
     }
+}
+
+/// The other device goes on at every moment of the driver's way to sleep: between two looks at its queue, too.
+#[test]
+fn a_queue_that_becomes_runnable_while_its_driver_goes_to_sleep_is_run() {
+    const COMMANDS: u32 = 100_000;
+    // More threads than cores: the driver goes to sleep at once.
+    let device = device(std::thread::available_parallelism().map_or(1, usize::from) + 1);
+    let inside = Arc::default();
+    let commands = (0..COMMANDS).map(|round| command(Does::Mix(u64::from(round)), 1, 0, &[0], &[(1, round + 1)], &inside)).collect();
+    let loaded = Loaded::new(&device, vec![program(0, commands)], 1);
+    let mut run = Arc::new(Run::new(2, loaded.run.bindings.clone()));
+    Run::alone(&mut run).restart();
+    loaded.executables[0].submit(&run);
+    let asleep = std::thread::scope(|scope| {
+        let card = scope.spawn(|| {
+            let mut asleep = None;
+            for round in 0..COMMANDS {
+                let since = Instant::now();
+                while run.queues[0].finished.load(Ordering::SeqCst) < round && asleep.is_none() {
+                    if since.elapsed() > Duration::from_secs(10) {
+                        asleep = Some(round);
+                        run.give_up();
+                    }
+                    std::hint::spin_loop();
+                }
+                (0..round * 7 % 2003).for_each(|turn| _ = std::hint::black_box(turn));
+                run.advance(1, round + 1);
+            }
+            run.queue_ended();
+            asleep
+        });
+        device.drive(&run);
+        card.join().unwrap()
+    });
+    assert_eq!((asleep, run.failure()), (None, None));
 }
