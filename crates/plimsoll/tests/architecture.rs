@@ -11,6 +11,7 @@ use serde_json::Value;
 const ARROWS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("memory", &["base"]),
+    ("fit", &[]),
     ("machine", &["base", "memory"]),
     ("mock-driver", &[]),
     ("shim", &["base", "machine"]),
@@ -24,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("device-cuda", &["base", "cards"]),
     ("formats", &["base", "graph", "cards"]),
     ("ops", &["base", "graph", "request", "device"]),
-    ("plan", &["base", "memory", "graph", "request", "device", "ops"]),
+    ("plan", &["base", "memory", "fit", "graph", "request", "device", "ops"]),
     ("runtime", &["base", "memory", "machine", "graph", "device", "cards", "ops", "plan", "kernels", "device-cpu", "device-sim"]),
     ("share", &["base", "memory", "machine", "cards", "device-cuda"]),
     ("plimsoll", &["base", "machine", "graph", "device", "cards", "ops", "formats", "plan", "runtime", "share", "device-cuda"]),
@@ -51,7 +52,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
 ];
 
 /// Crates without `unsafe`.
-const SAFE: &[&str] = &["base", "request", "cards", "graph", "formats", "ops", "plan", "runtime", "share", "plimsoll", "train", "cli"];
+const SAFE: &[&str] = &["base", "fit", "request", "cards", "graph", "formats", "ops", "plan", "runtime", "share", "plimsoll", "train", "cli"];
 
 /// Libraries that are loaded into programs which know nothing of them: statics are the only place for the state of their functions.
 const LOADED: &[&str] = &["shim", "mock-driver"];

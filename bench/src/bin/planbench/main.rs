@@ -1,14 +1,18 @@
 //! The planner's parts on published problems, by the code that plans graphs.
 //!
 //!     cargo run --release --manifest-path bench/Cargo.toml --bin planbench -- offsets FILE.csv [--capacity BYTES] --output OUT.csv
+//!     cargo run --release --manifest-path bench/Cargo.toml --bin planbench -- remat TRACE.log.xz --ratio R --output OUT.jsonl
 //!
-//! Exit status 0: done; 1: not within the capacity, or a file cannot be read or written; 2: wrong use.
+//! Exit status 0: done; 1: not within the capacity or the ratio, or a file cannot be read or written; 2: wrong use.
 
 mod offsets;
+mod remat;
+mod trace;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: planbench offsets FILE.csv [--capacity BYTES] [--steps N] --output OUT.csv";
+const USAGE: &str = "usage: planbench offsets FILE.csv [--capacity BYTES] [--steps N] --output OUT.csv
+       planbench remat TRACE.log[.xz] --ratio R [--steps N] --output OUT.jsonl";
 
 /// Why a command ends.
 enum Failure {
@@ -20,6 +24,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.split_first() {
         Some((command, rest)) if command == "offsets" => offsets::run(rest),
+        Some((command, rest)) if command == "remat" => remat::run(rest),
         Some((command, _)) => Err(Failure::Usage(format!("unknown command '{command}'"))),
         None => Err(Failure::Usage("no command".into())),
     };

@@ -1,0 +1,92 @@
+//! The two ways to ask.
+
+use crate::graph::{Graph, Slot, slot};
+use crate::improve::{improve, prune};
+use crate::random::Random;
+use crate::repair::{Taste, repair};
+use crate::state::State;
+use crate::{Problem, Violation, replay};
+
+const GREEDY: Taste = Taste { tried: 12, noise: 0.0 };
+
+/// How many peaks are aimed at on the way down.
+const AIMS: i64 = 96;
+
+/// See [`crate::fit`].
+pub(crate) fn fit(problem: &Problem, peak: u64, effort: u64) -> Result<Option<crate::State>, Violation> {
+    let graph = Graph::new(problem)?;
+    let mut state = State::new(&graph, i64::try_from(peak).unwrap_or(i64::MAX / 2).min(i64::MAX / 2));
+    let mut random = Random::new(1);
+    if !repair(&mut state, GREEDY, &mut random, effort) {
+        return Ok(None);
+    }
+    prune(&mut state, None);
+    let left = effort.saturating_sub(state.steps);
+    improve(&mut state, &mut random, left);
+    written(problem, &state).map(Some)
+}
+
+/// See [`crate::descend`].
+pub(crate) fn descend(problem: &Problem, effort: u64) -> Result<Vec<crate::State>, Violation> {
+    let graph = Graph::new(problem)?;
+    let mut state = State::new(&graph, i64::MAX / 2);
+    let mut random = Random::new(1);
+    let first = written(problem, &state)?;
+    let (peak, floor) = (state.peak(), floor(&graph));
+    let mut states = vec![first];
+    for aim in 1..=AIMS {
+        let budget = peak - (i128::from(peak - floor) * i128::from(aim) / i128::from(AIMS)) as i64;
+        state.profile.set_budget(budget);
+        let left = effort.saturating_sub(state.steps);
+        if !repair(&mut state, GREEDY, &mut random, left) {
+            break;
+        }
+        prune(&mut state, None);
+        let left = effort.saturating_sub(state.steps) / (AIMS - aim + 1) as u64;
+        improve(&mut state, &mut random, left / 2);
+        states.push(written(problem, &state)?);
+    }
+    Ok(row(states))
+}
+
+/// Those of the states that are a descent.
+fn row(states: Vec<crate::State>) -> Vec<crate::State> {
+    let mut row: Vec<crate::State> = Vec::new();
+    for state in states {
+        if row.last().is_some_and(|last| state.peak >= last.peak) {
+            continue;
+        }
+        // A lower peak in less time is better than what came before; the schedule as given stays.
+        while row.len() > 1 && row.last().is_some_and(|last| last.seconds > state.seconds) {
+            row.pop();
+        }
+        if row.last().is_none_or(|last| last.seconds <= state.seconds) {
+            row.push(state);
+        }
+    }
+    row
+}
+
+/// No schedule has a lower peak: each work needs so much while it runs.
+fn floor(graph: &Graph) -> i64 {
+    let of = |work: &crate::graph::Work| {
+        let reads: i64 = work.reads.iter().map(|value| graph.values[*value].bytes).sum();
+        let writes: i64 = work.writes.iter().map(|value| graph.values[*value].bytes).sum();
+        let over: i64 = work.in_place.iter().map(|(read, _)| graph.values[*read].bytes).sum();
+        reads + writes + work.scratch - over
+    };
+    graph.works.iter().map(of).max().unwrap_or(0) + graph.base
+}
+
+/// The schedule of a state, with its peak and time as a replay finds them.
+fn written(problem: &Problem, state: &State) -> Result<crate::State, Violation> {
+    let step = |key| match state.graph.slots[slot(key) as usize] {
+        Slot::Run(work) => crate::Step::Run(work),
+        Slot::Out(value) => crate::Step::Out(value),
+        Slot::In(value) => crate::Step::In(value),
+    };
+    let steps: Vec<crate::Step> = state.profile.positions().map(|(key, _)| step(key)).collect();
+    let (peak, seconds) = replay::replay(problem, &steps)?;
+    debug_assert_eq!(i128::from(peak), i128::from(state.peak().max(state.graph.base)), "the books of the search are right");
+    Ok(crate::State { steps, peak, seconds })
+}

@@ -1,0 +1,228 @@
+//! A problem that was checked, with what the search asks of it.
+
+use crate::{Problem, Violation};
+
+/// Bytes of a problem are counted in `i64`: all sizes together stay far below its end.
+const MOST_BYTES: u64 = 1 << 60;
+
+/// A schedule's seconds are counted in parts of the whole: all works together are so many.
+const PARTS: f64 = (1u64 << 40) as f64;
+
+/// What a slot of a stage stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    Run(usize),
+    Out(usize),
+    In(usize),
+}
+
+/// A position in a schedule. A stage ends with the first run of its work; what runs again for it lies before, by slots. Slots follow
+/// the order of works, so that a stage computes operands first.
+pub(crate) type Key = u64;
+
+pub(crate) fn key(stage: usize, slot: u32) -> Key {
+    (stage as u64) << 32 | u64::from(slot)
+}
+
+pub(crate) fn stage(key: Key) -> usize {
+    (key >> 32) as usize
+}
+
+pub(crate) fn slot(key: Key) -> u32 {
+    key as u32
+}
+
+/// A value of the search: only those that a work defines.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Value {
+    pub bytes: i64,
+    pub is_result: bool,
+    /// The work that defines it, or `usize::MAX`: an input.
+    pub work: usize,
+    pub readers: Vec<usize>,
+    /// The value that it is a view of, at the end of a chain of views.
+    pub root: Option<usize>,
+    /// The views of it.
+    pub views: Vec<usize>,
+    pub slot_in: u32,
+    pub slot_out: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Work {
+    /// Parts of all works' time.
+    pub cost: i64,
+    pub scratch: i64,
+    /// Distinct, without inputs; with the roots of views.
+    pub reads: Vec<usize>,
+    pub writes: Vec<usize>,
+    pub in_place: Vec<(usize, usize)>,
+    pub again: bool,
+    /// The last stage in which it may run.
+    pub until: usize,
+    pub slot: u32,
+}
+
+pub(crate) struct Graph {
+    pub works: Vec<Work>,
+    pub values: Vec<Value>,
+    pub slots: Vec<Slot>,
+    pub base: i64,
+    /// Parts of time for a second.
+    pub scale: f64,
+}
+
+impl Graph {
+    /// # Errors
+    /// The first rule that the problem breaks.
+    pub fn new(problem: &Problem) -> Result<Graph, Violation> {
+        let wrong = |what: String| Err(Violation(what));
+        let (works, values) = (problem.works.len(), problem.values.len());
+        if works >= 1 << 30 || values >= 1 << 28 {
+            return wrong("the problem has more works or values than can be counted".into());
+        }
+        let mut total = problem.base;
+        let mut graph = Graph {
+            works: Vec::new(),
+            values: vec![Value { work: usize::MAX, ..Value::default() }; values],
+            slots: Vec::new(),
+            base: 0,
+            scale: 1.0,
+        };
+        for (index, value) in problem.values.iter().enumerate() {
+            total = total.saturating_add(value.bytes);
+            graph.values[index].bytes = value.bytes.min(MOST_BYTES) as i64;
+            graph.values[index].is_result = value.is_result;
+        }
+        let mut seconds = 0.0f64;
+        for work in &problem.works {
+            total = total.saturating_add(work.scratch);
+            if !(work.seconds >= 0.0 && work.seconds.is_finite()) {
+                return wrong(format!("a work takes {} seconds", work.seconds));
+            }
+            seconds += work.seconds;
+        }
+        if total > MOST_BYTES {
+            return wrong("the problem has more bytes than can be counted".into());
+        }
+        graph.base = problem.base as i64;
+        graph.scale = if seconds > 0.0 && seconds.is_finite() { PARTS / seconds } else { 1.0 };
+        if !graph.scale.is_finite() {
+            graph.scale = 1.0;
+        }
+        for (index, value) in problem.values.iter().enumerate() {
+            let Some(of) = value.view_of else { continue };
+            if of >= values || value.bytes != 0 {
+                return wrong(format!("value {index} is a view of {of} with {} bytes of its own", value.bytes));
+            }
+        }
+        for (index, work) in problem.works.iter().enumerate() {
+            graph.add(problem, index, work)?;
+        }
+        for value in 0..values {
+            if problem.values[value].view_of.is_some() && graph.values[value].work == usize::MAX {
+                return wrong(format!("value {value} is a view that no work makes"));
+            }
+            if let Some(root) = graph.values[value].root {
+                graph.values[root].views.push(value);
+                graph.values[root].is_result |= graph.values[value].is_result;
+            }
+        }
+        Ok(graph)
+    }
+
+    fn add(&mut self, problem: &Problem, index: usize, work: &crate::Work) -> Result<(), Violation> {
+        let wrong = |what: String| Err(Violation(format!("work {index} {what}")));
+        let values = self.values.len();
+        let mut reads = Vec::new();
+        for &read in &work.reads {
+            if read >= values {
+                return wrong(format!("reads value {read}, which is not there"));
+            }
+            reads.push(read);
+            reads.extend(self.values[read].root);
+        }
+        reads.sort_unstable();
+        reads.dedup();
+        let mut writes = work.writes.clone();
+        writes.sort_unstable();
+        writes.dedup();
+        for &write in &writes {
+            if write >= values {
+                return wrong(format!("writes value {write}, which is not there"));
+            }
+            if self.values[write].work != usize::MAX {
+                return wrong(format!("writes value {write}, as does work {}", self.values[write].work));
+            }
+            if reads.binary_search(&write).is_ok() || !self.values[write].readers.is_empty() {
+                return wrong(format!("writes value {write}, which is read before"));
+            }
+        }
+        if let Some(after) = work.after.iter().find(|after| **after >= index) {
+            return wrong(format!("runs after work {after}, which is not before it"));
+        }
+        for &(read, written) in &work.in_place {
+            let known = reads.binary_search(&read).is_ok() && writes.binary_search(&written).is_ok();
+            if !known || self.values[read].bytes != self.values[written].bytes {
+                return wrong(format!("cannot write value {written} over value {read}"));
+            }
+            let once = |pairs: &dyn Fn(&(usize, usize)) -> bool| work.in_place.iter().filter(|pair| pairs(pair)).count() == 1;
+            if !once(&|pair| pair.0 == read) || !once(&|pair| pair.1 == written) {
+                return wrong(format!("writes over value {read}, or to value {written}, twice"));
+            }
+        }
+        // An input that is read before a work defines it would be two values; `readers` above keeps inputs too.
+        for &read in &reads {
+            self.values[read].readers.push(index);
+        }
+        let slot = self.slots.len() as u32;
+        self.slots.push(Slot::Run(index));
+        for &write in &writes {
+            let root = problem.values[write].view_of.map(|of| self.values[of].root.unwrap_or(of));
+            if let Some(of) = problem.values[write].view_of
+                && reads.binary_search(&of).is_err()
+            {
+                return wrong(format!("makes a view of value {of} and does not read it"));
+            }
+            let value = &mut self.values[write];
+            value.work = index;
+            value.slot_in = self.slots.len() as u32;
+            value.slot_out = value.slot_in + 1;
+            value.root = root;
+            self.slots.extend([Slot::In(write), Slot::Out(write)]);
+        }
+        // Views of inputs are never lost.
+        for &write in &writes {
+            self.values[write].root = self.values[write].root.filter(|root| self.values[*root].work != usize::MAX);
+        }
+        reads.retain(|read| self.values[*read].work != usize::MAX);
+        self.works.push(Work {
+            cost: (work.seconds * self.scale) as i64,
+            scratch: work.scratch as i64,
+            reads,
+            writes,
+            in_place: work.in_place.iter().copied().filter(|(read, _)| self.values[*read].work != usize::MAX).collect(),
+            again: work.again,
+            until: work.until.unwrap_or(usize::MAX),
+            slot,
+        });
+        Ok(())
+    }
+
+    pub fn first(&self, work: usize) -> Key {
+        key(work, self.works[work].slot)
+    }
+
+    /// The last stage: after all works.
+    pub fn end(&self) -> usize {
+        self.works.len()
+    }
+
+    /// Whether a work that reads the value writes over it, if nothing reads it later.
+    pub fn is_over(&self, slot: u32, value: usize) -> bool {
+        match self.slots[slot as usize] {
+            Slot::Run(work) => self.works[work].in_place.iter().any(|(read, _)| *read == value),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! A schedule under change: what runs where, and the bytes at each position.
+
+use crate::graph::{Graph, Key, Slot, key, slot, stage};
+use crate::profile::Profile;
+
+/// A change, to be taken back.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Inserted(Key),
+    Removed(Key),
+}
+
+#[derive(Clone)]
+pub(crate) struct State<'a> {
+    pub graph: &'a Graph,
+    pub profile: Profile,
+    /// Where each value is defined, and where it is read.
+    defs: Vec<Vec<Key>>,
+    reads: Vec<Vec<Key>>,
+    /// What each work runs beyond its first time.
+    again: Vec<Vec<Key>>,
+    /// Parts of time, of what runs again.
+    pub cost: i64,
+    changes: Vec<Change>,
+    /// Work done.
+    pub steps: u64,
+}
+
+/// A life that has no end.
+const END: Key = Key::MAX;
+
+impl<'a> State<'a> {
+    /// Every work runs once.
+    pub fn new(graph: &'a Graph, budget: i64) -> State<'a> {
+        let mut state = State {
+            graph,
+            profile: Profile::new(&[], budget),
+            defs: graph.values.iter().map(|value| if value.work == usize::MAX { vec![] } else { vec![graph.first(value.work)] }).collect(),
+            reads: graph.values.iter().map(|value| value.readers.iter().map(|work| graph.first(*work)).collect()).collect(),
+            again: vec![Vec::new(); graph.works.len()],
+            cost: 0,
+            changes: Vec::new(),
+            steps: 0,
+        };
+        let mut bytes: Vec<i64> = vec![0; graph.works.len() + 1];
+        for value in 0..graph.values.len() {
+            let Some(&from) = state.defs[value].first() else { continue };
+            let to = state.bound(value, from, END);
+            // Keys of first runs: the stage is the work. A bound within a stage is behind its work's run.
+            let index = if to == END { graph.end() } else { stage(to) + usize::from(slot(to) > graph.works[stage(to)].slot) };
+            bytes[stage(from)] += graph.values[value].bytes;
+            bytes[index] -= graph.values[value].bytes;
+        }
+        let mut live = graph.base;
+        let mut positions = Vec::new();
+        for (work, change) in bytes[..graph.works.len()].iter().enumerate() {
+            live += change;
+            positions.push((graph.first(work), live + graph.works[work].scratch));
+        }
+        state.profile = Profile::new(&positions, budget);
+        state
+    }
+
+    /// The bytes of a value that is defined at `def` are there up to this key, which is not one of the life. `next` is where it is
+    /// defined again.
+    fn bound(&self, value: usize, def: Key, next: Key) -> Key {
+        let info = &self.graph.values[value];
+        if next == END && info.is_result {
+            return END;
+        }
+        match self.last_read(value, def, next) {
+            Some(read) if self.graph.is_over(slot(read), value) => read,
+            Some(read) => read + 1,
+            None => def + 1,
+        }
+    }
+
+    fn last_read(&self, value: usize, from: Key, to: Key) -> Option<Key> {
+        let reads = &self.reads[value];
+        let at = reads.partition_point(|read| *read < to);
+        reads[..at].last().copied().filter(|read| *read > from)
+    }
+
+    /// The definition that a read at a key sees, and the next one.
+    pub fn life(&self, value: usize, at: Key) -> (Option<Key>, Key) {
+        let defs = &self.defs[value];
+        let next = defs.partition_point(|def| *def < at);
+        (next.checked_sub(1).map(|before| defs[before]), defs.get(next).copied().unwrap_or(END))
+    }
+
+    /// Where the life ends that a read at a key would see.
+    pub fn end(&self, value: usize, at: Key) -> Key {
+        let (def, next) = self.life(value, at);
+        def.map_or(0, |def| self.bound(value, def, next))
+    }
+
+    /// The last use before a key and the first one at or after it, of a value that is live there. A use is a definition or a read.
+    pub fn gap(&self, value: usize, at: Key) -> Option<(Key, Key)> {
+        let (def, next) = self.life(value, at);
+        let def = def?;
+        let reads = &self.reads[value];
+        let index = reads.partition_point(|read| *read < at);
+        let before = index.checked_sub(1).map_or(def, |index| reads[index].max(def));
+        match reads.get(index) {
+            Some(&read) if read < next => Some((before, read)),
+            _ if next == END && self.graph.values[value].is_result => Some((before, END)),
+            _ => None,
+        }
+    }
+
+    pub fn runs_again(&self, work: usize) -> &[Key] {
+        &self.again[work]
+    }
+
+    pub fn is_there(&self, at: Key) -> bool {
+        match self.graph.slots[slot(at) as usize] {
+            Slot::Run(work) => self.graph.first(work) == at || self.again[work].binary_search(&at).is_ok(),
+            Slot::In(value) => self.defs[value].binary_search(&at).is_ok(),
+            Slot::Out(value) => self.reads[value].binary_search(&at).is_ok(),
+        }
+    }
+
+    fn uses(&self, slot: u32) -> (&'a [usize], &'a [usize]) {
+        let graph = self.graph;
+        match graph.slots[slot as usize] {
+            Slot::Run(work) => (&graph.works[work].reads, &graph.works[work].writes),
+            Slot::In(_) | Slot::Out(_) => (&[], &[]),
+        }
+    }
+
+    /// Bytes at a new position: of what lives from before it to behind it.
+    fn through(&self, at: Key) -> i64 {
+        let Some((before, bytes)) = self.profile.before(at) else { return self.graph.base };
+        let slot = slot(before);
+        let (reads, writes) = self.uses(slot);
+        let mut left = bytes;
+        if let Slot::Run(work) = self.graph.slots[slot as usize] {
+            left -= self.graph.works[work].scratch;
+        }
+        let one = match self.graph.slots[slot as usize] {
+            Slot::In(value) | Slot::Out(value) => Some(value),
+            Slot::Run(_) => None,
+        };
+        for &value in reads.iter().chain(writes).chain(&one) {
+            if self.end(value, before + 1) == before + 1 {
+                left -= self.graph.values[value].bytes;
+            }
+        }
+        left
+    }
+
+    fn move_bound(&mut self, value: usize, from: Key, to: Key) {
+        let bytes = self.graph.values[value].bytes;
+        self.steps += 1;
+        if from < to {
+            self.profile.add(from, to, bytes);
+        } else {
+            self.profile.add(to, from, -bytes);
+        }
+    }
+
+    fn add_read(&mut self, value: usize, at: Key) {
+        let (def, next) = self.life(value, at);
+        let def = def.unwrap_or(0);
+        let before = self.bound(value, def, next);
+        let index = self.reads[value].partition_point(|read| *read < at);
+        self.reads[value].insert(index, at);
+        let after = self.bound(value, def, next);
+        self.move_bound(value, before, after);
+    }
+
+    fn drop_read(&mut self, value: usize, at: Key) {
+        let (def, next) = self.life(value, at);
+        let def = def.unwrap_or(0);
+        let before = self.bound(value, def, next);
+        if let Ok(index) = self.reads[value].binary_search(&at) {
+            self.reads[value].remove(index);
+        }
+        let after = self.bound(value, def, next);
+        self.move_bound(value, before, after);
+    }
+
+    fn add_def(&mut self, value: usize, at: Key) {
+        let (def, next) = self.life(value, at);
+        let def = def.unwrap_or(0);
+        let before = self.bound(value, def, next);
+        let index = self.defs[value].partition_point(|other| *other < at);
+        self.defs[value].insert(index, at);
+        let after = self.bound(value, def, at);
+        self.move_bound(value, before, after);
+        let bound = self.bound(value, at, next);
+        self.move_bound(value, at, bound);
+    }
+
+    fn drop_def(&mut self, value: usize, at: Key) {
+        let next = self.life(value, at + 1).1;
+        let bound = self.bound(value, at, next);
+        self.move_bound(value, bound, at);
+        let def = self.life(value, at).0.unwrap_or(0);
+        let before = self.bound(value, def, at);
+        if let Ok(index) = self.defs[value].binary_search(&at) {
+            self.defs[value].remove(index);
+        }
+        let after = self.bound(value, def, next);
+        self.move_bound(value, before, after);
+    }
+
+    fn put(&mut self, at: Key) {
+        let bytes = self.through(at);
+        let slot = slot(at);
+        let graph = self.graph;
+        match graph.slots[slot as usize] {
+            Slot::Run(work) => {
+                let info = &graph.works[work];
+                self.profile.insert(at, bytes + info.scratch);
+                let index = self.again[work].partition_point(|other| *other < at);
+                self.again[work].insert(index, at);
+                self.cost += info.cost;
+                for &value in &info.reads {
+                    self.add_read(value, at);
+                }
+                for &value in &info.writes {
+                    self.add_def(value, at);
+                }
+            }
+            Slot::In(value) => {
+                self.profile.insert(at, bytes);
+                self.add_def(value, at);
+            }
+            Slot::Out(value) => {
+                self.profile.insert(at, bytes);
+                self.add_read(value, at);
+            }
+        }
+    }
+
+    fn take(&mut self, at: Key) {
+        let graph = self.graph;
+        match graph.slots[slot(at) as usize] {
+            Slot::Run(work) => {
+                let info = &graph.works[work];
+                for &value in &info.writes {
+                    self.drop_def(value, at);
+                }
+                for &value in &info.reads {
+                    self.drop_read(value, at);
+                }
+                if let Ok(index) = self.again[work].binary_search(&at) {
+                    self.again[work].remove(index);
+                }
+                self.cost -= info.cost;
+            }
+            Slot::In(value) => self.drop_def(value, at),
+            Slot::Out(value) => self.drop_read(value, at),
+        }
+        self.profile.remove(at);
+    }
+
+    /// Runs a work again in a stage, if that is allowed; and views of what it defines again, and views that it reads.
+    pub fn run_again(&mut self, work: usize, at: usize) -> bool {
+        let info = &self.graph.works[work];
+        let at = key(at, info.slot);
+        if self.is_there(at) {
+            return true;
+        }
+        if !info.again || stage(at) > info.until || at <= self.graph.first(work) {
+            return false;
+        }
+        self.put(at);
+        self.changes.push(Change::Inserted(at));
+        info.reads.iter().all(|value| self.see(*value, at)) && info.writes.iter().all(|value| self.see_views(*value, at))
+    }
+
+    /// Lets a read of a view see it: the view is made again if what it is a view of was.
+    fn see(&mut self, view: usize, at: Key) -> bool {
+        let graph = self.graph;
+        let Some(root) = graph.values[view].root else { return true };
+        let made = self.life(root, at).0;
+        self.life(view, at).0 >= made || self.run_again(graph.values[view].work, if at == END { graph.end() } else { stage(at) })
+    }
+
+    /// Lets the reads of views see them, of a value that is defined again.
+    fn see_views(&mut self, value: usize, at: Key) -> bool {
+        let graph = self.graph;
+        for &view in &graph.values[value].views {
+            let next = self.life(value, at + 1).1;
+            let index = self.reads[view].partition_point(|read| *read <= at);
+            let read = self.reads[view].get(index).copied().filter(|read| *read < next);
+            let end = (next == END && graph.values[view].is_result).then_some(END);
+            if let Some(read) = read.or(end)
+                && !self.see(view, read)
+            {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether nothing needs a position: it is no first run, and what it defines was there before.
+    pub fn can_go(&self, at: Key) -> bool {
+        let graph = self.graph;
+        match graph.slots[slot(at) as usize] {
+            Slot::Run(work) if graph.first(work) == at => false,
+            Slot::Run(work) => graph.works[work].writes.iter().all(|value| {
+                let Some(root) = graph.values[*value].root else { return true };
+                let next = self.life(*value, at + 1).1;
+                let index = self.reads[*value].partition_point(|read| *read <= at);
+                let read = self.reads[*value].get(index).is_some_and(|read| *read < next);
+                let is_read = read || (next == END && graph.values[*value].is_result);
+                !is_read || self.life(*value, at).0 >= self.life(root, at).0
+            }),
+            Slot::In(_) => true,
+            Slot::Out(value) => !self.defs[value].iter().any(|def| *def > at && matches!(graph.slots[slot(*def) as usize], Slot::In(_))),
+        }
+    }
+
+    /// Takes a position out. The caller asked [`State::can_go`].
+    pub fn remove(&mut self, at: Key) {
+        self.take(at);
+        self.changes.push(Change::Removed(at));
+    }
+
+    pub fn mark(&self) -> usize {
+        self.changes.len()
+    }
+
+    pub fn back_to(&mut self, mark: usize) {
+        while self.changes.len() > mark {
+            match self.changes.pop() {
+                Some(Change::Inserted(at)) => self.take(at),
+                Some(Change::Removed(at)) => self.put(at),
+                None => {}
+            }
+        }
+    }
+
+    /// What was done cannot be taken back any more.
+    pub fn keep(&mut self) {
+        self.changes.clear();
+    }
+
+    pub fn peak(&self) -> i64 {
+        self.profile.peak()
+    }
+}
