@@ -7,7 +7,7 @@ use crate::repair::{Taste, repair};
 use crate::state::State;
 use crate::{Problem, Violation, replay};
 
-const GREEDY: Taste = Taste { tried: 12, noise: 0.0 };
+const GREEDY: Taste = Taste { tried: 32, noise: 0.0 };
 
 /// How many peaks are aimed at on the way down.
 const AIMS: i64 = 96;
@@ -15,12 +15,12 @@ const AIMS: i64 = 96;
 /// See [`crate::fit`].
 pub(crate) fn fit(problem: &Problem, peak: u64, effort: u64) -> Result<Option<crate::State>, Violation> {
     let graph = Graph::new(problem)?;
-    let mut state = State::new(&graph, i64::try_from(peak).unwrap_or(i64::MAX / 2).min(i64::MAX / 2));
+    let mut state = State::new(&graph, i64::try_from(peak).unwrap_or(i64::MAX / 4).min(i64::MAX / 4));
     let mut random = Random::new(1);
     if !repair(&mut state, GREEDY, &mut random, effort) {
         return Ok(None);
     }
-    prune(&mut state, None);
+    prune(&mut state);
     let left = effort.saturating_sub(state.steps);
     improve(&mut state, &mut random, left);
     written(problem, &state).map(Some)
@@ -29,7 +29,7 @@ pub(crate) fn fit(problem: &Problem, peak: u64, effort: u64) -> Result<Option<cr
 /// See [`crate::descend`].
 pub(crate) fn descend(problem: &Problem, effort: u64) -> Result<Vec<crate::State>, Violation> {
     let graph = Graph::new(problem)?;
-    let mut state = State::new(&graph, i64::MAX / 2);
+    let mut state = State::new(&graph, i64::MAX / 4);
     let mut random = Random::new(1);
     let first = written(problem, &state)?;
     let (peak, floor) = (state.peak(), floor(&graph));
@@ -41,7 +41,7 @@ pub(crate) fn descend(problem: &Problem, effort: u64) -> Result<Vec<crate::State
         if !repair(&mut state, GREEDY, &mut random, left) {
             break;
         }
-        prune(&mut state, None);
+        prune(&mut state);
         let left = effort.saturating_sub(state.steps) / (AIMS - aim + 1) as u64;
         improve(&mut state, &mut random, left / 2);
         states.push(written(problem, &state)?);

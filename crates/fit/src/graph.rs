@@ -2,8 +2,8 @@
 
 use crate::{Problem, Violation};
 
-/// Bytes of a problem are counted in `i64`: all sizes together stay far below its end.
-const MOST_BYTES: u64 = 1 << 60;
+/// All sizes of a problem together: far from the end of `i64`, also when some positions are added up.
+const MOST_BYTES: u64 = 1 << 54;
 
 /// A schedule's seconds are counted in parts of the whole: all works together are so many.
 const PARTS: f64 = (1u64 << 40) as f64;
@@ -44,6 +44,8 @@ pub(crate) struct Value {
     pub root: Option<usize>,
     /// The views of it.
     pub views: Vec<usize>,
+    /// Whether some work writes over it.
+    pub is_over: bool,
     pub slot_in: u32,
     pub slot_out: u32,
 }
@@ -67,6 +69,8 @@ pub(crate) struct Graph {
     pub works: Vec<Work>,
     pub values: Vec<Value>,
     pub slots: Vec<Slot>,
+    /// Values with bytes, the largest first.
+    pub large: Vec<usize>,
     pub base: i64,
     /// Parts of time for a second.
     pub scale: f64,
@@ -86,6 +90,7 @@ impl Graph {
             works: Vec::new(),
             values: vec![Value { work: usize::MAX, ..Value::default() }; values],
             slots: Vec::new(),
+            large: Vec::new(),
             base: 0,
             scale: 1.0,
         };
@@ -128,6 +133,10 @@ impl Graph {
                 graph.values[root].is_result |= graph.values[value].is_result;
             }
         }
+        let (values, works) = (&graph.values, &graph.works);
+        let may_go = |value: &usize| values[*value].bytes > 0 && works.get(values[*value].work).is_some_and(|work| work.again);
+        graph.large = (0..values.len()).filter(may_go).collect();
+        graph.large.sort_by_key(|value| std::cmp::Reverse(values[*value].bytes));
         Ok(graph)
     }
 
@@ -174,6 +183,9 @@ impl Graph {
         // An input that is read before a work defines it would be two values; `readers` above keeps inputs too.
         for &read in &reads {
             self.values[read].readers.push(index);
+        }
+        for (read, _) in &work.in_place {
+            self.values[*read].is_over = true;
         }
         let slot = self.slots.len() as u32;
         self.slots.push(Slot::Run(index));

@@ -1,9 +1,22 @@
 //! Makes a schedule within its budget faster.
+//!
+//! Large neighbourhood search: something is changed at random, and the schedule is brought back to where it fits and where nothing
+//! runs in vain. There are two kinds of changes. One takes out some of what runs again, and lets `repair` find other values to lose.
+//! The other loses values that were made one behind another, as a segment between two checkpoints, and takes out what need not run
+//! again any more. A schedule that is a little slower is kept for a while: how much slower falls to nothing.
 
-use crate::graph::{Key, stage};
+use std::cmp::Reverse;
+
+use crate::graph::{Key, Slot, slot, stage};
 use crate::random::Random;
-use crate::repair::{Taste, repair};
+use crate::repair::{Operands, Taste, lose, repair};
 use crate::state::State;
+
+/// So many positions are tried to be taken out after a change.
+const MOST_PRUNED: usize = 256;
+
+/// How much slower than the best a schedule may be that the search goes on from, at first.
+const SLOWER: f64 = 0.01;
 
 /// Everything that runs again, in order.
 fn extra(state: &State) -> Vec<Key> {
@@ -12,22 +25,33 @@ fn extra(state: &State) -> Vec<Key> {
     keys
 }
 
-/// Takes out what need not run again, the most expensive first.
-pub(crate) fn prune(state: &mut State, random: Option<&mut Random>) {
-    let mut keys = extra(state);
-    let cost = |state: &State, key: Key| match state.graph.slots[crate::graph::slot(key) as usize] {
-        crate::graph::Slot::Run(work) => state.graph.works[work].cost,
+fn cost(state: &State, key: Key) -> i64 {
+    match state.graph.slots[slot(key) as usize] {
+        Slot::Run(work) => state.graph.works[work].cost,
         _ => 0,
-    };
-    match random {
-        Some(random) => {
-            for at in (1..keys.len()).rev() {
-                keys.swap(at, random.below(at + 1));
-            }
-        }
-        None => keys.sort_by_key(|key| (std::cmp::Reverse(cost(state, *key)), *key)),
     }
+}
+
+/// Takes out what need not run again, the most expensive first.
+pub(crate) fn prune(state: &mut State) {
+    let mut keys = extra(state);
+    keys.sort_by_key(|key| (Reverse(cost(state, *key)), *key));
     for key in keys {
+        try_without(state, key);
+    }
+}
+
+/// The same for some of the positions, the expensive ones rather first.
+fn prune_some(state: &mut State, mut keys: Vec<Key>, random: &mut Random) {
+    if keys.len() > MOST_PRUNED {
+        let from = random.below(keys.len() - MOST_PRUNED + 1);
+        keys = keys[from..from + MOST_PRUNED].to_vec();
+    }
+    let noise = random.unit();
+    let mut order: Vec<(f64, Key)> =
+        keys.iter().map(|key| ((cost(state, *key) as f64 + 1.0) * (1.0 - noise * random.unit()), *key)).collect();
+    order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    for (_, key) in order {
         try_without(state, key);
     }
 }
@@ -47,56 +71,111 @@ fn try_without(state: &mut State, key: Key) -> bool {
     true
 }
 
-/// Takes out some of what runs again and brings the schedule back under its budget, over and over; keeps what is better.
+/// Changes the schedule, which fits, over and over; leaves it as the fastest that was found.
 pub(crate) fn improve(state: &mut State, random: &mut Random, most_steps: u64) {
-    let end = state.steps.saturating_add(most_steps);
-    let mut keys = extra(state);
+    let begin = state.steps;
+    let end = begin.saturating_add(most_steps);
     state.keep();
-    while state.steps < end && !keys.is_empty() {
-        let before = state.cost;
-        let middle = random.below(keys.len());
-        let size = 1 << random.below(6);
-        let count = 1 + random.below(size);
-        let mut removed = 0;
-        if random.below(2) == 0 {
-            for &key in &keys[middle.saturating_sub(count / 2)..(middle + count.div_ceil(2)).min(keys.len())] {
-                if state.is_there(key) && state.can_go(key) {
-                    state.remove(key);
-                    removed += 1;
-                }
-            }
-        } else {
-            let around = stage(keys[middle]);
-            for _ in 0..count {
-                let key = keys[random.below(keys.len())];
-                let near = stage(key).abs_diff(around) < 1 + state.graph.works.len() / 8;
-                if near && state.is_there(key) && state.can_go(key) {
-                    state.remove(key);
-                    removed += 1;
-                }
-            }
-        }
-        if removed == 0 {
-            state.steps += 1;
-            continue;
-        }
-        let taste = Taste { tried: 1 + random.below(4), noise: random.unit() * 2.0 };
-        let left = end.saturating_sub(state.steps);
-        let fits = repair(state, taste, random, left);
+    let mut keys = extra(state);
+    let mut best = (state.cost, keys.clone());
+    while state.steps < end && best.0 > 0 {
+        let left = 1.0 - (state.steps - begin) as f64 / most_steps as f64;
+        let slower = (best.0 as f64 * SLOWER * left * left) as i64;
+        state.steps += 1;
+        let fits = if random.below(2) == 0 { without(state, &keys, random, end) } else { segment(state, random) };
         if fits {
-            for key in extra_near(state, &keys, middle) {
-                try_without(state, key);
-            }
+            prune_some(state, extra(state), random);
         }
-        if fits && state.cost <= before {
+        if fits && state.cost <= best.0.saturating_add(slower) {
             state.keep();
             keys = extra(state);
+            if state.cost < best.0 {
+                best = (state.cost, keys.clone());
+            }
         } else {
             state.back_to(0);
         }
     }
+    if state.cost > best.0 {
+        state.restore(&best.1);
+    }
 }
 
-fn extra_near(state: &State, _keys: &[Key], _middle: usize) -> Vec<Key> {
-    if state.profile.len() > 2000 { Vec::new() } else { extra(state) }
+/// Takes out some of what runs again, in one place or near it, and repairs.
+fn without(state: &mut State, keys: &[Key], random: &mut Random, end: u64) -> bool {
+    if keys.is_empty() {
+        return false;
+    }
+    let middle = random.below(keys.len());
+    let size = 1 << random.below(6);
+    let count = 1 + random.below(size);
+    let mut removed = 0;
+    let mut remove = |state: &mut State, key: Key| {
+        if state.is_there(key) && state.can_go(key) {
+            state.remove(key);
+            removed += 1;
+        }
+    };
+    if random.below(2) == 0 {
+        for &key in &keys[middle.saturating_sub(count / 2)..(middle + count.div_ceil(2)).min(keys.len())] {
+            remove(state, key);
+        }
+    } else {
+        let around = stage(keys[middle]);
+        for _ in 0..count {
+            let key = keys[random.below(keys.len())];
+            if stage(key).abs_diff(around) < 1 + state.graph.works.len() / 8 {
+                remove(state, key);
+            }
+        }
+    }
+    if removed == 0 {
+        return false;
+    }
+    let taste = Taste { tried: 1 + random.below(4), noise: random.unit() * 2.0 };
+    let left = end.saturating_sub(state.steps);
+    repair(state, taste, random, left)
+}
+
+/// Loses values of works that follow each other, where the first of them is not used for long.
+fn segment(state: &mut State, random: &mut Random) -> bool {
+    let graph = state.graph;
+    if graph.large.is_empty() {
+        return false;
+    }
+    let value = graph.large[random.below(graph.large.len()).min(random.below(graph.large.len()))];
+    let Some((before, next)) = state.longest(value) else { return false };
+    let to = if next == Key::MAX { graph.end() } else { stage(next) };
+    let middle = (stage(before) + to) / 2;
+    if middle >= graph.end() || middle <= stage(before) {
+        return false;
+    }
+    let at = graph.first(middle);
+    let size = 1 << random.below(7);
+    let count = 1 + random.below(size);
+    let first = graph.values[value].work.saturating_sub(random.below(count));
+    let chance = [1, 2, 4][random.below(3)];
+    let mut lost: Vec<(Key, usize)> = Vec::new();
+    for work in &graph.works[first..(first + count).min(graph.end())] {
+        for &other in &work.writes {
+            state.steps += 1;
+            let wanted = graph.values[other].bytes > 0 && work.again && (other == value || random.below(4) < chance);
+            if wanted && let Some((_, next)) = state.gap(other, at) {
+                lost.push((next, other));
+            }
+        }
+    }
+    lost.sort_unstable();
+    let operands = if random.below(2) == 0 { Operands::Room } else { Operands::Again };
+    let mut any = false;
+    for (next, other) in lost {
+        let mark = state.mark();
+        if lose(state, other, next, operands) {
+            any = true;
+        } else {
+            state.back_to(mark);
+        }
+    }
+    // Segments that take more room than there is may still be mended by what follows.
+    any && (state.profile.over() == 0 || repair(state, Taste { tried: 2, noise: 1.0 }, random, 2000))
 }

@@ -14,7 +14,7 @@ struct Block {
     /// Of `bytes`.
     most: i64,
     /// What all positions together are over the budget.
-    over: i128,
+    over: i64,
 }
 
 impl Block {
@@ -23,14 +23,11 @@ impl Block {
         self.recount(budget)
     }
 
-    /// The change of what is over the budget.
+    /// The change of what is over the budget. A block has few positions: their bytes together can be counted.
     fn recount(&mut self, budget: i64) -> i128 {
         let (line, before) = (budget - self.added, self.over);
-        self.over = 0;
-        if self.most > line {
-            self.over = self.bytes.iter().map(|bytes| i128::from((bytes - line).max(0))).sum();
-        }
-        self.over - before
+        self.over = if self.most > line { self.bytes.iter().map(|bytes| (bytes - line).max(0)).sum() } else { 0 };
+        i128::from(self.over - before)
     }
 }
 
@@ -40,13 +37,12 @@ pub(crate) struct Profile {
     firsts: Vec<Key>,
     budget: i64,
     over: i128,
-    count: usize,
 }
 
 impl Profile {
     /// Positions in order, with their bytes.
     pub fn new(positions: &[(Key, i64)], budget: i64) -> Profile {
-        let mut profile = Profile { blocks: Vec::new(), firsts: Vec::new(), budget, over: 0, count: positions.len() };
+        let mut profile = Profile { blocks: Vec::new(), firsts: Vec::new(), budget, over: 0 };
         for chunk in positions.chunks(MOST / 2) {
             let mut block = Block {
                 keys: chunk.iter().map(|position| position.0).collect(),
@@ -62,10 +58,6 @@ impl Profile {
         profile
     }
 
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
     pub fn budget(&self) -> i64 {
         self.budget
     }
@@ -75,7 +67,7 @@ impl Profile {
         self.over = 0;
         for block in &mut self.blocks {
             block.recount(budget);
-            self.over += block.over;
+            self.over += i128::from(block.over);
         }
     }
 
@@ -131,7 +123,6 @@ impl Profile {
     }
 
     pub fn insert(&mut self, key: Key, bytes: i64) {
-        self.count += 1;
         if self.blocks.is_empty() {
             self.blocks.push(Block { keys: Vec::new(), bytes: Vec::new(), added: 0, most: 0, over: 0 });
             self.firsts.push(key);
@@ -157,7 +148,6 @@ impl Profile {
         let at = self.block(key);
         let Some(block) = self.blocks.get_mut(at) else { return };
         let Ok(index) = block.keys.binary_search(&key) else { return };
-        self.count -= 1;
         block.keys.remove(index);
         block.bytes.remove(index);
         self.over += block.refresh(self.budget);

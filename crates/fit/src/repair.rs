@@ -1,6 +1,9 @@
 //! Brings a schedule under its budget, one value after the other.
 
-use crate::graph::{Key, key, stage};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use crate::graph::{Key, key, slot, stage};
 use crate::random::Random;
 use crate::state::State;
 
@@ -10,7 +13,7 @@ const DEPTH: u32 = 400;
 /// How a choice is made.
 #[derive(Clone, Copy)]
 pub(crate) struct Taste {
-    /// So many candidates are tried, the most promising ones.
+    /// At most so many candidates are tried, the most promising ones.
     pub tried: usize,
     /// How much chance changes what is promising: 0 leaves it as it is.
     pub noise: f64,
@@ -18,7 +21,7 @@ pub(crate) struct Taste {
 
 /// How an operand that is not there any more is had when a work runs again.
 #[derive(Clone, Copy, PartialEq)]
-enum Operands {
+pub(crate) enum Operands {
     /// It stays where it has room, and is computed again otherwise.
     Room,
     /// It stays.
@@ -29,15 +32,39 @@ enum Operands {
 
 /// A value that is live at a position and not used there: between two uses it may be lost.
 struct Candidate {
+    /// The most that it can be worth, about: bytes over the budget that it saves, for each part of time.
+    promise: f64,
     value: usize,
     next: Key,
-    promise: f64,
+    /// Bytes saved, and whether the promise counts the time of operands too.
+    saved: f64,
+    is_exact: bool,
 }
+
+impl Ord for Candidate {
+    fn cmp(&self, other: &Candidate) -> Ordering {
+        self.promise.total_cmp(&other.promise).then(other.value.cmp(&self.value))
+    }
+}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Candidate) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Candidate {
+    fn eq(&self, other: &Candidate) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Candidate {}
 
 /// Computes more again until no position is over the budget. Without luck the schedule is left as far as it came.
 pub(crate) fn repair(state: &mut State, taste: Taste, random: &mut Random, most_steps: u64) -> bool {
     let end = state.steps.saturating_add(most_steps);
-    let mut candidates = Vec::new();
+    let mut candidates = BinaryHeap::new();
     while state.profile.over() > 0 {
         if state.steps >= end {
             return false;
@@ -51,14 +78,30 @@ pub(crate) fn repair(state: &mut State, taste: Taste, random: &mut Random, most_
 }
 
 /// One value less at a position.
-fn step(state: &mut State, at: Key, taste: Taste, random: &mut Random, candidates: &mut Vec<Candidate>) -> bool {
-    find(state, at, taste, random, candidates);
-    let mut best: Option<(f64, usize, Operands)> = None;
+fn step(state: &mut State, at: Key, taste: Taste, random: &mut Random, candidates: &mut BinaryHeap<Candidate>) -> bool {
+    find(state, at, candidates);
+    let mut best: Option<(f64, usize, Key, Operands)> = None;
     let before = (state.profile.over(), state.cost);
-    for (index, candidate) in candidates.iter().enumerate() {
-        if index >= taste.tried && best.is_some() {
+    let mut tried = 0;
+    while let Some(mut candidate) = candidates.pop() {
+        // The promise is the most that a candidate can be worth, about.
+        if best.is_some_and(|(rate, ..)| tried >= taste.tried || rate >= candidate.promise) {
             break;
         }
+        if !candidate.is_exact {
+            let to = stage_of(state, candidate.next);
+            let work = state.graph.values[candidate.value].work;
+            let cost = chain(state, work, to, 8, &mut 64).min(i64::MAX / 2);
+            state.steps += 1;
+            candidate.promise = candidate.saved / (cost as f64 + 1.0);
+            if taste.noise > 0.0 {
+                candidate.promise *= 1.0 + taste.noise * random.unit();
+            }
+            candidate.is_exact = true;
+            candidates.push(candidate);
+            continue;
+        }
+        tried += 1;
         for operands in [Operands::Room, Operands::Stay, Operands::Again] {
             let mark = state.mark();
             if lose(state, candidate.value, candidate.next, operands) {
@@ -67,49 +110,76 @@ fn step(state: &mut State, at: Key, taste: Taste, random: &mut Random, candidate
                 if taste.noise > 0.0 {
                     rate *= 1.0 + taste.noise * random.unit();
                 }
-                if gained > 0.0 && best.is_none_or(|(other, _, _)| rate > other) {
-                    best = Some((rate, index, operands));
+                if gained > 0.0 && best.is_none_or(|(other, ..)| rate > other) {
+                    best = Some((rate, candidate.value, candidate.next, operands));
                 }
             }
             state.back_to(mark);
         }
     }
-    let Some((_, index, operands)) = best else { return false };
-    let candidate = &candidates[index];
-    lose(state, candidate.value, candidate.next, operands)
+    let Some((_, value, next, operands)) = best else { return false };
+    lose(state, value, next, operands)
 }
 
-/// The values that could be lost at a position, the most promising ones first.
-fn find(state: &mut State, at: Key, taste: Taste, random: &mut Random, candidates: &mut Vec<Candidate>) {
+/// The last stage for a use that is the end.
+fn stage_of(state: &State, next: Key) -> usize {
+    if next == Key::MAX { state.graph.end() } else { stage(next) }
+}
+
+/// The values that could be lost at a position.
+fn find(state: &mut State, at: Key, candidates: &mut BinaryHeap<Candidate>) {
     candidates.clear();
     let graph = state.graph;
     let (first, last) = state.profile.zone(at);
-    state.steps += graph.values.len() as u64 / 16 + 1;
     let wanted = (state.profile.bytes_at(at) - state.profile.budget()).max(1);
-    for (value, info) in graph.values.iter().enumerate() {
-        if info.bytes == 0 || info.work == usize::MAX {
+    let largest = graph.large.first().map_or(0, |value| graph.values[*value].bytes);
+    let mut found = std::mem::take(candidates).into_vec();
+    for (looked, &value) in graph.large.iter().enumerate() {
+        let info = &graph.values[value];
+        if found.len() >= 16 && info.bytes < wanted.min(largest) / 64 {
+            state.steps += looked as u64 / 32;
+            break;
+        }
+        let work = &graph.works[info.work];
+        if work.slot >= slot(at) && info.work >= stage(at) {
             continue;
         }
         let Some((before, next)) = state.gap(value, at) else { continue };
-        let work = &graph.works[info.work];
-        let to = if next == Key::MAX { graph.end() } else { stage(next) };
+        let to = stage_of(state, next);
         let back = key(to, work.slot);
         if next == at || back <= at || !work.again || to > work.until {
             continue;
         }
         let length = (stage(back.min(last)) + 1).saturating_sub(stage(before.max(first)));
-        let mut promise = info.bytes.min(wanted) as f64 * length as f64 / (work.cost as f64 + 1.0);
-        if taste.noise > 0.0 {
-            promise *= 1.0 + taste.noise * random.unit();
-        }
-        candidates.push(Candidate { value, next, promise });
+        let saved = info.bytes as f64 * length as f64;
+        found.push(Candidate { value, next, promise: f64::MAX.min(2.0 * saved / (work.cost as f64 + 1.0)), saved, is_exact: false });
     }
-    candidates.sort_by(|a, b| b.promise.total_cmp(&a.promise).then(a.value.cmp(&b.value)));
+    state.steps += 1 + found.len() as u64 / 8;
+    *candidates = found.into();
+}
+
+/// What it costs, about, to run a work again in a stage: with what it reads and is not there.
+fn chain(state: &State, work: usize, to: usize, depth: u32, visits: &mut u32) -> i64 {
+    let graph = state.graph;
+    let info = &graph.works[work];
+    let at = key(to, info.slot);
+    let mut cost = info.cost;
+    if depth == 0 || *visits == 0 {
+        return cost;
+    }
+    *visits -= 1;
+    for &value in &info.reads {
+        let operand = &graph.values[value];
+        if operand.bytes > 0 && state.end(value, at) <= at && graph.works[operand.work].again {
+            cost = cost.saturating_add(chain(state, operand.work, to, depth - 1, visits));
+        }
+    }
+    cost
 }
 
 /// Loses a value before its next use.
-fn lose(state: &mut State, value: usize, next: Key, operands: Operands) -> bool {
-    let to = if next == Key::MAX { state.graph.end() } else { stage(next) };
+pub(crate) fn lose(state: &mut State, value: usize, next: Key, operands: Operands) -> bool {
+    let to = stage_of(state, next);
     again(state, state.graph.values[value].work, to, operands, DEPTH)
 }
 

@@ -69,7 +69,7 @@ impl<'a> State<'a> {
             return END;
         }
         match self.last_read(value, def, next) {
-            Some(read) if self.graph.is_over(slot(read), value) => read,
+            Some(read) if info.is_over && self.graph.is_over(slot(read), value) => read,
             Some(read) => read + 1,
             None => def + 1,
         }
@@ -106,6 +106,32 @@ impl<'a> State<'a> {
             _ if next == END && self.graph.values[value].is_result => Some((before, END)),
             _ => None,
         }
+    }
+
+    /// The longest time without a use: the use before and the one after it.
+    pub fn longest(&self, value: usize) -> Option<(Key, Key)> {
+        let (reads, defs) = (&self.reads[value], &self.defs[value]);
+        let mut before = *defs.first()?;
+        let mut longest: Option<(Key, Key)> = None;
+        let end = self.graph.values[value].is_result.then_some(Key::MAX);
+        for &read in reads.iter().chain(&end) {
+            let def = defs[defs.partition_point(|def| *def < read).saturating_sub(1)];
+            before = before.max(def);
+            let length = |pair: (Key, Key)| stage(pair.1).saturating_sub(stage(pair.0));
+            if longest.is_none_or(|longest| length((before, read)) > length(longest)) {
+                longest = Some((before, read));
+            }
+            before = before.max(read);
+        }
+        longest
+    }
+
+    /// Runs again what ran again in another schedule of the same graph, and nothing else.
+    pub fn restore(&mut self, keys: &[Key]) {
+        let steps = self.steps;
+        *self = State::new(self.graph, self.profile.budget());
+        self.steps = steps;
+        keys.iter().for_each(|key| self.put(*key));
     }
 
     pub fn runs_again(&self, work: usize) -> &[Key] {
@@ -150,6 +176,9 @@ impl<'a> State<'a> {
     }
 
     fn move_bound(&mut self, value: usize, from: Key, to: Key) {
+        if from == to {
+            return;
+        }
         let bytes = self.graph.values[value].bytes;
         self.steps += 1;
         if from < to {
