@@ -1,5 +1,8 @@
 //! A problem that was checked, with what the search asks of it.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use crate::{Problem, Violation};
 
 /// All sizes of a problem together: far from the end of `i64`, also when some positions are added up.
@@ -7,6 +10,9 @@ const MOST_BYTES: u64 = 1 << 54;
 
 /// A schedule's seconds are counted in parts of the whole: all works together are so many.
 const PARTS: f64 = (1u64 << 40) as f64;
+
+/// No move takes longer.
+const MOST_TIME: i64 = 1 << 45;
 
 /// What a slot of a stage stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +60,8 @@ pub(crate) struct Value {
 pub(crate) struct Work {
     /// Parts of all works' time.
     pub cost: i64,
+    /// The same on the queue that has most to do, 0 elsewhere.
+    pub busy: i64,
     pub scratch: i64,
     /// Distinct, without inputs; with the roots of views.
     pub reads: Vec<usize>,
@@ -65,7 +73,23 @@ pub(crate) struct Work {
     pub slot: u32,
 }
 
+/// The way to the slow memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    /// In parts of time.
+    latency: i64,
+    per_byte: f64,
+    pub bytes: i64,
+}
+
+impl Link {
+    pub fn time(&self, bytes: i64) -> i64 {
+        self.latency.saturating_add((bytes as f64 * self.per_byte) as i64).min(MOST_TIME)
+    }
+}
+
 pub(crate) struct Graph {
+    pub link: Option<Link>,
     pub works: Vec<Work>,
     pub values: Vec<Value>,
     pub slots: Vec<Slot>,
@@ -87,6 +111,7 @@ impl Graph {
         }
         let mut total = problem.base;
         let mut graph = Graph {
+            link: None,
             works: Vec::new(),
             values: vec![Value { work: usize::MAX, ..Value::default() }; values],
             slots: Vec::new(),
@@ -121,6 +146,13 @@ impl Graph {
                 return wrong(format!("value {index} is a view of {of} with {} bytes of its own", value.bytes));
             }
         }
+        if let Some(slow) = &problem.slow {
+            if !(slow.latency >= 0.0 && slow.seconds_per_byte >= 0.0) {
+                return wrong("a move takes less than no time".into());
+            }
+            let (latency, per_byte) = ((slow.latency * graph.scale) as i64, slow.seconds_per_byte * graph.scale);
+            graph.link = Some(Link { latency: latency.min(MOST_TIME), per_byte, bytes: slow.bytes.min(MOST_BYTES) as i64 });
+        }
         for (index, work) in problem.works.iter().enumerate() {
             graph.add(problem, index, work)?;
         }
@@ -133,10 +165,19 @@ impl Graph {
                 graph.values[root].is_result |= graph.values[value].is_result;
             }
         }
+        let mut queues: BTreeMap<usize, i64> = BTreeMap::new();
+        for (work, info) in graph.works.iter().zip(&problem.works) {
+            *queues.entry(info.queue).or_default() += work.cost;
+        }
+        let busiest = queues.into_iter().max_by_key(|(queue, cost)| (*cost, Reverse(*queue))).map(|(queue, _)| queue);
+        for (work, info) in graph.works.iter_mut().zip(&problem.works) {
+            work.busy = if Some(info.queue) == busiest { work.cost } else { 0 };
+        }
         let (values, works) = (&graph.values, &graph.works);
-        let may_go = |value: &usize| values[*value].bytes > 0 && works.get(values[*value].work).is_some_and(|work| work.again);
+        let may_move = graph.link.is_some();
+        let may_go = |value: &usize| values[*value].bytes > 0 && works.get(values[*value].work).is_some_and(|work| work.again || may_move);
         graph.large = (0..values.len()).filter(may_go).collect();
-        graph.large.sort_by_key(|value| std::cmp::Reverse(values[*value].bytes));
+        graph.large.sort_by_key(|value| Reverse(values[*value].bytes));
         Ok(graph)
     }
 
@@ -210,6 +251,7 @@ impl Graph {
         reads.retain(|read| self.values[*read].work != usize::MAX);
         self.works.push(Work {
             cost: (work.seconds * self.scale) as i64,
+            busy: 0,
             scratch: work.scratch as i64,
             reads,
             writes,

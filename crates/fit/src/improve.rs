@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use crate::graph::{Key, Slot, slot, stage};
 use crate::random::Random;
-use crate::repair::{Operands, Taste, lose, repair};
+use crate::repair::{Taste, Way, lose, repair};
 use crate::state::State;
 
 /// So many positions are tried to be taken out after a change.
@@ -21,6 +21,7 @@ const SLOWER: f64 = 0.01;
 /// Everything that runs again, in order.
 fn extra(state: &State) -> Vec<Key> {
     let mut keys: Vec<Key> = (0..state.graph.works.len()).flat_map(|work| state.runs_again(work)).copied().collect();
+    keys.extend(state.moved.values().flat_map(|moves| moves.out.iter().chain(&moves.back)));
     keys.sort_unstable();
     keys
 }
@@ -28,7 +29,7 @@ fn extra(state: &State) -> Vec<Key> {
 fn cost(state: &State, key: Key) -> i64 {
     match state.graph.slots[slot(key) as usize] {
         Slot::Run(work) => state.graph.works[work].cost,
-        _ => 0,
+        Slot::In(value) | Slot::Out(value) => state.graph.link.as_ref().map_or(0, |link| link.time(state.graph.values[value].bytes)),
     }
 }
 
@@ -77,7 +78,7 @@ pub(crate) fn improve(state: &mut State, random: &mut Random, most_steps: u64) {
     let end = begin.saturating_add(most_steps);
     state.keep();
     let mut keys = extra(state);
-    let mut best = (state.cost, keys.clone());
+    let mut best = (state.total(), keys.clone());
     while state.steps < end && best.0 > 0 {
         let left = 1.0 - (state.steps - begin) as f64 / most_steps as f64;
         let slower = (best.0 as f64 * SLOWER * left * left) as i64;
@@ -86,17 +87,18 @@ pub(crate) fn improve(state: &mut State, random: &mut Random, most_steps: u64) {
         if fits {
             prune_some(state, extra(state), random);
         }
-        if fits && state.cost <= best.0.saturating_add(slower) {
+        let total = state.total();
+        if fits && total <= best.0.saturating_add(slower) {
             state.keep();
             keys = extra(state);
-            if state.cost < best.0 {
-                best = (state.cost, keys.clone());
+            if total < best.0 {
+                best = (total, keys.clone());
             }
         } else {
             state.back_to(0);
         }
     }
-    if state.cost > best.0 {
+    if state.total() > best.0 {
         state.restore(&best.1);
     }
 }
@@ -155,22 +157,22 @@ fn segment(state: &mut State, random: &mut Random) -> bool {
     let count = 1 + random.below(size);
     let first = graph.values[value].work.saturating_sub(random.below(count));
     let chance = [1, 2, 4][random.below(3)];
-    let mut lost: Vec<(Key, usize)> = Vec::new();
+    let mut lost: Vec<((Key, Key), usize)> = Vec::new();
     for work in &graph.works[first..(first + count).min(graph.end())] {
         for &other in &work.writes {
             state.steps += 1;
             let wanted = graph.values[other].bytes > 0 && work.again && (other == value || random.below(4) < chance);
-            if wanted && let Some((_, next)) = state.gap(other, at) {
-                lost.push((next, other));
+            if wanted && let Some((before, next)) = state.gap(other, at) {
+                lost.push(((before, next), other));
             }
         }
     }
-    lost.sort_unstable();
-    let operands = if random.below(2) == 0 { Operands::Room } else { Operands::Again };
+    lost.sort_unstable_by_key(|lost| (lost.0.1, lost.1));
+    let way = if random.below(2) == 0 { Way::Room } else { Way::Again };
     let mut any = false;
-    for (next, other) in lost {
+    for (uses, other) in lost {
         let mark = state.mark();
-        if lose(state, other, next, operands) {
+        if lose(state, other, uses, at, way) {
             any = true;
         } else {
             state.back_to(mark);

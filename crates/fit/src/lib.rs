@@ -10,6 +10,7 @@
 mod descent;
 mod graph;
 mod improve;
+mod moves;
 mod profile;
 mod random;
 mod repair;

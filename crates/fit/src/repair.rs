@@ -7,7 +7,7 @@ use crate::graph::{Key, key, slot, stage};
 use crate::random::Random;
 use crate::state::State;
 
-/// Operands of operands are computed again so far back.
+/// Way of way are computed again so far back.
 const DEPTH: u32 = 400;
 
 /// How a choice is made.
@@ -19,24 +19,29 @@ pub(crate) struct Taste {
     pub noise: f64,
 }
 
-/// How an operand that is not there any more is had when a work runs again.
+/// How a value is lost between two uses: the work that makes it runs again, and an operand that is not there any more
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Operands {
-    /// It stays where it has room, and is computed again otherwise.
+pub(crate) enum Way {
+    /// stays where it has room, and is computed again otherwise;
     Room,
-    /// It stays.
+    /// stays;
     Stay,
-    /// It is computed again.
+    /// is computed again.
     Again,
+    /// Or the value waits in the slow memory, with some slack for the moves.
+    Slow(i64),
 }
+
+const WAYS: [Way; 6] = [Way::Room, Way::Stay, Way::Again, Way::Slow(0), Way::Slow(1), Way::Slow(3)];
 
 /// A value that is live at a position and not used there: between two uses it may be lost.
 struct Candidate {
     /// The most that it can be worth, about: bytes over the budget that it saves, for each part of time.
     promise: f64,
     value: usize,
+    before: Key,
     next: Key,
-    /// Bytes saved, and whether the promise counts the time of operands too.
+    /// Bytes saved, and whether the promise counts the time of way too.
     saved: f64,
     is_exact: bool,
 }
@@ -80,8 +85,9 @@ pub(crate) fn repair(state: &mut State, taste: Taste, random: &mut Random, most_
 /// One value less at a position.
 fn step(state: &mut State, at: Key, taste: Taste, random: &mut Random, candidates: &mut BinaryHeap<Candidate>) -> bool {
     find(state, at, candidates);
-    let mut best: Option<(f64, usize, Key, Operands)> = None;
-    let before = (state.profile.over(), state.cost);
+    let mut best: Option<(f64, usize, (Key, Key), Way)> = None;
+    let before = (state.profile.over(), state.total());
+    let ways: &[Way] = if state.graph.link.is_some() { &WAYS } else { &WAYS[..3] };
     let mut tried = 0;
     while let Some(mut candidate) = candidates.pop() {
         // The promise is the most that a candidate can be worth, about.
@@ -91,7 +97,11 @@ fn step(state: &mut State, at: Key, taste: Taste, random: &mut Random, candidate
         if !candidate.is_exact {
             let to = stage_of(state, candidate.next);
             let work = state.graph.values[candidate.value].work;
-            let cost = chain(state, work, to, 8, &mut 64).min(i64::MAX / 2);
+            let mut cost = chain(state, work, to, 8, &mut 64).min(i64::MAX / 2);
+            if let Some(link) = &state.graph.link {
+                // Moves take nothing where works have enough to do beside them.
+                cost = cost.min(link.time(state.graph.values[candidate.value].bytes) / 4);
+            }
             state.steps += 1;
             candidate.promise = candidate.saved / (cost as f64 + 1.0);
             if taste.noise > 0.0 {
@@ -102,23 +112,23 @@ fn step(state: &mut State, at: Key, taste: Taste, random: &mut Random, candidate
             continue;
         }
         tried += 1;
-        for operands in [Operands::Room, Operands::Stay, Operands::Again] {
+        for &way in ways {
             let mark = state.mark();
-            if lose(state, candidate.value, candidate.next, operands) {
+            if lose(state, candidate.value, (candidate.before, candidate.next), at, way) {
                 let gained = (before.0 - state.profile.over()) as f64;
-                let mut rate = gained / ((state.cost - before.1) as f64 + 1.0);
+                let mut rate = gained / ((state.total() - before.1).max(0) as f64 + 1.0);
                 if taste.noise > 0.0 {
                     rate *= 1.0 + taste.noise * random.unit();
                 }
                 if gained > 0.0 && best.is_none_or(|(other, ..)| rate > other) {
-                    best = Some((rate, candidate.value, candidate.next, operands));
+                    best = Some((rate, candidate.value, (candidate.before, candidate.next), way));
                 }
             }
             state.back_to(mark);
         }
     }
-    let Some((_, value, next, operands)) = best else { return false };
-    lose(state, value, next, operands)
+    let Some((_, value, uses, way)) = best else { return false };
+    lose(state, value, uses, at, way)
 }
 
 /// The last stage for a use that is the end.
@@ -147,12 +157,20 @@ fn find(state: &mut State, at: Key, candidates: &mut BinaryHeap<Candidate>) {
         let Some((before, next)) = state.gap(value, at) else { continue };
         let to = stage_of(state, next);
         let back = key(to, work.slot);
-        if next == at || back <= at || !work.again || to > work.until {
+        let may_run = work.again && to <= work.until;
+        if next == at || back <= at || !(may_run || graph.link.is_some()) {
             continue;
         }
         let length = (stage(back.min(last)) + 1).saturating_sub(stage(before.max(first)));
         let saved = info.bytes as f64 * length as f64;
-        found.push(Candidate { value, next, promise: f64::MAX.min(2.0 * saved / (work.cost as f64 + 1.0)), saved, is_exact: false });
+        found.push(Candidate {
+            value,
+            before,
+            next,
+            promise: f64::MAX.min(2.0 * saved / (work.cost as f64 + 1.0)),
+            saved,
+            is_exact: false,
+        });
     }
     state.steps += 1 + found.len() as u64 / 8;
     *candidates = found.into();
@@ -177,13 +195,16 @@ fn chain(state: &State, work: usize, to: usize, depth: u32, visits: &mut u32) ->
     cost
 }
 
-/// Loses a value before its next use.
-pub(crate) fn lose(state: &mut State, value: usize, next: Key, operands: Operands) -> bool {
-    let to = stage_of(state, next);
-    again(state, state.graph.values[value].work, to, operands, DEPTH)
+/// Loses a value between two uses, at a position between them.
+pub(crate) fn lose(state: &mut State, value: usize, uses: (Key, Key), at: Key, way: Way) -> bool {
+    if let Way::Slow(slack) = way {
+        return state.wait_slow(value, uses, at, slack);
+    }
+    let to = stage_of(state, uses.1);
+    again(state, state.graph.values[value].work, to, way, DEPTH)
 }
 
-fn again(state: &mut State, work: usize, to: usize, operands: Operands, depth: u32) -> bool {
+fn again(state: &mut State, work: usize, to: usize, way: Way, depth: u32) -> bool {
     let graph = state.graph;
     let info = &graph.works[work];
     let at = key(to, info.slot);
@@ -202,15 +223,15 @@ fn again(state: &mut State, work: usize, to: usize, operands: Operands, depth: u
         if end > at {
             continue;
         }
-        let stays = match operands {
-            Operands::Room => state.profile.most(end, at).saturating_add(operand.bytes) <= state.profile.budget(),
-            Operands::Stay => true,
-            Operands::Again => false,
+        let stays = match way {
+            Way::Room => state.profile.most(end, at).saturating_add(operand.bytes) <= state.profile.budget(),
+            Way::Stay => true,
+            Way::Again | Way::Slow(_) => false,
         };
         state.steps += 1;
         if !stays {
             let mark = state.mark();
-            if !again(state, operand.work, to, operands, depth - 1) {
+            if !again(state, operand.work, to, way, depth - 1) {
                 state.back_to(mark);
             }
         }

@@ -1,6 +1,9 @@
 //! A schedule under change: what runs where, and the bytes at each position.
 
+use std::collections::BTreeMap;
+
 use crate::graph::{Graph, Key, Slot, key, slot, stage};
+use crate::moves::{Clock, Moves};
 use crate::profile::Profile;
 
 /// A change, to be taken back.
@@ -22,6 +25,9 @@ pub(crate) struct State<'a> {
     /// Parts of time, of what runs again.
     pub cost: i64,
     changes: Vec<Change>,
+    /// Values with moves, and the time of works in each stage.
+    pub moved: BTreeMap<usize, Moves>,
+    pub clock: Clock,
     /// Work done.
     pub steps: u64,
 }
@@ -40,6 +46,8 @@ impl<'a> State<'a> {
             again: vec![Vec::new(); graph.works.len()],
             cost: 0,
             changes: Vec::new(),
+            moved: BTreeMap::new(),
+            clock: if graph.link.is_some() { Clock::new(graph) } else { Clock::default() },
             steps: 0,
         };
         let mut bytes: Vec<i64> = vec![0; graph.works.len() + 1];
@@ -245,6 +253,9 @@ impl<'a> State<'a> {
                 let index = self.again[work].partition_point(|other| *other < at);
                 self.again[work].insert(index, at);
                 self.cost += info.cost;
+                if graph.link.is_some() {
+                    self.clock.add(stage(at), info.busy);
+                }
                 for &value in &info.reads {
                     self.add_read(value, at);
                 }
@@ -255,10 +266,13 @@ impl<'a> State<'a> {
             Slot::In(value) => {
                 self.profile.insert(at, bytes);
                 self.add_def(value, at);
+                let back = &mut self.moved.entry(value).or_default().back;
+                back.insert(back.partition_point(|other| *other < at), at);
             }
             Slot::Out(value) => {
                 self.profile.insert(at, bytes);
                 self.add_read(value, at);
+                self.moved.entry(value).or_default().out = Some(at);
             }
         }
     }
@@ -278,11 +292,48 @@ impl<'a> State<'a> {
                     self.again[work].remove(index);
                 }
                 self.cost -= info.cost;
+                if graph.link.is_some() {
+                    self.clock.add(stage(at), -info.busy);
+                }
             }
-            Slot::In(value) => self.drop_def(value, at),
-            Slot::Out(value) => self.drop_read(value, at),
+            Slot::In(value) => {
+                self.drop_def(value, at);
+                self.with_moves(value, |moves| moves.back.retain(|other| *other != at));
+            }
+            Slot::Out(value) => {
+                self.drop_read(value, at);
+                self.with_moves(value, |moves| moves.out = None);
+            }
         }
         self.profile.remove(at);
+    }
+
+    fn with_moves(&mut self, value: usize, change: impl Fn(&mut Moves)) {
+        if let Some(moves) = self.moved.get_mut(&value) {
+            change(moves);
+            if moves.out.is_none() && moves.back.is_empty() {
+                self.moved.remove(&value);
+            }
+        }
+    }
+
+    /// The first read of the definition at a key.
+    pub fn first_read(&self, value: usize, def: Key) -> Key {
+        let index = self.reads[value].partition_point(|read| *read <= def);
+        self.reads[value].get(index).copied().unwrap_or(END)
+    }
+
+    /// What it takes beyond the schedule as given.
+    pub fn total(&self) -> i64 {
+        self.cost + self.waits()
+    }
+
+    /// Puts something at a position, unless it is there.
+    pub fn insert(&mut self, at: Key) {
+        if !self.is_there(at) {
+            self.put(at);
+            self.changes.push(Change::Inserted(at));
+        }
     }
 
     /// Runs a work again in a stage, if that is allowed; and views of what it defines again, and views that it reads.
@@ -309,7 +360,7 @@ impl<'a> State<'a> {
     }
 
     /// Lets the reads of views see them, of a value that is defined again.
-    fn see_views(&mut self, value: usize, at: Key) -> bool {
+    pub fn see_views(&mut self, value: usize, at: Key) -> bool {
         let graph = self.graph;
         for &view in &graph.values[value].views {
             let next = self.life(value, at + 1).1;
@@ -339,7 +390,8 @@ impl<'a> State<'a> {
                 !is_read || self.life(*value, at).0 >= self.life(root, at).0
             }),
             Slot::In(_) => true,
-            Slot::Out(value) => !self.defs[value].iter().any(|def| *def > at && matches!(graph.slots[slot(*def) as usize], Slot::In(_))),
+            // It goes with the last move back.
+            Slot::Out(_) => false,
         }
     }
 
@@ -347,6 +399,14 @@ impl<'a> State<'a> {
     pub fn remove(&mut self, at: Key) {
         self.take(at);
         self.changes.push(Change::Removed(at));
+        if let Slot::In(value) = self.graph.slots[slot(at) as usize]
+            && let Some(Moves { out: Some(out), back }) = self.moved.get(&value)
+            && back.is_empty()
+        {
+            let out = *out;
+            self.take(out);
+            self.changes.push(Change::Removed(out));
+        }
     }
 
     pub fn mark(&self) -> usize {

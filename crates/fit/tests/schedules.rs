@@ -1,6 +1,6 @@
 //! Schedules of made-up computations: all rules hold, and peaks and times are those of a replay.
 
-use plimsoll_fit::{Problem, State, Step, Value, Work, check, descend, fit, replay};
+use plimsoll_fit::{Problem, Slow, State, Step, Value, Work, check, descend, fit, replay};
 
 /// SplitMix64.
 struct Random(u64);
@@ -55,6 +55,10 @@ fn made_up(seed: u64, works: usize) -> Problem {
         }
         problem.works.push(work);
     }
+    if random.below(2) == 0 {
+        let seconds_per_byte = random.below(10) as f64 / 10.0;
+        problem.slow = Some(Slow { queue_out: 1, queue_in: 2, latency: 0.5, seconds_per_byte, bytes: random.below(60) as u64 });
+    }
     problem
 }
 
@@ -65,7 +69,7 @@ fn holds(problem: &Problem, state: &State) {
 
 #[test]
 fn a_descent_goes_down_and_takes_no_less_time() {
-    let mut lower = 0;
+    let (mut lower, mut moved) = (0, 0);
     for seed in 0..100 {
         let problem = made_up(seed, 4 + seed as usize % 60);
         check(&problem).expect("a problem");
@@ -77,8 +81,9 @@ fn a_descent_goes_down_and_takes_no_less_time() {
             assert!(pair[1].peak < pair[0].peak && pair[1].seconds >= pair[0].seconds, "seed {seed}");
             lower += 1;
         }
+        moved += states.iter().flat_map(|state| &state.steps).filter(|step| matches!(step, Step::Out(_))).count();
     }
-    assert!(lower > 100, "only {lower} states below the first");
+    assert!(lower > 100 && moved > 100, "only {lower} states below the first, and {moved} moves");
 }
 
 #[test]
