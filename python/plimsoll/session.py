@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _native
+from . import _log, _native
 from ._native import Plan as Plan
+from .config import _context
 
 Limits = Union[str, int, Mapping[str, Union[str, int]]]
 """A limit for each device: `{"CPU:0": "64MiB", "GPU:0": 1 << 30}`; a size alone is that of every GPU."""
@@ -18,10 +19,12 @@ def open_devices(
     device_count: Optional[Mapping[str, int]] = None,
     sim_gpus: Optional[str] = None,
 ) -> _native.Devices:
-    """Opens the machine's devices.
+    """Opens the machine's devices; those of `plimsoll.config`, which sessions share, where nothing is given.
 
     `config` is a ConfigProto: encoded, as text, or TensorFlow's own. `sim_gpus` are simulated cards, as "2x4GiB".
     """
+    if config is None and limits is None and device_count is None and sim_gpus is None:
+        return _context.settings().open()
     if config is not None and not isinstance(config, (bytes, str)):
         config = config.SerializeToString()
     if isinstance(config, str):
@@ -36,7 +39,7 @@ class Session:
     """A graph on devices, with its variables. Any number of threads may use it.
 
     `graph` is a path (GraphDef, MetaGraph or SavedModel), an encoded GraphDef, or an object of TensorFlow (`tf.Graph`, GraphDef).
-    `config`, `limits`, `device_count`, `sim_gpus`: see `open_devices`. `tags` name the graph of a SavedModel that has several.
+    `config`, `limits`, `device_count`, `sim_gpus`: see `open_devices`; with any of them, the session has devices of its own. `tags` name the graph of a SavedModel that has several.
 
     Raises `plimsoll.errors.OpError`, whose subclasses have TensorFlow's names.
     """
@@ -52,6 +55,7 @@ class Session:
         tags: Optional[Sequence[str]] = None,
     ) -> None:
         self._devices = open_devices(config, limits, device_count, sim_gpus)
+        _log.device_mapping(self._devices.device_mapping())
         if hasattr(graph, "as_graph_def"):
             graph = graph.as_graph_def()
         if hasattr(graph, "SerializeToString"):
@@ -178,6 +182,10 @@ class _Wanted:
             return _Named(type(fetch), [self._take(value) for value in fetch])
         if isinstance(fetch, (list, tuple)):
             return _Many(type(fetch), [self._take(value) for value in fetch])
+        return self._leaf(fetch)
+
+    def _leaf(self, fetch: Any) -> Any:
+        """The structure of a single fetch."""
         name = _name(fetch)
         if ":" not in name:
             if name not in self.operations:
@@ -198,6 +206,13 @@ class _Dict:
         self.parts = parts
 
 
+class _Computed:
+    """What is made of other values."""
+
+    def __init__(self, work: Callable[..., Any], parts: List[Any]) -> None:
+        self.work, self.parts = work, parts
+
+
 class _Many:
     def __init__(self, kind: type, parts: List[Any]) -> None:
         self.kind, self.parts = kind, parts
@@ -215,4 +230,6 @@ def _filled(structure: Any, values: Sequence[Any]) -> Any:
     if isinstance(structure, _Dict):
         return {key: _filled(part, values) for key, part in structure.parts.items()}
     parts = [_filled(part, values) for part in structure.parts]
+    if isinstance(structure, _Computed):
+        return structure.work(*parts)
     return structure.kind(*parts) if isinstance(structure, _Named) else structure.kind(parts)

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_base::Result;
 use plimsoll_cards::Division;
+use plimsoll_cards::config::DeviceConfig;
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, GraphDef, Node};
 use plimsoll_ops::{GraphBuilder, Registry};
@@ -80,6 +81,23 @@ impl Devices {
     /// As [`Devices::open`], but for room.
     pub fn divide(options: &Options) -> Result<Division> {
         plimsoll_runtime::Devices::divide(options, &machine::environment())
+    }
+
+    /// `tf.config` for this machine, before its devices are opened: settings that begin with these options. [`Devices::open`] takes
+    /// what [`crate::machine::device_config::DeviceConfig::options`] makes of them.
+    ///
+    /// # Errors
+    /// As [`Devices::divide`]; INVALID_ARGUMENT for a list of visible devices that names one that is not there.
+    pub fn configuration(options: Options) -> Result<DeviceConfig> {
+        let environment = machine::environment();
+        let cards = plimsoll_runtime::Devices::cards(&options, &environment)?;
+        DeviceConfig::import(cards, environment, options)
+    }
+
+    /// The same devices, for sessions whose nodes may go elsewhere than they ask (`soft`) or not, and which log where nodes go or not.
+    #[must_use]
+    pub fn with_placement(&self, soft: bool, log: bool) -> Devices {
+        Devices { inner: self.inner.with_placement(soft, log), ..self.clone() }
     }
 
     /// The same devices, where `log` is called with the placement of each session if [`Options::log_placement`] is set.

@@ -64,11 +64,19 @@ pub use plimsoll_runtime::{
 pub mod builder {
     pub use plimsoll_ops::GraphBuilder;
     pub use plimsoll_ops::builder::*;
+
+    /// An empty graph, to be built of TensorFlow's operations; no device is opened. [`crate::Devices::builder`] builds of those of
+    /// devices.
+    pub fn standard() -> GraphBuilder {
+        GraphBuilder::new(std::sync::Arc::new(plimsoll_runtime::standard_registry()))
+    }
 }
 
-/// The parts of graphs: attributes, definitions of nodes, types of arguments, elements of two bytes, memory that a tensor is over.
+/// The parts of graphs: attributes, definitions of nodes, types of arguments, elements of two bytes, memory that a tensor is over,
+/// ids as numbers.
 pub mod graph {
     pub use plimsoll_base::{ArgType, Bf16, F16};
+    pub use plimsoll_graph::id::Id;
     pub use plimsoll_graph::{AttrValue, Attrs, AttrsExt, NodeDef, Owner};
 }
 

@@ -17,7 +17,7 @@ use crate::grants::{Idle, Turns};
 /// Logical devices with their lines, and the threads that compute for them. Cloning shares them. Two `Devices` in one process
 /// behave as two processes.
 #[derive(Clone)]
-pub struct Devices(Arc<Inner>);
+pub struct Devices(Arc<Inner>, Arc<Options>);
 
 struct Inner {
     /// First: it ends before the devices do.
@@ -26,7 +26,6 @@ struct Inner {
     asking: Arc<Asking>,
     devices: Vec<Arc<dyn Device>>,
     specs: Vec<DeviceSpec>,
-    options: Options,
     costs: Arc<Costs>,
     division: Option<Division>,
     sessions: AtomicU64,
@@ -125,7 +124,26 @@ impl Devices {
         let idle = Idle::new(&devices);
         let costs = options.costs.clone().unwrap_or_else(|| Arc::new(Costs::committed()));
         let (turns, sessions) = (Turns::default(), AtomicU64::new(0));
-        Ok(Devices(Arc::new(Inner { idle, turns, asking, devices, specs, options: options.clone(), costs, division, sessions })))
+        let inner = Inner { idle, turns, asking, devices, specs, costs, division, sessions };
+        Ok(Devices(Arc::new(inner), Arc::new(options.clone())))
+    }
+
+    /// The same devices, for sessions that place their nodes softly or not, and log it or not.
+    #[must_use]
+    pub fn with_placement(&self, soft: bool, log: bool) -> Devices {
+        let options = self.options().clone().soft_placement(soft).log_placement(log);
+        Devices(self.0.clone(), Arc::new(options))
+    }
+
+    /// The cards of this machine: those that options and environment simulate, as the part that a lease has of them. Whichever of
+    /// them a program sees.
+    ///
+    /// # Errors
+    /// As [`Devices::open_in`], but for room.
+    pub fn cards(options: &Options, environment: &Environment) -> Result<Vec<PhysicalDevice>> {
+        let mut cards = options.simulated_cards(environment)?;
+        crate::cards::of_a_lease(&mut cards, environment)?;
+        Ok(cards)
     }
 
     /// The specifications that plans are made for.
@@ -135,7 +153,7 @@ impl Devices {
 
     /// The options that they were opened with.
     pub fn options(&self) -> &Options {
-        &self.0.options
+        &self.1
     }
 
     /// How the machine was divided: cards that were found and left out, and why each logical device is as it is. None where the

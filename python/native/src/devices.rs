@@ -15,6 +15,21 @@ use crate::session::Session;
 #[pyclass(frozen)]
 pub struct Devices(Own<plimsoll::Devices>);
 
+impl Devices {
+    /// Devices whose sessions log their placement by `plimsoll._log`, where that is asked for.
+    pub fn logging(devices: plimsoll::Devices) -> Devices {
+        Devices(Own::new(devices.with_placement_log(|log| {
+            Python::attach(|py| {
+                let write = || py.import("plimsoll._log")?.getattr("placement")?.call1((log.notes.clone(), log.lines.clone()));
+                // A log that cannot be written fails no session; Python reports it as it does for callbacks.
+                if let Err(error) = write() {
+                    error.write_unraisable(py, None);
+                }
+            });
+        })))
+    }
+}
+
 #[pymethods]
 impl Devices {
     /// Opens devices: a ConfigProto, encoded or as text; limits by device; counts by kind; simulated cards.
@@ -44,7 +59,7 @@ impl Devices {
             }
             plimsoll::Devices::open(&options)
         };
-        py.detach(open).map(Own::new).map(Devices).map_err(|error| raised(py, &error))
+        py.detach(open).map(Devices::logging).map_err(|error| raised(py, &error))
     }
 
     /// A session for the model at a path.
@@ -61,6 +76,18 @@ impl Devices {
         let devices = self.0.get()?;
         let open = || devices.session(devices.resolve(formats::read_graph_def(graph)?)?);
         py.detach(open).map(Session::new).map_err(|error| raised(py, &error))
+    }
+
+    /// A session for the graph that a builder has built so far.
+    fn build(&self, py: Python<'_>, builder: &crate::builder::Builder) -> PyResult<Session> {
+        let (devices, graph) = (self.0.get()?, builder.graph()?);
+        py.detach(|| devices.session(graph)).map(Session::new).map_err(|error| raised(py, &error))
+    }
+
+    /// Which logical device is on which card, in TensorFlow's words; none where placements are not logged.
+    fn device_mapping(&self) -> PyResult<Option<String>> {
+        let devices = self.0.get()?;
+        Ok(devices.options().log_placement.then(|| devices.device_mapping()))
     }
 
     /// The full names of the devices, with their kinds and lines in bytes.

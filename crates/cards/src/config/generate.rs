@@ -19,7 +19,7 @@ impl DeviceConfig {
         options.intra_op = self.intra_op.unwrap_or(options.intra_op);
         options.inter_op = self.inter_op.unwrap_or(options.inter_op);
         options.soft_placement = self.soft_placement.unwrap_or(true);
-        options.log_placement = self.log_placement.unwrap_or(options.log_placement);
+        options.log_placement = self.get_log_device_placement();
         let visible: Vec<PhysicalId> = self.list_physical_devices(None).into_iter().filter(|id| self.visible.contains(id)).collect();
         for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
             let parts = visible.iter().filter(|id| id.kind == kind).map(|id| self.logical.get(id).map_or(1, Vec::len));
@@ -135,6 +135,11 @@ impl DeviceConfig {
     /// Turns soft placement on or off, at any time.
     pub fn set_soft_device_placement(&mut self, enabled: bool) {
         self.soft_placement = Some(enabled);
+    }
+
+    /// Whether placements are logged.
+    pub fn get_log_device_placement(&self) -> bool {
+        self.log_placement.unwrap_or(self.base.log_placement)
     }
 
     /// Turns the log of placements on or off, at any time.

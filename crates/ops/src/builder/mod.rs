@@ -27,6 +27,7 @@ use crate::{Fact, Registry, infer_node};
 pub use initializer::Initializer;
 use names::Names;
 pub use node::OpBuilder;
+pub use scope::Scopes;
 use scope::{Controller, Scope};
 use variable::Variables;
 pub use variable::{Reuse, Variable, VariableKind};
@@ -150,6 +151,17 @@ impl GraphBuilder {
         if let Some(fact) = self.facts.get_mut(output.node.index()).and_then(|facts| facts.get_mut(output.index as usize)) {
             fact.shape = shape;
         }
+    }
+
+    /// More is known of a tensor's shape than its operation says: TensorFlow's `set_shape`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT where both cannot be true, and for a tensor of another graph.
+    pub fn set_shape(&mut self, output: Output, shape: &PartialShape) -> Result<()> {
+        self.check_output(output)?;
+        let merged = crate::infer::merge_shapes(self.shape_of(output), shape)?;
+        self.refine_shape(output, merged);
+        Ok(())
     }
 
     /// Whether the node exists here.

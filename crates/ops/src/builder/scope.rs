@@ -44,6 +44,97 @@ pub(super) struct Controller {
     inside: HashSet<NodeId>,
 }
 
+/// The scopes around at one time, to come back to: see [`GraphBuilder::scopes`].
+#[derive(Clone, Debug, Default)]
+pub struct Scopes(Scope);
+
+/// Scopes for front ends that open and close them by hand, as Python's `with` does. Each `enter` opens one more inside of those
+/// at hand; [`GraphBuilder::set_scopes`] closes it.
+impl GraphBuilder {
+    /// The scopes at hand.
+    pub fn scopes(&self) -> Scopes {
+        Scopes(self.scope.clone())
+    }
+
+    /// Comes back to scopes of this builder.
+    pub fn set_scopes(&mut self, scopes: Scopes) {
+        self.scope = scopes.0;
+    }
+
+    /// Opens a name scope, as [`GraphBuilder::name_scope`] does. Its name, without a slash at the end.
+    pub fn enter_name_scope(&mut self, name: &str) -> &str {
+        self.scope.name = match name.strip_suffix('/') {
+            Some(absolute) => absolute.to_string(),
+            None if name.is_empty() => String::new(),
+            None => self.unique_name(name),
+        };
+        &self.scope.name
+    }
+
+    /// Opens a device scope, as [`GraphBuilder::device`] does.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for a text that is no device name; the scopes are as they were.
+    pub fn enter_device(&mut self, device: &str) -> Result<()> {
+        self.scope.device = Ok(overlay(self.scope.device.clone()?, &parse_device(device)?));
+        Ok(())
+    }
+
+    /// Opens a scope without a device, as [`GraphBuilder::no_device`] does.
+    pub fn enter_no_device(&mut self) {
+        self.scope.device = Ok(DeviceName::default());
+    }
+
+    /// Opens a scope of control dependencies, as [`GraphBuilder::control_dependencies`] does.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for a node of another graph.
+    pub fn enter_control_dependencies(&mut self, nodes: &[NodeId]) -> Result<()> {
+        nodes.iter().try_for_each(|node| self.check_node(*node))?;
+        self.scope.controllers.push(self.controllers.len());
+        self.controllers.push(Controller { nodes: nodes.to_vec(), inside: HashSet::new() });
+        Ok(())
+    }
+
+    /// Opens a scope without control dependencies, as [`GraphBuilder::no_control_dependencies`] does.
+    pub fn enter_no_control_dependencies(&mut self) {
+        self.scope.controllers.clear();
+    }
+
+    /// Opens a scope whose nodes are placed where `node` is, as [`GraphBuilder::colocate_with`] does.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for a node of another graph.
+    pub fn enter_colocation(&mut self, node: NodeId) -> Result<()> {
+        self.check_node(node)?;
+        let colocation = self.colocation_of(node);
+        self.scope.device = Ok(DeviceName::default());
+        self.scope.colocation.push(colocation);
+        Ok(())
+    }
+
+    /// Opens a scope without colocation.
+    pub fn enter_no_colocation(&mut self) {
+        self.scope.colocation.clear();
+    }
+
+    /// Opens a scope whose nodes are placed with the node of that name, which is yet to be made.
+    pub fn enter_colocation_with_new(&mut self, name: &str) {
+        self.scope.device = Ok(DeviceName::default());
+        self.scope.colocation.push(Colocation { classes: vec![format!("loc:@{name}")], device: String::new() });
+    }
+
+    /// Asks for a device for a node that is there already, as a device function of TensorFlow 1 does.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for a text that is no device name, and for a node of another graph.
+    pub fn set_device(&mut self, node: NodeId, device: &str) -> Result<()> {
+        self.check_node(node)?;
+        self.graph.node_mut(node).device = parse_device(device)?.to_string();
+        Ok(())
+    }
+}
+
 impl GraphBuilder {
     /// Runs `body` in a changed scope and restores the scope.
     pub(super) fn scoped<R>(&mut self, change: impl FnOnce(&mut Scope), body: impl FnOnce(&mut GraphBuilder) -> R) -> R {
@@ -57,12 +148,11 @@ impl GraphBuilder {
     /// Nodes made in `body` are named `scope/name`; scopes nest, and each entry is unique (`scope`, `scope_1`).
     /// A name that ends with `/` is entered again as it is, from the root; an empty name is the root.
     pub fn name_scope<R>(&mut self, name: &str, body: impl FnOnce(&mut GraphBuilder) -> R) -> R {
-        let entered = match name.strip_suffix('/') {
-            Some(absolute) => absolute.to_string(),
-            None if name.is_empty() => String::new(),
-            None => self.unique_name(name),
-        };
-        self.scoped(|scope| scope.name = entered, body)
+        let before = self.scopes();
+        self.enter_name_scope(name);
+        let result = body(self);
+        self.set_scopes(before);
+        result
     }
 
     /// The name scope, without a slash at the end; empty at the root.

@@ -1,3 +1,6 @@
+use plimsoll_graph::AttrValue;
+use plimsoll_graph::id::Id;
+
 use super::*;
 
 #[test]
@@ -124,4 +127,40 @@ fn groups_have_a_node_for_each_device() {
             "all = NoOp() ^all/NoOp ^all/NoOp_1"
         ]
     );
+}
+
+#[test]
+fn scopes_by_hand_are_those_of_the_closures() {
+    let mut b = builder();
+    let first = float(&mut b, "first");
+    let root = b.scopes();
+    assert_eq!(b.enter_name_scope("outer"), "outer");
+    let outer = b.scopes();
+    b.enter_device("/gpu:1").unwrap();
+    b.enter_control_dependencies(&[first.node]).unwrap();
+    let made = b.scalar(1f32).unwrap();
+    assert_eq!((name(&b, made), b.node(made.node).device.as_str()), ("outer/Const".into(), "/device:GPU:1"));
+    assert_eq!(b.node(made.node).controls, [first.node]);
+    b.enter_no_control_dependencies();
+    b.enter_colocation(first.node).unwrap();
+    let beside = b.scalar(1f32).unwrap();
+    assert_eq!((b.node(beside.node).device.as_str(), b.node(beside.node).controls.len()), ("", 0));
+    assert_eq!(b.node(beside.node).attrs.get("_class"), Some(&AttrValue::texts(&["loc:@first"])));
+    b.enter_no_colocation();
+    b.enter_colocation_with_new("later");
+    let with_new = b.scalar(1f32).unwrap();
+    assert_eq!(b.node(with_new.node).attrs.get("_class"), Some(&AttrValue::texts(&["loc:@later"])));
+    b.set_scopes(outer);
+    let plain = b.scalar(1f32).unwrap();
+    assert_eq!((name(&b, plain), b.node(plain.node).device.as_str()), ("outer/Const_3".into(), ""));
+    b.set_scopes(root);
+    assert_eq!(b.enter_name_scope("outer"), "outer_1");
+    b.set_device(plain.node, "/cpu:1").unwrap();
+    assert_eq!(b.node(plain.node).device, "/device:CPU:1");
+    let wrong = b.enter_device("/nonsense:1").unwrap_err();
+    assert_eq!(wrong.code(), Code::InvalidArgument);
+    let other = NodeId::from_index(99);
+    assert!(b.enter_control_dependencies(&[other]).is_err() && b.enter_colocation(other).is_err() && b.set_device(other, "").is_err());
+    b.set_shape(first, &dims([3])).unwrap_err();
+    verify(b);
 }
