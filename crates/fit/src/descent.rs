@@ -7,7 +7,10 @@ use crate::repair::{Taste, repair};
 use crate::state::State;
 use crate::{Problem, Violation, replay};
 
-const GREEDY: Taste = Taste { tried: 32, noise: 0.0 };
+const GREEDY: Taste = Taste { tried: 12, noise: 0.0, is_quick: false, depth: 8 };
+
+/// Schedules that [`fit`] begins with are made under these parts of the budget.
+const PARTS: [f64; 4] = [1.0, 0.93, 0.86, 0.78];
 
 /// How many peaks are aimed at on the way down.
 const AIMS: i64 = 96;
@@ -15,15 +18,48 @@ const AIMS: i64 = 96;
 /// See [`crate::fit`].
 pub(crate) fn fit(problem: &Problem, peak: u64, effort: u64) -> Result<Option<crate::State>, Violation> {
     let graph = Graph::new(problem)?;
-    let mut state = State::new(&graph, i64::try_from(peak).unwrap_or(i64::MAX / 4).min(i64::MAX / 4));
+    let budget = i64::try_from(peak).unwrap_or(i64::MAX).min(i64::MAX / 4);
     let mut random = Random::new(1);
-    if !repair(&mut state, GREEDY, &mut random, effort) {
-        return Ok(None);
-    }
-    prune(&mut state);
-    let left = effort.saturating_sub(state.steps);
+    let (start, spent) = start(&graph, budget, &mut random, effort);
+    let Some(mut state) = start else { return Ok(None) };
+    state.steps = spent;
+    let left = effort.saturating_sub(spent);
     improve(&mut state, &mut random, left);
     written(problem, &state).map(Some)
+}
+
+/// The fastest of some schedules within a budget, and the steps that it took. Each comes from one under a lower budget, by taking out what
+/// need not run again: together, values can be lost for less than one after the other.
+fn start<'a>(graph: &'a Graph, budget: i64, random: &mut Random, effort: u64) -> (Option<State<'a>>, u64) {
+    let mut best: Option<(i64, State)> = None;
+    let mut spent = 0;
+    for depth in [GREEDY.depth, 0] {
+        let mut state = State::new(graph, budget);
+        for part in PARTS {
+            let lower = graph.base as f64 + (budget - graph.base) as f64 * part;
+            state.profile.set_budget(if part < 1.0 { lower as i64 } else { budget });
+            // What nothing fits into may take all effort; further schedules take some of it.
+            let most = if best.is_none() { effort.saturating_sub(spent) } else { (effort / 4).saturating_sub(spent) };
+            let before = state.steps;
+            let fits = repair(&mut state, Taste { depth, ..GREEDY }, random, most);
+            state.keep();
+            spent += state.steps - before;
+            let mut pruned = state.clone();
+            pruned.profile.set_budget(budget);
+            if pruned.profile.over() == 0 {
+                prune(&mut pruned);
+                spent += pruned.steps - state.steps;
+                let total = pruned.total();
+                if best.as_ref().is_none_or(|(other, _)| total < *other) {
+                    best = Some((total, pruned));
+                }
+            }
+            if !fits {
+                break;
+            }
+        }
+    }
+    (best.map(|(_, state)| state), spent)
 }
 
 /// See [`crate::descend`].

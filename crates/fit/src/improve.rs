@@ -1,9 +1,10 @@
 //! Makes a schedule within its budget faster.
 //!
 //! Large neighbourhood search: something is changed at random, and the schedule is brought back to where it fits and where nothing
-//! runs in vain. There are two kinds of changes. One takes out some of what runs again, and lets `repair` find other values to lose.
-//! The other loses values that were made one behind another, as a segment between two checkpoints, and takes out what need not run
-//! again any more. A schedule that is a little slower is kept for a while: how much slower falls to nothing.
+//! runs in vain. There are three kinds of changes. The first takes out some of what runs again, and lets `repair` find other values to
+//! lose. The second loses values that were made one behind another, as a segment between two checkpoints. The third repairs under a
+//! lower budget. What need not run again any more is taken out, the expensive rather first. A schedule that is a little slower is kept
+//! for a while: how much slower falls to nothing.
 
 use std::cmp::Reverse;
 
@@ -16,7 +17,10 @@ use crate::state::State;
 const MOST_PRUNED: usize = 256;
 
 /// How much slower than the best a schedule may be that the search goes on from, at first.
-const SLOWER: f64 = 0.01;
+const SLOWER: f64 = 0.1;
+
+/// How much lower a budget may be, as a part of it, to see what else could be lost.
+const LOWER: f64 = 0.2;
 
 /// Everything that runs again, in order.
 fn extra(state: &State) -> Vec<Key> {
@@ -83,7 +87,11 @@ pub(crate) fn improve(state: &mut State, random: &mut Random, most_steps: u64) {
         let left = 1.0 - (state.steps - begin) as f64 / most_steps as f64;
         let slower = (best.0 as f64 * SLOWER * left * left) as i64;
         state.steps += 1;
-        let fits = if random.below(2) == 0 { without(state, &keys, random, end) } else { segment(state, random) };
+        let fits = match random.below(5) {
+            0 | 1 => without(state, &keys, random, end),
+            2 | 3 => segment(state, random),
+            _ => lower(state, random, end),
+        };
         if fits {
             prune_some(state, extra(state), random);
         }
@@ -134,9 +142,22 @@ fn without(state: &mut State, keys: &[Key], random: &mut Random, end: u64) -> bo
     if removed == 0 {
         return false;
     }
-    let taste = Taste { tried: 1 + random.below(4), noise: random.unit() * 2.0 };
+    let taste = Taste { tried: 1 + random.below(4), noise: random.unit() * 2.0, is_quick: random.below(4) > 0, depth: 8 };
     let left = end.saturating_sub(state.steps);
     repair(state, taste, random, left)
+}
+
+/// Brings the schedule under a lower budget.
+fn lower(state: &mut State, random: &mut Random, end: u64) -> bool {
+    let budget = state.profile.budget();
+    let less = (budget - state.graph.base).max(0) as f64 * LOWER * random.unit();
+    state.profile.set_budget(budget - less as i64);
+    let taste =
+        Taste { tried: 2 + random.below(4), noise: random.unit() * 2.0, is_quick: random.below(2) == 0, depth: random.below(9) as u32 };
+    let left = end.saturating_sub(state.steps);
+    repair(state, taste, random, left);
+    state.profile.set_budget(budget);
+    state.profile.over() == 0
 }
 
 /// Loses values of works that follow each other, where the first of them is not used for long.
@@ -179,5 +200,5 @@ fn segment(state: &mut State, random: &mut Random) -> bool {
         }
     }
     // Segments that take more room than there is may still be mended by what follows.
-    any && (state.profile.over() == 0 || repair(state, Taste { tried: 2, noise: 1.0 }, random, 2000))
+    any && (state.profile.over() == 0 || repair(state, Taste { tried: 2, noise: 1.0, is_quick: false, depth: 8 }, random, 2000))
 }

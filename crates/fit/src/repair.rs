@@ -10,6 +10,9 @@ use crate::state::State;
 /// Way of way are computed again so far back.
 const DEPTH: u32 = 400;
 
+/// So many candidates are tried in one way each, before all ways are tried.
+const QUICKLY: usize = 8;
+
 /// How a choice is made.
 #[derive(Clone, Copy)]
 pub(crate) struct Taste {
@@ -17,6 +20,10 @@ pub(crate) struct Taste {
     pub tried: usize,
     /// How much chance changes what is promising: 0 leaves it as it is.
     pub noise: f64,
+    /// The first candidate that helps is taken, in a way that chance chooses.
+    pub is_quick: bool,
+    /// How far back operands count in what is promising.
+    pub depth: u32,
 }
 
 /// How a value is lost between two uses: the work that makes it runs again, and an operand that is not there any more
@@ -97,7 +104,7 @@ fn step(state: &mut State, at: Key, taste: Taste, random: &mut Random, candidate
         if !candidate.is_exact {
             let to = stage_of(state, candidate.next);
             let work = state.graph.values[candidate.value].work;
-            let mut cost = chain(state, work, to, 8, &mut 64).min(i64::MAX / 2);
+            let mut cost = chain(state, work, to, taste.depth, &mut 64).min(i64::MAX / 2);
             if let Some(link) = &state.graph.link {
                 // Moves take nothing where works have enough to do beside them.
                 cost = cost.min(link.time(state.graph.values[candidate.value].bytes) / 4);
@@ -112,6 +119,17 @@ fn step(state: &mut State, at: Key, taste: Taste, random: &mut Random, candidate
             continue;
         }
         tried += 1;
+        if taste.is_quick {
+            let way = ways[random.below(ways.len())];
+            let mark = state.mark();
+            if lose(state, candidate.value, (candidate.before, candidate.next), at, way) && state.profile.over() < before.0 {
+                return true;
+            }
+            state.back_to(mark);
+            if tried < QUICKLY {
+                continue;
+            }
+        }
         for &way in ways {
             let mark = state.mark();
             if lose(state, candidate.value, (candidate.before, candidate.next), at, way) {
@@ -147,7 +165,7 @@ fn find(state: &mut State, at: Key, candidates: &mut BinaryHeap<Candidate>) {
     for (looked, &value) in graph.large.iter().enumerate() {
         let info = &graph.values[value];
         if found.len() >= 16 && info.bytes < wanted.min(largest) / 64 {
-            state.steps += looked as u64 / 32;
+            state.steps += looked as u64 / 16;
             break;
         }
         let work = &graph.works[info.work];
@@ -172,7 +190,7 @@ fn find(state: &mut State, at: Key, candidates: &mut BinaryHeap<Candidate>) {
             is_exact: false,
         });
     }
-    state.steps += 1 + found.len() as u64 / 8;
+    state.steps += 1 + found.len() as u64 / 4;
     *candidates = found.into();
 }
 

@@ -188,7 +188,9 @@ impl<'a> State<'a> {
             return;
         }
         let bytes = self.graph.values[value].bytes;
-        self.steps += 1;
+        // Blocks of positions are looked at; a bound may be at the end.
+        let last = |key: Key| stage(key).min(self.graph.end());
+        self.steps += 1 + last(from).abs_diff(last(to)) as u64 / 512;
         if from < to {
             self.profile.add(from, to, bytes);
         } else {
