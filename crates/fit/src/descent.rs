@@ -12,8 +12,9 @@ const GREEDY: Taste = Taste { tried: 12, noise: 0.0, is_quick: false, depth: 8 }
 /// Schedules that [`fit`] begins with are made under these parts of the budget.
 const PARTS: [f64; 4] = [1.0, 0.93, 0.86, 0.78];
 
-/// How many peaks are aimed at on the way down.
+/// How many peaks are aimed at on the way down; and how often one that is not reached is followed by one half as far.
 const AIMS: i64 = 96;
+const FAILURES: u32 = 7;
 
 /// See [`crate::fit`].
 pub(crate) fn fit(problem: &Problem, peak: u64, effort: u64) -> Result<Option<crate::State>, Violation> {
@@ -70,20 +71,48 @@ pub(crate) fn descend(problem: &Problem, effort: u64) -> Result<Vec<crate::State
     let first = written(problem, &state)?;
     let (peak, floor) = (state.peak(), floor(&graph));
     let mut states = vec![first];
-    for aim in 1..=AIMS {
-        let budget = peak - (i128::from(peak - floor) * i128::from(aim) / i128::from(AIMS)) as i64;
-        state.profile.set_budget(budget);
+    let mut aim = ((peak - floor) / AIMS).max(1);
+    let (mut budget, mut failed) = (peak, 0);
+    while failed < FAILURES && budget > floor {
+        let lower = (budget - aim).max(floor);
         let left = effort.saturating_sub(state.steps);
-        if !repair(&mut state, GREEDY, &mut random, left) {
-            break;
+        let found = reach(&mut state, lower, &mut random, left / 8);
+        if !found {
+            // Nearer to what was reached.
+            (failed, aim) = (failed + 1, aim / 2);
+            state.profile.set_budget(budget);
+            if aim == 0 || state.steps >= effort {
+                break;
+            }
+            continue;
         }
+        budget = lower;
         prune(&mut state);
-        let left = effort.saturating_sub(state.steps) / (AIMS - aim + 1) as u64;
-        improve(&mut state, &mut random, left / 2);
+        let aims = ((budget - floor) / aim + 1) as u64;
+        let left = effort.saturating_sub(state.steps);
+        improve(&mut state, &mut random, left / aims / 2);
         let Ok(state) = written(problem, &state) else { break };
         states.push(state);
     }
     Ok(row(states))
+}
+
+/// Brings a schedule under a lower budget, from where it is or from the start; otherwise leaves it as it is.
+fn reach(state: &mut State, budget: i64, random: &mut Random, most_steps: u64) -> bool {
+    state.keep();
+    state.profile.set_budget(budget);
+    if repair(state, GREEDY, random, most_steps) {
+        return true;
+    }
+    state.back_to(0);
+    let (start, spent) = start(state.graph, budget, random, most_steps);
+    let steps = state.steps.saturating_add(spent);
+    let found = start.is_some();
+    if let Some(start) = start {
+        *state = start;
+    }
+    state.steps = steps;
+    found
 }
 
 /// Those of the states that are a descent.

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bound;
 mod descent;
 mod graph;
 mod improve;
@@ -134,6 +135,14 @@ pub fn descend(problem: &Problem, effort: u64) -> Vec<State> {
 /// A fast schedule with at most this peak, if one was found. All effort goes to it. There is none if the problem breaks a rule.
 pub fn fit(problem: &Problem, peak: u64, effort: u64) -> Option<State> {
     descent::fit(problem, peak, effort).ok().flatten()
+}
+
+/// What computing again adds to the time, in seconds, in every schedule with at most this peak that moves nothing. None if no schedule
+/// has so low a peak, or if the problem breaks a rule.
+pub fn lower_bound(problem: &Problem, peak: u64, effort: u64) -> Option<f64> {
+    let graph = graph::Graph::new(problem).ok()?;
+    let parts = bound::again(&graph, i64::try_from(peak).unwrap_or(i64::MAX).min(i64::MAX / 4), effort)?;
+    Some(parts as f64 / graph.scale)
 }
 
 /// Replays a schedule: its peak, and its time in seconds.
