@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+from . import _fit
 from .session import Limits, Session
 
 Spec = Tuple[str, str, Optional[Tuple[int, ...]]]
@@ -47,6 +48,38 @@ class SavedModel:
     def save(self, prefix: Union[str, os.PathLike[str]]) -> None:
         """Writes a checkpoint that Keras and TensorFlow read."""
         self.session.save(prefix)
+
+    def fit(
+        self,
+        dataset: Any,
+        epochs: int = 1,
+        batch_size: Optional[int] = None,
+        *,
+        signature: str = "train_step",
+        seed: Optional[int] = 0,
+        verbose: bool = True,
+    ) -> Dict[str, List[float]]:
+        """Trains by a signature: a step for each batch. The mean of each of its scalars for each epoch, which `verbose` prints.
+
+        `dataset` holds all examples along the first axes of arrays: a tuple in the order of the signature's arguments, or a dict. Batches are
+        drawn in an order that `seed` decides (None: as they lie), and a rest that fills none is left out. Or it is an iterable of batches.
+        `batch_size` is by default that of the signature, or 32.
+        """
+        step, names, size = self._step(signature, batch_size)
+        return _fit.fit(step, names, dataset, epochs, size, seed, verbose)
+
+    def evaluate(self, dataset: Any, batch_size: Optional[int] = None, *, signature: str = "test_step") -> Dict[str, float]:
+        """The mean of each scalar that a signature gives for the batches of a data set, as they lie: see `fit`."""
+        step, names, size = self._step(signature, batch_size)
+        return _fit.mean(step, names, dataset, size)
+
+    def _step(self, name: str, batch_size: Optional[int]) -> Tuple[Signature, List[str], Optional[int]]:
+        if name not in self.signatures:
+            raise ValueError(f"the model has no signature '{name}', but {', '.join(self.signatures) or 'none'}: signature= names one")
+        signature = self.signatures[name]
+        shapes = [shape for _, _, shape in signature.structured_input_signature.values()]
+        fixed = [shape[0] for shape in shapes if shape and shape[0] > 0]
+        return signature, list(signature.structured_input_signature), batch_size or (fixed[0] if fixed else None)
 
     def close(self) -> None:
         """Gives every byte back."""

@@ -35,11 +35,38 @@ def open_devices(
     return _native.Devices(config, sizes, None if device_count is None else dict(device_count), sim_gpus)
 
 
+_KEPT = 64
+"""Callables of a session that are kept."""
+
+
+class Calls:
+    """The runs of a session, kept as callables: what was run before is neither looked up nor planned again."""
+
+    def __init__(self) -> None:
+        self._known: Dict[Any, _native.Callable] = {}
+
+    def of(
+        self, session: _native.Session, names: Sequence[str], tensors: Sequence[str], operations: Sequence[str], one: bool = False
+    ) -> _native.Callable:
+        """The callable that takes values by these names, and gives these tensors: a list, or, with `one`, the only one."""
+        key = tuple(names), tuple(tensors), tuple(operations), one
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) == _KEPT:
+                self._known.clear()
+            known = self._known[key] = session.callable(names, tensors, operations, one)
+        return known
+
+    def clear(self) -> None:
+        self._known.clear()
+
+
 class Session:
     """A graph on devices, with its variables. Any number of threads may use it.
 
     `graph` is a path (GraphDef, MetaGraph or SavedModel), an encoded GraphDef, or an object of TensorFlow (`tf.Graph`, GraphDef).
-    `config`, `limits`, `device_count`, `sim_gpus`: see `open_devices`; with any of them, the session has devices of its own. `tags` name the graph of a SavedModel that has several.
+    `config`, `limits`, `device_count`, `sim_gpus`: see `open_devices`; with any of them, the session has devices of
+    its own. `tags` name the graph of a SavedModel that has several.
 
     Raises `plimsoll.errors.OpError`, whose subclasses have TensorFlow's names.
     """
@@ -56,6 +83,9 @@ class Session:
     ) -> None:
         self._devices = open_devices(config, limits, device_count, sim_gpus)
         _log.device_mapping(self._devices.device_mapping())
+        self._calls = Calls()
+        self._short: Dict[Any, _native.Callable] = {}
+        """Those of `_calls` that fetch one tensor, by what `run` is given."""
         if hasattr(graph, "as_graph_def"):
             graph = graph.as_graph_def()
         if hasattr(graph, "SerializeToString"):
@@ -73,12 +103,25 @@ class Session:
         """
         if options is not None or run_metadata is not None:
             raise NotImplementedError("plimsoll.Session.run: options and run_metadata")
+        try:
+            call = self._short[(fetches, *feed_dict) if feed_dict else (fetches,)]
+        except (KeyError, TypeError):  # something new, or a structure
+            pass
+        else:
+            return call(*feed_dict.values()) if feed_dict else call()
         wanted = _Wanted(fetches)
         names, values = _feeds(feed_dict)
         if not wanted.tensors and not wanted.operations:
             self._session.operations()  # a closed session says so
             return wanted.of([])
-        return wanted.of(self._session.run(names, values, wanted.tensors, wanted.operations))
+        call = self._calls.of(self._session, names, wanted.tensors, wanted.operations, wanted.is_one_tensor)
+        made = call(*values)
+        if wanted.is_one_tensor:
+            if len(self._short) == _KEPT:
+                self._short.clear()
+            self._short[(fetches, *(feed_dict or ()))] = call
+            return made
+        return wanted.of(made)
 
     def plan(self, fetches: Any, feed_dict: Optional[Mapping[Any, Any]] = None) -> Plan:
         """The plan of such a run: the peak of each device, before anything runs. Limits are not held against it here: see `Plan.fits`."""
@@ -91,9 +134,10 @@ class Session:
         if accept_options:
             raise NotImplementedError("plimsoll.Session.make_callable: accept_options")
         wanted = _Wanted(fetches)
-        call = self._session.callable([_name(feed) for feed in feed_list or ()], wanted.tensors, wanted.operations)
+        names = [_name(feed) for feed in feed_list or ()]
+        call = self._session.callable(names, wanted.tensors, wanted.operations, wanted.is_one_tensor)
         if wanted.is_one_tensor:
-            return lambda *values: call(*values)[0]
+            return call
         return lambda *values: wanted.of(call(*values))
 
     def partial_run(self, *args: Any, **kwargs: Any) -> Any:
@@ -133,6 +177,8 @@ class Session:
 
     def close(self) -> None:
         """Gives every byte back. Runs that are under way end first."""
+        self._short.clear()
+        self._calls.clear()
         self._session.close()
 
     def __enter__(self) -> Session:

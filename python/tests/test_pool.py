@@ -218,3 +218,27 @@ def test_nothing_stays_open():
         return len(os.listdir("/proc/self/fd"))
 
     assert use() == use()
+
+
+def test_it_is_an_executor_of_asyncio_and_of_the_standard_library():
+    import asyncio
+
+    async def both(pool):
+        loop = asyncio.get_running_loop()
+        jobs = [loop.run_in_executor(pool, pow, i, 2) for i in range(4)]
+        with pytest.raises(ZeroDivisionError):
+            await loop.run_in_executor(pool, divmod, 1, 0)
+        return await asyncio.gather(*jobs)
+
+    with plimsoll.Pool(2) as pool:
+        assert asyncio.run(both(pool)) == [0, 1, 4, 9]
+        futures = [pool.submit(abs, -i) for i in range(5)]
+        done, rest = concurrent.futures.wait(futures, timeout=60)
+        assert not rest and {future.result() for future in concurrent.futures.as_completed(done)} == set(range(5))
+        assert list(pool.map(pow, range(4), [2] * 4, timeout=60, chunksize=2)) == [0, 1, 4, 9]
+        slow = pool.submit(functions.sleep, 30)
+        with pytest.raises(concurrent.futures.TimeoutError):
+            slow.result(timeout=0.1)
+        pool.terminate()
+    with pytest.raises(RuntimeError):
+        pool.submit(abs, 1)

@@ -1,6 +1,7 @@
 """Sessions in this process: values of recorded runs, memory, structures, errors and misuse."""
 
 import collections
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -372,3 +373,73 @@ def test_a_forked_child_gets_an_exception(session):
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
     assert call(1, 2) == 3
+
+
+RESHAPE = "\n".join(
+    [
+        node("x", "Placeholder", (), FLOAT),
+        node("shape", "Placeholder", (), attr("dtype", "type: DT_INT32")),
+        node("y", "Reshape", ("x", "shape"), T),
+    ]
+).encode()
+
+
+def test_a_plan_that_depends_on_elements_is_for_these():
+    x = numpy.arange(6, dtype=numpy.float32)
+    with plimsoll.Session(RESHAPE) as session:
+        call = session.make_callable("y:0", ["x:0", "shape:0"])
+        for shape in ([2, 3], [3, 2], [2, 3], [6, 1]):
+            shape = numpy.int32(shape)
+            assert call(x, shape).shape == session.run("y:0", {"x:0": x, "shape:0": shape}).shape == tuple(shape)
+        with pytest.raises(errors.InvalidArgumentError):
+            call(x, numpy.int32([4, 4]))
+        assert call(x, numpy.int32([1, 6])).shape == (1, 6)
+
+
+class Foreign:
+    """A tensor of another library, as DLPack hands it over."""
+
+    def __init__(self, array):
+        self.array, self.taken = array, 0
+
+    def __dlpack__(self, **options):
+        self.taken += 1
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_dlpack_in_and_out(session):
+    x = Foreign(numpy.arange(4, dtype=numpy.float32))
+    made = session.run("sum:0", {"x:0": x, "y:0": Foreign(numpy.ones(4, numpy.int64))})
+    assert made.tolist() == [1, 2, 3, 4] and x.taken == 1
+    other = numpy.from_dlpack(made)
+    assert other.ctypes.data == made.ctypes.data
+    if importlib.util.find_spec("torch") is not None:
+        import torch
+
+        made = session.run("sum:0", {"x:0": torch.ones(3), "y:0": torch.zeros(3)})
+        assert torch.from_dlpack(made).sum() == 3
+
+
+@pytest.mark.parametrize("value", [1, 1.5, True, -3, 2**24 + 1, 2**40, numpy.float64(0.1), numpy.int8(3), 0.1, -0.0, float("nan")])
+def test_numbers_are_what_numpy_makes_of_them(session, value):
+    call = session.make_callable("sum:0", ["x:0", "y:0"])
+    made = call(value, 0)
+    assert type(made) is numpy.float32 and made.tobytes() == (numpy.float32(value) + numpy.float32(0)).tobytes()
+
+
+def test_runs_are_kept_apart(session):
+    feed = {"x:0": 1, "y:0": 2}
+    for _ in range(3):
+        assert session.run("sum:0", feed) == 3 and session.run("double:0", feed) == 6
+        assert session.run(("sum:0", "double:0"), feed) == (3, 6) and session.run(["sum:0"], feed) == [3]
+        assert session.run("sum:0", {"y:0": 5, "x:0": 1}) == 6 and session.run("double:0", {"sum:0": numpy.float32(4)}) == 8
+    for size in range(1, 200):
+        assert session.run("sum:0", {"x": numpy.ones(size % 3 + 1), "y": size}).shape == (size % 3 + 1,)
+    with pytest.raises(errors.InvalidArgumentError):
+        session.run("sum:0", {"x": 1, "x:0": 1, "y": 1})
+    session.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        session.run("sum:0", feed)

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use plimsoll::{Cancellation, DataType, HostTensor, Result, Shape};
 use pyo3::prelude::*;
@@ -74,6 +74,15 @@ impl Session {
         self.session.get()?.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)
     }
 
+    /// # Errors
+    /// RuntimeError for a closed session.
+    fn check_open(&self) -> PyResult<()> {
+        match self.session.get()?.read().unwrap_or_else(PoisonError::into_inner).is_some() {
+            true => Ok(()),
+            false => Err(closed()),
+        }
+    }
+
     /// The type of a tensor, where the graph says it.
     fn type_of(&self, session: &plimsoll::Session, name: &str) -> Option<DataType> {
         let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,24 +117,6 @@ fn refs(names: &[String]) -> Vec<&str> {
 
 #[pymethods]
 impl Session {
-    /// Runs once: what is fetched, in order.
-    fn run(
-        &self,
-        py: Python<'_>,
-        names: Vec<String>,
-        values: &Bound<'_, PyTuple>,
-        fetches: Vec<String>,
-        targets: Vec<String>,
-    ) -> PyResult<Vec<Py<PyAny>>> {
-        let session = self.get()?;
-        let tensors = self.fed(&session, &names, values)?;
-        let made = interruptible(py, true, |cancellation| {
-            let feeds: Vec<(&str, HostTensor)> = refs(&names).into_iter().zip(tensors).collect();
-            session.run_until(&feeds, &refs(&fetches), &refs(&targets), cancellation)
-        })?;
-        made.into_iter().map(|tensor| to_value(py, tensor)).collect()
-    }
-
     /// The plan of such a run. Nothing of the graph runs.
     fn plan(
         &self,
@@ -144,11 +135,13 @@ impl Session {
         .map(Plan)
     }
 
-    /// As many runs as there are calls.
-    fn callable(slf: Py<Self>, names: Vec<String>, fetches: Vec<String>, targets: Vec<String>) -> PyResult<Callable> {
+    /// As many runs as there are calls: each gives a list, or, where `one` is said, the one tensor that is fetched.
+    #[pyo3(signature = (names, fetches, targets, one=false))]
+    fn callable(slf: Py<Self>, names: Vec<String>, fetches: Vec<String>, targets: Vec<String>, one: bool) -> PyResult<Callable> {
         let session = slf.get().get()?;
         let types = names.iter().map(|name| slf.get().type_of(&session, name)).collect();
-        Ok(Callable { session: slf, names, types, fetches, targets, last: Own::new(Mutex::new(None)) })
+        let one = one && fetches.len() == 1;
+        Ok(Callable { session: slf, names, types, fetches, targets, one, last: Own::new(Mutex::new(None)) })
     }
 
     /// Calls a signature: names and values of results.
@@ -248,59 +241,102 @@ pub struct Callable {
     types: Vec<Option<DataType>>,
     fetches: Vec<String>,
     targets: Vec<String>,
-    last: Own<Mutex<Option<Last>>>,
+    /// Whether its one fetch is given as it is.
+    one: bool,
+    last: Own<Mutex<Option<Arc<Last>>>>,
 }
 
-/// The plan for the shapes of the last call.
-#[derive(Clone)]
+/// The plan for the feeds of the last call.
 struct Last {
     shapes: Vec<(DataType, Shape)>,
+    /// The elements that the plan depends on, by feed.
+    values: Vec<Option<HostTensor>>,
     callable: plimsoll::Callable,
     /// Whether runs are so short that no signal need end them.
     is_short: bool,
 }
 
+impl Last {
+    fn takes(&self, tensors: &[HostTensor]) -> bool {
+        let same = |((kind, shape), tensor): (&(DataType, Shape), &HostTensor)| (*kind, shape) == (tensor.data_type(), tensor.shape());
+        let valued = |(value, tensor): (&Option<HostTensor>, &HostTensor)| value.as_ref().is_none_or(|value| value == tensor);
+        self.shapes.iter().zip(tensors).all(same) && self.values.iter().zip(tensors).all(valued)
+    }
+}
+
 /// A run that took no longer is not watched for signals.
 const SHORT: Duration = Duration::from_millis(5);
+
+impl Callable {
+    fn last(&self) -> PyResult<MutexGuard<'_, Option<Arc<Last>>>> {
+        Ok(self.last.get()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Plans and runs, and keeps the plan.
+    fn run_anew(&self, py: Python<'_>, tensors: &[HostTensor], last: Option<Arc<Last>>) -> PyResult<Vec<HostTensor>> {
+        let session = self.session.get().get()?;
+        let feeds: Vec<&HostTensor> = tensors.iter().collect();
+        let (made, now) = interruptible(py, true, |cancellation| {
+            let (values, callable) = match &last {
+                Some(last) => (last.values.clone(), last.callable.clone()),
+                None => {
+                    let fed: Vec<(&str, HostTensor)> = refs(&self.names).into_iter().zip(tensors.iter().cloned()).collect();
+                    let session = session.until(cancellation);
+                    let callable = session.callable_for(&fed, &refs(&self.fetches), &refs(&self.targets))?;
+                    let signature = session.signature(&fed, &refs(&self.fetches), &refs(&self.targets))?;
+                    let values: Vec<Option<HostTensor>> = signature.feeds.into_iter().map(|feed| feed.value).collect();
+                    (if values.iter().any(Option::is_some) { values } else { Vec::new() }, callable)
+                }
+            };
+            let begin = Instant::now();
+            let made = callable.until(cancellation).run(&feeds)?;
+            let shapes = tensors.iter().map(|tensor| (tensor.data_type(), tensor.shape().clone())).collect();
+            Ok((made, Last { shapes, values, callable, is_short: begin.elapsed() < SHORT }))
+        })?;
+        *self.last()? = Some(Arc::new(now));
+        Ok(made)
+    }
+}
 
 #[pymethods]
 impl Callable {
     #[pyo3(signature = (*values))]
-    fn __call__(&self, py: Python<'_>, values: &Bound<'_, PyTuple>) -> PyResult<Vec<Py<PyAny>>> {
+    fn __call__(&self, py: Python<'_>, values: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         if values.len() != self.names.len() {
             let message = format!("Expected {} feeds, but got {}", self.names.len(), values.len());
             return Err(pyo3::exceptions::PyValueError::new_err(message));
         }
         let tensors = self.types.iter().zip(values.iter_borrowed()).map(|(wanted, value)| of_value(&value, *wanted));
         let tensors = tensors.collect::<PyResult<Vec<HostTensor>>>()?;
-        let session = self.session.get().get()?;
-        let last = self.last.get()?.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let fits = |last: &Last| {
-            last.shapes.iter().zip(&tensors).all(|((kind, shape), tensor)| (*kind, shape) == (tensor.data_type(), tensor.shape()))
+        self.session.get().check_open()?;
+        let last = self.last()?.clone().filter(|last| last.takes(&tensors));
+        let mut made = match last {
+            Some(last) if last.is_short => py
+                .detach(|| {
+                    let feeds: Vec<&HostTensor> = tensors.iter().collect();
+                    let begin = Instant::now();
+                    let made = last.callable.run(&feeds)?;
+                    Ok((made, begin.elapsed() < SHORT))
+                })
+                .map_err(|error| raised(py, &error))
+                .and_then(|(made, is_short)| {
+                    if !is_short {
+                        let Last { shapes, values, callable, .. } = &*last;
+                        let (shapes, values, callable) = (shapes.clone(), values.clone(), callable.clone());
+                        *self.last()? = Some(Arc::new(Last { shapes, values, callable, is_short }));
+                    }
+                    Ok(made)
+                })?,
+            last => self.run_anew(py, &tensors, last)?,
         };
-        let last = last.filter(fits);
-        let is_short = last.as_ref().is_some_and(|last| last.is_short);
-        let feeds: Vec<&HostTensor> = tensors.iter().collect();
-        let (made, now) = interruptible(py, !is_short, |cancellation| {
-            let callable = match &last {
-                Some(last) => last.callable.clone(),
-                None => {
-                    let fed: Vec<(&str, HostTensor)> = refs(&self.names).into_iter().zip(tensors.iter().cloned()).collect();
-                    session.until(cancellation).callable_for(&fed, &refs(&self.fetches), &refs(&self.targets))?
-                }
-            };
-            let begin = std::time::Instant::now();
-            let made = match is_short {
-                true => callable.run(&feeds)?,
-                false => callable.until(cancellation).run(&feeds)?,
-            };
-            let shapes = tensors.iter().map(|tensor| (tensor.data_type(), tensor.shape().clone())).collect();
-            let now = (!is_short).then(|| Last { shapes, callable, is_short: begin.elapsed() < SHORT });
-            Ok((made, now))
-        })?;
-        if now.is_some() {
-            *self.last.get()?.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        drop(tensors);
+        match (self.one, made.pop()) {
+            (true, Some(only)) => to_value(py, only),
+            (_, last) => {
+                made.extend(last);
+                let values = made.into_iter().map(|tensor| to_value(py, tensor)).collect::<PyResult<Vec<_>>>()?;
+                Ok(pyo3::types::PyList::new(py, values)?.into_any().unbind())
+            }
         }
-        made.into_iter().map(|tensor| to_value(py, tensor)).collect()
     }
 }

@@ -9,7 +9,7 @@ use pyo3::PyTypeInfo;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyFloat, PyInt, PyList, PyTuple};
 
 use crate::errors::raised;
 
@@ -94,14 +94,67 @@ fn descr_of(py: Python<'_>, data_type: DataType) -> PyResult<Bound<'_, PyArrayDe
     PyArrayDescr::new(py, name)
 }
 
-/// A value as a tensor; of type `wanted`, where one is given. The memory of an array that is contiguous and aligned is not copied.
+/// As [`descr_of`], without a look at names where NumPy has a number for the type.
+fn native_descr(py: Python<'_>, data_type: DataType) -> PyResult<Bound<'_, PyArrayDescr>> {
+    let number = match data_type {
+        DataType::Float => NPY_TYPES::NPY_FLOAT,
+        DataType::Double => NPY_TYPES::NPY_DOUBLE,
+        DataType::Bool => NPY_TYPES::NPY_BOOL,
+        DataType::Int32 => NPY_TYPES::NPY_INT,
+        DataType::Int64 => NPY_TYPES::NPY_LONG,
+        DataType::Uint8 => NPY_TYPES::NPY_UBYTE,
+        other => return descr_of(py, other),
+    };
+    // SAFETY: the types of these numbers are always there; the reference is new.
+    unsafe {
+        let descr = PY_ARRAY_API.PyArray_DescrFromType(py, number as i32);
+        Ok(Bound::from_owned_ptr_or_err(py, descr.cast())?.cast_into_unchecked())
+    }
+}
+
+/// A number of Python as a tensor, where NumPy would make the same of it.
+fn of_number(value: &Bound<'_, PyAny>, wanted: DataType) -> Option<HostTensor> {
+    /// Integers below are floats of every type.
+    const EXACT: i64 = 1 << 24;
+    let float = value.cast_exact::<PyFloat>().ok().map(|float| float.value());
+    let int = || value.cast_exact::<PyInt>().ok()?.extract::<i64>().ok();
+    match wanted {
+        DataType::Float => Some(HostTensor::scalar(float.or_else(|| int().filter(|int| int.abs() < EXACT).map(|int| int as f64))? as f32)),
+        DataType::Double => Some(HostTensor::scalar(float.or_else(|| int().filter(|int| int.abs() < EXACT).map(|int| int as f64))?)),
+        DataType::Int32 => Some(HostTensor::scalar(i32::try_from(int()?).ok()?)),
+        DataType::Int64 => Some(HostTensor::scalar(int()?)),
+        _ => None,
+    }
+}
+
+/// What `numpy.asarray` makes of a value, with or without a type; contiguous.
+fn array_of<'py>(value: &Bound<'py, PyAny>, descr: Option<Bound<'py, PyArrayDescr>>) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let py = value.py();
+    let descr = descr.map_or(std::ptr::null_mut(), PyArrayDescrMethods::into_dtype_ptr);
+    let flags = npyffi::NPY_ARRAY_C_CONTIGUOUS | npyffi::NPY_ARRAY_ALIGNED | npyffi::NPY_ARRAY_NOTSWAPPED | npyffi::NPY_ARRAY_FORCECAST;
+    // SAFETY: it takes the type, and gives an array or sets an exception.
+    unsafe {
+        let array = PY_ARRAY_API.PyArray_FromAny(py, value.as_ptr(), descr, 0, 0, flags, std::ptr::null_mut());
+        Ok(Bound::from_owned_ptr_or_err(py, array)?.cast_into::<PyUntypedArray>()?)
+    }
+}
+
+/// A value as a tensor; of type `wanted`, where one is given. The memory of an array that is contiguous and aligned is not copied, nor
+/// is that of a tensor of another library that hands it over by DLPack.
 pub fn of_value(value: &Bound<'_, PyAny>, wanted: Option<DataType>) -> PyResult<HostTensor> {
     let py = value.py();
+    if let Some(number) = wanted.and_then(|wanted| of_number(value, wanted)) {
+        return Ok(number);
+    }
+    let is_array = value.cast::<PyUntypedArray>().is_ok();
+    if !is_array && value.hasattr(pyo3::intern!(py, "__dlpack__"))? {
+        return of_value(&numpy(py)?.getattr("from_dlpack")?.call1((value,))?, wanted);
+    }
     let array = match value.cast::<PyUntypedArray>() {
         Ok(array) if wanted.is_none() || type_of(&array.dtype())? == wanted => array.clone(),
         _ => {
-            let wanted = wanted.map(|wanted| descr_of(py, wanted)).transpose()?;
-            numpy(py)?.getattr("asarray")?.call1((value, wanted))?.cast_into::<PyUntypedArray>()?
+            let wanted = wanted.map(|wanted| native_descr(py, wanted)).transpose()?;
+            array_of(value, wanted)?
         }
     };
     let data_type = type_of(&array.dtype())?;
@@ -157,7 +210,14 @@ pub fn to_value(py: Python<'_>, tensor: HostTensor) -> PyResult<Py<PyAny>> {
         array.set_item(pyo3::types::PySlice::full(py), PyList::new(py, values)?)?;
         return Ok(array.call_method1("reshape", (PyTuple::new(py, dims)?,))?.unbind());
     }
-    let descr = descr_of(py, tensor.data_type())?;
+    let descr = native_descr(py, tensor.data_type())?;
+    if let ([], Some(bytes)) = (&dims[..], tensor.bytes()) {
+        // SAFETY: the elements are as many bytes as the type has, and are copied. The reference to the type is borrowed.
+        return unsafe {
+            let scalar = PY_ARRAY_API.PyArray_Scalar(py, bytes.as_ptr().cast_mut().cast(), descr.as_dtype_ptr(), std::ptr::null_mut());
+            Bound::from_owned_ptr_or_err(py, scalar).map(Bound::unbind)
+        };
+    }
     let dense = tensor.dense().map_err(|error| raised(py, &error))?;
     drop(tensor);
     let mut tensor = dense;

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy
 
 from ... import _log, errors
-from ...session import Plan, _Computed, _Wanted, open_devices
+from ...session import Calls, Plan, _Computed, _Wanted, open_devices
 from . import _summaries
 from ._graph import Graph, GraphDef, Operation, Tensor, get_default_graph
 from ._missing import Missing
@@ -80,6 +80,7 @@ class BaseSession:
         self._devices = open_devices(None if config is None else str(config))
         _log.device_mapping(self._devices.device_mapping())
         self._session: Any = None
+        self._calls = Calls()
         self._built = 0
         self._is_closed = False
         self._lock = threading.RLock()
@@ -102,6 +103,7 @@ class BaseSession:
                 values = {} if self._session is None else self._values()
                 before, count = self._session, len(self.graph._builder)
                 fresh = self._devices.build(self.graph._builder)
+                self._calls.clear()
                 if before is not None:
                     before.close()
                 self._session, self._built = fresh, count
@@ -128,7 +130,7 @@ class BaseSession:
         given = dict(zip(names, values)) if names else {}
         tensors = [name for name in wanted.tensors if name not in given]
         if tensors or wanted.operations:
-            given.update(zip(tensors, session.run(names, values, tensors, wanted.operations)))
+            given.update(zip(tensors, self._calls.of(session, names, tensors, wanted.operations)(*values)))
         return wanted.of([given[name] for name in wanted.tensors])
 
     def plan(self, fetches: Any, feed_dict: Optional[Mapping[Any, Any]] = None) -> Plan:
@@ -193,6 +195,7 @@ class BaseSession:
         """Gives every byte back."""
         with self._lock:
             self._is_closed = True
+            self._calls.clear()
             if self._session is not None:
                 self._session.close()
 
