@@ -78,7 +78,7 @@ __all__ = sorted(_WHERE)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("config", "debugging", "errors", "keras", "saved_model", "session"):
+    if name in ("compat", "config", "debugging", "errors", "keras", "saved_model", "session"):
         return importlib.import_module(f"plimsoll.{name}")
     if name not in _WHERE:
         raise AttributeError(f"module 'plimsoll' has no attribute '{name}'")

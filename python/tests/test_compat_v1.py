@@ -374,6 +374,14 @@ def test_functions_that_are_one_operation_have_kernels():
     assert all(getattr(tf, name) is not None for name in dir(tf))
 
 
+def test_it_is_a_name_of_the_package():
+    source = (
+        "import sys, plimsoll; assert 'plimsoll.compat' not in sys.modules; print(plimsoll.compat.v1.Session, plimsoll.config.threading)"
+    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=TESTS.parent)
+    assert "plimsoll.compat.v1" in done.stdout, done.stderr
+
+
 def test_seeds_are_the_graphs():
     def numbers(seed):
         with tf.Graph().as_default(), tf.Session() as sess:
