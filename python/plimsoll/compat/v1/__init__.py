@@ -76,7 +76,6 @@ def _names() -> Dict[str, Any]:
     }
     names.update({f"{name}_initializer": kind for name, kind in initializers.items()})
     names["initializers"] = _Initializers()
-    names["sigmoid"], names["tanh"] = _math.function("sigmoid"), _math.function("tanh")
     return names
 
 
