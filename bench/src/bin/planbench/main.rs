@@ -12,7 +12,7 @@ mod trace;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: planbench offsets FILE.csv [--capacity BYTES] [--steps N] --output OUT.csv
-       planbench remat TRACE.log[.xz] --ratio R [--steps N] --output OUT.jsonl";
+       planbench remat TRACE.log[.xz] --ratio R [--steps N] [--bound-steps N] --output OUT.jsonl";
 
 /// Why a command ends.
 enum Failure {
