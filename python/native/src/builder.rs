@@ -16,6 +16,9 @@ use crate::tensor::to_value;
 /// A node and one of its outputs.
 type Tensor = (u32, u32);
 
+/// Name, operation, device, inputs, and the nodes that it runs after.
+type Described = (String, String, String, Vec<Tensor>, Vec<u32>);
+
 /// The wire number of the type, whether it is a reference, and the shape.
 type Facts = (i32, bool, Dims);
 
@@ -125,7 +128,7 @@ impl Builder {
     }
 
     /// A node's name, operation, device, inputs and the nodes that it runs after.
-    fn node(&self, py: Python<'_>, node: u32) -> PyResult<(String, String, String, Vec<Tensor>, Vec<u32>)> {
+    fn node(&self, py: Python<'_>, node: u32) -> PyResult<Described> {
         let state = self.state()?;
         let node = state.builder.node(state.node(node).map_err(|error| raised(py, &error))?);
         let inputs = node.inputs.iter().map(|input| (number(input.node), input.index)).collect();
