@@ -114,6 +114,20 @@ def while_gradient():
     return False
 
 
+@case(counts("g:0", "y:0"))
+def while_condition_gradient():
+    """the gradient of a condition in a loop: what a side computes is kept where it ran"""
+    v2()
+    n, x = number(), floats()
+
+    def body(i, y):
+        return i + 1, tf1.cond(tf.equal(i % 3, 1), lambda: tf.tanh(y) * x, lambda: y * y - 1.0)
+    _, y = tf1.while_loop(lambda i, _: i < n, body, [0, x * 0.25])
+    tf.identity(y, "y")
+    tf.identity(tf1.gradients(tf.reduce_sum(y), x)[0], "g")
+    return False
+
+
 @looped([({"x:0": X}, ["y:0"], [])])
 def known():
     """a number of iterations that the graph says, of integers of all kinds"""

@@ -61,6 +61,8 @@ pub struct ListFact {
     pub is_full: bool,
     /// Whether it is an optional that has a list, which it stands for here; and not a tensor.
     pub has_list: bool,
+    /// What its tensors are where they are lists: see [`crate::list::nested`].
+    pub inner: Option<Box<ListFact>>,
 }
 
 /// What is known of all tensors of a list: a loop pushes the shapes of what it computes, which are the same each time.
@@ -127,17 +129,35 @@ impl ListFact {
             return Err(Error::unimplemented("not yet: an optional that may have a list, or not"));
         }
         let data_type = match (self.data_type, other.data_type) {
-            // An optional without a value has no type.
-            (DataType::Variant, data_type) if self.length == Some(0) => data_type,
-            (data_type, DataType::Variant) if other.length == Some(0) => data_type,
+            // An optional without a value has no type. What lists a list has is known when one is put into it.
+            (DataType::Variant, data_type) if self.length == Some(0) || other.inner.is_some() => data_type,
+            (data_type, DataType::Variant) if other.length == Some(0) || self.inner.is_some() => data_type,
             (mine, theirs) if mine == theirs => mine,
             (mine, theirs) => return Err(Error::unimplemented(format!("not yet: a list of {mine} or of {theirs}"))),
         };
-        let length = self.length.filter(|length| other.length == Some(*length));
+        let length = match (self.is_unseen(), other.is_unseen()) {
+            (true, _) => other.length,
+            (_, true) => self.length,
+            _ => self.length.filter(|length| other.length == Some(*length)),
+        };
+        let (item, inner) = match (&self.inner, &other.inner) {
+            (Some(_), Some(theirs)) => {
+                let nested = self.of_lists(theirs)?;
+                (nested.item, nested.inner)
+            }
+            (Some(_), None) if other.data_type == DataType::Variant => (self.item.clone(), self.inner.clone()),
+            (None, Some(_)) if self.data_type == DataType::Variant => (other.item.clone(), other.inner.clone()),
+            (None, None) => {
+                let item = merge_shapes(&self.item, &other.item)
+                    .map_err(|_| Error::unimplemented(format!("not yet: a list of tensors of {} or of {}", self.item, other.item)))?;
+                (item, None)
+            }
+            _ => return Err(Error::unimplemented("not yet: a list of lists or of tensors")),
+        };
         Ok(ListFact {
             data_type,
-            item: merge_shapes(&self.item, &other.item)
-                .map_err(|_| Error::unimplemented(format!("not yet: a list of tensors of {} or of {}", self.item, other.item)))?,
+            item,
+            inner,
             room: self.room.max(other.room),
             limit: self.limit.or(other.limit),
             length,

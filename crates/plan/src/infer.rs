@@ -8,7 +8,7 @@ use plimsoll_ops::{Each, Fact, ListFact, Lower, infer_asking};
 
 use crate::alive::{Alive, When};
 use crate::frames::{Frames, is_exit, round, stays};
-use crate::request::ListTraits;
+use crate::request::{is_unset, unset_rows};
 use crate::widen::{Rounds, Stacks, Widening, appends, fills};
 use crate::{Request, Signature};
 
@@ -177,7 +177,7 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
 /// What earlier stages say of a flow that a node pops.
 fn said_flow(signature: &Signature, pop: &str) -> Option<ListFact> {
     let flow = signature.flows.iter().find(|flow| flow.node == pop)?;
-    Some(ListFact { is_sum: flow.is_sum, ..list_of_rows(flow.data_type, &Shape::from([flow.length, 0])) })
+    Some(ListFact { is_sum: flow.is_sum, ..list_of_rows(flow.data_type, &unset_rows(flow.length)) })
 }
 
 fn is_stack(graph: &Graph, tensor: Output) -> bool {
@@ -198,9 +198,9 @@ fn feed_fact(request: &Request<'_>, output: Output, position: usize) -> Fact {
         return Fact { value: feed.value.clone(), ..Fact::new(feed.data_type, feed.shape.clone().into_partial()) };
     }
     let data_type = tensor_type(request, output).unwrap_or(DataType::Variant);
-    let traits = request.signature.traits.iter().find(|(of, _)| *of == position).map(|(_, traits)| *traits).unwrap_or_default();
-    let ListTraits { grows, is_sum, is_full, has_list } = traits;
-    let list = ListFact { grows, is_sum, is_full, has_list, ..list_of_rows(feed.data_type, &feed.shape) };
+    let traits = request.signature.traits.iter().find(|(of, _)| *of == position).map(|(_, traits)| traits);
+    let list = list_of_rows(feed.data_type, &feed.shape);
+    let list = traits.map_or(list.clone(), |traits| traits.on(list));
     Fact { list: Some(list), ..Fact::new(data_type, (&Shape::scalar()).into()) }
 }
 
@@ -208,7 +208,8 @@ fn feed_fact(request: &Request<'_>, output: Output, position: usize) -> Fact {
 fn list_of_rows(data_type: DataType, rows: &Shape) -> ListFact {
     let length = rows.first().copied().unwrap_or(0);
     let item = match rows.dims() {
-        [_, 0] | [] => PartialShape::unknown(),
+        _ if is_unset(rows) => PartialShape::unknown(),
+        [] => PartialShape::unknown(),
         dims => PartialShape(Some(dims[1..].iter().copied().map(Some).collect())),
     };
     ListFact {
@@ -225,6 +226,7 @@ fn list_of_rows(data_type: DataType, rows: &Shape) -> ListFact {
         is_sum: false,
         is_full: false,
         has_list: false,
+        inner: None,
     }
 }
 

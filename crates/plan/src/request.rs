@@ -2,7 +2,7 @@
 
 use plimsoll_base::DataType;
 use plimsoll_device::{Costs, DeviceSpec, Library};
-use plimsoll_graph::{Graph, HostTensor, Shape};
+use plimsoll_graph::{Graph, HostTensor, PartialShape, Shape};
 use plimsoll_ops::{ListFact, Registry};
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub struct Signature {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub done: Vec<String>,
     /// The positions of feeds that stand for lists of tensors: they have the rows. What was never set of a list of unknown tensors has
-    /// rows of no elements.
+    /// rows of no elements, of more dimensions than tensors have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lists: Vec<usize>,
     /// What is special about some of them, by their positions.
@@ -67,7 +67,7 @@ pub struct Flow {
 }
 
 /// What a list is beside its rows: see [`plimsoll_ops::ListFact`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListTraits {
     /// Whether it becomes longer where it is written behind its end.
     pub grows: bool,
@@ -77,20 +77,84 @@ pub struct ListTraits {
     pub is_full: bool,
     /// Whether it is an optional that has a list.
     pub has_list: bool,
+    /// Whether it is a list of lists of which none is known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_of_lists: bool,
+    /// What its tensors are where they are lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner: Option<Box<InnerList>>,
+}
+
+/// What is known of all lists that are tensors of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InnerList {
+    /// The element type of their tensors.
+    pub data_type: DataType,
+    /// The shape of their tensors, where it is known.
+    pub item: Option<Shape>,
+    /// How many rows they have room for, where it is known.
+    pub room: Option<u64>,
+    /// How many tensors each of them has, where that is one number.
+    pub length: Option<u64>,
+    /// The rest.
+    pub traits: ListTraits,
+}
+
+impl ListTraits {
+    fn of(list: &ListFact) -> ListTraits {
+        let ListFact { grows, is_sum, is_full, has_list, .. } = *list;
+        let inner = list.inner.as_deref().map(|inner| {
+            let (item, room, traits) = (inner.item.complete(), inner.block_rows(), ListTraits::of(inner));
+            Box::new(InnerList { data_type: inner.data_type, item, room, length: inner.length, traits })
+        });
+        ListTraits { grows, is_sum, is_full, has_list, is_of_lists: list.data_type == DataType::Variant, inner }
+    }
+
+    /// The fact about a list of which the rows are known.
+    pub(crate) fn on(&self, list: ListFact) -> ListFact {
+        let &ListTraits { grows, is_sum, is_full, has_list, is_of_lists, ref inner } = self;
+        let data_type = if is_of_lists { DataType::Variant } else { list.data_type };
+        let list = ListFact { grows, is_sum, is_full, has_list, data_type, ..list };
+        let Some(inner) = inner else { return list };
+        let item = inner.item.as_ref().map_or_else(PartialShape::unknown, PartialShape::from);
+        let (room, length) = (inner.room, inner.length);
+        let known = ListFact { data_type: inner.data_type, item, room, most: room, length, least: 0, inner: None, ..list.unsized_list() };
+        let known = inner.traits.on(known);
+        let known = match list.item.0.as_deref() {
+            Some([Some(bytes)]) => known.in_block(*bytes),
+            _ => known,
+        };
+        ListFact { inner: Some(Box::new(known)), ..list }
+    }
 }
 
 impl Signature {
     /// Adds a feed, which may stand for a list.
     pub(crate) fn add(&mut self, feed: Feed, list: Option<&ListFact>) {
-        if let Some(ListFact { grows, is_sum, is_full, has_list, .. }) = list.cloned() {
+        if let Some(list) = list {
             self.lists.push(self.feeds.len());
-            let traits = ListTraits { grows, is_sum, is_full, has_list };
+            let traits = ListTraits::of(list);
             if traits != ListTraits::default() {
                 self.traits.push((self.feeds.len(), traits));
             }
         }
         self.feeds.push(feed);
     }
+}
+
+/// A list of unknown tensors has rows of so many dimensions.
+const UNSET_RANK: usize = 10;
+
+/// The rows of so many tensors of unknown shape that were never set.
+pub(crate) fn unset_rows(length: u64) -> Shape {
+    let mut dims = vec![0; UNSET_RANK];
+    dims[0] = length;
+    Shape::from(dims)
+}
+
+/// Whether these are such rows.
+pub(crate) fn is_unset(rows: &Shape) -> bool {
+    matches!(rows.dims(), [_, item @ ..] if item.len() + 1 == UNSET_RANK && item.iter().all(|dim| *dim == 0))
 }
 
 /// Everything that a plan depends on.

@@ -75,6 +75,7 @@ impl Widening<'_> {
                     if list.each == Each::Unknown {
                         list.each = Each::Nothing;
                     }
+                    list.forget_lists();
                 }
             }
         } else if !less.is_empty() {
@@ -173,6 +174,7 @@ impl Widening<'_> {
                 is_sum: false,
                 is_full: false,
                 has_list: false,
+                inner: None,
             };
             let known = &mut self.rounds.entry(stack).or_default().1;
             if known.as_ref() != Some(&list) {

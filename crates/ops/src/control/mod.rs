@@ -62,8 +62,11 @@ fn merge(cx: &mut InferCx<'_>) -> Result<()> {
     let different = || {
         let lists = || cx.inputs.iter().filter_map(|input| input.list.as_ref());
         let first = lists().next()?;
-        let data_type = if lists().all(|list| list.data_type == first.data_type) { first.data_type } else { DataType::Variant };
-        Some(ListFact { data_type, has_list: lists().all(|list| list.has_list), ..first.unsized_list() })
+        let is_like = |list: &ListFact| (list.data_type, list.has_list, &list.inner) == (first.data_type, first.has_list, &first.inner);
+        let alike = lists().all(is_like);
+        let data_type = if alike { first.data_type } else { DataType::Variant };
+        let inner = first.inner.clone().filter(|_| alike);
+        Some(ListFact { data_type, inner, has_list: alike && first.has_list, ..first.unsized_list() })
     };
     cx.outputs[0].list = together(cx.inputs).unwrap_or_else(|_| different());
     cx.set(1, (&Shape::scalar()).into());

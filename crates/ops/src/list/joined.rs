@@ -45,6 +45,9 @@ pub(super) fn join(cx: &mut InferCx<'_>) -> Result<()> {
     }
     let item = merge_shapes(&first.item, &second.item)
         .map_err(|_| Error::invalid_argument("input_a and input_b TensorList element shapes are not identical"))?;
+    if first.is_nested() || second.is_nested() {
+        return Err(Error::unimplemented("not yet: lists of lists that are joined"));
+    }
     let length = first.length.zip(second.length).and_then(|(first, second)| first.checked_add(second));
     set_list(cx, 0, Some(of_length(first.data_type, item, length)));
     Ok(())
@@ -54,7 +57,7 @@ pub(super) fn resize(cx: &mut InferCx<'_>) -> Result<()> {
     cx.with_rank(1, 0)?;
     let negative = |size: i64| Error::invalid_argument(format!("TensorListSlice expects size to be non-negative. Got: {size}"));
     let size = cx.int(1).map(|size| u64::try_from(size).map_err(|_| negative(size))).transpose()?;
-    let list = cx.list(0).map(|list| of_length(list.data_type, list.item.clone(), size));
+    let list = cx.list(0).map(|list| ListFact { inner: list.inner.clone(), ..of_length(list.data_type, list.item.clone(), size) });
     set_list(cx, 0, list);
     Ok(())
 }

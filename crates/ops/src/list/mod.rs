@@ -6,6 +6,7 @@
 //! Source of the rules: TensorFlow's `list_kernels` and `tensor_array_ops`. What was never set is zero.
 
 mod joined;
+pub mod nested;
 mod optional;
 
 use std::collections::BTreeSet;
@@ -64,6 +65,13 @@ pub const RULES: &[&[OpRules]] = &[&[
     OpRules { name: "TensorArrayCloseV3", infer: crate::infer::unknown, lower: Lower::Nothing, gradient: Gradient::Unknown },
 ]];
 
+/// The shape of tensors that input 0 states. Of lists it says nothing.
+fn stated_item(cx: &InferCx<'_>) -> Result<PartialShape> {
+    let stated = stated(cx, 0)?;
+    let is_list = cx.attrs().data_type("element_dtype")? == DataType::Variant;
+    Ok(if is_list { PartialShape::unknown() } else { stated })
+}
+
 fn scalar() -> PartialShape {
     (&Shape::scalar()).into()
 }
@@ -102,6 +110,7 @@ fn of_length(data_type: DataType, item: PartialShape, length: Option<u64>) -> Li
         is_sum: false,
         is_full: false,
         has_list: false,
+        inner: None,
     }
 }
 
@@ -120,7 +129,7 @@ fn size(cx: &InferCx<'_>, index: usize) -> Result<Option<u64>> {
 fn empty(cx: &mut InferCx<'_>) -> Result<()> {
     cx.with_rank(1, 0)?;
     let room = cx.int(1).and_then(|most| u64::try_from(most).ok());
-    let (data_type, item) = (cx.attrs().data_type("element_dtype")?, stated(cx, 0)?);
+    let (data_type, item) = (cx.attrs().data_type("element_dtype")?, stated_item(cx)?);
     set_list(
         cx,
         0,
@@ -131,7 +140,7 @@ fn empty(cx: &mut InferCx<'_>) -> Result<()> {
 
 fn reserve(cx: &mut InferCx<'_>) -> Result<()> {
     let count = size(cx, 1)?;
-    let (data_type, item) = (cx.attrs().data_type("element_dtype")?, stated(cx, 0)?);
+    let (data_type, item) = (cx.attrs().data_type("element_dtype")?, stated_item(cx)?);
     set_list(cx, 0, Some(of_length(data_type, item, count)));
     Ok(())
 }
@@ -157,7 +166,13 @@ fn within(list: &ListFact, item: &PartialShape) -> Result<PartialShape> {
 
 /// The list at input `list`, whose tensors are of the shape `item`, too.
 fn refined(cx: &InferCx<'_>, list: usize, item: &PartialShape) -> Result<Option<ListFact>> {
-    cx.list(list).map(|list| Ok(ListFact { item: within(list, item)?, ..list.clone() })).transpose()
+    let refine = |list: &ListFact| {
+        if list.is_nested() {
+            return Err(Error::unimplemented("not yet: a list of lists where tensors are needed"));
+        }
+        Ok(ListFact { item: within(list, item)?, ..list.clone() })
+    };
+    cx.list(list).map(refine).transpose()
 }
 
 fn stack(cx: &mut InferCx<'_>) -> Result<()> {
@@ -178,9 +193,7 @@ fn stack(cx: &mut InferCx<'_>) -> Result<()> {
 fn get_item(cx: &mut InferCx<'_>) -> Result<()> {
     cx.with_rank(1, 0)?;
     let stated = stated(cx, 2)?;
-    let item = refined(cx, 0, &stated)?.map_or(stated, |list| list.item);
-    cx.set(0, item);
-    Ok(())
+    nested::read_from(cx, 0, stated, 0).map(drop)
 }
 
 fn gather(cx: &mut InferCx<'_>) -> Result<()> {
@@ -199,7 +212,7 @@ fn set_item(cx: &mut InferCx<'_>) -> Result<()> {
 /// Where only the run knows the index of a list that grows, nothing bounds the list, unless a loop counts it.
 fn write(cx: &mut InferCx<'_>, list: usize, item: usize, grows: bool) -> Result<()> {
     cx.with_rank(1, 0)?;
-    let mut list = refined(cx, list, cx.shape(item))?.map(|list| ListFact { each: Each::Unknown, ..list });
+    let mut list = nested::with_item(cx, list, item)?.map(|list| ListFact { each: Each::Unknown, ..list });
     if let Some(list) = list.as_mut().filter(|list| list.grows || grows) {
         match cx.int(1).map(u64::try_from) {
             Some(Ok(index)) => grow_to(list, index.saturating_add(1)),
@@ -236,7 +249,7 @@ fn scatter(cx: &mut InferCx<'_>, list: usize, (tensor, indices): (usize, usize),
 }
 
 fn push_back(cx: &mut InferCx<'_>) -> Result<()> {
-    let list = refined(cx, 0, cx.shape(1))?;
+    let list = nested::with_item(cx, 0, 1)?;
     let item = cx.inputs[1].value.as_ref().filter(|value| value.elements() <= MOST_KNOWN);
     let item = item.map_or(Each::Unknown, |value| Each::Known(value.clone()));
     if let Some(ListFact { length: Some(length), limit: Some(limit), .. }) = list
@@ -256,8 +269,7 @@ fn push_back(cx: &mut InferCx<'_>) -> Result<()> {
 
 fn pop_back(cx: &mut InferCx<'_>) -> Result<()> {
     let stated = stated(cx, 1)?;
-    let list = refined(cx, 0, &stated)?;
-    cx.set(1, list.as_ref().map_or(stated, |list| list.item.clone()));
+    let list = nested::read_from(cx, 0, stated, 1)?;
     if let Some(Each::Known(value)) = list.as_ref().map(|list| &list.each) {
         cx.set_value(1, value.clone());
     }
@@ -287,7 +299,8 @@ fn count(cx: &mut InferCx<'_>, list: usize) -> Result<()> {
 }
 
 fn element_shape(cx: &mut InferCx<'_>) -> Result<()> {
-    let Some(item) = cx.list(0).map(|list| list.item.clone()) else { return Ok(()) };
+    let item = |list: &ListFact| if list.is_nested() { scalar() } else { list.item.clone() };
+    let Some(item) = cx.list(0).map(item) else { return Ok(()) };
     let Some(dims) = item.0 else { return Ok(()) };
     let dims: Vec<i64> = dims.iter().map(|dim| dim.map_or(-1, |dim| i64::try_from(dim).unwrap_or(i64::MAX))).collect();
     let data_type = cx.outputs[0].data_type;

@@ -7,12 +7,12 @@
 use std::collections::{BTreeSet, HashSet};
 
 use plimsoll_base::{Error, Result};
-use plimsoll_graph::{HostTensor, NodeId, Output, Shape};
+use plimsoll_graph::{HostTensor, NodeId, Output};
 
 use super::Operand;
 use super::split::Splitter;
 use crate::frames::{Frame, FrameId, Round, stays};
-use crate::request::Signature;
+use crate::request::{Signature, unset_rows};
 
 /// A loop that the session drives. It has values that go round, and others that stay.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl Repeats<'_> {
             let list = self.splitter.fact(Output { node: round.merge, index: 0 }).and_then(|fact| fact.list.as_ref());
             if let Some(list) = list.filter(|_| !self.splitter.is_list(outside(round.first))) {
                 let length = list.length.ok_or_else(|| refused("a gradient of a TensorArray of a size that a loop says", round.merge))?;
-                *value = Operand::Known(HostTensor::zeros(list.data_type, Shape::from([length, 0]))?);
+                *value = Operand::Known(HostTensor::zeros(list.stored_type(), unset_rows(length))?);
             }
         }
         let mut again = Vec::new();

@@ -11,7 +11,7 @@ use super::{Between, Counted, Late, Later, Numbers, Operand, Source, Split};
 use crate::alive::{Side, When};
 use crate::frames::{FrameId, round, stays};
 use crate::infer::{Pruned, fed_instead, prune_and_infer};
-use crate::request::{Feed, Flow, Request, Signature};
+use crate::request::{Feed, Flow, Request, Signature, unset_rows};
 use crate::widen::stack_of;
 
 /// What a request lacks, whose planning ended with `error`; none where no stage would help.
@@ -640,7 +640,7 @@ impl Splitter<'_> {
     pub(super) fn unsized_feed(&self, tensor: Output, fact: &Fact) -> Result<Feed> {
         let graph = self.request.graph;
         if let Some(list) = fact.list.as_ref().filter(|_| fact.data_type != DataType::Resource || self.is_stack(tensor)) {
-            return Ok(Feed { tensor: graph.tensor_name(tensor), data_type: list.data_type, shape: Shape::scalar(), value: None });
+            return Ok(Feed { tensor: graph.tensor_name(tensor), data_type: list.stored_type(), shape: Shape::scalar(), value: None });
         }
         if fact.is_ref || fact.data_type.size().is_none() {
             let what = format!("not yet: {} is made in an earlier stage of the run than the one that reads it", fact_name(fact));
@@ -652,7 +652,7 @@ impl Splitter<'_> {
 
 /// No rows of a list.
 fn nothing(list: &ListFact) -> Option<HostTensor> {
-    HostTensor::zeros(list.data_type, list.rows(Some(0)).complete()?).ok()
+    HostTensor::zeros(list.stored_type(), list.rows(Some(0)).complete()?).ok()
 }
 
 /// The shape of all rows of a list, where it is known: see [`Signature::lists`].
@@ -660,7 +660,7 @@ pub(super) fn rows(list: &ListFact) -> Option<Shape> {
     let length = list.length?;
     match &list.item.0 {
         Some(_) => list.rows(Some(length)).complete(),
-        None => Some(Shape::from([length, 0])),
+        None => Some(unset_rows(length)),
     }
 }
 

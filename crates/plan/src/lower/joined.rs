@@ -49,11 +49,34 @@ impl Lowering<'_> {
         let facts = node.inputs.iter().map(fact).collect::<Option<Vec<_>>>().unwrap_or_default();
         let list = facts.get(list_at(&facts, 3)).and_then(|fact| fact.list.as_ref());
         if list.is_some_and(|list| list.is_full && list.length != Some(0)) {
-            let no = HostTensor::from_bools(Shape::scalar(), &[false])?;
-            let value = self.lir.constant(&no, self.device(id), Output { node: id, index: 0 }, &node.name)?;
-            let no = View { value, data_type: DataType::Bool, shape: Shape::scalar() };
-            self.work(id, WorkKind::request(KernelRequest::Require(Requirement::Unwritten), 1, 0), vec![no], Vec::new(), true);
+            self.fail(id, Requirement::Unwritten)?;
         }
+        Ok(())
+    }
+
+    /// A node that fails where it runs.
+    pub(super) fn fail(&mut self, id: NodeId, requirement: Requirement) -> Result<()> {
+        let no = HostTensor::from_bools(Shape::scalar(), &[false])?;
+        let name = &self.request.graph.node(id).name;
+        let value = self.lir.constant(&no, self.device(id), Output { node: id, index: 0 }, name)?;
+        let no = View { value, data_type: DataType::Bool, shape: Shape::scalar() };
+        self.work(id, WorkKind::request(KernelRequest::Require(requirement), 1, 0), vec![no], Vec::new(), true);
+        Ok(())
+    }
+
+    /// A pop from a list that has no tensors, in a loop or a condition: it fails where it runs.
+    pub(super) fn pop_nothing(&mut self, id: NodeId) -> Result<()> {
+        self.fail(id, Requirement::ListNotEmpty)?;
+        let nothing = || Meaning::List(List { rows: None, length: Length::Known(0) });
+        self.define(id, 0, nothing());
+        let item = match &self.pruned.facts[id][1].list {
+            Some(_) => nothing(),
+            None => {
+                let meta = self.output_metas(id)?.swap_remove(1);
+                Meaning::Known(super::list::zeros(meta.data_type, meta.shape)?)
+            }
+        };
+        self.define(id, 1, item);
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use plimsoll_request::movement::Movement;
 
 use super::{Lowering, Meaning};
 use crate::lir::{Arg, Home, View, WorkKind};
+use crate::request::unset_rows;
 
 /// A list.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ impl Lowering<'_> {
         if let (Some(rows), Some(shape)) = (&list.rows, &shape) {
             return self.first_rows(output.node, rows.clone(), shape.first().copied().unwrap_or(0));
         }
-        let zeros = zeros(fact.data_type, shape.unwrap_or_else(|| Shape::from([length, 0])))?;
+        let zeros = zeros(fact.stored_type(), shape.unwrap_or_else(|| unset_rows(length)))?;
         let name = self.request.graph.node(output.node).name.clone();
         let value = self.lir.constant(&zeros, self.host, output, &name)?;
         Ok(View { value, data_type: zeros.data_type(), shape: zeros.shape().clone() })
@@ -91,7 +92,7 @@ impl Lowering<'_> {
                 if !is_known && self.inside.is_empty() && self.grows(id, node) {
                     return Err(Error::needs_values("not yet: a list grows to an index that is known only when the graph runs"));
                 }
-                let (index, tensor) = (self.read_input(id, node, index)?, self.read_input(id, node, tensor)?);
+                let (index, tensor) = (self.read_input(id, node, index)?, self.item(id, node, tensor)?);
                 let length = match self.list_fact(Output { node: id, index: 0 })?.length {
                     Some(length) => Length::Known(length),
                     None => {
@@ -108,7 +109,7 @@ impl Lowering<'_> {
                     self.define(id, 0, longer);
                     return Ok(());
                 }
-                let item = self.read_input(id, node, item)?;
+                let item = self.item(id, node, item)?;
                 let length = self.length(node.inputs[list])?;
                 let index = self.number(id, &length)?;
                 let rows = self.set(id, (node, list), index, item)?;
@@ -121,6 +122,9 @@ impl Lowering<'_> {
                     return Ok(());
                 }
                 let List { rows, length } = self.list(node.inputs[list])?;
+                if matches!(length, Length::Known(0)) && (!self.inside.is_empty() || self.branches.guard.is_some()) {
+                    return self.pop_nothing(id);
+                }
                 let length = self.longer(id, &length, -1)?;
                 let index = self.number(id, &length)?;
                 self.define(id, 0, Meaning::List(List { rows, length }));
@@ -135,6 +139,7 @@ impl Lowering<'_> {
                 Ok(())
             }
             ListOp::Zeros { list } => {
+                self.refuse_unknown_lengths(node.inputs[list])?;
                 let length = self.length(node.inputs[list])?;
                 self.define(id, 0, Meaning::List(List { rows: None, length }));
                 Ok(())
@@ -222,10 +227,9 @@ impl Lowering<'_> {
     /// The shape of all rows of a list, those included that it has room for.
     pub(super) fn rows_shape(&self, output: Output) -> Result<(DataType, Shape)> {
         let list = self.list_fact(output)?;
-        let ListFact { data_type, room, limit, most, .. } = list;
-        let room = room.filter(|_| limit.is_some() || most.is_some());
+        let data_type = list.stored_type();
         // A stage before may know how often a loop runs.
-        let room = room.ok_or_else(|| Error::needs_values("not yet: a list whose size nothing bounds"))?;
+        let room = list.block_rows().ok_or_else(|| Error::needs_values("not yet: a list whose size nothing bounds"))?;
         let shape = list.rows(Some(room));
         let whole = shape.complete().ok_or_else(|| {
             Error::needs_values(format!("not yet: the shape {} of a list's tensors is known only when the graph runs", list.item))
@@ -244,6 +248,7 @@ impl Lowering<'_> {
                 let (few, many) = (view.shape.first().copied().unwrap_or(0), shape.first().copied().unwrap_or(0));
                 if few > many { self.first_rows(id, view.clone(), many) } else { self.padded(id, view.clone(), many) }
             }
+            Some(view) if self.list_fact(of)?.inner.is_some() => self.larger_blocks(id, view.clone(), shape),
             Some(view) => Err(Error::invalid_argument(format!("a list of tensors of {} where there are {shape}", view.shape))),
             None => {
                 let zero = Scalar::from_le_bytes(data_type, &vec![0; data_type.size().unwrap_or(0)]);
@@ -276,7 +281,7 @@ impl Lowering<'_> {
     }
 
     /// Rows, and zeros behind them.
-    fn padded(&mut self, id: NodeId, rows: View, count: u64) -> Result<View> {
+    pub(super) fn padded(&mut self, id: NodeId, rows: View, count: u64) -> Result<View> {
         let mut sizes = rows.shape.to_vec();
         let mut paddings = vec![(0, 0); sizes.len()];
         match (sizes.first_mut(), paddings.first_mut()) {
@@ -312,6 +317,9 @@ impl Lowering<'_> {
 
     /// Output `output` is what a list has at indices.
     fn get(&mut self, id: NodeId, (node, list): (&Node, usize), indices: View, output: usize) -> Result<()> {
+        if self.list_fact(node.inputs[list])?.is_nested() {
+            return self.get_list(id, node.inputs[list], indices, output);
+        }
         let fact = &self.pruned.facts[id][output];
         let unknown =
             || Error::needs_values(format!("not yet: the shape {} of output {output} is known only when the graph runs", fact.shape));
@@ -439,6 +447,9 @@ impl Lowering<'_> {
             [] => None,
             [one] => Some(one.clone()),
             [one, others @ ..] => {
+                if self.list_fact(of)?.is_nested() {
+                    return Err(Error::unimplemented("not yet: a sum of lists of lists"));
+                }
                 if let Some(other) = others.iter().find(|other| other.shape != one.shape || other.data_type != one.data_type) {
                     return Err(Error::invalid_argument(format!("a sum of lists of {} and {}", one.shape, other.shape)));
                 }

@@ -10,6 +10,7 @@ mod effects;
 mod invariant;
 mod joined;
 mod list;
+mod nested;
 mod recipe;
 mod repeat;
 mod same;

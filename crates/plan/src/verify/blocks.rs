@@ -10,6 +10,7 @@ use plimsoll_ops::Fact;
 use super::{Checked, wrong};
 use crate::lower::{state_key, variable_key};
 use crate::plan::{DeviceId, PlanVariable, VariableKind};
+use crate::request::is_unset;
 
 impl Checked<'_> {
     pub(super) fn blocks(&self) -> Result<()> {
@@ -131,8 +132,8 @@ fn is_of(fact: &Fact, data_type: DataType, shape: &Shape) -> bool {
     match &fact.list {
         None => data_type == fact.data_type && agrees(shape, &fact.shape),
         Some(list) => {
-            let is_unset = list.item.complete().is_none() && matches!(shape.dims(), [_, 0]);
-            data_type == list.data_type && (is_unset || agrees(shape, &list.rows(shape.first().copied())))
+            let is_unset = list.item.complete().is_none() && is_unset(shape);
+            data_type == list.stored_type() && (is_unset || agrees(shape, &list.rows(shape.first().copied())))
         }
     }
 }

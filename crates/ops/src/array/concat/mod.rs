@@ -1,20 +1,22 @@
 //! ConcatV2, Concat, ParallelConcat and ConcatOffset: tensors joined along an axis.
 
-use plimsoll_base::{Error, Result};
-use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output, PartialShape};
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_graph::{AttrValue, AttrsExt, NodeId, Output, PartialShape, Shape};
+use plimsoll_request::expr::{BinaryOp, ExprBuilder};
 use plimsoll_request::movement::Movement;
 
 use crate::gradient::{Grad, from_one};
 use crate::infer::{int_vector, merge_shapes, of_rank, sum_dims};
+use crate::recipe::Ingredient;
 use crate::registry::Gradient;
-use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules};
+use crate::{Call, GraphBuilder, InferCx, KernelCx, Lower, OpRules, Recipe};
 
 /// The rules of ConcatV2, Concat, ParallelConcat and ConcatOffset.
 pub const RULES: &[OpRules] = &[
     OpRules { name: "ConcatV2", infer: concat_v2, lower: Lower::Kernel(prepare_v2), gradient: Gradient::Rule(gradient_v2) },
     OpRules { name: "Concat", infer: concat_v1, lower: Lower::Kernel(prepare_v1), gradient: Gradient::Rule(gradient_v1) },
     OpRules { name: "ParallelConcat", infer: parallel, lower: Lower::Kernel(prepare_parallel), gradient: Gradient::Unknown },
-    OpRules { name: "ConcatOffset", infer: offset, lower: Lower::Nothing, gradient: Gradient::Stops },
+    OpRules { name: "ConcatOffset", infer: offset, lower: Lower::Recipe(offsets), gradient: Gradient::Stops },
 ];
 
 /// Where the values of a concatenation are among its inputs, and where its axis is.
@@ -213,4 +215,34 @@ fn offset(cx: &mut InferCx<'_>) -> Result<()> {
         cx.set_value(index, value);
     }
     Ok(())
+}
+
+/// For shapes that only the run knows: along the axis the sum of the sizes before, 0 elsewhere.
+fn offsets(cx: &KernelCx<'_>) -> Result<Recipe> {
+    let mut recipe = Recipe::new();
+    let axis = recipe.input(cx, 0).reshaped(Shape::scalar())?;
+    let shapes: Vec<Ingredient> = (1..cx.inputs.len()).map(|index| recipe.input(cx, index)).collect();
+    let Some(first) = shapes.first() else { return Err(Error::invalid_argument("an offset of no shapes")) };
+    let (data_type, rank) = (first.data_type(), first.meta.shape.elements()?);
+    if shapes.iter().any(|shape| shape.dims() != [rank]) {
+        return Err(Error::invalid_argument(format!("All shapes must be vectors of {rank} elements")));
+    }
+    let places = recipe.numbered(DataType::Int32, rank)?;
+    let mut e = ExprBuilder::new();
+    let zero = e.number(data_type, 0.0)?;
+    let mut before = recipe.expression(e.finish(vec![zero]), [], [rank]).swap_remove(0);
+    let mut results = vec![before.clone()];
+    for shape in &shapes[..shapes.len() - 1] {
+        let mut e = ExprBuilder::new();
+        let (place, axis_in) = (e.input(DataType::Int32)?, e.input(DataType::Int32)?);
+        let (sum, size) = (e.input(data_type)?, e.input(data_type)?);
+        let (zero, none, ranks) = (e.number(DataType::Int32, 0.0)?, e.number(data_type, 0.0)?, e.number(DataType::Int32, rank as f64)?);
+        let (is_negative, from_end) = (e.binary(BinaryOp::Less, axis_in, zero)?, e.binary(BinaryOp::Add, axis_in, ranks)?);
+        let axis_at = e.select(is_negative, from_end, axis_in)?;
+        let (is_axis, sum) = (e.binary(BinaryOp::Equal, place, axis_at)?, e.binary(BinaryOp::Add, sum, size)?);
+        let sum = e.select(is_axis, sum, none)?;
+        before = recipe.expression(e.finish(vec![sum]), [places.clone(), axis.clone(), before, shape.clone()], [rank]).swap_remove(0);
+        results.push(before.clone());
+    }
+    Ok(recipe.finish(results))
 }
