@@ -14,7 +14,7 @@ use plimsoll_graph::{
 };
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
-use plimsoll_plan::{Feed, PlaceOptions, Request, Signature, inline, place, plan};
+use plimsoll_plan::{Feed, Lines, PlaceOptions, Request, Signature, inline, place, plan};
 use std::sync::Arc;
 
 /// A graph, and the targets of its run.
@@ -83,6 +83,7 @@ fn main() -> plimsoll::Result<()> {
                 libraries: &libraries,
                 costs: &Costs::committed(),
                 placement: &placement,
+                lines: &Lines::NONE,
                 signature: &signature,
             };
             let plan = plan(&request)?;

@@ -50,7 +50,7 @@ pub struct DeviceOptions {
     /// them, cards first, a model that fits on none in pieces (auto: not yet) [default: tensorflow]
     #[arg(long, value_enum, value_name = "HOW")]
     pub placement: Option<Placement>,
-    /// Whether a plan that is too big is made to fit (on: not yet) [default: off]
+    /// Whether a plan that is over a limit is made to fit: some of its ops run again, the results are the same [default: on]
     #[arg(long, value_enum, value_name = "SWITCH", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     pub fit: Option<Switch>,
     /// Threads that compute at the same time; 0 is one for every core
@@ -139,6 +139,7 @@ impl DeviceOptions {
         options.intra_op = self.intra_op.unwrap_or(options.intra_op);
         options.inter_op = self.inter_op.unwrap_or(options.inter_op);
         options.freeze = self.freeze;
+        options.fit = self.fit.map_or(options.fit, |fit| fit == Switch::On);
         options.fusions = self.fusions.or(options.fusions);
         if let Some(path) = &self.costs {
             let json = model::read_file(path).or_usage()?;
@@ -163,10 +164,7 @@ impl DeviceOptions {
     }
 
     fn refuse_later_work(&self) -> Result<()> {
-        let asked = [
-            (matches!(self.placement, Some(Placement::Auto)), "--placement auto: nodes go where TensorFlow puts them"),
-            (self.fit == Some(Switch::On), "--fit: a plan that is too big is refused, as with --fit=off"),
-        ];
+        let asked = [(matches!(self.placement, Some(Placement::Auto)), "--placement auto: nodes go where TensorFlow puts them")];
         asked.into_iter().find(|(is_asked, _)| *is_asked).map_or(Ok(()), |(_, what)| Err(not_yet(what)))
     }
 }
@@ -210,7 +208,7 @@ mod tests {
         });
         let options = given.resolve(None).unwrap();
         assert_eq!(options.memory_limits[1], MemoryLimit { device: Some((DeviceKind::Cpu, 1)), parts: vec![Bytes(1 << 30)] });
-        assert_eq!((options.device_count["CPU"], options.soft_placement, options.intra_op, options.fit), (2, false, 3, false));
+        assert_eq!((options.device_count["CPU"], options.soft_placement, options.intra_op, options.fit), (2, false, 3, true));
     }
 
     #[test]
@@ -230,6 +228,13 @@ mod tests {
         assert!(counted(&["CPU=2", "GPU=1"]).is_ok());
         let failure = counted(&["CPU=2", "GPU=1", "CPU=3"]).unwrap_err();
         assert!(failure.error().message().starts_with("--device-count CPU=2,GPU=1,CPU=3: a type has two counts"), "{failure:?}");
+    }
+
+    #[test]
+    fn plans_are_made_to_fit_unless_they_may_not() {
+        for (given, fits) in [(None, true), (Some(Switch::On), true), (Some(Switch::Off), false)] {
+            assert_eq!(options(|o| o.fit = given).resolve(None).unwrap().fit, fits);
+        }
     }
 
     #[test]
@@ -260,10 +265,7 @@ mod tests {
 
     #[test]
     fn later_work_is_refused() {
-        for change in [(|o| o.placement = Some(Placement::Auto)) as fn(&mut DeviceOptions), |o| o.fit = Some(Switch::On)] {
-            let failure = options(change).resolve(None).unwrap_err();
-            assert!(failure.error().message().starts_with("not yet: "), "{failure:?}");
-        }
-        assert!(options(|o| o.fit = Some(Switch::Off)).resolve(None).is_ok());
+        let failure = options(|o| o.placement = Some(Placement::Auto)).resolve(None).unwrap_err();
+        assert!(failure.error().message().starts_with("not yet: "), "{failure:?}");
     }
 }

@@ -6,6 +6,7 @@ use plimsoll_graph::{Fingerprint, Graph, HostTensor};
 use plimsoll_ops::Registry;
 use serde::{Deserialize, Serialize};
 
+use crate::fit::Lines;
 use crate::infer::{Pruned, prune_and_infer};
 use crate::place::Placement;
 use crate::plan::{Plan, PlanConstant};
@@ -116,7 +117,8 @@ impl PlanFile {
         let placement = Placement::unplaced(devices)?;
         // A plan that is made depends on costs; one that is checked does not.
         let (signature, costs) = (self.signature, &Costs::committed());
-        let request = Request { graph, registry, devices, libraries, costs, placement: &placement, signature: &signature };
+        let request =
+            Request { graph, registry, devices, libraries, costs, placement: &placement, signature: &signature, lines: &Lines::NONE };
         let pruned = prune_and_infer(&request)?;
         let mut plan = self.plan;
         plan.values = plan.constants.iter().map(|constant| value_of(graph, &pruned, constant)).collect::<Result<_>>()?;

@@ -2,7 +2,7 @@
 //! `PLIMSOLL_BLESS=1` writes the second part anew.
 //!
 //! The input of `lower` is a signature and a GraphDef. The input of `verify` is an LIR that breaks a rule, and its line `== PASS`
-//! names the pass after which it is checked. All others are LIRs. Before and after each pass its result is verified.
+//! names the pass after which it is checked. That of `fit` says the lines of the devices. All others are LIRs. Before and after each pass its result is verified.
 //!
 //! Soft placement is allowed but where a line says `// without soft placement`. GPU:7 is a card that computes little: see
 //! [`Kernels`].
@@ -10,7 +10,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll_base::{DataType, Error, Result};
+use plimsoll_base::{Bytes, DataType, Error, Result};
 use plimsoll_device::{Cost, Costs, DeviceSpec, Library, Load, Step, StepArg, Variant};
 use plimsoll_graph::{Graph, Shape};
 use plimsoll_kernels::CpuKernels;
@@ -24,7 +24,9 @@ use crate::lir::Lir;
 use crate::lir::parse::{Parsed, device, parse};
 use crate::lir::verify::verify;
 use crate::passes::{Pass, text};
-use crate::{Feed, PlaceOptions, Placement, Request, Signature, fuse, hazard, order, pack, patch, place, select, soften, transfer};
+use crate::{
+    Feed, Lines, PlaceOptions, Placement, Request, Signature, fit, fuse, hazard, order, pack, patch, place, select, soften, transfer,
+};
 
 /// The kernels of processors, and kernels that say in their names what they take:
 /// `scratch=64 workers=32 chunks=4 in_place=0:0,1:0 flops=10`. With `reads=2 between=640` they compute one result in two steps.
@@ -137,6 +139,7 @@ fn with_request<T>(parsed: &Parsed, with: impl FnOnce(&Request<'_>) -> T) -> T {
         libraries: &libraries,
         costs: &Costs::committed(),
         placement: &placement,
+        lines: &Lines::NONE,
         signature: &Signature::default(),
     })
 }
@@ -200,6 +203,27 @@ fn order_schedules() {
 }
 
 #[test]
+fn fit_computes_again() {
+    // Behind `==` stands the line of each device, or `none`.
+    each("fit", 5, |input, lines| {
+        let most = lines.split(' ').map(|line| line.parse().ok().map(Bytes)).collect();
+        let lines = Lines { most, ..Lines::default() };
+        let parsed = parse(input, &Kernels).unwrap_or_else(|why| panic!("{why}"));
+        with_request(&parsed, |request| {
+            let request = &Request { lines: &lines, ..*request };
+            let mut lir = parsed.lir.clone();
+            let ordered = order::as_written(request, &mut lir).and_then(|()| verify(request, &lir, Pass::Order));
+            let fitted = ordered.and_then(|()| fit::fit(request, lir));
+            match fitted.and_then(|(lir, fitting)| verify(request, &lir, Pass::Fit).map(|()| (lir, fitting))) {
+                Ok((lir, None)) => text(request, &lir),
+                Ok((lir, Some(fitting))) => format!("{}again: {}\n", text(request, &lir), fitting.recomputed.len()),
+                Err(error) => format!("error: {error}"),
+            }
+        })
+    });
+}
+
+#[test]
 fn pack_gives_addresses_and_waits() {
     each("pack", 6, |input, _| {
         let parsed = parse(input, &Kernels).unwrap_or_else(|why| panic!("{why}"));
@@ -207,7 +231,7 @@ fn pack_gives_addresses_and_waits() {
             let mut lir = parsed.lir.clone();
             // The works are scheduled as they are written.
             let packed = order::as_written(request, &mut lir).and_then(|()| verify(request, &lir, Pass::Order));
-            match packed.and_then(|()| pack::pack(request, lir)) {
+            match packed.and_then(|()| pack::pack(request, lir, None)) {
                 Ok(plan) => plan.to_string(),
                 Err(error) => format!("error: {error}"),
             }
@@ -259,7 +283,16 @@ fn lower_makes_works() {
         let placement = place(&graph, &registry, &devices, &PlaceOptions::new(true)).unwrap_or_else(|error| panic!("{error}"));
         let libraries = vec![&Kernels as &dyn Library; devices.len()];
         let (graph, devices, libraries, placement, signature) = (&graph, &devices, &libraries, &placement, &signature);
-        let request = Request { graph, registry: &registry, devices, libraries, costs: &Costs::committed(), placement, signature };
+        let request = Request {
+            graph,
+            registry: &registry,
+            devices,
+            libraries,
+            costs: &Costs::committed(),
+            placement,
+            signature,
+            lines: &Lines::NONE,
+        };
         crate::text_after(&request, Pass::Lower).unwrap_or_else(|error| format!("error: {error}"))
     });
 }

@@ -2,7 +2,7 @@
 //! of each buffer. Pure: no device, clock, environment or file is touched, and the same request gives the same plan.
 //!
 //! [`place()`] places the graph as written, once per session; [`place_pruned`] places one signature. The way of a request is then
-//! prune → infer → lower → soften → patch → transfer → fuse → select → hazard → order → pack. Each step is a module of that name;
+//! prune → infer → lower → soften → patch → transfer → fuse → select → hazard → order → fit → pack. Each step is a module of that name;
 //! [`Pass`] lists those from `lower` on.
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod file;
 #[cfg(test)]
 mod filetests;
 mod first_fit;
+mod fit;
 mod footprint;
 mod frames;
 mod freeze;
@@ -58,6 +59,7 @@ pub use constants::{ConstantValue, reads_from_graph, shares_value};
 pub use evaluate::Evaluation;
 pub use file::{OpenRequest, PlanFile};
 pub use first_fit::{FitRequest, Fitted, Piece, Tried, first_fit};
+pub use fit::{CurvePoint, Fitting, Lines, curve};
 pub use footprint::{Footprint, loading_buffer};
 pub use freeze::{Folded, Freeze, freeze};
 pub use growth::{Growth, SignatureInN, shape_in_n};

@@ -11,12 +11,14 @@ use plimsoll_memory::layout;
 
 use crate::Request;
 use crate::emit::{Emit, Emitted, Regions};
+use crate::fit::Fitting;
 use crate::lir::{Arg, ConstantId, Home, Lir, ValueId, WorkId, WorkKind};
 use crate::live::{Arena, Live, Slot};
 use crate::plan::{Certainty, DeviceId, DevicePlan, Plan, Queue};
 use crate::report::{PeakMoment, peak_parts};
 
-pub(crate) fn pack(request: &Request<'_>, mut lir: Lir) -> Result<Plan> {
+/// The plan of a schedule. `fitting` says how it was made to fit.
+pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>) -> Result<Plan> {
     settle_constants(&mut lir);
     let mut regions = Regions::new(&mut lir, request.devices);
     let Live { lanes, slots, arenas } = Live::new(&lir, &lir.region().works, request.devices);
@@ -97,13 +99,14 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir) -> Result<Plan> {
         costs: request.costs.fingerprint().to_string(),
         seconds: 0.0,
         later: None,
+        fitting,
     };
     plan.seconds = plan.on_the_clock(request.devices, |_, _| true).makespan;
     Ok(plan)
 }
 
 /// Keeps the constants that works read; those that are only copied somewhere stay in the graph's memory.
-fn settle_constants(lir: &mut Lir) {
+pub(crate) fn settle_constants(lir: &mut Lir) {
     let mut kept: HashMap<ConstantId, bool> = HashMap::new();
     for work in lir.works.values() {
         for view in &work.inputs {

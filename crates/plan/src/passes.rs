@@ -5,11 +5,12 @@ use std::str::FromStr;
 
 use plimsoll_base::{Code, Error, Result};
 
+use crate::fit::Fitting;
 use crate::infer::{Pruned, prune_and_infer};
 use crate::lir::Lir;
 use crate::lir::text::Text;
 use crate::lir::verify::verify;
-use crate::{Plan, Request, fuse, hazard, lower, order, pack, patch, select, soften, transfer};
+use crate::{Plan, Request, fit, fuse, hazard, lower, order, pack, patch, select, soften, transfer};
 
 /// A step from the graph to the plan. The first makes the LIR and the last the plan; those between change the LIR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,14 +31,26 @@ pub enum Pass {
     Hazard,
     /// Works are put in order.
     Order,
+    /// What is too big runs in part again, where lines ask for it.
+    Fit,
     /// Values get addresses.
     Pack,
 }
 
 impl Pass {
     /// All passes, in order.
-    pub const ALL: &'static [Pass] =
-        &[Pass::Lower, Pass::Soften, Pass::Patch, Pass::Transfer, Pass::Fuse, Pass::Select, Pass::Hazard, Pass::Order, Pass::Pack];
+    pub const ALL: &'static [Pass] = &[
+        Pass::Lower,
+        Pass::Soften,
+        Pass::Patch,
+        Pass::Transfer,
+        Pass::Fuse,
+        Pass::Select,
+        Pass::Hazard,
+        Pass::Order,
+        Pass::Fit,
+        Pass::Pack,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -50,6 +63,7 @@ impl Pass {
             Pass::Select => "select",
             Pass::Hazard => "hazard",
             Pass::Order => "order",
+            Pass::Fit => "fit",
             Pass::Pack => "pack",
         }
     }
@@ -108,9 +122,9 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
 /// As [`plan`]; the error of `check`.
 pub fn plan_until(request: &Request<'_>, check: &Check<'_>) -> Result<Plan> {
     let pruned = prune(request)?;
-    let lir = lir_after(request, &pruned, Pass::Order, check)?;
+    let (lir, fitting) = fitted(request, lir_after(request, &pruned, Pass::Order, check)?, check)?;
     check()?;
-    let plan = pack::pack(request, lir)?;
+    let plan = pack::pack(request, lir, fitting)?;
     if cfg!(debug_assertions) {
         check_plan(request, &pruned, &plan)?;
     }
@@ -124,6 +138,7 @@ pub fn plan_until(request: &Request<'_>, check: &Check<'_>) -> Result<Plan> {
 pub fn text_after(request: &Request<'_>, pass: Pass) -> Result<String> {
     match pass {
         Pass::Pack => Ok(plan(request)?.to_string()),
+        Pass::Fit => Ok(text(request, &fitted(request, lir_after(request, &prune(request)?, Pass::Order, &go_on)?, &go_on)?.0)),
         _ => Ok(text(request, &lir_after(request, &prune(request)?, pass, &go_on)?)),
     }
 }
@@ -152,6 +167,14 @@ fn lir_after(request: &Request<'_>, pruned: &Pruned, last: Pass, check: &Check<'
         check_lir(request, &lir, *pass)?;
     }
     Ok(lir)
+}
+
+/// An ordered LIR, made to fit.
+fn fitted(request: &Request<'_>, lir: Lir, check: &Check<'_>) -> Result<(Lir, Option<Fitting>)> {
+    check()?;
+    let (lir, fitting) = fit::fit(request, lir)?;
+    check_lir(request, &lir, Pass::Fit)?;
+    Ok((lir, fitting))
 }
 
 fn go_on() -> Result<()> {

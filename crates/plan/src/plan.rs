@@ -7,6 +7,7 @@ use plimsoll_device::Program;
 use plimsoll_graph::{HostTensor, NodeId, Output, Shape, define_id};
 use serde::{Deserialize, Serialize};
 
+use crate::fit::Fitting;
 use crate::late::Later;
 
 define_id!(
@@ -318,6 +319,9 @@ pub struct Plan {
     /// The rest of the run, where this is a first stage of it. It is not written with the plan.
     #[serde(skip)]
     pub later: Option<Arc<Later>>,
+    /// How it was made to fit the lines of its request, where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fitting: Option<Fitting>,
 }
 
 impl Plan {

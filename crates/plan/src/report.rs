@@ -9,7 +9,7 @@ use crate::constants::ConstantBytes;
 use crate::lir::{Lir, ValueId};
 use crate::live::Arena;
 use crate::need::sort;
-use crate::plan::{DeviceId, DevicePlan, Holder, PeakParts, PlanFeed, VariableKind};
+use crate::plan::{DeviceId, DevicePlan, Holder, PeakParts, PlanFeed, PlanVariable, VariableKind};
 
 /// The values that are live in an arena at its peak.
 #[derive(Clone, Debug, Default)]
@@ -51,29 +51,17 @@ pub(crate) const MOST_HOLDERS: usize = 10;
 
 /// Fills in the peak of a device and its largest holders.
 pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, moment: &PeakMoment, plan: &mut DevicePlan) {
-    let spec = &request.devices[device.index()];
-    // States of random generators are a few bytes of the host's, whatever the device: they count as the process's overhead.
-    let variables = || lir.variables.values().filter(|variable| variable.device == device && variable.kind != VariableKind::State);
+    let variables = || variables(lir, device);
     let on_device = || lir.constants.values().filter(|constant| constant.device == Some(device));
-    let on_host = device == request.placement.host;
-    let ends = lir.feeds.values().map(|feed| feed.bytes).chain(lir.fetches.values().map(|fetch| fetch.bytes)).filter(|_| on_host);
-    let mut constants = ConstantBytes::new(spec);
-    constants.add(device.index(), lir.constants.values().zip(lir.constant_values.values()));
-    let workspace = Bytes(moment.scratch);
-    let copies = Bytes(moment.copies);
-    plan.peak = PeakParts {
-        variables: spec.reserved_for(variables().map(|variable| variable.bytes)),
-        constants: constants.reserved(),
-        activations: plan.arena - workspace - copies,
-        workspace,
-        transfer: copies + spec.reserved_for(ends),
-        overhead: spec.overhead,
-    };
+    let (workspace, copies) = (Bytes(moment.scratch), Bytes(moment.copies));
+    let outside = outside_arena(request, lir, device);
+    let activations = plan.arena - workspace - copies;
+    plan.peak = PeakParts { activations, workspace, transfer: copies + outside.transfer, ..outside };
     let name = |value: ValueId| request.graph.node(lir.values[value].node).name.clone();
     let mut holders: Vec<Holder> = moment.values.iter().map(|(value, bytes)| Holder { name: name(*value), bytes: Bytes(*bytes) }).collect();
     holders.extend(variables().map(|variable| Holder { name: variable.name.clone(), bytes: variable.bytes }));
     holders.extend(on_device().map(|constant| Holder { name: constant.name.clone(), bytes: constant.bytes }));
-    if on_host {
+    if device == request.placement.host {
         let fed = |feed: &PlanFeed| Holder { name: request.graph.tensor_name(feed.tensor), bytes: feed.bytes };
         holders.extend(lir.feeds.values().map(fed));
     }
@@ -82,4 +70,26 @@ pub(crate) fn peak_parts(request: &Request<'_>, lir: &Lir, device: DeviceId, mom
     sort(&mut holders);
     holders.truncate(MOST_HOLDERS);
     plan.holders = holders;
+}
+
+/// What a plan takes of a device beside its arena.
+pub(crate) fn outside_arena(request: &Request<'_>, lir: &Lir, device: DeviceId) -> PeakParts {
+    let spec = &request.devices[device.index()];
+    let on_host = device == request.placement.host;
+    let ends = lir.feeds.values().map(|feed| feed.bytes).chain(lir.fetches.values().map(|fetch| fetch.bytes)).filter(|_| on_host);
+    let mut constants = ConstantBytes::new(spec);
+    constants.add(device.index(), lir.constants.values().zip(lir.constant_values.values()));
+    PeakParts {
+        variables: spec.reserved_for(variables(lir, device).map(|variable| variable.bytes)),
+        constants: constants.reserved(),
+        transfer: spec.reserved_for(ends),
+        overhead: spec.overhead,
+        ..PeakParts::default()
+    }
+}
+
+/// The variables on a device. States of random generators are a few bytes of the host's, whatever the device: they count as the
+/// process's overhead.
+fn variables(lir: &Lir, device: DeviceId) -> impl Iterator<Item = &PlanVariable> {
+    lir.variables.values().filter(move |variable| variable.device == device && variable.kind != VariableKind::State)
 }

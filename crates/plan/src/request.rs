@@ -6,7 +6,7 @@ use plimsoll_graph::{Graph, HostTensor, PartialShape, Shape};
 use plimsoll_ops::{ListFact, Registry};
 use serde::{Deserialize, Serialize};
 
-use crate::Placement;
+use crate::{Lines, Placement};
 
 /// A tensor that will be fed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -174,4 +174,6 @@ pub struct Request<'a> {
     pub placement: &'a Placement,
     /// The feeds, fetches and targets.
     pub signature: &'a Signature,
+    /// What the plan is made to fit.
+    pub lines: &'a Lines,
 }

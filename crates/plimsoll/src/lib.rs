@@ -26,6 +26,7 @@ mod callable;
 pub mod checkpoint;
 pub mod config;
 mod devices;
+pub mod fit;
 mod footprint;
 pub mod machine;
 pub mod model;

@@ -10,6 +10,7 @@ use plimsoll_graph::{NodeId, Shape};
 use plimsoll_plan::{Between, Certainty, DeviceId, DevicePlan, Needs, Transfer};
 use plimsoll_runtime::{CheckedPlan, Session};
 
+use crate::fit::Fitting;
 use crate::{Footprint, Signature};
 
 /// How a signature would run, and the bytes of every device. Prints as a table.
@@ -17,6 +18,8 @@ use crate::{Footprint, Signature};
 pub struct Plan {
     inner: plimsoll_plan::Plan,
     footprint: Footprint,
+    /// The smallest limit, where plans are made to fit.
+    minimum: Option<Bytes>,
     is_modelled: bool,
     /// Whether a table of costs prices every device that takes part.
     is_predicted: bool,
@@ -63,7 +66,7 @@ impl Plan {
         let is_modelled = inner.queues.iter().any(|queue| specs[queue.device.index()].is_modelled());
         let costs = session.devices().costs();
         let is_predicted = inner.queues.iter().all(|queue| costs.table(&specs[queue.device.index()]).is_some());
-        Plan { inner, footprint, is_modelled, is_predicted, nodes, softened, open_from }
+        Plan { inner, footprint, minimum: None, is_modelled, is_predicted, nodes, softened, open_from }
     }
 
     pub(crate) fn inner(&self) -> &plimsoll_plan::Plan {
@@ -122,9 +125,32 @@ impl Plan {
         self.footprint.needs().shortfall()
     }
 
-    /// The smallest limit with which it is loaded and runs: see [`Needs::minimum_limit`].
+    /// The smallest limit with which it is loaded and runs, given to every device that has one; to every device, where none has. With
+    /// [`crate::Options::fit`] a plan for that limit does more again than this one.
     pub fn minimum_limit(&self) -> Bytes {
-        self.footprint.minimum_limit()
+        self.minimum.unwrap_or_else(|| self.footprint.minimum_limit())
+    }
+
+    /// The same, where the smallest limit is this.
+    #[must_use]
+    pub fn with_minimum(self, minimum: Bytes) -> Plan {
+        Plan { minimum: Some(minimum), ..self }
+    }
+
+    /// For each command that runs again to make it fit: the node that it is named after.
+    pub fn recomputed(&self) -> impl Iterator<Item = &str> {
+        let nodes = self.fitting().map_or(&[][..], |fitting| &fitting.recomputed);
+        nodes.iter().filter_map(|node| self.nodes.get(node).map(|(name, ..)| name.as_str()))
+    }
+
+    /// Bytes of values that wait on the host, so that it fits.
+    pub fn offloaded(&self) -> Bytes {
+        self.fitting().map_or(Bytes::ZERO, |fitting| fitting.offloaded.iter().map(|(_, bytes)| *bytes).sum())
+    }
+
+    /// How it was made to fit, where it was.
+    pub fn fitting(&self) -> Option<&Fitting> {
+        self.inner.fitting.as_ref()
     }
 
     /// Whether every device's peak stays under its line.
@@ -253,6 +279,15 @@ impl fmt::Display for Plan {
                 0 => writeln!(f, "in stages: the size of {from} depends on {first}{more}; {rest}")?,
                 _ => writeln!(f, "in stages: the session runs the iterations of {first}{more} one by one; {rest}")?,
             }
+        }
+        if let Some(fitting) = self.fitting() {
+            let saved: Bytes = fitting.unfitted.iter().zip(self.devices()).map(|(before, device)| *before - device.arena).sum();
+            let ops = if fitting.recomputed.len() == 1 { "1 op runs" } else { &format!("{} ops run", fitting.recomputed.len()) };
+            let meanwhile = match self.offloaded() {
+                Bytes::ZERO => String::new(),
+                bytes => format!(" and {bytes} wait on the host"),
+            };
+            writeln!(f, "made to fit: {ops} again{meanwhile}, which saves {saved}")?;
         }
         match self.predicted_seconds() {
             Some(seconds) if self.is_modelled => writeln!(f, "a step takes {} on the virtual clock", duration(seconds))?,

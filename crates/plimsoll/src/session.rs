@@ -128,8 +128,10 @@ impl Session {
     /// # Errors
     /// TensorFlow's for names and types that make no sense; UNIMPLEMENTED for operations that are not built yet.
     pub fn plan(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<Plan> {
-        let plan = self.inner.plan(&by_reference(feeds), fetches, targets)?;
-        Ok(Plan::new(&self.inner, plan))
+        let plan = Plan::new(&self.inner, self.inner.plan(&by_reference(feeds), fetches, targets)?);
+        let signature = self.inner.signature(&by_reference(feeds), fetches, targets)?;
+        let minimum = self.minimum_limit(&[signature], plan.footprint())?;
+        Ok(plan.with_minimum(minimum))
     }
 
     /// The signature of such a run, for [`crate::Several`] and [`crate::Devices::place`]: with the elements of feeds where its plan

@@ -52,7 +52,8 @@ const FOREIGN: &[(&str, &[&str])] = &[
 ];
 
 /// Crates without `unsafe`.
-const SAFE: &[&str] = &["base", "fit", "request", "cards", "graph", "formats", "ops", "plan", "runtime", "share", "plimsoll", "train", "cli"];
+const SAFE: &[&str] =
+    &["base", "fit", "request", "cards", "graph", "formats", "ops", "plan", "runtime", "share", "plimsoll", "train", "cli"];
 
 /// Libraries that are loaded into programs which know nothing of them: statics are the only place for the state of their functions.
 const LOADED: &[&str] = &["shim", "mock-driver"];

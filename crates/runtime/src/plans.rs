@@ -172,6 +172,7 @@ mod tests {
             costs: String::new(),
             seconds: 0.0,
             later: None,
+            fitting: None,
         })
     }
 

@@ -70,7 +70,8 @@ pub struct Options {
     pub place_pruned_graph: bool,
     /// How nodes come to devices.
     pub placement: PlacementMode,
-    /// Whether a plan that is too big is made to fit: not yet, UNIMPLEMENTED when devices are opened.
+    /// Whether a plan that takes more than the limits of its devices is made to fit them: some of its ops run again instead of their
+    /// results waiting. The results are the same.
     pub fit: bool,
     /// Threads that compute at the same time; 0 is one for every core this process may use.
     pub intra_op: i32,
@@ -117,7 +118,7 @@ impl Default for Options {
             log_placement: false,
             place_pruned_graph: false,
             placement: PlacementMode::TensorFlow,
-            fit: false,
+            fit: true,
             intra_op: 0,
             inter_op: 0,
             device_count: BTreeMap::new(),

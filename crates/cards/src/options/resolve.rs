@@ -84,9 +84,6 @@ impl Options {
     /// # Errors
     /// UNIMPLEMENTED, saying `not yet` and the option.
     pub fn refuse_what_is_not_built(&self) -> Result<()> {
-        if self.fit {
-            return Err(Error::unimplemented("not yet: fit, a plan that is too big is refused").with_remedy("leave the option out"));
-        }
         match self.placement {
             PlacementMode::Auto => Err(Error::unimplemented("not yet: --placement auto").with_remedy("leave the option out")),
             PlacementMode::TensorFlow | PlacementMode::FirstFit => Ok(()),

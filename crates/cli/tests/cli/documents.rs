@@ -19,7 +19,17 @@ fn a_plan() {
     let plan: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(
         keys(&text, &plan),
-        ["fits", "shortfall_bytes", "minimum_limit_bytes", "devices", "predicted_step_seconds", "costs", "nodes"]
+        [
+            "fits",
+            "shortfall_bytes",
+            "minimum_limit_bytes",
+            "devices",
+            "predicted_step_seconds",
+            "costs",
+            "nodes",
+            "recomputed",
+            "offloaded_bytes"
+        ]
     );
     let device = &plan["devices"][0];
     let parts = ["variables_bytes", "constants_bytes", "activations_bytes", "workspace_bytes", "transfer_bytes", "overhead_bytes"];

@@ -1,6 +1,7 @@
 //! Every recorded case, through the library: within tolerance of TensorFlow's values, and the same bits whatever the devices and
 //! the threads. With the memory that is promised and no byte more.
 
+mod fitted;
 mod refused;
 
 use std::collections::BTreeMap;
@@ -52,14 +53,19 @@ impl Case {
         npy::read(&model::read_file(&self.folder.join(file))?).map_err(|error| error.context(file))
     }
 
-    /// Its graph on so many logical devices; the first ones have these limits.
+    /// Its graph on so many logical devices; the first ones have these limits. Plans are as they are.
     fn open(&self, devices: u32, threads: i32, limits: &[Bytes]) -> Result<(Devices, Session)> {
+        self.open_with(devices, threads, limits, false)
+    }
+
+    /// As [`Case::open`]; with `fit` plans are made to fit.
+    fn open_with(&self, devices: u32, threads: i32, limits: &[Bytes], fit: bool) -> Result<(Devices, Session)> {
         let mut options = Options::new();
         config::apply(&formats::read_config(&model::read_file(&self.folder.join(&self.config))?)?, &mut options)?;
         for (index, limit) in limits.iter().enumerate() {
             options.memory_limits.push(MemoryLimit { device: Some((DeviceKind::Cpu, index as u32)), parts: vec![*limit] });
         }
-        let devices = Devices::open(&options.device_count(DeviceKind::Cpu, devices).intra_op(threads))?;
+        let devices = Devices::open(&options.device_count(DeviceKind::Cpu, devices).intra_op(threads).fit(fit))?;
         let session = devices.load(self.folder.join(&self.graph))?;
         Ok((devices, session))
     }

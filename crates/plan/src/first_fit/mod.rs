@@ -17,6 +17,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, IdVec, NodeId};
 use plimsoll_ops::Registry;
 
+use crate::fit::Lines;
 use crate::footprint::Footprint;
 use crate::place::{PlaceOptions, Placement, Why, place};
 use crate::plan::{DeviceId, Plan};
@@ -218,7 +219,16 @@ impl<'r, 'a> Search<'r, 'a> {
 
     fn plan(&self, placement: &Placement, run: &Signature) -> Result<Plan> {
         let FitRequest { registry, devices, libraries, costs, graph_for, .. } = *self.request;
-        let plan = crate::plan(&Request { graph: graph_for(run), registry, devices, libraries, costs, placement, signature: run })?;
+        let plan = crate::plan(&Request {
+            graph: graph_for(run),
+            registry,
+            devices,
+            libraries,
+            costs,
+            placement,
+            signature: run,
+            lines: &Lines::NONE,
+        })?;
         (self.request.complete)(plan, placement)
     }
 

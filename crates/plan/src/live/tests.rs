@@ -18,7 +18,7 @@ use crate::filetests::Kernels;
 use crate::lir::parse::device;
 use crate::lir::{Arg, Home, Lir, View, WorkId, WorkKind};
 use crate::plan::DeviceId;
-use crate::{Placement, Plan, Request, Signature, order, pack, select, transfer};
+use crate::{Lines, Placement, Plan, Request, Signature, order, pack, select, transfer};
 
 struct Random(u64);
 
@@ -82,6 +82,7 @@ fn scheduled(works: usize, devices: usize, seed: u64, with: impl FnOnce(&Request
         libraries: &libraries,
         costs: &Costs::committed(),
         placement: &placement,
+        lines: &Lines::NONE,
         signature: &Signature::default(),
     };
     let mut random = Random(seed);
@@ -140,7 +141,7 @@ proptest! {
             let order = lir.region().works.clone();
             let rated = evaluate(&lir, request.devices, &order).live_peak;
             let live = Live::new(&lir, &order, request.devices);
-            let plan = pack::pack(request, lir).unwrap();
+            let plan = pack::pack(request, lir, None).unwrap();
             for (device, plan) in plan.devices.iter().enumerate() {
                 assert_eq!(Bytes(rated[device]), plan.live);
                 assert!(plan.live <= plan.packed && plan.packed <= plan.arena);

@@ -8,7 +8,7 @@ use plimsoll_device::{BufferRef, Command, Costs, InstructionSet, Library, Place}
 use plimsoll_graph::{HostTensor, PartialShape, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{GraphBuilder, Registry};
-use plimsoll_plan::{Feed, PlaceOptions, Plan, Request, Signature, place, plan, within};
+use plimsoll_plan::{Feed, Lines, PlaceOptions, Plan, Request, Signature, place, plan, within};
 
 /// Calls `check` with the request and the plan of a size of a small network.
 fn with_plan<T>(rows: u64, check: impl FnOnce(&Request<'_>, Plan) -> T) -> T {
@@ -36,6 +36,7 @@ fn with_plan<T>(rows: u64, check: impl FnOnce(&Request<'_>, Plan) -> T) -> T {
         libraries: &libraries,
         costs: &costs,
         placement: &placement,
+        lines: &Lines::NONE,
         signature: &signature,
     };
     let made = plan(&request).unwrap();

@@ -8,7 +8,7 @@ use plimsoll_graph::Shape;
 use plimsoll_graph::id::Id;
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::{GraphBuilder, Registry};
-use plimsoll_plan::{Feed, PlaceOptions, Plan, Request, Signature, Timeline, place, plan};
+use plimsoll_plan::{Feed, Lines, PlaceOptions, Plan, Request, Signature, Timeline, place, plan};
 use proptest::prelude::*;
 
 /// Rows and columns of a tower's matrices, and the arithmetic operations of a product.
@@ -56,6 +56,7 @@ fn towers(products: &[u32], gpus: &[DeviceSpec]) -> (Plan, Vec<DeviceSpec>) {
         libraries: &libraries,
         costs: &Costs::committed(),
         placement: &placement,
+        lines: &Lines::NONE,
         signature: &signature,
     };
     (plan(&request).unwrap(), devices)

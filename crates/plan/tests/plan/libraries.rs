@@ -15,7 +15,7 @@ use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::builder::optimizer::{GradientDescent, Optimizer};
 use plimsoll_ops::{GraphBuilder, Registry};
-use plimsoll_plan::{Feed, OpenRequest, PlaceOptions, Plan, PlanFile, Request, Signature, place, plan};
+use plimsoll_plan::{Feed, Lines, OpenRequest, PlaceOptions, Plan, PlanFile, Request, Signature, place, plan};
 use plimsoll_request::KernelRequest;
 
 use crate::plans::check;
@@ -52,7 +52,7 @@ fn training_step_on(devices: &[DeviceSpec], libraries: &[&dyn Library], costs: &
     let feeds = vec![feed("images", DataType::Float, &[16, 24, 24, 3]), feed("labels", DataType::Int32, &[16])];
     let signature = Signature { feeds, fetches: vec!["loss".into()], targets: vec!["train".into()], ..Signature::default() };
     let (graph, registry, signature) = (&graph, &*registry, &signature);
-    let request = Request { graph, registry, devices, libraries, costs, placement: &placement, signature };
+    let request = Request { graph, registry, devices, libraries, costs, placement: &placement, signature, lines: &Lines::NONE };
     let planned = plan(&request)?;
     // Every plan survives a file.
     let json = PlanFile::new(graph, devices, signature, &planned).to_json()?;

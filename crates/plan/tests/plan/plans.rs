@@ -11,7 +11,7 @@ use plimsoll_graph::{AttrValue, HostTensor, PartialShape, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::builder::Initializer;
 use plimsoll_ops::{GraphBuilder, Registry};
-use plimsoll_plan::{Feed, Pass, PlaceOptions, Plan, Request, Signature, check_limits, place, plan, plan_until};
+use plimsoll_plan::{Feed, Lines, Pass, PlaceOptions, Plan, Request, Signature, check_limits, place, plan, plan_until};
 
 fn builder() -> GraphBuilder {
     GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))))
@@ -48,6 +48,7 @@ fn try_plan(
         libraries: &libraries,
         costs: &Costs::committed(),
         placement: &placement,
+        lines: &Lines::NONE,
         signature: &signature,
     };
     let first = plan(&request)?;

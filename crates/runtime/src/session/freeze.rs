@@ -9,7 +9,7 @@ use plimsoll_base::{Error, Result};
 use plimsoll_cards::Options;
 use plimsoll_graph::Graph;
 use plimsoll_ops::Registry;
-use plimsoll_plan::{Folded, Freeze, Placement, Plan, PlanVariable, Request, Signature};
+use plimsoll_plan::{Folded, Freeze, Lines, Placement, Plan, PlanVariable, Request, Signature};
 
 use super::Inner;
 use crate::cancellation::{self, Cancellation};
@@ -71,7 +71,7 @@ impl Inner {
         let (devices, libraries) = (self.devices.specs(), &self.devices.libraries()[..]);
         let (graph, registry, costs) = (&self.graph, &*self.registry, self.devices.costs());
         let planned = |signature: Signature| {
-            let request = Request { graph, registry, devices, libraries, costs, placement, signature: &signature };
+            let request = Request { graph, registry, devices, libraries, costs, placement, signature: &signature, lines: &Lines::NONE };
             let mut plan = plimsoll_plan::plan(&request)?;
             self.mark(&mut plan.variables);
             Ok(Arc::new(plan))

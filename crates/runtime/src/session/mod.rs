@@ -3,6 +3,7 @@
 mod buckets;
 mod freeze;
 mod from_file;
+mod lines;
 mod stages;
 pub(crate) use self::stages::Staged;
 mod values;
@@ -16,8 +17,8 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, NodeId};
 use plimsoll_ops::Registry;
 use plimsoll_plan::{
-    Calls, FitRequest, Fitted, Footprint, Freeze, Inlined, Late, OpenRequest, Pass, PlaceOptions, Placement, Plan, PlanFile, PlanVariable,
-    Request, Signature,
+    Calls, FitRequest, Fitted, Footprint, Freeze, Inlined, Late, Lines, OpenRequest, Pass, PlaceOptions, Placement, Plan, PlanFile,
+    PlanVariable, Request, Signature,
 };
 
 use crate::cancellation;
@@ -60,6 +61,8 @@ pub(crate) struct Inner {
     placed_before: Option<Mutex<BTreeMap<NodeId, String>>>,
     holder: String,
     variables: Mutex<Variables>,
+    /// What its plans are made to fit.
+    lines: Mutex<Lines>,
     /// Called with each plan.
     observer: OnceLock<Box<PlanObserver>>,
     /// Held while a plan is loaded, so that other threads find it instead of loading another.
@@ -181,6 +184,7 @@ impl Session {
             placed_before,
             variables: Mutex::new(Variables::new(freeze.as_deref())),
             freeze,
+            lines: Mutex::new(Inner::limits(devices)),
             observer: OnceLock::new(),
             loading: Mutex::default(),
             planning: Mutex::default(),
@@ -558,6 +562,7 @@ impl Inner {
     /// The plan with what files have of its variables, and what runs before it.
     fn completed(&self, mut plan: Plan, check: &plimsoll_plan::Check<'_>) -> Result<Plan> {
         self.mark(&mut plan.variables);
+        self.note_variables(&plan);
         plan.before = self.plans_before(&plan, check)?;
         Ok(plan)
     }
@@ -585,7 +590,8 @@ impl Inner {
         let (registry, devices) = (&*self.registry, self.devices.specs());
         let libraries = self.devices.libraries();
         let costs = self.devices.costs();
-        let request = Request { graph, registry, devices, libraries: &libraries, costs, placement: &self.placement, signature };
+        let (placement, lines) = (&self.placement, &self.lines());
+        let request = Request { graph, registry, devices, libraries: &libraries, costs, placement, signature, lines };
         let Some(before) = &self.placed_before else { return make(&request) };
         let placement = {
             let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use plimsoll::fit::CurvePoint;
 use plimsoll::{
     Bytes, Certainty, DevicePlan, Devices, Error, Footprint, Joint, Need, Needs, Pass, PlacementMode, Plan, Signature, Together,
 };
@@ -57,10 +58,15 @@ pub struct PlanArgs {
     /// the convolutions before them; the answer covers that
     #[arg(long)]
     freeze: bool,
+    /// What less memory costs: for ten limits between the least that a device can do with and what the plan takes as it is, the time of a
+    /// step
+    #[arg(long)]
+    curve: bool,
     /// Several models: exit status 1 where they do not fit side by side, also where they fit in turn
     #[arg(long)]
     together: bool,
-    /// Print what there is after this pass of the planner instead: lower, soften, patch, transfer, fuse, select, hazard, order or pack
+    /// Print what there is after this pass of the planner instead: lower, soften, patch, transfer, fuse, select, hazard, order, fit or
+    /// pack
     #[arg(long, value_name = "PASS")]
     after: Option<String>,
     /// A file for the plan, which `eval --plan` runs; for one model
@@ -93,8 +99,8 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     let devices = load::devices(options)?;
     let requests = requests(&devices, &args, &shapes)?;
     if let ([model], [Requested { init, signature: Sized::InN(signature) }]) = (requests.models.all(), &requests.all[..]) {
-        if args.output.is_some() || after.is_some() {
-            return wrong_use("--output and --after are for one plan: give every feed a shape, as --feed-shape x=32x6");
+        if args.output.is_some() || after.is_some() || args.curve {
+            return wrong_use("--output, --after and --curve are for one plan: give every feed a shape, as --feed-shape x=32x6");
         }
         return growth::run(&devices, model, init.as_ref(), signature, json);
     }
@@ -103,10 +109,11 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
         planned.into_iter().try_for_each(|planned| output::result(planned.text.trim_end()))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let fitted = Fitted { minimums: planned.iter().map(|planned| planned.minimum).collect(), curves: curves(&planned) };
     let (plans, footprints): (Vec<Plan>, Vec<Footprint>) = planned.into_iter().map(|planned| (planned.plan, planned.footprint)).unzip();
     let names: Vec<String> = args.models.iter().map(|model| model.display().to_string()).collect();
     let joint = Joint::new(names.iter().cloned().zip(footprints.iter().cloned()));
-    let document = Document::new(&names, &plans, &joint, args.together);
+    let document = Document::new(&names, &plans, &joint, &fitted, args.together);
     if json {
         output::result_json(&document)?;
     } else {
@@ -117,12 +124,24 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
 
 /// A model, planned.
 struct Planned {
+    label: String,
     /// The step's plan.
     plan: Plan,
     /// The model's footprint over all runs.
     footprint: Footprint,
+    /// The smallest limit for them.
+    minimum: Bytes,
+    /// For each device what less memory costs, where that was asked for.
+    curves: Vec<(String, Vec<CurvePoint>)>,
     /// The text after a pass, where one was asked for.
     text: String,
+}
+
+/// What is known of other limits.
+struct Fitted {
+    /// For each model, the smallest limit for it alone.
+    minimums: Vec<Bytes>,
+    curves: Vec<CurveEntry>,
 }
 
 /// What is asked of a model.
@@ -164,6 +183,26 @@ fn requests(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<R
     Ok(Requests { models, all })
 }
 
+/// The curves of the models.
+fn curves(planned: &[Planned]) -> Vec<CurveEntry> {
+    let several = planned.len() > 1;
+    let mut entries = Vec::new();
+    for planned in planned {
+        for (device, points) in &planned.curves {
+            entries.extend(points.iter().map(|point| CurveEntry {
+                device: device.clone(),
+                limit_bytes: point.limit.0,
+                peak_bytes: point.peak.0,
+                predicted_step_seconds: point.seconds,
+                recomputed: point.recomputed,
+                offloaded_bytes: point.offloaded.0,
+                model: several.then(|| planned.label.clone()),
+            }));
+        }
+    }
+    entries
+}
+
 /// Every model, planned.
 fn plans(devices: &Devices, args: &PlanArgs, requests: Requests, after: Option<Pass>) -> Result<Vec<Planned>> {
     let mut planned: Vec<Planned> = Vec::with_capacity(args.models.len());
@@ -186,7 +225,10 @@ fn plans(devices: &Devices, args: &PlanArgs, requests: Requests, after: Option<P
             })?;
         }
         let text = after.map(|pass| one.session.text_after(&signature, pass)).transpose()?.unwrap_or_default();
-        planned.push(Planned { plan: one.session.plan_signature(&signature)?, footprint: one.footprint, text });
+        let minimum = one.session.minimum_limit(&runs, &one.footprint)?;
+        let curves = if args.curve { one.session.curves(&signature)? } else { Vec::new() };
+        let plan = one.session.plan_signature(&signature)?.with_minimum(minimum);
+        planned.push(Planned { label: model.label.clone(), plan, footprint: one.footprint, minimum, curves, text });
     }
     Ok(planned)
 }
@@ -202,6 +244,13 @@ struct Document {
     /// The name of the table of costs.
     costs: String,
     nodes: Vec<NodeEntry>,
+    /// For each command that runs again, so that less memory is needed, the node that it is named after.
+    recomputed: Vec<RecomputedEntry>,
+    /// Bytes that wait in another device's memory meanwhile.
+    offloaded_bytes: u64,
+    /// With `--curve`, what less memory costs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    curve: Vec<CurveEntry>,
     /// The copies of a step between devices, if there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     transfers: Vec<TransferEntry>,
@@ -291,6 +340,31 @@ struct NodeEntry {
     model: Option<String>,
 }
 
+/// A command that runs again.
+#[derive(Serialize)]
+struct RecomputedEntry {
+    node: String,
+    /// Where several models are planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+}
+
+/// A limit for a device, and the plan that fits it.
+#[derive(Clone, Serialize)]
+struct CurveEntry {
+    device: String,
+    limit_bytes: u64,
+    peak_bytes: u64,
+    predicted_step_seconds: f64,
+    /// How many commands run again.
+    recomputed: usize,
+    /// Bytes that wait on the host meanwhile.
+    offloaded_bytes: u64,
+    /// Where several models are planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+}
+
 /// A tensor that is copied to another device: once, however many read it there.
 #[derive(Serialize)]
 struct TransferEntry {
@@ -333,7 +407,7 @@ struct StagesEntry {
 
 impl Document {
     /// Of models on the same devices. `plans` is not empty.
-    fn new(names: &[String], plans: &[Plan], joint: &Joint, is_together: bool) -> Document {
+    fn new(names: &[String], plans: &[Plan], joint: &Joint, fitted: &Fitted, is_together: bool) -> Document {
         let needs = joint.together_needs();
         let mut devices: Vec<DeviceEntry> = needs.iter().map(DeviceEntry::new).collect();
         let several = plans.len() > 1;
@@ -349,8 +423,8 @@ impl Document {
             };
             entry.models = models.map(share).collect();
         }
-        let side_by_side = Answer::new(needs.shortfall(), needs.minimum_limit());
-        let in_turn = Answer::new(joint.shortfall_in_turn(), joint.minimum_limit_in_turn());
+        let in_turn = Answer::new(joint.shortfall_in_turn(), fitted.minimums.iter().copied().max().unwrap_or_default());
+        let side_by_side = if several { Answer::new(needs.shortfall(), needs.minimum_limit()) } else { in_turn };
         let nodes = names.iter().zip(plans).flat_map(|(model, plan)| {
             let model = several.then(|| model.clone());
             plan.node_places().map(move |(name, op, device)| NodeEntry {
@@ -370,6 +444,9 @@ impl Document {
                 model: several.then(|| model.clone()),
             })
         });
+        let recomputed = names.iter().zip(plans).flat_map(|(model, plan)| {
+            plan.recomputed().map(move |node| RecomputedEntry { node: node.to_string(), model: several.then(|| model.clone()) })
+        });
         let softened = names.iter().zip(plans).flat_map(|(model, plan)| {
             plan.softened().map(move |(node, device)| SoftenedEntry {
                 node: node.to_string(),
@@ -387,6 +464,9 @@ impl Document {
             predicted_step_seconds: plans.iter().map(Plan::predicted_seconds).sum(),
             costs: plans.first().map_or_else(String::new, |plan| plan.costs().to_string()),
             nodes: nodes.collect(),
+            recomputed: recomputed.collect(),
+            offloaded_bytes: plans.iter().map(|plan| plan.offloaded().0).sum(),
+            curve: fitted.curves.clone(),
             transfers: transfers.collect(),
             softened: softened.collect(),
             stages: stages.collect(),
@@ -449,7 +529,7 @@ impl DeviceEntry {
 
 fn text(names: &[String], plans: &[Plan], document: &Document, joint: &Joint) -> String {
     if let ([plan], [footprint]) = (plans, joint.footprints()) {
-        return plan.with_footprint(footprint).to_string();
+        return plan.with_footprint(footprint).to_string() + &curve_text(&document.curve);
     }
     let mut text = String::new();
     for ((name, plan), footprint) in names.iter().zip(plans).zip(joint.footprints()) {
@@ -471,6 +551,25 @@ fn text(names: &[String], plans: &[Plan], document: &Document, joint: &Joint) ->
         text += &format!("\nin turn: {}", in_turn.answer);
     }
     text + &rounds(names, joint)
+}
+
+/// What less memory costs, a line for each limit.
+fn curve_text(curve: &[CurveEntry]) -> String {
+    let mut text = String::new();
+    let mut device = "";
+    for entry in curve {
+        if entry.device != device {
+            device = &entry.device;
+            text += &format!("\n{} with less memory:", device.rsplit("device:").next().unwrap_or_default());
+        }
+        let again = if entry.recomputed == 1 { "op runs" } else { "ops run" };
+        let (limit, milliseconds) = (Bytes(entry.limit_bytes).to_string(), entry.predicted_step_seconds * 1e3);
+        text += &format!("\n  limit {limit:>10}: a step takes {milliseconds:>9.3} ms, {} {again} again", entry.recomputed);
+        if entry.offloaded_bytes > 0 {
+            text += &format!(", {} on the host meanwhile", Bytes(entry.offloaded_bytes));
+        }
+    }
+    text
 }
 
 /// In which rounds the models run, or why one of them cannot.

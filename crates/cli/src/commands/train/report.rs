@@ -201,7 +201,8 @@ pub fn last_lines(promise: &Promise, devices: &Devices) -> Vec<String> {
             exact(measured.peak)
         );
         if let Some(error) = promise.one_byte_less(index) {
-            let said = format!("a limit of {} bytes would have said: {}: {}", promised.peak.0 - 1, error.code(), error.message());
+            let said =
+                format!("with --fit=off a limit of {} bytes would have said: {}: {}", promised.peak.0 - 1, error.code(), error.message());
             text += &format!("\n{}", show::wrapped(&said, 2));
         }
         text

@@ -1,0 +1,85 @@
+//! Recorded cases under limits that are too low for their plans as they are: the same bits, and the line holds.
+
+use plimsoll::{Bytes, Certainty, Code, Error, Footprint, HostTensor, Result};
+
+use super::{Case, NOT_YET, bits, cases, ran};
+
+impl Case {
+    /// What the devices are promised to hold, with plans that are made to fit these limits; none where the promise is not exact.
+    fn promised_fitted(&self, devices: u32, limits: &[Bytes]) -> Result<Option<Vec<Bytes>>> {
+        let (devices, session) = self.open_with(devices, 1, limits, true)?;
+        let mut footprint = Footprint::new(devices.specs());
+        self.each(|feeds, fetches, targets, _| {
+            let signature = session.signature(feeds, fetches, targets)?;
+            footprint.add(&session.plan_signature(&signature)?);
+            Ok(())
+        })?;
+        let is_exact = footprint.needs().iter().all(|need| need.certainty == Certainty::Exact);
+        Ok(is_exact.then(|| footprint.needs().iter().map(|need| need.peak).collect()))
+    }
+
+    /// Runs with these limits: what it holds, and its values.
+    fn run_fitted(&self, count: u32, limits: &[Bytes]) -> Result<(Vec<Bytes>, Vec<HostTensor>)> {
+        let (devices, session) = self.open_with(count, 2, limits, true)?;
+        let mut values = Vec::new();
+        self.each(|feeds, fetches, targets, code| {
+            values.extend(ran(session.run(feeds, fetches, targets), code)?);
+            session.release_unused();
+            Ok(())
+        })?;
+        Ok((devices.report().iter().map(|report| report.peak).collect(), values))
+    }
+
+    /// With limits from the least that plans can be made to fit up to what they take as they are, it gives the same bits and holds what
+    /// is promised, which never falls as limits rise; one byte below the least it is refused. How many limits were below its peaks.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn at_lower_lines(&self, count: u32) -> Result<usize, String> {
+        let text = |error: Error| error.to_string();
+        let (highest, expected) = self.run_fitted(count, &[]).map_err(text)?;
+        let expected = expected.iter().map(bits).collect::<Result<Vec<_>>>().map_err(text)?;
+        // Nothing fits one byte: plans are as low as they go.
+        let least = self.promised_fitted(count, &vec![Bytes(1); count as usize]).map_err(text)?;
+        let Some(least) = least.filter(|least| *least != highest) else { return Ok(0) };
+        let mut before: Option<Vec<Bytes>> = None;
+        for part in 0..4 {
+            let between = least.iter().zip(&highest).map(|(least, highest)| Bytes(least.0 + (*highest - *least).0 * part / 3));
+            let limits: Vec<Bytes> = between.collect();
+            let promised = self.promised_fitted(count, &limits).map_err(text)?;
+            let (held, values) = self.run_fitted(count, &limits).map_err(|error| format!("limits {limits:?}: {error}"))?;
+            if promised.as_ref() != Some(&held) || held.iter().zip(&limits).any(|(held, limit)| held > limit) {
+                return Err(format!("limits {limits:?}: held {held:?}, promised {promised:?}"));
+            }
+            if values.iter().map(bits).collect::<Result<Vec<_>>>().map_err(text)? != expected {
+                return Err(format!("limits {limits:?}: other bits"));
+            }
+            if count == 1 && before.as_ref().is_some_and(|before| *before > held) {
+                return Err(format!("limits {limits:?}: held {held:?}, with lower ones {before:?}"));
+            }
+            before = Some(held);
+        }
+        if let [least] = least[..] {
+            match self.run_fitted(1, &[Bytes(least.0 - 1)]) {
+                Err(error) if error.code() == Code::ResourceExhausted => {}
+                other => return Err(format!("one byte below the least, {least}: {other:?}")),
+            }
+        }
+        Ok(1)
+    }
+}
+
+#[test]
+fn every_case_gives_the_same_bits_at_every_line() {
+    let (mut failures, mut fitted) = (Vec::new(), 0);
+    for case in cases().iter().filter(|case| !NOT_YET.contains(&case.name().as_str())) {
+        for devices in [1, 2] {
+            match case.at_lower_lines(devices) {
+                Ok(count) => fitted += count,
+                Err(reason) => failures.push(format!("{} on {devices} devices: {reason}", case.name())),
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+    assert!(fitted > 10, "only {fitted} cases take less where they have to");
+}

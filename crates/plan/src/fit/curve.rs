@@ -1,0 +1,59 @@
+//! The price of memory: for lines between the least and the most that a device can take, the time of a step.
+
+use plimsoll_base::{Bytes, Result};
+use plimsoll_graph::id::Id;
+
+use super::descent::Descent;
+use super::{arenas, settled};
+use crate::Request;
+use crate::evaluate::evaluate;
+use crate::passes::lir_of;
+use crate::plan::DeviceId;
+use crate::report::outside_arena;
+
+/// A plan that is made to fit a line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CurvePoint {
+    /// The line.
+    pub limit: Bytes,
+    /// The bytes of the device that the plan takes.
+    pub peak: Bytes,
+    /// Predicted seconds of a step.
+    pub seconds: f64,
+    /// How many commands run again.
+    pub recomputed: usize,
+    /// Bytes of values that wait on the host meanwhile.
+    pub offloaded: Bytes,
+}
+
+/// So many lines are looked at.
+const POINTS: u64 = 10;
+
+/// The plans of a request for lines of one device, from the least that it can take to what the plan takes as it is. The other devices
+/// take at most what they take there. A device whose memory no plan changes has one point.
+///
+/// # Errors
+/// As [`crate::plan`].
+pub fn curve(request: &Request<'_>, device: DeviceId) -> Result<Vec<CurvePoint>> {
+    let lir = lir_of(request)?;
+    let outside = outside_arena(request, &settled(&lir), device).total();
+    let now = arenas(request, &lir);
+    let highest = now[device.index()];
+    let mut descent = Descent::new(request, lir, device, now.into_iter().map(Some).collect());
+    let last = descent.first_below(Bytes::ZERO)?;
+    let lowest = descent.bytes(last)?.unwrap_or(highest);
+    let mut points: Vec<CurvePoint> = Vec::new();
+    for point in 0..POINTS {
+        let room = Bytes(lowest.0 + ((highest - lowest).0 as u128 * u128::from(point) / u128::from(POINTS - 1)) as u64);
+        if points.last().is_some_and(|last| last.limit == outside + room) {
+            break;
+        }
+        let state = descent.first_below(room)?;
+        let applied = descent.schedule(state)?;
+        let peak = outside + descent.bytes(state)?.unwrap_or(highest);
+        let seconds = evaluate(&applied.lir, request.devices, &applied.lir.region().works).makespan;
+        let offloaded = applied.offloaded.iter().map(|(_, bytes)| *bytes).sum();
+        points.push(CurvePoint { limit: outside + room, peak, seconds, recomputed: applied.recomputed.len(), offloaded });
+    }
+    Ok(points)
+}

@@ -1,0 +1,94 @@
+//! The descent of one device: schedules with ever lower peaks and no better times.
+
+use plimsoll_base::{Bytes, Result};
+use plimsoll_fit::State;
+use plimsoll_graph::id::Id;
+
+use super::apply::{self, Applied, Away};
+use super::{arenas, problem};
+use crate::Request;
+use crate::lir::Lir;
+use crate::plan::DeviceId;
+
+/// The effort of a descent, in steps of the search: about half a second.
+const EFFORT: u64 = 2_000_000;
+
+/// The schedules of one device, from the one as it is to the lowest.
+pub(super) struct Descent<'a> {
+    request: &'a Request<'a>,
+    lir: Lir,
+    device: DeviceId,
+    /// What the arenas of the other devices may take.
+    most: Vec<Option<Bytes>>,
+    states: Vec<State>,
+    /// For each state what its arena takes, once that is known: nothing where another device takes more than it may.
+    known: Vec<Option<Option<Bytes>>>,
+}
+
+impl<'a> Descent<'a> {
+    pub fn new(request: &'a Request<'a>, lir: Lir, device: DeviceId, most: Vec<Option<Bytes>>) -> Descent<'a> {
+        let host = request.placement.host.index();
+        let taken = arenas(request, &lir)[host];
+        let on_host = most[host].map_or(Bytes(u64::MAX / 2), |most| most - taken);
+        let problem = problem::problem(request, &lir, device, on_host);
+        let states = plimsoll_fit::descend(&problem, EFFORT);
+        let known = vec![None; states.len()];
+        Descent { request, lir, device, most, states, known }
+    }
+
+    /// The first schedule whose packed arena is within `room`; where none is, the one with the smallest.
+    ///
+    /// # Errors
+    /// As [`Descent::schedule`].
+    pub fn first_below(&mut self, room: Bytes) -> Result<usize> {
+        // No packing takes less than what is live at once.
+        for state in 0..self.states.len() {
+            if self.states[state].peak <= room.0 && self.bytes(state)?.is_some_and(|bytes| bytes <= room) {
+                return Ok(state);
+            }
+        }
+        let mut lowest: Option<(Bytes, usize)> = None;
+        for state in (0..self.states.len()).rev() {
+            if lowest.is_some_and(|(bytes, _)| self.states[state].peak >= bytes.0) {
+                break;
+            }
+            if let Some(bytes) = self.bytes(state)?
+                && lowest.is_none_or(|(least, _)| bytes <= least)
+            {
+                lowest = Some((bytes, state));
+            }
+        }
+        Ok(lowest.map_or(0, |(_, state)| state))
+    }
+
+    /// What the packed arena of a schedule takes; none where another device takes more than it may.
+    ///
+    /// # Errors
+    /// As [`Descent::schedule`].
+    pub fn bytes(&mut self, state: usize) -> Result<Option<Bytes>> {
+        if let Some(Some(known)) = self.known.get(state) {
+            return Ok(*known);
+        }
+        let arenas = arenas(self.request, &self.schedule(state)?.lir);
+        let mut others = (0..arenas.len()).filter(|index| *index != self.device.index());
+        let is_over = others.any(|index| self.most[index].is_some_and(|most| arenas[index] > most));
+        let bytes = Some(arenas[self.device.index()]).filter(|_| !is_over);
+        if let Some(known) = self.known.get_mut(state) {
+            *known = Some(bytes);
+        }
+        Ok(bytes)
+    }
+
+    /// The works of a schedule.
+    ///
+    /// # Errors
+    /// INTERNAL where it does not hold.
+    pub fn schedule(&self, state: usize) -> Result<Applied> {
+        match self.states.get(state) {
+            Some(state) => {
+                apply::apply(self.request, &self.lir, &state.steps, Away { device: self.device, host: self.request.placement.host })
+            }
+            None => Ok(Applied { lir: self.lir.clone(), recomputed: Vec::new(), offloaded: Vec::new() }),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A schedule that is too big is made to fit: works run again, later, in place of values that would wait; values of cards wait on the host.
+//!
+//! For each device there is one descent from the schedule as it is: a list of schedules ([`plimsoll_fit::descend`]), each with a lower
+//! live peak on that device than the one before and no better predicted time. It does not depend on the line. The first one that is
+//! under the line once it is packed is taken. So a lower line never gives a higher peak nor a faster plan. Where none is under the
+//! line, the lowest is taken, and its peak is the least limit.
+//!
+//! [`problem`]: the schedule as numbers. [`descent`]: the schedules of a device. [`apply`]: the numbers as works. [`curve`]: what each line
+//! costs.
+
+mod apply;
+mod curve;
+mod descent;
+mod problem;
+
+use std::collections::{BTreeMap, HashSet};
+
+use plimsoll_base::{Bytes, Result};
+use plimsoll_graph::NodeId;
+use plimsoll_graph::id::Id;
+use plimsoll_memory::layout;
+use serde::{Deserialize, Serialize};
+
+pub use self::curve::{CurvePoint, curve};
+use self::descent::Descent;
+use crate::Request;
+use crate::lir::Lir;
+use crate::live::Live;
+use crate::pack::settle_constants;
+use crate::plan::DeviceId;
+use crate::report::outside_arena;
+
+/// How a plan was made to fit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fitting {
+    /// For each command that runs again: the node that it is named after. A node may be there several times.
+    pub recomputed: Vec<NodeId>,
+    /// For each value that waits on the host meanwhile: its node and its bytes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offloaded: Vec<(NodeId, Bytes)>,
+    /// For each device, the bytes of the arena of the plan as it was.
+    pub unfitted: Vec<Bytes>,
+}
+
+/// What a plan is made to fit: see [`Fitting`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lines {
+    /// For each device, the bytes that it may hold while the plan runs. None where it may hold what the plan needs as it is; so may
+    /// devices beyond the last.
+    pub most: Vec<Option<Bytes>>,
+    /// Variables that are there as well, by key, each with its device and its bytes. Those of the plan may be among them.
+    pub variables: BTreeMap<String, (DeviceId, Bytes)>,
+}
+
+impl Lines {
+    /// No line: plans are as they are.
+    pub const NONE: Lines = Lines { most: Vec::new(), variables: BTreeMap::new() };
+
+    /// What the arena of a device may take of its line.
+    fn room(&self, request: &Request<'_>, lir: &Lir, device: DeviceId) -> Option<Bytes> {
+        let line = self.most.get(device.index()).copied().flatten()?;
+        let outside = outside_arena(request, lir, device);
+        let spec = &request.devices[device.index()];
+        let own: HashSet<&str> = lir.variables.values().map(|variable| variable.key.as_str()).collect();
+        let others =
+            self.variables.iter().filter(|(key, (at, _))| *at == device && !own.contains(key.as_str())).map(|(_, (_, bytes))| *bytes);
+        Some(line - outside.total() - spec.reserved_for(others))
+    }
+}
+
+/// The schedule, made to fit the lines of the request.
+///
+/// # Errors
+/// INTERNAL where a schedule of the search does not hold.
+pub(crate) fn fit(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fitting>)> {
+    if request.lines.most.iter().all(Option::is_none) {
+        return Ok((lir, None));
+    }
+    let settled = settled(&lir);
+    let rooms: Vec<Option<Bytes>> =
+        (0..request.devices.len()).map(|index| request.lines.room(request, &settled, DeviceId::from_index(index))).collect();
+    let (before, mut lir) = (arenas(request, &lir), lir);
+    let mut fitting: Option<Fitting> = None;
+    for (index, room) in rooms.iter().enumerate() {
+        let Some(room) = *room else { continue };
+        let now = arenas(request, &lir);
+        if now[index] <= room {
+            continue;
+        }
+        // The others may take what they took.
+        let most: Vec<Option<Bytes>> = rooms.iter().zip(&now).map(|(room, now)| room.map(|room| room.max(*now))).collect();
+        let mut descent = Descent::new(request, lir, DeviceId::from_index(index), most);
+        let state = descent.first_below(room)?;
+        let applied = descent.schedule(state)?;
+        lir = applied.lir;
+        let fitting = fitting.get_or_insert_with(|| Fitting { unfitted: before.clone(), ..Fitting::default() });
+        fitting.recomputed.extend(applied.recomputed);
+        fitting.offloaded.extend(applied.offloaded);
+    }
+    Ok((lir, fitting.filter(|fitting| !fitting.recomputed.is_empty() || !fitting.offloaded.is_empty())))
+}
+
+/// With the constants that the plan will have.
+fn settled(lir: &Lir) -> Lir {
+    let mut settled = lir.clone();
+    settle_constants(&mut settled);
+    settled
+}
+
+/// For each device, the bytes that its packed arena takes.
+fn arenas(request: &Request<'_>, lir: &Lir) -> Vec<Bytes> {
+    let mut bytes = vec![Bytes::ZERO; request.devices.len()];
+    let Live { lanes, arenas, .. } = Live::new(lir, &lir.region().works, request.devices);
+    for (lane, arena) in lanes.iter().zip(&arenas) {
+        let spec = &request.devices[lane.device.index()];
+        bytes[lane.device.index()] = spec.reserved(spec.slot(Bytes(layout::pack(&arena.buffers).peak)));
+    }
+    bytes
+}

@@ -1,0 +1,86 @@
+//! The region as numbers, for the search: see [`plimsoll_fit::Problem`].
+
+use plimsoll_base::Bytes;
+use plimsoll_device::DeviceKind;
+use plimsoll_fit::{Problem, Slow, Value, Work};
+use plimsoll_graph::IdVec;
+use plimsoll_graph::id::Id;
+
+use crate::Request;
+use crate::lir::{Home, Lir, ValueId, WorkId, WorkKind};
+use crate::live::pairs;
+use crate::plan::DeviceId;
+
+/// The works of the region in their order, with the bytes that they take of one device's arena. Values have their own numbers.
+/// They may wait in so many bytes of the host's memory.
+pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, on_host: Bytes) -> Problem {
+    let spec = &request.devices[device.index()];
+    let mut number: IdVec<WorkId, usize> = IdVec::filled(usize::MAX, lir.works.len());
+    lir.region().works.iter().enumerate().for_each(|(index, id)| number[*id] = index);
+    let overwriting = overwriting(lir);
+    let works = lir.all().map(|(id, work)| {
+        let here = work.device == device;
+        let reads = work.reads_once();
+        let next_writers = reads.iter().filter_map(|value| overwriting[*value]).map(|writer| number[writer]);
+        Work {
+            seconds: work.seconds(),
+            scratch: if here { work.scratch() } else { 0 },
+            until: next_writers.min(),
+            reads: reads.iter().map(|value| value.index()).collect(),
+            writes: work.outputs.iter().map(|value| value.index()).collect(),
+            in_place: pairs(lir, work, |value| is_here(lir, value, device))
+                .into_iter()
+                .map(|(from, to)| (from.index(), to.index()))
+                .collect(),
+            again: may_repeat(lir, id, device),
+            after: work.after.iter().map(|before| number[*before]).collect(),
+            queue: work.device.index(),
+        }
+    });
+    let value = |id: ValueId| {
+        let bytes = if is_here(lir, id, device) { spec.slot(Bytes(lir.values[id].bytes)).0 } else { 0 };
+        Value { bytes, is_result: false, view_of: None }
+    };
+    let slow = slow(request, device, on_host);
+    Problem { works: works.collect(), values: lir.values.ids().map(value).collect(), base: 0, slow }
+}
+
+/// The host's memory, for a card: moves are copies in the card's queue.
+fn slow(request: &Request<'_>, device: DeviceId, bytes: Bytes) -> Option<Slow> {
+    let (spec, host) = (&request.devices[device.index()], &request.devices[request.placement.host.index()]);
+    if spec.kind != DeviceKind::Gpu || bytes == Bytes::ZERO {
+        return None;
+    }
+    const MANY: f64 = 1e9;
+    let latency = request.costs.copy_seconds(spec, host, 0.0);
+    let seconds_per_byte = (request.costs.copy_seconds(spec, host, MANY) - latency) / MANY;
+    let queue = device.index();
+    Some(Slow { queue_out: queue, queue_in: queue, latency, seconds_per_byte, bytes: bytes.0 })
+}
+
+/// Whether the value is in the arena of the device.
+fn is_here(lir: &Lir, value: ValueId, device: DeviceId) -> bool {
+    let value = &lir.values[value];
+    value.device == device && value.home == Home::Arena && value.region == lir.here()
+}
+
+/// By value: the work that overwrites it, if one does.
+pub(super) fn overwriting(lir: &Lir) -> IdVec<ValueId, Option<WorkId>> {
+    let definitions = lir.definitions();
+    let mut writers = IdVec::filled(None, lir.values.len());
+    for (old, new) in lir.versions() {
+        writers[old] = definitions[new];
+    }
+    writers
+}
+
+/// Whether a work may run a second time on the device, for the same results: they are nowhere but in its arena, and nothing else
+/// happens. What it reads has to be as it was: see [`Work::until`].
+fn may_repeat(lir: &Lir, id: WorkId, device: DeviceId) -> bool {
+    let work = &lir.works[id];
+    let is_call = match &work.kind {
+        WorkKind::Expr { .. } | WorkKind::Anchor { .. } | WorkKind::Kernel { .. } | WorkKind::Copy => true,
+        WorkKind::Request { .. } | WorkKind::Outside { .. } | WorkKind::Loop { .. } => false,
+    };
+    is_call && !work.outputs.is_empty() && work.outputs.iter().all(|output| is_here(lir, *output, device))
+}
