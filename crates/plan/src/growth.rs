@@ -120,11 +120,11 @@ impl Growth {
         }
     }
 
-    /// Whether a device with a line takes more from size to size: it is met at last.
+    /// Whether a device with a line takes more for more: it is met at last. Plans that are made to fit may take the same for two sizes.
     fn meets_lines(&self) -> bool {
-        let [.., (_, before), (_, last)] = &self.sizes[..] else { return true };
-        let mut pairs = before.needs().iter().zip(last.needs());
-        pairs.any(|(before, last)| last.peak > before.peak && last.limit.is_some())
+        let [(_, first), .., (_, last)] = &self.sizes[..] else { return true };
+        let mut pairs = first.needs().iter().zip(last.needs());
+        pairs.any(|(first, last)| last.peak > first.peak && last.limit.is_some())
     }
 
     /// Whether the smallest N fits.
@@ -137,10 +137,13 @@ impl Growth {
         self.sizes.iter().find(|(size, _)| *size == n).map(|(_, footprint)| footprint)
     }
 
-    /// What a device takes for one N more, between the last two sizes that are one another's double.
+    /// What a device takes for one N more, between the last two sizes that are one another's double. Sizes that come near a line do not
+    /// count: their plans may be made to fit it.
     pub fn slope(&self, device: usize) -> Option<f64> {
         let peak = |n: u64| self.at(n).map(|footprint| footprint.needs()[device].peak.0);
-        let (last, _) = self.sizes.iter().rev().find(|(n, _)| n % 2 == 0 && peak(n / 2).is_some())?;
+        let is_near = |need: &Need| need.limit.is_some_and(|limit| limit >= need.peak && (limit - need.peak).0 < limit.0 / 8);
+        let mut doubles = self.sizes.iter().rev().filter(|(n, _)| n % 2 == 0 && peak(n / 2).is_some());
+        let (last, _) = doubles.find(|(_, footprint)| !is_near(&footprint.needs()[device]))?;
         Some((peak(*last)? as f64 - peak(last / 2)? as f64) / (last / 2) as f64)
     }
 }

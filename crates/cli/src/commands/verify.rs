@@ -94,7 +94,9 @@ fn replay(folder: &Path, options: &DeviceOptions, verdict: &mut Verdict, at_once
     verdict.name = case.name().to_string();
     let replay = load::case(&case, options).map_err(|failure| failure.error().to_string())?;
     let mut replay = replay.until(at_once.cancellation());
-    verdict.minimum_limit_bytes = Some(replay.minimum_limit().0);
+    if options.json {
+        verdict.minimum_limit_bytes = Some(replay.minimum_limit().map_err(|error| error.to_string())?.0);
+    }
     let mut verified = Verified::default();
     let result = at_once.during(|| replay.verify(&mut verified));
     (verdict.steps, verdict.worst_error) = (verified.steps, verified.worst_error);

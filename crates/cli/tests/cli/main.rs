@@ -6,6 +6,7 @@ mod documents;
 mod evaluation;
 #[cfg(unix)]
 mod files;
+mod fit;
 mod forms;
 mod golden;
 mod limits;

@@ -67,7 +67,7 @@ impl<'a> Replay<'a> {
     /// The errors of planning, but for the one that a step has to fail with; RESOURCE_EXHAUSTED where it does not fit.
     pub fn plan(&mut self) -> Result<()> {
         if !self.init.is_empty() {
-            let plan = self.session.plan(&[], &[], &self.init_targets())?;
+            let plan = self.session.plan_signature(&Signature { targets: self.init.clone(), ..Signature::default() })?;
             self.footprint.add(&plan);
         }
         let mut known: Vec<(Signature, Plan)> = Vec::new();
@@ -94,7 +94,11 @@ impl<'a> Replay<'a> {
             signatures.push(Signature { targets: self.init.clone(), ..Signature::default() });
         }
         for step in 0..self.case.steps() {
-            let signature = self.signature(step)?;
+            let signature = match (self.signature(step), self.case.error(step)) {
+                // The step fails before it starts.
+                (Err(error), Some(code)) if error.code().name() == code => continue,
+                (signature, _) => signature?,
+            };
             if !signatures.contains(&signature) {
                 signatures.push(signature);
             }
@@ -220,8 +224,12 @@ impl<'a> Replay<'a> {
         Peak::of(&self.devices, self.footprint.needs())
     }
 
-    /// The smallest limit that is enough, given to every device that has one; to every device, where none has.
-    pub fn minimum_limit(&self) -> Bytes {
-        self.footprint.minimum_limit()
+    /// The smallest limit that is enough, given to every device that has one; to every device, where none has. See
+    /// [`Session::minimum_limit`].
+    ///
+    /// # Errors
+    /// The errors of planning.
+    pub fn minimum_limit(&self) -> Result<Bytes> {
+        self.session.minimum_limit(&self.signatures()?, &self.footprint)
     }
 }

@@ -6,18 +6,32 @@ use plimsoll::signature::{Growth, SignatureInN, node_of, shape_in_n};
 use plimsoll::{Devices, Signature};
 use serde::Serialize;
 
-use crate::failure::Result;
+use crate::failure::{Result, wrong_use};
 use crate::models::Opened;
 use crate::output;
 
+/// How the answer is printed.
+#[derive(Clone, Copy)]
+pub struct How {
+    /// As one JSON document.
+    pub json: bool,
+    /// As the largest N alone.
+    pub largest: bool,
+}
+
 /// Plans the model for N = 1, 2, 4 and so on. Exit status 1 where the smallest does not fit.
-pub fn run(devices: &Devices, model: &Opened, init: Option<&Signature>, signature: &SignatureInN, json: bool) -> Result<ExitCode> {
+pub fn run(devices: &Devices, model: &Opened, init: Option<&Signature>, signature: &SignatureInN, how: How) -> Result<ExitCode> {
     let growth = devices.growth(&model.session, init, signature).map_err(|error| error.context(&model.label))?;
     let shape = |feed: &plimsoll::signature::Unfilled| (model.argument_of(node_of(&feed.name)), shape_in_n(&feed.shape));
     let feeds: Vec<(String, String)> = signature.sized.iter().map(shape).collect();
-    match json {
-        true => output::result_json(&Document::new(feeds, &growth))?,
-        false => {
+    match how {
+        How { json: true, .. } => output::result_json(&Document::new(feeds, &growth))?,
+        How { largest: true, .. } => match growth.largest {
+            Some(largest) => output::result(largest)?,
+            None if growth.fits() => return wrong_use("--largest-batch: no limit is met; give one, as --memory-limit CPU:0=64MiB"),
+            None => growth.sizes.first().map_or(Ok(()), |(_, footprint)| footprint.check())?,
+        },
+        _ => {
             let feeds: Vec<String> = feeds.iter().map(|(name, shape)| format!("{name} {shape}")).collect();
             output::result(format!("feeds: {}\n{growth}", feeds.join(", ")))?;
         }
@@ -51,7 +65,7 @@ struct FeedEntry {
 struct SizeEntry {
     n: u64,
     fits: bool,
-    /// The smallest limit that is enough for this N.
+    /// A limit that is enough for this N: what its plan takes.
     minimum_limit_bytes: u64,
     devices: Vec<DeviceEntry>,
 }

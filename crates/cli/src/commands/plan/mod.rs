@@ -62,6 +62,9 @@ pub struct PlanArgs {
     /// step
     #[arg(long)]
     curve: bool,
+    /// Print the largest N that fits the limits, and nothing else: the largest batch
+    #[arg(long, conflicts_with = "curve")]
+    largest_batch: bool,
     /// Several models: exit status 1 where they do not fit side by side, also where they fit in turn
     #[arg(long)]
     together: bool,
@@ -102,7 +105,10 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
         if args.output.is_some() || after.is_some() || args.curve {
             return wrong_use("--output, --after and --curve are for one plan: give every feed a shape, as --feed-shape x=32x6");
         }
-        return growth::run(&devices, model, init.as_ref(), signature, json);
+        return growth::run(&devices, model, init.as_ref(), signature, growth::How { json, largest: args.largest_batch });
+    }
+    if args.largest_batch {
+        return wrong_use("--largest-batch is for one model with a dimension that is open: leave its --feed-shape out, or write N there");
     }
     let planned = plans(&devices, &args, requests, after)?;
     if after.is_some() {

@@ -1,0 +1,64 @@
+//! Plans that are made to fit, from the command line.
+
+use serde_json::Value;
+
+use super::{document, plimsoll};
+
+const TOWERS: &str = "plan towers2_adam_ref/graph.pb --target train --feed-shape x=64x8x8x3 --feed-shape y=64 --json";
+
+fn number(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or_else(|| panic!("no {key} in {value}"))
+}
+
+#[test]
+fn a_plan_at_a_limit_of_the_curve_is_the_plan_of_the_curve() {
+    let unlimited = document(&format!("{TOWERS} --curve"));
+    let (least, highest) = (number(&unlimited, "minimum_limit_bytes"), number(&unlimited["devices"][0], "peak_bytes"));
+    let curve = unlimited["curve"].as_array().unwrap();
+    assert!(least < highest && curve.len() > 3, "{curve:?}");
+    assert_eq!((number(&curve[0], "peak_bytes"), number(curve.last().unwrap(), "limit_bytes")), (least, highest));
+    let mut before: Option<(u64, f64)> = None;
+    for point in curve {
+        let limit = number(point, "limit_bytes");
+        let plan = document(&format!("{TOWERS} --memory-limit CPU:0={limit}B"));
+        let peak = number(&plan["devices"][0], "peak_bytes");
+        assert_eq!((&plan["fits"], peak), (&true.into(), number(point, "peak_bytes")), "{point}");
+        assert_eq!(plan["recomputed"].as_array().unwrap().len() as u64, number(point, "recomputed"));
+        assert_eq!(number(&plan, "minimum_limit_bytes"), least);
+        let seconds = plan["predicted_step_seconds"].as_f64().unwrap();
+        assert!(peak <= limit && before.is_none_or(|(low, slow)| low <= peak && seconds <= slow), "{point}: {seconds}, {before:?}");
+        before = Some((peak, seconds));
+    }
+    let refused = document(&format!("{TOWERS} --memory-limit CPU:0={}B", least - 1));
+    assert_eq!((&refused["fits"], number(&refused, "shortfall_bytes"), number(&refused, "minimum_limit_bytes")), (&false.into(), 1, least));
+    let as_it_is = document(&format!("{TOWERS} --memory-limit CPU:0={}B --fit=off", highest - 1));
+    assert_eq!((number(&as_it_is, "shortfall_bytes"), number(&as_it_is, "minimum_limit_bytes")), (1, highest));
+}
+
+#[test]
+fn a_card_takes_less_by_the_hosts_memory() {
+    const CARD: &str = "plan towers2_adam_ref/graph.pb --target train --feed-shape x=64x8x8x3 --feed-shape y=64 --sim-gpus 1x1GiB --json";
+    let peak = |plan: &Value| {
+        let devices = plan["devices"].as_array().unwrap();
+        number(devices.iter().find(|device| device["name"].as_str().unwrap().ends_with("GPU:0")).unwrap(), "peak_bytes")
+    };
+    let highest = peak(&document(&format!("{CARD} --fit=off")));
+    let fitted = document(&format!("{CARD} --memory-limit GPU:0={}B", highest - 1));
+    assert!(fitted["fits"] == true && peak(&fitted) < highest, "{fitted}");
+    assert!(number(&fitted, "offloaded_bytes") > 0 || !fitted["recomputed"].as_array().unwrap().is_empty(), "{fitted}");
+}
+
+#[test]
+fn the_largest_batch_is_larger_where_plans_are_made_to_fit() {
+    let largest = |options: &str| {
+        let said = plimsoll(&format!("plan towers2_adam_ref/graph.pb --target train --largest-batch {options}"));
+        assert_eq!(said.code, 0, "{options}: {}", said.err);
+        said.out.trim().parse::<u64>().unwrap_or_else(|_| panic!("{options}: {}", said.out))
+    };
+    let (fitted, as_they_are) = (largest("--memory-limit CPU:0=600KiB"), largest("--memory-limit CPU:0=600KiB --fit=off"));
+    assert!(fitted > as_they_are, "{fitted} for {as_they_are}");
+    let refused = plimsoll("plan towers2_adam_ref/graph.pb --target train --largest-batch");
+    assert!(refused.code == 2 && refused.err.contains("no limit is met"), "{}", refused.err);
+    let whole = plimsoll("plan towers2_adam_ref/graph.pb --target train --largest-batch --feed-shape x=64x8x8x3 --feed-shape y=64");
+    assert!(whole.code == 2 && whole.err.contains("--largest-batch is for one model"), "{}", whole.err);
+}
