@@ -56,7 +56,7 @@ fn one_byte_below_the_promise_of_a_card_is_refused() {
     for form in [&["--steps", "3"][..], &["--steps", "3", "--async"]] {
         let peaks: Vec<u64> = devices(&document(form)).iter().map(|device| device.2).collect();
         let limits = |less: u64| format!("CPU:0={}B,GPU:0={}B,GPU:1={}B", peaks[0], peaks[1], peaks[2] - less);
-        let with = |less: u64| train(&[form, &["--json", "--sim-gpus", "2x1GiB", "--memory-limit", &limits(less)]].concat());
+        let with = |less: u64| train(&[form, &["--json", "--fit=off", "--sim-gpus", "2x1GiB", "--memory-limit", &limits(less)]].concat());
         let exact: Value = serde_json::from_slice(&with(0).stdout).unwrap();
         assert_eq!(devices(&exact).iter().map(|device| device.3).collect::<Vec<_>>(), peaks);
         let output = with(1);
@@ -91,7 +91,7 @@ fn the_last_lines_say_what_was_promised_measured_and_refused() {
         let promised = promise.split("promised ").nth(1).unwrap();
         let last = lines.iter().position(|line| *line == format!("{promise}, measured {promised}")).unwrap_or_else(|| panic!("{out}"));
         let below = lines[last + 1..].iter().take_while(|line| line.starts_with("  ")).copied().collect::<Vec<_>>().join(" ");
-        assert!(below.trim_start().starts_with("a limit of ") && below.contains("RESOURCE_EXHAUSTED: "), "{out}");
+        assert!(below.trim_start().starts_with("with --fit=off a limit of ") && below.contains("RESOURCE_EXHAUSTED: "), "{out}");
         assert!(below.split_whitespace().collect::<Vec<_>>().join(" ").contains("1 byte short"), "{out}");
     }
     let err = text(&output.stderr);
@@ -108,7 +108,7 @@ fn runs_at_the_promised_peaks_and_is_refused_one_byte_below() {
         assert_eq!((device.1, device.2, device.3), (Some(*peak), *peak, *peak));
     }
     for (index, less) in [(0, [1, 0]), (1, [0, 1])] {
-        let output = train(&[&arguments[..], &["--json", "--memory-limit", &limits(less)]].concat());
+        let output = train(&[&arguments[..], &["--json", "--fit=off", "--memory-limit", &limits(less)]].concat());
         let err = text(&output.stderr);
         assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{err}");
         assert!(err.starts_with("error: RESOURCE_EXHAUSTED: ") && err.contains(&format!("device:CPU:{index}")), "{err}");

@@ -94,7 +94,7 @@ fn one_byte_below_the_promise_of_towers_apart_is_refused() {
     let limits = |less: u64| format!("CPU:0={}B,CPU:1={}B", peaks[0], peaks[1] - less);
     let exact = document(&[&arguments[..], &["--memory-limit", &limits(0)]].concat());
     assert_eq!(number(&exact["devices"][1]["measured_peak_bytes"]), peaks[1]);
-    let output = train(&[&arguments[..], &["--memory-limit", &limits(1)]].concat());
+    let output = train(&[&arguments[..], &["--fit=off", "--memory-limit", &limits(1)]].concat());
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("1 byte short"), "{}", text(&output.stderr));
 }

@@ -10,8 +10,10 @@ use crate::Request;
 use crate::lir::Lir;
 use crate::plan::DeviceId;
 
-/// The effort of a descent, in steps of the search: about half a second.
-const EFFORT: u64 = 2_000_000;
+/// The effort of a descent, in steps of the search, of which there are some millions a second: for each work, and within bounds.
+const EFFORT: u64 = 700;
+const LEAST_EFFORT: u64 = 2_000_000;
+const MOST_EFFORT: u64 = 20_000_000;
 
 /// The schedules of one device, from the one as it is to the lowest.
 pub(super) struct Descent<'a> {
@@ -31,7 +33,7 @@ impl<'a> Descent<'a> {
         let taken = arenas(request, &lir)[host];
         let on_host = most[host].map_or(Bytes(u64::MAX / 2), |most| most - taken);
         let problem = problem::problem(request, &lir, device, on_host);
-        let states = plimsoll_fit::descend(&problem, EFFORT);
+        let states = plimsoll_fit::descend(&problem, (EFFORT * problem.works.len() as u64).clamp(LEAST_EFFORT, MOST_EFFORT));
         let known = vec![None; states.len()];
         Descent { request, lir, device, most, states, known }
     }
