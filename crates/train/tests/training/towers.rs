@@ -225,7 +225,7 @@ fn in_both_forms_measured_is_promised_and_one_byte_less_is_refused() {
         let limited = |less: [u64; 2]| {
             let limit =
                 |options: Options, index: usize| options.limit(&format!("CPU:{index}"), &(promised[index].0 - less[index]).to_string());
-            Devices::open(&limit(limit(cpus(2), 0), 1)).unwrap()
+            Devices::open(&limit(limit(cpus(2), 0), 1).fit(false)).unwrap()
         };
         let mut exact = cifar10(&limited([0, 0]), &config).unwrap();
         run(&mut exact, towers as u64);

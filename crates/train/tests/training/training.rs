@@ -103,7 +103,7 @@ fn runs_at_the_promised_peaks_and_is_refused_one_byte_below() {
     let config = Config { optimizer: Some(OptimizerKind::Adam), ..Config::default() };
     let promised = trainer(&cpus(2), &config).promise().devices().to_vec();
     let limited = |less: [u64; 2]| {
-        let mut options = cpus(2);
+        let mut options = cpus(2).fit(false);
         for (index, less) in less.iter().enumerate() {
             options = options.limit(&format!("CPU:{index}"), &(promised[index].peak.0 - less).to_string());
         }
