@@ -13,7 +13,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{AttrValue, Attrs, Graph, GraphDef, NodeDef, Shape};
 use plimsoll_kernels::CpuKernels;
 use plimsoll_ops::Registry;
-use plimsoll_plan::{DeviceId, Feed, Moves, PlaceOptions, Request, Signature, place};
+use plimsoll_plan::{DeviceId, Feed, Lines, Moves, PlaceOptions, Request, Signature, place};
 
 struct Random(u64);
 
@@ -53,10 +53,10 @@ fn main() -> plimsoll::Result<()> {
         let graph = Graph::resolve(GraphDef { nodes, ..GraphDef::default() }, registry.table())?;
         let placement = place(&graph, &registry, &devices, &PlaceOptions::new(true))?;
         let feed = Feed { tensor: "x".into(), data_type: plimsoll::DataType::Float, shape: Shape::from([8, 8]), value: None };
-        let signature = Signature { feeds: vec![feed], fetches, targets: Vec::new() };
+        let signature = Signature { feeds: vec![feed], fetches, targets: Vec::new(), ..Signature::default() };
         let libraries = [&CpuKernels as &dyn Library];
         let (graph, placement, signature) = (&graph, &placement, &signature);
-        let request = Request { graph, registry: &registry, devices: &devices, libraries: &libraries, costs: &Costs::committed(), placement, signature };
+        let request = Request { graph, registry: &registry, devices: &devices, libraries: &libraries, costs: &Costs::committed(), placement, signature, lines: &Lines::NONE };
         let start = Instant::now();
         let mut moves = Moves::new(&request, DeviceId::from_index(0))?;
         let planned = start.elapsed().as_secs_f64();
