@@ -2,7 +2,8 @@
 //! `PLIMSOLL_BLESS=1` writes the second part anew.
 //!
 //! The input of `lower` is a signature and a GraphDef. The input of `verify` is an LIR that breaks a rule, and its line `== PASS`
-//! names the pass after which it is checked. That of `fit` says the lines of the devices. All others are LIRs. Before and after each pass its result is verified.
+//! names the pass after which it is checked. That line of `fit` says the lines of the devices. All others are LIRs. Before and after
+//! each pass its result is verified.
 //!
 //! Soft placement is allowed but where a line says `// without soft placement`. GPU:7 is a card that computes little: see
 //! [`Kernels`].

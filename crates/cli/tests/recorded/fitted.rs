@@ -30,8 +30,9 @@ impl Case {
         Ok((devices.report().iter().map(|report| report.peak).collect(), values))
     }
 
-    /// With limits from the least that plans can be made to fit up to what they take as they are, it gives the same bits and holds what
-    /// is promised, which never falls as limits rise; one byte below the least it is refused. How many limits were below its peaks.
+    /// Runs with limits from the least that plans can be made to fit to what they take as they are. The bits are the same. What is held
+    /// is what is promised, and never falls as limits rise. One byte below the least is refused. Returns 1 where the least is below the
+    /// peaks, else 0.
     ///
     /// # Errors
     /// What is wrong.
