@@ -98,7 +98,7 @@ def _program():
     if not (ROOT.parent / "Cargo.toml").is_file():
         return None
     built = _target() / "release" / "plimsoll"
-    if not built.is_file() and shutil.which("cargo"):
+    if shutil.which("cargo"):  # it knows whether what is built is old
         _cargo(ROOT.parent / "Cargo.toml", "-p", "plimsoll-cli", "-p", "plimsoll-shim")
     return built if built.is_file() else None
 

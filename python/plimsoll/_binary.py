@@ -60,11 +60,11 @@ def _scripts() -> Iterator[Path]:
     """Where installers put the programs that belong to this installation of the package."""
     import sysconfig
 
+    yield Path(__file__).resolve().parent.parent / "bin"  # pip install --target
     yield Path(sysconfig.get_path("scripts"))
     user = f"{os.name}_user"
     if user in sysconfig.get_scheme_names():
         yield Path(sysconfig.get_path("scripts", user))
-    yield Path(__file__).resolve().parent.parent / "bin"  # pip install --target
 
 
 def _is_program(path: Path) -> bool:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from . import _main, _notes, _pickling, _start, _worker, reports
 from ._answers import hand_on, outcome, show
@@ -142,12 +142,15 @@ class Worker:
             return
         raise refusal
 
-    def run(self, job: _pickling.Pickled, what: str, timeout: Optional[float]) -> Any:
-        """Runs a job. Its result. Raises the function's exception, or the end of the worker. `report` gets the resources of the job."""
+    def run(
+        self, job: _pickling.Pickled, what: str, timeout: Optional[float], read: Callable[[Message], Any] = outcome
+    ) -> Any:
+        """Runs a job. What `read` makes of the worker's answer: by default its result, or the function's exception. Raises the end of
+        the worker. `report` gets the resources of the job."""
         self.report = None
         begin = time.perf_counter()
         try:
-            result = outcome(self._last_word(job, what, timeout))
+            result = read(self._last_word(job, what, timeout))
         except BaseException as error:
             failure = error.args[0] if isinstance(error, NotStarted) else error
             self.report = self._reported(time.perf_counter() - begin, _ending(failure))

@@ -7,7 +7,7 @@ plimsoll.saved_model.load("exported").fit((x, y), epochs=3)               # need
 from __future__ import annotations
 
 import os
-from typing import Any, Optional, Sequence, Union
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 __all__ = ["export_training"]
 
@@ -15,10 +15,11 @@ __all__ = ["export_training"]
 def export_training(
     model: Any, path: Union[str, os.PathLike[str]], batch_size: Optional[int] = None, input_signature: Optional[Sequence[Any]] = None
 ) -> None:
-    """Writes a compiled Keras model with one input and one output as a SavedModel with three signatures.
+    """Writes a compiled Keras model with one input and one output as a SavedModel with four signatures.
 
     `train_step(x, y)` takes a step of the model's optimizer; `test_step(x, y)` computes the same and changes no weights. Both give "loss"
-    and the compiled metrics of the batch. `predict(x)` gives "output". A checkpoint of what is trained has the keys of
+    and the compiled metrics of the batch. `predict(x)` gives "output". `restore(checkpoint)` reads all variables from the files with this
+    prefix, a string, and gives "restored", how many there are. A checkpoint of what is trained has the keys of
     `tf.train.Checkpoint(model=model, optimizer=model.optimizer)`, which restores it into the Keras model.
 
     `batch_size` fixes the size of a batch; without it, each size has its own plan. `input_signature` are the `tf.TensorSpec` of `x` and `y`
@@ -49,6 +50,7 @@ def export_training(
         "train_step": module.train_step.get_concrete_function(x, y),
         "test_step": module.test_step.get_concrete_function(x, y),
         "predict": module.predict.get_concrete_function(x),
+        "restore": module.restore.get_concrete_function(tf.TensorSpec([], tf.string, "checkpoint")),
     }
     tf.saved_model.save(module, os.fspath(path), signatures=signatures)
 
@@ -106,4 +108,27 @@ def _module(tf: Any, model: Any) -> Any:
         def predict(self, x: Any) -> Any:
             return {"output": model(x, training=False)}
 
+        @tf.function  # type: ignore[untyped-decorator,unused-ignore]
+        def restore(self, checkpoint: Any) -> Any:
+            keys, variables = zip(*_variables(tf, self))
+            kinds, whole = [variable.dtype for variable in variables], [""] * len(keys)
+            read = tf.raw_ops.RestoreV2(prefix=checkpoint, tensor_names=keys, shape_and_slices=whole, dtypes=kinds)
+            assigned = [variable.assign(value).op for variable, value in zip(variables, read)]
+            with tf.control_dependencies(assigned):
+                return {"restored": tf.identity(len(keys))}
+
     return Training()
+
+
+def _variables(tf: Any, root: Any) -> List[Tuple[str, Any]]:
+    """The variables of an object, and their keys in its checkpoints: the shortest way to each, the first of several."""
+    view = tf.train.TrackableView(root)
+    found, reached, known = [], [(root, "")], {id(root)}
+    for node, way in reached:
+        if hasattr(node, "handle"):
+            found.append((f"{way}.ATTRIBUTES/VARIABLE_VALUE", node if isinstance(node, tf.Variable) else node.value))
+        for name, child in view.children(node).items():
+            if id(child) not in known:
+                known.add(id(child))
+                reached.append((child, f"{way}{name.replace('.', '..').replace('/', '.S')}/"))
+    return found

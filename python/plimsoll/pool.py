@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Optional, TypeVar, Union, overload
 
+from . import _engines, _slurm
 from ._binary import Gpus, LeaseOptions, Memory
 from ._process import NotStarted, Worker
 from .errors import RemoteError
@@ -21,6 +22,7 @@ from .isolation import _name, check_timeout, pickled
 from .reports import Report
 
 R = TypeVar("R")
+AnyWorker = Union[Worker, _engines.Apart]
 _log = logging.getLogger("plimsoll")
 
 _STARTS = 5
@@ -37,6 +39,9 @@ class Pool(concurrent.futures.Executor):
     works with as many as can have their cards, while the others wait for theirs. A worker that dies takes the job that it ran with
     it (its future says what happened: `plimsoll.RemoteError`) and is replaced; no job is lost, and none is run twice. A worker whose
     memory stays more than `recycle_above` bytes above what it was after its first job is replaced too (None: never).
+
+    `engine` takes jobs to other machines, each in a process of its own under a lease there: "ray" (see `plimsoll.ray`), or "slurm", which is
+    also used where none is named in an allocation of several nodes ("none": not then). A job whose machine is lost is run on another.
 
     `timeout` is for each job, in seconds. A future's `.report` says what its job took, when it is done; `last_report` is that of the job
     that was done last. `with_report`: results are pairs of a result and its report. Leaving the `with` block waits for all jobs; leaving it by an exception cancels those
@@ -55,15 +60,20 @@ class Pool(concurrent.futures.Executor):
         name: Optional[str] = None,
         recycle_above: Optional[int] = 256 << 20,
         with_report: bool = False,
+        engine: Optional[str] = None,
     ) -> None:
-        workers = (os.cpu_count() or 1) if workers is None else workers
-        if workers < 1:
+        if workers is not None and workers < 1:
             raise ValueError(f"workers={workers}: a pool has at least one")
         check_timeout(timeout)
         lease = LeaseOptions(gpus, memory, wait, priority, name or "pool")
-        if lease.needs_lease():
+        found = _engines.of(engine)
+        if found is not None:
+            found.check(lease)
+        elif lease.needs_lease():
             lease.command()  # raises here where there is no program `plimsoll`
-        self._crew = _Crew(workers, lease, timeout, recycle_above, with_report)
+        if workers is None:
+            workers = _slurm.processors() if found is None else found.workers
+        self._crew = _Crew(workers, lease, timeout, recycle_above, with_report, found)
         finish = weakref.finalize(self, _Crew.close, self._crew)
         finish.atexit = False  # at exit, `_finish_all` waits for submitted jobs
 
@@ -146,8 +156,15 @@ class _Crew:
     """The threads of a pool, one for each worker: it starts the worker, gives it jobs, and replaces it."""
 
     def __init__(
-        self, workers: int, lease: LeaseOptions, timeout: Optional[float], recycle_above: Optional[int], with_report: bool
+        self,
+        workers: int,
+        lease: LeaseOptions,
+        timeout: Optional[float],
+        recycle_above: Optional[int],
+        with_report: bool,
+        engine: Optional[_engines.Engine],
     ) -> None:
+        self._engine = engine
         self._with_report = with_report
         self.last_report: Optional[Report] = None
         self._lease = lease
@@ -160,7 +177,7 @@ class _Crew:
         self._closed = self._terminated = False
         self._living = workers
         self._refusal: Optional[BaseException] = None
-        self._workers: dict[Worker, bool] = {}  # and whether a job waits for it in particular, or is run by it
+        self._workers: dict[AnyWorker, bool] = {}  # and whether a job waits for it in particular, or is run by it
         self._process = os.getpid()
         self._threads = [threading.Thread(target=self._attend, name=f"plimsoll-{i}", daemon=True) for i in range(workers)]
         for thread in self._threads:
@@ -213,7 +230,7 @@ class _Crew:
                     thread.join()
 
     def _attend(self) -> None:
-        worker: Optional[Worker] = None
+        worker: Optional[AnyWorker] = None
         try:
             while True:
                 if worker is None:
@@ -232,7 +249,7 @@ class _Crew:
             if worker is not None:
                 self._dismiss(worker)
 
-    def _take(self, worker: Worker) -> Optional[_Job]:
+    def _take(self, worker: AnyWorker) -> Optional[_Job]:
         while True:
             try:
                 job = self._jobs.get(timeout=_IDLE if worker.keeps_memory else None)
@@ -247,7 +264,7 @@ class _Crew:
             self._abandon()
         return job
 
-    def _run(self, job: _Job, worker: Worker) -> Optional[Worker]:
+    def _run(self, job: _Job, worker: AnyWorker) -> Optional[AnyWorker]:
         """Runs a job. The worker for the next; none where another is to be started."""
         try:
             data = pickled(job.function, job.args, job.kwargs)
@@ -291,18 +308,18 @@ class _Crew:
         self._dismiss(worker)
         return None
 
-    def _note(self, job: _Job, worker: Worker) -> None:
+    def _note(self, job: _Job, worker: AnyWorker) -> None:
         """Keeps the report of a job."""
         self.last_report = worker.report
         if isinstance(job.future, _Future):
             job.future.report = worker.report
 
-    def _start(self, busy: bool) -> Optional[Worker]:
+    def _start(self, busy: bool) -> Optional[AnyWorker]:
         """A new worker, when it is there. None where the pool has come to its end meanwhile."""
         for attempt in range(_STARTS):
             if self._needs_none(busy):
                 return None
-            worker = Worker(self._lease, self._recycle_above)
+            worker = self._new()
             with self._lock:
                 self._workers[worker] = busy
             try:
@@ -318,11 +335,16 @@ class _Crew:
                     raise
         return None
 
+    def _new(self) -> AnyWorker:
+        if self._engine is not None:
+            return _engines.Apart(self._engine, self._lease)
+        return Worker(self._lease, self._recycle_above)
+
     def _needs_none(self, busy: bool) -> bool:
         with self._lock:
             return self._terminated or (self._closed and not self._pending and not busy)
 
-    def _dismiss(self, worker: Worker) -> None:
+    def _dismiss(self, worker: AnyWorker) -> None:
         worker.close()
         with self._lock:
             self._workers.pop(worker, None)

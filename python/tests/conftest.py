@@ -1,3 +1,4 @@
+import importlib.util
 import os
 import signal
 import subprocess
@@ -8,7 +9,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+
+
+def _package():
+    """The folder of the package under test: this tree, where it has the native module or no other is installed; else the installation."""
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != str(ROOT)]
+    installed = importlib.util.find_spec("plimsoll")
+    if list((ROOT / "plimsoll").glob("_native*.so")) or installed is None or installed.origin is None:
+        return ROOT
+    return Path(installed.origin).parent.parent
+
+
+PACKAGE = _package()
+sys.path.insert(0, str(PACKAGE))
 
 # What is started inherits it: under nohup, and in a shell's job in the background, these would be ignored.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -45,11 +58,11 @@ def run_program(tmp_path):
 def path_for(folder, cloudpickle):
     if cloudpickle:
         pytest.importorskip("cloudpickle")
-        return [str(ROOT)]
+        return [str(PACKAGE)]
     missing = folder / "without"
     missing.mkdir(exist_ok=True)
     (missing / "cloudpickle.py").write_text("raise ImportError('not here')\n")
-    return [str(missing), str(ROOT)]
+    return [str(missing), str(PACKAGE)]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import time
 
 import functions
 import pytest
-from conftest import ROOT
+from conftest import PACKAGE, ROOT
 from test_programs import all_end, is_alive
 
 import plimsoll
@@ -67,7 +67,7 @@ def test_after_the_program(tmp_path, options, how, number):
             plimsoll.call(functions.go_apart, {str(pids)!r}, {how!r}, **{options})
     """
     path.write_text(textwrap.dedent(source))
-    program = subprocess.Popen([sys.executable, path], env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL)
+    program = subprocess.Popen([sys.executable, path], env={**os.environ, "PYTHONPATH": str(PACKAGE)}, stderr=subprocess.DEVNULL)
     processes = written(pids)
     program.send_signal(number)
     assert program.wait() == -number and all_end(processes)

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import PACKAGE
 
 pytest.importorskip("numpy")
 pytest.importorskip("plimsoll._native", reason="the native module is not built", exc_type=ImportError)
@@ -37,7 +38,7 @@ def tensorflow():
 
 
 def nodes(python, module, program):
-    environment = {**os.environ, "PYTHONPATH": str(TESTS.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)} if python == sys.executable else dict(os.environ)
     command = [python, str(TESTS / "graphs" / "dump.py"), module, str(program)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from conftest import PACKAGE
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("plimsoll._native", reason="the native module is not built", exc_type=ImportError)
@@ -49,7 +50,7 @@ def program(path):
 
 def test_towers_train_on_two_cards(tmp_path):
     folder = tmp_path / "train"
-    environment = {**os.environ, "PYTHONPATH": str(TESTS.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
     command = [sys.executable, str(CIFAR), f"--train_dir={folder}", "--log_device_placement", "--max_steps", "51", "--fraction", "0.5"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
@@ -96,7 +97,13 @@ def test_towers_stay_inside_their_limits(tmp_path):
         assert losses[-1] < losses[0]
         for gpu in ("GPU:0", "GPU:1"):
             assert 1 << 20 < sess.memory_info(gpu)["peak"] <= peaks[gpu] <= 16 << 20
+    # A plan is made to fit, and gives the same losses; where that is not possible, it is refused.
     with tf.Session(config=options(1)) as sess:
+        sess.run(init)
+        assert [sess.run([train_op, total_loss], feed)[1] for _ in range(4)] == losses
+        assert all(sess.memory_info(gpu)["peak"] <= 1 << 20 for gpu in ("GPU:0", "GPU:1"))
+    half = tf.ConfigProto(allow_soft_placement=True, gpu_options=tf.GPUOptions(per_process_gpu_memory_fraction=0.5 / 64))
+    with tf.Session(config=half) as sess:
         sess.run(init)
         with pytest.raises(errors.ResourceExhaustedError) as refused:
             sess.run([train_op, total_loss], feed)
@@ -378,7 +385,7 @@ def test_it_is_a_name_of_the_package():
     source = (
         "import sys, plimsoll; assert 'plimsoll.compat' not in sys.modules; print(plimsoll.compat.v1.Session, plimsoll.config.threading)"
     )
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=TESTS.parent)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=PACKAGE)
     assert "plimsoll.compat.v1" in done.stdout, done.stderr
 
 

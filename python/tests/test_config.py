@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import PACKAGE
 
 numpy = pytest.importorskip("numpy")
 pytest.importorskip("plimsoll._native", reason="the native module is not built", exc_type=ImportError)
@@ -263,7 +264,7 @@ def test_importing_opens_nothing():
         ],
         capture_output=True,
         text=True,
-        cwd=PROJECT / "python",
+        cwd=PACKAGE,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
     assert done.stdout.split() == ["1", "1"], done.stderr

@@ -9,11 +9,11 @@ import sys
 import textwrap
 
 import pytest
-from conftest import ROOT
+from conftest import PACKAGE, ROOT
 
 import plimsoll
 
-HOOK = ROOT / "plimsoll" / "_hook"
+HOOK = PACKAGE / "plimsoll" / "_hook"
 FAKES = ROOT / "tests" / "fakes"
 GIB = 1 << 30
 
@@ -580,6 +580,6 @@ def test_workers_and_leases_of_this_process_are_held(machine, frameworks, monkey
             import torch
             print(torch.cuda.most() >> 20)
     """
-    known = {**os.environ, "PYTHONPATH": str(ROOT)}
+    known = {**os.environ, "PYTHONPATH": str(PACKAGE)}
     assert python(source, known)[0] == "1536"
-    assert said([sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + textwrap.dedent(source)], known)[0] == "1536"
+    assert said([sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(PACKAGE)!r})\n" + textwrap.dedent(source)], known)[0] == "1536"

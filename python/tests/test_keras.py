@@ -66,13 +66,22 @@ def test_a_model_goes_out_trains_and_comes_back(tmp_path, capsys):
     np.save(tmp_path / "x.npy", x), np.save(tmp_path / "y.npy", y)
     tensorflow(tmp_path, "export")
     with saved_model.load(tmp_path / "model") as model:
-        assert set(model.signatures) >= {"train_step", "test_step", "predict"}
+        assert set(model.signatures) >= {"train_step", "test_step", "predict", "restore"}
         before = model.evaluate((x, y))
         history = model.fit((x, y), epochs=2, seed=None)
         after = model.evaluate({"x": x, "y": y})
         assert after["loss"] < before["loss"] and 0 <= after["accuracy"] <= 1
         made = np.concatenate([model.signatures["predict"](x=x[i : i + 8])["output"] for i in range(0, 48, 8)])
         model.save(tmp_path / "weights")
+        # The signature reads what was saved: the weights, and the state of the optimizer.
+        kept = {name: model.session.read_variable(name) for name, _, _ in model.variables}
+        model.fit((x, y), epochs=1, seed=None, verbose=False)
+        assert any((model.session.read_variable(name) != value).any() for name, value in kept.items())
+        count = model.signatures["restore"](checkpoint=str(tmp_path / "weights"))
+        assert count["restored"] == len(kept)
+        assert all((model.session.read_variable(name) == value).all() for name, value in kept.items())
+        with pytest.raises(errors.NotFoundError):
+            model.signatures["restore"](checkpoint=str(tmp_path / "nothing"))
     assert "epoch 2/2" in capsys.readouterr().out
     keras = json.loads(tensorflow(tmp_path, "train").splitlines()[-1])
     # Keras takes the same steps to the same weights, and has ours when it loads them.

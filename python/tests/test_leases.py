@@ -12,7 +12,7 @@ import time
 
 import functions
 import pytest
-from conftest import ROOT
+from conftest import PACKAGE
 
 import plimsoll
 
@@ -116,7 +116,7 @@ def seen_outside():
 def called_outside(**options):
     """What a program beside this one is told its card is."""
     source = f"import plimsoll, os; print(plimsoll.call(os.getenv, 'CUDA_VISIBLE_DEVICES', **{options}))"
-    environment = {**outside(), "PYTHONPATH": str(ROOT)}
+    environment = {**outside(), "PYTHONPATH": str(PACKAGE)}
     return subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True)
 
 
@@ -188,7 +188,7 @@ def test_kill_9_of_the_program_frees_its_cards(machine, tmp_path, kind):
     holder = plimsoll.Pool(1, gpus=2) if kind == "waiter" else None
     if holder is not None:
         holder.submit(cards).result()
-    program = subprocess.Popen([sys.executable, str(path)], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    program = subprocess.Popen([sys.executable, str(path)], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(PACKAGE)})
     assert program.stdout.readline() == b"ready\n"
     if holder is not None:
         while not machine().waiters:

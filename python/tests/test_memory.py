@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import PACKAGE
 
 PROGRAM = """
     import plimsoll
@@ -53,6 +53,6 @@ def test_killed_for_want_of_memory(tmp_path, group):
     path = tmp_path / "program.py"
     path.write_text(textwrap.dedent(PROGRAM))
     enter = f"echo $$ > {group}/cgroup.procs && exec {sys.executable} {path}"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
     done = subprocess.run(["sh", "-c", enter], capture_output=True, text=True, env=environment)
     assert done.stdout == "WorkerOutOfMemory True 3\n", done.stderr

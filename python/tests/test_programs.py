@@ -8,7 +8,7 @@ import textwrap
 import time
 
 import pytest
-from conftest import ROOT
+from conftest import PACKAGE
 
 DEFINED_IN_MAIN = """
     import plimsoll
@@ -193,7 +193,7 @@ def forever(tmp_path, request):
     """A program whose workers, with a child each, never end; and their process ids."""
     path = tmp_path / "forever.py"
     path.write_text(textwrap.dedent(FOREVER))
-    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    environment = dict(os.environ, PYTHONPATH=str(PACKAGE))
     program = subprocess.Popen(
         [sys.executable, path, request.param],
         stdout=subprocess.PIPE,

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import PACKAGE
 
 numpy = pytest.importorskip("numpy")
 pytest.importorskip("plimsoll._native", reason="the native module is not built", exc_type=ImportError)
@@ -126,7 +127,7 @@ with plimsoll.Session({GRAPH!r}) as session:
     made = call(x, x)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=PROJECT / "python")
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=PACKAGE)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 160_000  # KiB: one array of 100 MB, and no second one
 
@@ -252,7 +253,7 @@ for number in range(100):
         before = resident()
 print(resident() - before)
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=PROJECT / "python")
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=PACKAGE)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 8 << 20
 
@@ -268,7 +269,7 @@ except KeyboardInterrupt:
     print("ended", flush=True)
 session.close()
 """
-    program = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, cwd=PROJECT / "python")
+    program = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, cwd=PACKAGE)
     assert program.stdout.readline() == "now\n"
     # The run may not have begun: Python raises KeyboardInterrupt in either case.
     time.sleep(0.2)
@@ -300,14 +301,14 @@ session = plimsoll.Session({ENDLESS!r})
 threading.Thread(target=lambda: session.run("out:0"), daemon=True).start()
 time.sleep(0.1)
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=PROJECT / "python", timeout=60)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=PACKAGE, timeout=60)
     assert done.returncode == 0, done.stderr
 
 
 def test_the_readme_is_true():
     text = (PROJECT / "README.md").read_text()
     program, wanted = text.split("```py\n")[1].split("```")[0], text.split("```text\n")[1].split("```")[0]
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "python")}
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=PROJECT, env=environment)
     assert (done.stdout, done.stderr) == (wanted, "")
 

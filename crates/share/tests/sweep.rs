@@ -29,6 +29,7 @@ fn of(folder: &Path, script: &str, values: &str) -> (Cards, Sweep) {
         jobs: 100,
         results: folder.join("results.jsonl"),
         supervisors: None,
+        engine: None,
     };
     let state = StateDir::open(folder.join("state")).unwrap();
     (Cards::find_in(&state, &Options::new().sim_gpus("1x1GiB"), &Environment::new()).unwrap(), wanted)

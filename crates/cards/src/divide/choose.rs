@@ -11,7 +11,8 @@ const ENOUGH_MULTIPROCESSORS: u32 = 8;
 
 /// The cards that a process sees, as the driver has it. They are fastest first unless CUDA_DEVICE_ORDER is `PCI_BUS_ID`.
 /// CUDA_VISIBLE_DEVICES chooses among them and orders them, by number or by the beginning of a UUID. The list ends at the first
-/// entry that is no card; one that lists a card twice shows none. Says in `notes` which cards were hidden.
+/// entry that is no card; one that lists a card twice shows none. Without it, the cards of a Slurm allocation are seen. Says in `notes`
+/// which cards were hidden.
 pub fn seen(physical: &[PhysicalDevice], environment: &Environment, notes: &mut Vec<String>) -> Vec<Card> {
     if physical.is_empty() {
         // The variables are those of a machine with cards; there is nothing to say of them here.
@@ -23,7 +24,15 @@ pub fn seen(physical: &[PhysicalDevice], environment: &Environment, notes: &mut 
         order.sort_by(|a, b| b.peak_flops().total_cmp(&a.peak_flops()));
     }
     let card = |(ordinal, device): (usize, &&PhysicalDevice)| Card { ordinal: ordinal as u32, device: (*device).clone() };
-    let Some(list) = environment.get("CUDA_VISIBLE_DEVICES") else { return order.iter().enumerate().map(card).collect() };
+    let Some(list) = environment.get("CUDA_VISIBLE_DEVICES") else {
+        if let Some((variable, list, numbers)) = allocated(physical, environment) {
+            order.retain(|device| numbers.contains(&device.ordinal));
+            if order.len() < physical.len() {
+                notes.push(format!("{variable}={list} shows {} of {} cards", order.len(), physical.len()));
+            }
+        }
+        return order.iter().enumerate().map(card).collect();
+    };
     let mut chosen: Vec<&PhysicalDevice> = Vec::new();
     for entry in list.split(',').map(str::trim) {
         let Some(device) = find(entry, &order) else {
@@ -45,6 +54,15 @@ pub fn seen(physical: &[PhysicalDevice], environment: &Environment, notes: &mut 
         notes.push(format!("CUDA_VISIBLE_DEVICES={list} shows {} of {} cards", chosen.len(), order.len()));
     }
     chosen.iter().enumerate().map(card).collect()
+}
+
+/// The cards that Slurm has given to this step, or to its job: the variable, its text, and the cards' numbers in the order of the bus.
+/// A list that names a card which is not there is that of a machine whose other cards are kept out of sight: it says nothing.
+fn allocated<'a>(physical: &[PhysicalDevice], environment: &'a Environment) -> Option<(&'static str, &'a str, Vec<u32>)> {
+    let (variable, list) = ["SLURM_STEP_GPUS", "SLURM_JOB_GPUS"].into_iter().find_map(|name| Some((name, environment.get(name)?)))?;
+    let numbers: Vec<u32> = list.split(',').map(|entry| entry.trim().parse().ok()).collect::<Option<_>>()?;
+    let is_there = |number: &u32| physical.iter().any(|device| device.ordinal == *number);
+    numbers.iter().all(is_there).then_some((variable, list, numbers))
 }
 
 /// The card that an entry of CUDA_VISIBLE_DEVICES means: the one UUID that begins so, or a number, read as far as it has digits.
@@ -139,4 +157,26 @@ pub(super) fn gpus_pass(filters: &[String]) -> Result<bool> {
         kinds.extend(name.kind);
     }
     Ok(kinds.is_empty() || kinds.iter().any(|kind| kind == "GPU"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allocation_chooses_cards_where_nothing_else_does() {
+        let physical = PhysicalDevice::simulated("cards", "4x1GiB").unwrap();
+        let seen = |variables: &[(&str, &str)]| {
+            let environment = variables.iter().fold(Environment::new(), |environment, (name, value)| environment.with(name, value));
+            let mut notes = Vec::new();
+            let cards: Vec<u32> = seen(&physical, &environment, &mut notes).iter().map(|card| card.device.ordinal).collect();
+            (cards, notes.len())
+        };
+        assert_eq!(seen(&[("SLURM_JOB_GPUS", "1,3")]), (vec![1, 3], 1));
+        assert_eq!(seen(&[("SLURM_JOB_GPUS", "1,3"), ("SLURM_STEP_GPUS", "3")]), (vec![3], 1));
+        assert_eq!(seen(&[("SLURM_JOB_GPUS", "1,3"), ("CUDA_VISIBLE_DEVICES", "2")]), (vec![2], 1));
+        // The numbers are those of the node, of which this process sees a part.
+        assert_eq!(seen(&[("SLURM_JOB_GPUS", "6,7")]), (vec![0, 1, 2, 3], 0));
+        assert_eq!(seen(&[("SLURM_JOB_GPUS", "all")]), (vec![0, 1, 2, 3], 0));
+    }
 }

@@ -9,9 +9,11 @@ pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
     /// The variables that are looked at.
-    pub const NAMES: [&str; 13] = [
+    pub const NAMES: [&str; 15] = [
         "CUDA_VISIBLE_DEVICES",
         "CUDA_DEVICE_ORDER",
+        "SLURM_STEP_GPUS",
+        "SLURM_JOB_GPUS",
         "PLIMSOLL_SIM_GPUS",
         "PLIMSOLL_NVML",
         "PLIMSOLL_LEASE",

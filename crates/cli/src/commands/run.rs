@@ -116,6 +116,11 @@ impl Enforce {
 }
 
 impl LeaseArgs {
+    /// Whether cards are simulated here.
+    pub fn simulates(&self) -> bool {
+        self.sim_gpus.is_some()
+    }
+
     /// The cards of the machine.
     pub fn cards(&self) -> Result<Cards> {
         let mut options = Options::new();

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use plimsoll::Error;
 use plimsoll::share::run::end_by;
 use plimsoll::share::supervise::Supervisors;
-use plimsoll::share::sweep::{self, Axis, Done, Outcome, Progress, Sweep, command, points, sweep};
+use plimsoll::share::sweep::{self, Axis, Done, Engine, Outcome, Progress, Sweep, command, points, sweep};
 use plimsoll::text::{column_width, pad_left};
 
 use super::run::LeaseArgs;
@@ -34,7 +35,10 @@ pub struct SweepArgs {
     seed: u64,
     #[command(flatten)]
     lease: LeaseArgs,
-    /// At most N at once [default: as many as leases can be had; without GPUs one for each core]
+    /// What takes runs to other machines [default: slurm in an allocation of several nodes, else none]
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    engine: Option<EngineName>,
+    /// At most N at once [default: as many as leases can be had; without GPUs one for each core; 16 on Ray]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
     /// Where results are written, a line of JSON each
@@ -52,6 +56,42 @@ pub struct SweepArgs {
     /// The program and its arguments; {NAME} becomes a value of --set NAME, {{NAME}} the text {NAME}
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     command: Vec<String>,
+}
+
+/// What takes runs to machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EngineName {
+    /// Ray's cluster, by the Python package: each run is a task, and takes its lease on the node that it lands on
+    Ray,
+    /// The nodes of the Slurm allocation around: each run is a step on one of them
+    Slurm,
+    /// None: all runs are on this machine
+    None,
+}
+
+impl EngineName {
+    /// The engine of a sweep.
+    ///
+    /// # Errors
+    /// Wrong use.
+    fn engine(name: Option<EngineName>) -> Result<Option<Engine>> {
+        let own = std::env::current_exe().map_err(|error| Error::internal(format!("this program's file: {error}")))?;
+        let slurm = Engine::of_slurm(&|name| std::env::var(name).ok(), &own.to_string_lossy());
+        match name {
+            None => Ok(slurm),
+            Some(EngineName::None) => Ok(None),
+            Some(EngineName::Slurm) if slurm.is_none() => {
+                wrong_use("--engine slurm: this is no Slurm allocation of several nodes (SLURM_JOB_NUM_NODES)")
+            }
+            Some(EngineName::Slurm) => Ok(slurm),
+            Some(EngineName::Ray) => {
+                // Where pip has put this program, its interpreter is beside it.
+                let beside = own.with_file_name("python3");
+                let python = if beside.is_file() { beside.to_string_lossy().into_owned() } else { "python3".into() };
+                Ok(Some(Engine::Ray { python }))
+            }
+        }
+    }
 }
 
 /// Which value of a metric is best.
@@ -83,9 +123,14 @@ pub fn run(args: SweepArgs, supervisors: Supervisors) -> Result<ExitCode> {
     request.name = "sweep".into();
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let has_cards = request.cards != plimsoll::share::Which::Count(0);
-    let jobs = args.jobs.map_or(if has_cards { 256 } else { cores }, |jobs| jobs as usize);
-    let wanted =
-        Sweep { command: args.command, points, request: Some(request), jobs, results: args.results, supervisors: Some(supervisors) };
+    let engine = EngineName::engine(args.engine)?;
+    if engine.is_some() && args.lease.simulates() {
+        return wrong_use("--sim-gpus is for this machine, and the engine's nodes have cards of their own (PLIMSOLL_SIM_GPUS there)");
+    }
+    let at_once = || engine.as_ref().map_or(if has_cards { 256 } else { cores }, Engine::at_once);
+    let jobs = args.jobs.map_or_else(at_once, |jobs| jobs as usize);
+    let (command, results) = (args.command, args.results);
+    let wanted = Sweep { command, points, request: Some(request), jobs, results, supervisors: Some(supervisors), engine };
     let outcome = with_progress(&cards, &wanted)?;
     if outcome.ended().any(|done| !done.ok) {
         output::note(format_args!("the programs' output is in {}.logs", wanted.results.display()));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Folder, Said, document, said};
+use super::{Folder, Said, document, outcome, said, state_dir};
 
 /// A call with a script as its last argument.
 fn shell(args: &str, script: &str) -> Said {
@@ -156,6 +156,60 @@ fn a_sweep_runs_and_goes_on() {
     assert_eq!((failed.code, failed.err.lines().last()), (1, Some(&*format!("the programs' output is in {}", logs.display()))));
     assert_eq!(std::fs::read_to_string(logs.join("1.err")).unwrap(), "why\n");
     assert_eq!(sweep("m=1", "").code, 2, "nothing in the command uses it");
+}
+
+/// A stand-in for Slurm's srun: a node is a ledger of its own.
+const SRUN: &str = r#"#!/bin/sh
+echo "$*" >> "$NODES/steps"
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --relative=*) node=${1#--relative=} ;;
+        --*) ;;
+        *) break ;;
+    esac
+    shift
+done
+export SLURMD_NODENAME="node$node" PLIMSOLL_STATE_DIR="$NODES/state$node" SLURM_STEP_ID=0
+exec "$@"
+"#;
+
+#[test]
+fn a_sweep_in_an_allocation_is_on_all_of_its_nodes() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("slurm");
+    let srun = folder.0.join("srun");
+    std::fs::write(&srun, SRUN).unwrap();
+    std::fs::set_permissions(&srun, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.0.display(), std::env::var("PATH").unwrap_or_default());
+    let sweep = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.args(["sweep", "--set", "n=1,2,3,4,5,6", "--memory", "600MiB", "--results"]);
+        command.arg(folder.0.join("results.jsonl")).args(arguments);
+        command.env("PATH", &path).env("NODES", &folder.0).env("PLIMSOLL_SIM_GPUS", "1x1GiB").env("PLIMSOLL_NVML", "");
+        command.env_remove("CUDA_VISIBLE_DEVICES").env_remove("SLURM_STEP_ID").envs(variables.iter().copied());
+        let script =
+            "sleep 0.2; echo \"{\\\"steps\\\": $0, \\\"node\\\": \\\"$SLURMD_NODENAME\\\", \\\"card\\\": \\\"$CUDA_VISIBLE_DEVICES\\\"}\"";
+        outcome(command.env("PLIMSOLL_SHIM", "").env("PLIMSOLL_STATE_DIR", state_dir()).args(["--", "sh", "-c", script, "{n}"]))
+    };
+    let allocation = [("SLURM_JOB_ID", "7"), ("SLURM_JOB_NUM_NODES", "2"), ("SLURM_CPUS_ON_NODE", "2")];
+    let ran = sweep(&["--json"], &allocation);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let all: Value = serde_json::from_str(&ran.out).unwrap();
+    let nodes: Vec<&str> = all.as_array().unwrap().iter().map(|done| done["result"]["node"].as_str().unwrap()).collect();
+    assert!(nodes.contains(&"node0") && nodes.contains(&"node1") && nodes.len() == 6, "{nodes:?}");
+    assert!(all.as_array().unwrap().iter().all(|done| done["result"]["card"] == "0"), "{}", ran.out);
+    let steps = std::fs::read_to_string(folder.0.join("steps")).unwrap();
+    assert!(steps.lines().count() == 6 && steps.contains("run --gpus=1 --memory=629145600 --wait --quiet -- sh -c"), "{steps}");
+    // The results are those of the programs, wherever they ran.
+    assert!(sweep(&["--engine", "none"], &allocation).err.contains("6 of 6 were done before"));
+    for (arguments, words) in [
+        (&["--engine", "slurm"][..], "this is no Slurm allocation of several nodes"),
+        (&["--engine", "ray", "--sim-gpus", "1x1GiB"], "--sim-gpus"),
+        (&["--engine", "cluster"], "invalid value"),
+    ] {
+        let refused = sweep(arguments, &[]);
+        assert!(refused.code == 2 && refused.err.contains(words), "{arguments:?}: {}", refused.err);
+    }
 }
 
 /// An obstacle of a sweep ends it, with programs that would rather not.

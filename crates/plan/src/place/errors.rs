@@ -14,6 +14,10 @@ use super::kernels::{Devices, Types, types_of};
 
 const SOFTEN: &str = "allow soft placement, or ask for a device that is there and has a kernel";
 
+/// What a request for another job, replica or task is told.
+const ENGINES: &str = "a graph runs in one process, which is /job:localhost/replica:0/task:0; for several machines, runs go to each by an \
+                       engine: plimsoll.Pool(engine=\"ray\") in Python, plimsoll sweep --engine ray, or both in a Slurm allocation";
+
 pub(super) fn malformed(node: &Node) -> Error {
     Error::invalid_argument(format!("Malformed device specification '{}' in node: {{{{node {}}}}}", node.device.escape_debug(), node.name))
         .at_node(&node.name)
@@ -107,7 +111,16 @@ pub(super) fn no_candidate(groups: &Groups<'_>, id: NodeId, root: NodeId, assign
         }
     };
     let error = Error::invalid_argument(format!("Cannot assign a device for operation {}: {text}", node.name)).at_node(&node.name);
-    if groups.cx.soft { error } else { error.with_remedy(SOFTEN) }
+    match DeviceName::parse(&node.device) {
+        Ok(asked) if is_elsewhere(&asked, devices) => error.with_remedy(ENGINES),
+        _ if groups.cx.soft => error,
+        _ => error.with_remedy(SOFTEN),
+    }
+}
+
+/// Whether a name asks for a process that has none of the devices.
+fn is_elsewhere(asked: &DeviceName, devices: &Devices) -> bool {
+    !devices.any(&DeviceName { kind: None, index: None, ..asked.clone() })
 }
 
 /// The node itself asks for a device that it cannot have.

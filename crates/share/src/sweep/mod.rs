@@ -1,5 +1,6 @@
 //! One program many times, with other values each time: as many at once as there are leases to be had.
 
+mod engine;
 mod ranking;
 mod results;
 mod space;
@@ -21,6 +22,7 @@ use crate::run::{GRACE, find, is_own, signals::Signals};
 use crate::supervise::{self, Supervisors};
 use results::{Results, last_object, refused};
 
+pub use engine::Engine;
 pub use ranking::Best;
 pub use results::Done;
 pub use space::{Axis, Point, command, points};
@@ -48,6 +50,8 @@ pub struct Sweep {
     /// The maker of supervisors between this process and each program. With them, processes that programs started are ended too
     /// where they must end, and where this process is killed. Without, only the programs themselves are asked to.
     pub supervisors: Option<Supervisors>,
+    /// What takes runs to other machines, where that is wanted; none has them here.
+    pub engine: Option<Engine>,
 }
 
 /// How far a sweep is.
@@ -90,6 +94,8 @@ enum Start {
 /// A run that goes on.
 struct Job {
     place: usize,
+    /// The engine's node that it is on; 0 without one.
+    node: usize,
     child: Child,
     lease: Option<Lease>,
     armed: Option<Armed>,
@@ -120,7 +126,7 @@ pub fn sweep(cards: &Cards, sweep: &Sweep, told: &mut dyn FnMut(Option<&Done>, P
     let (program, places) = (commands.first().and_then(|command| command.first()), Places::here());
     // Programs of ours hold themselves. Where none is named, starting it says so.
     let foreign = program.map(Path::new).filter(|program| !is_own(program));
-    let found = foreign.filter(|_| sweep.request.is_some()).map(|program| places.look(cards, Some(program)));
+    let found = foreign.filter(|_| sweep.request.is_some() && sweep.engine.is_none()).map(|program| places.look(cards, Some(program)));
     let mut runner = Runner {
         found,
         places,
@@ -204,13 +210,17 @@ impl Runner<'_> {
     /// Starts a run, if there is a lease to be had.
     fn start(&mut self, place: usize) -> Result<Start> {
         let command = &self.commands[place];
-        let Some((program, arguments)) = command.split_first() else {
+        if command.is_empty() {
             return Err(Error::invalid_argument("no program is named").with_remedy("write it after --"));
-        };
+        }
+        let node = self.emptiest();
+        let mut words = self.sweep.engine.as_ref().map_or(Vec::new(), |engine| engine.words(node, self.sweep.request.as_ref()));
+        words.extend_from_slice(command);
+        let (program, arguments) = (&words[0], &words[1..]);
         let output = self.logs.join(format!("{}.out", place + 1));
         let errors = output.with_extension("err");
         let Some(out) = take(&output)? else { return Ok(Start::Lingers) };
-        let request = self.sweep.request.clone().map(|request| Request {
+        let request = self.sweep.request.clone().filter(|_| self.sweep.engine.is_none()).map(|request| Request {
             program: command.join(" "),
             wait: None,
             guarantee: self.found.is_none().then_some(Guarantee::Held),
@@ -229,7 +239,11 @@ impl Runner<'_> {
         out.set_len(0).map_err(|error| refused(&output, &error))?;
         let err = plimsoll_base::create_file(&errors).map_err(|error| refused(&errors, &error))?;
         let missing = |error: std::io::Error| {
-            Error::new(Code::NotFound, format!("{program}: {error}")).with_remedy("write a program that can be started after --")
+            let remedy = match self.sweep.engine {
+                Some(_) => "the engine's program has to be on the PATH",
+                None => "write a program that can be started after --",
+            };
+            Error::new(Code::NotFound, format!("{program}: {error}")).with_remedy(remedy)
         };
         let mut child = match self.sweep.supervisors {
             Some(supervisors) => {
@@ -257,8 +271,14 @@ impl Runner<'_> {
             None => child.spawn(),
         };
         let child = child.map_err(missing)?;
-        self.running.push(Job { place, child, lease, armed, begin, output, command: command.clone() });
+        self.running.push(Job { place, node, child, lease, armed, begin, output, command: command.clone() });
         Ok(Start::Runs)
+    }
+
+    /// The engine's node with the fewest runs of this sweep.
+    fn emptiest(&self) -> usize {
+        let runs = |node: &usize| self.running.iter().filter(|job| job.node == *node).count();
+        (0..self.sweep.engine.as_ref().map_or(1, Engine::nodes)).min_by_key(runs).unwrap_or(0)
     }
 
     /// Takes note of runs that have ended.

@@ -52,7 +52,7 @@ pub fn train(count: u32, args: &TrainArgs, json: bool, supervisors: Supervisors)
     let folder = process::own_folder("ensemble")?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let results = folder.path().join("results.jsonl");
-    let sweep = Sweep { command, points, request: None, jobs: cores.max(2), results, supervisors: Some(supervisors) };
+    let sweep = Sweep { command, points, request: None, jobs: cores.max(2), results, supervisors: Some(supervisors), engine: None };
     let outcome =
         with_progress(&Cards::find(&Options::new(), &environment().with("PLIMSOLL_SIM_GPUS", "").with("PLIMSOLL_NVML", ""))?, &sweep)?;
     if let Some(signal) = outcome.stopped {
