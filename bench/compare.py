@@ -213,8 +213,12 @@ def main():
     text = document(results, first, args, time.monotonic() - began)
     if not args.no_write:
         os.makedirs(os.path.dirname(os.path.abspath(args.write)), exist_ok=True)
+        kept = ""
+        if os.path.exists(args.write):
+            with open(args.write) as file:
+                kept = "".join(file.read().partition("\n## From Python\n")[1:])  # what bench/session.py has written
         with open(args.write, "w") as file:
-            file.write(text)
+            file.write(text.rstrip("\n") + "\n" + kept)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _log, _native
@@ -61,6 +62,13 @@ class Calls:
         self._known.clear()
 
 
+class Closed:
+    """The devices of a closed session."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("Attempted to use a closed Session.")
+
+
 class Session:
     """A graph on devices, with its variables. Any number of threads may use it.
 
@@ -81,7 +89,9 @@ class Session:
         sim_gpus: Optional[str] = None,
         tags: Optional[Sequence[str]] = None,
     ) -> None:
-        self._devices = open_devices(config, limits, device_count, sim_gpus)
+        self._devices: Any = open_devices(config, limits, device_count, sim_gpus)
+        self._handed: weakref.WeakSet[_native.Callable] = weakref.WeakSet()
+        """Callables of which others may have more than the session."""
         _log.device_mapping(self._devices.device_mapping())
         self._calls = Calls()
         self._short: Dict[Any, _native.Callable] = {}
@@ -136,6 +146,7 @@ class Session:
         wanted = _Wanted(fetches)
         names = [_name(feed) for feed in feed_list or ()]
         call = self._session.callable(names, wanted.tensors, wanted.operations, wanted.is_one_tensor)
+        self._handed.add(call)
         if wanted.is_one_tensor:
             return call
         return lambda *values: wanted.of(call(*values))
@@ -152,7 +163,8 @@ class Session:
 
     def memory_info(self, device: str) -> Dict[str, int]:
         """Bytes that sessions have of a device ("CPU:0") now, as `current`, and had at most, as `peak`."""
-        return self._devices.memory_info(device)
+        info: Dict[str, int] = self._devices.memory_info(device)
+        return info
 
     @property
     def variables(self) -> List[Tuple[str, str, Tuple[int, ...]]]:
@@ -180,6 +192,9 @@ class Session:
         self._short.clear()
         self._calls.clear()
         self._session.close()
+        for call in list(self._handed):
+            call.close()
+        self._devices = Closed()
 
     def __enter__(self) -> Session:
         return self

@@ -152,7 +152,6 @@ def test_fraction_growth_and_visible_devices():
     with pytest.raises(errors.ResourceExhaustedError):
         tf.Session(config=tf.ConfigProto(gpu_options=half))
     one.close(), other.close()
-    del one, other
     options = tf.ConfigProto()
     options.gpu_options.allow_growth = True
     options.gpu_options.visible_device_list = "1"
@@ -352,7 +351,7 @@ def test_misuse_is_an_exception():
 
 def test_what_is_missing_is_named():
     for missing, name in (
-        (lambda: tf.while_loop, "plimsoll.compat.v1.while_loop"),
+        (lambda: tf.FIFOQueue, "plimsoll.compat.v1.FIFOQueue"),
         (lambda: tf.nn.ctc_loss, "plimsoll.compat.v1.nn.ctc_loss"),
         (lambda: tf.train.SyncReplicasOptimizer, "plimsoll.compat.v1.train.SyncReplicasOptimizer"),
         (lambda: tf.math.bessel_i0, "plimsoll.compat.v1.math.bessel_i0"),
@@ -364,7 +363,7 @@ def test_what_is_missing_is_named():
     ):
         with pytest.raises(NotImplementedError, match=re.escape(name)):
             missing()
-    assert not hasattr(tf, "while_loop")
+    assert not hasattr(tf, "FIFOQueue")
     with tf.Session() as sess:
         with pytest.raises(NotImplementedError, match="timeout_in_ms"):
             sess.run(tf.constant(1), options=tf.RunOptions(timeout_in_ms=5))
@@ -449,3 +448,109 @@ def test_files_and_flags(tmp_path):
     with pytest.raises(SystemExit) as ended:
         tf.app.run(lambda argv: len(argv), ["program", "a"])
     assert ended.value.code == 2
+
+
+def test_conditions_run_one_side_and_have_gradients():
+    x, p = tf.placeholder(tf.float32, []), tf.placeholder(tf.bool, [])
+    for use_resource in (False, True):
+        v = tf.get_variable(f"v{use_resource}", initializer=2.0, use_resource=use_resource)
+        y = tf.cond(p, lambda: x * v + 1.0, lambda: v - x)
+        change = tf.cond(p, lambda: tf.assign_add(v, 1.0), lambda: tf.assign_sub(v, 10.0))
+        nested = tf.cond(p, lambda: tf.cond(x > 2.0, lambda: v * 3.0, lambda: x), lambda: {"only": x}["only"])
+        only = tf.cond(p, lambda: v * v, lambda: tf.constant(7.0))
+        slopes = [tf.gradients(each, [x, v]) for each in (y, nested)] + [tf.gradients(only, [v])]
+        with tf.Session() as sess:
+            sess.run(v.initializer)
+            assert sess.run([y, slopes[0]], {x: 3.0, p: True}) == [7, [2, 3]]
+            assert sess.run([y, slopes[0]], {x: 3.0, p: False}) == [-1, [-1, 1]]
+            assert sess.run([nested, slopes[1]], {x: 3.0, p: True}) == [6, [0, 3]]
+            assert sess.run([nested, slopes[1]], {x: 1.0, p: True}) == [1, [1, 0]]
+            assert [sess.run([only, slopes[2]], {p: side}) for side in (True, False)] == [[4, [4]], [7, [0]]]
+            assert (sess.run(change, {p: True}), sess.run(v)) == (3, 3)
+            assert (sess.run(change, {p: False}), sess.run(v)) == (-7, -7)
+    many = tf.cond(p, lambda: (x, [x + 1.0]), lambda: (x, [x - 1.0]))
+    chosen = tf.case([(x > 5.0, lambda: tf.constant(1)), (x > 3.0, lambda: tf.constant(2))], default=lambda: tf.constant(3))
+    done = tf.cond(p, lambda: tf.no_op(), lambda: tf.no_op())
+    with tf.Session() as sess:
+        assert sess.run(many, {x: 1.0, p: True}) == (1, [2]) and sess.run(many, {x: 1.0, p: False}) == (1, [0])
+        assert [sess.run(chosen, {x: value}) for value in (6.0, 4.0, 0.0)] == [1, 2, 3]
+        assert sess.run(done, {p: True}) == True  # noqa: E712
+    for wrong in (
+        lambda: tf.cond(p, lambda: x, lambda: (x, x)),
+        lambda: tf.cond(p, lambda: x, lambda: tf.constant(1)),
+        lambda: tf.cond(p, lambda: None, lambda: None),
+        lambda: tf.cond(True, lambda: x, lambda: x),
+        lambda: tf.cond(p, x, x),
+        lambda: tf.cond(x, lambda: x, lambda: x),
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            wrong()
+
+
+def test_loops_run_in_frames():
+    x = tf.placeholder(tf.float32, [2])
+    v = tf.get_variable("v", initializer=[1.0, 2.0])
+    count, total = tf.while_loop(lambda i, s: i < 10, lambda i, s: [i + 1, s + x * v], [tf.constant(0), tf.zeros([2])])
+    nested = tf.while_loop(
+        lambda i, a: tf.less(i, 3),
+        lambda i, a: (i + 1, tf.while_loop(lambda b: b < 100.0, lambda b: b * 2.0, [a + 1.0])),
+        (0, 1.0),
+    )
+    inside = tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, tf.cond(tf.equal(i, 1), lambda: a * 10.0, lambda: a + 1.0)), (0, 1.0))
+    bounded = tf.while_loop(lambda i: True, lambda i: i + 2, [0], maximum_iterations=5)
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        assert [part.tolist() for part in sess.run([count, total], {x: [1.0, 0.5]})] == [10, [10, 10]]
+        assert sess.run(nested) == (3, 130) and sess.run(inside) == (3, 21) and sess.run(bounded) == 10
+        assert sess.plan(total, {x: [1.0, 0.5]}).to_dict()["devices"][0]["certainty"] == "exact"
+    with pytest.raises(NotImplementedError, match="Exit"):
+        tf.gradients(total, [x])
+    for wrong in (
+        lambda: tf.while_loop(lambda i: i < 3, lambda i: (i, i), [0]),
+        lambda: tf.while_loop(lambda i: i < 3, lambda i: tf.stack([i, i]), [0]),
+        lambda: tf.while_loop(lambda i: i < 3, lambda i: i * 1.5, [0]),
+        lambda: tf.while_loop(lambda: True, lambda: (), []),
+        lambda: tf.while_loop(lambda i: i, lambda i: i, [0]),
+        lambda: tf.while_loop(None, lambda i: i, [0]),
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            wrong()
+
+
+def test_layers_learn():
+    x = tf.placeholder(tf.float32, [None, 8, 8, 1])
+    y = tf.placeholder(tf.int32, [None])
+    training = tf.placeholder_with_default(False, [])
+    made = tf.layers.conv2d(x, 4, 3, padding="same", activation=tf.nn.relu, name="conv")
+    made = tf.layers.batch_normalization(made, training=training, momentum=0.5, name="norm")
+    made = tf.layers.flatten(tf.layers.max_pooling2d(made, 2, 2))
+    made = tf.layers.dropout(made, 0.1, training=training, seed=1)
+    logits = tf.layers.dense(made, 2, name="outputs")
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
+    with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
+        train = tf.train.AdamOptimizer(0.02).minimize(loss)
+    names = [v.op.name for v in tf.trainable_variables()]
+    assert names == ["conv/kernel", "conv/bias", "norm/gamma", "norm/beta", "outputs/kernel", "outputs/bias"]
+    assert logits.op.name == "outputs/BiasAdd" and len(tf.get_collection(tf.GraphKeys.UPDATE_OPS)) == 2
+    random = np.random.default_rng(0)
+    images = random.normal(size=(32, 8, 8, 1)).astype(np.float32)
+    feed = {x: images, y: (images[:, :4].sum((1, 2, 3)) > images[:, 4:].sum((1, 2, 3))).astype(np.int32)}
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        moving = "norm/moving_variance:0"
+        before, first = sess.run(moving), sess.run(loss, feed)
+        assert sess.run(loss, feed) == first and (sess.run(moving) == before).all()
+        for _ in range(30):
+            sess.run(train, {**feed, training: True})
+        assert sess.run(loss, feed) < first / 2 and (sess.run(moving) != before).any()
+    with tf.variable_scope("again"):
+        for _ in range(2):
+            tf.layers.dense(tf.ones([1, 2]), 3)
+        with pytest.raises(ValueError, match="already exists"):
+            tf.layers.dense(tf.ones([1, 2]), 3, name="dense")
+        tf.layers.dense(tf.ones([1, 2]), 3, name="dense", reuse=True)
+    assert [v.op.name for v in tf.global_variables("again")] == [f"again/dense{i}/{part}" for i in ("", "_1") for part in ("kernel", "bias")]
+    with pytest.raises(NotImplementedError, match="layers.conv3d"):
+        tf.layers.conv3d
+    with pytest.raises(ValueError, match="should be defined"):
+        tf.layers.dense(tf.placeholder(tf.float32, [2, None]), 3)

@@ -277,6 +277,103 @@ session.close()
     assert program.communicate()[0] == "ended\n" and program.returncode == 0
 
 
+COUNTED = ENDLESS.replace(b'node { name: "true" op: "LessEqual" input: "merge" input: "merge"', b'node { name: "true" op: "Less" input: "merge" input: "most"').replace(
+    b'node { name: "next" op: "NextIteration" input: "fork:1"', b'node { name: "more" op: "AddV2" input: "fork:1" input: "step" attr { key: "T" value { type: DT_FLOAT } } }\nnode { name: "next" op: "NextIteration" input: "more"'
+) + "\n".join(
+    [
+        "",
+        node("n", "Placeholder", (), FLOAT, attr("shape", "shape { }")),
+        node("one_step", "Const", (), FLOAT, attr("value", "tensor { dtype: DT_FLOAT tensor_shape { } float_val: 1 }")),
+        *(
+            node(name, "Enter", (of,), T, attr("frame_name", 's: "f"'), attr("is_constant", "b: true"))
+            for name, of in (("most", "n"), ("step", "one_step"))
+        ),
+    ]
+).encode()
+
+
+def test_ctrl_c_ends_a_run_that_was_short_before():
+    source = f"""
+import plimsoll
+session = plimsoll.Session({COUNTED!r})
+for n in range(5):
+    assert session.run("out:0", {{"n:0": float(n)}}) == n
+print("now", flush=True)
+try:
+    session.run("out:0", {{"n:0": 1e30}})
+except KeyboardInterrupt:
+    print("ended", flush=True)
+session.close()
+"""
+    program = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, cwd=PACKAGE)
+    assert program.stdout.readline() == "now\n"
+    time.sleep(0.3)
+    program.send_signal(signal.SIGINT)
+    assert program.communicate(timeout=60)[0] == "ended\n" and program.returncode == 0
+
+
+def test_ctrl_c_ends_a_wait_for_another_run():
+    """A thread's run has all that the line allows; the next run waits for it."""
+    source = f"""
+import os, signal, threading, time, numpy, plimsoll
+x = numpy.ones((700, 700), numpy.float32)
+graph = {PRODUCT!r}
+with plimsoll.Session(graph) as session:
+    most = session.plan("far:0", {{"x:0": x}}).minimum_limit_bytes
+session = plimsoll.Session(graph, limits={{"CPU:0": most}})
+small = numpy.ones((1, 1), numpy.float32)
+near = session.make_callable("near:0", ["x:0"])
+near(small)
+thread = threading.Thread(target=lambda: [session.run("far:0", {{"x:0": x}}) for _ in range(100)], daemon=True)
+thread.start()
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+begin = time.monotonic()
+try:
+    while time.monotonic() - begin < 30:
+        near(small)
+except KeyboardInterrupt:
+    print("ended", time.monotonic() - begin < 20, thread.is_alive())
+os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=PACKAGE, timeout=120)
+    assert done.stdout.startswith("ended True"), done.stdout + done.stderr
+
+
+PRODUCT = "\n".join(
+    [
+        node("x", "Placeholder", (), FLOAT),
+        node("near", "MatMul", ("x", "x"), T),
+        *(node(f"p{i}", "MatMul", (f"p{i - 1}" if i else "x", "x"), T) for i in range(20)),
+        node("far", "Identity", ("p19",), T),
+    ]
+).encode()
+
+
+def test_a_closed_session_gives_everything_back(monkeypatch, tmp_path):
+    monkeypatch.setenv("PLIMSOLL_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("PLIMSOLL_NVML", "")
+    options = {"config": "gpu_options { per_process_gpu_memory_fraction: 0.9 }", "sim_gpus": "1x64MiB"}
+    kept = []
+    for _ in range(3):
+        with plimsoll.Session(GRAPH, **options) as session:
+            call = session.make_callable("sum:0", ["x:0", "y:0"])
+            assert call(1, 2) == 3
+            kept += [session, call, session.plan("sum:0", {"x:0": 1, "y:0": 2})]
+            with pytest.raises(errors.ResourceExhaustedError):
+                plimsoll.Session(GRAPH, **options)
+    for use in (call.__call__, session.list_devices, lambda: session.memory_info("CPU:0")):
+        with pytest.raises((RuntimeError, ValueError)):
+            use()
+
+
+def test_another_job_is_refused_with_the_engines():
+    graph = GRAPH.replace(b'name: "sum"', b'name: "sum" device: "/job:worker/task:1/gpu:0"')
+    for config in (None, "allow_soft_placement: false", "allow_soft_placement: true"):
+        with pytest.raises(errors.InvalidArgumentError) as refused:
+            plimsoll.Session(graph, config=config).run("sum:0", {"x:0": 1, "y:0": 2})
+        assert 'engine="ray"' in refused.value.remedy and "Slurm" in str(refused.value)
+
+
 def _in_a_child(queue):
     with plimsoll.Session(GRAPH) as session:
         queue.put(float(session.run("sum:0", {"x": 1, "y": 2})))

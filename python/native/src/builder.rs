@@ -176,6 +176,13 @@ impl Builder {
         state.node(node).and_then(|node| state.builder.set_device(node, device)).map_err(|error| raised(py, &error))
     }
 
+    /// The second input of a Merge becomes what a NextIteration gives.
+    fn close_loop(&self, py: Python<'_>, merge: u32, next: u32) -> PyResult<()> {
+        let mut state = self.state()?;
+        let nodes = state.node(merge).and_then(|merge| Ok((merge, state.node(next)?)));
+        nodes.and_then(|(merge, next)| state.builder.close_loop(merge, next)).map_err(|error| raised(py, &error))
+    }
+
     /// A name that is not taken, under the name scope; it is taken now.
     fn unique_name(&self, name: &str) -> PyResult<String> {
         Ok(self.state()?.builder.unique_name(name))

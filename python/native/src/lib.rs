@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 /// What the package builds on. Not for users.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    session::MAIN.get_or_init(|| std::thread::current().id());
     module.add("ENVIRONMENT", plimsoll::Environment::NAMES.to_vec())?;
     module.add_class::<config::Config>()?;
     module.add_class::<builder::Builder>()?;

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use plimsoll::{Cancellation, DataType, HostTensor, Result, Shape};
@@ -63,11 +65,48 @@ pub struct Session {
     session: Own<RwLock<Option<plimsoll::Session>>>,
     /// The types of the tensors that were fed, by their names.
     types: Mutex<HashMap<String, Option<DataType>>>,
+    /// Whether there are loops: how long a run takes is then not known from the one before.
+    has_loops: bool,
+    /// The runs under way, for which another one may have to wait.
+    running: AtomicUsize,
+}
+
+/// A run under way, until it is dropped.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(running: &'a AtomicUsize) -> (Counted<'a>, bool) {
+        let is_alone = running.fetch_add(1, Ordering::Relaxed) == 0;
+        (Counted(running), is_alone)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether signals come to this thread.
+fn is_main_thread() -> bool {
+    std::thread::current().id() == *MAIN.get_or_init(|| std::thread::current().id())
+}
+
+/// The thread that imported the module; signals come to the main one, which is that as a rule.
+pub static MAIN: OnceLock<ThreadId> = OnceLock::new();
+
+const LOOPS: [&str; 4] = ["Enter", "RefEnter", "While", "StatelessWhile"];
+
+fn has_loops(session: &plimsoll::Session) -> bool {
+    let (graph, is_loop) = (session.graph(), |op: &str| LOOPS.contains(&op));
+    let mut functions = graph.library.functions.iter();
+    graph.nodes().values().any(|node| is_loop(&node.op)) || functions.any(|function| function.nodes.iter().any(|node| is_loop(&node.op)))
 }
 
 impl Session {
     pub fn new(session: plimsoll::Session) -> Session {
-        Session { session: Own::new(RwLock::new(Some(session))), types: Mutex::default() }
+        let has_loops = has_loops(&session);
+        Session { session: Own::new(RwLock::new(Some(session))), types: Mutex::default(), has_loops, running: AtomicUsize::new(0) }
     }
 
     fn get(&self) -> PyResult<plimsoll::Session> {
@@ -234,7 +273,7 @@ fn dims(shape: &plimsoll::formats::TensorShapeProto) -> Option<Vec<i64>> {
 }
 
 /// A run that is called again and again. It is planned for the shapes that it was called with last.
-#[pyclass(frozen)]
+#[pyclass(frozen, weakref)]
 pub struct Callable {
     session: Py<Session>,
     names: Vec<String>,
@@ -276,6 +315,7 @@ impl Callable {
     fn run_anew(&self, py: Python<'_>, tensors: &[HostTensor], last: Option<Arc<Last>>) -> PyResult<Vec<HostTensor>> {
         let session = self.session.get().get()?;
         let feeds: Vec<&HostTensor> = tensors.iter().collect();
+        let has_loops = self.session.get().has_loops;
         let (made, now) = interruptible(py, true, |cancellation| {
             let (values, callable) = match &last {
                 Some(last) => (last.values.clone(), last.callable.clone()),
@@ -291,7 +331,7 @@ impl Callable {
             let begin = Instant::now();
             let made = callable.until(cancellation).run(&feeds)?;
             let shapes = tensors.iter().map(|tensor| (tensor.data_type(), tensor.shape().clone())).collect();
-            Ok((made, Last { shapes, values, callable, is_short: begin.elapsed() < SHORT }))
+            Ok((made, Last { shapes, values, callable, is_short: !has_loops && begin.elapsed() < SHORT }))
         })?;
         *self.last()? = Some(Arc::new(now));
         Ok(made)
@@ -300,6 +340,12 @@ impl Callable {
 
 #[pymethods]
 impl Callable {
+    /// Drops the plan, and with it what the session has of the devices.
+    fn close(&self) -> PyResult<()> {
+        *self.last()? = None;
+        Ok(())
+    }
+
     #[pyo3(signature = (*values))]
     fn __call__(&self, py: Python<'_>, values: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         if values.len() != self.names.len() {
@@ -310,8 +356,10 @@ impl Callable {
         let tensors = tensors.collect::<PyResult<Vec<HostTensor>>>()?;
         self.session.get().check_open()?;
         let last = self.last()?.clone().filter(|last| last.takes(&tensors));
+        let (_counted, is_alone) = Counted::new(&self.session.get().running);
+        let ends_soon = |last: &Last| last.is_short && (is_alone || !is_main_thread());
         let mut made = match last {
-            Some(last) if last.is_short => py
+            Some(last) if ends_soon(&last) => py
                 .detach(|| {
                     let feeds: Vec<&HostTensor> = tensors.iter().collect();
                     let begin = Instant::now();

@@ -62,18 +62,26 @@ impl GraphBuilder {
     /// The tensors through which an infinitesimal change of an x can pass, and whether it comes from an x before them.
     fn reached_from(&self, xs: &[Output], order: &[NodeId]) -> HashMap<Output, bool> {
         let mut reached: HashMap<Output, bool> = xs.iter().filter(|x| is_trainable(self.data_type(**x))).map(|x| (*x, false)).collect();
-        for &node in order {
-            if !self.node(node).inputs.iter().any(|input| reached.contains_key(input)) {
-                continue;
-            }
-            for index in 0..self.output_count(node) as u32 {
-                let output = Output { node, index };
-                if is_trainable(self.data_type(output)) {
-                    reached.insert(output, true);
+        loop {
+            let before = reached.len();
+            for &node in order {
+                if !self.node(node).inputs.iter().any(|input| reached.contains_key(input)) {
+                    continue;
+                }
+                for index in 0..self.output_count(node) as u32 {
+                    let output = Output { node, index };
+                    if is_trainable(self.data_type(output)) {
+                        reached.insert(output, true);
+                    }
                 }
             }
+            // In the order, the end of a loop comes after its beginning.
+            let goes_on =
+                |node: &&NodeId| self.node(**node).op == "NextIteration" && reached.contains_key(&Output { node: **node, index: 0 });
+            if reached.len() == before || !order.iter().any(|node| goes_on(&node)) {
+                return reached;
+            }
         }
-        reached
     }
 
     /// `given`, or ones in the shape of `y`.

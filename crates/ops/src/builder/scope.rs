@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use plimsoll_base::Result;
+use plimsoll_base::{Error, Result};
 use plimsoll_device::DeviceName;
-use plimsoll_graph::{Graph, NodeId};
+use plimsoll_graph::{Graph, Node, NodeId, Output};
 
 use super::GraphBuilder;
 
@@ -131,6 +131,34 @@ impl GraphBuilder {
     pub fn set_device(&mut self, node: NodeId, device: &str) -> Result<()> {
         self.check_node(node)?;
         self.graph.node_mut(node).device = parse_device(device)?.to_string();
+        Ok(())
+    }
+
+    /// Closes a loop of TensorFlow 1's: the second input of a Merge becomes what a NextIteration gives, which is made after it.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for other nodes, another type, and a shape that the Merge's result cannot have.
+    pub fn close_loop(&mut self, merge: NodeId, next: NodeId) -> Result<()> {
+        self.check_node(merge)?;
+        self.check_node(next)?;
+        let (Node { op, inputs, .. }, from) = (self.node(merge), &self.node(next).op);
+        if !matches!(op.as_str(), "Merge" | "RefMerge")
+            || inputs.len() != 2
+            || !matches!(from.as_str(), "NextIteration" | "RefNextIteration")
+        {
+            return Err(Error::invalid_argument(format!("a loop goes from a NextIteration to a Merge of two, not from {from} to {op}")));
+        }
+        let (value, merged) = (Output { node: next, index: 0 }, Output { node: merge, index: 0 });
+        let (given, wanted) = (self.fact(value), self.fact(merged));
+        let fits = given.data_type == wanted.data_type && crate::infer::merge_shapes(&given.shape, &wanted.shape).is_ok();
+        if !fits {
+            let text = format!(
+                "an iteration gives {}{} where {}{} goes into the next",
+                given.data_type, given.shape, wanted.data_type, wanted.shape
+            );
+            return Err(Error::invalid_argument(text).at_node(&self.node(merge).name));
+        }
+        self.graph.node_mut(merge).inputs[1] = value;
         Ok(())
     }
 }

@@ -4,13 +4,13 @@
 //! its outputs dead, Merge gives on the first input that is not.
 
 use plimsoll_base::{DataType, Error, Result};
-use plimsoll_graph::{HostTensor, PartialShape, Shape};
+use plimsoll_graph::{AttrValue, HostTensor, NodeId, Output, PartialShape, Shape};
 use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Scalar};
 
 use crate::infer::unknown;
 use crate::list::together;
 use crate::registry::Gradient;
-use crate::{Fact, InferCx, KernelCx, ListFact, Lower, OpRules};
+use crate::{Fact, GraphBuilder, InferCx, KernelCx, ListFact, Lower, OpRules};
 
 const fn rule(name: &'static str, infer: crate::infer::InferFn, lower: Lower) -> OpRules {
     OpRules { name, infer, lower, gradient: Gradient::Unknown }
@@ -18,10 +18,10 @@ const fn rule(name: &'static str, infer: crate::infer::InferFn, lower: Lower) ->
 
 /// The rules of this family.
 pub const RULES: &[&[OpRules]] = &[&[
-    rule("Switch", switch, Lower::Switch),
-    rule("RefSwitch", switch, Lower::Switch),
-    rule("Merge", merge, Lower::Merge),
-    rule("RefMerge", merge, Lower::Merge),
+    OpRules { name: "Switch", infer: switch, lower: Lower::Switch, gradient: Gradient::Rule(switch_gradient) },
+    OpRules { name: "RefSwitch", infer: switch, lower: Lower::Switch, gradient: Gradient::Rule(switch_gradient) },
+    OpRules { name: "Merge", infer: merge, lower: Lower::Merge, gradient: Gradient::Rule(merge_gradient) },
+    OpRules { name: "RefMerge", infer: merge, lower: Lower::Merge, gradient: Gradient::Rule(merge_gradient) },
     rule("ControlTrigger", unknown, Lower::ControlTrigger),
     // A loop is planned as a whole: these say where its frame begins and ends.
     rule("Enter", pass, Lower::Alias),
@@ -71,6 +71,47 @@ fn merge(cx: &mut InferCx<'_>) -> Result<()> {
     cx.outputs[0].list = together(cx.inputs).unwrap_or_else(|_| different());
     cx.set(1, (&Shape::scalar()).into());
     Ok(())
+}
+
+/// The gradient that comes from the side that is taken; zeros where nothing depends on that side's value.
+fn switch_gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
+    let [data, predicate] = builder.node(node).inputs[..] else { return Err(Error::internal("a Switch has two inputs")) };
+    let Some(given) = gradients.iter().flatten().next().copied() else { return Ok(vec![None, None]) };
+    let data_type = builder.data_type(given);
+    let mut sides = Vec::new();
+    for (index, gradient) in gradients.iter().enumerate() {
+        sides.push(match gradient {
+            Some(gradient) => *gradient,
+            None => {
+                let like = match builder.data_type(data) {
+                    DataType::Resource => {
+                        builder.op("ReadVariableOp").input(data).attr("dtype", AttrValue::data_type(data_type)).build()?
+                    }
+                    _ => data,
+                };
+                let zeros = builder.op("ZerosLike").input(like).build()?;
+                let node = builder.op("Switch").inputs([zeros, predicate]).build_node()?;
+                Output { node, index: index as u32 }
+            }
+        });
+    }
+    let node = builder.op("Merge").inputs(sides).build_node()?;
+    Ok(vec![Some(Output { node, index: 0 }), None])
+}
+
+/// The gradient goes to the side that was taken. Merges of more than two are nobody's conditions.
+fn merge_gradient(builder: &mut GraphBuilder, node: NodeId, gradients: &[Option<Output>]) -> Result<Vec<Option<Output>>> {
+    let count = builder.node(node).inputs.len();
+    let (Some(gradient), 2) = (gradients[0], count) else {
+        return Err(Error::unimplemented(format!("the gradient of a Merge of {count}")));
+    };
+    if builder.node(node).inputs.iter().any(|input| builder.node(input.node).op.ends_with("NextIteration")) {
+        return Err(Error::unimplemented("the gradient of a loop of frames (Enter to Exit)"));
+    }
+    let second = builder.scalar(1i32)?;
+    let is_second = builder.equal(Output { node, index: 1 }, second).build()?;
+    let taken = builder.op("Switch").inputs([gradient, is_second]).build_node()?;
+    Ok(vec![Some(Output { node: taken, index: 0 }), Some(Output { node: taken, index: 1 })])
 }
 
 /// The dimensions that all have.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 from ... import config, debugging, errors
-from . import _array, _gradients, _math, _op, _variables, app, gfile, logging, math, nn, raw_ops, summary, train
+from . import _array, _control, _gradients, _math, _op, _variables, app, gfile, layers, logging, math, nn, raw_ops, summary, train
 from . import _initializers as _init
 from ._device import DeviceSpec
 from ._graph import (
@@ -59,6 +59,8 @@ def _names() -> Dict[str, Any]:
     names["all_variables"] = _variables.global_variables
     names["initialize_all_variables"] = _variables.global_variables_initializer
     names["initialize_variables"] = _variables.variables_initializer
+    for name in "case cond while_loop".split():
+        names[name] = getattr(_control, name)
     for name in "constant convert_to_tensor".split():
         names[name] = getattr(_op, name)
     for name in "random_normal random_uniform truncated_normal".split():
@@ -163,6 +165,7 @@ __all__ = [
     "get_default_graph",
     "get_default_session",
     "gfile",
+    "layers",
     "logging",
     "math",
     "name_scope",

@@ -213,6 +213,8 @@ class Graph:
         self._devices: List[Device] = []
         self._is_colocated = False
         self._is_finalized = False
+        self._context: Optional[Any] = None
+        """The condition or the loop whose nodes are made: `_control.Context`."""
         self.seed: Optional[int] = None
         self._unseeded = 0
 
@@ -244,8 +246,20 @@ class Graph:
         for tensor in inputs:
             if tensor.graph is not self:
                 raise ValueError(f"{tensor!r} must be from the same graph as the node '{name}'.")
+        context = self._context
+        if context is not None:
+            inputs = [context.take(tensor) for tensor in inputs]
+            controls = controls if inputs else [*controls, context.pivot]
         number = self._builder.add(op, name, [tensor._key for tensor in inputs], attrs, [control._number for control in controls])
-        return self._took(number)
+        made = self._took(number)
+        if context is not None:
+            context.note(made)
+        return made
+
+    def _close_loop(self, merge: Operation, following: Operation) -> None:
+        """What goes from the end of an iteration to the beginning of the next. ValueError for another type or shape."""
+        self._builder.close_loop(merge._number, following._number)
+        merge._inputs = self._builder.node(merge._number)[3]
 
     def _took(self, number: int) -> Operation:
         """Takes note of new nodes, and asks the device functions around for their devices."""
@@ -338,13 +352,15 @@ class Graph:
 
     @contextlib.contextmanager
     def control_dependencies(self, inputs: Optional[Sequence[Any]]) -> Iterator[None]:
-        """Nodes made inside run after these; after nothing but their inputs for None."""
+        """Nodes made inside run after these; for None after nothing but their inputs, and outside of conditions and loops."""
         nodes = None if inputs is None else [self._op_of(each)._number for each in inputs]
+        before, self._context = self._context, None if inputs is None else self._context
         self._builder.enter_control_dependencies(nodes)
         try:
             yield
         finally:
             self._builder.leave()
+            self._context = before
 
     def _op_of(self, what: Any) -> Operation:
         element = self.as_graph_element(what)

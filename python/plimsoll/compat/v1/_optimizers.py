@@ -30,6 +30,8 @@ class Optimizer:
     """Turns gradients into updates. `compute_gradients`, then `apply_gradients`; or `minimize` for both."""
 
     GATE_NONE, GATE_OP, GATE_GRAPH = 0, 1, 2
+    _given: Tuple[str, ...] = ()
+    """The numbers that the optimizer was given: attributes with an underscore before these names."""
 
     def __init__(self, use_locking: bool, name: str) -> None:
         if not name:
@@ -169,7 +171,8 @@ class Optimizer:
         pass
 
     def _prepare(self) -> None:
-        raise NotImplementedError
+        for name in self._given:
+            self._number(name, getattr(self, f"_{name}"))
 
     def _apply(self, gradient: Tensor, variable: Variable) -> Operation:
         raise NotImplementedError
@@ -181,12 +184,11 @@ class Optimizer:
 class GradientDescentOptimizer(Optimizer):
     """`variable -= learning_rate * gradient`."""
 
+    _given = ("learning_rate",)
+
     def __init__(self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent") -> None:
         super().__init__(use_locking, name)
         self._learning_rate = learning_rate
-
-    def _prepare(self) -> None:
-        self._number("learning_rate", self._learning_rate)
 
     def _apply(self, gradient: Tensor, variable: Variable) -> Operation:
         return self._update("ApplyGradientDescent", variable, [], alpha=self._in_type("learning_rate", variable), delta=gradient)
@@ -194,6 +196,8 @@ class GradientDescentOptimizer(Optimizer):
 
 class MomentumOptimizer(Optimizer):
     """`accumulation = momentum * accumulation + gradient; variable -= learning_rate * accumulation`."""
+
+    _given = ("learning_rate", "momentum")
 
     def __init__(
         self, learning_rate: Any, momentum: Any, use_locking: bool = False, name: str = "Momentum", use_nesterov: bool = False
@@ -205,10 +209,6 @@ class MomentumOptimizer(Optimizer):
         for variable in variables:
             self._slot(variable, "momentum")
 
-    def _prepare(self) -> None:
-        self._number("learning_rate", self._learning_rate)
-        self._number("momentum", self._momentum)
-
     def _apply(self, gradient: Tensor, variable: Variable) -> Operation:
         slot = self._slots["momentum"][variable]
         rate, momentum = self._in_type("learning_rate", variable), self._in_type("momentum", variable)
@@ -217,6 +217,8 @@ class MomentumOptimizer(Optimizer):
 
 class AdamOptimizer(Optimizer):
     """Adam."""
+
+    _given = ("learning_rate", "beta1", "beta2", "epsilon")
 
     def __init__(
         self,
@@ -242,10 +244,6 @@ class AdamOptimizer(Optimizer):
             self._slot(variable, "m")
             self._slot(variable, "v")
 
-    def _prepare(self) -> None:
-        for name in ("learning_rate", "beta1", "beta2", "epsilon"):
-            self._number(name, getattr(self, f"_{name}"))
-
     def _apply(self, gradient: Tensor, variable: Variable) -> Operation:
         powers = [_math.cast(power._snapshot, variable.dtype) for power in self._powers()]
         rest = {name: self._in_type(name, variable) for name in ("beta1", "beta2", "epsilon")}
@@ -266,6 +264,8 @@ class AdamOptimizer(Optimizer):
 class AdagradOptimizer(Optimizer):
     """Adagrad."""
 
+    _given = ("learning_rate",)
+
     def __init__(
         self, learning_rate: Any, initial_accumulator_value: float = 0.1, use_locking: bool = False, name: str = "Adagrad"
     ) -> None:
@@ -280,9 +280,6 @@ class AdagradOptimizer(Optimizer):
         for variable in variables:
             self._slot(variable, "accumulator", Constant(self._first))
 
-    def _prepare(self) -> None:
-        self._number("learning_rate", self._learning_rate)
-
     def _apply(self, gradient: Tensor, variable: Variable) -> Operation:
         slot = self._slots["accumulator"][variable]
         return self._update("ApplyAdagrad", variable, [slot], lr=self._in_type("learning_rate", variable), grad=gradient)
@@ -290,6 +287,8 @@ class AdagradOptimizer(Optimizer):
 
 class RMSPropOptimizer(Optimizer):
     """RMSProp."""
+
+    _given = ("learning_rate", "decay", "momentum", "epsilon")
 
     def __init__(
         self,
@@ -313,10 +312,6 @@ class RMSPropOptimizer(Optimizer):
                 self._slot(variable, "mg")
             self._slot(variable, "momentum")
 
-    def _prepare(self) -> None:
-        for name in ("learning_rate", "decay", "momentum", "epsilon"):
-            self._number(name, getattr(self, f"_{name}"))
-
     def _apply(self, gradient: Tensor, variable: Variable) -> Operation:
         names = ("mg", "rms", "momentum") if self._centered else ("rms", "momentum")
         slots = [self._slots[name][variable] for name in names]
@@ -329,6 +324,8 @@ class RMSPropOptimizer(Optimizer):
 class AdadeltaOptimizer(Optimizer):
     """Adadelta."""
 
+    _given = ("lr", "rho", "epsilon")
+
     def __init__(
         self, learning_rate: Any = 0.001, rho: Any = 0.95, epsilon: Any = 1e-8, use_locking: bool = False, name: str = "Adadelta"
     ) -> None:
@@ -339,10 +336,6 @@ class AdadeltaOptimizer(Optimizer):
         for variable in variables:
             self._slot(variable, "accum")
             self._slot(variable, "accum_update")
-
-    def _prepare(self) -> None:
-        for name in ("lr", "rho", "epsilon"):
-            self._number(name, getattr(self, f"_{name}"))
 
     def _apply(self, gradient: Tensor, variable: Variable) -> Operation:
         slots = [self._slots[name][variable] for name in ("accum", "accum_update")]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy
 
 from ... import _log, errors
-from ...session import Calls, Plan, _Computed, _Wanted, open_devices
+from ...session import Calls, Closed, Plan, _Computed, _Wanted, open_devices
 from . import _summaries
 from ._graph import Graph, GraphDef, Operation, Tensor, get_default_graph
 from ._missing import Missing
@@ -77,7 +78,8 @@ class BaseSession:
         if graph is not None and not isinstance(graph, Graph):
             raise TypeError(f"graph must be a tf.Graph, but got {type(graph)}")
         self.graph = get_default_graph() if graph is None else graph
-        self._devices = open_devices(None if config is None else str(config))
+        self._devices: Any = open_devices(None if config is None else str(config))
+        self._handed: weakref.WeakSet[Any] = weakref.WeakSet()
         _log.device_mapping(self._devices.device_mapping())
         self._session: Any = None
         self._calls = Calls()
@@ -148,6 +150,7 @@ class BaseSession:
         feeds = [self._feed(key) for key in feed_list or ()]
         session = self._of_graph(wanted.ops + [feed.op for feed in feeds])
         call = session.callable([feed.name for feed in feeds], wanted.tensors, wanted.operations)
+        self._handed.add(call)
 
         def run(*values: Any) -> Any:
             if len(values) != len(feeds):
@@ -180,7 +183,8 @@ class BaseSession:
 
     def memory_info(self, device: str) -> Dict[str, int]:
         """Bytes that sessions have of a device now, as `current`, and had at most, as `peak`."""
-        return self._devices.memory_info(device)
+        info: Dict[str, int] = self._devices.memory_info(device)
+        return info
 
     def _load(self, values: Mapping[Any, Any]) -> None:
         session = self._of_graph([variable.op for variable in values])
@@ -198,6 +202,9 @@ class BaseSession:
             self._calls.clear()
             if self._session is not None:
                 self._session.close()
+            for call in list(self._handed):
+                call.close()
+            self._devices = Closed()
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator[Any]:

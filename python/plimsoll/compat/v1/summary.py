@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import struct
 import time
 from typing import Any, List, Optional
@@ -60,7 +59,7 @@ class FileWriter:
     ) -> None:
         os.makedirs(logdir, exist_ok=True)
         self._logdir = logdir
-        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}{filename_suffix or ''}"
+        name = f"events.out.tfevents.{int(time.time()):010d}.{os.uname().nodename}{filename_suffix or ''}"
         self._file = open(os.path.join(logdir, name), "ab")
         self._event(field(3, "brain.Event:2"))
         if graph is not None:
