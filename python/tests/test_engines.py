@@ -2,14 +2,15 @@
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import functions
 import pytest
+from conftest import PACKAGE
 
 import plimsoll
 from plimsoll import _slurm
@@ -145,12 +146,57 @@ cluster.shutdown()
 """
 
 
+SWEEP = """
+import os, subprocess, sys
+from pathlib import Path
+import ray.cluster_utils
+
+folder, binary = Path(sys.argv[1]), sys.argv[2]
+
+def node(name):
+    os.environ.update(PLIMSOLL_STATE_DIR=str(folder / name), PLIMSOLL_SIM_GPUS="2x4GiB", PLIMSOLL_NVML="", NODE=name)
+    return {"num_cpus": 4, "resources": {"card_bytes": 8 << 30, "cards": 2}}
+
+cluster = ray.cluster_utils.Cluster(initialize_head=True, head_node_args=node("one"))
+cluster.add_node(**node("two"))
+cluster.wait_for_nodes()
+program = "echo noise; sleep 1; echo '{\\"card\\": '$CUDA_VISIBLE_DEVICES', \\"n\\": {n}}'; echo $NODE >&2; [ {n} != 3 ]"
+command = [binary, "sweep", "--engine", "ray", "--jobs", "4", "--set", "n=1,2,3,4", "--gpus", "1", "--memory", "3GiB", "--json"]
+done = subprocess.run(
+    [*command, "--results", str(folder / "results.jsonl"), "--", "sh", "-c", program],
+    env={**os.environ, "RAY_ADDRESS": cluster.address, "PATH": os.path.dirname(sys.executable) + ":" + os.environ["PATH"]},
+    stdout=open(folder / "out", "w"),
+)
+cluster.shutdown()
+sys.exit(done.returncode)
+"""
+
+
+def test_a_sweep_on_ray(tmp_path, machine):
+    pytest.importorskip("ray")
+    if b"--engine" not in subprocess.run([plimsoll.binary(), "sweep", "--help"], capture_output=True).stdout:
+        pytest.skip(f"{plimsoll.binary()} has no engines")
+    source = tmp_path / "sweep.py"
+    source.write_text(SWEEP)
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "PLIMSOLL_BINARY": plimsoll.binary()}
+    # Beside another interpreter it would take that one.
+    program = shutil.copy(plimsoll.binary(), tmp_path / "plimsoll")
+    command = [sys.executable, str(source), str(tmp_path), str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 1, done.stderr[-4000:]  # one of them fails
+    runs = {run["set"]["n"]: run for run in json.loads((tmp_path / "out").read_text())}
+    assert {n: run["ok"] for n, run in runs.items()} == {"1": True, "2": True, "3": False, "4": True}
+    assert runs["3"]["status"] == "exit status 1" and all(run["result"]["card"] in (0, 1) for run in runs.values())
+    nodes = {(tmp_path / "results.jsonl.logs" / f"{n}.err").read_text().split()[-1] for n in runs}
+    assert nodes == {"one", "two"}
+
+
 def test_a_ray_cluster_that_loses_a_node(tmp_path, machine):
     pytest.importorskip("ray")
     runs = 50
     source = tmp_path / "cluster.py"
     source.write_text(CLUSTER)
-    environment = {**os.environ, "PYTHONPATH": str(Path(plimsoll.__file__).parent.parent), "PLIMSOLL_BINARY": plimsoll.binary()}
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "PLIMSOLL_BINARY": plimsoll.binary()}
     done = subprocess.run([sys.executable, str(source), str(tmp_path), str(runs)], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
     made = json.loads((tmp_path / "made").read_text())
