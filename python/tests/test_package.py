@@ -90,3 +90,10 @@ def test_a_wheel_can_be_built_from_the_source_archive(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "PLIMSOLL_BINARY"}
     done = subprocess.run(build, cwd=folder, capture_output=True, text=True, env=environment)
     assert done.returncode == 0 and done.stdout.strip().endswith("-py3-none-any.whl"), done.stderr
+
+
+def test_types_are_checked():
+    pytest.importorskip("mypy")
+    pytest.importorskip("numpy")
+    done = subprocess.run([sys.executable, "-m", "mypy"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout

@@ -4,6 +4,7 @@ use super::*;
 use crate::builder::optimizer::{
     Adam, ExponentialMovingAverage, GradientDescent, Momentum, Optimizer, average_gradients, compute_gradients, exponential_decay,
 };
+use plimsoll_graph::AttrValue;
 use plimsoll_kernels::CpuKernels;
 use std::sync::Arc;
 
@@ -82,4 +83,70 @@ fn towers_of_a_network_are_known_to_the_last_node() {
             verify(b);
         }
     }
+}
+
+/// The sum of squares on one side of a condition, the tensor itself on the other.
+fn condition(b: &mut GraphBuilder) -> Result<(Output, Output)> {
+    let x = float(b, "x");
+    let predicate = b.placeholder("p", DataType::Bool, dims([])).build()?;
+    let taken = b.op("Switch").inputs([x, predicate]).build_node()?;
+    let (no, yes) = (Output { node: taken, index: 0 }, Output { node: taken, index: 1 });
+    let square = b.mul(yes, yes).build()?;
+    let merged = b.op("Merge").inputs([no, square]).build_node()?;
+    Ok((x, Output { node: merged, index: 0 }))
+}
+
+#[test]
+fn gradients_go_through_the_side_that_is_taken() {
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
+    let (x, y) = condition(&mut b).unwrap();
+    let gradient = b.gradients(&[y], &[x]).unwrap()[0].unwrap();
+    assert_eq!(
+        lines(b.graph(), "gradients/Merge_grad"),
+        [
+            "gradients/Merge_grad/Const = Const()",
+            "gradients/Merge_grad/Equal = Equal(Merge:1, gradients/Merge_grad/Const)",
+            "gradients/Merge_grad/Switch = Switch(gradients/grad_ys_0, gradients/Merge_grad/Equal)",
+        ]
+    );
+    assert_eq!(b.node(gradient.node).op, "Merge");
+    assert_eq!(b.node(gradient.node).inputs[0], Output { node: b.graph().find("gradients/Merge_grad/Switch").unwrap(), index: 0 });
+    verify(b);
+
+    // Where nothing depends on a side, its gradient is zeros of that side.
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
+    let x = float(&mut b, "x");
+    let predicate = b.placeholder("p", DataType::Bool, dims([])).build().unwrap();
+    let node = b.op("Switch").inputs([x, predicate]).build_node().unwrap();
+    let y = b.relu(Output { node, index: 1 }).build().unwrap();
+    assert!(b.gradients(&[y], &[x]).unwrap()[0].is_some());
+    let zeros = lines(b.graph(), "gradients/Switch_grad");
+    assert_eq!(zeros[0], "gradients/Switch_grad/ZerosLike = ZerosLike(x)");
+    assert_eq!(zeros[1], "gradients/Switch_grad/Switch = Switch(gradients/Switch_grad/ZerosLike, p)");
+    verify(b);
+}
+
+#[test]
+fn a_loop_is_closed_and_has_no_gradient() {
+    let mut b = GraphBuilder::new(Arc::new(Registry::standard(Arc::new(CpuKernels))));
+    let frame = |name: &str| AttrValue::Bytes(name.into());
+    let x = float(&mut b, "x");
+    let first = b.op("Enter").input(x).attr("frame_name", frame("f")).build().unwrap();
+    let step = b.op("Enter").input(x).attr("frame_name", frame("f")).attr("is_constant", AttrValue::Bool(true)).build().unwrap();
+    let merge = b.op("Merge").inputs([first, first]).build_node().unwrap();
+    let value = Output { node: merge, index: 0 };
+    let most = b.reduce_mean(value, None).build().unwrap();
+    let limit = b.reduce_mean(step, None).build().unwrap();
+    let less = b.op("Less").inputs([most, limit]).build().unwrap();
+    let goes_on = b.op("LoopCond").input(less).build().unwrap();
+    let sides = b.op("Switch").inputs([value, goes_on]).build_node().unwrap();
+    let sum = b.add(Output { node: sides, index: 1 }, step).build().unwrap();
+    let next = b.op("NextIteration").input(sum).build_node().unwrap();
+    let scalar = b.op("NextIteration").input(limit).build_node().unwrap();
+    assert_error(b.close_loop(merge, sides), Code::InvalidArgument, "", "from a NextIteration to a Merge of two");
+    assert_error(b.close_loop(sides, next), Code::InvalidArgument, "", "from a NextIteration to a Merge of two");
+    assert_error(b.close_loop(merge, scalar), Code::InvalidArgument, "Merge", "an iteration gives float[] where float[2,3]");
+    b.close_loop(merge, next).unwrap();
+    let out = b.op("Exit").input(Output { node: sides, index: 0 }).build().unwrap();
+    assert_error(b.gradients(&[out], &[x]), Code::Unimplemented, "Exit", "No gradient defined for operation 'Exit'");
 }
