@@ -4,7 +4,7 @@
     python bench/session.py [--write]                       (needs the native module: python/README.md)
 
 PLIMSOLL_TENSORFLOW names a Python with TensorFlow and PLIMSOLL_JAX one with JAX, whose numbers stand beside; each is this one where it is
-installed. All sides take turns: a number is the least of `--rounds` processes, and a run the least of 20 repetitions of 2000 in each.
+installed. All sides take turns: a number is the least of `--rounds` processes, and a run the least of 300 repetitions of 100 in each.
 """
 
 import argparse
@@ -28,9 +28,9 @@ import numpy
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize() / 2**20
-def least(run, number=2000):
+def least(run, number=100):
     run()
-    return min(timeit.repeat(run, number=number, repeat=20)) / number * 1e6
+    return min(timeit.repeat(run, number=number, repeat=300)) / number * 1e6
 found = {}
 before, begin = resident(), time.perf_counter()
 """
@@ -50,7 +50,7 @@ with plimsoll.Session({graph!r}.encode()) as session:
     total(big[:1], big[:1])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     made = total(big, x)
-    found["feed_mib"] = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before, 0) - made.nbytes / 2**20
+    found["feed_mib"] = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before - made.nbytes / 2**20, 0)
 """,
     "plimsoll.compat.v1": """
 import plimsoll.compat.v1 as tf
@@ -69,7 +69,7 @@ a, b = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
 with tf.Session() as session:
     total, feed = a + b, {{a: 1.0, b: 1.0}}
     call = session.make_callable(total, [a, b])
-    found["callable_us"], found["run_us"] = least(lambda: call(1.0, 1.0), 500), least(lambda: session.run(total, feed), 500)
+    found["callable_us"], found["run_us"] = least(lambda: call(1.0, 1.0)), least(lambda: session.run(total, feed))
 """,
     "JAX": """
 import jax

@@ -36,7 +36,7 @@ def open_devices(
     return _native.Devices(config, sizes, None if device_count is None else dict(device_count), sim_gpus)
 
 
-_KEPT = 64
+KEPT = 64
 """Callables of a session that are kept."""
 
 
@@ -53,7 +53,7 @@ class Calls:
         key = tuple(names), tuple(tensors), tuple(operations), one
         known = self._known.get(key)
         if known is None:
-            if len(self._known) == _KEPT:
+            if len(self._known) == KEPT:
                 self._known.clear()
             known = self._known[key] = session.callable(names, tensors, operations, one)
         return known
@@ -127,7 +127,7 @@ class Session:
         call = self._calls.of(self._session, names, wanted.tensors, wanted.operations, wanted.is_one_tensor)
         made = call(*values)
         if wanted.is_one_tensor:
-            if len(self._short) == _KEPT:
+            if len(self._short) == KEPT:
                 self._short.clear()
             self._short[(fetches, *(feed_dict or ()))] = call
             return made

@@ -125,6 +125,7 @@ class Tensor:
         self.value_index = index
         self.dtype = dtype
         self.name = f"{op.name}:{index}"
+        self._fed: Optional[Tuple[Any, Optional[List[Optional[int]]]]] = None
 
     @property
     def graph(self) -> Graph:
@@ -138,12 +139,20 @@ class Tensor:
     def shape(self) -> TensorShape:
         return TensorShape(self.graph._builder.outputs(self.op._number)[self.value_index][2])
 
+    @property
+    def _takes(self) -> Tuple[Any, Optional[List[Optional[int]]]]:
+        """NumPy's type and the sizes of what it can be fed; kept, since feeding is to be fast."""
+        if self._fed is None:
+            self._fed = self.dtype.as_numpy_dtype, self.graph._builder.outputs(self.op._number)[self.value_index][2]
+        return self._fed
+
     def get_shape(self) -> TensorShape:
         return self.shape
 
     def set_shape(self, shape: Any) -> None:
         """Says more of the shape than the operation does. ValueError where both cannot be true."""
         dims = TensorShape(shape)
+        self._fed = None
         self.graph._builder.set_shape(self._key, dims.as_list() if dims else None)
 
     def consumers(self) -> List[Operation]:

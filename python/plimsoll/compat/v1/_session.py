@@ -10,12 +10,11 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy
 
 from ... import _log, errors
-from ...session import Calls, Closed, Plan, _Computed, _Wanted, open_devices
+from ...session import KEPT, Calls, Closed, Plan, _Computed, _Wanted, open_devices
 from . import _summaries
 from ._graph import Graph, GraphDef, Operation, Tensor, get_default_graph
 from ._missing import Missing
 from ._proto import ConfigProto, RunOptions
-from ._types import TensorShape
 from ._variables import Variable
 
 _local = threading.local()
@@ -83,6 +82,8 @@ class BaseSession:
         _log.device_mapping(self._devices.device_mapping())
         self._session: Any = None
         self._calls = Calls()
+        self._short: Dict[Any, Tuple[Any, List[Tensor]]] = {}
+        """Callables of one tensor, with what they are fed, by what `run` is given."""
         self._built = 0
         self._is_closed = False
         self._lock = threading.RLock()
@@ -106,6 +107,7 @@ class BaseSession:
                 before, count = self._session, len(self.graph._builder)
                 fresh = self._devices.build(self.graph._builder)
                 self._calls.clear()
+                self._short.clear()
                 if before is not None:
                     before.close()
                 self._session, self._built = fresh, count
@@ -122,7 +124,14 @@ class BaseSession:
 
     def run(self, fetches: Any, feed_dict: Optional[Mapping[Any, Any]] = None, options: Any = None, run_metadata: Any = None) -> Any:
         """Runs what is fetched, and returns its values in its structure; None for nodes."""
-        _refuse_options(options, run_metadata)
+        if options is not None or run_metadata is not None:
+            _refuse_options(options, run_metadata)
+        try:
+            call, feeds = self._short[(fetches, *feed_dict) if feed_dict else (fetches,)]
+        except (KeyError, TypeError):  # something new, or a structure
+            pass
+        else:
+            return call(*map(_value, feeds, feed_dict.values())) if feed_dict else call()
         if len(self.graph._builder) == 0:
             raise RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
         wanted = _Fetches(self.graph, fetches)
@@ -131,6 +140,13 @@ class BaseSession:
         # What is fed is fetched here.
         given = dict(zip(names, values)) if names else {}
         tensors = [name for name in wanted.tensors if name not in given]
+        if wanted.is_one_tensor and tensors:
+            call = self._calls.of(session, names, tensors, [], True)
+            made = call(*values)
+            if len(self._short) == KEPT:
+                self._short.clear()
+            self._short[(fetches, *(feed_dict or ()))] = call, [self._feed(key) for key in feed_dict or ()]
+            return made
         if tensors or wanted.operations:
             given.update(zip(tensors, self._calls.of(session, names, tensors, wanted.operations)(*values)))
         return wanted.of([given[name] for name in wanted.tensors])
@@ -200,6 +216,7 @@ class BaseSession:
         with self._lock:
             self._is_closed = True
             self._calls.clear()
+            self._short.clear()
             if self._session is not None:
                 self._session.close()
             for call in list(self._handed):
@@ -267,7 +284,8 @@ def _value(feed: Tensor, value: Any) -> Any:
             "The value of a feed cannot be a tf.Tensor object. Acceptable feed values include Python scalars, strings, lists, numpy "
             f"ndarrays. For reference, the tensor object was {value!r} which was passed to the feed with key {feed!r}."
         )
-    array = numpy.asarray(value, feed.dtype.as_numpy_dtype)
-    if not feed.shape.is_compatible_with(TensorShape(array.shape)):
+    kind, known = feed._takes
+    array = numpy.asarray(value, kind)
+    if known is not None and (len(known) != array.ndim or any(size not in (None, own) for size, own in zip(known, array.shape))):
         raise ValueError(f"Cannot feed value of shape {array.shape} for Tensor {feed.name}, which has shape {feed.shape}")
     return array
