@@ -172,6 +172,7 @@ Written by `{args.line}` in {seconds:.0f} seconds; nothing here was typed by han
     text = head + rows + "\n"
     if first:
         text += f"| from the start of the process to the first loss (MLP, batch 50) | {first[0] * 1e3:.0f} ms | {first[1] * 1e3:.0f} ms | **{first[0] / first[1]:.3f}** | | | |\n"
+    text += "\n![Time beside TensorFlow](pictures/benchmarks.svg)\n"
     text += "\n## Where our time goes\n\nFrom `plimsoll bench CASE --profile FILE`: a command's time is from its start to its end, on however many threads; what is\nfused into a command counts there. Commands on several devices run side by side.\n"
     for name, result in results.items():
         promised = ", ".join(f"{device['name'].rsplit('device:', 1)[-1]} {device['planned_peak_bytes'] / 2**20:.1f} MiB" for device in result.devices)

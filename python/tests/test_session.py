@@ -1,6 +1,7 @@
 """Sessions in this process: values of recorded runs, memory, structures, errors and misuse."""
 
 import collections
+import html
 import importlib.util
 import json
 import multiprocessing
@@ -480,6 +481,17 @@ RESHAPE = "\n".join(
         node("y", "Reshape", ("x", "shape"), T),
     ]
 ).encode()
+
+
+def test_a_plan_is_a_picture_in_a_notebook():
+    feed = {"x:0": numpy.zeros(1000, numpy.float32), "y:0": numpy.zeros(1000, numpy.float32)}
+    with plimsoll.Session(GRAPH) as session:
+        plan = session.plan("double:0", feed)
+    frame = plan._repr_html_()
+    assert frame.startswith('<iframe sandbox="allow-scripts"') and frame.endswith("</iframe>") and frame.count("<") == 2
+    page = html.unescape(frame.split('srcdoc="')[1].split('"></iframe>')[0])
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert data["models"][0]["needs"][0]["peak"] == plan.to_dict()["devices"][0]["peak_bytes"]
 
 
 def test_a_plan_that_depends_on_elements_is_for_these():

@@ -1,6 +1,7 @@
 //! Standard output and standard error.
 
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 
 use plimsoll::{Code, Error, Result};
 use serde::Serialize;
@@ -33,6 +34,14 @@ pub fn result_if_read(text: impl std::fmt::Display) -> Result<bool> {
 pub fn result_json(document: &impl Serialize) -> Result<()> {
     // Our documents have text keys only, so there is nothing that JSON lacks.
     result(serde_json::to_string(document).unwrap_or_default())
+}
+
+/// Writes a text as a file.
+///
+/// # Errors
+/// As [`plimsoll::model::file_error`].
+pub fn file(path: &Path, text: &str) -> Result<()> {
+    plimsoll::model::replace_output(path, |out| out.write_all(text.as_bytes()).map_err(|error| plimsoll::model::file_error(path, &error)))
 }
 
 /// As [`result`], for lines without which the work goes on.

@@ -217,6 +217,11 @@ impl Member {
         Ok(())
     }
 
+    /// Its use over time, as others are shown it.
+    pub fn history(&self) -> History {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner).history.clone()
+    }
+
     /// Says how much of a card is used now. Others are shown it, and the peak of it; nothing is decided by it.
     pub fn set_used(&self, card: usize, used: Bytes) {
         self.change_used(card, |_| used);

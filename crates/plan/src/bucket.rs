@@ -52,7 +52,7 @@ fn laid_out_as(plan: &Plan, outer: &Plan) -> Option<Plan> {
         }
     }
     let devices = plan.devices.iter().zip(&outer.devices).map(|(mine, theirs)| with_arena(mine, theirs)).collect();
-    Some(Plan { queues, devices, ..plan.clone() })
+    Some(Plan { queues, devices, buffers: outer.buffers.clone(), ..plan.clone() })
 }
 
 fn move_command(command: &mut Command, theirs: &Command) -> Option<()> {

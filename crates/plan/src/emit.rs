@@ -41,7 +41,7 @@ impl Regions {
             lir.enter(region);
             let works = lir.region().works.clone();
             let Live { lanes, arenas, .. } = Live::new(lir, &works, devices);
-            let none = || Addresses { bytes: Bytes::ZERO, scratch: vec![None; works.len()] };
+            let none = || Addresses { bytes: Bytes::ZERO, scratch: vec![None; works.len()], buffers: Vec::new() };
             let packed = lanes.first().zip(arenas.first());
             let packed = packed.map(|(lane, arena)| addresses(arena, &devices[lane.device.index()], &mut regions.offsets));
             regions.bodies.push(Some((works.clone(), packed.unwrap_or_else(none))));

@@ -197,6 +197,11 @@ impl Footprint {
         }
     }
 
+    /// The devices.
+    pub fn specs(&self) -> &[DeviceSpec] {
+        &self.specs
+    }
+
     /// The need of every device.
     pub fn needs(&self) -> &[Need] {
         &self.needs

@@ -9,6 +9,7 @@
 mod alive;
 mod asked;
 mod bucket;
+mod buffers;
 mod clock;
 mod condition;
 mod constants;
@@ -54,6 +55,7 @@ mod widen;
 
 pub use asked::{Asked, FeedRule, Feeds, Unfilled, node_of};
 pub use bucket::within;
+pub use buffers::{CommandAt, HeldValue, Holds, PlanBuffer};
 pub use clock::Timeline;
 pub use constants::{ConstantValue, reads_from_graph, shares_value};
 pub use evaluate::Evaluation;

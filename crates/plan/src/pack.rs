@@ -10,6 +10,7 @@ use plimsoll_graph::{Graph, IdVec, NodeId};
 use plimsoll_memory::layout;
 
 use crate::Request;
+use crate::buffers::Commands;
 use crate::emit::{Emit, Emitted, Regions};
 use crate::fit::Fitting;
 use crate::lir::{Arg, ConstantId, Home, Lir, ValueId, WorkId, WorkKind};
@@ -79,6 +80,12 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>
         queue.program = Arc::new(program);
         queues.push(queue);
     }
+    let commands = Commands { slots: &slots, over: &over };
+    let mut buffers = Vec::new();
+    for (queue, (lane, (arena, addresses))) in lanes.iter().zip(arenas.iter().zip(&packed)).enumerate() {
+        let spec = &request.devices[lane.device.index()];
+        buffers.extend(crate::buffers::buffers(&lir, (queue, lane), arena, addresses, spec, &commands));
+    }
     note_assignments(&mut lir, &slots, &over);
     for (index, device) in devices.iter_mut().enumerate() {
         peak_parts(request, &lir, DeviceId::from_index(index), &moments[index], device);
@@ -93,6 +100,7 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>
         devices,
         host: request.placement.host,
         queues,
+        buffers: Arc::from(buffers),
         nodes: lir.nodes,
         softened: lir.softened,
         before: Vec::new(),
@@ -140,6 +148,8 @@ pub(crate) struct Addresses {
     pub bytes: Bytes,
     /// For each work, where its scratch begins.
     pub scratch: Vec<Option<u64>>,
+    /// For each buffer of the arena, where it begins.
+    pub buffers: Vec<u64>,
 }
 
 pub(crate) fn addresses(arena: &Arena, spec: &DeviceSpec, offsets: &mut IdVec<ValueId, u64>) -> Addresses {
@@ -148,7 +158,7 @@ pub(crate) fn addresses(arena: &Arena, spec: &DeviceSpec, offsets: &mut IdVec<Va
         offsets[*value] = layout.offsets[*buffer];
     }
     let scratch = arena.scratch.iter().map(|buffer| buffer.map(|buffer| layout.offsets[buffer])).collect();
-    Addresses { bytes: spec.slot(Bytes(layout.peak)), scratch }
+    Addresses { bytes: spec.slot(Bytes(layout.peak)), scratch, buffers: layout.offsets }
 }
 
 /// Bytes of a work's inputs, each value once, and of its outputs.

@@ -7,6 +7,7 @@ use plimsoll_device::Program;
 use plimsoll_graph::{HostTensor, NodeId, Output, Shape, define_id};
 use serde::{Deserialize, Serialize};
 
+use crate::buffers::PlanBuffer;
 use crate::fit::Fitting;
 use crate::late::Later;
 
@@ -304,6 +305,9 @@ pub struct Plan {
     pub host: DeviceId,
     /// Its commands: queues that run side by side.
     pub queues: Vec<Queue>,
+    /// The buffers of the arenas, for reports. They are not written with the plan.
+    #[serde(skip)]
+    pub buffers: Arc<[PlanBuffer]>,
     /// The nodes that run (or became part of something that does), with their devices, in the graph's order.
     pub nodes: Vec<(NodeId, DeviceId)>,
     /// Those of them that the host computes in place of their device, all or in part. In the graph's order.

@@ -32,6 +32,7 @@ pub mod machine;
 pub mod model;
 pub mod operations;
 pub mod peaks;
+mod picture;
 mod plan;
 mod preparation;
 pub mod recorded;
@@ -92,6 +93,12 @@ pub mod signature {
 pub mod costs {
     pub use plimsoll_device::{Class, CostTable, Costs, Rates};
     pub use plimsoll_runtime::calibrate;
+}
+
+/// Plans, machines and leases as pages, as SVG and as text.
+pub mod page {
+    pub use crate::picture::measured;
+    pub use plimsoll_page::*;
 }
 
 /// Text in columns, by the width that a terminal shows.

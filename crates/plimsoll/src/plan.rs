@@ -7,7 +7,7 @@ use plimsoll_base::{Bytes, DataType, Result, column_width, pad_left, pad_right};
 use plimsoll_device::{DeviceName, Work};
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{NodeId, Shape};
-use plimsoll_plan::{Between, Certainty, DeviceId, DevicePlan, Needs, Transfer};
+use plimsoll_plan::{Between, Certainty, DeviceId, DevicePlan, Holds, Needs, Transfer};
 use plimsoll_runtime::{CheckedPlan, Session};
 
 use crate::fit::Fitting;
@@ -26,6 +26,8 @@ pub struct Plan {
     /// Of each node of the plan and of the plans behind it: name, operation and device. The session itself is not held: it would keep
     /// its memory.
     nodes: BTreeMap<NodeId, (String, String, DeviceId)>,
+    /// Of nodes that are not among these and that buffers or feeds come from: name and operation.
+    others: BTreeMap<NodeId, (String, String)>,
     /// The nodes that the host computes, with their devices.
     softened: BTreeMap<NodeId, DeviceId>,
     /// The name of each node from which on peaks are open.
@@ -49,16 +51,26 @@ impl Plan {
     pub(crate) fn new(session: &Session, inner: plimsoll_plan::Plan) -> Plan {
         let node = |id| session.graph().node(id);
         let (mut nodes, mut softened, mut open_from) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut named: Vec<NodeId> = Vec::new();
         let mut stages = vec![&inner];
         while let Some(plan) = stages.pop() {
             let entry = |(id, device): &(NodeId, DeviceId)| (*id, (node(*id).name.clone(), node(*id).op.clone(), *device));
             nodes.extend(plan.nodes.iter().map(entry));
+            named.extend(plan.feeds.iter().map(|feed| feed.tensor.node));
+            named.extend(plan.queues.iter().flat_map(|queue| queue.nodes.iter().flatten()));
+            for buffer in plan.buffers.iter() {
+                if let Holds::Values(held) = &buffer.holds {
+                    named.extend(held.iter().map(|value| value.node));
+                }
+            }
             softened.extend(plan.softened.iter().map(|softened| (softened.node, softened.device)));
             if let Some(later) = &plan.later {
                 open_from.insert(later.from, node(later.from).name.clone());
                 stages.extend(later.within.iter().chain(&later.plans).map(|plan| &**plan));
             }
         }
+        named.retain(|id| !nodes.contains_key(id));
+        let others = named.into_iter().map(|id| (id, (node(id).name.clone(), node(id).op.clone()))).collect();
         let specs = session.devices().specs();
         let mut footprint = plimsoll_plan::Footprint::new(specs);
         footprint.add(&inner);
@@ -66,11 +78,21 @@ impl Plan {
         let is_modelled = inner.queues.iter().any(|queue| specs[queue.device.index()].is_modelled());
         let costs = session.devices().costs();
         let is_predicted = inner.queues.iter().all(|queue| costs.table(&specs[queue.device.index()]).is_some());
-        Plan { inner, footprint, minimum: None, is_modelled, is_predicted, nodes, softened, open_from }
+        Plan { inner, footprint, minimum: None, is_modelled, is_predicted, nodes, others, softened, open_from }
     }
 
     pub(crate) fn inner(&self) -> &plimsoll_plan::Plan {
         &self.inner
+    }
+
+    /// The name and the operation of a node.
+    pub(crate) fn node_of_picture(&self, id: NodeId) -> (String, String) {
+        let own = self.nodes.get(&id).map(|(name, op, _)| (name.clone(), op.clone()));
+        own.or_else(|| self.others.get(&id).cloned()).unwrap_or_default()
+    }
+
+    pub(crate) fn is_modelled(&self) -> bool {
+        self.is_modelled
     }
 
     /// The memory that it needs of each device.

@@ -12,6 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("memory", &["base"]),
     ("fit", &[]),
+    ("page", &["base"]),
     ("machine", &["base", "memory"]),
     ("mock-driver", &[]),
     ("shim", &["base", "machine"]),
@@ -27,8 +28,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ops", &["base", "graph", "request", "device"]),
     ("plan", &["base", "memory", "fit", "graph", "request", "device", "ops"]),
     ("runtime", &["base", "memory", "machine", "graph", "device", "cards", "ops", "plan", "kernels", "device-cpu", "device-sim"]),
-    ("share", &["base", "memory", "machine", "cards", "device-cuda"]),
-    ("plimsoll", &["base", "machine", "graph", "device", "cards", "ops", "formats", "plan", "runtime", "share", "device-cuda"]),
+    ("share", &["base", "memory", "machine", "page", "cards", "device-cuda"]),
+    ("plimsoll", &["base", "machine", "graph", "device", "cards", "ops", "formats", "page", "plan", "runtime", "share", "device-cuda"]),
     ("train", &["plimsoll"]),
     ("cli", &["plimsoll", "train"]),
 ];
@@ -44,8 +45,8 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("rustfft", &["kernels"]),
     ("rustix", &["base", "share"]),
     ("serde", &["base", "request", "device", "graph", "plan", "share", "plimsoll", "cli"]),
-    ("serde_json", &["device", "plan", "share", "plimsoll", "cli"]),
-    ("sha2", &["device", "graph"]),
+    ("serde_json", &["device", "page", "plan", "share", "plimsoll", "cli"]),
+    ("sha2", &["device", "graph", "page"]),
     ("signal-hook", &["share", "cli"]),
     ("snap", &["formats"]),
     ("strsim", &["base"]),
@@ -53,7 +54,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
 
 /// Crates without `unsafe`.
 const SAFE: &[&str] =
-    &["base", "fit", "request", "cards", "graph", "formats", "ops", "plan", "runtime", "share", "plimsoll", "train", "cli"];
+    &["base", "fit", "page", "request", "cards", "graph", "formats", "ops", "plan", "runtime", "share", "plimsoll", "train", "cli"];
 
 /// Libraries that are loaded into programs which know nothing of them: statics are the only place for the state of their functions.
 const LOADED: &[&str] = &["shim", "mock-driver"];

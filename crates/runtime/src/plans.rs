@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll_base::{Bytes, Error};
 use plimsoll_device::{BufferRef, Command};
-use plimsoll_plan::{Plan, Signature};
+use plimsoll_plan::{HeldValue, Plan, PlanBuffer, Signature};
 
 use crate::loaded::Loaded;
 
@@ -146,7 +146,9 @@ fn bytes(plan: &Plan) -> u64 {
     };
     let commands: usize = plan.queues.iter().flat_map(|queue| &queue.program.commands).map(of_command).sum();
     let constants = size_of_val(&plan.constants[..]);
-    (size_of::<Plan>() + commands + constants + 64 * plan.nodes.len()) as u64
+    // A buffer holds a value or two, with a few readers.
+    let buffers = 2 * plan.buffers.len() * (size_of::<PlanBuffer>() + size_of::<HeldValue>());
+    (size_of::<Plan>() + commands + constants + buffers + 64 * plan.nodes.len()) as u64
 }
 
 #[cfg(test)]
@@ -166,6 +168,7 @@ mod tests {
             devices: vec![],
             host: plimsoll_plan::DeviceId::from_index(0),
             queues: vec![],
+            buffers: Arc::default(),
             nodes: vec![],
             softened: vec![],
             before: vec![],

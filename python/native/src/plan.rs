@@ -18,6 +18,11 @@ impl Plan {
         format!("<plimsoll.Plan: {verdict}, the smallest limit is {} bytes>", self.0.minimum_limit().0)
     }
 
+    /// The plan as a picture, in notebooks: the page of `plimsoll plan --html`, in a frame of its own.
+    fn _repr_html_(&self) -> String {
+        self.0.picture("plan").frame()
+    }
+
     /// Whether every device's peak is under its line.
     #[getter]
     fn fits(&self) -> bool {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use plimsoll::page::{self, Picture};
 use plimsoll::recorded::{Case, Timing};
 use plimsoll::{Bytes, DeviceSpec, HostTensor};
 use serde::Serialize;
@@ -26,6 +27,9 @@ pub struct BenchArgs {
     /// After the timed runs, write where the time goes, by operation and by command: JSON, also a Chrome trace
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// After the timed runs, write a page to look at: the plan's memory and queues, with the measured times beside the predicted ones
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Compute once what the model computes from variables and constants alone, and keep it in their place: batch norms become part of
     /// the convolutions before them
     #[arg(long)]
@@ -83,11 +87,21 @@ fn time(args: &BenchArgs, options: &DeviceOptions, json: bool, at_once: &AtOnce)
         max_rss_bytes: process::max_rss_bytes(),
     };
     let mut said = text(&document);
-    if let Some(path) = &args.profile {
+    if args.profile.is_some() || args.html.is_some() {
         let profile = at_once.during(|| callable.profile(&feeds, &mut fetches, args.runs.min(PROFILED)))?;
-        let profile = profile::Document::new(case.name(), &profile);
-        profile.write(path)?;
-        said += &format!("\n{}", profile.table());
+        if let Some(path) = &args.html {
+            let mut model = replay.picture()?;
+            let peaks: Vec<(String, Bytes)> = replay.peaks().into_iter().map(|peak| (peak.name, peak.measured)).collect();
+            let step = [timing.median, timing.p10, timing.p90].map(|milliseconds| milliseconds / 1e3);
+            page::measured(&mut model, &profile, step, &peaks);
+            let picture = Picture { title: case.name().to_string(), models: vec![model], notes: Vec::new() };
+            output::file(path, &picture.html())?;
+        }
+        if let Some(path) = &args.profile {
+            let profile = profile::Document::new(case.name(), &profile);
+            profile.write(path)?;
+            said += &format!("\n{}", profile.table());
+        }
     }
     if json {
         output::result_json(&document)?;

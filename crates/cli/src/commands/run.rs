@@ -55,7 +55,8 @@ pub struct RunArgs {
     /// Warn when the program has not used its cards for this long
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "30min")]
     idle_notify: Option<String>,
-    /// Write what the program took, and how it ended, as JSON. The file is replaced as a whole; a link is followed
+    /// Write what the program took, and how it ended, as JSON; as a page to look at where the name ends in .html. The file is replaced as
+    /// a whole; a link is followed
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// End what the program leaves behind when it ends

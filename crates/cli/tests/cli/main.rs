@@ -3,6 +3,7 @@
 mod cards;
 mod copies;
 mod documents;
+mod drawings;
 mod evaluation;
 #[cfg(unix)]
 mod files;
@@ -13,6 +14,7 @@ mod limits;
 mod machine;
 mod operations;
 mod output;
+mod page;
 mod pages;
 mod share;
 mod stop;

@@ -214,6 +214,17 @@ impl<'a> Replay<'a> {
         Ok((callable, feeds.into_iter().map(|(_, tensor)| tensor).collect()))
     }
 
+    /// The picture of the plan of the last step that does not fail. Where the plan has no stages, with what less memory costs.
+    ///
+    /// # Errors
+    /// The errors of planning; INVALID_ARGUMENT where every step fails.
+    pub fn picture(&self) -> Result<plimsoll_page::picture::Model> {
+        let signature = self.signature(self.case.last()?)?;
+        let plan = self.session.plan_signature(&signature)?.with_footprint(&self.footprint).with_minimum(self.minimum_limit()?);
+        let curves = if plan.stages().is_none() { self.session.curves(&signature)? } else { Vec::new() };
+        Ok(plan.picture_of_model(self.case.name(), &curves))
+    }
+
     /// The devices.
     pub fn devices(&self) -> &Devices {
         &self.devices

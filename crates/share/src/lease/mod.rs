@@ -199,7 +199,7 @@ impl Lease {
         let Some(member) = self.member.take() else { return Report { came_back: Some(true), ..Report::default() } };
         // It is not observed from now on.
         member.set_last_use(LastUse::default());
-        let (slot, inside) = (member.slot(), member.used_inside().ok().flatten());
+        let (slot, inside, history) = (member.slot(), member.used_inside().ok().flatten(), member.history());
         // First of all: others wait for it.
         member.detach();
         // Programs of ours, and the shim where a program came to it, write down all that they use.
@@ -221,12 +221,12 @@ impl Lease {
         }
         if !slot.is_held() {
             let came_back = self.came_back(inside.as_ref(), counts).filter(|_| is_observed);
-            return Report { peaks, refusals, came_back, ..Report::default() };
+            return Report { peaks, refusals, came_back, history, ..Report::default() };
         }
         let left = slot.holders();
         let used = outside::used_by(&self.cards, &left, &self.parts);
         let came_back = used.map(|used| used == Bytes::ZERO);
-        Report { peaks, refusals, came_back, left: left.into_iter().map(|pid| (pid, program(pid))).collect(), used }
+        Report { peaks, refusals, came_back, left: left.into_iter().map(|pid| (pid, program(pid))).collect(), used, history }
     }
 
     /// Whether used memory is back, once no program has the lease.

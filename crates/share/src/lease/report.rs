@@ -1,6 +1,7 @@
 //! The report of a lease.
 
 use plimsoll_base::Bytes;
+use plimsoll_machine::History;
 
 /// The report of a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Report {
     pub left: Vec<(u32, String)>,
     /// The bytes of its cards that those still use; none where the driver does not say.
     pub used: Option<Bytes>,
+    /// The use of its reserved bytes over time; empty where that was not observed.
+    pub history: History,
 }
 
 /// The most that was used of a card, by each that observed it.

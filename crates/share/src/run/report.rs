@@ -1,4 +1,4 @@
-//! The resources of a program, as a file for programs: one JSON object.
+//! The resources of a program, as a file: one JSON object for programs or, where the file's name ends in `.html`, a page for people.
 
 use std::fs;
 use std::io::{self, Write};
@@ -141,7 +141,8 @@ impl Target {
     /// # Errors
     /// The system's error.
     pub fn write(&self, run: &Run, known: &Known<'_>) -> Result<()> {
-        let text = self.text(run, known);
+        let is_page = self.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
+        let text = if is_page { page(run, known).html() } else { self.text(run, known) };
         let beside = beside(&self.path);
         let written = new_file(&beside).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
@@ -208,6 +209,38 @@ impl Target {
         };
         // Our documents have text keys only, so there is nothing that JSON lacks.
         serde_json::to_string_pretty(&document).unwrap_or_default()
+    }
+}
+
+/// The same for people.
+fn page(run: &Run, known: &Known<'_>) -> plimsoll_page::Lease {
+    let nothing = Report::default();
+    let lease = known.lease.unwrap_or(&nothing);
+    let mut facts = Vec::new();
+    let mut fact = |name: &str, value: Option<String>| facts.extend(value.map(|value| (name.to_string(), value)));
+    fact("name", Some(run.request.name.clone()).filter(|name| !name.is_empty()));
+    fact("pid", known.pid.map(|pid| pid.to_string()));
+    fact("held to it by", known.choice.map(|choice| choice.rung.word().to_string()));
+    fact("refused", lease.refusals.map(|count| count.to_string()));
+    let came_back = lease.came_back.filter(|_| !known.parts.is_empty());
+    fact("memory came back", came_back.map(|all| if all { "all" } else { "NOT all" }.to_string()));
+    let peak = |index: usize| lease.peaks.get(index).and_then(Peak::most);
+    let card = |(index, part): (usize, &Part)| (part.ordinal.to_string(), part.device.name.clone(), part.bytes, peak(index));
+    let left = lease.left.iter().map(|(pid, program)| format!("pid {pid} ({program}) still holds the lease"));
+    let command: Vec<String> = run.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    plimsoll_page::Lease {
+        command: command.join(" "),
+        ended: match (known.ended, known.error) {
+            (Some(ended), _) => super::words::how(ended),
+            (None, Some(error)) => format!("no lease: {}", error.message()),
+            (None, None) => "no lease".to_string(),
+        },
+        waited: known.waited.as_secs_f64(),
+        ran: known.wall.as_secs_f64(),
+        facts,
+        cards: known.parts.iter().enumerate().map(card).collect(),
+        history: plimsoll_page::listing::Use { step: lease.history.step().as_secs_f64(), shares: lease.history.shares().collect() },
+        notes: known.warnings.iter().cloned().chain(left).collect(),
     }
 }
 

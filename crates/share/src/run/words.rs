@@ -65,9 +65,9 @@ pub(super) fn unused(since: Duration, is_end: bool) -> String {
     format!("warning: the program has not used its cards for {time}{then}")
 }
 
-/// The line after the program ended.
-pub(super) fn report(ended: Ended, ran: Duration, parts: &[Part], report: &Report) -> String {
-    let how = match ended {
+/// How a program ended.
+pub(super) fn how(ended: Ended) -> String {
+    match ended {
         Ended::Exited(0) => "done".to_string(),
         Ended::Exited(code) => format!("exit status {code}"),
         Ended::Signalled(signal) => format!("ended by {}", signal_name(signal)),
@@ -75,7 +75,12 @@ pub(super) fn report(ended: Ended, ran: Duration, parts: &[Part], report: &Repor
         Ended::Idle => "ended by --idle-timeout".into(),
         Ended::Beyond(signal) => format!("ended by {} (--enforce=kill)", signal_name(signal)),
         Ended::NotStarted(_) => "not started".into(),
-    };
+    }
+}
+
+/// The line after the program ended.
+pub(super) fn report(ended: Ended, ran: Duration, parts: &[Part], report: &Report) -> String {
+    let how = how(ended);
     let mut line = format!("{how} after {:.1} s", ran.as_secs_f64());
     if parts.is_empty() {
         return line;

@@ -1,10 +1,12 @@
 //! `plimsoll devices`: the machine's cards, their logical devices, and their holders.
 
 mod document;
+mod page;
 mod screen;
 mod table;
 mod watch;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -23,6 +25,9 @@ pub struct DevicesArgs {
     /// Repeat every second, or every N seconds, until Ctrl-C
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
     watch: Option<f64>,
+    /// Write a page to look at: who holds what of which card, and who waits
+    #[arg(long, value_name = "FILE", conflicts_with = "watch")]
+    html: Option<PathBuf>,
 }
 
 /// Lists.
@@ -30,7 +35,13 @@ pub fn run(args: DevicesArgs, options: &DeviceOptions, json: bool) -> Result<Exi
     let observer = Observer::open(&options.resolve(None)?, &machine::environment()).or_usage()?;
     let text = |view: &View| if json { document::of(view) } else { table::of(view, args.verbose) };
     match args.watch {
-        None => output::result(text(&observer.look()))?,
+        None => {
+            let view = observer.look();
+            if let Some(path) = &args.html {
+                output::file(path, &page::of(&view).html())?;
+            }
+            output::result(text(&view))?;
+        }
         Some(seconds) => watch::watch(seconds, !json, || observer.look(), text)?,
     }
     Ok(ExitCode::SUCCESS)

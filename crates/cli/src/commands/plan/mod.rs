@@ -9,13 +9,15 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll::fit::CurvePoint;
+use plimsoll::page::{self, Picture};
+use plimsoll::share::terminal;
 use plimsoll::{
     Bytes, Certainty, DevicePlan, Devices, Error, Footprint, Joint, Need, Needs, Pass, PlacementMode, Plan, Signature, Together,
 };
 use serde::Serialize;
 
 use crate::device_options::DeviceOptions;
-use crate::failure::{Result, not_yet, wrong_use};
+use crate::failure::{Result, wrong_use};
 use crate::models::{Calls, Models, Opened};
 use crate::names::{self, FeedShapes, Sized};
 use crate::{load, output};
@@ -75,19 +77,20 @@ pub struct PlanArgs {
     /// A file for the plan, which `eval --plan` runs; for one model
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// A page with the plan (not yet)
+    /// Write a page to look at: memory over the step with every buffer, queues over predicted time, and what less memory costs. One file
+    /// that any browser shows
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write the memory over the step of the device that takes most as a picture (SVG); for one model
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 /// Plans. Exit status 1 where it does not fit; of several models where one does not fit by itself, and with `--together` where they
 /// do not fit side by side.
 pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
-    if args.html.is_some() {
-        return Err(not_yet("--html"));
-    }
-    if args.output.is_some() && args.models.len() > 1 {
-        return wrong_use("--output is for the plan of one model");
+    if (args.output.is_some() || args.svg.is_some()) && args.models.len() > 1 {
+        return wrong_use("--output and --svg are for the plan of one model");
     }
     let options = &DeviceOptions { freeze: args.freeze, ..options.clone() };
     let mut shapes = args.shapes.as_deref().map(names::read_shapes).transpose()?.unwrap_or_default();
@@ -102,8 +105,10 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     let devices = load::devices(options)?;
     let requests = requests(&devices, &args, &shapes)?;
     if let ([model], [Requested { init, signature: Sized::InN(signature) }]) = (requests.models.all(), &requests.all[..]) {
-        if args.output.is_some() || after.is_some() || args.curve {
-            return wrong_use("--output, --after and --curve are for one plan: give every feed a shape, as --feed-shape x=32x6");
+        if args.output.is_some() || after.is_some() || args.curve || args.html.is_some() || args.svg.is_some() {
+            return wrong_use(
+                "--output, --after, --curve, --html and --svg are for one plan: give every feed a shape, as --feed-shape x=32x6",
+            );
         }
         return growth::run(&devices, model, init.as_ref(), signature, growth::How { json, largest: args.largest_batch });
     }
@@ -115,7 +120,11 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
         planned.into_iter().try_for_each(|planned| output::result(planned.text.trim_end()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let fitted = Fitted { minimums: planned.iter().map(|planned| planned.minimum).collect(), curves: curves(&planned) };
+    let drawn = pictures(&args, json, &planned)?;
+    let fitted = Fitted {
+        minimums: planned.iter().map(|planned| planned.minimum).collect(),
+        curves: if args.curve { curves(&planned) } else { Vec::new() },
+    };
     let (plans, footprints): (Vec<Plan>, Vec<Footprint>) = planned.into_iter().map(|planned| (planned.plan, planned.footprint)).unzip();
     let names: Vec<String> = args.models.iter().map(|model| model.display().to_string()).collect();
     let joint = Joint::new(names.iter().cloned().zip(footprints.iter().cloned()));
@@ -123,7 +132,7 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
     if json {
         output::result_json(&document)?;
     } else {
-        output::result(text(&names, &plans, &document, &joint))?;
+        output::result(text(&names, &plans, &document, &joint) + &drawn)?;
     }
     Ok(ExitCode::from(u8::from(!document.answer.fits)))
 }
@@ -232,11 +241,31 @@ fn plans(devices: &Devices, args: &PlanArgs, requests: Requests, after: Option<P
         }
         let text = after.map(|pass| one.session.text_after(&signature, pass)).transpose()?.unwrap_or_default();
         let minimum = one.session.minimum_limit(&runs, &one.footprint)?;
-        let curves = if args.curve { one.session.curves(&signature)? } else { Vec::new() };
         let plan = one.session.plan_signature(&signature)?.with_minimum(minimum);
+        let is_asked = args.curve || (args.html.is_some() && plan.stages().is_none());
+        let curves = if is_asked { one.session.curves(&signature)? } else { Vec::new() };
         planned.push(Planned { label: model.label.clone(), plan, footprint: one.footprint, minimum, curves, text });
     }
     Ok(planned)
+}
+
+/// Writes the pictures that are asked for. A terminal shows one as text, behind the table.
+fn pictures(args: &PlanArgs, json: bool, planned: &[Planned]) -> Result<String> {
+    let columns = if json { None } else { terminal::size().map(|(columns, _)| columns) };
+    if args.html.is_none() && args.svg.is_none() && columns.is_none() {
+        return Ok(String::new());
+    }
+    let model = |planned: &Planned| planned.plan.with_footprint(&planned.footprint).picture_of_model(&planned.label, &planned.curves);
+    let models: Vec<_> = planned.iter().map(model).collect();
+    if let (Some(path), [model]) = (&args.svg, &models[..]) {
+        output::file(path, &page::svg::memory(model, &model.name).unwrap_or_default())?;
+    }
+    let text = columns.map(|columns| models.iter().map(|model| format!("\n\n{}", page::text::memory(model, columns).trim_end())).collect());
+    if let Some(path) = &args.html {
+        let title = planned.iter().map(|planned| planned.label.as_str()).collect::<Vec<_>>().join(", ");
+        output::file(path, &Picture { title, models, notes: Vec::new() }.html())?;
+    }
+    Ok(text.unwrap_or_default())
 }
 
 #[derive(Serialize)]
