@@ -32,10 +32,10 @@ def least(run, number=100):
     run()
     return min(timeit.repeat(run, number=number, repeat=300)) / number * 1e6
 found = {}
-before, begin = resident(), time.perf_counter()
+before, begin = resident(), time.process_time()
 """
 FOUND = """
-found["import_ms"], found["import_mib"] = (time.perf_counter() - begin) * 1e3, resident() - before
+found["import_ms"], found["import_mib"] = (time.process_time() - begin) * 1e3, resident() - before
 x = numpy.float32(1)
 """
 SIDES = {
@@ -82,7 +82,7 @@ PYTHONS = {"TensorFlow": os.environ.get("PLIMSOLL_TENSORFLOW"), "JAX": os.enviro
 ROWS = [
     ("a scalar addition, `make_callable`", "callable_us", "us", 2),
     ("a scalar addition, `Session.run`", "run_us", "us", 2),
-    ("`import`, beyond Python with NumPy", "import_ms", "ms", 0),
+    ("`import`, processor time beyond Python with NumPy", "import_ms", "ms", 0),
     ("`import`, resident beyond Python with NumPy", "import_mib", "MiB", 1),
     ("100 MB fed: resident beyond feed and result", "feed_mib", "MiB", 1),
 ]
