@@ -172,6 +172,7 @@ function readPalette() {
     palette.light.push(isLight(mixed));
   }
   palette.hatch = {};
+  palette.font = `12px ${getComputedStyle(document.body).fontFamily}`;
 }
 
 function channels(colour) {
@@ -300,7 +301,7 @@ class Plot {
       }
       this.context.setTransform(scale, 0, 0, scale, 0, 0);
       this.context.clearRect(0, 0, width, height);
-      this.context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+      this.context.font = palette.font;
       this.paint();
     });
   }
@@ -529,7 +530,7 @@ class Memory extends Plot {
         high = Math.max(0.7, bottom - top);
       pen.globalAlpha = dim && index !== state.chosen ? 0.42 : 1;
       const colour = kind[index] === 2 ? palette.scratch : kind[index] === 1 ? palette.copy : palette.ramp[shade(device, index)];
-      pen.fillStyle = (kind[index] === 1 || kind[index] === 3) && wide > 4 && high > 4 ? hatch(pen, colour) : colour;
+      pen.fillStyle = (kind[index] === 1 || kind[index] === 3) && wide > 6 && high > 6 ? hatch(pen, colour) : colour;
       const gap = wide > 3 && high > 3 ? 0.5 : 0;
       pen.fillRect(left + gap, top + gap, wide - 2 * gap, high - 2 * gap);
       if (wide > 54 && high > 15 && values[index].length)
@@ -732,7 +733,7 @@ class Queue extends Plot {
   paint() {
     const { context: pen, width, height, queue, state } = this;
     const high = (height - 6) / this.lanes;
-    pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    pen.font = palette.font;
     pen.textBaseline = "middle";
     for (let lane = 0; lane < this.lanes; lane++) {
       const top = 2 + lane * high;
