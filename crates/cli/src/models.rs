@@ -68,13 +68,13 @@ impl Wanted {
 }
 
 impl Opened {
-    fn new(devices: &Devices, path: &Path, Call { tags, signature }: &Call<'_>, checkpoint: Option<&Path>) -> Result<Opened> {
+    fn new(devices: &Devices, path: &Path, Call { tags, signature, names }: &Call<'_>, checkpoint: Option<&Path>) -> Result<Opened> {
         model::check(path).or_usage()?;
         let label = path.display().to_string();
         let read = names::tagged(model::read(path)?, path, tags)?;
         let is_graph = matches!(read, Model::Graph(_));
         let is_meta = matches!(read, Model::MetaGraph(_));
-        let saved = SavedGraph::of(read, path).map_err(|error| error.context(&label))?;
+        let mut saved = SavedGraph::of(read, path).map_err(|error| error.context(&label))?;
         // A graph, and a MetaGraph without signatures, are asked by the names of their tensors.
         let name = match signature {
             Some(name) => Some(*name),
@@ -85,6 +85,12 @@ impl Opened {
             Some(name) => Some((name.to_string(), saved.signature(name).map_err(|error| error.context(&label)).or_usage()?.clone())),
             None => None,
         };
+        if let Some((_, signature)) = &call {
+            // A call is made as a whole.
+            let infos = || signature.inputs.iter().chain(&signature.outputs);
+            let others = names.iter().copied().filter(|name| infos().all(|(argument, _)| argument != name));
+            saved.keep_for(&infos().map(|(_, info)| info.name.as_str()).chain(others).collect::<Vec<_>>());
+        }
         let SavedGraph { graph: def, values, init, .. } = saved;
         let graph = devices.resolve(def).map_err(|error| error.context(&label))?;
         let values = values.with_checkpoint(checkpoint);
@@ -149,13 +155,15 @@ fn only_signature<'a>(label: &str, saved: &'a SavedGraph) -> Result<&'a str> {
     })
 }
 
-/// Which graphs and which of their signatures the command line names, each as `[MODEL::]NAME`.
-#[derive(Clone, Copy)]
+/// Which graphs, which of their signatures and which tensors and operations the command line names, each as `[MODEL::]NAME`.
+#[derive(Clone)]
 pub struct Calls<'a> {
     /// Tags, in lists with commas.
     pub tags: &'a [String],
     /// Names of signatures.
     pub signatures: &'a [String],
+    /// Tensors and operations.
+    pub names: Vec<&'a str>,
 }
 
 /// What is called of one model.
@@ -163,6 +171,7 @@ pub struct Calls<'a> {
 struct Call<'a> {
     tags: Tags,
     signature: Option<&'a str>,
+    names: Vec<&'a str>,
 }
 
 /// The models of a command line, in its order.
@@ -193,6 +202,11 @@ impl Models {
                 return wrong_use(format!("--signature {text}: a GraphDef has no signatures; say --fetch and --target"));
             }
             saved.into_iter().for_each(|model| calls[model].signature = Some(name));
+        }
+        for text in &named.names {
+            // One that means no model is said when it is looked for.
+            let Ok((models, name)) = scope(&labels, text) else { continue };
+            models.into_iter().for_each(|model| calls[model].names.push(name));
         }
         paths.iter().zip(calls).map(|(path, call)| Opened::new(devices, path, &call, checkpoint)).collect::<Result<Vec<_>>>().map(Models)
     }

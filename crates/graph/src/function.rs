@@ -47,8 +47,25 @@ impl Library {
     /// The library without functions that nothing of `used` calls, directly or through others: `used` are nodes' operations and
     /// attributes.
     pub(crate) fn reachable<'a>(&self, used: impl Iterator<Item = (&'a str, &'a Attrs)>) -> Library {
-        let by_name: HashMap<&str, usize> =
-            self.functions.iter().enumerate().rev().map(|(index, function)| (function.signature.name.as_str(), index)).collect();
+        let is_used = self.called(used);
+        let functions =
+            self.functions.iter().zip(&is_used).filter(|(_, is_used)| **is_used).map(|(function, _)| function.clone()).collect();
+        let gradients = self.gradients_of(&is_used);
+        Library { functions, gradients, registered_gradients: self.registered_gradients.clone() }
+    }
+
+    /// Lets go of the functions that [`Library::reachable`] leaves out.
+    pub(crate) fn retain_called<'a>(&mut self, used: impl Iterator<Item = (&'a str, &'a Attrs)>) {
+        let is_used = self.called(used);
+        self.gradients = self.gradients_of(&is_used);
+        let mut is_used = is_used.into_iter();
+        self.functions.retain(|_| is_used.next().unwrap_or(true));
+        self.functions.shrink_to_fit();
+    }
+
+    /// For each function, whether `used` calls it, directly or through others.
+    fn called<'a>(&self, used: impl Iterator<Item = (&'a str, &'a Attrs)>) -> Vec<bool> {
+        let by_name = self.by_name();
         let gradients: HashMap<&str, &str> = self.gradients.iter().map(|(name, gradient)| (name.as_str(), gradient.as_str())).collect();
         let mut is_used = vec![false; self.functions.len()];
         let mut open: Vec<usize> = Vec::new();
@@ -71,11 +88,19 @@ impl Library {
                 names(&node.attrs, &mut |name| note(name, &mut open));
             }
         }
-        let kept = |index: &usize| is_used[*index];
-        let functions = (0..self.functions.len()).filter(kept).map(|index| self.functions[index].clone()).collect();
+        is_used
+    }
+
+    /// The gradient functions of functions that are used.
+    fn gradients_of(&self, is_used: &[bool]) -> Vec<(String, String)> {
+        let by_name = self.by_name();
         let is_kept = |name: &str| by_name.get(name).is_some_and(|index| is_used[*index]);
-        let gradients = self.gradients.iter().filter(|(name, _)| is_kept(name)).cloned().collect();
-        Library { functions, gradients, registered_gradients: self.registered_gradients.clone() }
+        self.gradients.iter().filter(|(name, _)| is_kept(name)).cloned().collect()
+    }
+
+    /// The first function of each name.
+    fn by_name(&self) -> HashMap<&str, usize> {
+        self.functions.iter().enumerate().rev().map(|(index, function)| (function.signature.name.as_str(), index)).collect()
     }
 }
 

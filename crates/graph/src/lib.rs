@@ -11,6 +11,7 @@ mod fingerprint;
 mod function;
 mod graph;
 pub mod id;
+mod keep;
 mod op_def;
 mod op_table;
 mod sent;

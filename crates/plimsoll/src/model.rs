@@ -1,6 +1,6 @@
 //! Files that hold a model, told apart by their contents.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -114,6 +114,8 @@ pub struct SavedGraph {
     pub signatures: BTreeMap<String, SignatureDef>,
     /// The operations that train, as a MetaGraph's collection `train_op` names them.
     pub train: Vec<String>,
+    /// Whether TensorFlow 2 wrote it: its signatures are functions that it calls one by one.
+    is_of_functions: bool,
 }
 
 impl SavedGraph {
@@ -136,7 +138,9 @@ impl SavedGraph {
     pub fn new(model: SavedModel, folder: &Path) -> Result<SavedGraph> {
         let meta = model.into_serving()?;
         let init = meta.init_op().map(str::to_string);
+        let is_of_functions = meta.object_graph_def.is_some();
         let mut saved = SavedGraph::with_values(meta, Some(variables_prefix(folder)))?;
+        saved.is_of_functions = is_of_functions;
         saved.prepare_with(init.iter());
         Ok(saved)
     }
@@ -179,6 +183,24 @@ impl SavedGraph {
         }
         saved.values.saved = Some(SavedValues { prefix, filename: filename.to_string(), restore: operation.to_string() });
         Ok(saved)
+    }
+
+    /// Lets go of what runs that only name these tensors and operations do not need: other signatures, and functions that save. A
+    /// graph of TensorFlow 1 stays whole, as it is placed as a whole. So does a graph that has no node of one of the names: it may be in a function.
+    pub fn keep_for(&mut self, names: &[&str]) {
+        if !self.is_of_functions {
+            return;
+        }
+        let restoring = self.values.saved.iter().flat_map(|saved| [saved.filename.as_str(), saved.restore.as_str()]);
+        let named = names.iter().map(|name| node_of(name)).chain(self.init.iter().map(String::as_str));
+        let roots: Vec<&str> = named.chain(restoring).collect();
+        if !self.graph.keep(&roots) {
+            return;
+        }
+        let kept: HashSet<&str> = self.graph.nodes.iter().map(|node| node.name.as_str()).collect();
+        let is_kept = |tensor: &str| kept.contains(node_of(tensor));
+        self.values.called.retain(|tensor| is_kept(tensor));
+        self.signatures.retain(|_, signature| signature.inputs.values().chain(signature.outputs.values()).all(|info| is_kept(&info.name)));
     }
 
     fn has(&self, name: &str) -> bool {

@@ -100,6 +100,7 @@ fn above(graph: &Graph, roots: Vec<NodeId>) -> Vec<NodeId> {
 fn resource(node: &Node) -> Option<String> {
     let is_handle = match node.op.as_str() {
         "VariableV2" | "Variable" | "VarHandleOp" => true,
+        "MutableDenseHashTable" | "MutableDenseHashTableV2" => true,
         op => node.inputs.is_empty() && ["Table", "TableV2", "Handle", "HandleOp", "HandleV2"].iter().any(|end| op.ends_with(end)),
     };
     is_handle.then(|| variable_key(node))

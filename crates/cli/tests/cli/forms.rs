@@ -80,6 +80,57 @@ fn saved_models_of_every_maker() {
 }
 
 #[test]
+fn recorded_cases_hold_models_in_every_form() {
+    let folder = Folder::new("forms-recorded");
+    let case = |name: &str, files: &[&str], case: &str| {
+        let case_folder = folder.0.join(name);
+        for file in files {
+            let to = case_folder.join(file);
+            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+            std::fs::copy(form(file), to).unwrap();
+        }
+        std::fs::write(case_folder.join("case.json"), case).unwrap();
+        let said = plimsoll(&format!("verify {}", case_folder.display()));
+        assert_eq!(said.code, 0, "{name}: {}{}", said.out, said.err);
+    };
+    // The table of the other signature needs no rule.
+    let of_archive = r#"{"saved_model": "archive", "rtol": 1e-5, "atol": 1e-6,
+        "steps": [{"signature": "serve", "feeds": {"x": "x.npy"}, "fetches": {"output_0": "y_archive.npy"}}]}"#;
+    let variables = ["archive/variables/variables.index", "archive/variables/variables.data-00000-of-00001"];
+    case("archive", &[&["archive/saved_model.pb", "x.npy", "y_archive.npy"], &variables[..]].concat(), of_archive);
+    // A MetaGraph's variables have the values of its checkpoint.
+    let of_meta = r#"{"graph": "v1.ckpt.meta", "rtol": 1e-5, "atol": 1e-6, "steps": [
+        {"feeds": {"x": "x.npy"}, "fetches": {"y:0": "y_v1.npy"}},
+        {"feeds": {"x": "x.npy", "labels": "labels.npy"}, "targets": ["train"]},
+        {"feeds": {"x": "x.npy"}, "fetches": {"y:0": "trained_v1.npy"}}]}"#;
+    case("meta", &["v1.ckpt.meta", "v1.ckpt", "x.npy", "labels.npy", "y_v1.npy", "trained_v1.npy"], of_meta);
+}
+
+#[test]
+fn a_run_of_one_signature_does_without_the_others() {
+    use plimsoll::model::{self, SavedGraph};
+    let read = |name: &str| SavedGraph::of(model::read(&form(name)).unwrap(), &form(name)).unwrap();
+    let names = |saved: &SavedGraph| saved.graph.nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>();
+    let whole = read("archive");
+    let serve = whole.signature("serve").unwrap().clone();
+    let wanted: Vec<&str> = serve.inputs.values().chain(serve.outputs.values()).map(|info| info.name.as_str()).collect();
+    let mut saved = whole.clone();
+    saved.keep_for(&wanted);
+    let kept = names(&saved);
+    assert!(kept.len() < names(&whole).len() && names(&whole).iter().filter(|name| kept.contains(name)).eq(&kept));
+    assert!(saved.graph.library.functions.len() < whole.graph.library.functions.len());
+    assert_eq!((saved.signature("serve").is_ok(), saved.signature("find").is_err()), (true, true));
+    // A name that may be in a function keeps everything, and so does a model of TensorFlow 1.
+    let mut saved = whole.clone();
+    saved.keep_for(&[&wanted[..], &["StatefulPartitionedCall/dense/MatMul"]].concat());
+    assert_eq!(names(&saved), names(&whole));
+    let mut simple = read("simple");
+    let all = names(&simple);
+    simple.keep_for(&[]);
+    assert_eq!(names(&simple), all);
+}
+
+#[test]
 fn a_graph_of_a_saved_model_is_named_by_its_tags() {
     let folder = Folder::new("forms-tags");
     eval(&folder, &form("tags"), "y --tags train --fetch y", "y_train.npy");

@@ -193,6 +193,14 @@ const MAX_DEPTH: usize = 100;
 /// # Errors
 /// INVALID_ARGUMENT where the call does not give one and it has no default, or for functions nested beyond measure.
 pub(super) fn fill_all(attrs: &Attrs, given: &Attrs, function: &FunctionDef) -> Result<Attrs> {
+    let is_filled = |value: &AttrValue| match value {
+        AttrValue::Placeholder(_) | AttrValue::Func(_) => false,
+        AttrValue::List(list) => list.funcs.is_empty(),
+        _ => true,
+    };
+    if attrs.values().all(is_filled) {
+        return Ok(attrs.clone());
+    }
     let fill = Fill { given, function };
     attrs.iter().map(|(name, value)| Ok((name.clone(), fill.value(value, 0)?))).collect()
 }

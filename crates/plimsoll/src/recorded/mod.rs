@@ -158,13 +158,17 @@ impl Case {
         if !is_inside(&path)? {
             return Err(error("a link that leads out of the case's folder"));
         }
-        if path.is_dir() {
-            for part in ["saved_model.pb", "saved_model.pbtxt", "variables"].map(|name| path.join(name)) {
-                let of_folder = std::fs::read_dir(&part).into_iter().flatten().flatten().map(|entry| entry.path());
-                for file in std::iter::once(part.clone()).chain(of_folder).filter(|file| file.exists()) {
-                    if !is_inside(&file)? {
-                        return Err(error("a model with a link that leads out of the case's folder"));
-                    }
+        // A MetaGraph's checkpoint lies beside it.
+        let parts = match path.is_dir() {
+            true => ["saved_model.pb", "saved_model.pbtxt", "variables"].map(|name| path.join(name)).to_vec(),
+            false if model::is_meta(&path) => path.parent().map(Path::to_path_buf).into_iter().collect(),
+            false => Vec::new(),
+        };
+        for part in parts {
+            let of_folder = std::fs::read_dir(&part).into_iter().flatten().flatten().map(|entry| entry.path());
+            for file in std::iter::once(part.clone()).chain(of_folder).filter(|file| file.exists()) {
+                if !is_inside(&file)? {
+                    return Err(error("a model with a link that leads out of the case's folder"));
                 }
             }
         }
@@ -187,40 +191,41 @@ impl Case {
     /// # Errors
     /// The flaw of the case; RESOURCE_EXHAUSTED where it is placed by first fit and fits in no way.
     pub fn open(&self, devices: Devices) -> Result<Replay<'_>> {
-        let (session, calls, init) = match (&self.file.graph, &self.file.saved_model) {
+        let (path, mut saved) = match (&self.file.graph, &self.file.saved_model) {
             (Some(graph), None) => {
                 let path = self.path(graph)?;
-                let session = self.graph(&devices, &path).map_err(|error| error.context(path.display()))?;
-                (session, self.calls(None)?, self.file.init.clone())
+                let saved = model::read(&path).and_then(|model| SavedGraph::of(model, &path));
+                (path.clone(), saved.map_err(|error| error.context(path.display()))?)
             }
             (None, Some(folder)) => {
                 let path = self.path(folder)?;
                 let tags = self.file.tags.clone().map_or_else(Tags::default, Tags::of);
                 let model = Model::SavedModel(Box::new(read_saved_model(&path)?)).with_tags(&tags)?;
-                let saved = SavedGraph::of(model, &path)?;
-                let calls = self.calls(Some(&saved))?;
-                let session = devices.session_with(devices.resolve(saved.graph)?, &saved.values, saved.init)?;
-                let init = [session.preparation(), &self.file.init].concat();
-                (session, calls, init)
+                (path.clone(), SavedGraph::of(model, &path)?)
             }
             _ => return Err(Error::invalid_argument("case.json names neither a graph nor a saved_model, or both")),
         };
+        let calls = self.calls(&saved)?;
+        let named = calls.iter().flat_map(|call| call.feeds.iter().chain(&call.fetches).chain(&call.targets));
+        saved.keep_for(&named.chain(&self.file.init).map(String::as_str).collect::<Vec<_>>());
+        let SavedGraph { graph, values, init, .. } = saved;
+        let graph = devices.resolve(graph).map_err(|error| error.context(path.display()))?;
+        let session = devices.session_with(graph, &values, init).map_err(|error| error.context(path.display()))?;
+        // What no step uses, a table say, is not prepared.
+        let used: Vec<&str> = calls.iter().flat_map(|call| call.fetches.iter().chain(&call.targets)).map(String::as_str).collect();
+        let init = [session.preparation_for(&used), self.file.init.clone()].concat();
         Replay::new(self, devices, session, calls, init)
     }
 
-    fn graph(&self, devices: &Devices, path: &Path) -> Result<crate::Session> {
-        devices.session(devices.resolve(SavedGraph::of(model::read(path)?, path)?.graph)?)
-    }
-
     /// The names of every step's feeds, fetches and targets in the graph.
-    fn calls(&self, saved: Option<&SavedGraph>) -> Result<Vec<CaseCall>> {
+    fn calls(&self, saved: &SavedGraph) -> Result<Vec<CaseCall>> {
         let call = |step: &Step| {
             let mut call = CaseCall {
                 feeds: step.feeds.keys().cloned().collect(),
                 fetches: step.fetches.keys().cloned().collect(),
                 targets: step.targets.clone(),
             };
-            let (Some(saved), Some(name)) = (saved, &step.signature) else { return Ok(call) };
+            let Some(name) = step.signature.as_ref().filter(|_| self.file.saved_model.is_some()) else { return Ok(call) };
             let signature = saved.signature(name)?;
             let tensor = |infos, argument: &String, what| model::tensor_of(infos, argument, name, what).map(str::to_string);
             call.feeds = call.feeds.iter().map(|feed| tensor(&signature.inputs, feed, "argument")).collect::<Result<_>>()?;

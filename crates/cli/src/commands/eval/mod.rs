@@ -158,7 +158,10 @@ fn works(devices: &Devices, args: &EvalArgs) -> Result<Vec<Work>> {
     let mut feeds: Vec<Vec<(String, HostTensor)>> = vec![Vec::new(); args.models.len()];
     let mut inits: Vec<Vec<String>> = vec![Vec::new(); args.models.len()];
     let read = args.feed.iter().map(|text| read_feed(text)).collect::<Result<Vec<_>>>()?;
-    let models = Models::open(devices, &args.models, &Calls { tags: &args.tags, signatures: &args.signature }, args.restore.as_deref())?;
+    let fetched = args.fetch.iter().map(|text| text.split_once('=').map_or(text.as_str(), |(name, _)| name));
+    let names = fetched.chain(read.iter().map(|(name, _)| *name)).chain(args.init.iter().map(String::as_str)).collect();
+    let calls = Calls { tags: &args.tags, signatures: &args.signature, names };
+    let models = Models::open(devices, &args.models, &calls, args.restore.as_deref())?;
     for (text, (name, tensor)) in args.feed.iter().zip(&read) {
         for (model, name) in models.find(name, Opened::feed)?.0 {
             let checked = names::check_feed(models.all()[model].graph(), devices.registry(), &name, tensor);

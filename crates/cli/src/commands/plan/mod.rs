@@ -173,7 +173,10 @@ struct Requests {
 }
 
 fn requests(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<Requests> {
-    let models = Models::open(devices, &args.models, &Calls { tags: &args.tags, signatures: &args.signature }, args.restore.as_deref())?;
+    let fetched = args.fetch.iter().map(|text| text.split_once('=').map_or(text.as_str(), |(name, _)| name));
+    let others = shapes.keys().chain(&args.target).chain(&args.init).map(String::as_str);
+    let calls = Calls { tags: &args.tags, signatures: &args.signature, names: fetched.chain(others).collect() };
+    let models = Models::open(devices, &args.models, &calls, args.restore.as_deref())?;
     let mut fed = vec![FeedShapes::new(); args.models.len()];
     for (name, shape) in shapes {
         models.find(name, Opened::feed)?.0.into_iter().for_each(|(model, name)| {
