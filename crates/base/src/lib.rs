@@ -8,6 +8,7 @@ mod file;
 mod half;
 mod kind;
 pub mod memory;
+mod random;
 mod size;
 mod suggest;
 mod table;
@@ -21,6 +22,7 @@ pub use file::{
 };
 pub use half::{Bf16, F16};
 pub use kind::{Kind, Shortage, Unfed};
+pub use random::Random;
 pub use size::exact;
 pub use suggest::{closest, did_you_mean};
 pub use table::{column_width, pad_left, pad_right};

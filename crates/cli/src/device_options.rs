@@ -10,7 +10,7 @@ use plimsoll::costs::Costs;
 use plimsoll::formats::read_config;
 use plimsoll::{Options, PlacementMode, config, model};
 
-use crate::failure::{Failure, OrUsage, Result, not_yet, wrong_use};
+use crate::failure::{Failure, OrUsage, Result, wrong_use};
 
 /// The options of devices on the command line.
 #[derive(Args, Clone, Debug, Default)]
@@ -47,7 +47,8 @@ pub struct DeviceOptions {
     #[arg(long)]
     pub log_placement: bool,
     /// How nodes are assigned to devices: by TensorFlow's rules; first-fit: whole models in their order on the first device with room for
-    /// them, cards first, a model that fits on none in pieces (auto: not yet) [default: tensorflow]
+    /// them, cards first, a model that fits on none in pieces; auto: where the predicted step is the shortest under all limits [default:
+    /// tensorflow]
     #[arg(long, value_enum, value_name = "HOW")]
     pub placement: Option<Placement>,
     /// Whether a plan that is over a limit is made to fit: some of its ops run again, the results are the same [default: on]
@@ -100,7 +101,6 @@ impl DeviceOptions {
     /// # Errors
     /// Wrong use: values that make no sense, files that cannot be read, and options that are not built yet.
     pub fn resolve(&self, case_config: Option<&Path>) -> Result<Options> {
-        self.refuse_later_work()?;
         let mut options = Options::new();
         for path in case_config.into_iter().chain(self.config.as_deref()) {
             let bytes = model::read_file(path).or_usage()?;
@@ -134,6 +134,7 @@ impl DeviceOptions {
         options.log_placement |= self.log_placement;
         options.placement = match self.placement {
             Some(Placement::FirstFit) => PlacementMode::FirstFit,
+            Some(Placement::Auto) => PlacementMode::Auto,
             _ => PlacementMode::TensorFlow,
         };
         options.intra_op = self.intra_op.unwrap_or(options.intra_op);
@@ -161,11 +162,6 @@ impl DeviceOptions {
             || sim_gpus.is_some()
             || self.allow_growth
             || self.preallocate
-    }
-
-    fn refuse_later_work(&self) -> Result<()> {
-        let asked = [(matches!(self.placement, Some(Placement::Auto)), "--placement auto: nodes go where TensorFlow puts them")];
-        asked.into_iter().find(|(is_asked, _)| *is_asked).map_or(Ok(()), |(_, what)| Err(not_yet(what)))
     }
 }
 
@@ -261,11 +257,5 @@ mod tests {
         for text in ["", "s", "-1s", "1d", "1e400h", "ten"] {
             assert!(duration("--wait", text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn later_work_is_refused() {
-        let failure = options(|o| o.placement = Some(Placement::Auto)).resolve(None).unwrap_err();
-        assert!(failure.error().message().starts_with("not yet: "), "{failure:?}");
     }
 }

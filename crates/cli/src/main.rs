@@ -15,6 +15,7 @@ mod peaks;
 mod process;
 mod profile;
 mod progress;
+mod requests;
 mod show;
 mod stop;
 mod trace;

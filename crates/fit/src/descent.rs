@@ -2,10 +2,10 @@
 
 use crate::graph::{Graph, Slot, slot};
 use crate::improve::{improve, prune};
-use crate::random::Random;
 use crate::repair::{Taste, repair};
 use crate::state::State;
 use crate::{Problem, Violation, replay};
+use plimsoll_base::Random;
 
 const GREEDY: Taste = Taste { tried: 12, noise: 0.0, is_quick: false, depth: 8 };
 

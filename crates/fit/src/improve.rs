@@ -9,9 +9,9 @@
 use std::cmp::Reverse;
 
 use crate::graph::{Key, Slot, slot, stage};
-use crate::random::Random;
 use crate::repair::{Taste, Way, lose, repair};
 use crate::state::State;
+use plimsoll_base::Random;
 
 /// So many positions are tried to be taken out after a change.
 const MOST_PRUNED: usize = 256;

@@ -13,7 +13,6 @@ mod graph;
 mod improve;
 mod moves;
 mod profile;
-mod random;
 mod repair;
 mod replay;
 mod state;

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use crate::graph::{Key, key, slot, stage};
-use crate::random::Random;
 use crate::state::State;
+use plimsoll_base::Random;
 
 /// Way of way are computed again so far back.
 const DEPTH: u32 = 400;

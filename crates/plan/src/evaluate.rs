@@ -7,6 +7,10 @@ use plimsoll_graph::id::Id;
 use crate::lir::{Lir, WorkId};
 use crate::live::Live;
 
+/// An end is clearly earlier where even so many times the time is: predictions are no better than that. On one device all orders take
+/// the same time.
+const CLEARLY: f64 = 1.01;
+
 /// The cost of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
@@ -17,10 +21,11 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Whether this schedule is better: lower peaks in all, then the earlier end.
+    /// Whether this schedule is better: it ends clearly earlier; if neither does, lower peaks in all, then the earlier end.
     pub(crate) fn is_better_than(&self, other: &Evaluation) -> bool {
         let (mine, theirs): (u64, u64) = (self.live_peak.iter().sum(), other.live_peak.iter().sum());
-        mine < theirs || (mine == theirs && self.makespan < other.makespan)
+        let (earlier, later) = (self.makespan * CLEARLY < other.makespan, other.makespan * CLEARLY < self.makespan);
+        earlier || (!later && (mine < theirs || (mine == theirs && self.makespan < other.makespan)))
     }
 }
 

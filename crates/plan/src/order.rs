@@ -1,4 +1,4 @@
-//! The order of works: the best of some, by peak first and time second. How many are tried depends on nothing but the works.
+//! The order of works: the best of some, by time where that differs clearly, else by peak. How many are tried depends on nothing but the works.
 
 use std::collections::BTreeSet;
 

@@ -145,7 +145,12 @@ pub fn text_after(request: &Request<'_>, pass: Pass) -> Result<String> {
 
 /// The LIR of a plan: its works in order.
 pub(crate) fn lir_of(request: &Request<'_>) -> Result<Lir> {
-    lir_after(request, &prune(request)?, Pass::Order, &go_on)
+    lir_at(request, Pass::Order)
+}
+
+/// The LIR after a pass.
+pub(crate) fn lir_at(request: &Request<'_>, last: Pass) -> Result<Lir> {
+    lir_after(request, &prune(request)?, last, &go_on)
 }
 
 fn prune(request: &Request<'_>) -> Result<Pruned> {

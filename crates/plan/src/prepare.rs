@@ -125,6 +125,12 @@ fn repeated(request: &Request<'_>, lir: &Lir, work: &Work, (body, trips): (Regio
 /// The time of a work without a kernel and without a copy, such as one on files: nothing is known of it.
 const SECONDS_ELSEWHERE: f64 = 2e-7;
 
+/// The time of a copy within the memory of a device.
+pub(crate) fn copy_time(request: &Request<'_>, lir: &Lir, work: &Work, device: DeviceId) -> f64 {
+    let spec = &request.devices[device.index()];
+    work.outputs.first().map_or(SECONDS_ELSEWHERE, |output| request.costs.copy_seconds(spec, spec, lir.values[*output].bytes as f64))
+}
+
 /// The time of a copy, between devices or in the memory of one.
 fn copy_seconds(request: &Request<'_>, lir: &Lir, work: &Work) -> f64 {
     let (Some(input), Some(output)) = (work.inputs.first(), work.outputs.first()) else { return SECONDS_ELSEWHERE };

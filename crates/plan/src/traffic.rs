@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use plimsoll_base::Bytes;
 use plimsoll_device::{Command, Place, Work};
 use plimsoll_graph::id::Id;
 
@@ -31,6 +32,11 @@ impl Plan {
             (from != to).then(|| Transfer { node: Arc::clone(&command.label), from: from.index(), to: to.index(), bytes: target.bytes })
         };
         commands.filter(|command| matches!(command.work, Work::Copy)).filter_map(transfer).collect()
+    }
+
+    /// The bytes that a run copies from one device to another.
+    pub fn moved_bytes(&self) -> Bytes {
+        Bytes(self.transfers().iter().map(|transfer| transfer.bytes).sum())
     }
 
     /// The device in whose memory a place is.

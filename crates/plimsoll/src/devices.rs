@@ -18,7 +18,7 @@ use crate::model::{self, SavedGraph, Tags};
 use crate::values::Objects;
 use crate::values::Values;
 use crate::vocabulary;
-use crate::{Bytes, DeviceKind, DeviceReport, DeviceSpec, Options, PlacementMode, Session, machine};
+use crate::{Bytes, DeviceKind, DeviceReport, DeviceSpec, Options, Session, machine};
 
 /// Logical devices, each with its line, opened once and shared by sessions. Cloning shares them.
 #[derive(Clone)]
@@ -165,8 +165,8 @@ impl Devices {
     pub fn session_with(&self, graph: Graph, values: &Values, init: Vec<String>) -> Result<Session> {
         let session = self.unlogged(&graph, values, init)?;
         drop(graph);
-        // By first fit it is placed again, when its runs are known.
-        if self.inner.options().placement != PlacementMode::FirstFit {
+        // By first fit and by time it is placed again, when its runs are known.
+        if !self.inner.options().placement.looks_at_runs() {
             self.write_log(&session);
         }
         Ok(session)

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_base::Result;
+use plimsoll_base::{Bytes, Code, Result};
 use plimsoll_graph::Graph;
 use plimsoll_plan::{Growth, Signature, SignatureInN};
 
@@ -11,8 +11,8 @@ use crate::values::Values;
 use crate::{Devices, Footprint, Joint, PlacementMode, Session};
 
 /// Models that are to share devices, each with its runs, one after the other: its initializer, at last its steps. Opened together
-/// they are placed by [`PlacementMode`]: by TensorFlow's rules each for itself, or by first fit. By first fit a model without room
-/// beside those before it goes to the next device, or in pieces to several, or takes its turn.
+/// they are placed by [`PlacementMode`]: by TensorFlow's rules each for itself, by first fit, or by predicted time. By first fit a
+/// model without room beside those before it goes to the next device, or in pieces to several, or takes its turn.
 ///
 /// ```no_run
 /// # use plimsoll::{Devices, Options, PlacementMode, Signature};
@@ -48,7 +48,7 @@ pub struct Opened {
     pub sessions: Vec<Session>,
     /// The sum of what they take of each device, and whether they run side by side or in turn.
     pub joint: Joint,
-    /// The attempts to place them by first fit, a line each: the last one of a model is where it is.
+    /// The attempts to place them by first fit or by time, a line each: the last one of a model is where it is.
     pub log: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ pub struct Placed {
     pub session: Session,
     /// Its footprint on each device.
     pub footprint: Footprint,
-    /// The attempts, a line each, the last of them chosen; nothing but by first fit.
+    /// The attempts, a line each, the last of them chosen; nothing by TensorFlow's rules.
     pub log: Vec<String>,
 }
 
@@ -119,8 +119,8 @@ impl<'a> Several<'a> {
         joint.check()?;
         let mut sessions = Vec::with_capacity(placed.len());
         for (model, _) in placed {
-            // By first fit it was written where it was placed.
-            if self.devices.options().placement != PlacementMode::FirstFit {
+            // By first fit and by time it was written where it was placed.
+            if !self.devices.options().placement.looks_at_runs() {
                 self.devices.write_log(&model.session);
             }
             model.session.prepare()?;
@@ -137,20 +137,16 @@ impl Devices {
     }
 
     /// Places a session's graph by [`PlacementMode`] for these runs, one after the other, beside models that take this at the same
-    /// time. By first fit it also leaves room for other programs' present use of the cards. By TensorFlow's rules it is where it
-    /// was; by first fit it is a new session, and the old one should go. A model that fits in no way beside the others is placed as
+    /// time. By first fit and by time it also leaves room for other programs' present use of the cards. By TensorFlow's rules it is where it
+    /// was; otherwise it is a new session, and the old one should go. A model that fits in no way beside the others is placed as
     /// if they were not there: it has to take its turn, as [`Joint`] says.
     ///
     /// # Errors
-    /// By first fit RESOURCE_EXHAUSTED where it fits in no way by itself, with all attempts; the errors of planning.
+    /// By first fit and by time RESOURCE_EXHAUSTED where it fits in no way by itself, with all attempts; the errors of planning.
     pub fn place(&self, session: &Session, runs: &[Signature], beside: &[&Footprint]) -> Result<Placed> {
-        if self.options().placement != PlacementMode::FirstFit {
-            let mut footprint = Footprint::new(self.specs());
-            for run in runs {
-                let plan = session.plan_signature(run)?;
-                footprint.add(&plan);
-            }
-            return Ok(Placed { session: session.clone(), footprint, log: Vec::new() });
+        let mode = self.options().placement;
+        if !mode.looks_at_runs() {
+            return self.where_it_is(session, runs);
         }
         // Memory of the cards that other programs have is not there for this one.
         let elsewhere = self.memory_out_of_reach()?;
@@ -159,18 +155,37 @@ impl Devices {
             let others = footprint.needs().iter().zip(self.specs());
             taken.iter_mut().zip(others).for_each(|(taken, (need, spec))| *taken += need.peak - spec.overhead);
         }
-        let (fitted, turn) = match session.inner().first_fit(runs, &taken) {
-            Err(error) if error.is_no_room() && !beside.is_empty() => (
-                session.inner().first_fit(runs, &elsewhere)?,
-                Some("fits nowhere beside the models before it, whole or in pieces: takes its turn"),
-            ),
+        let place = |taken: &[Bytes]| match mode {
+            PlacementMode::Auto => session.inner().auto(runs, taken),
+            _ => session.inner().first_fit(runs, taken),
+        };
+        let (fitted, turn) = match place(&taken) {
+            Err(error) if error.is_no_room() && !beside.is_empty() => {
+                (place(&elsewhere)?, Some("fits nowhere beside the models before it, whole or in pieces: takes its turn"))
+            }
+            // Runs in stages, and loops on several devices, are planned by the session alone.
+            Err(error) if mode == PlacementMode::Auto && error.code() == Code::Unimplemented => {
+                let placed = self.where_it_is(session, runs)?;
+                self.write_log(session);
+                return Ok(Placed { log: vec![format!("by TensorFlow's rules alone: {}", error.message())], ..placed });
+            }
             fitted => (fitted?, None),
         };
-        let tried = fitted.tried.iter().map(ToString::to_string);
+        let tried = fitted.tried.iter().map(|tried| if mode == PlacementMode::Auto { tried.timed() } else { tried.to_string() });
         let log = turn.map(str::to_string).into_iter().chain(tried).collect();
         let placed = session.placed(session.inner().with_placement(fitted.placement)?);
         self.write_log(&placed);
         Ok(Placed { session: placed, footprint: Footprint(fitted.footprint), log })
+    }
+
+    /// A session as it is placed, with its footprint.
+    fn where_it_is(&self, session: &Session, runs: &[Signature]) -> Result<Placed> {
+        let mut footprint = Footprint::new(self.specs());
+        for run in runs {
+            let plan = session.plan_signature(run)?;
+            footprint.add(&plan);
+        }
+        Ok(Placed { session: session.clone(), footprint, log: Vec::new() })
     }
 
     /// The peaks of a session for a signature with dimensions that are N, placed as [`Devices::place`] does it for each N: 1, 2, 4 and

@@ -11,8 +11,9 @@ use serde_json::Value;
 const ARROWS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("memory", &["base"]),
-    ("fit", &[]),
     ("page", &["base"]),
+    ("fit", &["base"]),
+    ("placer", &["base"]),
     ("machine", &["base", "memory"]),
     ("mock-driver", &[]),
     ("shim", &["base", "machine"]),
@@ -26,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("device-cuda", &["base", "cards"]),
     ("formats", &["base", "graph", "cards"]),
     ("ops", &["base", "graph", "request", "device"]),
-    ("plan", &["base", "memory", "fit", "graph", "request", "device", "ops"]),
+    ("plan", &["base", "memory", "fit", "placer", "graph", "request", "device", "ops"]),
     ("runtime", &["base", "memory", "machine", "graph", "device", "cards", "ops", "plan", "kernels", "device-cpu", "device-sim"]),
     ("share", &["base", "memory", "machine", "page", "cards", "device-cuda"]),
     ("plimsoll", &["base", "machine", "graph", "device", "cards", "ops", "formats", "page", "plan", "runtime", "share", "device-cuda"]),
@@ -53,8 +54,9 @@ const FOREIGN: &[(&str, &[&str])] = &[
 ];
 
 /// Crates without `unsafe`.
-const SAFE: &[&str] =
-    &["base", "fit", "page", "request", "cards", "graph", "formats", "ops", "plan", "runtime", "share", "plimsoll", "train", "cli"];
+const SAFE: &[&str] = &[
+    "base", "fit", "page", "placer", "request", "cards", "graph", "formats", "ops", "plan", "runtime", "share", "plimsoll", "train", "cli",
+];
 
 /// Libraries that are loaded into programs which know nothing of them: statics are the only place for the state of their functions.
 const LOADED: &[&str] = &["shim", "mock-driver"];

@@ -91,7 +91,6 @@ impl Devices {
 
     /// The cards, the ledger of the lease of which they are the part, and the division of the machine.
     fn found(options: &Options, environment: &Environment) -> Result<(Vec<PhysicalDevice>, Option<Machine>, Division)> {
-        options.refuse_what_is_not_built()?;
         let mut cards = options.simulated_cards(environment)?;
         let leased = crate::cards::of_a_lease(&mut cards, environment)?;
         let division = plimsoll_cards::resolve(&cards, options, environment)?;

@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll::{
-    Cancellation, DataType, Devices, Error, Feed, Graph, HostTensor, PlacementMode, Result, RunMetadata, Session, Shape, Signature,
-};
+use plimsoll::{Cancellation, DataType, Devices, Error, Feed, Graph, HostTensor, Result, RunMetadata, Session, Shape, Signature};
 
 use crate::apart;
 use crate::checkpoint::{self, Order, Progress};
@@ -159,7 +157,7 @@ impl Trainer {
         let targets = if parts.init.is_empty() { session.preparation().to_vec() } else { parts.init.clone() };
         let init = Some(Signature { targets, ..Signature::default() }).filter(|init| !init.targets.is_empty());
         let mut placement_log = Vec::new();
-        if devices.options().placement == PlacementMode::FirstFit {
+        if devices.options().placement.looks_at_runs() {
             // Towers that step by themselves say where they are.
             if let Steps::Together(steps) = &parts.steps {
                 let step = together::Stepper::signature(steps, components, each)?;

@@ -27,8 +27,16 @@ pub enum PlacementMode {
     /// for them, and a model that fits on none in contiguous pieces. This needs the runs beforehand. The facade's `Several` opens
     /// such models; a graph that is opened by itself goes where TensorFlow's rules put it.
     FirstFit,
-    /// By measured cost and memory.
+    /// By TensorFlow's rules, but where nothing is asked for by predicted time under the lines: the step is run on paper with each
+    /// candidate. As with [`PlacementMode::FirstFit`], this needs the runs beforehand.
     Auto,
+}
+
+impl PlacementMode {
+    /// Whether it needs the runs beforehand.
+    pub fn looks_at_runs(self) -> bool {
+        self != PlacementMode::TensorFlow
+    }
 }
 
 /// A memory limit as it was given. Prints as it is written: `GPU:0=1GiB+1GiB`.

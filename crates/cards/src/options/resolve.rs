@@ -3,7 +3,7 @@
 use plimsoll_base::{Error, Result};
 use plimsoll_device::{DeviceKind, DeviceSpec, InstructionSet};
 
-use super::{Environment, Options, PlacementMode};
+use super::{Environment, Options};
 use crate::{PhysicalDevice, resolve};
 
 /// More threads or CPU devices than this are taken for a mistake.
@@ -62,7 +62,6 @@ impl Options {
     ///
     /// # Errors
     /// INVALID_ARGUMENT for options that contradict each other or the machine; NOT_FOUND for no CPU, as in TensorFlow;
-    /// UNIMPLEMENTED, saying `not yet`, for options that later work owns.
     pub fn resolve(&self) -> Result<Vec<DeviceSpec>> {
         self.resolve_on(self.threads()? as u32, InstructionSet::detect())
     }
@@ -73,21 +72,9 @@ impl Options {
     /// As [`Options::resolve`].
     pub fn resolve_on(&self, threads: u32, instructions: InstructionSet) -> Result<Vec<DeviceSpec>> {
         self.check()?;
-        self.refuse_what_is_not_built()?;
         let division = resolve(&[], self, &Environment::new())?;
         let cpus = division.of(DeviceKind::Cpu);
         Ok(cpus.map(|device| DeviceSpec::cpu(device.index(), device.memory_limit, threads, instructions)).collect())
-    }
-
-    /// Refuses options that cannot be honoured yet.
-    ///
-    /// # Errors
-    /// UNIMPLEMENTED, saying `not yet` and the option.
-    pub fn refuse_what_is_not_built(&self) -> Result<()> {
-        match self.placement {
-            PlacementMode::Auto => Err(Error::unimplemented("not yet: --placement auto").with_remedy("leave the option out")),
-            PlacementMode::TensorFlow | PlacementMode::FirstFit => Ok(()),
-        }
     }
 }
 
@@ -98,7 +85,6 @@ fn number_of(environment: &Environment, variable: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_base::Code;
 
     use super::*;
 
@@ -146,13 +132,5 @@ mod tests {
         for threads in [-1, i32::MIN, i32::MAX] {
             assert!(Options::new().intra_op(threads).resolve().unwrap_err().message().contains("not a number of threads"));
         }
-    }
-
-    #[test]
-    fn what_is_not_built_is_refused() {
-        let new = Options::new;
-        let error = new().placement(PlacementMode::Auto).resolve().unwrap_err();
-        assert_eq!(error.code(), Code::Unimplemented);
-        assert!(error.message().starts_with("not yet: --"), "{error}");
     }
 }

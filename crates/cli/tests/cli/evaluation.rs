@@ -50,7 +50,7 @@ fn a_plan_from_a_file_runs_where_it_was_made_for() {
     refused(eval("--fetch y --device-count CPU=3"), 1, "made for other devices: for 1, and here are 3");
     refused(plimsoll(&format!("eval mlp_sgd_ref/graph.pb --fetch w1_now --plan {file}")), 1, "made for another graph");
     refused(plimsoll(&format!("eval scalars/graph.pb --fetch y --plan {file}")), 2, "add --feed a=FILE.npy");
-    refused(eval("--fetch y --placement first-fit"), 2, "leave out --placement first-fit");
+    refused(eval("--fetch y --placement first-fit"), 2, "leave out --placement");
     std::fs::write(&file, "{}").unwrap();
     refused(eval("--fetch y"), 1, "DATA_LOSS");
     refused(
@@ -151,7 +151,9 @@ fn networks_go_where_there_is_room() {
     let models = "two/big.pb two/small.pb --init init --fetch y --json";
     let wanted = values(&document(&format!("eval {models}")));
     let limits = "--sim-gpus 1x4GiB --memory-limit GPU:0=8MiB,CPU:0=8MiB";
-    for how in ["", "--parallel", "--parallel --placement first-fit", "--placement first-fit"] {
+    for how in
+        ["", "--parallel", "--parallel --placement first-fit", "--placement first-fit", "--parallel --placement auto", "--placement auto"]
+    {
         let got = document(&format!("eval {models} {limits} {how}"));
         assert_eq!(values(&got), wanted, "{how}");
     }
@@ -173,7 +175,7 @@ fn networks_go_where_there_is_room() {
     assert_eq!(said.code, 0, "{}", said.out);
     assert!(said.err.contains("mlp_adam_resource: whole on GPU:0: fits: "), "{}", said.err);
     let said = plimsoll("place two/big.pb --placement first-fit");
-    assert!(said.code == 2 && said.err.contains("it depends on the fetches and targets of a run"), "{}", said.err);
+    assert!(said.code == 2 && said.err.contains("--fetch"), "{}", said.err);
     let said = plimsoll(&format!("eval two/huge.pb {models} --sim-gpus 1x4GiB --memory-limit GPU:0=3MiB,CPU:0=3MiB --placement first-fit"));
     assert!(said.code == 1 && said.err.contains("the model fits nowhere, whole or in pieces"), "{}", said.err);
 }

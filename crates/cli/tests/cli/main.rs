@@ -16,6 +16,7 @@ mod operations;
 mod output;
 mod page;
 mod pages;
+mod placement;
 mod share;
 mod stop;
 mod threads;

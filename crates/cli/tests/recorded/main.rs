@@ -1,6 +1,7 @@
 //! Every recorded case, through the library: within tolerance of TensorFlow's values, and the same bits whatever the devices and
 //! the threads. With the memory that is promised and no byte more.
 
+mod auto;
 mod fitted;
 mod refused;
 

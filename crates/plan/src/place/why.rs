@@ -32,6 +32,8 @@ pub enum Why {
     Called(String),
     /// Nothing was asked for: the first device with room for its model, or for its piece of it.
     FirstFit,
+    /// Nothing was asked for: the device with which the step ends first. In words, what it costs there and on the next best device.
+    Auto(String),
     /// Nothing was asked for: the first device of the best type.
     Default,
 }
@@ -62,6 +64,8 @@ impl Why {
             Why::Priority(kind) => format!("kernel priority of {kind}"),
             Why::Called(asked) => format!("its call is on {}", short(asked)),
             Why::FirstFit => "first fit".to_string(),
+            Why::Auto(reason) if reason.is_empty() => "auto".to_string(),
+            Why::Auto(reason) => format!("auto: {reason}"),
             Why::Default => "default".to_string(),
         }
     }

@@ -5,7 +5,7 @@ use plimsoll_graph::HostTensor;
 
 use super::{Case, Distance, compare};
 use crate::peaks::Peak;
-use crate::{Callable, Cancellation, Devices, Footprint, PlacementMode, Plan, Session, Signature};
+use crate::{Callable, Cancellation, Devices, Footprint, Plan, Session, Signature};
 
 /// A step, in names of the graph.
 pub(super) struct CaseCall {
@@ -39,7 +39,7 @@ impl<'a> Replay<'a> {
     pub(super) fn new(case: &'a Case, devices: Devices, session: Session, calls: Vec<CaseCall>, init: Vec<String>) -> Result<Replay<'a>> {
         let footprint = Footprint::new(devices.specs());
         let mut replay = Replay { case, calls, init, devices, session, footprint, placement_log: Vec::new(), last: None };
-        if replay.devices.options().placement == PlacementMode::FirstFit {
+        if replay.devices.options().placement.looks_at_runs() {
             let placed = replay.devices.place(&replay.session, &replay.signatures()?, &[]).map_err(|error| match error.code() {
                 Code::ResourceExhausted => error.context(case.name()),
                 _ => error,
@@ -50,7 +50,7 @@ impl<'a> Replay<'a> {
         Ok(replay)
     }
 
-    /// The attempts of a placement by first fit; none by other rules.
+    /// The attempts of a placement by first fit or by time; none by TensorFlow's rules.
     pub fn placement_log(&self) -> &[String] {
         &self.placement_log
     }

@@ -17,7 +17,7 @@ use plimsoll_graph::id::Id;
 use plimsoll_graph::{Graph, HostTensor, NodeId};
 use plimsoll_ops::Registry;
 use plimsoll_plan::{
-    Calls, FitRequest, Fitted, Footprint, Freeze, Inlined, Late, Lines, OpenRequest, Pass, PlaceOptions, Placement, Plan, PlanFile,
+    Calls, Fitted, Footprint, Freeze, Inlined, Late, Lines, OpenRequest, Pass, PlaceOptions, PlaceRequest, Placement, Plan, PlanFile,
     PlanVariable, Request, Signature,
 };
 
@@ -290,8 +290,21 @@ impl Session {
     /// # Errors
     /// As [`plimsoll_plan::first_fit`].
     pub fn first_fit(&self, runs: &[Signature], taken: &[Bytes]) -> Result<Fitted> {
+        self.placed_by(plimsoll_plan::first_fit, runs, taken)
+    }
+
+    /// The places of the nodes with which the last of these runs ends first, and all fit beside the bytes that others take. See
+    /// [`plimsoll_plan::auto`]. Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`plimsoll_plan::auto`].
+    pub fn auto(&self, runs: &[Signature], taken: &[Bytes]) -> Result<Fitted> {
+        self.placed_by(plimsoll_plan::auto, runs, taken)
+    }
+
+    fn placed_by(&self, place: impl Fn(&PlaceRequest<'_>) -> Result<Fitted>, runs: &[Signature], taken: &[Bytes]) -> Result<Fitted> {
         let (devices, options) = (&self.inner.devices, self.inner.devices.options());
-        plimsoll_plan::first_fit(&FitRequest {
+        place(&PlaceRequest {
             graph: &self.inner.graph,
             registry: &self.inner.registry,
             devices: devices.specs(),
@@ -307,6 +320,7 @@ impl Session {
             graph_for: &|signature| self.inner.graph_for(signature),
             beside: self.inner.freeze.as_deref().map_or(&[], |freeze| &freeze.beside),
             complete: &|plan, placement| self.inner.completed_with(plan, placement),
+            fit: options.fit,
         })
     }
 

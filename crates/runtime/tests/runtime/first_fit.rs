@@ -117,7 +117,7 @@ fn on_processor(graph: &Graph) -> Vec<Vec<u32>> {
 }
 
 fn short_names(fitted: &Fitted) -> Vec<&str> {
-    fitted.tried.last().unwrap().pieces.iter().map(|piece| piece.device.as_str()).collect()
+    fitted.tried.last().unwrap().pieces().iter().map(|piece| piece.device.as_str()).collect()
 }
 
 fn within_limits(devices: &Devices) {
@@ -181,7 +181,7 @@ fn a_network_too_large_for_any_device_is_cut_into_pieces() {
             let fitted = session.first_fit(&predictions(), &[]).unwrap();
             let chosen = fitted.tried.last().unwrap();
             assert_eq!(short_names(&fitted), ["GPU:0", "GPU:1", "CPU:0"], "{chosen}");
-            assert!(chosen.pieces.iter().all(|piece| piece.nodes > 0) && chosen.fits(), "{chosen}");
+            assert!(chosen.pieces().iter().all(|piece| piece.nodes > 0) && chosen.fits(), "{chosen}");
             assert_eq!(fitted.tried.len(), 4);
             // A variable and all that touches it are in one piece, and pieces follow each other along the layers.
             let device = |name: &str| fitted.placement.devices[session.graph().find(name).unwrap()];

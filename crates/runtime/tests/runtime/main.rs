@@ -1,5 +1,6 @@
 //! Sessions on devices: values, memory, order, refusals. One program, since each takes its time to link and its place on the disk.
 
+mod auto;
 mod branches;
 mod buckets;
 mod cancel;

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll::signature::BoundPlan;
 use plimsoll::{
-    Cancellation, Code, Devices, Error, Footprint, HostTensor, Joint, Kind, Placed, PlacementMode, RunMetadata, Session, Signature,
-    Together, Unfed, checkpoint, npy,
+    Cancellation, Code, Devices, Error, Footprint, HostTensor, Joint, Kind, Placed, RunMetadata, Session, Signature, Together, Unfed,
+    checkpoint, npy,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -119,8 +119,8 @@ fn evaluate(args: EvalArgs, options: &DeviceOptions, json: bool, at_once: &AtOnc
         return wrong_use("--plan is the plan of one model");
     }
     let devices = load::devices(options)?;
-    if args.plan.is_some() && devices.options().placement == PlacementMode::FirstFit {
-        return wrong_use("--plan has its placement: leave out --placement first-fit");
+    if args.plan.is_some() && devices.options().placement.looks_at_runs() {
+        return wrong_use("--plan has its placement: leave out --placement");
     }
     let works = works(&devices, &args)?;
     let joint = Joint::new(works.iter().map(|work| (work.label.clone(), work.footprint.clone())));

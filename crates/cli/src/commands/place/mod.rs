@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use plimsoll::{Devices, Session, Signature};
 use serde::Serialize;
 
-use crate::device_options::{DeviceOptions, Placement};
+use crate::device_options::DeviceOptions;
 use crate::failure::{Result, wrong_use};
-use crate::names::tags;
+use crate::names::{Sized, tags};
+use crate::requests::{AskedArgs, Requested, Requests, requests};
 use crate::{load, output};
 
 /// The model, and which nodes are shown.
@@ -19,9 +21,9 @@ pub struct PlaceArgs {
     /// A GraphDef (.pb, .pbtxt) or the folder of a SavedModel
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Of the graphs of a SavedModel the one with exactly these tags, as serve,gpu [default: serve, or the only one]
-    #[arg(long, value_name = "TAGS")]
-    tags: Option<String>,
+    /// What the runs are, for placements that look at them: first-fit and auto
+    #[command(flatten)]
+    asked: AskedArgs,
     /// A line for every node, instead of one for nodes of a name scope that go together
     #[arg(short = 'v', long = "all", visible_alias = "verbose")]
     all: bool,
@@ -47,18 +49,16 @@ struct Entry {
 
 /// Places.
 pub fn run(args: PlaceArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
-    if matches!(options.placement, Some(Placement::FirstFit)) {
-        return wrong_use(
-            "--placement first-fit: it depends on the fetches and targets of a run, which plan and eval have: see `plimsoll plan --json`",
-        );
-    }
     let devices = load::devices(options)?;
     if devices.options().place_pruned_graph {
         return wrong_use(
             "place_pruned_graph: it depends on the fetches and targets of a run, which plan and eval have: see `plimsoll plan --json`",
         );
     }
-    let session = load::session(&devices, &args.model, &tags(args.tags.as_deref()))?;
+    let session = match devices.options().placement.looks_at_runs() {
+        true => by_runs(&devices, args.model, &args.asked)?,
+        false => load::session(&devices, &args.model, &tags(args.asked.tags.first().map(String::as_str)))?,
+    };
     let graph = session.graph();
     let reasons = session.why().map(|why| (why.describe(graph), table::kind(why, graph)));
     let nodes = session.placements().zip(reasons).map(|((node, device), (why, kind))| {
@@ -72,4 +72,17 @@ pub fn run(args: PlaceArgs, options: &DeviceOptions, json: bool) -> Result<ExitC
         output::result(table::text(&document.nodes, args.all))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The model, placed for its runs. The attempts are printed.
+fn by_runs(devices: &Devices, model: PathBuf, asked: &AskedArgs) -> Result<Session> {
+    let Requests { models, all } = requests(devices, &[model], asked)?;
+    let ([model], [Requested { init, signature }]) = (models.all(), &all[..]) else { return wrong_use("one model is placed") };
+    let Sized::Whole(signature) = signature else {
+        return wrong_use("a placement that looks at the runs needs a shape for each feed, as --feed-shape x=32x6");
+    };
+    let runs: Vec<Signature> = init.iter().chain([signature]).cloned().collect();
+    let placed = load::place(devices, &model.label, &model.session, &runs, &[])?;
+    placed.log.iter().for_each(output::note);
+    Ok(placed.session)
 }

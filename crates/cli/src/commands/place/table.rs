@@ -18,6 +18,7 @@ pub fn kind(why: &Why, graph: &Graph) -> String {
     match why {
         Why::Colocated(_) | Why::Shares(_) => "colocated".to_string(),
         Why::Follows(_) | Why::Seated(_) => "follows".to_string(),
+        Why::Auto(_) => "auto".to_string(),
         other => other.describe(graph),
     }
 }

@@ -11,15 +11,13 @@ use clap::Args;
 use plimsoll::fit::CurvePoint;
 use plimsoll::page::{self, Picture};
 use plimsoll::share::terminal;
-use plimsoll::{
-    Bytes, Certainty, DevicePlan, Devices, Error, Footprint, Joint, Need, Needs, Pass, PlacementMode, Plan, Signature, Together,
-};
+use plimsoll::{Bytes, Certainty, DevicePlan, Devices, Error, Footprint, Joint, Need, Needs, Pass, Plan, Signature, Together};
 use serde::Serialize;
 
 use crate::device_options::DeviceOptions;
 use crate::failure::{Result, wrong_use};
-use crate::models::{Calls, Models, Opened};
-use crate::names::{self, FeedShapes, Sized};
+use crate::names::Sized;
+use crate::requests::{AskedArgs, Requested, Requests, requests};
 use crate::{load, output};
 
 /// The models, and the request to them.
@@ -30,32 +28,8 @@ pub struct PlanArgs {
     /// extension, or its number from 1
     #[arg(value_name = "MODEL", required = true)]
     models: Vec<PathBuf>,
-    /// Of the graphs of a SavedModel the one with exactly these tags, as serve,gpu [default: serve, or the only one]
-    #[arg(long, value_name = "TAGS")]
-    tags: Vec<String>,
-    /// The signature of a SavedModel that is called: names are those of its arguments and results [default: serving_default, or
-    /// the only one]
-    #[arg(long, value_name = "NAME")]
-    signature: Vec<String>,
-    /// A tensor to compute, as loss:0
-    #[arg(long, value_name = "TENSOR")]
-    fetch: Vec<String>,
-    /// An operation to run
-    #[arg(long, value_name = "OPERATION")]
-    target: Vec<String>,
-    /// The shape of a tensor that is fed, as x=32x6. A dimension N stands for every size: the answer is the peak for N = 1, 2, 4 and so
-    /// on, and the largest N that fits. Without any shape, open batches are N
-    #[arg(long, value_name = "NAME=2x3|NAME=Nx3")]
-    feed_shape: Vec<String>,
-    /// A file of such shapes: lines NAME=2x3, or JSON {"NAME": [2, 3]}
-    #[arg(long, value_name = "FILE")]
-    shapes: Option<PathBuf>,
-    /// An operation that runs before, as `eval` and `train` run it; the answer covers it, too
-    #[arg(long, value_name = "OPERATION")]
-    init: Vec<String>,
-    /// A checkpoint that variables are taken from: a folder (the latest in it) or a prefix; the answer covers the loading
-    #[arg(long, value_name = "DIR")]
-    restore: Option<PathBuf>,
+    #[command(flatten)]
+    asked: AskedArgs,
     /// Compute once what the model computes from variables and constants alone, and keep it in their place: batch norms become part of
     /// the convolutions before them; the answer covers that
     #[arg(long)]
@@ -93,17 +67,12 @@ pub fn run(args: PlanArgs, options: &DeviceOptions, json: bool) -> Result<ExitCo
         return wrong_use("--output and --svg are for the plan of one model");
     }
     let options = &DeviceOptions { freeze: args.freeze, ..options.clone() };
-    let mut shapes = args.shapes.as_deref().map(names::read_shapes).transpose()?.unwrap_or_default();
-    for text in &args.feed_shape {
-        let (name, shape) = names::parse_feed_shape(text)?;
-        shapes.insert(name, shape);
-    }
     let after = args.after.as_deref().map(str::parse::<Pass>).transpose()?;
     if after.is_some() && json {
         return Err(Error::invalid_argument("--after prints text, and --json one document").into());
     }
     let devices = load::devices(options)?;
-    let requests = requests(&devices, &args, &shapes)?;
+    let requests = requests(&devices, &args.models, &args.asked)?;
     if let ([model], [Requested { init, signature: Sized::InN(signature) }]) = (requests.models.all(), &requests.all[..]) {
         if args.output.is_some() || after.is_some() || args.curve || args.html.is_some() || args.svg.is_some() {
             return wrong_use(
@@ -159,48 +128,6 @@ struct Fitted {
     curves: Vec<CurveEntry>,
 }
 
-/// What is asked of a model.
-struct Requested {
-    /// Runs before.
-    init: Option<Signature>,
-    signature: Sized,
-}
-
-/// The models, and what is asked of each.
-struct Requests {
-    models: Models,
-    all: Vec<Requested>,
-}
-
-fn requests(devices: &Devices, args: &PlanArgs, shapes: &FeedShapes) -> Result<Requests> {
-    let fetched = args.fetch.iter().map(|text| text.split_once('=').map_or(text.as_str(), |(name, _)| name));
-    let others = shapes.keys().chain(&args.target).chain(&args.init).map(String::as_str);
-    let calls = Calls { tags: &args.tags, signatures: &args.signature, names: fetched.chain(others).collect() };
-    let models = Models::open(devices, &args.models, &calls, args.restore.as_deref())?;
-    let mut fed = vec![FeedShapes::new(); args.models.len()];
-    for (name, shape) in shapes {
-        models.find(name, Opened::feed)?.0.into_iter().for_each(|(model, name)| {
-            fed[model].insert(name, shape.clone());
-        });
-    }
-    let mut inits: Vec<Vec<String>> = vec![Vec::new(); args.models.len()];
-    for name in &args.init {
-        models.find(name, Opened::node)?.0.into_iter().for_each(|(model, name)| inits[model].push(name));
-    }
-    let wanted = models.wanted(devices, &args.fetch, &args.target)?;
-    for ((init, model), wanted) in inits.iter_mut().zip(models.all()).zip(&wanted).filter(|((init, _), _)| init.is_empty()) {
-        *init = model.session.preparation_for(&wanted.names());
-    }
-    let mut all = Vec::with_capacity(inits.len());
-    for (((model, wanted), shapes), init) in models.all().iter().zip(&wanted).zip(&fed).zip(inits) {
-        let shown = |node: &str| model.argument_of(node);
-        let signature = names::signature(model.graph(), devices.registry(), &wanted.asked(), shapes, shown)?;
-        let init = Some(Signature { targets: init, ..Signature::default() }).filter(|init| !init.targets.is_empty());
-        all.push(Requested { init, signature });
-    }
-    Ok(Requests { models, all })
-}
-
 /// The curves of the models.
 fn curves(planned: &[Planned]) -> Vec<CurveEntry> {
     let several = planned.len() > 1;
@@ -231,7 +158,7 @@ fn plans(devices: &Devices, args: &PlanArgs, requests: Requests, after: Option<P
         };
         let runs: Vec<Signature> = init.into_iter().chain([signature.clone()]).collect();
         let beside: Vec<&Footprint> = match devices.options().placement {
-            PlacementMode::FirstFit => planned.iter().map(|planned| &planned.footprint).collect(),
+            mode if mode.looks_at_runs() => planned.iter().map(|planned| &planned.footprint).collect(),
             _ => Vec::new(),
         };
         let one = load::place(devices, &model.label, &model.session, &runs, &beside)?;

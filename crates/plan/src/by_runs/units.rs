@@ -7,7 +7,7 @@ use plimsoll_base::DataType;
 use plimsoll_graph::{AttrValue, Graph, IdVec, NodeId};
 use plimsoll_ops::Registry;
 
-use super::FitRequest;
+use super::PlaceRequest;
 use crate::place::Placement;
 use crate::request::Signature;
 
@@ -21,7 +21,7 @@ pub(super) struct Units {
 impl Units {
     /// The units of a graph, and which nodes run. `wholes` are the placements with each device first: a node that is on the same
     /// device in all of them is not free.
-    pub fn new(request: &FitRequest<'_>, wholes: &[&Placement]) -> (Units, IdVec<NodeId, bool>) {
+    pub fn new(request: &PlaceRequest<'_>, wholes: &[&Placement]) -> (Units, IdVec<NodeId, bool>) {
         let graph = request.graph;
         let mut groups = groups(graph, request.registry);
         let mut runs = IdVec::filled(false, graph.nodes().len());

@@ -1,13 +1,17 @@
 //! Numbers that look random and are the same each time.
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
-pub(crate) struct Random(u64);
+#[derive(Clone, Debug)]
+pub struct Random(u64);
 
 impl Random {
+    /// The numbers of a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
+    /// Any number.
+    #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut bits = self.0;

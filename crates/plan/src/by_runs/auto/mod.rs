@@ -1,0 +1,221 @@
+//! Placement by predicted time and memory, as the white paper of TensorFlow describes it (section 3.2.1): the run is simulated with each
+//! candidate.
+//!
+//! [`problem`] takes the numbers of the run from the planner's own works: what each takes on each kind of device, and what copies
+//! take. [`queues`] runs the queues on paper for an assignment, with the bytes that are live. [`search`] looks for assignments by it.
+//! Plans of the best ones are made and packed: what they take decides, never the paper alone. Where plans take more than the paper
+//! said, its lines become tighter and the search goes on.
+
+mod problem;
+mod queues;
+mod reasons;
+mod search;
+
+use plimsoll_base::{Bytes, Error, Result};
+use plimsoll_device::DeviceSpec;
+use plimsoll_graph::id::Id;
+use plimsoll_graph::{IdVec, NodeId};
+use plimsoll_placer::Device;
+
+use self::problem::{Joins, Problem};
+use self::search::Search;
+use super::trial::{attempt, no_room, plan_request};
+use super::wholes::Wholes;
+use super::{Fitted, How, Piece, PlaceRequest, Tried, first_fit};
+use crate::fit::Lines;
+use crate::place::{Placement, Why, place};
+
+/// Of placements whose steps take no more than so many times the least, the one that moves the fewest bytes is taken.
+const NEAR: f64 = 1.02;
+
+/// How often lines are made tighter.
+const ROUNDS: usize = 4;
+
+/// Places a model so that its last run takes the least predicted time among the placements that were found to fit. It is no slower on
+/// paper than TensorFlow's placement, where that fits, or than one device alone.
+///
+/// Where nothing fits as it is, plans are made to fit, if the request allows that.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED where it fits in no way, with all attempts; the errors of [`crate::place()`] and [`crate::plan()`].
+pub fn auto(request: &PlaceRequest<'_>) -> Result<Fitted> {
+    let wholes = Wholes::new(request)?;
+    let mut tensorflow = place(request.graph, request.registry, request.devices, &request.options)?;
+    request.beside.iter().for_each(|(node, beside)| tensorflow.devices[*node] = tensorflow.devices[*beside]);
+    let mut trials = Trials { request, fitted: Vec::new(), refused: None };
+    trials.attempt(tensorflow.clone(), How::TensorFlow);
+    let (mut paper, lines) = (None, Lines::NONE);
+    if let Some(run) = request.runs.last().filter(|_| !wholes.units.free.is_empty()) {
+        trials.wholes(&wholes, &tensorflow);
+        for joins in [Joins::Fused, Joins::Nothing] {
+            let plan = plan_request(request, &wholes.of[0].1, run, &lines);
+            if let Ok(problem) = Problem::new(request, &wholes, &plan, joins) {
+                trials.search(&wholes, &problem, &tensorflow);
+                paper = Some(problem);
+            }
+        }
+    }
+    let mut chosen = trials.choose()?;
+    if let Some(problem) = paper {
+        explain(request, &wholes, &problem, &mut chosen.placement);
+    }
+    Ok(chosen)
+}
+
+struct Trials<'r, 'a> {
+    request: &'r PlaceRequest<'a>,
+    fitted: Vec<Fitted>,
+    /// Why the first placement that cannot be planned cannot.
+    refused: Option<Error>,
+}
+
+impl Trials<'_, '_> {
+    /// Plans with a placement, unless it is like one before. The attempt; none where it cannot be planned.
+    fn attempt(&mut self, placement: Placement, how: How) -> Option<&Tried> {
+        let before = self.fitted.iter().position(|before| before.placement.devices == placement.devices);
+        let index = match before {
+            Some(index) => index,
+            None => match attempt(self.request, placement, how, &Lines::NONE) {
+                Ok(fitted) => {
+                    self.fitted.push(fitted);
+                    self.fitted.len() - 1
+                }
+                Err(error) => {
+                    self.refused.get_or_insert(error);
+                    return None;
+                }
+            },
+        };
+        self.fitted[index].tried.last()
+    }
+
+    /// Tries the first device of each kind by itself.
+    fn wholes(&mut self, wholes: &Wholes, tensorflow: &Placement) {
+        let mut kinds: Vec<DeviceSpec> = Vec::new();
+        for (device, placement) in &wholes.of {
+            let like = problem::of_speed(&self.request.devices[device.index()]);
+            if placement.devices == tensorflow.devices || kinds.contains(&like) {
+                continue;
+            }
+            kinds.push(like);
+            let nodes = placement.devices.iter().filter(|(id, at)| wholes.runs[*id] && *at == device).count();
+            let first = wholes.units.free.iter().flatten().find(|node| wholes.runs[**node]);
+            let first = first.map(|node| self.request.graph.node(*node).name.clone()).unwrap_or_default();
+            let piece = Piece { device: self.request.devices[device.index()].name.short(), nodes, first };
+            self.attempt(placement.clone(), How::Pieces(vec![piece]));
+        }
+    }
+
+    /// Looks for the best assignment, and plans with it; once more under tighter lines where that takes more than the paper said.
+    fn search(&mut self, wholes: &Wholes, problem: &Problem, tensorflow: &Placement) {
+        let mut search = Search::new(problem, self.request.devices);
+        let starts = std::iter::once(tensorflow).chain(wholes.of.iter().map(|(_, placement)| placement));
+        let starts: Vec<Vec<Device>> = starts.map(|placement| assignment(problem, wholes, placement)).collect();
+        for _ in 0..ROUNDS {
+            let best = search.best(&starts);
+            let placement = placement(self.request, wholes, problem, &best);
+            let devices = self.request.devices;
+            let Some(tried) = self.attempt(placement, How::Auto).filter(|tried| !tried.fits()) else { break };
+            let over = |device: usize| {
+                let name = devices[device].name.short();
+                let need = tried.needs.iter().find(|(short, ..)| *short == name);
+                need.and_then(|(_, needed, left)| left.filter(|left| left < needed).map(|left| *needed - left)).unwrap_or_default()
+            };
+            let over: Vec<Bytes> = (0..devices.len()).map(over).collect();
+            search.tighten(&over);
+        }
+    }
+
+    /// The fastest that fits, of several that are nearly as fast the one that moves least; else the same of those that can be made to
+    /// fit.
+    fn choose(mut self) -> Result<Fitted> {
+        if self.fitted.is_empty() {
+            return Err(self.refused.take().unwrap_or_else(|| Error::internal("no placement was tried")));
+        }
+        let fits = |fitted: &Fitted| fitted.tried.last().is_some_and(Tried::fits);
+        if !self.fitted.iter().any(fits) {
+            if let Ok(mut pieces) = first_fit(self.request) {
+                pieces.tried.drain(..pieces.tried.len() - 1);
+                self.fitted.push(pieces);
+            } else if self.request.fit {
+                self.squeeze();
+            }
+        }
+        let time = |index: &usize| self.fitted[*index].tried.last().map_or(f64::INFINITY, |tried| tried.seconds);
+        let moved = |index: &usize| self.fitted[*index].tried.last().map_or(Bytes::ZERO, |tried| tried.moved);
+        let fitting: Vec<usize> = (0..self.fitted.len()).filter(|index| fits(&self.fitted[*index])).collect();
+        let least = fitting.iter().map(time).fold(f64::INFINITY, f64::min);
+        let near = fitting.into_iter().filter(|index| time(index) <= least * NEAR);
+        let best = near.min_by(|one, other| moved(one).cmp(&moved(other)).then(time(one).total_cmp(&time(other))));
+        let mut tried: Vec<Tried> = self.fitted.iter().flat_map(|fitted| fitted.tried.clone()).collect();
+        let Some(best) = best else { return Err(no_room(&tried, "on one device or on several")) };
+        let chosen = self.fitted.swap_remove(best);
+        tried.retain(|tried| chosen.tried.last() != Some(tried));
+        tried.extend(chosen.tried.last().cloned());
+        Ok(Fitted { tried, ..chosen })
+    }
+
+    /// Has the plans of each placement made to fit.
+    fn squeeze(&mut self) {
+        let most = (0..self.request.devices.len()).map(|device| self.request.left(device)).collect();
+        let lines = Lines { most, ..Lines::default() };
+        for before in self.fitted.clone() {
+            let Some(tried) = before.tried.last() else { continue };
+            if let Ok(fitted) = attempt(self.request, before.placement, tried.how.clone(), &lines) {
+                self.fitted.push(fitted);
+            }
+        }
+    }
+}
+
+/// Where a placement puts each part: the device of most of its nodes that it can be on.
+fn assignment(problem: &Problem, wholes: &Wholes, placement: &Placement) -> Vec<Device> {
+    let mut devices: Vec<Device> = (0..problem.choices.len()).map(|part| problem.choices.of(part)[0]).collect();
+    for (unit, nodes) in wholes.units.free.iter().enumerate().rev() {
+        let Some(part) = problem.part_of_unit[unit] else { continue };
+        let there = nodes.iter().map(|node| placement.devices[*node].index() as Device);
+        if let Some(device) = there.into_iter().find(|device| problem.choices.allows(part as usize, *device)) {
+            devices[part as usize] = device;
+        }
+    }
+    devices
+}
+
+/// The placement of an assignment. What does not run goes beside what it exchanges tensors with.
+fn placement(request: &PlaceRequest<'_>, wholes: &Wholes, problem: &Problem, devices: &[Device]) -> Placement {
+    let whole_of = |device: Device| wholes.of.iter().position(|(id, _)| id.index() == usize::from(device)).unwrap_or(0);
+    let parts = || problem.part_of_unit.iter();
+    let mut of_unit: Vec<Option<usize>> = parts().map(|part| part.map(|part| whole_of(devices[part as usize]))).collect();
+    let mut unit_of: IdVec<NodeId, Option<usize>> = IdVec::filled(None, request.graph.nodes().len());
+    wholes.units.free.iter().enumerate().for_each(|(unit, nodes)| nodes.iter().for_each(|node| unit_of[*node] = Some(unit)));
+    // With what it reads; where it reads nothing that is placed, with what reads it.
+    for forward in [true, false] {
+        for unit in 0..of_unit.len() {
+            for &node in &wholes.units.free[unit] {
+                for input in &request.graph.node(node).inputs {
+                    let (here, there) = if forward { (Some(unit), unit_of[input.node]) } else { (unit_of[input.node], Some(unit)) };
+                    if let (Some(here), Some(there)) = (here, there)
+                        && of_unit[here].is_none()
+                    {
+                        of_unit[here] = of_unit[there];
+                    }
+                }
+            }
+        }
+    }
+    wholes.mixed(request, |unit| of_unit[unit].unwrap_or(0), &Why::Auto(String::new()))
+}
+
+/// Says of nodes that were free why they are where they are.
+fn explain(request: &PlaceRequest<'_>, wholes: &Wholes, problem: &Problem, placement: &mut Placement) {
+    let devices = assignment(problem, wholes, placement);
+    let reasons = Search::new(problem, request.devices).reasons(&devices, request.devices);
+    for (unit, nodes) in wholes.units.free.iter().enumerate() {
+        let Some(part) = problem.part_of_unit[unit] else { continue };
+        for &node in nodes {
+            if matches!(placement.why[node], Why::Default | Why::Follows(_) | Why::FirstFit | Why::Auto(_)) {
+                placement.why[node] = Why::Auto(reasons[part as usize].clone());
+            }
+        }
+    }
+}

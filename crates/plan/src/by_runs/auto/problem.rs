@@ -1,0 +1,450 @@
+//! A run as numbers: parts, works in their order, what they take on each kind of device, and the values between them.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use plimsoll_base::{Bytes, Result};
+use plimsoll_device::DeviceSpec;
+use plimsoll_graph::id::Id;
+use plimsoll_graph::{IdVec, NodeId};
+use plimsoll_placer::{Choices, Device};
+
+use super::super::PlaceRequest;
+use super::super::wholes::Wholes;
+use crate::Request;
+use crate::lir::{Home, Lir, ValueId, Work as LirWork, WorkKind};
+use crate::passes::{Pass, lir_at};
+use crate::plan::DeviceId;
+use crate::prepare::{choose, copy_time, request_of};
+
+/// A kernel, a copy within a device, or a fetch.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    pub part: u32,
+    /// Its reads in [`Problem::reads`], each value once, and its results in [`Problem::writes`].
+    pub reads: Range<usize>,
+    pub writes: Range<usize>,
+    /// Bytes that are there while it runs only.
+    pub scratch: u64,
+    /// Whether results may be written over what it reads.
+    pub is_in_place: bool,
+    /// The part of the work into which it is fused where both are on one device: it takes no time there.
+    pub fused_into: Option<u32>,
+}
+
+/// Where a value's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the arena of the device on which a work makes it.
+    Made,
+    /// In a variable, which is where this part is.
+    Kept(u32),
+    /// Fed, on the host.
+    Host,
+    /// On every device that reads it.
+    Everywhere,
+}
+
+/// What works read and write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Value {
+    pub bytes: u64,
+    pub place: Place,
+}
+
+/// Which works are one part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joins {
+    /// Those that are fused where all is on one device.
+    Fused,
+    /// None: works are as they are before they are fused. Those that could be fused cost nothing on one device.
+    Nothing,
+}
+
+/// A run, for every assignment of its parts.
+pub(super) struct Problem {
+    /// For each part its devices.
+    pub choices: Choices,
+    /// For each part the bytes of its variables.
+    pub kept: Vec<u64>,
+    /// In the order in which queues take them.
+    pub works: Vec<Work>,
+    pub reads: Vec<u32>,
+    pub writes: Vec<u32>,
+    pub values: Vec<Value>,
+    /// For each value that a work makes, that work's part.
+    pub makers: Vec<u32>,
+    /// For each work, for each kind of device: its seconds.
+    pub seconds: Vec<f64>,
+    pub kinds: usize,
+    /// For each device its kind.
+    pub kind_of: Vec<u16>,
+    /// For each value, for each kind of pair of devices: the seconds of a copy.
+    pub copies: Vec<f64>,
+    pub pairs: usize,
+    /// For each device to each device, the kind of the pair.
+    pub pair_of: Vec<u16>,
+    pub host: usize,
+    /// For each device, the bytes that it may hold; none without a line.
+    pub lines: Vec<Option<u64>>,
+    /// For each unit of [`Wholes`], its part; none where nothing of it runs.
+    pub part_of_unit: Vec<Option<u32>>,
+}
+
+/// Devices that are alike to those who ask for seconds: numbers for them, and one of each.
+fn kinds<T: PartialEq>(of: impl Iterator<Item = T>) -> (Vec<u16>, Vec<usize>) {
+    let (mut known, mut firsts): (Vec<T>, Vec<usize>) = (Vec::new(), Vec::new());
+    let numbers = of.enumerate().map(|(index, one)| {
+        let number = known.iter().position(|other| *other == one).unwrap_or_else(|| {
+            known.push(one);
+            firsts.push(index);
+            known.len() - 1
+        });
+        number as u16
+    });
+    let numbers = numbers.collect();
+    (numbers, firsts)
+}
+
+/// A specification without what does not change seconds.
+pub(super) fn of_speed(spec: &DeviceSpec) -> DeviceSpec {
+    let mut like = spec.clone();
+    (like.name, like.memory_limit, like.machine, like.overhead) = (Default::default(), None, None, Bytes::ZERO);
+    like.description.clear();
+    if let Some(card) = &mut like.card {
+        (card.card, card.priority) = (0, 0);
+        card.modelled.iter_mut().for_each(|link| link.peers.clear());
+    }
+    like
+}
+
+impl Problem {
+    /// The numbers of the last run, as it is where the first device comes first.
+    ///
+    /// # Errors
+    /// Those of planning.
+    pub fn new(request: &PlaceRequest<'_>, wholes: &Wholes, plan: &Request<'_>, joins: Joins) -> Result<Problem> {
+        let fused = lir_at(plan, Pass::Fuse)?;
+        let lir = match joins {
+            Joins::Fused => fused.clone(),
+            Joins::Nothing => lir_at(plan, Pass::Transfer)?,
+        };
+        let (kind_of, kind_firsts) = kinds(request.devices.iter().map(of_speed));
+        let devices = request.devices;
+        let pair = |from: &DeviceSpec, to: &DeviceSpec| [1.0, 1e6, 1e9].map(|bytes| request.costs.copy_seconds(from, to, bytes));
+        let (pair_of, pair_firsts) = kinds(devices.iter().flat_map(|from| devices.iter().map(move |to| pair(from, to))));
+        let groups = Groups::new(request, wholes, &lir);
+        let mut builder = Builder { plan, lir: &lir, aliases: aliases(&lir), groups, kind_firsts: &kind_firsts };
+        let (mut reads, mut writes, mut seconds) = (Vec::new(), Vec::new(), Vec::new());
+        let variables = builder.variables();
+        let (mut works, mut of_node): (Vec<Work>, HashMap<NodeId, Option<usize>>) = (Vec::new(), HashMap::new());
+        for id in lir.topological()? {
+            let work = &lir.works[id];
+            if is_transfer(&lir, work) {
+                continue;
+            }
+            let part = builder.part(work);
+            let start = (reads.len(), writes.len());
+            let mut read: Vec<u32> = work.reads().map(|value| builder.root(value)).collect();
+            read.sort_unstable();
+            read.dedup();
+            reads.extend(read);
+            let is_fetch = work.outputs.iter().all(|output| matches!(lir.values[*output].home, Home::Fetch(_)));
+            writes.extend(
+                work.outputs
+                    .iter()
+                    .filter(|output| !matches!(lir.values[**output].home, Home::Fetch(_)))
+                    .map(|output| output.index() as u32),
+            );
+            let times = builder.seconds(&lir, work);
+            // What only some kinds of device have a kernel for stays on these; on others it would be the host's.
+            if let Some(part) = part {
+                builder.groups.narrow(part, |device| times[usize::from(kind_of[usize::from(device)])].is_some());
+            }
+            let fixed = |builder: &mut Builder<'_>| builder.groups.fixed(if is_fetch { plan.placement.host } else { work.device });
+            let part = part.unwrap_or_else(|| fixed(&mut builder));
+            seconds.extend(times.iter().map(|time| time.unwrap_or(0.0)));
+            let scratch = builder.scratch(work);
+            let is_in_place = matches!(work.kind, WorkKind::Expr { .. });
+            of_node.entry(work.nodes[0]).and_modify(|index| *index = None).or_insert(Some(works.len()));
+            let (reads, writes) = (start.0..reads.len(), start.1..writes.len());
+            works.push(Work { part, reads, writes, scratch, is_in_place, fused_into: None });
+        }
+        for (_, whole) in fused.all().filter(|(_, work)| joins == Joins::Nothing && work.nodes.len() > 1) {
+            let index = |node: &NodeId| of_node.get(node).copied().flatten();
+            let Some(main) = index(&whole.nodes[0]) else { continue };
+            let times = builder.seconds(&fused, whole);
+            times.iter().enumerate().for_each(|(kind, time)| {
+                let own = &mut seconds[main * kind_firsts.len() + kind];
+                *own = time.unwrap_or(*own);
+            });
+            let into = works[main].part;
+            whole.nodes[1..].iter().filter_map(index).for_each(|member| works[member].fused_into = Some(into));
+        }
+        let values: Vec<Value> = lir.values.ids().map(|id| builder.value(id)).collect();
+        let Groups { choices, unit_part, .. } = builder.groups;
+        let mut kept = vec![0; choices.len()];
+        variables.iter().for_each(|(part, bytes)| kept[*part as usize] += bytes);
+        let mut makers = vec![0; values.len()];
+        works.iter().for_each(|work: &Work| writes[work.writes.clone()].iter().for_each(|value: &u32| makers[*value as usize] = work.part));
+        let mut copies = Vec::with_capacity(values.len() * pair_firsts.len());
+        for value in &values {
+            let of_pair = |first: &usize| {
+                request.costs.copy_seconds(&devices[first / devices.len()], &devices[first % devices.len()], value.bytes as f64)
+            };
+            copies.extend(pair_firsts.iter().map(of_pair));
+        }
+        let lines = (0..devices.len()).map(|device| request.left(device).map(|left| (left - devices[device].overhead).0)).collect();
+        Ok(Problem {
+            choices: Choices::new(choices),
+            kept,
+            works,
+            reads,
+            writes,
+            values,
+            makers,
+            seconds,
+            kinds: kind_firsts.len(),
+            kind_of,
+            copies,
+            pairs: pair_firsts.len(),
+            pair_of,
+            host: plan.placement.host.index(),
+            lines,
+            part_of_unit: unit_part,
+        })
+    }
+
+    /// The part that a value comes from; none of a feed or a constant.
+    pub fn source(&self, value: usize) -> Option<u32> {
+        match self.values[value].place {
+            Place::Kept(part) => Some(part),
+            Place::Made => Some(self.makers[value]),
+            Place::Host | Place::Everywhere => None,
+        }
+    }
+
+    /// The seconds of a work on a device.
+    pub fn seconds(&self, work: usize, device: usize) -> f64 {
+        self.seconds[work * self.kinds + usize::from(self.kind_of[device])]
+    }
+
+    /// The seconds of a copy of a value.
+    pub fn copy(&self, value: usize, from: usize, to: usize) -> f64 {
+        self.copies[value * self.pairs + usize::from(self.pair_of[from * self.kind_of.len() + to])]
+    }
+}
+
+/// Whether a work is a copy from one device to another that another assignment may not need.
+fn is_transfer(lir: &Lir, work: &LirWork) -> bool {
+    matches!(work.kind, WorkKind::Copy) && work.outputs.iter().all(|output| lir.values[*output].is_copy)
+}
+
+/// For each copy of another device's value, that value.
+fn aliases(lir: &Lir) -> HashMap<ValueId, ValueId> {
+    let copies = lir.all().filter(|(_, work)| is_transfer(lir, work));
+    copies.filter_map(|(_, work)| Some((*work.outputs.first()?, work.inputs.first()?.value))).collect()
+}
+
+struct Builder<'a> {
+    plan: &'a Request<'a>,
+    lir: &'a Lir,
+    aliases: HashMap<ValueId, ValueId>,
+    groups: Groups,
+    kind_firsts: &'a [usize],
+}
+
+impl Builder<'_> {
+    fn root(&self, mut value: ValueId) -> u32 {
+        while let Some(&other) = self.aliases.get(&value) {
+            value = other;
+        }
+        value.index() as u32
+    }
+
+    /// The part of a work; none where its device is not free.
+    fn part(&self, work: &LirWork) -> Option<u32> {
+        let is_fetch = work.outputs.iter().any(|output| matches!(self.lir.values[*output].home, Home::Fetch(_)));
+        if is_fetch && matches!(work.kind, WorkKind::Copy) {
+            return None;
+        }
+        work.nodes.iter().find_map(|node| self.groups.part(*node))
+    }
+
+    /// For each variable, its part and its bytes.
+    fn variables(&mut self) -> Vec<(u32, u64)> {
+        let mut seen = HashSet::new();
+        let mut found = Vec::new();
+        for (_, value) in self.lir.values.iter() {
+            if let Home::Variable(id) = value.home
+                && seen.insert(id)
+            {
+                let part = self.groups.part(value.node).unwrap_or_else(|| self.groups.fixed(value.device));
+                let spec = &self.plan.devices[value.device.index()];
+                found.push((part, spec.slot(self.lir.variables[id].bytes).0));
+            }
+        }
+        found
+    }
+
+    fn value(&self, id: ValueId) -> Value {
+        let value = &self.lir.values[id];
+        let place = match value.home {
+            Home::Variable(_) | Home::Flag(_) => {
+                Place::Kept(self.groups.part(value.node).unwrap_or_else(|| self.groups.known(value.device)))
+            }
+            Home::Feed(_) => Place::Host,
+            Home::Constant(_) => Place::Everywhere,
+            Home::Arena | Home::Fetch(_) | Home::Given { .. } => Place::Made,
+        };
+        let bytes = match value.home {
+            Home::Fetch(_) => 0,
+            _ => self.plan.devices[value.device.index()].slot(Bytes(value.bytes)).0,
+        };
+        Value { bytes, place }
+    }
+
+    /// For each kind of device, the seconds of a work; none where it has no kernel.
+    fn seconds(&self, lir: &Lir, work: &LirWork) -> Vec<Option<f64>> {
+        self.kind_firsts.iter().map(|device| self.seconds_on(lir, work, DeviceId::from_index(*device))).collect()
+    }
+
+    fn seconds_on(&self, lir: &Lir, work: &LirWork, device: DeviceId) -> Option<f64> {
+        let spec = &self.plan.devices[device.index()];
+        let of = |request| {
+            let variant = choose(self.plan, device, request).ok()?;
+            Some(variant.steps.iter().map(|step| self.plan.costs.step_seconds(spec, step)).sum())
+        };
+        match &work.kind {
+            WorkKind::Request { request, .. } => of(request),
+            WorkKind::Kernel { call, .. } => of(&call.request),
+            WorkKind::Expr { .. } | WorkKind::Anchor { .. } => of(&request_of(work)?),
+            WorkKind::Copy => Some(copy_time(self.plan, lir, work, device)),
+            WorkKind::Outside { .. } => Some(0.0),
+            WorkKind::Loop { body, trips, .. } => {
+                let inner = lir.regions[*body].works.iter().map(|inner| self.seconds_on(lir, &lir.works[*inner], device));
+                Some(inner.sum::<Option<f64>>()? * trips.predicted())
+            }
+        }
+    }
+
+    /// Bytes while it runs: of a loop those of its body, all at once.
+    fn scratch(&self, work: &LirWork) -> u64 {
+        match &work.kind {
+            WorkKind::Outside { scratch, .. } => *scratch,
+            WorkKind::Loop { body, .. } => {
+                let inner = self.lir.regions[*body].works.iter().map(|inner| &self.lir.works[*inner]);
+                let made = |inner: &LirWork| inner.outputs.iter().map(|output| self.lir.values[*output].bytes).sum::<u64>();
+                inner.map(|inner| made(inner) + self.scratch(inner)).sum()
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// Units that are placed as one: nodes of a work, and those of a loop with its body.
+struct Groups {
+    unit_of: IdVec<NodeId, Option<u32>>,
+    unit_part: Vec<Option<u32>>,
+    /// For each part its devices.
+    choices: Vec<Vec<Device>>,
+    /// The parts of devices that hold what is not free.
+    of_device: HashMap<DeviceId, u32>,
+}
+
+impl Groups {
+    fn new(request: &PlaceRequest<'_>, wholes: &Wholes, lir: &Lir) -> Groups {
+        let units = &wholes.units.free;
+        let mut unit_of = IdVec::filled(None, request.graph.nodes().len());
+        units.iter().enumerate().for_each(|(unit, nodes)| nodes.iter().for_each(|node| unit_of[*node] = Some(unit as u32)));
+        // A device is a choice where the placement in which it comes first puts some node of the unit there.
+        let mut of_unit: Vec<Vec<Device>> = Vec::with_capacity(units.len());
+        for nodes in units {
+            let is_there = |(device, whole): &&(DeviceId, _)| nodes.iter().any(|node| placed(whole, *node) == *device);
+            let mut devices: Vec<Device> = wholes.of.iter().filter(is_there).map(|(device, _)| device.index() as Device).collect();
+            devices.sort_unstable();
+            of_unit.push(devices);
+        }
+        // What the host computes in place of a device stays where it is.
+        lir.softened.iter().for_each(|softened| unit_of[softened.node] = None);
+        let mut roots: Vec<u32> = (0..units.len() as u32).collect();
+        let root = |roots: &mut Vec<u32>, mut unit: u32| {
+            while roots[unit as usize] != unit {
+                roots[unit as usize] = roots[roots[unit as usize] as usize];
+                unit = roots[unit as usize];
+            }
+            unit
+        };
+        let unite = |one: Option<u32>, other: Option<u32>, roots: &mut Vec<u32>, of_unit: &mut Vec<Vec<Device>>| {
+            let (Some(one), Some(other)) = (one, other) else { return };
+            let (one, other) = (root(roots, one), root(roots, other));
+            let both: Vec<Device> =
+                of_unit[one as usize].iter().copied().filter(|device| of_unit[other as usize].contains(device)).collect();
+            if one != other && !both.is_empty() {
+                roots[one.max(other) as usize] = one.min(other);
+                of_unit[one.min(other) as usize] = both;
+            }
+        };
+        for (_, work) in lir.all().filter(|(_, work)| !is_transfer(lir, work)) {
+            let mut nodes = work.nodes.clone();
+            let mut regions = work.regions().to_vec();
+            while let Some(region) = regions.pop() {
+                for inner in &lir.regions[region].works {
+                    nodes.extend(&lir.works[*inner].nodes);
+                    regions.extend(lir.works[*inner].regions());
+                }
+            }
+            let first = nodes.iter().find_map(|node| unit_of[*node]);
+            nodes.iter().for_each(|node| unite(first, unit_of[*node], &mut roots, &mut of_unit));
+        }
+        let mut runs = vec![false; units.len()];
+        for (_, work) in lir.all() {
+            work.nodes.iter().filter_map(|node| unit_of[*node]).for_each(|unit| runs[root(&mut roots, unit) as usize] = true);
+        }
+        for (_, value) in lir.values.iter().filter(|(_, value)| matches!(value.home, Home::Variable(_))) {
+            unit_of[value.node].into_iter().for_each(|unit| runs[root(&mut roots, unit) as usize] = true);
+        }
+        let (mut choices, mut part_of_root) = (Vec::new(), vec![None; units.len()]);
+        let unit_part = (0..units.len() as u32).map(|unit| {
+            let root = root(&mut roots, unit) as usize;
+            if !runs[root] || of_unit[root].is_empty() {
+                return None;
+            }
+            Some(*part_of_root[root].get_or_insert_with(|| {
+                choices.push(of_unit[root].clone());
+                choices.len() as u32 - 1
+            }))
+        });
+        let unit_part: Vec<Option<u32>> = unit_part.collect();
+        Groups { unit_of, unit_part, choices, of_device: HashMap::new() }
+    }
+
+    fn part(&self, node: NodeId) -> Option<u32> {
+        self.unit_of[node].and_then(|unit| self.unit_part[unit as usize])
+    }
+
+    /// The part of what is not free on a device.
+    fn fixed(&mut self, device: DeviceId) -> u32 {
+        *self.of_device.entry(device).or_insert_with(|| {
+            self.choices.push(vec![device.index() as Device]);
+            self.choices.len() as u32 - 1
+        })
+    }
+
+    /// As [`Groups::fixed`], of a device that has such a part.
+    fn known(&self, device: DeviceId) -> u32 {
+        self.of_device.get(&device).copied().unwrap_or_default()
+    }
+
+    /// Takes devices from a part, but for the last.
+    fn narrow(&mut self, part: u32, may: impl Fn(Device) -> bool) {
+        let choices = &mut self.choices[part as usize];
+        if choices.iter().any(|device| may(*device)) {
+            choices.retain(|device| may(*device));
+        }
+    }
+}
+
+fn placed(placement: &crate::Placement, node: NodeId) -> DeviceId {
+    placement.devices[node]
+}

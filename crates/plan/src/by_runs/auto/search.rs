@@ -1,0 +1,82 @@
+//! Looks for the assignment of a problem that ends first under the lines.
+
+use plimsoll_base::Bytes;
+use plimsoll_device::{DeviceKind, DeviceSpec};
+use plimsoll_placer::{Clusters, Device, Effort, Model, Rating, clusters, improve, improve_joined};
+
+use super::problem::Problem;
+use super::queues::Queues;
+use super::reasons;
+
+/// How many works all ratings together run on paper.
+const WORKS: u64 = 30_000_000;
+
+/// No more ratings than this.
+const RATINGS: u64 = 60_000;
+
+/// Parts of the load of one device that clusters have at most, from coarse to fine.
+const CLUSTERS: [f64; 3] = [1.05, 0.5, 0.1];
+
+/// The search, which remembers how tight lines have to be.
+pub(super) struct Search<'a> {
+    queues: Queues<'a>,
+    levels: Vec<Clusters>,
+    loads: Vec<f64>,
+    ratings: u64,
+}
+
+impl<'a> Search<'a> {
+    pub fn new(problem: &'a Problem, devices: &[DeviceSpec]) -> Search<'a> {
+        let queues = Queues::new(problem, devices);
+        let (loads, exchanges) = (queues.loads(), queues.exchanges());
+        // Clusters are for the devices that compute: cards, where there are any.
+        let cards = devices.iter().filter(|spec| spec.kind == DeviceKind::Gpu).count();
+        let each = loads.iter().sum::<f64>() / if cards > 0 { cards } else { devices.len() } as f64;
+        let levels = CLUSTERS.iter().map(|part| clusters(&problem.choices, &exchanges, &loads, part * each)).collect();
+        let ratings = (WORKS / (problem.works.len() as u64 + 1)).min(RATINGS);
+        Search { queues, levels, loads, ratings }
+    }
+
+    /// The best assignment found from these and from some of its own.
+    pub fn best(&mut self, starts: &[Vec<Device>]) -> Vec<Device> {
+        let mut best: Option<(Vec<Device>, Rating)> = None;
+        let mut keep = |found: (Vec<Device>, Rating)| {
+            if best.as_ref().is_none_or(|(_, rating)| found.1.is_better_than(rating)) {
+                best = Some(found);
+            }
+        };
+        for start in starts {
+            keep((start.clone(), self.queues.rate(start)));
+        }
+        let alone = Clusters { of: (0..self.loads.len() as u32).collect(), choices: self.queues.choices().clone() };
+        for level in self.levels.iter().chain([&alone]) {
+            let mut loads = vec![0.0; level.choices.len()];
+            level.of.iter().zip(&self.loads).for_each(|(cluster, load)| loads[*cluster as usize] += load);
+            let devices = level.spread(&self.queues.earliest(&level.of, &level.choices, &loads));
+            let rating = self.queues.rate(&devices);
+            keep((devices, rating));
+        }
+        let mut best = best.unwrap_or_default();
+        for (number, level) in self.levels.iter().enumerate() {
+            let found = improve_joined(&mut self.queues, level, &best.0, Effort { ratings: self.ratings / 6, seed: number as u64 });
+            if found.1.is_better_than(&best.1) {
+                best = found;
+            }
+        }
+        improve(&mut self.queues, &best.0, Effort { ratings: self.ratings / 2, seed: CLUSTERS.len() as u64 }).0
+    }
+
+    /// For each part, why it is where it is.
+    pub fn reasons(&mut self, devices: &[Device], specs: &[DeviceSpec]) -> Vec<String> {
+        reasons::reasons(&mut self.queues, devices, specs, self.ratings / 4)
+    }
+
+    /// Plans took so many bytes more than there were: the paper's lines are lower by that.
+    pub fn tighten(&mut self, over: &[Bytes]) {
+        for (line, over) in self.queues.lines.iter_mut().zip(over) {
+            if let Some(line) = line {
+                *line = line.saturating_sub(over.0 + over.0 / 8);
+            }
+        }
+    }
+}

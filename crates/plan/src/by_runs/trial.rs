@@ -1,0 +1,55 @@
+//! What a placement takes: the plans of all runs, made with it.
+
+use plimsoll_base::{Bytes, Error, Result, Shortage};
+
+use super::{Fitted, How, PlaceRequest, Tried};
+use crate::fit::Lines;
+use crate::footprint::Footprint;
+use crate::place::Placement;
+use crate::plan::Plan;
+use crate::request::{Request, Signature};
+
+/// Plans all runs with a placement.
+///
+/// # Errors
+/// The errors of [`crate::plan()`].
+pub(super) fn attempt(request: &PlaceRequest<'_>, placement: Placement, how: How, lines: &Lines) -> Result<Fitted> {
+    let mut footprint = Footprint::new(request.devices);
+    let (mut seconds, mut moved, mut is_fitted) = (0.0, Bytes::ZERO, false);
+    for run in request.runs {
+        let plan = plan(request, &placement, run, lines)?;
+        footprint.add(&plan);
+        (seconds, moved) = (plan.seconds, plan.moved_bytes());
+        is_fitted |= plan.fitting.is_some();
+    }
+    let needs = footprint.needs().iter().zip(request.devices).enumerate().filter(|(_, (need, spec))| need.peak > spec.overhead);
+    let needs = needs
+        .map(|(index, (need, spec))| (spec.name.short(), need.peak - spec.overhead, request.left(index).map(|left| left - spec.overhead)));
+    let tried = Tried { how, needs: needs.collect(), seconds, moved, is_fitted };
+    Ok(Fitted { placement, footprint, tried: vec![tried] })
+}
+
+fn plan(request: &PlaceRequest<'_>, placement: &Placement, run: &Signature, lines: &Lines) -> Result<Plan> {
+    let plan = crate::plan(&plan_request(request, placement, run, lines))?;
+    (request.complete)(plan, placement)
+}
+
+/// The request of a run's plan.
+pub(super) fn plan_request<'p, 'a: 'p>(
+    request: &PlaceRequest<'a>,
+    placement: &'p Placement,
+    run: &'p Signature,
+    lines: &'p Lines,
+) -> Request<'p> {
+    let PlaceRequest { registry, devices, libraries, costs, graph_for, .. } = *request;
+    Request { graph: graph_for(run), registry, devices, libraries, costs, placement, signature: run, lines }
+}
+
+/// The refusal of a model for which no attempt had room.
+pub(super) fn no_room(tried: &[Tried], what: &str) -> Error {
+    let all = tried.iter().map(|tried| format!("\n  {tried}")).collect::<String>();
+    let last = tried.last().and_then(|tried| tried.needs.iter().find(|(_, needed, left)| left.is_some_and(|left| *needed > left)));
+    let (requested, limit) = last.map_or_else(Default::default, |(_, needed, left)| (*needed, *left));
+    let shortage = Shortage { requested, limit, ..Shortage::default() };
+    Error::no_room(format!("the model fits nowhere, {what}:{all}"), shortage).with_remedy("raise a limit, or feed a smaller batch")
+}

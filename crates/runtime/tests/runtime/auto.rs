@@ -1,0 +1,230 @@
+//! Placement by predicted time: it keeps to what the graph asks for and to the lines, is no slower on paper than TensorFlow's, and the
+//! values are those of any other placement.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, Code, DataType};
+use plimsoll_cards::Options;
+use plimsoll_device::DeviceKind;
+use plimsoll_graph::id::Id;
+use plimsoll_graph::{AttrValue, Graph, HostTensor, PartialShape, Shape};
+use plimsoll_kernels::CpuKernels;
+use plimsoll_ops::builder::optimizer::{GradientDescent, Optimizer};
+use plimsoll_ops::builder::{Initializer, Variable, VariableKind};
+use plimsoll_ops::{GraphBuilder, Registry};
+use plimsoll_plan::{Feed, Fitted, How, PlaceOptions, Signature, place};
+use plimsoll_runtime::{Devices, Session};
+use proptest::prelude::*;
+
+use crate::random_graphs::{CARDS, COLUMNS, Made, ROWS, bits, make, steps};
+
+fn registry() -> Arc<Registry> {
+    Arc::new(Registry::standard(Arc::new(CpuKernels)))
+}
+
+fn open(devices: &Devices, graph: &Graph) -> Session {
+    Session::new(devices, graph, registry()).unwrap()
+}
+
+/// A processor, and two cards of modelled speed with so many bytes each.
+fn cards(bytes: u64) -> Options {
+    let options = Options::new().intra_op(2).sim_gpus("2x1GiB,speed=1");
+    options.limit("GPU:0", &bytes.to_string()).limit("GPU:1", &bytes.to_string())
+}
+
+const BATCH: u64 = 2048;
+const WIDTH: u64 = 128;
+
+/// Towers of so many layers over the same variables, each with its part of the batch; their mean gradient is applied. Nothing asks for a
+/// device.
+fn towers(towers: usize, layers: usize) -> Graph {
+    let mut b = GraphBuilder::new(registry());
+    b.set_variable_kind(VariableKind::Resource);
+    let weights: Vec<Variable> = (0..layers)
+        .map(|layer| {
+            let elements: Vec<f32> = (0..WIDTH * WIDTH).map(|i| ((i * 7 + layer as u64) % 23) as f32 / 230.0 - 0.05).collect();
+            let first = Initializer::Value(HostTensor::from_slice([WIDTH, WIDTH], &elements).unwrap());
+            b.get_variable(&format!("w{layer}"), DataType::Float, [WIDTH, WIDTH], &first).unwrap()
+        })
+        .collect();
+    let mut losses = Vec::new();
+    for tower in 0..towers {
+        let shape = PartialShape(Some(vec![Some(BATCH), Some(WIDTH)]));
+        let mut value = b.placeholder(&format!("x{tower}"), DataType::Float, shape).build().unwrap();
+        for weights in &weights {
+            let read = b.read(weights).unwrap();
+            let product = b.matmul(value, read).build().unwrap();
+            value = b.op("Tanh").input(product).attr("T", AttrValue::data_type(DataType::Float)).build().unwrap();
+        }
+        losses.push(b.reduce_mean(value, None).name(&format!("loss{tower}")).build().unwrap());
+    }
+    let mut total = losses[0];
+    for loss in &losses[1..] {
+        total = b.add(total, *loss).build().unwrap();
+    }
+    let total = b.identity(total).name("loss").build().unwrap();
+    GradientDescent::new(0.5).minimize(&mut b, total, &weights, "train").unwrap();
+    b.global_variables_initializer().unwrap();
+    b.finish()
+}
+
+fn init() -> Signature {
+    Signature { targets: vec!["init".into()], ..Signature::default() }
+}
+
+fn runs(towers: usize) -> Vec<Signature> {
+    let x = |tower| Feed { tensor: format!("x{tower}"), data_type: DataType::Float, shape: Shape::from([BATCH, WIDTH]), value: None };
+    let step = Signature {
+        feeds: (0..towers).map(x).collect(),
+        fetches: vec!["loss".into()],
+        targets: vec!["train".into()],
+        ..Signature::default()
+    };
+    vec![init(), step]
+}
+
+/// The losses of some steps, and the variables after them.
+fn train(session: &Session, towers: usize) -> Vec<Vec<u32>> {
+    let x = |tower: usize| {
+        let values: Vec<f32> = (0..BATCH * WIDTH).map(|i| ((i + tower as u64 * 13) as f32 * 0.37).sin()).collect();
+        (format!("x{tower}"), HostTensor::from_slice([BATCH, WIDTH], &values).unwrap())
+    };
+    let feeds: Vec<(String, HostTensor)> = (0..towers).map(x).collect();
+    let feeds: Vec<(&str, &HostTensor)> = feeds.iter().map(|(name, value)| (name.as_str(), value)).collect();
+    session.run(&[], &[], &["init"]).unwrap();
+    session.release_unused();
+    let mut seen: Vec<Vec<u32>> = (0..3).map(|_| bits(&session.run(&feeds, &["loss"], &["train"]).unwrap()[0])).collect();
+    let names: Vec<String> = session.variables().into_iter().map(|variable| variable.name).collect();
+    seen.extend(names.iter().map(|name| bits(&session.read_variable(name).unwrap())));
+    seen
+}
+
+fn peaks_are_those_of(devices: &Devices, fitted: &Fitted) {
+    for (report, need) in devices.report().iter().zip(fitted.footprint.needs()) {
+        assert_eq!(report.peak, need.peak, "{}", need.name);
+        assert!(report.limit.is_none_or(|limit| report.peak <= limit), "{report:?}");
+    }
+}
+
+fn seconds(fitted: &Fitted, how: impl Fn(&How) -> bool) -> f64 {
+    fitted.tried.iter().filter(|tried| how(&tried.how) && tried.fits()).map(|tried| tried.seconds).fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+fn towers_that_ask_for_nothing_are_spread_over_the_cards() {
+    let (graph, count) = (towers(2, 6), 2);
+    let devices = Devices::open(&cards(512 << 20)).unwrap();
+    let session = open(&devices, &graph);
+    let fitted = session.auto(&runs(count), &[]).unwrap();
+    let chosen = fitted.tried.last().unwrap();
+    assert_eq!((&chosen.how, chosen.is_fitted), (&How::Auto, false), "{:?}", fitted.tried);
+    assert!(fitted.footprint.needs()[1..].iter().all(|need| need.peak > Bytes::ZERO));
+    // TensorFlow puts both on the first card.
+    let alone = seconds(&fitted, |how| *how == How::TensorFlow);
+    assert!(chosen.seconds < 0.75 * alone, "{} of {alone}", chosen.seconds);
+    let again = session.auto(&runs(count), &[]).unwrap();
+    assert_eq!(again.placement, fitted.placement, "the search is deterministic");
+    let placed = session.with_placement(fitted.placement.clone()).unwrap();
+    let got = train(&placed, count);
+    peaks_are_those_of(&devices, &fitted);
+    let processor = Devices::open(&Options::new().intra_op(2)).unwrap();
+    assert_eq!(got, train(&open(&processor, &graph), count));
+}
+
+#[test]
+fn two_processors_that_hold_a_network_only_together_share_it() {
+    let (graph, count) = (towers(2, 6), 2);
+    let free = Devices::open(&Options::new().intra_op(2)).unwrap();
+    let session = open(&free, &graph);
+    let whole = session.auto(&runs(count), &[]).unwrap();
+    let wanted = train(&session, count);
+    let limit = whole.footprint.needs()[0].peak.0 * 3 / 4;
+    let options = Options::new().intra_op(2).fit(false).device_count(DeviceKind::Cpu, 2);
+    let options = options.limit("CPU:0", &limit.to_string()).limit("CPU:1", &limit.to_string());
+    let devices = Devices::open(&options).unwrap();
+    let session = open(&devices, &graph);
+    let fitted = session.auto(&runs(count), &[]).unwrap();
+    let placed = session.with_placement(fitted.placement.clone()).unwrap();
+    assert_eq!(train(&placed, count), wanted);
+    peaks_are_those_of(&devices, &fitted);
+}
+
+#[test]
+fn what_fits_nowhere_is_made_to_fit_or_refused() {
+    let (graph, count) = (towers(2, 12), 2);
+    let one = |fit, limit: u64| Devices::open(&Options::new().intra_op(2).fit(fit).limit("CPU:0", &limit.to_string())).unwrap();
+    let need = open(&one(true, 1 << 30), &graph).auto(&runs(count), &[]).unwrap().footprint.needs()[0].peak;
+    let limit = need.0 - (64 << 10);
+    let devices = one(true, limit);
+    let session = open(&devices, &graph);
+    let fitted = session.auto(&runs(count), &[]).unwrap();
+    assert!(fitted.tried.last().unwrap().is_fitted, "{:?}", fitted.tried);
+    train(&session.with_placement(fitted.placement.clone()).unwrap(), count);
+    assert!(devices.report()[0].peak.0 <= limit);
+    let error = open(&one(false, limit), &graph).auto(&runs(count), &[]).unwrap_err();
+    assert_eq!(error.code(), Code::ResourceExhausted);
+    for part in ["fits nowhere", "by TensorFlow's rules: does not fit", "bytes short"] {
+        assert!(error.message().contains(part), "{part}: {error}");
+    }
+}
+
+/// How many graphs are tried: `PLIMSOLL_PLACED`, or few.
+fn cases() -> u32 {
+    std::env::var("PLIMSOLL_PLACED").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100)
+}
+
+fn signature(fetch: &str) -> Signature {
+    let x = Feed { tensor: "x".into(), data_type: DataType::Float, shape: Shape::from([ROWS, COLUMNS]), value: None };
+    Signature { feeds: vec![x], fetches: vec![fetch.into()], targets: vec!["changes".into()], ..Signature::default() }
+}
+
+/// Two steps: the fetched values and the variables.
+fn two_steps(session: &Session, made: &Made, fetch: &str) -> Vec<Vec<u32>> {
+    let values: Vec<f32> = (0..ROWS * COLUMNS).map(|i| (i as f32 * 0.37).sin()).collect();
+    let x = HostTensor::from_slice(Shape::from([ROWS, COLUMNS]), &values).unwrap();
+    session.run(&[], &[], &["init"]).unwrap();
+    let mut seen: Vec<Vec<u32>> = (0..2).map(|_| bits(&session.run(&[("x", &x)], &[fetch], &["changes"]).unwrap()[0])).collect();
+    seen.extend(made.variables.iter().map(|variable| bits(&session.read_variable(&variable.name).unwrap())));
+    seen
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+
+    /// Graphs of which some nodes ask for devices, on cards with room for all, some or nothing.
+    #[test]
+    fn constraints_lines_and_values_hold(
+        steps in steps(), chosen in any::<u16>(), resource in any::<bool>(), asks in any::<bool>(), room in 1u64..24
+    ) {
+        let kind = if resource { VariableKind::Resource } else { VariableKind::Reference };
+        let made = make(&steps, kind, if asks { CARDS } else { &[] });
+        let fetch = made.values[1 + chosen as usize % (made.values.len() - 1)].clone();
+        let devices = Devices::open(&cards(room * 4096)).unwrap();
+        let session = open(&devices, &made.graph);
+        let runs = [init(), signature(&fetch)];
+        let fitted = match session.auto(&runs, &[]) {
+            Ok(fitted) => fitted,
+            Err(error) => {
+                prop_assert_eq!(error.code(), Code::ResourceExhausted, "{}", error);
+                return Ok(());
+            }
+        };
+        // It is no slower on paper than what TensorFlow does, by more than what counts as nearly as fast.
+        let chosen = fitted.tried.last().unwrap();
+        prop_assert!(chosen.seconds <= 1.021 * seconds(&fitted, |how| *how == How::TensorFlow), "{:?}", fitted.tried);
+        // TensorFlow's placer takes all nodes as they are placed.
+        let name = |node| devices.specs()[fitted.placement.devices[node].index()].name.to_string();
+        let assigned: BTreeMap<_, _> = session.graph().nodes().ids().map(|node| (node, name(node))).collect();
+        let again = place(session.graph(), &registry(), devices.specs(), &PlaceOptions { assigned, ..PlaceOptions::new(true) });
+        prop_assert_eq!(again.unwrap().devices, fitted.placement.devices.clone());
+        let placed = session.with_placement(fitted.placement.clone()).unwrap();
+        let got = two_steps(&placed, &made, &fetch);
+        for (report, need) in devices.report().iter().zip(fitted.footprint.needs()) {
+            prop_assert!(report.limit.is_none_or(|limit| report.peak <= limit) && report.peak <= need.peak, "{:?} {:?}", report, need);
+        }
+        let processor = Devices::open(&Options::new().intra_op(1)).unwrap();
+        let plain = make(&steps, kind, &[]);
+        prop_assert_eq!(got, two_steps(&open(&processor, &plain.graph), &plain, &fetch));
+    }
+}
