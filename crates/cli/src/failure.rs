@@ -48,11 +48,6 @@ impl From<Error> for Failure {
     }
 }
 
-/// Refusal of arguments that the parser knows and the program cannot serve.
-pub fn not_yet(what: &str) -> Failure {
-    Failure::usage(Error::unimplemented(format!("not yet: {what}")))
-}
-
 /// A mistake in the command line.
 pub fn wrong_use<T>(message: impl Into<String>) -> Result<T> {
     Err(Failure::usage(Error::invalid_argument(message)))

@@ -56,7 +56,7 @@ fn a_plan_from_a_file_runs_where_it_was_made_for() {
     refused(
         plimsoll(&format!("plan scalars/graph.pb scalars/graph.pb {shapes} --fetch y --output {file}")),
         2,
-        "--output is for the plan of one model",
+        "--output and --svg are for the plan of one model",
     );
 }
 

@@ -164,9 +164,10 @@ fn elided(printed: &str, wanted: &str) -> String {
 
 /// The text with one line for each refusal that a training wraps: where it does depends on its numbers.
 fn unwrapped(text: &str) -> String {
+    let is_refusal = |line: &str| ["  a limit of ", "  with --fit=off a limit of "].iter().any(|start| line.starts_with(start));
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
-        match lines.last_mut().filter(|last| last.starts_with("  a limit of ") && line.starts_with("    ")) {
+        match lines.last_mut().filter(|last| is_refusal(last) && line.starts_with("    ")) {
             Some(last) => *last += &format!(" {}", line.trim_start()),
             None => lines.push(line.to_string()),
         }

@@ -17,7 +17,7 @@ fn auto_is_no_slower_on_paper_than_tensorflows_placement() {
     // The attempts are compared; the last is the choice.
     let said = plimsoll(&format!("plan {RUN} {CARDS} --placement auto"));
     let tried: Vec<&str> = said.err.lines().filter(|line| line.contains(" a step, ")).collect();
-    assert!(tried.len() > 2 && tried.iter().any(|line| line.contains("by TensorFlow's rules: fits: ")), "{}", said.err);
+    assert!(tried.len() > 1 && tried.iter().any(|line| line.contains("by TensorFlow's rules: fits: ")), "{}", said.err);
 }
 
 #[test]

@@ -94,10 +94,13 @@ impl Trials<'_, '_> {
         let mut kinds: Vec<DeviceSpec> = Vec::new();
         for (device, placement) in &wholes.of {
             let like = problem::of_speed(&self.request.devices[device.index()]);
-            if placement.devices == tensorflow.devices || kinds.contains(&like) {
+            if kinds.contains(&like) {
                 continue;
             }
             kinds.push(like);
+            if placement.devices == tensorflow.devices {
+                continue;
+            }
             let nodes = placement.devices.iter().filter(|(id, at)| wholes.runs[*id] && *at == device).count();
             let first = wholes.units.free.iter().flatten().find(|node| wholes.runs[**node]);
             let first = first.map(|node| self.request.graph.node(*node).name.clone()).unwrap_or_default();
