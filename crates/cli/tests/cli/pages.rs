@@ -2,7 +2,7 @@
 //! work as pasted. `PLIMSOLL_BLESS=1` writes differing output anew.
 //!
 //! A line of a `console` block that begins with `$ ` is a command; below it is its output on standard output and standard error, as
-//! a terminal shows it. Process ids, sizes, times and errors of values may differ. The sizes in lines about promises may be a fifth
+//! a terminal shows it. Process ids, sizes, times and errors of values may differ. The sizes in lines about promises may be an eighth
 //! or two pages off, since kernels take their scratch by the processor. A block is a shell of its own on a machine of its own; of
 //! what shells know, it has:
 //!
@@ -145,7 +145,7 @@ fn is_same(printed: &str, wanted: &str) -> bool {
             .filter_map(|pair| pair[0].trim_start_matches('(').parse().ok())
             .collect()
     };
-    let is_near = |(got, want): (&f64, &f64)| (got - want).abs() <= f64::max(0.2 * want, 8192.0);
+    let is_near = |(got, want): (&f64, &f64)| (got - want).abs() <= f64::max(0.125 * want, 8192.0);
     let (printed, wanted) = (unwrapped(printed), unwrapped(wanted));
     let printed = elided(&printed, &wanted);
     let (got, want) = (promises(&printed), promises(&wanted));
