@@ -167,6 +167,9 @@ fn what_fits_nowhere_is_made_to_fit_or_refused() {
     for part in ["fits nowhere", "by TensorFlow's rules: does not fit", "bytes short"] {
         assert!(error.message().contains(part), "{part}: {error}");
     }
+    // Where making it to fit is not enough either, each attempt is there once.
+    let error = open(&one(true, 4096), &graph).auto(&runs(count), &[]).unwrap_err();
+    assert_eq!(error.message().matches("by TensorFlow's rules").count(), 1, "{error}");
 }
 
 /// How many graphs are tried: `PLIMSOLL_PLACED`, or few.

@@ -159,14 +159,14 @@ impl Trials<'_, '_> {
         Ok(Fitted { tried, ..chosen })
     }
 
-    /// Has the plans of each placement made to fit.
+    /// Has the plans of each placement made to fit: where that is not enough, its shortfall is the true one.
     fn squeeze(&mut self) {
         let most = (0..self.request.devices.len()).map(|device| self.request.left(device)).collect();
         let lines = Lines { most, ..Lines::default() };
-        for before in self.fitted.clone() {
-            let Some(tried) = before.tried.last() else { continue };
-            if let Ok(fitted) = attempt(self.request, before.placement, tried.how.clone(), &lines) {
-                self.fitted.push(fitted);
+        for fitted in &mut self.fitted {
+            let Some(how) = fitted.tried.last().map(|tried| tried.how.clone()) else { continue };
+            if let Ok(lower) = attempt(self.request, fitted.placement.clone(), how, &lines) {
+                *fitted = lower;
             }
         }
     }
