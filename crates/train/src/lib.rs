@@ -5,6 +5,7 @@ mod apart;
 pub mod checkpoint;
 pub mod data;
 pub mod defaults;
+mod largest;
 pub mod model;
 mod promise;
 mod report;
@@ -12,6 +13,7 @@ mod saver;
 mod together;
 mod trainer;
 
+pub use largest::largest_batch;
 pub use promise::{Promise, Stage};
 pub use report::{Report, Staleness, TowerReport};
 pub use saver::{Every, Saver};

@@ -62,3 +62,22 @@ fn the_largest_batch_is_larger_where_plans_are_made_to_fit() {
     let whole = plimsoll("plan towers2_adam_ref/graph.pb --target train --largest-batch --feed-shape x=64x8x8x3 --feed-shape y=64");
     assert!(whole.code == 2 && whole.err.contains("--largest-batch is for one model"), "{}", whole.err);
 }
+
+#[test]
+fn the_largest_batch_of_a_training_trains_and_the_next_one_does_not() {
+    const TRAIN: &str = "train digits --towers 2 --steps 1 --memory-limit CPU:0=1MiB,CPU:1=1MiB";
+    let largest = |options: &str| {
+        let said = plimsoll(&format!("{TRAIN} --largest-batch {options}"));
+        assert_eq!(said.code, 0, "{options}: {}", said.err);
+        said.out.trim().parse::<u64>().unwrap_or_else(|_| panic!("{options}: {}", said.out))
+    };
+    let (fitted, as_they_are) = (largest(""), largest("--fit=off"));
+    assert!(fitted > as_they_are, "{fitted} for {as_they_are}");
+    assert_eq!(number(&document(&format!("{TRAIN} --largest-batch --json")), "largest_batch"), fitted);
+    let train = |batch: u64| plimsoll(&format!("{TRAIN} --batch-size {batch}"));
+    let (fits, refused) = (train(fitted), train(fitted + 2));
+    assert_eq!(fits.code, 0, "{}", fits.err);
+    assert!(refused.code == 1 && refused.err.contains("RESOURCE_EXHAUSTED"), "{}", refused.err);
+    let none = plimsoll("train digits --towers 2 --memory-limit CPU:0=1KiB,CPU:1=1KiB --largest-batch");
+    assert!(none.code == 1 && none.err.contains("short"), "{}", none.err);
+}

@@ -31,7 +31,7 @@ use report::Document;
 const SAVE_EVERY: Duration = Duration::from_secs(600);
 
 /// The network or model, and how it is trained.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct TrainArgs {
     /// digits, which are built in; mnist or cifar10; a GraphDef (.pb, .pbtxt) with a training target, a MetaGraph
     /// (.meta), or a SavedModel folder
@@ -70,6 +70,9 @@ pub struct TrainArgs {
     /// Examples of a step: of all towers together, with --async of the one that takes it
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..))]
     batch_size: u64,
+    /// Print the largest --batch-size that fits the limits, at most as many as there are examples, and nothing else
+    #[arg(long, conflicts_with_all = ["ensemble", "save", "resume"])]
+    largest_batch: bool,
     /// The number of the last step; a resumed training counts on from its checkpoint [default: 1000]
     #[arg(long, value_name = "N", conflicts_with = "epochs")]
     steps: Option<u64>,
@@ -125,6 +128,9 @@ struct Planned {
 
 /// Trains.
 pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Supervisors) -> Result<ExitCode> {
+    if args.largest_batch {
+        return largest_batch(&args, options, json);
+    }
     if let Some(count) = args.ensemble {
         return ensemble::train(count, &args, json, supervisors);
     }
@@ -242,6 +248,24 @@ pub fn run(args: TrainArgs, options: &DeviceOptions, json: bool, supervisors: Su
     peaks.iter().try_for_each(Peak::check)?;
     // As shells expect of a program that was interrupted.
     Ok(stop.exit_status().unwrap_or(ExitCode::SUCCESS))
+}
+
+/// Prints the largest batch that fits.
+fn largest_batch(args: &TrainArgs, options: &DeviceOptions, json: bool) -> Result<ExitCode> {
+    let plan = |batch_size: u64| {
+        let args = TrainArgs { batch_size, ..args.clone() };
+        let planned = match Model::named(&args.what).map(Network::new) {
+            Some(network) => network.check(&args).and_then(|()| network.plan(&args, options)),
+            None => model::Model::new(&args).and_then(|model| model.plan(&args, options)),
+        };
+        planned.map(drop)
+    };
+    let largest = plimsoll_train::largest_batch(args.batch_size, plan, |failure| failure.error().code())?;
+    match json {
+        true => output::result_json(&serde_json::json!({ "largest_batch": largest }))?,
+        false => output::result(largest)?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn optimizer(text: &str) -> std::result::Result<OptimizerKind, String> {
