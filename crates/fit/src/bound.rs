@@ -22,7 +22,7 @@ pub(crate) fn again(graph: &Graph, budget: i64, effort: u64) -> Option<i64> {
         let info = &graph.works[work];
         let bytes = |values: &[usize]| values.iter().map(|value| graph.values[*value].bytes).sum::<i64>();
         let over: i64 = info.in_place.iter().map(|(read, _)| graph.values[*read].bytes).sum();
-        budget - graph.base - bytes(&info.reads) - bytes(&info.writes) - info.scratch + over
+        budget - graph.base - bytes(&info.reads) - bytes(&info.writes) - info.least_scratch() + over
     };
     if budget - graph.base < results || (0..graph.works.len()).any(|work| room(work) < 0) {
         return None;

@@ -139,7 +139,7 @@ fn floor(graph: &Graph) -> i64 {
         let reads: i64 = work.reads.iter().map(|value| graph.values[*value].bytes).sum();
         let writes: i64 = work.writes.iter().map(|value| graph.values[*value].bytes).sum();
         let over: i64 = work.in_place.iter().map(|(read, _)| graph.values[*read].bytes).sum();
-        reads + writes + work.scratch - over
+        reads + writes + work.least_scratch() - over
     };
     graph.works.iter().map(of).max().unwrap_or(0) + graph.base
 }
@@ -147,7 +147,10 @@ fn floor(graph: &Graph) -> i64 {
 /// The schedule of a state, with its peak and time as a replay finds them.
 fn written(problem: &Problem, state: &State) -> Result<crate::State, Violation> {
     let step = |key| match state.graph.slots[slot(key) as usize] {
-        Slot::Run(work) => crate::Step::Run(work),
+        Slot::Run(work) => match state.way_number(work) {
+            0 => crate::Step::Run(work),
+            way => crate::Step::RunAs(work, way - 1),
+        },
         Slot::Out(value) => crate::Step::Out(value),
         Slot::In(value) => crate::Step::In(value),
     };

@@ -63,6 +63,8 @@ pub(crate) struct Work {
     /// The same on the queue that has most to do, 0 elsewhere.
     pub busy: i64,
     pub scratch: i64,
+    /// Other ways to run it.
+    pub ways: Vec<Way>,
     /// Distinct, without inputs; with the roots of views.
     pub reads: Vec<usize>,
     pub writes: Vec<usize>,
@@ -71,6 +73,27 @@ pub(crate) struct Work {
     /// The last stage in which it may run.
     pub until: usize,
     pub slot: u32,
+}
+
+/// A way to run a work.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Way {
+    pub scratch: i64,
+    pub cost: i64,
+    pub busy: i64,
+}
+
+impl Work {
+    /// The way with a number: 0 is the work as it is.
+    pub fn way(&self, number: usize) -> Way {
+        let as_it_is = Way { scratch: self.scratch, cost: self.cost, busy: self.busy };
+        number.checked_sub(1).and_then(|other| self.ways.get(other)).copied().unwrap_or(as_it_is)
+    }
+
+    /// The least scratch that it can do with.
+    pub fn least_scratch(&self) -> i64 {
+        self.way(self.ways.len()).scratch
+    }
 }
 
 /// The way to the slow memory.
@@ -171,7 +194,9 @@ impl Graph {
         }
         let busiest = queues.into_iter().max_by_key(|(queue, cost)| (*cost, Reverse(*queue))).map(|(queue, _)| queue);
         for (work, info) in graph.works.iter_mut().zip(&problem.works) {
-            work.busy = if Some(info.queue) == busiest { work.cost } else { 0 };
+            let is_busiest = Some(info.queue) == busiest;
+            work.busy = if is_busiest { work.cost } else { 0 };
+            work.ways.iter_mut().for_each(|way| way.busy = if is_busiest { way.cost } else { 0 });
         }
         let (values, works) = (&graph.values, &graph.works);
         let may_move = graph.link.is_some();
@@ -228,6 +253,15 @@ impl Graph {
         for (read, _) in &work.in_place {
             self.values[*read].is_over = true;
         }
+        let mut last = (work.scratch, work.seconds);
+        for way in &work.ways {
+            if way.scratch >= last.0 || !(way.seconds >= last.1 && way.seconds.is_finite()) {
+                return wrong("has a way with no less scratch, or of less time, than the one before".into());
+            }
+            last = (way.scratch, way.seconds);
+        }
+        let cost = |seconds: f64| ((seconds * self.scale) as i64).min(MOST_TIME);
+        let ways = work.ways.iter().map(|way| Way { scratch: way.scratch as i64, cost: cost(way.seconds), busy: 0 }).collect();
         let slot = self.slots.len() as u32;
         self.slots.push(Slot::Run(index));
         for &write in &writes {
@@ -253,6 +287,7 @@ impl Graph {
             cost: (work.seconds * self.scale) as i64,
             busy: 0,
             scratch: work.scratch as i64,
+            ways,
             reads,
             writes,
             in_place: work.in_place.iter().copied().filter(|(read, _)| self.values[*read].work != usize::MAX).collect(),

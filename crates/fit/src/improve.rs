@@ -44,6 +44,25 @@ pub(crate) fn prune(state: &mut State) {
     for key in keys {
         try_without(state, key);
     }
+    prune_ways(state);
+}
+
+/// Lets works run in a faster way where there is room.
+fn prune_ways(state: &mut State) {
+    let mut works: Vec<(i64, usize)> =
+        state.ways().iter().map(|(work, number)| (state.graph.works[*work].way(*number).cost, *work)).collect();
+    works.sort_unstable_by_key(|(cost, work)| (Reverse(*cost), *work));
+    for (_, work) in works {
+        let over = state.profile.over();
+        for number in 0..state.way_number(work) {
+            let mark = state.mark();
+            state.set_way(work, number);
+            if state.profile.over() <= over {
+                break;
+            }
+            state.back_to(mark);
+        }
+    }
 }
 
 /// The same for some of the positions, the expensive ones rather first.
@@ -59,6 +78,7 @@ fn prune_some(state: &mut State, mut keys: Vec<Key>, random: &mut Random) {
     for (_, key) in order {
         try_without(state, key);
     }
+    prune_ways(state);
 }
 
 /// Takes a position out if nothing needs it and the schedule gets no further over its budget.
@@ -82,7 +102,7 @@ pub(crate) fn improve(state: &mut State, random: &mut Random, most_steps: u64) {
     let end = begin.saturating_add(most_steps);
     state.keep();
     let mut keys = extra(state);
-    let mut best = (state.total(), keys.clone());
+    let mut best = (state.total(), keys.clone(), state.ways().clone());
     while state.steps < end && best.0 > 0 {
         let left = 1.0 - (state.steps - begin) as f64 / most_steps as f64;
         let slower = (best.0 as f64 * SLOWER * left * left) as i64;
@@ -100,26 +120,31 @@ pub(crate) fn improve(state: &mut State, random: &mut Random, most_steps: u64) {
             state.keep();
             keys = extra(state);
             if total < best.0 {
-                best = (total, keys.clone());
+                best = (total, keys.clone(), state.ways().clone());
             }
         } else {
             state.back_to(0);
         }
     }
     if state.total() > best.0 {
-        state.restore(&best.1);
+        state.restore(&best.1, &best.2);
     }
 }
 
 /// Takes out some of what runs again, in one place or near it, and repairs.
 fn without(state: &mut State, keys: &[Key], random: &mut Random, end: u64) -> bool {
+    let mut removed = 0;
+    if !state.ways().is_empty() && (keys.is_empty() || random.below(4) == 0) {
+        let work = state.ways().keys().copied().nth(random.below(state.ways().len())).unwrap_or(0);
+        state.set_way(work, random.below(state.way_number(work).max(1)));
+        removed += 1;
+    }
     if keys.is_empty() {
-        return false;
+        return removed > 0 && mend(state, random, end);
     }
     let middle = random.below(keys.len());
     let size = 1 << random.below(6);
     let count = 1 + random.below(size);
-    let mut removed = 0;
     let mut remove = |state: &mut State, key: Key| {
         if state.is_there(key) && state.can_go(key) {
             state.remove(key);
@@ -139,9 +164,10 @@ fn without(state: &mut State, keys: &[Key], random: &mut Random, end: u64) -> bo
             }
         }
     }
-    if removed == 0 {
-        return false;
-    }
+    removed > 0 && mend(state, random, end)
+}
+
+fn mend(state: &mut State, random: &mut Random, end: u64) -> bool {
     let taste = Taste { tried: 1 + random.below(4), noise: random.unit() * 2.0, is_quick: random.below(4) > 0, depth: 8 };
     let left = end.saturating_sub(state.steps);
     repair(state, taste, random, left)

@@ -65,6 +65,17 @@ pub struct Work {
     pub after: Vec<usize>,
     /// Queues run beside each other, each in order.
     pub queue: usize,
+    /// Other ways to run it: each has less scratch than the one before and takes no less time. All of its runs go the same way.
+    pub ways: Vec<Way>,
+}
+
+/// Another way to run a work.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Way {
+    /// As [`Work::scratch`].
+    pub scratch: u64,
+    /// As [`Work::seconds`].
+    pub seconds: f64,
 }
 
 /// A slower memory, with a queue for each direction.
@@ -87,6 +98,8 @@ pub struct Slow {
 pub enum Step {
     /// A work runs.
     Run(usize),
+    /// A work runs in one of its other ways.
+    RunAs(usize, usize),
     /// A value was moved to the slow memory. The move begins as soon as value and queue are ready; runs behind this step wait for
     /// its end, so that the value's memory is free for them.
     Out(usize),

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use crate::graph::{Key, key, slot, stage};
+use crate::graph::{Key, Slot, key, slot, stage};
 use crate::state::State;
 use plimsoll_base::Random;
 
@@ -92,13 +92,14 @@ pub(crate) fn repair(state: &mut State, taste: Taste, random: &mut Random, most_
 /// One value less at a position.
 fn step(state: &mut State, at: Key, taste: Taste, random: &mut Random, candidates: &mut BinaryHeap<Candidate>) -> bool {
     find(state, at, candidates);
-    let mut best: Option<(f64, usize, (Key, Key), Way)> = None;
     let before = (state.profile.over(), state.total());
+    let narrower = narrower(state, at, before);
+    let mut best = narrower.map(|(rate, work, number)| (rate, Choice::Narrow(work, number)));
     let ways: &[Way] = if state.graph.link.is_some() { &WAYS } else { &WAYS[..3] };
     let mut tried = 0;
     while let Some(mut candidate) = candidates.pop() {
         // The promise is the most that a candidate can be worth, about.
-        if best.is_some_and(|(rate, ..)| tried >= taste.tried || rate >= candidate.promise) {
+        if best.as_ref().is_some_and(|(rate, _)| tried >= taste.tried || *rate >= candidate.promise) {
             break;
         }
         if !candidate.is_exact {
@@ -138,15 +139,46 @@ fn step(state: &mut State, at: Key, taste: Taste, random: &mut Random, candidate
                 if taste.noise > 0.0 {
                     rate *= 1.0 + taste.noise * random.unit();
                 }
-                if gained > 0.0 && best.is_none_or(|(other, ..)| rate > other) {
-                    best = Some((rate, candidate.value, (candidate.before, candidate.next), way));
+                if gained > 0.0 && best.as_ref().is_none_or(|(other, _)| rate > *other) {
+                    best = Some((rate, Choice::Lose(candidate.value, (candidate.before, candidate.next), way)));
                 }
             }
             state.back_to(mark);
         }
     }
-    let Some((_, value, uses, way)) = best else { return false };
-    lose(state, value, uses, at, way)
+    match best {
+        Some((_, Choice::Lose(value, uses, way))) => lose(state, value, uses, at, way),
+        Some((_, Choice::Narrow(work, number))) => {
+            state.set_way(work, number);
+            true
+        }
+        None => false,
+    }
+}
+
+/// What is done at a position that is over the budget.
+enum Choice {
+    /// A value is lost between two uses.
+    Lose(usize, (Key, Key), Way),
+    /// The work there runs in a way with less scratch.
+    Narrow(usize, usize),
+}
+
+/// The way with less scratch that is worth most for the work at a position.
+fn narrower(state: &mut State, at: Key, before: (i128, i64)) -> Option<(f64, usize, usize)> {
+    let Slot::Run(work) = state.graph.slots[slot(at) as usize] else { return None };
+    let mut best: Option<(f64, usize, usize)> = None;
+    for number in state.way_number(work) + 1..=state.graph.works[work].ways.len() {
+        let mark = state.mark();
+        state.set_way(work, number);
+        let gained = (before.0 - state.profile.over()) as f64;
+        let rate = gained / ((state.total() - before.1).max(0) as f64 + 1.0);
+        state.back_to(mark);
+        if gained > 0.0 && best.is_none_or(|(other, ..)| rate > other) {
+            best = Some((rate, work, number));
+        }
+    }
+    best
 }
 
 /// The last stage for a use that is the end.

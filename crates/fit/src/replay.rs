@@ -26,7 +26,8 @@ pub(crate) fn replay(problem: &Problem, steps: &[Step]) -> Result<(u64, f64), Vi
     let mut replay = Replay::new(problem, steps.len());
     for (at, step) in steps.iter().enumerate() {
         match *step {
-            Step::Run(work) => replay.run(at, work)?,
+            Step::Run(work) => replay.run(at, work, None)?,
+            Step::RunAs(work, way) => replay.run(at, work, Some(way))?,
             Step::Out(value) => replay.out(at, value)?,
             Step::In(value) => replay.back(at, value)?,
         }
@@ -124,10 +125,15 @@ impl<'a> Replay<'a> {
         (seen.made, seen.begun, seen.used, seen.is_over, seen.ready) = (Some(at), at, at, false, ready);
     }
 
-    fn run(&mut self, at: usize, work: usize) -> Result<(), Violation> {
+    fn run(&mut self, at: usize, work: usize, way: Option<usize>) -> Result<(), Violation> {
         let problem = self.problem;
         let wrong = |what: String| Err(Violation(format!("step {at}: work {work} {what}")));
         let Some(info) = problem.works.get(work) else { return wrong("is not there".into()) };
+        let (scratch, seconds) = match way.map(|way| info.ways.get(way)) {
+            None => (info.scratch, info.seconds),
+            Some(Some(way)) => (way.scratch, way.seconds),
+            Some(None) => return wrong("has no such way to run".into()),
+        };
         match work.cmp(&self.ran) {
             std::cmp::Ordering::Equal => self.ran += 1,
             std::cmp::Ordering::Greater => return wrong(format!("runs before work {}", self.ran)),
@@ -145,14 +151,14 @@ impl<'a> Replay<'a> {
         for (read, _) in &info.in_place {
             self.values[*read].is_over = self.is_defined[*read];
         }
-        let end = start + info.seconds;
+        let end = start + seconds;
         *self.queue(info.queue) = end;
         self.works_done = self.works_done.max(end);
         for &value in &info.writes {
             self.define(at, value, end);
         }
-        self.changes[at] += i128::from(info.scratch);
-        self.changes[at + 1] -= i128::from(info.scratch);
+        self.changes[at] += i128::from(scratch);
+        self.changes[at + 1] -= i128::from(scratch);
         Ok(())
     }
 

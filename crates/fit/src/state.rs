@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::graph::{Graph, Key, Slot, key, slot, stage};
+use crate::graph::{Graph, Key, Slot, Way, key, slot, stage};
 use crate::moves::{Clock, Moves};
 use crate::profile::Profile;
 
@@ -11,6 +11,8 @@ use crate::profile::Profile;
 enum Change {
     Inserted(Key),
     Removed(Key),
+    /// A work ran in another way before.
+    Way(usize, usize),
 }
 
 #[derive(Clone)]
@@ -28,6 +30,8 @@ pub(crate) struct State<'a> {
     /// Values with moves, and the time of works in each stage.
     pub moved: BTreeMap<usize, Moves>,
     pub clock: Clock,
+    /// The works that run in another way, with its number.
+    ways: BTreeMap<usize, usize>,
     /// Work done.
     pub steps: u64,
 }
@@ -48,6 +52,7 @@ impl<'a> State<'a> {
             changes: Vec::new(),
             moved: BTreeMap::new(),
             clock: if graph.link.is_some() { Clock::new(graph) } else { Clock::default() },
+            ways: BTreeMap::new(),
             steps: 0,
         };
         let mut bytes: Vec<i64> = vec![0; graph.works.len() + 1];
@@ -134,12 +139,55 @@ impl<'a> State<'a> {
         longest
     }
 
-    /// Runs again what ran again in another schedule of the same graph, and nothing else.
-    pub fn restore(&mut self, keys: &[Key]) {
+    /// Runs again what ran again in another schedule of the same graph, and nothing else; works go the ways that they went there.
+    pub fn restore(&mut self, keys: &[Key], ways: &BTreeMap<usize, usize>) {
         let steps = self.steps;
         *self = State::new(self.graph, self.profile.budget());
         self.steps = steps;
+        ways.iter().for_each(|(work, number)| self.turn(*work, *number));
         keys.iter().for_each(|key| self.put(*key));
+    }
+
+    /// The works that run in another way than as they are given.
+    pub fn ways(&self) -> &BTreeMap<usize, usize> {
+        &self.ways
+    }
+
+    /// How a work runs: 0 is as it is given.
+    pub fn way_number(&self, work: usize) -> usize {
+        self.ways.get(&work).copied().unwrap_or(0)
+    }
+
+    fn way(&self, work: usize) -> Way {
+        self.graph.works[work].way(self.way_number(work))
+    }
+
+    /// Lets all runs of a work go another way.
+    pub fn set_way(&mut self, work: usize, number: usize) {
+        let before = self.way_number(work);
+        if before != number {
+            self.turn(work, number);
+            self.changes.push(Change::Way(work, before));
+        }
+    }
+
+    fn turn(&mut self, work: usize, number: usize) {
+        let (graph, before) = (self.graph, self.way(work));
+        let after = graph.works[work].way(number);
+        if number == 0 {
+            self.ways.remove(&work);
+        } else {
+            self.ways.insert(work, number);
+        }
+        let first = graph.first(work);
+        for at in std::iter::once(first).chain(self.again[work].iter().copied()) {
+            self.profile.add(at, at + 1, after.scratch - before.scratch);
+            self.cost += after.cost - before.cost;
+            if graph.link.is_some() {
+                self.clock.add(stage(at), after.busy - before.busy);
+            }
+        }
+        self.steps += 1;
     }
 
     pub fn runs_again(&self, work: usize) -> &[Key] {
@@ -169,7 +217,7 @@ impl<'a> State<'a> {
         let (reads, writes) = self.uses(slot);
         let mut left = bytes;
         if let Slot::Run(work) = self.graph.slots[slot as usize] {
-            left -= self.graph.works[work].scratch;
+            left -= self.way(work).scratch;
         }
         let one = match self.graph.slots[slot as usize] {
             Slot::In(value) | Slot::Out(value) => Some(value),
@@ -250,13 +298,13 @@ impl<'a> State<'a> {
         let graph = self.graph;
         match graph.slots[slot as usize] {
             Slot::Run(work) => {
-                let info = &graph.works[work];
-                self.profile.insert(at, bytes + info.scratch);
+                let (info, way) = (&graph.works[work], self.way(work));
+                self.profile.insert(at, bytes + way.scratch);
                 let index = self.again[work].partition_point(|other| *other < at);
                 self.again[work].insert(index, at);
-                self.cost += info.cost;
+                self.cost += way.cost;
                 if graph.link.is_some() {
-                    self.clock.add(stage(at), info.busy);
+                    self.clock.add(stage(at), way.busy);
                 }
                 for &value in &info.reads {
                     self.add_read(value, at);
@@ -283,7 +331,7 @@ impl<'a> State<'a> {
         let graph = self.graph;
         match graph.slots[slot(at) as usize] {
             Slot::Run(work) => {
-                let info = &graph.works[work];
+                let (info, way) = (&graph.works[work], self.way(work));
                 for &value in &info.writes {
                     self.drop_def(value, at);
                 }
@@ -293,9 +341,9 @@ impl<'a> State<'a> {
                 if let Ok(index) = self.again[work].binary_search(&at) {
                     self.again[work].remove(index);
                 }
-                self.cost -= info.cost;
+                self.cost -= way.cost;
                 if graph.link.is_some() {
-                    self.clock.add(stage(at), -info.busy);
+                    self.clock.add(stage(at), -way.busy);
                 }
             }
             Slot::In(value) => {
@@ -420,6 +468,7 @@ impl<'a> State<'a> {
             match self.changes.pop() {
                 Some(Change::Inserted(at)) => self.take(at),
                 Some(Change::Removed(at)) => self.put(at),
+                Some(Change::Way(work, before)) => self.turn(work, before),
                 None => {}
             }
         }

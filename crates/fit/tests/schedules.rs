@@ -1,6 +1,6 @@
 //! Schedules of made-up computations: all rules hold, and peaks and times are those of a replay.
 
-use plimsoll_fit::{Problem, Slow, State, Step, Value, Work, check, descend, fit, replay};
+use plimsoll_fit::{Problem, Slow, State, Step, Value, Way, Work, check, descend, fit, replay};
 
 /// SplitMix64.
 struct Random(u64);
@@ -16,7 +16,7 @@ impl Random {
 }
 
 /// A step of training: works forward, and works back that read what was computed forward; views, results, scratch, results over
-/// operands, and works that may not run again.
+/// operands, works that may not run again, and works with several ways to run.
 fn made_up(seed: u64, works: usize) -> Problem {
     let mut random = Random(seed);
     let mut problem = Problem { base: random.below(10) as u64, ..Problem::default() };
@@ -55,6 +55,14 @@ fn made_up(seed: u64, works: usize) -> Problem {
         }
         problem.works.push(work);
     }
+    let mut other = Random(!seed);
+    for work in problem.works.iter_mut().filter(|work| work.scratch > 0) {
+        let (mut scratch, mut seconds) = (work.scratch, work.seconds);
+        while scratch > 0 && other.below(3) > 0 {
+            (scratch, seconds) = (other.below(scratch as usize) as u64, seconds + other.below(5) as f64);
+            work.ways.push(Way { scratch, seconds });
+        }
+    }
     if random.below(2) == 0 {
         let seconds_per_byte = random.below(10) as f64 / 10.0;
         problem.slow = Some(Slow { queue_out: 1, queue_in: 2, latency: 0.5, seconds_per_byte, bytes: random.below(60) as u64 });
@@ -69,7 +77,7 @@ fn holds(problem: &Problem, state: &State) {
 
 #[test]
 fn a_descent_goes_down_and_takes_no_less_time() {
-    let (mut lower, mut moved) = (0, 0);
+    let (mut lower, mut moved, mut narrow) = (0, 0, 0);
     for seed in 0..100 {
         let problem = made_up(seed, 4 + seed as usize % 60);
         check(&problem).expect("a problem");
@@ -81,9 +89,11 @@ fn a_descent_goes_down_and_takes_no_less_time() {
             assert!(pair[1].peak < pair[0].peak && pair[1].seconds >= pair[0].seconds, "seed {seed}");
             lower += 1;
         }
+        narrow += states.iter().flat_map(|state| &state.steps).filter(|step| matches!(step, Step::RunAs(..))).count();
         moved += states.iter().flat_map(|state| &state.steps).filter(|step| matches!(step, Step::Out(_))).count();
     }
     assert!(lower > 100 && moved > 100, "only {lower} states below the first, and {moved} moves");
+    assert!(narrow > 100, "only {narrow} runs with less scratch");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use plimsoll_fit::{Problem, State, Step, Value, Work, descend, fit, lower_bound, replay};
+use plimsoll_fit::{Problem, State, Step, Value, Way, Work, descend, fit, lower_bound, replay};
 
 /// The least time for each peak: of all sequences of runs with so many runs beyond the first ones.
 fn all(problem: &Problem, extra: usize) -> BTreeMap<u64, f64> {
@@ -98,8 +98,28 @@ fn what_breaks_a_rule_is_refused() {
     assert_eq!(wrong(|problem| problem.works[0].seconds = f64::NAN), "a work takes NaN seconds");
     assert_eq!(wrong(|problem| problem.works[1].after = vec![2]), "work 1 runs after work 2, which is not before it");
     assert_eq!(wrong(|problem| problem.works[1].in_place = vec![(0, 3)]), "work 1 cannot write value 3 over value 0");
+    let way = |scratch, seconds| vec![Way { scratch, seconds }];
+    let message = "work 0 has a way with no less scratch, or of less time, than the one before";
+    for ways in [way(0, 1.0), way(0, f64::NAN)] {
+        let mut problem = chain(&[(1, 1)]);
+        problem.works[0].ways = ways;
+        assert_eq!(plimsoll_fit::check(&problem).expect_err("a rule is broken").to_string(), message);
+    }
     assert_eq!(wrong(|problem| problem.base = u64::MAX), "the problem has more bytes than can be counted");
     assert_eq!(wrong(|problem| problem.values[0].view_of = Some(1)), "value 0 is a view of 1 with 1 bytes of its own");
+}
+
+/// A work with much scratch: a value that is live beside it is lost only where that takes less time than the way with less scratch.
+#[test]
+fn the_cheaper_of_two_means_is_taken() {
+    let faster = |seconds: f64| {
+        let mut problem = chain(&[(3, 4), (1, 1), (1, 1)]);
+        (problem.works[2].scratch, problem.works[2].ways) = (6, vec![Way { scratch: 1, seconds }]);
+        fit(&problem, 9, 100_000).expect("a schedule")
+    };
+    let (narrow, again) = (faster(2.0), faster(9.0));
+    assert!(narrow.steps.contains(&Step::RunAs(2, 0)) && narrow.seconds == 11.0, "{narrow:?}");
+    assert!(again.steps.iter().filter(|step| **step == Step::Run(0)).count() == 2 && again.seconds == 13.0, "{again:?}");
 }
 
 #[test]
@@ -113,6 +133,7 @@ fn a_replay_names_the_step_that_breaks_a_rule() {
     assert_eq!(wrong(&[run(0), run(1), run(0)]), "step 2: work 0 may not run again once work 1 has run");
     assert_eq!(wrong(&[run(0), run(1), run(1)]), "step 2: work 1 may not run again");
     assert_eq!(wrong(&[run(0), run(1)]), "work 2 never runs");
+    assert_eq!(wrong(&[Step::RunAs(0, 0)]), "step 0: work 0 has no such way to run");
     assert_eq!(wrong(&[run(0), Step::Out(0)]), "step 1: there is no slow memory");
     assert_eq!(replay(&problem, &[run(0), run(1), run(2), run(3)]), Ok((3, 4.0)));
 }
