@@ -1,11 +1,18 @@
-//! The processor of a card: one command at a time, of any of its logical devices.
+//! The processor of a card, and its link: one command at a time each, of any of its logical devices.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The compute units of a card, shared by its logical devices: a turn each, by priority.
+/// The compute units of a card and the link to its host, shared by its logical devices: a turn each, by priority.
 #[derive(Debug, Default)]
 pub struct Compute {
+    units: Part,
+    link: Part,
+}
+
+/// One of them.
+#[derive(Debug, Default)]
+struct Part {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -19,11 +26,22 @@ struct State {
 
 /// A turn; dropping it ends it.
 #[derive(Debug)]
-pub struct Turn<'a>(&'a Compute);
+pub struct Turn<'a>(&'a Part);
 
 impl Compute {
-    /// Waits for a turn: of the waiters, one with the smallest number comes next.
+    /// Waits for a turn at the compute units: of the waiters, one with the smallest number comes next.
     pub fn turn(&self, priority: i32) -> Turn<'_> {
+        self.units.turn(priority)
+    }
+
+    /// The same at the link.
+    pub fn turn_at_link(&self, priority: i32) -> Turn<'_> {
+        self.link.turn(priority)
+    }
+}
+
+impl Part {
+    fn turn(&self, priority: i32) -> Turn<'_> {
         let mut state = self.state();
         if state.is_taken || state.is_before(priority) {
             *state.waiting.entry(priority).or_default() += 1;
@@ -85,12 +103,15 @@ mod tests {
                     log.lock().unwrap().push(priority);
                 });
             }
-            while compute.state().waiting.values().sum::<u32>() < 5 {
+            while compute.units.state().waiting.values().sum::<u32>() < 5 {
                 std::thread::yield_now();
             }
             drop(turn);
         });
         assert_eq!(*log.lock().unwrap(), [-2, -2, -1, 0, 3]);
-        assert!(compute.state().waiting.is_empty() && !compute.state().is_taken);
+        assert!(compute.units.state().waiting.is_empty() && !compute.units.state().is_taken);
+        // Who has the units does not keep others from the link.
+        let _turn = compute.turn(0);
+        drop(compute.turn_at_link(1));
     }
 }

@@ -137,6 +137,13 @@ impl Streams {
         run.queue_ended();
     }
 
+    /// Whether a copy goes between the card and other memory.
+    fn leaves(&self, loaded: &Loaded, run: &Run, step: &Step) -> bool {
+        let is_here = |index: u32| is_on_a_card(run.bindings.base(loaded.pointers[index as usize].0));
+        let mut ends = (step.args.0..step.args.0 + step.args.1).map(is_here);
+        ends.any(|is_here| !is_here)
+    }
+
     fn steps(&self, loaded: &Loaded, run: &Run, bound: &Bound) {
         let mut number = 0u32;
         while let Some(step) = loaded.steps.get(number as usize) {
@@ -146,7 +153,10 @@ impl Streams {
             }
             let since = run.begins();
             let mut start = run.trace.as_ref().map(|trace| (trace, trace.now()));
-            let turn = self.compute.turn(self.priority);
+            let turn = match step.action {
+                Action::Copy { .. } if self.leaves(loaded, run, step) => self.compute.turn_at_link(self.priority),
+                _ => self.compute.turn(self.priority),
+            };
             // SAFETY: the pointers are those of this run, which is under way; the step's waits are over, and no other thread has
             // this queue. One thread takes all pieces, with the first slice of scratch.
             let (done, behind) = unsafe {

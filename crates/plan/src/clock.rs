@@ -30,6 +30,8 @@ enum Part {
     Card(u32),
     /// The link that joins a card to the host and to other cards.
     Link(u32),
+    /// The copies beside the works of a device that is on no card.
+    Beside(usize),
 }
 
 impl Plan {
@@ -81,9 +83,14 @@ impl Plan {
             })
         };
         let card = |device: usize| devices[device].card.as_ref().map(|card| card.card);
+        let mut before = None;
         let mut of_queue = |queue: &crate::plan::Queue| {
             let device = queue.device.index();
+            // The second queue of a device is that of its copies.
+            let is_beside = before.replace(device) == Some(device);
             let own = match card(device) {
+                Some(card) if is_beside => Part::Link(card),
+                None if is_beside => Part::Beside(device),
                 Some(card) => Part::Card(card),
                 None if devices[device].kind == plimsoll_device::DeviceKind::Cpu => Part::Processor,
                 None => Part::Alone(device),

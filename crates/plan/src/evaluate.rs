@@ -4,7 +4,7 @@ use plimsoll_device::DeviceSpec;
 use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
 
-use crate::lir::{Lir, WorkId};
+use crate::lir::{Lir, Work, WorkId};
 use crate::live::Live;
 
 /// An end is clearly earlier where even so many times the time is: predictions are no better than that. On one device all orders take
@@ -29,16 +29,22 @@ impl Evaluation {
     }
 }
 
-/// Rates a schedule: every device takes its works in order, each when its inputs are there.
+/// The number of a work's queue: those of so many devices, then those of copies beside them.
+pub(crate) fn queue(work: &Work, devices: usize) -> usize {
+    work.device.index() + if work.is_beside { devices } else { 0 }
+}
+
+/// Rates a schedule: every queue takes its works in order, each when its inputs are there.
 pub(crate) fn evaluate(lir: &Lir, devices: &[DeviceSpec], order: &[WorkId]) -> Evaluation {
     let definitions = lir.definitions();
     let mut finish: IdVec<WorkId, f64> = IdVec::filled(0.0, lir.works.len());
-    let mut free_at = vec![0.0f64; devices.len()];
+    let mut free_at = vec![0.0f64; 2 * devices.len()];
     for &id in order {
         let work = &lir.works[id];
         let ready = lir.predecessors(work, &definitions).map(|before| finish[before]).fold(0.0, f64::max);
-        finish[id] = ready.max(free_at[work.device.index()]) + work.seconds();
-        free_at[work.device.index()] = finish[id];
+        let free = &mut free_at[queue(work, devices.len())];
+        finish[id] = ready.max(*free) + work.seconds();
+        *free = finish[id];
     }
     let live_peak = Live::new(lir, order, devices).peaks(devices.len());
     Evaluation { makespan: finish.values().copied().fold(0.0, f64::max), live_peak }

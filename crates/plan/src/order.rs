@@ -41,7 +41,7 @@ pub(crate) fn as_written(request: &Request<'_>, lir: &mut Lir) -> Result<()> {
 }
 
 /// The bytes that the values and the scratch of a region take that a work holds. All of its works are on one device.
-fn taken(lir: &Lir, devices: &[DeviceSpec]) -> u64 {
+pub(crate) fn taken(lir: &Lir, devices: &[DeviceSpec]) -> u64 {
     if lir.here() == RegionId::from_index(0) {
         return 0;
     }

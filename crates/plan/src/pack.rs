@@ -45,6 +45,10 @@ pub(crate) fn pack(request: &Request<'_>, mut lir: Lir, fitting: Option<Fitting>
     for (lane, arena) in lanes.iter().zip(&arenas) {
         let (index, spec) = (lane.device.index(), &request.devices[lane.device.index()]);
         let addresses = addresses(arena, spec, &mut offsets);
+        if lane.is_beside {
+            packed.push(addresses);
+            continue;
+        }
         (devices[index].packed, devices[index].live) = (addresses.bytes, arena.peak());
         devices[index].arena = spec.reserved(addresses.bytes);
         moments[index] = PeakMoment::find(&lir, arena);

@@ -268,7 +268,7 @@ pub struct Softened {
     pub why: String,
 }
 
-/// The commands of one device.
+/// The commands of one device in order, or its copies beside these: where a device has two queues, the second has the copies.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Queue {
     /// The device.

@@ -7,9 +7,10 @@ use plimsoll_fit::Step;
 use plimsoll_graph::id::Id;
 use plimsoll_graph::{IdVec, NodeId};
 
+use super::bodies::{self, Bodies};
 use super::problem::overwriting;
 use crate::Request;
-use crate::lir::{Home, Lir, ValueId, View, WorkKind};
+use crate::lir::{Home, Lir, ValueId, View, WorkId, WorkKind};
 use crate::plan::DeviceId;
 use crate::prepare::prepare;
 
@@ -29,11 +30,11 @@ pub(super) struct Away {
     pub host: DeviceId,
 }
 
-/// The region with the works of a schedule.
+/// The region at hand with the works of a schedule, and its loops with those of their bodies.
 ///
 /// # Errors
 /// INTERNAL for a step that the region does not have.
-pub(super) fn apply(request: &Request<'_>, before: &Lir, steps: &[Step], away: Away) -> Result<Applied> {
+pub(super) fn apply(request: &Request<'_>, before: &Lir, steps: &[Step], away: Away, bodies: &Bodies) -> Result<Applied> {
     let no_step = || Error::internal("a schedule has a step that the region has not");
     let works = before.ids();
     let overwriting = overwriting(before);
@@ -45,12 +46,15 @@ pub(super) fn apply(request: &Request<'_>, before: &Lir, steps: &[Step], away: A
     });
     // By value: its copy on the host.
     let mut copies: HashMap<ValueId, ValueId> = HashMap::new();
+    // What leaves the device before its next work, which waits for that; and the latest work, which comes before what moves back.
+    let (mut leaving, mut latest): (Vec<WorkId>, Option<WorkId>) = (Vec::new(), None);
     let definitions = before.definitions();
     let mut ran = vec![false; works.len()];
     let (mut order, mut recomputed, mut offloaded) = (Vec::with_capacity(steps.len()), Vec::new(), Vec::new());
     for step in steps {
-        let number = match *step {
-            Step::Run(number) if number < works.len() => number,
+        let (number, way) = match *step {
+            Step::Run(number) if number < works.len() => (number, None),
+            Step::RunAs(number, way) if number < works.len() => (number, Some(way)),
             Step::Out(value) | Step::In(value) if value < before.values.len() => {
                 let value = ValueId::from_index(value);
                 let (bytes, node) = (before.values[value].bytes, before.values[value].node);
@@ -62,10 +66,13 @@ pub(super) fn apply(request: &Request<'_>, before: &Lir, steps: &[Step], away: A
                 // A value that may not have been made is copied only if it was.
                 lir.works[id].guard = definitions[value].and_then(|work| before.works[work].guard).map(|guard| now[guard]);
                 lir.works[id].prepared = Some(prepare(request, &lir, &lir.works[id])?);
+                lir.works[id].is_beside = true;
                 if is_out {
+                    leaving.push(id);
                     offloaded.push((node, Bytes(bytes)));
                     copies.insert(value, to);
                 } else {
+                    lir.works[id].after.extend(latest);
                     now[value] = to;
                 }
                 order.push(id);
@@ -76,12 +83,17 @@ pub(super) fn apply(request: &Request<'_>, before: &Lir, steps: &[Step], away: A
         let first = &before.works[works[number]];
         let id = if std::mem::replace(&mut ran[number], true) {
             let mut repeated = first.clone();
+            // All runs of a loop go the same way: the first has it.
+            repeated.prepared.clone_from(&lir.works[works[number]].prepared);
             for output in &mut repeated.outputs {
                 let fresh = lir.values.push(before.values[*output].clone());
                 now[*output] = fresh;
                 *output = fresh;
             }
             repeated.is_root = false;
+            if let WorkKind::Loop { body, .. } = &mut repeated.kind {
+                *body = bodies::copy(&mut lir, *body);
+            }
             let id = lir.works.push(repeated);
             // What overwrites its operands waits for it, as for every reader.
             for writer in first.reads_once().into_iter().filter_map(|value| overwriting[value]) {
@@ -90,10 +102,22 @@ pub(super) fn apply(request: &Request<'_>, before: &Lir, steps: &[Step], away: A
             recomputed.extend(first.nodes.first());
             id
         } else {
+            if let Some(way) = way {
+                let WorkKind::Loop { body, .. } = first.kind else { return Err(no_step()) };
+                let steps = bodies.steps(body, way).ok_or_else(no_step)?;
+                let narrowed = bodies::narrow(request, lir, works[number], (body, steps), away, bodies)?;
+                lir = narrowed.lir;
+                recomputed.extend(narrowed.recomputed);
+            }
             works[number]
         };
         let work = &mut lir.works[id];
         work.inputs.iter_mut().map(|view| &mut view.value).chain(&mut work.guard).for_each(|value| *value = now[*value]);
+        if work.device == away.device && !work.is_beside {
+            work.after.append(&mut leaving);
+            work.after.sort_unstable();
+            latest = Some(id);
+        }
         order.push(id);
     }
     if ran.contains(&false) {

@@ -39,7 +39,7 @@ pub fn curve(request: &Request<'_>, device: DeviceId) -> Result<Vec<CurvePoint>>
     let outside = outside_arena(request, &settled(&lir), device).total();
     let now = arenas(request, &lir);
     let highest = now[device.index()];
-    let mut descent = Descent::new(request, lir, device, now.into_iter().map(Some).collect());
+    let mut descent = Descent::new(request, lir, device, now.into_iter().map(Some).collect())?;
     let last = descent.first_below(Bytes::ZERO)?;
     let lowest = descent.bytes(last)?.unwrap_or(highest);
     let mut points: Vec<CurvePoint> = Vec::new();

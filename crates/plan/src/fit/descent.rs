@@ -5,6 +5,7 @@ use plimsoll_fit::State;
 use plimsoll_graph::id::Id;
 
 use super::apply::{self, Applied, Away};
+use super::bodies::Bodies;
 use super::{arenas, problem};
 use crate::Request;
 use crate::lir::Lir;
@@ -15,10 +16,16 @@ const EFFORT: u64 = 700;
 const LEAST_EFFORT: u64 = 2_000_000;
 const MOST_EFFORT: u64 = 20_000_000;
 
+/// The effort of a descent over so many works.
+pub(super) fn effort(works: usize) -> u64 {
+    EFFORT.saturating_mul(works as u64).clamp(LEAST_EFFORT, MOST_EFFORT)
+}
+
 /// The schedules of one device, from the one as it is to the lowest.
 pub(super) struct Descent<'a> {
     request: &'a Request<'a>,
     lir: Lir,
+    bodies: Bodies,
     device: DeviceId,
     /// What the arenas of the other devices may take.
     most: Vec<Option<Bytes>>,
@@ -28,14 +35,17 @@ pub(super) struct Descent<'a> {
 }
 
 impl<'a> Descent<'a> {
-    pub fn new(request: &'a Request<'a>, lir: Lir, device: DeviceId, most: Vec<Option<Bytes>>) -> Descent<'a> {
+    /// # Errors
+    /// INTERNAL where a schedule of the search does not hold.
+    pub fn new(request: &'a Request<'a>, lir: Lir, device: DeviceId, most: Vec<Option<Bytes>>) -> Result<Descent<'a>> {
         let host = request.placement.host.index();
-        let taken = arenas(request, &lir)[host];
-        let on_host = most[host].map_or(Bytes(u64::MAX / 2), |most| most - taken);
-        let problem = problem::problem(request, &lir, device, on_host);
-        let states = plimsoll_fit::descend(&problem, (EFFORT * problem.works.len() as u64).clamp(LEAST_EFFORT, MOST_EFFORT));
+        let taken = arenas(request, &lir);
+        let on_host = most[host].map_or(Bytes(u64::MAX / 2), |most| most - taken[host]);
+        let bodies = Bodies::new(request, &lir, device, taken[device.index()])?;
+        let problem = problem::problem(request, &lir, device, on_host, &bodies);
+        let states = plimsoll_fit::descend(&problem, effort(problem.works.len()));
         let known = vec![None; states.len()];
-        Descent { request, lir, device, most, states, known }
+        Ok(Descent { request, lir, bodies, device, most, states, known })
     }
 
     /// The first schedule whose packed arena is within `room`; where none is, the one with the smallest.
@@ -88,7 +98,8 @@ impl<'a> Descent<'a> {
     pub fn schedule(&self, state: usize) -> Result<Applied> {
         match self.states.get(state) {
             Some(state) => {
-                apply::apply(self.request, &self.lir, &state.steps, Away { device: self.device, host: self.request.placement.host })
+                let away = Away { device: self.device, host: self.request.placement.host };
+                apply::apply(self.request, &self.lir, &state.steps, away, &self.bodies)
             }
             None => Ok(Applied { lir: self.lir.clone(), recomputed: Vec::new(), offloaded: Vec::new() }),
         }

@@ -5,10 +5,14 @@
 //! under the line once it is packed is taken. So a lower line never gives a higher peak nor a faster plan. Where none is under the
 //! line, the lowest is taken, and its peak is the least limit.
 //!
-//! [`problem`]: the schedule as numbers. [`descent`]: the schedules of a device. [`apply`]: the numbers as works. [`curve`]: what each line
+//! A loop is one work with several ways to run, one for each schedule of its body: the body has a descent of its own. A loop that writes
+//! nothing but values of the arena may also run again.
+//!
+//! [`problem`]: the schedule as numbers. [`bodies`]: the schedules of loops' bodies. [`descent`]: the schedules of a device. [`apply`]: the numbers as works. [`curve`]: what each line
 //! costs.
 
 mod apply;
+mod bodies;
 mod curve;
 mod descent;
 mod problem;
@@ -89,7 +93,7 @@ pub(crate) fn fit(request: &Request<'_>, lir: Lir) -> Result<(Lir, Option<Fittin
         }
         // The others may take what they took.
         let most: Vec<Option<Bytes>> = rooms.iter().zip(&now).map(|(room, now)| room.map(|room| room.max(*now))).collect();
-        let mut descent = Descent::new(request, lir, DeviceId::from_index(index), most);
+        let mut descent = Descent::new(request, lir, DeviceId::from_index(index), most)?;
         let state = descent.first_below(room)?;
         let applied = descent.schedule(state)?;
         lir = applied.lir;
@@ -111,7 +115,7 @@ fn settled(lir: &Lir) -> Lir {
 fn arenas(request: &Request<'_>, lir: &Lir) -> Vec<Bytes> {
     let mut bytes = vec![Bytes::ZERO; request.devices.len()];
     let Live { lanes, arenas, .. } = Live::new(lir, &lir.region().works, request.devices);
-    for (lane, arena) in lanes.iter().zip(&arenas) {
+    for (lane, arena) in lanes.iter().zip(&arenas).filter(|(lane, _)| !lane.is_beside) {
         let spec = &request.devices[lane.device.index()];
         bytes[lane.device.index()] = spec.reserved(spec.slot(Bytes(layout::pack(&arena.buffers).peak)));
     }

@@ -6,14 +6,16 @@ use plimsoll_fit::{Problem, Slow, Value, Work};
 use plimsoll_graph::IdVec;
 use plimsoll_graph::id::Id;
 
+use super::bodies::{self, Bodies};
 use crate::Request;
+use crate::evaluate::queue;
 use crate::lir::{Home, Lir, ValueId, WorkId, WorkKind};
 use crate::live::pairs;
 use crate::plan::DeviceId;
 
 /// The works of the region in their order, with the bytes that they take of one device's arena. Values have their own numbers.
-/// They may wait in so many bytes of the host's memory.
-pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, on_host: Bytes) -> Problem {
+/// They may wait in so many bytes of the host's memory. Loops run in the ways of their bodies.
+pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, on_host: Bytes, bodies: &Bodies) -> Problem {
     let spec = &request.devices[device.index()];
     let mut number: IdVec<WorkId, usize> = IdVec::filled(usize::MAX, lir.works.len());
     lir.region().works.iter().enumerate().for_each(|(index, id)| number[*id] = index);
@@ -34,7 +36,11 @@ pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, on_hos
                 .collect(),
             again: may_repeat(lir, id, device),
             after: work.after.iter().map(|before| number[*before]).collect(),
-            queue: work.device.index(),
+            queue: queue(work, request.devices.len()),
+            ways: match work.kind {
+                WorkKind::Loop { body, trips, .. } if here => bodies.ways(body, trips),
+                _ => Vec::new(),
+            },
         }
     });
     let value = |id: ValueId| {
@@ -45,7 +51,7 @@ pub(super) fn problem(request: &Request<'_>, lir: &Lir, device: DeviceId, on_hos
     Problem { works: works.collect(), values: lir.values.ids().map(value).collect(), base: 0, slow }
 }
 
-/// The host's memory, for a card: moves are copies in the card's queue.
+/// The host's memory, for a card: moves are copies in the card's queue of copies, one behind another.
 fn slow(request: &Request<'_>, device: DeviceId, bytes: Bytes) -> Option<Slow> {
     let (spec, host) = (&request.devices[device.index()], &request.devices[request.placement.host.index()]);
     if spec.kind != DeviceKind::Gpu || bytes == Bytes::ZERO {
@@ -54,7 +60,7 @@ fn slow(request: &Request<'_>, device: DeviceId, bytes: Bytes) -> Option<Slow> {
     const MANY: f64 = 1e9;
     let latency = request.costs.copy_seconds(spec, host, 0.0);
     let seconds_per_byte = (request.costs.copy_seconds(spec, host, MANY) - latency) / MANY;
-    let queue = device.index();
+    let queue = request.devices.len() + device.index();
     Some(Slow { queue_out: queue, queue_in: queue, latency, seconds_per_byte, bytes: bytes.0 })
 }
 
@@ -78,9 +84,10 @@ pub(super) fn overwriting(lir: &Lir) -> IdVec<ValueId, Option<WorkId>> {
 /// happens. What it reads has to be as it was: see [`Work::until`].
 fn may_repeat(lir: &Lir, id: WorkId, device: DeviceId) -> bool {
     let work = &lir.works[id];
-    let is_call = match &work.kind {
+    let may = match &work.kind {
         WorkKind::Expr { .. } | WorkKind::Anchor { .. } | WorkKind::Kernel { .. } | WorkKind::Copy => true,
-        WorkKind::Request { .. } | WorkKind::Outside { .. } | WorkKind::Loop { .. } => false,
+        WorkKind::Loop { body, .. } => bodies::may_repeat(lir, *body),
+        WorkKind::Request { .. } | WorkKind::Outside { .. } => false,
     };
-    is_call && !work.outputs.is_empty() && work.outputs.iter().all(|output| is_here(lir, *output, device))
+    may && !work.outputs.is_empty() && work.outputs.iter().all(|output| is_here(lir, *output, device))
 }

@@ -118,6 +118,8 @@ pub(crate) struct Work {
     pub after: Vec<WorkId>,
     /// Whether it runs even if its results have no reader.
     pub is_root: bool,
+    /// Whether it is a copy in the device's queue of copies, beside its other works.
+    pub is_beside: bool,
     /// Where it stands among the works in the graph's order; equal ranks go by id.
     pub rank: u32,
     /// Its kernel and what that takes, once it is scheduled.
@@ -300,7 +302,8 @@ impl Lir {
     pub fn work(&mut self, kind: WorkKind, device: DeviceId, nodes: Vec<NodeId>, inputs: Vec<View>, outputs: Vec<ValueId>) -> WorkId {
         let rank = self.works.len() as u32;
         let (guard, after, prepared) = (None, Vec::new(), None);
-        let id = self.works.push(Work { kind, device, nodes, inputs, outputs, guard, after, is_root: false, rank, prepared });
+        let id =
+            self.works.push(Work { kind, device, nodes, inputs, outputs, guard, after, is_root: false, is_beside: false, rank, prepared });
         self.region_mut().works.push(id);
         id
     }

@@ -269,7 +269,8 @@ impl Parser<'_> {
         at.expect("= ")?;
         let (guard, after, prepared) = (None, Vec::new(), None);
         let (inputs, outputs, rank) = (Vec::new(), Vec::new(), number as u32);
-        let mut work = Work { kind: WorkKind::Copy, device, nodes, inputs, outputs, guard, after, is_root: false, rank, prepared };
+        let mut work =
+            Work { kind: WorkKind::Copy, device, nodes, inputs, outputs, guard, after, is_root: false, is_beside: false, rank, prepared };
         self.kind(at, &mut work)?;
         at.expect("(")?;
         while !at.eat(")") {
@@ -297,6 +298,7 @@ impl Parser<'_> {
                 "if" => work.guard = Some(self.value_at(at.numbered("v")?)),
                 "after" => work.after.push(WorkId::from_index(at.numbered("w")?)),
                 "root" => work.is_root = true,
+                "beside" => work.is_beside = true,
                 "rank" => work.rank = at.number()?,
                 // What a pass finds out again.
                 "by" | "scratch" => _ = at.word(),

@@ -95,6 +95,9 @@ impl Text<'_> {
         for before in &work.after {
             write!(f, " after w{}", before.index())?;
         }
+        if work.is_beside {
+            write!(f, " beside")?;
+        }
         if work.is_root {
             f.write_str(" root")?;
         }

@@ -32,7 +32,7 @@ impl Arena {
         let mut of_root: HashMap<ValueId, usize> = HashMap::new();
         let mut values: Vec<(ValueId, usize)> = Vec::new();
         for &id in order {
-            for &output in lir.works[id].outputs.iter().filter(|output| lir.values[**output].device == lane.device) {
+            for &output in lir.works[id].outputs.iter().filter(|output| !lane.is_beside && lir.values[**output].device == lane.device) {
                 let Some(range) = ranges[output] else { continue };
                 let buffer = *of_root.entry(sharing.root(output)).or_insert_with(|| {
                     buffers.push(Buffer { first: range.first, last: range.last, bytes: lir.values[output].bytes, align });

@@ -27,11 +27,11 @@ pub(crate) use self::ranges::{LiveRange, live_ranges};
 
 /// What a schedule holds when.
 pub(crate) struct Live {
-    /// The queues, by device.
+    /// The queues, by device; a queue of copies follows the other queue of its device.
     pub lanes: Vec<Lane>,
     /// Where each work stands.
     pub slots: IdVec<WorkId, Slot>,
-    /// The arena of each queue's device.
+    /// The arena of each queue's device; nothing for a queue of copies.
     pub arenas: Vec<Arena>,
 }
 
@@ -48,7 +48,7 @@ impl Live {
     /// For each device, the most bytes that are live in its arena at once.
     pub fn peaks(&self, devices: usize) -> Vec<u64> {
         let mut peaks = vec![0; devices];
-        for (lane, arena) in self.lanes.iter().zip(&self.arenas) {
+        for (lane, arena) in self.lanes.iter().zip(&self.arenas).filter(|(lane, _)| !lane.is_beside) {
             peaks[lane.device.index()] = arena.peak().0;
         }
         peaks

@@ -97,7 +97,7 @@ impl Moves {
         let definitions = lir.definitions();
         let (lanes, slots) = lanes(&lir, &lir.region().works, &definitions);
         let ranges = live_ranges(&lir, &lanes);
-        let none = Lane { device, works: Vec::new(), clocks: Vec::new(), waits: Vec::new() };
+        let none = Lane { device, is_beside: false, works: Vec::new(), clocks: Vec::new(), waits: Vec::new() };
         let queue = lanes.iter().position(|lane| lane.device == device);
         let lane = queue.map_or(&none, |queue| &lanes[queue]);
         let mut elements = IdVec::filled(None, lir.works.len());

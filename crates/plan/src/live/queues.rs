@@ -9,9 +9,11 @@ use crate::plan::DeviceId;
 /// Where a work stands: `(queue, position in it)`.
 pub(crate) type Slot = (usize, usize);
 
-/// The works of one device, in order.
+/// The works of one device in order, or its copies that run beside them.
 pub(crate) struct Lane {
     pub device: DeviceId,
+    /// Whether it is the queue of copies. The device's arena belongs to its other queue.
+    pub is_beside: bool,
     pub works: Vec<WorkId>,
     /// For each work, how many commands of every queue have finished when it starts.
     pub clocks: Vec<Vec<u32>>,
@@ -19,18 +21,20 @@ pub(crate) struct Lane {
     pub waits: Vec<Vec<Wait>>,
 }
 
-/// A lane for each device that has works, or whose arena holds values.
+/// A lane for each device that has works, or whose arena holds values; behind it one for its copies beside the works, if there are any.
 pub(crate) fn lanes(lir: &Lir, order: &[WorkId], definitions: &IdVec<ValueId, Option<WorkId>>) -> (Vec<Lane>, IdVec<WorkId, Slot>) {
     let works = || order.iter().map(|id| &lir.works[*id]);
     let made = works().flat_map(|work| &work.outputs).map(|output| &lir.values[*output]).filter(|value| value.home == Home::Arena);
-    let mut devices: Vec<DeviceId> = made.map(|value| value.device).chain(works().map(|work| work.device)).collect();
-    devices.sort_unstable();
-    devices.dedup();
-    let lane = |device| Lane { device, works: Vec::new(), clocks: Vec::new(), waits: Vec::new() };
-    let mut lanes: Vec<Lane> = devices.iter().copied().map(lane).collect();
+    let devices = made.map(|value| value.device).chain(works().map(|work| work.device)).map(|device| (device, false));
+    let beside = works().filter(|work| work.is_beside).map(|work| (work.device, true));
+    let mut queues: Vec<(DeviceId, bool)> = devices.chain(beside).collect();
+    queues.sort_unstable();
+    queues.dedup();
+    let lane = |(device, is_beside)| Lane { device, is_beside, works: Vec::new(), clocks: Vec::new(), waits: Vec::new() };
+    let mut lanes: Vec<Lane> = queues.iter().copied().map(lane).collect();
     let mut slots = IdVec::filled((0, 0), lir.works.len());
     for &id in order {
-        let queue = devices.binary_search(&lir.works[id].device).unwrap_or_default();
+        let queue = queues.binary_search(&(lir.works[id].device, lir.works[id].is_beside)).unwrap_or_default();
         slots[id] = (queue, lanes[queue].works.len());
         lanes[queue].works.push(id);
     }

@@ -21,7 +21,7 @@ pub(crate) struct LiveRange {
 /// write. A value that another queue reads is live until its owner's queue has waited for that reader, or to the end.
 pub(crate) fn live_ranges(lir: &Lir, lanes: &[Lane]) -> Ranges {
     let mut queue_of: Vec<Option<usize>> = Vec::new();
-    for (queue, lane) in lanes.iter().enumerate() {
+    for (queue, lane) in lanes.iter().enumerate().filter(|(_, lane)| !lane.is_beside) {
         queue_of.resize(lane.device.index() + 1, None);
         queue_of[lane.device.index()] = Some(queue);
     }

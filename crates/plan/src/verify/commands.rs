@@ -44,7 +44,9 @@ impl Checked<'_> {
                     return Err(wrong("a command is named after other nodes than its own"));
                 }
             }
-            if devices.last().is_some_and(|last| *last >= queue.device) {
+            let is_copies = queue.program.commands.iter().all(|command| matches!(command.work, Work::Copy));
+            let is_beside = is_copies && devices.last() == Some(&queue.device) && devices.iter().rev().nth(1) != Some(&queue.device);
+            if devices.last().is_some_and(|last| *last >= queue.device) && !is_beside {
                 return Err(wrong("two queues of one device"));
             }
             devices.push(queue.device);

@@ -6,6 +6,7 @@ mod buckets;
 mod cancel;
 mod constants;
 mod first_fit;
+mod fitted_loops;
 mod freeze;
 mod halves;
 mod host_memory;

@@ -1,0 +1,171 @@
+//! The bodies of loops: schedules with ever lower arenas. A loop is one work with a way to run for each of them.
+
+use std::collections::HashMap;
+
+use plimsoll_base::{Bytes, Result};
+use plimsoll_fit::{Step, Way};
+use plimsoll_graph::IdVec;
+
+use super::apply::{self, Away};
+use super::{descent, problem};
+use crate::Request;
+use crate::lir::{Home, Lir, Region, RegionId, Trips, ValueId, WorkId, WorkKind};
+use crate::order::taken;
+use crate::plan::DeviceId;
+use crate::prepare::prepare;
+
+/// So many schedules of a body are kept, the last among them.
+const MOST_BODIES: usize = 16;
+
+/// A body that takes less than this part of the device's arena stays as it is.
+const LEAST_PART: u64 = 64;
+
+/// A schedule of the body of a loop.
+struct Body {
+    steps: Vec<Step>,
+    /// What it takes of the device while the loop runs.
+    arena: u64,
+    /// Once through.
+    seconds: f64,
+}
+
+/// For each region that a loop holds its schedules below the one that it has, each with a smaller arena and no less time.
+#[derive(Default)]
+pub(super) struct Bodies(HashMap<RegionId, Vec<Body>>);
+
+impl Bodies {
+    /// Of the loops of one device, whose arena takes so much.
+    ///
+    /// # Errors
+    /// INTERNAL where a schedule of the search does not hold.
+    pub fn new(request: &Request<'_>, lir: &Lir, device: DeviceId, arena: Bytes) -> Result<Bodies> {
+        let is_here = |region: &RegionId| {
+            let region = &lir.regions[*region];
+            let on_device = region.works.first().is_some_and(|work| lir.works[*work].device == device);
+            on_device && region.arena.saturating_mul(LEAST_PART) >= arena.0
+        };
+        // Inner regions come behind outer ones.
+        let regions: Vec<RegionId> = lir.regions.ids().skip(1).filter(is_here).collect();
+        let mut bodies = Bodies::default();
+        if regions.is_empty() {
+            return Ok(bodies);
+        }
+        let mut lir = lir.clone();
+        for region in regions.iter().rev() {
+            let around = lir.enter(*region);
+            let found = bodies.of(request, &lir, device, regions.len() as u64)?;
+            lir.enter(around);
+            bodies.0.insert(*region, found);
+        }
+        Ok(bodies)
+    }
+
+    /// The schedules of the region at hand, one of so many.
+    fn of(&self, request: &Request<'_>, lir: &Lir, device: DeviceId, count: u64) -> Result<Vec<Body>> {
+        let problem = problem::problem(request, lir, device, Bytes::ZERO, self);
+        let states = plimsoll_fit::descend(&problem, descent::effort(problem.works.len()) / count.max(4));
+        let (mut bodies, mut least) = (Vec::new(), lir.region().arena);
+        let mut seconds = once(lir);
+        let stride = states.len().div_ceil(MOST_BODIES).max(1);
+        for state in states.iter().rev().step_by(stride).collect::<Vec<_>>().into_iter().rev() {
+            let away = Away { device, host: request.placement.host };
+            let applied = apply::apply(request, lir, &state.steps, away, self)?.lir;
+            let (arena, takes) = (taken(&applied, request.devices), once(&applied));
+            if arena < least && takes >= seconds {
+                (least, seconds) = (arena, takes);
+                bodies.push(Body { steps: state.steps.clone(), arena, seconds });
+            }
+        }
+        Ok(bodies)
+    }
+
+    /// The ways to run a loop with less.
+    pub fn ways(&self, body: RegionId, trips: Trips) -> Vec<Way> {
+        let bodies = self.0.get(&body).map_or(&[][..], |bodies| bodies);
+        bodies.iter().map(|body| Way { scratch: body.arena, seconds: body.seconds * trips.predicted() }).collect()
+    }
+
+    /// The schedule of one of the ways.
+    pub fn steps(&self, body: RegionId, way: usize) -> Option<&[Step]> {
+        self.0.get(&body)?.get(way).map(|body| &body.steps[..])
+    }
+}
+
+/// Predicted seconds of the region's works.
+fn once(lir: &Lir) -> f64 {
+    lir.all().map(|(_, work)| work.seconds()).sum()
+}
+
+/// Gives a loop, a work of the region at hand, another schedule of its body, with the nodes of works that run again in it.
+///
+/// # Errors
+/// As [`apply::apply`].
+pub(super) fn narrow(
+    request: &Request<'_>,
+    mut lir: Lir,
+    work: WorkId,
+    (body, steps): (RegionId, &[Step]),
+    away: Away,
+    bodies: &Bodies,
+) -> Result<apply::Applied> {
+    let around = lir.enter(body);
+    let mut applied = apply::apply(request, &lir, steps, away, bodies)?;
+    applied.lir.region_mut().arena = taken(&applied.lir, request.devices);
+    applied.lir.enter(around);
+    let prepared = prepare(request, &applied.lir, &applied.lir.works[work])?;
+    applied.lir.works[work].prepared = Some(prepared);
+    Ok(applied)
+}
+
+/// Whether a region may run a second time for the same results: it and what it holds reach no files.
+pub(super) fn may_repeat(lir: &Lir, region: RegionId) -> bool {
+    lir.regions[region].works.iter().map(|work| &lir.works[*work].kind).all(|kind| match kind {
+        WorkKind::Loop { body, .. } => may_repeat(lir, *body),
+        WorkKind::Request { .. } | WorkKind::Outside { .. } => false,
+        WorkKind::Expr { .. } | WorkKind::Anchor { .. } | WorkKind::Kernel { .. } | WorkKind::Copy => true,
+    })
+}
+
+/// The same region once more, for a second run of the loop that holds it. The number of the one, and of the other.
+pub(super) fn copy(lir: &mut Lir, region: RegionId) -> RegionId {
+    let new = lir.regions.push(Region::default());
+    let mut values: HashMap<ValueId, ValueId> = HashMap::new();
+    let own: Vec<ValueId> = lir.values.iter().filter(|(_, value)| value.region == region).map(|(id, _)| id).collect();
+    for id in own {
+        let mut value = lir.values[id].clone();
+        value.region = new;
+        if let Home::Given { region, .. } = &mut value.home {
+            *region = new;
+        }
+        values.insert(id, lir.values.push(value));
+    }
+    let at = |id: ValueId| values.get(&id).copied().unwrap_or(id);
+    for id in values.values() {
+        lir.values[*id].previous = lir.values[*id].previous.map(at);
+    }
+    let before = lir.regions[region].clone();
+    let mut works: IdVec<WorkId, Option<WorkId>> = IdVec::filled(None, lir.works.len());
+    for id in &before.works {
+        let mut work = lir.works[*id].clone();
+        work.inputs
+            .iter_mut()
+            .map(|view| &mut view.value)
+            .chain(&mut work.outputs)
+            .chain(&mut work.guard)
+            .for_each(|value| *value = at(*value));
+        if let WorkKind::Loop { body, .. } = &mut work.kind {
+            *body = copy(lir, *body);
+        }
+        works[*id] = Some(lir.works.push(work));
+    }
+    let renumbered = |ids: &[WorkId]| ids.iter().filter_map(|id| works[*id]).collect::<Vec<_>>();
+    let copied = renumbered(&before.works);
+    for id in &copied {
+        let mut after = renumbered(&lir.works[*id].after);
+        after.sort_unstable();
+        lir.works[*id].after = after;
+    }
+    let all = |ids: &[ValueId]| ids.iter().map(|id| at(*id)).collect::<Vec<_>>();
+    lir.regions[new] = Region { params: all(&before.params), works: copied, results: all(&before.results), arena: before.arena };
+    new
+}

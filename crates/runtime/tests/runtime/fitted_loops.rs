@@ -1,0 +1,121 @@
+//! Programs of loops, lists and conditions, made at random, with plans that are made to fit ever lower lines: the same bits, and no plan
+//! for a lower line takes more. The programs are those of crates/cli; `PLIMSOLL_PROGRAMS` may name another folder of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use plimsoll_base::{Bytes, DataType, Result};
+use plimsoll_cards::Options;
+use plimsoll_device::{Device, DeviceKind, DeviceSpec};
+use plimsoll_device_cpu::{CpuDevice, CpuPool};
+use plimsoll_graph::{Graph, HostTensor, Shape};
+use plimsoll_kernels::CpuKernels;
+use plimsoll_ops::Registry;
+use plimsoll_runtime::{Devices, Session};
+use serde_json::Value;
+
+/// Lines between the lowest peak and the peak as it is.
+const LINES: u64 = 4;
+
+/// A tensor as `type dimensions bytes`.
+fn tensor(text: &str) -> HostTensor {
+    let words: Vec<&str> = text.split(' ').collect();
+    let data_type = match words[0] {
+        "float32" => DataType::Float,
+        "float64" => DataType::Double,
+        "int32" => DataType::Int32,
+        "int64" => DataType::Int64,
+        "bool" => DataType::Bool,
+        other => panic!("{other}"),
+    };
+    let dims: Vec<u64> = words[1].split(',').filter(|dim| !dim.is_empty()).map(|dim| dim.parse().unwrap()).collect();
+    let bytes: Vec<u8> = (0..words[2].len() / 2).map(|at| u8::from_str_radix(&words[2][2 * at..2 * at + 2], 16).unwrap()).collect();
+    HostTensor::from_bytes(data_type, Shape::from(dims), &bytes).unwrap()
+}
+
+/// Devices between guard pages, whose reservations are as fine as their buffers: the smallest value counts.
+fn fine(count: u32) -> Devices {
+    let options = Options::new().intra_op(2).device_count(DeviceKind::Cpu, count);
+    let pool = CpuPool::new(options.threads().unwrap()).unwrap();
+    let device = |spec: DeviceSpec| {
+        let spec = DeviceSpec { granularity: spec.alignment, ..spec };
+        Arc::new(CpuDevice::new(spec, pool.clone(), Arc::new(CpuKernels)).with_guards()) as Arc<dyn Device>
+    };
+    Devices::with(options.resolve().unwrap().into_iter().map(device).collect(), &options).unwrap()
+}
+
+struct Step {
+    feeds: BTreeMap<String, HostTensor>,
+    fetches: Vec<String>,
+    targets: Vec<String>,
+}
+
+fn names(value: &Value) -> Vec<String> {
+    value.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_string()).collect()
+}
+
+fn steps(program: &Value) -> Vec<Step> {
+    let init =
+        names(&program["init"]).into_iter().map(|target| Step { feeds: BTreeMap::new(), fetches: Vec::new(), targets: vec![target] });
+    let step = |step: &Value| Step {
+        feeds: step["feeds"].as_object().unwrap().iter().map(|(name, text)| (name.clone(), tensor(text.as_str().unwrap()))).collect(),
+        fetches: step["fetches"].as_object().unwrap().keys().cloned().collect(),
+        targets: names(&step["targets"]),
+    };
+    init.chain(program["steps"].as_array().unwrap().iter().map(step)).collect()
+}
+
+/// What a session gives: values, the bytes that the plans take of each device, and how many commands run again in them.
+type Ran = (Vec<HostTensor>, Vec<Vec<Bytes>>, usize);
+
+fn run(session: &Session, steps: &[Step]) -> Result<Ran> {
+    let (mut values, mut peaks, mut again) = (Vec::new(), Vec::new(), 0);
+    for step in steps {
+        let feeds: Vec<(&str, &HostTensor)> = step.feeds.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        let [fetches, targets] = [&step.fetches, &step.targets].map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
+        let plan = session.plan(&feeds, &fetches, &targets)?;
+        peaks.push(plan.devices.iter().map(|device| device.packed).collect());
+        again += plan.fitting.map_or(0, |fitting| fitting.recomputed.len());
+        values.extend(session.run(&feeds, &fetches, &targets)?);
+    }
+    Ok((values, peaks, again))
+}
+
+#[test]
+fn loops_give_the_same_bits_at_every_line() {
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/programs");
+    let folder = std::env::var_os("PLIMSOLL_PROGRAMS").map_or(ours, PathBuf::from);
+    let text = std::fs::read_to_string(folder.join("programs.jsonl")).unwrap();
+    let (mut lower, mut again) = (0, 0);
+    for line in text.lines() {
+        let program: Value = serde_json::from_str(line).unwrap();
+        let (name, steps) = (program["name"].as_str().unwrap(), steps(&program));
+        let registry = Arc::new(Registry::standard(Arc::new(CpuKernels)));
+        let graph = plimsoll_formats::read_graph_def(program["graph"].as_str().unwrap().as_bytes()).unwrap();
+        let graph = Graph::resolve(graph, registry.table()).unwrap();
+        let devices = fine(program["cpus"].as_u64().unwrap() as u32);
+        let session = Session::new(&devices, &graph, registry).unwrap();
+        // Steps that fail are another test's.
+        let Ok((expected, highest, _)) = run(&session, &steps) else { continue };
+        let mut before: Option<Vec<Vec<Bytes>>> = None;
+        for line in 0..=LINES {
+            let most = highest.iter().flatten().max().unwrap().0 * line / LINES;
+            let session = session.with_lines(vec![Some(Bytes(most)); devices.specs().len()]).unwrap();
+            let (values, peaks, runs_again) = run(&session, &steps).unwrap_or_else(|error| panic!("{name} at {most}: {error}"));
+            assert_eq!(values, expected, "{name} at {most}");
+            // On several devices one may take more where another takes less.
+            if devices.specs().len() == 1
+                && let Some(before) = &before
+            {
+                let is_no_less = before.iter().flatten().zip(peaks.iter().flatten()).all(|(low, high)| low <= high);
+                assert!(is_no_less, "{name}: {before:?} and, at the higher line {most}, {peaks:?}");
+            }
+            lower += usize::from(line == 0 && peaks != highest);
+            again += runs_again;
+            before = Some(peaks);
+        }
+    }
+    let is_ours = std::env::var_os("PLIMSOLL_PROGRAMS").is_none();
+    assert!(!is_ours || (lower > 5 && again > 100), "{lower} programs take less, and {again} commands run again");
+}
