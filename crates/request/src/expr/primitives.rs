@@ -41,7 +41,8 @@ macro_rules! unary_primitives {
             Sinh: Analytic, Same, 20.0, |x| libm::sinh(x);
             Cosh: Analytic, Same, 20.0, |x| libm::cosh(x);
             Asinh: Floats, Same, 20.0, |x| libm::asinh(x);
-            Acosh: Floats, Same, 20.0, |x| libm::acosh(x);
+            /// NaN below 1.
+            Acosh: Floats, Same, 20.0, |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) };
             Atanh: Floats, Same, 20.0, |x| libm::atanh(x);
             /// The logarithm of the absolute value of the gamma function.
             Lgamma: Floats, Same, 40.0, |x| libm::lgamma(x);
@@ -344,6 +345,14 @@ mod tests {
                 assert!(near || value == expected || value.is_nan() && expected.is_nan(), "{op:?} of {x}: {value} and not {expected}");
             }
         }
+    }
+
+    #[test]
+    fn what_lies_outside_of_a_function_is_no_number() {
+        for (op, x) in [(UnaryOp::Acosh, 0.5), (UnaryOp::Acosh, -3.0), (UnaryOp::Atanh, 1.5), (UnaryOp::Log, -1.0), (UnaryOp::Acos, 2.0)] {
+            assert!(op.of(x).unwrap().is_nan(), "{op:?} of {x}");
+        }
+        assert_eq!(UnaryOp::Acosh.of(1.0), Some(0.0));
     }
 
     #[test]
