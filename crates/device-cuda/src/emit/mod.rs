@@ -1,0 +1,182 @@
+//! Requests to CUDA C. Pure: the same request gives the same text on every machine, with or without a card.
+//!
+//! A kernel's text depends on the form of its request alone; sizes are its arguments. So requests of one form share one compiled
+//! kernel. Reductions combine in an order that the shape fixes. There are no float atomics, and multiplications are fused only where
+//! the text says so: programs are compiled with [`OPTIONS`]. Every kernel has blocks of [`THREADS`] threads in one dimension.
+//!
+//! The text is in the common part of C and CUDA C. Tests run it as the real compiler translates it, and as a compiler for processors does.
+
+mod expr;
+mod gather;
+mod movement;
+mod nn;
+mod pool;
+mod random;
+mod reduce;
+mod view;
+mod write;
+
+use std::collections::BTreeSet;
+
+use plimsoll_base::{Error, Result};
+use plimsoll_request::KernelRequest;
+
+/// The threads of a block.
+pub const THREADS: u32 = 256;
+
+/// The compiler's options beside the architecture.
+pub const OPTIONS: &[&str] = &["--fmad=false", "--std=c++17", "-default-device", "-w"];
+
+/// The most blocks of a grid whose threads go on with further elements.
+const MOST_BLOCKS: u64 = 2048;
+
+/// The text that every program begins with.
+const PRELUDE: &str = include_str!("prelude.cu");
+
+/// The kernels that answer a request, one after the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Emitted {
+    /// The kernels, in order; none where there is nothing to compute.
+    pub kernels: Vec<Kernel>,
+    /// Bytes of each buffer between them.
+    pub between: Vec<u64>,
+    /// What the kernels' faults mean: the fault with number `n` is that at `n - 1`.
+    pub faults: Vec<FaultText>,
+    /// `(input, output)`: the output may lie where the input does.
+    pub in_place: Vec<(usize, usize)>,
+}
+
+/// A kernel and the arguments of its launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// The name of the function. Kernels of one name have one text.
+    pub entry: String,
+    /// The text behind the prelude.
+    pub body: String,
+    /// How many blocks; at least 1.
+    pub blocks: u32,
+    /// The arguments, in order.
+    pub args: Vec<KernelArg>,
+}
+
+/// An argument of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelArg {
+    /// The address of that argument of the request, where inputs come before outputs.
+    Argument(u32),
+    /// The address of that buffer between the kernels.
+    Between(u32),
+    /// Four bytes.
+    U32(u32),
+    /// Eight bytes.
+    U64(u64),
+    /// The address of the run's fault word: 8 bytes that begin as all ones.
+    Fault,
+    /// Eight bytes: the command's number in the bits from 44 on. A fault leaves `command | element << 4 | number` there, the least of all.
+    FaultBase,
+}
+
+/// A fault that a kernel finds: INVALID_ARGUMENT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultText {
+    /// The message; `{0}` and `{1}` stand for the numbers.
+    pub message: &'static str,
+    /// The numbers.
+    pub numbers: [FaultNumber; 2],
+}
+
+/// A number of a fault's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultNumber {
+    /// This one.
+    Constant(i64),
+    /// That of the element.
+    Element,
+    /// The integer that the element of that argument is.
+    Value(u32),
+}
+
+impl FaultText {
+    const DIVISION_BY_ZERO: FaultText = FaultText::plain("Integer division by zero");
+    const NEGATIVE_POWER: FaultText = FaultText::plain("Integers to negative integer powers are not allowed");
+
+    const fn plain(message: &'static str) -> FaultText {
+        FaultText { message, numbers: [FaultNumber::Constant(0); 2] }
+    }
+
+    const fn of(message: &'static str, first: FaultNumber, second: FaultNumber) -> FaultText {
+        FaultText { message, numbers: [first, second] }
+    }
+}
+
+/// A fault word that no kernel has written.
+pub const NO_FAULT: u64 = u64::MAX;
+
+/// The number of a fault and the element that has it, from a fault word; none where there is no fault.
+pub fn fault_of(word: u64) -> Option<(u32, u64)> {
+    (word != NO_FAULT).then_some(((word & 15) as u32, (word >> 4) & ((1 << 40) - 1)))
+}
+
+/// The kernels of a request.
+///
+/// # Errors
+/// UNIMPLEMENTED where there are none; INVALID_ARGUMENT for sizes that make no sense.
+pub fn emit(request: &KernelRequest) -> Result<Emitted> {
+    let arguments = request.arguments()?;
+    let most = arguments.inputs.iter().chain(&arguments.outputs).copied().max().unwrap_or(0);
+    if most > MOST_BYTES {
+        return Err(Error::unimplemented(format!("a kernel for a card with an argument of {most} bytes")));
+    }
+    let outputs_are_empty = !arguments.outputs.is_empty() && arguments.outputs.iter().all(|bytes| *bytes == 0);
+    let mut emitted = match request {
+        KernelRequest::Expr { expr, shape, operands } => expr::emit(expr, shape, operands)?,
+        KernelRequest::Movement { element, movement } => movement::emit(*element, movement)?,
+        KernelRequest::Reduction(reduction) => reduce::emit(reduction)?,
+        KernelRequest::Nn(nn) => nn::emit(*nn)?,
+        KernelRequest::MaxPool(pooling) => pool::max(pooling)?,
+        KernelRequest::MaxPoolGrad(spec) => pool::max_grad(spec)?,
+        KernelRequest::AvgPool(spec) => pool::average(spec)?,
+        KernelRequest::AvgPoolGrad(spec) => pool::average_grad(spec)?,
+        KernelRequest::Gather(gather) => gather::emit(gather)?,
+        KernelRequest::UpdateRows(update) => gather::update_rows(update)?,
+        KernelRequest::Random(random) => random::emit(random)?,
+        KernelRequest::Nothing => Emitted::default(),
+        _ => return Err(Error::unimplemented(format!("a kernel for a card: {}", name_of(request)))),
+    };
+    if outputs_are_empty && !request.can_fail() {
+        emitted = Emitted::default();
+    }
+    Ok(emitted)
+}
+
+/// The text of a program with these kernels.
+pub fn program<'a>(kernels: impl IntoIterator<Item = &'a Kernel>) -> String {
+    let mut seen = BTreeSet::new();
+    let mut text = PRELUDE.to_string();
+    for kernel in kernels {
+        if seen.insert(kernel.entry.as_str()) {
+            text.push('\n');
+            text.push_str(&kernel.body);
+        }
+    }
+    text
+}
+
+/// The largest argument: the numbers of its elements fit a fault word.
+const MOST_BYTES: u64 = 1 << 40;
+
+/// The name of a kind of request, for errors.
+fn name_of(request: &KernelRequest) -> String {
+    let text = format!("{request:?}");
+    text.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default().to_string()
+}
+
+/// Elements of a shape; the request's sizes were checked.
+fn count(shape: &[u64]) -> u64 {
+    shape.iter().product()
+}
+
+/// As many blocks as `threads` threads need, or as many as a grid has.
+fn blocks(threads: u64) -> u32 {
+    threads.div_ceil(u64::from(THREADS)).clamp(1, MOST_BLOCKS) as u32
+}

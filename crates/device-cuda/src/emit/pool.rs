@@ -1,0 +1,195 @@
+//! Pooling: a thread for each element of the result, which looks at the elements or windows that it comes from, in order.
+
+use plimsoll_base::{Error, Result};
+use plimsoll_request::pool::{ArgMax, Maxima, PoolSpec, Pooling, Positions};
+use plimsoll_request::window::Layout;
+
+use super::write::{Index, Writer, computed, is_float, narrow, stored, widen};
+use super::{Emitted, KernelArg, blocks, count};
+
+/// Maxima of windows, and where they are.
+///
+/// # Errors
+/// UNIMPLEMENTED for types and maxima without a kernel.
+pub(super) fn max(pooling: &Pooling) -> Result<Emitted> {
+    if pooling.maxima != Maxima::First {
+        return Err(Error::unimplemented("a kernel for a card: MaxPool3D"));
+    }
+    let spec = &pooling.spec;
+    let t = computed(spec.data_type)?;
+    let mut writer = begin(spec)?;
+    writer.input("p", stored(spec.data_type)?, KernelArg::Argument(0));
+    writer.output("q", stored(spec.data_type)?, KernelArg::Argument(1));
+    let kept = pooling.positions != Positions::None;
+    let place = if ArgMax::of(spec) == ArgMax::U8 { "u8" } else { "u32" };
+    if kept {
+        writer.output("places", place, KernelArg::Argument(2));
+    }
+    sizes(&mut writer, spec);
+    each(&mut writer, spec, "positions");
+    let lowest = if t == "f64" { "-1.7976931348623157e308" } else { "-3.40282347e38f" };
+    writer.line(format!("{t} most = {lowest}; u32 best = 0xFFFFFFFFu, tap = 0;"));
+    windows(
+        &mut writer,
+        spec,
+        &format!("if (here) {{ {t} x = {}; if (x > most) {{ most = x; best = tap; }} }} ++tap;", widen(spec.data_type, "p[at]")),
+    );
+    writer.line(format!("q[i] = {};", narrow(spec.data_type, "most")));
+    match pooling.positions {
+        Positions::None => writer.line("(void)best;"),
+        Positions::All => writer.line(format!("places[i] = ({place})best;")),
+        Positions::Positive => writer.line(format!("places[i] = most > 0 ? ({place})best : ({place})0xFFFFFFFFu;")),
+    }
+    writer.line("}");
+    finish(writer, "max_pool", count(&spec.output()))
+}
+
+/// The gradient by the positions of the maxima.
+///
+/// # Errors
+/// UNIMPLEMENTED for types without a kernel.
+pub(super) fn max_grad(spec: &PoolSpec) -> Result<Emitted> {
+    let place = if ArgMax::of(spec) == ArgMax::U8 { "u8" } else { "u32" };
+    let mut writer = begin(spec)?;
+    writer.input("places", place, KernelArg::Argument(0));
+    writer.input("p", stored(spec.data_type)?, KernelArg::Argument(1));
+    writer.output("q", stored(spec.data_type)?, KernelArg::Argument(2));
+    sizes(&mut writer, spec);
+    let value = widen(spec.data_type, "p[at]");
+    scattered(&mut writer, spec, &format!("if (places[at] == ({place})tap) sum += {value};"))?;
+    finish(writer, "max_pool_grad", count(&spec.input()))
+}
+
+/// Means of windows.
+///
+/// # Errors
+/// UNIMPLEMENTED for types without a kernel.
+pub(super) fn average(spec: &PoolSpec) -> Result<Emitted> {
+    let t = computed(spec.data_type)?;
+    let mut writer = begin(spec)?;
+    writer.input("p", stored(spec.data_type)?, KernelArg::Argument(0));
+    writer.output("q", stored(spec.data_type)?, KernelArg::Argument(1));
+    sizes(&mut writer, spec);
+    each(&mut writer, spec, "positions");
+    writer.line(format!("{t} sum = 0, number = 0;"));
+    windows(&mut writer, spec, &format!("if (here) {{ sum += {}; number += 1; }}", widen(spec.data_type, "p[at]")));
+    writer.line(format!("sum = sum / number; q[i] = {};", narrow(spec.data_type, "sum")));
+    writer.line("}");
+    finish(writer, "avg_pool", count(&spec.output()))
+}
+
+/// The gradient of means of windows.
+///
+/// # Errors
+/// UNIMPLEMENTED for types without a kernel.
+pub(super) fn average_grad(spec: &PoolSpec) -> Result<Emitted> {
+    let t = computed(spec.data_type)?;
+    let mut writer = begin(spec)?;
+    writer.input("p", stored(spec.data_type)?, KernelArg::Argument(0));
+    writer.output("q", stored(spec.data_type)?, KernelArg::Argument(1));
+    sizes(&mut writer, spec);
+    let s = signed(spec);
+    writer.before.push_str(&format!(
+        "DEVICE {s} @_inside({s} at, {s} size, {s} taps, {s} stride, {s} pad) {{\n  \
+         {s} first = at * stride - pad, end = first + taps;\n  return (end < size ? end : size) - (first > 0 ? first : 0);\n}}\n",
+    ));
+    let number = [0, 1, 2].map(|axis| format!("@_inside(o{axis}, size{axis}, taps{axis}, stride{axis}, pad{axis})")).join(" * ");
+    scattered(&mut writer, spec, &format!("(void)tap; sum += {} / ({t})({number});", widen(spec.data_type, "p[at]")))?;
+    finish(writer, "avg_pool_grad", count(&spec.input()))
+}
+
+fn begin(spec: &PoolSpec) -> Result<Writer> {
+    let is_undilated = spec.axes.iter().all(|axis| axis.dilation == 1 && axis.stride > 0 && axis.taps > 0);
+    if !is_float(spec.data_type) || !is_undilated || spec.taps() >= 1 << 31 {
+        return Err(Error::unimplemented(format!("a kernel for a card: pooling of {}", spec.data_type)));
+    }
+    Ok(Writer::new(Index::of(count(&spec.input()).max(count(&spec.output())))))
+}
+
+/// The signed type of indices: windows may begin before the input.
+fn signed(spec: &PoolSpec) -> &'static str {
+    let most = count(&spec.input()).max(count(&spec.output()));
+    let reach = spec.axes.iter().flat_map(|axis| [axis.size, axis.taps, axis.stride, axis.pad, axis.positions * axis.stride]).max();
+    if most < 1 << 31 && reach.unwrap_or(0) < 1 << 30 { "i32" } else { "i64" }
+}
+
+/// The parameters that say the sizes.
+fn sizes(writer: &mut Writer, spec: &PoolSpec) {
+    let t = signed(spec);
+    let mut size = |name: String, value: u64| if t == "i32" { writer.word(t, name, value as u32) } else { writer.long(t, name, value) };
+    size("channels".to_string(), spec.channels);
+    for (at, axis) in spec.axes.filled().iter().enumerate() {
+        for (name, value) in
+            [("size", axis.size), ("positions", axis.positions), ("taps", axis.taps), ("stride", axis.stride), ("pad", axis.pad)]
+        {
+            size(format!("{name}{at}"), value);
+        }
+    }
+}
+
+/// The head of the loop over elements `i` of a tensor with such axes: its image `b`, channel `c`, and indices `i0`, `i1`, `i2`. The
+/// other tensor is indexed by `@_at`.
+fn each(writer: &mut Writer, spec: &PoolSpec, size: &str) {
+    let other = if size == "positions" { "size" } else { "positions" };
+    let elements = if size == "positions" { count(&spec.output()) } else { count(&spec.input()) };
+    let index = writer.index();
+    writer.size("n", elements as i64);
+    writer.each("i", "n");
+    writer.line(format!("{index} rest = i;"));
+    let t = signed(spec);
+    let take = |name: &str, size: &str| format!("{t} {name} = ({t})(rest % ({index}){size}); rest /= ({index}){size};");
+    let axes = [2, 1, 0].map(|axis| take(&format!("i{axis}"), &format!("{size}{axis}"))).join(" ");
+    match spec.layout {
+        Layout::ChannelsLast => {
+            writer.line(format!("{} {axes} {t} b = ({t})rest;", take("c", "channels")));
+            writer
+                .line(format!("#define OTHER(x0, x1, x2) ((((b * {other}0 + (x0)) * {other}1 + (x1)) * {other}2 + (x2)) * channels + c)"));
+        }
+        Layout::ChannelsFirst => {
+            writer.line(format!("{axes} {} {t} b = ({t})rest;", take("c", "channels")));
+            writer
+                .line(format!("#define OTHER(x0, x1, x2) ((((b * channels + c) * {other}0 + (x0)) * {other}1 + (x1)) * {other}2 + (x2))"));
+        }
+    }
+}
+
+/// For all taps of the window at `i0`, `i1`, `i2`: a statement that reads `at` where `here`.
+fn windows(writer: &mut Writer, spec: &PoolSpec, statement: &str) {
+    let t = signed(spec);
+    for axis in 0..3 {
+        writer.line(format!(
+            "for ({t} t{axis} = 0; t{axis} < taps{axis}; ++t{axis}) {{ {t} o{axis} = i{axis} * stride{axis} - pad{axis} + t{axis};"
+        ));
+    }
+    let here = [0, 1, 2].map(|axis| format!("o{axis} >= 0 && o{axis} < size{axis}")).join(" && ");
+    writer.line(format!("u32 here = {here}; {t} at = OTHER(o0, o1, o2);"));
+    writer.line(statement);
+    writer.line("} } }\n#undef OTHER");
+}
+
+/// Elements of the input, each the `sum` that a statement makes of the windows that hold it, in order: at `at`, as `tap`.
+fn scattered(writer: &mut Writer, spec: &PoolSpec, statement: &str) -> Result<()> {
+    each(writer, spec, "size");
+    writer.line(format!("{} sum = 0;", computed(spec.data_type)?));
+    let t = signed(spec);
+    for axis in 0..3 {
+        let (size, taps, stride, pad) = (format!("positions{axis}"), format!("taps{axis}"), format!("stride{axis}"), format!("pad{axis}"));
+        writer
+            .line(format!("{t} far{axis} = i{axis} + {pad}, first{axis} = far{axis} < {taps} ? 0 : (far{axis} - {taps}) / {stride} + 1;"));
+        writer.line(format!("{t} last{axis} = far{axis} / {stride} < {size} ? far{axis} / {stride} : {size} - 1;"));
+    }
+    for axis in 0..3 {
+        writer.line(format!("for ({t} o{axis} = first{axis}; o{axis} <= last{axis}; ++o{axis}) {{"));
+    }
+    let tap = |axis: usize| format!("(far{axis} - o{axis} * stride{axis})");
+    writer.line(format!("u32 tap = (u32)(({} * taps1 + {}) * taps2 + {}); {t} at = OTHER(o0, o1, o2);", tap(0), tap(1), tap(2)));
+    writer.line(statement);
+    writer.line("} } }\n#undef OTHER");
+    writer.line(format!("q[i] = {};", narrow(spec.data_type, "sum")));
+    writer.line("}");
+    Ok(())
+}
+
+fn finish(writer: Writer, name: &str, elements: u64) -> Result<Emitted> {
+    Ok(Emitted { kernels: vec![writer.finish(name, blocks(elements))?], ..Emitted::default() })
+}

@@ -1,0 +1,102 @@
+//! Random numbers: a thread for each block of the generator, which is the processor's. Integers and uniform numbers have its bits.
+
+use plimsoll_base::{DataType, Error, Result};
+use plimsoll_request::random::{Distribution, Random};
+
+use super::write::{Index, Writer, narrow, stored};
+use super::{Emitted, KernelArg, blocks};
+
+/// The generator, and numbers of its blocks of four words.
+const GENERATOR: &str = r"DEVICE void @_block(u64 low, u64 high, u64 key, u32* x) {
+  u32 k0 = (u32)key, k1 = (u32)(key >> 32); int round;
+  x[0] = (u32)low; x[1] = (u32)(low >> 32); x[2] = (u32)high; x[3] = (u32)(high >> 32);
+  for (round = 0; round < 10; ++round) {
+    u64 a = (u64)x[0] * 0xD2511F53u, b = (u64)x[2] * 0xCD9E8D57u;
+    x[0] = (u32)(b >> 32) ^ x[1] ^ k0; x[1] = (u32)b; x[2] = (u32)(a >> 32) ^ x[3] ^ k1; x[3] = (u32)a;
+    k0 += 0x9E3779B9u; k1 += 0xBB67AE85u;
+  }
+}
+DEVICE f32 @_unit(u32 bits) { return __uint_as_float(0x3F800000u | (bits & 0x007FFFFFu)) - 1.0f; }
+DEVICE f64 @_unit2(u32 high, u32 low) {
+  return __longlong_as_double((i64)(0x3FF0000000000000ull | (u64)(high & 0x000FFFFFu) << 32 | low)) - 1.0;
+}
+DEVICE void @_pair(u32 first, u32 second, f32* z) {
+  f32 u = @_unit(first), radius, angle;
+  u = u > 1.0e-7f ? u : 1.0e-7f;
+  radius = sqrtf(-2.0f * log_f32(u));
+  angle = (f32)(6.283185307179586 * (f64)@_unit(second));
+  z[0] = (f32)sin((f64)angle) * radius; z[1] = (f32)cos((f64)angle) * radius;
+}
+";
+
+/// Random numbers.
+///
+/// # Errors
+/// UNIMPLEMENTED for distributions and types without a kernel.
+pub(super) fn emit(random: &Random) -> Result<Emitted> {
+    let (distribution, data_type, elements, seeds) = match random {
+        Random::Stateful { distribution, data_type, elements, seed, seed2 } => {
+            (*distribution, *data_type, *elements, Some((*seed, *seed2)))
+        }
+        Random::Stateless { distribution, data_type, elements } => (*distribution, *data_type, *elements, None),
+        Random::KeyCounter { .. } | Random::Categorical(_) | Random::Candidates(_) => {
+            return Err(Error::unimplemented("a kernel for a card: these random numbers"));
+        }
+    };
+    // A state is the processor's until there is a kernel that advances it behind the others.
+    if seeds.is_some() {
+        return Err(Error::unimplemented("a kernel for a card: random numbers with a state"));
+    }
+    let per_block = if matches!(data_type, DataType::Double | DataType::Int64) { 2 } else { 4 };
+    let ctype = stored(data_type)?;
+    let mut writer = Writer::new(Index::of(elements));
+    let index = writer.index();
+    writer.before.push_str(GENERATOR);
+    writer.input("key", "u64", KernelArg::Argument(0));
+    writer.input("counter", "u64", KernelArg::Argument(1));
+    let bounded = distribution == Distribution::UniformInt;
+    if bounded {
+        writer.input("least", ctype, KernelArg::Argument(2));
+        writer.input("most", ctype, KernelArg::Argument(3));
+    }
+    writer.output("q", ctype, KernelArg::Argument(if bounded { 4 } else { 2 }));
+    writer.size("n", elements as i64);
+    if bounded {
+        writer.fault();
+        writer.line("if (*least >= *most) { fail(fault, base, 0, 1); return; }");
+    }
+    writer.each("g", &format!("(n + {}) / {per_block}", per_block - 1));
+    writer.line(format!("u32 x[4]; u64 low = counter[0] + g; {ctype} y[{per_block}];"));
+    writer.line("@_block(low, counter[1] + (low < counter[0]), *key, x);");
+    let lines: Vec<String> = match (distribution, data_type) {
+        (Distribution::Uniform, DataType::Float) => (0..4).map(|at| format!("y[{at}] = @_unit(x[{at}]);")).collect(),
+        (Distribution::Uniform, DataType::Double) => {
+            (0..2).map(|at| format!("y[{at}] = @_unit2(x[{}], x[{}]);", 2 * at, 2 * at + 1)).collect()
+        }
+        (Distribution::Uniform, DataType::Half | DataType::Bfloat16) => {
+            let (one, mantissa, name) =
+                if data_type == DataType::Half { ("0x3C00u", "0x03FFu", "f16") } else { ("0x3F80u", "0x007Fu", "bf16") };
+            let number = |at: usize| narrow(data_type, format!("from_{name}((u16)({one} | (x[{at}] & {mantissa}))) - 1.0f"));
+            (0..4).map(|at| format!("y[{at}] = {};", number(at))).collect()
+        }
+        (Distribution::Normal, DataType::Float) => vec!["@_pair(x[0], x[1], y); @_pair(x[2], x[3], y + 2);".to_string()],
+        (Distribution::UniformInt, DataType::Int32) => {
+            (0..4).map(|at| format!("y[{at}] = add_i32(*least, (i32)(x[{at}] % ((u32)*most - (u32)*least)));")).collect()
+        }
+        (Distribution::UniformInt, DataType::Int64) => {
+            let word = |at: usize| format!("((u64)x[{}] << 32 | x[{}])", 2 * at + 1, 2 * at);
+            (0..2).map(|at| format!("y[{at}] = add_i64(*least, (i64)({} % ((u64)*most - (u64)*least)));", word(at))).collect()
+        }
+        _ => return Err(Error::unimplemented(format!("a kernel for a card: {distribution:?} of {data_type}"))),
+    };
+    lines.iter().for_each(|line| writer.line(line));
+    writer.line(format!("for ({index} at = 0; at < {per_block}; ++at) if (g * {per_block} + at < n) q[g * {per_block} + at] = y[at];"));
+    writer.line("}");
+    let faults = if bounded {
+        let values = [super::FaultNumber::Value(2), super::FaultNumber::Value(3)];
+        vec![super::FaultText::of("Need minval < maxval, got {0} >= {1}", values[0], values[1])]
+    } else {
+        Vec::new()
+    };
+    Ok(Emitted { kernels: vec![writer.finish("random", blocks(elements.div_ceil(per_block)))?], faults, ..Emitted::default() })
+}

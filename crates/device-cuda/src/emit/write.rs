@@ -1,0 +1,189 @@
+//! Writing a kernel: its parameters with the arguments of its launch, and its text.
+
+use std::fmt::Display;
+
+use plimsoll_base::{DataType, Error, Result};
+
+use super::{Kernel, KernelArg};
+
+/// The type of indices and sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Index {
+    U32,
+    U64,
+}
+
+impl Index {
+    /// For tensors of so many elements; that many and the threads of a grid fit the type.
+    pub fn of(elements: u64) -> Index {
+        if elements < 1 << 31 { Index::U32 } else { Index::U64 }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Index::U32 => "u32",
+            Index::U64 => "u64",
+        }
+    }
+}
+
+/// A kernel that is being written. In its text `@` stands for its name.
+pub(super) struct Writer {
+    index: Index,
+    params: Vec<String>,
+    args: Vec<KernelArg>,
+    /// Functions before the kernel.
+    pub before: String,
+    /// The kernel's statements.
+    pub text: String,
+}
+
+impl Writer {
+    /// With indices of that type.
+    pub fn new(index: Index) -> Writer {
+        Writer { index, params: Vec::new(), args: Vec::new(), before: String::new(), text: String::new() }
+    }
+
+    pub fn index(&self) -> &'static str {
+        self.index.name()
+    }
+
+    /// A parameter that points to elements that are read.
+    pub fn input(&mut self, name: impl Display, ctype: &str, arg: KernelArg) {
+        self.params.push(format!("const {ctype}* {name}"));
+        self.args.push(arg);
+    }
+
+    /// A parameter that points to elements that are written.
+    pub fn output(&mut self, name: impl Display, ctype: &str, arg: KernelArg) {
+        self.params.push(format!("{ctype}* {name}"));
+        self.args.push(arg);
+    }
+
+    /// A size, or a stride: a negative one wraps.
+    pub fn size(&mut self, name: impl Display, value: i64) {
+        self.params.push(format!("{} {name}", self.index()));
+        self.args.push(match self.index {
+            Index::U32 => KernelArg::U32(value as u32),
+            Index::U64 => KernelArg::U64(value as u64),
+        });
+    }
+
+    /// Four bytes of a type.
+    pub fn word(&mut self, ctype: &str, name: impl Display, bits: u32) {
+        self.params.push(format!("{ctype} {name}"));
+        self.args.push(KernelArg::U32(bits));
+    }
+
+    /// Eight bytes of a type.
+    pub fn long(&mut self, ctype: &str, name: impl Display, bits: u64) {
+        self.params.push(format!("{ctype} {name}"));
+        self.args.push(KernelArg::U64(bits));
+    }
+
+    /// The fault word and the command's number: `fail(fault, base, element, number)`.
+    pub fn fault(&mut self) {
+        self.params.extend(["u64* fault".to_string(), "u64 base".to_string()]);
+        self.args.extend([KernelArg::Fault, KernelArg::FaultBase]);
+    }
+
+    /// A statement, or several.
+    pub fn line(&mut self, text: impl Display) {
+        self.text.push_str(&format!("  {text}\n"));
+    }
+
+    /// The head of a loop in which the grid's threads take `count` steps `i`. The caller closes it.
+    pub fn each(&mut self, i: &str, count: &str) {
+        let index = self.index();
+        self.line(format!(
+            "for ({index} {i} = ({index})blockIdx.x * THREADS + threadIdx.x; {i} < {count}; {i} += ({index})gridDim.x * THREADS) {{"
+        ));
+    }
+
+    /// The kernel. Its name is `what` and a number that belongs to the text.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED for more arguments than a launch has.
+    pub fn finish(self, what: &str, blocks: u32) -> Result<Kernel> {
+        if self.args.len() > MOST_ARGS {
+            return Err(Error::unimplemented(format!("a kernel for a card with {} arguments", self.args.len())));
+        }
+        let body = format!("{}KERNEL BOUNDS @({}) {{\n{}}}\n", self.before, self.params.join(", "), self.text);
+        let entry = format!("{what}_{:016x}", fnv(body.as_bytes()));
+        Ok(Kernel { body: body.replace('@', &entry), entry, blocks, args: self.args })
+    }
+}
+
+/// Arguments of a launch are 4096 bytes at most.
+const MOST_ARGS: usize = 500;
+
+/// The hash FNV-1a: names of kernels are the same everywhere.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
+}
+
+/// The C type that elements are stored as.
+///
+/// # Errors
+/// UNIMPLEMENTED for types that kernels do not compute with.
+pub(super) fn stored(data_type: DataType) -> Result<&'static str> {
+    Ok(match data_type {
+        DataType::Float => "f32",
+        DataType::Double => "f64",
+        DataType::Half | DataType::Bfloat16 | DataType::Uint16 => "u16",
+        DataType::Int8 => "i8",
+        DataType::Int16 => "i16",
+        DataType::Int32 => "i32",
+        DataType::Int64 => "i64",
+        DataType::Uint8 | DataType::Bool => "u8",
+        DataType::Uint32 => "u32",
+        DataType::Uint64 => "u64",
+        _ => return Err(Error::unimplemented(format!("a kernel for a card on {data_type}"))),
+    })
+}
+
+/// The C type that elements are computed with.
+///
+/// # Errors
+/// As [`stored`].
+pub(super) fn computed(data_type: DataType) -> Result<&'static str> {
+    stored(data_type.compute_type())
+}
+
+/// A stored element as it is computed with.
+pub(super) fn widen(data_type: DataType, value: impl Display) -> String {
+    match data_type {
+        DataType::Half => format!("from_f16({value})"),
+        DataType::Bfloat16 => format!("from_bf16({value})"),
+        _ => value.to_string(),
+    }
+}
+
+/// A computed element as it is stored.
+pub(super) fn narrow(data_type: DataType, value: impl Display) -> String {
+    match data_type {
+        DataType::Half => format!("to_f16({value})"),
+        DataType::Bfloat16 => format!("to_bf16({value})"),
+        _ => value.to_string(),
+    }
+}
+
+/// The word that an element of so many bytes is moved as.
+///
+/// # Errors
+/// UNIMPLEMENTED for other sizes.
+pub(super) fn word(bytes: u64) -> Result<&'static str> {
+    Ok(match bytes {
+        1 => "u8",
+        2 => "u16",
+        4 => "u32",
+        8 => "u64",
+        16 => "w16",
+        _ => return Err(Error::unimplemented(format!("elements of {bytes} bytes"))),
+    })
+}
+
+/// Floats.
+pub(super) fn is_float(data_type: DataType) -> bool {
+    matches!(data_type, DataType::Float | DataType::Double | DataType::Half | DataType::Bfloat16)
+}

@@ -1,0 +1,680 @@
+//! Requests with their inputs.
+
+use plimsoll_base::{DataType, Result};
+use plimsoll_device::InstructionSet;
+use plimsoll_device_cuda::emit;
+use plimsoll_kernels::CpuKernels;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Reg, Scalar, UnaryOp};
+use plimsoll_request::gather::{Gather, ScatterOp, SegmentOp};
+use plimsoll_request::movement::{Movement, Pick};
+use plimsoll_request::nn::Nn;
+use plimsoll_request::pool::{Maxima, PoolSpec, Pooling, Positions};
+use plimsoll_request::random::{Distribution, Random};
+use plimsoll_request::reduce::{ReduceOp, Reduction, ScanOp};
+use plimsoll_request::rows::{RowOperand, UpdateRows};
+use plimsoll_request::window::{Axes, Layout, WindowAxis};
+
+use super::engines::Run;
+use super::making::{FLOATS, INTEGERS, Making, times};
+
+/// How near results of floats have to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Near {
+    /// All bits, but for those of NaN.
+    Exact,
+    /// That many units in the last place.
+    Units(f64),
+    /// That many units of the last place of a number of that size, or of the result.
+    Of(f64, f64),
+}
+
+pub struct Case {
+    pub request: KernelRequest,
+    pub inputs: Vec<Vec<u8>>,
+    pub input_types: Vec<DataType>,
+    /// The types of the results.
+    pub types: Vec<DataType>,
+    pub near: Near,
+}
+
+impl Case {
+    /// The kernels, and what the processor makes of the same.
+    pub fn emit(&self) -> Result<Run> {
+        let emitted = emit::emit(&self.request)?;
+        assert_eq!(emitted, emit::emit(&self.request)?, "the same request has the same kernels");
+        let arguments = self.request.arguments()?;
+        let inputs: Vec<&[u8]> = self.inputs.iter().map(Vec::as_slice).collect();
+        assert_eq!(inputs.iter().map(|input| input.len() as u64).collect::<Vec<_>>(), arguments.inputs, "{:?}", self.request);
+        let expected = CpuKernels.evaluate_on(InstructionSet::detect(), &self.request, &inputs, &arguments.outputs);
+        let expected = match expected {
+            Err(error) if self.request.can_fail() && error.code() == plimsoll_base::Code::InvalidArgument => {
+                Err(error.message().to_string())
+            }
+            Err(error) => return Err(error),
+            Ok(results) => Ok(results),
+        };
+        let in_place = emitted.in_place.first().copied();
+        let name = format!("{:?}", self.request).chars().take(600).collect();
+        Ok(Run {
+            name,
+            emitted,
+            inputs: self.inputs.clone(),
+            outputs: arguments.outputs.iter().map(|bytes| *bytes as usize).collect(),
+            expected,
+            types: self.types.clone(),
+            near: self.near,
+            input_types: self.input_types.clone(),
+            in_place,
+        })
+    }
+}
+
+/// Bytes of the types of an argument that is moved.
+fn type_of(element: usize) -> DataType {
+    match element {
+        1 => DataType::Uint8,
+        2 => DataType::Uint16,
+        4 => DataType::Uint32,
+        8 => DataType::Uint64,
+        _ => DataType::Complex128,
+    }
+}
+
+fn count(shape: &[u64]) -> u64 {
+    shape.iter().product()
+}
+
+/// Primitives whose bits are the processor's.
+fn exact_unary(data_type: DataType) -> Vec<UnaryOp> {
+    let mut ops = vec![UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Sign, UnaryOp::Square, UnaryOp::LogicalNot, UnaryOp::Invert];
+    ops.extend([UnaryOp::Sqrt, UnaryOp::Rsqrt, UnaryOp::Reciprocal, UnaryOp::Floor, UnaryOp::Ceil, UnaryOp::Rint]);
+    ops.extend([UnaryOp::IsNan, UnaryOp::IsFinite]);
+    // Those that the kernels compute as the processor does, where it fuses multiplications.
+    if data_type.compute_type() == DataType::Float && InstructionSet::detect() != InstructionSet::Baseline {
+        ops.extend([UnaryOp::Exp, UnaryOp::Expm1, UnaryOp::Log, UnaryOp::Log1p, UnaryOp::Tanh, UnaryOp::Sigmoid, UnaryOp::Erf]);
+    }
+    ops.retain(|op| op.takes(data_type));
+    ops
+}
+
+fn exact_binary(data_type: DataType) -> Vec<BinaryOp> {
+    let mut ops: Vec<BinaryOp> = BinaryOp::ALL.to_vec();
+    let is_integer = data_type.is_integer();
+    ops.retain(|op| {
+        let divides = matches!(op, BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::FloorMod | BinaryOp::TruncateMod | BinaryOp::Pow);
+        let special = matches!(
+            op,
+            BinaryOp::Zeta
+                | BinaryOp::Polygamma
+                | BinaryOp::Igamma
+                | BinaryOp::Igammac
+                | BinaryOp::IgammaGradA
+                | BinaryOp::Atan2
+                | BinaryOp::Hypot
+                | BinaryOp::Xlogy
+                | BinaryOp::Xlog1py
+                | BinaryOp::Complex
+        );
+        op.takes(data_type) && !special && !(divides && is_integer) && *op != BinaryOp::Pow
+    });
+    ops
+}
+
+/// A random expression of operands of these types, and of constants.
+fn expression(making: &mut Making, types: &[DataType], steps: u64) -> Expr {
+    let mut builder = ExprBuilder::new();
+    let mut values: Vec<Reg> = types.iter().map(|data_type| builder.input(*data_type).unwrap()).collect();
+    for _ in 0..steps {
+        let a = *making.of(&values);
+        let data_type = builder.type_of(a);
+        let same: Vec<Reg> = values.iter().copied().filter(|value| builder.type_of(*value) == data_type).collect();
+        let b = *making.of(&same);
+        let made = match making.below(10) {
+            0..=2 => {
+                let ops = exact_unary(data_type);
+                if ops.is_empty() { Ok(a) } else { builder.unary(*making.of(&ops), a) }
+            }
+            3..=6 => builder.binary(*making.of(&exact_binary(data_type)), a, b),
+            7 => {
+                let conditions: Vec<Reg> = values.iter().copied().filter(|value| builder.type_of(*value) == DataType::Bool).collect();
+                if conditions.is_empty() { Ok(a) } else { builder.select(*making.of(&conditions), a, b) }
+            }
+            8 => {
+                let to = *making.of(&[FLOATS, INTEGERS, &[DataType::Bool]].concat());
+                builder.cast(to, a)
+            }
+            _ => {
+                let value = Scalar::from_f64(data_type, making.below(9) as f64 / 2.0 - 1.0).unwrap();
+                let constant = builder.constant(value);
+                builder.binary(if data_type == DataType::Bool { BinaryOp::LogicalOr } else { BinaryOp::Add }, a, constant)
+            }
+        };
+        values.push(made.unwrap());
+    }
+    let mut outputs = vec![*values.last().unwrap()];
+    if making.below(3) == 0 {
+        outputs.push(*making.of(&values));
+    }
+    builder.finish(outputs)
+}
+
+/// A shape that broadcasts to another.
+fn operand(making: &mut Making, shape: &[u64]) -> Vec<u64> {
+    match making.below(4) {
+        0 => Vec::new(),
+        1 => shape[making.below(shape.len() as u64) as usize..].to_vec(),
+        2 => shape.iter().map(|size| if making.below(2) == 0 { 1 } else { *size }).collect(),
+        _ => shape.to_vec(),
+    }
+}
+
+pub fn expressions(types: &[DataType], seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    for number in 0..times(40) {
+        let data_type = *making.of(types);
+        let operands = 1 + making.below(4) as usize;
+        let input_types: Vec<DataType> = (0..operands).map(|at| if at == 3 { DataType::Bool } else { data_type }).collect();
+        let steps = 1 + making.below(if number % 8 == 0 { 40 } else { 8 });
+        let expr = expression(&mut making, &input_types, steps);
+        let shape = making.shape(4, 2000);
+        let operands: Vec<Vec<u64>> = (0..operands).map(|at| if at == 0 { shape.clone() } else { operand(&mut making, &shape) }).collect();
+        let inputs = input_types.iter().zip(&operands).map(|(data_type, shape)| making.wild(*data_type, count(shape))).collect();
+        let types = expr.output_types();
+        cases.push(Case { request: KernelRequest::Expr { expr, shape, operands }, inputs, input_types, types, near: Near::Exact });
+    }
+    cases
+}
+
+/// Primitives without a kernel for cards.
+const WITHOUT: &[&str] = &[
+    "Digamma",
+    "Erfinv",
+    "Ndtri",
+    "BesselI0",
+    "BesselI0e",
+    "BesselI1",
+    "BesselI1e",
+    "BesselJ0",
+    "BesselJ1",
+    "BesselK0",
+    "BesselK0e",
+    "BesselK1",
+    "BesselK1e",
+    "BesselY0",
+    "BesselY1",
+    "Dawsn",
+    "Expint",
+    "FresnelCos",
+    "FresnelSin",
+    "Spence",
+    "Zeta",
+    "Polygamma",
+    "Igamma",
+    "Igammac",
+    "IgammaGradA",
+];
+
+pub fn primitives() -> Vec<Case> {
+    const LENGTH: u64 = 203;
+    let mut making = Making::new(99);
+    let mut cases = Vec::new();
+    let mut add = |making: &mut Making, name: String, inputs: Vec<DataType>, expr: Expr| {
+        let near = if exact_unary(inputs[0]).iter().any(|op| format!("{op:?}") == name) { Near::Exact } else { Near::Of(1.0, 8.0) };
+        let operands = vec![vec![LENGTH]; inputs.len()];
+        let divides = inputs[0].is_integer() && ["Div", "FloorDiv", "FloorMod", "TruncateMod", "Pow"].contains(&name.as_str());
+        let bytes: Vec<Vec<u8>> = (0..inputs.len()).map(|_| making.wild(inputs[0], LENGTH)).collect();
+        let bytes = bytes.into_iter().enumerate().map(|(at, bytes)| if at == 1 && divides { not_zero(inputs[0], bytes) } else { bytes });
+        let (types, inputs_bytes) = (expr.output_types(), bytes.collect());
+        let request = KernelRequest::Expr { expr, shape: vec![LENGTH], operands };
+        let case = Case { request, inputs: inputs_bytes, input_types: inputs, types, near };
+        match emit::emit(&case.request) {
+            Ok(_) => {
+                assert!(!WITHOUT.contains(&name.as_str()), "{name} has a kernel");
+                cases.push(case);
+            }
+            Err(error) => assert!(WITHOUT.contains(&name.as_str()), "{name}: {error}"),
+        }
+    };
+    let types = [FLOATS, INTEGERS, &[DataType::Bool]].concat();
+    for data_type in types {
+        for op in UnaryOp::ALL.iter().filter(|op| op.takes(data_type)) {
+            let mut builder = ExprBuilder::new();
+            let a = builder.input(data_type).unwrap();
+            let result = builder.unary(*op, a).unwrap();
+            add(&mut making, format!("{op:?}"), vec![data_type], builder.finish(vec![result]));
+        }
+        for op in BinaryOp::ALL.iter().filter(|op| op.takes(data_type) && **op != BinaryOp::Complex) {
+            let mut builder = ExprBuilder::new();
+            let (a, b) = (builder.input(data_type).unwrap(), builder.input(data_type).unwrap());
+            let result = builder.binary(*op, a, b).unwrap();
+            add(&mut making, format!("{op:?}"), vec![data_type; 2], builder.finish(vec![result]));
+        }
+    }
+    cases
+}
+
+/// Small positive integers.
+fn not_zero(data_type: DataType, mut bytes: Vec<u8>) -> Vec<u8> {
+    let size = data_type.size().unwrap();
+    for element in bytes.chunks_mut(size) {
+        let low = 1 + element[0] % 7;
+        element.fill(0);
+        element[0] = low;
+    }
+    bytes
+}
+
+pub fn movements(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    for number in 0..times(60) {
+        let element = *making.of(&[1usize, 2, 4, 4, 8, 16]);
+        let shape = making.shape(4, 1500);
+        let rank = shape.len();
+        let axis = making.below(rank as u64) as usize;
+        let movement = match number % 13 {
+            0 => {
+                let from = operand(&mut making, &shape);
+                Movement::BroadcastTo { from, to: shape }
+            }
+            1 => {
+                let shapes = (0..1 + making.below(4)).map(|_| {
+                    let mut one = shape.clone();
+                    one[axis] = making.below(9);
+                    one
+                });
+                Movement::Concat { shapes: shapes.collect(), axis }
+            }
+            2 => Movement::Fill { elements: count(&shape) },
+            3 => Movement::Pack { count: 1 + making.below(5) as usize, axis: making.below(rank as u64 + 1) as usize, shape },
+            4 => {
+                let paddings = shape.iter().map(|_| (making.below(3), making.below(3))).collect();
+                let value = (making.below(2) == 0).then(|| making.elements(DataType::Uint8, element as u64));
+                Movement::Pad { shape, paddings, value }
+            }
+            5 => Movement::Reverse { axes: (0..rank).filter(|_| making.below(2) == 0).collect(), shape },
+            6 => {
+                let begin: Vec<u64> = shape.iter().map(|size| making.below(*size)).collect();
+                let sizes = shape.iter().zip(&begin).map(|(size, begin)| making.below(size - begin + 1)).collect();
+                Movement::Slice { shape, begin, sizes }
+            }
+            7 => {
+                let sizes: Vec<u64> = (0..1 + making.below(4)).map(|_| making.below(6)).collect();
+                let mut shape = shape;
+                shape[axis] = sizes.iter().sum();
+                Movement::Split { shape, axis, sizes }
+            }
+            8 | 9 => {
+                let strides: Vec<i64> = shape.iter().map(|_| *making.of(&[1, 1, 2, 3, -1, -2])).collect();
+                let mut begin = Vec::new();
+                let mut sizes = Vec::new();
+                for (size, stride) in shape.iter().zip(&strides) {
+                    let first = making.below(*size);
+                    let left = if *stride > 0 { size - 1 - first } else { first };
+                    begin.push(first);
+                    sizes.push(1 + making.below(left / stride.unsigned_abs() + 1).min(left / stride.unsigned_abs()));
+                }
+                if number % 13 == 8 {
+                    Movement::StridedSlice { shape, begin, strides, sizes }
+                } else {
+                    Movement::StridedSliceGrad { shape, begin, strides, sizes }
+                }
+            }
+            10 => Movement::Tile { multiples: shape.iter().map(|_| 1 + making.below(3)).collect(), shape },
+            11 => {
+                let mut perm: Vec<usize> = (0..rank).collect();
+                for at in (1..rank).rev() {
+                    perm.swap(at, making.below(at as u64 + 1) as usize);
+                }
+                Movement::Transpose { shape, perm }
+            }
+            _ if making.below(2) == 0 => Movement::Unpack { shape: shape.iter().map(|size| (*size).min(12)).collect(), axis },
+            _ => {
+                let picks = shape.iter().map(|size| match making.below(4) {
+                    0 => Pick::All,
+                    1 => Pick::Mirror { before: making.below(*size), after: making.below(*size), edge: making.below(2) == 0 },
+                    2 => Pick::Nearest { size: 1 + making.below(9), align_corners: making.below(2) == 0, half_pixel_centers: false },
+                    _ => Pick::Windows { positions: 1, taps: *size, stride: 1, rate: 1 },
+                });
+                Movement::Pick { picks: picks.collect(), shape }
+            }
+        };
+        let request = KernelRequest::Movement { element, movement };
+        let arguments = request.arguments().unwrap();
+        let inputs = arguments.inputs.iter().map(|bytes| (0..*bytes).map(|_| making.word() as u8).collect()).collect();
+        cases.push(Case {
+            request,
+            inputs,
+            input_types: vec![type_of(element); arguments.inputs.len()],
+            types: vec![type_of(element); arguments.outputs.len()],
+            near: Near::Exact,
+        });
+    }
+    cases
+}
+
+pub fn reductions(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    let numbers = [
+        DataType::Float,
+        DataType::Float,
+        DataType::Double,
+        DataType::Half,
+        DataType::Bfloat16,
+        DataType::Int32,
+        DataType::Int64,
+        DataType::Uint8,
+    ];
+    for number in 0..times(60) {
+        let most = if number % 10 == 0 { 60_000 } else { 3000 };
+        let shape = making.shape(4, most);
+        let axis = making.below(shape.len() as u64) as usize;
+        let data_type = *making.of(&numbers);
+        let (reduction, data_type, output) = match number % 6 {
+            0..=2 => {
+                let op = *making.of(&[ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max, ReduceOp::Min, ReduceOp::Sum]);
+                let axes = (0..shape.len()).filter(|_| making.below(2) == 0).collect();
+                (Reduction::Reduce { op, data_type, shape: shape.clone(), axes, divided: true }, data_type, data_type)
+            }
+            3 => {
+                let op = *making.of(&[ReduceOp::All, ReduceOp::Any]);
+                let reduction = Reduction::Reduce { op, data_type: DataType::Bool, shape: shape.clone(), axes: vec![axis], divided: false };
+                (reduction, DataType::Bool, DataType::Bool)
+            }
+            4 if making.below(2) == 0 && data_type != DataType::Uint8 => {
+                let data_type = if data_type.compute_type() == data_type { data_type } else { DataType::Float };
+                let op = if data_type.is_integer() { *making.of(&[ScanOp::Sum, ScanOp::Prod]) } else { ScanOp::Sum };
+                let (exclusive, reverse) = (making.below(2) == 0, making.below(2) == 0);
+                (Reduction::Scan { op, data_type, shape: shape.clone(), axis, exclusive, reverse }, data_type, data_type)
+            }
+            4 => {
+                let data_type = if data_type.is_integer() { DataType::Float } else { data_type };
+                (Reduction::HalfSquares { data_type, shape: shape.clone() }, data_type, data_type)
+            }
+            _ => {
+                let (smallest, output_type) = (making.below(2) == 0, *making.of(&[DataType::Int32, DataType::Int64]));
+                (Reduction::Arg { smallest, data_type, output_type, shape: shape.clone(), axis }, data_type, output_type)
+            }
+        };
+        let squares = matches!(reduction, Reduction::HalfSquares { .. });
+        cases.push(Case {
+            inputs: vec![making.elements(data_type, count(&shape))],
+            request: KernelRequest::Reduction(reduction),
+            input_types: vec![data_type],
+            types: vec![output],
+            // Sums of eighths are exact in any order; of their squares they are beyond two bytes.
+            near: if squares { Near::Units(64.0) } else { Near::Exact },
+        });
+    }
+    // Products of ones and twos, and a large one of each form for the parts.
+    for (shape, axes) in [(vec![3, 70_000], vec![1]), (vec![70_000, 3], vec![0]), (vec![40, 50, 60], vec![0, 2]), (vec![0, 4], vec![0])] {
+        for data_type in [DataType::Float, DataType::Int64] {
+            let reduction = Reduction::Reduce { op: ReduceOp::Sum, data_type, shape: shape.clone(), axes: axes.clone(), divided: true };
+            cases.push(Case {
+                inputs: vec![making.elements(data_type, count(&shape))],
+                request: KernelRequest::Reduction(reduction),
+                input_types: vec![data_type],
+                types: vec![data_type],
+                near: Near::Exact,
+            });
+        }
+    }
+    cases
+}
+
+pub fn rows(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    for number in 0..times(24) {
+        let data_type = *making.of(&[DataType::Float, DataType::Float, DataType::Double]);
+        let rows = *making.of(&[1, 2, 7, 50, 300]);
+        let classes = *making.of(&[1, 2, 3, 10, 33, 100, 1000]);
+        let classes = if rows == 300 { classes.min(10) } else { classes };
+        let logits = making.elements(data_type, rows * classes);
+        let near = Near::Of(1.0, 32.0);
+        let (nn, more, more_type, types) = match number % 4 {
+            0 => (Nn::Softmax { log: false, data_type, rows, classes }, None, data_type, vec![data_type]),
+            1 => (Nn::Softmax { log: true, data_type, rows, classes }, None, data_type, vec![data_type]),
+            2 => {
+                let labels = making.elements(data_type, rows * classes);
+                (Nn::CrossEntropy { data_type, label_type: None, batch: rows, classes }, Some(labels), data_type, vec![data_type; 2])
+            }
+            _ => {
+                let label_type = *making.of(&[DataType::Int32, DataType::Int64]);
+                let labels = indices(&mut making, label_type, rows, classes);
+                (
+                    Nn::CrossEntropy { data_type, label_type: Some(label_type), batch: rows, classes },
+                    Some(labels),
+                    label_type,
+                    vec![data_type; 2],
+                )
+            }
+        };
+        let near = if number % 4 == 2 { Near::Of(classes as f64 * 8.0, 32.0) } else { near };
+        let inputs: Vec<Vec<u8>> = [logits].into_iter().chain(more).collect();
+        cases.push(Case { request: KernelRequest::Nn(nn), inputs, input_types: vec![data_type, more_type], types, near });
+    }
+    cases
+}
+
+fn indices(making: &mut Making, data_type: DataType, number: u64, limit: u64) -> Vec<u8> {
+    (0..number)
+        .flat_map(|_| {
+            let index = making.below(limit);
+            index.to_le_bytes()[..data_type.size().unwrap()].to_vec()
+        })
+        .collect()
+}
+
+fn pool(making: &mut Making) -> PoolSpec {
+    let count = 1 + making.below(3);
+    let axes: Vec<WindowAxis> = (0..count)
+        .map(|_| {
+            let (size, taps, stride) = (1 + making.below(9), 1 + making.below(3), 1 + making.below(3));
+            let taps = taps.min(size);
+            let pad = making.below(taps);
+            // Each window has an element of the input.
+            let positions = ((size + pad - 1) / stride + 1).min(1 + (size + 2 * pad - taps) / stride);
+            WindowAxis { size, positions, taps, stride, dilation: 1, pad }
+        })
+        .collect();
+    PoolSpec {
+        data_type: DataType::Float,
+        batch: 1 + making.below(3),
+        channels: *making.of(&[1, 3, 8, 17]),
+        axes: Axes::new(&axes).unwrap(),
+        layout: Layout::ChannelsLast,
+    }
+}
+
+pub fn pools(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    for number in 0..times(32) {
+        let spec = pool(&mut making);
+        let float = DataType::Float;
+        let (input, output) = (count(&spec.input()), count(&spec.output()));
+        let near = Near::Of(1.0, 8.0);
+        let case = match number % 4 {
+            0 => {
+                let positions = *making.of(&[Positions::None, Positions::All, Positions::Positive]);
+                let types = if positions == Positions::None { vec![float] } else { vec![float, DataType::Uint8] };
+                let request = KernelRequest::MaxPool(Pooling { spec, maxima: Maxima::First, positions });
+                Case { request, inputs: vec![making.elements(float, input)], input_types: vec![float], types, near: Near::Exact }
+            }
+            1 => {
+                let places = (0..output).map(|_| if making.below(9) == 0 { 255 } else { making.below(spec.taps()) as u8 }).collect();
+                let inputs = vec![places, making.elements(float, output)];
+                let input_types = vec![DataType::Uint8, float];
+                Case { request: KernelRequest::MaxPoolGrad(spec), inputs, input_types, types: vec![float], near: Near::Exact }
+            }
+            2 => {
+                let inputs = vec![making.elements(float, input)];
+                Case { request: KernelRequest::AvgPool(spec), inputs, input_types: vec![float], types: vec![float], near }
+            }
+            _ => {
+                let inputs = vec![making.elements(float, output)];
+                Case { request: KernelRequest::AvgPoolGrad(spec), inputs, input_types: vec![float], types: vec![float], near }
+            }
+        };
+        cases.push(case);
+    }
+    cases
+}
+
+pub fn gathers(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    for number in 0..times(40) {
+        let index_type = *making.of(&[DataType::Int32, DataType::Int64]);
+        let data_type = *making.of(&[DataType::Float, DataType::Double, DataType::Bfloat16, DataType::Int32, DataType::Uint8]);
+        let (rows, inner) = (1 + making.below(30), *making.of(&[1, 3, 4, 16, 33]));
+        let named = making.below(40);
+        let (gather, inputs, input_types, output) = match number % 5 {
+            0 => {
+                let element = *making.of(&[1usize, 2, 4, 8, 16]);
+                let outer = 1 + making.below(3);
+                let batch_dims = making.below(2) as usize;
+                let params = [vec![outer; 1 + batch_dims], vec![rows, inner]].concat();
+                let indices_shape = [vec![outer; batch_dims], vec![named]].concat();
+                let data = (0..count(&params) * element as u64).map(|_| making.word() as u8).collect();
+                let named = indices(&mut making, index_type, count(&indices_shape), rows);
+                let gather = Gather::Take { element, params, indices: indices_shape, axis: 1 + batch_dims, batch_dims, index_type };
+                (KernelRequest::Gather(gather), vec![data, named], vec![type_of(element), index_type], type_of(element))
+            }
+            1 => {
+                let element = *making.of(&[1usize, 4, 8]);
+                let shape = vec![named, 3];
+                let axis = making.below(3) as usize;
+                let named = indices(&mut making, index_type, count(&shape), rows + 2);
+                let [on, off] = [1u8, 2].map(|byte| vec![byte; element]);
+                let gather = Gather::OneHot { element, index_type, shape, depth: rows, axis };
+                (KernelRequest::Gather(gather), vec![named, on, off], vec![index_type], type_of(element))
+            }
+            2 => {
+                let op = *making.of(&[SegmentOp::Sum, SegmentOp::Prod, SegmentOp::Max, SegmentOp::Min]);
+                let data = making.elements(data_type, named * inner);
+                let ids = indices(&mut making, index_type, named, rows);
+                let (shape, ids_shape) = (vec![named, inner], vec![named]);
+                let gather = Gather::Segment { op, data_type, index_type, shape, ids_shape, segments: rows };
+                (KernelRequest::Gather(gather), vec![data, ids], vec![data_type, index_type], data_type)
+            }
+            3 => {
+                let ops = [ScatterOp::Update, ScatterOp::Add, ScatterOp::Sub, ScatterOp::Mul, ScatterOp::Min, ScatterOp::Max];
+                let op = *making.of(&ops);
+                let scalar_updates = making.below(4) == 0;
+                let variable = making.elements(data_type, rows * inner);
+                let ids = indices(&mut making, index_type, named, rows);
+                let updates = making.elements(data_type, if scalar_updates { 1 } else { named * inner });
+                let shape = vec![rows, inner];
+                let gather = Gather::Scatter { op, data_type, index_type, shape, indices: named, depth: 1, scalar_updates, ignore: false };
+                (KernelRequest::Gather(gather), vec![variable, ids, updates], vec![data_type, index_type, data_type], data_type)
+            }
+            _ => {
+                let update = momentum(rows, inner, named, index_type);
+                let float = DataType::Float;
+                let mut inputs = vec![making.elements(float, rows * inner), making.elements(float, rows * inner)];
+                inputs.extend([making.elements(float, named * inner), making.elements(float, 1)]);
+                inputs.push(indices(&mut making, index_type, named, rows));
+                (KernelRequest::UpdateRows(update), inputs, vec![float, float, float, float, index_type], float)
+            }
+        };
+        let types = vec![output; gather.arguments().unwrap().outputs.len()];
+        cases.push(Case { request: gather, inputs, input_types, types, near: Near::Exact });
+    }
+    cases
+}
+
+/// A momentum update of rows: two variables, a gradient and a rate.
+fn momentum(rows: u64, inner: u64, indices: u64, index_type: DataType) -> UpdateRows {
+    let mut builder = ExprBuilder::new();
+    let [variable, moment, gradient, rate] = [(); 4].map(|()| builder.input(DataType::Float).unwrap());
+    let half = builder.constant(Scalar::F32(0.5));
+    let kept = builder.binary(BinaryOp::Mul, moment, half).unwrap();
+    let moment = builder.binary(BinaryOp::Add, kept, gradient).unwrap();
+    let step = builder.binary(BinaryOp::Mul, moment, rate).unwrap();
+    let variable = builder.binary(BinaryOp::Sub, variable, step).unwrap();
+    UpdateRows {
+        expr: builder.finish(vec![variable, moment]),
+        operands: vec![RowOperand::Variable, RowOperand::Variable, RowOperand::Update, RowOperand::Scalar],
+        rows,
+        inner,
+        indices,
+        index_type,
+    }
+}
+
+pub fn random(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    for elements in [1, 5, 64, 1003] {
+        for (distribution, data_type) in [
+            (Distribution::Uniform, DataType::Float),
+            (Distribution::Uniform, DataType::Double),
+            (Distribution::Uniform, DataType::Half),
+            (Distribution::Uniform, DataType::Bfloat16),
+            (Distribution::Normal, DataType::Float),
+            (Distribution::UniformInt, DataType::Int32),
+            (Distribution::UniformInt, DataType::Int64),
+        ] {
+            let counter = if elements == 64 { vec![0xFF; 16] } else { making.elements(DataType::Uint64, 2) };
+            let mut inputs = vec![making.word().to_le_bytes().to_vec(), counter];
+            let mut input_types = vec![DataType::Uint64; 2];
+            if distribution == Distribution::UniformInt {
+                let size = data_type.size().unwrap();
+                inputs.extend([-7i64, 1000].map(|bound| bound.to_le_bytes()[..size].to_vec()));
+                input_types.extend([data_type; 2]);
+            }
+            let request = KernelRequest::Random(Random::Stateless { distribution, data_type, elements });
+            // Normals: of sine, cosine and logarithm.
+            let near = if distribution == Distribution::Normal { Near::Of(1.0, 4.0) } else { Near::Exact };
+            cases.push(Case { request, inputs, input_types, types: vec![data_type], near });
+        }
+    }
+    cases
+}
+
+/// A fault of each kind.
+pub fn faults() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let ints = |values: &[i32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    for (op, second) in
+        [(BinaryOp::Div, 0), (BinaryOp::FloorDiv, 0), (BinaryOp::FloorMod, 0), (BinaryOp::TruncateMod, 0), (BinaryOp::Pow, -1)]
+    {
+        let mut builder = ExprBuilder::new();
+        let (a, b) = (builder.input(DataType::Int32).unwrap(), builder.input(DataType::Int32).unwrap());
+        let result = builder.binary(op, a, b).unwrap();
+        let request = KernelRequest::Expr { expr: builder.finish(vec![result]), shape: vec![3], operands: vec![vec![3]; 2] };
+        let inputs = vec![ints(&[1, 2, 3]), ints(&[1, second, 1])];
+        cases.push(Case { request, inputs, input_types: vec![DataType::Int32; 2], types: vec![DataType::Int32], near: Near::Exact });
+    }
+    let float = DataType::Float;
+    let floats = |count: usize| vec![0u8; 4 * count];
+    let mut add = |request: KernelRequest, inputs: Vec<Vec<u8>>, input_types: Vec<DataType>| {
+        let types = vec![float; request.arguments().unwrap().outputs.len()];
+        cases.push(Case { request, inputs, input_types, types, near: Near::Exact });
+    };
+    let index_type = DataType::Int32;
+    let take = Gather::Take { element: 4, params: vec![5, 2], indices: vec![4], axis: 0, batch_dims: 0, index_type };
+    add(KernelRequest::Gather(take), vec![floats(10), ints(&[0, 4, 5, -1])], vec![float, index_type]);
+    let (shape, ids_shape) = (vec![3, 2], vec![3]);
+    let segment = Gather::Segment { op: SegmentOp::Sum, data_type: float, index_type, shape, ids_shape, segments: 4 };
+    add(KernelRequest::Gather(segment), vec![floats(6), ints(&[-1, 0, 4])], vec![float, index_type]);
+    for wrong in [-1, 5] {
+        let (op, shape) = (ScatterOp::Add, vec![5, 2]);
+        let scatter =
+            Gather::Scatter { op, data_type: float, index_type, shape, indices: 3, depth: 1, scalar_updates: false, ignore: false };
+        add(KernelRequest::Gather(scatter), vec![floats(10), ints(&[0, wrong, 1]), floats(6)], vec![float, index_type, float]);
+    }
+    let inputs = vec![floats(10), floats(10), floats(6), floats(1), ints(&[0, 1, 5])];
+    add(KernelRequest::UpdateRows(momentum(5, 2, 3, index_type)), inputs, vec![float, float, float, float, index_type]);
+    let entropy = Nn::CrossEntropy { data_type: float, label_type: Some(index_type), batch: 3, classes: 4 };
+    add(KernelRequest::Nn(entropy), vec![floats(12), ints(&[0, 4, 1])], vec![float, index_type]);
+    let random = Random::Stateless { distribution: Distribution::UniformInt, data_type: DataType::Int32, elements: 9 };
+    let inputs = vec![vec![0; 8], vec![0; 16], ints(&[3]), ints(&[3])];
+    add(KernelRequest::Random(random), inputs, vec![DataType::Uint64, DataType::Uint64, index_type, index_type]);
+    cases
+}

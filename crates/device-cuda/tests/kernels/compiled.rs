@@ -1,0 +1,70 @@
+//! What the real compiler makes of kernels for all generations of cards: no spills, and loads of 16 bytes where rows allow.
+
+use plimsoll_base::DataType;
+use plimsoll_device_cuda::emit::{self, Kernel};
+use plimsoll_ptx::Nvrtc;
+use plimsoll_request::KernelRequest;
+use plimsoll_request::expr::{BinaryOp, ExprBuilder};
+
+use super::cases;
+use super::making::{FLOATS, INTEGERS};
+
+fn nvrtc() -> Option<Nvrtc> {
+    let nvrtc = Nvrtc::find();
+    if nvrtc.is_none() {
+        eprintln!("skipped: NVRTC is not installed (PLIMSOLL_CUDA_LIBS names its folder)");
+    }
+    nvrtc
+}
+
+#[test]
+fn kernels_compile_for_all_cards_without_spills() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let all = [cases::movements(3), cases::reductions(4), cases::rows(5), cases::pools(6), cases::gathers(7), cases::random(8)];
+    let expressions = [cases::expressions(FLOATS, 1), cases::expressions(INTEGERS, 2)];
+    let requests = all.into_iter().chain(expressions).flatten().map(|case| case.request);
+    let kernels: Vec<Kernel> = requests.filter_map(|request| emit::emit(&request).ok()).flat_map(|emitted| emitted.kernels).collect();
+    let program = emit::program(&kernels);
+    for architecture in ["sm_80", "sm_90a", "sm_100a"] {
+        let options = [emit::OPTIONS, &["--ptxas-options=-v"]].concat();
+        let (cubin, log) = nvrtc.cubin(&program, architecture, &options).unwrap();
+        assert!(cubin.len() > 10_000, "{architecture}: {} bytes", cubin.len());
+        let (mut spills, mut name) = (0, "");
+        for line in log.lines() {
+            if line.contains("Compiling entry function") || line.contains("Function properties for") {
+                name = line;
+            }
+            if line.contains("spill stores") {
+                spills += 1;
+                let spilled: u64 = line.split(',').nth(1).and_then(|part| part.trim().split(' ').next()?.parse().ok()).unwrap();
+                // Round the compiler's own functions, which divide doubles and long integers, a few registers are saved.
+                let kernel = kernels.iter().find(|kernel| name.contains(&kernel.entry));
+                let divides = kernel.is_none_or(|kernel| ["f64", "i64", "u64"].iter().any(|wide| kernel.body.contains(wide)));
+                assert!(spilled <= if divides { 32 } else { 0 }, "{architecture}: {name}: {line}");
+            }
+        }
+        assert!(spills >= 100, "{architecture}: the log has {spills} kernels");
+    }
+}
+
+#[test]
+fn rows_are_loaded_16_bytes_at_once() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let mut builder = ExprBuilder::new();
+    let (a, b) = (builder.input(DataType::Float).unwrap(), builder.input(DataType::Float).unwrap());
+    let sum = builder.binary(BinaryOp::Add, a, b).unwrap();
+    let expr = builder.finish(vec![sum]);
+    let ptx = |operands: [Vec<u64>; 2], shape: Vec<u64>| {
+        let request = KernelRequest::Expr { expr: expr.clone(), shape, operands: operands.to_vec() };
+        let emitted = emit::emit(&request).unwrap();
+        nvrtc.ptx(&emit::program(&emitted.kernels), "compute_90", emit::OPTIONS).unwrap()
+    };
+    let count = |text: &str, word: &str| text.matches(word).count();
+    // A flat shape of any length, and rows with a bias.
+    for text in [ptx([vec![1003], vec![1003]], vec![1003]), ptx([vec![50, 8], vec![8]], vec![50, 8])] {
+        assert_eq!((count(&text, "ld.global.v4"), count(&text, "st.global.v4")), (2, 1), "{text}");
+    }
+    // Rows of 7 elements are not aligned.
+    let text = ptx([vec![50, 7], vec![7]], vec![50, 7]);
+    assert_eq!((count(&text, "ld.global.v4"), count(&text, "ld.global.f32")), (0, 2), "{text}");
+}

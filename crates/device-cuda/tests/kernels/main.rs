@@ -1,0 +1,83 @@
+//! Every kernel that is generated, on shapes and elements made at random, against the processor's: as NVRTC translates it, run by an
+//! interpreter, and as the system's C compiler does. What is not installed is skipped, visibly.
+//!
+//! PLIMSOLL_KERNELS=N tries N times as many shapes.
+
+mod cases;
+mod compiled;
+mod engines;
+mod making;
+
+use cases::Case;
+use engines::{Engines, Outcome};
+
+/// Runs cases of one kind on every engine and compares.
+fn check(cases: Vec<Case>) {
+    let engines = Engines::find();
+    let (mut emitted, mut refused) = (0, Vec::new());
+    let mut runs = Vec::new();
+    for case in &cases {
+        match case.emit() {
+            Ok(run) => {
+                emitted += 1;
+                runs.push(run);
+            }
+            Err(error) => refused.push(error.to_string()),
+        }
+    }
+    assert!(refused.len() * 10 <= emitted, "{} of {} cases have no kernel: {:?}", refused.len(), cases.len(), refused.first());
+    for outcome in engines.run(&runs) {
+        let Outcome { engine, run, result } = outcome;
+        run.compare(engine, &result);
+    }
+}
+
+#[test]
+fn expressions_of_floats() {
+    check(cases::expressions(making::FLOATS, 1));
+}
+
+#[test]
+fn expressions_of_integers() {
+    check(cases::expressions(making::INTEGERS, 2));
+}
+
+#[test]
+fn every_primitive() {
+    check(cases::primitives());
+}
+
+#[test]
+fn movements() {
+    check(cases::movements(3));
+}
+
+#[test]
+fn reductions() {
+    check(cases::reductions(4));
+}
+
+#[test]
+fn softmax_and_losses() {
+    check(cases::rows(5));
+}
+
+#[test]
+fn pooling() {
+    check(cases::pools(6));
+}
+
+#[test]
+fn rows_that_indices_name() {
+    check(cases::gathers(7));
+}
+
+#[test]
+fn random_numbers() {
+    check(cases::random(8));
+}
+
+#[test]
+fn faults_are_those_of_the_processor() {
+    check(cases::faults());
+}

@@ -1,0 +1,56 @@
+/* CUDA C on a processor: a block's threads are fibers that switch at barriers. A kernel without barriers runs thread by thread. */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+#define __align__(n) __attribute__((aligned(n)))
+#define __shared__ static
+typedef struct { unsigned x, y, z; } dim3_;
+static dim3_ threadIdx, blockIdx, blockDim, gridDim;
+static unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
+static float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
+static double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }
+static unsigned long long atomicMin(unsigned long long* at, unsigned long long x) { unsigned long long old = *at; if (x < old) *at = x; return old; }
+#define MOST_THREADS 1024
+#define STACK 65536
+enum { READY, AT_BARRIER, DONE };
+static ucontext_t scheduler, fibers[MOST_THREADS];
+static char* stacks;
+static int state[MOST_THREADS], current;
+static void (*entry_)(unsigned long long*);
+static unsigned long long* args_;
+static void barrier(void) { int me = current; state[me] = AT_BARRIER; swapcontext(&fibers[me], &scheduler); }
+#define __syncthreads() barrier()
+static void fiber(void) { entry_(args_); state[current] = DONE; swapcontext(&fibers[current], &scheduler); }
+static int block_with_barriers(int threads, int descending) {
+  if (!stacks) stacks = malloc((size_t)MOST_THREADS * STACK);
+  for (int t = 0; t < threads; ++t) {
+    getcontext(&fibers[t]);
+    fibers[t].uc_stack.ss_sp = stacks + (size_t)t * STACK; fibers[t].uc_stack.ss_size = STACK; fibers[t].uc_link = 0;
+    makecontext(&fibers[t], fiber, 0);
+    state[t] = READY;
+  }
+  for (;;) {
+    int done = 0;
+    for (int k = 0; k < threads; ++k) {
+      int t = descending ? threads - 1 - k : k;
+      current = t; threadIdx.x = (unsigned)t;
+      swapcontext(&scheduler, &fibers[t]);
+      done += state[t] == DONE;
+    }
+    if (done == threads) return 0;
+    if (done) { fprintf(stderr, "divergent barrier: %d of %d threads have ended\n", done, threads); return 1; }
+  }
+}
+static int launch(void (*kernel)(unsigned long long*), int barriers, unsigned blocks, unsigned threads, unsigned long long* args, int descending) {
+  entry_ = kernel; args_ = args;
+  blockDim = (dim3_){threads, 1, 1}; gridDim = (dim3_){blocks, 1, 1};
+  for (unsigned b = 0; b < blocks; ++b) {
+    blockIdx.x = descending ? blocks - 1 - b : b;
+    if (barriers) { if (block_with_barriers((int)threads, descending)) return 1; continue; }
+    for (unsigned t = 0; t < threads; ++t) { threadIdx.x = descending ? threads - 1 - t : t; kernel(args); }
+  }
+  return 0;
+}
