@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Records programs of loops, lists, conditions and functions that are made at random (control_flow/programs.py).
+"""Records programs of loops, lists, conditions and functions: those that are made at random (control_flow/programs.py), and some that
+are written down (control_flow/named.py).
 
     python scripts/record_programs.py                       those of crates/cli/tests/programs (needs tensorflow-cpu 2.21)
     python scripts/record_programs.py COUNT FOLDER [FIRST]  the programs FIRST to FIRST + COUNT, in FOLDER/programs.jsonl
@@ -30,6 +31,7 @@ from tensorflow.core.protobuf import error_codes_pb2
 from tensorflow.python.framework.meta_graph import strip_graph_default_valued_attrs
 
 from control_flow.common import tf1
+from control_flow.named import NAMED
 from control_flow.programs import Program, feeds
 from placements import bodies
 from record_placements import LINE, Printed, configuration, partitions, placed
@@ -74,9 +76,9 @@ def run(session, program, has_variables):
     return found
 
 
-def record(number):
+def record(program, name):
     """A program as a value for JSON; nothing where it is of no use."""
-    program, graph = Program(number), tf.Graph()
+    graph = tf.Graph()
     with graph.as_default():
         tf1.set_random_seed(1)
         try:
@@ -100,7 +102,7 @@ def record(number):
     with tf1.Session(graph=graph, config=config) as session, Printed() as alone, contextlib.suppress(tf.errors.InvalidArgumentError):
         session.run(program.inputs[0].op)
     log = placed(alone.lines)
-    found = dict(name=f"program_{number}", cpus=program.cpus, soft=True, pruned=False, init=["init"] if has_variables else [], steps=first)
+    found = dict(name=name, cpus=program.cpus, soft=True, pruned=False, init=["init"] if has_variables else [], steps=first)
     if all("error" not in step for step in first):
         options, metadata = tf1.RunOptions(output_partition_graphs=True), tf1.RunMetadata()
         feed, fetches, targets = next(steps(program))
@@ -120,17 +122,18 @@ def record(number):
 def main():
     count, folder, first = (int(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0) if len(sys.argv) > 2 else (0, FOLDER, 0)
     numbers = range(first, first + count) if count else KEPT
+    programs = [(Program(number), f"program_{number}") for number in numbers] + [(named, named.name) for named in NAMED if not count]
     folder.mkdir(parents=True, exist_ok=True)
     reasons = {}
     with open(folder / "programs.jsonl", "w") as file:
-        for number in numbers:
-            found, why = record(number)
+        for program, name in programs:
+            found, why = record(program, name)
             if found:
                 file.write(json.dumps(found) + "\n")
             else:
-                reasons.setdefault(why, []).append(number)
-    for why, numbers in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        print(f"{len(numbers)} of them: {why} ({numbers[:5]})")
+                reasons.setdefault(why, []).append(name)
+    for why, names in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        print(f"{len(names)} of them: {why} ({names[:5]})")
 
 
 if __name__ == "__main__":

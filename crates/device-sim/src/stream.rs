@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use plimsoll_base::Code;
 use plimsoll_device::interpret::{Action, Bound, Loaded, NONE, Step, execute, is_wanted, next};
 use plimsoll_device::{Bindings, Failure, Fault, Place, Run};
+use plimsoll_memory::Address;
 
 use crate::compute::Compute;
 use crate::memory::{is_on_a_card, reach};
@@ -187,7 +188,11 @@ const BEYOND_REACH: Fault = Fault { code: Code::Internal, message: "a kernel of 
 fn beyond_reach(loaded: &Loaded, bindings: &Bindings) -> Option<u32> {
     let is_reached = |index: u32| match loaded.pointers[index as usize].0 {
         Place::Variable(_) => true,
-        place => is_on_a_card(bindings.base(place)),
+        place => {
+            let base = bindings.base(place);
+            // Buffers of no bytes may be all that lies in a place: it is nowhere then.
+            base == Address::NULL || is_on_a_card(base)
+        }
     };
     let is_fine = |step: &Step| {
         let args = match step.action {

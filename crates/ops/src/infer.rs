@@ -99,7 +99,11 @@ impl ListFact {
     #[must_use]
     pub fn refined_by(self, other: &ListFact) -> ListFact {
         let item = merge_shapes(&self.item, &other.item).unwrap_or_else(|_| self.item.clone());
-        ListFact { item, room: self.room.or(other.room), each: self.each.or(&other.each), ..self }
+        let inner = match (self.inner, &other.inner) {
+            (Some(mine), Some(theirs)) => Some(Box::new(mine.refined_by(theirs))),
+            (mine, _) => mine,
+        };
+        ListFact { item, inner, room: self.room.or(other.room), each: self.each.or(&other.each), ..self }
     }
 
     /// A list of which only the type is known.

@@ -177,7 +177,11 @@ pub(crate) fn prune_and_infer(request: &Request<'_>) -> Result<Pruned> {
 /// What earlier stages say of a flow that a node pops.
 fn said_flow(signature: &Signature, pop: &str) -> Option<ListFact> {
     let flow = signature.flows.iter().find(|flow| flow.node == pop)?;
-    Some(ListFact { is_sum: flow.is_sum, ..list_of_rows(flow.data_type, &unset_rows(flow.length)) })
+    let length = match &flow.like {
+        Some(list) => *signature.feeds.iter().find(|feed| feed.tensor == *list)?.shape.first()?,
+        None => flow.length,
+    };
+    Some(ListFact { is_sum: flow.is_sum, ..list_of_rows(flow.data_type, &unset_rows(length)) })
 }
 
 fn is_stack(graph: &Graph, tensor: Output) -> bool {
@@ -302,7 +306,7 @@ pub(crate) fn fed_instead(graph: &Graph, fed: &HashMap<Output, usize>, id: NodeI
     fed.get(&Output { node: id, index: 0 }).copied().filter(|_| is_placeholder(graph, id))
 }
 
-fn is_placeholder(graph: &Graph, id: NodeId) -> bool {
+pub(crate) fn is_placeholder(graph: &Graph, id: NodeId) -> bool {
     matches!(graph.node(id).op.as_str(), "Placeholder" | "PlaceholderWithDefault" | "PlaceholderV2")
 }
 

@@ -73,7 +73,7 @@ pub use lower::variable_key;
 pub use missing::{Missing, Reach, missing};
 pub use need::{Need, Needs, check_limits};
 pub use passes::{Check, Pass, plan, plan_until, text_after};
-pub use place::{Logged, PlaceOptions, Placement, Why, place, place_lowered, place_pruned, stateful};
+pub use place::{Logged, PlaceOptions, Placement, Why, place, place_lowered, place_pruned, seated, stateful};
 pub use plan::{
     Certainty, DeviceId, DevicePlan, Holder, PeakParts, Plan, PlanCall, PlanCheck, PlanConstant, PlanFeed, PlanFetch, PlanRestore,
     PlanSave, PlanVariable, Queue, SavedTensor, Softened, VariableKind,

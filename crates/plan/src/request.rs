@@ -64,6 +64,9 @@ pub struct Flow {
     pub length: u64,
     /// Whether writes add to its tensors.
     pub is_sum: bool,
+    /// The list that is fed and has as many, where no plan could know how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub like: Option<String>,
 }
 
 /// What a list is beside its rows: see [`plimsoll_ops::ListFact`].
@@ -124,7 +127,12 @@ impl ListTraits {
             Some([Some(bytes)]) => known.in_block(*bytes),
             _ => known,
         };
-        ListFact { inner: Some(Box::new(known)), ..list }
+        let is_empty = list.length == Some(0);
+        let mut list = ListFact { inner: Some(Box::new(known)), ..list };
+        if is_empty {
+            list.forget_lists();
+        }
+        list
     }
 }
 

@@ -126,6 +126,10 @@ impl Counted<'_> {
                 },
                 _ => return here,
             };
+            // What goes round may be fed: nothing is known of what it comes from then.
+            if self.facts[before.node].get(before.index as usize).is_none() {
+                return here;
+            }
             here = before;
         }
         here

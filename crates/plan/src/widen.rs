@@ -46,6 +46,10 @@ impl Widening<'_> {
                     let (most, least) = self.list(first).map_or((here.most, here.least), |first| (first.most, first.least));
                     both.most = self.most(id, most, (here.most, given.most));
                     both.least = self.least(id, least, (here.least, given.least));
+                    if both.is_sum && self.list(first).is_none() {
+                        // The flow of a gradient, which began as a number: writes do not make it longer.
+                        (both.length, both.room, both.most, both.least) = (given.length, given.room, given.most, given.least);
+                    }
                     let is_first = here.each == Each::Nothing && matches!(both.each, Each::Known(_));
                     if (&both.item, both.room) != (&here.item, here.room) || is_first {
                         more.push((id, both));
@@ -290,7 +294,7 @@ pub(crate) fn stack_of(graph: &Graph, handle: Output) -> Option<NodeId> {
 }
 
 /// The node that a tensor comes from through Enter, Identity and Switch.
-fn source_of(graph: &Graph, tensor: Output) -> Option<NodeId> {
+pub(crate) fn source_of(graph: &Graph, tensor: Output) -> Option<NodeId> {
     let mut here = tensor;
     for _ in 0..graph.nodes().len() {
         let node = graph.node(here.node);

@@ -317,6 +317,18 @@ impl Session {
         self.inner.graph().nodes().iter().filter_map(move |(id, node)| Some((&**node, device(id)?)))
     }
 
+    /// As [`Session::placements`], for such a run: control flow's own nodes are beside the data that the run has.
+    ///
+    /// # Errors
+    /// Where every run is placed by itself, why its nodes cannot be placed.
+    pub fn placements_of(&self, feeds: &[Fed<'_>], fetches: &[&str], targets: &[&str]) -> Result<BTreeMap<String, String>> {
+        let placement = self.inner.placement_of(&by_reference(feeds), fetches, targets)?;
+        let (nodes, specs) = (self.inner.graph().nodes().iter(), self.inner.devices().specs());
+        let placed =
+            nodes.filter_map(|(id, node)| Some((node.name.clone(), specs.get(placement.devices.get(id)?.index())?.name.to_string())));
+        Ok(placed.collect())
+    }
+
     /// The text of TensorFlow's `log_device_placement`: `name: (operation): device` for every node, in the order in which they were
     /// placed. Nodes of control flow move afterwards: [`Session::placements`] says where they run.
     pub fn placement_log(&self) -> impl Iterator<Item = String> {

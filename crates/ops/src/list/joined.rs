@@ -151,9 +151,10 @@ pub(super) fn array_concat(cx: &mut InferCx<'_>) -> Result<()> {
     joined(cx, list_at(cx.inputs, 1), &item)
 }
 
-/// The gradient of the TensorArray whose flow is at input 1: zeros of the shape of its tensors.
+/// The gradient of the TensorArray whose flow is at input 1: zeros of the shape of its tensors, and as many.
 pub(super) fn gradient(cx: &mut InferCx<'_>) -> Result<()> {
-    let list = refined(cx, 1, &PartialShape::unknown())?.map(|list| ListFact { each: Each::Unknown, is_sum: true, is_full: false, ..list });
+    let list = refined(cx, 1, &PartialShape::unknown())?;
+    let list = list.map(|list| ListFact { each: Each::Unknown, is_sum: true, is_full: false, grows: false, ..list });
     // The handle has it, too: the operations that write into the gradient may be given any flow.
     cx.outputs[0].list = list.clone();
     set_list(cx, 1, list);

@@ -379,7 +379,13 @@ pub fn together(inputs: &[crate::Fact]) -> Result<Option<ListFact>> {
     }
     let mut lists = inputs.iter().filter_map(|input| input.list.as_ref());
     let Some(first) = lists.next() else { return Ok(None) };
-    lists.try_fold(first.clone(), |all, other| all.and(other)).map(Some)
+    let both = |all: ListFact, other: &ListFact| {
+        let both = all.and(other)?;
+        // Flows of one gradient, which is as long for each of them.
+        let length = if both.is_sum { all.length.or(other.length) } else { both.length };
+        Ok(ListFact { length, ..both })
+    };
+    lists.try_fold(first.clone(), both).map(Some)
 }
 
 /// What operations do with lists that are there for numbers.

@@ -28,13 +28,13 @@ impl ListFact {
     /// The bytes of a block of it.
     fn block(&self) -> Option<u64> {
         let rows = self.rows(self.block_rows()).complete()?;
-        rows.bytes(self.data_type).ok()?.0.checked_add(LENGTH_BYTES)
+        rows.bytes(self.stored_type()).ok()?.0.checked_add(LENGTH_BYTES)
     }
 
     /// Its inner list, which lies in a block of so many bytes.
     #[must_use]
     pub fn in_block(&self, bytes: u64) -> ListFact {
-        let row = PartialShape(self.item.0.clone()).complete().and_then(|item| item.bytes(self.data_type).ok());
+        let row = PartialShape(self.item.0.clone()).complete().and_then(|item| item.bytes(self.stored_type()).ok());
         let room = match row {
             Some(row) if row.0 > 0 => bytes.checked_sub(LENGTH_BYTES).map(|bytes| bytes / row.0),
             _ => self.room,

@@ -1,6 +1,6 @@
 //! The split of a run in a first stage and the rest.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use plimsoll_base::{Code, DataType, Error, Kind, Result};
 use plimsoll_graph::{HostTensor, NodeId, Output, Shape};
@@ -9,10 +9,11 @@ use plimsoll_ops::{Fact, ListFact, ListOp, Lower};
 use super::repeat::Repeats;
 use super::{Between, Counted, Late, Later, Numbers, Operand, Source, Split};
 use crate::alive::{Side, When};
-use crate::frames::{FrameId, round, stays};
+use crate::frames::{FrameId, Round, round, stays};
 use crate::infer::{Pruned, fed_instead, prune_and_infer};
 use crate::request::{Feed, Flow, Request, Signature, unset_rows};
-use crate::widen::stack_of;
+use crate::trips::round_of;
+use crate::widen::{source_of, stack_of};
 
 /// What a request lacks, whose planning ended with `error`; none where no stage would help.
 ///
@@ -29,6 +30,7 @@ pub fn late(request: &Request<'_>, error: &Error) -> Result<Option<Late>> {
     let wanted = if lacks { splitter.wanted(error) } else { splitter.driven(error) };
     let Some(mut wanted) = wanted else { return Ok(None) };
     splitter.come_outermost(&mut wanted);
+    splitter.lengths_come_first(&mut wanted);
     let position = |tensor: &Output| pruned.feeds.iter().position(|feed| feed == tensor);
     // Every round goes to predicates before those of the round before.
     loop {
@@ -62,11 +64,13 @@ struct Wanted {
     counted: BTreeSet<NodeId>,
     /// Loops that run behind the first stage.
     loops: BTreeSet<FrameId>,
+    /// Lists whose lengths are wanted: a stage hands them on.
+    lists: BTreeSet<Output>,
 }
 
 impl Wanted {
     fn is_empty(&self) -> bool {
-        self.values.is_empty() && self.counted.is_empty() && self.loops.is_empty()
+        self.values.is_empty() && self.counted.is_empty() && self.loops.is_empty() && self.lists.is_empty()
     }
 }
 
@@ -146,12 +150,16 @@ impl Splitter<'_> {
         stacks.into_iter().collect()
     }
 
-    /// The stack that a node pushes on or pops from.
+    /// The stack that a node pushes on or pops from, where it keeps something.
     fn stack_at(&self, id: NodeId) -> Option<Output> {
+        self.stack_of(id).map(|stack| Output { node: stack, index: 0 }).filter(|stack| self.is_stack(*stack))
+    }
+
+    /// The stack that a node pushes on or pops from.
+    fn stack_of(&self, id: NodeId) -> Option<NodeId> {
         let node = self.request.graph.node(id);
         let is_change = matches!(node.op.as_str(), "StackPushV2" | "StackPopV2");
-        let stack = stack_of(self.request.graph, *node.inputs.first().filter(|_| is_change)?)?;
-        Some(Output { node: stack, index: 0 }).filter(|stack| self.is_stack(*stack))
+        stack_of(self.request.graph, *node.inputs.first().filter(|_| is_change)?)
     }
 
     /// Whether the sizes of all results of a node are known, and a plan can compute them.
@@ -163,27 +171,71 @@ impl Splitter<'_> {
         (0..self.pruned.facts[id].len()).all(|index| self.is_sized(Output { node: id, index: index as u32 }))
     }
 
+    /// Whether a node lacks something: a size of its results, the number of tensors of a list, or room on a stack.
+    fn lacks(&self, id: NodeId) -> bool {
+        !self.is_whole(id) || self.pruned.bounds.contains_key(&id) || self.stack_at(id).is_some_and(|stack| !self.has_known_room(stack))
+    }
+
+    fn has_known_room(&self, stack: Output) -> bool {
+        self.fact(stack).and_then(|fact| fact.list.as_ref()).is_some_and(has_room)
+    }
+
+    /// The nodes that lack something, and what comes after them. A loop is one: what lacks something in it is before all that it gives.
+    fn open(&self, order: &[NodeId]) -> HashSet<NodeId> {
+        let frames = &self.pruned.frames;
+        let (mut open, mut loops): (HashSet<NodeId>, HashSet<FrameId>) = (HashSet::new(), HashSet::new());
+        loop {
+            let before = (open.len(), loops.len());
+            for &id in order.iter().filter(|id| !self.is_new_stack(**id)) {
+                let outermost = frames.outermost(id);
+                let is_open = open.contains(&id)
+                    || outermost.is_some_and(|frame| loops.contains(&frame))
+                    || self.lacks(id)
+                    || self.before(id).iter().any(|before| open.contains(before));
+                if is_open {
+                    open.insert(id);
+                    loops.extend(outermost);
+                }
+            }
+            if (open.len(), loops.len()) == before {
+                return open;
+            }
+        }
+    }
+
+    /// An empty stack: it costs nothing.
+    fn is_new_stack(&self, id: NodeId) -> bool {
+        self.request.graph.node(id).op == "StackV2"
+    }
+
     /// The first nodes whose sizes are not known, and what they lack.
     fn wanted(&self, error: &Error) -> Option<Wanted> {
         let mut wanted = Wanted::default();
-        // Those of unknown size, and those behind them: of no use to a first stage.
-        let mut open: HashSet<NodeId> = HashSet::new();
-        for &id in self.pruned.order.iter().filter(|id| self.pruned.alive.node(**id) != When::Never) {
-            if self.before(id).iter().any(|before| open.contains(before)) {
-                open.insert(id);
+        let frames = &self.pruned.frames;
+        let living = self.pruned.order.iter().copied().filter(|id| self.pruned.alive.node(*id) != When::Never);
+        let order: Vec<NodeId> = living.collect();
+        let open = self.open(&order);
+        let mut is_behind: HashMap<FrameId, bool> = HashMap::new();
+        for &id in order.iter().filter(|id| self.lacks(**id)) {
+            let outermost = frames.outermost(id);
+            // Of no use to a first stage is what comes after something else that lacks.
+            let comes_after = |id: NodeId| {
+                let outside = |before: &NodeId| outermost.is_none_or(|frame| !frames.is_in(*before, frame));
+                self.before(id).iter().filter(|before| outside(before)).any(|before| open.contains(before))
+            };
+            let is_last = match outermost {
+                Some(frame) => *is_behind.entry(frame).or_insert_with(|| frames.nodes(frame).any(comes_after)),
+                None => comes_after(id),
+            };
+            if is_last {
                 continue;
             }
-            let is_whole = self.is_whole(id) && !self.pruned.bounds.contains_key(&id);
-            if !is_whole {
-                open.insert(id);
-            }
-            let outermost = self.pruned.frames.outermost(id).filter(|_| self.pruned.frames.is_within(id));
             let more: Vec<Output> = self.wanted_by(id).into_iter().map(|tensor| self.origin(tensor)).collect();
-            let from_outside = more.iter().copied().filter(|tensor| !self.pruned.frames.is_within(tensor.node));
+            let from_outside = more.iter().copied().filter(|tensor| !frames.is_within(tensor.node) && !open.contains(&tensor.node));
             let before = wanted.values.len();
             wanted.values.extend(from_outside);
-            match (outermost, self.lower(id)) {
-                _ if is_whole || wanted.values.len() > before => {}
+            match (outermost.filter(|_| frames.is_within(id)), self.lower(id)) {
+                _ if wanted.values.len() > before => {}
                 // What its iterations lack, no stage before has.
                 (Some(frame), _) => drop(wanted.loops.insert(frame)),
                 (None, Some(Lower::Counted(_))) => drop(wanted.counted.insert(id)),
@@ -308,6 +360,27 @@ impl Splitter<'_> {
         }
     }
 
+    /// Puts the lists that come into loops in the place of the loops that lack their lengths: those of gradients, whose flows begin as
+    /// numbers and become as long as these.
+    fn lengths_come_first(&self, wanted: &mut Wanted) {
+        let graph = self.request.graph;
+        let lacks_length = |frame: &FrameId| {
+            let rounds = self.pruned.frames.get(*frame).rounds.iter();
+            let list = |tensor: Output| self.fact(tensor).and_then(|fact| fact.list.as_ref());
+            let first = |first: Output| graph.node(first.node).inputs.first().copied().unwrap_or(first);
+            let mut flows = rounds.filter(|round| list(first(round.first)).is_none());
+            flows.any(|round| list(Output { node: round.merge, index: 0 }).is_some_and(|list| list.length.is_none()))
+        };
+        let mut lists = BTreeSet::new();
+        for &frame in wanted.loops.iter().filter(|frame| lacks_length(frame)) {
+            let comes_in = self.comes_in(frame).into_iter();
+            lists.extend(comes_in.filter(|tensor| self.needs_length(*tensor) && !self.is_stack(*tensor) && !self.pruned.is_fed(*tensor)));
+        }
+        if !lists.is_empty() && lists.iter().all(|list| self.when(*list) == When::Always) {
+            *wanted = Wanted { from: wanted.from, lists, ..Wanted::default() };
+        }
+    }
+
     fn outer_predicates(&self, when: &When) -> Vec<Output> {
         let predicates = sides(when).into_iter().map(|(predicate, _)| predicate);
         predicates.filter(|predicate| self.when(*predicate) == When::Always).map(|predicate| self.root(predicate)).collect()
@@ -338,7 +411,7 @@ impl Splitter<'_> {
         let between: HashSet<NodeId> = wanted.counted.iter().copied().chain(in_loops).collect();
         let (mut seen, mut joined) = (HashSet::new(), HashSet::new());
         let before_between = between.iter().flat_map(|id| self.before(*id)).filter(|id| !between.contains(id));
-        let mut open: Vec<NodeId> = wanted.values.iter().map(|tensor| tensor.node).chain(before_between).collect();
+        let mut open: Vec<NodeId> = wanted.values.iter().chain(&wanted.lists).map(|tensor| tensor.node).chain(before_between).collect();
         while let Some(id) = open.pop() {
             if self.pruned.alive.node(id) == When::Never || !seen.insert(id) {
                 continue;
@@ -548,7 +621,8 @@ impl Splitter<'_> {
         let tensors = match first.fetches[..numbers.late].to_vec() {
             late if late.is_empty() => {
                 let loops = wanted.loops.iter().filter_map(|frame| self.pruned.frames.get(*frame).test);
-                wanted.counted.iter().copied().chain(loops).map(|node| graph.node(node).name.clone()).collect()
+                let lists = wanted.lists.iter().map(|list| list.node);
+                wanted.counted.iter().copied().chain(loops).chain(lists).map(|node| graph.node(node).name.clone()).collect()
             }
             late => late,
         };
@@ -565,9 +639,29 @@ impl Splitter<'_> {
         let pops = self.pruned.order.iter().filter(|id| graph.node(**id).op == "StackPopV2");
         let flow = |id: &NodeId| {
             let list = self.pruned.facts[*id].first()?.list.as_ref()?;
-            Some(Flow { node: graph.node(*id).name.clone(), data_type: list.data_type, length: list.length?, is_sum: list.is_sum })
+            let like = if list.length.is_none() { Some(graph.tensor_name(self.array_behind(*id)?)) } else { None };
+            let length = list.length.unwrap_or(0);
+            Some(Flow { node: graph.node(*id).name.clone(), data_type: list.data_type, length, is_sum: list.is_sum, like })
         };
         pops.filter_map(flow).collect()
+    }
+
+    /// The TensorArray as it leaves the loop that pushes the flow which a node pops.
+    fn array_behind(&self, pop: NodeId) -> Option<Output> {
+        let (graph, frames) = (self.request.graph, &self.pruned.frames);
+        let stack = self.stack_of(pop)?;
+        let push = self.pruned.order.iter().find(|id| graph.node(**id).op == "StackPushV2" && self.stack_of(**id) == Some(stack))?;
+        let (frame, pushed) = (frames.get(frames.of(*push)?), *graph.node(*push).inputs.get(1)?);
+        let is_it = |round: &&Round| {
+            let next = graph.node(round.next).inputs.first().and_then(|next| source_of(graph, *next));
+            next == Some(pushed.node) || round_of(graph, &self.pruned.facts, frame, pushed).is_some_and(|of| of.merge == round.merge)
+        };
+        let merge = frame.rounds.iter().find(is_it)?.merge;
+        let leaves = |exit: &&NodeId| {
+            let switch = graph.node(**exit).inputs.first().map(|switch| graph.node(switch.node));
+            switch.and_then(|switch| switch.inputs.first()).is_some_and(|input| input.node == merge)
+        };
+        frame.exits.iter().find(leaves).map(|exit| Output { node: *exit, index: 0 })
     }
 
     /// What the first stage makes: the late tensors, what is read in between, and what is carried.
@@ -622,14 +716,14 @@ impl Splitter<'_> {
     /// The feed that a tensor of the first stage is for the rest.
     pub(super) fn feed(&self, tensor: Output) -> Result<Feed> {
         let fact = self.fact(tensor).ok_or_else(|| Error::internal("a tensor without facts"))?;
-        let name = || &self.request.graph.node(tensor.node).name;
+        let graph = self.request.graph;
         let shape = match &fact.list {
             // Its length is known when the stage is over.
             Some(_) if self.needs_length(tensor) => Some(Shape::scalar()),
             Some(list) => rows(list),
             None => fact.shape.complete(),
         };
-        let shape = shape.ok_or_else(|| Error::needs_values(format!("the shape of {} is late", name())))?;
+        let shape = shape.ok_or_else(|| Error::needs_values(format!("the shape of {} is late", graph.tensor_name(tensor))))?;
         Ok(Feed { shape, ..self.unsized_feed(tensor, fact)? })
     }
 
@@ -652,14 +746,15 @@ impl Splitter<'_> {
 
 /// No rows of a list.
 fn nothing(list: &ListFact) -> Option<HostTensor> {
-    HostTensor::zeros(list.stored_type(), list.rows(Some(0)).complete()?).ok()
+    HostTensor::zeros(list.stored_type(), list.rows(Some(0)).complete().unwrap_or_else(|| unset_rows(0))).ok()
 }
 
 /// The shape of all rows of a list, where it is known: see [`Signature::lists`].
 pub(super) fn rows(list: &ListFact) -> Option<Shape> {
     let length = list.length?;
     match &list.item.0 {
-        Some(_) => list.rows(Some(length)).complete(),
+        Some(_) if length > 0 => list.rows(Some(length)).complete(),
+        Some(_) => Some(list.rows(Some(0)).complete().unwrap_or_else(|| unset_rows(0))),
         None => Some(unset_rows(length)),
     }
 }

@@ -176,6 +176,9 @@ impl Lowering<'_> {
             self.take_in(works)?;
             return Ok((Slots::Same { item, length, first: (!views.is_empty()).then_some(first) }, views));
         }
+        if let (Meaning::Known(_), Ok(ListFact { length: None, .. })) = (self.meaning(merge)?, self.list_fact(merge)) {
+            return Err(Error::needs_values("not yet: a gradient of a TensorArray of a size that is known only when the graph runs"));
+        }
         let Ok(list) = self.list_like(merge, merge) else {
             return Ok((Slots::Value(first), vec![self.read(merge, self.device(round.merge))?]));
         };

@@ -21,7 +21,7 @@ mod seat;
 mod signature;
 mod why;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use plimsoll_base::{Error, Result};
@@ -33,11 +33,13 @@ use plimsoll_ops::Registry;
 use self::calls::Stack;
 use self::groups::Context;
 use self::kernels::Devices;
+use self::seat::Seats;
 use crate::inline::Calls;
 use crate::plan::DeviceId;
 
 pub use self::lowered::{Logged, place_lowered};
 pub use self::pruned::{place_pruned, stateful};
+pub use self::seat::seated;
 pub use self::why::Why;
 
 /// The device of every node of a graph.
@@ -60,6 +62,8 @@ pub struct Placement {
     pub host: DeviceId,
     /// Whether the host computes works that the library of their device cannot (`allow_soft_placement`).
     pub soft: bool,
+    /// Whether each signature has control flow's own nodes beside its data (see [`seated`]).
+    pub seats: bool,
 }
 
 impl Placement {
@@ -135,7 +139,10 @@ pub fn place(graph: &Graph, registry: &Registry, specs: &[DeviceSpec], options: 
         notes: joined.groups.notes,
         host,
         soft: options.soft,
+        seats: true,
     };
-    placement.moved = seat::seat(graph, &order[..count], &mut placement.devices, &mut placement.why);
+    let (order, calls) = (&order[..count], &*options.calls);
+    let seats = Seats { graph, order, calls, feeds: HashMap::new(), needed: None };
+    placement.moved = seats.seat(&mut placement.devices, &mut placement.why);
     Ok(placement)
 }

@@ -132,7 +132,7 @@ fn is_of(fact: &Fact, data_type: DataType, shape: &Shape) -> bool {
     match &fact.list {
         None => data_type == fact.data_type && agrees(shape, &fact.shape),
         Some(list) => {
-            let is_unset = list.item.complete().is_none() && is_unset(shape);
+            let is_unset = is_unset(shape) && (list.item.complete().is_none() || shape.first() == Some(&0));
             data_type == list.stored_type() && (is_unset || agrees(shape, &list.rows(shape.first().copied())))
         }
     }

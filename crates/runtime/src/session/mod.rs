@@ -222,6 +222,14 @@ impl Session {
         &self.inner.placement
     }
 
+    /// Where its nodes are in such a run. Control flow's own nodes are beside the data that the run has.
+    ///
+    /// # Errors
+    /// Where every run is placed by itself, those of [`plimsoll_plan::place_pruned`].
+    pub fn placement_of(&self, feeds: &[(&str, &HostTensor)], fetches: &[&str], targets: &[&str]) -> Result<Placement> {
+        self.inner.requested(&signature(feeds, fetches, targets), |request| Ok(request.placement.clone()))
+    }
+
     /// The devices.
     pub fn devices(&self) -> &Devices {
         &self.inner.devices
@@ -336,6 +344,8 @@ impl Session {
         }
         let Inner { devices, registry, checkpoints, stored, graph, calls, freeze, .. } = &*self.inner;
         let graph = (graph.clone(), calls.clone(), freeze.clone());
+        // Its plans are known: runs move nothing.
+        let placement = Placement { seats: false, ..placement };
         Session::placed(devices, graph, (placement, None), registry.clone(), checkpoints.clone(), stored.clone())
     }
 
@@ -606,7 +616,10 @@ impl Inner {
         let costs = self.devices.costs();
         let (placement, lines) = (&self.placement, &self.lines());
         let request = Request { graph, registry, devices, libraries: &libraries, costs, placement, signature, lines };
-        let Some(before) = &self.placed_before else { return make(&request) };
+        let Some(before) = &self.placed_before else {
+            let seated = plimsoll_plan::seated(&request, &self.calls);
+            return make(&Request { placement: seated.as_ref().unwrap_or(placement), ..request });
+        };
         let placement = {
             let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
             let options = PlaceOptions::new(self.devices.options().soft_placement);
