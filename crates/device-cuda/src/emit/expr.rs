@@ -17,7 +17,7 @@ pub(super) const FAULTS: [FaultText; 2] = [FaultText::DIVISION_BY_ZERO, FaultTex
 /// # Errors
 /// UNIMPLEMENTED for primitives without code, and for more operands than a launch has.
 pub(super) fn emit(expr: &Expr, shape: &[u64], operands: &[Vec<u64>]) -> Result<Emitted> {
-    let joined = broadcast(shape, operands);
+    let joined = broadcast(shape, operands)?;
     let elements = count(shape);
     let mut writer = Writer::new(Index::of(elements));
     let function = function(expr)?;

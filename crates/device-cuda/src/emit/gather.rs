@@ -19,8 +19,8 @@ const OWNERS: u64 = 1 << 14;
 pub(super) fn emit(gather: &Gather) -> Result<Emitted> {
     match gather {
         Gather::Take { element, params, indices, axis, batch_dims, index_type } => {
-            if batch_dims > axis {
-                return Err(Error::invalid_argument("more batch dimensions than there are before the axis"));
+            if batch_dims > axis || *axis >= params.len() || indices.get(..*batch_dims) != params.get(..*batch_dims) {
+                return Err(Error::invalid_argument("indices with other batch dimensions than there are before the axis"));
             }
             take(*element as u64, params, indices, *axis, *batch_dims, *index_type)
         }

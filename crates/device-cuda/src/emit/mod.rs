@@ -10,6 +10,7 @@ mod expr;
 mod gather;
 mod movement;
 mod nn;
+mod norm;
 mod pool;
 mod random;
 mod reduce;
@@ -133,6 +134,8 @@ pub fn emit(request: &KernelRequest) -> Result<Emitted> {
         KernelRequest::Movement { element, movement } => movement::emit(*element, movement)?,
         KernelRequest::Reduction(reduction) => reduce::emit(reduction)?,
         KernelRequest::Nn(nn) => nn::emit(*nn)?,
+        KernelRequest::BatchNorm { spec, training, reserve_3 } => norm::batch_norm(spec, *training, *reserve_3)?,
+        KernelRequest::BatchNormGrad { spec, training } => norm::batch_norm_grad(spec, *training)?,
         KernelRequest::MaxPool(pooling) => pool::max(pooling)?,
         KernelRequest::MaxPoolGrad(spec) => pool::max_grad(spec)?,
         KernelRequest::AvgPool(spec) => pool::average(spec)?,

@@ -89,6 +89,11 @@ enum Fill<'a> {
 /// UNIMPLEMENTED for movements without a kernel.
 pub(super) fn emit(element: usize, movement: &Movement) -> Result<Emitted> {
     let element = element as u64;
+    // Before anything is as long as an element.
+    word(element)?;
+    if matches!(movement, Movement::Pad { value: Some(value), .. } if value.len() as u64 != element) {
+        return Err(Error::invalid_argument("a value of another size than the elements"));
+    }
     let steps = |sizes: &[u64], strides: &[i64]| {
         Source::of(sizes.iter().zip(strides).map(|(size, stride)| Axis { size: *size, stride: *stride, map: Map::Step }))
     };
@@ -96,7 +101,7 @@ pub(super) fn emit(element: usize, movement: &Movement) -> Result<Emitted> {
     let one = |source: Source, fill: Fill<'_>| view(element, source, fill, KernelArg::Argument(1)).map(single);
     match movement {
         Movement::BroadcastTo { from, to } => {
-            let joined = super::view::broadcast(to, std::slice::from_ref(from));
+            let joined = super::view::broadcast(to, std::slice::from_ref(from))?;
             one(steps(&joined.sizes, &joined.strides[0].iter().map(|stride| *stride as i64).collect::<Vec<_>>()), Fill::None)
         }
         Movement::Fill { elements } => one(steps(&[*elements], &[0]), Fill::None),
@@ -140,13 +145,19 @@ pub(super) fn emit(element: usize, movement: &Movement) -> Result<Emitted> {
             view(element, Source::of(axes), fill, output).map(single)
         }
         Movement::StridedSliceGrad { shape, begin, strides, sizes } => {
-            if [begin.len(), strides.len(), sizes.len()] != [shape.len(); 3] || strides.contains(&0) {
-                return Err(Error::invalid_argument("a slice of another rank"));
+            // The block that the slice would take is there.
+            block(shape, begin, sizes, Some(strides))?;
+            if strides.contains(&0) {
+                return Err(Error::invalid_argument("a slice with a stride of 0"));
             }
+            let empty = sizes.contains(&0);
             let zero = vec![0; element as usize];
             let axes = (0..shape.len()).zip(signed(sizes)).map(|(at, stride)| {
                 let whole = sizes[at] == shape[at] && begin[at] == 0 && strides[at] == 1;
-                let map = if whole { Map::Step } else { Map::Spread { begin: begin[at], step: strides[at], from: sizes[at] } };
+                // A stride that takes no second step, or a block without elements, may be of any size.
+                let step = if sizes[at] > 1 && !empty { strides[at] } else { 1 };
+                let (begin, from) = if empty { (0, 0) } else { (begin[at], sizes[at]) };
+                let map = if whole { Map::Step } else { Map::Spread { begin, step, from } };
                 Axis { size: shape[at], stride, map }
             });
             one(Source::of(axes), Fill::Bytes(&zero))
@@ -161,7 +172,12 @@ pub(super) fn emit(element: usize, movement: &Movement) -> Result<Emitted> {
             one(Source::of(axes), Fill::None)
         }
         Movement::Concat { shapes, axis } => {
-            let rows = count(&shapes[0][..*axis]);
+            let [first, ..] = &shapes[..] else { return Err(Error::invalid_argument("a concatenation of nothing")) };
+            let fits = |shape: &Vec<u64>| shape.len() == first.len() && (0..first.len()).all(|at| at == *axis || shape[at] == first[at]);
+            if *axis >= first.len() || !shapes.iter().all(fits) {
+                return Err(Error::invalid_argument("a concatenation of shapes that do not fit"));
+            }
+            let rows = count(&first[..*axis]);
             let runs: Vec<u64> = shapes.iter().map(|shape| count(&shape[*axis..])).collect();
             concat(element, rows, &runs)
         }
@@ -172,6 +188,9 @@ pub(super) fn emit(element: usize, movement: &Movement) -> Result<Emitted> {
             concat(element, count(&shape[..*axis]), &vec![count(&shape[*axis..]); *inputs])
         }
         Movement::Split { shape, axis, sizes } => {
+            if sizes.iter().try_fold(0u64, |sum, size| sum.checked_add(*size)) != Some(shape[*axis]) {
+                return Err(Error::invalid_argument("parts that are not the whole"));
+            }
             let inner = count(&shape[axis + 1..]);
             split(element, count(&shape[..*axis]), &sizes.iter().map(|size| size * inner).collect::<Vec<_>>())
         }
@@ -189,13 +208,16 @@ fn block(shape: &[u64], begin: &[u64], sizes: &[u64], steps: Option<&[i64]>) -> 
     if begin.len() != shape.len() || sizes.len() != shape.len() || steps.is_some_and(|steps| steps.len() != shape.len()) {
         return Err(Error::invalid_argument("a slice of another rank"));
     }
+    if sizes.contains(&0) {
+        return Ok(Source::of([Axis { size: 0, stride: 0, map: Map::Step }]));
+    }
     let strides = dense(shape);
     let mut source = Source::of([]);
     for at in 0..shape.len() {
         let stride = strides[at] as i64;
         let step = steps.map_or(1, |steps| steps[at]);
         let last = begin[at] as i128 + i128::from(step) * (sizes[at] as i128 - 1);
-        if sizes[at] > 0 && (begin[at] >= shape[at] || !(0..shape[at] as i128).contains(&last)) {
+        if begin[at] >= shape[at] || !(0..shape[at] as i128).contains(&last) {
             return Err(Error::invalid_argument("a slice of elements that are not there"));
         }
         source.begin += begin[at] as i64 * stride;

@@ -100,7 +100,9 @@ pub(super) fn average_grad(spec: &PoolSpec) -> Result<Emitted> {
 
 fn begin(spec: &PoolSpec) -> Result<Writer> {
     let is_undilated = spec.axes.iter().all(|axis| axis.dilation == 1 && axis.stride > 0 && axis.taps > 0);
-    if !is_float(spec.data_type) || !is_undilated || spec.taps() >= 1 << 31 {
+    let is_small =
+        spec.axes.iter().all(|axis| [axis.size, axis.positions, axis.taps, axis.stride, axis.pad].iter().all(|size| *size < 1 << 31));
+    if !is_float(spec.data_type) || !is_undilated || !is_small || spec.taps() >= 1 << 31 {
         return Err(Error::unimplemented(format!("a kernel for a card: pooling of {}", spec.data_type)));
     }
     Ok(Writer::new(Index::of(count(&spec.input()).max(count(&spec.output())))))
@@ -109,7 +111,8 @@ fn begin(spec: &PoolSpec) -> Result<Writer> {
 /// The signed type of indices: windows may begin before the input.
 fn signed(spec: &PoolSpec) -> &'static str {
     let most = count(&spec.input()).max(count(&spec.output()));
-    let reach = spec.axes.iter().flat_map(|axis| [axis.size, axis.taps, axis.stride, axis.pad, axis.positions * axis.stride]).max();
+    let reach =
+        spec.axes.iter().flat_map(|axis| [axis.size, axis.taps, axis.stride, axis.pad, axis.positions.saturating_mul(axis.stride)]).max();
     if most < 1 << 31 && reach.unwrap_or(0) < 1 << 30 { "i32" } else { "i64" }
 }
 

@@ -1,5 +1,7 @@
 //! Views: where the elements of a shape are in a tensor.
 
+use plimsoll_base::{Error, Result};
+
 /// Dimensions of a shape and, for each of some tensors, the stride of that dimension; joined where all tensors allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Joined {
@@ -9,8 +11,17 @@ pub(super) struct Joined {
     pub strides: Vec<Vec<u64>>,
 }
 
-/// Operands that broadcast to a shape, with as few dimensions as possible. The shapes fit.
-pub(super) fn broadcast(shape: &[u64], operands: &[Vec<u64>]) -> Joined {
+/// Operands that broadcast to a shape, with as few dimensions as possible.
+///
+/// # Errors
+/// INVALID_ARGUMENT where they do not.
+pub(super) fn broadcast(shape: &[u64], operands: &[Vec<u64>]) -> Result<Joined> {
+    let fits = |operand: &Vec<u64>| {
+        operand.len() <= shape.len() && operand.iter().rev().zip(shape.iter().rev()).all(|(from, to)| from == to || *from == 1)
+    };
+    if let Some(operand) = operands.iter().find(|operand| !fits(operand)) {
+        return Err(Error::invalid_argument(format!("{operand:?} does not broadcast to {shape:?}")));
+    }
     let strides: Vec<Vec<u64>> = operands
         .iter()
         .map(|operand| {
@@ -26,7 +37,7 @@ pub(super) fn broadcast(shape: &[u64], operands: &[Vec<u64>]) -> Joined {
             strides
         })
         .collect();
-    join(shape, &strides)
+    Ok(join(shape, &strides))
 }
 
 /// The same with fewer dimensions: those of size 1 are dropped, and neighbours become one where every tensor runs through both alike.
@@ -67,13 +78,16 @@ mod tests {
 
     #[test]
     fn dimensions_join_where_all_operands_allow() {
-        let same = broadcast(&[2, 3, 4], &[vec![2, 3, 4], vec![2, 3, 4]]);
+        let same = broadcast(&[2, 3, 4], &[vec![2, 3, 4], vec![2, 3, 4]]).unwrap();
         assert_eq!((same.sizes, same.strides), (vec![24], vec![vec![1], vec![1]]));
-        let bias = broadcast(&[2, 3, 4], &[vec![2, 3, 4], vec![4]]);
+        let bias = broadcast(&[2, 3, 4], &[vec![2, 3, 4], vec![4]]).unwrap();
         assert_eq!((bias.sizes, bias.strides), (vec![6, 4], vec![vec![4, 1], vec![0, 1]]));
-        let scalar = broadcast(&[2, 1, 4], &[vec![2, 1, 4], vec![]]);
+        let scalar = broadcast(&[2, 1, 4], &[vec![2, 1, 4], vec![]]).unwrap();
         assert_eq!((scalar.sizes, scalar.strides), (vec![8], vec![vec![1], vec![0]]));
-        let rows = broadcast(&[2, 3, 4], &[vec![2, 1, 1], vec![3, 1]]);
+        let rows = broadcast(&[2, 3, 4], &[vec![2, 1, 1], vec![3, 1]]).unwrap();
         assert_eq!((rows.sizes, rows.strides), (vec![2, 3, 4], vec![vec![1, 0, 0], vec![0, 1, 0]]));
+        for operand in [vec![2], vec![1, 1, 1, 1], vec![3, 2]] {
+            assert!(broadcast(&[2, 3, 4], &[operand]).is_err());
+        }
     }
 }

@@ -9,6 +9,7 @@ use plimsoll_request::expr::{BinaryOp, Expr, ExprBuilder, Reg, Scalar, UnaryOp};
 use plimsoll_request::gather::{Gather, ScatterOp, SegmentOp};
 use plimsoll_request::movement::{Movement, Pick};
 use plimsoll_request::nn::Nn;
+use plimsoll_request::norm::BatchNormSpec;
 use plimsoll_request::pool::{Maxima, PoolSpec, Pooling, Positions};
 use plimsoll_request::random::{Distribution, Random};
 use plimsoll_request::reduce::{ReduceOp, Reduction, ScanOp};
@@ -456,6 +457,39 @@ pub fn rows(seed: u64) -> Vec<Case> {
         let near = if number % 4 == 2 { Near::Of(classes as f64 * 8.0, 32.0) } else { near };
         let inputs: Vec<Vec<u8>> = [logits].into_iter().chain(more).collect();
         cases.push(Case { request: KernelRequest::Nn(nn), inputs, input_types: vec![data_type, more_type], types, near });
+    }
+    cases
+}
+
+pub fn norms(seed: u64) -> Vec<Case> {
+    let mut making = Making::new(seed);
+    let mut cases = Vec::new();
+    for number in 0..times(24) {
+        let float = DataType::Float;
+        let (rows, channels) = (*making.of(&[1, 2, 9, 64, 300, 1000]), *making.of(&[1, 3, 31, 32, 40]));
+        let factor = *making.of(&[1.0, 0.25]);
+        let spec = BatchNormSpec { data_type: float, rows, channels, epsilon: 0.001, exponential_avg_factor: factor };
+        let training = making.below(3) > 0;
+        // Variances are positive.
+        let positive = |making: &mut Making| (0..channels).flat_map(|_| (0.5 + making.below(9) as f32).to_le_bytes()).collect::<Vec<u8>>();
+        let images = making.elements(float, rows * channels);
+        let [scale, offset, mean] = [(); 3].map(|()| making.elements(float, channels));
+        let variance = positive(&mut making);
+        let case = if number % 2 == 0 {
+            let reserve_3 = making.below(2) == 0;
+            let replaced = training && factor == 1.0;
+            let statistics = if replaced { [Vec::new(), Vec::new()] } else { [mean, variance] };
+            let inputs = [vec![images, scale, offset], statistics.to_vec()].concat();
+            let types = vec![float; if reserve_3 { 6 } else { 5 }];
+            let request = KernelRequest::BatchNorm { spec, training, reserve_3 };
+            Case { request, inputs, input_types: vec![float; 5], types, near: Near::Of(64.0, 32.0) }
+        } else {
+            let gradient = making.elements(float, rows * channels);
+            let request = KernelRequest::BatchNormGrad { spec, training };
+            let inputs = vec![gradient, images, scale, mean, variance];
+            Case { request, inputs, input_types: vec![float; 5], types: vec![float; 5], near: Near::Of(2048.0, 32.0) }
+        };
+        cases.push(case);
     }
     cases
 }

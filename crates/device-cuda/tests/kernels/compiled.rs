@@ -20,7 +20,8 @@ fn nvrtc() -> Option<Nvrtc> {
 #[test]
 fn kernels_compile_for_all_cards_without_spills() {
     let Some(nvrtc) = nvrtc() else { return };
-    let all = [cases::movements(3), cases::reductions(4), cases::rows(5), cases::pools(6), cases::gathers(7), cases::random(8)];
+    let all =
+        [cases::movements(3), cases::reductions(4), cases::rows(5), cases::pools(6), cases::gathers(7), cases::random(8), cases::norms(9)];
     let expressions = [cases::expressions(FLOATS, 1), cases::expressions(INTEGERS, 2)];
     let requests = all.into_iter().chain(expressions).flatten().map(|case| case.request);
     let kernels: Vec<Kernel> = requests.filter_map(|request| emit::emit(&request).ok()).flat_map(|emitted| emitted.kernels).collect();

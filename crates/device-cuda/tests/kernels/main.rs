@@ -6,6 +6,7 @@
 mod cases;
 mod compiled;
 mod engines;
+mod hostile;
 mod making;
 
 use cases::Case;
@@ -60,6 +61,11 @@ fn reductions() {
 #[test]
 fn softmax_and_losses() {
     check(cases::rows(5));
+}
+
+#[test]
+fn batch_normalization() {
+    check(cases::norms(9));
 }
 
 #[test]
