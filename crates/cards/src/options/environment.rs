@@ -9,13 +9,14 @@ pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
     /// The variables that are looked at.
-    pub const NAMES: [&str; 15] = [
+    pub const NAMES: [&str; 16] = [
         "CUDA_VISIBLE_DEVICES",
         "CUDA_DEVICE_ORDER",
         "SLURM_STEP_GPUS",
         "SLURM_JOB_GPUS",
         "PLIMSOLL_SIM_GPUS",
         "PLIMSOLL_NVML",
+        "PLIMSOLL_CUDA_LIBS",
         "PLIMSOLL_LEASE",
         "TF_FORCE_GPU_ALLOW_GROWTH",
         "TF_DEVICE_MIN_SYS_MEMORY_IN_MB",
@@ -26,6 +27,9 @@ impl Environment {
         "TF_NUM_INTRAOP_THREADS",
         "TF_NUM_INTEROP_THREADS",
     ];
+
+    /// The variables that say where programs and their libraries are.
+    pub const FOLDERS: [&str; 3] = ["VIRTUAL_ENV", "CONDA_PREFIX", "PATH"];
 
     /// No variable is set.
     pub fn new() -> Environment {
@@ -40,7 +44,8 @@ impl Environment {
 
     /// Of these variables, as `std::env::vars` gives them, those that are looked at.
     pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Environment {
-        Environment(variables.into_iter().filter(|(name, _)| Environment::NAMES.contains(&name.as_str())).collect())
+        let is_looked_at = |name: &str| Environment::NAMES.contains(&name) || Environment::FOLDERS.contains(&name);
+        Environment(variables.into_iter().filter(|(name, _)| is_looked_at(name)).collect())
     }
 
     /// The value of a variable; none if it is not set. The empty text is a value.

@@ -194,12 +194,17 @@ fn cards_of_a_driver_are_listed_in_the_order_of_the_bus() {
     assert_eq!(all(&seen(&[("CUDA_DEVICE_ORDER", "PCI_BUS_ID")])["cards"], "cuda_ordinal"), json!([0, 1]));
     assert_eq!(all(&seen(&[("CUDA_VISIBLE_DEVICES", "1")])["cards"], "cuda_ordinal"), json!([0, null]));
 
-    let faults = devices("-v", &[("PLIMSOLL_NVML", &mock.path("faults"))]).out;
+    let faults = devices("-v", &[("PLIMSOLL_NVML", &mock.path("faults")), ("PLIMSOLL_CUDA_LIBS", "/nowhere")]).out;
     for line in [
         "note: NVML sees 1 NVIDIA card, not used to compute yet",
         "note: NVIDIA card 1 of 2 cannot be examined: the GPU is lost",
         "note: NVIDIA card 0 (Tesla T4) does not say: memory: no permission",
         "N/A / N/A",
+        // Where they are, or what is to be done.
+        "note: libcuda ",
+        "note: NVRTC ",
+        "note: cuDNN ",
+        "note: cuBLASLt ",
     ] {
         assert!(faults.contains(line), "{faults}");
     }

@@ -3,7 +3,6 @@
 mod activity;
 mod calls;
 mod card;
-mod library;
 mod limits;
 mod process;
 mod raw;
@@ -12,10 +11,9 @@ use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_cards::PhysicalDevice;
 
 pub use activity::Activity;
-pub use library::can_load;
 pub use process::{Process, ProcessKind};
 
-use library::Library;
+use crate::library::Library;
 use raw::Functions;
 
 /// The names that the loader is asked for, in turn. The second is where Windows puts the library for its Linux guests.

@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::fmt;
 
-use super::library::Library;
+use crate::library::Library;
 
 /// A card's handle.
 pub(super) type Handle = *mut c_void;

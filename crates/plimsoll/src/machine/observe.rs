@@ -1,9 +1,11 @@
 //! Looking.
 
+use std::sync::OnceLock;
+
 use plimsoll_base::{Bytes, Error, Result};
 use plimsoll_cards::{Card, Division, Environment, Options, PhysicalDevice, resolve, seen};
 use plimsoll_device::{DeviceKind, DeviceSpec, InstructionSet};
-use plimsoll_device_cuda::{Look, NvidiaCard, Nvml, ProcessKind};
+use plimsoll_device_cuda::{ComputeLibrary, Look, NvidiaCard, Nvml, ProcessKind};
 use plimsoll_machine::{Entry, Guarantee, History, LastUse, Machine, Scope, Share, Snapshot, StateDir};
 use plimsoll_share::lease::subtract;
 
@@ -25,6 +27,8 @@ pub struct Observer {
     threads: usize,
     /// The notes that are the same at every look.
     notes: Vec<String>,
+    /// What is known of the libraries that compute on real cards, once there was one.
+    libraries: OnceLock<Vec<String>>,
 }
 
 impl Observer {
@@ -63,7 +67,17 @@ impl Observer {
         for device in &division.devices {
             notes.push(format!("{}: {}", device.name.short(), device.reasons.join("; ")));
         }
-        Ok(Observer { environment: environment.clone(), nvml, simulated, ledger, scope, division, threads, notes })
+        Ok(Observer {
+            environment: environment.clone(),
+            nvml,
+            simulated,
+            ledger,
+            scope,
+            division,
+            threads,
+            notes,
+            libraries: OnceLock::new(),
+        })
     }
 
     /// Looks.
@@ -98,6 +112,9 @@ impl Observer {
         let plural = if count == 1 { "" } else { "s" };
         view.notes.push(format!("NVML sees {count} NVIDIA card{plural}{}", if count > 0 { ", not used to compute yet" } else { "" }));
         view.notes.extend(look.notes.iter().cloned());
+        if count > 0 {
+            view.notes.extend(self.libraries.get_or_init(|| libraries(&self.environment)).iter().cloned());
+        }
         let visible = seen(&devices, &self.environment, &mut view.notes);
         view.driver = Some(look.driver.clone());
         for (place, card) in look.cards.iter().cloned().enumerate() {
@@ -171,6 +188,11 @@ impl Observer {
         };
         self.division.devices.iter().map(part).collect()
     }
+}
+
+/// A line for each library that computes on real cards.
+fn libraries(environment: &Environment) -> Vec<String> {
+    ComputeLibrary::ALL.map(|library| library.find(environment).to_string()).to_vec()
 }
 
 /// Why no real card computes.

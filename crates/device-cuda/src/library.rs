@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, c_void};
 /// It stays loaded until the process ends. A driver's library may have threads and exit handlers of its own, and unloading would
 /// win a few pages of address space.
 #[derive(Debug)]
-pub(super) struct Library(*mut c_void);
+pub(crate) struct Library(*mut c_void);
 
 /// Whether a library can be loaded, by the name that the system's loader knows, or by a path. It stays loaded.
 ///
@@ -22,7 +22,7 @@ impl Library {
     ///
     /// # Errors
     /// The loader's error.
-    pub(super) fn load(name: &str) -> Result<Library, String> {
+    pub(crate) fn load(name: &str) -> Result<Library, String> {
         let name = CString::new(name).map_err(|_| "its name has a zero in it".to_string())?;
         // SAFETY: the name ends with a zero. Constructors of the library run: its user asks for that by naming it.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -39,7 +39,7 @@ impl Library {
     }
 
     /// The address of the first of these that it has.
-    pub(super) fn symbol(&self, names: &[&CStr]) -> Option<*mut c_void> {
+    pub(crate) fn symbol(&self, names: &[&CStr]) -> Option<*mut c_void> {
         names.iter().find_map(|name| {
             // SAFETY: the handle is that of a library which is never unloaded, and the name ends with a zero.
             let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
