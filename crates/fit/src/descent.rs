@@ -12,6 +12,15 @@ const GREEDY: Taste = Taste { tried: 12, noise: 0.0, is_quick: false, depth: 8 }
 /// Schedules that [`fit`] begins with are made under these parts of the budget.
 const PARTS: [f64; 4] = [1.0, 0.93, 0.86, 0.78];
 
+/// The first way down takes at most this part of the effort.
+const FIRST_WAY: f64 = 0.6;
+
+/// So often chance is tried where the best choices lead to nothing.
+const CHANCES: u64 = 4;
+
+/// Chance aims up to this part lower.
+const LOWER: f64 = 0.2;
+
 /// How many peaks are aimed at on the way down; and how often one that is not reached is followed by one half as far.
 const AIMS: i64 = 96;
 const FAILURES: u32 = 7;
@@ -63,20 +72,30 @@ fn start<'a>(graph: &'a Graph, budget: i64, random: &mut Random, effort: u64) ->
     (best.map(|(_, state)| state), spent)
 }
 
-/// See [`crate::descend`].
+/// See [`crate::descend`]. A first way down takes no time to improve schedules: it comes as low as it can. A second one spends what is
+/// left on faster schedules.
 pub(crate) fn descend(problem: &Problem, effort: u64) -> Result<Vec<crate::State>, Violation> {
     let graph = Graph::new(problem)?;
-    let mut state = State::new(&graph, i64::MAX / 4);
+    let mut states = vec![written(problem, &State::new(&graph, i64::MAX / 4))?];
+    let spent = way_down(problem, &graph, ((effort as f64 * FIRST_WAY) as u64, 0), &mut states);
+    let left = effort.saturating_sub(spent);
+    way_down(problem, &graph, (left, left), &mut states);
+    // Of one peak the fastest.
+    states[1..].sort_by(|a, b| b.peak.cmp(&a.peak).then(a.seconds.total_cmp(&b.seconds)));
+    Ok(row(states))
+}
+
+/// Adds schedules under ever lower budgets, within an effort of which a part goes to improvements. The steps that it took.
+fn way_down(problem: &Problem, graph: &Graph, (effort, improvements): (u64, u64), states: &mut Vec<crate::State>) -> u64 {
+    let mut state = State::new(graph, i64::MAX / 4);
     let mut random = Random::new(1);
-    let first = written(problem, &state)?;
-    let (peak, floor) = (state.peak(), floor(&graph));
-    let mut states = vec![first];
+    let (peak, floor) = (state.peak(), floor(graph));
     let mut aim = ((peak - floor) / AIMS).max(1);
     let (mut budget, mut failed) = (peak, 0);
     while failed < FAILURES && budget > floor {
         let lower = (budget - aim).max(floor);
         let left = effort.saturating_sub(state.steps);
-        let found = reach(&mut state, lower, &mut random, left / 8);
+        let found = reach(&mut state, lower, &mut random, left / 4);
         if !found {
             // Nearer to what was reached.
             (failed, aim) = (failed + 1, aim / 2);
@@ -89,12 +108,12 @@ pub(crate) fn descend(problem: &Problem, effort: u64) -> Result<Vec<crate::State
         budget = lower;
         prune(&mut state);
         let aims = ((budget - floor) / aim + 1) as u64;
-        let left = effort.saturating_sub(state.steps);
+        let left = improvements.saturating_sub(state.steps);
         improve(&mut state, &mut random, left / aims / 2);
         let Ok(state) = written(problem, &state) else { break };
         states.push(state);
     }
-    Ok(row(states))
+    state.steps
 }
 
 /// Brings a schedule under a lower budget, from where it is or from the start; otherwise leaves it as it is.
@@ -105,6 +124,25 @@ fn reach(state: &mut State, budget: i64, random: &mut Random, most_steps: u64) -
         return true;
     }
     state.back_to(0);
+    // Chance finds ways around what the best choice each time runs into.
+    for _ in 0..CHANCES {
+        let taste = Taste { noise: 2.0 * random.unit(), depth: random.below(9) as u32, ..GREEDY };
+        let kept = state.clone();
+        if random.below(2) == 0 {
+            *state = State::new(state.graph, budget);
+            state.steps = kept.steps;
+        }
+        let lower = (budget - state.graph.base) as f64 * LOWER * random.unit();
+        state.profile.set_budget(budget - lower as i64);
+        repair(state, taste, random, most_steps / CHANCES);
+        state.profile.set_budget(budget);
+        if state.profile.over() == 0 {
+            return true;
+        }
+        let steps = state.steps;
+        *state = kept;
+        state.steps = steps;
+    }
     let (start, spent) = start(state.graph, budget, random, most_steps);
     let steps = state.steps.saturating_add(spent);
     let found = start.is_some();

@@ -140,10 +140,11 @@ impl State<'_> {
             back = back.saturating_sub(1).min(to);
         }
         let back = key(back, info.slot_in);
-        let out = match self.moved.get(&value).and_then(|moves| moves.out) {
+        let moved = self.moved.get(&value).and_then(|moves| moves.out);
+        let out = match moved {
             Some(out) if out <= before => out,
-            Some(_) => return false,
-            None => {
+            // What moved out later moves out now: its copy is the same.
+            _ => {
                 // Behind the run that makes or uses it: a first run is the last of its stage.
                 let is_last = graph.works.get(stage(before)).is_some_and(|work| work.slot == slot(before));
                 let first = stage(before) + usize::from(is_last);
@@ -157,6 +158,9 @@ impl State<'_> {
         };
         if out >= at || back <= at || back >= next {
             return false;
+        }
+        if let Some(later) = moved.filter(|moved| *moved > out) {
+            self.take_out(later);
         }
         self.insert(out);
         self.insert(back);

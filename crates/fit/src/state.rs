@@ -459,6 +459,12 @@ impl<'a> State<'a> {
         }
     }
 
+    /// Takes a move out away that an earlier one takes the place of.
+    pub fn take_out(&mut self, at: Key) {
+        self.take(at);
+        self.changes.push(Change::Removed(at));
+    }
+
     pub fn mark(&self) -> usize {
         self.changes.len()
     }

@@ -12,7 +12,7 @@ use crate::lir::Lir;
 use crate::plan::DeviceId;
 
 /// The effort of a descent, in steps of the search, of which there are some millions a second: for each work, and within bounds.
-const EFFORT: u64 = 700;
+const EFFORT: u64 = 2_000;
 const LEAST_EFFORT: u64 = 2_000_000;
 const MOST_EFFORT: u64 = 20_000_000;
 
